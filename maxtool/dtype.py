@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -37,11 +38,11 @@ class DType(Enum):
         """Bytes one element takes."""
         return TABLE[self].bits // 8
 
-    def is_float(self) -> bool:
+    def is_float(self) -> builtins.bool:
         """Whether it is a floating-point type, the 8-bit ones included."""
         return "float" in self.value
 
-    def is_integral(self) -> bool:
+    def is_integral(self) -> builtins.bool:
         """Whether it is a signed or unsigned integer type; ``bool`` is not."""
         return "int" in self.value
 
@@ -79,7 +80,11 @@ class DTypeRow:
 
 
 def _row(
-    bits: int, numpy: Any, safetensors: str | None, gguf: int | None, onnx: int | None  # noqa: ANN401
+    bits: int,
+    numpy: Any,
+    safetensors: str | None,
+    gguf: int | None,
+    onnx: int | None,
 ) -> DTypeRow:
     return DTypeRow(bits, np.dtype(numpy), safetensors, gguf, onnx)
 

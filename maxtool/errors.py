@@ -15,7 +15,7 @@
      +-- ModelMismatch .............. 4  the model does not fit
      |    +-- UnknownArchitecture           no recipe recognises it
      |    +-- ConfigurationError            a configuration key is missing, wrong or unsupported
-     |    +-- MissingWeight                 also a KeyError and a ValueError: the reference APIs differ
+     |    +-- MissingWeight                 also a KeyError and a ValueError
      |    +-- UnexpectedWeight              also a ValueError
      |    +-- MisshapenWeight               also a ValueError
      +-- CompilationFailed .......... 5  the compiler gave up

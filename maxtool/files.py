@@ -79,7 +79,7 @@ def staged(path: Path, *, folder: bool = False) -> Iterator[Path]:
 
 
 def sha256(path: Path, progress: Callable[[int], None] | None = None) -> str:
-    """The file's SHA-256 in hexadecimal; ``progress`` is told the bytes read since the last call."""
+    """The file's SHA-256 in hexadecimal; ``progress`` is told the bytes of each read."""
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         while chunk := stream.read(HASH_CHUNK):

@@ -1,0 +1,112 @@
+"""The command table, the options every command has, and the exit codes.
+
+A command is a function ``command(out: Output, ...)`` in a file of its own. Registration gives it
+``--json``, ``--quiet``, ``--verbose`` and ``--no-color``, and turns errors into one message and the
+documented exit code.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, Any
+
+import typer
+
+from maxtool import __version__
+from maxtool.cli.output import Output
+from maxtool.errors import MaxtoolError
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+COMMON: dict[str, Any] = {
+    "json_mode": Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")],
+    "quiet": Annotated[bool, typer.Option("--quiet", "-q", help="Only data, warnings and errors.")],
+    "verbose": Annotated[bool, typer.Option("--verbose", "-v", help="Show more detail.")],
+    "no_color": Annotated[bool, typer.Option("--no-color", help="No colours (also: NO_COLOR).")],
+}
+
+app = typer.Typer(
+    name="maxtool",
+    help="Look at a model checkpoint, convert it, or compile it into something that runs.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def command(name: str, function: Callable[..., None]) -> None:
+    """Register ``function`` as the command ``name``."""
+    signature = inspect.signature(function, eval_str=True)
+    own = [parameter for key, parameter in signature.parameters.items() if key != "out"]
+    common = [
+        inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)
+        for key, kind in COMMON.items()
+    ]
+    keyword_only = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
+
+    @wraps(function)
+    def wrapped(
+        *, json_mode: bool, quiet: bool, verbose: bool, no_color: bool, **arguments: object
+    ) -> None:
+        out = Output(json_mode=json_mode, quiet=quiet, verbose=verbose, color=not no_color)
+        _guard(out, lambda: function(out, **arguments))
+
+    wrapped.__signature__ = inspect.Signature([*keyword_only, *common])  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {
+        parameter.name: parameter.annotation for parameter in [*keyword_only, *common]
+    }
+    app.command(name)(wrapped)
+
+
+def _guard(out: Output, work: Callable[[], None]) -> None:
+    """Run ``work``; end with the exit code its error documents."""
+    try:
+        work()
+    except MaxtoolError as error:
+        if out.verbose and error.__cause__ is not None:
+            out.note(f"cause: {error.__cause__!r}")
+        if out.json_mode:
+            out.data("maxtool.error/1", {"error": _as_json(error)})
+        out.error(error)
+        raise typer.Exit(error.exit_code) from None
+    except KeyboardInterrupt:
+        out.warn("interrupted; nothing was written")
+        raise typer.Exit(INTERRUPTED) from None
+    except BrokenPipeError:
+        sys.stderr.close()
+        raise typer.Exit(BROKEN_PIPE) from None
+
+
+def _as_json(error: MaxtoolError) -> dict[str, object]:
+    fields = ("what", "file", "tensor", "offset", "problems", "hint", "exit_code")
+    content: dict[str, object] = {field: getattr(error, field) for field in fields}
+    return json.loads(json.dumps({"class": type(error).__name__, **content}))  # type: ignore[no-any-return]
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    """Look at a model checkpoint, convert it, or compile it into something that runs."""
+    if version:
+        sys.stdout.write(f"maxtool {__version__}\n")
+        raise typer.Exit
+
+
+# The function of each command has the name of its module.
+COMMANDS: dict[str, str] = {}
+
+for _name, _module in COMMANDS.items():
+    command(_name, getattr(importlib.import_module(f"maxtool.cli.{_module}"), _module))
+
+
+def run() -> None:
+    """The ``maxtool`` console script."""
+    app()

@@ -1,0 +1,130 @@
+"""The one object commands print through: data on stdout, everything else on stderr.
+
+Rich is imported when something is drawn, so that ``--help`` and ``--json`` stay quick.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from maxtool.errors import MaxtoolError
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+
+class Output:
+    """Where a command's results, notes, warnings, errors and progress go.
+
+    Args:
+        json_mode: Print one JSON object on stdout instead of drawing.
+        quiet: Keep notes and progress bars away; warnings and errors stay.
+        verbose: Show details that help to understand a failure.
+        color: Whether colours may be used on a terminal.
+    """
+
+    def __init__(
+        self,
+        *,
+        json_mode: bool = False,
+        quiet: bool = False,
+        verbose: bool = False,
+        color: bool = True,
+    ) -> None:
+        self.json_mode = json_mode
+        self.quiet = quiet
+        self.verbose = verbose
+        self.color = color and not os.environ.get("NO_COLOR")
+
+    @cached_property
+    def stdout(self) -> Console:
+        """The console for data. Piped output is never wrapped to a guessed terminal width."""
+        return self._console(sys.stdout)
+
+    @cached_property
+    def stderr(self) -> Console:
+        """The console for everything that is not data."""
+        return self._console(sys.stderr)
+
+    def print(self, renderable: RenderableType) -> None:
+        """Draw data on stdout. Text from files must have gone through :meth:`escape`."""
+        self.stdout.print(renderable)
+
+    def text(self, text: str) -> None:
+        """Write one line of data as it is, without markup and without wrapping."""
+        sys.stdout.write(f"{printable(text)}\n")
+
+    def data(self, schema: str, content: Mapping[str, object]) -> None:
+        """Write one JSON object, its first field ``schema``, on stdout."""
+        sys.stdout.write(json.dumps({"schema": schema, **content}, indent=2) + "\n")
+
+    def note(self, text: str) -> None:
+        """Something worth knowing, on stderr; silent with ``--quiet``."""
+        if not self.quiet:
+            self._say("", text)
+
+    def warn(self, text: str) -> None:
+        """Something that may be wrong, on stderr."""
+        self._say("[yellow]warning:[/] ", text)
+
+    def error(self, error: MaxtoolError) -> None:
+        """One error, laid out on stderr: what, where, the list of problems, what to do next."""
+        self._say("[bold red]error:[/] ", error.what)
+        rows = [("", f"- {problem}") for problem in error.problems]
+        rows += [("at: ", error.where)] if error.where else []
+        rows += [("help: ", error.hint)] if error.hint else []
+        for label, text in rows:
+            self._say(f"  [dim]{label}[/]", text)
+
+    def escape(self, text: str) -> str:
+        """Untrusted text made safe to draw: no control characters, no markup."""
+        from rich.markup import escape
+
+        return escape(printable(text))
+
+    @contextmanager
+    def progress(self, label: str, total: int) -> Iterator[Callable[[int], None]]:
+        """A bar with bytes, rate and time left; yields a function taking the bytes just done."""
+        if self.quiet or self.json_mode or not sys.stderr.isatty():
+            yield lambda _done: None
+            return
+        from rich import progress as bars
+
+        columns = (
+            bars.TextColumn("{task.description}"),
+            bars.BarColumn(bar_width=None),
+            bars.DownloadColumn(binary_units=True),
+            bars.TransferSpeedColumn(),
+            bars.TimeRemainingColumn(),
+        )
+        with bars.Progress(*columns, console=self.stderr, transient=True, expand=True) as bar:
+            task = bar.add_task(label, total=total)
+            yield lambda done: bar.advance(task, done)
+
+    def _say(self, prefix: str, text: str) -> None:
+        self.stderr.print(prefix + self.escape(text), soft_wrap=True, highlight=False)
+
+    def _console(self, stream: object) -> Console:
+        from rich.console import Console
+
+        terminal = stream is not None and getattr(stream, "isatty", lambda: False)()
+        width = None if terminal or "COLUMNS" in os.environ else 100
+        return Console(
+            file=stream,  # type: ignore[arg-type]
+            no_color=not self.color,
+            highlight=False,
+            width=width,
+        )
+
+
+def printable(text: str) -> str:
+    """``text`` with everything a terminal might act on written as an escape."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
