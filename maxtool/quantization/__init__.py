@@ -1,5 +1,6 @@
 """Block quantization: the table of encodings, and their codecs, a file per family."""
 
+from maxtool.quantization.codec import dequantize, quantize
 from maxtool.quantization.encoding import QuantizationEncoding
 
-__all__ = ["QuantizationEncoding"]
+__all__ = ["QuantizationEncoding", "dequantize", "quantize"]

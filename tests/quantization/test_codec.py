@@ -1,0 +1,193 @@
+"""Codecs against the gguf package, against llama.cpp's files, and against scalar definitions."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from maxtool.errors import MisshapenWeight, ModelMismatch
+from maxtool.quantization import QuantizationEncoding, codec, dequantize, quantize
+from maxtool.quantization.codec import ENCODABLE
+
+E = QuantizationEncoding
+BY_NAME = sorted(E, key=lambda encoding: encoding.name)
+# The gguf package has no decoder for these.
+WITHOUT_ORACLE = {E.Q8_1, E.Q8_K, E.Q1_0}
+DECODABLE = [encoding for encoding in BY_NAME if encoding not in WITHOUT_ORACLE]
+
+
+def oracle(encoding: E) -> gguf.GGMLQuantizationType:
+    return gguf.GGMLQuantizationType(encoding.gguf_id)
+
+
+def random_blocks(encoding: E, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
+    rows = (*shape[:-1], encoding.row_bytes(shape[-1]))
+    return np.random.default_rng(seed).integers(0, 256, rows, np.uint8)
+
+
+def same_bits(left: np.ndarray, right: np.ndarray) -> None:
+    np.testing.assert_array_equal(left.view(np.uint32), right.view(np.uint32))
+
+
+@pytest.mark.parametrize("encoding", BY_NAME, ids=lambda encoding: encoding.name)
+def test_sizes_are_those_of_gguf(encoding: E) -> None:
+    assert oracle(encoding).name == encoding.name
+    elements, size = gguf.GGML_QUANT_SIZES[oracle(encoding)]
+    if encoding is not E.Q8_1:  # the package counts two float32; ggml's block has two float16
+        assert (encoding.elements_per_block, encoding.block_size) == (elements, size)
+
+
+@pytest.mark.parametrize("encoding", list(codec.CODECS), ids=lambda encoding: encoding.name)
+def test_layouts_have_the_size_of_a_block(encoding: E) -> None:
+    assert codec.CODECS[encoding].layout.itemsize == encoding.block_size
+
+
+@pytest.mark.parametrize("encoding", DECODABLE, ids=lambda encoding: encoding.name)
+def test_decoding_has_the_bits_of_gguf(encoding: E) -> None:
+    blocks = random_blocks(encoding, (3, 5, 2 * encoding.elements_per_block))
+    with np.errstate(all="ignore"):
+        expected = gguf.quants.dequantize(blocks, oracle(encoding))
+    same_bits(dequantize(blocks, encoding), expected)
+
+
+@pytest.mark.parametrize("encoding", [E.Q4_K, E.Q5_0], ids=lambda encoding: encoding.name)
+def test_decoding_is_the_same_across_chunks(encoding: E, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = random_blocks(encoding, (7, 3 * encoding.elements_per_block))
+    whole = dequantize(blocks, encoding)
+    monkeypatch.setattr(codec, "CHUNK_ELEMENTS", 2 * encoding.elements_per_block)
+    same_bits(dequantize(blocks, encoding), whole)
+
+
+def test_q8_1_decodes_as_defined() -> None:
+    block = struct.pack("<ee32b", 0.5, 99.0, *range(-16, 16))
+    decoded = dequantize(np.frombuffer(block, np.uint8), E.Q8_1)
+    assert decoded.tolist() == [0.5 * value for value in range(-16, 16)]
+
+
+def test_q8_k_decodes_as_defined() -> None:
+    quants = [index - 128 for index in range(256)]
+    block = struct.pack("<f256b16h", 0.3, *quants, *range(16))
+    decoded = dequantize(np.frombuffer(block, np.uint8), E.Q8_K)
+    same_bits(decoded, np.float32(0.3) * np.array(quants, np.float32))
+
+
+def test_an_encoding_without_decoder_is_refused_by_name() -> None:
+    with pytest.raises(ModelMismatch, match="no decoder for Q1_0 is known"):
+        dequantize(random_blocks(E.Q1_0, (128,)), E.Q1_0)
+
+
+def test_decoding_refuses_partial_blocks() -> None:
+    with pytest.raises(MisshapenWeight, match="35 bytes are not whole Q8_0 blocks"):
+        dequantize(np.zeros((2, 35), np.uint8), E.Q8_0)
+
+
+# Scales that a float16 can hold, and no magnitudes whose reciprocal overflows.
+MAGNITUDES = st.floats(2.0**-20, 60000, width=32)
+VALUES = st.one_of(st.just(0.0), MAGNITUDES, MAGNITUDES.map(lambda value: -value))
+ROWS = hnp.arrays(np.float32, st.sampled_from([(32,), (3, 64), (2, 2, 32)]), elements=VALUES)
+
+
+@pytest.mark.parametrize(
+    "encoding", sorted(ENCODABLE, key=lambda e: e.name), ids=lambda encoding: encoding.name
+)
+@given(rows=ROWS)
+@settings(max_examples=60, deadline=None)
+def test_encoding_has_the_bits_of_gguf(encoding: E, rows: np.ndarray) -> None:
+    with np.errstate(all="ignore"):
+        expected = gguf.quants.quantize(rows, oracle(encoding))
+    np.testing.assert_array_equal(quantize(rows, encoding), expected)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "encoding", sorted(ENCODABLE, key=lambda e: e.name), ids=lambda encoding: encoding.name
+)
+def test_encoding_random_rows_has_the_bits_of_gguf(encoding: E, seed: int) -> None:
+    rows = np.random.default_rng(seed).standard_normal((300, 1024), np.float32)
+    expected = gguf.quants.quantize(rows, oracle(encoding))
+    np.testing.assert_array_equal(quantize(rows, encoding), expected)
+
+
+def test_q8_0_rounds_halves_away_from_zero() -> None:
+    row = np.zeros(32, np.float32)
+    row[:6] = [127, 0.5, -0.5, 1.5, -2.5, np.nextafter(np.float32(0.5), np.float32(0))]
+    assert quantize(row, E.Q8_0)[2:8].view(np.int8).tolist() == [127, 1, -1, 2, -3, 0]
+
+
+def test_a_zero_block_is_all_zero_bytes() -> None:
+    assert not quantize(np.zeros(64, np.float32), E.Q8_0).any()
+
+
+def test_a_subnormal_block_decodes_to_zero() -> None:
+    row = np.full(32, 1e-41, np.float32)
+    assert not dequantize(quantize(row, E.Q8_0), E.Q8_0).any()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_encoding_refuses_what_is_not_finite(bad: float) -> None:
+    row = np.zeros(32, np.float32)
+    row[3] = bad
+    with pytest.raises(ModelMismatch, match="Q8_0 cannot hold NaN or infinity") as caught:
+        quantize(row, E.Q8_0, tensor="a.weight")
+    assert caught.value.tensor == "a.weight"
+
+
+@pytest.mark.parametrize(
+    "encoding", sorted(ENCODABLE, key=lambda e: e.name), ids=lambda encoding: encoding.name
+)
+def test_encoding_refuses_scales_beyond_float16(encoding: E) -> None:
+    row = np.linspace(-3e38, 3e38, 32, dtype=np.float32)
+    with pytest.raises(ModelMismatch, match="too large"):
+        quantize(row, encoding)
+
+
+def test_encoding_refuses_partial_rows_and_scalars() -> None:
+    with pytest.raises(MisshapenWeight, match="divisible by 32, not 33"):
+        quantize(np.zeros((2, 33), np.float32), E.Q8_0)
+    with pytest.raises(MisshapenWeight, match="a scalar cannot be stored as Q8_0"):
+        quantize(np.float32(1), E.Q8_0)
+
+
+def test_k_quants_cannot_be_written_yet() -> None:
+    with pytest.raises(ModelMismatch, match="Q4_K cannot be written; Q4_0, Q4_1"):
+        quantize(np.zeros(256, np.float32), E.Q4_K)
+
+
+def test_other_float_types_are_converted_first() -> None:
+    rows = np.random.default_rng(0).standard_normal((4, 32))
+    for dtype in (np.float16, np.float64):
+        given_rows = rows.astype(dtype)
+        expected = gguf.quants.quantize(given_rows.astype(np.float32), oracle(E.Q8_0))
+        np.testing.assert_array_equal(quantize(given_rows, E.Q8_0), expected)
+
+
+@pytest.mark.parametrize("shape", [(0, 32), (0,), (3, 0)])
+def test_empty_arrays(shape: tuple[int, ...]) -> None:
+    packed = quantize(np.zeros(shape, np.float32), E.Q8_0)
+    assert packed.size == 0
+    assert dequantize(packed, E.Q8_0).shape == shape
+
+
+LLAMA_FILES = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "outtype-q8_0"]
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("kind", LLAMA_FILES)
+def test_encoding_has_the_bits_of_llama_cpp(reference: Path, kind: str) -> None:
+    folder = reference / "llama"
+    source = {t.name: t for t in gguf.GGUFReader(folder / "llama-f32.gguf").tensors}
+    compared = 0
+    for tensor in gguf.GGUFReader(folder / f"llama-{kind}.gguf").tensors:
+        encoding = E.__members__.get(tensor.tensor_type.name)
+        if encoding in ENCODABLE:
+            packed = quantize(np.array(source[tensor.name].data), encoding)
+            np.testing.assert_array_equal(packed, tensor.data, err_msg=tensor.name)
+            compared += 1
+    assert compared > 10
