@@ -1,0 +1,25 @@
+"""Tokenizers of three kinds, read and written without loss of an id.
+
+A tokenizer comes as a ``tokenizer.json`` (the ``tokenizers`` library), as a ``tokenizer.model``
+(SentencePiece) or as the ``tokenizer.ggml.*`` keys of a GGUF file. Each is read into one
+:class:`Tokenizer`, from which the other forms are written. Chat templates are carried as text and
+never rendered: they are programs.
+"""
+
+from maxtool.tokenizer.gguf import from_gguf, to_gguf
+from maxtool.tokenizer.huggingface import read, write_hf
+from maxtool.tokenizer.library import to_json
+from maxtool.tokenizer.vocabulary import AddedToken, BytePairs, SentencePiece, Tokenizer, TokenType
+
+__all__ = [
+    "AddedToken",
+    "BytePairs",
+    "SentencePiece",
+    "TokenType",
+    "Tokenizer",
+    "from_gguf",
+    "read",
+    "to_gguf",
+    "to_json",
+    "write_hf",
+]

@@ -1,0 +1,259 @@
+"""The tokenizer files of a Hugging Face folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from maxtool.errors import ConfigurationError, MalformedFile, MissingFile
+from maxtool.tokenizer import jsonfile, sentencepiece
+from maxtool.tokenizer.library import to_json
+from maxtool.tokenizer.vocabulary import (
+    AddedToken,
+    BytePairs,
+    SentencePiece,
+    Tokenizer,
+    check_ids,
+    check_tokens,
+)
+
+SPECIAL = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+MAX_FILE = 256 << 20
+# What belongs to a tokenizer and is carried as it is; the configurations of the model do not.
+CARRIED = (
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "chat_template.jinja",
+    "chat_template.json",
+)
+
+
+def read(folder: Path) -> Tokenizer | None:
+    """The tokenizer of a folder, or None where there is none.
+
+    A ``tokenizer.model`` says what the vocabulary is, a ``tokenizer.json`` beside it how text is
+    encoded. Special ids come from ``tokenizer_config.json``, then ``config.json``, then
+    ``generation_config.json`` (its list of end tokens), then the model itself.
+
+    Raises:
+        MissingFile: If a file cannot be opened.
+        MalformedFile: If a file is not what it claims, or the files contradict each other.
+        ConfigurationError: If the tokenizer is of a kind that maxtool cannot use.
+    """
+    files = {name: data for name in CARRIED if (data := _bytes(folder / name)) is not None}
+    if "tokenizer.json" not in files and "tokenizer.model" not in files:
+        return None
+    config = _json(folder, "tokenizer_config.json")
+    parsed = None
+    if "tokenizer.json" in files:
+        parsed = jsonfile.parse(files["tokenizer.json"], folder / "tokenizer.json")
+    vocabulary = parsed.vocabulary if parsed else None
+    own_ids: Mapping[str, int] = {}
+    added: tuple[AddedToken, ...] = ()
+    if "tokenizer.model" in files:
+        file = folder / "tokenizer.model"
+        vocabulary, own_ids = sentencepiece.parse(files["tokenizer.model"], file)
+        added = _added(folder, config, vocabulary)
+    ids, stops = _special_ids(folder, config, parsed, own_ids, vocabulary)
+    return Tokenizer(
+        vocabulary=vocabulary,
+        added=added,
+        special_ids=ids,
+        add=_add(config, parsed, ids),
+        stops=stops,
+        chat_templates=_templates(config, files, folder),
+        json=files["tokenizer.json"].decode() if parsed else None,
+        files=files,
+    )
+
+
+def write_hf(tokenizer: Tokenizer, folder: Path) -> list[Path]:
+    """Write the tokenizer's files into a folder; the paths written.
+
+    What came from a Hugging Face folder is written as it stood. A SentencePiece vocabulary from
+    GGUF becomes a ``tokenizer.model``, a byte-level BPE a ``tokenizer.json``, each with its
+    ``tokenizer_config.json``.
+
+    Raises:
+        ConfigurationError: If the tokenizer has no form there.
+    """
+    files = dict(tokenizer.files) or _made(tokenizer)
+    paths = [folder / name for name in files]
+    for path, data in zip(paths, files.values(), strict=True):
+        path.write_bytes(data)
+    return paths
+
+
+def _made(tokenizer: Tokenizer) -> dict[str, bytes]:
+    vocabulary = tokenizer.vocabulary
+    if vocabulary is None:
+        raise ConfigurationError("this tokenizer has no form in a Hugging Face folder")
+    config = json.dumps(_config(tokenizer), indent=2, ensure_ascii=False).encode() + b"\n"
+    if isinstance(vocabulary, SentencePiece):
+        model = sentencepiece.serialize(vocabulary, tokenizer.special_ids)
+        return {"tokenizer.model": model, "tokenizer_config.json": config}
+    return {"tokenizer.json": to_json(tokenizer).encode(), "tokenizer_config.json": config}
+
+
+def _config(tokenizer: Tokenizer) -> dict[str, object]:
+    """The ``tokenizer_config.json`` of a tokenizer that came from GGUF."""
+    vocabulary = tokenizer.vocabulary
+    pieces = vocabulary.tokens if vocabulary else ()
+    config: dict[str, object] = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    if isinstance(vocabulary, SentencePiece):
+        config = {"tokenizer_class": "LlamaTokenizer", "legacy": False}
+        config["add_prefix_space"] = vocabulary.add_dummy_prefix
+    for name, i in tokenizer.special_ids.items():
+        config[f"{name}_token"] = pieces[i]
+    config.update({f"add_{name}_token": value for name, value in tokenizer.add.items()})
+    templates = tokenizer.chat_templates
+    if set(templates) == {"default"}:
+        config["chat_template"] = templates["default"]
+    elif templates:
+        config["chat_template"] = [{"name": k, "template": v} for k, v in templates.items()]
+    return config
+
+
+def _bytes(path: Path) -> bytes | None:
+    try:
+        if path.stat().st_size > MAX_FILE:
+            raise MalformedFile(f"larger than {MAX_FILE} bytes", file=path)
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise MissingFile(f"cannot be read: {error.strerror}", file=path) from None
+
+
+def _json(folder: Path, name: str) -> dict[str, Any]:
+    data = _bytes(folder / name)
+    return {} if data is None else jsonfile.load(data, folder / name)
+
+
+def _added(
+    folder: Path, config: Mapping[str, Any], vocabulary: SentencePiece
+) -> tuple[AddedToken, ...]:
+    """Tokens that ``added_tokens.json`` and the configuration put over or behind the model's."""
+    found: dict[int, AddedToken] = {}
+    for content, i in _json(folder, "added_tokens.json").items():
+        if isinstance(i, int):
+            found[i] = AddedToken(i, content, special=False)
+    decoder = config.get("added_tokens_decoder")
+    for key, entry in decoder.items() if isinstance(decoder, dict) else ():
+        match entry:
+            case {"content": str(content)} if key.isascii() and key.isdigit():
+                found[int(key)] = AddedToken(int(key), content, entry.get("special") is True)
+    size = len(vocabulary.pieces) + len(found)
+    check_ids({f"{token.content!r:.80}": i for i, token in found.items()}, size, folder)
+    tokens = tuple(found[i] for i in sorted(found))
+    check_tokens(vocabulary.extended(tokens).pieces, folder)
+    return tokens
+
+
+def _special_ids(
+    folder: Path,
+    config: Mapping[str, Any],
+    parsed: jsonfile.Parsed | None,
+    own: Mapping[str, int],
+    vocabulary: SentencePiece | BytePairs | None,
+) -> tuple[dict[str, int], tuple[int, ...]]:
+    """Ids by name in the order llama.cpp's converter finds them, and the further end tokens."""
+    ids: dict[str, int] = {}
+    for name in SPECIAL if parsed else ():
+        content = content_of(config.get(f"{name}_token"))
+        found = None if content is None or parsed is None else parsed.id_of(content)
+        if found is not None:
+            ids[name] = found
+    model = _json(folder, "config.json")
+    generation = _json(folder, "generation_config.json")
+    for name in SPECIAL:
+        value = model.get(f"{name}_token_id")
+        if _is_id(value):
+            ids.setdefault(name, value)
+    lists = [c.get("eos_token_id") for c in (generation, model)]
+    stops = tuple(dict.fromkeys(i for value in lists for i in _as_list(value) if _is_id(i)))
+    if stops:
+        ids.setdefault("eos", stops[0])
+    for name in ("bos", "eos"):
+        if name in own:
+            ids.setdefault(name, own[name])
+    _check_known(ids, stops, vocabulary, model.get("vocab_size"), folder)
+    return ids, stops
+
+
+def _check_known(
+    ids: Mapping[str, int],
+    stops: Iterable[int],
+    vocabulary: SentencePiece | BytePairs | None,
+    declared: object,
+    folder: Path,
+) -> None:
+    """Ids must be in the model's vocabulary, which can be larger than the tokenizer's."""
+    known = len(vocabulary.tokens) if vocabulary else 0
+    size = max(known, declared) if _is_id(declared) else known
+    if size:
+        check_ids({**ids, **{f"end token {i}": i for i in stops}}, size, folder)
+
+
+def content_of(entry: object) -> str | None:
+    """The text of a special token, which is a string or an object with ``content``."""
+    match entry:
+        case str(text) | {"content": str(text)}:
+            return text
+    return None
+
+
+def _is_id(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _as_list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _add(
+    config: Mapping[str, Any], parsed: jsonfile.Parsed | None, ids: Mapping[str, int]
+) -> dict[str, bool]:
+    """What is added around a text: the template's word, over it the configuration's."""
+    add: dict[str, bool] = {}
+    for name, end in zip(("bos", "eos"), parsed.ends if parsed else (), strict=False):
+        if end is not None and parsed is not None:
+            add[name] = parsed.id_of(end) == ids.get(name)
+    for name in ("bos", "eos", "sep"):
+        value = config.get(f"add_{name}_token")
+        if isinstance(value, bool):
+            add[name] = value
+    return add
+
+
+def _templates(
+    config: Mapping[str, Any], files: Mapping[str, bytes], folder: Path
+) -> dict[str, str]:
+    """Chat templates by name, as text."""
+    value = config.get("chat_template")
+    if value is None and "chat_template.jinja" in files:
+        value = _text(files["chat_template.jinja"], folder / "chat_template.jinja")
+    if value is None and "chat_template.json" in files:
+        value = _json(folder, "chat_template.json").get("chat_template")
+    if isinstance(value, str):
+        return {"default": value}
+    found: dict[str, str] = {}
+    for entry in value if isinstance(value, list) else ():
+        match entry:
+            case {"name": str(name), "template": str(text)}:
+                found[name] = text
+    return found
+
+
+def _text(data: bytes, file: Path) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise MalformedFile(f"not UTF-8: {error}", file=file) from None

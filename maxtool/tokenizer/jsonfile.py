@@ -1,0 +1,194 @@
+"""``tokenizer.json``: the file of the ``tokenizers`` library, read into a vocabulary.
+
+Its parts are documented by the library alone; the names here are those it writes. Byte-level BPE
+becomes :class:`BytePairs`, BPE with byte fallback (a SentencePiece model in disguise) becomes
+:class:`SentencePiece`; of any other kind only the special tokens are taken.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from maxtool.errors import MalformedFile
+from maxtool.tokenizer import pre
+from maxtool.tokenizer.vocabulary import (
+    SHOWN_PROBLEMS,
+    AddedToken,
+    BytePairs,
+    SentencePiece,
+    TokenType,
+    check_tokens,
+    looks_special,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What a ``tokenizer.json`` says: ``add`` is what its template adds around a text."""
+
+    vocabulary: SentencePiece | BytePairs | None
+    added: tuple[AddedToken, ...]
+    ends: tuple[str | None, str | None]
+
+    def id_of(self, content: str) -> int | None:
+        """The id of an added token."""
+        return next((token.id for token in self.added if token.content == content), None)
+
+
+def load(data: bytes, file: Path) -> dict[str, Any]:
+    """A JSON object, with no key twice.
+
+    Raises:
+        MalformedFile: If it is none, is not UTF-8, or is nested beyond reason.
+    """
+    try:
+        parsed = json.loads(data.decode("utf-8"), object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        raise MalformedFile(f"not valid JSON: {error}", file=file) from None
+    if not isinstance(parsed, dict):
+        raise MalformedFile("the JSON is not an object", file=file)
+    return parsed
+
+
+def parse(data: bytes, file: Path) -> Parsed:
+    """Read a ``tokenizer.json``.
+
+    Raises:
+        MalformedFile: If its parts contradict each other, or the library refuses it.
+    """
+    root = load(data, file)
+    _check_with_library(data, file)
+    added = _added(root.get("added_tokens") or [], file)
+    model = root.get("model")
+    vocabulary = None
+    if isinstance(model, dict) and model.get("type", "BPE") == "BPE" and "merges" in model:
+        vocabulary = _bpe(root, model, added, file)
+    return Parsed(vocabulary, added, _template_ends(root.get("post_processor")))
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        twice = [key for key, count in Counter(key for key, _ in pairs).items() if count > 1]
+        raise ValueError(f"keys occur twice: {twice[:SHOWN_PROBLEMS]!r}")
+    return result
+
+
+def _check_with_library(data: bytes, file: Path) -> None:
+    from tokenizers import Tokenizer
+
+    try:
+        Tokenizer.from_str(data.decode("utf-8"))
+    except Exception as error:
+        raise MalformedFile(f"the tokenizers library refuses it: {error}", file=file) from None
+
+
+def _added(entries: Iterable[Mapping[str, Any]], file: Path) -> tuple[AddedToken, ...]:
+    found = tuple(
+        AddedToken(int(e["id"]), str(e["content"]), bool(e.get("special", False))) for e in entries
+    )
+    check_tokens([token.content for token in found] or ["-"], file)
+    check_tokens([str(token.id) for token in found] or ["-"], file)
+    return found
+
+
+def _bpe(
+    root: Mapping[str, Any], model: Mapping[str, Any], added: tuple[AddedToken, ...], file: Path
+) -> SentencePiece | BytePairs:
+    tokens, types = _columns(model["vocab"], added, model.get("unk_token"), file)
+    merges = tuple(_merge(entry) for entry in model["merges"])
+    if model.get("byte_fallback"):
+        return _sentencepiece(root, tokens, types, merges)
+    name, reason = pre.find(root)
+    affixes = [key for key in _AFFIXES if model.get(key)]
+    if affixes:
+        name, reason = None, f"GGUF cannot say {', '.join(affixes)}"
+    return BytePairs(tokens, types, merges, name, reason)
+
+
+_AFFIXES = ("continuing_subword_prefix", "end_of_word_suffix", "dropout")
+
+
+def _columns(
+    vocab: Mapping[str, int], added: tuple[AddedToken, ...], unknown: str | None, file: Path
+) -> tuple[tuple[str, ...], tuple[TokenType, ...]]:
+    """Tokens and types by id; a gap is an unused ``[PAD7]``, as llama.cpp fills it."""
+    by_id = {i: token for token, i in vocab.items()}
+    by_id.update({token.id: token.content for token in added})
+    if len({*vocab, *(token.content for token in added)}) != len(by_id):
+        raise MalformedFile("two tokens have one id, or one token two", file=file)
+    size = max(by_id, default=-1) + 1
+    if size > 2 * len(by_id) + 4096:
+        what = f"{len(by_id)} tokens with ids up to {size - 1}"
+        raise MalformedFile(what, file=file)
+    kinds = {token.id: _added_type(token) for token in added}
+    if unknown is not None and unknown in vocab:
+        kinds[vocab[unknown]] = TokenType.UNKNOWN
+    default = {True: TokenType.NORMAL, False: TokenType.UNUSED}
+    tokens = tuple(by_id.get(i, f"[PAD{i}]") for i in range(size))
+    check_tokens(tokens, file)
+    return tokens, tuple(kinds.get(i, default[i in by_id]) for i in range(size))
+
+
+def _added_type(token: AddedToken) -> TokenType:
+    special = token.special or looks_special(token.content)
+    return TokenType.CONTROL if special else TokenType.USER_DEFINED
+
+
+def _merge(entry: str | list[str]) -> tuple[str, str]:
+    """A merge in the spelling of old files ("a b") or of new ones (["a", "b"])."""
+    left, right = entry.split(" ") if isinstance(entry, str) else entry
+    return left, right
+
+
+def _sentencepiece(
+    root: Mapping[str, Any],
+    tokens: tuple[str, ...],
+    types: tuple[TokenType, ...],
+    merges: tuple[tuple[str, str], ...],
+) -> SentencePiece:
+    """The SentencePiece model that merges in the same order: the score is minus the rank."""
+    ranks: dict[str, int] = {}
+    for rank, (left, right) in enumerate(merges):
+        ranks.setdefault(left + right, rank)
+    kinds = tuple(
+        TokenType.BYTE if _is_byte(token) else kind
+        for token, kind in zip(tokens, types, strict=True)
+    )
+    lowest = float(len(merges))
+    scores = tuple(
+        -float(ranks.get(token, lowest)) if kind is TokenType.NORMAL else 0.0
+        for token, kind in zip(tokens, kinds, strict=True)
+    )
+    parts = json.dumps([root.get("normalizer"), root.get("pre_tokenizer")])
+    prefixed = '"Prepend"' in parts or '"always"' in parts or '"first"' in parts
+    return SentencePiece("bpe", tokens, scores, kinds, add_dummy_prefix=prefixed)
+
+
+def _is_byte(token: str) -> bool:
+    return len(token) == 6 and token.startswith("<0x") and token.endswith(">")
+
+
+def _template_ends(processor: object) -> tuple[str | None, str | None]:
+    """The special tokens that a template puts before and after a text."""
+    match processor:
+        case {"type": "Sequence", "processors": [*parts]}:
+            found = [_template_ends(part) for part in parts]
+            return next((ends for ends in found if any(ends)), (None, None))
+        case {"type": "TemplateProcessing", "single": [first, *_, last]}:
+            return _special(first), _special(last)
+        case {"type": "BertProcessing" | "RobertaProcessing", "cls": [a, _], "sep": [b, _]}:
+            return str(a), str(b)
+    return None, None
+
+
+def _special(step: object) -> str | None:
+    match step:
+        case {"SpecialToken": {"id": str(token)}}:
+            return token
+    return None

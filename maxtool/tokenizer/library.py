@@ -1,0 +1,218 @@
+"""One ``tokenizer.json`` for the ``tokenizers`` library, whichever kind the tokenizer is.
+
+SentencePiece's BPE merges, again and again, the neighbours whose concatenation is the piece with
+the highest score, the leftmost among equals. The library's BPE merges the pair of the lowest rank,
+the leftmost among equals. So every way to cut a piece in two is a merge, ranked by the piece's
+score: the ids agree. They can differ where pieces share a score, where an unused piece could be
+merged to (SentencePiece merges and undoes it), and behind a user-defined piece at the very start
+of a text (SentencePiece puts its leading space before that).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from maxtool.errors import ConfigurationError
+from maxtool.tokenizer import pre
+from maxtool.tokenizer.vocabulary import BytePairs, SentencePiece, Tokenizer, TokenType
+
+SPACE = "▁"
+SPECIAL_TYPES = (TokenType.CONTROL, TokenType.UNKNOWN)
+
+
+def to_json(tokenizer: Tokenizer) -> str:
+    """The text of a ``tokenizer.json`` that encodes as ``tokenizer`` does, with the same ids.
+
+    A tokenizer that came as a ``tokenizer.json`` is returned as it stood.
+
+    Raises:
+        ConfigurationError: If the tokenizer has no form in the library.
+    """
+    if tokenizer.json is not None:
+        return tokenizer.json
+    vocabulary = tokenizer.vocabulary
+    if vocabulary is None:
+        raise ConfigurationError("this tokenizer has no form as tokenizer.json")
+    if isinstance(vocabulary, SentencePiece):
+        vocabulary = vocabulary.extended(tokenizer.added)
+        parts = _sentencepiece(vocabulary)
+        added = _added(vocabulary.pieces, vocabulary.types)
+    else:
+        parts = _byte_pairs(vocabulary)
+        added = _added(vocabulary.tokens, vocabulary.types)
+    head = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added}
+    root = {**head, **parts, "post_processor": _template(tokenizer, vocabulary.tokens)}
+    return json.dumps(root, ensure_ascii=False, indent=1)
+
+
+def merges(vocabulary: SentencePiece) -> list[tuple[str, str]]:
+    """Every way to cut a normal piece into two normal pieces, the highest score first.
+
+    Raises:
+        ConfigurationError: If a piece has a character that is no piece: SentencePiece can build
+            such a piece, the library cannot.
+    """
+    rows = zip(vocabulary.pieces, vocabulary.scores, vocabulary.types, strict=True)
+    scores = {piece: score for piece, score, kind in rows if kind is TokenType.NORMAL}
+    lost = [p for p in scores if len(p) > 1 and not all(character in scores for character in p)]
+    if lost:
+        what = f"{len(lost)} pieces have characters that are no pieces"
+        problems = [repr(piece) for piece in lost[:10]]
+        raise ConfigurationError(what, problems=problems)
+    order = sorted((p for p in scores if len(p) > 1), key=lambda piece: -scores[piece])
+    return [pair for piece in order for pair in _cuts(piece, scores)]
+
+
+def _cuts(piece: str, known: dict[str, float]) -> Iterable[tuple[str, str]]:
+    """Cuts with the longer left part first, which is how runs of one character grow."""
+    for at in range(len(piece) - 1, 0, -1):
+        left, right = piece[:at], piece[at:]
+        if left in known and right in known:
+            yield left, right
+
+
+def _sentencepiece(vocabulary: SentencePiece) -> dict[str, Any]:
+    models = {"bpe": _bpe_model, "unigram": _unigram_model}
+    return {
+        "normalizer": _normalizer(vocabulary),
+        "pre_tokenizer": _prefix(vocabulary),
+        "decoder": _decoder(vocabulary),
+        "model": models[vocabulary.algorithm](vocabulary),
+    }
+
+
+def _bpe_model(vocabulary: SentencePiece) -> dict[str, Any]:
+    unknown = vocabulary.unknown
+    return {
+        "type": "BPE",
+        "dropout": None,
+        "unk_token": None if unknown is None else vocabulary.pieces[unknown],
+        "continuing_subword_prefix": None,
+        "end_of_word_suffix": None,
+        "fuse_unk": True,
+        "byte_fallback": vocabulary.byte_fallback,
+        "ignore_merges": False,
+        "vocab": {piece: i for i, piece in enumerate(vocabulary.pieces)},
+        "merges": [list(pair) for pair in merges(vocabulary)],
+    }
+
+
+def _unigram_model(vocabulary: SentencePiece) -> dict[str, Any]:
+    return {
+        "type": "Unigram",
+        "unk_id": vocabulary.unknown,
+        "vocab": [list(row) for row in zip(vocabulary.pieces, vocabulary.scores, strict=True)],
+        "byte_fallback": vocabulary.byte_fallback,
+    }
+
+
+def _normalizer(vocabulary: SentencePiece) -> dict[str, Any]:
+    """SentencePiece's normalizer: its character map, its spaces, then the visible space."""
+    steps: list[dict[str, Any]] = []
+    if vocabulary.charsmap:
+        encoded = base64.b64encode(vocabulary.charsmap).decode()
+        steps.append({"type": "Precompiled", "precompiled_charsmap": encoded})
+    if vocabulary.remove_extra_whitespaces:
+        steps += [_replace({"Regex": "^ +| +$"}, ""), _replace({"Regex": " {2,}"}, " ")]
+    steps.append(_replace({"String": " "}, SPACE))
+    return {"type": "Sequence", "normalizers": steps}
+
+
+def _replace(pattern: dict[str, str], content: str) -> dict[str, Any]:
+    return {"type": "Replace", "pattern": pattern, "content": content}
+
+
+def _prefix(vocabulary: SentencePiece) -> dict[str, Any] | None:
+    """One visible space before the text, but not after a special token at its start.
+
+    ``Metaspace`` with a plain space as its mark always adds it, as the normalizer left no plain
+    spaces; the second turns it into the visible one.
+    """
+    if not vocabulary.add_dummy_prefix:
+        return None
+    first, never = (
+        {"type": "Metaspace", "replacement": mark, "prepend_scheme": scheme, "split": False}
+        for mark, scheme in ((" ", "first"), (SPACE, "never"))
+    )
+    return {"type": "Sequence", "pretokenizers": [first, never]}
+
+
+def _decoder(vocabulary: SentencePiece) -> dict[str, Any]:
+    steps = [_replace({"String": SPACE}, " "), {"type": "ByteFallback"}, {"type": "Fuse"}]
+    if vocabulary.add_dummy_prefix:
+        steps.append({"type": "Strip", "content": " ", "start": 1, "stop": 0})
+    return {"type": "Sequence", "decoders": steps}
+
+
+def _byte_pairs(vocabulary: BytePairs) -> dict[str, Any]:
+    row = pre.row(str(vocabulary.pre))
+    return {
+        "normalizer": {"type": row.normalizer} if row.normalizer else None,
+        "pre_tokenizer": pre.pre_tokenizer(row),
+        "decoder": {
+            "type": "ByteLevel",
+            "add_prefix_space": True,
+            "trim_offsets": True,
+            "use_regex": True,
+        },
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": None,
+            "continuing_subword_prefix": None,
+            "end_of_word_suffix": None,
+            "fuse_unk": False,
+            "byte_fallback": False,
+            "ignore_merges": row.ignore_merges,
+            "vocab": {token: i for i, token in enumerate(vocabulary.tokens)},
+            "merges": [list(pair) for pair in vocabulary.merges],
+        },
+    }
+
+
+def _added(tokens: tuple[str, ...], types: tuple[TokenType, ...]) -> list[dict[str, Any]]:
+    matched = (*SPECIAL_TYPES, TokenType.USER_DEFINED)
+    return [
+        {
+            "id": i,
+            "content": token,
+            "single_word": False,
+            "lstrip": False,
+            "rstrip": False,
+            "normalized": False,
+            "special": kind in SPECIAL_TYPES,
+        }
+        for i, (token, kind) in enumerate(zip(tokens, types, strict=True))
+        if kind in matched
+    ]
+
+
+def _template(tokenizer: Tokenizer, pieces: tuple[str, ...]) -> dict[str, Any] | None:
+    """The post-processor that adds the begin and end tokens the tokenizer asks for."""
+    ids = {name: tokenizer.special_ids.get(name) for name in ("bos", "eos")}
+    around = {name: i for name, i in ids.items() if i is not None and tokenizer.add.get(name)}
+    if not around:
+        return None
+    special = {
+        name: {"SpecialToken": {"id": pieces[i], "type_id": 0}} for name, i in around.items()
+    }
+
+    def wrapped(*sequences: str) -> list[dict[str, Any]]:
+        steps = [{"Sequence": {"id": name, "type_id": 0}} for name in sequences]
+        return [*_present(special, "bos"), *steps, *_present(special, "eos")]
+
+    return {
+        "type": "TemplateProcessing",
+        "single": wrapped("A"),
+        "pair": wrapped("A", "B"),
+        "special_tokens": {
+            pieces[i]: {"id": pieces[i], "ids": [i], "tokens": [pieces[i]]} for i in around.values()
+        },
+    }
+
+
+def _present(steps: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    return [steps[name]] if name in steps else []

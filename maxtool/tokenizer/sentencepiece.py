@@ -1,0 +1,125 @@
+"""``tokenizer.model``: a SentencePiece ModelProto (sentencepiece_model.proto), read and written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from maxtool.errors import ConfigurationError, MalformedFile
+from maxtool.tokenizer.vocabulary import (
+    SentencePiece,
+    TokenType,
+    check_ids,
+    check_scores,
+    check_tokens,
+    token_types,
+)
+
+ALGORITHMS: dict[int, Literal["bpe", "unigram"]] = {1: "unigram", 2: "bpe"}
+
+
+def parse(data: bytes, file: Path) -> tuple[SentencePiece, dict[str, int]]:
+    """The vocabulary and the special token ids that a ModelProto holds.
+
+    Raises:
+        MalformedFile: If it is no ModelProto, or its pieces contradict each other.
+        ConfigurationError: If it needs an algorithm or a normalization that maxtool has not.
+    """
+    proto = _load(data, file)
+    pieces = tuple(piece.piece for piece in proto.pieces)
+    scores = tuple(float(piece.score) for piece in proto.pieces)
+    check_tokens(pieces, file)
+    check_scores(scores, file)
+    types = token_types([piece.type for piece in proto.pieces], file)
+    _check_supported(proto, file)
+    spec = proto.normalizer_spec
+    vocabulary = SentencePiece(
+        algorithm=ALGORITHMS[proto.trainer_spec.model_type],
+        pieces=pieces,
+        scores=scores,
+        types=types,
+        add_dummy_prefix=spec.add_dummy_prefix,
+        remove_extra_whitespaces=spec.remove_extra_whitespaces,
+        charsmap=spec.precompiled_charsmap,
+    )
+    check_bytes(vocabulary, file)
+    return vocabulary, _special_ids(proto.trainer_spec, len(pieces), file)
+
+
+def serialize(vocabulary: SentencePiece, special_ids: Mapping[str, int]) -> bytes:
+    """A ModelProto with the same pieces, scores and types."""
+    from sentencepiece import sentencepiece_model_pb2 as schema
+
+    proto = schema.ModelProto()
+    rows = zip(vocabulary.pieces, vocabulary.scores, vocabulary.types, strict=True)
+    for piece, score, kind in rows:
+        proto.pieces.add(piece=piece, score=score, type=int(kind))
+    spec = proto.trainer_spec
+    spec.model_type = {name: code for code, name in ALGORITHMS.items()}[vocabulary.algorithm]
+    spec.vocab_size = len(vocabulary.pieces)
+    spec.byte_fallback = vocabulary.byte_fallback
+    unknown = vocabulary.unknown
+    for name, default in {"unk": unknown, "bos": None, "eos": None, "pad": None}.items():
+        value = special_ids.get(name, default)
+        setattr(spec, f"{name}_id", -1 if value is None else value)
+    normalizer = proto.normalizer_spec
+    normalizer.name = "identity" if not vocabulary.charsmap else "user_defined"
+    normalizer.precompiled_charsmap = vocabulary.charsmap
+    normalizer.add_dummy_prefix = vocabulary.add_dummy_prefix
+    normalizer.remove_extra_whitespaces = vocabulary.remove_extra_whitespaces
+    normalizer.escape_whitespaces = True
+    return bytes(proto.SerializeToString())
+
+
+def check_bytes(vocabulary: SentencePiece, file: Path | str | None) -> None:
+    """Refuse byte pieces that are not the 256 bytes, each once.
+
+    Raises:
+        MalformedFile: With the pieces that are missing or are no bytes.
+    """
+    rows = zip(vocabulary.pieces, vocabulary.types, strict=True)
+    found = {piece for piece, kind in rows if kind is TokenType.BYTE}
+    expected = {f"<0x{byte:02X}>" for byte in range(256)}
+    if not found or found == expected:
+        return
+    missing = [f"missing {piece}" for piece in sorted(expected - found)]
+    foreign = [f"not a byte: {piece!r}" for piece in sorted(found - expected)]
+    raise MalformedFile(
+        "byte pieces that are not the 256 bytes", file=file, problems=[*missing, *foreign][:10]
+    )
+
+
+def _load(data: bytes, file: Path) -> Any:  # noqa: ANN401 - a generated class
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+    from sentencepiece import sentencepiece_model_pb2 as schema
+
+    proto = schema.ModelProto()
+    try:
+        proto.ParseFromString(data)
+    except DecodeError as error:
+        raise MalformedFile(f"not a SentencePiece model: {error}", file=file) from None
+    return proto
+
+
+def _check_supported(proto: Any, file: Path) -> None:  # noqa: ANN401 - a generated class
+    spec = proto.normalizer_spec
+    problems = {
+        f"model_type {proto.trainer_spec.model_type} (known: 1 unigram, 2 bpe)": (
+            proto.trainer_spec.model_type not in ALGORITHMS
+        ),
+        "escape_whitespaces is off": not spec.escape_whitespaces,
+        "treat_whitespace_as_suffix is on": proto.trainer_spec.treat_whitespace_as_suffix,
+    }
+    found = [problem for problem, present in problems.items() if present]
+    if found:
+        raise ConfigurationError(
+            "a SentencePiece model of a kind maxtool cannot use", file=file, problems=found
+        )
+
+
+def _special_ids(spec: Any, size: int, file: Path) -> dict[str, int]:  # noqa: ANN401
+    ids = {name: int(getattr(spec, f"{name}_id")) for name in ("bos", "eos", "unk", "pad")}
+    known = {name: i for name, i in ids.items() if i >= 0}
+    check_ids(known, size, file)
+    return known

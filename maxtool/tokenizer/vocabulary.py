@@ -1,0 +1,213 @@
+"""What a tokenizer is made of, whichever file it came from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from pathlib import Path
+from typing import Literal
+
+from maxtool.errors import MalformedFile
+
+PADDING_SCORE = -10000.0
+ADDED_SCORE = -1000.0
+MAX_TOKENS = 1 << 24
+SHOWN_PROBLEMS = 10
+
+
+class TokenType(IntEnum):
+    """The kind of one token: sentencepiece_model.proto's ``Type`` and GGUF's ``token_type``."""
+
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+    USER_DEFINED = 4
+    UNUSED = 5
+    BYTE = 6
+
+
+@dataclass(frozen=True, slots=True)
+class AddedToken:
+    """A token matched in the text as it stands, before the vocabulary proper is consulted."""
+
+    id: int
+    content: str
+    special: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SentencePiece:
+    """A SentencePiece vocabulary; ``scores`` order the merges (bpe) or are log probabilities."""
+
+    algorithm: Literal["bpe", "unigram"]
+    pieces: tuple[str, ...]
+    scores: tuple[float, ...]
+    types: tuple[TokenType, ...]
+    add_dummy_prefix: bool = True
+    remove_extra_whitespaces: bool = False
+    charsmap: bytes = b""
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The pieces, by the name that the other kind has for them."""
+        return self.pieces
+
+    @property
+    def byte_fallback(self) -> bool:
+        """Whether text outside the vocabulary becomes byte tokens instead of the unknown token."""
+        return TokenType.BYTE in self.types
+
+    @property
+    def unknown(self) -> int | None:
+        """The id of the unknown token."""
+        return next((i for i, t in enumerate(self.types) if t is TokenType.UNKNOWN), None)
+
+    def extended(self, added: Sequence[AddedToken], size: int = 0) -> SentencePiece:
+        """With ``added`` in their places, and padded to ``size`` as llama.cpp pads (``[PAD7]``)."""
+        length = max(size, len(self.pieces), *(token.id + 1 for token in added), 0)
+        room = range(len(self.pieces), length)
+        pieces = [*self.pieces, *(f"[PAD{i}]" for i in room)]
+        scores = [*self.scores, *(PADDING_SCORE for _ in room)]
+        types = [*self.types, *(TokenType.UNUSED for _ in room)]
+        for token in added:
+            special = token.special or looks_special(token.content)
+            types[token.id] = TokenType.CONTROL if special else TokenType.USER_DEFINED
+            pieces[token.id] = token.content if special else token.content.replace("▁", " ")
+            scores[token.id] = ADDED_SCORE
+        return replace(self, pieces=tuple(pieces), scores=tuple(scores), types=tuple(types))
+
+
+@dataclass(frozen=True, slots=True)
+class BytePairs:
+    """A byte-level BPE vocabulary, as GPT-2 introduced it: every byte is a printable character.
+
+    ``pre`` is the GGUF name of how text is split before merging (a row of ``pre.TABLE``), or None
+    when a ``tokenizer.json`` splits in a way that has no such name; ``reason`` says why then.
+    """
+
+    tokens: tuple[str, ...]
+    types: tuple[TokenType, ...]
+    merges: tuple[tuple[str, str], ...]
+    pre: str | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tokenizer:
+    """A tokenizer as read.
+
+    Attributes:
+        vocabulary: Tokens and how text becomes them; None where only ``json`` knows.
+        added: Tokens that files beside a ``tokenizer.model`` add to it.
+        special_ids: "bos", "eos", "unk", "sep", "pad", "cls", "mask", "eot", "eom" to token ids.
+        add: Whether "bos", "eos" or "sep" is added to an encoded text.
+        stops: Ids that end a text besides ``special_ids["eos"]``.
+        chat_templates: Template texts by name; the usual one is "default".
+        json: The ``tokenizer.json`` it came from, as it stood.
+        files: The tokenizer files of the folder it came from, by name.
+    """
+
+    vocabulary: SentencePiece | BytePairs | None
+    added: tuple[AddedToken, ...] = ()
+    special_ids: Mapping[str, int] = field(default_factory=dict)
+    add: Mapping[str, bool] = field(default_factory=dict)
+    stops: tuple[int, ...] = ()
+    chat_templates: Mapping[str, str] = field(default_factory=dict)
+    json: str | None = None
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+    @property
+    def bos_token_id(self) -> int | None:
+        """The token that begins a text."""
+        return self.special_ids.get("bos")
+
+    @property
+    def eos_token_ids(self) -> tuple[int, ...]:
+        """Every token that ends a text, each once."""
+        named = (self.special_ids.get(name) for name in ("eos", "eot", "eom"))
+        found = [token for token in (*named, *self.stops) if token is not None]
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def add_bos(self) -> bool:
+        """Whether an encoded text begins with ``bos_token_id``."""
+        return self.add.get("bos", False) and self.bos_token_id is not None
+
+
+def looks_special(text: str) -> bool:
+    """Whether a token is for control by the look of it (the rule of llama.cpp's converter)."""
+    brackets = (("<|", "|>"), ("<\uff5c", "\uff5c>"), ("<unused", ">"))
+    named = text in {"<pad>", "<mask>", "<2mass>", "[@BOS@]"}
+    return named or any(text.startswith(a) and text.endswith(b) for a, b in brackets)
+
+
+def check_tokens(tokens: Sequence[str], file: str | Path | None) -> None:
+    """Refuse a vocabulary that is empty, absurdly long, or that holds a token twice.
+
+    Raises:
+        MalformedFile: With every finding, ten of them spelled out.
+    """
+    if not tokens or len(tokens) > MAX_TOKENS:
+        raise MalformedFile(f"a vocabulary of {len(tokens)} tokens", file=file)
+    first: dict[str, int] = {}
+    twice = [
+        f"token {i} is {token!r} again (first at {first[token]})"
+        for i, token in enumerate(tokens)
+        if first.setdefault(token, i) != i
+    ]
+    if twice:
+        raise MalformedFile(
+            f"{len(twice)} tokens occur twice", file=file, problems=twice[:SHOWN_PROBLEMS]
+        )
+
+
+def check_lengths(tokens: int, others: Mapping[str, int], file: str | Path | None) -> None:
+    """Refuse columns of another length than the tokens.
+
+    Raises:
+        MalformedFile: With every column that differs.
+    """
+    wrong = [f"{name}: {count}" for name, count in others.items() if count != tokens]
+    if wrong:
+        what = f"{tokens} tokens, but other lengths beside them"
+        raise MalformedFile(what, file=file, problems=wrong)
+
+
+def check_ids(ids: Mapping[str, int], size: int, file: str | Path | None) -> None:
+    """Refuse token ids outside the vocabulary.
+
+    Raises:
+        MalformedFile: With every id that is out of range.
+    """
+    wrong = [f"{name} is {i}" for name, i in ids.items() if not 0 <= i < size]
+    if wrong:
+        what = f"token ids outside the vocabulary of {size} tokens"
+        raise MalformedFile(what, file=file, problems=wrong[:SHOWN_PROBLEMS])
+
+
+def check_scores(scores: Sequence[float], file: str | Path | None) -> None:
+    """Refuse scores that are not finite, which no order can be made of.
+
+    Raises:
+        MalformedFile: If there is one.
+    """
+    wrong = [f"token {i}: {score}" for i, score in enumerate(scores) if not math.isfinite(score)]
+    if wrong:
+        raise MalformedFile(
+            "scores that are not finite", file=file, problems=wrong[:SHOWN_PROBLEMS]
+        )
+
+
+def token_types(values: Sequence[int], file: str | Path | None) -> tuple[TokenType, ...]:
+    """The types, checked.
+
+    Raises:
+        MalformedFile: If a value is none of :class:`TokenType`.
+    """
+    known = {int(member): member for member in TokenType}
+    wrong = [f"token {i}: {value}" for i, value in enumerate(values) if value not in known]
+    if wrong:
+        raise MalformedFile("unknown token types", file=file, problems=wrong[:SHOWN_PROBLEMS])
+    return tuple(known[int(value)] for value in values)
