@@ -1,0 +1,43 @@
+"""The architectures: typed blocks made of ``nn``. A recipe names the one it configures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from maxtool.architectures import decoder
+from maxtool.architectures.decoder import Decoder, DecoderConfig
+from maxtool.architectures.entry import Entry
+from maxtool.dtype import DType
+from maxtool.errors import ConfigurationError
+
+Builder: TypeAlias = Callable[[Mapping[str, object], DType, int | None], Decoder]
+
+ARCHITECTURES: dict[str, Builder] = {"decoder": decoder.build}
+
+
+def build(
+    architecture: str,
+    config: Mapping[str, object],
+    dtype: DType = DType.float32,
+    context: int | None = None,
+) -> Decoder:
+    """The module of an architecture, its weights declared and not bound.
+
+    Args:
+        architecture: A name in the table.
+        config: Its configuration, field by field.
+        dtype: The element type of the matrices.
+        context: Positions it is built for; those it was trained for when absent.
+
+    Raises:
+        ConfigurationError: If there is no such architecture, or listing all that is wrong with the
+            configuration.
+    """
+    if architecture not in ARCHITECTURES:
+        known = ", ".join(ARCHITECTURES)
+        raise ConfigurationError(f"no architecture {architecture!r}", hint=f"there are: {known}")
+    return ARCHITECTURES[architecture](config, dtype, context)
+
+
+__all__ = ["ARCHITECTURES", "Decoder", "DecoderConfig", "Entry", "build"]

@@ -1,0 +1,27 @@
+"""Graphs: our own small structure, which knows no compiler."""
+
+from maxtool.graph import ops
+from maxtool.graph.device import CPU, DeviceRef
+from maxtool.graph.dim import Dim, DimLike, Shape, ShapeLike
+from maxtool.graph.graph import CallNode, Graph, Node
+from maxtool.graph.tensor import Tensor, TensorLike
+from maxtool.graph.type import BufferType, TensorType
+from maxtool.graph.weight import Weight
+
+__all__ = [
+    "CPU",
+    "BufferType",
+    "CallNode",
+    "DeviceRef",
+    "Dim",
+    "DimLike",
+    "Graph",
+    "Node",
+    "Shape",
+    "ShapeLike",
+    "Tensor",
+    "TensorLike",
+    "TensorType",
+    "Weight",
+    "ops",
+]

@@ -1,0 +1,151 @@
+"""Operations that compute each element from the elements at its place, with broadcasting."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+
+from maxtool.dtype import DType
+from maxtool.graph.dim import Dim, Shape
+from maxtool.graph.ops.table import apply, define
+from maxtool.graph.tensor import Tensor, TensorLike
+from maxtool.graph.type import TensorType
+
+UNARY = (
+    "negative",
+    "abs",
+    "exp",
+    "log",
+    "sqrt",
+    "rsqrt",
+    "tanh",
+    "sigmoid",
+    "relu",
+    "silu",
+    "gelu",
+)
+BINARY = ("add", "sub", "mul", "div", "maximum", "minimum")
+_ANY_NUMBER = frozenset({"negative", "abs", "relu"})
+
+
+def broadcast(first: Shape, second: Shape) -> Shape:
+    """The shape of an elementwise result, by NumPy's rule: sizes agree or one of them is 1.
+
+    Raises:
+        ValueError: If they do not; a symbolic dimension agrees with itself and with 1 only.
+    """
+    pairs = zip_longest(reversed(first), reversed(second), fillvalue=Dim(1))
+    return Shape([_broadcast_dim(one, two) for one, two in pairs][::-1])
+
+
+def _broadcast_dim(one: Dim, two: Dim) -> Dim:
+    if one == two or two == 1:
+        return one
+    if one == 1:
+        return two
+    raise ValueError(f"dimensions {one} and {two} do not broadcast")
+
+
+def _infer_binary(one: TensorType, two: TensorType) -> tuple[TensorType, ...]:
+    if one.dtype != two.dtype:
+        raise ValueError(f"dtypes differ ({one.dtype.value}, {two.dtype.value}); cast one of them")
+    return (TensorType(one.dtype, broadcast(one.shape, two.shape), one.device),)
+
+
+def _infer_unary(kind: TensorType) -> tuple[TensorType, ...]:
+    return (TensorType(kind.dtype, kind.shape, kind.device),)
+
+
+def _infer_float(kind: TensorType) -> tuple[TensorType, ...]:
+    if not kind.dtype.is_float():
+        raise ValueError(f"needs a floating-point operand, not {kind.dtype.value}")
+    return _infer_unary(kind)
+
+
+def _infer_cast(kind: TensorType, dtype: DType) -> tuple[TensorType, ...]:
+    return (TensorType(dtype, kind.shape, kind.device),)
+
+
+for _name in UNARY:
+    define(_name, _infer_unary if _name in _ANY_NUMBER else _infer_float)
+for _name in BINARY:
+    define(_name, _infer_binary)
+define("cast", _infer_cast)
+
+
+def _unary(name: str, x: TensorLike) -> Tensor:
+    return apply(name, x)[0]
+
+
+def negative(x: TensorLike) -> Tensor:
+    """``-x``."""
+    return _unary("negative", x)
+
+
+def exp(x: TensorLike) -> Tensor:
+    """E to the power of ``x``."""
+    return _unary("exp", x)
+
+
+def log(x: TensorLike) -> Tensor:
+    """The natural logarithm of ``x``."""
+    return _unary("log", x)
+
+
+def sqrt(x: TensorLike) -> Tensor:
+    """The square root of ``x``."""
+    return _unary("sqrt", x)
+
+
+def rsqrt(x: TensorLike) -> Tensor:
+    """One over the square root of ``x``."""
+    return _unary("rsqrt", x)
+
+
+def tanh(x: TensorLike) -> Tensor:
+    """The hyperbolic tangent of ``x``."""
+    return _unary("tanh", x)
+
+
+def sigmoid(x: TensorLike) -> Tensor:
+    """``1 / (1 + exp(-x))``."""
+    return _unary("sigmoid", x)
+
+
+def relu(x: TensorLike) -> Tensor:
+    """``max(x, 0)``."""
+    return _unary("relu", x)
+
+
+def silu(x: TensorLike) -> Tensor:
+    """``x * sigmoid(x)``, also called swish."""
+    return _unary("silu", x)
+
+
+def gelu(x: TensorLike) -> Tensor:
+    """``x`` times the normal distribution function at ``x``, by the error function."""
+    return _unary("gelu", x)
+
+
+def add(x: TensorLike, y: TensorLike) -> Tensor:
+    """``x + y``."""
+    return apply("add", x, y)[0]
+
+
+def mul(x: TensorLike, y: TensorLike) -> Tensor:
+    """``x * y``."""
+    return apply("mul", x, y)[0]
+
+
+def maximum(x: TensorLike, y: TensorLike) -> Tensor:
+    """The larger of ``x`` and ``y``."""
+    return apply("maximum", x, y)[0]
+
+
+def minimum(x: TensorLike, y: TensorLike) -> Tensor:
+    """The smaller of ``x`` and ``y``."""
+    return apply("minimum", x, y)[0]
+
+
+def cast(x: TensorLike, dtype: DType) -> Tensor:
+    """The elements of ``x`` in another type; float to integer truncates."""
+    return apply("cast", x, dtype=dtype)[0]

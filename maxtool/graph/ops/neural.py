@@ -1,0 +1,218 @@
+"""The operations of neural networks, each a kernel of its own in the compiler.
+
+Activations are float32. The weights of ``linear`` and ``embedding`` may be float16 or bfloat16:
+they are converted as they are read.
+"""
+
+from __future__ import annotations
+
+from maxtool.dtype import DType
+from maxtool.graph.dim import Dim, Shape
+from maxtool.graph.ops.elementwise import broadcast
+from maxtool.graph.ops.table import apply, define
+from maxtool.graph.tensor import Tensor, TensorLike
+from maxtool.graph.type import TensorType
+
+WEIGHT_DTYPES = (DType.float32, DType.float16, DType.bfloat16)
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ValueError(message)
+
+
+def _infer_matmul(x: TensorType, y: TensorType) -> tuple[TensorType, ...]:
+    _require(x.rank >= 2 and y.rank >= 2, "both operands need at least two dimensions")
+    _require(x.dtype == y.dtype, f"dtypes differ ({x.dtype.value}, {y.dtype.value})")
+    _require(x.shape[-1] == y.shape[-2], f"inner dimensions {x.shape[-1]} and {y.shape[-2]} differ")
+    batch = broadcast(x.shape[:-2], y.shape[:-2])
+    return (TensorType(x.dtype, [*batch, x.shape[-2], y.shape[-1]], x.device),)
+
+
+def _infer_linear(x: TensorType, weight: TensorType, *bias: TensorType) -> tuple[TensorType, ...]:
+    _require(x.dtype is DType.float32, "the input is float32")
+    _require(weight.dtype in WEIGHT_DTYPES, f"no kernel for a weight in {weight.dtype.value}")
+    _require(weight.rank == 2 and weight.shape.is_static, "the weight has two known dimensions")
+    _require(x.rank >= 1 and x.shape[-1] == weight.shape[1], "input and weight widths differ")
+    for kind in bias:
+        _require(kind.dtype is DType.float32, "the bias is float32")
+        _require(kind.shape == weight.shape[:1], f"the bias has shape {weight.shape[:1]}")
+    return (TensorType(DType.float32, [*x.shape[:-1], weight.shape[0]], x.device),)
+
+
+def _infer_embedding(ids: TensorType, weight: TensorType) -> tuple[TensorType, ...]:
+    _require(ids.dtype is DType.int64, "token ids are int64")
+    _require(weight.dtype in WEIGHT_DTYPES, f"no kernel for a weight in {weight.dtype.value}")
+    _require(weight.rank == 2 and weight.shape.is_static, "the weight has two known dimensions")
+    return (TensorType(DType.float32, [*ids.shape, weight.shape[1]], ids.device),)
+
+
+def _infer_rms_norm(x: TensorType, weight: TensorType, eps: float) -> tuple[TensorType, ...]:
+    _require(x.dtype is DType.float32 and weight.dtype is DType.float32, "operands are float32")
+    _require(weight.shape == x.shape[-1:], f"the weight has shape {x.shape[-1:]}")
+    _require(eps >= 0, "eps is not negative")
+    return (x,)
+
+
+def _infer_rope(
+    x: TensorType, cos: TensorType, sin: TensorType, position: TensorType
+) -> tuple[TensorType, ...]:
+    _require(x.rank == 4, "the input is [batch, seq, heads, head_dim]")
+    half = Dim(int(x.shape[3]) // 2)
+    _require(int(x.shape[3]) % 2 == 0, "head_dim is even")
+    for table in (cos, sin):
+        _require(table.rank == 2 and table.shape[1] == half, f"tables are [context, {half}]")
+    _require_position(position)
+    return (TensorType(x.dtype, x.shape, x.device),)
+
+
+def _require_position(position: TensorType) -> None:
+    _require(position.dtype is DType.int32 and position.shape == [1], "the position is int32[1]")
+
+
+def _infer_cache_key(
+    cache: TensorType, x: TensorType, position: TensorType
+) -> tuple[TensorType, ...]:
+    _require_position(position)
+    batch, _, heads, dim = _four(x)
+    _require(cache.shape[:3] == [batch, heads, dim], "the cache is [batch, heads, dim, context]")
+    return (cache,)
+
+
+def _infer_cache_value(
+    cache: TensorType, x: TensorType, position: TensorType
+) -> tuple[TensorType, ...]:
+    _require_position(position)
+    batch, _, heads, dim = _four(x)
+    fits = cache.shape[:2] == [batch, heads] and cache.shape[3] == dim
+    _require(fits, "the cache is [batch, heads, context, dim]")
+    return (cache,)
+
+
+def _infer_attention(
+    query: TensorType,
+    key: TensorType,
+    value: TensorType,
+    position: TensorType,
+    scale: float,  # noqa: ARG001 - part of the operation's signature
+    window: int | None,
+) -> tuple[TensorType, ...]:
+    _require_position(position)
+    batch, _, heads, dim = _four(query)
+    _require(key.rank == 4 and value.rank == 4, "keys and values have four dimensions")
+    kv_heads, context = key.shape[1], key.shape[3]
+    _require(key.shape == [batch, kv_heads, dim, context], "keys are [batch, kv, dim, context]")
+    _require(value.shape == [batch, kv_heads, context, dim], "values are [batch, kv, context, dim]")
+    _require(int(heads) % int(kv_heads) == 0, "query heads are a multiple of key/value heads")
+    _require(window is None or window > 0, "a window is at least 1")
+    return (TensorType(query.dtype, query.shape, query.device),)
+
+
+def _four(kind: TensorType) -> Shape:
+    _require(kind.rank == 4, "the input is [batch, seq, heads, head_dim]")
+    return kind.shape
+
+
+define("matmul", _infer_matmul)
+define("linear", _infer_linear)
+define("embedding", _infer_embedding)
+define("rms_norm", _infer_rms_norm)
+define("rope", _infer_rope)
+define("cache_write_key", _infer_cache_key, writes=0)
+define("cache_write_value", _infer_cache_value, writes=0)
+define("attention", _infer_attention)
+
+
+def matmul(x: TensorLike, y: TensorLike) -> Tensor:
+    """The matrix product over the last two dimensions; those before them broadcast."""
+    return apply("matmul", x, y)[0]
+
+
+def linear(x: TensorLike, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """``x @ weight.T + bias``.
+
+    Args:
+        x: ``[..., in]``, float32.
+        weight: ``[out, in]``, float32, float16 or bfloat16.
+        bias: ``[out]``, float32.
+
+    Returns:
+        ``[..., out]``, float32.
+    """
+    return apply("linear", x, weight, *([] if bias is None else [bias]))[0]
+
+
+def embedding(ids: TensorLike, weight: Tensor) -> Tensor:
+    """Row ``ids`` of ``weight [vocab, dim]``; an id outside the vocabulary reads its nearest row.
+
+    Args:
+        ids: ``[...]``, int64.
+        weight: ``[vocab, dim]``, float32, float16 or bfloat16.
+
+    Returns:
+        ``[..., dim]``, float32.
+    """
+    return apply("embedding", ids, weight)[0]
+
+
+def rms_norm(x: TensorLike, weight: Tensor, eps: float) -> Tensor:
+    """``x / sqrt(mean(x * x) + eps) * weight`` over the last dimension (Zhang & Sennrich 2019)."""
+    return apply("rms_norm", x, weight, eps=float(eps))[0]
+
+
+def rope(x: TensorLike, cos: Tensor, sin: Tensor, position: TensorLike) -> Tensor:
+    """Rotary position embedding, the two halves of a head being the pairs (Su et al. 2021).
+
+    Args:
+        x: ``[batch, seq, heads, head_dim]``.
+        cos: ``[context, head_dim / 2]``, the cosine of each angle.
+        sin: The sines, likewise.
+        position: int32 ``[1]``: where the first token of ``x`` stands.
+    """
+    return apply("rope", x, cos, sin, position)[0]
+
+
+def cache_write_key(cache: Tensor, x: Tensor, position: TensorLike) -> Tensor:
+    """Write keys ``x [batch, seq, heads, dim]`` into ``cache [batch, heads, dim, context]``.
+
+    The write starts at ``position``, an int32 ``[1]``, and happens in place: use the returned
+    value, since a write whose result nothing reads is dropped. Keys lie transposed, so that the
+    scores of neighbouring keys are neighbours. Nothing checks the bounds: the caller does, before
+    the run.
+    """
+    return apply("cache_write_key", cache, x, position)[0]
+
+
+def cache_write_value(cache: Tensor, x: Tensor, position: TensorLike) -> Tensor:
+    """Write values ``x [batch, seq, heads, dim]`` into ``cache [batch, heads, context, dim]``.
+
+    As :func:`cache_write_key`.
+    """
+    return apply("cache_write_value", cache, x, position)[0]
+
+
+def attention(
+    query: TensorLike,
+    key: Tensor,
+    value: Tensor,
+    position: TensorLike,
+    *,
+    scale: float,
+    window: int | None = None,
+) -> Tensor:
+    """Causal attention with grouped queries.
+
+    Query ``i`` sees the keys ``0 .. position + i``, or the last ``window`` of them.
+
+    Args:
+        query: ``[batch, seq, heads, dim]``.
+        key: ``[batch, kv_heads, dim, context]``.
+        value: ``[batch, kv_heads, context, dim]``.
+        position: int32 ``[1]``: where the first query stands among the keys.
+        scale: What scores are multiplied by.
+        window: How many keys a query sees at most, its own included.
+
+    Returns:
+        ``[batch, seq, heads, dim]``.
+    """
+    return apply("attention", query, key, value, position, scale=float(scale), window=window)[0]

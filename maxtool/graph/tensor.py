@@ -1,0 +1,196 @@
+"""``Tensor``: one class for a value that is here and for a value that a graph will compute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from maxtool.dtype import DType
+from maxtool.graph.device import DeviceRef
+from maxtool.graph.dim import DimLike, Shape, ShapeLike
+from maxtool.graph.type import TensorType
+
+if TYPE_CHECKING:
+    from maxtool.graph.graph import Graph
+
+TensorLike: TypeAlias = "Tensor | npt.ArrayLike"
+Index: TypeAlias = "int | slice | tuple[int | slice, ...]"
+
+
+class Tensor:
+    """A tensor that holds data, or stands for a value of a graph being traced.
+
+    Args:
+        data: An array, a (nested) sequence of numbers or a number. Arrays are kept, not copied.
+        dtype: The element type; that of the data when absent, float32 for Python floats.
+    """
+
+    type: TensorType
+    graph: Graph | None
+
+    def __init__(self, data: npt.ArrayLike, dtype: DType | None = None) -> None:
+        array = np.asarray(data)
+        if dtype is None and not isinstance(data, np.ndarray | np.generic):
+            dtype = DType.float32 if array.dtype.kind == "f" else None
+        if dtype is not None:
+            array = array.astype(dtype.to_numpy(), copy=False)
+        self._set(TensorType(DType.from_numpy(array.dtype), array.shape), None)
+        self._data: np.ndarray[Any, Any] | None = array
+
+    @classmethod
+    def traced(cls, type: TensorType, graph: Graph) -> Tensor:  # noqa: A002 - the field's name
+        """A value of ``graph``, not known until the graph runs."""
+        tensor = cls.__new__(cls)
+        tensor._set(type, graph)
+        tensor._data = None
+        return tensor
+
+    @classmethod
+    def zeros(cls, shape: ShapeLike, dtype: DType = DType.float32) -> Tensor:
+        """A tensor of zeros."""
+        return cls(np.zeros(Shape(shape).static(), dtype.to_numpy()))
+
+    @classmethod
+    def ones(cls, shape: ShapeLike, dtype: DType = DType.float32) -> Tensor:
+        """A tensor of ones."""
+        return cls(np.ones(Shape(shape).static(), dtype.to_numpy()))
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self.type.dtype
+
+    @property
+    def shape(self) -> Shape:
+        """The dimensions, slowest first."""
+        return self.type.shape
+
+    @property
+    def rank(self) -> int:
+        """How many dimensions there are."""
+        return self.type.rank
+
+    @property
+    def device(self) -> DeviceRef:
+        """Where the tensor lives."""
+        return self.type.device
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether this stands for a value of a graph rather than holding data."""
+        return self.graph is not None
+
+    def num_elements(self) -> int:
+        """The number of elements.
+
+        Raises:
+            TypeError: If a dimension is symbolic.
+        """
+        return int(np.prod(self.shape.static(), dtype=np.int64))
+
+    def to_numpy(self) -> np.ndarray[Any, Any]:
+        """The data, not copied.
+
+        Raises:
+            TypeError: If this is a value of a graph, which has none until the graph runs.
+        """
+        if self._data is None:
+            raise TypeError(f"{self!r} has no data: it is computed when the graph runs")
+        return self._data
+
+    def __array__(
+        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
+    ) -> npt.NDArray[Any]:
+        return np.array(self.to_numpy(), dtype=dtype, copy=bool(copy))
+
+    def __dlpack__(self, **options: Any) -> Any:  # noqa: ANN401 - the protocol's types
+        return self.to_numpy().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.to_numpy().__dlpack_device__()
+
+    def __bool__(self) -> bool:
+        return bool(self.to_numpy())
+
+    def __len__(self) -> int:
+        if not self.rank:
+            raise TypeError("a tensor of rank 0 has no length")
+        return int(self.shape[0])
+
+    def __repr__(self) -> str:
+        if self._data is None:
+            return f"Tensor(traced, {self.type})"
+        return f"Tensor({np.array2string(self._data, threshold=20, precision=4)}, {self.type})"
+
+    def __add__(self, other: TensorLike) -> Tensor:
+        return _op("add", self, other)
+
+    def __radd__(self, other: TensorLike) -> Tensor:
+        return _op("add", other, self)
+
+    def __sub__(self, other: TensorLike) -> Tensor:
+        return _op("sub", self, other)
+
+    def __rsub__(self, other: TensorLike) -> Tensor:
+        return _op("sub", other, self)
+
+    def __mul__(self, other: TensorLike) -> Tensor:
+        return _op("mul", self, other)
+
+    def __rmul__(self, other: TensorLike) -> Tensor:
+        return _op("mul", other, self)
+
+    def __truediv__(self, other: TensorLike) -> Tensor:
+        return _op("div", self, other)
+
+    def __rtruediv__(self, other: TensorLike) -> Tensor:
+        return _op("div", other, self)
+
+    def __neg__(self) -> Tensor:
+        return _op("negative", self)
+
+    def __matmul__(self, other: TensorLike) -> Tensor:
+        return _op("matmul", self, other)
+
+    def __getitem__(self, index: Index) -> Tensor:
+        from maxtool.graph import ops
+
+        return ops.slice_tensor(self, index)
+
+    @property
+    def T(self) -> Tensor:  # noqa: N802 - the field's name
+        """The last two dimensions swapped."""
+        from maxtool.graph import ops
+
+        return ops.transpose(self, -1, -2)
+
+    def reshape(self, shape: Sequence[DimLike]) -> Tensor:
+        """The same elements in another shape."""
+        from maxtool.graph import ops
+
+        return ops.reshape(self, shape)
+
+    def permute(self, dims: Sequence[SupportsIndex]) -> Tensor:
+        """The dimensions in another order."""
+        from maxtool.graph import ops
+
+        return ops.permute(self, [int(dim) for dim in dims])
+
+    def cast(self, dtype: DType) -> Tensor:
+        """The same elements in another type."""
+        from maxtool.graph import ops
+
+        return ops.cast(self, dtype)
+
+    def _set(self, type: TensorType, graph: Graph | None) -> None:  # noqa: A002
+        self.type = type
+        self.graph = graph
+
+
+def _op(name: str, *operands: TensorLike) -> Tensor:
+    from maxtool.graph import ops
+
+    return ops.apply(name, *operands)[0]

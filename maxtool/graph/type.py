@@ -1,0 +1,43 @@
+"""The types of graph values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from maxtool.dtype import DType
+from maxtool.graph.device import CPU, DeviceRef
+from maxtool.graph.dim import Shape, ShapeLike
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class TensorType:
+    """Element type, shape and device of a tensor.
+
+    Args:
+        dtype: The element type.
+        shape: Sizes and symbolic names, slowest dimension first.
+        device: Where it lives; the host unless said otherwise.
+    """
+
+    dtype: DType
+    shape: Shape
+    device: DeviceRef
+
+    def __init__(self, dtype: DType, shape: ShapeLike, device: DeviceRef | None = None) -> None:
+        object.__setattr__(self, "dtype", dtype)
+        object.__setattr__(self, "shape", shape if isinstance(shape, Shape) else Shape(shape))
+        object.__setattr__(self, "device", device or CPU())
+
+    @property
+    def rank(self) -> int:
+        """How many dimensions there are."""
+        return self.shape.rank
+
+    def __str__(self) -> str:
+        return f"{self.dtype.value}{self.shape!r}"
+
+
+class BufferType(TensorType):
+    """A tensor that an operation may write in place, such as a key/value cache."""
+
+    __slots__ = ()

@@ -1,0 +1,117 @@
+"""Repeated layers, traced once.
+
+While a module tree is traced, a call of a layer that stands in a ``ModuleList`` becomes a call of a
+subgraph. Two layers share one subgraph when they have the same signature: everything their
+``forward`` may read is equal but for the names of their own weights. A layer that holds something
+that cannot be compared is traced in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from maxtool.graph import Graph, Tensor, Weight
+from maxtool.nn import tree
+from maxtool.nn.pytree import flatten, unflatten
+
+if TYPE_CHECKING:
+    from maxtool.nn.module import Module
+
+
+@dataclass
+class _Repeats:
+    """The layers of one trace that may share a subgraph, by identity, and what was traced."""
+
+    paths: dict[int, str]
+    traced: dict[Hashable, tuple[Graph, Hashable]] = field(default_factory=dict)
+
+
+_REPEATS: ContextVar[_Repeats | None] = ContextVar("maxtool_repeats", default=None)
+
+
+@contextmanager
+def sharing(root: Module[..., Any]) -> Iterator[None]:
+    """Let the layers in the lists of ``root`` share subgraphs while one graph is traced."""
+    from maxtool.nn.containers import ModuleList
+
+    lists = [(path, part) for path, part in tree.modules(root) if isinstance(part, ModuleList)]
+    paths = {
+        id(member): f"{tree.join(path, name)}."
+        for path, part in lists
+        for name, member in tree.children(part)
+    }
+    token = _REPEATS.set(_Repeats(paths))
+    try:
+        yield
+    finally:
+        _REPEATS.reset(token)
+
+
+def call_shared(
+    layer: Module[..., Any], call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[bool, Any]:
+    """Call ``layer`` through a subgraph if it may share one: whether it did, and the results."""
+    graph, repeats = Graph.current(), _REPEATS.get()
+    if graph is None or repeats is None or id(layer) not in repeats.paths:
+        return False, None
+    prefix = repeats.paths[id(layer)]
+    try:
+        tensors, structure = flatten((args, kwargs))
+        types = tuple(tensor.type for tensor in tensors)
+        key = (signature(layer, prefix), types, structure)
+    except TypeError:
+        return False, None
+    if key not in repeats.traced:
+        name = f"{graph.name}_{type(layer).__name__.lower()}_{len(repeats.traced)}"
+        repeats.traced[key] = _trace(name, prefix, call, tensors, structure)
+    subgraph, results = repeats.traced[key]
+    outputs = graph.call(subgraph, *tensors, prefix=prefix)
+    return True, unflatten(results, outputs)
+
+
+def _trace(
+    name: str,
+    prefix: str,
+    call: Callable[..., Any],
+    tensors: list[Tensor],
+    structure: Hashable,
+) -> tuple[Graph, Hashable]:
+    """Trace one call as a subgraph; inside it, lists are traced in place."""
+    subgraph = Graph(name, input_types=[tensor.type for tensor in tensors], weight_prefix=prefix)
+    token = _REPEATS.set(None)
+    try:
+        with subgraph:
+            args, kwargs = unflatten(structure, subgraph.inputs)
+            outputs, results = flatten(call(*args, **kwargs))
+            subgraph.output(*outputs)
+    finally:
+        _REPEATS.reset(token)
+    return subgraph, results
+
+
+def signature(module: Module[..., Any], prefix: str) -> Hashable:
+    """All that ``forward`` may read, with weights under ``prefix`` known by the rest of their name.
+
+    Raises:
+        TypeError: If an attribute cannot be hashed.
+    """
+    items = tuple((name, _part(value, prefix)) for name, value in module.tree_items())
+    return type(module), items
+
+
+def _part(value: Any, prefix: str) -> Hashable:  # noqa: ANN401 - any attribute
+    from maxtool.nn.module import Module
+
+    if isinstance(value, Module):
+        return signature(value, prefix)
+    if isinstance(value, Weight) and value.name.startswith(prefix):
+        name = value.name.removeprefix(prefix)
+        return name, value.type, value.quantization_encoding, value.align
+    if isinstance(value, Tensor):
+        return id(value)
+    hash(value)
+    return value  # type: ignore[no-any-return]
