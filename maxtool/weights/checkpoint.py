@@ -1,0 +1,114 @@
+"""A checkpoint: the index of every tensor in one or more files, and lazy reads of the payloads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxtool.errors import MissingWeight
+from maxtool.weights import locate
+from maxtool.weights.data import WeightData
+from maxtool.weights.formats import Format
+from maxtool.weights.formats.source import Bytes, map_file
+from maxtool.weights.jsonfile import read_object
+from maxtool.weights.names import did_you_mean
+from maxtool.weights.spec import TensorInfo
+from maxtool.weights.view import Weights
+
+__all__ = ["Checkpoint", "TensorInfo", "open_checkpoint"]
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """An opened checkpoint. Opening reads headers only; payloads are mapped when they are read.
+
+    Attributes:
+        path: What was opened.
+        format: The format of its files.
+        files: Every file with tensors.
+        tensors: Every tensor by name, in the order of the files.
+        metadata: GGUF key/values as Python or NumPy values, or safetensors' ``__metadata__``.
+        config: The ``config.json`` beside the tensors; ``None`` for GGUF, which has metadata.
+        config_file: Where ``config`` was read.
+        folder: Where tokenizer files are looked for.
+        notes: What is odd about the files but no error, to be shown to the user.
+    """
+
+    path: Path
+    format: Format
+    files: tuple[Path, ...]
+    tensors: Mapping[str, TensorInfo]
+    metadata: Mapping[str, object]
+    config: Mapping[str, object] | None
+    config_file: Path | None
+    folder: Path
+    notes: tuple[str, ...] = ()
+    _maps: dict[Path, Bytes] = field(default_factory=dict, init=False, repr=False)
+
+    def read(self, name: str) -> WeightData:
+        """The data of one tensor, as a read-only view of the file.
+
+        Raises:
+            MissingWeight: If there is no tensor ``name``; it is a ``KeyError`` too.
+        """
+        info = self.tensors.get(name)
+        if info is None:
+            hint = did_you_mean(name, self.tensors)
+            raise MissingWeight(f"no tensor {name!r}", file=self.path, tensor=name, hint=hint)
+        return WeightData(self._view(info), name, info.dtype, info.shape, info.encoding)
+
+    @cached_property
+    def weights(self) -> Weights:
+        """The root of the hierarchical view."""
+        return Weights(self)
+
+    def _view(self, info: TensorInfo) -> NDArray[Any]:
+        """The payload as mapped; copied only where the file leaves it unaligned."""
+        if not info.nbytes:
+            return np.empty(info.stored_shape, info.stored_dtype)
+        raw = np.frombuffer(self._map(info.file), np.uint8, info.nbytes, info.offset)
+        array = raw.view(info.stored_dtype).reshape(info.stored_shape)
+        return array if array.flags.aligned else array.copy()
+
+    def _map(self, file: Path) -> Bytes:
+        if file not in self._maps:
+            self._maps[file] = map_file(file)
+        return self._maps[file]
+
+
+def open_checkpoint(path: Path, *, config: Path | None = None) -> Checkpoint:
+    """Open a checkpoint, reading and checking headers only.
+
+    Args:
+        path: A Hugging Face folder, a safetensors file, its ``index.json``, or a GGUF file.
+        config: A configuration to use instead of the ``config.json`` beside the tensors.
+
+    Raises:
+        MissingFile: If something is not there.
+        MalformedFile: If something is not what its format demands.
+        InputError: If the files use what is not supported.
+    """
+    found = locate.find(Path(path))
+    config_file = config or _config_beside(found)
+    return Checkpoint(
+        path=Path(path),
+        format=found.format,
+        files=found.files,
+        tensors=found.tensors,
+        metadata=found.metadata,
+        config=read_object(config_file) if config_file else None,
+        config_file=config_file,
+        folder=found.files[0].parent,
+        notes=found.notes,
+    )
+
+
+def _config_beside(found: locate.Found) -> Path | None:
+    beside = found.files[0].parent / "config.json"
+    return beside if found.format == "safetensors" and beside.is_file() else None

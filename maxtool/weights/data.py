@@ -1,0 +1,81 @@
+"""One tensor's data, and its conversion to other element types."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxtool.dtype import DType
+from maxtool.errors import ModelMismatch
+from maxtool.quantization.codec import dequantize
+from maxtool.quantization.encoding import QuantizationEncoding
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WeightData:
+    """A tensor's data with what is needed to understand it.
+
+    Attributes:
+        data: The elements, of ``shape`` and of ``dtype``'s NumPy type; or, when quantized, bytes
+            (uint8) ``[*shape[:-1], bytes of a row]``. Read from a file it is a read-only view.
+        name: The tensor's name.
+        dtype: Type of the elements; float32 when quantized.
+        shape: Logical shape, slowest dimension first.
+        quantization_encoding: How blocks of elements are packed, if they are.
+    """
+
+    data: NDArray[Any]
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    quantization_encoding: QuantizationEncoding | None = None
+
+    @classmethod
+    def from_numpy(cls, array: NDArray[Any], name: str) -> WeightData:
+        """Wrap an array.
+
+        Raises:
+            ValueError: If its NumPy dtype has no ``DType``.
+        """
+        return cls(array, name, DType.from_numpy(array.dtype), array.shape)
+
+    def astype(self, dtype: DType) -> WeightData:
+        """The same weight with elements of another type.
+
+        Floats round to nearest even, as NumPy and ml_dtypes do. Quantized data is decoded to
+        float32 first, even when ``dtype`` is float32 already.
+
+        Raises:
+            ModelMismatch: If a finite value would become infinite or NaN, an integer would change,
+                or floats would become integers.
+        """
+        if self.quantization_encoding is not None:
+            values = dequantize(self.data, self.quantization_encoding, tensor=self.name)
+            return WeightData(values, self.name, DType.float32, self.shape).astype(dtype)
+        if dtype is self.dtype:
+            return self
+        if self.dtype.is_float() and not dtype.is_float():
+            raise self._refused(dtype, "would be cut to whole numbers")
+        with np.errstate(all="ignore"):
+            converted = self.data.astype(dtype.to_numpy())
+            changed = _damaged(self.data, converted, floats=dtype.is_float())
+        if changed:
+            raise self._refused(dtype, f"{changed} of {self.data.size} values do not fit")
+        return WeightData(converted, self.name, dtype, self.shape)
+
+    def _refused(self, dtype: DType, why: str) -> ModelMismatch:
+        what = f"{self.dtype.name} cannot become {dtype.name}: {why}"
+        return ModelMismatch(what, tensor=self.name, hint="choose a wider type")
+
+
+def _damaged(before: NDArray[Any], after: NDArray[Any], *, floats: bool) -> int:
+    """How many finite values are no longer finite, or how many integers are others now."""
+    if not floats:
+        return int(np.count_nonzero(after.astype(before.dtype) != before))
+    lost = ~np.isfinite(after)
+    if not lost.any():
+        return 0
+    return int(np.count_nonzero(lost & np.isfinite(before)))

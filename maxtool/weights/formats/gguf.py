@@ -1,0 +1,277 @@
+"""GGUF: typed key/values, tensor descriptions, and aligned payloads.
+
+Read: versions 2 and 3, little-endian. Written: version 3. The layout is that of ggml's gguf.md and
+the limits are llama.cpp's, which also demands payloads in the order of their descriptions, each at
+the next multiple of the alignment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from maxtool.dtype import BY_GGUF as DTYPES
+from maxtool.dtype import TABLE, DType
+from maxtool.errors import InputError, ModelMismatch
+from maxtool.quantization.encoding import BY_GGUF as ENCODINGS
+from maxtool.quantization.encoding import QuantizationEncoding
+from maxtool.weights.formats import gguf_values
+from maxtool.weights.formats.index import FileIndex
+from maxtool.weights.formats.payload import repeated_names, write_payloads
+from maxtool.weights.formats.source import Cursor, map_file
+from maxtool.weights.spec import TensorInfo, TensorSpec
+
+MAGIC = b"GGUF"
+VERSION = 3
+VERSIONS = (2, 3)
+ALIGNMENT_KEY = "general.alignment"
+DEFAULT_ALIGNMENT = 32
+
+MAX_KEYS = 1 << 16
+MAX_TENSORS = 1 << 20
+MAX_KEY_BYTES = (1 << 16) - 1
+MAX_NAME_BYTES = 64
+MAX_DIMS = 4
+MAX_DIM = (1 << 63) - 1
+MAX_ALIGNMENT = 1 << 20
+# The smallest key/value: an empty length, a one-byte key, a type, a one-byte value.
+LEAST_KEY_BYTES = 8 + 1 + 4 + 1
+# The smallest description: a one-byte name with its length, no dimensions, a type, an offset.
+LEAST_TENSOR_BYTES = 8 + 1 + 4 + 4 + 8
+
+Kind = tuple[DType, QuantizationEncoding | None]
+KINDS: dict[int, Kind] = {
+    **{code: (dtype, None) for code, dtype in DTYPES.items()},
+    **{code: (DType.float32, encoding) for code, encoding in ENCODINGS.items()},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Description:
+    """One tensor as described, before its payload's place is checked."""
+
+    spec: TensorSpec
+    offset: int
+    at: int
+
+
+def read(path: Path) -> FileIndex:
+    """Read and check the header of a GGUF file.
+
+    Raises:
+        MissingFile: If the file cannot be read.
+        MalformedFile: If anything in it contradicts the format.
+        InputError: If it is of another version or byte order.
+    """
+    cursor = Cursor(map_file(path), path)
+    _check_magic(cursor)
+    n_tensors = cursor.count("the tensor count", each=LEAST_TENSOR_BYTES, most=MAX_TENSORS)
+    n_keys = cursor.count("the key count", each=LEAST_KEY_BYTES, most=MAX_KEYS)
+    metadata = _read_metadata(cursor, n_keys)
+    alignment = _alignment(metadata, cursor)
+    descriptions = [_read_description(cursor) for _ in range(n_tensors)]
+    _check_names(descriptions, cursor)
+    return FileIndex(_place(descriptions, cursor, alignment), metadata)
+
+
+def _check_magic(cursor: Cursor) -> None:
+    if cursor.take(4, "the magic") != MAGIC:
+        cursor.fail("not a GGUF file: it does not begin with 'GGUF'", offset=0)
+    version = cursor.u32("the version")
+    if version in VERSIONS:
+        return
+    swapped = int.from_bytes(version.to_bytes(4, "little"), "big")
+    if swapped in VERSIONS:
+        raise InputError(
+            "a big-endian GGUF file; only little-endian ones are read", file=cursor.file
+        )
+    hint = "convert it with a llama.cpp of its time" if version == 1 else None
+    raise InputError(f"GGUF version {version}; 2 and 3 are read", file=cursor.file, hint=hint)
+
+
+def _read_metadata(cursor: Cursor, count: int) -> dict[str, object]:
+    metadata: dict[str, object] = {}
+    reader = gguf_values.ValueReader(cursor)
+    for _ in range(count):
+        start = cursor.position
+        key = cursor.name("a key", most=MAX_KEY_BYTES)
+        if key in metadata:
+            cursor.fail(f"the key {key!r} is there twice", offset=start)
+        metadata[key] = reader.read(key)
+    return metadata
+
+
+def _alignment(metadata: Mapping[str, object], cursor: Cursor) -> int:
+    value = metadata.get(ALIGNMENT_KEY)
+    alignment = gguf_values.whole_number(value, DEFAULT_ALIGNMENT)
+    if alignment is None or not 0 < alignment <= MAX_ALIGNMENT or alignment & (alignment - 1):
+        cursor.fail(f"{ALIGNMENT_KEY} is {value}, not a power of two up to {MAX_ALIGNMENT}")
+    return alignment
+
+
+def _read_description(cursor: Cursor) -> _Description:
+    start = cursor.position
+    name = cursor.name("a tensor name", most=MAX_NAME_BYTES)
+    n_dims = cursor.u32("the number of dimensions")
+    if n_dims > MAX_DIMS:
+        cursor.fail(f"{n_dims} dimensions; at most {MAX_DIMS}", offset=start, tensor=name)
+    dims = [cursor.u64("a dimension") for _ in range(n_dims)]
+    if any(dim > MAX_DIM for dim in dims):
+        cursor.fail(f"dimensions {dims} are out of range", offset=start, tensor=name)
+    code = cursor.u32("the tensor type")
+    offset = cursor.u64("the payload's offset")
+    if code not in KINDS:
+        cursor.fail(f"tensor type {code} is unknown", offset=start, tensor=name)
+    dtype, encoding = KINDS[code]
+    spec = TensorSpec(name, dtype, tuple(reversed(dims)), encoding)
+    return _Description(spec, offset, start)
+
+
+def _check_names(descriptions: Sequence[_Description], cursor: Cursor) -> None:
+    seen: set[str] = set()
+    for description in descriptions:
+        name = description.spec.name
+        if name in seen:
+            cursor.fail("the tensor is there twice", offset=description.at, tensor=name)
+        seen.add(name)
+
+
+def _place(
+    descriptions: Sequence[_Description], cursor: Cursor, alignment: int
+) -> tuple[TensorInfo, ...]:
+    """Check that payloads follow each other, aligned, to the end of the file."""
+    start = end = _align(cursor.position, alignment)
+    tensors = []
+    for description in descriptions:
+        expected = _align(end, alignment)
+        end = _payload_end(description, start, expected, cursor)
+        spec = description.spec
+        tensors.append(
+            TensorInfo(spec.name, spec.dtype, spec.shape, spec.encoding, cursor.file, expected)
+        )
+    last = end if tensors else cursor.position
+    if not last <= cursor.end <= _align(end, alignment):
+        cursor.fail(f"{cursor.end - last} bytes belong to no tensor", offset=last)
+    return tuple(tensors)
+
+
+def _payload_end(description: _Description, start: int, expected: int, cursor: Cursor) -> int:
+    """Where the payload ends, once it is known to lie at ``expected`` and inside the file."""
+    spec = description.spec
+    offset = start + description.offset
+    if offset != expected:
+        kind = "overlaps the one before" if offset < expected else "leaves a hole before it"
+        what = f"the payload is at {offset}, not at {expected}: it {kind}"
+        cursor.fail(what, offset=description.at, tensor=spec.name)
+    try:
+        nbytes = spec.nbytes
+    except ValueError as error:
+        cursor.fail(str(error), offset=description.at, tensor=spec.name)
+    if offset + nbytes > cursor.end:
+        what = f"the payload needs {nbytes} bytes and {max(cursor.end - offset, 0)} are left"
+        cursor.fail(what, offset=min(offset, cursor.end), tensor=spec.name)
+    return offset + nbytes
+
+
+def _align(position: int, alignment: int) -> int:
+    return -(-position // alignment) * alignment
+
+
+def check(specs: Sequence[TensorSpec]) -> None:
+    """Check that the format can hold all of ``specs``.
+
+    Raises:
+        ModelMismatch: Listing every tensor it cannot hold.
+    """
+    problems = [f"{spec.name}: {why}" for spec in specs if (why := _unfit(spec))]
+    problems += repeated_names(specs)
+    if problems:
+        raise ModelMismatch("GGUF cannot hold these tensors", problems=problems)
+
+
+def _unfit(spec: TensorSpec) -> str | None:
+    """Why the format cannot hold a tensor, or ``None``."""
+    if not 0 < len(spec.name.encode()) <= MAX_NAME_BYTES:
+        return f"a name of {len(spec.name.encode())} bytes; at most {MAX_NAME_BYTES}"
+    if len(spec.shape) > MAX_DIMS:
+        return f"{len(spec.shape)} dimensions; at most {MAX_DIMS}"
+    if spec.encoding is None and TABLE[spec.dtype].gguf is None:
+        return f"the format has no {spec.dtype.name}"
+    try:
+        _ = spec.nbytes
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def header(specs: Sequence[TensorSpec], metadata: Mapping[str, object]) -> tuple[bytes, list[int]]:
+    """The bytes before the payloads, and where each payload starts in the file.
+
+    Args:
+        specs: The tensors, in the order they are stored.
+        metadata: Key/values; their Python or NumPy type decides the type in the file.
+
+    Returns:
+        The header, padded, and one offset per spec and one for the padded end of the file.
+    """
+    alignment = gguf_values.whole_number(metadata.get(ALIGNMENT_KEY), DEFAULT_ALIGNMENT)
+    if alignment is None:
+        raise TypeError(f"{ALIGNMENT_KEY} must be a numpy.uint32")
+    counts = len(specs).to_bytes(8, "little") + len(metadata).to_bytes(8, "little")
+    parts = [MAGIC, VERSION.to_bytes(4, "little"), counts]
+    parts += [gguf_values.pack_entry(key, value) for key, value in metadata.items()]
+    offsets = [0]
+    for spec in specs:
+        parts.append(_pack_description(spec, offsets[-1]))
+        offsets.append(_align(offsets[-1] + spec.nbytes, alignment))
+    raw = b"".join(parts)
+    raw += bytes(_align(len(raw), alignment) - len(raw))
+    return raw, [len(raw) + offset for offset in offsets]
+
+
+def _pack_description(spec: TensorSpec, offset: int) -> bytes:
+    code = spec.encoding.gguf_id if spec.encoding else TABLE[spec.dtype].gguf
+    if code is None:
+        raise ModelMismatch(f"GGUF has no {spec.dtype.name}", tensor=spec.name)
+    return b"".join(
+        [
+            gguf_values.pack_string(spec.name),
+            len(spec.shape).to_bytes(4, "little"),
+            *(dim.to_bytes(8, "little") for dim in reversed(spec.shape)),
+            code.to_bytes(4, "little"),
+            offset.to_bytes(8, "little"),
+        ]
+    )
+
+
+def write(
+    path: Path,
+    specs: Sequence[TensorSpec],
+    arrays: Iterable[NDArray[Any]],
+    metadata: Mapping[str, object],
+    progress: Callable[[int], None] | None = None,
+) -> None:
+    """Write a GGUF file, one array at a time.
+
+    Args:
+        path: Where to write; use :func:`maxtool.files.staged`.
+        specs: Every tensor, in the order they are stored.
+        arrays: The payloads, in the same order.
+        metadata: Key/values; their Python or NumPy type decides the type in the file: ``str``,
+            ``bool``, NumPy scalars, lists of ``str``, one-dimensional arrays.
+        progress: Told the bytes written since the last call.
+
+    Raises:
+        ModelMismatch: If the format cannot hold a spec, or an array contradicts its spec.
+        TypeError: If a key's value has a type that is not listed above.
+    """
+    check(specs)
+    start, offsets = header(specs, metadata)
+    with path.open("wb") as stream:
+        stream.write(start)
+        write_payloads(stream, specs, offsets[:-1], arrays, progress)
+        stream.truncate(offsets[-1])

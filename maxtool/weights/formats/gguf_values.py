@@ -1,0 +1,147 @@
+"""The typed values of GGUF metadata, read as and written from Python and NumPy values."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+
+from maxtool.weights.formats.source import Cursor
+
+STRING, ARRAY, BOOL = 8, 9, 7
+# enum gguf_type of gguf.h: the numbers, bool included.
+NUMBERS: dict[int, np.dtype[Any]] = {
+    code: np.dtype(name)
+    for code, name in enumerate(("u1", "i1", "<u2", "<i2", "<u4", "<i4", "<f4", "?"))
+} | {10: np.dtype("<u8"), 11: np.dtype("<i8"), 12: np.dtype("<f8")}
+CODES = {dtype: code for code, dtype in NUMBERS.items()}
+
+MAX_STRING_BYTES = 1 << 30
+MAX_ARRAY_LENGTH = 1 << 30
+# All string arrays of a file together; the largest published vocabularies and merges have 650000.
+MAX_STRINGS = 1 << 21
+
+_U64 = struct.Struct("<Q")
+
+
+def whole_number(value: object, default: int) -> int | None:
+    """An integer value as ``int``; ``default`` for an absent one, ``None`` for anything else."""
+    if value is None:
+        return default
+    return int(value) if isinstance(value, np.integer) else None
+
+
+class ValueReader:
+    """Reads metadata values; one per file, since it counts the strings of all arrays."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self.cursor = cursor
+        self.strings_left = MAX_STRINGS
+
+    def read(self, key: str) -> object:
+        """Read a type and a value of that type.
+
+        Returns:
+            ``str``, ``bool``, a NumPy scalar, a list of ``str`` or a one-dimensional array that
+            views the file. Text that is not UTF-8 keeps its bytes as lone surrogates.
+        """
+        start = self.cursor.position
+        code = self.cursor.u32(f"the type of {key!r}")
+        if code == STRING:
+            return self._string(key)
+        if code == ARRAY:
+            return self._array(key)
+        if code not in NUMBERS:
+            self.cursor.fail(f"{key!r} has the unknown type {code}", offset=start)
+        value = self._numbers(key, code, 1)[0]
+        return bool(value) if code == BOOL else value
+
+    def _string(self, key: str) -> str:
+        length = self.cursor.count(f"the length of {key!r}", each=1, most=MAX_STRING_BYTES)
+        return self.cursor.take(length, key).decode("utf-8", "surrogateescape")
+
+    def _array(self, key: str) -> object:
+        start = self.cursor.position
+        code = self.cursor.u32(f"the element type of {key!r}")
+        if code == STRING:
+            return self._strings(key)
+        if code not in NUMBERS:
+            what = "an array of arrays" if code == ARRAY else f"of the unknown type {code}"
+            self.cursor.fail(f"{key!r} is {what}, which is not accepted", offset=start)
+        each = NUMBERS[code].itemsize
+        length = self.cursor.count(f"the length of {key!r}", each=each, most=MAX_ARRAY_LENGTH)
+        return self._numbers(key, code, length)
+
+    def _numbers(self, key: str, code: int, count: int) -> np.ndarray[Any, np.dtype[Any]]:
+        dtype = NUMBERS[code]
+        start = self.cursor.skip(count * dtype.itemsize, f"the value of {key!r}")
+        raw = np.frombuffer(self.cursor.data, np.uint8, count * dtype.itemsize, start)
+        if code == BOOL and (raw > 1).any():
+            self.cursor.fail(f"{key!r} holds a bool that is neither 0 nor 1", offset=start)
+        return raw.view(dtype)
+
+    def _strings(self, key: str) -> list[str]:
+        """The hot loop of large vocabularies: nothing but lengths, bounds and decoding."""
+        cursor = self.cursor
+        start = cursor.position
+        count = cursor.count(f"the length of {key!r}", each=8, most=MAX_ARRAY_LENGTH)
+        if count > self.strings_left:
+            cursor.fail(f"more than {MAX_STRINGS} strings in arrays", offset=start)
+        self.strings_left -= count
+        data, position, last = cursor.data, cursor.position, cursor.end - 8
+        unpack = _U64.unpack_from
+        strings = []
+        for _ in range(count):
+            if position > last:
+                cursor.fail(f"{key!r} ends early", offset=position)
+            begin = position + 8
+            position = begin + unpack(data, position)[0]
+            if position > cursor.end:
+                cursor.fail(f"a string of {key!r} passes the end of the file", offset=begin - 8)
+            strings.append(data[begin:position].decode("utf-8", "surrogateescape"))
+        cursor.position = position
+        return strings
+
+
+def pack_string(text: str) -> bytes:
+    """A string with its length, as read by :class:`ValueReader`."""
+    raw = text.encode("utf-8", "surrogateescape")
+    return _U64.pack(len(raw)) + raw
+
+
+def pack_entry(key: str, value: object) -> bytes:
+    """A key, the type that ``value`` decides, and the value.
+
+    Raises:
+        TypeError: If ``value`` is none of ``str``, ``bool``, a NumPy scalar, a list of ``str``, a
+            one-dimensional array.
+    """
+    return pack_string(key) + _pack_value(key, value)
+
+
+def _pack_value(key: str, value: object) -> bytes:
+    if isinstance(value, str):
+        return _code(STRING) + pack_string(value)
+    if isinstance(value, bool | np.generic):
+        scalar = np.asarray(value)
+        return _code(_number_code(key, scalar)) + scalar.tobytes()
+    if isinstance(value, np.ndarray) and value.ndim == 1:
+        return _code(ARRAY, _number_code(key, value)) + _U64.pack(len(value)) + value.tobytes()
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return _code(ARRAY, STRING) + _U64.pack(len(value)) + b"".join(map(pack_string, value))
+    raise TypeError(
+        f"{key}: {type(value).__name__} has no GGUF type; use str, bool, a NumPy scalar such as"
+        " numpy.uint32, a list of str or a one-dimensional array"
+    )
+
+
+def _number_code(key: str, values: np.ndarray[Any, np.dtype[Any]]) -> int:
+    code = CODES.get(values.dtype)
+    if code is None:
+        raise TypeError(f"{key}: GGUF metadata has no type for NumPy's {values.dtype}")
+    return code
+
+
+def _code(*codes: int) -> bytes:
+    return b"".join(code.to_bytes(4, "little") for code in codes)

@@ -1,0 +1,112 @@
+"""Files as mapped bytes, and a cursor that never trusts what it reads."""
+
+from __future__ import annotations
+
+import mmap
+import stat
+import struct
+from pathlib import Path
+from typing import NoReturn
+
+from maxtool.errors import MalformedFile, MissingFile
+
+Bytes = bytes | mmap.mmap
+
+_U32 = struct.Struct("<I")
+_U64 = struct.Struct("<Q")
+
+
+def map_file(path: Path) -> Bytes:
+    """Map a regular file read-only; pages are read when they are touched.
+
+    Raises:
+        MissingFile: If it is not there, not a regular file, or may not be read.
+    """
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise MissingFile("not a regular file", file=path)
+        with path.open("rb") as stream:
+            size = stream.seek(0, 2)
+            return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        raise unreadable(path, error) from error
+
+
+def unreadable(path: Path, error: Exception) -> MissingFile:
+    """The error for a file that the system would not open."""
+    if isinstance(error, FileNotFoundError):
+        return MissingFile("no such file or folder", file=path)
+    reason = getattr(error, "strerror", None) or str(error)
+    return MissingFile(f"cannot be read: {reason}", file=path)
+
+
+class Cursor:
+    """Reads little-endian values one after the other; every length is checked before use.
+
+    Args:
+        data: The bytes of the file.
+        file: Named in errors.
+    """
+
+    def __init__(self, data: Bytes, file: Path) -> None:
+        self.data = data
+        self.file = file
+        self.position = 0
+        self.end = len(data)
+
+    @property
+    def remaining(self) -> int:
+        """Bytes not read yet."""
+        return self.end - self.position
+
+    def fail(self, what: str, *, offset: int | None = None, tensor: str | None = None) -> NoReturn:
+        """Raise ``MalformedFile`` at ``offset``, or where the cursor stands."""
+        where = self.position if offset is None else offset
+        raise MalformedFile(what, file=self.file, tensor=tensor, offset=where)
+
+    def require(self, count: int, what: str) -> None:
+        """Check that ``count`` more bytes are there."""
+        if count > self.remaining:
+            self.fail(f"{what} needs {count} bytes and {self.remaining} are left")
+
+    def skip(self, count: int, what: str) -> int:
+        """Pass over ``count`` bytes; returns where they start."""
+        self.require(count, what)
+        start = self.position
+        self.position += count
+        return start
+
+    def take(self, count: int, what: str) -> bytes:
+        """Read ``count`` bytes."""
+        start = self.skip(count, what)
+        return self.data[start : self.position]
+
+    def u32(self, what: str) -> int:
+        """Read an unsigned 32-bit integer."""
+        return int(_U32.unpack_from(self.data, self.skip(4, what))[0])
+
+    def u64(self, what: str) -> int:
+        """Read an unsigned 64-bit integer."""
+        return int(_U64.unpack_from(self.data, self.skip(8, what))[0])
+
+    def count(self, what: str, *, each: int, most: int) -> int:
+        """Read the count of items that take at least ``each`` bytes; at most ``most`` of them."""
+        start = self.position
+        count = self.u64(what)
+        if count > most:
+            self.fail(f"{what} is {count}; at most {most} are accepted", offset=start)
+        if count * each > self.remaining:
+            self.fail(f"{what} is {count}, more than {self.remaining} bytes hold", offset=start)
+        return count
+
+    def name(self, what: str, *, most: int) -> str:
+        """Read a string with its 64-bit length: 1 to ``most`` bytes of UTF-8."""
+        start = self.position
+        length = self.u64(f"the length of {what}")
+        if not 0 < length <= most:
+            self.fail(f"{what} has {length} bytes; 1 to {most} are accepted", offset=start)
+        raw = self.take(length, what)
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            self.fail(f"{what} is not UTF-8", offset=start + 8)

@@ -1,0 +1,213 @@
+"""From a path to the tensors of all the files it means: folders, shards and split files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+from maxtool.errors import MalformedFile, MissingFile
+from maxtool.weights.formats import ACCEPTED, READERS, Format, identify
+from maxtool.weights.formats.gguf_values import whole_number
+from maxtool.weights.formats.index import FileIndex
+from maxtool.weights.formats.source import unreadable
+from maxtool.weights.jsonfile import read_object
+from maxtool.weights.spec import TensorInfo
+
+SINGLE = "model.safetensors"
+INDEX_SUFFIX = ".safetensors.index.json"
+INDEX = f"model{INDEX_SUFFIX}"
+SPLIT_COUNT, SPLIT_TENSORS = "split.count", "split.tensors.count"
+SPLIT_NAME = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.DOTALL)
+# Problems and notes list this many names and then count the rest.
+MAX_LISTED = 10
+MAX_SPLITS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The tensors of all files that a path means."""
+
+    format: Format
+    files: tuple[Path, ...]
+    tensors: Mapping[str, TensorInfo]
+    metadata: Mapping[str, object]
+    notes: tuple[str, ...] = ()
+
+
+def find(path: Path) -> Found:
+    """Read the headers of everything that ``path`` means.
+
+    Raises:
+        MissingFile: If something is not there.
+        MalformedFile: If something is not what its format demands.
+    """
+    try:
+        path.lstat()
+        file = _in_folder(path) if path.is_dir() else path
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from error
+    if file.suffix == ".json":
+        return _sharded(file)
+    kind = identify(file)
+    index = READERS[kind](file)
+    if kind == "gguf" and _split_count(index, file) > 1:
+        return _split(file, index)
+    tensors = {tensor.name: tensor for tensor in index.tensors}
+    return Found(kind, (file,), tensors, index.metadata)
+
+
+def _in_folder(folder: Path) -> Path:
+    """The one file in a folder that stands for its checkpoint."""
+    for name in (INDEX, SINGLE):
+        if (folder / name).exists():
+            return folder / name
+    for pattern in (f"*{INDEX_SUFFIX}", "*.safetensors", "*-00001-of-*.gguf", "*.gguf"):
+        matches = sorted(folder.glob(pattern))
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            names = [match.name for match in matches]
+            raise MissingFile(
+                f"several files match {pattern} and none is {INDEX} or {SINGLE}",
+                file=folder,
+                problems=_listed(names),
+                hint="name the file that is meant",
+            )
+    raise MissingFile("no checkpoint in this folder", file=folder, hint=f"accepted: {ACCEPTED}")
+
+
+def _sharded(index_file: Path) -> Found:
+    """The tensors of a shard index, which alone decides what belongs to the checkpoint."""
+    wanted = _weight_map(index_file)
+    folder = index_file.parent
+    names = sorted(set(wanted.values()))
+    missing = [name for name in names if not (folder / name).is_file()]
+    if missing:
+        raise MissingFile(
+            "shards that the index names are missing", file=index_file, problems=_listed(missing)
+        )
+    indexes = {name: READERS["safetensors"](folder / name) for name in names}
+    held = {name: {info.name: info for info in index.tensors} for name, index in indexes.items()}
+    absent = [f"{name} in {file}" for name, file in wanted.items() if name not in held[file]]
+    if absent:
+        raise MalformedFile(
+            "tensors that the index names are not in their shards",
+            file=index_file,
+            problems=_listed(absent),
+        )
+    tensors = {
+        name: info
+        for file, infos in held.items()
+        for name, info in infos.items()
+        if wanted.get(name) == file
+    }
+    metadata = _merged(index.metadata for index in indexes.values())
+    files = tuple(folder / name for name in names)
+    return Found("safetensors", files, tensors, metadata, _strays(wanted, held, folder))
+
+
+def _weight_map(index_file: Path) -> dict[str, str]:
+    """Tensor name to shard name; every shard lies in the folder of the index."""
+    content = read_object(index_file)
+    weight_map = content.get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise MalformedFile(
+            "no weight_map: this JSON file is not a safetensors index",
+            file=index_file,
+            hint=f"accepted: {ACCEPTED}",
+        )
+    wrong = [
+        f"{name}: {file!r}"
+        for name, file in weight_map.items()
+        if not isinstance(file, str) or not _stays_inside(file)
+    ]
+    if wrong:
+        raise MalformedFile(
+            "the index names shards outside its folder", file=index_file, problems=_listed(wrong)
+        )
+    return weight_map
+
+
+def _stays_inside(name: str) -> bool:
+    """Whether a shard name is a plain relative path, on any system."""
+    posix, windows = PurePosixPath(name), PureWindowsPath(name)
+    if posix.is_absolute() or windows.drive or windows.root or "\\" in name or "\0" in name:
+        return False
+    return bool(posix.parts) and ".." not in posix.parts
+
+
+def _strays(
+    wanted: Mapping[str, str], held: Mapping[str, Mapping[str, TensorInfo]], folder: Path
+) -> tuple[str, ...]:
+    """What lies in the shards or beside them without the index naming it."""
+    extra = [name for infos in held.values() for name in infos if name not in wanted]
+    twice = [
+        name for file, infos in held.items() for name in infos if wanted.get(name, file) != file
+    ]
+    beside = [path.name for path in folder.glob("*.safetensors") if path.name not in held]
+    findings = {
+        "tensors in the shards that the index does not name were left out": extra,
+        "tensors are in a second shard too; the index decides": twice,
+        "safetensors files that the index does not name were left out": beside,
+    }
+    return tuple(
+        f"{what}: {', '.join(_listed(sorted(names)))}" for what, names in findings.items() if names
+    )
+
+
+def _merged(metadata: Iterable[Mapping[str, object]]) -> dict[str, object]:
+    """All shards' metadata; where they differ, the first shard's."""
+    merged: dict[str, object] = {}
+    for mapping in metadata:
+        for key, value in mapping.items():
+            merged.setdefault(key, value)
+    return merged
+
+
+def _split_count(index: FileIndex, file: Path) -> int:
+    count = whole_number(index.metadata.get(SPLIT_COUNT), 1)
+    if count is None:
+        raise MalformedFile(f"{SPLIT_COUNT} is not an integer", file=file)
+    return count
+
+
+def _split(file: Path, index: FileIndex) -> Found:
+    """All parts of a split GGUF file, whichever of them was named."""
+    count = _split_count(index, file)
+    match = SPLIT_NAME.fullmatch(file.name)
+    if match is None or int(match["count"]) != count or count > MAX_SPLITS:
+        raise MalformedFile(
+            f"one of {count} parts, but not named so",
+            file=file,
+            hint=f"its name must end in -00001-of-{count:05d}.gguf",
+        )
+    parts = [
+        file.with_name(f"{match['stem']}-{number:05d}-of-{count:05d}.gguf")
+        for number in range(1, count + 1)
+    ]
+    missing = [part.name for part in parts if not part.is_file()]
+    if missing:
+        raise MissingFile("parts of a split file are missing", file=file, problems=_listed(missing))
+    indexes = [READERS["gguf"](part) for part in parts]
+    tensors = _unique(tensor for part in indexes for tensor in part.tensors)
+    first = indexes[0].metadata
+    if whole_number(first.get(SPLIT_TENSORS), len(tensors)) != len(tensors):
+        what = f"{SPLIT_TENSORS} is {first[SPLIT_TENSORS]} and the parts hold {len(tensors)}"
+        raise MalformedFile(what, file=parts[0])
+    return Found("gguf", tuple(parts), tensors, first)
+
+
+def _unique(tensors: Iterable[TensorInfo]) -> dict[str, TensorInfo]:
+    found: dict[str, TensorInfo] = {}
+    for tensor in tensors:
+        if tensor.name in found:
+            raise MalformedFile("the tensor is in two parts", file=tensor.file, tensor=tensor.name)
+        found[tensor.name] = tensor
+    return found
+
+
+def _listed(names: Sequence[str]) -> list[str]:
+    rest = len(names) - MAX_LISTED
+    return [*names[:MAX_LISTED], *([f"and {rest} more"] if rest > 0 else [])]
