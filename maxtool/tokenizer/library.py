@@ -116,8 +116,10 @@ def _normalizer(vocabulary: SentencePiece) -> dict[str, Any]:
         encoded = base64.b64encode(vocabulary.charsmap).decode()
         steps.append({"type": "Precompiled", "precompiled_charsmap": encoded})
     if vocabulary.remove_extra_whitespaces:
-        steps += [_replace({"Regex": "^ +| +$"}, ""), _replace({"Regex": " {2,}"}, " ")]
+        steps += [_replace({"Regex": r"\A +| +\z"}, ""), _replace({"Regex": " {2,}"}, " ")]
     steps.append(_replace({"String": " "}, SPACE))
+    if vocabulary.remove_extra_whitespaces and vocabulary.add_dummy_prefix:
+        steps.append({"type": "Prepend", "prepend": SPACE})
     return {"type": "Sequence", "normalizers": steps}
 
 
@@ -129,9 +131,11 @@ def _prefix(vocabulary: SentencePiece) -> dict[str, Any] | None:
     """One visible space before the text, but not after a special token at its start.
 
     ``Metaspace`` with a plain space as its mark always adds it, as the normalizer left no plain
-    spaces; the second turns it into the visible one.
+    spaces; the second turns it into the visible one. Its "first" means the first character of the
+    text, so where leading spaces are removed the normalizer adds it, to every stretch of text
+    between special tokens.
     """
-    if not vocabulary.add_dummy_prefix:
+    if not vocabulary.add_dummy_prefix or vocabulary.remove_extra_whitespaces:
         return None
     first, never = (
         {"type": "Metaspace", "replacement": mark, "prepend_scheme": scheme, "split": False}
@@ -167,10 +171,16 @@ def _byte_pairs(vocabulary: BytePairs) -> dict[str, Any]:
             "fuse_unk": False,
             "byte_fallback": False,
             "ignore_merges": row.ignore_merges,
-            "vocab": {token: i for i, token in enumerate(vocabulary.tokens)},
+            "vocab": _used(vocabulary),
             "merges": [list(pair) for pair in vocabulary.merges],
         },
     }
+
+
+def _used(vocabulary: BytePairs) -> dict[str, int]:
+    """Tokens and their ids; unused ones only fill up the model's embedding."""
+    rows = enumerate(zip(vocabulary.tokens, vocabulary.types, strict=True))
+    return {token: i for i, (token, kind) in rows if kind is not TokenType.UNUSED}
 
 
 def _added(tokens: tuple[str, ...], types: tuple[TokenType, ...]) -> list[dict[str, Any]]:

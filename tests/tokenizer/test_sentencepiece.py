@@ -1,0 +1,233 @@
+"""SentencePiece models: ids against the sentencepiece package, files against their own content."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import sentencepiece
+import tokenizers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from maxtool import tokenizer as room
+from maxtool.errors import ConfigurationError, MalformedFile
+
+sys.path.insert(0, str(Path(__file__).parent))
+import tokenizer_samples as samples
+
+KINDS = {
+    "bpe": {},
+    "bpe without prefix": {"add_dummy_prefix": False},
+    "bpe, extra spaces removed": {"remove_extra_whitespaces": True},
+    "bpe, nfkc": {"normalization_rule_name": "nmt_nfkc", "remove_extra_whitespaces": True},
+    "bpe without bytes": {"byte_fallback": False},
+    "unigram": {"model_type": "unigram"},
+}
+
+
+@pytest.fixture(scope="module")
+def trained() -> dict[str, bytes]:
+    return {name: samples.train_sentencepiece(**options) for name, options in KINDS.items()}
+
+
+def both(
+    folder: Path, model: bytes
+) -> tuple[tokenizers.Tokenizer, sentencepiece.SentencePieceProcessor]:
+    ours = room.read(samples.sentencepiece_folder(folder, model))
+    assert ours is not None
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    return tokenizers.Tokenizer.from_str(room.to_json(ours)), processor
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("text", samples.TEXTS)
+def test_ids_are_sentencepiece_ids(
+    trained: dict[str, bytes], tmp_path: Path, kind: str, text: str
+) -> None:
+    if kind == "unigram" and "<0x" in text:
+        pytest.skip("the library's unigram model matches the names of byte pieces in text")
+    library, processor = both(tmp_path, trained[kind])
+    assert library.encode(text, add_special_tokens=False).ids == processor.encode(text)
+
+
+def test_hypothesis_text(trained: dict[str, bytes], tmp_path: Path) -> None:
+    library, processor = both(tmp_path, trained["bpe"])
+    likely = st.sampled_from([" ", "  ", "the", "▁", "\n", "é", "日", "🎉", "<0x41>", "aa", "ll"])
+
+    @settings(max_examples=400, deadline=None)
+    @given(st.one_of(st.text(max_size=60), st.lists(likely, max_size=20).map("".join)))
+    def same(text: str) -> None:
+        ids = processor.encode(text)
+        assert library.encode(text, add_special_tokens=False).ids == ids
+        if "\x00" not in text:
+            assert library.decode(ids) == processor.decode(ids)
+
+    same()
+
+
+def test_a_special_token_takes_no_space_behind_it(
+    trained: dict[str, bytes], tmp_path: Path
+) -> None:
+    library, processor = both(tmp_path, trained["bpe"])
+    ids = library.encode("<s>the ball", add_special_tokens=False).ids
+    without = room.read(samples.sentencepiece_folder(tmp_path, trained["bpe without prefix"]))
+    assert without is not None
+    assert ids[0] == processor.bos_id()
+    assert library.decode(ids[1:]) == "the ball"
+    assert processor.id_to_piece(ids[1]) != "▁the"
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "unigram" not in kind])
+def test_through_gguf_and_back(trained: dict[str, bytes], tmp_path: Path, kind: str) -> None:
+    source = samples.sentencepiece_folder(tmp_path, trained[kind], add_bos_token=True)
+    first = room.read(source)
+    assert first is not None
+    keys = room.to_gguf(first, {}, len(first.vocabulary.tokens))  # type: ignore[union-attr]
+    second = room.from_gguf(keys)
+    assert second is not None
+    assert second.vocabulary == first.vocabulary
+    (tmp_path / "out").mkdir()
+    written = room.write_hf(second, tmp_path / "out")
+    assert [path.name for path in written] == ["tokenizer.model", "tokenizer_config.json"]
+    ours = sentencepiece.SentencePieceProcessor(model_file=str(written[0]))
+    theirs = sentencepiece.SentencePieceProcessor(model_proto=trained[kind])
+    for text in samples.TEXTS:
+        assert ours.encode(text) == theirs.encode(text)
+    third = room.read(tmp_path / "out")
+    assert third is not None
+    assert (third.vocabulary, third.special_ids) == (first.vocabulary, first.special_ids)
+    assert third.add["bos"] is True
+
+
+def test_a_folder_is_written_as_it_was(trained: dict[str, bytes], tmp_path: Path) -> None:
+    source = samples.sentencepiece_folder(tmp_path, trained["bpe"], odd=[1])
+    tokenizer = room.read(source)
+    assert tokenizer is not None
+    (tmp_path / "out").mkdir()
+    for path in room.write_hf(tokenizer, tmp_path / "out"):
+        assert path.read_bytes() == (source / path.name).read_bytes()
+
+
+def test_padding_and_added_tokens(trained: dict[str, bytes], tmp_path: Path) -> None:
+    size = sentencepiece.SentencePieceProcessor(model_proto=trained["bpe"]).vocab_size()
+    decoder = {
+        str(size): {"content": "<|im_start|>", "special": True},
+        str(size + 1): {"content": "plain▁one", "special": False},
+    }
+    folder = samples.sentencepiece_folder(tmp_path, trained["bpe"], added_tokens_decoder=decoder)
+    tokenizer = room.read(folder)
+    assert tokenizer is not None
+    keys = room.to_gguf(tokenizer, {}, size + 4)
+    tokens = keys["tokenizer.ggml.tokens"]
+    assert isinstance(tokens, list)
+    assert tokens[size:] == ["<|im_start|>", "plain one", f"[PAD{size + 2}]", f"[PAD{size + 3}]"]
+    assert keys["tokenizer.ggml.token_type"].tolist()[size:] == [3, 4, 5, 5]  # type: ignore[attr-defined]
+    assert keys["tokenizer.ggml.scores"].tolist()[size:] == [-1000.0, -1000.0, -10000.0, -10000.0]  # type: ignore[attr-defined]
+    library = tokenizers.Tokenizer.from_str(room.to_json(tokenizer))
+    assert library.encode("<|im_start|>the", add_special_tokens=False).ids[0] == size
+    with pytest.raises(ConfigurationError, match="rows"):
+        room.to_gguf(tokenizer, {}, size)
+
+
+def test_end_tokens_come_from_every_configuration(
+    trained: dict[str, bytes], tmp_path: Path
+) -> None:
+    folder = samples.sentencepiece_folder(tmp_path, trained["bpe"], add_bos_token=False)
+    (folder / "config.json").write_text(json.dumps({"bos_token_id": 1, "eos_token_id": [2, 5]}))
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [5, 7]}))
+    tokenizer = room.read(folder)
+    assert tokenizer is not None
+    assert tokenizer.eos_token_ids == (5, 7, 2)
+    assert (tokenizer.bos_token_id, tokenizer.add_bos) == (1, False)
+
+
+def test_no_tokenizer_is_none(tmp_path: Path) -> None:
+    assert room.read(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("config.json", '{"eos_token_id": 100000}'),
+        ("config.json", "[1]"),
+        ("tokenizer_config.json", "{nonsense"),
+        ("tokenizer_config.json", '{"a": 1, "a": 2}'),
+        ("tokenizer_config.json", "[" * 100_000),
+        ("added_tokens.json", '{"x": 1000000000}'),
+        ("added_tokens.json", '{"</s>": 499}'),
+    ],
+)
+def test_malformed_configuration(
+    trained: dict[str, bytes], tmp_path: Path, name: str, text: str
+) -> None:
+    folder = samples.sentencepiece_folder(tmp_path, trained["bpe"])
+    (folder / name).write_text(text)
+    with pytest.raises(MalformedFile):
+        room.read(folder)
+
+
+def test_damaged_models_are_refused_or_read(trained: dict[str, bytes], tmp_path: Path) -> None:
+    good = trained["bpe"]
+
+    @settings(max_examples=150, deadline=None)
+    @given(st.integers(0, len(good) - 1), st.binary(max_size=4), st.integers(0, 8))
+    def damaged(at: int, insert: bytes, skip: int) -> None:
+        bad = good[:at] + insert + good[at + skip :]
+        try:
+            room.read(samples.sentencepiece_folder(tmp_path, bad))
+        except (MalformedFile, ConfigurationError) as error:
+            assert "tokenizer.model" in str(error)
+
+    damaged()
+
+
+@pytest.mark.parametrize("options", [{"model_type": "char"}, {"model_type": "word"}])
+def test_other_algorithms_are_named(tmp_path: Path, options: dict[str, str]) -> None:
+    model = samples.train_sentencepiece(byte_fallback=False, **options)
+    with pytest.raises(ConfigurationError, match="kind maxtool cannot use"):
+        room.read(samples.sentencepiece_folder(tmp_path, model))
+
+
+def test_pieces_beyond_the_library_are_refused(tmp_path: Path) -> None:
+    from sentencepiece import sentencepiece_model_pb2 as schema
+
+    proto = schema.ModelProto()
+    proto.ParseFromString(samples.train_sentencepiece())
+    proto.pieces.add(piece="q\u0394q", score=-1e4, type=1)
+    tokenizer = room.read(samples.sentencepiece_folder(tmp_path, proto.SerializeToString()))
+    assert tokenizer is not None
+    with pytest.raises(ConfigurationError, match="no pieces"):
+        room.to_json(tokenizer)
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("name", ["stories260K", "llama", "mistral"])
+def test_keys_equal_llama_cpp(reference: Path, name: str) -> None:
+    import gguf
+
+    reader = gguf.GGUFReader(reference / name / f"{name}-f32.gguf")
+    expected = {k: f for k, f in reader.fields.items() if k.startswith("tokenizer.")}
+    config = json.loads((reference / name / "config.json").read_text())
+    tokenizer = room.read(reference / name)
+    assert tokenizer is not None
+    keys = room.to_gguf(tokenizer, config, config["vocab_size"])
+    assert list(keys) == list(expected)
+    for key, field in expected.items():
+        value = keys[key]
+        plain = value.tolist() if hasattr(value, "tolist") else value
+        assert plain == field.contents(), key
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("text", samples.TEXTS)
+def test_reference_vocabulary(reference: Path, text: str) -> None:
+    folder = reference / "stories260K"
+    tokenizer = room.read(folder)
+    assert tokenizer is not None
+    library = tokenizers.Tokenizer.from_str(room.to_json(tokenizer))
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
+    assert library.encode(text, add_special_tokens=False).ids == processor.encode(text)
+    assert library.encode(text).ids == [1, *processor.encode(text)]
