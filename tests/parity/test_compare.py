@@ -1,0 +1,99 @@
+"""The comparison that decides whether an artifact is verified."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+
+from maxtool.errors import ParityFailed
+from maxtool.parity.compare import compare
+
+finite = st.floats(-1e6, 1e6, width=32)
+some_arrays = arrays(np.float32, array_shapes(max_dims=3, max_side=5), elements=finite)
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    rtol: float = 1e-4
+    atol: float = 1e-5
+
+
+@given(some_arrays)
+def test_an_array_equals_itself(array: np.ndarray) -> None:
+    found = compare(array, array, Tolerance(0.0, 0.0))
+    assert found.passed
+    assert (found.relative_error, found.max_abs_error, found.argmax_agreement) == (0.0, 0.0, 1.0)
+
+
+@given(some_arrays, st.floats(-0.5, 0.5))
+def test_relative_error_is_the_ratio_of_the_norms(array: np.ndarray, change: float) -> None:
+    wide = array.astype(np.float64)
+    found = compare(wide * (1 + change), wide, Tolerance())
+    if np.linalg.norm(wide) > 1e-3 and abs(change) > 1e-6:
+        assert found.relative_error == pytest.approx(abs(change), rel=1e-6)
+        assert found.max_abs_error == pytest.approx(abs(change) * np.abs(wide).max(), rel=1e-6)
+
+
+@given(some_arrays, st.sampled_from([np.nan, np.inf, -np.inf]), st.booleans(), st.data())
+def test_what_is_not_finite_never_passes(
+    array: np.ndarray, value: float, in_both: bool, data: st.DataObject
+) -> None:
+    place = tuple(data.draw(st.integers(0, side - 1)) for side in array.shape)
+    spoilt = array.copy()
+    spoilt[place] = value
+    found = compare(spoilt, spoilt if in_both else array, Tolerance(1e9, 1e9))
+    assert not found.passed
+    assert found.non_finite == 1
+    assert found.worst_position == place
+
+
+def test_nan_in_the_reference_does_not_pass_either() -> None:
+    found = compare(np.ones((1, 2)), np.array([[np.nan, 1.0]]), Tolerance(1.0, 1.0))
+    assert not found.passed
+    assert found.relative_error == np.inf
+
+
+def test_worst_position_and_agreement() -> None:
+    expected = np.array([[[0.0, 1.0, 2.0], [3.0, 0.0, 0.0]]])
+    actual = expected.copy()
+    actual[0, 1, 2] += 5.0
+    found = compare(actual, expected, Tolerance())
+    assert found.worst_position == (0, 1, 2)
+    assert found.max_abs_error == 5.0
+    assert found.argmax_agreement == 0.5
+    assert not found.passed
+    assert "[0, 1, 2]" in str(found)
+
+
+@pytest.mark.parametrize(("share", "passed"), [(0.9e-4, True), (1.1e-4, False)])
+def test_the_tolerance_is_a_share_of_the_size(share: float, passed: bool) -> None:
+    expected = np.random.default_rng(0).standard_normal((4, 100))
+    found = compare(expected * (1 + share), expected, Tolerance(rtol=1e-4, atol=0.0))
+    assert found.passed is passed
+
+
+@pytest.mark.parametrize(("error", "passed"), [(0.9e-5, True), (1.1e-5, False)])
+def test_zeros_are_compared_absolutely(error: float, passed: bool) -> None:
+    zeros = np.zeros((3, 3))
+    assert compare(zeros + error, zeros, Tolerance()).passed is passed
+
+
+def test_one_wrong_element_among_a_million_fails() -> None:
+    expected = np.random.default_rng(0).standard_normal((1000, 1000))
+    actual = expected.copy()
+    actual[500, 7] += 0.05
+    found = compare(actual, expected, Tolerance())
+    assert found.relative_error < 1e-4
+    assert not found.passed
+
+
+@pytest.mark.parametrize("shapes", [((2, 3), (3, 2)), ((2, 3), (2, 3, 1)), ((0, 3), (0, 3))])
+def test_shapes_must_match_and_hold_something(shapes: tuple[tuple[int, ...], ...]) -> None:
+    actual, expected = map(np.zeros, shapes)
+    with pytest.raises(ParityFailed, match="shape"):
+        compare(actual, expected, Tolerance())
