@@ -15,9 +15,9 @@ from maxtool.errors import MissingWeight
 from maxtool.weights import locate
 from maxtool.weights.data import WeightData
 from maxtool.weights.formats import Format
-from maxtool.weights.formats.source import Bytes, map_file
 from maxtool.weights.jsonfile import read_object
 from maxtool.weights.names import did_you_mean
+from maxtool.weights.source import Bytes, map_file
 from maxtool.weights.spec import TensorInfo
 from maxtool.weights.view import Weights
 

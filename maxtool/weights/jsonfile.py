@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from maxtool.errors import MalformedFile
-from maxtool.weights.formats.source import map_file
+from maxtool.weights.source import map_file
 
 # config.json and shard indexes; the largest published index is below 10 MB.
 MAX_JSON_BYTES = 100_000_000

@@ -11,8 +11,8 @@ from maxtool.errors import MalformedFile, MissingFile
 from maxtool.weights.formats import ACCEPTED, READERS, Format, identify
 from maxtool.weights.formats.gguf_values import whole_number
 from maxtool.weights.formats.index import FileIndex
-from maxtool.weights.formats.source import unreadable
 from maxtool.weights.jsonfile import read_object
+from maxtool.weights.source import unreadable
 from maxtool.weights.spec import TensorInfo
 
 SINGLE = "model.safetensors"

@@ -9,7 +9,7 @@ from typing import Literal
 from maxtool.errors import MalformedFile
 from maxtool.weights.formats import gguf, safetensors
 from maxtool.weights.formats.index import FileIndex
-from maxtool.weights.formats.source import Bytes, map_file
+from maxtool.weights.source import Bytes, map_file
 
 Format = Literal["safetensors", "gguf"]
 

@@ -22,7 +22,7 @@ from maxtool.quantization.encoding import QuantizationEncoding
 from maxtool.weights.formats import gguf_values
 from maxtool.weights.formats.index import FileIndex
 from maxtool.weights.formats.payload import repeated_names, write_payloads
-from maxtool.weights.formats.source import Cursor, map_file
+from maxtool.weights.source import Cursor, map_file
 from maxtool.weights.spec import TensorInfo, TensorSpec
 
 MAGIC = b"GGUF"

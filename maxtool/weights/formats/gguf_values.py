@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from maxtool.weights.formats.source import Cursor
+from maxtool.weights.source import Cursor
 
 STRING, ARRAY, BOOL = 8, 9, 7
 # enum gguf_type of gguf.h: the numbers, bool included.

@@ -18,8 +18,8 @@ from maxtool.dtype import BY_SAFETENSORS, TABLE, DType
 from maxtool.errors import InputError, MalformedFile, ModelMismatch
 from maxtool.weights.formats.index import FileIndex
 from maxtool.weights.formats.payload import repeated_names, write_payloads
-from maxtool.weights.formats.source import Cursor, map_file
 from maxtool.weights.jsonfile import parse_object
+from maxtool.weights.source import Cursor, map_file
 from maxtool.weights.spec import TensorInfo, TensorSpec
 
 MAX_HEADER_BYTES = 100_000_000

@@ -1,0 +1,213 @@
+"""What a checkpoint holds, as a tree with repeated layers collapsed, and in totals.
+
+Computed from headers alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+from maxtool.weights.checkpoint import Checkpoint
+from maxtool.weights.names import MAX_DIGITS, natural_key
+from maxtool.weights.spec import TensorInfo
+
+# Deeper names keep their last segments together: a file must not decide how deep we recurse.
+MAX_DEPTH = 100
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """Tensors counted together.
+
+    Attributes:
+        tensors: How many there are.
+        parameters: Their elements.
+        nbytes: Bytes of their payloads.
+    """
+
+    tensors: int = 0
+    parameters: int = 0
+    nbytes: int = 0
+
+    def __add__(self, other: Total) -> Total:
+        return Total(
+            self.tensors + other.tensors,
+            self.parameters + other.parameters,
+            self.nbytes + other.nbytes,
+        )
+
+    @classmethod
+    def of(cls, tensors: Iterable[TensorInfo]) -> Total:
+        """Count tensors."""
+        return sum((cls(1, tensor.size, tensor.nbytes) for tensor in tensors), cls())
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One line of the tree: a tensor, or everything below a part of a name.
+
+    Attributes:
+        label: The part of the name, several segments where nothing branches; numbers of layers
+            alike are one range, such as ``layers.{0..21}``.
+        total: All tensors at and below it, in all the layers of ranges in and above it.
+        types: Names of the types below it with their bytes, most bytes first.
+        shape: The shape, if it is a tensor.
+        repeats: How many numbers the range in ``label`` stands for; 1 without one.
+        children: Lines below it, in natural order.
+    """
+
+    label: str
+    total: Total
+    types: tuple[tuple[str, int], ...]
+    shape: Shape | None = None
+    repeats: int = 1
+    children: tuple[Node, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a checkpoint, or the part of it that a pattern selects, holds.
+
+    Attributes:
+        total: Everything selected.
+        by_type: The same for each type's name, most bytes first.
+        tensors: What was selected, in natural order of names.
+        tree: The top of the tree of their names.
+    """
+
+    total: Total
+    by_type: Mapping[str, Total]
+    tensors: tuple[TensorInfo, ...]
+    tree: tuple[Node, ...]
+
+
+def summarize(checkpoint: Checkpoint, *, pattern: str | None = None) -> Summary:
+    """Describe a checkpoint's tensors.
+
+    Args:
+        checkpoint: What to describe.
+        pattern: Shell pattern (``*``, ``?``, ``[...]``) that whole names must match.
+    """
+    names = sorted(checkpoint.tensors, key=natural_key)
+    chosen = [name for name in names if pattern is None or fnmatchcase(name, pattern)]
+    tensors = tuple(checkpoint.tensors[name] for name in chosen)
+    return Summary(Total.of(tensors), _by_type(tensors), tensors, build_tree(tensors))
+
+
+def _by_type(tensors: Iterable[TensorInfo]) -> dict[str, Total]:
+    totals: dict[str, Total] = {}
+    for tensor in tensors:
+        totals[tensor.type_name] = totals.get(tensor.type_name, Total()) + Total.of([tensor])
+    return dict(sorted(totals.items(), key=lambda item: -item[1].nbytes))
+
+
+def build_tree(tensors: Iterable[TensorInfo]) -> tuple[Node, ...]:
+    """The tree of dotted names, layers of one structure collapsed to one line."""
+    root = _Branch()
+    for tensor in tensors:
+        root.insert(tensor)
+    return root.nodes()
+
+
+class _Branch:
+    """The names that share a beginning, by their next segment."""
+
+    def __init__(self) -> None:
+        self.tensor: TensorInfo | None = None
+        self.below: dict[str, _Branch] = {}
+
+    def insert(self, tensor: TensorInfo) -> None:
+        branch = self
+        for segment in tensor.name.split(".", MAX_DEPTH - 1):
+            branch = branch.below.setdefault(segment, _Branch())
+        branch.tensor = tensor
+
+    def nodes(self) -> tuple[Node, ...]:
+        """The lines below this branch."""
+        return tuple(_collapsed([branch.node(label) for label, branch in self.below.items()]))
+
+    def node(self, label: str) -> Node:
+        """This branch as one line, joined with its only child where it does not branch."""
+        children = self.nodes()
+        if self.tensor is not None:
+            own = _leaf(label, self.tensor)
+            return _above(label, (replace(own, label=ITSELF), *children)) if children else own
+        if len(children) == 1:
+            return replace(children[0], label=f"{label}.{children[0].label}")
+        return _above(label, children)
+
+
+# A tensor whose name is also the beginning of others' names.
+ITSELF = "(itself)"
+
+
+def _leaf(label: str, tensor: TensorInfo) -> Node:
+    types = ((tensor.type_name, tensor.nbytes),)
+    return Node(label, Total.of([tensor]), types, tensor.shape)
+
+
+def _above(label: str, children: tuple[Node, ...]) -> Node:
+    total = sum((child.total for child in children), Total())
+    return Node(label, total, _types(children), children=children)
+
+
+def _types(nodes: Sequence[Node]) -> tuple[tuple[str, int], ...]:
+    totals: dict[str, int] = {}
+    for node in nodes:
+        for name, nbytes in node.types:
+            totals[name] = totals.get(name, 0) + nbytes
+    return tuple(sorted(totals.items(), key=lambda item: -item[1]))
+
+
+def _collapsed(nodes: Sequence[Node]) -> Iterator[Node]:
+    """Nodes with numbers for labels and the same structure below them as one node each."""
+    alike: dict[object, list[Node]] = {}
+    for node in nodes:
+        first, _, rest = node.label.partition(".")
+        number = first.isascii() and first.isdigit() and len(first) <= MAX_DIGITS
+        alike.setdefault((rest, _structure(node)) if number else node.label, []).append(node)
+    for group in alike.values():
+        yield group[0] if len(group) == 1 else _merged(group)
+
+
+def _structure(node: Node) -> object:
+    """What nodes must share to be collapsed: everything but their own label."""
+    return (node.shape, node.types, node.total, tuple(map(_labelled, node.children)))
+
+
+def _labelled(node: Node) -> object:
+    return (node.label, _structure(node))
+
+
+def _merged(group: Sequence[Node]) -> Node:
+    """Nodes of one structure as one, with a range for a label and totals of them all."""
+    numbers = [node.label.partition(".")[0] for node in group]
+    _, dot, rest = group[0].label.partition(".")
+    scaled = _scaled(group[0], len(group))
+    return replace(
+        scaled, label=f"{{{ranges(numbers)}}}{dot}{rest}", repeats=len(group) * scaled.repeats
+    )
+
+
+def _scaled(node: Node, count: int) -> Node:
+    """A node standing for ``count`` of its kind."""
+    own = node.total
+    total = Total(own.tensors * count, own.parameters * count, own.nbytes * count)
+    types = tuple((name, nbytes * count) for name, nbytes in node.types)
+    children = tuple(_scaled(child, count) for child in node.children)
+    return replace(node, total=total, types=types, children=children)
+
+
+def ranges(numbers: Sequence[str]) -> str:
+    """Numbers in ascending order, runs shortened: ``0..3,5,7..9``."""
+    runs: list[list[str]] = []
+    for number in numbers:
+        if runs and int(number) == int(runs[-1][-1]) + 1:
+            runs[-1] = [runs[-1][0], number]
+        else:
+            runs.append([number])
+    return ",".join("..".join(run) for run in runs)
