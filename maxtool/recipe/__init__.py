@@ -1,0 +1,26 @@
+"""Recipes: how a model is recognised, configured and made of tensors, in either direction."""
+
+from maxtool.recipe.bind import Emission, emissions
+from maxtool.recipe.config import ResolvedConfig, resolve_config, written_keys, written_notes
+from maxtool.recipe.load import dialect, find_recipe, load_recipe, recipe_names
+from maxtool.recipe.plan import Binding, Plan, plan
+from maxtool.recipe.schema import Dialect, Recipe, Tolerance
+
+__all__ = [
+    "Binding",
+    "Dialect",
+    "Emission",
+    "Plan",
+    "Recipe",
+    "ResolvedConfig",
+    "Tolerance",
+    "dialect",
+    "emissions",
+    "find_recipe",
+    "load_recipe",
+    "plan",
+    "recipe_names",
+    "resolve_config",
+    "written_keys",
+    "written_notes",
+]

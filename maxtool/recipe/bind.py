@@ -1,0 +1,200 @@
+"""Rules applied to names: which tensors make a parameter, and which tensors parameters make.
+
+Both directions come from the same rule. Reading, a parameter's rule names its sources and the steps
+from them; writing, the steps are undone, and the parts of a split are joined again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from maxtool.errors import ConfigurationError
+from maxtool.recipe.ops import (
+    Array,
+    Shape,
+    Step,
+    inverted,
+    is_exact,
+    moves_whole_rows,
+    run,
+    run_shapes,
+)
+from maxtool.recipe.schema import Dialect, Recipe, Rule, resolve_step
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A rule at the indices of one parameter.
+
+    Attributes:
+        sources: The tensors it is made from.
+        steps: What is done to them, sizes as numbers.
+        part: Which output of a leading split the parameter is; the steps after it see only that.
+    """
+
+    sources: tuple[str, ...]
+    steps: tuple[Step, ...]
+    part: int | None
+
+    @property
+    def select(self) -> tuple[Step, ...]:
+        """The leading split, if there is one."""
+        return self.steps[:1] if self.part is not None else ()
+
+    @property
+    def rest(self) -> tuple[Step, ...]:
+        """The steps after the leading split."""
+        return self.steps[len(self.select) :]
+
+    def apply(self, arrays: Sequence[Array]) -> Array:
+        """The parameter's array from those of the sources."""
+        return run(self.rest, self._selected(run(self.select, arrays)))[0]
+
+    def shape(self, shapes: Sequence[Shape]) -> Shape:
+        """The parameter's shape from those of the sources; MisshapenWeight if they do not fit."""
+        return run_shapes(self.rest, self._selected(run_shapes(self.select, shapes)))[0]
+
+    def whole_rows(self, shapes: Sequence[Shape]) -> bool:
+        """Whether only whole rows of the sources are moved."""
+        return moves_whole_rows(self.select, shapes) and moves_whole_rows(
+            self.rest, self._selected(run_shapes(self.select, shapes))
+        )
+
+    def _selected(self, items: list[Any]) -> list[Any]:
+        return items if self.part is None else [items[self.part]]
+
+
+@dataclass(frozen=True)
+class Emission:
+    """One tensor of a dialect, as parameters make it.
+
+    Attributes:
+        name: The tensor's name.
+        shape: Its shape.
+        inputs: The parameters it is made from, each with the steps that undo its rule.
+        join: The step that joins the parts of a split, if there is one.
+        index: Which of the arrays the steps give it is.
+    """
+
+    name: str
+    shape: Shape
+    inputs: tuple[tuple[str, tuple[Step, ...]], ...]
+    join: tuple[Step, ...]
+    index: int
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The parameters it is made from."""
+        return tuple(parameter for parameter, _ in self.inputs)
+
+    def apply(self, arrays: Sequence[Array]) -> Array:
+        """The tensor's array from those of its parameters."""
+        undone = [
+            array
+            for given, (_, steps) in zip(arrays, self.inputs, strict=True)
+            for array in run(steps, [given])
+        ]
+        return run(self.join, undone)[self.index]
+
+    def is_exact(self, arrays: Sequence[Array]) -> bool:
+        """Whether reading the tensor by the rule again gives every bit of the parameters."""
+        return all(
+            is_exact(steps, [given]) for given, (_, steps) in zip(arrays, self.inputs, strict=True)
+        )
+
+    def whole_rows(self, shapes: Sequence[Shape]) -> bool:
+        """Whether only whole rows of parameters of these shapes are moved."""
+        pairs = list(zip(shapes, self.inputs, strict=True))
+        undone = [shape for given, (_, steps) in pairs for shape in run_shapes(steps, [given])]
+        return all(moves_whole_rows(steps, [given]) for given, (_, steps) in pairs) and (
+            moves_whole_rows(self.join, undone)
+        )
+
+
+def find_rule(
+    recipe: Recipe, dialect: Dialect, parameter: str
+) -> tuple[Rule, dict[str, int]] | None:
+    """The rule that makes ``parameter``, and the indices at which it does."""
+    for rule in recipe.rules[dialect].rules:
+        indices = rule.target.match(parameter)
+        if indices is not None:
+            return rule, indices
+    return None
+
+
+def bind(
+    recipe: Recipe, dialect: Dialect, parameter: str, values: Mapping[str, Any]
+) -> Bound | None:
+    """The rule of ``parameter`` at its indices, or None when there is no rule."""
+    found = find_rule(recipe, dialect, parameter)
+    return None if found is None else _bound(*found, values)
+
+
+def _bound(rule: Rule, indices: Mapping[str, int], values: Mapping[str, Any]) -> Bound:
+    steps = tuple(resolve_step(step, values) for step in rule.steps)
+    if rule.over is None:
+        names = tuple(source.name(indices) for source in rule.sources)
+    else:
+        (source,) = rule.sources
+        count = range(steps[0].params["count"])
+        names = tuple(source.name({**indices, rule.over: index}) for index in count)
+    return Bound(names, steps, rule.part)
+
+
+def emissions(
+    recipe: Recipe, dialect: Dialect, values: Mapping[str, Any], shapes: Mapping[str, Shape]
+) -> list[Emission]:
+    """The tensors of ``dialect`` that say the same as the parameters, in no particular order.
+
+    Args:
+        recipe: Whose rules to invert.
+        dialect: Whose names to give.
+        values: The configuration's fields.
+        shapes: Parameter to its shape.
+
+    Raises:
+        ConfigurationError: If a parameter has no rule in ``dialect``; lists all of them.
+        MisshapenWeight: If a parameter has a shape that its rule cannot give.
+    """
+    bound = {name: bind(recipe, dialect, name, values) for name in shapes}
+    if lost := [name for name, rule in bound.items() if rule is None]:
+        raise ConfigurationError(
+            f"the recipe {recipe.name} has no way to write parameters for {dialect}",
+            file=recipe.file,
+            problems=lost,
+        )
+    whole = {name: rule for name, rule in bound.items() if rule is not None and rule.part is None}
+    parts: dict[str, list[tuple[int, str, Bound]]] = {}
+    for name, rule in bound.items():
+        if rule is not None and rule.part is not None:
+            parts.setdefault(rule.sources[0], []).append((rule.part, name, rule))
+    made = [item for name, rule in whole.items() for item in _undone(name, rule, shapes[name])]
+    return made + [
+        _joined(source, sorted(group, key=lambda item: item[0]), shapes)
+        for source, group in parts.items()
+    ]
+
+
+def _undone(name: str, rule: Bound, shape: Shape) -> list[Emission]:
+    steps = inverted(rule.steps)
+    given = run_shapes(steps, [shape])
+    return [
+        Emission(source, given[index], ((name, steps),), (), index)
+        for index, source in enumerate(rule.sources)
+    ]
+
+
+def _joined(
+    source: str, group: Sequence[tuple[int, str, Bound]], shapes: Mapping[str, Shape]
+) -> Emission:
+    """The source of a split, made of all its parts."""
+    inputs = tuple((name, inverted(rule.rest)) for _, name, rule in group)
+    join = inverted(group[0][2].select)
+    undone = [run_shapes(steps, [shapes[name]])[0] for name, steps in inputs]
+    if len(undone) != len(join[0].params["sizes"]):
+        raise ConfigurationError(
+            f"{source!r} needs all parts of its split; {len(undone)} are there"
+        )
+    return Emission(source, run_shapes(join, undone)[0], inputs, join, 0)

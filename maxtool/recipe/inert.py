@@ -1,0 +1,58 @@
+"""Configuration keys that no recipe reads: those known to change nothing, and those never ignored.
+
+A key stands for itself and for everything below it. Keys of training, of generation defaults, of
+bookkeeping and of how a framework runs a model do not change the tensors a forward pass computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from maxtool.recipe.schema import Dialect
+
+_HF = """
+_attn_implementation _attn_implementation_autoset _attn_implementation_internal
+_commit_hash _experts_implementation _experts_implementation_internal _from_model_config
+_name_or_path add_cross_attention architectures attention_dropout attn_pdrop
+auto_map bad_words_ids begin_suppress_tokens bos_token_id chunk_size_feed_forward
+classifier_dropout cross_attention_hidden_size decoder_start_token_id diversity_penalty
+do_sample dtype early_stopping embd_pdrop encoder_no_repeat_ngram_size eos_token_id
+exponential_decay_length_penalty finetuning_task forced_bos_token_id forced_eos_token_id
+gradient_checkpointing hidden_dropout hidden_dropout_prob id2label initializer_factor
+initializer_range is_decoder is_encoder_decoder label2id length_penalty max_length
+min_length model_type no_repeat_ngram_size num_beam_groups num_beams num_labels
+num_return_sequences output_attentions output_hidden_states output_router_logits
+output_scores pad_token_id prefix problem_type remove_invalid_values repetition_penalty
+resid_pdrop resid_dropout return_dict return_dict_in_generate router_aux_loss_coef
+sep_token_id summary_activation summary_first_dropout summary_proj_to_labels
+summary_type summary_use_proj suppress_tokens task_specific_params temperature
+tf_legacy_loss tokenizer_class top_k top_p torch_dtype torchscript transformers.js_config
+transformers_version typical_p unk_token_id unsloth_fixed unsloth_version use_bfloat16
+use_cache use_flash_attn use_flash_attention
+"""
+
+INERT: Mapping[Dialect, frozenset[str]] = {
+    "hf": frozenset(_HF.split()),
+    # Only {arch}.* keys describe the network: the others name, cite or tokenize.
+    "gguf": frozenset({"general", "tokenizer", "quantize", "split", "GGUF"}),
+}
+
+# Their presence means that the tensors are not what their names say.
+NEVER_IGNORED: Mapping[Dialect, frozenset[str]] = {
+    "hf": frozenset(
+        {
+            "quantization_config",
+            "compression_config",
+            "quantization",
+            "adapter_config",
+            "peft_config",
+        }
+    ),
+    "gguf": frozenset({"adapter"}),
+}
+
+
+def covered(key: str, keys: frozenset[str]) -> bool:
+    """Whether ``key`` is one of ``keys`` or lies below one."""
+    parts = key.split(".")
+    return any(".".join(parts[:end]) in keys for end in range(1, len(parts) + 1))

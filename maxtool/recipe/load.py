@@ -1,0 +1,126 @@
+"""Finding recipes: by name, by path, and by what a checkpoint says of itself."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from functools import cache
+from pathlib import Path
+
+from maxtool.errors import ConfigurationError, MissingFile, UnknownArchitecture, UnknownRecipe
+from maxtool.recipe import validate
+from maxtool.recipe.config import Keys
+from maxtool.recipe.parse import Problems, parse
+from maxtool.recipe.schema import Dialect, Match, Recipe
+from maxtool.weights import Checkpoint
+
+PACKAGE = Path(__file__).resolve().parent.parent
+# In a wheel the recipes lie inside the package, in a checkout beside it.
+FOLDERS = (PACKAGE / "recipes", PACKAGE.parent / "recipes")
+
+
+def recipe_names() -> list[str]:
+    """The names of the recipes that ship with maxtool."""
+    return sorted(file.stem for file in _folder().glob("*.toml"))
+
+
+def load_recipe(name_or_path: str) -> Recipe:
+    """Read a recipe.
+
+    Args:
+        name_or_path: A name of ``recipe_names()``, or the path of a ``.toml`` file.
+
+    Raises:
+        UnknownRecipe: If no recipe has that name.
+        MissingFile: If there is no such file.
+        ConfigurationError: If the file is wrong; lists all its problems.
+    """
+    if name_or_path.endswith(".toml") or "/" in name_or_path:
+        return _read(Path(name_or_path))
+    names = recipe_names()
+    if name_or_path not in names:
+        close = difflib.get_close_matches(name_or_path, names, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise UnknownRecipe(
+            f"there is no recipe {name_or_path!r}", hint=f"{hint}Known: {', '.join(names)}"
+        )
+    return _shipped(name_or_path)
+
+
+def find_recipe(checkpoint: Checkpoint) -> Recipe:
+    """The recipe that recognises a checkpoint; of several, the one that asks for more.
+
+    Raises:
+        UnknownArchitecture: If none does; lists the known ones.
+        ConfigurationError: If a Hugging Face checkpoint has no config.json.
+    """
+    if dialect(checkpoint) == "hf" and checkpoint.config is None:
+        raise ConfigurationError(
+            "there is no config.json beside the tensors",
+            file=checkpoint.path,
+            hint="give the folder that holds config.json and the tensors",
+        )
+    keys = Keys.of(checkpoint)
+    recipes = [load_recipe(name) for name in recipe_names()]
+    matching = [r for r in recipes if _recognises(r.match[dialect(checkpoint)], keys)]
+    if not matching:
+        raise _unknown(checkpoint, keys, recipes)
+    return max(matching, key=lambda recipe: _strength(recipe.match[dialect(checkpoint)]))
+
+
+def dialect(checkpoint: Checkpoint) -> Dialect:
+    """How a checkpoint names things: as Hugging Face does, or as GGUF does."""
+    return "gguf" if checkpoint.format == "gguf" else "hf"
+
+
+def _recognises(match: Match, keys: Keys) -> bool:
+    return (
+        bool(match.values)
+        and all(keys.get(key) in values for key, values in match.values.items())
+        and all(keys.get(key) is not None for key in match.requires)
+    )
+
+
+def _strength(match: Match) -> int:
+    return len(match.values) + len(match.requires)
+
+
+def _unknown(checkpoint: Checkpoint, keys: Keys, recipes: list[Recipe]) -> UnknownArchitecture:
+    key = {"gguf": "general.architecture", "hf": "model_type"}[dialect(checkpoint)]
+    found = keys.get(key)
+    says = "does not name its architecture" if found is None else f"is a {found!r}"
+    return UnknownArchitecture(
+        f"the model {says} ({key}), which no recipe recognises",
+        file=checkpoint.config_file or checkpoint.path,
+        hint=f"known recipes: {', '.join(recipe.name for recipe in recipes)}; "
+        "--recipe takes one of them, or a .toml file",
+    )
+
+
+def _folder() -> Path:
+    for folder in FOLDERS:
+        if folder.is_dir():
+            return folder
+    raise MissingFile("maxtool's recipes are missing", file=FOLDERS[0], hint="reinstall maxtool")
+
+
+@cache
+def _shipped(name: str) -> Recipe:
+    return _read(_folder() / f"{name}.toml")
+
+
+def _read(file: Path) -> Recipe:
+    try:
+        data = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise MissingFile(f"the recipe cannot be read: {reason}", file=file) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"the recipe is not TOML: {error}", file=file) from error
+    problems = Problems()
+    recipe = parse(data, file, problems)
+    if recipe is not None and not problems.found:
+        problems.found += validate.problems(recipe)
+    if recipe is None or problems.found:
+        raise ConfigurationError("the recipe is wrong", file=file, problems=problems.found)
+    return recipe

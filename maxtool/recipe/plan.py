@@ -1,0 +1,327 @@
+"""What a checkpoint's tensors are for: every parameter bound to its tensors, from headers alone.
+
+All that does not fit is gathered: parameters without a tensor, tensors without a use, shapes and
+types that differ, tensors that say the model is of an unsupported kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from maxtool.dtype import DType
+from maxtool.errors import (
+    ConfigurationError,
+    MisshapenWeight,
+    MissingWeight,
+    ModelMismatch,
+    UnexpectedWeight,
+)
+from maxtool.quantization import QuantizationEncoding
+from maxtool.recipe.bind import Bound, bind
+from maxtool.recipe.config import resolve_config
+from maxtool.recipe.load import dialect
+from maxtool.recipe.names import Pattern
+from maxtool.recipe.ops import Array, Shape, result_dtype
+from maxtool.recipe.schema import Dialect, Recipe
+from maxtool.weights import Checkpoint, TensorInfo, WeightData
+
+PLAIN_FLOATS = frozenset({DType.float16, DType.bfloat16, DType.float32, DType.float64})
+
+
+@dataclass(frozen=True)
+class Binding:
+    """One parameter and the tensors it is made from.
+
+    Attributes:
+        parameter: Its name in the module.
+        shape: Its shape.
+        dtype: Element type of what :meth:`Plan.read` gives.
+        encoding: Block encoding of what :meth:`Plan.read` gives, when rows pass through packed.
+        sources: The tensors in the file.
+        rule: What is done to them.
+    """
+
+    parameter: str
+    shape: Shape
+    dtype: DType
+    encoding: QuantizationEncoding | None
+    sources: tuple[TensorInfo, ...]
+    rule: Bound
+
+
+@dataclass
+class Plan:
+    """A checkpoint matched with a recipe.
+
+    Attributes:
+        recipe: The recipe.
+        checkpoint: Where the tensors are.
+        dialect: How the checkpoint names them.
+        config: The configuration's fields.
+        notes: What was seen and passed over.
+        parameters: Parameter to binding, in the module's order.
+        missing: Parameters without a tensor, with the tensor's name.
+        unused: Tensors that nothing uses, with the reason.
+        misshapen: Tensors of another shape or type than is needed.
+        refused: Tensors that say the model is of an unsupported kind, with the reason.
+        dropped: Tensors that carry nothing.
+        duplicates: Tensor to the tensor it must equal, because their parameters are tied.
+        claimed: Tensors that a parameter asked for, whether they fit or not.
+    """
+
+    recipe: Recipe
+    checkpoint: Checkpoint
+    dialect: Dialect
+    config: dict[str, Any]
+    notes: list[str] = field(default_factory=list)
+    parameters: dict[str, Binding] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+    unused: list[str] = field(default_factory=list)
+    misshapen: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)
+    duplicates: dict[str, str] = field(default_factory=dict)
+    claimed: set[str] = field(default_factory=set)
+
+    def check(self) -> None:
+        """Raise one error that lists everything that does not fit, if anything does not.
+
+        Raises:
+            MissingWeight: If tensors are missing, and nothing else is wrong.
+            UnexpectedWeight: If tensors are left over, and nothing else is wrong.
+            MisshapenWeight: If tensors have a wrong shape or type, and nothing else is wrong.
+            ModelMismatch: If several of these, or a tensor says the model is not supported.
+        """
+        kinds: list[tuple[type[ModelMismatch], str, list[str]]] = [
+            (ConfigurationError, "not supported", self.refused),
+            (MissingWeight, "missing", self.missing),
+            (MisshapenWeight, "wrong", self.misshapen),
+            (UnexpectedWeight, "not used", self.unused),
+        ]
+        wrong = [kind for kind in kinds if kind[2]]
+        if not wrong:
+            return
+        error = wrong[0][0] if len(wrong) == 1 else ModelMismatch
+        raise error(
+            f"the tensors do not fit the recipe {self.recipe.name}",
+            file=self.checkpoint.path,
+            problems=[f"{name}: {problem}" for _, name, found in wrong for problem in found],
+        )
+
+    def read(self, parameter: str) -> WeightData:
+        """A parameter's data, its rule applied.
+
+        Args:
+            parameter: A key of ``parameters``.
+
+        Returns:
+            An array of the stored element type. Block-quantized rows stay packed when the rule
+            only moves whole rows; otherwise they are dequantized to float32.
+
+        Raises:
+            MissingWeight: If the parameter is not bound.
+            ModelMismatch: If a tensor that must equal this one does not.
+        """
+        binding = self.parameters.get(parameter)
+        if binding is None:
+            raise MissingWeight("the parameter is not bound to a tensor", tensor=parameter)
+        for name in (source.name for source in binding.sources):
+            self._check_duplicates(name)
+        arrays = [self._source(source, binding) for source in binding.sources]
+        return WeightData(
+            data=binding.rule.apply(arrays),
+            name=parameter,
+            dtype=binding.dtype,
+            shape=binding.shape,
+            quantization_encoding=binding.encoding,
+        )
+
+    def _source(self, source: TensorInfo, binding: Binding) -> Array:
+        data = self.checkpoint.read(source.name)
+        if binding.encoding is not None or _decoded_by_rule(binding.rule):
+            return data.data
+        types = {info.dtype for info in binding.sources}
+        if source.encoding is not None or len(types) > 1:
+            return data.astype(DType.float32).data
+        return data.data
+
+    def _check_duplicates(self, name: str) -> None:
+        for duplicate, original in self.duplicates.items():
+            if original == name and not self._equal(duplicate, original):
+                raise ModelMismatch(
+                    f"differs from {original!r}, though the configuration ties them",
+                    file=self.checkpoint.path,
+                    tensor=duplicate,
+                    hint="set tie_word_embeddings to false in a copy of the configuration",
+                )
+
+    def _equal(self, left: str, right: str) -> bool:
+        one, two = self.checkpoint.read(left), self.checkpoint.read(right)
+        if (one.dtype, one.quantization_encoding) != (two.dtype, two.quantization_encoding):
+            one, two = one.astype(DType.float32), two.astype(DType.float32)
+        same = one.data.view(np.uint8) == two.data.view(np.uint8)
+        return bool(np.all(same))
+
+
+def plan(recipe: Recipe, checkpoint: Checkpoint, *, ignore: frozenset[str] = frozenset()) -> Plan:
+    """Match a checkpoint with a recipe, from headers alone.
+
+    Args:
+        recipe: What to build.
+        checkpoint: What there is.
+        ignore: Configuration keys to pass over.
+
+    Returns:
+        The plan, with everything that does not fit in it; see :meth:`Plan.check`.
+
+    Raises:
+        ConfigurationError: If the configuration does not fit the recipe.
+    """
+    resolved = resolve_config(recipe, checkpoint, ignore=ignore)
+    made = Plan(recipe, checkpoint, dialect(checkpoint), resolved.values, resolved.notes)
+    for parameter, shape in declared(recipe, checkpoint, resolved.values).items():
+        _bind(made, parameter, shape)
+    _sort_out(made)
+    return made
+
+
+def declared(recipe: Recipe, checkpoint: Checkpoint, values: Mapping[str, Any]) -> dict[str, Shape]:
+    """The parameters that the recipe's architecture declares, and their shapes.
+
+    Raises:
+        ConfigurationError: If the configuration cannot be built, or asks for more layers than the
+            file has tensors.
+    """
+    from maxtool.architectures import build
+
+    layers, tensors = values.get("n_layers", 0), len(checkpoint.tensors)
+    if layers > tensors:
+        raise ConfigurationError(
+            f"the configuration has {layers} layers and the file only {tensors} tensors",
+            file=checkpoint.config_file or checkpoint.path,
+        )
+    try:
+        module = build(recipe.architecture, values)
+    except ConfigurationError as error:
+        error.file = error.file or str(checkpoint.config_file or checkpoint.path)
+        raise
+    return {
+        name: tuple(int(dim) for dim in weight.shape)
+        for name, weight in module.raw_state_dict().items()
+    }
+
+
+def _bind(made: Plan, parameter: str, shape: Shape) -> None:
+    rule = bind(made.recipe, made.dialect, parameter, made.config)
+    if rule is None:
+        made.missing.append(f"{parameter} (the recipe has no rule for it)")
+        return
+    tensors = made.checkpoint.tensors
+    made.claimed.update(rule.sources)
+    absent = [source for source in rule.sources if source not in tensors]
+    if absent:
+        made.missing += [f"{source} {list(shape)} (for {parameter})" for source in absent]
+        return
+    sources = tuple(tensors[source] for source in rule.sources)
+    problem = _misfit(rule, sources, shape)
+    if problem is not None:
+        made.misshapen.append(f"{', '.join(_shortened(rule.sources))}: {problem} (for {parameter})")
+        return
+    made.parameters[parameter] = _binding(parameter, shape, sources, rule)
+
+
+def _misfit(rule: Bound, sources: tuple[TensorInfo, ...], shape: Shape) -> str | None:
+    for source in sources:
+        if source.encoding is None and source.dtype not in PLAIN_FLOATS:
+            return f"is {source.dtype.value}, not a plain floating-point type"
+    if _decoded_by_rule(rule) and sources[0].encoding is not rule.rest[0].params["encoding"]:
+        return f"needs {rule.rest[0].params['encoding'].name} blocks"
+    try:
+        found = rule.shape([source.shape for source in sources])
+    except MisshapenWeight as error:
+        return error.what
+    if found == shape:
+        return None
+    if len(sources) == 1 and not rule.steps:
+        return f"needs {list(shape)}, found {list(found)}"
+    return f"gives {list(found)}, {list(shape)} is needed"
+
+
+def _binding(parameter: str, shape: Shape, sources: tuple[TensorInfo, ...], rule: Bound) -> Binding:
+    encodings = {source.encoding for source in sources}
+    dtypes = {source.dtype for source in sources}
+    encoding = next(iter(encodings)) if len(encodings) == 1 else None
+    if not rule.whole_rows([source.shape for source in sources]):
+        encoding = None
+    stored = next(iter(dtypes)) if len(dtypes) == 1 and encodings == {None} else DType.float32
+    dtype = DType.float32 if encoding is not None else result_dtype(rule.steps, stored)
+    return Binding(parameter, shape, dtype, encoding, sources, rule)
+
+
+def _decoded_by_rule(rule: Bound) -> bool:
+    return bool(rule.rest) and rule.rest[0].op == "dequantize"
+
+
+def _shortened(names: tuple[str, ...]) -> tuple[str, ...]:
+    return names if len(names) <= 3 else (*names[:2], f"... {len(names)} in all")
+
+
+# --- tensors that make no parameter --------------------------------------------------------------
+
+
+def _sort_out(made: Plan) -> None:
+    """Put every tensor that no parameter uses where it belongs."""
+    rules = made.recipe.rules[made.dialect]
+    for name in made.checkpoint.tensors:
+        if name in made.claimed:
+            continue
+        if reason := _reason(rules.refuse or {}, name):
+            made.refused.append(f"{name}: {reason}")
+        elif any(pattern.match(name) is not None for pattern in rules.drop):
+            made.dropped.append(name)
+            made.notes.append(f"{name} carries nothing and is dropped")
+        elif not _is_duplicate(made, name):
+            made.unused.append(
+                f"{name} {list(made.checkpoint.tensors[name].shape)}{_why(made, name)}"
+            )
+
+
+def _reason(refuse: Mapping[Pattern, str], name: str) -> str | None:
+    return next((why for pattern, why in refuse.items() if pattern.match(name) is not None), None)
+
+
+def _is_duplicate(made: Plan, name: str) -> bool:
+    """Whether the tensor repeats one that its parameter is tied to; noted if so."""
+    for rule in made.recipe.rules[made.dialect].rules:
+        if not rule.tied(made.config) or rule.tie not in made.parameters:
+            continue
+        if name not in {source.text for source in rule.sources}:
+            continue
+        original = made.parameters[rule.tie].sources[0]
+        tensor = made.checkpoint.tensors[name]
+        if tensor.shape != original.shape:
+            made.misshapen.append(
+                f"{name}: needs {list(original.shape)} as {original.name}, to which it is tied, "
+                f"found {list(tensor.shape)}"
+            )
+        else:
+            made.duplicates[name] = original.name
+            made.notes.append(
+                f"{name} repeats {original.name}, to which it is tied, and is dropped"
+            )
+        return True
+    return False
+
+
+def _why(made: Plan, name: str) -> str:
+    """Why a tensor that some rule knows is not used all the same."""
+    for rule in made.recipe.rules[made.dialect].rules:
+        for source in rule.sources:
+            indices = source.match(name)
+            if indices is not None:
+                return f" (for {rule.target.name(indices)}, which this configuration does not have)"
+    return ""

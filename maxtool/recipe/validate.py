@@ -1,0 +1,180 @@
+"""Whether a recipe makes sense as a whole: all it names exists, and every rule has an inverse."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+
+from maxtool.recipe.ops import OPERATIONS, Step
+from maxtool.recipe.schema import DIALECTS, Dialect, Field, Recipe, Rule, Size
+
+# Keys a converter fills in by itself, so an order may name them.
+CONVERTER_KEYS = frozenset({"general.file_type"})
+
+
+def problems(recipe: Recipe) -> list[str]:
+    """Everything that is wrong with ``recipe``; nothing when it can be used."""
+    return [problem for check in CHECKS for problem in check(recipe)]
+
+
+def _matches(recipe: Recipe) -> Iterator[str]:
+    if not any(match.values for match in recipe.match.values()):
+        yield "match: nothing recognises a model; give [match.hf] or [match.gguf]"
+
+
+def _fields(recipe: Recipe) -> Iterator[str]:
+    for field in recipe.fields.values():
+        for dialect in DIALECTS:
+            if field.default is None and not _readable(field, dialect):
+                yield f"config.{field.name}: has neither a {dialect} spelling nor a default"
+        yield from _derived(recipe, field)
+
+
+def _readable(field: Field, dialect: Dialect) -> bool:
+    return dialect in field.spellings and bool(field.spellings[dialect].sources)
+
+
+def _derived(recipe: Recipe, field: Field) -> Iterator[str]:
+    if field.default is None or field.default.kind not in ("field", "quotient"):
+        return
+    names = list(recipe.fields)
+    for other in field.default.value:
+        if other not in recipe.fields:
+            yield f"config.{field.name}: default from unknown field {other!r}"
+        elif names.index(other) > names.index(field.name):
+            yield f"config.{field.name}: default from {other!r}, which comes later"
+
+
+def _order(recipe: Recipe) -> Iterator[str]:
+    for dialect, keys in recipe.order.items():
+        known = {key for field in recipe.fields.values() for key in _written(field, dialect)}
+        known |= CONVERTER_KEYS
+        yield from (
+            f"order.{dialect}: {key!r} is no field's key" for key in keys if key not in known
+        )
+        missing = known - CONVERTER_KEYS - set(keys)
+        yield from (f"order.{dialect}: {key!r} is missing" for key in sorted(missing))
+
+
+def _written(field: Field, dialect: Dialect) -> tuple[str, ...]:
+    return field.spellings[dialect].written if dialect in field.spellings else ()
+
+
+def _targets(recipe: Recipe) -> Iterator[str]:
+    targets = {d: {rule.target.text for rule in recipe.rules[d].rules} for d in DIALECTS}
+    for dialect, other in (("hf", "gguf"), ("gguf", "hf")):
+        for target in sorted(targets[other] - targets[dialect]) if targets[dialect] else ():  # type: ignore[index]
+            yield f"weights.{dialect}: no rule for {target!r}, which {other} has"
+    if not any(targets.values()):
+        yield "weights: there is no rule"
+
+
+def _rules(recipe: Recipe) -> Iterator[str]:
+    for dialect in DIALECTS:
+        known = {rule.target.text for rule in recipe.rules[dialect].rules}
+        for rule in recipe.rules[dialect].rules:
+            where = f"weights.{dialect}.{rule.target.text!r}"
+            found = (
+                *_names(rule),
+                *_sizes(rule, recipe),
+                *_tie(rule, recipe, known),
+                *_shape(rule),
+            )
+            yield from (f"{where}: {problem}" for problem in found)
+
+
+def _names(rule: Rule) -> Iterator[str]:
+    own = rule.target.indices | ({rule.over} if rule.over else set())
+    for source in rule.sources:
+        if source.wild or rule.target.wild:
+            yield "'*' may only stand in drop and refuse"
+        for index in sorted(source.indices - own):
+            yield f"{source.text!r} has the unknown index {{{index}}}"
+        for index in sorted(own - source.indices):
+            yield f"{source.text!r} lacks the index {{{index}}}, so the rule has no inverse"
+
+
+def _sizes(rule: Rule, recipe: Recipe) -> Iterator[str]:
+    for step in rule.steps:
+        for name in _fields_named(step):
+            if name not in recipe.fields:
+                yield f"{step.op}: {name!r} is no field of [config]"
+            elif recipe.fields[name].type != "int":
+                yield f"{step.op}: field {name!r} is not an int"
+
+
+def _fields_named(step: Step) -> Iterator[str]:
+    kinds = OPERATIONS[step.op].params
+    for key, value in step.params.items():
+        if kinds[key] == "size":
+            yield from _in_size(value)
+        elif kinds[key] == "sizes":
+            yield from (name for size in value for name in _in_size(size))
+
+
+def _in_size(size: Size) -> list[str]:
+    factors = size if isinstance(size, tuple) else (size,)
+    return [factor for factor in factors if isinstance(factor, str)]
+
+
+def _tie(rule: Rule, recipe: Recipe, known: set[str]) -> Iterator[str]:
+    if rule.tie is not None and rule.tie not in known:
+        yield f"tied to {rule.tie!r}, which has no rule"
+    if (rule.tie is None) != (rule.when is None):
+        yield "'tie' and 'when' go together"
+    for name in rule.when or {}:
+        if name not in recipe.fields:
+            yield f"when: {name!r} is no field of [config]"
+
+
+def _shape(rule: Rule) -> Iterator[str]:
+    """Problems with how arrays are joined and parted along the chain."""
+    first = rule.steps[0].op if rule.steps else None
+    joins = [step.op for step in rule.steps if OPERATIONS[step.op].inputs == "many"]
+    if joins and (joins != [first] or rule.part is not None):
+        yield "concat and stack come first, and once"
+    if len(rule.sources) > 1 and not joins:
+        yield "several sources need concat or stack"
+    if (rule.over is not None) != (first == "stack"):
+        yield "'over' and stack go together"
+    if first == "concat" and len(rule.steps[0].params["sizes"]) != len(rule.sources):
+        yield "concat needs as many sizes as sources"
+    if "split" in [step.op for step in rule.steps[1:]]:
+        yield "split comes first"
+    if (rule.part is not None) != (first == "split"):
+        yield "'part' and split go together"
+
+
+def _inverses(recipe: Recipe) -> Iterator[str]:
+    """Every source must be made again from exactly one rule, or from all parts of one split."""
+    for dialect in DIALECTS:
+        users: dict[str, list[Rule]] = defaultdict(list)
+        for rule in recipe.rules[dialect].rules:
+            for source in rule.sources:
+                users[source.text].append(rule)
+        for name, rules in users.items():
+            if problem := _no_inverse(rules):
+                yield f"weights.{dialect}: {name!r} {problem}"
+
+
+def _no_inverse(rules: list[Rule]) -> str | None:
+    splits = [rule for rule in rules if rule.part is not None and rule.steps]
+    if not splits:
+        return None if len(rules) == 1 else f"is used by {len(rules)} rules, which has no inverse"
+    if len(splits) != len(rules) or len({str(rule.steps[0].params) for rule in splits}) != 1:
+        return "is split in different ways"
+    wanted = list(range(len(splits[0].steps[0].params["sizes"])))
+    found = sorted(rule.part for rule in splits if rule.part is not None)
+    return (
+        None if found == wanted else f"needs a rule for each of the parts {wanted}, found {found}"
+    )
+
+
+CHECKS: tuple[Callable[[Recipe], Iterator[str]], ...] = (
+    _matches,
+    _fields,
+    _order,
+    _targets,
+    _rules,
+    _inverses,
+)
