@@ -1,0 +1,308 @@
+"""A conversion: planned from headers, then streamed tensor by tensor, whole or not at all.
+
+Memory is bounded by the largest tensor: the source is mapped, and one tensor at a time is
+rearranged, converted and written.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maxtool.conversion import gguf_metadata, hf_files
+from maxtool.conversion.request import DIALECT, Request
+from maxtool.conversion.types import Natural, choose, main_type
+from maxtool.dtype import DType
+from maxtool.errors import UsageError
+from maxtool.files import check_output, check_space, staged
+from maxtool.quantization import quantize
+from maxtool.recipe import Emission, Plan, emissions, find_recipe, load_recipe, plan, written_notes
+from maxtool.recipe.ops import Array
+from maxtool.weights import Checkpoint, TensorSpec, WeightData, open_checkpoint
+from maxtool.weights.formats import gguf, safetensors
+
+TENSORS_FILE = "model.safetensors"
+NARROW = (DType.float16, DType.bfloat16)
+
+
+@dataclass
+class Conversion:
+    """A conversion that has been planned, and fits.
+
+    Attributes:
+        request: What was asked.
+        plan: The source, matched with its recipe.
+        tensors: What is written, in order, each with how it is made.
+        metadata: Key/values of a GGUF output.
+        files: Small files of a Hugging Face folder, by name.
+        notes: What is worth knowing before it is run.
+        nbytes: Bytes of the whole output.
+    """
+
+    request: Request
+    plan: Plan
+    tensors: list[tuple[TensorSpec, Emission]]
+    metadata: dict[str, Any]
+    files: dict[str, bytes]
+    notes: list[str]
+    nbytes: int = 0
+
+    @property
+    def specs(self) -> list[TensorSpec]:
+        """What is written, in order."""
+        return [spec for spec, _ in self.tensors]
+
+    @property
+    def types(self) -> dict[str, int]:
+        """How many tensors are written in each type."""
+        return dict(Counter(spec.type_name for spec in self.specs))
+
+
+@dataclass
+class Report:
+    """What a conversion did.
+
+    Attributes:
+        output: What was written.
+        nbytes: Its bytes.
+        warnings: What was odd about the data.
+    """
+
+    output: Path
+    nbytes: int
+    warnings: list[str] = field(default_factory=list)
+
+
+def prepare(request: Request) -> Conversion:
+    """Plan a conversion from headers, and check all that can be checked before it is run.
+
+    Raises:
+        UsageError: If the request contradicts itself, or the output is in the way.
+        InputError: If the source cannot be read.
+        ModelMismatch: If no recipe recognises the source, or it does not fit its recipe.
+        MachineLacks: If the disk has no room for the output.
+    """
+    request.check()
+    checkpoint = open_checkpoint(request.source)
+    check_output(request.output, force=request.force, sources=_sources(checkpoint))
+    _check_replaceable(request)
+    recipe = load_recipe(request.recipe) if request.recipe else find_recipe(checkpoint)
+    planned = plan(recipe, checkpoint, ignore=request.ignore)
+    planned.check()
+    tensors, notes = _tensors(planned, request)
+    specs = [spec for spec, _ in tensors]
+    WRITERS[request.target].check(specs)
+    made = Conversion(
+        request, planned, tensors, {}, {}, [*checkpoint.notes, *planned.notes, *notes]
+    )
+    _describe(made)
+    made.nbytes = _size(made)
+    check_space(request.output.resolve().parent, made.nbytes)
+    return made
+
+
+def convert(conversion: Conversion, progress: Callable[[int], None] | None = None) -> Report:
+    """Run a planned conversion.
+
+    Args:
+        conversion: What :func:`prepare` gave.
+        progress: Told the bytes written since the last call.
+
+    Raises:
+        ModelMismatch: If values do not fit the type they are to have, or tied tensors differ.
+    """
+    request, folder = conversion.request, conversion.request.target == "hf"
+    report = Report(request.output, conversion.nbytes)
+    with staged(request.output, folder=folder) as path:
+        WRITERS[request.target].write(
+            path / TENSORS_FILE if folder else path,
+            conversion.specs,
+            _arrays(conversion, report),
+            conversion.metadata,
+            progress,
+        )
+        for name, data in conversion.files.items():
+            (path / name).write_bytes(data)
+            if progress is not None:
+                progress(len(data))
+    return report
+
+
+# The modules of the two formats have the same three functions.
+WRITERS: Mapping[str, Any] = {"gguf": gguf, "hf": safetensors, "safetensors": safetensors}
+
+
+# --- planning ------------------------------------------------------------------------------------
+
+
+def _sources(checkpoint: Checkpoint) -> tuple[Path, ...]:
+    """What must not be written to: a GGUF file, or the whole folder of a Hugging Face checkpoint."""
+    if checkpoint.format == "gguf":
+        return checkpoint.files
+    return (checkpoint.folder, *checkpoint.files)
+
+
+def _check_replaceable(request: Request) -> None:
+    """Let --force replace a checkpoint, never a folder of other things."""
+    output = request.output
+    if not output.is_dir() or output.is_symlink():
+        return
+    names = [entry.name for entry in output.iterdir()]
+    checkpoint = hf_files.CONFIG in names or any(n.endswith(".safetensors") for n in names)
+    if request.target != "hf" or (names and not checkpoint):
+        raise UsageError(
+            "the output is a folder, and not one of a checkpoint",
+            file=output,
+            hint="choose another --output, or remove the folder yourself",
+        )
+
+
+def _tensors(
+    planned: Plan, request: Request
+) -> tuple[list[tuple[TensorSpec, Emission]], list[str]]:
+    shapes = {name: binding.shape for name, binding in planned.parameters.items()}
+    made = emissions(planned.recipe, DIALECT[request.target], planned.config, shapes)
+    made.sort(key=_order(planned, request))
+    pairs = [(_natural(planned, emission), emission) for emission in made]
+    chosen = [choose(natural, request) for natural, _ in pairs]
+    specs = _narrowed(planned, request, [spec for spec, _ in chosen], made)
+    notes = [note for _, note in chosen if note is not None]
+    return list(zip(specs, made, strict=True)), notes + _decoded([n for n, _ in pairs], specs)
+
+
+def _order(planned: Plan, request: Request) -> Callable[[Emission], Any]:
+    """The order of the output: by name; for GGUF that of the source's files, each by name."""
+    if request.target != "gguf":
+        return lambda emission: emission.name
+    files = {file: index for index, file in enumerate(planned.checkpoint.files)}
+    same = planned.dialect == "gguf"
+    names = list(planned.checkpoint.tensors)
+    if not same:
+        names.sort(key=lambda name: (files[planned.checkpoint.tensors[name].file], name))
+    place = {name: index for index, name in enumerate(names)}
+
+    def key(emission: Emission) -> tuple[int, int]:
+        sources = planned.parameters[emission.parameters[0]].sources
+        return place[sources[0].name], emission.index
+
+    return key
+
+
+def _natural(planned: Plan, emission: Emission) -> Natural:
+    bindings = [planned.parameters[name] for name in emission.parameters]
+    encodings = {binding.encoding for binding in bindings}
+    dtypes = {binding.dtype for binding in bindings}
+    packed = len(encodings) == 1 and emission.whole_rows([b.shape for b in bindings])
+    return Natural(
+        name=emission.name,
+        shape=emission.shape,
+        dtype=next(iter(dtypes)) if len(dtypes) == 1 else DType.float32,
+        encoding=next(iter(encodings)) if packed else None,
+        blocks=any(source.encoding for binding in bindings for source in binding.sources),
+    )
+
+
+def _narrowed(
+    planned: Plan, request: Request, specs: list[TensorSpec], made: list[Emission]
+) -> list[TensorSpec]:
+    """Undo GGUF's widening of vectors: back to the type of the matrices, if all of them fit it."""
+    narrow = main_type(specs)
+    back = planned.dialect == "gguf" and request.target != "gguf" and request.dtype is None
+    if not back or narrow not in NARROW or not isinstance(narrow, DType):
+        return specs
+    widened = [
+        (index, emission)
+        for index, (spec, emission) in enumerate(zip(specs, made, strict=True))
+        if spec.dtype is DType.float32 and len(spec.shape) == 1
+    ]
+    if not all(_fits(_plain(planned, emission), narrow) for _, emission in widened):
+        return specs
+    places = {index for index, _ in widened}
+    return [
+        TensorSpec(spec.name, narrow, spec.shape) if index in places else spec
+        for index, spec in enumerate(specs)
+    ]
+
+
+def _fits(array: Array, dtype: DType) -> bool:
+    with np.errstate(all="ignore"):
+        back = array.astype(dtype.to_numpy()).astype(array.dtype)
+    return back.tobytes() == array.tobytes()
+
+
+def _decoded(naturals: list[Natural], specs: list[TensorSpec]) -> list[str]:
+    count = sum(n.blocks and s.encoding is None for n, s in zip(naturals, specs, strict=True))
+    return [f"{count} quantized tensors are decoded"] if count else []
+
+
+def _describe(made: Conversion) -> None:
+    """Fill in the key/values or the small files."""
+    source, target = made.plan.dialect, made.request.target
+    if target == "gguf":
+        writer = gguf_metadata.from_gguf if source == "gguf" else gguf_metadata.from_huggingface
+        made.metadata = writer(made.plan, made.specs)
+        made.notes += written_notes(made.plan.recipe, "gguf", made.plan.config)
+        if not gguf_metadata.described(made.metadata):
+            made.notes.append("the source has no tokenizer, so the output has none")
+    elif target == "hf":
+        made.files = DESCRIBED[source](made.plan, made.specs)
+        if not any(name.startswith("tokenizer") for name in made.files):
+            made.notes.append("the source has no tokenizer, so the output has none")
+
+
+DESCRIBED: Mapping[str, Callable[[Plan, list[TensorSpec]], dict[str, bytes]]] = {
+    "gguf": hf_files.from_gguf,
+    "hf": hf_files.from_huggingface,
+}
+
+
+def _size(made: Conversion) -> int:
+    if made.request.target == "gguf":
+        return gguf.header(made.specs, made.metadata)[1][-1]
+    payload = sum(spec.nbytes for spec in made.specs)
+    return len(safetensors.header(made.specs)) + payload + sum(map(len, made.files.values()))
+
+
+# --- streaming -----------------------------------------------------------------------------------
+
+
+def _arrays(conversion: Conversion, report: Report) -> Iterator[Array]:
+    for spec, emission in conversion.tensors:
+        yield _array(conversion.plan, spec, emission, report)
+
+
+def _array(planned: Plan, spec: TensorSpec, emission: Emission, report: Report) -> Array:
+    natural = _natural(planned, emission)
+    if spec.encoding is not None and spec.encoding is natural.encoding:
+        return emission.apply([planned.read(name).data for name in emission.parameters])
+    array = _plain(planned, emission, report)
+    if spec.encoding is not None:
+        return quantize(array, spec.encoding, tensor=spec.name)
+    if has_nan(array):
+        report.warnings.append(f"{spec.name} holds NaN")
+    given = WeightData(array, spec.name, DType.from_numpy(array.dtype), spec.shape)
+    return given.astype(spec.dtype).data
+
+
+def _plain(planned: Plan, emission: Emission, report: Report | None = None) -> Array:
+    """The tensor's elements, not packed, in the source's type."""
+    read = [planned.read(name) for name in emission.parameters]
+    if len({data.dtype for data in read}) > 1:
+        read = [data.astype(DType.float32) for data in read]
+    arrays = [d.astype(DType.float32).data if d.quantization_encoding else d.data for d in read]
+    if report is not None and not emission.is_exact(arrays):
+        report.warnings.append(f"{emission.name}: values are rounded by the recipe's operations")
+    return emission.apply(arrays)
+
+
+def has_nan(array: Array) -> bool:
+    """Whether a floating-point array holds NaN, told from the bits of 16-bit types."""
+    if array.dtype.itemsize != 2:
+        return bool(np.isnan(array).any())
+    infinity = np.array(np.inf, array.dtype).view(np.uint16)
+    return bool(((array.view(np.uint16) & 0x7FFF) > infinity).any())

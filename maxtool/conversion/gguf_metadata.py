@@ -1,0 +1,97 @@
+"""The key/values of a GGUF file: what llama.cpp's converter writes, in its order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from maxtool import tokenizer
+from maxtool.conversion.types import FILE_TYPES, main_type
+from maxtool.recipe import Plan, written_keys
+from maxtool.weights import TensorSpec
+
+FILE_TYPE = "general.file_type"
+QUANTIZATION_VERSION = "general.quantization_version"
+VERSION = np.uint32(2)  # ggml.h's GGML_QNT_VERSION
+SPLIT = "split."
+SCALES = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (0.0, "K"))
+
+
+def from_huggingface(plan: Plan, specs: Sequence[TensorSpec]) -> dict[str, Any]:
+    """The key/values of a checkpoint that comes from a Hugging Face folder.
+
+    Args:
+        plan: The source.
+        specs: The tensors to be written.
+
+    Raises:
+        ConfigurationError: If the configuration or the tokenizer has no form in GGUF.
+    """
+    file_type = FILE_TYPES.get(main_type(specs))
+    extra = {} if file_type is None else {FILE_TYPE: file_type}
+    keys = written_keys(plan.recipe, "gguf", plan.config, extra)
+    head = {key: keys.pop(key) for key in plan.recipe.constants["gguf"]}
+    head["general.name"] = title(plan.checkpoint.folder.resolve().name)
+    head["general.size_label"] = size_label(sum(spec.size for spec in specs))
+    return {
+        **{key: typed(value) for key, value in (head | keys).items()},
+        QUANTIZATION_VERSION: VERSION,
+        **_tokenizer_keys(plan),
+    }
+
+
+def from_gguf(plan: Plan, specs: Sequence[TensorSpec]) -> dict[str, Any]:
+    """A GGUF file's own key/values, brought up to date with the types of ``specs``.
+
+    Args:
+        plan: The source.
+        specs: The tensors to be written.
+    """
+    keys: dict[str, Any] = {
+        key: value for key, value in plan.checkpoint.metadata.items() if not key.startswith(SPLIT)
+    }
+    before = main_type(plan.checkpoint.tensors.values())
+    file_type = FILE_TYPES.get(main_type(specs))
+    if before is not main_type(specs) and file_type is not None:
+        keys[FILE_TYPE] = np.uint32(file_type)
+    if any(spec.encoding for spec in specs):
+        keys.setdefault(QUANTIZATION_VERSION, VERSION)
+    return keys
+
+
+def _tokenizer_keys(plan: Plan) -> dict[str, object]:
+    found = tokenizer.read(plan.checkpoint.folder)
+    if found is None:
+        return {}
+    return tokenizer.to_gguf(found, plan.checkpoint.config or {}, int(plan.config["vocab_size"]))
+
+
+def typed(value: Any) -> Any:  # noqa: ANN401 - a value of any of GGUF's types
+    """A Python value with the GGUF type that llama.cpp's converter gives it."""
+    if isinstance(value, bool | str):
+        return value
+    if isinstance(value, int):
+        return np.uint32(value) if value < 1 << 32 else np.uint64(value)
+    return np.float32(value)
+
+
+def size_label(elements: int) -> str:
+    """A model's size in at least two digits, as llama.cpp's files are labelled: ``1.1B``."""
+    scale, letter = next(row for row in SCALES if elements > row[0])
+    scaled = elements / (scale or 1e3)
+    digits = len(str(round(scaled)).lstrip("0"))
+    return f"{scaled:.{max(2 - digits, 0)}f}{letter}"
+
+
+def title(name: str) -> str:
+    """A folder's name as a title: its words, those in lower case capitalised."""
+    words = [word for word in re.split(r"[-_\s]+", name) if word]
+    return " ".join(word.capitalize() if word.islower() else word for word in words) or "Model"
+
+
+def described(metadata: Mapping[str, Any]) -> bool:
+    """Whether a GGUF file's key/values describe a tokenizer."""
+    return "tokenizer.ggml.model" in metadata

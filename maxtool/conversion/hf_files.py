@@ -1,0 +1,96 @@
+"""The small files of a Hugging Face folder: configuration, generation defaults, tokenizer."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from maxtool import tokenizer
+from maxtool.conversion.types import main_type
+from maxtool.dtype import DType
+from maxtool.recipe import Plan, written_keys
+from maxtool.tokenizer.huggingface import CARRIED
+from maxtool.weights import TensorSpec
+
+CONFIG = "config.json"
+GENERATION = "generation_config.json"
+DTYPE_KEYS = ("dtype", "torch_dtype")
+
+
+def from_huggingface(plan: Plan, specs: Sequence[TensorSpec]) -> dict[str, bytes]:
+    """Every small file of the source folder as it stands; only the element type is told anew.
+
+    Args:
+        plan: The source.
+        specs: The tensors to be written.
+    """
+    config = dict(plan.checkpoint.config or {})
+    present = [key for key in DTYPE_KEYS if key in config] or DTYPE_KEYS[:1]
+    config.update(dict.fromkeys(present, _dtype_name(specs)))
+    files = {CONFIG: _json(config)}
+    for name in (GENERATION, *CARRIED):
+        file = plan.checkpoint.folder / name
+        if file.is_file():
+            files[name] = file.read_bytes()
+    return files
+
+
+def from_gguf(plan: Plan, specs: Sequence[TensorSpec]) -> dict[str, bytes]:
+    """The small files that say what a GGUF file's key/values say.
+
+    Args:
+        plan: The source.
+        specs: The tensors to be written.
+
+    Raises:
+        ConfigurationError: If the configuration or the tokenizer has no form there.
+        MalformedFile: If the tokenizer's key/values contradict each other.
+    """
+    found = tokenizer.from_gguf(plan.checkpoint.metadata)
+    ids = {} if found is None else _token_ids(found)
+    config = nested(written_keys(plan.recipe, "hf", plan.config))
+    config |= {"dtype": _dtype_name(specs), **ids}
+    files = {CONFIG: _json(config)}
+    if ids:
+        files[GENERATION] = _json({"_from_model_config": True, **ids})
+    return files if found is None else files | _written(found)
+
+
+def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted keys as tables within tables."""
+    root: dict[str, Any] = {}
+    for key, value in flat.items():
+        *path, last = key.split(".")
+        table = root
+        for part in path:
+            table = table.setdefault(part, {})
+        table[last] = value
+    return root
+
+
+def _token_ids(found: tokenizer.Tokenizer) -> dict[str, Any]:
+    """The ids that config.json carries, by its own names."""
+    ends = found.eos_token_ids
+    ids = {
+        "bos_token_id": found.bos_token_id,
+        "eos_token_id": ends[0] if len(ends) == 1 else list(ends) or None,
+        "pad_token_id": found.special_ids.get("pad"),
+    }
+    return {key: value for key, value in ids.items() if value is not None}
+
+
+def _written(found: tokenizer.Tokenizer) -> dict[str, bytes]:
+    with tempfile.TemporaryDirectory() as folder:
+        return {path.name: path.read_bytes() for path in tokenizer.write_hf(found, Path(folder))}
+
+
+def _dtype_name(specs: Sequence[TensorSpec]) -> str:
+    kind = main_type(specs)
+    return kind.value if isinstance(kind, DType) else DType.float32.value
+
+
+def _json(content: Mapping[str, Any]) -> bytes:
+    return (json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()

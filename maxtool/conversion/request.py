@@ -1,0 +1,98 @@
+"""What is asked of a conversion, checked before any file is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from maxtool.dtype import DType
+from maxtool.errors import UsageError
+from maxtool.quantization import QuantizationEncoding
+from maxtool.recipe import Dialect
+
+# "hf" is a folder with config.json and tokenizer, "safetensors" the tensors alone.
+Target = Literal["gguf", "hf", "safetensors"]
+SUFFIXES: Mapping[str, Target] = {".gguf": "gguf", ".safetensors": "safetensors"}
+DIALECT: Mapping[Target, Dialect] = {"gguf": "gguf", "hf": "hf", "safetensors": "hf"}
+DTYPES = ("float32", "float16", "bfloat16")
+
+
+@dataclass(frozen=True)
+class Request:
+    """One conversion.
+
+    Attributes:
+        source: A Hugging Face folder, a safetensors file or a GGUF file.
+        output: Where the result appears.
+        to: What it is; told from the name of ``output`` when not given.
+        recipe: Name or path of the recipe; found from the source when not given.
+        dtype: Element type of the matrices; the source's own when not given.
+        encoding: Block encoding of the matrices.
+        force: Whether an existing output may be replaced.
+        ignore: Configuration keys to pass over.
+    """
+
+    source: Path
+    output: Path
+    to: Target | None = None
+    recipe: str | None = None
+    dtype: DType | None = None
+    encoding: QuantizationEncoding | None = None
+    force: bool = False
+    ignore: frozenset[str] = frozenset()
+
+    @property
+    def target(self) -> Target:
+        """What the result is."""
+        return self.to or SUFFIXES.get(self.output.suffix.lower(), "hf")
+
+    def check(self) -> None:
+        """Refuse what contradicts itself.
+
+        Raises:
+            UsageError: If the output's name, its format and its types do not go together.
+        """
+        named = SUFFIXES.get(self.output.suffix.lower())
+        if self.to == "hf" and named is not None:
+            raise UsageError(
+                f"--to hf writes a folder, and the output ends in {self.output.suffix}",
+                file=self.output,
+            )
+        if self.dtype is not None and self.encoding is not None:
+            raise UsageError("--dtype and --quantize exclude each other")
+        if self.encoding is not None and self.target != "gguf":
+            raise UsageError(
+                f"--quantize {self.encoding.name} needs a GGUF output",
+                file=self.output,
+                hint="name the output something.gguf",
+            )
+
+
+def parse_target(text: str) -> Target:
+    """The target that a user names; UsageError if there is none."""
+    for target in DIALECT:
+        if target == text.lower():
+            return target
+    raise UsageError(f"--to {text!r} is not one of {', '.join(DIALECT)}")
+
+
+def parse_dtype(text: str) -> DType:
+    """The element type that a user names; UsageError if there is none."""
+    if text.lower() in DTYPES:
+        return DType(text.lower())
+    raise UsageError(f"--dtype {text!r} is not one of {', '.join(DTYPES)}")
+
+
+def parse_encoding(text: str) -> QuantizationEncoding:
+    """The block encoding that a user names; UsageError if there is none that can be written."""
+    from maxtool.quantization.codec import ENCODABLE
+
+    known = {encoding.name: encoding for encoding in ENCODABLE}
+    if text.upper() in known:
+        return known[text.upper()]
+    raise UsageError(
+        f"--quantize {text!r} is not an encoding that can be written",
+        hint=f"there are {', '.join(sorted(known))}",
+    )
