@@ -141,7 +141,7 @@ WRITERS: Mapping[str, Any] = {"gguf": gguf, "hf": safetensors, "safetensors": sa
 
 
 def _sources(checkpoint: Checkpoint) -> tuple[Path, ...]:
-    """What must not be written to: a GGUF file, or the whole folder of a Hugging Face checkpoint."""
+    """What must not be written to: a GGUF file, or a Hugging Face checkpoint's whole folder."""
     if checkpoint.format == "gguf":
         return checkpoint.files
     return (checkpoint.folder, *checkpoint.files)

@@ -1,7 +1,7 @@
 """Which element type or block encoding each tensor of an output gets.
 
-For GGUF the rules are those of llama.cpp's ``convert_hf_to_gguf.py``: vectors, norms and whatever is
-no weight stay float32, and rows that are no whole number of blocks become float16.
+For GGUF the rules are those of llama.cpp's ``convert_hf_to_gguf.py``: vectors, norms and what is no
+weight stay float32, and rows that are no whole number of blocks become float16.
 """
 
 from __future__ import annotations

@@ -1,0 +1,117 @@
+"""``maxtool convert``: a checkpoint in another format, element type, encoding or dialect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from maxtool.cli import units
+from maxtool.cli.output import Output
+
+if TYPE_CHECKING:
+    from maxtool.conversion import Conversion, Report
+
+SCHEMA = "maxtool.convert/1"
+
+
+def convert(
+    out: Output,
+    source: Annotated[
+        Path, typer.Argument(help="A Hugging Face folder, a safetensors file, or a GGUF file.")
+    ],
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="NAME.gguf, NAME.safetensors, or a folder to make."),
+    ],
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to", help="hf, gguf or safetensors; told from the output's name if absent."
+        ),
+    ] = None,
+    recipe: Annotated[
+        str | None, typer.Option("--recipe", help="A recipe's name, or a .toml file.")
+    ] = None,
+    dtype: Annotated[
+        str | None,
+        typer.Option("--dtype", help="float32, float16 or bfloat16; the source's own if absent."),
+    ] = None,
+    quantize: Annotated[
+        str | None,
+        typer.Option("--quantize", help="Block encoding of the matrices in a GGUF file: Q8_0, ..."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing output.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the plan and the exact bytes; write nothing.")
+    ] = False,
+    ignore_config: Annotated[
+        list[str] | None,
+        typer.Option("--ignore-config", metavar="KEY", help="Let a configuration key pass."),
+    ] = None,
+) -> None:
+    """Rewrite a checkpoint as GGUF or as a Hugging Face folder, losing nothing not asked for."""
+    from maxtool import conversion
+    from maxtool.conversion import request as asked
+
+    request = asked.Request(
+        source=source,
+        output=output,
+        to=None if to is None else asked.parse_target(to),
+        recipe=recipe,
+        dtype=None if dtype is None else asked.parse_dtype(dtype),
+        encoding=None if quantize is None else asked.parse_encoding(quantize),
+        force=force,
+        ignore=frozenset(ignore_config or ()),
+    )
+    planned = conversion.prepare(request)
+    for note in planned.notes:
+        out.note(note)
+    if dry_run:
+        _show(out, planned, None)
+        return
+    with out.progress("Converting", planned.nbytes) as advance:
+        report = conversion.convert(planned, advance)
+    for warning in report.warnings:
+        out.warn(warning)
+    _show(out, planned, report)
+
+
+def _show(out: Output, planned: Conversion, report: Report | None) -> None:
+    """The plan, or what was done, as data."""
+    if out.json_mode:
+        out.data(SCHEMA, _as_json(planned, report))
+        return
+    if report is None or out.verbose:
+        for spec in planned.specs:
+            out.text(f"{spec.name}  {spec.type_name}  {list(spec.shape)}  {spec.nbytes}")
+    types = ", ".join(f"{count} {name}" for name, count in sorted(planned.types.items()))
+    verb = "would write" if report is None else "wrote"
+    size = f"{planned.nbytes} bytes ({units.binary_size(planned.nbytes)})"
+    recipe = f"recipe {planned.plan.recipe.name}"
+    out.text(f"{verb} {planned.request.output}: {recipe}, tensors: {types}, {size}")
+
+
+def _as_json(planned: Conversion, report: Report | None) -> dict[str, Any]:
+    return {
+        "source": str(planned.request.source),
+        "output": str(planned.request.output),
+        "format": planned.request.target,
+        "recipe": planned.plan.recipe.name,
+        "dry_run": report is None,
+        "bytes": planned.nbytes,
+        "types": planned.types,
+        "files": {name: len(data) for name, data in planned.files.items()},
+        "tensors": [
+            {
+                "name": spec.name,
+                "type": spec.type_name,
+                "shape": list(spec.shape),
+                "bytes": spec.nbytes,
+            }
+            for spec in planned.specs
+        ],
+        "notes": planned.notes,
+        "warnings": [] if report is None else report.warnings,
+    }
