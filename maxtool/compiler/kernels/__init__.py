@@ -1,0 +1,1 @@
+"""TensorIR kernels, a folder per kind of device."""

@@ -1,0 +1,1 @@
+"""CPU kernels: float32 activations, packed weights, any row count."""

@@ -1,0 +1,279 @@
+"""Causal attention over a cache, or over the sequence itself, with grouped heads and windows.
+
+A task is a tile of rows that share a key head; a row is one query of one head. Keys come in blocks:
+scores of a block, their running maximum and sum (the online softmax), then the block's values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tvm.tirx.script.builder import ir as T  # noqa: N812
+
+from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.target import Tile
+
+KEYS = 64  # keys in a block: a multiple of every vector length
+ROWS = 16  # rows in a task
+TILE_ROWS = 4  # rows of a register tile
+
+# Takes the place of minus infinity, so that no difference of two of them is NaN.
+HIDDEN = -1e30
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """The sizes and buffers of one attention kernel while it is built."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    scale: float
+    window: int | None
+    tile: Tile
+    seq: b.Expr
+    context: b.Expr
+    q: b.Buffer
+    k: b.Buffer
+    v: b.Buffer
+    position: b.Expr
+    y: b.Buffer
+
+    @property
+    def group(self) -> int:
+        """Query heads that share a key head."""
+        return self.heads // self.kv_heads
+
+    @property
+    def vectors(self) -> int:
+        """Vectors in a row of a register tile."""
+        return 4 if self.tile.registers >= 32 else 2
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Where one task reads, and what it keeps.
+
+    Args:
+        at: Index in the batch.
+        head: Key head.
+        first: First row of the tile; row r is query r // group of head r % group.
+        queries: [ROWS, head_dim], scaled.
+        keys: [head_dim, KEYS] of the current block.
+        scores: [ROWS, KEYS], then their exponentials.
+        top: [ROWS] running maximum.
+        total: [ROWS] running sum of exponentials.
+        out: [ROWS, head_dim] running weighted values.
+    """
+
+    at: b.Expr
+    head: b.Expr
+    first: b.Expr
+    queries: b.Buffer
+    keys: b.Buffer
+    scores: b.Buffer
+    top: b.Buffer
+    total: b.Buffer
+    out: b.Buffer
+
+
+def attention(
+    heads: int, kv_heads: int, head_dim: int, scale: float, tile: Tile, window: int | None = None
+) -> Any:  # noqa: ANN401
+    """Build causal attention.
+
+    Parameters of the kernel: q[batch, seq, heads, head_dim], k[batch, kv_heads, head_dim, context],
+    v[batch, kv_heads, context, head_dim], position[1] int32, y like q. Query i sees the keys 0 to
+    position + i, and with a window only the last ``window`` of them; its own position included.
+
+    Args:
+        heads: Query heads, a multiple of ``kv_heads``.
+        kv_heads: Key and value heads.
+        head_dim: Elements of a head.
+        scale: Factor of the scores, usually ``head_dim ** -0.5``.
+        tile: The target's registers.
+        window: Keys a query sees at most.
+    """
+    with b.kernel(f"attention_{heads}_{kv_heads}_{head_dim}") as made:
+        batch, seq, context = made.dim("batch"), made.dim("seq"), made.dim("context")
+        q = made.argument("q", (batch, seq, heads, head_dim))
+        k = made.argument("k", (batch, kv_heads, head_dim, context))
+        v = made.argument("v", (batch, kv_heads, context, head_dim))
+        position = made.argument("position", (1,), "int32")
+        y = made.argument("y", (batch, seq, heads, head_dim))
+        start = T.Bind(T.Cast("int64", position[0]))
+        one = Attention(
+            heads, kv_heads, head_dim, scale, window, tile, seq, context, q, k, v, start, y
+        )
+        tiles = T.Bind(b.ceildiv(seq * one.group, ROWS))
+        with T.parallel(batch * kv_heads * tiles) as index:
+            _run(one, _start(one, index, tiles))
+    return made.function
+
+
+def _start(one: Attention, index: b.Expr, tiles: b.Expr) -> Task:
+    """Take the memory of a task; load and scale its queries."""
+    pair = T.Bind(index // tiles)
+    task = Task(
+        at=T.Bind(pair // one.kv_heads),
+        head=T.Bind(pair % one.kv_heads),
+        first=T.Bind(index % tiles * ROWS),
+        queries=b.scratch((ROWS, one.head_dim)),
+        keys=b.scratch((one.head_dim, KEYS)),
+        scores=b.scratch((ROWS, KEYS)),
+        top=b.scratch((ROWS,)),
+        total=b.scratch((ROWS,)),
+        out=b.scratch((ROWS, one.head_dim)),
+    )
+    with T.serial(b.integer(ROWS)) as r:
+        b.store(task.top, T.float32(HIDDEN), (r,), 1)
+        b.store(task.total, T.float32(0), (r,), 1)
+        query, head = _place(one, task, T.Bind(b.least(task.first + r, one.seq * one.group - 1)))
+        for offset, lanes in b.widths(one.head_dim, one.tile.lanes):
+            value = b.load(one.q, (task.at, query, head, offset), lanes)
+            b.store(task.queries, value * b.splat(one.scale, lanes), (r, offset), lanes)
+            b.store(task.out, b.splat(0.0, lanes), (r, offset), lanes)
+    return task
+
+
+def _place(one: Attention, task: Task, row: b.Expr) -> tuple[b.Expr, b.Expr]:
+    """Query and head of a row."""
+    return T.Bind(row // one.group), T.Bind(task.head * one.group + row % one.group)
+
+
+def _run(one: Attention, task: Task) -> None:
+    """Walk the blocks of keys that any row of the tile sees, then write the rows."""
+    last = b.least(task.first + (ROWS - 1), one.seq * one.group - 1) // one.group
+    end = T.Bind(b.least(one.position + last + 1, one.context))
+    begin = b.integer(0)
+    if one.window is not None:
+        lowest = one.position + task.first // one.group - (one.window - 1)
+        begin = T.Bind(b.greatest(lowest, 0))
+    with T.serial(b.greatest(b.ceildiv(b.greatest(end - begin, 0), KEYS), 0)) as block:
+        base = T.Bind(begin + block * KEYS)
+        count = T.Bind(b.least(end - base, KEYS))
+        _copy_keys(one, task, base, count)
+        with T.serial(b.integer(ROWS // TILE_ROWS)) as group:
+            _scores(one, task, T.Bind(group * TILE_ROWS))
+        with T.serial(b.integer(ROWS)) as r:
+            _softmax(one, task, r, base)
+        with T.serial(b.integer(ROWS // TILE_ROWS)) as group:
+            _values(one, task, T.Bind(group * TILE_ROWS), base, count)
+    _finish(one, task)
+
+
+def _copy_keys(one: Attention, task: Task, base: b.Expr, count: b.Expr) -> None:
+    """Bring a block of keys together; beyond the context there is nothing to read, so zeros."""
+
+    def whole() -> None:
+        with T.serial(b.integer(one.head_dim)) as d:
+            for offset, lanes in b.widths(KEYS, one.tile.lanes):
+                value = b.load(one.k, (task.at, task.head, d, base + offset), lanes)
+                b.store(task.keys, value, (d, offset), lanes)
+
+    def part() -> None:
+        with T.serial(b.integer(one.head_dim)) as d:
+            for offset, lanes in b.widths(KEYS, one.tile.lanes):
+                b.store(task.keys, b.splat(0.0, lanes), (d, offset), lanes)
+            with T.serial(count) as i:
+                b.store(task.keys, one.k[task.at, task.head, d, base + i], (d, i), 1)
+
+    b.either(base + KEYS <= one.context, whole, part)
+
+
+def _scores(one: Attention, task: Task, row: b.Expr) -> None:
+    """Scores of a register tile of rows with every key of the block."""
+    columns = one.vectors * one.tile.lanes
+    with T.serial(b.integer(KEYS // columns)) as part:
+        start = T.Bind(part * columns)
+        sums = b.Registers(TILE_ROWS, columns, one.tile.lanes)
+        sums.clear()
+        with T.serial(b.integer(one.head_dim)) as d:
+            keys = [b.let(b.load(task.keys, (d, start + at), n), n) for at, n in sums.pieces]
+            for r in range(TILE_ROWS):
+                query = b.let(b.splat(task.queries[row + r, d], one.tile.lanes), one.tile.lanes)
+                for (offset, lanes), key in zip(sums.pieces, keys, strict=True):
+                    sums.add(r, offset, lanes, query * key)
+        for r, offset, lanes in sums.places:
+            b.store(task.scores, sums.get(r, offset, lanes), (row + r, start + offset), lanes)
+
+
+def _softmax(one: Attention, task: Task, r: b.Expr, base: b.Expr) -> None:
+    """Hide what a row may not see, then update its maximum, its sum and its values' scale."""
+    lanes = one.tile.lanes
+    query = T.Bind((task.first + r) // one.group)
+    seen = T.Bind(T.Cast("int32", one.position + query - base))
+    pieces = b.widths(KEYS, lanes)
+    scores = [_visible(one, task, r, seen, offset) for offset, _ in pieces]
+    highest = scores[0]
+    for score in scores[1:]:
+        highest = T.max(highest, score)
+    old = b.let(task.top[r])
+    top = b.let(T.max(old, b.fold(highest, lanes, T.max)))
+    total = b.splat(0.0, lanes)
+    for (offset, _), score in zip(pieces, scores, strict=True):
+        value = b.let(b.exp(score - b.splat(top, lanes), lanes), lanes)
+        b.store(task.scores, value, (r, offset), lanes)
+        total = total + value
+    shrink = b.let(b.exp(old - top, 1))
+    b.store(task.top, top, (r,), 1)
+    b.store(task.total, task.total[r] * shrink + b.fold(total, lanes, b.add), (r,), 1)
+    for offset, width in b.widths(one.head_dim, lanes):
+        value = b.load(task.out, (r, offset), width) * b.splat(shrink, width)
+        b.store(task.out, value, (r, offset), width)
+
+
+def _visible(one: Attention, task: Task, r: b.Expr, seen: b.Expr, offset: int) -> b.Expr:
+    """A vector of scores, hidden outside the row's range; ``seen`` is the last key's index."""
+    lanes = one.tile.lanes
+    score = b.load(task.scores, (r, offset), lanes)
+    index = T.ramp(b.int32(offset), b.int32(1), lanes)
+    hidden = b.splat(HIDDEN, lanes)
+    score = T.Select(index <= b.splat(seen, lanes), score, hidden)
+    if one.window is not None:
+        score = T.Select(index > b.splat(seen - one.window, lanes), score, hidden)
+    return b.let(score, lanes)
+
+
+def _values(one: Attention, task: Task, row: b.Expr, base: b.Expr, count: b.Expr) -> None:
+    """Add the block's values, weighted, to a register tile of rows."""
+    pieces = b.widths(one.head_dim, one.tile.lanes)
+    for first in range(0, len(pieces), one.vectors):
+        chosen = pieces[first : first + one.vectors]
+        _value_columns(one, task, row, base, count, chosen)
+
+
+def _value_columns(
+    one: Attention,
+    task: Task,
+    row: b.Expr,
+    base: b.Expr,
+    count: b.Expr,
+    pieces: list[tuple[int, int]],
+) -> None:
+    left = pieces[0][0]
+    sums = b.Registers(TILE_ROWS, pieces[-1][0] + pieces[-1][1] - left, one.tile.lanes)
+    places = [(r, offset - left, lanes) for r in range(TILE_ROWS) for offset, lanes in pieces]
+    for r, offset, lanes in places:
+        sums.set(r, offset, lanes, b.load(task.out, (row + r, left + offset), lanes))
+    with T.serial(count) as i:
+        key = T.Bind(base + i)
+        values = [b.let(b.load(one.v, (task.at, task.head, key, at), n), n) for at, n in pieces]
+        for r in range(TILE_ROWS):
+            weight = b.let(task.scores[row + r, i])
+            for (offset, lanes), value in zip(pieces, values, strict=True):
+                sums.add(r, offset - left, lanes, b.splat(weight, lanes) * value)
+    for r, offset, lanes in places:
+        b.store(task.out, sums.get(r, offset, lanes), (row + r, left + offset), lanes)
+
+
+def _finish(one: Attention, task: Task) -> None:
+    """Divide by the sums and write the rows that exist."""
+    count = b.least(one.seq * one.group - task.first, ROWS)
+    with T.serial(count) as r:
+        query, head = _place(one, task, T.Bind(task.first + r))
+        inverse = b.let(T.float32(1) / task.total[r])
+        for offset, lanes in b.widths(one.head_dim, one.tile.lanes):
+            value = b.load(task.out, (r, offset), lanes) * b.splat(inverse, lanes)
+            b.store(one.y, value, (task.at, query, head, offset), lanes)

@@ -1,0 +1,68 @@
+"""Writing new keys and values into a cache, in place.
+
+What would land outside the cache is dropped: a caller checks the position and reports.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm.tirx.script.builder import ir as T  # noqa: N812
+
+from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.target import Tile
+
+
+def cache_write_key(kv_heads: int, head_dim: int, tile: Tile) -> Any:  # noqa: ANN401
+    """Build the write of keys, transposed so that one dimension of many keys is a vector.
+
+    Parameters of the kernel: cache[batch, kv_heads, head_dim, context] (changed in place),
+    x[batch, seq, kv_heads, head_dim], position[1] int32 of the first new key.
+    """
+    del tile  # single elements move
+    with b.kernel(f"cache_write_key_{kv_heads}_{head_dim}") as made:
+        batch, seq, context = made.dim("batch"), made.dim("seq"), made.dim("context")
+        cache = made.argument("cache", (batch, kv_heads, head_dim, context))
+        x = made.argument("x", (batch, seq, kv_heads, head_dim))
+        position = made.argument("position", (1,), "int32")
+
+        def row(i: b.Expr) -> None:
+            at, h = T.Bind(i // kv_heads), T.Bind(i % kv_heads)
+            start = T.Bind(T.Cast("int64", position[0]))
+            first, last = _inside(start, seq, context)
+            with T.serial(b.integer(head_dim)) as d, T.serial(first, last) as s:
+                b.store(cache, x[at, s, h, d], (at, h, d, start + s), 1)
+
+        b.each_row(batch * kv_heads, seq * head_dim, row)
+    return made.function
+
+
+def cache_write_value(kv_heads: int, head_dim: int, tile: Tile) -> Any:  # noqa: ANN401
+    """Build the write of values.
+
+    Parameters of the kernel: cache[batch, kv_heads, context, head_dim] (changed in place),
+    x[batch, seq, kv_heads, head_dim], position[1] int32 of the first new value.
+    """
+    with b.kernel(f"cache_write_value_{kv_heads}_{head_dim}") as made:
+        batch, seq, context = made.dim("batch"), made.dim("seq"), made.dim("context")
+        cache = made.argument("cache", (batch, kv_heads, context, head_dim))
+        x = made.argument("x", (batch, seq, kv_heads, head_dim))
+        position = made.argument("position", (1,), "int32")
+
+        def row(i: b.Expr) -> None:
+            at, h = T.Bind(i // kv_heads), T.Bind(i % kv_heads)
+            start = T.Bind(T.Cast("int64", position[0]))
+            first, last = _inside(start, seq, context)
+            with T.serial(first, last) as s:
+                for offset, lanes in b.widths(head_dim, tile.lanes):
+                    value = b.load(x, (at, s, h, offset), lanes)
+                    b.store(cache, value, (at, h, start + s, offset), lanes)
+
+        b.each_row(batch * kv_heads, seq * head_dim, row)
+    return made.function
+
+
+def _inside(start: b.Expr, seq: b.Expr, context: b.Expr) -> tuple[b.Expr, b.Expr]:
+    """The range of rows that land inside the cache."""
+    first = T.Bind(b.greatest(b.integer(0) - start, 0))
+    return first, T.Bind(b.least(context - start, seq))

@@ -1,0 +1,32 @@
+"""Rows of an embedding table that is packed like a linear weight, so that a tied head shares it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm.tirx.script.builder import ir as T  # noqa: N812
+
+from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.target import Tile
+
+
+def embedding(vocab: int, dim: int, weight_dtype: str, tile: Tile) -> Any:  # noqa: ANN401
+    """Build the lookup.
+
+    Parameters of the kernel: ids[rows] int64, w[ceil(vocab / nr), dim, nr], y[rows, dim] float32.
+    An id below 0 or beyond the vocabulary reads the first or last row.
+    """
+    with b.kernel(f"embedding_{vocab}_{dim}_{weight_dtype}") as made:
+        rows = made.dim("rows")
+        ids = made.argument("ids", (rows,), "int64")
+        w = made.argument("w", (-(-vocab // tile.nr), dim, tile.nr), b.STORAGE[weight_dtype])
+        y = made.argument("y", (rows, dim))
+
+        def row(i: b.Expr) -> None:
+            place = T.Bind(b.clamped(ids[i], vocab))
+            block, column = T.Bind(place // tile.nr), T.Bind(place % tile.nr)
+            with T.serial(b.integer(dim)) as d:
+                b.store(y, b.load_weight(w, (block, d, column), 1, weight_dtype), (i, d), 1)
+
+        b.each_row(rows, dim, row)
+    return made.function

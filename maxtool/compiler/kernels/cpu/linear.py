@@ -1,0 +1,206 @@
+"""x @ w.T + bias with packed weights: one row at memory speed, many rows by a register tile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tvm.tirx.script.builder import ir as T  # noqa: N812
+
+from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.target import Tile
+
+# Terms of the inner product summed before the sums leave the registers: the block of weights
+# (BLOCK * nr) stays in the L2 cache, that of activations (BLOCK * mr) in L1.
+BLOCK = 512
+
+# Row tiles that one task walks with one column block.
+TILES_PER_TASK = 8
+
+# Independent sums that hide the latency of a multiply-add when there is one row.
+CHAINS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """The buffers and sizes of one linear kernel while it is built."""
+
+    n: int
+    k: int
+    tile: Tile
+    weight_dtype: str
+    rows: b.Expr
+    x: b.Buffer
+    w: b.Buffer
+    bias: b.Buffer | None
+    y: b.Buffer
+
+    @property
+    def blocks(self) -> int:
+        """Column blocks."""
+        return -(-self.n // self.tile.nr)
+
+    @property
+    def vectors(self) -> int:
+        """Vectors in a row of a column block."""
+        return self.tile.nr // self.tile.lanes
+
+    def weights(self, block: b.Index, k: b.Index, offset: int) -> b.Expr:
+        """One vector of weights as float32."""
+        return b.load_weight(self.w, (block, k, offset), self.tile.lanes, self.weight_dtype)
+
+
+def linear(n: int, k: int, weight_dtype: str, tile: Tile, bias: bool = False) -> Any:  # noqa: ANN401
+    """Build ``y = x @ w.T (+ bias)``.
+
+    Parameters of the kernel: x[rows, k] float32, w[ceil(n / nr), k, nr] (see ``pack_linear``),
+    bias[n] float32 if asked for, y[rows, n] float32.
+
+    Args:
+        n: Output features.
+        k: Input features.
+        weight_dtype: float32, float16, or bfloat16 (passed as uint16 bits).
+        tile: The register tile, of which ``nr`` is the width of the packed blocks.
+        bias: Whether there is one.
+    """
+    with b.kernel(f"linear_{n}_{k}_{weight_dtype}") as made:
+        rows = made.dim("rows")
+        x = made.argument("x", (rows, k))
+        w = made.argument("w", (-(-n // tile.nr), k, tile.nr), b.STORAGE[weight_dtype])
+        offsets = made.argument("bias", (n,)) if bias else None
+        y = made.argument("y", (rows, n))
+        one = Linear(n, k, tile, weight_dtype, rows, x, w, offsets, y)
+        b.either(rows == 1, lambda: _one_row(one), lambda: _many_rows(one))
+    return made.function
+
+
+def _one_row(one: Linear) -> None:
+    """A column block at a time, several inner products of every k-th term at once."""
+    b.each(one.blocks, lambda j: _row_block(one, j), threads=one.n * one.k >= b.SERIAL_WORK)
+
+
+def _row_block(one: Linear, j: b.Expr) -> None:
+    steps = max(1, CHAINS // one.vectors)
+    sums = b.Registers(steps, one.tile.nr, one.tile.lanes)
+    sums.clear()
+    if whole := one.k // steps:
+        with T.serial(b.integer(whole)) as i:
+            _add_terms(one, sums, j, i * steps, steps)
+    _add_terms(one, sums, j, b.integer(one.k // steps * steps), one.k % steps)
+    finished = b.scratch((one.tile.nr,))
+    for offset, lanes in sums.pieces:
+        total = sums.get(0, offset, lanes)
+        for step in range(1, steps):
+            total = total + sums.get(step, offset, lanes)
+        b.store(finished, total, (offset,), lanes)
+    _store_row(one, finished, (), j, b.integer(0))
+
+
+def _add_terms(one: Linear, sums: b.Registers, j: b.Expr, first: b.Expr, count: int) -> None:
+    """Add the terms of ``count`` consecutive k, each to a sum of its own."""
+    for step in range(count):
+        k = T.Bind(first + step)
+        value = b.let(b.splat(one.x[0, k], one.tile.lanes), one.tile.lanes)
+        for offset, lanes in sums.pieces:
+            sums.add(step, offset, lanes, value * one.weights(j, k, offset))
+
+
+def _many_rows(one: Linear) -> None:
+    """Repack x into tiles of mr rows, then multiply tile by block on all threads."""
+    tiles = T.Bind(b.ceildiv(one.rows, one.tile.mr))
+    packed = b.workspace((tiles, one.k, one.tile.mr))
+    b.each(tiles, lambda t: _pack_tile(one, packed, t), threads=True)
+    chunks = T.Bind(b.ceildiv(tiles, TILES_PER_TASK))
+    b.each(
+        chunks * one.blocks,
+        lambda task: _task(one, packed, tiles, T.Bind(task // chunks), T.Bind(task % chunks)),
+        threads=True,
+    )
+
+
+def _pack_tile(one: Linear, packed: b.Buffer, t: b.Expr) -> None:
+    """Copy mr rows so that those of one k are neighbours; past the end the last row repeats."""
+    sources = [T.Bind(b.least(t * one.tile.mr + r, one.rows - 1)) for r in range(one.tile.mr)]
+    with T.serial(b.integer(one.k)) as k:
+        for r, source in enumerate(sources):
+            b.store(packed, one.x[source, k], (t, k, r), 1)
+
+
+def _task(one: Linear, packed: b.Buffer, tiles: b.Expr, j: b.Expr, chunk: b.Expr) -> None:
+    """Some row tiles times one column block, ``BLOCK`` terms at a time."""
+    first = T.Bind(chunk * TILES_PER_TASK)
+    count = T.Bind(b.least(tiles - first, TILES_PER_TASK))
+    sums = b.scratch((TILES_PER_TASK, one.tile.mr, one.tile.nr))
+    with T.serial(b.integer(-(-one.k // BLOCK))) as piece, T.serial(count) as t:
+        _multiply(one, (packed, first + t), j, T.Bind(piece * BLOCK), (sums, t))
+    with T.serial(count) as t, T.serial(b.integer(one.tile.mr)) as r:
+        row = T.Bind((first + t) * one.tile.mr + r)
+        with b.when(row < one.rows):
+            _store_row(one, sums, (t, r), j, row)
+
+
+def _multiply(
+    one: Linear,
+    rows: tuple[b.Buffer, b.Expr],
+    j: b.Expr,
+    start: b.Expr,
+    sums: tuple[b.Buffer, b.Expr],
+) -> None:
+    """Add the terms from ``start`` on to one register tile of sums.
+
+    Args:
+        one: The kernel.
+        rows: Packed rows, and which tile of them.
+        j: The column block.
+        start: The first term; there are at most ``BLOCK``.
+        sums: Where the sums of earlier terms are, unless ``start`` is 0, and where they go.
+    """
+    registers = b.Registers(one.tile.mr, one.tile.nr, one.tile.lanes)
+    registers.clear()
+    with T.serial(b.least(one.k - start, BLOCK)) as i:
+        _rank_one(one, registers, rows, j, T.Bind(start + i))
+    buffer, t = sums
+    with b.when(start > 0):
+        for r, offset, lanes in registers.places:
+            registers.add(r, offset, lanes, b.load(buffer, (t, r, offset), lanes))
+    for r, offset, lanes in registers.places:
+        b.store(buffer, registers.get(r, offset, lanes), (t, r, offset), lanes)
+
+
+def _rank_one(
+    one: Linear, registers: b.Registers, rows: tuple[b.Buffer, b.Expr], j: b.Expr, k: b.Expr
+) -> None:
+    packed, tile_index = rows
+    weights = [b.let(one.weights(j, k, at), lanes) for at, lanes in registers.pieces]
+    for r in range(registers.rows):
+        value = b.let(b.splat(packed[tile_index, k, r], one.tile.lanes), one.tile.lanes)
+        for (offset, lanes), weight in zip(registers.pieces, weights, strict=True):
+            registers.add(r, offset, lanes, value * weight)
+
+
+def _store_row(
+    one: Linear, sums: b.Buffer, prefix: tuple[b.Expr, ...], j: b.Expr, row: b.Expr
+) -> None:
+    """Write one row of a column block to y, without what the last block has beyond n."""
+    base = T.Bind(j * one.tile.nr)
+
+    def copy(offset: b.Index, lanes: int) -> None:
+        value = b.load(sums, (*prefix, offset), lanes)
+        if one.bias is not None:
+            value = value + b.load(one.bias, (base + offset,), lanes)
+        b.store(one.y, value, (row, base + offset), lanes)
+
+    def whole() -> None:
+        for offset, lanes in b.widths(one.tile.nr, one.tile.lanes):
+            copy(offset, lanes)
+
+    def rest() -> None:
+        with T.serial(b.integer(one.n % one.tile.nr)) as column:
+            copy(column, 1)
+
+    if one.n % one.tile.nr == 0:
+        whole()
+    elif one.blocks == 1:
+        rest()
+    else:
+        b.either(j < one.blocks - 1, whole, rest)

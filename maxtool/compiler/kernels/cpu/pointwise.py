@@ -1,0 +1,80 @@
+"""A chain of elementwise operations on tensors of one shape, as one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm.tirx.script.builder import ir as T  # noqa: N812
+
+from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.target import Tile
+
+# Operations that cost about as much as this many additions.
+HEAVY = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operation of a chain.
+
+    Attributes:
+        op: A name in ``VECTOR_OPS``.
+        operands: Indices of earlier values (the inputs come first), or numbers.
+    """
+
+    op: str
+    operands: tuple[int | float, ...]
+
+
+def pointwise(dim: int, inputs: int, steps: Sequence[Step], tile: Tile) -> Any:  # noqa: ANN401
+    """Build the chain; its last step is the result.
+
+    Parameters of the kernel: each input [rows, dim], y[rows, dim], all float32. An operand that is
+    an ``int`` names an input or a step, a ``float`` is a constant.
+    """
+    name = "_".join(dict.fromkeys(step.op for step in steps))
+    with b.kernel(f"{name}_{dim}") as made:
+        rows = made.dim("rows")
+        sources = [made.argument(f"x{index}", (rows, dim)) for index in range(inputs)]
+        y = made.argument("y", (rows, dim))
+
+        def row(i: b.Expr) -> None:
+            def vector(offset: b.Index, lanes: int) -> None:
+                values = [T.Bind(b.load(source, (i, offset), lanes)) for source in sources]
+                for step in steps:
+                    operands = [_operand(values, operand, lanes) for operand in step.operands]
+                    values.append(T.Bind(VECTOR_OPS[step.op](lanes, *operands)))
+                b.store(y, values[-1], (i, offset), lanes)
+
+            b.each_vector(dim, tile.lanes, vector)
+
+        b.each_row(rows, HEAVY * dim, row)
+    return made.function
+
+
+def _operand(values: list[b.Expr], operand: int | float, lanes: int) -> b.Expr:
+    return b.splat(operand, lanes) if isinstance(operand, float) else values[operand]
+
+
+def _sigmoid(lanes: int, x: b.Expr) -> b.Expr:
+    """``1 / (1 + exp(-x))`` from exp(-abs(x)), which cannot overflow."""
+    negative = x < b.splat(0.0, lanes)
+    e = T.Bind(b.exp(T.Select(negative, x, b.splat(0.0, lanes) - x), lanes))
+    return T.Select(negative, e, b.splat(1.0, lanes)) / (b.splat(1.0, lanes) + e)
+
+
+VECTOR_OPS: dict[str, Callable[..., b.Expr]] = {
+    "add": lambda _lanes, x, y: x + y,
+    "sub": lambda _lanes, x, y: x - y,
+    "mul": lambda _lanes, x, y: x * y,
+    "div": lambda _lanes, x, y: x / y,
+    "maximum": lambda _lanes, x, y: T.max(x, y),
+    "minimum": lambda _lanes, x, y: T.min(x, y),
+    "negative": lambda lanes, x: b.splat(-0.0, lanes) - x,
+    "relu": lambda lanes, x: T.max(x, b.splat(0.0, lanes)),
+    "sqrt": lambda _lanes, x: T.sqrt(x),
+    "sigmoid": _sigmoid,
+    "silu": lambda lanes, x: x * _sigmoid(lanes, x),
+}
