@@ -60,8 +60,8 @@ class WeightData:
         if self.dtype.is_float() and not dtype.is_float():
             raise self._refused(dtype, "would be cut to whole numbers")
         with np.errstate(all="ignore"):
-            converted = self.data.astype(dtype.to_numpy())
-            changed = _damaged(self.data, converted, floats=dtype.is_float())
+            converted = _exactly(self.data).astype(dtype.to_numpy())
+            changed = _damaged(self.data, converted)
         if changed:
             raise self._refused(dtype, f"{changed} of {self.data.size} values do not fit")
         return WeightData(converted, self.name, dtype, self.shape)
@@ -71,11 +71,18 @@ class WeightData:
         return ModelMismatch(what, tensor=self.name, hint="choose a wider type")
 
 
-def _damaged(before: NDArray[Any], after: NDArray[Any], *, floats: bool) -> int:
+def _exactly(values: NDArray[Any]) -> NDArray[Any]:
+    """8-bit floats as float32, which holds them all: ml_dtypes has no casts among some of them."""
+    tiny = values.dtype.itemsize == 1 and DType.from_numpy(values.dtype).is_float()
+    return values.astype(np.float32) if tiny else values
+
+
+def _damaged(before: NDArray[Any], after: NDArray[Any]) -> int:
     """How many finite values are no longer finite, or how many integers are others now."""
-    if not floats:
+    if after.dtype.kind in "iu" and before.dtype.kind in "iu":
+        limits = np.iinfo(after.dtype)
+        return int(np.count_nonzero((before < limits.min) | (before > limits.max)))
+    if after.dtype.kind in "iub":
         return int(np.count_nonzero(after.astype(before.dtype) != before))
     lost = ~np.isfinite(after)
-    if not lost.any():
-        return 0
-    return int(np.count_nonzero(lost & np.isfinite(before)))
+    return int(np.count_nonzero(lost & np.isfinite(before))) if lost.any() else 0
