@@ -101,7 +101,7 @@ def _root(
 
 
 # The function of each command has the name of its module.
-COMMANDS: dict[str, str] = {"convert": "convert"}
+COMMANDS: dict[str, str] = {"inspect-weights": "inspect_weights", "convert": "convert"}
 
 for _name, _module in COMMANDS.items():
     command(_name, getattr(importlib.import_module(f"maxtool.cli.{_module}"), _module))
