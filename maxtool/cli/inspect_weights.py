@@ -160,7 +160,7 @@ TYPE_COLUMNS = ("tensors", "parameters", "bytes", "share")
 def _draw(out: Output, table: Table) -> None:
     """Print a table after a blank line; piped, it is as wide as its contents need."""
     console = out.stdout
-    if not console.is_terminal and "COLUMNS" not in os.environ:
+    if not console.is_terminal and not os.environ.get("COLUMNS"):
         needed = console.measure(table, options=console.options.update(max_width=1 << 16))
         console.width = max(console.width, needed.maximum)
     out.print("")
