@@ -114,11 +114,11 @@ def attention(
 
 def _start(one: Attention, index: b.Expr, tiles: b.Expr) -> Task:
     """Take the memory of a task; load and scale its queries."""
-    pair = T.Bind(index // tiles)
+    pair = b.index(b.quotient(index, tiles))
     task = Task(
-        at=T.Bind(pair // one.kv_heads),
-        head=T.Bind(pair % one.kv_heads),
-        first=T.Bind(index % tiles * ROWS),
+        at=b.index(b.quotient(pair, one.kv_heads)),
+        head=b.index(b.remainder(pair, one.kv_heads)),
+        first=b.index(b.remainder(index, tiles) * ROWS),
         queries=b.scratch((ROWS, one.head_dim)),
         keys=b.scratch((one.head_dim, KEYS)),
         scores=b.scratch((ROWS, KEYS)),
@@ -129,7 +129,7 @@ def _start(one: Attention, index: b.Expr, tiles: b.Expr) -> Task:
     with T.serial(b.integer(ROWS)) as r:
         b.store(task.top, T.float32(HIDDEN), (r,), 1)
         b.store(task.total, T.float32(0), (r,), 1)
-        query, head = _place(one, task, T.Bind(b.least(task.first + r, one.seq * one.group - 1)))
+        query, head = _place(one, task, b.index(b.least(task.first + r, one.seq * one.group - 1)))
         for offset, lanes in b.widths(one.head_dim, one.tile.lanes):
             value = b.load(one.q, (task.at, query, head, offset), lanes)
             b.store(task.queries, value * b.splat(one.scale, lanes), (r, offset), lanes)
@@ -139,27 +139,30 @@ def _start(one: Attention, index: b.Expr, tiles: b.Expr) -> Task:
 
 def _place(one: Attention, task: Task, row: b.Expr) -> tuple[b.Expr, b.Expr]:
     """Query and head of a row."""
-    return T.Bind(row // one.group), T.Bind(task.head * one.group + row % one.group)
+    query = b.index(b.quotient(row, one.group))
+    return query, b.index(task.head * one.group + b.remainder(row, one.group))
 
 
 def _run(one: Attention, task: Task) -> None:
     """Walk the blocks of keys that any row of the tile sees, then write the rows."""
-    last = b.least(task.first + (ROWS - 1), one.seq * one.group - 1) // one.group
-    end = T.Bind(b.least(one.position + last + 1, one.context))
+    last = b.quotient(
+        b.least(task.first + (ROWS - 1), one.seq * one.group - 1), one.group
+    )
+    end = b.index(b.least(one.position + last + 1, one.context))
     begin = b.integer(0)
     if one.window is not None:
-        lowest = one.position + task.first // one.group - (one.window - 1)
-        begin = T.Bind(b.greatest(lowest, 0))
+        lowest = one.position + b.quotient(task.first, one.group) - (one.window - 1)
+        begin = b.index(b.greatest(lowest, 0))
     with T.serial(b.greatest(b.ceildiv(b.greatest(end - begin, 0), KEYS), 0)) as block:
-        base = T.Bind(begin + block * KEYS)
-        count = T.Bind(b.least(end - base, KEYS))
+        base = b.index(begin + block * KEYS)
+        count = b.index(b.least(end - base, KEYS))
         _copy_keys(one, task, base, count)
         with T.serial(b.integer(ROWS // TILE_ROWS)) as group:
-            _scores(one, task, T.Bind(group * TILE_ROWS))
+            _scores(one, task, b.index(group * TILE_ROWS))
         with T.serial(b.integer(ROWS)) as r:
             _softmax(one, task, r, base)
         with T.serial(b.integer(ROWS // TILE_ROWS)) as group:
-            _values(one, task, T.Bind(group * TILE_ROWS), base, count)
+            _values(one, task, b.index(group * TILE_ROWS), base, count)
     _finish(one, task)
 
 
@@ -186,7 +189,7 @@ def _scores(one: Attention, task: Task, row: b.Expr) -> None:
     """Scores of a register tile of rows with every key of the block."""
     columns = one.vectors * one.tile.lanes
     with T.serial(b.integer(KEYS // columns)) as part:
-        start = T.Bind(part * columns)
+        start = b.index(part * columns)
         sums = b.Registers(TILE_ROWS, columns, one.tile.lanes)
         sums.clear()
         with T.serial(b.integer(one.head_dim)) as d:
@@ -202,8 +205,8 @@ def _scores(one: Attention, task: Task, row: b.Expr) -> None:
 def _softmax(one: Attention, task: Task, r: b.Expr, base: b.Expr) -> None:
     """Hide what a row may not see, then update its maximum, its sum and its values' scale."""
     lanes = one.tile.lanes
-    query = T.Bind((task.first + r) // one.group)
-    seen = T.Bind(T.Cast("int32", one.position + query - base))
+    query = b.index(b.quotient(task.first + r, one.group))
+    seen = b.index(T.Cast("int32", one.position + query - base))
     pieces = b.widths(KEYS, lanes)
     scores = [_visible(one, task, r, seen, offset) for offset, _ in pieces]
     highest = scores[0]
@@ -258,7 +261,7 @@ def _value_columns(
     for r, offset, lanes in places:
         sums.set(r, offset, lanes, b.load(task.out, (row + r, left + offset), lanes))
     with T.serial(count) as i:
-        key = T.Bind(base + i)
+        key = b.index(base + i)
         values = [b.let(b.load(one.v, (task.at, task.head, key, at), n), n) for at, n in pieces]
         for r in range(TILE_ROWS):
             weight = b.let(task.scores[row + r, i])
@@ -272,7 +275,7 @@ def _finish(one: Attention, task: Task) -> None:
     """Divide by the sums and write the rows that exist."""
     count = b.least(one.seq * one.group - task.first, ROWS)
     with T.serial(count) as r:
-        query, head = _place(one, task, T.Bind(task.first + r))
+        query, head = _place(one, task, b.index(task.first + r))
         inverse = b.let(T.float32(1) / task.total[r])
         for offset, lanes in b.widths(one.head_dim, one.tile.lanes):
             value = b.load(task.out, (r, offset), lanes) * b.splat(inverse, lanes)

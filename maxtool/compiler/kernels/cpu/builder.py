@@ -149,6 +149,21 @@ def each_vector(count: int, lanes: int, body: Callable[[Index, int], None]) -> N
         body(whole * lanes + offset, width)
 
 
+def index(value: Index) -> Expr:
+    """Compute an int64 index once; see ``let``. Only for use on the thread that computes it."""
+    return let(integer(value), 1, "int64")
+
+
+def quotient(a: Expr, b: Index) -> Expr:
+    """``a / b`` rounded down, for an ``a`` that is not negative: cheaper than ``//``."""
+    return T.truncdiv(a, integer(b))
+
+
+def remainder(a: Expr, b: Index) -> Expr:
+    """What ``quotient`` leaves."""
+    return T.truncmod(a, integer(b))
+
+
 def integer(value: Index) -> Expr:
     """An int64 constant; expressions are passed through."""
     return tirx.IntImm("int64", value) if isinstance(value, int) else value
@@ -161,7 +176,7 @@ def int32(value: int) -> Expr:
 
 def ceildiv(a: Index, b: int) -> Expr:
     """``a / b`` rounded up, for an ``a`` that is not negative."""
-    return (integer(a) + (b - 1)) // b
+    return quotient(integer(a) + (b - 1), b)
 
 
 def least(a: Index, b: Index) -> Expr:

@@ -27,8 +27,8 @@ def cache_write_key(kv_heads: int, head_dim: int, tile: Tile) -> Any:  # noqa: A
         position = made.argument("position", (1,), "int32")
 
         def row(i: b.Expr) -> None:
-            at, h = T.Bind(i // kv_heads), T.Bind(i % kv_heads)
-            start = T.Bind(T.Cast("int64", position[0]))
+            at, h = b.index(b.quotient(i, kv_heads)), b.index(b.remainder(i, kv_heads))
+            start = b.index(T.Cast("int64", position[0]))
             first, last = _inside(start, seq, context)
             with T.serial(b.integer(head_dim)) as d, T.serial(first, last) as s:
                 b.store(cache, x[at, s, h, d], (at, h, d, start + s), 1)
@@ -50,8 +50,8 @@ def cache_write_value(kv_heads: int, head_dim: int, tile: Tile) -> Any:  # noqa:
         position = made.argument("position", (1,), "int32")
 
         def row(i: b.Expr) -> None:
-            at, h = T.Bind(i // kv_heads), T.Bind(i % kv_heads)
-            start = T.Bind(T.Cast("int64", position[0]))
+            at, h = b.index(b.quotient(i, kv_heads)), b.index(b.remainder(i, kv_heads))
+            start = b.index(T.Cast("int64", position[0]))
             first, last = _inside(start, seq, context)
             with T.serial(first, last) as s:
                 for offset, lanes in b.widths(head_dim, tile.lanes):
@@ -64,5 +64,5 @@ def cache_write_value(kv_heads: int, head_dim: int, tile: Tile) -> Any:  # noqa:
 
 def _inside(start: b.Expr, seq: b.Expr, context: b.Expr) -> tuple[b.Expr, b.Expr]:
     """The range of rows that land inside the cache."""
-    first = T.Bind(b.greatest(b.integer(0) - start, 0))
-    return first, T.Bind(b.least(context - start, seq))
+    first = b.index(b.greatest(b.integer(0) - start, 0))
+    return first, b.index(b.least(context - start, seq))

@@ -23,8 +23,9 @@ def embedding(vocab: int, dim: int, weight_dtype: str, tile: Tile) -> Any:  # no
         y = made.argument("y", (rows, dim))
 
         def row(i: b.Expr) -> None:
-            place = T.Bind(b.clamped(ids[i], vocab))
-            block, column = T.Bind(place // tile.nr), T.Bind(place % tile.nr)
+            place = b.index(b.clamped(ids[i], vocab))
+            block = b.index(b.quotient(place, tile.nr))
+            column = b.index(b.remainder(place, tile.nr))
             with T.serial(b.integer(dim)) as d:
                 b.store(y, b.load_weight(w, (block, d, column), 1, weight_dtype), (i, d), 1)
 

@@ -99,7 +99,7 @@ def _row_block(one: Linear, j: b.Expr) -> None:
 def _add_terms(one: Linear, sums: b.Registers, j: b.Expr, first: b.Expr, count: int) -> None:
     """Add the terms of ``count`` consecutive k, each to a sum of its own."""
     for step in range(count):
-        k = T.Bind(first + step)
+        k = b.index(first + step)
         value = b.let(b.splat(one.x[0, k], one.tile.lanes), one.tile.lanes)
         for offset, lanes in sums.pieces:
             sums.add(step, offset, lanes, value * one.weights(j, k, offset))
@@ -113,28 +113,29 @@ def _many_rows(one: Linear) -> None:
     chunks = T.Bind(b.ceildiv(tiles, TILES_PER_TASK))
     b.each(
         chunks * one.blocks,
-        lambda task: _task(one, packed, tiles, T.Bind(task // chunks), T.Bind(task % chunks)),
+        lambda task: _task(one, packed, tiles, chunks, task),
         threads=True,
     )
 
 
 def _pack_tile(one: Linear, packed: b.Buffer, t: b.Expr) -> None:
     """Copy mr rows so that those of one k are neighbours; past the end the last row repeats."""
-    sources = [T.Bind(b.least(t * one.tile.mr + r, one.rows - 1)) for r in range(one.tile.mr)]
+    sources = [b.index(b.least(t * one.tile.mr + r, one.rows - 1)) for r in range(one.tile.mr)]
     with T.serial(b.integer(one.k)) as k:
         for r, source in enumerate(sources):
             b.store(packed, one.x[source, k], (t, k, r), 1)
 
 
-def _task(one: Linear, packed: b.Buffer, tiles: b.Expr, j: b.Expr, chunk: b.Expr) -> None:
+def _task(one: Linear, packed: b.Buffer, tiles: b.Expr, chunks: b.Expr, task: b.Expr) -> None:
     """Some row tiles times one column block, ``BLOCK`` terms at a time."""
-    first = T.Bind(chunk * TILES_PER_TASK)
-    count = T.Bind(b.least(tiles - first, TILES_PER_TASK))
+    j = b.index(b.quotient(task, chunks))
+    first = b.index(b.remainder(task, chunks) * TILES_PER_TASK)
+    count = b.index(b.least(tiles - first, TILES_PER_TASK))
     sums = b.scratch((TILES_PER_TASK, one.tile.mr, one.tile.nr))
     with T.serial(b.integer(-(-one.k // BLOCK))) as piece, T.serial(count) as t:
-        _multiply(one, (packed, first + t), j, T.Bind(piece * BLOCK), (sums, t))
+        _multiply(one, (packed, first + t), j, b.index(piece * BLOCK), (sums, t))
     with T.serial(count) as t, T.serial(b.integer(one.tile.mr)) as r:
-        row = T.Bind((first + t) * one.tile.mr + r)
+        row = b.index((first + t) * one.tile.mr + r)
         with b.when(row < one.rows):
             _store_row(one, sums, (t, r), j, row)
 
@@ -158,7 +159,7 @@ def _multiply(
     registers = b.Registers(one.tile.mr, one.tile.nr, one.tile.lanes)
     registers.clear()
     with T.serial(b.least(one.k - start, BLOCK)) as i:
-        _rank_one(one, registers, rows, j, T.Bind(start + i))
+        _rank_one(one, registers, rows, j, b.index(start + i))
     buffer, t = sums
     with b.when(start > 0):
         for r, offset, lanes in registers.places:
@@ -182,7 +183,7 @@ def _store_row(
     one: Linear, sums: b.Buffer, prefix: tuple[b.Expr, ...], j: b.Expr, row: b.Expr
 ) -> None:
     """Write one row of a column block to y, without what the last block has beyond n."""
-    base = T.Bind(j * one.tile.nr)
+    base = b.index(j * one.tile.nr)
 
     def copy(offset: b.Index, lanes: int) -> None:
         value = b.load(sums, (*prefix, offset), lanes)

@@ -27,8 +27,8 @@ def rope(heads: int, head_dim: int, tile: Tile) -> Any:  # noqa: ANN401
         y = made.argument("y", (batch, seq, heads, head_dim))
 
         def row(i: b.Expr) -> None:
-            at, s = T.Bind(i // seq), T.Bind(i % seq)
-            angle = T.Bind(b.clamped(T.Cast("int64", position[0]) + s, context))
+            at, s = b.index(b.quotient(i, seq)), b.index(b.remainder(i, seq))
+            angle = b.index(b.clamped(T.Cast("int64", position[0]) + s, context))
             with T.serial(b.integer(heads)) as h:
                 for offset, lanes in b.widths(half, tile.lanes):
                     low = b.let(b.load(x, (at, s, h, offset), lanes), lanes)
