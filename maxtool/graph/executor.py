@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
 
 from maxtool.graph.tensor import Tensor
 from maxtool.graph.type import TensorType
@@ -26,17 +27,18 @@ class Executor(Protocol):
         """Run one operation on concrete operands."""
         ...
 
-    def compile(self, graph: Graph) -> Callable[..., tuple[Tensor, ...]]:
-        """Compile a graph whose weights all have data; the result takes its inputs."""
+    def compile(
+        self, graph: Graph, weights: Mapping[str, np.ndarray[Any, Any]]
+    ) -> Callable[..., tuple[Tensor, ...]]:
+        """Compile a graph with the values of its weights; the result takes its inputs."""
         ...
 
 
-@cache
 def find() -> Executor:
     """The compiler's executor. Importing it costs a second and 200 MB, so nothing else does."""
-    from maxtool.compiler.execute import CompilingExecutor
+    from maxtool.compiler.execute import executor
 
-    return CompilingExecutor()
+    return executor()
 
 
 def evaluate(

@@ -1,0 +1,1 @@
+"""The compiler: the only room that imports TVM."""

@@ -1,0 +1,1 @@
+"""Lowering: our graphs as a Relax module."""

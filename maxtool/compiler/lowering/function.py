@@ -1,0 +1,161 @@
+"""One graph as one Relax function: its values, their shapes, and the calls of kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from tvm import relax, tirx
+
+from maxtool.compiler.lowering.pointwise import Chain
+from maxtool.dtype import DType
+from maxtool.graph import Shape, Tensor, TensorType
+
+if TYPE_CHECKING:
+    from maxtool.compiler.lowering.module import ModuleLowering
+    from maxtool.compiler.storage import Storage
+
+Expr: TypeAlias = Any  # tvm ships no types
+
+
+class FunctionLowering:
+    """The values of one graph while its Relax function is built.
+
+    A value is known whole, as its own shape says, or flat, as ``[rows, last dimension]``, which is
+    what row-wise kernels take; each is made from the other by a view when it is asked for. A chain
+    of elementwise operations stays a :class:`Chain` until something else needs its result.
+
+    Args:
+        module: What the function becomes part of.
+    """
+
+    def __init__(self, module: ModuleLowering) -> None:
+        self.module = module
+        self.whole: dict[int, Expr] = {}
+        self.flat: dict[int, Expr] = {}
+        self.chains: dict[int, Chain] = {}
+        self.storage: dict[int, Storage] = {}
+        self.constants: dict[int, np.ndarray[Any, Any]] = {}
+        self.uses: Mapping[int, int] = {}
+        self._dims: dict[str, Expr] = {}
+
+    # Shapes
+
+    def dim(self, name: str) -> Expr:
+        """The variable of a symbolic dimension in this function."""
+        return self._dims.setdefault(name, tirx.Var(name, "int64"))
+
+    def sizes(self, shape: Shape) -> list[Expr]:
+        """A shape as Relax takes it."""
+        return [self.dim(dim.value) if isinstance(dim.value, str) else dim.value for dim in shape]
+
+    def flat_sizes(self, shape: Shape) -> list[Expr]:
+        """``[rows, last]`` of a shape; ``[1, 1]`` of a scalar."""
+        sizes = self.sizes(shape)
+        return [prod(sizes[:-1], start=tirx.IntImm("int64", 1)), sizes[-1] if sizes else 1]
+
+    def type(self, kind: TensorType) -> Expr:
+        """A type as Relax takes it."""
+        return relax.TensorType(self.sizes(kind.shape), stored(kind.dtype))
+
+    # Values
+
+    def set_whole(self, value: Tensor, expr: Expr) -> None:
+        """Say what ``value`` is, in its own shape."""
+        self.whole[id(value)] = expr
+
+    def set_flat(self, value: Tensor, expr: Expr) -> None:
+        """Say what ``value`` is, flat."""
+        self.flat[id(value)] = expr
+
+    def set_weight(self, value: Tensor, expr: Expr, place: Storage) -> None:
+        """Say what a weight is, and how it is stored."""
+        self.whole[id(value)] = expr
+        self.storage[id(value)] = place
+
+    def set_constant(self, value: Tensor, data: np.ndarray[Any, Any]) -> None:
+        """Say that ``value`` is known now."""
+        self.constants[id(value)] = data
+
+    def get(self, value: Tensor) -> Expr:
+        """``value`` in its own shape."""
+        key = id(value)
+        if key in self.constants and key not in self.whole:
+            self.whole[key] = relax.const(bits(self.constants[key]))
+        if key not in self.whole:
+            flat = self.get_flat(value)
+            same = value.rank == 2
+            self.whole[key] = flat if same else self.reshaped(flat, self.sizes(value.shape))
+        return self.whole[key]
+
+    def get_flat(self, value: Tensor) -> Expr:
+        """``value`` as ``[rows, last dimension]``."""
+        key = id(value)
+        if key in self.chains and key not in self.flat:
+            self.flat[key] = self.chains[key].emit(self, self.flat_sizes(value.shape))
+        if key not in self.flat:
+            whole = self.get(value)
+            same = value.rank == 2
+            self.flat[key] = whole if same else self.reshaped(whole, self.flat_sizes(value.shape))
+        return self.flat[key]
+
+    def any(self, value: Tensor) -> Expr:
+        """``value`` in whichever shape it is known already."""
+        key = id(value)
+        return self.flat[key] if key in self.flat else self.get(value)
+
+    def reshaped(self, expr: Expr, sizes: Sequence[Expr]) -> Expr:
+        """A view of the same elements in another shape."""
+        return self.emit(relax.op.reshape(expr, list(sizes)))
+
+    # Calls
+
+    def emit(self, expr: Expr) -> Expr:
+        """Bind an expression to a variable of the function."""
+        return self.module.builder.emit(expr)
+
+    def kernel(
+        self,
+        factory: Callable[..., Any],
+        arguments: Sequence[Any],
+        operands: Sequence[Expr],
+        sizes: Sequence[Expr],
+        dtype: DType = DType.float32,
+    ) -> Expr:
+        """Call a kernel that writes a new tensor.
+
+        Args:
+            factory: What builds its PrimFunc; called once in a module for equal arguments.
+            arguments: What it is built for.
+            operands: The tensors it reads, in the order of its parameters.
+            sizes: The shape of the result, whole or flat as the kernel has it.
+            dtype: The element type of the result.
+        """
+        name = self.module.kernel(factory, arguments)
+        kind = relax.TensorType(list(sizes), stored(dtype))
+        return self.emit(relax.op.call_tir(name, list(operands), kind))
+
+    def kernel_inplace(
+        self, factory: Callable[..., Any], arguments: Sequence[Any], operands: Sequence[Expr]
+    ) -> Expr:
+        """Call a kernel that overwrites its first operand; the result is that operand anew."""
+        name = self.module.kernel(factory, arguments)
+        kind = operands[0].ty
+        return self.emit(relax.op.call_tir_inplace(name, list(operands), [0], [kind]))
+
+    def compute(self, function: Callable[..., Any], *operands: Expr, name: str) -> Expr:
+        """Call a kernel described by a tensor expression, scheduled by rule."""
+        return self.emit(self.module.builder.call_te(function, *operands, primfunc_name_hint=name))
+
+
+def stored(dtype: DType) -> str:
+    """The element type of a value at run time: bfloat16 is carried as its bits."""
+    return "uint16" if dtype is DType.bfloat16 else dtype.value
+
+
+def bits(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """``array`` contiguous, bfloat16 as its bits."""
+    plain = np.ascontiguousarray(array).reshape(array.shape)
+    return plain.view(np.dtype(stored(DType.from_numpy(plain.dtype))))

@@ -1,0 +1,162 @@
+"""Graphs as one Relax module: a function for each entry and each subgraph, kernels shared."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tvm import relax
+
+from maxtool.compiler.lowering.function import FunctionLowering
+from maxtool.compiler.lowering.rules import RULES
+from maxtool.compiler.storage import Storage
+from maxtool.compiler.target import CpuTarget
+from maxtool.graph import BufferType, CallNode, Graph
+
+
+class ModuleLowering:
+    """Builds a Relax module from graphs.
+
+    An entry takes its inputs, then one tuple of the tensors it writes in place (if there are any),
+    then one tuple of all weights of the module. A subgraph takes its inputs and weights one by one.
+
+    Args:
+        target: What to compile for.
+        weights: The storage of every weight that any of the graphs needs, in order.
+    """
+
+    def __init__(self, target: CpuTarget, weights: Mapping[str, Storage]) -> None:
+        self.target = target
+        self.weights = weights
+        self.builder = relax.BlockBuilder()
+        self._kernels: dict[tuple[object, ...], Any] = {}
+        self._names: Counter[str] = Counter()
+        self._subgraphs: dict[tuple[object, ...], Any] = {}
+
+    def kernel(self, factory: Callable[..., Any], arguments: Sequence[Any]) -> Any:  # noqa: ANN401
+        """The global name of a kernel, built when it is first asked for."""
+        key = (factory, *arguments)
+        if key not in self._kernels:
+            function = factory(*arguments)
+            hint = str(function.attrs["global_symbol"]) if function.attrs else factory.__name__
+            self._kernels[key] = self.builder.add_func(
+                function.without_attr("global_symbol"), self._unique(hint)
+            )
+        return self._kernels[key]
+
+    def entry(self, graph: Graph) -> None:
+        """Add a public function that runs ``graph``, named as it is."""
+        places = {id(value): self.weights[name] for name, value in graph.weights.items()}
+        self._add_subgraphs(graph, places)
+        function = FunctionLowering(self)
+        plain = [value for value in graph.inputs if not isinstance(value.type, BufferType)]
+        state = [value for value in graph.inputs if isinstance(value.type, BufferType)]
+        parameters = [
+            relax.Var(f"input_{index}", function.type(value.type))
+            for index, value in enumerate(plain)
+        ]
+        kinds = [function.type(value.type) for value in state]
+        buffers = [relax.Var("state", relax.TupleType(kinds))] if state else []
+        weights = relax.Var("weights", relax.TupleType([_type(p) for p in self.weights.values()]))
+        order = {name: index for index, name in enumerate(self.weights)}
+
+        def bind() -> None:
+            for value, parameter in zip(plain, parameters, strict=True):
+                function.set_whole(value, parameter)
+            for index, value in enumerate(state):
+                function.set_whole(value, function.emit(relax.TupleGetItem(buffers[0], index)))
+            for name, value in graph.weights.items():
+                item = relax.TupleGetItem(weights, order[name])
+                function.set_weight(value, function.emit(item), places[id(value)])
+
+        everything = [*parameters, *buffers, weights]
+        self._add_function(function, graph, graph.name, everything, bind, private=False)
+
+    def module(self) -> Any:  # noqa: ANN401 - tvm ships no types
+        """The finished ``IRModule``."""
+        return self.builder.get()
+
+    def _add_subgraphs(self, graph: Graph, places: Mapping[int, Storage]) -> None:
+        """Add a function for each subgraph and each storage of its weights, inner ones first."""
+        for node in graph.nodes:
+            if isinstance(node, CallNode):
+                passed = tuple(places[id(value)] for value in node.weights)
+                key = _key(node, passed)
+                if key not in self._subgraphs:
+                    inner = dict(zip(map(id, node.callee.parameters()), passed, strict=True))
+                    self._add_subgraphs(node.callee, inner)
+                    self._subgraphs[key] = self._subgraph(node.callee, passed)
+
+    def _subgraph(self, graph: Graph, places: Sequence[Storage]) -> Any:  # noqa: ANN401
+        """Add a private function that runs ``graph``."""
+        function = FunctionLowering(self)
+        inputs = [
+            relax.Var(f"input_{index}", function.type(value.type))
+            for index, value in enumerate(graph.inputs)
+        ]
+        weights = [relax.Var(f"weight_{index}", _type(place)) for index, place in enumerate(places)]
+
+        def bind() -> None:
+            for value, parameter in zip(graph.inputs, inputs, strict=True):
+                function.set_whole(value, parameter)
+            for value, parameter, place in zip(graph.parameters(), weights, places, strict=True):
+                function.set_weight(value, parameter, place)
+
+        name = self._unique(graph.name)
+        return self._add_function(function, graph, name, [*inputs, *weights], bind, private=True)
+
+    def _add_function(
+        self,
+        function: FunctionLowering,
+        graph: Graph,
+        name: str,
+        parameters: list[Any],
+        bind: Callable[[], None],
+        *,
+        private: bool,
+    ) -> Any:  # noqa: ANN401
+        """Add a Relax function: bind its parameters, lower the nodes, return the outputs."""
+        attributes = {"relax.force_pure": True}
+        with self.builder.function(name, parameters, attrs=attributes, private=private):
+            with self.builder.dataflow():
+                bind()
+                output = self.builder.emit_output(self._body(function, graph))
+            return self.builder.emit_func_output(output)
+
+    def _body(self, function: FunctionLowering, graph: Graph) -> Any:  # noqa: ANN401
+        """Lower every node; the outputs, a tuple if there are several."""
+        uses = [*(operand for node in graph.nodes for operand in node.inputs), *graph.outputs]
+        function.uses = Counter(id(value) for value in uses)
+        for constant, value in graph.constants:
+            function.set_constant(value, constant.to_numpy())
+        for node in graph.nodes:
+            if isinstance(node, CallNode):
+                self._call(function, node)
+            else:
+                RULES[node.op](function, node)
+        results = [function.get(value) for value in graph.outputs]
+        return results[0] if len(results) == 1 else relax.Tuple(results)
+
+    def _call(self, function: FunctionLowering, node: CallNode) -> None:
+        """Call a subgraph's function."""
+        places = tuple(function.storage[id(value)] for value in node.weights)
+        operands = [function.get(value) for value in (*node.inputs, *node.weights)]
+        result = function.emit(relax.Call(self._subgraphs[_key(node, places)], operands))
+        single = len(node.outputs) == 1
+        for index, value in enumerate(node.outputs):
+            part = result if single else function.emit(relax.TupleGetItem(result, index))
+            function.set_whole(value, part)
+
+    def _unique(self, hint: str) -> str:
+        self._names[hint] += 1
+        return hint if self._names[hint] == 1 else f"{hint}_{self._names[hint]}"
+
+
+def _type(place: Storage) -> Any:  # noqa: ANN401 - tvm ships no types
+    return relax.TensorType(list(place.stored_shape), place.stored_dtype)
+
+
+def _key(node: CallNode, places: Sequence[Storage]) -> tuple[object, ...]:
+    """Two calls of one subgraph run one function when their weights are stored alike."""
+    return id(node.callee), *((place.dtype, place.shape, place.block) for place in places)

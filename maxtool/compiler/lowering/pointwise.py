@@ -1,0 +1,110 @@
+"""Fusing: a chain of elementwise operations becomes one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from maxtool.compiler.kernels.cpu.pointwise import VECTOR_OPS, Step, pointwise
+from maxtool.dtype import DType
+from maxtool.graph import Node, Tensor
+
+if TYPE_CHECKING:
+    from maxtool.compiler.lowering.function import FunctionLowering
+
+# A longer chain would run out of vector registers.
+MAX_INPUTS = 8
+MAX_STEPS = 16
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Elementwise operations on flat tensors of one shape, not emitted yet.
+
+    Attributes:
+        inputs: The tensors it reads.
+        steps: The operations; operands count the inputs first.
+        width: The last dimension, which must be known.
+    """
+
+    inputs: tuple[Any, ...]
+    steps: tuple[Step, ...]
+    width: int
+
+    def emit(self, function: FunctionLowering, sizes: Sequence[Any]) -> Any:  # noqa: ANN401
+        """Call the kernel of the chain."""
+        tile = function.module.target.tile
+        arguments = (self.width, len(self.inputs), self.steps, tile)
+        return function.kernel(pointwise, arguments, self.inputs, sizes)
+
+
+def chain(function: FunctionLowering, node: Node) -> Chain | None:
+    """The chain that ends in ``node``, its producers taken in; None if a kernel cannot run it.
+
+    That is when it is no float32 operation of the table, an operand must be broadcast, or the
+    width is not known.
+    """
+    result = node.outputs[0]
+    known = result.rank > 0 and result.shape[-1].is_static
+    if node.op not in VECTOR_OPS or result.dtype is not DType.float32 or not known:
+        return None
+    constants = [_number(function, operand) for operand in node.inputs]
+    tensors = [
+        operand for operand, number in zip(node.inputs, constants, strict=True) if number is None
+    ]
+    if not tensors or any(operand.shape != result.shape for operand in tensors):
+        return None
+    parts = [_part(function, operand) for operand in tensors]
+    joined = _join(node.op, constants, parts, int(result.shape[-1]))
+    if len(joined.inputs) <= MAX_INPUTS and len(joined.steps) <= MAX_STEPS:
+        return joined
+    alone = [
+        Chain((function.get_flat(operand),), (), part.width)
+        for operand, part in zip(tensors, parts, strict=True)
+    ]
+    return _join(node.op, constants, alone, int(result.shape[-1]))
+
+
+def _number(function: FunctionLowering, operand: Tensor) -> float | None:
+    """The value of a scalar constant."""
+    constant = function.constants.get(id(operand))
+    if constant is None or operand.rank:
+        return None
+    return float(np.asarray(constant).item())
+
+
+def _part(function: FunctionLowering, operand: Tensor) -> Chain:
+    """The chain of an operand that only this operation reads, else the operand itself."""
+    pending = function.chains.get(id(operand))
+    if pending is not None and function.uses[id(operand)] == 1:
+        return pending
+    return _alone(function, operand)
+
+
+def _alone(function: FunctionLowering, operand: Tensor) -> Chain:
+    """A chain of no operation: the operand itself."""
+    return Chain((function.get_flat(operand),), (), int(operand.shape[-1]))
+
+
+def _join(op: str, constants: Sequence[float | None], parts: Sequence[Chain], width: int) -> Chain:
+    """One chain that runs the parts and then ``op`` on their results."""
+    inputs = list(dict.fromkeys(expr for part in parts for expr in part.inputs))
+    steps: list[Step] = []
+    results: list[int] = []
+    for part in parts:
+        places = [inputs.index(expr) for expr in part.inputs]
+        places += range(len(inputs) + len(steps), len(inputs) + len(steps) + len(part.steps))
+        steps += [_moved(step, places) for step in part.steps]
+        results.append(places[-1])
+    remaining = iter(results)
+    operands = tuple(next(remaining) if number is None else number for number in constants)
+    return Chain(tuple(inputs), (*steps, Step(op, operands)), width)
+
+
+def _moved(step: Step, places: Sequence[int]) -> Step:
+    """``step`` with its operands where the joined chain has them; numbers are no places."""
+    operands = (one if isinstance(one, float) else places[one] for one in step.operands)
+    return Step(step.op, tuple(operands))

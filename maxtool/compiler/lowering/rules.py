@@ -1,0 +1,146 @@
+"""The lowering table: what each operation becomes, for traced and for eager use alike.
+
+A rule takes the function being built and a node, and says what the node's results are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from maxtool.compiler.kernels.cpu.attention import attention
+from maxtool.compiler.kernels.cpu.cache import cache_write_key, cache_write_value
+from maxtool.compiler.kernels.cpu.elementwise import rms_norm
+from maxtool.compiler.kernels.cpu.embedding import embedding
+from maxtool.compiler.kernels.cpu.linear import linear
+from maxtool.compiler.kernels.cpu.rope import rope
+from maxtool.compiler.lowering import expressions as te
+from maxtool.compiler.lowering.function import FunctionLowering
+from maxtool.compiler.lowering.pointwise import chain
+from maxtool.graph import Node
+from maxtool.graph.ops.elementwise import BINARY, UNARY
+
+Rule: TypeAlias = Callable[[FunctionLowering, Node], None]
+
+
+def _linear(function: FunctionLowering, node: Node) -> None:
+    x, weight, *bias = node.inputs
+    result = node.outputs[0]
+    place = function.storage.get(id(weight))
+    sizes = function.flat_sizes(result.shape)
+    operands = [function.get_flat(x), function.get(weight), *map(function.get, bias)]
+    if place is None or place.block is None:
+        value = function.compute(te.linear, *operands, name="linear")
+    else:
+        n, k = place.shape
+        arguments = (n, k, place.dtype.value, function.module.target.tile, bool(bias))
+        value = function.kernel(linear, arguments, operands, sizes)
+    function.set_flat(result, value)
+
+
+def _embedding(function: FunctionLowering, node: Node) -> None:
+    ids, weight = node.inputs
+    result = node.outputs[0]
+    place = function.storage.get(id(weight))
+    sizes = function.flat_sizes(result.shape)
+    rows = function.reshaped(function.get(ids), sizes[:1])
+    if place is None or place.block is None:
+        value = function.compute(te.embedding, rows, function.get(weight), name="embedding")
+    else:
+        vocab, dim = place.shape
+        arguments = (vocab, dim, place.dtype.value, function.module.target.tile)
+        value = function.kernel(embedding, arguments, [rows, function.get(weight)], sizes)
+    function.set_flat(result, value)
+
+
+def _rms_norm(function: FunctionLowering, node: Node) -> None:
+    x, weight = node.inputs
+    arguments = (int(weight.shape[0]), node.attributes["eps"], function.module.target.tile)
+    operands = [function.get_flat(x), function.get(weight)]
+    sizes = function.flat_sizes(x.shape)
+    function.set_flat(node.outputs[0], function.kernel(rms_norm, arguments, operands, sizes))
+
+
+def _rope(function: FunctionLowering, node: Node) -> None:
+    x = node.inputs[0]
+    arguments = (int(x.shape[2]), int(x.shape[3]), function.module.target.tile)
+    operands = [function.get(operand) for operand in node.inputs]
+    value = function.kernel(rope, arguments, operands, function.sizes(x.shape))
+    function.set_whole(node.outputs[0], value)
+
+
+def _attention(function: FunctionLowering, node: Node) -> None:
+    query, key = node.inputs[:2]
+    scale, window = node.attributes["scale"], node.attributes["window"]
+    heads, dim = int(query.shape[2]), int(query.shape[3])
+    arguments = (heads, int(key.shape[1]), dim, scale, function.module.target.tile, window)
+    operands = [function.get(operand) for operand in node.inputs]
+    value = function.kernel(attention, arguments, operands, function.sizes(query.shape))
+    function.set_whole(node.outputs[0], value)
+
+
+def _cache_write(factory: Callable[..., Any]) -> Rule:
+    def rule(function: FunctionLowering, node: Node) -> None:
+        x = node.inputs[1]
+        arguments = (int(x.shape[2]), int(x.shape[3]), function.module.target.tile)
+        operands = [function.get(operand) for operand in node.inputs]
+        function.set_whole(node.outputs[0], function.kernel_inplace(factory, arguments, operands))
+
+    return rule
+
+
+def _elementwise(function: FunctionLowering, node: Node) -> None:
+    fused = chain(function, node)
+    if fused is not None:
+        function.chains[id(node.outputs[0])] = fused
+        return
+    operands = [function.get(operand) for operand in node.inputs]
+    value = function.compute(te.ELEMENTWISE[node.op], *operands, name=node.op)
+    function.set_whole(node.outputs[0], value)
+
+
+def _reshape(function: FunctionLowering, node: Node) -> None:
+    x, result = node.inputs[0], node.outputs[0]
+    if x.rank and result.rank and x.shape[-1] == result.shape[-1]:
+        function.set_flat(result, function.get_flat(x))
+    else:
+        function.set_whole(result, function.reshaped(function.any(x), function.sizes(result.shape)))
+
+
+def _layout(name: str) -> Rule:
+    def rule(function: FunctionLowering, node: Node) -> None:
+        compute = te.LAYOUT[name](**node.attributes)
+        value = function.compute(compute, function.get(node.inputs[0]), name=name)
+        function.set_whole(node.outputs[0], value)
+
+    return rule
+
+
+def _cast(function: FunctionLowering, node: Node) -> None:
+    source, dtype = node.inputs[0].dtype, node.attributes["dtype"]
+    value = function.get(node.inputs[0])
+    if source is not dtype:
+        value = function.compute(te.cast(source, dtype), value, name="cast")
+    function.set_whole(node.outputs[0], value)
+
+
+def _matmul(function: FunctionLowering, node: Node) -> None:
+    operands = [function.get(operand) for operand in node.inputs]
+    function.set_whole(node.outputs[0], function.compute(te.matmul, *operands, name="matmul"))
+
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys((*UNARY, *BINARY), _elementwise),
+    "attention": _attention,
+    "cache_write_key": _cache_write(cache_write_key),
+    "cache_write_value": _cache_write(cache_write_value),
+    "cast": _cast,
+    "embedding": _embedding,
+    "linear": _linear,
+    "matmul": _matmul,
+    "permute": _layout("permute"),
+    "reshape": _reshape,
+    "rms_norm": _rms_norm,
+    "rope": _rope,
+    "slice": _layout("slice"),
+}

@@ -1,0 +1,47 @@
+"""From a Relax module to machine code: the passes, in order.
+
+Operators are lowered and fused before (``lowering/``), so none of TVM's own fusion runs here: it
+may drop a call whose only effect is a write in place.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from maxtool.compiler.schedule import schedule_all
+from maxtool.compiler.target import CpuTarget
+from maxtool.errors import CompilationFailed
+
+PASSES = (
+    relax.transform.ToNonDataflow,
+    relax.transform.RemovePurityChecking,
+    relax.transform.CallTIRRewrite,
+    relax.transform.StaticPlanBlockMemory,
+    relax.transform.LowerAllocTensor,
+    relax.transform.KillAfterLastUse,
+    relax.transform.LowerRuntimeBuiltin,
+    relax.transform.ComputePrimValue,
+    relax.transform.VMShapeLower,
+    relax.transform.AttachGlobalSymbol,
+)
+
+
+def compile_module(module: Any, target: CpuTarget) -> Any:  # noqa: ANN401 - tvm ships no types
+    """Compile a Relax module.
+
+    Returns:
+        TVM's executable: run it in a virtual machine, or export it as a library.
+
+    Raises:
+        CompilationFailed: With the compiler's own last words.
+    """
+    try:
+        with target.tvm:
+            lowered = tvm.transform.Sequential([make() for make in PASSES])(schedule_all(module))
+        return tvm.compile(lowered, target=target.tvm, relax_pipeline=None)
+    except Exception as error:  # TVM raises classes of its own and any of Python's
+        last = str(error).strip().splitlines()[-1:] or [type(error).__name__]
+        raise CompilationFailed(f"TVM could not compile the model: {last[0]}") from error

@@ -1,0 +1,51 @@
+"""Schedules by rule, for the functions that come from tensor expressions.
+
+The kernels a model spends its time in are written by hand and pass through untouched.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import s_tir, tirx
+
+# Elements one task computes; fewer cost more to hand out than to compute.
+GRAIN = 1 << 10
+
+
+def schedule_all(module: Any) -> Any:  # noqa: ANN401 - tvm ships no types
+    """``module`` with every PrimFunc that has no schedule yet spread over the threads."""
+    changed = {
+        name: _schedule(function)
+        for name, function in module.functions.items()
+        if isinstance(function, tirx.PrimFunc) and not _is_scheduled(function)
+    }
+    for name, function in changed.items():
+        module[name] = function
+    return module
+
+
+def _is_scheduled(function: Any) -> bool:  # noqa: ANN401
+    return bool(function.attrs and function.attrs.get("tirx.is_scheduled"))
+
+
+def _schedule(function: Any) -> Any:  # noqa: ANN401
+    schedule = s_tir.Schedule(tvm.IRModule({"main": function}))
+    for block in schedule.get_child_blocks(schedule.get_sblock("root")):
+        _spread(schedule, block)
+    return schedule.mod["main"].with_attr("tirx.is_scheduled", True)
+
+
+def _spread(schedule: Any, block: Any) -> None:  # noqa: ANN401
+    """Fuse the loops over results, and hand out chunks of them."""
+    kinds = [str(variable.iter_type) for variable in schedule.get(block).iter_vars]
+    loops = schedule.get_loops(block)
+    spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == SPATIAL]
+    if not spatial:
+        return
+    chunk, _ = schedule.split(schedule.fuse(*spatial), [None, GRAIN])
+    schedule.parallel(chunk)
+
+
+SPATIAL = str(tirx.IterVar.DataPar)

@@ -1,0 +1,99 @@
+"""How each weight of an artifact is stored: packed for the kernels that read it, or as it is."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from maxtool.compiler.packing import pack_linear, packed_shape
+from maxtool.compiler.target import CpuTarget
+from maxtool.dtype import DType
+from maxtool.graph import CallNode, Graph, Tensor
+
+# Operations whose second operand is a weight that their kernel reads packed.
+PACKED_OPERANDS = {"linear": 1, "embedding": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """The place of one weight in an artifact.
+
+    Attributes:
+        name: Its full name.
+        dtype: Its element type.
+        shape: Its shape in the module.
+        block: Output features in a packed block; None if it is stored as it is.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    block: int | None
+
+    @property
+    def stored_dtype(self) -> str:
+        """What a kernel's parameter has: bfloat16 travels as its bits."""
+        return "uint16" if self.dtype is DType.bfloat16 else self.dtype.value
+
+    @property
+    def stored_shape(self) -> tuple[int, ...]:
+        """The shape in the file and in the kernel's parameter."""
+        if self.block is None:
+            return self.shape
+        return packed_shape(self.shape[0], self.shape[1], self.block)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes it takes."""
+        return int(np.prod(self.stored_shape, dtype=np.int64)) * self.dtype.size_in_bytes
+
+    def store(self, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """``values``, of the module's shape and any float type, as they are stored."""
+        cast = values.astype(self.dtype.to_numpy(), copy=False)
+        laid = cast if self.block is None else pack_linear(cast, self.block)
+        return np.ascontiguousarray(laid).view(np.dtype(self.stored_dtype))
+
+
+def plan_storage(graphs: Iterable[Graph], target: CpuTarget) -> dict[str, Storage]:
+    """The storage of every weight that the graphs need, sorted by name.
+
+    A weight is packed when every use of it, in any graph, reads it packed.
+    """
+    uses: dict[str, set[bool]] = defaultdict(set)
+    types: dict[str, Tensor] = {}
+    for graph in graphs:
+        roles = _roles(graph, {})
+        for name, value in graph.weights.items():
+            uses[name] |= roles[id(value)]
+            types[name] = value
+    return {
+        name: Storage(
+            name,
+            types[name].dtype,
+            types[name].shape.static(),
+            target.tile.nr if uses[name] == {True} else None,
+        )
+        for name in sorted(uses)
+    }
+
+
+def _roles(graph: Graph, known: dict[int, Mapping[int, set[bool]]]) -> defaultdict[int, set[bool]]:
+    """For each value of ``graph``, whether it is read packed, plain, or both."""
+    roles: defaultdict[int, set[bool]] = defaultdict(set)
+    for node in graph.nodes:
+        for index, operand in enumerate(node.inputs):
+            packed = not isinstance(node, CallNode) and PACKED_OPERANDS.get(node.op) == index
+            roles[id(operand)].add(packed)
+        if isinstance(node, CallNode):
+            if id(node.callee) not in known:
+                known[id(node.callee)] = _roles(node.callee, known)
+            below = known[id(node.callee)]
+            for passed, parameter in zip(node.weights, node.callee.parameters(), strict=True):
+                roles[id(passed)] |= below[id(parameter)]
+    for value in graph.outputs:
+        roles[id(value)].add(False)
+    return roles
