@@ -47,7 +47,7 @@ def find(path: Path) -> Found:
         path.lstat()
         file = _in_folder(path) if path.is_dir() else path
     except (OSError, ValueError) as error:
-        raise unreadable(path, error) from error
+        raise unreadable(path, error, hint=f"accepted: {ACCEPTED}") from error
     if file.suffix == ".json":
         return _sharded(file)
     kind = identify(file)

@@ -32,10 +32,10 @@ def map_file(path: Path) -> Bytes:
         raise unreadable(path, error) from error
 
 
-def unreadable(path: Path, error: Exception) -> MissingFile:
-    """The error for a file that the system would not open."""
+def unreadable(path: Path, error: Exception, *, hint: str | None = None) -> MissingFile:
+    """The error for a file that the system would not open; ``hint`` if it is not there."""
     if isinstance(error, FileNotFoundError):
-        return MissingFile("no such file or folder", file=path)
+        return MissingFile("no such file or folder", file=path, hint=hint)
     reason = getattr(error, "strerror", None) or str(error)
     return MissingFile(f"cannot be read: {reason}", file=path)
 
