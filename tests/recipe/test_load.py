@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from maxtool.errors import (
+    ConfigurationError,
+    MissingFile,
+    UnknownArchitecture,
+    UnknownRecipe,
+)
+from maxtool.recipe import find_recipe, load_recipe, recipe_names
+from maxtool.weights import open_checkpoint
+
+Q = '"layers.{layer}.attn.q.weight" = "model.layers.{layer}.self_attn.q_proj.weight"'
+DOWN = '"norm.weight" = "model.norm.weight"'
+
+
+def test_shipped_recipes_load() -> None:
+    assert recipe_names() == ["llama", "mistral"]
+    for name in recipe_names():
+        recipe = load_recipe(name)
+        assert recipe.name == name
+        assert recipe.gguf_architecture == "llama"
+        assert {"float32", "float16", "bfloat16"} == set(recipe.check)
+        assert set(recipe.entries) == {"forward", "prefill", "decode"}
+
+
+def test_unknown_name_suggests() -> None:
+    with pytest.raises(UnknownRecipe, match="did you mean 'llama'"):
+        load_recipe("lama")
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(MissingFile):
+        load_recipe(str(tmp_path / "none.toml"))
+
+
+def test_no_toml(tmp_path: Path) -> None:
+    file = tmp_path / "bad.toml"
+    file.write_text("schema = = 1")
+    with pytest.raises(ConfigurationError, match="not TOML"):
+        load_recipe(str(file))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("schema = 1", "schema = 2", "schema: this maxtool reads schema 1"),
+        ('name = "llama"', 'name = "llama"\nbogus = 1', "unknown key 'bogus'"),
+        ('architecture = "decoder"', "architecture = 3", "architecture: needs a text"),
+        ('type = "int"\nhf = "vocab_size"', 'type = "real"', "type 'real' is not one of"),
+        ('hf = "hidden_size"', 'hff = "hidden_size"', "config.hidden_size: unknown key 'hff'"),
+        ('hf = "hidden_size", ', "", "config.hidden_size: has neither a hf spelling nor a default"),
+        ('{ field = "n_heads" }', '{ field = "heads" }', "default from unknown field 'heads'"),
+        ('{ field = "n_heads" }', '{ field = "rope_theta" }', "which comes later"),
+        ('{ field = "n_heads" }', '{ half = "n_heads" }', "a default is a value or one of"),
+        ('["hidden_size", "n_heads"]', '["hidden_size"]', "quotient takes 2 fields"),
+        ('{ rows = "token_embd.weight" }', '{ cols = "x" }', "neither a key nor one of"),
+        ('  "general.file_type",\n', '  "general.file_types",\n', "is no field's key"),
+        ('  "{arch}.vocab_size",\n', "", "order.gguf: 'llama.vocab_size' is missing"),
+        (Q, Q.replace("}.self", "}x.self"), "mixes text with an index"),
+        (Q, Q.replace("model.layers.{layer}", "model.layers.{block}"), "unknown index {block}"),
+        (Q, Q.replace("model.layers.{layer}", "model"), "lacks the index {layer}"),
+        (Q, Q.replace("model.layers", "*"), "'*' may only stand in drop"),
+        (Q, "", "weights.hf: no rule for 'layers.{layer}.attn.q.weight'"),
+        (DOWN, '"norm.weight" = "lm_head.weight"', "is used by 2 rules, which has no inverse"),
+        (DOWN, '"norm.weight" = { op = "add", value = 1 }', "'from' is missing"),
+        (DOWN, '"norm.weight" = { from = "n", op = "sqrt" }', "unknown operation 'sqrt'"),
+        (DOWN, '"norm.weight" = { from = "n", op = "unstack", axis = 0 }', "unknown operation"),
+        (DOWN, '"norm.weight" = { from = "n", op = "add" }', "add: 'value' is missing"),
+        (DOWN, '"norm.weight" = { from = "n", op = "add", value = "x" }', "value needs a number"),
+        (DOWN, '"norm.weight" = { from = "n", op = "add", value = 1, by = 2 }', "unknown key 'by'"),
+        (DOWN, '"norm.weight" = { from = "n", op = "scale", value = 3 }', "no exact inverse"),
+        (DOWN, '"norm.weight" = { from = "n", op = "scale", value = 0 }', "no exact inverse"),
+        (DOWN, '"norm.weight" = { from = "n", op = "transpose", axes = [0, 0] }', "permutation"),
+        (
+            DOWN,
+            '"norm.weight" = { from = "n", op = "cast", to = "float16", stored = "float32" }',
+            "loses values",
+        ),
+        (
+            DOWN,
+            '"norm.weight" = { from = "n", op = "dequantize", encoding = "Q2_K" }',
+            "cannot be made again",
+        ),
+        (DOWN, '"norm.weight" = { from = ["a", "b"] }', "several sources need concat or stack"),
+        (
+            DOWN,
+            '"norm.weight" = { from = ["a", "b"], op = "concat", axis = 0, sizes = [1] }',
+            "as many sizes as sources",
+        ),
+        (
+            DOWN,
+            '"norm.weight" = { from = "n", op = "split", axis = 0, sizes = [1, 2], part = 0 }',
+            "needs a rule for each of the parts [0, 1], found [0]",
+        ),
+        (
+            DOWN,
+            '"norm.weight" = { from = "n", op = "split", axis = 0, sizes = [1, 2] }',
+            "'part' and split go together",
+        ),
+        (
+            DOWN,
+            '"norm.weight" = { from = "n.{e}", op = "stack", axis = 0, count = "n_layers" }',
+            "'over' and stack go together",
+        ),
+        (
+            'heads = "n_kv_heads" }\n"layers.{layer}.attn.k.bias"',
+            'heads = "n_groups" }\n"layers.{layer}.attn.k.bias"',
+            "'n_groups' is no field",
+        ),
+        ('tie = "embed.weight"', 'tie = "embedding.weight"', "which has no rule"),
+        (", when = { tie_word_embeddings = true }", "", "'tie' and 'when' go together"),
+        (
+            "float32 = { rtol = 1e-4, atol = 1e-5 }",
+            "float32 = { rtol = 1e-4 }",
+            "needs rtol and atol",
+        ),
+        ("float32 = { rtol", "float31 = { rtol", "check.float31: is not an element type"),
+    ],
+)
+def test_problems(written: Callable[..., Path], old: str, new: str, problem: str) -> None:
+    file = written((old, new))
+    with pytest.raises(ConfigurationError) as caught:
+        load_recipe(str(file))
+    assert caught.value.file == str(file)
+    assert problem in str(caught.value)
+
+
+def test_all_problems_at_once(written: Callable[..., Path]) -> None:
+    file = written((Q, Q.replace("{layer}.self", "{layer}x.self")), ("atol = 2e-2", "btol = 1"))
+    with pytest.raises(ConfigurationError) as caught:
+        load_recipe(str(file))
+    assert len(caught.value.problems) >= 3
+
+
+def test_unknown_architecture_lists_recipes(edited: Callable[..., Path]) -> None:
+    checkpoint = open_checkpoint(edited(config={"model_type": "qwen9"}))
+    with pytest.raises(UnknownArchitecture, match="'qwen9'.*llama, mistral"):
+        find_recipe(checkpoint)
+
+
+def test_a_folder_without_configuration(edited: Callable[..., Path]) -> None:
+    folder = edited()
+    (folder / "config.json").unlink()
+    with pytest.raises(ConfigurationError, match=r"no config\.json"):
+        find_recipe(open_checkpoint(folder))
+
+
+@pytest.mark.parametrize("name", ["tiny-llama", "tiny-llama-tied", "tiny-mistral"])
+def test_recognised(edited: Callable[..., Path], name: str) -> None:
+    assert find_recipe(open_checkpoint(edited(name))).name == name.split("-")[1]

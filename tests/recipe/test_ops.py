@@ -1,0 +1,232 @@
+"""Every operation, undone, gives every bit back, for every element type it admits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from maxtool.dtype import DType
+from maxtool.errors import MisshapenWeight, ModelMismatch
+from maxtool.quantization import QuantizationEncoding, quantize
+from maxtool.recipe.ops import (
+    OPERATIONS,
+    Step,
+    inverted,
+    is_exact,
+    moves_whole_rows,
+    result_dtype,
+    run,
+    run_shapes,
+)
+
+DIM = st.integers(1, 5)
+SHAPE = st.lists(DIM, min_size=1, max_size=4).map(tuple)
+Case = tuple[Step, list[np.ndarray]]
+
+
+def bits(draw: st.DrawFn, shape: Sequence[int], dtype: DType) -> np.ndarray:
+    """Any bits at all: NaN payloads, infinities, negative zeros."""
+    count = int(np.prod(shape)) * dtype.size_in_bytes
+    raw = draw(st.binary(min_size=count, max_size=count))
+    if dtype is DType.bool:
+        raw = bytes(byte & 1 for byte in raw)
+    return np.frombuffer(raw, dtype.to_numpy()).reshape(shape)
+
+
+def admitted(draw: st.DrawFn, op: str) -> DType:
+    return draw(st.sampled_from([dtype for dtype in DType if OPERATIONS[op].admits(dtype)]))
+
+
+@st.composite
+def parts(draw: st.DrawFn, op: str) -> Case:
+    shape, dtype = draw(SHAPE), admitted(draw, op)
+    axis = draw(st.integers(0, len(shape) - 1))
+    sizes = draw(st.lists(DIM, min_size=1, max_size=4))
+    shapes = [(*shape[:axis], size, *shape[axis + 1 :]) for size in sizes]
+    given = shapes
+    if op == "split":
+        given = [(*shape[:axis], sum(sizes), *shape[axis + 1 :])]
+    step = Step(op, {"axis": axis, "sizes": tuple(sizes)})
+    return step, [bits(draw, each, dtype) for each in given]
+
+
+@st.composite
+def stacks(draw: st.DrawFn, op: str) -> Case:
+    shape, dtype, count = draw(SHAPE), admitted(draw, op), draw(DIM)
+    axis = draw(st.integers(0, len(shape)))
+    given = [shape] * count if op == "stack" else [(*shape[:axis], count, *shape[axis:])]
+    return Step(op, {"axis": axis, "count": count}), [bits(draw, each, dtype) for each in given]
+
+
+@st.composite
+def transposes(draw: st.DrawFn, op: str) -> Case:
+    shape = draw(SHAPE)
+    axes = tuple(draw(st.permutations(range(len(shape)))))
+    return Step(op, {"axes": axes}), [bits(draw, shape, admitted(draw, op))]
+
+
+@st.composite
+def reshapes(draw: st.DrawFn, op: str) -> Case:
+    shape = draw(SHAPE)
+    wanted = draw(st.sampled_from([shape[::-1], (int(np.prod(shape)),), (1, *shape)]))
+    return Step(op, {"stored": shape, "shape": wanted}), [bits(draw, shape, admitted(draw, op))]
+
+
+@st.composite
+def ropes(draw: st.DrawFn, op: str) -> Case:
+    heads, pairs = draw(DIM), draw(DIM)
+    shape = (heads * pairs * 2, *draw(st.lists(DIM, max_size=2)))
+    return Step(op, {"heads": heads}), [bits(draw, shape, admitted(draw, op))]
+
+
+@st.composite
+def values(draw: st.DrawFn, op: str) -> Case:
+    """Half of the arrays are such that nothing is rounded, half are any bits."""
+    dtype, shape = admitted(draw, op), draw(SHAPE)
+    value = draw(st.sampled_from([-4.0, -1.0, 0.25, 1.0, 2.0]))
+    array = bits(draw, shape, dtype)
+    if draw(st.booleans()):
+        whole = draw(st.lists(st.integers(-4096, 4096), min_size=array.size, max_size=array.size))
+        array = (np.array(whole, dtype.to_numpy()) / 256).reshape(shape)
+    return Step(op, {"value": value}), [array]
+
+
+@st.composite
+def casts(draw: st.DrawFn, op: str) -> Case:
+    narrow = draw(st.sampled_from([DType.float16, DType.bfloat16, DType.float32]))
+    wide = draw(st.sampled_from([DType.float32, DType.float64]))
+    array = bits(draw, draw(SHAPE), narrow)
+    return Step(op, {"stored": narrow, "to": wide}), [array]
+
+
+@st.composite
+def blocks(draw: st.DrawFn, op: str) -> Case:
+    """Blocks that an encoder made, of ordinary values."""
+    encoding = draw(st.sampled_from(["Q8_0", "Q4_0", "Q5_0"]).map(QuantizationEncoding.__getitem__))
+    count = draw(st.integers(1, 3))
+    seed = draw(st.integers(0, 1 << 30))
+    scale = draw(st.sampled_from([1e-2, 1.0, 100.0]))
+    floats = np.random.default_rng(seed).normal(0, scale, (count, 64)).astype(np.float32)
+    packed = quantize(floats, encoding)
+    step = Step("dequantize", {"encoding": encoding})
+    if op == "quantize":
+        return Step(op, step.params), run([step], [packed])
+    return step, [packed]
+
+
+STRATEGIES: dict[str, Callable[[str], st.SearchStrategy[Case]]] = {
+    "concat": parts,
+    "split": parts,
+    "stack": stacks,
+    "unstack": stacks,
+    "transpose": transposes,
+    "reshape": reshapes,
+    "rope_pairs_to_halves": ropes,
+    "rope_halves_to_pairs": ropes,
+    "add": values,
+    "scale": values,
+    "cast": casts,
+    "dequantize": blocks,
+    "quantize": blocks,
+}
+
+
+def same(left: Sequence[np.ndarray], right: Sequence[np.ndarray]) -> bool:
+    return [(a.dtype, a.shape, a.tobytes()) for a in left] == [
+        (a.dtype, a.shape, a.tobytes()) for a in right
+    ]
+
+
+def test_every_operation_is_tested() -> None:
+    assert set(STRATEGIES) == set(OPERATIONS)
+
+
+@pytest.mark.parametrize("op", sorted(OPERATIONS))
+@given(data=st.data())
+def test_undone_gives_every_bit_back(op: str, data: st.DataObject) -> None:
+    step, arrays = data.draw(STRATEGIES[op](op))
+    with np.errstate(all="ignore"):
+        assume(is_exact([step], arrays))
+        there = run([step], arrays)
+        assert same(run(inverted([step]), there), arrays)
+
+
+@pytest.mark.parametrize("op", sorted(set(OPERATIONS) - {"quantize", "dequantize"}))
+@given(data=st.data())
+def test_shapes_and_types_are_known_beforehand(op: str, data: st.DataObject) -> None:
+    step, arrays = data.draw(STRATEGIES[op](op))
+    with np.errstate(all="ignore"):
+        there = run([step], arrays)
+    assert [array.shape for array in there] == run_shapes([step], [a.shape for a in arrays])
+    dtype = result_dtype([step], DType.from_numpy(arrays[0].dtype))
+    assert {DType.from_numpy(array.dtype) for array in there} == {dtype}
+
+
+@pytest.mark.parametrize(
+    "op", ["concat", "split", "stack", "unstack", "transpose", "rope_pairs_to_halves"]
+)
+@given(data=st.data())
+def test_whole_rows_stay_whole(op: str, data: st.DataObject) -> None:
+    """Where an operation claims to move rows only, each row of the result was one before."""
+    step, arrays = data.draw(STRATEGIES[op](op))
+    assume(moves_whole_rows([step], [array.shape for array in arrays]))
+    rows = {row.tobytes() for array in arrays for row in array.reshape(-1, array.shape[-1])}
+    for array in run([step], arrays):
+        assert {row.tobytes() for row in array.reshape(-1, array.shape[-1])} <= rows
+
+
+def test_rounding_is_told() -> None:
+    step = Step("add", {"value": 1.0})
+    assert is_exact([step], [np.array([0.5], np.float32)])
+    assert not is_exact([step], [np.array([1e-9], np.float32)])
+    assert not is_exact([step], [np.array([-0.0], np.float32)])
+
+
+def test_narrow_types_are_widened_before_values_change() -> None:
+    half = np.array([2.0**-12], np.float16)
+    (result,) = run([Step("add", {"value": 1.0})], [half])
+    assert result.dtype == np.float32
+    assert result[0] == 1 + 2.0**-12
+    assert result_dtype([Step("add", {"value": 1.0})], DType.bfloat16) is DType.float32
+
+
+def test_rope_directions_differ_and_match_transformers() -> None:
+    """The permutation of transformers' convert_llama_weights_to_hf.py, written out."""
+    heads, dim, width = 3, 8, 5
+    weight = np.arange(heads * dim * width).reshape(heads * dim, width)
+    halves = weight.reshape(heads, dim // 2, 2, width).transpose(0, 2, 1, 3).reshape(-1, width)
+    step = Step("rope_pairs_to_halves", {"heads": heads})
+    assert same(run([step], [weight]), [halves])
+    assert not same(run(inverted([step]), [weight]), [halves])
+
+
+@pytest.mark.parametrize(
+    ("step", "shapes"),
+    [
+        (Step("split", {"axis": 0, "sizes": (2, 3)}), [(6, 2)]),
+        (Step("split", {"axis": 2, "sizes": (2, 3)}), [(5, 2)]),
+        (Step("concat", {"axis": 0, "sizes": (2, 3)}), [(2, 4), (3, 5)]),
+        (Step("stack", {"axis": 0, "count": 2}), [(2,), (3,)]),
+        (Step("stack", {"axis": 3, "count": 1}), [(2,)]),
+        (Step("transpose", {"axes": (1, 0)}), [(2, 3, 4)]),
+        (Step("reshape", {"stored": (6,), "shape": (2, 3)}), [(7,)]),
+        (Step("reshape", {"stored": (6,), "shape": (2, 2)}), [(6,)]),
+        (Step("rope_pairs_to_halves", {"heads": 4}), [(12, 2)]),
+        (Step("rope_pairs_to_halves", {"heads": 4}), [()]),
+    ],
+)
+def test_shapes_that_do_not_fit(step: Step, shapes: list[tuple[int, ...]]) -> None:
+    with pytest.raises(MisshapenWeight):
+        run_shapes([step], shapes)
+
+
+def test_values_that_no_blocks_give_are_refused() -> None:
+    array: Any = np.linspace(0, 1, 32, dtype=np.float32).reshape(1, 32)
+    step = Step("quantize", {"encoding": QuantizationEncoding.Q4_0})
+    with pytest.raises(ModelMismatch, match="without loss"):
+        run([step], [array])
