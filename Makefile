@@ -1,0 +1,90 @@
+# Every target sets up what it needs: Python 3.11 or newer, make and a package index are enough.
+# `make PYTHON=/path/to/python3 ...` names the Python to use; otherwise the first that is new enough.
+
+CANDIDATES := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
+VENV := .venv
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+READY := $(VENV)/.ready
+DEMO := build/demo
+FAST := not slow and not reference and not peers
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all lint format bench clean setup
+
+help:
+	@echo "make demo      look at the sample model, convert it, compile it, and let it write a story"
+	@echo "make test      the fast tests"
+	@echo "make test-all  lint, then every test; needs torch and ../shared/reference for some"
+	@echo "make lint      ruff and mypy"
+	@echo "make format    format the code, apply safe fixes"
+	@echo "make bench     decoding speed beside transformers (needs the peers extra)"
+	@echo "make setup     only make .venv, as every other target does when it is needed"
+	@echo "make clean     remove what make made, .venv included"
+
+demo: $(READY)
+	@rm -rf $(DEMO) && mkdir -p $(DEMO)
+	@echo "# What is in the sample model, read from its headers:"
+	$(BIN)/maxtool inspect-weights samples/fireside --depth 2
+	@echo
+	@echo "# The same model as a GGUF file, in half the bytes:"
+	$(BIN)/maxtool convert samples/fireside -o $(DEMO)/fireside.gguf --dtype float16
+	@echo
+	@echo "# Compiled, and compared with a NumPy reference in float64:"
+	$(BIN)/maxtool compile samples/fireside -o $(DEMO)/fireside --check
+	@echo
+	@echo "# What the compiled model writes:"
+	$(PY) $(DEMO)/fireside/run.py --prompt "Once upon a time" --max-tokens 200
+
+test: $(READY)
+	$(PY) -m pytest -q -m "$(FAST)"
+
+test-all: lint
+	@if $(PY) -c "import torch, transformers" 2>/dev/null; then kept=""; else kept="not peers"; fi; \
+	echo "$(PY) -m pytest -q --durations=10 -m \"$$kept\""; \
+	$(PY) -m pytest -q --durations=10 -m "$$kept"
+
+lint: $(READY)
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+format: $(READY)
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+bench: $(READY)
+	@$(PY) -c "import torch, transformers" 2>/dev/null || { \
+	  echo "make bench needs the peers extra (2 GB): $(PY) -m pip install -e '.[peers]'" >&2; exit 1; }
+	$(PY) benchmarks/decode.py
+
+clean:
+	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find maxtool tests samples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+setup: $(READY)
+
+# Without a C compiler the zig extra brings a linker. The stamp comes last, so an interrupted set-up
+# starts over; a virtual environment that no longer runs is made anew.
+$(READY): pyproject.toml
+	@python=; for name in $(CANDIDATES); do \
+	  if "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; \
+	  then python=$$name; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+	  echo "error: maxtool needs Python 3.11 or newer, and none of these is: $(CANDIDATES)" >&2; \
+	  echo "  help: install one, or name it: make PYTHON=/path/to/python3 $(MAKECMDGOALS)" >&2; \
+	  exit 1; \
+	fi; \
+	extras=dev; \
+	command -v cc >/dev/null || command -v gcc >/dev/null || command -v clang >/dev/null \
+	  || extras=dev,zig; \
+	echo "Setting up $(VENV) with $$("$$python" --version), extras: $$extras. This happens once"; \
+	echo "and downloads a few hundred megabytes."; \
+	$(PY) -c '' >/dev/null 2>&1 || "$$python" -m venv --clear $(VENV) || { \
+	  echo "error: $$python cannot make virtual environments" >&2; \
+	  echo "  help: install its venv and pip packages (Debian: python3-venv)" >&2; \
+	  exit 1; \
+	}; \
+	$(PY) -m pip install --quiet --disable-pip-version-check -e ".[$$extras]"
+	@touch $(READY)
