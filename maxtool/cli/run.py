@@ -1,0 +1,103 @@
+"""``maxtool run``: what an artifact's own ``run.py`` does, with the same options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from maxtool.cli.output import Output
+from maxtool.errors import (
+    InputError,
+    MachineLacks,
+    MaxtoolError,
+    ModelMismatch,
+    NegativeAnswer,
+    UsageError,
+    VerificationFailed,
+)
+
+if TYPE_CHECKING:
+    from maxtool.runtime.loader import Options, RunError
+
+
+def run(
+    out: Output,
+    folder: Annotated[Path, typer.Argument(help="The folder that maxtool compile wrote.")],
+    prompt: Annotated[str | None, typer.Option(help="Text to continue.")] = None,
+    ids: Annotated[str | None, typer.Option(help="Token ids to continue, such as 1,2,3.")] = None,
+    max_tokens: Annotated[int, typer.Option(min=0, help="Tokens to generate.")] = 100,
+    temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 0.0,
+    top_k: Annotated[int | None, typer.Option(help="Draw from the K likeliest tokens.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="Draw from the likeliest tokens with the share P.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Make drawing repeatable.")] = None,
+    inputs: Annotated[
+        Path | None, typer.Option(metavar="NPZ", help="Arrays to run an entry on.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(metavar="NPZ", help="Where the outputs of --inputs go.")
+    ] = None,
+    entry: Annotated[str, typer.Option(help="The entry to run.")] = "forward",
+    info: Annotated[bool, typer.Option("--info", help="Say what the model is.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing --output.")] = False,
+    no_verify: Annotated[bool, typer.Option("--no-verify", help="Skip the checksums.")] = False,
+) -> None:
+    """Run a compiled model on text or on arrays."""
+    from maxtool.runtime import loader
+
+    options = loader.Options(
+        folder=folder,
+        prompt=prompt,
+        ids=None if ids is None else _integers(ids),
+        max_tokens=max_tokens,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        seed=seed,
+        inputs=inputs,
+        output=output,
+        entry=entry,
+        force=force,
+        info=info,
+        verify=not no_verify,
+        json=out.json_mode,
+        quiet=out.quiet,
+    )
+    _execute(options)
+
+
+def _execute(options: Options) -> None:
+    from maxtool.runtime import loader
+
+    try:
+        loader.execute(options)
+    except loader.RunError as error:
+        raise _ours(error) from error
+    except MemoryError:
+        raise MachineLacks("not enough memory") from None
+
+
+def _ours(error: RunError) -> MaxtoolError:
+    """The loader's error, which may not know our classes, as the one with its exit code."""
+    from maxtool.runtime import loader
+
+    classes: dict[type[RunError], type[MaxtoolError]] = {
+        loader.NotVerified: VerificationFailed,
+        loader.BadUsage: UsageError,
+        loader.BadInput: InputError,
+        loader.DoesNotFit: ModelMismatch,
+        loader.MachineLacks: MachineLacks,
+    }
+    return classes.get(type(error), NegativeAnswer)(str(error))
+
+
+def _integers(text: str) -> list[int]:
+    from maxtool.runtime import loader
+
+    try:
+        return loader.integers(text)
+    except ValueError:
+        raise UsageError(f"--ids takes integers, not {text!r}") from None

@@ -1,0 +1,187 @@
+"""The loader as a module: calls, state, sampling and the stream of text."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import tokenizers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from maxtool import tokenizer as room
+from maxtool.runtime import loader
+
+sys.path.insert(0, str(Path(__file__).parent))
+import tiny_artifact
+
+CONTEXT, VOCAB = tiny_artifact.CONTEXT, tiny_artifact.VOCAB
+
+
+@pytest.fixture
+def model(artifact: Path) -> loader.Model:
+    return loader.load(artifact)
+
+
+def test_a_copy_loads_its_own_folder(artifact: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = importlib.util.spec_from_file_location("run", artifact / "run.py")
+    assert spec is not None
+    assert spec.loader is not None
+    run: ModuleType = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "run", run)
+    spec.loader.exec_module(run)
+    assert run.load()(input_ids=[[1, 2]])["logits"].shape == (1, 2, VOCAB)
+
+
+def test_state_is_written_in_place_and_kept(model: loader.Model) -> None:
+    state = model.new_state(batch=2)
+    first = model.run_with("prefill", {"input_ids": [[9, 8], [5, 4]], "position": [0]}, state)
+    second = model.run_with("decode", {"input_ids": [[7], [3]], "position": [2]}, state)
+    assert state.arrays[0][:, :4].tolist() == [[9, 8, 7, 0], [5, 4, 3, 0]]
+    difference = second["logits"][0] - second["logits"][1]
+    np.testing.assert_allclose(difference, 4.0, atol=1e-5)
+    assert first["logits"].shape == (2, VOCAB)
+    fresh = model.run("decode", input_ids=[[7]], position=[2])["logits"]
+    np.testing.assert_allclose(second["logits"][0] - fresh[0], 9.0, atol=1e-5)
+
+
+def test_every_array_is_aligned(model: loader.Model) -> None:
+    state = model.new_state(batch=1)
+    assert all(array.ctypes.data % 64 == 0 for array in state.arrays)
+    for _ in range(20):
+        assert loader.aligned((3, 5), np.dtype(np.int8)).ctypes.data % 64 == 0
+
+
+def test_sizes_that_disagree(model: loader.Model) -> None:
+    with pytest.raises(loader.DoesNotFit, match="refused"):
+        state = model.new_state(batch=3)
+        model.run_with("decode", {"input_ids": [[1]], "position": [0]}, state)
+    with pytest.raises(loader.BadInput, match="unknown mask"):
+        model(input_ids=[[1]], mask=[1])
+
+
+def test_integers_are_widened_and_nothing_is_narrowed(model: loader.Model) -> None:
+    small = model(input_ids=np.array([[1, 2]], np.uint8))["logits"]
+    np.testing.assert_array_equal(small, model(input_ids=[[1, 2]])["logits"])
+    strided = np.arange(8)[None, ::2]
+    expected = model(input_ids=strided.copy())["logits"]
+    np.testing.assert_array_equal(model(input_ids=strided)["logits"], expected)
+    with pytest.raises(loader.BadInput, match="float32"):
+        model(input_ids=np.ones((1, 2), np.float32))
+
+
+def test_generate_and_text(model: loader.Model, ids: dict[str, list[int]]) -> None:
+    assert model.encode("Once upon a time") == ids["prompt"]
+    assert list(model.generate(ids["prompt"])) == ids["story"]
+    assert model.decode([*ids["prompt"], *ids["story"]]).startswith("Once upon a time, there")
+    assert list(model.generate(ids["prompt"], 0)) == []
+    assert list(model.generate(np.array(ids["prompt"]), 2)) == ids["story"][:2]
+
+
+def test_weights_are_not_copied(artifact: Path) -> None:
+    """The mapped pages are the file's: a later change of the file shows in the results."""
+    model = loader.load(artifact)
+    with (artifact / "weights.bin").open("r+b") as stream:
+        stream.write(np.full(1, 123.0, np.float32).tobytes())
+    assert model(input_ids=[[0]])["logits"][0, 0, 0] == 123.0
+
+
+def probabilities(chosen: Sequence[int]) -> dict[int, float]:
+    return {i: chosen.count(i) / len(chosen) for i in set(chosen)}
+
+
+def test_sampling_follows_the_probabilities() -> None:
+    logits = np.log(np.array([0.5, 0.3, 0.15, 0.05], np.float32))
+    draw = loader.chooser(1.0, None, None, 0)
+    found = probabilities([draw(logits) for _ in range(20_000)])
+    for i, expected in enumerate([0.5, 0.3, 0.15, 0.05]):
+        assert abs(found[i] - expected) < 0.015
+    draw = loader.chooser(1.0, 2, None, 0)
+    assert probabilities([draw(logits) for _ in range(500)]).keys() == {0, 1}
+    draw = loader.chooser(1.0, None, 0.9, 0)
+    assert probabilities([draw(logits) for _ in range(500)]).keys() == {0, 1, 2}
+    draw = loader.chooser(1.0, None, 0.1, 0)
+    assert {draw(logits) for _ in range(50)} == {0}
+    hot = loader.chooser(2.0, None, None, 0)
+    flat = probabilities([hot(logits) for _ in range(20_000)])
+    root = np.sqrt([0.5, 0.3, 0.15, 0.05])
+    assert abs(flat[3] - root[3] / root.sum()) < 0.015
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_logits_that_are_no_numbers(bad: float) -> None:
+    with pytest.raises(loader.RunError, match="finite"):
+        loader.chooser(0.0, None, None, None)(np.array([0.0, bad], np.float32))
+
+
+def test_the_stream_equals_the_text_decoded_at_once(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.model").write_bytes(tiny_artifact.train_tokenizer())
+    tokenizer = room.read(tmp_path)
+    assert tokenizer is not None
+    library = tokenizers.Tokenizer.from_str(room.to_json(tokenizer))
+
+    def decode(ids: Sequence[int]) -> str:
+        return str(library.decode(list(ids), skip_special_tokens=True))
+
+    @settings(max_examples=300, deadline=None)
+    @given(st.text(max_size=15), st.text(max_size=40))
+    def same(prompt: str, text: str) -> None:
+        ids = [1, *library.encode(prompt, add_special_tokens=False).ids]
+        more = library.encode(text, add_special_tokens=False).ids
+        stream = loader.TextStream(decode, ids)
+        pieces = [stream.push(token) for token in more]
+        for piece in pieces:
+            assert "\ufffd" not in piece or "\ufffd" in text
+        whole = "".join([*pieces, stream.flush()])
+        assert decode(ids) + whole == decode([*ids, *more])
+
+    same()
+
+
+def test_an_incomplete_character_waits_for_its_bytes(model: loader.Model) -> None:
+    heart = [model.tokenizer.token_to_id(f"<0x{byte:02X}>") for byte in "é🎉".encode()]
+    stream = loader.TextStream(model.decode, [1])
+    assert [stream.push(token) for token in heart] == ["", "é", "", "", "", "🎉"]
+    assert stream.push(heart[0]) == ""
+    assert "\ufffd" in stream.flush()
+
+
+def environment(**given: str) -> dict[str, str]:
+    """What set_threads leaves in the environment of a process that starts with ``given``."""
+    code = "import os; from maxtool.runtime import loader; loader.set_threads(); print(os.environ.get('TVM_NUM_THREADS'), os.environ.get('TVM_BIND_THREADS'))"  # noqa: E501
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("TVM_")}
+    done = subprocess.run(
+        ["taskset", "-c", "0", sys.executable, "-c", code],
+        env={**clean, **given},
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[2],
+    )
+    threads, bind = done.stdout.split()
+    return {"threads": threads, "bind": bind}
+
+
+@pytest.mark.skipif(not Path("/usr/bin/taskset").exists(), reason="no taskset")
+def test_threads_follow_the_affinity() -> None:
+    assert environment() == {"threads": "1", "bind": "0" if (os.cpu_count() or 1) > 1 else "None"}
+    assert environment(TVM_NUM_THREADS="3")["threads"] == "3"
+
+
+def test_errors_have_the_documented_codes() -> None:
+    codes: dict[Any, int] = {
+        loader.NotVerified: 1,
+        loader.BadUsage: 2,
+        loader.BadInput: 3,
+        loader.DoesNotFit: 4,
+        loader.MachineLacks: 6,
+    }
+    assert {error: error.exit_code for error in codes} == codes

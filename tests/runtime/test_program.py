@@ -1,0 +1,368 @@
+"""The artifact's own program, run where neither tvm nor maxtool can be imported."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import shutil
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+import tiny_artifact
+from conftest import PROMPT, STORY
+
+CONTEXT, VOCAB = tiny_artifact.CONTEXT, tiny_artifact.VOCAB
+
+
+def manifest_of(folder: Path) -> dict[str, Any]:
+    loaded = json.loads((folder / "manifest.json").read_text())
+    assert isinstance(loaded, dict)
+    return loaded
+
+
+def npz(path: Path, **arrays: object) -> Path:
+    np.savez(path, **{name: np.asarray(value) for name, value in arrays.items()})  # type: ignore[arg-type]
+    return path
+
+
+def fails(folder: Path, code: int, *arguments: object, says: str) -> None:
+    """The program, in this process for speed, ends with one line that says so."""
+    spec = importlib.util.spec_from_file_location("run", folder / "run.py")
+    assert spec is not None
+    assert spec.loader is not None
+    program = importlib.util.module_from_spec(spec)
+    sys.modules["run"] = program
+    stdout, stderr = io.StringIO(), io.StringIO()
+    try:
+        spec.loader.exec_module(program)
+        with redirect_stdout(stdout), redirect_stderr(stderr):
+            ended = program.main([str(argument) for argument in arguments])
+    except SystemExit as stop:
+        ended = stop.code
+    finally:
+        del sys.modules["run"]
+    said = stderr.getvalue()
+    assert ended == code, said
+    assert said.startswith("error: ") or "usage:" in said
+    assert said.count("\n") == 1 or "usage:" in said
+    assert says in said
+
+
+def test_the_compiler_is_really_blocked(artifact: Path) -> None:
+    (artifact / "run.py").write_text("import tvm")
+    assert "blocked" in tiny_artifact.run(artifact).stderr
+
+
+def test_text(artifact: Path) -> None:
+    done = tiny_artifact.run(artifact, "--prompt", PROMPT)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == PROMPT + STORY + "\n"
+    assert "tokens/s" in done.stderr
+
+
+def test_text_as_json(artifact: Path, ids: dict[str, list[int]]) -> None:
+    done = tiny_artifact.run(artifact, "--prompt", PROMPT, "--json", "-q", "--max-tokens", 3)
+    assert done.stderr == ""
+    content = json.loads(done.stdout)
+    assert content["schema"] == "maxtool.generation/1"
+    assert content["prompt_ids"] == ids["prompt"]
+    assert content["ids"] == ids["story"][:3]
+    assert content["stopped"] == "length"
+    whole = tiny_artifact.run(artifact, "--prompt", PROMPT, "--json", "-q")
+    assert json.loads(whole.stdout)["stopped"] == "end"
+
+
+def test_ids_without_a_tokenizer(artifact: Path, ids: dict[str, list[int]]) -> None:
+    tiny_artifact.write(artifact, {**manifest_of(artifact), "tokenizer": None})
+    given = ",".join(map(str, ids["prompt"]))
+    done = tiny_artifact.run(artifact, "--ids", given, "--max-tokens", 2)
+    assert [int(part) for part in done.stdout.split()] == ids["story"][:2]
+    fails(artifact, 4, "--prompt", "text", says="no tokenizer")
+
+
+def test_an_error_is_one_line_and_a_code(artifact: Path) -> None:
+    done = tiny_artifact.run(artifact, "--ids", VOCAB)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (4, "", 1)
+    assert done.stderr.startswith("error: input_ids has values from")
+
+
+def test_the_context_ends(artifact: Path, ids: dict[str, list[int]]) -> None:
+    room = CONTEXT - len(ids["prompt"]) + 1
+    weights = tiny_artifact.plan([7] * 100, len(ids["prompt"]))
+    data = bytearray((artifact / "weights.bin").read_bytes())
+    data[: weights.nbytes] = weights.tobytes()
+    (artifact / "weights.bin").write_bytes(data)
+    done = tiny_artifact.run(
+        artifact, "--prompt", PROMPT, "--max-tokens", 500, "--json", "--no-verify"
+    )
+    content = json.loads(done.stdout)
+    assert content["ids"] == [7] * room
+    assert content["stopped"] == "context"
+    assert f"context of {CONTEXT} tokens is full" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["--ids", ",".join(["3"] * (CONTEXT + 1))], 4, f"{CONTEXT + 1} tokens"),
+        (["--ids", str(VOCAB)], 4, f"0 to {VOCAB - 1}"),
+        (["--ids=-1"], 4, "-1"),
+        (["--ids", ""], 3, "empty"),
+        (["--ids", "1,x"], 2, "--ids"),
+        (["--ids", "99999999999999999999999"], 3, "input_ids"),
+        (["--ids", "1", "--temperature", "-1"], 2, "temperature"),
+        (["--ids", "1", "--temperature", "nan"], 2, "temperature"),
+        (["--ids", "1", "--top-p", "0"], 2, "top-p"),
+        (["--ids", "1", "--top-k", "0"], 2, "top-k"),
+        (["--ids", "1", "--max-tokens", "-1"], 2, "max-tokens"),
+        (["--ids", "1", "--prompt", "x"], 2, "not allowed"),
+        ([], 2, "required"),
+        (["--inputs", "nowhere.npz"], 3, "nowhere.npz"),
+        (["--inputs", __file__], 3, "no npz file"),
+    ],
+)
+def test_bad_requests(artifact: Path, arguments: list[str], code: int, says: str) -> None:
+    fails(artifact, code, *arguments, says=says)
+
+
+def test_arrays(artifact: Path, tmp_path: Path) -> None:
+    given = [[3, 4, 5], [6, 7, 8]]
+    source = npz(tmp_path / "x.npz", input_ids=given, attention_mask=np.ones((2, 3)), logits=[1])
+    done = tiny_artifact.run(artifact, "--inputs", source, "--output", tmp_path / "y.npz")
+    assert done.returncode == 0, done.stderr
+    assert "ignored" in done.stderr
+    assert "attention_mask, logits" in done.stderr
+    with np.load(tmp_path / "y.npz") as outputs:
+        table = np.frombuffer((artifact / "weights.bin").read_bytes(), np.float32, CONTEXT * VOCAB)
+        expected = table.reshape(CONTEXT, VOCAB)[None, :3] + np.array(given)[..., None]
+        assert outputs.files == ["logits"]
+        np.testing.assert_allclose(outputs["logits"], expected, rtol=1e-6)
+    assert not list(tmp_path.glob(".y*"))
+    fails(artifact, 2, "--inputs", source, "--output", tmp_path / "y.npz", says="exists")
+    again = tiny_artifact.run(
+        artifact, "--inputs", source, "--output", tmp_path / "y.npz", "--force", "--json"
+    )
+    content = json.loads(again.stdout)
+    assert content["outputs"] == {"logits": {"dtype": "float32", "shape": [2, 3, VOCAB]}}
+    assert content["ignored"] == ["attention_mask", "logits"]
+
+
+def test_a_stateful_entry_on_arrays(artifact: Path, tmp_path: Path) -> None:
+    source = npz(tmp_path / "x.npz", input_ids=[[9, 8]], position=np.array([4], np.int32))
+    done = tiny_artifact.run(
+        artifact, "--inputs", source, "--output", tmp_path / "y.npz", "--entry", "prefill"
+    )
+    assert done.returncode == 0, done.stderr
+    with np.load(tmp_path / "y.npz") as outputs:
+        table = np.frombuffer((artifact / "weights.bin").read_bytes(), np.float32, CONTEXT * VOCAB)
+        np.testing.assert_array_equal(outputs["logits"][0], table.reshape(CONTEXT, VOCAB)[5])
+
+
+ARRAYS: dict[str, tuple[dict[str, Any], str, int, str]] = {
+    "missing": ({"other": [1]}, "forward", 3, "missing input_ids"),
+    "float ids": ({"input_ids": [[1.0]]}, "forward", 3, "float64"),
+    "strings": ({"input_ids": [["a"]]}, "forward", 3, "<U1"),
+    "rank": ({"input_ids": [1, 2]}, "forward", 3, "shape (2,)"),
+    "empty": ({"input_ids": np.zeros((1, 0), np.int64)}, "forward", 3, "shape (1, 0)"),
+    "too long": ({"input_ids": [[1] * (CONTEXT + 1)]}, "forward", 4, "seq is"),
+    "beyond the vocabulary": ({"input_ids": [[VOCAB]]}, "forward", 4, "values from"),
+    "negative": ({"input_ids": [[-1]]}, "forward", 4, "values from"),
+    "two for decode": ({"input_ids": [[1, 2]], "position": [0]}, "decode", 3, "shape (1, 2)"),
+    "position": ({"input_ids": [[1]], "position": [CONTEXT]}, "decode", 4, "beyond the context"),
+    "position < 0": ({"input_ids": [[1]], "position": [-1]}, "decode", 4, "beyond the context"),
+    "position wide": ({"input_ids": [[1]], "position": [2**40]}, "decode", 3, "int64"),
+    "prefill at the end": (
+        {"input_ids": [[1, 2]], "position": [CONTEXT - 1]},
+        "prefill",
+        4,
+        "beyond the context",
+    ),
+    "objects": ({"input_ids": np.array([None])}, "forward", 3, "no npz file"),
+    "entry": ({"input_ids": [[1]]}, "backward", 4, "forward, prefill, decode"),
+}
+
+
+@pytest.mark.parametrize("case", ARRAYS)
+def test_bad_arrays(artifact: Path, tmp_path: Path, case: str) -> None:
+    arrays, entry, code, says = ARRAYS[case]
+    source = npz(tmp_path / "x.npz", **arrays)
+    output = tmp_path / "y.npz"
+    fails(artifact, code, "--inputs", source, "--output", output, "--entry", entry, says=says)
+    assert not output.exists()
+
+
+@pytest.mark.parametrize("name", ["model.so", "weights.bin", "tokenizer.json", "run.py"])
+def test_a_changed_file_is_refused(artifact: Path, name: str) -> None:
+    with (artifact / name).open("ab") as stream:
+        stream.write(b"\n")
+    fails(artifact, 1, "--prompt", PROMPT, says=name)
+    fails(artifact, 1, "--info", says=name)
+    assert tiny_artifact.run(artifact, "--prompt", PROMPT, "--no-verify").returncode == 0
+
+
+@pytest.mark.parametrize("name", ["model.so", "weights.bin", "tokenizer.json"])
+def test_a_missing_file(artifact: Path, name: str) -> None:
+    (artifact / name).unlink()
+    fails(artifact, 3, "--prompt", PROMPT, says=name)
+
+
+def set_in(root: dict[str, Any], path: str, value: object) -> None:
+    *parents, last = path.split("/")
+    place: Any = root
+    for part in parents:
+        place = place[int(part) if isinstance(place, list) else part]
+    place[int(last) if isinstance(place, list) else last] = value
+
+
+HOSTILE: dict[str, tuple[str, object]] = {
+    "schema": ("schema", "maxtool.artifact/2"),
+    "absolute module": ("module", "/etc/passwd"),
+    "module outside": ("module", "../blocker/sitecustomize.py"),
+    "weights outside": ("weights/file", "../../x"),
+    "nul": ("module", "model.so\0"),
+    "module not listed": ("module", "manifest.json"),
+    "unknown dtype": ("weights/tensors/0/dtype", "float4"),
+    "dtype unhashable": ("weights/tensors/0/dtype", ["x"]),
+    "negative size": ("weights/tensors/0/shape", [-1, 2]),
+    "huge size": ("weights/tensors/0/shape", [2**40, 2**40]),
+    "named size in a weight": ("weights/tensors/0/shape", ["n"]),
+    "offset beyond": ("weights/tensors/1/offset", 64 * 10**6),
+    "offset negative": ("weights/tensors/1/offset", -64),
+    "offset unaligned": ("weights/tensors/1/offset", 4),
+    "offset of text": ("weights/tensors/1/offset", "0"),
+    "twice": ("weights/tensors/1/name", "plan"),
+    "entries": ("entries", []),
+    "entry": ("entries/forward", 3),
+    "inputs": ("entries/forward/inputs", None),
+    "input shape": ("entries/forward/inputs/0/shape", [1.5]),
+    "state without a size": ("state/0/shape", ["nobody", 3]),
+    "context": ("context", "512"),
+    "limits": ("limits", {"seq": "x"}),
+    "limits list": ("limits", [1]),
+    "tokenizer": ("tokenizer/eos_token_ids", ["x"]),
+    "bos": ("tokenizer/bos_token_id", True),
+    "checksum": ("files/model.so/sha256", 7),
+    "target": ("target", None),
+    "function": ("entries/forward/function", "no_such_function"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_hostile_manifest(artifact: Path, case: str) -> None:
+    root = manifest_of(artifact)
+    set_in(root, *HOSTILE[case])
+    tiny_artifact.write(artifact, root)
+    fails(artifact, 3, "--ids", "1", says="manifest.json" if case != "function" else "no_such")
+
+
+@pytest.mark.parametrize("text", ["", "[", "[1]", "[" * 200_000, '{"schema": 1}', "\xff"])
+def test_no_manifest_at_all(artifact: Path, text: str) -> None:
+    (artifact / "manifest.json").write_text(text, encoding="latin-1")
+    fails(artifact, 3, "--info", says="manifest.json")
+    (artifact / "manifest.json").unlink()
+    fails(artifact, 3, "--info", says="manifest.json")
+
+
+def test_a_link_out_of_the_folder(artifact: Path, tmp_path: Path) -> None:
+    (artifact / "weights.bin").rename(tmp_path / "weights.bin")
+    (artifact / "weights.bin").symlink_to(tmp_path / "weights.bin")
+    fails(artifact, 3, "--info", says="outside the folder")
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ({"kind": "cuda"}, "cuda"),
+        ({"kind": "cpu", "triple": "riscv64-linux-gnu"}, "riscv64"),
+        ({"kind": "cpu", "triple": "x86_64-linux-gnu", "features": ["avx2048"]}, "avx2048"),
+    ],
+)
+def test_another_machine(artifact: Path, target: dict[str, object], says: str) -> None:
+    tiny_artifact.write(artifact, {**manifest_of(artifact), "target": target})
+    fails(artifact, 6, "--ids", "1", says=says)
+
+
+def test_standalone_needs_no_tvm_package(artifact: Path) -> None:
+    package = next(Path(p) / "tvm" for p in sys.path if (Path(p) / "tvm" / "lib").is_dir())
+    (artifact / "lib").mkdir()
+    library = artifact / "lib" / "libtvm_runtime.so"
+    shutil.copy(package / "lib" / "libtvm_runtime.so", library)
+    fails(artifact, 1, "--ids", "1", says="libtvm_runtime.so")
+    root = manifest_of(artifact)
+    root["files"]["lib/libtvm_runtime.so"] = tiny_artifact.checksum(library)
+    tiny_artifact.write(artifact, root)
+    done = tiny_artifact.run(artifact, "--prompt", PROMPT)
+    assert done.stdout == PROMPT + STORY + "\n", done.stderr
+
+
+def test_no_runtime_anywhere(artifact: Path) -> None:
+    hide = artifact.parent / "hide.py"
+    hide.write_text(
+        "import runpy, sys, tvm_ffi, tokenizers\n"
+        "sys.path = [p for p in sys.path if 'site-packages' not in p]\n"
+        f"sys.argv = ['run.py', '--ids', '1']\nrunpy.run_path({str(artifact / 'run.py')!r}, "
+        "run_name='__main__')\n"
+    )
+    done = subprocess.run([sys.executable, hide], capture_output=True, text=True, check=False)
+    assert done.returncode == 6, done.stderr
+    assert "--standalone" in done.stderr
+
+
+def test_info(artifact: Path) -> None:
+    done = tiny_artifact.run(artifact, "--info", "--json")
+    content = json.loads(done.stdout)
+    assert content["schema"] == "maxtool.info/1"
+    assert content["context"] == CONTEXT
+    assert "input_ids int64[batch, seq] -> " in content["forward"]
+    assert f"context:        {CONTEXT}" in tiny_artifact.run(artifact, "--info").stdout
+
+
+def test_errors_as_json(artifact: Path) -> None:
+    done = tiny_artifact.run(artifact, "--ids", "9999", "--json")
+    content = json.loads(done.stdout)
+    assert (content["schema"], content["error"]["exit_code"]) == ("maxtool.error/1", 4)
+
+
+def test_control_characters_are_escaped(artifact: Path) -> None:
+    root = {**manifest_of(artifact), "name": "\x1b[31mred"}
+    root["entries"]["\x1b[2J"] = root["entries"]["forward"]
+    tiny_artifact.write(artifact, root)
+    done = tiny_artifact.run(artifact, "--info")
+    assert done.returncode == 0
+    assert "\x1b" not in done.stdout
+    assert "\x1b" not in tiny_artifact.run(artifact, "--inputs", "\x1b[2J.npz").stderr
+
+
+def test_sampling_is_repeatable(artifact: Path) -> None:
+    def sample(seed: int) -> str:
+        options = ["--ids", "1,5", "--temperature", "5", "--top-k", "50", "--seed", seed]
+        return tiny_artifact.run(artifact, *options, "--json").stdout.partition("tokens_per")[0]
+
+    assert sample(1) == sample(1)
+    assert sample(1) != sample(2)
+
+
+def test_a_closed_pipe_is_quiet(artifact: Path) -> None:
+    command = f"{sys.executable} {artifact}/run.py --prompt '{PROMPT}' -q | true"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+
+
+def test_ascii_terminals(artifact: Path) -> None:
+    done = tiny_artifact.run(artifact, "--prompt", PROMPT, env={"PYTHONIOENCODING": "ascii"})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(PROMPT)
+
+
+def test_nothing_is_written_into_the_artifact(artifact: Path) -> None:
+    before = sorted(artifact.iterdir())
+    tiny_artifact.run(artifact, "--prompt", PROMPT)
+    assert sorted(artifact.iterdir()) == before

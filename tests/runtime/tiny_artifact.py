@@ -1,0 +1,174 @@
+"""A small artifact for tests, put together as ``maxtool compile`` would, but without it."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sentencepiece
+
+from maxtool import tokenizer as room
+from maxtool.runtime import loader
+
+CONTEXT, VOCAB, BOS, EOS = 48, 512, 1, 2
+HERE = Path(__file__).parent
+CORPUS = ["Once upon a time there was a little girl named Lily.", "She loved to play outside."]
+BLOCKER = """
+import sys
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"tvm", "maxtool", "ml_dtypes"}:
+            raise ImportError(f"{name} is blocked in this test")
+sys.meta_path.insert(0, Block())
+"""
+
+
+@cache
+def train_tokenizer() -> bytes:
+    """A SentencePiece model with byte pieces, which text outside its few characters needs."""
+    out = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(CORPUS * 20),
+        model_writer=out,
+        vocab_size=320,
+        model_type="bpe",
+        byte_fallback=True,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    return out.getvalue()
+
+
+def encode(text: str) -> list[int]:
+    """Token ids as the sentencepiece package gives them, behind the beginning-of-text token."""
+    processor = sentencepiece.SentencePieceProcessor(model_proto=train_tokenizer())
+    return [BOS, *processor.encode(text)]
+
+
+def compile_module(folder: Path) -> Path:
+    """Compile ``model.so`` in a process of its own, so that this one never imports tvm."""
+    command = [sys.executable, HERE / "build_artifact.py", folder]
+    subprocess.run(command, check=True, capture_output=True)
+    return folder / "model.so"
+
+
+def make(folder: Path, module: Path, tokens: list[int], prompt: int) -> dict[str, Any]:
+    """Fill ``folder``; behind a prompt of ``prompt`` tokens the model generates ``tokens``."""
+    folder.mkdir()
+    shutil.copy(module, folder / "model.so")
+    shutil.copy(loader.__file__, folder / "run.py")
+    (folder / "tokenizer.model").write_bytes(train_tokenizer())
+    tokenizer = room.read(folder)
+    assert tokenizer is not None
+    (folder / "tokenizer.model").unlink()
+    (folder / "tokenizer.json").write_text(room.to_json(tokenizer), encoding="utf-8")
+    manifest = contents(_weights(folder / "weights.bin", tokens, prompt))
+    names = ["model.so", "weights.bin", "tokenizer.json", "run.py"]
+    manifest["files"] = {name: checksum(folder / name) for name in names}
+    write(folder, manifest)
+    return manifest
+
+
+def write(folder: Path, manifest: object) -> None:
+    (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+
+
+def checksum(path: Path) -> dict[str, object]:
+    data = path.read_bytes()
+    return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def contents(weights: list[dict[str, object]]) -> dict[str, Any]:
+    ids = {"name": "input_ids", "dtype": "int64"}
+    position = {"name": "position", "dtype": "int32", "shape": [1]}
+    logits = {"name": "logits", "dtype": "float32", "shape": ["batch", VOCAB]}
+    seq = {**ids, "shape": ["batch", "seq"]}
+    one = {**ids, "shape": ["batch", 1]}
+    every = {**logits, "shape": ["batch", "seq", VOCAB]}
+    return {
+        "schema": "maxtool.artifact/1",
+        "maxtool": "0.1.0",
+        "tvm": "0.27.0.post1",
+        "tvm_ffi": "0.1.14.post1",
+        "name": "tiny",
+        "recipe": "none",
+        "architecture": "none",
+        "dtype": "float32",
+        "context": CONTEXT,
+        "vocab_size": VOCAB,
+        "target": {"kind": "cpu", "triple": f"{platform.machine()}-linux-gnu", "features": []},
+        "module": "model.so",
+        "entries": {
+            "forward": entry("forward", [seq], every, state=False),
+            "prefill": entry("prefill", [seq, position], logits, state=True),
+            "decode": entry("decode", [one, position], logits, state=True),
+        },
+        "state": [{"name": "cache", "dtype": "float32", "shape": ["batch", CONTEXT]}],
+        "weights": {"file": "weights.bin", "alignment": 64, "tensors": weights},
+        "limits": {"seq": CONTEXT, "input_ids": [0, VOCAB - 1]},
+        "files": {},
+        "sources": {},
+        "tokenizer": {
+            "file": "tokenizer.json",
+            "bos_token_id": BOS,
+            "eos_token_ids": [EOS],
+            "add_bos": True,
+        },
+        "check": {"status": "not checked"},
+    }
+
+
+def entry(function: str, inputs: list[Any], output: Any, *, state: bool) -> dict[str, object]:  # noqa: ANN401
+    return {"function": function, "inputs": inputs, "outputs": [output], "state": state}
+
+
+def plan(tokens: list[int], prompt: int) -> np.ndarray[Any, Any]:
+    """Logits by position: ``tokens`` one after the other from the prompt's last position on."""
+    table = np.random.default_rng(3).normal(size=(CONTEXT, VOCAB)).astype(np.float32)
+    for i, token in enumerate(tokens):
+        if prompt - 1 + i < CONTEXT:
+            table[prompt - 1 + i, token] = 30.0
+    return table
+
+
+def _weights(path: Path, tokens: list[int], prompt: int) -> list[dict[str, object]]:
+    arrays = {
+        "plan": (plan(tokens, prompt), "float32"),
+        "half": (np.arange(3, dtype=np.float16), "float16"),
+        "brain": (np.arange(3, dtype=np.uint16), "bfloat16"),
+    }
+    data = b""
+    tensors: list[dict[str, object]] = []
+    for name, (array, dtype) in arrays.items():
+        data += bytes(-len(data) % 64)
+        place = {"offset": len(data), "nbytes": array.nbytes}
+        tensors.append({"name": name, "dtype": dtype, "shape": list(array.shape), **place})
+        data += array.tobytes()
+    path.write_bytes(data)
+    return tensors
+
+
+def run(
+    folder: Path, *arguments: object, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run the artifact's own program where neither tvm nor maxtool can be imported."""
+    blocker = folder.parent / "blocker"
+    blocker.mkdir(exist_ok=True)
+    (blocker / "sitecustomize.py").write_text(BLOCKER)
+    command = [sys.executable, folder / "run.py", *map(str, arguments)]
+    full = {**os.environ, "PYTHONPATH": str(blocker), **(env or {})}
+    return subprocess.run(
+        command, capture_output=True, encoding="utf-8", env=full, check=False, cwd=folder.parent
+    )
