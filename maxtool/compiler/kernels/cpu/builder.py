@@ -16,6 +16,8 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVM's own name for it
 
+from maxtool.compiler.kernels.cpu import pipeline
+
 Expr = Any  # tvm ships no types
 Buffer = Any
 Index = Expr | int
@@ -77,7 +79,9 @@ OPAQUE = 8  # relax.op_pattern "opaque": fusion leaves the call alone
 
 def scratch(shape: Sequence[Index], dtype: str = "float32") -> Buffer:
     """Memory of fixed size on the stack, or in registers where every index is a constant."""
-    return T.alloc_buffer(tuple(shape), dtype, scope="local", layout=None)
+    return T.alloc_buffer(
+        tuple(shape), dtype, scope="local", layout=None, annotations={"disable_lower_builtin": True}
+    )
 
 
 def workspace(shape: Sequence[Index], dtype: str = "float32") -> Buffer:
@@ -320,4 +324,4 @@ def build(functions: dict[str, Any], target: Any) -> Any:  # noqa: ANN401
     named = {
         name: function.with_attr("global_symbol", name) for name, function in functions.items()
     }
-    return tvm.compile(tvm.IRModule(named), target=target)
+    return tvm.compile(tvm.IRModule(named), target=target, tir_pipeline=pipeline.register())
