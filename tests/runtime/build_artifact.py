@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-# ruff: noqa: ANN001, ANN201, F841 - the annotations are TVMScript
+# ruff: noqa: ANN201, F841 - the annotations are TVMScript
 """Build a small artifact to the manifest's contract: ``python build_artifact.py FOLDER``.
 
 Its logits are a table by position (the weight ``plan``, filled by the tests), plus the token id
