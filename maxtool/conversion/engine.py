@@ -22,7 +22,7 @@ from maxtool.errors import UsageError
 from maxtool.files import check_output, check_space, staged
 from maxtool.quantization import quantize
 from maxtool.recipe import Emission, Plan, emissions, find_recipe, load_recipe, plan, written_notes
-from maxtool.recipe.ops import Array
+from maxtool.recipe.step import Array
 from maxtool.weights import Checkpoint, TensorSpec, WeightData, open_checkpoint
 from maxtool.weights.formats import gguf, safetensors
 

@@ -17,7 +17,7 @@ FILE_TYPE = "general.file_type"
 QUANTIZATION_VERSION = "general.quantization_version"
 VERSION = np.uint32(2)  # ggml.h's GGML_QNT_VERSION
 SPLIT = "split."
-SCALES = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (0.0, "K"))
+SCALES = ((1e12, 1e-12, "T"), (1e9, 1e-9, "B"), (1e6, 1e-6, "M"), (0.0, 1e-3, "K"))
 
 
 def from_huggingface(plan: Plan, specs: Sequence[TensorSpec]) -> dict[str, Any]:
@@ -80,8 +80,8 @@ def typed(value: Any) -> Any:  # noqa: ANN401 - a value of any of GGUF's types
 
 def size_label(elements: int) -> str:
     """A model's size in at least two digits, as llama.cpp's files are labelled: ``1.1B``."""
-    scale, letter = next(row for row in SCALES if elements > row[0])
-    scaled = elements / (scale or 1e3)
+    factor, letter = next(row[1:] for row in SCALES if elements > row[0])
+    scaled = elements * factor
     digits = len(str(round(scaled)).lstrip("0"))
     return f"{scaled:.{max(2 - digits, 0)}f}{letter}"
 

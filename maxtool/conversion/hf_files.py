@@ -93,4 +93,4 @@ def _dtype_name(specs: Sequence[TensorSpec]) -> str:
 
 
 def _json(content: Mapping[str, Any]) -> bytes:
-    return (json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
+    return (json.dumps(content, indent=2, sort_keys=True) + "\n").encode()

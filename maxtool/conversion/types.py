@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from maxtool.conversion.request import Request
 from maxtool.dtype import DType
 from maxtool.quantization import QuantizationEncoding
-from maxtool.recipe.ops import Shape
+from maxtool.recipe.step import Shape
 from maxtool.weights import TensorSpec
 
 # Small tensors that llama.cpp only takes as float32: norms, biases, the routers of experts.

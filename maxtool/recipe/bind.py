@@ -11,17 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from maxtool.errors import ConfigurationError
-from maxtool.recipe.ops import (
-    Array,
-    Shape,
-    Step,
-    inverted,
-    is_exact,
-    moves_whole_rows,
-    run,
-    run_shapes,
-)
+from maxtool.recipe.ops import inverted, is_exact, moves_whole_rows, run, run_shapes
 from maxtool.recipe.schema import Dialect, Recipe, Rule, resolve_step
+from maxtool.recipe.step import Array, Shape, Step
 
 
 @dataclass(frozen=True)

@@ -54,8 +54,9 @@ class Keys:
         return cls("hf", dict(_leaves("", checkpoint.config or {})))
 
     def get(self, key: str) -> Any:  # noqa: ANN401
-        """The key's value; None where it is null or missing."""
-        return self.values.get(key)
+        """The key's value, arrays as tuples; None where it is null or missing."""
+        value = self.values.get(key)
+        return tuple(value.tolist()) if isinstance(value, np.ndarray) else value
 
 
 def resolve_config(
@@ -175,11 +176,11 @@ class _Reader:
     def check_unknown(self, ignore: frozenset[str]) -> None:
         """Note every key that neither the recipe nor the list of inert keys knows."""
         known = self._known()
-        for key, value in self.keys.values.items():
+        for key in self.keys.values:
             if covered(key, NEVER_IGNORED[self.keys.dialect]):
-                self._never(key, value)
+                self._never(key, self.keys.get(key))
             elif key not in known and not covered(key, INERT[self.keys.dialect]):
-                self._unknown(key, value, ignored=covered(key, ignore))
+                self._unknown(key, self.keys.get(key), ignored=covered(key, ignore))
 
     def _found(self, spelling: Spelling) -> Iterator[tuple[str, Any]]:
         for source in spelling.sources:
@@ -198,8 +199,8 @@ class _Reader:
     def _measured(self, source: Source) -> Any:  # noqa: ANN401
         tensor = self.checkpoint.tensors.get(source.text)
         if source.kind == "length":
-            value = self.keys.get(source.text)
-            return len(value) if isinstance(value, list | tuple | np.ndarray) else None
+            value = self.keys.values.get(source.text)
+            return len(value) if isinstance(value, list | np.ndarray) else None
         if source.kind == "rows":
             return tensor.shape[0] if tensor is not None and tensor.shape else None
         return (tensor is not None) == (source.kind == "present")
@@ -252,8 +253,6 @@ class _Reader:
         ]
         keys = {source.text for spelling in spellings for source in spelling.sources}
         keys |= {key for spelling in spellings for key in spelling.also}
-        if dialect == "hf":  # the tables that hold known keys may be null
-            keys |= {key.rpartition(".")[0] for key in keys}
         return keys | set(self.recipe.expect[dialect]) | set(self.recipe.constants[dialect])
 
     def _never(self, key: str, value: Any) -> None:  # noqa: ANN401
@@ -261,7 +260,7 @@ class _Reader:
             self.problems.append(f"{key} = {_short(value)} is not supported, and never ignored")
 
     def _unknown(self, key: str, value: Any, *, ignored: bool) -> None:  # noqa: ANN401
-        if self._beside_failure(key):
+        if self._beside_failure(key) or (value is None and self._holds_known(key)):
             return
         if ignored:
             self.notes.append(f"{key} = {_short(value)} is ignored as asked")
@@ -270,6 +269,10 @@ class _Reader:
         else:
             self.can_ignore = True
             self.problems.append(f"{key} = {_short(value)} is unknown")
+
+    def _holds_known(self, key: str) -> bool:
+        """Whether the key is a table of known keys: null says no more than their absence."""
+        return any(name.startswith(f"{key}.") for name in self._known())
 
     def _beside_failure(self, key: str) -> bool:
         """Whether the key only details a table whose main key has failed already."""

@@ -10,7 +10,8 @@ from pathlib import Path
 from maxtool.errors import ConfigurationError, MissingFile, UnknownArchitecture, UnknownRecipe
 from maxtool.recipe import validate
 from maxtool.recipe.config import Keys
-from maxtool.recipe.parse import Problems, parse
+from maxtool.recipe.parse import parse
+from maxtool.recipe.problems import Problems
 from maxtool.recipe.schema import Dialect, Match, Recipe
 from maxtool.weights import Checkpoint
 

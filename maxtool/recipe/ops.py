@@ -1,67 +1,18 @@
-"""The closed table of operations a recipe may use, each with its exact inverse.
+"""Chains of operations: applied to arrays, followed on shapes and types, and undone.
 
-A step takes a list of arrays and gives a list of arrays: most map every array, ``concat`` and
-``stack`` join them, ``split`` and ``unstack`` part one. Shapes follow from headers alone, so that a
-plan needs no data. A step that only moves whole rows also works on block-quantized rows, whose
-bytes stand for the last dimension.
+A chain that only moves whole rows also works on block-quantized rows, whose bytes stand for the
+last dimension.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxtool.dtype import DType
-from maxtool.errors import MisshapenWeight, ModelMismatch
-from maxtool.quantization import QuantizationEncoding
-
-Array = NDArray[Any]
-Shape = tuple[int, ...]
-Params = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Step:
-    """One operation with its parameters, sizes as numbers."""
-
-    op: str
-    params: Params
-
-
-@dataclass(frozen=True)
-class Operation:
-    """A row of the table.
-
-    Attributes:
-        params: Parameter name to kind; the kinds are those of ``schema.KINDS``.
-        apply: The operation on arrays.
-        shapes: The operation on shapes; raises MisshapenWeight where it cannot be applied.
-        inverse: The step that undoes it.
-        inputs: "one" (each array by itself), "many" (joins them).
-        admits: The element types it is exact for; others are widened to float32 first.
-        whole_rows: Whether it moves whole rows only, given parameters and number of dimensions.
-        result: The element type it gives.
-        exact: Whether the inverse returns these very bits; False for values that get rounded.
-        problems: What is wrong with the parameters themselves.
-        recipe: Whether a recipe may name it; the others exist as inverses only.
-    """
-
-    params: Mapping[str, str]
-    apply: Callable[[Sequence[Array], Params], list[Array]]
-    shapes: Callable[[Sequence[Shape], Params], list[Shape]]
-    inverse: Callable[[Params], Step]
-    inputs: str = "one"
-    admits: Callable[[DType], bool] = lambda _dtype: True
-    whole_rows: Callable[[Params, int], bool] = lambda _params, _ndim: False
-    result: Callable[[DType, Params], DType] = lambda dtype, _params: dtype
-    exact: Callable[[Array, Params], bool] = lambda _array, _params: True
-    problems: Callable[[Params], list[str]] = lambda _params: []
-    recipe: bool = True
+from maxtool.recipe.operations import OPERATIONS
+from maxtool.recipe.step import Array, Shape, Step
 
 
 def run(steps: Sequence[Step], arrays: Sequence[Array]) -> list[Array]:
@@ -73,13 +24,15 @@ def run(steps: Sequence[Step], arrays: Sequence[Array]) -> list[Array]:
 
 
 def is_exact(steps: Sequence[Step], arrays: Sequence[Array]) -> bool:
-    """Whether undoing ``steps`` gives every bit of these arrays back (values may be rounded)."""
+    """Whether undoing ``steps`` gives every bit of these arrays back: nothing is rounded."""
     current = list(arrays)
     for step in steps:
-        exact = OPERATIONS[step.op].exact
-        if not all(exact(array, step.params) for array in _admitted(step, current)):
+        operation, before = OPERATIONS[step.op], _admitted(step, current)
+        with np.errstate(all="ignore"):
+            current = operation.apply(before, step.params)
+            back = run([operation.inverse(step.params)], current) if operation.rounds else before
+        if not all(map(_same_bits, before, back)):
             return False
-        current = _step(step, current)
     return True
 
 
@@ -89,10 +42,15 @@ def _step(step: Step, arrays: list[Array]) -> list[Array]:
 
 def _admitted(step: Step, arrays: list[Array]) -> list[Array]:
     admits = OPERATIONS[step.op].admits
-    return [
-        array if admits(DType.from_numpy(array.dtype)) else array.astype(np.float32)
-        for array in arrays
-    ]
+    with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
+        return [
+            array if admits(DType.from_numpy(array.dtype)) else array.astype(np.float32)
+            for array in arrays
+        ]
+
+
+def _same_bits(left: Array, right: Array) -> bool:
+    return left.dtype == right.dtype and left.tobytes() == right.tobytes()
 
 
 def run_shapes(steps: Sequence[Step], shapes: Sequence[Shape]) -> list[Shape]:
@@ -129,350 +87,3 @@ def moves_whole_rows(steps: Sequence[Step], shapes: Sequence[Shape]) -> bool:
 def inverted(steps: Sequence[Step]) -> tuple[Step, ...]:
     """The steps that undo ``steps``."""
     return tuple(OPERATIONS[step.op].inverse(step.params) for step in reversed(steps))
-
-
-# --- joining and parting -------------------------------------------------------------------------
-
-
-def _concat(arrays: Sequence[Array], params: Params) -> list[Array]:
-    return [np.concatenate(list(arrays), axis=params["axis"])]
-
-
-def _concat_shapes(shapes: Sequence[Shape], params: Params) -> list[Shape]:
-    axis, sizes = params["axis"], params["sizes"]
-    _need_axis(shapes[0], axis)
-    expected = [_replaced(shapes[0], axis, size) for size in sizes]
-    if list(shapes) != expected:
-        raise MisshapenWeight(f"concat needs the shapes {expected}, found {list(shapes)}")
-    return [_replaced(shapes[0], axis, sum(sizes))]
-
-
-def _split(arrays: Sequence[Array], params: Params) -> list[Array]:
-    return np.split(arrays[0], np.cumsum(params["sizes"])[:-1], axis=params["axis"])
-
-
-def _split_shapes(shapes: Sequence[Shape], params: Params) -> list[Shape]:
-    (shape,) = shapes
-    axis, sizes = params["axis"], params["sizes"]
-    _need_axis(shape, axis)
-    if shape[axis] != sum(sizes):
-        parts = " + ".join(map(str, sizes))
-        raise MisshapenWeight(f"split needs {parts} = {sum(sizes)} along {axis}, found {shape}")
-    return [_replaced(shape, axis, size) for size in sizes]
-
-
-def _stack(arrays: Sequence[Array], params: Params) -> list[Array]:
-    return [np.stack(list(arrays), axis=params["axis"])]
-
-
-def _stack_shapes(shapes: Sequence[Shape], params: Params) -> list[Shape]:
-    if len(set(shapes)) != 1 or len(shapes) != params["count"]:
-        raise MisshapenWeight(f"stack needs {params['count']} equal shapes, found {list(shapes)}")
-    if params["axis"] > len(shapes[0]):
-        raise MisshapenWeight(f"stack along {params['axis']} does not fit {shapes[0]}")
-    shape = list(shapes[0])
-    shape.insert(params["axis"], len(shapes))
-    return [tuple(shape)]
-
-
-def _unstack(arrays: Sequence[Array], params: Params) -> list[Array]:
-    return list(np.moveaxis(arrays[0], params["axis"], 0))
-
-
-def _unstack_shapes(shapes: Sequence[Shape], params: Params) -> list[Shape]:
-    (shape,) = shapes
-    axis, count = params["axis"], params["count"]
-    _need_axis(shape, axis)
-    if shape[axis] != count:
-        raise MisshapenWeight(f"unstack needs {count} along {axis}, found {shape}")
-    return [shape[:axis] + shape[axis + 1 :]] * count
-
-
-# --- moving elements -----------------------------------------------------------------------------
-
-
-def _transpose(array: Array, params: Params) -> Array:
-    return array.transpose(params["axes"])
-
-
-def _transpose_shape(shape: Shape, params: Params) -> Shape:
-    axes = params["axes"]
-    if len(axes) != len(shape):
-        raise MisshapenWeight(f"transpose with axes {list(axes)} does not fit {shape}")
-    return tuple(shape[axis] for axis in axes)
-
-
-def _reshape(array: Array, params: Params) -> Array:
-    return array.reshape(params["shape"])
-
-
-def _reshape_shape(shape: Shape, params: Params) -> Shape:
-    stored, wanted = tuple(params["stored"]), tuple(params["shape"])
-    if shape != stored or math.prod(stored) != math.prod(wanted):
-        raise MisshapenWeight(f"reshape from {stored} to {wanted} does not fit {shape}")
-    return wanted
-
-
-def _pairs_to_halves(array: Array, params: Params) -> Array:
-    rows = array.reshape(params["heads"], -1, 2, *array.shape[1:])
-    return rows.swapaxes(1, 2).reshape(array.shape)
-
-
-def _halves_to_pairs(array: Array, params: Params) -> Array:
-    rows = array.reshape(params["heads"], 2, -1, *array.shape[1:])
-    return rows.swapaxes(1, 2).reshape(array.shape)
-
-
-def _rope_shape(shape: Shape, params: Params) -> Shape:
-    heads = params["heads"]
-    if not shape or shape[0] % (2 * heads):
-        raise MisshapenWeight(f"{heads} heads of rotary pairs do not fit {shape}")
-    return shape
-
-
-# --- changing values -----------------------------------------------------------------------------
-
-
-def _add(array: Array, params: Params) -> Any:  # noqa: ANN401 - an array
-    return np.add(array, array.dtype.type(params["value"]))
-
-
-def _scale(array: Array, params: Params) -> Any:  # noqa: ANN401 - an array
-    return np.multiply(array, array.dtype.type(params["value"]))
-
-
-def _cast(array: Array, params: Params) -> Array:
-    wanted: DType = params["to"]
-    if array.dtype == wanted.to_numpy():
-        return array
-    with np.errstate(over="ignore"):
-        return array.astype(wanted.to_numpy())
-
-
-def _dequantize(array: Array, params: Params) -> Array:
-    from maxtool.quantization.codec import dequantize
-
-    return dequantize(array, params["encoding"])
-
-
-def _quantize(array: Array, params: Params) -> Array:
-    """Blocks that decode to ``array`` again.
-
-    Raises:
-        ModelMismatch: If there are none: ``array`` did not come from such blocks.
-    """
-    from maxtool.quantization.codec import dequantize, quantize
-
-    packed = quantize(array, params["encoding"])
-    if not _same_bits(dequantize(packed, params["encoding"]), array):
-        raise ModelMismatch(f"values cannot be written as {params['encoding'].name} without loss")
-    return packed
-
-
-def _reversible(name: str) -> Callable[[Array, Params], bool]:
-    """Whether the step ``name`` and its inverse give every bit of the array back."""
-
-    def check(array: Array, params: Params) -> bool:
-        operation = OPERATIONS[name]
-        with np.errstate(all="ignore"):
-            there = operation.apply([array], params)
-            back = run([operation.inverse(params)], there)[0]
-        return _same_bits(array, back)
-
-    return check
-
-
-# --- helpers -------------------------------------------------------------------------------------
-
-
-def _same_bits(left: Array, right: Array) -> bool:
-    return left.dtype == right.dtype and left.tobytes() == right.tobytes()
-
-
-def _replaced(shape: Shape, axis: int, size: int) -> Shape:
-    return (*shape[:axis], size, *shape[axis + 1 :])
-
-
-def _need_axis(shape: Shape, axis: int) -> None:
-    if axis >= len(shape):
-        raise MisshapenWeight(f"there is no dimension {axis} in {shape}")
-
-
-def _each(function: Callable[..., Any]) -> Callable[[Sequence[Any], Params], list[Any]]:
-    """``function`` on every array, or every shape, by itself."""
-    return lambda items, params: [function(item, params) for item in items]
-
-
-def _same_shape(shapes: Sequence[Shape], _params: Params) -> list[Shape]:
-    return list(shapes)
-
-
-def _to(name: str) -> Callable[[Params], Step]:
-    return lambda params: Step(name, params)
-
-
-def _not_last_axis(params: Params, ndim: int) -> bool:
-    return bool(params["axis"] < ndim - 1)
-
-
-def _keeps_last_axis(params: Params, ndim: int) -> bool:
-    return bool(params["axes"][-1] == ndim - 1)
-
-
-def _wide_float(dtype: DType) -> bool:
-    return dtype in (DType.float32, DType.float64)
-
-
-def _axes_problems(params: Params) -> list[str]:
-    axes = params["axes"]
-    good = sorted(axes) == list(range(len(axes)))
-    return [] if good else [f"axes {list(axes)} are not a permutation"]
-
-
-def _scale_problems(params: Params) -> list[str]:
-    value = params["value"]
-    power = math.isfinite(value) and value != 0 and abs(math.frexp(value)[0]) == 0.5
-    good = power and math.isfinite(1 / value)
-    return [] if good else [f"scale by {value} has no exact inverse; only powers of two have"]
-
-
-def _add_problems(params: Params) -> list[str]:
-    return [] if math.isfinite(params["value"]) else ["add needs a finite value"]
-
-
-# What a narrower type's every value fits into.
-WIDER: Mapping[DType, frozenset[DType]] = {
-    DType.float16: frozenset({DType.float32, DType.float64}),
-    DType.bfloat16: frozenset({DType.float32, DType.float64}),
-    DType.float32: frozenset({DType.float64}),
-}
-
-
-def _cast_problems(params: Params) -> list[str]:
-    stored, wanted = params["stored"], params["to"]
-    if wanted in WIDER.get(stored, ()) or wanted == stored:
-        return []
-    return [f"a cast from {stored.value} to {wanted.value} loses values, so it has no inverse"]
-
-
-REQUANTIZABLE = tuple(QuantizationEncoding[name] for name in ("Q8_0", "Q4_0", "Q5_0"))
-
-
-def _dequantize_problems(params: Params) -> list[str]:
-    if params["encoding"] in REQUANTIZABLE:
-        return []
-    known = ", ".join(encoding.name for encoding in REQUANTIZABLE)
-    return [
-        f"{params['encoding'].name} blocks cannot be made again from their values ({known} can)"
-    ]
-
-
-# --- the table -----------------------------------------------------------------------------------
-
-OPERATIONS: Mapping[str, Operation] = {
-    "concat": Operation(
-        params={"axis": "axis", "sizes": "sizes"},
-        apply=_concat,
-        shapes=_concat_shapes,
-        inverse=_to("split"),
-        inputs="many",
-        whole_rows=_not_last_axis,
-    ),
-    "split": Operation(
-        params={"axis": "axis", "sizes": "sizes"},
-        apply=_split,
-        shapes=_split_shapes,
-        inverse=_to("concat"),
-        whole_rows=_not_last_axis,
-    ),
-    "stack": Operation(
-        params={"axis": "axis", "count": "size"},
-        apply=_stack,
-        shapes=_stack_shapes,
-        inverse=_to("unstack"),
-        inputs="many",
-        whole_rows=lambda params, ndim: bool(params["axis"] < ndim),
-    ),
-    "unstack": Operation(
-        params={"axis": "axis", "count": "size"},
-        apply=_unstack,
-        shapes=_unstack_shapes,
-        inverse=_to("stack"),
-        whole_rows=_not_last_axis,
-        recipe=False,
-    ),
-    "transpose": Operation(
-        params={"axes": "axes"},
-        apply=_each(_transpose),
-        shapes=_each(_transpose_shape),
-        inverse=lambda params: Step(
-            "transpose", {"axes": tuple(np.argsort(params["axes"]).tolist())}
-        ),
-        whole_rows=_keeps_last_axis,
-        problems=_axes_problems,
-    ),
-    "reshape": Operation(
-        params={"shape": "sizes", "stored": "sizes"},
-        apply=_each(_reshape),
-        shapes=_each(_reshape_shape),
-        inverse=lambda params: Step(
-            "reshape", {"shape": params["stored"], "stored": params["shape"]}
-        ),
-    ),
-    "rope_pairs_to_halves": Operation(
-        params={"heads": "size"},
-        apply=_each(_pairs_to_halves),
-        shapes=_each(_rope_shape),
-        inverse=_to("rope_halves_to_pairs"),
-        whole_rows=lambda _params, ndim: ndim > 1,
-    ),
-    "rope_halves_to_pairs": Operation(
-        params={"heads": "size"},
-        apply=_each(_halves_to_pairs),
-        shapes=_each(_rope_shape),
-        inverse=_to("rope_pairs_to_halves"),
-        whole_rows=lambda _params, ndim: ndim > 1,
-    ),
-    "add": Operation(
-        params={"value": "number"},
-        apply=_each(_add),
-        shapes=_same_shape,
-        inverse=lambda params: Step("add", {"value": -params["value"]}),
-        admits=_wide_float,
-        exact=_reversible("add"),
-        problems=_add_problems,
-    ),
-    "scale": Operation(
-        params={"value": "number"},
-        apply=_each(_scale),
-        shapes=_same_shape,
-        inverse=lambda params: Step("scale", {"value": 1 / params["value"]}),
-        admits=_wide_float,
-        exact=_reversible("scale"),
-        problems=_scale_problems,
-    ),
-    "cast": Operation(
-        params={"to": "dtype", "stored": "dtype"},
-        apply=_each(_cast),
-        shapes=_same_shape,
-        inverse=lambda params: Step("cast", {"to": params["stored"], "stored": params["to"]}),
-        result=lambda _dtype, params: params["to"],
-        exact=_reversible("cast"),
-        problems=_cast_problems,
-    ),
-    "dequantize": Operation(
-        params={"encoding": "encoding"},
-        apply=_each(_dequantize),
-        shapes=_same_shape,
-        inverse=_to("quantize"),
-        result=lambda _dtype, _params: DType.float32,
-        problems=_dequantize_problems,
-    ),
-    "quantize": Operation(
-        params={"encoding": "encoding"},
-        apply=_each(_quantize),
-        shapes=_same_shape,
-        inverse=_to("dequantize"),
-        recipe=False,
-    ),
-}

@@ -25,8 +25,9 @@ from maxtool.recipe.bind import Bound, bind
 from maxtool.recipe.config import resolve_config
 from maxtool.recipe.load import dialect
 from maxtool.recipe.names import Pattern
-from maxtool.recipe.ops import Array, Shape, result_dtype
+from maxtool.recipe.ops import result_dtype
 from maxtool.recipe.schema import Dialect, Recipe
+from maxtool.recipe.step import Array, Shape
 from maxtool.weights import Checkpoint, TensorInfo, WeightData
 
 PLAIN_FLOATS = frozenset({DType.float16, DType.bfloat16, DType.float32, DType.float64})

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from maxtool.recipe.names import Pattern
-from maxtool.recipe.ops import OPERATIONS, Step
+from maxtool.recipe.operations import OPERATIONS
+from maxtool.recipe.step import Step
 
 Dialect = Literal["hf", "gguf"]
 DIALECTS: tuple[Dialect, ...] = ("hf", "gguf")

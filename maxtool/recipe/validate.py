@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
-from maxtool.recipe.ops import OPERATIONS, Step
+from maxtool.recipe.operations import OPERATIONS
 from maxtool.recipe.schema import DIALECTS, Dialect, Field, Recipe, Rule, Size
+from maxtool.recipe.step import Step
 
 # Keys a converter fills in by itself, so an order may name them.
 CONVERTER_KEYS = frozenset({"general.file_type"})

@@ -16,7 +16,7 @@ Edited = Callable[..., Path]
 MODELS = ["stories260K", "llama", "mistral"]
 
 
-def resolved(folder: Path, **options: Any) -> dict[str, Any]:
+def resolved(folder: Path, **options: object) -> dict[str, Any]:
     checkpoint = open_checkpoint(folder)
     return resolve_config(find_recipe(checkpoint), checkpoint, **options).values
 
@@ -92,6 +92,8 @@ def test_no_window_and_no_key_differ(
         ({"rope_parameters": {"rope_type": "dynamic"}}, "'dynamic' is not supported (none, linear"),
         ({"rope_theta": 1.5}, "rope_theta = 1.5 disagrees with rope_parameters.rope_theta"),
         ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor = 0.5"),
+        ({"rope_parameters": "linear"}, "rope_parameters = 'linear' is unknown"),
+        ({"hidden_act": ["silu"]}, "hidden_act = ['silu'] is not a text"),
         ({"pretraining_tp": 2}, "pretraining_tp = 2 is not supported (1 is)"),
         ({"mystery": 3}, "mystery = 3 is unknown"),
         ({"mystery": {"deep": "x"}}, "mystery.deep = 'x' is unknown"),

@@ -1,15 +1,14 @@
-"""Models of other shapes need a recipe only: fused projections, transposed weights, experts, norms."""
+"""Other models need a recipe only: fused projections, transposed weights, experts, norms."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from maxtool.errors import ConfigurationError
-from maxtool.recipe import Recipe, load_recipe
+from maxtool.recipe import Dialect, Recipe, load_recipe
 from maxtool.recipe.bind import bind, emissions
 
 RECIPE = """
@@ -26,13 +25,35 @@ experts = { type = "int", hf = "e", gguf = "{arch}.e" }
 [order]
 gguf = ["{arch}.h", "{arch}.g", "{arch}.d", "{arch}.e"]
 [weights.hf]
-"l.{layer}.q" = { from = "l.{layer}.qkv", op = "split", axis = 0, sizes = [["heads", "dim"], ["groups", "dim"], ["groups", "dim"]], part = 0 }
-"l.{layer}.k" = { from = "l.{layer}.qkv", op = "split", axis = 0, sizes = [["heads", "dim"], ["groups", "dim"], ["groups", "dim"]], part = 1 }
-"l.{layer}.v" = { from = "l.{layer}.qkv", op = "split", axis = 0, sizes = [["heads", "dim"], ["groups", "dim"], ["groups", "dim"]], part = 2 }
-"l.{layer}.up" = { from = "l.{layer}.x.{expert}.up", over = "expert", ops = [{ op = "stack", axis = 0, count = "experts" }, { op = "transpose", axes = [0, 2, 1] }] }
 "l.{layer}.fc" = { from = "l.{layer}.conv", op = "transpose", axes = [1, 0] }
-"l.{layer}.gate" = { from = ["l.{layer}.g1", "l.{layer}.g2"], op = "concat", axis = 0, sizes = [1, "heads"] }
 "norm" = "norm"
+[weights.hf."l.{layer}.q"]
+from = "l.{layer}.qkv"
+op = "split"
+axis = 0
+sizes = [["heads", "dim"], ["groups", "dim"], ["groups", "dim"]]
+part = 0
+[weights.hf."l.{layer}.k"]
+from = "l.{layer}.qkv"
+op = "split"
+axis = 0
+sizes = [["heads", "dim"], ["groups", "dim"], ["groups", "dim"]]
+part = 1
+[weights.hf."l.{layer}.v"]
+from = "l.{layer}.qkv"
+op = "split"
+axis = 0
+sizes = [["heads", "dim"], ["groups", "dim"], ["groups", "dim"]]
+part = 2
+[weights.hf."l.{layer}.gate"]
+from = ["l.{layer}.g1", "l.{layer}.g2"]
+op = "concat"
+axis = 0
+sizes = [1, "heads"]
+[weights.hf."l.{layer}.up"]
+from = "l.{layer}.x.{expert}.up"
+over = "expert"
+ops = [{ op = "stack", axis = 0, count = "experts" }, { op = "transpose", axes = [0, 2, 1] }]
 [weights.gguf]
 "l.{layer}.q" = { from = "blk.{layer}.q", op = "rope_pairs_to_halves", heads = "heads" }
 "l.{layer}.k" = { from = "blk.{layer}.k", op = "rope_pairs_to_halves", heads = "groups" }
@@ -70,7 +91,7 @@ PARAMETERS = ["norm"] + [
 ]
 
 
-def read(recipe: Recipe, dialect: Any, given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def read(recipe: Recipe, dialect: Dialect, given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     result = {}
     for name in PARAMETERS:
         rule = bind(recipe, dialect, name, VALUES)
@@ -80,7 +101,7 @@ def read(recipe: Recipe, dialect: Any, given: dict[str, np.ndarray]) -> dict[str
     return result
 
 
-def write(recipe: Recipe, dialect: Any, given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def write(recipe: Recipe, dialect: Dialect, given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     made = emissions(recipe, dialect, VALUES, {name: array.shape for name, array in given.items()})
     result = {e.name: e.apply([given[name] for name in e.parameters]) for e in made}
     assert {e.name: e.shape for e in made} == {name: array.shape for name, array in result.items()}

@@ -139,8 +139,14 @@ def test_all_problems_at_once(written: Callable[..., Path]) -> None:
 
 def test_unknown_architecture_lists_recipes(edited: Callable[..., Path]) -> None:
     checkpoint = open_checkpoint(edited(config={"model_type": "qwen9"}))
-    with pytest.raises(UnknownArchitecture, match="'qwen9'.*llama, mistral"):
+    with pytest.raises(UnknownArchitecture, match=r"'qwen9'.*llama, mistral"):
         find_recipe(checkpoint)
+
+
+@pytest.mark.parametrize("found", [["llama"], 3, None, {"llama": 1}])
+def test_an_architecture_that_is_no_name(edited: Callable[..., Path], found: object) -> None:
+    with pytest.raises(UnknownArchitecture):
+        find_recipe(open_checkpoint(edited(config={"model_type": found})))
 
 
 def test_a_folder_without_configuration(edited: Callable[..., Path]) -> None:

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from maxtool.dtype import DType
 from maxtool.errors import MisshapenWeight, ModelMismatch
 from maxtool.quantization import QuantizationEncoding, quantize
+from maxtool.recipe.operations import OPERATIONS
 from maxtool.recipe.ops import (
-    OPERATIONS,
-    Step,
     inverted,
     is_exact,
     moves_whole_rows,
@@ -23,6 +22,7 @@ from maxtool.recipe.ops import (
     run,
     run_shapes,
 )
+from maxtool.recipe.step import Step
 
 DIM = st.integers(1, 5)
 SHAPE = st.lists(DIM, min_size=1, max_size=4).map(tuple)

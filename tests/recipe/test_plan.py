@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +10,8 @@ from safetensors.numpy import load_file, save_file
 from maxtool.dtype import DType
 from maxtool.errors import (
     ConfigurationError,
-    MissingWeight,
     MisshapenWeight,
+    MissingWeight,
     ModelMismatch,
     UnexpectedWeight,
 )
@@ -26,7 +25,7 @@ Q0 = "model.layers.0.self_attn.q_proj.weight"
 NORM = "model.norm.weight"
 
 
-def planned(path: Path, **options: Any) -> Plan:
+def planned(path: Path, **options: object) -> Plan:
     checkpoint = open_checkpoint(path)
     return plan(find_recipe(checkpoint), checkpoint, **options)
 
@@ -203,7 +202,17 @@ def test_scaled_frequencies_are_refused(reference: Path, tmp_path: Path) -> None
 @pytest.mark.reference
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("llama.expert_count", np.uint32(8)), ("llama.rope.scaling.type", "yarn"), ("llama.new", "x")],
+    [
+        ("llama.expert_count", np.uint32(8)),
+        ("llama.expert_count", np.array([8, 8], np.uint32)),
+        ("llama.attention.head_count_kv", np.array([2, 2], np.uint32)),
+        ("llama.attention.value_length", np.array([32, 32], np.uint32)),
+        ("llama.rope.dimension_count", np.uint32(16)),
+        ("llama.rope.freq_base", np.float32(np.nan)),
+        ("llama.rope.scaling.type", "yarn"),
+        ("llama.new", "x"),
+        ("llama.new", np.arange(9)),
+    ],
 )
 def test_gguf_keys_that_change_the_network(
     reference: Path, tmp_path: Path, key: str, value: object

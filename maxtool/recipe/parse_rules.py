@@ -1,0 +1,167 @@
+"""The weight rules of a recipe's TOML, and the parameters of their operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from maxtool.dtype import DType
+from maxtool.quantization import QuantizationEncoding
+from maxtool.recipe.operations import OPERATIONS
+from maxtool.recipe.problems import Problems, Table
+from maxtool.recipe.schema import Rule, Rules
+from maxtool.recipe.step import Step
+
+RULE_KEYS = frozenset({"from", "op", "ops", "over", "part", "tie", "when"})
+RULES_KEYS = frozenset({"drop", "refuse"})
+
+
+def rules(where: str, table: Table, problems: Problems) -> Rules:
+    """All rules of one dialect.
+
+    Args:
+        where: The section's name, for problems.
+        table: The section.
+        problems: Takes everything that is wrong.
+    """
+    drop = problems.strings(f"{where}.drop", table["drop"]) if "drop" in table else ()
+    refuse = problems.table(f"{where}.refuse", table.get("refuse", {}))
+    return Rules(
+        rules=tuple(
+            _rule(f"{where}.{target!r}", target, value, problems)
+            for target, value in table.items()
+            if target not in RULES_KEYS
+        ),
+        drop=tuple(problems.pattern(f"{where}.drop", text) for text in drop),
+        refuse={
+            problems.pattern(f"{where}.refuse", text): problems.text(where, reason)
+            for text, reason in refuse.items()
+        },
+    )
+
+
+def _rule(where: str, target: str, value: object, problems: Problems) -> Rule:
+    table = value if isinstance(value, dict) else {"from": value}
+    operation = OPERATIONS.get(str(table.get("op")))
+    problems.unknown(where, table, {*RULE_KEYS, *(operation.params if operation else ())})
+    if "from" not in table:
+        problems.add(where, "'from' is missing")
+    names = problems.strings(where, table["from"]) if "from" in table else ()
+    return Rule(
+        target=problems.pattern(where, target),
+        sources=tuple(problems.pattern(where, name) for name in names),
+        steps=tuple(_steps(where, table, problems)),
+        over=problems.text(where, table["over"]) if "over" in table else None,
+        part=_part(where, table, problems),
+        tie=problems.text(where, table["tie"]) if "tie" in table else None,
+        when=problems.table(where, table["when"]) if "when" in table else None,
+    )
+
+
+def _part(where: str, table: Table, problems: Problems) -> int | None:
+    part = table.get("part")
+    if part is None or (type(part) is int and part >= 0):
+        return part
+    problems.add(where, f"part needs a number from 0, found {part!r}")
+    return None
+
+
+def _steps(where: str, table: Table, problems: Problems) -> Iterable[Step]:
+    if "op" in table and "ops" in table:
+        problems.add(where, "'op' and 'ops' exclude each other")
+    inline = {key: value for key, value in table.items() if key not in RULE_KEYS - {"op"}}
+    chain = table.get("ops", [inline] if "op" in table else [])
+    for item in chain if isinstance(chain, list) else [chain]:
+        step = _step(where, problems.table(where, item), problems)
+        if step is not None:
+            yield step
+
+
+def _step(where: str, table: Table, problems: Problems) -> Step | None:
+    name = str(table.get("op"))
+    operation = OPERATIONS.get(name)
+    if operation is None or not operation.recipe:
+        known = ", ".join(sorted(key for key, row in OPERATIONS.items() if row.recipe))
+        problems.add(where, f"unknown operation {name!r} (known: {known})")
+        return None
+    given = {key: value for key, value in table.items() if key != "op"}
+    problems.unknown(f"{where} {name}", given, operation.params)
+    missing = [key for key in operation.params if key not in given]
+    for key in missing:
+        problems.add(f"{where} {name}", f"{key!r} is missing")
+    params = {
+        key: _parameter(f"{where} {name}", key, kind, given[key], problems)
+        for key, kind in operation.params.items()
+        if key in given
+    }
+    if missing or None in params.values():
+        return None
+    for problem in operation.problems(params):
+        problems.add(f"{where} {name}", problem)
+    return Step(name, params)
+
+
+def _parameter(where: str, key: str, kind: str, value: object, problems: Problems) -> Any:  # noqa: ANN401
+    """``value`` as the kind of parameter needs it, or None and a problem."""
+    good = KINDS[kind](value)
+    if good is None:
+        problems.add(where, f"{key} needs {KIND_NAMES[kind]}, found {value!r}")
+    return good
+
+
+def _axis(value: object) -> int | None:
+    return value if type(value) is int and 0 <= value < 8 else None
+
+
+def _axes(value: object) -> tuple[int, ...] | None:
+    axes = tuple(_axis(item) for item in value) if isinstance(value, list) and value else (None,)
+    return None if None in axes else axes  # type: ignore[return-value]
+
+
+def _size(value: object) -> Any:  # noqa: ANN401
+    if isinstance(value, list):
+        factors = tuple(_size(factor) for factor in value)
+        flat = factors and all(isinstance(factor, int | str) for factor in factors)
+        return factors if flat else None
+    return (
+        value if (type(value) is int and value > 0) or (isinstance(value, str) and value) else None
+    )
+
+
+def _sizes(value: object) -> Any:  # noqa: ANN401
+    sizes = tuple(map(_size, value)) if isinstance(value, list) and value else (None,)
+    return None if None in sizes else sizes
+
+
+def number(value: object) -> float | None:
+    """``value`` as a float, or None."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def dtype(value: object) -> DType | None:
+    """The element type of that name, or None."""
+    return next((dtype for dtype in DType if dtype.value == value), None)
+
+
+def _encoding(value: object) -> QuantizationEncoding | None:
+    return next((encoding for encoding in QuantizationEncoding if encoding.name == value), None)
+
+
+KINDS: Mapping[str, Callable[[object], Any]] = {
+    "axis": _axis,
+    "axes": _axes,
+    "size": _size,
+    "sizes": _sizes,
+    "number": number,
+    "dtype": dtype,
+    "encoding": _encoding,
+}
+KIND_NAMES: Mapping[str, str] = {
+    "axis": "a dimension counted from 0",
+    "axes": "a list of dimensions",
+    "size": "a number, a field, or a list of those to multiply",
+    "sizes": "a list of sizes",
+    "number": "a number",
+    "dtype": "an element type",
+    "encoding": "a block encoding",
+}

@@ -1,0 +1,298 @@
+"""Conversions of our own tiny checkpoints, and of checkpoints with something odd in them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from gguf import GGUFReader
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
+from maxtool.conversion import Request, convert, prepare
+from maxtool.conversion.engine import has_nan
+from maxtool.conversion.gguf_metadata import size_label, title
+from maxtool.conversion.types import stays_float32
+from maxtool.dtype import DType
+from maxtool.errors import MachineLacks, ModelMismatch, OutputExists, UsageError
+from maxtool.quantization import QuantizationEncoding
+from maxtool.weights import open_checkpoint
+
+DATA = Path(__file__).resolve().parents[1] / "data"
+TINY = ["tiny-llama", "tiny-llama-tied", "tiny-mistral"]
+Q0 = "model.layers.0.self_attn.q_proj.weight"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Callable[..., Path]:
+    """Copies a tiny checkpoint, with tensors replaced."""
+
+    def copy(name: str = "tiny-llama", **tensors: np.ndarray) -> Path:
+        folder = tmp_path / name
+        shutil.copytree(DATA / name, folder)
+        if tensors:
+            file = folder / "model.safetensors"
+            save_file(load_file(file) | tensors, file)
+        return folder
+
+    return copy
+
+
+def run(source: Path, output: Path, **options: object) -> tuple[list[str], list[str]]:
+    made = prepare(Request(source, output, **options))
+    report = convert(made)
+    files = [output] if output.is_file() else list(output.iterdir())
+    assert sum(file.stat().st_size for file in files) == made.nbytes
+    return made.notes, report.warnings
+
+
+def values(folder: Path, name: str = "model.safetensors") -> dict[str, tuple[Any, ...]]:
+    checkpoint = open_checkpoint(folder / name)
+    return {
+        name: (info.dtype, info.shape, checkpoint.read(name).data.tobytes())
+        for name, info in checkpoint.tensors.items()
+    }
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_there_and_back_is_every_bit(tmp_path: Path, name: str) -> None:
+    """tiny-llama-tied is bfloat16: its vectors are float32 in GGUF and bfloat16 again after it."""
+    run(DATA / name, tmp_path / "a.gguf")
+    run(tmp_path / "a.gguf", tmp_path / "b")
+    assert values(tmp_path / "b") == values(DATA / name)
+    old, new = (json.loads((f / "config.json").read_text()) for f in (DATA / name, tmp_path / "b"))
+    assert new["dtype"] == old.get("dtype", old.get("torch_dtype"))
+    for key in ("architectures", "model_type", "bos_token_id", "eos_token_id", "vocab_size"):
+        assert new[key] == old[key]
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_written_safetensors_load_in_the_library(tmp_path: Path, name: str) -> None:
+    run(DATA / name, tmp_path / "out", dtype=DType.float16)
+    with safe_open(tmp_path / "out" / "model.safetensors", "np") as file:
+        assert file.metadata() == {"format": "pt"}
+        assert {file.get_tensor(key).dtype for key in file.keys()} == {np.dtype(np.float16)}  # noqa: SIM118
+
+
+def test_huggingface_to_huggingface_keeps_everything_else(tmp_path: Path) -> None:
+    origin = DATA / "tiny-llama-tied"
+    run(origin, tmp_path / "out", dtype=DType.float32)
+    old, new = (json.loads((f / "config.json").read_text()) for f in (origin, tmp_path / "out"))
+    assert new == old | {"torch_dtype": "float32"}
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        assert (tmp_path / "out" / name).read_bytes() == (origin / name).read_bytes()
+    wide, narrow = values(tmp_path / "out"), values(origin)
+    for name, (dtype, shape, data) in narrow.items():
+        expected = np.frombuffer(data, ml_dtypes.bfloat16).astype(np.float32)
+        assert dtype is DType.bfloat16
+        assert wide[name] == (DType.float32, shape, expected.tobytes())
+
+
+def test_safetensors_alone(tmp_path: Path) -> None:
+    run(DATA / "tiny-llama", tmp_path / "out.safetensors", dtype=DType.bfloat16)
+    assert {dtype for dtype, _, _ in values(tmp_path, "out.safetensors").values()} == {
+        DType.bfloat16
+    }
+
+
+def test_biases_are_permuted_like_their_weights(tmp_path: Path) -> None:
+    run(DATA / "tiny-llama-tied", tmp_path / "a.gguf", dtype=DType.float32)
+    tensors = {t.name: t.data for t in GGUFReader(tmp_path / "a.gguf").tensors}
+    origin = open_checkpoint(DATA / "tiny-llama-tied")
+    bias = origin.read("model.layers.0.self_attn.q_proj.bias").data.astype(np.float32)
+    pairs = bias.reshape(4, 2, 4).swapaxes(1, 2).reshape(-1)
+    np.testing.assert_array_equal(tensors["blk.0.attn_q.bias"], pairs)
+    assert not np.array_equal(pairs, bias)
+    assert "output.weight" not in tensors
+
+
+def test_linear_scaling_is_written(tmp_path: Path) -> None:
+    run(DATA / "tiny-llama-tied", tmp_path / "a.gguf")
+    fields = GGUFReader(tmp_path / "a.gguf").fields
+    assert fields["llama.rope.scaling.type"].contents() == "linear"
+    assert fields["llama.rope.scaling.factor"].contents() == 2.0
+    assert fields["general.file_type"].contents() == 32
+
+
+def test_window_survives(tmp_path: Path) -> None:
+    run(DATA / "tiny-mistral", tmp_path / "a.gguf")
+    run(tmp_path / "a.gguf", tmp_path / "b")
+    config = json.loads((tmp_path / "b" / "config.json").read_text())
+    assert (config["model_type"], config["sliding_window"]) == ("mistral", 7)
+
+
+class TestValues:
+    def test_overflow_is_an_error_and_leaves_nothing(
+        self, tmp_path: Path, source: Callable[..., Path]
+    ) -> None:
+        weight = load_file(DATA / "tiny-llama" / "model.safetensors")[Q0]
+        weight[3, 5] = 70000
+        folder = source(**{Q0: weight})
+        before = sorted(tmp_path.iterdir())
+        with pytest.raises(ModelMismatch, match="float16") as caught:
+            run(folder, tmp_path / "a.gguf", dtype=DType.float16)
+        assert caught.value.tensor == "blk.0.attn_q.weight"
+        assert sorted(tmp_path.iterdir()) == before
+        run(folder, tmp_path / "a.gguf", dtype=DType.bfloat16)
+
+    def test_infinity_that_was_there_passes(
+        self, tmp_path: Path, source: Callable[..., Path]
+    ) -> None:
+        weight = load_file(DATA / "tiny-llama" / "model.safetensors")[Q0]
+        weight[0, 0] = -np.inf
+        assert run(source(**{Q0: weight}), tmp_path / "b", dtype=DType.float16)[1] == []
+        assert load_file(tmp_path / "b" / "model.safetensors")[Q0][0, 0] == -np.inf
+
+    @pytest.mark.parametrize("dtype", [None, DType.float16, DType.bfloat16])
+    def test_nan_is_warned_of(
+        self, tmp_path: Path, source: Callable[..., Path], dtype: DType | None
+    ) -> None:
+        weight = load_file(DATA / "tiny-llama" / "model.safetensors")[Q0]
+        weight[0, 0] = np.nan
+        _, warnings = run(source(**{Q0: weight}), tmp_path / "b", dtype=dtype)
+        assert warnings == [f"{Q0} holds NaN"]
+
+    @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e38])
+    def test_blocks_take_finite_values_only(
+        self, tmp_path: Path, source: Callable[..., Path], bad: float
+    ) -> None:
+        name = "model.layers.0.mlp.gate_proj.weight"
+        weights = load_file(DATA / "tiny-mistral" / "model.safetensors")
+        weights[name][0, 0] = bad
+        folder = source("tiny-mistral", **{name: weights[name]})
+        with pytest.raises(ModelMismatch, match="Q8_0"):
+            run(folder, tmp_path / "a.gguf", encoding=QuantizationEncoding.Q8_0)
+
+    @given(st.binary(min_size=16, max_size=16), st.sampled_from([2, 4, 8]))
+    def test_has_nan(self, raw: bytes, size: int) -> None:
+        kinds = {2: [np.float16, ml_dtypes.bfloat16], 4: [np.float32], 8: [np.float64]}[size]
+        for kind in kinds:
+            array = np.frombuffer(raw, kind)
+            assert has_nan(array) == bool(np.isnan(array).any())
+
+
+class TestRequests:
+    def test_existing_output(self, tmp_path: Path) -> None:
+        output = tmp_path / "a.gguf"
+        output.write_bytes(b"mine")
+        with pytest.raises(OutputExists):
+            prepare(Request(DATA / "tiny-llama", output))
+        run(DATA / "tiny-llama", output, force=True)
+        assert output.read_bytes()[:4] == b"GGUF"
+
+    @pytest.mark.parametrize("name", ["inside.gguf", "inside", "."])
+    def test_never_into_the_source(self, source: Callable[..., Path], name: str) -> None:
+        folder = source()
+        with pytest.raises(UsageError):
+            prepare(Request(folder, folder / name, force=True))
+
+    def test_never_over_its_own_file(self, tmp_path: Path) -> None:
+        run(DATA / "tiny-llama", tmp_path / "a.gguf")
+        with pytest.raises(UsageError):
+            prepare(Request(tmp_path / "a.gguf", tmp_path / "a.gguf", force=True))
+
+    def test_force_replaces_a_checkpoint_folder(self, tmp_path: Path) -> None:
+        run(DATA / "tiny-llama", tmp_path / "out")
+        (tmp_path / "out" / "stale").write_text("x")
+        made = prepare(Request(DATA / "tiny-llama", tmp_path / "out", force=True))
+        convert(made)
+        assert not (tmp_path / "out" / "stale").exists()
+
+    def test_force_never_replaces_a_folder_of_other_things(self, tmp_path: Path) -> None:
+        folder = tmp_path / "home"
+        folder.mkdir()
+        (folder / "letter.txt").write_text("dear")
+        for output, options in ((folder, {}), (folder, {"to": "gguf"})):
+            with pytest.raises(UsageError, match="folder"):
+                prepare(Request(DATA / "tiny-llama", output, force=True, **options))
+        assert (folder / "letter.txt").read_text() == "dear"
+
+    @pytest.mark.parametrize(
+        ("name", "options"),
+        [
+            ("out", {"encoding": QuantizationEncoding.Q8_0}),
+            ("a.gguf", {"to": "hf"}),
+            ("a.gguf", {"encoding": QuantizationEncoding.Q8_0, "dtype": DType.float16}),
+        ],
+    )
+    def test_contradictions(self, tmp_path: Path, name: str, options: dict[str, Any]) -> None:
+        with pytest.raises(UsageError):
+            prepare(Request(DATA / "tiny-llama", tmp_path / name, **options))
+
+    def test_room_is_checked_first(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        usage = shutil.disk_usage(tmp_path)._replace(free=1000)
+        monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage)
+        with pytest.raises(MachineLacks, match="1000 are free"):
+            prepare(Request(DATA / "tiny-llama", tmp_path / "a.gguf"))
+        assert os.listdir(tmp_path) == []  # noqa: PTH208
+
+
+def test_one_tensor_in_memory_at_a_time(
+    tmp_path: Path, source: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each array is asked for when the one before has been written."""
+    from maxtool.conversion import engine
+
+    events: list[str] = []
+    inner = engine._array
+
+    def spy(*arguments: object) -> object:
+        events.append("made")
+        return inner(*arguments)
+
+    monkeypatch.setattr(engine, "_array", spy)
+    made = prepare(Request(source(), tmp_path / "a.gguf"))
+    convert(made, lambda _done: events.append("written"))
+    assert events[: 2 * len(made.tensors)] == ["made", "written"] * len(made.tensors)
+
+
+@pytest.mark.parametrize(
+    ("elements", "label"),
+    [
+        (292_800, "293K"),
+        (1_769_000, "1.8M"),
+        (410_000, "410K"),
+        (7_241_732_096, "7.2B"),
+    ],
+)
+def test_size_label(elements: int, label: str) -> None:
+    assert size_label(elements) == label
+
+
+@given(st.integers(1, 10**13))
+def test_size_label_as_the_gguf_package(elements: int) -> None:
+    from gguf.utility import size_label as theirs
+
+    assert size_label(elements) == theirs(elements, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [("llama", "Llama"), ("TinyLlama-1.1B_chat", "TinyLlama 1.1B Chat"), ("", "Model")],
+)
+def test_title(folder: str, name: str) -> None:
+    assert title(folder) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "stays"),
+    [
+        ("blk.0.attn_q.weight", (2, 2), False),
+        ("blk.0.attn_q.bias", (2, 2), True),
+        ("blk.0.attn_norm.weight", (2, 2), True),
+        ("blk.0.attn_q.weight", (2,), True),
+        ("blk.0.ffn_gate_inp.weight", (2, 2), True),
+        ("token_embd.weight", (2, 2), False),
+    ],
+)
+def test_what_stays_float32(name: str, shape: tuple[int, ...], stays: bool) -> None:
+    assert stays_float32(name, shape) is stays

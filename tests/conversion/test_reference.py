@@ -1,0 +1,151 @@
+"""Conversions against the files that llama.cpp's own converter made from the same folders."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gguf import GGUFReader
+from safetensors.numpy import load_file
+
+from maxtool.conversion import Request, convert, prepare
+from maxtool.dtype import DType
+from maxtool.quantization import QuantizationEncoding
+from maxtool.recipe import find_recipe, resolve_config
+from maxtool.weights import open_checkpoint
+
+pytestmark = pytest.mark.reference
+
+Q8_0 = QuantizationEncoding.Q8_0
+NAMES = {"general.name", "general.size_label"}
+CASES: list[tuple[str, str, dict[str, Any]]] = [
+    ("stories260K", "stories260K-f32", {}),
+    ("stories260K", "stories260K-f32", {"dtype": DType.float32}),
+    ("llama", "llama-f32", {}),
+    ("llama", "llama-f16", {"dtype": DType.float16}),
+    ("llama", "llama-bf16", {"dtype": DType.bfloat16}),
+    ("llama", "llama-outtype-q8_0", {"encoding": Q8_0}),
+    ("mistral", "mistral-f32", {}),
+    ("mistral", "mistral-outtype-q8_0", {"encoding": Q8_0}),
+]
+
+
+def run(source: Path, output: Path, **options: object) -> list[str]:
+    made = prepare(Request(source, output, **options))
+    report = convert(made)
+    files = [output] if output.is_file() else list(output.iterdir())
+    assert sum(file.stat().st_size for file in files) == made.nbytes
+    return made.notes + report.warnings
+
+
+def contents(path: Path) -> tuple[dict[str, Any], list[Any]]:
+    reader = GGUFReader(path)
+    keys = {key: (field.types, field.contents()) for key, field in reader.fields.items()}
+    counts = {key for key in keys if key.startswith("GGUF.")}
+    tensors = [(t.name, t.tensor_type, tuple(t.shape), t.data.tobytes()) for t in reader.tensors]
+    return {key: value for key, value in keys.items() if key not in counts}, tensors
+
+
+@pytest.mark.parametrize(("folder", "name", "options"), CASES)
+def test_as_llama_cpp_converts(
+    reference: Path, tmp_path: Path, folder: str, name: str, options: dict[str, Any]
+) -> None:
+    output = tmp_path / "out.gguf"
+    notes = run(reference / folder, output, **options)
+    keys, tensors = contents(output)
+    expected_keys, expected_tensors = contents(reference / folder / f"{name}.gguf")
+    assert tensors == expected_tensors
+    window = keys.pop("llama.attention.sliding_window", None)
+    assert (window is not None) == (folder == "mistral")
+    assert any("sliding_window" in note for note in notes) == (folder == "mistral")
+    assert list(keys) == list(expected_keys)
+    for key in keys.keys() - NAMES:
+        assert keys[key] == expected_keys[key], key
+    assert keys["general.size_label"] == expected_keys["general.size_label"]
+
+
+@pytest.mark.parametrize("name", ["f32", "f16", "bf16", "outtype-q8_0"])
+def test_whole_files_are_the_same(reference: Path, tmp_path: Path, name: str) -> None:
+    """The reference was made from a folder named llama, so even the name agrees."""
+    options = {folder_name: o for _, folder_name, o in CASES}[f"llama-{name}"]
+    run(reference / "llama", tmp_path / "out.gguf", **options)
+    assert (tmp_path / "out.gguf").read_bytes() == (
+        reference / "llama" / f"llama-{name}.gguf"
+    ).read_bytes()
+
+
+@pytest.mark.parametrize("name", ["stories260K", "llama", "mistral"])
+def test_older_spellings_give_the_same_file(reference: Path, tmp_path: Path, name: str) -> None:
+    older = tmp_path / name
+    older.mkdir()
+    for file in (reference / name).iterdir():
+        if file.suffix in {".safetensors", ".model", ".json"} and "older" not in file.name:
+            (older / file.name).write_bytes(file.read_bytes())
+    (older / "config.json").write_bytes((reference / name / "config.older.json").read_bytes())
+    run(reference / name, tmp_path / "new.gguf")
+    run(older, tmp_path / "old.gguf")
+    assert (tmp_path / "new.gguf").read_bytes() == (tmp_path / "old.gguf").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["stories260K", "llama", "mistral"])
+def test_there_and_back(reference: Path, tmp_path: Path, name: str) -> None:
+    source, back = reference / name, tmp_path / "back"
+    run(source, tmp_path / "there.gguf")
+    run(tmp_path / "there.gguf", back)
+    assert (back / "model.safetensors").read_bytes() == (source / "model.safetensors").read_bytes()
+    assert (back / "tokenizer.model").exists()
+    before, after = open_checkpoint(source), open_checkpoint(back)
+    assert find_recipe(after).name == find_recipe(before).name
+    values = [resolve_config(find_recipe(c), c).values for c in (before, after)]
+    assert values[0] == values[1]
+    old, new = (json.loads((folder / "config.json").read_text()) for folder in (source, back))
+    inert = {"attention_dropout", "initializer_range", "pretraining_tp", "transformers_version"}
+    for key in old.keys() - inert - {"pad_token_id", "use_cache"}:
+        assert new[key] == old[key], key
+
+
+def test_quantized_gguf_to_gguf_is_lossless(reference: Path, tmp_path: Path) -> None:
+    sources = [*(reference / "llama").glob("*.gguf"), *(reference / "stories260K").glob("*.gguf")]
+    assert len(sources) > 15
+    for source in sources:
+        run(source, tmp_path / source.name)
+        assert (tmp_path / source.name).read_bytes() == source.read_bytes(), source.name
+
+
+@pytest.mark.parametrize("name", ["llama-Q4_K_M", "llama-outtype-q8_0", "llama-f16", "llama-bf16"])
+def test_gguf_to_huggingface_as_gguf_decodes(reference: Path, tmp_path: Path, name: str) -> None:
+    from gguf.quants import dequantize
+
+    source = reference / "llama" / f"{name}.gguf"
+    run(source, tmp_path / "out")
+    found = load_file(tmp_path / "out" / "model.safetensors")
+    tensors = {t.name: t for t in GGUFReader(source).tensors}
+    for theirs, ours in {
+        "token_embd.weight": "model.embed_tokens.weight",
+        "blk.1.ffn_down.weight": "model.layers.1.mlp.down_proj.weight",
+        "blk.0.attn_v.weight": "model.layers.0.self_attn.v_proj.weight",
+        "output_norm.weight": "model.norm.weight",
+    }.items():
+        tensor = tensors[theirs]
+        expected = dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
+        np.testing.assert_array_equal(found[ours].astype(np.float32), expected)
+
+
+def test_requantizing_is_told(reference: Path, tmp_path: Path) -> None:
+    source = reference / "llama" / "llama-Q4_0.gguf"
+    notes = run(source, tmp_path / "out.gguf", encoding=Q8_0)
+    assert any("loses again" in note for note in notes)
+    assert contents(tmp_path / "out.gguf")[0]["general.file_type"][1] == 7
+
+
+def test_rows_that_are_no_whole_blocks_fall_back(reference: Path, tmp_path: Path) -> None:
+    notes = run(reference / "stories260K", tmp_path / "out.gguf", encoding=Q8_0)
+    fallen = [note for note in notes if "written as float16" in note]
+    assert len(fallen) == 5
+    types = {name: kind.name for name, kind, _, _ in contents(tmp_path / "out.gguf")[1]}
+    assert types["blk.0.ffn_down.weight"] == "F16"
+    assert types["blk.0.ffn_up.weight"] == "Q8_0"
+    assert types["blk.0.ffn_norm.weight"] == "F32"
