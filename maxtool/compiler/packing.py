@@ -23,8 +23,8 @@ def pack_linear(w: Array, nr: int, *, out: Array | None = None) -> Array:
     Args:
         w: [n, k] of any dtype, a memory map or another strided view included.
         nr: Output features of a block, from the target's tile.
-        out: Where to write, of ``packed_shape``; by default a new array. Beyond it, little memory is
-            used: the source is read some megabytes at a time.
+        out: Where to write, of ``packed_shape``; by default a new array. Beyond it, little
+            memory is used: the source is read some megabytes at a time.
 
     Returns:
         [ceil(n / nr), k, nr] of the same dtype; what is beyond n is zero.

@@ -145,9 +145,7 @@ def _place(one: Attention, task: Task, row: b.Expr) -> tuple[b.Expr, b.Expr]:
 
 def _run(one: Attention, task: Task) -> None:
     """Walk the blocks of keys that any row of the tile sees, then write the rows."""
-    last = b.quotient(
-        b.least(task.first + (ROWS - 1), one.seq * one.group - 1), one.group
-    )
+    last = b.quotient(b.least(task.first + (ROWS - 1), one.seq * one.group - 1), one.group)
     end = b.index(b.least(one.position + last + 1, one.context))
     begin = b.integer(0)
     if one.window is not None:

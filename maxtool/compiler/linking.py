@@ -1,0 +1,119 @@
+"""From compiled code to a shared library, with whatever linker the machine has."""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from maxtool.compiler.target import CpuTarget
+from maxtool.errors import CompilationFailed, MachineLacks
+from maxtool.files import staged
+
+COMPILERS = ("cc", "c++", "gcc", "clang")
+
+# What each system calls "make a shared library whose missing symbols the loader provides".
+SHARED = {
+    "Linux": ("-shared", "-fPIC"),
+    "Darwin": ("-dynamiclib", "-undefined", "dynamic_lookup"),
+}
+
+# Spellings of one instruction set in triples and in platform.machine().
+MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+
+SECONDS = 300  # far beyond any link; a linker that hangs must not hang the tool
+
+
+def export_library(executable: Any, path: Path, target: CpuTarget) -> None:  # noqa: ANN401
+    """Write a compiled module as a shared library that appears whole or not at all.
+
+    Args:
+        executable: What ``tvm.compile`` returned.
+        path: Where the library goes, replacing what is there.
+        target: What it was compiled for.
+
+    Raises:
+        MachineLacks: If no linker for the target is installed.
+        CompilationFailed: If the linker fails; its message is in ``problems``.
+    """
+    command = find_linker(target)
+
+    def link(output: str, objects: Sequence[str], **options: object) -> None:
+        del options  # TVM passes those of its own compilers
+        _link(command, Path(output), objects)
+
+    with staged(path) as staging:
+        # TVM decides by the suffix that this is a library.
+        library = staging.with_name("module.so")
+        executable.export_library(str(library), fcompile=link)
+        library.replace(staging)
+
+
+def find_linker(target: CpuTarget) -> list[str]:
+    """The start of the command that links objects for a target: ``[*command, "-o", out, ...]``.
+
+    In this order: the system's C compiler when the target is this kind of machine, a cross compiler
+    named after the triple, ``ld.lld``, the one in the ``ziglang`` package.
+
+    Raises:
+        MachineLacks: If there is none; it says what to install.
+    """
+    system = "Darwin" if "apple" in target.triple else "Linux"
+    if compiler := _compiler(target, system):
+        return [compiler, *SHARED[system]]
+    if system == "Darwin":
+        raise MachineLacks(
+            f"no linker for {target.triple}", hint="libraries for macOS are linked on macOS"
+        )
+    if linker := _linker():
+        return [*linker, "-shared"]
+    raise MachineLacks(
+        f"no linker for {target.triple}",
+        hint="install a C compiler (such as gcc), or the linker in `pip install 'maxtool[zig]'`",
+    )
+
+
+def _compiler(target: CpuTarget, system: str) -> str | None:
+    """A C compiler for the target: the system's own, or one whose name begins with the triple."""
+    names: tuple[str, ...] = (f"{target.triple}-gcc",)
+    if platform.system() == system and _machine(target.triple) == _machine(platform.machine()):
+        names = (*COMPILERS, *names)
+    return next((found for name in names if (found := shutil.which(name))), None)
+
+
+def _machine(name: str) -> str:
+    machine = name.partition("-")[0].lower()
+    return MACHINES.get(machine, machine)
+
+
+def _linker() -> list[str] | None:
+    """LLVM's linker, which takes objects of every ELF machine."""
+    if found := shutil.which("ld.lld"):
+        return [found]
+    if importlib.util.find_spec("ziglang") is not None:
+        return [sys.executable, "-m", "ziglang", "ld.lld"]
+    return None
+
+
+def _link(command: list[str], output: Path, objects: Sequence[str]) -> None:
+    try:
+        done = subprocess.run(  # noqa: S603 - a linker found above, and files TVM wrote
+            [*command, "-o", str(output), *objects],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CompilationFailed(f"the linker {command[0]} did not run: {error}") from error
+    if done.returncode != 0:
+        raise CompilationFailed(
+            f"the linker {command[0]} failed (exit status {done.returncode})",
+            problems=done.stderr.splitlines()[-10:],
+        )
