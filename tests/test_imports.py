@@ -1,0 +1,184 @@
+"""The house rules on imports: lower rooms know nothing of upper ones, heavy packages come late."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "maxtool"
+SAMPLE = ROOT / "samples" / "fireside"
+
+# From the ground up: a room imports itself and the rooms of lower floors, nothing else of maxtool.
+FLOORS = (
+    ("__init__", "runtime"),
+    ("errors",),
+    ("dtype", "files"),
+    ("quantization",),
+    ("weights",),
+    ("tokenizer", "graph"),
+    ("nn",),
+    ("architectures",),
+    ("recipe",),
+    ("conversion", "parity", "compiler"),
+    ("artifact",),
+    ("cli",),
+    ("__main__",),
+)
+FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+# Eager execution needs the compiler from below: one import, inside one function.
+UPWARDS = {("graph/executor.py", "compiler")}
+# Copied into every artifact, where there is no maxtool.
+ALONE = "runtime/loader.py"
+
+COMPILER_PACKAGES = {"tvm": {"compiler"}, "tvm_ffi": {"compiler", "runtime"}}
+IMPORTED_AS = {"apache_tvm": "tvm", "apache_tvm_ffi": "tvm_ffi", "protobuf": "google"}
+NEVER = {"torch", "transformers", "tensorflow", "jax", "click", "pickle"}
+
+
+class Import(NamedTuple):
+    """One imported module, and where."""
+
+    file: Path
+    module: str
+    in_function: bool
+
+    @property
+    def inside(self) -> str:
+        return self.file.relative_to(PACKAGE).as_posix()
+
+    @property
+    def room(self) -> str:
+        return self.inside.split("/")[0].removesuffix(".py")
+
+    @property
+    def top(self) -> str:
+        return self.module.split(".")[0]
+
+
+def imports_of(file: Path) -> Iterator[Import]:
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    functions = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+    inner = {id(below) for function in functions for below in ast.walk(function)}
+    for node in ast.walk(tree):
+        for module in modules_of(node):
+            yield Import(file, module, id(node) in inner)
+
+
+def modules_of(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if not isinstance(node, ast.ImportFrom):
+        return []
+    assert not node.level, "relative imports hide which room is meant"
+    if node.module == "maxtool":
+        return [f"maxtool.{alias.name}" for alias in node.names]
+    return [node.module or ""]
+
+
+FILES = sorted(PACKAGE.rglob("*.py"))
+IMPORTS = [found for file in FILES for found in imports_of(file)]
+
+
+def target_room(module: str) -> str:
+    """The room a module of maxtool lies in; a name like ``maxtool.__version__`` is in none."""
+    room = module.partition(".")[2].split(".")[0]
+    return room if (PACKAGE / room).is_dir() or (PACKAGE / f"{room}.py").is_file() else "__init__"
+
+
+def test_every_room_has_a_floor() -> None:
+    rooms = {entry.name.removesuffix(".py") for entry in PACKAGE.iterdir() if has_code(entry)}
+    assert rooms <= set(FLOOR), "give the new room a floor in this test and in docs/architecture.md"
+
+
+def has_code(entry: Path) -> bool:
+    return entry.suffix == ".py" or any(entry.glob("*.py"))
+
+
+def test_lower_rooms_never_import_upper_ones() -> None:
+    wrong = [
+        f"{found.inside} imports {found.module}"
+        for found in IMPORTS
+        if found.top == "maxtool"
+        and (target := target_room(found.module)) != found.room
+        and FLOOR[target] >= FLOOR[found.room]
+        and (found.inside, target) not in UPWARDS
+    ]
+    assert not wrong
+
+
+def test_upward_imports_are_inside_functions() -> None:
+    found = {
+        (one.inside, target_room(one.module)): one.in_function
+        for one in IMPORTS
+        if one.top == "maxtool" and (one.inside, target_room(one.module)) in UPWARDS
+    }
+    assert found == dict.fromkeys(UPWARDS, True)
+
+
+def test_the_loader_imports_nothing_of_maxtool() -> None:
+    assert "maxtool" not in {found.top for found in imports_of(PACKAGE / ALONE)}
+
+
+@pytest.mark.parametrize("package", COMPILER_PACKAGES)
+def test_only_the_compiler_and_the_loader_import_tvm(package: str) -> None:
+    rooms = {found.room for found in IMPORTS if found.top == package}
+    assert rooms <= COMPILER_PACKAGES[package]
+
+
+def test_frameworks_are_never_imported() -> None:
+    assert not [found for found in IMPORTS if found.top in NEVER]
+
+
+def test_every_package_imported_is_a_dependency() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    named = [re.match(r"[\w-]+", line) for line in project["dependencies"]]
+    declared = {match[0].replace("-", "_") for match in named if match}
+    provided = {IMPORTED_AS.get(name, name) for name in declared}
+    known = provided | set(sys.stdlib_module_names) | {"maxtool"}
+    assert {found.top for found in IMPORTS} <= known
+
+
+def loaded_by(*arguments: str) -> set[str]:
+    """The top-level packages that are loaded when the command has succeeded."""
+    code = f"""
+import json, sys
+from maxtool.cli.app import app
+try:
+    app({list(arguments)!r})
+except SystemExit as end:
+    assert not end.code, end.code
+print("\\n" + json.dumps(sorted({{name.partition(".")[0] for name in sys.modules}})))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["convert", "--help"]])
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    heavy = {"numpy", "onnx", "tvm", "tvm_ffi", "gguf", "safetensors", "tokenizers"}
+    assert not heavy & loaded_by(*arguments)
+
+
+def test_inspect_and_convert_never_load_the_compiler(tmp_path: Path) -> None:
+    made = str(tmp_path / "fireside.gguf")
+    commands = (
+        ("inspect-weights", str(SAMPLE)),
+        ("convert", str(SAMPLE), "-o", made, "--quantize", "Q8_0"),
+        ("inspect-weights", made, "--metadata"),
+        ("convert", made, "-o", str(tmp_path / "back")),
+    )
+    for command in commands:
+        loaded = loaded_by(*command)
+        assert "maxtool" in loaded
+        assert not {"tvm", "tvm_ffi", "torch", "transformers"} & loaded
