@@ -33,6 +33,7 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -305,6 +306,7 @@ def open_module(manifest: Manifest, *, verified: bool) -> Any:  # noqa: ANN401 -
     except ImportError:
         wanted = f"apache-tvm-ffi=={manifest.root.get('tvm_ffi', '')}".removesuffix("==")
         raise MachineLacks(f"tvm_ffi is not installed: pip install {wanted}") from None
+    check_release("apache-tvm-ffi", manifest.root.get("tvm_ffi"))
     # The runtime registers types that only the compiler package describes.
     tvm_ffi.registry._SKIP_UNKNOWN_OBJECTS = True
     library = find_runtime(manifest, verified=verified)
@@ -332,12 +334,24 @@ def find_runtime(manifest: Manifest, *, verified: bool) -> Path:
     for folder in sys.path:
         library = Path(folder or ".") / "tvm" / "lib" / RUNTIME
         if library.is_file():
+            check_release("apache-tvm", manifest.root.get("tvm"))
             return library.resolve()
-    version = manifest.root.get("tvm")
+    wanted = manifest.root.get("tvm")
     raise MachineLacks(
-        f"no {RUNTIME}: pip install apache-tvm=={version}, or compile the model with "
+        f"no {RUNTIME}: pip install apache-tvm=={wanted}, or compile the model with "
         "--standalone, which puts the library into its folder"
     )
+
+
+def check_release(package: str, compiled_with: object) -> None:
+    """Refuse a runtime of another release: neither calls nor files are the same between them."""
+    try:
+        installed = version(package)
+    except PackageNotFoundError:
+        return
+    if str(compiled_with).split(".")[:2] != installed.split(".")[:2]:
+        what = f"the model was compiled with {package} {compiled_with!s:.40}"
+        raise MachineLacks(f"{what}; {installed} is installed")
 
 
 def last_line(error: BaseException) -> str:
@@ -622,7 +636,9 @@ def _open_tokenizer(manifest: Manifest) -> Any:  # noqa: ANN401
         raise MachineLacks("text needs the tokenizers package: pip install tokenizers") from None
     try:
         return tokenizers.Tokenizer.from_file(str(manifest.tokenizer_file))
-    except Exception as error:
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a panic of the package is no Exception
         raise BadInput(f"cannot read {manifest.tokenizer_file}: {last_line(error)}") from None
 
 

@@ -53,9 +53,13 @@ def from_gguf(metadata: Mapping[str, object]) -> Tokenizer | None:
         ConfigurationError: If the vocabulary is of a kind, or splits in a way, that is not known.
     """
     model = metadata.get(f"{ROOT}model")
-    if model is None or model in {"none", "no_vocab"}:
+    if model is None:
         return None
-    if not isinstance(model, str) or model not in READERS:
+    if not isinstance(model, str):
+        raise MalformedFile(f"{ROOT}model is no text: {model!r:.80}", file=SOURCE)
+    if model == "no_vocab":
+        return None
+    if model not in READERS:
         known = ", ".join(READERS)
         raise ConfigurationError(f"unknown tokenizer.ggml.model {model!r}; known are {known}")
     tokens = _strings(metadata, "tokens")

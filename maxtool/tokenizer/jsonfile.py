@@ -84,7 +84,9 @@ def _check_with_library(data: bytes, file: Path) -> None:
 
     try:
         Tokenizer.from_str(data.decode("utf-8"))
-    except Exception as error:
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a panic of the library is no Exception
         raise MalformedFile(f"the tokenizers library refuses it: {error}", file=file) from None
 
 

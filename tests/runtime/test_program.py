@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import io
 import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from maxtool.runtime import loader
 
 sys.path.insert(0, str(Path(__file__).parent))
 import tiny_artifact
@@ -288,6 +294,40 @@ def test_a_link_out_of_the_folder(artifact: Path, tmp_path: Path) -> None:
 def test_another_machine(artifact: Path, target: dict[str, object], says: str) -> None:
     tiny_artifact.write(artifact, {**manifest_of(artifact), "target": target})
     fails(artifact, 6, "--ids", "1", says=says)
+
+
+@pytest.mark.parametrize("package", ["tvm", "tvm_ffi"])
+def test_another_release(artifact: Path, package: str) -> None:
+    tiny_artifact.write(artifact, {**manifest_of(artifact), package: "9.1.0"})
+    fails(artifact, 6, "--ids", "1", says="9.1.0")
+
+
+def test_any_part_replaced_by_anything(artifact: Path) -> None:
+    """A manifest is read, or refused as malformed: nothing else happens."""
+    good = json.dumps(manifest_of(artifact))
+    paths = list(paths_of(json.loads(good)))
+    scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+    anything = scalars | st.lists(scalars, max_size=3) | st.dictionaries(st.text(), scalars)
+
+    @settings(max_examples=400, deadline=None)
+    @given(st.sampled_from(paths), anything)
+    def replaced(path: str, value: object) -> None:
+        root = json.loads(good)
+        set_in(root, path, value)
+        tiny_artifact.write(artifact, root)
+        with contextlib.suppress(loader.BadInput):
+            loader.Manifest(artifact)
+
+    replaced()
+
+
+def paths_of(value: object, path: str = "") -> Iterator[str]:
+    """Every place in a JSON value, as ``set_in`` takes it; keys with slashes are left out."""
+    children = value.items() if isinstance(value, dict) else ()
+    children = enumerate(value) if isinstance(value, list) else children
+    for key, child in children:
+        yield f"{path}{key}"
+        yield from paths_of(child, f"{path}{key}/")
 
 
 def test_standalone_needs_no_tvm_package(artifact: Path) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -240,3 +241,60 @@ def test_malformed_json(
     change(root)
     with pytest.raises(MalformedFile):
         room.read(folder_of(tmp_path, json.dumps(root)))
+
+
+def test_any_part_of_a_json_replaced_by_anything(tmp_path: Path) -> None:
+    """A tokenizer.json is read, or refused with an error of ours: nothing else happens."""
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE({"a": 0, "b": 1, "ab": 2}, [("a", "b")]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.add_special_tokens(["<s>"])
+    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", 3)]
+    )
+    good = tokenizer.to_str()
+    paths = list(paths_of(json.loads(good)))
+    scalars = st.none() | st.booleans() | st.integers(-3, 5) | st.text(max_size=3)
+    anything = scalars | st.lists(scalars, max_size=3) | st.dictionaries(st.text(), scalars)
+
+    @settings(max_examples=200, deadline=None)
+    @given(st.sampled_from(paths), anything)
+    def replaced(path: tuple[Any, ...], value: object) -> None:
+        root = json.loads(good)
+        place = root
+        for part in path[:-1]:
+            place = place[part]
+        place[path[-1]] = value
+        with contextlib.suppress(MalformedFile, ConfigurationError):
+            found = room.read(folder_of(tmp_path, json.dumps(root)))
+            assert found is not None
+            room.to_gguf(found, {}, 100)
+
+    replaced()
+
+
+def paths_of(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place in a JSON value."""
+    children: Any = value.items() if isinstance(value, dict) else ()
+    children = enumerate(value) if isinstance(value, list) else children
+    for key, child in children:
+        yield (*path, key)
+        yield from paths_of(child, (*path, key))
+
+
+def test_any_gguf_value_replaced_by_anything(
+    trained: Mapping[str, tokenizers.Tokenizer], tmp_path: Path
+) -> None:
+    good = keys_of(tmp_path, trained["gpt-2"])
+    scalars = st.none() | st.booleans() | st.integers(-3, 500) | st.text(max_size=3) | st.floats()
+    arrays = st.lists(st.text(max_size=3), max_size=4) | st.lists(st.integers(), max_size=4)
+    numbers = st.lists(st.integers(-1, 9), max_size=4).map(np.array)
+
+    @settings(max_examples=200, deadline=None)
+    @given(st.sampled_from(sorted(good)), scalars | arrays | numbers)
+    def replaced(key: str, value: object) -> None:
+        with contextlib.suppress(MalformedFile, ConfigurationError):
+            found = room.from_gguf({**good, key: value})
+            if found is not None:
+                room.to_json(found)
+
+    replaced()

@@ -231,3 +231,19 @@ def test_reference_vocabulary(reference: Path, text: str) -> None:
     processor = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
     assert library.encode(text, add_special_tokens=False).ids == processor.encode(text)
     assert library.encode(text).ids == [1, *processor.encode(text)]
+
+
+@pytest.mark.reference
+def test_reference_gguf_vocabulary(reference: Path) -> None:
+    """The vocabulary that llama.cpp wrote encodes as the tokenizer.model it came from."""
+    import gguf
+
+    folder = reference / "stories260K"
+    fields = gguf.GGUFReader(folder / "stories260K-Q8_0.gguf").fields
+    tokenizer = room.from_gguf({name: field.contents() for name, field in fields.items()})
+    assert tokenizer is not None
+    assert (tokenizer.bos_token_id, tokenizer.eos_token_ids, tokenizer.add_bos) == (1, (2,), True)
+    library = tokenizers.Tokenizer.from_str(room.to_json(tokenizer))
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
+    for text in samples.TEXTS:
+        assert library.encode(text, add_special_tokens=False).ids == processor.encode(text)
