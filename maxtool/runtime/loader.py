@@ -41,6 +41,7 @@ import numpy as np
 
 SCHEMA = "maxtool.artifact/1"
 ALIGNMENT = 64
+BYTES_PER_THREAD = 4 << 20
 MAX_MANIFEST = 64 << 20
 MAX_SIZE = 1 << 48
 BULKY = {"schema", "module", "entries", "state", "weights", "files", "sources", "tokenizer"}
@@ -246,19 +247,21 @@ class Manifest:
 # --- the machine ----------------------------------------------------------------------------------
 
 
-def set_threads() -> None:
+def set_threads(weight_bytes: int) -> None:
     """Choose the size of TVM's thread pool, unless the environment already does.
 
     One thread per physical core that this process may use, at most its share of CPU time: worker
-    threads spin while they wait, so more of them than cores ruins every call. TVM also pins them
-    to the first cores, which is wrong for a process that may only use others.
+    threads spin while they wait, so more of them than cores ruins every call. A thread that has
+    few weights to read costs more to wake than it saves. Threads are not pinned: TVM would pin
+    them to the first cores, whoever else is busy there, and whether or not they may be used.
+
+    Args:
+        weight_bytes: Size of the weights, about what a generated token reads.
     """
-    if not hasattr(os, "sched_getaffinity"):
-        return
-    allowed = os.sched_getaffinity(0)
-    os.environ.setdefault("TVM_NUM_THREADS", str(max(1, min(_cores(allowed), _quota()))))
-    if len(allowed) < (os.cpu_count() or 1):
-        os.environ.setdefault("TVM_BIND_THREADS", "0")
+    allowed = getattr(os, "sched_getaffinity", lambda _: set(range(os.cpu_count() or 1)))(0)
+    threads = min(_cores(allowed), _quota(), weight_bytes // BYTES_PER_THREAD)
+    os.environ.setdefault("TVM_NUM_THREADS", str(max(1, threads)))
+    os.environ.setdefault("TVM_BIND_THREADS", "0")
 
 
 def _cores(allowed: set[int]) -> int:
@@ -388,7 +391,7 @@ class Model:
     """
 
     def __init__(self, manifest: Manifest, *, verified: bool = True) -> None:
-        set_threads()
+        set_threads(sum(spec.nbytes() for spec in manifest.weights))
         check_machine(manifest.target)
         self.manifest = manifest
         self._machine = open_module(manifest, verified=verified)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -154,26 +155,33 @@ def test_an_incomplete_character_waits_for_its_bytes(model: loader.Model) -> Non
     assert "\ufffd" in stream.flush()
 
 
-def environment(**given: str) -> dict[str, str]:
-    """What set_threads leaves in the environment of a process that starts with ``given``."""
-    code = "import os; from maxtool.runtime import loader; loader.set_threads(); print(os.environ.get('TVM_NUM_THREADS'), os.environ.get('TVM_BIND_THREADS'))"  # noqa: E501
+def threads(weight_bytes: int, cpus: str, **given: str) -> tuple[str, str]:
+    """Threads and pinning that set_threads chooses in a process that may use ``cpus``."""
+    code = (
+        "import os; from maxtool.runtime import loader; "
+        f"loader.set_threads({weight_bytes}); "
+        "print(os.environ['TVM_NUM_THREADS'], os.environ['TVM_BIND_THREADS'])"
+    )
     clean = {k: v for k, v in os.environ.items() if not k.startswith("TVM_")}
     done = subprocess.run(
-        ["taskset", "-c", "0", sys.executable, "-c", code],
+        ["taskset", "-c", cpus, sys.executable, "-c", code],
         env={**clean, **given},
         capture_output=True,
         text=True,
         check=True,
         cwd=Path(__file__).parents[2],
     )
-    threads, bind = done.stdout.split()
-    return {"threads": threads, "bind": bind}
+    count, bind = done.stdout.split()
+    return count, bind
 
 
-@pytest.mark.skipif(not Path("/usr/bin/taskset").exists(), reason="no taskset")
-def test_threads_follow_the_affinity() -> None:
-    assert environment() == {"threads": "1", "bind": "0" if (os.cpu_count() or 1) > 1 else "None"}
-    assert environment(TVM_NUM_THREADS="3")["threads"] == "3"
+@pytest.mark.skipif(shutil.which("taskset") is None, reason="no taskset")
+def test_threads_follow_the_machine_and_the_weights() -> None:
+    large, every = 1 << 40, f"0-{(os.cpu_count() or 1) - 1}"
+    assert threads(large, "0") == ("1", "0")
+    assert threads(1 << 20, every) == ("1", "0")
+    assert 1 <= int(threads(large, every)[0]) <= (os.cpu_count() or 1)
+    assert threads(large, every, TVM_NUM_THREADS="3", TVM_BIND_THREADS="1") == ("3", "1")
 
 
 def test_errors_have_the_documented_codes() -> None:
