@@ -1,8 +1,8 @@
 """The passes that lower PrimFuncs to machine code, without those that CPU kernels do not need.
 
 TVM's own list has passes for threads, shared memory and tensor cores; one that shrinks buffers and
-alone takes longer on these kernels than all the rest; and one that merges buffers, after which every
-small one is taken from a pool each time instead of living in registers or on the stack.
+alone takes longer on these kernels than all the rest; and one that merges buffers, after which
+every small one is taken from a pool each time instead of living in registers or on the stack.
 """
 
 from __future__ import annotations

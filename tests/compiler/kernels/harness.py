@@ -1,0 +1,41 @@
+"""Compile a kernel once, call it with NumPy arrays, and measure against float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import tvm
+
+from maxtool.compiler.kernels.cpu import builder
+from maxtool.compiler.target import cpu_target
+
+HOST = cpu_target()
+TILE = HOST.tile
+
+
+@cache
+def compiled(factory: Callable[..., object], *arguments: object) -> Callable[..., None]:
+    """The machine code of a kernel for this machine."""
+    module = builder.build({"kernel": factory(*arguments)}, HOST.tvm)
+    function: Callable[..., None] = module["kernel"]
+    return function
+
+
+def call(function: Callable[..., None], *inputs: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The output, of which every element is NaN before: one that is not written shows."""
+    out = tvm.runtime.tensor(np.full(shape, np.nan, "f4"))
+    function(*(tvm.runtime.tensor(np.ascontiguousarray(array)) for array in inputs), out)
+    return out.numpy()
+
+
+def error(actual: np.ndarray, expected: np.ndarray) -> float:
+    """Norm of the difference over the norm of what is expected."""
+    assert actual.shape == expected.shape
+    return float(np.linalg.norm(actual - expected) / max(np.linalg.norm(expected), 1e-30))
+
+
+def normal(seed: int, *shape: int) -> np.ndarray:
+    """Normally distributed float32."""
+    return np.random.default_rng(seed).standard_normal(shape, dtype="f4")

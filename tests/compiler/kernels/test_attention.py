@@ -1,0 +1,107 @@
+"""Attention against float64: grouped heads, windows, positions, caches longer than what is seen."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from maxtool.compiler.kernels.cpu.attention import attention
+
+from .harness import TILE, call, compiled, error, normal
+
+# Scores are inner products of up to 80 terms (2**-24 times a few), which exp turns from absolute to
+# relative errors, times scores of a few units; the weighted sum over up to 300 keys adds its own.
+BOUND = 2e-6
+
+CALLS = [  # batch, seq, position, context
+    (1, 1, 0, 1),
+    (1, 1, 0, 64),
+    (2, 1, 200, 256),
+    (1, 2, 0, 2),
+    (1, 7, 0, 7),
+    (2, 33, 60, 100),
+    (1, 1, 299, 300),
+    (1, 130, 3, 133),
+    (2, 9, 120, 130),
+]
+
+
+def reference(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, position: int, window: int | None
+) -> np.ndarray:
+    """q[batch, seq, heads, d]; k and v [batch, keys, kv_heads, d]; by the definition."""
+    q, k, v = (array.astype("f8") for array in (q, k, v))
+    group = q.shape[2] // k.shape[2]
+    k, v = np.repeat(k, group, 2), np.repeat(v, group, 2)
+    scores = np.einsum("bihd,bjhd->bhij", q, k) * q.shape[-1] ** -0.5
+    query = position + np.arange(q.shape[1])[:, None]
+    key = np.arange(k.shape[1])[None]
+    seen = (key <= query) & (key > query - (window or 1 << 40))
+    scores = np.where(seen, scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    return np.einsum("bhij,bjhd->bihd", weights, v)
+
+
+def caches(k: np.ndarray, v: np.ndarray, context: int) -> tuple[np.ndarray, np.ndarray]:
+    """Keys and values as the kernel reads them; what was not written is NaN and must not matter."""
+    batch, keys, heads, d = k.shape
+    key = np.full((batch, heads, d, context), np.nan, "f4")
+    value = np.full((batch, heads, context, d), np.nan, "f4")
+    key[..., :keys] = k.transpose(0, 2, 3, 1)
+    value[:, :, :keys] = v.transpose(0, 2, 1, 3)
+    return key, value
+
+
+@pytest.mark.parametrize(
+    ("heads", "kv_heads", "head_dim", "window"),
+    [
+        (1, 1, 8, None),
+        (9, 3, 64, None),
+        (4, 2, 80, None),
+        (8, 1, 16, 1),
+        (9, 3, 64, 7),
+        (4, 2, 80, 64),
+        (3, 3, 10, 100),
+        (17, 1, 4, 64),
+    ],
+)
+def test_attention(heads: int, kv_heads: int, head_dim: int, window: int | None) -> None:
+    function = compiled(attention, heads, kv_heads, head_dim, head_dim**-0.5, TILE, window)
+    for batch, seq, position, context in CALLS:
+        keys = position + seq
+        q = 2 * normal(1, batch, seq, heads, head_dim)
+        k, v = (
+            normal(2, batch, keys, kv_heads, head_dim),
+            normal(3, batch, keys, kv_heads, head_dim),
+        )
+        where = np.array([position], "i4")
+        actual = call(function, q, *caches(k, v, context), where, shape=q.shape)
+        assert error(actual, reference(q, k, v, position, window)) < BOUND, (batch, seq, position)
+
+
+def test_large_scores_do_not_overflow() -> None:
+    q, k = 100 * normal(0, 1, 5, 2, 16), 100 * normal(1, 1, 5, 2, 16)
+    v = normal(2, 1, 5, 2, 16)
+    function = compiled(attention, 2, 2, 16, 0.25, TILE, None)
+    actual = call(function, q, *caches(k, v, 5), np.zeros(1, "i4"), shape=q.shape)
+    # Scores near 1e4 are off by 1e-3 in float32, and the weights by as much.
+    assert error(actual, reference(q, k, v, 0, None)) < 5e-3
+
+
+@pytest.mark.parametrize("position", [-9, 62, 1 << 30, -(1 << 31)])
+def test_a_position_outside_the_cache_reads_nothing_outside(position: int) -> None:
+    q = normal(0, 1, 4, 2, 8)
+    k, v = normal(1, 1, 64, 2, 8), normal(2, 1, 64, 2, 8)
+    function = compiled(attention, 2, 2, 8, 1.0, TILE, None)
+    shape = q.shape
+    call(function, q, *caches(k, v, 64), np.array([position], "i4"), shape=shape)  # no crash
+
+
+def test_nan_is_not_hidden() -> None:
+    q, k, v = (normal(seed, 1, 3, 1, 8) for seed in range(3))
+    k[0, 1, 0, 3] = np.nan
+    function = compiled(attention, 1, 1, 8, 1.0, TILE, None)
+    actual = call(function, q, *caches(k, v, 3), np.zeros(1, "i4"), shape=q.shape)
+    assert np.isfinite(actual[0, 0]).all()
+    assert np.isnan(actual[0, 1:]).all()

@@ -1,0 +1,89 @@
+"""The linear kernel against float64, over sizes that divide nothing."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from maxtool.compiler.kernels.cpu.linear import BLOCK, linear
+from maxtool.compiler.packing import pack_linear
+
+from .harness import TILE, call, compiled, error, normal
+
+DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
+ROWS = (1, 2, 3, 7, 8, 9, 33, 130)
+
+# Rounding of k products and sums: each is off by at most 2**-24 of it, and the errors of a sum of
+# random terms grow with the root of k, which for k = 2048 is 45 * 2**-24 = 2.7e-6 at the worst, and
+# a tenth of that in practice, since the kernel sums in several chains.
+BOUND = 1e-6
+
+
+def weight(seed: int, n: int, k: int, dtype: str) -> np.ndarray:
+    return normal(seed, n, k).astype(DTYPES[dtype])
+
+
+def packed(w: np.ndarray) -> np.ndarray:
+    p = pack_linear(w, TILE.nr)
+    return p.view(np.uint16) if w.dtype == ml_dtypes.bfloat16 else p
+
+
+@pytest.mark.parametrize(
+    ("n", "k"),
+    [(1, 1), (1, 172), (5, 3), (32, 64), (40, 1), (40, 172), (172, 64), (512, 3), (512, 172)],
+)
+def test_float32(n: int, k: int) -> None:
+    w = weight(0, n, k, "float32")
+    function = compiled(linear, n, k, "float32", TILE)
+    for rows in ROWS:
+        x = normal(rows, rows, k)
+        assert error(call(function, x, packed(w), shape=(rows, n)), x.astype("f8") @ w.T) < BOUND
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(("n", "k"), [(5, 3), (172, 64), (40, 172)])
+def test_short_weights_are_used_exactly(dtype: str, n: int, k: int) -> None:
+    w = weight(1, n, k, dtype)
+    function = compiled(linear, n, k, dtype, TILE)
+    for rows in ROWS:
+        x = normal(rows, rows, k)
+        expected = x.astype("f8") @ w.astype("f8").T
+        assert error(call(function, x, packed(w), shape=(rows, n)), expected) < BOUND
+
+
+@pytest.mark.parametrize("n", [1, 40, 64])
+def test_bias(n: int) -> None:
+    w, bias = weight(2, n, 64, "float32"), normal(3, n)
+    function = compiled(linear, n, 64, "float32", TILE, True)
+    for rows in (1, 13):
+        x = normal(rows, rows, 64)
+        actual = call(function, x, packed(w), bias, shape=(rows, n))
+        assert error(actual, x.astype("f8") @ w.T + bias) < BOUND
+
+
+@pytest.mark.parametrize("k", [BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 3])
+def test_blocks_of_k_are_added(k: int) -> None:
+    w = weight(4, 33, k, "float32")
+    function = compiled(linear, 33, k, "float32", TILE)
+    for rows in (1, 2, 130):
+        x = normal(rows, rows, k)
+        assert error(call(function, x, packed(w), shape=(rows, 33)), x.astype("f8") @ w.T) < BOUND
+
+
+def test_no_rows() -> None:
+    function = compiled(linear, 5, 3, "float32", TILE)
+    w = packed(weight(0, 5, 3, "float32"))
+    assert call(function, np.zeros((0, 3), "f4"), w, shape=(0, 5)).shape == (0, 5)
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+def test_what_is_not_finite_stays_in_its_row_and_column(rows: int) -> None:
+    w = weight(5, 40, 8, "float32")
+    w[33, 2] = np.inf
+    x = np.abs(normal(6, rows, 8)) + 1
+    x[-1, 3] = np.nan
+    actual = call(compiled(linear, 40, 8, "float32", TILE), x, packed(w), shape=(rows, 40))
+    assert np.isnan(actual[-1]).all()
+    assert np.isposinf(actual[:-1, 33]).all()
+    assert np.isfinite(np.delete(actual[:-1], 33, 1)).all()

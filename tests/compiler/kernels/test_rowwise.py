@@ -1,0 +1,125 @@
+"""Embedding, normalisation, gating, rotation and cache writes against NumPy."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+import tvm
+
+from maxtool.compiler.kernels.cpu.cache import cache_write_key, cache_write_value
+from maxtool.compiler.kernels.cpu.elementwise import rms_norm, silu_mul
+from maxtool.compiler.kernels.cpu.embedding import embedding
+from maxtool.compiler.kernels.cpu.rope import rope
+from maxtool.compiler.packing import pack_linear
+
+from .harness import TILE, call, compiled, error, normal
+
+DIMS = [1, 5, 8, 64, 80, 172, 576]
+ROWS = (1, 3, 130)
+
+# A handful of float32 operations per element, each off by at most 2**-24 = 6e-8.
+BOUND = 4e-7
+
+
+@pytest.mark.parametrize("dim", DIMS)
+def test_rms_norm(dim: int) -> None:
+    function = compiled(rms_norm, dim, 1e-5, TILE)
+    w = normal(0, dim)
+    for rows in ROWS:
+        x = normal(rows, rows, dim)
+        wide = x.astype("f8")
+        expected = wide / np.sqrt((wide**2).mean(-1, keepdims=True) + 1e-5) * w
+        assert error(call(function, x, w, shape=x.shape), expected) < BOUND
+
+
+def test_rms_norm_of_zeros_is_zero() -> None:
+    x = np.zeros((2, 64), "f4")
+    assert not call(compiled(rms_norm, 64, 1e-6, TILE), x, normal(0, 64), shape=x.shape).any()
+
+
+@pytest.mark.parametrize("dim", DIMS)
+def test_silu_mul(dim: int) -> None:
+    function = compiled(silu_mul, dim, TILE)
+    for rows in ROWS:
+        gate, up = 20 * normal(rows, rows, dim), normal(rows + 1, rows, dim)
+        wide = gate.astype("f8")
+        expected = wide / (1 + np.exp(-wide)) * up
+        actual = call(function, gate, up, shape=gate.shape)
+        np.testing.assert_allclose(actual, expected, rtol=BOUND, atol=1e-35)
+
+
+def test_silu_keeps_what_is_not_finite() -> None:
+    gate = np.array([[np.inf, -np.inf, np.nan, 1e38, -1e38, 0, -0.0, -87, -104]], "f4")
+    actual = call(compiled(silu_mul, 9, TILE), gate, np.ones_like(gate), shape=gate.shape)[0]
+    assert actual[0] == np.inf
+    assert np.isnan(actual[2])
+    assert actual[3] == np.float32(1e38)
+    assert (actual[4:7] == 0).all()
+    np.testing.assert_allclose(actual[7], -87 * np.exp(-87.0), rtol=BOUND)
+    assert abs(actual[8]) < 1e-35
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize(("vocab", "dim"), [(37, 20), (512, 64), (1, 1)])
+def test_embedding(dtype: type, vocab: int, dim: int) -> None:
+    table = normal(0, vocab, dim).astype(dtype)
+    packed = pack_linear(table, TILE.nr)
+    if dtype is ml_dtypes.bfloat16:
+        packed = packed.view(np.uint16)
+    function = compiled(embedding, vocab, dim, np.dtype(dtype).name, TILE)
+    wild = [-1, -(1 << 62), vocab, 1 << 40, vocab - 1, 0]
+    for ids in (np.array(wild), np.random.default_rng(1).integers(0, vocab, 700)):
+        expected = table[np.clip(ids, 0, vocab - 1)].astype("f4")
+        actual = call(function, ids.astype(np.int64), packed, shape=(len(ids), dim))
+        np.testing.assert_array_equal(actual, expected)
+
+
+def rotated(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
+    """As in Hugging Face's Llama: the second half, negated, takes the place of the first."""
+    half = x.shape[-1] // 2
+    turned = np.concatenate([-x[..., half:], x[..., :half]], -1)
+    double = [np.concatenate([table, table], -1)[None, :, None] for table in (cos, sin)]
+    return x * double[0] + turned * double[1]
+
+
+@pytest.mark.parametrize(("heads", "head_dim"), [(1, 2), (3, 8), (2, 80), (9, 64)])
+def test_rope(heads: int, head_dim: int) -> None:
+    angles = np.outer(np.arange(150), 1e4 ** -(np.arange(head_dim // 2) / (head_dim // 2)))
+    cos, sin = np.cos(angles).astype("f4"), np.sin(angles).astype("f4")
+    function = compiled(rope, heads, head_dim, TILE)
+    for batch, seq, position in ((1, 1, 0), (2, 1, 149), (2, 33, 7), (1, 130, 20)):
+        x = normal(seq, batch, seq, heads, head_dim)
+        at = slice(position, position + seq)
+        expected = rotated(x.astype("f8"), cos[at].astype("f8"), sin[at].astype("f8"))
+        where = np.array([position], "i4")
+        assert error(call(function, x, cos, sin, where, shape=x.shape), expected) < BOUND
+
+
+@pytest.mark.parametrize("position", [-5, 148, 1 << 30])
+def test_rope_outside_its_tables_takes_their_ends(position: int) -> None:
+    tables = normal(0, 150, 4), normal(1, 150, 4)
+    x = normal(2, 1, 9, 2, 8)
+    rows = np.clip(position + np.arange(9), 0, 149)
+    expected = rotated(x.astype("f8"), *(table[rows].astype("f8") for table in tables))
+    where = np.array([position], "i4")
+    actual = call(compiled(rope, 2, 8, TILE), x, *tables, where, shape=x.shape)
+    assert error(actual, expected) < BOUND
+
+
+@pytest.mark.parametrize("position", [0, 5, 60, -3, 64, 1 << 30, -(1 << 31)])
+@pytest.mark.parametrize("head_dim", [8, 10, 64])
+def test_cache_writes_only_what_fits(position: int, head_dim: int) -> None:
+    batch, seq, heads, context = 2, 7, 3, 64
+    x = normal(0, batch, seq, heads, head_dim)
+    expected = np.full((batch, heads, context, head_dim), 7, "f4")
+    for s in range(seq):
+        if 0 <= position + s < context:
+            expected[:, :, position + s] = x[:, s]
+    where = tvm.runtime.tensor(np.array([position], "i4"))
+    value = tvm.runtime.tensor(np.full_like(expected, 7))
+    key = tvm.runtime.tensor(np.full((batch, heads, head_dim, context), 7, "f4"))
+    compiled(cache_write_value, heads, head_dim, TILE)(value, tvm.runtime.tensor(x), where)
+    compiled(cache_write_key, heads, head_dim, TILE)(key, tvm.runtime.tensor(x), where)
+    np.testing.assert_array_equal(value.numpy(), expected)
+    np.testing.assert_array_equal(key.numpy(), expected.swapaxes(2, 3))

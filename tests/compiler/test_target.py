@@ -1,0 +1,134 @@
+"""Targets by name, what the machine's kernel hides, and kernels compiled for other machines."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tvm
+
+from maxtool.compiler import target as targets
+from maxtool.compiler.kernels.cpu import builder
+from maxtool.compiler.kernels.cpu.attention import attention
+from maxtool.compiler.kernels.cpu.cache import cache_write_key, cache_write_value
+from maxtool.compiler.kernels.cpu.elementwise import rms_norm, silu_mul
+from maxtool.compiler.kernels.cpu.embedding import embedding
+from maxtool.compiler.kernels.cpu.linear import linear
+from maxtool.compiler.kernels.cpu.rope import rope
+from maxtool.compiler.target import TILES, Tile, cpu_target
+from maxtool.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("name", "triple", "cpu", "feature"),
+    [
+        ("cpu:x86-64", "x86_64-linux-gnu", "x86-64", "sse2"),
+        ("cpu:x86-64-v3", "x86_64-linux-gnu", "x86-64-v3", "avx2"),
+        ("cpu:x86-64-v4", "x86_64-linux-gnu", "x86-64-v4", "avx512f"),
+        ("cpu:znver5", "x86_64-linux-gnu", "znver5", "avx512f"),
+        ("cpu:neoverse-n1", "aarch64-linux-gnu", "neoverse-n1", "neon"),
+        ("cpu:aarch64-linux-gnu", "aarch64-linux-gnu", "generic", "neon"),
+        ("cpu:apple-m1", "arm64-apple-macos", "apple-m1", "neon"),
+    ],
+)
+def test_names(name: str, triple: str, cpu: str, feature: str) -> None:
+    target = cpu_target(name)
+    assert (target.triple, target.cpu, target.host) == (triple, cpu, False)
+    assert target.tile is TILES[feature]
+    assert target.manifest == {
+        "kind": "cpu",
+        "triple": triple,
+        "cpu": cpu,
+        "features": list(target.features),
+    }
+
+
+@pytest.mark.parametrize("name", ["gpu", "cpu:", "cpu:znver99", "cpu:a-b-c", "", "cpu:mips-x-y"])
+def test_unknown_names_say_what_is_known(name: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        cpu_target(name)
+    assert "znver5" in (raised.value.hint or "")
+
+
+def test_a_near_miss_is_suggested() -> None:
+    with pytest.raises(UsageError, match="did you mean znver5"):
+        cpu_target("cpu:zenver5")
+
+
+def test_this_machine() -> None:
+    target = cpu_target()
+    assert target.host
+    assert target.tile in TILES.values()
+    assert target.cpu
+
+
+@pytest.mark.parametrize(
+    ("flags", "tile"),
+    [("fpu sse2 avx2 fma", TILES["avx2"]), ("fpu sse2", TILES["sse2"])],
+)
+def test_hidden_instructions_are_not_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flags: str, tile: Tile
+) -> None:
+    listing = tmp_path / "cpuinfo"
+    listing.write_text(f"processor : 0\nflags\t\t: {flags}\n")
+    monkeypatch.setattr(targets, "CPU_FLAGS", listing)
+    monkeypatch.setattr(targets.platform, "system", lambda: "Linux")
+    monkeypatch.setattr(targets.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(targets.codegen, "llvm_get_system_cpu", lambda: "cascadelake")
+    assert cpu_target().tile is tile
+
+
+def test_tiles_fit_their_registers() -> None:
+    for tile in TILES.values():
+        vectors = tile.nr // tile.lanes
+        assert tile.nr % tile.lanes == 0
+        assert tile.mr * vectors + vectors + 1 <= tile.registers
+
+
+def every_kernel(tile: Tile) -> dict[str, Any]:
+    return {
+        "linear": linear(40, 64, "float32", tile, True),
+        "linear_f16": linear(40, 64, "float16", tile),
+        "linear_bf16": linear(40, 64, "bfloat16", tile),
+        "embedding": embedding(40, 64, "float16", tile),
+        "norm": rms_norm(64, 1e-5, tile),
+        "gate": silu_mul(64, tile),
+        "rope": rope(4, 16, tile),
+        "key": cache_write_key(2, 16, tile),
+        "value": cache_write_value(2, 16, tile),
+        "attention": attention(4, 2, 16, 0.25, tile, 32),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "machine"),
+    [("cpu:aarch64-linux-gnu", 183), ("cpu:x86-64-v3", 62), ("cpu:x86-64", 62), ("cpu:znver5", 62)],
+)
+def test_every_kernel_compiles_for_other_machines(tmp_path: Path, name: str, machine: int) -> None:
+    target = cpu_target(name)
+    module = builder.build(every_kernel(target.tile), target.tvm)
+    path = tmp_path / "kernels.o"
+    module.mod.write_to_file(str(path), "o")
+    header = path.read_bytes()[:20]
+    assert header[:4] == b"\x7fELF"
+    assert struct.unpack_from("<H", header, 18)[0] == machine
+
+
+def test_wide_vectors_are_used_where_there_are_any() -> None:
+    target = cpu_target("cpu:cascadelake")
+    kernels = {"linear": linear(64, 64, "float32", target.tile)}
+    assembly = builder.build(kernels, target.tvm).mod.inspect_source("asm")
+    multiplies = [line for line in assembly.splitlines() if "vfmadd" in line]
+    assert multiplies
+    assert all("zmm" in line for line in multiplies)
+
+
+def test_the_pipeline_keeps_small_buffers_out_of_the_pool() -> None:
+    target = cpu_target("cpu:x86-64-v3")
+    kernels = {"norm": rms_norm(64, 1e-5, target.tile)}
+    code = builder.build(kernels, target.tvm).mod.inspect_source("ll")
+    assert "call ptr @TVMBackendAllocWorkspace" not in code
+    assert "AllocWorkspace, align" not in code
+    assert isinstance(target.tvm, tvm.target.Target)
