@@ -9,7 +9,7 @@ from typing import Any
 from maxtool.graph import BufferType, TensorType
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Entry:
     """One function of an artifact.
 

@@ -101,7 +101,11 @@ def _root(
 
 
 # The function of each command has the name of its module.
-COMMANDS: dict[str, str] = {"inspect-weights": "inspect_weights", "convert": "convert"}
+COMMANDS: dict[str, str] = {
+    "inspect-weights": "inspect_weights",
+    "convert": "convert",
+    "compile": "compile",
+}
 
 for _name, _module in COMMANDS.items():
     command(_name, getattr(importlib.import_module(f"maxtool.cli.{_module}"), _module))

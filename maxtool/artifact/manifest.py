@@ -1,0 +1,106 @@
+"""``manifest.json``: what an artifact is, for its loader and for people."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+from maxtool import __version__
+from maxtool.architectures import Decoder, Entry
+from maxtool.artifact.weights import ALIGNMENT, Placed
+from maxtool.artifact.weights import FILE as WEIGHTS
+from maxtool.errors import MachineLacks
+from maxtool.graph import Graph, TensorType
+from maxtool.parity.compare import Comparison
+from maxtool.runtime.loader import RUNTIME, SCHEMA
+
+FILE = "manifest.json"
+MODULE = "model.so"
+LOADER = "run.py"
+LIBRARIES = "lib"
+
+
+def describe(
+    module: Decoder,
+    entries: Mapping[Entry, Graph],
+    placed: Sequence[Placed],
+    facts: Mapping[str, object],
+) -> dict[str, object]:
+    """Everything but the files and the check, in the order a reader looks for it.
+
+    Args:
+        module: What was compiled.
+        entries: Its functions, and what each was traced to.
+        placed: Its weights, in the order of the file.
+        facts: Name, recipe, architecture, dtype, target, tokenizer and sources.
+    """
+    config = module.config
+    state = next((entry.state for entry in entries if entry.state), {})
+    return {
+        "schema": SCHEMA,
+        "maxtool": __version__,
+        "tvm": version("apache-tvm"),
+        "tvm_ffi": version("apache-tvm-ffi"),
+        **facts,
+        "context": module.context,
+        "vocab_size": config.vocab_size,
+        "module": MODULE,
+        "entries": {entry.name: _entry(entry, graph) for entry, graph in entries.items()},
+        "state": [_spec(name, kind) for name, kind in state.items()],
+        "weights": {
+            "file": WEIGHTS,
+            "alignment": ALIGNMENT,
+            "tensors": [one.manifest for one in placed],
+        },
+        "limits": {"seq": module.context, "input_ids": [0, config.vocab_size - 1]},
+        "check": {"status": "not checked"},
+    }
+
+
+def checked(found: Comparison) -> dict[str, object]:
+    """What the manifest says of a check that was passed."""
+    return {
+        "status": "passed",
+        "relative_error": found.relative_error,
+        "max_abs_error": found.max_abs_error,
+        "rtol": found.rtol,
+        "atol": found.atol,
+        "reference": "numpy float64",
+    }
+
+
+def copy_runtime(folder: Path) -> None:
+    """Put TVM's runtime library into the artifact, so that it runs without the compiler package.
+
+    Raises:
+        MachineLacks: If the installed TVM has no such library.
+    """
+    spec = find_spec("tvm")
+    places = list(spec.submodule_search_locations or ()) if spec else []
+    found = [Path(place) / "lib" / RUNTIME for place in places]
+    library = next((path for path in found if path.is_file()), None)
+    if library is None:
+        raise MachineLacks(
+            f"{RUNTIME} is not in the installed TVM",
+            hint="install apache-tvm, or omit --standalone",
+        )
+    (folder / LIBRARIES).mkdir()
+    shutil.copyfile(library, folder / LIBRARIES / RUNTIME)
+
+
+def _entry(entry: Entry, graph: Graph) -> dict[str, object]:
+    outputs = zip(entry.outputs, graph.outputs, strict=True)
+    return {
+        "function": entry.name,
+        "inputs": [_spec(name, kind) for name, kind in entry.inputs.items()],
+        "outputs": [_spec(name, value.type) for name, value in outputs],
+        "state": bool(entry.state),
+    }
+
+
+def _spec(name: str, kind: TensorType) -> dict[str, object]:
+    shape = [dim.value for dim in kind.shape]
+    return {"name": name, "dtype": kind.dtype.value, "shape": shape}

@@ -1,0 +1,54 @@
+"""What is asked of a compilation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from maxtool.dtype import DType
+from maxtool.errors import UsageError
+
+DTYPES = (DType.float32, DType.float16, DType.bfloat16)
+
+
+@dataclass(frozen=True)
+class Request:
+    """One compilation.
+
+    Attributes:
+        source: A Hugging Face folder, a safetensors file or a GGUF file.
+        output: The folder to make.
+        recipe: Name or path of the recipe; found from the source when not given.
+        target: What to compile for: ``cpu``, or ``cpu:NAME`` for another machine.
+        dtype: Element type of the matrices. When not given: that of the source if all its matrices
+            have one of the three that kernels read, else float32.
+        context: Positions the cache holds; those the model was trained for when not given.
+        check: Whether the outputs are compared with the float64 reference.
+        standalone: Whether TVM's runtime library is put into the folder.
+        force: Whether an existing artifact may be replaced.
+        ignore: Configuration keys to pass over.
+    """
+
+    source: Path
+    output: Path
+    recipe: str | None = None
+    target: str = "cpu"
+    dtype: DType | None = None
+    context: int | None = None
+    check: bool = False
+    standalone: bool = False
+    force: bool = False
+    ignore: frozenset[str] = frozenset()
+
+
+def parse_dtype(text: str) -> DType:
+    """The element type that a user names.
+
+    Raises:
+        UsageError: If kernels read no weights of that type.
+    """
+    for dtype in DTYPES:
+        if dtype.value == text.lower():
+            return dtype
+    known = ", ".join(dtype.value for dtype in DTYPES)
+    raise UsageError(f"--dtype {text!r} is not one of {known}")

@@ -1,0 +1,84 @@
+"""``weights.bin``: every weight as its kernels read it, each at a multiple of 64 bytes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maxtool.compiler.storage import Storage
+
+FILE = "weights.bin"
+# What TVM's kernels assume of a tensor's address; the file is mapped, so it holds for offsets too.
+ALIGNMENT = 64
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A weight and where it lies in the file.
+
+    Attributes:
+        storage: How it is stored.
+        offset: Bytes from the start of the file.
+    """
+
+    storage: Storage
+    offset: int
+
+    @property
+    def manifest(self) -> dict[str, object]:
+        """What the manifest says of it."""
+        return {
+            "name": self.storage.name,
+            "dtype": self.storage.dtype.value,
+            "shape": list(self.storage.stored_shape),
+            "offset": self.offset,
+            "nbytes": self.storage.nbytes,
+        }
+
+
+def place(storage: Iterable[Storage]) -> tuple[list[Placed], int]:
+    """The offsets of weights in the order given, and the size of the file in bytes."""
+    placed = []
+    end = 0
+    for one in storage:
+        placed.append(Placed(one, end))
+        end += one.nbytes
+        end += -end % ALIGNMENT
+    return placed, end
+
+
+def write(
+    path: Path,
+    placed: Iterable[Placed],
+    read: Callable[[str], Array],
+    progress: Callable[[int], None],
+) -> str:
+    """Write the file, a weight at a time.
+
+    Args:
+        path: The file to make.
+        placed: The weights and their offsets.
+        read: From a weight's name to its values, of the module's shape and dtype.
+        progress: Told the bytes of each write.
+
+    Returns:
+        The file's SHA-256 in hexadecimal.
+    """
+    digest = hashlib.sha256()
+    with path.open("wb") as stream:
+        for one in placed:
+            stored = one.storage.store(read(one.storage.name))
+            data = stored.reshape(-1).view(np.uint8).data
+            padding = bytes(-len(data) % ALIGNMENT)
+            for part in (data, padding):
+                stream.write(part)
+                digest.update(part)
+            progress(len(data) + len(padding))
+    return digest.hexdigest()

@@ -1,0 +1,142 @@
+"""``maxtool compile``: a checkpoint as a folder that runs on its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from maxtool.cli import units
+from maxtool.cli.output import Output
+
+if TYPE_CHECKING:
+    from maxtool.artifact import Build, Report
+
+SCHEMA = "maxtool.compile/1"
+
+
+def compile(  # noqa: A001 - the command's name
+    out: Output,
+    source: Annotated[
+        Path, typer.Argument(help="A Hugging Face folder, a safetensors file, or a GGUF file.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to make.")],
+    recipe: Annotated[
+        str | None, typer.Option("--recipe", help="A recipe's name, or a .toml file.")
+    ] = None,
+    target: Annotated[
+        str, typer.Option("--target", help="cpu for this machine, or cpu:NAME (cpu:x86-64-v3).")
+    ] = "cpu",
+    dtype: Annotated[
+        str | None,
+        typer.Option(
+            "--dtype",
+            help="How matrices are stored: float32, float16 or bfloat16; computing is float32. "
+            "The source's own if absent, float32 for quantized ones.",
+        ),
+    ] = None,
+    context: Annotated[
+        int | None,
+        typer.Option("--context", help="Positions to make room for; the model's own if absent."),
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Compare the outputs with a float64 reference.")
+    ] = False,
+    standalone: Annotated[
+        bool, typer.Option("--standalone", help="Put TVM's runtime library into the folder.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing artifact.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what was found and the bytes; write nothing.")
+    ] = False,
+    ignore_config: Annotated[
+        list[str] | None,
+        typer.Option("--ignore-config", metavar="KEY", help="Let a configuration key pass."),
+    ] = None,
+) -> None:
+    """Compile a checkpoint into a folder that runs without a framework."""
+    from maxtool import artifact
+
+    request = artifact.Request(
+        source=source,
+        output=output,
+        recipe=recipe,
+        target=target,
+        dtype=None if dtype is None else artifact.parse_dtype(dtype),
+        context=context,
+        check=check,
+        standalone=standalone,
+        force=force,
+        ignore=frozenset(ignore_config or ()),
+    )
+    made = artifact.prepare(request)
+    out.note(_found(made))
+    for note in made.notes:
+        out.note(note)
+    report = None
+    if not dry_run:
+        with out.progress("Compiling", made.work) as advance:
+            report = artifact.make(made, advance)
+    _show(out, made, report)
+
+
+def _found(made: Build) -> str:
+    """One sentence on what the source is and how it is compiled."""
+    config = made.module.config
+    size = sum(weight.num_elements() for weight in made.module.raw_state_dict().values())
+    return (
+        f"{made.plan.dialect} checkpoint, recipe {made.plan.recipe.name}: {config.n_layers} layers,"
+        f" hidden {config.hidden_size}, vocabulary {config.vocab_size}, {units.count(size)}"
+        f" parameters; for {made.target.cpu}, matrices in {made.dtype.value},"
+        f" context {made.module.context}"
+    )
+
+
+def _show(out: Output, made: Build, report: Report | None) -> None:
+    """The plan, or what was done, as data."""
+    if out.json_mode:
+        out.data(SCHEMA, _as_json(made, report))
+        return
+    weights = units.binary_size(made.weight_bytes)
+    if report is None:
+        out.text(f"would write {made.request.output}: {weights} of weights")
+        return
+    if out.verbose:
+        stages = ", ".join(f"{stage} {value:.2f}" for stage, value in report.seconds.items())
+        out.note(f"CPU seconds: {stages}")
+    checked = "not checked" if report.check is None else f"checked: {report.check}"
+    size = units.binary_size(report.nbytes)
+    out.text(f"wrote {report.output}: {size}, {weights} of weights; {checked}")
+    out.note(f"run it: {_invocation(made)}")
+
+
+def _invocation(made: Build) -> str:
+    script = made.request.output / "run.py"
+    if made.tokenizer is None:
+        return f"python {script} --ids 1,2,3"
+    return f'python {script} --prompt "Once upon a time"'
+
+
+def _as_json(made: Build, report: Report | None) -> dict[str, object]:
+    return {
+        "source": str(made.request.source),
+        "output": str(made.request.output),
+        "recipe": made.plan.recipe.name,
+        "dialect": made.plan.dialect,
+        "target": made.target.manifest,
+        "dtype": made.dtype.value,
+        "context": made.module.context,
+        "dry_run": report is None,
+        "weight_bytes": made.weight_bytes,
+        "bytes": None if report is None else report.nbytes,
+        "check": None if report is None or report.check is None else _check(report),
+        "cpu_seconds": {} if report is None else report.seconds,
+        "notes": made.notes,
+    }
+
+
+def _check(report: Report) -> dict[str, object]:
+    from maxtool.artifact.manifest import checked
+
+    return {} if report.check is None else checked(report.check)

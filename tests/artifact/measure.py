@@ -1,0 +1,47 @@
+"""What the tests of artifacts compute with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maxtool.runtime import loader
+
+Array = np.ndarray[Any, Any]
+# From a source and options of artifact.Request to the artifact's folder.
+Compile = Callable[..., Path]
+
+BOUND = 1e-5
+
+
+def error(actual: Array, expected: Array) -> float:
+    """Norm of the difference over the norm of what is expected."""
+    return float(np.linalg.norm(actual - expected) / np.linalg.norm(expected))
+
+
+def recorded(folder: Path) -> dict[str, Array]:
+    """What transformers computed from a checkpoint."""
+    with np.load(folder / "expected.npz") as arrays:
+        return dict(arrays)
+
+
+def logits(artifact: Path, ids: Array) -> Array:
+    """The entry ``forward``."""
+    return loader.load(artifact)(input_ids=ids)["logits"]
+
+
+def greedy(artifact: Path, prompt: Array, count: int) -> list[int]:
+    """The likeliest tokens after a prompt, end tokens included, by ``prefill`` and ``decode``."""
+    model = loader.load(artifact)
+    state = model.new_state(batch=1)
+    tokens: list[int] = []
+    inputs, position, entry = prompt, 0, "prefill"
+    while len(tokens) < count:
+        arrays = {"input_ids": inputs, "position": np.array([position], np.int32)}
+        position += inputs.shape[1]
+        tokens.append(int(model.run_with(entry, arrays, state)["logits"][0].argmax()))
+        inputs, entry = np.array([[tokens[-1]]]), "decode"
+    return tokens

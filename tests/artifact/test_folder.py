@@ -1,0 +1,155 @@
+"""What is in an artifact, and what it takes to run it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from maxtool.cli.app import app
+from tests.artifact.measure import BOUND, Compile, error, recorded
+
+FILES = {"manifest.json", "model.so", "weights.bin", "run.py", "tokenizer.json"}
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_files_and_checksums(compiled: Compile, data: Path) -> None:
+    source = data / "tiny-llama"
+    folder = compiled(source)
+    assert {path.name for path in folder.iterdir()} == FILES
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert set(manifest["files"]) == FILES - {"manifest.json"}
+    for name, facts in manifest["files"].items():
+        assert facts == {"bytes": (folder / name).stat().st_size, "sha256": digest(folder / name)}
+    assert set(manifest["sources"]) == {"model.safetensors", "config.json"}
+    for name, facts in manifest["sources"].items():
+        assert facts["sha256"] == digest(source / name)
+    assert set(manifest["entries"]) == {"forward", "prefill", "decode"}
+    assert all(one["offset"] % 64 == 0 for one in manifest["weights"]["tensors"])
+
+
+def test_check_is_recorded(compiled: Compile, data: Path) -> None:
+    def status(folder: Path) -> dict[str, object]:
+        return dict(json.loads((folder / "manifest.json").read_text())["check"])
+
+    assert status(compiled(data / "tiny-llama")) == {"status": "not checked"}
+    checked = status(compiled(data / "tiny-llama", check=True))
+    assert checked["status"] == "passed"
+    assert isinstance(checked["relative_error"], float)
+    assert 0 < checked["relative_error"] < BOUND
+
+
+def test_context_is_the_size_of_the_cache(compiled: Compile, data: Path) -> None:
+    folder = compiled(data / "tiny-llama", context=16)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["context"] == 16
+    assert {16} == {size for one in manifest["state"] for size in one["shape"][2:] if size != 12}
+    command = [sys.executable, str(folder / "run.py"), "--ids", ",".join(["1"] * 17)]
+    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert refused.returncode == 4
+    assert "Traceback" not in refused.stderr
+
+
+def test_same_bytes_again(compiled: Compile, data: Path, tmp_path: Path) -> None:
+    first = compiled(data / "tiny-llama")
+    output = tmp_path / "again"
+    result = CliRunner().invoke(app, ["compile", str(data / "tiny-llama"), "-o", str(output)])
+    assert result.exit_code == 0
+    for name in FILES - {"model.so", "manifest.json"}:
+        assert (first / name).read_bytes() == (output / name).read_bytes()
+
+
+def test_arrays_named_as_huggingface_names_them(
+    compiled: Compile, data: Path, tmp_path: Path
+) -> None:
+    folder = compiled(data / "tiny-llama")
+    output = tmp_path / "y.npz"
+    command = [sys.executable, str(folder / "run.py"), "--output", str(output)]
+    command += ["--inputs", str(data / "tiny-llama" / "expected.npz")]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "greedy_tokens" in shown.stderr
+    expected = recorded(data / "tiny-llama")
+    with np.load(output) as arrays:
+        assert error(arrays["logits"], expected["logits"]) <= BOUND
+
+
+BLOCKED = """
+import runpy, sys
+
+
+class Refused:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("tvm", "maxtool"):
+            raise ModuleNotFoundError(name)
+
+
+sys.meta_path.insert(0, Refused())
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_standalone_needs_no_compiler(data: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "alone"
+    source = str(data / "tiny-llama")
+    result = CliRunner().invoke(app, ["compile", source, "-o", str(folder), "--standalone"])
+    assert result.exit_code == 0, result.stderr
+    libraries = list((folder / "lib").iterdir())
+    assert len(libraries) == 1
+    command = [sys.executable, "-c", BLOCKED, str(folder / "run.py"), "--ids", "1,2,3"]
+    environment = os.environ | {"PYTHONPATH": ""}
+    command += ["--max-tokens", "4", "--json"]
+    shown = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert len(json.loads(shown.stdout)["tokens"]) <= 4
+
+
+def test_changed_weights_are_refused(compiled: Compile, data: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(compiled(data / "tiny-llama"), folder)
+    weights = bytearray((folder / "weights.bin").read_bytes())
+    weights[1000] ^= 1
+    (folder / "weights.bin").write_bytes(weights)
+    command = [sys.executable, str(folder / "run.py"), "--ids", "1,2,3", "--max-tokens", "1"]
+    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert refused.returncode == 1
+    assert "weights.bin" in refused.stderr
+    allowed = subprocess.run([*command, "--no-verify"], capture_output=True, check=False)
+    assert allowed.returncode == 0
+
+
+@pytest.mark.parametrize("layers", [2, 6])
+def test_equal_layers_are_compiled_once(data: Path, layers: int) -> None:
+    from maxtool import architectures
+
+    config = json.loads((data / "tiny-llama" / "config.json").read_text())
+    values = {
+        "vocab_size": config["vocab_size"],
+        "hidden_size": 48,
+        "intermediate_size": 100,
+        "n_layers": layers,
+        "n_heads": 4,
+        "n_kv_heads": 2,
+        "head_dim": 12,
+        "norm_eps": 1e-5,
+        "rope_theta": 1e4,
+        "context_length": 64,
+    }
+    module = architectures.build("decoder", values)
+    for entry in module.entries():
+        graph = module.trace(entry.name, entry.types, entry.function)
+        assert len(graph.subgraphs) == 1
+        assert len(graph.weights) == 2 + 1 + 2 + 9 * layers
