@@ -114,7 +114,7 @@ def test_standalone_needs_no_compiler(data: Path, tmp_path: Path) -> None:
         command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
     )
     assert shown.returncode == 0, shown.stderr
-    assert len(json.loads(shown.stdout)["tokens"]) <= 4
+    assert len(json.loads(shown.stdout)["ids"]) <= 4
 
 
 def test_changed_weights_are_refused(compiled: Compile, data: Path, tmp_path: Path) -> None:
