@@ -232,16 +232,26 @@ class Manifest:
             if not fixed or not 0 <= spec.offset <= size - spec.nbytes() or spec.offset % ALIGNMENT:
                 place = f"at byte {spec.offset} of {size}, aligned to {ALIGNMENT}"
                 raise self._wrong(f"{spec} cannot be {place}, in {self.weights_file.name}")
-        for entry in self.entries.values():
-            known = {d for spec in entry.inputs for d in spec.shape}
-            memory = self.state if entry.state else ()
-            loose = [d for s in memory for d in s.shape if isinstance(d, str) and d not in known]
-            if loose:
-                raise self._wrong(f"no input of {entry.function!r} has the size {loose[0]!r}")
+        for name, entry in self.entries.items():
+            if entry.state:
+                self._check_stateful(name, entry)
         for name, limit in self.limits.items():
             pair = limit if isinstance(limit, list) and len(limit) == 2 else [limit]
             if not all(type(value) is int for value in pair):
                 raise self._wrong(f"the limit of {name!r} is {limit!r:.80}")
+
+    def _check_stateful(self, name: str, entry: Entry) -> None:
+        """An entry that writes the state says where, and how much: the position is checked."""
+        inputs = {spec.name: spec for spec in entry.inputs}
+        ids, position = inputs.get("input_ids"), inputs.get("position")
+        if not ids or len(ids.shape) != 2 or not position or position.shape != (1,):
+            raise self._wrong(f"{name!r} has state, but not input_ids[batch, seq] and position[1]")
+        if self.context is None:
+            raise self._wrong(f"{name!r} has state, but there is no context")
+        known = {size for spec in entry.inputs for size in spec.shape}
+        named = [size for spec in self.state for size in spec.shape if isinstance(size, str)]
+        if not known.issuperset(named):
+            raise self._wrong(f"no input of {name!r} has the sizes {', '.join(named):.80}")
 
 
 # --- the machine ----------------------------------------------------------------------------------
@@ -476,7 +486,7 @@ class Model:
 
     def _check_position(self, entry: Entry, inputs: Mapping[str, Array]) -> None:
         """Refuse a position whose tokens would be written behind the end of the state."""
-        if not entry.state or "position" not in inputs or self.manifest.context is None:
+        if not entry.state or self.manifest.context is None:
             return
         position, length = int(inputs["position"][0]), inputs["input_ids"].shape[1]
         if position < 0 or position + length > self.manifest.context:
@@ -550,7 +560,9 @@ class Model:
         if self.room(len(ids)) < 1:
             what = f"the prompt has {len(ids)} tokens"
             raise DoesNotFit(f"{what}; the context of the model holds {self.manifest.context}")
-        self.entry("decode")
+        for name in ("prefill", "decode"):
+            if "logits" not in {spec.name for spec in self.entry(name).outputs}:
+                raise DoesNotFit(f"{name} gives no logits: this is no language model")
         self._bind(self.entry("prefill"), {"input_ids": [ids], "position": [0]})
         return self._generate(list(ids), min(max_tokens, self.room(len(ids))), choose)
 
@@ -664,7 +676,7 @@ def chooser(
             raise RunError("the model's logits are not finite numbers")
         if temperature == 0:
             return best
-        order = np.argsort(-logits, kind="stable")[:top_k]
+        order = np.argsort(-logits)[:top_k]
         scaled = np.exp((logits[order].astype(np.float64) - float(logits[best])) / temperature)
         shares = scaled / scaled.sum()
         kept = order.size

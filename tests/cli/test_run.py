@@ -18,8 +18,7 @@ from maxtool.cli.run import run as command
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "runtime"))
 import tiny_artifact
-
-PROMPT, STORY = "Once upon a time", ", there was a café."
+from tiny_artifact import PROMPT, STORY
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 import tiny_artifact
-
-PROMPT = "Once upon a time"
-STORY = ", there was a café 日🎉."
+from tiny_artifact import PROMPT, STORY
 
 
 @pytest.fixture(scope="session")

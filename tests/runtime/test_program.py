@@ -23,7 +23,7 @@ from maxtool.runtime import loader
 
 sys.path.insert(0, str(Path(__file__).parent))
 import tiny_artifact
-from conftest import PROMPT, STORY
+from tiny_artifact import PROMPT, STORY
 
 CONTEXT, VOCAB = tiny_artifact.CONTEXT, tiny_artifact.VOCAB
 
@@ -251,6 +251,11 @@ HOSTILE: dict[str, tuple[str, object]] = {
     "input shape": ("entries/forward/inputs/0/shape", [1.5]),
     "state without a size": ("state/0/shape", ["nobody", 3]),
     "context": ("context", "512"),
+    "state without a context": ("context", None),
+    "state without a position": ("entries/prefill/inputs/1/name", "place"),
+    "state without ids": ("entries/decode/inputs/0/name", "x"),
+    "ids of rank 1": ("entries/decode/inputs/0/shape", ["seq"]),
+    "position of rank 0": ("entries/decode/inputs/1/shape", []),
     "limits": ("limits", {"seq": "x"}),
     "limits list": ("limits", [1]),
     "tokenizer": ("tokenizer/eos_token_ids", ["x"]),
@@ -275,6 +280,16 @@ def test_no_manifest_at_all(artifact: Path, text: str) -> None:
     fails(artifact, 3, "--info", says="manifest.json")
     (artifact / "manifest.json").unlink()
     fails(artifact, 3, "--info", says="manifest.json")
+
+
+def test_no_language_model(artifact: Path) -> None:
+    root = manifest_of(artifact)
+    root["entries"]["decode"]["outputs"][0]["name"] = "hidden"
+    tiny_artifact.write(artifact, root)
+    fails(artifact, 4, "--ids", "1", says="no logits")
+    del root["entries"]["decode"]
+    tiny_artifact.write(artifact, root)
+    fails(artifact, 4, "--ids", "1", says="no entry 'decode'")
 
 
 def test_a_link_out_of_the_folder(artifact: Path, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from maxtool import tokenizer as room
 from maxtool.runtime import loader
 
 CONTEXT, VOCAB, BOS, EOS = 48, 512, 1, 2
+PROMPT, STORY = "Once upon a time", ", there was a café 日🎉."
 HERE = Path(__file__).parent
 CORPUS = ["Once upon a time there was a little girl named Lily.", "She loved to play outside."]
 BLOCKER = """
