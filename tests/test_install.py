@@ -83,6 +83,16 @@ def test_recipes_are_found(maxtool: Run, tmp_path: Path) -> None:
     assert not made.exists()
 
 
+def test_compiled_models_run(maxtool: Run, installed: Path, tmp_path: Path) -> None:
+    made = tmp_path / "fireside"
+    maxtool("compile", SAMPLE, "-o", made)
+    options = ("--prompt", "Once upon a time", "--max-tokens", "12")
+    told = call(installed / "python", made / "run.py", *options, cwd=tmp_path)
+    story = (SAMPLE / "greedy.txt").read_text(encoding="utf-8")
+    assert len(told.stdout.strip()) > 20
+    assert story.startswith(told.stdout.strip())
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
