@@ -41,6 +41,16 @@ def test_float32(n: int, k: int) -> None:
         assert error(call(function, x, packed(w), shape=(rows, n)), x.astype("f8") @ w.T) < BOUND
 
 
+@pytest.mark.parametrize("n", [1, 5, 32, 40, 172, 512])
+@pytest.mark.parametrize("k", [1, 3, 64, 172])
+def test_sizes_learned_at_run_time(n: int, k: int) -> None:
+    w = weight(0, n, k, "float32")
+    function = compiled(linear, None, None, "float32", TILE)
+    for rows in ROWS:
+        x = normal(rows, rows, k)
+        assert error(call(function, x, packed(w), shape=(rows, n)), x.astype("f8") @ w.T) < BOUND
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize(("n", "k"), [(5, 3), (172, 64), (40, 172)])
 def test_short_weights_are_used_exactly(dtype: str, n: int, k: int) -> None:

@@ -258,7 +258,7 @@ def each(extent: Index, body: Callable[[Expr], None], *, threads: bool) -> None:
         body(i)
 
 
-def each_row(rows: Expr, work: int, body: Callable[[Expr], None]) -> None:
+def each_row(rows: Expr, work: Index, body: Callable[[Expr], None]) -> None:
     """Run ``body`` for every row; on all threads when the rows together are worth it.
 
     Args:
@@ -266,7 +266,7 @@ def each_row(rows: Expr, work: int, body: Callable[[Expr], None]) -> None:
         work: Operations per row, as a scale.
         body: Emits the work on one row.
     """
-    few = rows * work < SERIAL_WORK
+    few = rows * integer(work) < SERIAL_WORK
     either(few, lambda: each(rows, body, threads=False), lambda: each(rows, body, threads=True))
 
 

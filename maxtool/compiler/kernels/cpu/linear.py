@@ -25,8 +25,8 @@ CHAINS = 8
 class Linear:
     """The buffers and sizes of one linear kernel while it is built."""
 
-    n: int
-    k: int
+    n: b.Expr
+    k: b.Expr
     tile: Tile
     weight_dtype: str
     rows: b.Expr
@@ -36,9 +36,9 @@ class Linear:
     y: b.Buffer
 
     @property
-    def blocks(self) -> int:
+    def blocks(self) -> b.Expr:
         """Column blocks."""
-        return -(-self.n // self.tile.nr)
+        return b.ceildiv(self.n, self.tile.nr)
 
     @property
     def vectors(self) -> int:
@@ -50,43 +50,49 @@ class Linear:
         return b.load_weight(self.w, (block, k, offset), self.tile.lanes, self.weight_dtype)
 
 
-def linear(n: int, k: int, weight_dtype: str, tile: Tile, bias: bool = False) -> Any:  # noqa: ANN401
+def linear(n: int | None, k: int | None, weight_dtype: str, tile: Tile, bias: bool = False) -> Any:  # noqa: ANN401
     """Build ``y = x @ w.T (+ bias)``.
 
     Parameters of the kernel: x[rows, k] float32, w[ceil(n / nr), k, nr] (see ``pack_linear``),
     bias[n] float32 if asked for, y[rows, n] float32.
 
     Args:
-        n: Output features.
-        k: Input features.
+        n: Output features, or ``None`` to learn them at run time: one kernel for every layer, as
+            fast, and compiled once.
+        k: Input features, likewise.
         weight_dtype: float32, float16, or bfloat16 (passed as uint16 bits).
         tile: The register tile, of which ``nr`` is the width of the packed blocks.
         bias: Whether there is one.
     """
-    with b.kernel(f"linear_{n}_{k}_{weight_dtype}") as made:
+    sizes = "".join(f"_{size}" for size in (n, k) if size is not None)
+    with b.kernel(f"linear_{weight_dtype}{sizes}") as made:
         rows = made.dim("rows")
-        x = made.argument("x", (rows, k))
-        w = made.argument("w", (-(-n // tile.nr), k, tile.nr), b.STORAGE[weight_dtype])
-        offsets = made.argument("bias", (n,)) if bias else None
-        y = made.argument("y", (rows, n))
-        one = Linear(n, k, tile, weight_dtype, rows, x, w, offsets, y)
+        blocks = made.dim("blocks") if n is None else -(-n // tile.nr)
+        out = made.dim("n") if n is None else b.integer(n)
+        terms = made.dim("k") if k is None else b.integer(k)
+        x = made.argument("x", (rows, terms))
+        w = made.argument("w", (blocks, terms, tile.nr), b.STORAGE[weight_dtype])
+        offsets = made.argument("bias", (out,)) if bias else None
+        y = made.argument("y", (rows, out))
+        one = Linear(out, terms, tile, weight_dtype, rows, x, w, offsets, y)
         b.either(rows == 1, lambda: _one_row(one), lambda: _many_rows(one))
     return made.function
 
 
 def _one_row(one: Linear) -> None:
     """A column block at a time, several inner products of every k-th term at once."""
-    b.each(one.blocks, lambda j: _row_block(one, j), threads=one.n * one.k >= b.SERIAL_WORK)
+    b.each_row(one.blocks, one.tile.nr * one.k, lambda j: _row_block(one, j))
 
 
 def _row_block(one: Linear, j: b.Expr) -> None:
     steps = max(1, CHAINS // one.vectors)
     sums = b.Registers(steps, one.tile.nr, one.tile.lanes)
     sums.clear()
-    if whole := one.k // steps:
-        with T.serial(b.integer(whole)) as i:
-            _add_terms(one, sums, j, i * steps, steps)
-    _add_terms(one, sums, j, b.integer(one.k // steps * steps), one.k % steps)
+    whole = T.Bind(b.quotient(one.k, steps))
+    with T.serial(whole) as i:
+        _add_terms(one, sums, j, i * steps, steps)
+    with T.serial(whole * steps, one.k) as k:
+        _add_terms(one, sums, j, k, 1)
     finished = b.scratch((one.tile.nr,))
     for offset, lanes in sums.pieces:
         total = sums.get(0, offset, lanes)
@@ -121,7 +127,7 @@ def _many_rows(one: Linear) -> None:
 def _pack_tile(one: Linear, packed: b.Buffer, t: b.Expr) -> None:
     """Copy mr rows so that those of one k are neighbours; past the end the last row repeats."""
     sources = [b.index(b.least(t * one.tile.mr + r, one.rows - 1)) for r in range(one.tile.mr)]
-    with T.serial(b.integer(one.k)) as k:
+    with T.serial(one.k) as k:
         for r, source in enumerate(sources):
             b.store(packed, one.x[source, k], (t, k, r), 1)
 
@@ -132,7 +138,7 @@ def _task(one: Linear, packed: b.Buffer, tiles: b.Expr, chunks: b.Expr, task: b.
     first = b.index(b.remainder(task, chunks) * TILES_PER_TASK)
     count = b.index(b.least(tiles - first, TILES_PER_TASK))
     sums = b.scratch((TILES_PER_TASK, one.tile.mr, one.tile.nr))
-    with T.serial(b.integer(-(-one.k // BLOCK))) as piece, T.serial(count) as t:
+    with T.serial(b.ceildiv(one.k, BLOCK)) as piece, T.serial(count) as t:
         _multiply(one, (packed, first + t), j, b.index(piece * BLOCK), (sums, t))
     with T.serial(count) as t, T.serial(b.integer(one.tile.mr)) as r:
         row = b.index((first + t) * one.tile.mr + r)
@@ -196,12 +202,7 @@ def _store_row(
             copy(offset, lanes)
 
     def rest() -> None:
-        with T.serial(b.integer(one.n % one.tile.nr)) as column:
+        with T.serial(one.n - base) as column:
             copy(column, 1)
 
-    if one.n % one.tile.nr == 0:
-        whole()
-    elif one.blocks == 1:
-        rest()
-    else:
-        b.either(j < one.blocks - 1, whole, rest)
+    b.either(base + one.tile.nr <= one.n, whole, rest)
