@@ -105,6 +105,7 @@ COMMANDS: dict[str, str] = {
     "inspect-weights": "inspect_weights",
     "convert": "convert",
     "compile": "compile",
+    "run": "run",
 }
 
 for _name, _module in COMMANDS.items():
