@@ -17,6 +17,7 @@ from maxtool.compiler.target import Tile
 KEYS = 64  # keys in a block: a multiple of every vector length
 ROWS = 16  # rows in a task
 TILE_ROWS = 4  # rows of a register tile
+TASKS = 16  # tasks that a single query should give
 
 # Takes the place of minus infinity, so that no difference of two of them is NaN.
 HIDDEN = -1e30
@@ -32,6 +33,7 @@ class Attention:
     scale: float
     window: int | None
     tile: Tile
+    batch: b.Expr
     seq: b.Expr
     context: b.Expr
     q: b.Buffer
@@ -44,6 +46,11 @@ class Attention:
     def group(self) -> int:
         """Query heads that share a key head."""
         return self.heads // self.kv_heads
+
+    @property
+    def parts(self) -> int:
+        """Parts that the keys of a single query are cut into, to give every thread some."""
+        return max(1, TASKS // self.kv_heads)
 
     @property
     def vectors(self) -> int:
@@ -59,6 +66,7 @@ class Task:
         at: Index in the batch.
         head: Key head.
         first: First row of the tile; row r is query r // group of head r % group.
+        rows: Rows of the tile that exist.
         queries: [ROWS, head_dim], scaled.
         keys: [head_dim, KEYS] of the current block.
         scores: [ROWS, KEYS], then their exponentials.
@@ -70,9 +78,32 @@ class Task:
     at: b.Expr
     head: b.Expr
     first: b.Expr
+    rows: b.Expr
     queries: b.Buffer
     keys: b.Buffer
     scores: b.Buffer
+    top: b.Buffer
+    total: b.Buffer
+    out: b.Buffer
+
+    @property
+    def groups(self) -> b.Expr:
+        """Register tiles of rows."""
+        return b.ceildiv(self.rows, TILE_ROWS)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Results of parts of one query's keys: [task * count + part, row, ...].
+
+    Args:
+        count: Parts of each task.
+        top: Maxima.
+        total: Sums of exponentials.
+        out: Weighted values.
+    """
+
+    count: b.Expr
     top: b.Buffer
     total: b.Buffer
     out: b.Buffer
@@ -104,21 +135,47 @@ def attention(
         y = made.argument("y", (batch, seq, heads, head_dim))
         start = T.Bind(T.Cast("int64", position[0]))
         one = Attention(
-            heads, kv_heads, head_dim, scale, window, tile, seq, context, q, k, v, start, y
+            heads, kv_heads, head_dim, scale, window, tile, batch, seq, context, q, k, v, start, y
         )
-        tiles = T.Bind(b.ceildiv(seq * one.group, ROWS))
-        with T.parallel(batch * kv_heads * tiles) as index:
-            _run(one, _start(one, index, tiles))
+        _emit(one)
     return made.function
+
+
+def _emit(one: Attention) -> None:
+    """All tasks on all threads; one query's keys are shared out too, and the parts then joined."""
+    tiles = T.Bind(b.ceildiv(one.seq * one.group, ROWS))
+    parts = T.Bind(T.Select(one.seq == 1, b.integer(one.parts), b.integer(1)))
+    tasks = T.Bind(one.batch * one.kv_heads * tiles)
+    space = T.Bind(T.Select(parts == 1, b.integer(1), tasks * parts))
+    shared = Parts(
+        parts,
+        top=b.workspace((space, ROWS)),
+        total=b.workspace((space, ROWS)),
+        out=b.workspace((space, ROWS, one.head_dim)),
+    )
+    with T.parallel(tasks * parts) as index:
+        task = _start(one, b.index(b.quotient(index, parts)), tiles)
+        _run(one, task, parts, b.remainder(index, parts))
+        b.either(
+            parts == 1,
+            lambda: _finish(one, task),
+            lambda: _hand_over(one, task, shared, index),
+        )
+    with b.when(parts > 1), T.serial(tasks) as index:
+        task = _start(one, index, tiles)
+        _join(one, task, shared, index)
+        _finish(one, task)
 
 
 def _start(one: Attention, index: b.Expr, tiles: b.Expr) -> Task:
     """Take the memory of a task; load and scale its queries."""
     pair = b.index(b.quotient(index, tiles))
+    first = b.index(b.remainder(index, tiles) * ROWS)
     task = Task(
         at=b.index(b.quotient(pair, one.kv_heads)),
         head=b.index(b.remainder(pair, one.kv_heads)),
-        first=b.index(b.remainder(index, tiles) * ROWS),
+        first=first,
+        rows=b.index(b.least(one.seq * one.group - first, ROWS)),
         queries=b.scratch((ROWS, one.head_dim)),
         keys=b.scratch((one.head_dim, KEYS)),
         scores=b.scratch((ROWS, KEYS)),
@@ -126,7 +183,7 @@ def _start(one: Attention, index: b.Expr, tiles: b.Expr) -> Task:
         total=b.scratch((ROWS,)),
         out=b.scratch((ROWS, one.head_dim)),
     )
-    with T.serial(b.integer(ROWS)) as r:
+    with T.serial(task.groups * TILE_ROWS) as r:
         b.store(task.top, T.float32(HIDDEN), (r,), 1)
         b.store(task.total, T.float32(0), (r,), 1)
         query, head = _place(one, task, b.index(b.least(task.first + r, one.seq * one.group - 1)))
@@ -143,25 +200,27 @@ def _place(one: Attention, task: Task, row: b.Expr) -> tuple[b.Expr, b.Expr]:
     return query, b.index(task.head * one.group + b.remainder(row, one.group))
 
 
-def _run(one: Attention, task: Task) -> None:
-    """Walk the blocks of keys that any row of the tile sees, then write the rows."""
-    last = b.quotient(b.least(task.first + (ROWS - 1), one.seq * one.group - 1), one.group)
+def _run(one: Attention, task: Task, parts: b.Expr, part: b.Expr) -> None:
+    """Walk this part's share of the blocks of keys that any row of the tile sees."""
+    last = b.quotient(task.first + task.rows - 1, one.group)
     end = b.index(b.least(one.position + last + 1, one.context))
     begin = b.integer(0)
     if one.window is not None:
         lowest = one.position + b.quotient(task.first, one.group) - (one.window - 1)
         begin = b.index(b.greatest(lowest, 0))
-    with T.serial(b.greatest(b.ceildiv(b.greatest(end - begin, 0), KEYS), 0)) as block:
-        base = b.index(begin + block * KEYS)
+    blocks = b.index(b.ceildiv(b.greatest(end - begin, 0), KEYS))
+    share = b.index(b.quotient(blocks + parts - 1, parts))
+    start = b.index(part * share)
+    with T.serial(b.greatest(b.least(blocks - start, share), 0)) as block:
+        base = b.index(begin + (start + block) * KEYS)
         count = b.index(b.least(end - base, KEYS))
         _copy_keys(one, task, base, count)
-        with T.serial(b.integer(ROWS // TILE_ROWS)) as group:
+        with T.serial(task.groups) as group:
             _scores(one, task, b.index(group * TILE_ROWS))
-        with T.serial(b.integer(ROWS)) as r:
+        with T.serial(task.rows) as r:
             _softmax(one, task, r, base)
-        with T.serial(b.integer(ROWS // TILE_ROWS)) as group:
+        with T.serial(task.groups) as group:
             _values(one, task, b.index(group * TILE_ROWS), base, count)
-    _finish(one, task)
 
 
 def _copy_keys(one: Attention, task: Task, base: b.Expr, count: b.Expr) -> None:
@@ -269,10 +328,34 @@ def _value_columns(
         b.store(task.out, sums.get(r, offset, lanes), (row + r, left + offset), lanes)
 
 
+def _hand_over(one: Attention, task: Task, shared: Parts, index: b.Expr) -> None:
+    """Leave a part's results for whoever joins them."""
+    with T.serial(task.rows) as r:
+        b.store(shared.top, task.top[r], (index, r), 1)
+        b.store(shared.total, task.total[r], (index, r), 1)
+        for offset, lanes in b.widths(one.head_dim, one.tile.lanes):
+            value = b.load(task.out, (r, offset), lanes)
+            b.store(shared.out, value, (index, r, offset), lanes)
+
+
+def _join(one: Attention, task: Task, shared: Parts, index: b.Expr) -> None:
+    """Add the parts of a task, each scaled to their common maximum."""
+    with T.serial(task.rows) as r, T.serial(shared.count) as part:
+        where = b.index(index * shared.count + part)
+        old, new = b.let(task.top[r]), b.let(shared.top[where, r])
+        top = b.let(T.max(old, new))
+        shrink, grow = b.let(b.exp(old - top, 1)), b.let(b.exp(new - top, 1))
+        b.store(task.top, top, (r,), 1)
+        b.store(task.total, task.total[r] * shrink + shared.total[where, r] * grow, (r,), 1)
+        for offset, lanes in b.widths(one.head_dim, one.tile.lanes):
+            mine = b.load(task.out, (r, offset), lanes) * b.splat(shrink, lanes)
+            theirs = b.load(shared.out, (where, r, offset), lanes) * b.splat(grow, lanes)
+            b.store(task.out, mine + theirs, (r, offset), lanes)
+
+
 def _finish(one: Attention, task: Task) -> None:
-    """Divide by the sums and write the rows that exist."""
-    count = b.least(one.seq * one.group - task.first, ROWS)
-    with T.serial(count) as r:
+    """Divide by the sums and write the rows."""
+    with T.serial(task.rows) as r:
         query, head = _place(one, task, b.index(task.first + r))
         inverse = b.let(T.float32(1) / task.total[r])
         for offset, lanes in b.widths(one.head_dim, one.tile.lanes):
