@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,7 @@ from maxtool.errors import NegativeAnswer
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from maxtool.recipe import Recognition
     from maxtool.weights import Checkpoint, TensorInfo
     from maxtool.weights.summary import Node, Summary
 
@@ -45,6 +47,7 @@ def inspect_weights(
     ] = None,
 ) -> None:
     """Show the tensors of a checkpoint: names, types, shapes, sizes. Reads headers only."""
+    from maxtool.recipe import recognise
     from maxtool.weights import open_checkpoint
     from maxtool.weights.summary import summarize
 
@@ -54,10 +57,13 @@ def inspect_weights(
         out.warn(note)
     if pattern is not None and not summary.tensors:
         raise NegativeAnswer(f"no tensor's name matches {pattern!r}", file=path)
+    recognition = recognise(checkpoint)
     if out.json_mode:
-        out.data(SCHEMA, _as_json(checkpoint, summary, metadata=metadata))
+        content = _as_json(checkpoint, summary, metadata=metadata)
+        out.data(SCHEMA, {**content, "recognition": asdict(recognition)})
         return
     _say_totals(out, checkpoint, summary)
+    _say_recognition(out, recognition)
     rows = _flat_rows(out, summary) if flat else _tree_rows(out, summary.tree, depth)
     _draw(out, _tensor_table(rows, summary))
     if len(summary.by_type) > 1:
@@ -78,6 +84,22 @@ def _say_totals(out: Output, checkpoint: Checkpoint, summary: Summary) -> None:
         units.binary_size(total.nbytes),
     )
     out.print(f"[bold]{out.escape(checkpoint.path.resolve().name)}[/]  {' · '.join(parts)}")
+
+
+def _say_recognition(out: Output, recognition: Recognition) -> None:
+    """Which recipe the model fits, and everything that does not."""
+    problems = recognition.problems
+    if recognition.recipe is None:
+        out.print(f"[dim]recipe none: {out.escape(problems[0])}[/]")
+        return
+    fits = f"{units.plural(len(problems), 'problem')}" if problems else "everything fits"
+    made = units.plural(recognition.parameters, "weight")
+    out.print(f"[dim]recipe[/] {out.escape(recognition.recipe)} · {made} · {fits}")
+    shown = problems if out.verbose else problems[:MAX_ITEMS]
+    for problem in shown:
+        out.print(f"  [yellow]{out.escape(problem)}[/]")
+    if len(shown) < len(problems):
+        out.print(f"  [dim]and {len(problems) - len(shown)} more (--verbose)[/]")
 
 
 Row = tuple[str, str, str, str, str, int]

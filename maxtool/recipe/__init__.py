@@ -4,6 +4,7 @@ from maxtool.recipe.bind import Emission, emissions
 from maxtool.recipe.config import ResolvedConfig, resolve_config, written_keys, written_notes
 from maxtool.recipe.load import dialect, find_recipe, load_recipe, recipe_names
 from maxtool.recipe.plan import Binding, Plan, plan
+from maxtool.recipe.recognise import Recognition, recognise
 from maxtool.recipe.schema import Dialect, Recipe, Tolerance
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "Emission",
     "Plan",
     "Recipe",
+    "Recognition",
     "ResolvedConfig",
     "Tolerance",
     "dialect",
@@ -20,6 +22,7 @@ __all__ = [
     "load_recipe",
     "plan",
     "recipe_names",
+    "recognise",
     "resolve_config",
     "written_keys",
     "written_notes",

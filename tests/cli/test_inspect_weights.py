@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -27,9 +28,13 @@ def run(*arguments: object, env: dict[str, str] | None = None) -> Result:
 
 
 def lines(result: Result) -> list[str]:
-    """The lines on stdout with their columns one space apart, and an ASCII x."""
+    """The lines on stdout with their columns one space apart, and an ASCII x.
+
+    What the recipes say stands between the first line and the first blank one, and is left out.
+    """
     text = result.stdout.replace(TIMES, "x")
-    return [" ".join(line.split()) for line in text.splitlines()]
+    shown = [" ".join(line.split()) for line in text.splitlines()]
+    return [shown[0], *shown[shown.index("") :]]
 
 
 def words(result: Result) -> list[list[str]]:
@@ -223,3 +228,31 @@ def test_only_what_is_needed_is_loaded(folder: Path) -> None:
     loaded = fresh("inspect-weights", str(folder))
     assert "numpy" in loaded
     assert not {"tvm", "tvm_ffi", "gguf", "onnx", "torch"} & set(loaded)
+
+
+DATA = Path(__file__).resolve().parents[1] / "data"
+
+
+def test_recognises_a_model() -> None:
+    assert "recipe llama · 21 weights · everything fits" in run(DATA / "tiny-llama").stdout
+    shown = json.loads(run(DATA / "tiny-mistral", "--json").stdout)["recognition"]
+    assert (shown["recipe"], shown["problems"]) == ("mistral", [])
+
+
+def test_says_what_does_not_fit_a_model(tmp_path: Path) -> None:
+    made = tmp_path / "model"
+    shutil.copytree(DATA / "tiny-llama", made)
+    arrays = safetensors.numpy.load_file(made / "model.safetensors")
+    del arrays["model.norm.weight"]
+    arrays["extra"] = np.zeros(3, np.float32)
+    safetensors.numpy.save_file(arrays, made / "model.safetensors")
+    shown = run(made)
+    assert shown.exit_code == 0
+    assert "recipe llama · 20 weights · 2 problems" in shown.stdout
+    assert "missing: model.norm.weight" in shown.stdout
+    assert "not used: extra" in shown.stdout
+
+
+def test_says_why_no_recipe_fits(folder: Path) -> None:
+    (folder / "config.json").write_text('{"model_type": "mamba"}')
+    assert "recipe none: the model is a 'mamba'" in run(folder).stdout
