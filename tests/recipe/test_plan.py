@@ -16,7 +16,7 @@ from maxtool.errors import (
     UnexpectedWeight,
 )
 from maxtool.quantization import QuantizationEncoding
-from maxtool.recipe import Plan, find_recipe, plan
+from maxtool.recipe import Plan, find_recipe, load_recipe, plan
 from maxtool.weights import TensorSpec, open_checkpoint
 from maxtool.weights.formats import gguf
 
@@ -223,3 +223,17 @@ def test_gguf_keys_that_change_the_network(
     gguf.write(tmp_path / "x.gguf", specs, arrays, {**checkpoint.metadata, key: value})
     with pytest.raises(ConfigurationError, match=key):
         planned(tmp_path / "x.gguf")
+
+
+@pytest.mark.reference
+def test_blocks_are_decoded_where_rows_do_not_stay_whole(
+    reference: Path, written: Callable[..., Path]
+) -> None:
+    old = '"layers.{layer}.attn.o.weight" = "blk.{layer}.attn_output.weight"'
+    rule = '{ from = "blk.{layer}.attn_output.weight", op = "transpose", axes = [1, 0] }'
+    recipe = load_recipe(str(written((old, f'"layers.{{layer}}.attn.o.weight" = {rule}'))))
+    checkpoint = open_checkpoint(reference / "llama" / "llama-Q8_0.gguf")
+    data = plan(recipe, checkpoint).read("layers.0.attn.o.weight")
+    stored = checkpoint.read("blk.0.attn_output.weight").astype(DType.float32).data
+    assert data.quantization_encoding is None
+    np.testing.assert_array_equal(data.data, stored.T)
