@@ -140,8 +140,8 @@ def _shape(rule: Rule) -> Iterator[str]:
         yield "'over' and stack go together"
     if first == "concat" and len(rule.steps[0].params["sizes"]) != len(rule.sources):
         yield "concat needs as many sizes as sources"
-    if "split" in [step.op for step in rule.steps[1:]]:
-        yield "split comes first"
+    for op in {"split", "dequantize"}.intersection(step.op for step in rule.steps[1:]):
+        yield f"{op} comes first"
     if (rule.part is not None) != (first == "split"):
         yield "'part' and split go together"
 

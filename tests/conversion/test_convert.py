@@ -115,6 +115,29 @@ def test_biases_are_permuted_like_their_weights(tmp_path: Path) -> None:
     assert "output.weight" not in tensors
 
 
+def test_shards_are_read_in_their_order(tmp_path: Path, source: Callable[..., Path]) -> None:
+    """As llama.cpp's converter goes: file by file, each by name."""
+    folder = source()
+    weights = load_file(folder / "model.safetensors")
+    names = sorted(weights)
+    first = {name: weights[name] for name in names[3:]}
+    files = {"model-00001-of-00002.safetensors": first}
+    files["model-00002-of-00002.safetensors"] = {name: weights[name] for name in names[:3]}
+    for file, part in files.items():
+        save_file(part, folder / file)
+    (folder / "model.safetensors").unlink()
+    places = {name: file for file, part in files.items() for name in part}
+    index = {"metadata": {}, "weight_map": places}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    run(folder, tmp_path / "shards.gguf")
+    run(DATA / "tiny-llama", tmp_path / "whole.gguf")
+    shards, whole = (
+        [(t.name, t.data.tobytes()) for t in GGUFReader(tmp_path / name).tensors]
+        for name in ("shards.gguf", "whole.gguf")
+    )
+    assert shards == whole[3:] + whole[:3]
+
+
 def test_linear_scaling_is_written(tmp_path: Path) -> None:
     run(DATA / "tiny-llama-tied", tmp_path / "a.gguf")
     fields = GGUFReader(tmp_path / "a.gguf").fields

@@ -86,6 +86,12 @@ def test_no_toml(tmp_path: Path) -> None:
             '"norm.weight" = { from = "n", op = "dequantize", encoding = "Q2_K" }',
             "cannot be made again",
         ),
+        (
+            DOWN,
+            '"norm.weight" = { from = "n", ops = [{ op = "add", value = 1 }, '
+            '{ op = "dequantize", encoding = "Q8_0" }] }',
+            "dequantize comes first",
+        ),
         (DOWN, '"norm.weight" = { from = ["a", "b"] }', "several sources need concat or stack"),
         (
             DOWN,
