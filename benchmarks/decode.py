@@ -14,9 +14,7 @@ that halves the speed.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -25,71 +23,11 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-VOCABULARY, HIDDEN, INNER, LAYERS, HEADS, KV_HEADS = 49152, 576, 1536, 30, 9, 3
-HEAD_DIM = HIDDEN // HEADS
-CONTEXT = 512
+from checkpoints import Shape, machine, make, usable_cores
+
+MODEL = Shape(49152, hidden=576, inner=1536, layers=30, heads=9, kv_heads=3)
 WARM_UP = 8
 FIRST_TOKEN = 1
-
-CONFIG = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "dtype": "float32",
-    "vocab_size": VOCABULARY,
-    "hidden_size": HIDDEN,
-    "intermediate_size": INNER,
-    "num_hidden_layers": LAYERS,
-    "num_attention_heads": HEADS,
-    "num_key_value_heads": KV_HEADS,
-    "head_dim": HEAD_DIM,
-    "hidden_act": "silu",
-    "max_position_embeddings": CONTEXT,
-    "rms_norm_eps": 1e-5,
-    "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
-    "tie_word_embeddings": True,
-    "attention_bias": False,
-    "mlp_bias": False,
-    "bos_token_id": None,
-    "eos_token_id": None,
-}
-
-
-def shapes() -> dict[str, tuple[int, ...]]:
-    """Name and shape of every tensor, as Hugging Face names them."""
-    layer = {
-        "input_layernorm": (HIDDEN,),
-        "self_attn.q_proj": (HEADS * HEAD_DIM, HIDDEN),
-        "self_attn.k_proj": (KV_HEADS * HEAD_DIM, HIDDEN),
-        "self_attn.v_proj": (KV_HEADS * HEAD_DIM, HIDDEN),
-        "self_attn.o_proj": (HIDDEN, HEADS * HEAD_DIM),
-        "post_attention_layernorm": (HIDDEN,),
-        "mlp.gate_proj": (INNER, HIDDEN),
-        "mlp.up_proj": (INNER, HIDDEN),
-        "mlp.down_proj": (HIDDEN, INNER),
-    }
-    names = {"model.embed_tokens.weight": (VOCABULARY, HIDDEN), "model.norm.weight": (HIDDEN,)}
-    return names | {
-        f"model.layers.{index}.{name}.weight": shape
-        for index in range(LAYERS)
-        for name, shape in layer.items()
-    }
-
-
-def make_checkpoint(folder: Path) -> None:
-    """Random weights of the usual size, norms of one."""
-    import numpy as np
-    from safetensors.numpy import save_file
-
-    generator = np.random.default_rng(0)
-    arrays = {
-        name: np.ones(shape, np.float32)
-        if len(shape) == 1
-        else generator.standard_normal(shape, np.float32) * np.float32(0.02)
-        for name, shape in shapes().items()
-    }
-    folder.mkdir()
-    save_file(arrays, folder / "model.safetensors", metadata={"format": "pt"})
-    (folder / "config.json").write_text(json.dumps(CONFIG, indent=2))
 
 
 def decode_transformers(folder: Path, tokens: int, threads: int) -> float:
@@ -152,25 +90,13 @@ def environment(threads: int) -> dict[str, str]:
 
 def compile_artifact(checkpoint: Path, artifact: Path, threads: int) -> None:
     command = [sys.executable, "-m", "maxtool", "compile", str(checkpoint), "-o", str(artifact)]
-    command += ["--context", str(CONTEXT)]
+    command += ["--context", str(MODEL.context)]
     subprocess.run(command, env=environment(threads), check=True, stdout=sys.stderr)
-
-
-def processor() -> str:
-    """The processor's name; Linux keeps it where the platform module does not look."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
-
-
-def usable_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def benchmark(arguments: argparse.Namespace, scratch: Path) -> dict[str, list[float]]:
     checkpoint, artifact = scratch / "checkpoint", scratch / "artifact"
-    make_checkpoint(checkpoint)
+    make(checkpoint, MODEL)
     sides = {"transformers": (arguments.peer_python, checkpoint)}
     if not arguments.peer_only:
         compile_artifact(checkpoint, artifact, arguments.threads)
@@ -184,8 +110,8 @@ def benchmark(arguments: argparse.Namespace, scratch: Path) -> dict[str, list[fl
 
 
 def report(figures: dict[str, list[float]], arguments: argparse.Namespace) -> None:
-    print(f"machine         {processor()}, {usable_cores()} usable cores, {platform.platform()}")
-    print(f"threads         {arguments.threads} on either side, load {os.getloadavg()[0]:.1f}")
+    print(f"machine         {machine()}")
+    print(f"threads         {arguments.threads} on either side")
     print(f"model           135M Llama shape, float32; {arguments.tokens} tokens after one")
     for side, values in figures.items():
         print(f"{side:15} {statistics.median(values):.1f} tokens/s, median of {listed(values)}")
@@ -210,8 +136,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--worker", choices=WORKERS, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if not 0 < arguments.tokens < CONTEXT or arguments.threads < 1 or arguments.rounds < 1:
-        parser.error(f"threads and rounds are at least 1, tokens 1 to {CONTEXT - 1}")
+    if not 0 < arguments.tokens < MODEL.context or arguments.threads < 1 or arguments.rounds < 1:
+        parser.error(f"threads and rounds are at least 1, tokens 1 to {MODEL.context - 1}")
     return arguments
 
 

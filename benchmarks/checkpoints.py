@@ -1,0 +1,111 @@
+"""Llama checkpoints of any size with random weights, made on the spot."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes of a Llama. The head is tied to the embedding."""
+
+    vocabulary: int
+    hidden: int
+    inner: int
+    layers: int
+    heads: int
+    kv_heads: int
+    context: int = 512
+
+    @property
+    def head_dim(self) -> int:
+        return self.hidden // self.heads
+
+    @property
+    def config(self) -> dict[str, object]:
+        """config.json in the words of Hugging Face."""
+        return {
+            "architectures": ["LlamaForCausalLM"],
+            "model_type": "llama",
+            "dtype": "float32",
+            "vocab_size": self.vocabulary,
+            "hidden_size": self.hidden,
+            "intermediate_size": self.inner,
+            "num_hidden_layers": self.layers,
+            "num_attention_heads": self.heads,
+            "num_key_value_heads": self.kv_heads,
+            "head_dim": self.head_dim,
+            "hidden_act": "silu",
+            "max_position_embeddings": self.context,
+            "rms_norm_eps": 1e-5,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
+            "tie_word_embeddings": True,
+            "attention_bias": False,
+            "mlp_bias": False,
+            "bos_token_id": None,
+            "eos_token_id": None,
+        }
+
+    @property
+    def tensors(self) -> dict[str, tuple[int, ...]]:
+        """Name and shape of every tensor, as Hugging Face names them."""
+        width, kv_width = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        layer = {
+            "input_layernorm": (self.hidden,),
+            "self_attn.q_proj": (width, self.hidden),
+            "self_attn.k_proj": (kv_width, self.hidden),
+            "self_attn.v_proj": (kv_width, self.hidden),
+            "self_attn.o_proj": (self.hidden, width),
+            "post_attention_layernorm": (self.hidden,),
+            "mlp.gate_proj": (self.inner, self.hidden),
+            "mlp.up_proj": (self.inner, self.hidden),
+            "mlp.down_proj": (self.hidden, self.inner),
+        }
+        names = {
+            "model.embed_tokens.weight": (self.vocabulary, self.hidden),
+            "model.norm.weight": (self.hidden,),
+        }
+        return names | {
+            f"model.layers.{index}.{name}.weight": shape
+            for index in range(self.layers)
+            for name, shape in layer.items()
+        }
+
+
+def make(folder: Path, shape: Shape) -> None:
+    """A Hugging Face folder with random weights of the usual size, norms of one."""
+    import numpy as np
+    from safetensors.numpy import save_file
+
+    generator = np.random.default_rng(0)
+    arrays = {
+        name: np.ones(size, np.float32)
+        if len(size) == 1
+        else generator.standard_normal(size, np.float32) * np.float32(0.02)
+        for name, size in shape.tensors.items()
+    }
+    folder.mkdir()
+    save_file(arrays, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(shape.config, indent=2))
+
+
+def processor() -> str:
+    """The processor's name; Linux keeps it where the platform module does not look."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def usable_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def machine() -> str:
+    """One line on where a figure was taken."""
+    load = os.getloadavg()[0]
+    return f"{processor()}, {usable_cores()} usable cores, load {load:.1f}, {platform.platform()}"
