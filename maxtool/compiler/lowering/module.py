@@ -18,8 +18,8 @@ from maxtool.graph import BufferType, CallNode, Graph
 class ModuleLowering:
     """Builds a Relax module from graphs.
 
-    An entry takes its inputs, then one tuple of the tensors it writes in place (if there are any),
-    then one tuple of all weights of the module. A subgraph takes its inputs and weights one by one.
+    An entry takes its inputs, then one array of the tensors it writes in place (if there are any),
+    then one array of all weights of the module. A subgraph takes its inputs and weights one by one.
 
     Args:
         target: What to compile for.
@@ -56,18 +56,18 @@ class ModuleLowering:
             relax.Var(f"input_{index}", function.type(value.type))
             for index, value in enumerate(plain)
         ]
-        kinds = [function.type(value.type) for value in state]
-        buffers = [relax.Var("state", relax.TupleType(kinds))] if state else []
-        weights = relax.Var("weights", relax.TupleType([_type(p) for p in self.weights.values()]))
+        buffers = [relax.Var("state", relax.AnyType())] if state else []
+        weights = relax.Var("weights", relax.AnyType())
         order = {name: index for index, name in enumerate(self.weights)}
 
         def bind() -> None:
             for value, parameter in zip(plain, parameters, strict=True):
                 function.set_whole(value, parameter)
             for index, value in enumerate(state):
-                function.set_whole(value, function.emit(relax.TupleGetItem(buffers[0], index)))
+                item = _item(buffers[0], index, function.type(value.type))
+                function.set_whole(value, function.emit(item))
             for name, value in graph.weights.items():
-                item = relax.TupleGetItem(weights, order[name])
+                item = _item(weights, order[name], _type(self.weights[name]))
                 function.set_weight(value, function.emit(item), places[id(value)])
 
         everything = [*parameters, *buffers, weights]
@@ -155,6 +155,17 @@ class ModuleLowering:
 
 def _type(place: Storage) -> Any:  # noqa: ANN401 - tvm ships no types
     return relax.TensorType(list(place.stored_shape), place.stored_dtype)
+
+
+def _item(array: Any, index: int, kind: Any) -> Any:  # noqa: ANN401
+    """An item of an array of tensors, taken to be of a type without looking.
+
+    A tuple parameter would have each item checked on every call, and the code of the checks would
+    cost more to compile than that of all layers. Callers see to the types: they come from one plan.
+    """
+    return relax.op.call_pure_packed(
+        "vm.builtin.tuple_getitem", array, relax.prim_value(index), ty_args=[kind]
+    )
 
 
 def _key(node: CallNode, places: Sequence[Storage]) -> tuple[object, ...]:
