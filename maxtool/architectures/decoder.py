@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import TypeAlias
 
 from maxtool.architectures.config import typed
 from maxtool.architectures.entry import Entry
 from maxtool.architectures.rotary import RotaryTable
 from maxtool.dtype import DType
+from maxtool.errors import ConfigurationError
 from maxtool.graph import BufferType, Tensor, TensorType, ops
 from maxtool.nn import Embedding, Linear, Module, ModuleList, RMSNorm
 
@@ -72,9 +74,12 @@ class DecoderConfig:
             " rope_theta rope_factor context_length sliding_window"
         )
         values = {name: getattr(self, name) for name in positive.split()}
-        found = [f"{name} is {value}" for name, value in values.items() if (value or 0) < 0]
-        found += [f"{name} is 0" for name, value in values.items() if value == 0]
-        if self.norm_eps < 0:
+        found = [
+            f"{name} is {value}"
+            for name, value in values.items()
+            if value is not None and not 0 < value < inf
+        ]
+        if not 0 <= self.norm_eps < inf:
             found.append(f"norm_eps is {self.norm_eps}")
         if not found and self.n_heads % self.n_kv_heads:
             found.append(f"n_heads {self.n_heads} is no multiple of n_kv_heads {self.n_kv_heads}")
@@ -178,9 +183,8 @@ class Decoder(Module[[Tensor], Tensor]):
         self.lm_head = Linear(config.hidden_size, config.vocab_size, dtype)
         if config.tie_word_embeddings:
             self.lm_head.set_shared_weight("weight", self.embed.weight)
-        self.rotary = RotaryTable(
-            config.head_dim, self.context, config.rope_theta, config.rope_factor
-        )
+        factor = config.rope_factor if config.rope_scaling == "linear" else 1.0
+        self.rotary = RotaryTable(config.head_dim, self.context, config.rope_theta, factor)
 
     def forward(self, input_ids: Tensor) -> Tensor:
         """Logits at every position, without a cache.
@@ -247,4 +251,6 @@ def build(
     Raises:
         ConfigurationError: Listing everything wrong with the configuration.
     """
+    if context is not None and context < 1:
+        raise ConfigurationError(f"a context of {context} positions", hint="it is at least 1")
     return Decoder(typed(DecoderConfig, config), dtype, context)

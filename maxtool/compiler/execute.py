@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,8 @@ from maxtool.compiler.lowering.module import ModuleLowering
 from maxtool.compiler.pipeline import compile_module
 from maxtool.compiler.storage import Storage, plan_storage
 from maxtool.compiler.target import CpuTarget, cpu_target
-from maxtool.errors import MissingWeight
+from maxtool.errors import MachineLacks, MisshapenWeight, MissingWeight
 from maxtool.graph import BufferType, Graph, Tensor, TensorType
-from maxtool.graph.ops.table import OPS
 
 Array = np.ndarray[Any, Any]
 
@@ -42,7 +42,9 @@ class CompilingExecutor:
         attributes: Mapping[str, Any],
         results: Sequence[TensorType],
     ) -> tuple[Tensor, ...]:
-        """Run one operation on concrete operands. An operand it would overwrite is copied first."""
+        """Run one operation on concrete operands, of which none is changed."""
+        if all(0 in kind.shape for kind in results):
+            return tuple(Tensor.zeros(kind.shape, kind.dtype) for kind in results)
         key = (op, tuple(operand.type for operand in operands), tuple(sorted(attributes.items())))
         if key not in self._operations:
             types = [TensorType(operand.dtype, operand.shape) for operand in operands]
@@ -50,25 +52,25 @@ class CompilingExecutor:
             with graph:
                 graph.output(*graph.add_node(op, graph.inputs, attributes, results))
             self._operations[key] = Program([graph], self._target)
+        program = self._operations[key]
         arrays = [operand.to_numpy() for operand in operands]
-        written = OPS[op].writes
-        if written is not None:
-            arrays[written] = arrays[written].copy()
-        return self._operations[key].run("eager", arrays, (), results)
+        return program.run("eager", arrays, program.bind({}), results)
 
     def compile(
         self, graph: Graph, weights: Mapping[str, Array]
     ) -> Callable[..., tuple[Tensor, ...]]:
         """Compile a graph for this machine; the result takes its inputs as tensors.
 
+        The values of the weights are copied: what happens to the arrays later changes nothing.
+
         Raises:
+            MachineLacks: If something is to run on another device.
             MissingWeight: Listing the weights of the graph that ``weights`` lacks.
+            MisshapenWeight: Listing those of another dtype or shape than the graph declares.
         """
+        _require_host(graph)
         program = Program([graph], self._target)
-        absent = [name for name in program.storage if name not in weights]
-        if absent:
-            raise MissingWeight("weights have no data", problems=absent)
-        bound = [aligned(place.store(weights[name])) for name, place in program.storage.items()]
+        bound = program.bind(weights)
         results = [value.type for value in graph.outputs]
         return lambda *inputs: program.run(
             graph.name, [tensor.to_numpy() for tensor in inputs], bound, results
@@ -92,28 +94,51 @@ class Program:
         executable = compile_module(lowering.module(), target)
         self._machine = relax.VirtualMachine(executable, tvm.cpu())
 
+    def bind(self, weights: Mapping[str, Array]) -> Any:  # noqa: ANN401 - tvm ships no types
+        """Copies of the weights as the functions take them.
+
+        Raises:
+            MissingWeight: Listing the weights that are needed and not there.
+            MisshapenWeight: Listing those of another dtype or shape.
+        """
+        absent = [name for name in self.storage if name not in weights]
+        if absent:
+            raise MissingWeight("weights have no data", problems=absent)
+        misfits = [_misfit(place, weights[name]) for name, place in self.storage.items()]
+        if any(misfits):
+            problems = [problem for problem in misfits if problem]
+            raise MisshapenWeight("weights do not fit the graph", problems=problems)
+        tensors = [_captured(place, weights[name]) for name, place in self.storage.items()]
+        return tvm_ffi.Array(tensors)
+
     def run(
         self,
         name: str,
         inputs: Sequence[Array],
-        weights: Sequence[Array],
+        weights: Any,  # noqa: ANN401 - what bind returned
         results: Sequence[TensorType],
     ) -> tuple[Tensor, ...]:
-        """Run one function. Arrays of buffer inputs must be aligned, and are written in place."""
-        kinds = [value.type for value in self._graphs[name].inputs]
-        tensors = [_device_tensor(array) for array in inputs]
-        state = [
-            tensor
-            for tensor, kind in zip(tensors, kinds, strict=True)
-            if isinstance(kind, BufferType)
-        ]
-        plain = [tensor for tensor in tensors if not any(tensor is other for other in state)]
-        tuples = [tvm_ffi.Array(state)] if state else []
-        bound = tvm_ffi.Array([_device_tensor(array) for array in weights])
-        output = self._machine[name](*plain, *tuples, bound)
+        """Run one function. The arrays of buffer inputs are written in place.
+
+        Raises:
+            ValueError: If the array of a buffer is read-only.
+        """
+        buffers = [isinstance(value.type, BufferType) for value in self._graphs[name].inputs]
+        if not all(array.flags.writeable for array in compress(inputs, buffers)):
+            raise ValueError(f"{name}: the array of a buffer is written in place and is read-only")
+        arrays = [_device_array(array) for array in inputs]
+        tensors = [_device_tensor(array) for array in arrays]
+        plain = [tensor for tensor, buffer in zip(tensors, buffers, strict=True) if not buffer]
+        state = [tvm_ffi.Array(list(compress(tensors, buffers)))] if any(buffers) else []
+        output = self._machine[name](*plain, *state, weights)
+        for given, array in zip(compress(inputs, buffers), compress(arrays, buffers), strict=True):
+            if not np.may_share_memory(given, array):  # it was not aligned
+                given[...] = array.view(given.dtype)
         outputs = [output] if len(results) == 1 else list(output)
+        read = [array for array, buffer in zip(arrays, buffers, strict=True) if not buffer]
         return tuple(
-            Tensor(_host_array(value, kind)) for value, kind in zip(outputs, results, strict=True)
+            Tensor(_host_array(value, kind, read))
+            for value, kind in zip(outputs, results, strict=True)
         )
 
 
@@ -134,13 +159,43 @@ def executor() -> CompilingExecutor:
     return CompilingExecutor()
 
 
+def _require_host(graph: Graph) -> None:
+    """Refuse a graph that names another device than the host, which alone is compiled for here."""
+    devices = {str(value.device) for value in (*graph.inputs, *graph.weights.values())}
+    if others := sorted(device for device in devices if not device.startswith("cpu")):
+        raise MachineLacks(f"nothing here compiles for {', '.join(others)}; there is the host only")
+
+
+def _misfit(place: Storage, values: Array) -> str:
+    found, declared = (values.dtype, values.shape), (place.dtype.to_numpy(), place.shape)
+    if found == declared:
+        return ""
+    (dtype, shape), (wanted, sizes) = found, declared
+    return f"{place.name!r} is {dtype}{list(shape)}, declared {wanted}{list(sizes)}"
+
+
+def _captured(place: Storage, values: Array) -> Any:  # noqa: ANN401 - tvm ships no types
+    """A weight as it is stored, in memory of its own."""
+    stored = _device_array(place.store(values))
+    shared = np.may_share_memory(stored, values)
+    return _device_tensor(aligned(stored.copy()) if shared else stored)
+
+
 def _device_tensor(array: Array) -> Any:  # noqa: ANN401 - tvm ships no types
-    plain = aligned(bits(array))
-    if not plain.flags.writeable:
-        plain = aligned(plain.copy())
-    return tvm_ffi.from_dlpack(plain)
+    if not array.size:  # NumPy's strides of an empty array are not those that kernels expect
+        return tvm.runtime.empty(array.shape, str(array.dtype))
+    return tvm_ffi.from_dlpack(array)
 
 
-def _host_array(value: Any, kind: TensorType) -> Array:  # noqa: ANN401
+def _device_array(array: Array) -> Array:
+    """``array``, or a copy of it, such that TVM takes it: aligned, writable, bfloat16 as bits."""
+    plain = bits(array)
+    return aligned(plain if plain.flags.writeable else plain.copy())
+
+
+def _host_array(value: Any, kind: TensorType, read: Sequence[Array]) -> Array:  # noqa: ANN401
+    """A result as an array that is no view of an input."""
     array: Array = np.from_dlpack(value)
+    if any(np.may_share_memory(array, given) for given in read):
+        array = array.copy()
     return array.view(kind.dtype.to_numpy()) if array.dtype != kind.dtype.to_numpy() else array

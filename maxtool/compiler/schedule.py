@@ -41,6 +41,8 @@ def _spread(schedule: Any, block: Any) -> None:  # noqa: ANN401
     """Fuse the loops over results, and hand out chunks of them."""
     kinds = [str(variable.iter_type) for variable in schedule.get(block).iter_vars]
     loops = schedule.get_loops(block)
+    if not loops:  # a single element
+        return
     spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == SPATIAL]
     if not spatial:
         return

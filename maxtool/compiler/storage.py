@@ -55,7 +55,8 @@ class Storage:
         """``values``, of the module's shape and any float type, as they are stored."""
         cast = values.astype(self.dtype.to_numpy(), copy=False)
         laid = cast if self.block is None else pack_linear(cast, self.block)
-        return np.ascontiguousarray(laid).view(np.dtype(self.stored_dtype))
+        plain = np.ascontiguousarray(laid).reshape(laid.shape)  # which keeps rank 0
+        return plain.view(np.dtype(self.stored_dtype))
 
 
 def plan_storage(graphs: Iterable[Graph], target: CpuTarget) -> dict[str, Storage]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from math import prod
+from numbers import Integral
+from operator import index
 from typing import TypeAlias, overload
 
 DimLike: TypeAlias = "int | str | Dim"
@@ -21,6 +23,7 @@ class Dim:
         value: A size of at least 0, a name, or a ``Dim``, which is copied.
 
     Raises:
+        TypeError: If it is neither a whole number nor a name.
         ValueError: If the size is negative or the name is no identifier.
     """
 
@@ -33,7 +36,7 @@ class Dim:
                 raise ValueError(f"a symbolic dimension is named by an identifier, not {plain!r}")
             self.value: int | str = plain
         else:
-            self.value = int(plain)
+            self.value = index(plain)
             if self.value < 0:
                 raise ValueError(f"a dimension cannot be {self.value}")
 
@@ -52,7 +55,7 @@ class Dim:
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Dim):
             return self.value == other.value
-        return self.value == other if isinstance(other, int | str) else NotImplemented
+        return self.value == other if isinstance(other, Integral | str) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(self.value)
@@ -115,7 +118,8 @@ class Shape(Sequence[Dim]):
         if isinstance(other, Shape):
             return self.dims == other.dims
         if isinstance(other, tuple | list):
-            return len(self) == len(other) and all(map(Dim.__eq__, self.dims, other))
+            pairs = zip(self.dims, other, strict=False)
+            return len(self) == len(other) and all(one == two for one, two in pairs)
         return NotImplemented
 
     def __hash__(self) -> int:

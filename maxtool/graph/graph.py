@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from maxtool.graph.tensor import Tensor
-from maxtool.graph.type import TensorType
+from maxtool.graph.type import BufferType, TensorType
 from maxtool.graph.weight import Weight
 
 _CURRENT: ContextVar[Graph | None] = ContextVar("maxtool_graph", default=None)
@@ -56,6 +56,8 @@ class Graph:
         name: The graph's name, which its compiled function has too.
         forward: Called with the inputs; what it returns are the outputs.
         input_types: The types of the inputs; a ``BufferType`` may be written in place.
+        names: The names of parameters that are plain tensors, by identity; a graph traced inside
+            another one knows what that one knows.
         weight_prefix: For a subgraph: weights whose names start with it are placeholders, resolved
             at each call by the prefix given there.
     """
@@ -66,8 +68,10 @@ class Graph:
         forward: Callable[..., Any] | None = None,
         input_types: Iterable[TensorType] = (),
         *,
+        names: Mapping[int, str] | None = None,
         weight_prefix: str | None = None,
     ) -> None:
+        outer = Graph.current()
         self.name = name
         self.inputs: tuple[Tensor, ...] = tuple(Tensor.traced(kind, self) for kind in input_types)
         self.outputs: tuple[Tensor, ...] = ()
@@ -75,9 +79,12 @@ class Graph:
         self.weights: dict[str, Tensor] = {}
         self.placeholders: dict[str, Tensor] = {}
         self.owners: dict[str, Weight] = {}
+        self.overwritten: dict[int, str] = {}
         self.constants: list[tuple[Tensor, Tensor]] = []
         self.subgraphs: dict[str, Graph] = {}
         self.weight_prefix = weight_prefix
+        inherited: Mapping[int, str] = outer._names if outer else {}
+        self._names: Mapping[int, str] = inherited if names is None else names
         self._tokens: list[Token[Graph | None]] = []
         if forward is not None:
             with self:
@@ -105,6 +112,14 @@ class Graph:
         """Say what the graph returns."""
         self.outputs = tuple(self.value(value) for value in values)
 
+    def name_of(self, tensor: Tensor) -> str | None:
+        """The name of a weight or of another parameter; None for any other tensor."""
+        return tensor.name if isinstance(tensor, Weight) else self._names.get(id(tensor))
+
+    def knows(self, tensor: Tensor) -> bool:
+        """Whether an operation on it is traced: it is a traced value or a parameter."""
+        return tensor.is_traced or self.name_of(tensor) is not None
+
     def add_weight(self, weight: Weight) -> Tensor:
         """The value that stands for ``weight`` here; the same one each time it is asked for.
 
@@ -122,14 +137,19 @@ class Graph:
         """``operand`` as a value of this graph: a weight or a constant is entered first.
 
         Raises:
-            ValueError: If it belongs to another graph.
+            ValueError: If it belongs to another graph, or is a buffer that was overwritten.
         """
+        if id(operand) in self.overwritten:
+            by = self.overwritten[id(operand)]
+            raise ValueError(f"{operand!r} was overwritten by {by}: use what that returned")
         if operand.graph is self:
             return operand
         if operand.graph is not None:
             raise ValueError(f"{operand!r} belongs to graph {operand.graph.name!r}")
         if isinstance(operand, Weight):
             return self.add_weight(operand)
+        if id(operand) in self._names:
+            return self._named(self._names[id(operand)], operand.type)
         for constant, value in self.constants:
             if constant is operand:
                 return value
@@ -142,10 +162,21 @@ class Graph:
         inputs: Sequence[Tensor],
         attributes: Mapping[str, Any],
         types: Sequence[TensorType],
+        writes: int | None = None,
     ) -> tuple[Tensor, ...]:
-        """Record an operation and return the values that stand for its results."""
+        """Record an operation and return the values that stand for its results.
+
+        Args:
+            op: Its name in the ops table.
+            inputs: Its operands.
+            attributes: Its attributes.
+            types: The types of its results.
+            writes: Index of the operand that it overwrites, where that is a buffer.
+        """
         outputs = tuple(Tensor.traced(kind, self) for kind in types)
         operands = tuple(self.value(operand) for operand in inputs)
+        if writes is not None:
+            self._overwrite(operands[writes], op)
         self.nodes.append(Node(op, operands, attributes, outputs))
         return outputs
 
@@ -169,6 +200,9 @@ class Graph:
         ]
         outputs = tuple(Tensor.traced(value.type, self) for value in subgraph.outputs)
         operands = tuple(self.value(operand) for operand in inputs)
+        for operand, parameter in zip(operands, subgraph.inputs, strict=True):
+            if id(parameter) in subgraph.overwritten:
+                self._overwrite(operand, subgraph.name)
         self.nodes.append(CallNode(subgraph, operands, tuple(weights), outputs))
         return outputs
 
@@ -185,6 +219,11 @@ class Graph:
             table = self.weights
         return table.setdefault(name, Tensor.traced(kind, self))
 
+    def _overwrite(self, buffer: Tensor, by: str) -> None:
+        """Remember that a buffer has other contents now; what is no buffer is copied instead."""
+        if isinstance(buffer.type, BufferType):
+            self.overwritten[id(buffer)] = by
+
     def _check_call(self, subgraph: Graph, inputs: Sequence[Tensor], prefix: str) -> None:
         if len(inputs) != len(subgraph.inputs):
             raise ValueError(
@@ -192,7 +231,8 @@ class Graph:
                 f" not {len(inputs)}"
             )
         for index, (operand, parameter) in enumerate(zip(inputs, subgraph.inputs, strict=True)):
-            if (operand.dtype, operand.shape) != (parameter.dtype, parameter.shape):
+            differs = (operand.dtype, operand.shape) != (parameter.dtype, parameter.shape)
+            if differs or type(operand.type) is not type(parameter.type):
                 raise ValueError(
                     f"operand {index} of subgraph {subgraph.name!r} is {operand.type},"
                     f" expected {parameter.type}"

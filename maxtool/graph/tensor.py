@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
 import numpy as np
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from maxtool.graph.graph import Graph
 
 TensorLike: TypeAlias = "Tensor | npt.ArrayLike"
-Index: TypeAlias = "int | slice | tuple[int | slice, ...]"
+Index: TypeAlias = "SupportsIndex | slice | tuple[SupportsIndex | slice, ...]"
 
 
 class Tensor:
@@ -30,6 +30,9 @@ class Tensor:
 
     type: TensorType
     graph: Graph | None
+
+    # NumPy's operators leave the work to ours: np.float32(2) * tensor is a Tensor.
+    __array_priority__ = 1000
 
     def __init__(self, data: npt.ArrayLike, dtype: DType | None = None) -> None:
         array = np.asarray(data)
@@ -104,7 +107,7 @@ class Tensor:
     def __array__(
         self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
     ) -> npt.NDArray[Any]:
-        return np.array(self.to_numpy(), dtype=dtype, copy=bool(copy))
+        return np.array(self.to_numpy(), dtype=dtype, copy=copy)
 
     def __dlpack__(self, **options: Any) -> Any:  # noqa: ANN401 - the protocol's types
         return self.to_numpy().__dlpack__(**options)
@@ -119,6 +122,9 @@ class Tensor:
         if not self.rank:
             raise TypeError("a tensor of rank 0 has no length")
         return int(self.shape[0])
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[index] for index in range(len(self)))
 
     def __repr__(self) -> str:
         if self._data is None:
@@ -148,6 +154,9 @@ class Tensor:
 
     def __rtruediv__(self, other: TensorLike) -> Tensor:
         return _op("div", other, self)
+
+    def __abs__(self) -> Tensor:
+        return _op("abs", self)
 
     def __neg__(self) -> Tensor:
         return _op("negative", self)

@@ -41,3 +41,6 @@ class BufferType(TensorType):
     """A tensor that an operation may write in place, such as a key/value cache."""
 
     __slots__ = ()
+
+    def __str__(self) -> str:
+        return f"buffer {self.dtype.value}{self.shape!r}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -17,7 +17,12 @@ from maxtool.nn.hooks import run_hooks
 from maxtool.nn.repeat import call_shared, sharing
 from maxtool.weights.data import WeightData
 
+if TYPE_CHECKING:
+    from maxtool.nn.compiled import CompiledModule
+
 Call = Callable[..., Any]
+# A type, or tuples, lists and dicts of types.
+Types: TypeAlias = "TensorType | Sequence[Types] | Mapping[str, Types]"
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -144,11 +149,11 @@ class Module(Generic[P, R]):
             MissingWeight: Naming every weight that has no data.
         """
         self.finalize_names()
-        unset = [name for name, weight in self.raw_state_dict().items() if not weight.is_bound]
+        weights = self.raw_state_dict()
+        unset = {name: weight for name, weight in weights.items() if not weight.is_bound}
         if unset and not auto_initialize:
-            raise MissingWeight("weights have no data", problems=unset)
-        for name in unset:
-            weight = self.raw_state_dict()[name]
+            raise MissingWeight("weights have no data", problems=list(unset))
+        for weight in unset.values():
             weight.bind(np.zeros(weight.shape.static(), weight.dtype.to_numpy()))
         return {leaf.name: leaf.tensor.to_numpy() for leaf in tree.leaves(self)}
 
@@ -174,24 +179,12 @@ class Module(Generic[P, R]):
             MisshapenWeight: If a value has another dtype, shape, encoding or alignment.
         """
         leaves = {leaf.name: leaf for leaf in tree.leaves(self)}
-        found = {
-            name: states.as_data(name, value)
-            for name, value in state_dict.items()
-            if name in leaves
-        }
-        misfits = [
-            states.misfit(
-                leaves[name],
-                data,
-                override_encoding=override_quantization_encoding,
-                align=weight_alignment,
-            )
-            for name, data in found.items()
-        ]
-        states.raise_all(
-            states.missing_names(leaves, state_dict) if strict else [],
-            [f"{name!r} is not used" for name in state_dict if name not in leaves and strict],
-            [problem for problem in misfits if problem],
+        found = states.fitting(
+            leaves.values(),
+            state_dict,
+            strict=strict,
+            override_encoding=override_quantization_encoding,
+            align=weight_alignment,
         )
         self.finalize_names()
         for name, data in found.items():
@@ -201,17 +194,17 @@ class Module(Generic[P, R]):
         """Take every value from ``lookup(name)`` or ``lookup(name, tensor)``, all or none.
 
         Args:
-            lookup: From a parameter's full path, and its present value if it takes two arguments,
-                to the new value. What it raises passes through, and nothing has changed then.
+            lookup: From a parameter's full path, and its present value if it cannot be called with
+                the path alone, to the new value. What it raises passes through, and nothing has
+                changed then.
 
         Raises:
             MisshapenWeight: If a value has another dtype or shape.
         """
-        both = _takes_two(lookup)
-        leaves = list(tree.leaves(self))
+        alone = _takes_one(lookup)
         values = {
-            leaf.name: lookup(leaf.name, leaf.tensor) if both else lookup(leaf.name)
-            for leaf in leaves
+            leaf.name: lookup(leaf.name) if alone else lookup(leaf.name, leaf.tensor)
+            for leaf in tree.leaves(self)
         }
         self.load_state_dict(values)
 
@@ -270,8 +263,37 @@ class Module(Generic[P, R]):
             function: What to trace instead of calling the module.
         """
         self.finalize_names()
+        plain = (leaf for leaf in tree.leaves(self) if not isinstance(leaf.tensor, Weight))
+        names = {id(leaf.tensor): leaf.name for leaf in plain}
         with sharing(self):
-            return Graph(name, function or self, input_types)
+            return Graph(name, function or self, input_types, names=names)
+
+    def compile(
+        self, *input_types: Types, weights: Mapping[str, states.Value] | None = None
+    ) -> CompiledModule:
+        """Compile the module for this machine.
+
+        The values of the weights are taken now: what happens to the module later changes nothing.
+
+        Args:
+            input_types: A type for each argument, or tuples, lists and dicts of types as the
+                argument nests tensors. A symbolic dimension may have another size in every call.
+            weights: Values to use instead of the module's own, by full name.
+
+        Returns:
+            A function of tensors or NumPy arrays that returns what ``forward`` does, nested alike.
+
+        Raises:
+            TypeError: If ``forward`` does not take that many arguments.
+            ValueError: If an operation's operands do not fit.
+            MissingWeight: Listing the weights without data, or missing in ``weights``.
+            UnexpectedWeight: Listing the names in ``weights`` that the module does not use.
+            MisshapenWeight: Listing the values of another dtype or shape than declared.
+            MachineLacks: If something is to run on another device than the host.
+        """
+        from maxtool.nn.compiled import compile_module
+
+        return compile_module(self, input_types, weights)
 
     def __repr__(self) -> str:
         below, own = len(self.sublayers), len(self.layer_weights)
@@ -284,18 +306,21 @@ Module.__call__ = _around(Module.__call__)  # type: ignore[method-assign]
 
 def _assign(leaf: tree.Leaf, data: WeightData, align: int | None) -> None:
     if not isinstance(leaf.tensor, Weight):
-        setattr(leaf.owner, leaf.attribute, Tensor(data.data))
+        object.__setattr__(leaf.owner, leaf.attribute, Tensor(data.data))  # frozen or not
         return
     leaf.tensor.bind(data.data)
     leaf.tensor.quantization_encoding = data.quantization_encoding
     leaf.tensor.align = align or leaf.tensor.align
 
 
-def _takes_two(lookup: Callable[..., Any]) -> bool:
-    """Whether a lookup takes the name and the old tensor; without a signature it takes the name."""
+def _takes_one(lookup: Callable[..., Any]) -> bool:
+    """Whether a lookup can be called with the name alone; one without a signature can."""
     try:
         signature = inspect.signature(lookup)
-        signature.bind("", None)
-    except (TypeError, ValueError):
+    except ValueError:
+        return True
+    try:
+        signature.bind("")
+    except TypeError:
         return False
     return True

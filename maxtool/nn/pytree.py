@@ -2,50 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
 from maxtool.graph import Tensor
 
-_TENSOR = object()
+_LEAF = object()
 
 
-def flatten(tree: Any) -> tuple[list[Tensor], Hashable]:  # noqa: ANN401 - any nesting
+def flatten(
+    tree: Any,  # noqa: ANN401 - any nesting
+    leaf: type | tuple[type, ...] = Tensor,
+) -> tuple[list[Any], Hashable]:
     """The tensors of nested tuples, lists and dicts in order, and the structure without them.
 
-    Structures compare equal when the nesting and everything that is no tensor are equal.
+    Structures compare equal when the nesting and everything that is no tensor are equal, types
+    included: 1, 1.0 and True are three structures.
+
+    Args:
+        tree: The nested value.
+        leaf: What is taken out, if not tensors.
 
     Raises:
-        TypeError: If something that is neither tensor nor container cannot be hashed.
+        TypeError: If something that is neither leaf nor container cannot be hashed.
     """
-    tensors: list[Tensor] = []
-    return tensors, _structure(tree, tensors)
+    leaves: list[Any] = []
+    return leaves, _structure(tree, leaves, leaf)
 
 
-def _structure(tree: Any, tensors: list[Tensor]) -> Hashable:  # noqa: ANN401
-    if isinstance(tree, Tensor):
-        tensors.append(tree)
-        return _TENSOR
+def _structure(
+    tree: Any,  # noqa: ANN401
+    leaves: list[Any],
+    leaf: type | tuple[type, ...],
+) -> Hashable:
+    if isinstance(tree, leaf):
+        leaves.append(tree)
+        return _LEAF
     if isinstance(tree, dict):
-        return dict, tuple((key, _structure(value, tensors)) for key, value in tree.items())
+        return dict, tuple((key, _structure(value, leaves, leaf)) for key, value in tree.items())
     if isinstance(tree, tuple | list):
-        return type(tree), tuple(_structure(value, tensors) for value in tree)
+        return type(tree), tuple(_structure(value, leaves, leaf) for value in tree)
     hash(tree)
-    return None, tree
+    return None, (type(tree), tree)
 
 
-def unflatten(structure: Hashable, tensors: Sequence[Tensor]) -> Any:  # noqa: ANN401
-    """The nested value that :func:`flatten` took apart, with these tensors in it."""
-    return _build(structure, iter(tensors))
+def unflatten(structure: Hashable, leaves: Iterable[Any]) -> Any:  # noqa: ANN401
+    """The nested value that :func:`flatten` took apart, with these leaves in it."""
+    return _build(structure, iter(leaves))
 
 
-def _build(structure: Any, tensors: Iterator[Tensor]) -> Any:  # noqa: ANN401
-    if structure is _TENSOR:
-        return next(tensors)
+def _build(structure: Any, leaves: Iterator[Any]) -> Any:  # noqa: ANN401
+    if structure is _LEAF:
+        return next(leaves)
     kind, content = structure
     if kind is None:
-        return content
+        return content[1]
     if kind is dict:
-        return {key: _build(value, tensors) for key, value in content}
-    values = [_build(value, tensors) for value in content]
+        return {key: _build(value, leaves) for key, value in content}
+    values = [_build(value, leaves) for value in content]
     return kind(*values) if hasattr(kind, "_fields") else kind(values)

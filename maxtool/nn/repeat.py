@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from maxtool.graph import Graph, Tensor, Weight
+from maxtool.graph import Graph, Tensor
 from maxtool.nn import tree
 from maxtool.nn.pytree import flatten, unflatten
 
@@ -39,11 +39,10 @@ def sharing(root: Module[..., Any]) -> Iterator[None]:
     from maxtool.nn.containers import ModuleList
 
     lists = [(path, part) for path, part in tree.modules(root) if isinstance(part, ModuleList)]
-    paths = {
-        id(member): f"{tree.join(path, name)}."
-        for path, part in lists
-        for name, member in tree.children(part)
-    }
+    paths: dict[int, str] = {}
+    for path, part in lists:
+        for name, member in tree.children(part):
+            paths.setdefault(id(member), f"{tree.join(path, name)}.")
     token = _REPEATS.set(_Repeats(paths))
     try:
         yield
@@ -62,7 +61,7 @@ def call_shared(
     try:
         tensors, structure = flatten((args, kwargs))
         types = tuple(tensor.type for tensor in tensors)
-        key = (signature(layer, prefix), types, structure)
+        key = (signature(layer, prefix, graph), types, structure)
     except TypeError:
         return False, None
     if key not in repeats.traced:
@@ -93,25 +92,48 @@ def _trace(
     return subgraph, results
 
 
-def signature(module: Module[..., Any], prefix: str) -> Hashable:
+def signature(
+    module: Module[..., Any], prefix: str, graph: Graph, above: tuple[int, ...] = ()
+) -> Hashable:
     """All that ``forward`` may read, with weights under ``prefix`` known by the rest of their name.
 
+    Args:
+        module: The layer.
+        prefix: What the names of its own weights start with.
+        graph: The graph being traced, which knows the names.
+        above: The modules that led to this one, by identity.
+
     Raises:
-        TypeError: If an attribute cannot be hashed.
+        TypeError: If something in it cannot be compared: it cannot be hashed, it is a value of the
+            graph, or the module leads back to itself.
     """
-    items = tuple((name, _part(value, prefix)) for name, value in module.tree_items())
-    return type(module), items
+    if id(module) in above:
+        raise TypeError(f"{type(module).__name__} contains itself")
+    path = (*above, id(module))
+    items = ((name, _part(value, prefix, graph, path)) for name, value in module.tree_items())
+    return type(module), tuple(items)
 
 
-def _part(value: Any, prefix: str) -> Hashable:  # noqa: ANN401 - any attribute
+def _part(
+    value: Any,  # noqa: ANN401 - any attribute
+    prefix: str,
+    graph: Graph,
+    above: tuple[int, ...],
+) -> Hashable:
     from maxtool.nn.module import Module
 
     if isinstance(value, Module):
-        return signature(value, prefix)
-    if isinstance(value, Weight) and value.name.startswith(prefix):
-        name = value.name.removeprefix(prefix)
-        return name, value.type, value.quantization_encoding, value.align
+        return signature(value, prefix, graph, above)
     if isinstance(value, Tensor):
-        return id(value)
+        return _tensor_part(value, prefix, graph)
     hash(value)
-    return value  # type: ignore[no-any-return]
+    return type(value), value
+
+
+def _tensor_part(tensor: Tensor, prefix: str, graph: Graph) -> Hashable:
+    if tensor.is_traced:
+        raise TypeError("a traced value belongs to one graph")
+    name = graph.name_of(tensor)
+    if name is None or not name.startswith(prefix):
+        return id(tensor)
+    return name.removeprefix(prefix), tensor.type

@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from maxtool.dtype import DType
 from maxtool.errors import MisshapenWeight, MissingWeight, ModelMismatch, UnexpectedWeight
 from maxtool.graph import Tensor, Weight
 from maxtool.nn.tree import Leaf
@@ -23,7 +22,7 @@ def as_data(name: str, value: object) -> WeightData:
     """A state's value with its name, dtype, shape and encoding.
 
     Raises:
-        MisshapenWeight: If it is no array.
+        ValueError: If it is no array, or one of elements that no weight has.
     """
     if isinstance(value, WeightData):
         return value
@@ -33,18 +32,57 @@ def as_data(name: str, value: object) -> WeightData:
         value = np.from_dlpack(value)
     if not isinstance(value, np.ndarray):
         kind = type(value).__name__
-        raise MisshapenWeight(
-            f"{name!r} is a {kind}; a weight's value is a NumPy array, a Tensor, a WeightData or"
-            " anything with __dlpack__",
-            tensor=name,
+        raise ValueError(
+            f"a {kind}, not a NumPy array, a Tensor, a WeightData or anything with __dlpack__"
         )
-    return WeightData(value, name, DType.from_numpy(value.dtype), value.shape, None)
+    return WeightData.from_numpy(value, name)
+
+
+def fitting(
+    leaves: Iterable[Leaf],
+    state: Mapping[str, Value],
+    *,
+    strict: bool = True,
+    override_encoding: bool = False,
+    align: int | None = None,
+) -> dict[str, WeightData]:
+    """The values of ``state`` for the leaves it names, every one of which fits.
+
+    Args:
+        leaves: The tensors to load.
+        state: Values by full name.
+        strict: Whether every name must be in both; else those in only one are passed over.
+        override_encoding: Whether a value may be encoded in another way than declared.
+        align: The alignment in bytes to ask of every value instead of the declared one.
+
+    Raises:
+        MissingWeight: If a name is missing (also a KeyError and a ValueError).
+        UnexpectedWeight: Else, if a name is not used (also a ValueError).
+        MisshapenWeight: Else, if a value does not fit; each lists all problems of every kind.
+    """
+    wanted = {leaf.name: leaf for leaf in leaves}
+    found: dict[str, WeightData] = {}
+    misfits = []
+    for name in state.keys() & wanted.keys():
+        try:
+            found[name] = as_data(name, state[name])
+        except ValueError as error:
+            misfits.append(f"{name!r}: {error}")
+            continue
+        leaf, data = wanted[name], found[name]
+        problem = misfit(leaf, data, override_encoding=override_encoding, align=align)
+        misfits += [problem] if problem else []
+    unused = [f"{name!r} is not used" for name in state if name not in wanted]
+    missing = missing_names(wanted, state)
+    raise_all(missing if strict else [], unused if strict else [], sorted(misfits))
+    return found
 
 
 def missing_names(wanted: Iterable[str], state: Mapping[str, object]) -> list[str]:
-    """One line for each wanted name that is not there, with the nearest one that is."""
-    absent = sorted(set(wanted) - set(state))
-    return [f"{name!r} is missing{_did_you_mean(name, state)}" for name in absent]
+    """One line for each wanted name that is not there, with the nearest that nothing wants."""
+    names = set(wanted)
+    absent, unused = sorted(names - set(state)), sorted(set(state) - names)
+    return [f"{name!r} is missing{_did_you_mean(name, unused)}" for name in absent]
 
 
 def _did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -63,7 +101,7 @@ def misfit(leaf: Leaf, data: WeightData, *, override_encoding: bool, align: int 
     if encoding is not data.quantization_encoding and not override_encoding:
         found_as, declared_as = _named(data.quantization_encoding), _named(encoding)
         return f"{leaf.name!r} is encoded {found_as}, declared {declared_as}"
-    needed = align or getattr(tensor, "align", None) or data.dtype.size_in_bytes
+    needed = align or getattr(tensor, "align", None) or data.data.dtype.itemsize
     if data.data.ctypes.data % needed:
         return (
             f"{leaf.name!r} is not aligned to {needed} bytes; pass weight_alignment=1 to allow it"

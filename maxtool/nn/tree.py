@@ -64,9 +64,20 @@ def local_leaves(module: Module[..., Any], path: str = "") -> Iterator[Leaf]:
 
 
 def leaves(root: Module[..., Any], prefix: str = "") -> Iterator[Leaf]:
-    """Every tensor of the tree: the module's own first, then those of its children, depth first."""
+    """Every tensor of the tree: the module's own first, then those of its children, depth first.
+
+    Raises:
+        ValueError: If two tensors have one name.
+    """
+    found: dict[str, Leaf] = {}
     for path, module in modules(root, prefix):
-        yield from local_leaves(module, path)
+        for leaf in local_leaves(module, path):
+            first = found.setdefault(leaf.name, leaf)
+            if first is leaf:
+                yield leaf
+            elif first.tensor is not leaf.tensor:
+                both = f"{first.attribute!r} and {leaf.attribute!r}"
+                raise ValueError(f"two tensors are named {leaf.name!r}: attributes {both}")
 
 
 def join(path: str, name: str) -> str:

@@ -1,7 +1,7 @@
 """Operations as tensor expressions: the general case, scheduled by rule.
 
 These run anywhere and for any shape. What a model spends its time in has a kernel of its own.
-bfloat16 is carried as its bits, so it is only ever cast here, never computed with.
+bfloat16 is carried as its bits, so its elements become float32 before anything is computed.
 """
 
 from __future__ import annotations
@@ -18,39 +18,105 @@ Expr: TypeAlias = Any  # tvm ships no types
 Compute: TypeAlias = Callable[..., Any]
 
 SQRT_HALF = 0.7071067811865476
+# Computed in float32 and rounded once, as NumPy and ml_dtypes do.
+NARROW = (DType.float16, DType.bfloat16)
+
+
+def _constant(value: float, like: Expr) -> Expr:
+    return tirx.const(value, str(like.ty))
+
+
+def _zero(like: Expr) -> Expr:
+    return _constant(0, like)
+
+
+def _negative(x: Expr) -> Expr:
+    """``-0.0 - x`` for floats, so that the negative of 0.0 is -0.0."""
+    return _constant(-0.0 if "float" in str(x.ty) else 0, x) - x
 
 
 def _gelu(x: Expr) -> Expr:
-    half = tirx.const(0.5, x.dtype)
-    return te.compute(
-        x.shape,
-        lambda *i: half * x(*i) * (1 + tirx.erf(x(*i) * tirx.const(SQRT_HALF, x.dtype))),
-    )
+    half, one = _constant(0.5, x), _constant(1.0, x)
+    return half * x * (one + tirx.erf(x * _constant(SQRT_HALF, x)))
 
 
-def _silu(x: Expr) -> Expr:
-    return te.compute(x.shape, lambda *i: x(*i) * tirx.sigmoid(x(*i)))
+def _maximum(x: Expr, y: Expr) -> Expr:
+    """The sum, which is NaN, where the two have no order."""
+    return tirx.Select(x < y, y, tirx.Select(y <= x, x, x + y))
 
 
-ELEMENTWISE: dict[str, Compute] = {
-    "abs": topi.abs,
-    "add": topi.add,
-    "div": topi.divide,
-    "exp": topi.exp,
+def _minimum(x: Expr, y: Expr) -> Expr:
+    return tirx.Select(y < x, y, tirx.Select(x <= y, x, x + y))
+
+
+# What each operation does to one element.
+SCALAR: dict[str, Callable[..., Expr]] = {
+    "abs": tirx.abs,
+    "add": lambda x, y: x + y,
+    "div": lambda x, y: x / y,
+    "exp": tirx.exp,
     "gelu": _gelu,
-    "log": topi.log,
-    "maximum": topi.maximum,
-    "minimum": topi.minimum,
-    "mul": topi.multiply,
-    "negative": topi.negative,
-    "relu": lambda x: topi.maximum(x, tirx.const(0, x.dtype)),
-    "rsqrt": topi.rsqrt,
-    "sigmoid": topi.sigmoid,
-    "silu": _silu,
-    "sqrt": topi.sqrt,
-    "sub": topi.subtract,
-    "tanh": topi.tanh,
+    "log": tirx.log,
+    "maximum": _maximum,
+    "minimum": _minimum,
+    "mul": lambda x, y: x * y,
+    "negative": _negative,
+    "relu": lambda x: tirx.Select(x < _zero(x), _zero(x), x),
+    "rsqrt": tirx.rsqrt,
+    "sigmoid": tirx.sigmoid,
+    "silu": lambda x: x * tirx.sigmoid(x),
+    "sqrt": tirx.sqrt,
+    "sub": lambda x, y: x - y,
+    "tanh": tirx.tanh,
 }
+
+
+def elementwise(op: str, dtype: DType) -> Compute:
+    """An operation of the table on elements of a type, with broadcasting."""
+    refuse_float8(op, dtype)
+
+    def compute(*operands: Expr) -> Expr:
+        rank = max(len(operand.shape) for operand in operands)
+        sizes = _broadcast_sizes([_padded(operand.shape, rank) for operand in operands])
+
+        def element(*index: Expr) -> Expr:
+            values = [operand(*_broadcast(index, operand.shape)) for operand in operands]
+            return narrowed(SCALAR[op](*(widened(value, dtype) for value in values)), dtype)
+
+        return te.compute(sizes, element, name=op)
+
+    return compute
+
+
+def refuse_float8(op: str, *dtypes: DType) -> None:
+    """Stop at a float8 type, which TVM converts wrongly on a CPU.
+
+    Raises:
+        CompilationFailed: Naming the operation and the types.
+    """
+    if any(dtype.value.startswith("float8") for dtype in dtypes):
+        named = " to ".join(dtype.value for dtype in dtypes)
+        raise CompilationFailed(
+            f"no kernel for {op} of {named}",
+            hint="convert the data with WeightData.astype before the graph runs",
+        )
+
+
+def widened(value: Expr, dtype: DType) -> Expr:
+    """One element as it is computed with: 16-bit floats as float32."""
+    return as_float32(value) if dtype in NARROW else value
+
+
+def narrowed(value: Expr, dtype: DType) -> Expr:
+    """What was computed, as it is stored."""
+    if dtype is DType.bfloat16:
+        return _to_bfloat16(value)
+    return value.astype("float16") if dtype is DType.float16 else value
+
+
+def copy(x: Expr) -> Expr:
+    """The same elements in memory of their own."""
+    return te.compute(x.shape, lambda *i: x(*i), name="copy")
 
 
 def linear(x: Expr, weight: Expr, bias: Expr | None = None) -> Expr:
@@ -58,7 +124,7 @@ def linear(x: Expr, weight: Expr, bias: Expr | None = None) -> Expr:
     k = te.reduce_axis((0, weight.shape[1]), name="k")
     product = te.compute(
         (x.shape[0], weight.shape[0]),
-        lambda i, j: te.sum(x[i, k] * as_float32(weight[j, k]), axis=k),
+        lambda i, j: te.sum(x[i, k] * as_float32(weight(j, k)), axis=k),
         name="product",
     )
     if bias is None:
@@ -72,7 +138,7 @@ def embedding(ids: Expr, weight: Expr) -> Expr:
     return te.compute(
         (ids.shape[0], weight.shape[1]),
         lambda i, j: as_float32(
-            weight[tirx.max(tirx.min(ids[i], last), tirx.const(0, "int64")), j]
+            weight(tirx.max(tirx.min(ids(i), last), tirx.const(0, "int64")), j)
         ),
         name="rows",
     )
@@ -80,39 +146,51 @@ def embedding(ids: Expr, weight: Expr) -> Expr:
 
 def as_float32(value: Expr) -> Expr:
     """One element as float32; uint16 holds the bits of a bfloat16."""
-    if value.dtype == "uint16":
+    if str(value.ty) == "uint16":
         return tirx.reinterpret("float32", value.astype("uint32") << tirx.const(16, "uint32"))
     return value.astype("float32")
 
 
-def matmul(x: Expr, y: Expr) -> Expr:
+def matmul(dtype: DType) -> Compute:
     """The product over the last two dimensions; those before them broadcast."""
-    return topi.matmul(x, y) if len(x.shape) == len(y.shape) == 2 else _batched(x, y)
+    refuse_float8("matmul", dtype)
+
+    def compute(x: Expr, y: Expr) -> Expr:
+        rank = max(len(x.shape), len(y.shape)) - 2
+        k = te.reduce_axis((0, x.shape[-1]), name="k")
+        outer = _broadcast_sizes([_padded(one.shape[:-2], rank) for one in (x, y)])
+
+        def element(*index: Expr) -> Expr:
+            *batch, i, j = index
+            left = x(*_broadcast(batch, x.shape[:-2]), i, k)
+            right = y(*_broadcast(batch, y.shape[:-2]), k, j)
+            return te.sum(widened(left, dtype) * widened(right, dtype), axis=k)
+
+        product = te.compute((*outer, x.shape[-2], y.shape[-1]), element, name="product")
+        if dtype not in NARROW:
+            return product
+        return te.compute(product.shape, lambda *i: narrowed(product(*i), dtype), name="rounded")
+
+    return compute
 
 
-def _batched(x: Expr, y: Expr) -> Expr:
-    batch = max(len(x.shape), len(y.shape)) - 2
-    k = te.reduce_axis((0, x.shape[-1]), name="k")
-    shapes = [_padded(x.shape, batch), _padded(y.shape, batch)]
-    sizes = [two if _is_one(one) else one for one, two in zip(*shapes, strict=True)]
-
-    def element(*index: Expr) -> Expr:
-        *outer, i, j = index
-        left = x(*_broadcast(outer, x.shape), i, k)
-        return te.sum(left * y(*_broadcast(outer, y.shape), k, j), axis=k)
-
-    return te.compute((*sizes, x.shape[-2], y.shape[-1]), element, name="product")
+def _padded(shape: Sequence[Expr], rank: int) -> list[Expr]:
+    """A shape with ones before it, up to ``rank`` dimensions."""
+    return [1] * (rank - len(shape)) + list(shape)
 
 
-def _padded(shape: Sequence[Expr], batch: int) -> list[Expr]:
-    outer = list(shape)[:-2]
-    return [1] * (batch - len(outer)) + outer
+def _broadcast_sizes(shapes: Sequence[Sequence[Expr]]) -> list[Expr]:
+    """Of each dimension, the size that is not 1."""
+    return [
+        next((size for size in sizes if not _is_one(size)), 1)
+        for sizes in zip(*shapes, strict=True)
+    ]
 
 
-def _broadcast(outer: Sequence[Expr], shape: Sequence[Expr]) -> list[Expr]:
-    own = list(shape)[:-2]
-    indices = list(outer)[len(outer) - len(own) :]
-    return [0 if _is_one(size) else index for size, index in zip(own, indices, strict=True)]
+def _broadcast(index: Sequence[Expr], shape: Sequence[Expr]) -> list[Expr]:
+    """Where an element of the result is read from in an operand of that shape."""
+    own = list(index)[len(index) - len(shape) :]
+    return [0 if _is_one(size) else place for size, place in zip(shape, own, strict=True)]
 
 
 def _is_one(size: Expr) -> bool:
@@ -165,12 +243,7 @@ def cast(source: DType, dtype: DType) -> Compute:
     Raises:
         CompilationFailed: For a float8 type, which TVM converts wrongly on a CPU.
     """
-    for kind in (source, dtype):
-        if kind.value.startswith("float8"):
-            raise CompilationFailed(
-                f"no kernel casts {source.value} to {dtype.value}",
-                hint="convert the data with WeightData.astype before the graph runs",
-            )
+    refuse_float8("cast", source, dtype)
     if DType.bfloat16 not in (source, dtype):
         return lambda x: topi.cast(x, dtype.value)
     if source is DType.bfloat16:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from tvm import relax, tirx
 
+from maxtool.compiler.lowering import expressions as te
 from maxtool.compiler.lowering.pointwise import Chain
 from maxtool.dtype import DType
 from maxtool.graph import Shape, Tensor, TensorType
@@ -148,6 +149,10 @@ class FunctionLowering:
     def compute(self, function: Callable[..., Any], *operands: Expr, name: str) -> Expr:
         """Call a kernel described by a tensor expression, scheduled by rule."""
         return self.emit(self.module.builder.call_te(function, *operands, primfunc_name_hint=name))
+
+    def copied(self, value: Tensor) -> Expr:
+        """``value`` as it is now, in memory of its own."""
+        return self.compute(te.copy, self.get(value), name="copy")
 
 
 def stored(dtype: DType) -> str:

@@ -48,7 +48,7 @@ def chain(function: FunctionLowering, node: Node) -> Chain | None:
     width is not known.
     """
     result = node.outputs[0]
-    known = result.rank > 0 and result.shape[-1].is_static
+    known = result.rank > 0 and result.shape[-1].is_static and result.shape[-1] != 0
     if node.op not in VECTOR_OPS or result.dtype is not DType.float32 or not known:
         return None
     constants = [_number(function, operand) for operand in node.inputs]
@@ -68,12 +68,12 @@ def chain(function: FunctionLowering, node: Node) -> Chain | None:
     return _join(node.op, constants, alone, int(result.shape[-1]))
 
 
-def _number(function: FunctionLowering, operand: Tensor) -> float | None:
-    """The value of a scalar constant."""
+def _number(function: FunctionLowering, operand: Tensor) -> str | None:
+    """The value of a scalar constant, as a step has it."""
     constant = function.constants.get(id(operand))
     if constant is None or operand.rank:
         return None
-    return float(np.asarray(constant).item())
+    return float(np.asarray(constant).item()).hex()
 
 
 def _part(function: FunctionLowering, operand: Tensor) -> Chain:
@@ -89,7 +89,7 @@ def _alone(function: FunctionLowering, operand: Tensor) -> Chain:
     return Chain((function.get_flat(operand),), (), int(operand.shape[-1]))
 
 
-def _join(op: str, constants: Sequence[float | None], parts: Sequence[Chain], width: int) -> Chain:
+def _join(op: str, constants: Sequence[str | None], parts: Sequence[Chain], width: int) -> Chain:
     """One chain that runs the parts and then ``op`` on their results."""
     inputs = list(dict.fromkeys(expr for part in parts for expr in part.inputs))
     steps: list[Step] = []
@@ -105,6 +105,6 @@ def _join(op: str, constants: Sequence[float | None], parts: Sequence[Chain], wi
 
 
 def _moved(step: Step, places: Sequence[int]) -> Step:
-    """``step`` with its operands where the joined chain has them; numbers are no places."""
-    operands = (one if isinstance(one, float) else places[one] for one in step.operands)
+    """``step`` with its operands where the joined chain has them; constants have none."""
+    operands = (one if isinstance(one, str) else places[one] for one in step.operands)
     return Step(step.op, tuple(operands))

@@ -17,7 +17,7 @@ from maxtool.compiler.kernels.cpu.rope import rope
 from maxtool.compiler.lowering import expressions as te
 from maxtool.compiler.lowering.function import FunctionLowering
 from maxtool.compiler.lowering.pointwise import chain
-from maxtool.graph import Node
+from maxtool.graph import BufferType, Node
 from maxtool.graph.ops.elementwise import BINARY, UNARY
 
 Rule: TypeAlias = Callable[[FunctionLowering, Node], None]
@@ -83,25 +83,36 @@ def _cache_write(factory: Callable[..., Any]) -> Rule:
     def rule(function: FunctionLowering, node: Node) -> None:
         x = node.inputs[1]
         arguments = (int(x.shape[2]), int(x.shape[3]), function.module.target.tile)
-        operands = [function.get(operand) for operand in node.inputs]
+        cache = node.inputs[0]
+        owned = isinstance(cache.type, BufferType)
+        written = function.get(cache) if owned else function.copied(cache)
+        operands = [written, *map(function.get, node.inputs[1:])]
         function.set_whole(node.outputs[0], function.kernel_inplace(factory, arguments, operands))
 
     return rule
 
 
 def _elementwise(function: FunctionLowering, node: Node) -> None:
+    result = node.outputs[0]
     fused = chain(function, node)
-    if fused is not None:
-        function.chains[id(node.outputs[0])] = fused
-        return
-    operands = [function.get(operand) for operand in node.inputs]
-    value = function.compute(te.ELEMENTWISE[node.op], *operands, name=node.op)
-    function.set_whole(node.outputs[0], value)
+    if fused is None:
+        operands = [function.get(operand) for operand in node.inputs]
+        compute = te.elementwise(node.op, node.inputs[0].dtype)
+        function.set_whole(result, function.compute(compute, *operands, name=node.op))
+    elif any(isinstance(operand.type, BufferType) for operand in node.inputs):
+        # A chain that waits would read the buffer after a later write.
+        function.set_flat(result, fused.emit(function, function.flat_sizes(result.shape)))
+    else:
+        function.chains[id(result)] = fused
 
 
 def _reshape(function: FunctionLowering, node: Node) -> None:
     x, result = node.inputs[0], node.outputs[0]
-    if x.rank and result.rank and x.shape[-1] == result.shape[-1]:
+    if isinstance(x.type, BufferType):
+        # A view would show what is written later.
+        value = function.reshaped(function.copied(x), function.sizes(result.shape))
+        function.set_whole(result, value)
+    elif x.rank and result.rank and x.shape[-1] == result.shape[-1]:
         function.set_flat(result, function.get_flat(x))
     else:
         function.set_whole(result, function.reshaped(function.any(x), function.sizes(result.shape)))
@@ -117,16 +128,18 @@ def _layout(name: str) -> Rule:
 
 
 def _cast(function: FunctionLowering, node: Node) -> None:
-    source, dtype = node.inputs[0].dtype, node.attributes["dtype"]
-    value = function.get(node.inputs[0])
-    if source is not dtype:
-        value = function.compute(te.cast(source, dtype), value, name="cast")
+    x, dtype = node.inputs[0], node.attributes["dtype"]
+    if x.dtype is not dtype:
+        value = function.compute(te.cast(x.dtype, dtype), function.get(x), name="cast")
+    else:
+        value = function.copied(x) if isinstance(x.type, BufferType) else function.get(x)
     function.set_whole(node.outputs[0], value)
 
 
 def _matmul(function: FunctionLowering, node: Node) -> None:
     operands = [function.get(operand) for operand in node.inputs]
-    function.set_whole(node.outputs[0], function.compute(te.matmul, *operands, name="matmul"))
+    compute = te.matmul(node.inputs[0].dtype)
+    function.set_whole(node.outputs[0], function.compute(compute, *operands, name="matmul"))
 
 
 RULES: dict[str, Rule] = {

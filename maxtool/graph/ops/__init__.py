@@ -2,8 +2,10 @@
 
 from maxtool.graph.graph import Graph
 from maxtool.graph.ops.elementwise import (
+    abs,  # noqa: A004 - the operation's name
     add,
     cast,
+    div,
     exp,
     gelu,
     log,
@@ -16,6 +18,7 @@ from maxtool.graph.ops.elementwise import (
     sigmoid,
     silu,
     sqrt,
+    sub,
     tanh,
 )
 from maxtool.graph.ops.layout import permute, reshape, slice_tensor, transpose
@@ -54,6 +57,7 @@ def call(graph: Graph, *args: Tensor, prefix: str = "") -> list[Tensor]:
 __all__ = [
     "OPS",
     "Op",
+    "abs",
     "add",
     "apply",
     "attention",
@@ -61,6 +65,7 @@ __all__ = [
     "cache_write_value",
     "call",
     "cast",
+    "div",
     "embedding",
     "exp",
     "gelu",
@@ -81,6 +86,7 @@ __all__ = [
     "silu",
     "slice_tensor",
     "sqrt",
+    "sub",
     "tanh",
     "transpose",
 ]

@@ -46,18 +46,34 @@ def _broadcast_dim(one: Dim, two: Dim) -> Dim:
 
 
 def _infer_binary(one: TensorType, two: TensorType) -> tuple[TensorType, ...]:
+    _require_numbers(one)
     if one.dtype != two.dtype:
         raise ValueError(f"dtypes differ ({one.dtype.value}, {two.dtype.value}); cast one of them")
     return (TensorType(one.dtype, broadcast(one.shape, two.shape), one.device),)
 
 
+def _infer_division(one: TensorType, two: TensorType) -> tuple[TensorType, ...]:
+    _require_float(one)
+    return _infer_binary(one, two)
+
+
+def _require_numbers(kind: TensorType) -> None:
+    if kind.dtype is DType.bool:
+        raise ValueError("needs numbers, not bool; cast the operand")
+
+
+def _require_float(kind: TensorType) -> None:
+    if not kind.dtype.is_float():
+        raise ValueError(f"needs floating-point operands, not {kind.dtype.value}")
+
+
 def _infer_unary(kind: TensorType) -> tuple[TensorType, ...]:
+    _require_numbers(kind)
     return (TensorType(kind.dtype, kind.shape, kind.device),)
 
 
 def _infer_float(kind: TensorType) -> tuple[TensorType, ...]:
-    if not kind.dtype.is_float():
-        raise ValueError(f"needs a floating-point operand, not {kind.dtype.value}")
+    _require_float(kind)
     return _infer_unary(kind)
 
 
@@ -68,7 +84,7 @@ def _infer_cast(kind: TensorType, dtype: DType) -> tuple[TensorType, ...]:
 for _name in UNARY:
     define(_name, _infer_unary if _name in _ANY_NUMBER else _infer_float)
 for _name in BINARY:
-    define(_name, _infer_binary)
+    define(_name, _infer_division if _name == "div" else _infer_binary)
 define("cast", _infer_cast)
 
 
@@ -79,6 +95,11 @@ def _unary(name: str, x: TensorLike) -> Tensor:
 def negative(x: TensorLike) -> Tensor:
     """``-x``."""
     return _unary("negative", x)
+
+
+def abs(x: TensorLike) -> Tensor:  # noqa: A001 - the operation's name
+    """``x`` without its sign."""
+    return _unary("abs", x)
 
 
 def exp(x: TensorLike) -> Tensor:
@@ -131,18 +152,28 @@ def add(x: TensorLike, y: TensorLike) -> Tensor:
     return apply("add", x, y)[0]
 
 
+def sub(x: TensorLike, y: TensorLike) -> Tensor:
+    """``x - y``."""
+    return apply("sub", x, y)[0]
+
+
 def mul(x: TensorLike, y: TensorLike) -> Tensor:
     """``x * y``."""
     return apply("mul", x, y)[0]
 
 
+def div(x: TensorLike, y: TensorLike) -> Tensor:
+    """``x / y``, for floats: whole numbers are cast first."""
+    return apply("div", x, y)[0]
+
+
 def maximum(x: TensorLike, y: TensorLike) -> Tensor:
-    """The larger of ``x`` and ``y``."""
+    """The larger of ``x`` and ``y``; NaN where either is."""
     return apply("maximum", x, y)[0]
 
 
 def minimum(x: TensorLike, y: TensorLike) -> Tensor:
-    """The smaller of ``x`` and ``y``."""
+    """The smaller of ``x`` and ``y``; NaN where either is."""
     return apply("minimum", x, y)[0]
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index as whole
+from typing import SupportsIndex
 
 from maxtool.graph.dim import Dim, DimLike, Shape
 from maxtool.graph.ops.table import apply, define
@@ -47,15 +49,26 @@ def reshape(x: TensorLike, shape: Sequence[DimLike]) -> Tensor:
 def permute(x: TensorLike, dims: Sequence[int]) -> Tensor:
     """The dimensions of ``x`` in the order ``dims``; negative ones count from the last."""
     tensor = x if isinstance(x, Tensor) else Tensor(x)
-    return apply("permute", tensor, dims=tuple(int(dim) % tensor.rank for dim in dims))[0]
+    order = tuple(_from_first(dim, tensor.rank) for dim in dims)
+    return apply("permute", tensor, dims=order)[0]
 
 
 def transpose(x: TensorLike, axis: int, other: int) -> Tensor:
-    """Two dimensions of ``x`` swapped."""
+    """Two dimensions of ``x`` swapped; negative ones count from the last.
+
+    Raises:
+        ValueError: If there is no such dimension.
+    """
     tensor = x if isinstance(x, Tensor) else Tensor(x)
-    order = list(range(tensor.rank))
-    order[axis], order[other] = order[other], order[axis]
-    return permute(tensor, order)
+    first, second = _from_first(axis, tensor.rank), _from_first(other, tensor.rank)
+    swapped = {first: second, second: first}
+    if not all(0 <= dim < tensor.rank for dim in swapped):
+        raise ValueError(f"transpose({tensor.type}): there are no dimensions {axis} and {other}")
+    return permute(tensor, [swapped.get(dim, dim) for dim in range(tensor.rank)])
+
+
+def _from_first(dim: int, rank: int) -> int:
+    return dim + rank if dim < 0 else dim
 
 
 def slice_tensor(x: Tensor, index: Index) -> Tensor:
@@ -66,6 +79,7 @@ def slice_tensor(x: Tensor, index: Index) -> Tensor:
 
     Raises:
         IndexError: If there are more indices than dimensions, or a number is out of range.
+        TypeError: If an index is neither a number nor a slice.
         ValueError: If a slice has a step, or cuts a symbolic dimension.
     """
     entries = index if isinstance(index, tuple) else (index,)
@@ -78,16 +92,26 @@ def slice_tensor(x: Tensor, index: Index) -> Tensor:
     return apply("slice", x, starts=starts, stops=stops, keep=keep)[0]
 
 
-def _range(dim: Dim, entry: int | slice) -> tuple[int, int | None]:
+def _range(dim: Dim, entry: SupportsIndex | slice) -> tuple[int, int | None]:
     """First element and end; a negative first counts from the end, an end of None is all of it."""
-    if isinstance(entry, int):
-        if dim.is_static and not -int(dim) <= entry < int(dim):
-            raise IndexError(f"index {entry} is out of range for a dimension of {dim}")
-        first = entry % int(dim) if dim.is_static else entry
-        return first, first + 1
+    if not isinstance(entry, slice):
+        return _place(dim, entry)
     if entry == slice(None):
         return 0, None
     if entry.step not in (None, 1) or not dim.is_static:
         raise ValueError("slices need step 1 and a dimension whose size is known")
     start, stop, _ = entry.indices(int(dim))
     return start, max(stop, start)
+
+
+def _place(dim: Dim, entry: SupportsIndex) -> tuple[int, int]:
+    try:
+        number = whole(entry)
+    except TypeError:
+        kind = type(entry).__name__
+        raise TypeError(f"slice: an index is a number or a slice, not {kind}") from None
+    if not dim.is_static:
+        return number, number + 1
+    if not -int(dim) <= number < int(dim):
+        raise IndexError(f"index {number} is out of range for a dimension of {dim}")
+    return number % int(dim), number % int(dim) + 1

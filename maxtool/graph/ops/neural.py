@@ -13,6 +13,9 @@ from maxtool.graph.ops.table import apply, define
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
+# Where Python numbers are ids or positions, not values beside the other operand's.
+_IDS, _POSITION = DType.int64, DType.int32
+
 WEIGHT_DTYPES = (DType.float32, DType.float16, DType.bfloat16)
 
 
@@ -24,7 +27,9 @@ def _require(condition: bool, message: str) -> None:
 def _infer_matmul(x: TensorType, y: TensorType) -> tuple[TensorType, ...]:
     _require(x.rank >= 2 and y.rank >= 2, "both operands need at least two dimensions")
     _require(x.dtype == y.dtype, f"dtypes differ ({x.dtype.value}, {y.dtype.value})")
+    _require(x.dtype is not DType.bool, "needs numbers, not bool")
     _require(x.shape[-1] == y.shape[-2], f"inner dimensions {x.shape[-1]} and {y.shape[-2]} differ")
+    _require(x.shape[-1] != 0, "the inner dimension is 0")
     batch = broadcast(x.shape[:-2], y.shape[:-2])
     return (TensorType(x.dtype, [*batch, x.shape[-2], y.shape[-1]], x.device),)
 
@@ -33,6 +38,7 @@ def _infer_linear(x: TensorType, weight: TensorType, *bias: TensorType) -> tuple
     _require(x.dtype is DType.float32, "the input is float32")
     _require(weight.dtype in WEIGHT_DTYPES, f"no kernel for a weight in {weight.dtype.value}")
     _require(weight.rank == 2 and weight.shape.is_static, "the weight has two known dimensions")
+    _require(0 not in weight.shape, "the weight is empty")
     _require(x.rank >= 1 and x.shape[-1] == weight.shape[1], "input and weight widths differ")
     for kind in bias:
         _require(kind.dtype is DType.float32, "the bias is float32")
@@ -44,24 +50,32 @@ def _infer_embedding(ids: TensorType, weight: TensorType) -> tuple[TensorType, .
     _require(ids.dtype is DType.int64, "token ids are int64")
     _require(weight.dtype in WEIGHT_DTYPES, f"no kernel for a weight in {weight.dtype.value}")
     _require(weight.rank == 2 and weight.shape.is_static, "the weight has two known dimensions")
+    _require(0 not in weight.shape, "the weight is empty")
     return (TensorType(DType.float32, [*ids.shape, weight.shape[1]], ids.device),)
 
 
 def _infer_rms_norm(x: TensorType, weight: TensorType, eps: float) -> tuple[TensorType, ...]:
-    _require(x.dtype is DType.float32 and weight.dtype is DType.float32, "operands are float32")
+    _require_float32(x, weight)
+    _require(x.rank >= 1 and x.shape[-1].is_static, "the width of the input is known")
     _require(weight.shape == x.shape[-1:], f"the weight has shape {x.shape[-1:]}")
     _require(eps >= 0, "eps is not negative")
-    return (x,)
+    return (TensorType(x.dtype, x.shape, x.device),)
+
+
+def _require_float32(*kinds: TensorType) -> None:
+    _require(all(kind.dtype is DType.float32 for kind in kinds), "operands are float32")
 
 
 def _infer_rope(
     x: TensorType, cos: TensorType, sin: TensorType, position: TensorType
 ) -> tuple[TensorType, ...]:
-    _require(x.rank == 4, "the input is [batch, seq, heads, head_dim]")
-    half = Dim(int(x.shape[3]) // 2)
-    _require(int(x.shape[3]) % 2 == 0, "head_dim is even")
+    _require_float32(x, cos, sin)
+    *_, dim = _four(x)
+    _require(int(dim) % 2 == 0, "head_dim is even")
+    half = Dim(int(dim) // 2)
     for table in (cos, sin):
         _require(table.rank == 2 and table.shape[1] == half, f"tables are [context, {half}]")
+    _require(cos.shape == sin.shape, "tables are of one shape")
     _require_position(position)
     return (TensorType(x.dtype, x.shape, x.device),)
 
@@ -73,18 +87,21 @@ def _require_position(position: TensorType) -> None:
 def _infer_cache_key(
     cache: TensorType, x: TensorType, position: TensorType
 ) -> tuple[TensorType, ...]:
+    _require_float32(cache, x)
     _require_position(position)
     batch, _, heads, dim = _four(x)
-    _require(cache.shape[:3] == [batch, heads, dim], "the cache is [batch, heads, dim, context]")
+    fits = cache.rank == 4 and cache.shape[:3] == [batch, heads, dim]
+    _require(fits, "the cache is [batch, heads, dim, context]")
     return (cache,)
 
 
 def _infer_cache_value(
     cache: TensorType, x: TensorType, position: TensorType
 ) -> tuple[TensorType, ...]:
+    _require_float32(cache, x)
     _require_position(position)
     batch, _, heads, dim = _four(x)
-    fits = cache.shape[:2] == [batch, heads] and cache.shape[3] == dim
+    fits = cache.rank == 4 and cache.shape[:2] == [batch, heads] and cache.shape[3] == dim
     _require(fits, "the cache is [batch, heads, context, dim]")
     return (cache,)
 
@@ -97,30 +114,35 @@ def _infer_attention(
     scale: float,  # noqa: ARG001 - part of the operation's signature
     window: int | None,
 ) -> tuple[TensorType, ...]:
+    _require_float32(query, key, value)
     _require_position(position)
     batch, _, heads, dim = _four(query)
     _require(key.rank == 4 and value.rank == 4, "keys and values have four dimensions")
     kv_heads, context = key.shape[1], key.shape[3]
     _require(key.shape == [batch, kv_heads, dim, context], "keys are [batch, kv, dim, context]")
     _require(value.shape == [batch, kv_heads, context, dim], "values are [batch, kv, context, dim]")
+    _require(kv_heads.is_static and kv_heads != 0, "the number of key/value heads is known")
     _require(int(heads) % int(kv_heads) == 0, "query heads are a multiple of key/value heads")
     _require(window is None or window > 0, "a window is at least 1")
     return (TensorType(query.dtype, query.shape, query.device),)
 
 
 def _four(kind: TensorType) -> Shape:
+    """The shape of queries, keys or values, heads and their width known."""
     _require(kind.rank == 4, "the input is [batch, seq, heads, head_dim]")
+    known = kind.shape[2].is_static and kind.shape[3].is_static
+    _require(known, "the number of heads and their width are known")
     return kind.shape
 
 
 define("matmul", _infer_matmul)
 define("linear", _infer_linear)
-define("embedding", _infer_embedding)
+define("embedding", _infer_embedding, numbers={0: _IDS})
 define("rms_norm", _infer_rms_norm)
-define("rope", _infer_rope)
-define("cache_write_key", _infer_cache_key, writes=0)
-define("cache_write_value", _infer_cache_value, writes=0)
-define("attention", _infer_attention)
+define("rope", _infer_rope, numbers={3: _POSITION})
+define("cache_write_key", _infer_cache_key, writes=0, numbers={2: _POSITION})
+define("cache_write_value", _infer_cache_value, writes=0, numbers={2: _POSITION})
+define("attention", _infer_attention, numbers={3: _POSITION})
 
 
 def matmul(x: TensorLike, y: TensorLike) -> Tensor:
@@ -175,10 +197,11 @@ def rope(x: TensorLike, cos: Tensor, sin: Tensor, position: TensorLike) -> Tenso
 def cache_write_key(cache: Tensor, x: Tensor, position: TensorLike) -> Tensor:
     """Write keys ``x [batch, seq, heads, dim]`` into ``cache [batch, heads, dim, context]``.
 
-    The write starts at ``position``, an int32 ``[1]``, and happens in place: use the returned
-    value, since a write whose result nothing reads is dropped. Keys lie transposed, so that the
-    scores of neighbouring keys are neighbours. Nothing checks the bounds: the caller does, before
-    the run.
+    The write starts at ``position``, an int32 ``[1]``; what would land outside is dropped. It
+    happens in place where the cache is an input of a ``BufferType``, and on a copy otherwise.
+    Either way the cache after the write is what this returns: a graph refuses to read a buffer
+    anew that was overwritten. Keys lie transposed, so that the scores of neighbouring keys are
+    neighbours.
     """
     return apply("cache_write_key", cache, x, position)[0]
 

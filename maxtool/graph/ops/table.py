@@ -6,8 +6,8 @@ said once, by the compiler's lowering of that name, for traced and for eager use
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,7 +17,6 @@ from maxtool.graph import executor
 from maxtool.graph.graph import Graph
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
-from maxtool.graph.weight import Weight
 
 Infer: TypeAlias = Callable[..., tuple[TensorType, ...]]
 
@@ -30,19 +29,28 @@ class Op:
         name: Its name in graphs, in the lowering table and in messages.
         infer: From operand types and attributes to result types; ValueError if they do not fit.
         writes: Index of the operand that the first result overwrites in place, if any.
+        numbers: What Python numbers become at an operand; elsewhere, the dtype of the first tensor
+            among the operands.
     """
 
     name: str
     infer: Infer
     writes: int | None = None
+    numbers: Mapping[int, DType] = field(default_factory=dict)
 
 
 OPS: dict[str, Op] = {}
 
 
-def define(name: str, infer: Infer, *, writes: int | None = None) -> Op:
+def define(
+    name: str,
+    infer: Infer,
+    *,
+    writes: int | None = None,
+    numbers: Mapping[int, DType] | None = None,
+) -> Op:
     """Enter an operation in the table."""
-    OPS[name] = Op(name, infer, writes)
+    OPS[name] = Op(name, infer, writes, numbers or {})
     return OPS[name]
 
 
@@ -52,31 +60,43 @@ def apply(name: str, *operands: TensorLike, **attributes: Any) -> tuple[Tensor, 
     Raises:
         ValueError: If the operands do not fit; the message names the operation and their types.
     """
-    tensors = as_tensors(operands)
+    op = OPS[name]
+    tensors = _as_tensors(op, operands)
     types = [tensor.type for tensor in tensors]
     try:
-        results = OPS[name].infer(*types, **attributes)
+        results = op.infer(*types, **attributes)
     except ValueError as error:
         listed = ", ".join(str(kind) for kind in types)
         raise ValueError(f"{name}({listed}): {error}") from None
     graph = Graph.current()
-    symbolic = any(tensor.is_traced or isinstance(tensor, Weight) for tensor in tensors)
-    if graph is not None and symbolic:
-        return graph.add_node(name, tensors, attributes, results)
+    if graph is not None and any(graph.knows(tensor) for tensor in tensors):
+        return graph.add_node(name, tensors, attributes, results, op.writes)
     if any(tensor.is_traced for tensor in tensors):
         raise ValueError(f"{name}: a traced value can only be used while its graph is traced")
     return executor.evaluate(name, tensors, attributes, results)
 
 
-def as_tensors(operands: tuple[TensorLike, ...]) -> list[Tensor]:
-    """Operands as tensors; Python numbers take the dtype of the first tensor beside them."""
-    dtype = next((operand.dtype for operand in operands if isinstance(operand, Tensor)), None)
-    return [_as_tensor(operand, dtype) for operand in operands]
+def _as_tensors(op: Op, operands: Sequence[TensorLike]) -> list[Tensor]:
+    beside = next((operand.dtype for operand in operands if isinstance(operand, Tensor)), None)
+    return [
+        operand if isinstance(operand, Tensor) else _tensor(op, operand, op.numbers.get(i, beside))
+        for i, operand in enumerate(operands)
+    ]
 
 
-def _as_tensor(operand: TensorLike, dtype: DType | None) -> Tensor:
-    if isinstance(operand, Tensor):
-        return operand
-    if isinstance(operand, np.ndarray | np.generic):
-        return Tensor(operand)
+def _tensor(op: Op, operand: TensorLike, dtype: DType | None) -> Tensor:
+    """Python numbers as a tensor of that type, if they are such numbers; arrays keep theirs."""
+    tensor = Tensor(operand)
+    if dtype is None or isinstance(operand, np.ndarray | np.generic):
+        return tensor
+    exact = tensor.to_numpy()
+    if dtype.is_integral() and not _fits(exact, dtype):
+        raise ValueError(f"{op.name}: {operand} beside {dtype.value}; cast the tensor first")
     return Tensor(operand, dtype)
+
+
+def _fits(numbers: np.ndarray[Any, Any], dtype: DType) -> bool:
+    """Whether these are whole numbers in the range of an integer type."""
+    limits = np.iinfo(dtype.to_numpy())
+    in_range = np.all((numbers >= limits.min) & (numbers <= limits.max))
+    return numbers.dtype.kind in "biu" and bool(in_range)

@@ -21,18 +21,19 @@ class Step:
 
     Attributes:
         op: A name in ``VECTOR_OPS``.
-        operands: Indices of earlier values (the inputs come first), or numbers.
+        operands: Indices of earlier values (the inputs come first), or constants as ``float.hex``
+            writes them: as floats, 1.0 would equal the index 1, and 0.0 would equal -0.0, where
+            equal steps are to mean equal kernels.
     """
 
     op: str
-    operands: tuple[int | float, ...]
+    operands: tuple[int | str, ...]
 
 
 def pointwise(dim: int, inputs: int, steps: Sequence[Step], tile: Tile) -> Any:  # noqa: ANN401
     """Build the chain; its last step is the result.
 
-    Parameters of the kernel: each input [rows, dim], y[rows, dim], all float32. An operand that is
-    an ``int`` names an input or a step, a ``float`` is a constant.
+    Parameters of the kernel: each input [rows, dim], y[rows, dim], all float32.
     """
     name = "_".join(dict.fromkeys(step.op for step in steps))
     with b.kernel(f"{name}_{dim}") as made:
@@ -54,8 +55,25 @@ def pointwise(dim: int, inputs: int, steps: Sequence[Step], tile: Tile) -> Any: 
     return made.function
 
 
-def _operand(values: list[b.Expr], operand: int | float, lanes: int) -> b.Expr:
-    return b.splat(operand, lanes) if isinstance(operand, float) else values[operand]
+def _operand(values: list[b.Expr], operand: int | str, lanes: int) -> b.Expr:
+    if isinstance(operand, int):
+        return values[operand]
+    return b.splat(float.fromhex(operand), lanes)
+
+
+def _maximum(_lanes: int, x: b.Expr, y: b.Expr) -> b.Expr:
+    """The sum, which is NaN, where the two have no order."""
+    return T.Select(x < y, y, T.Select(y <= x, x, x + y))
+
+
+def _minimum(_lanes: int, x: b.Expr, y: b.Expr) -> b.Expr:
+    return T.Select(y < x, y, T.Select(x <= y, x, x + y))
+
+
+def _relu(lanes: int, x: b.Expr) -> b.Expr:
+    """``x`` unless it is less than 0, so that NaN stays."""
+    zero = b.splat(0.0, lanes)
+    return T.Select(x < zero, zero, x)
 
 
 def _sigmoid(lanes: int, x: b.Expr) -> b.Expr:
@@ -70,10 +88,10 @@ VECTOR_OPS: dict[str, Callable[..., b.Expr]] = {
     "sub": lambda _lanes, x, y: x - y,
     "mul": lambda _lanes, x, y: x * y,
     "div": lambda _lanes, x, y: x / y,
-    "maximum": lambda _lanes, x, y: T.max(x, y),
-    "minimum": lambda _lanes, x, y: T.min(x, y),
+    "maximum": _maximum,
+    "minimum": _minimum,
     "negative": lambda lanes, x: b.splat(-0.0, lanes) - x,
-    "relu": lambda lanes, x: T.max(x, b.splat(0.0, lanes)),
+    "relu": _relu,
     "sqrt": lambda _lanes, x: T.sqrt(x),
     "sigmoid": _sigmoid,
     "silu": lambda lanes, x: x * _sigmoid(lanes, x),

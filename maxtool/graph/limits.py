@@ -1,0 +1,47 @@
+"""What a graph demands of the sizes of its symbolic dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from maxtool.graph.graph import CallNode, Graph, Node
+
+
+def least_sizes(graph: Graph) -> dict[str, int]:
+    """The least size of each symbolic dimension with which nothing outside a tensor is read.
+
+    ``x[:, -1]`` needs one element, ``x[:, 3]`` four; a sum of products needs one term. Dimensions
+    of which nothing is demanded are not in it.
+    """
+    least: dict[str, int] = {}
+    for name, size in _demands(graph):
+        least[name] = max(size, least.get(name, 0))
+    return least
+
+
+def _demands(graph: Graph) -> Iterator[tuple[str, int]]:
+    for callee in graph.subgraphs.values():
+        yield from _demands(callee)
+    for node in graph.nodes:
+        if not isinstance(node, CallNode):
+            yield from DEMANDS.get(node.op, _nothing)(node)
+
+
+def _nothing(_node: Node) -> Iterator[tuple[str, int]]:
+    return iter(())
+
+
+def _slice(node: Node) -> Iterator[tuple[str, int]]:
+    starts, keep = node.attributes["starts"], node.attributes["keep"]
+    for dim, start, kept in zip(node.inputs[0].shape, starts, keep, strict=True):
+        if isinstance(dim.value, str) and not kept:
+            yield dim.value, -start if start < 0 else start + 1
+
+
+def _matmul(node: Node) -> Iterator[tuple[str, int]]:
+    inner = node.inputs[0].shape[-1].value
+    if isinstance(inner, str):
+        yield inner, 1
+
+
+DEMANDS = {"matmul": _matmul, "slice": _slice}

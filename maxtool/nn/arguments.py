@@ -1,0 +1,125 @@
+"""Checking the arguments of a compiled module: nothing that does not fit reaches a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from maxtool.graph import BufferType, Tensor, TensorType
+from maxtool.nn.pytree import flatten
+
+# The name of an argument, a type in it, and the tensor given.
+Given: TypeAlias = tuple[str, TensorType, Tensor]
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What a compiled module takes.
+
+    Attributes:
+        names: A name for each argument.
+        types: A type for each argument, or types nested as the argument is.
+        least: The least size of symbolic dimensions, by name, where it is not 0.
+    """
+
+    names: Sequence[str]
+    types: Sequence[Any]
+    least: Mapping[str, int]
+
+    def tensors(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Tensor]:
+        """The tensors of a call in order, each of its type.
+
+        Raises:
+            ValueError: Naming each argument that does not fit, what was expected and what it is.
+        """
+        values = zip(self.names, self.types, self._ordered(args, kwargs), strict=True)
+        given = [one for name, expected, value in values for one in _leaves(name, expected, value)]
+        _raise(problem for one in given if (problem := _misfit(*one)))
+        _raise([*_disagreements(given), *_too_small(given, self.least)])
+        return [tensor for _, _, tensor in given]
+
+    def _ordered(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        """Positional and named arguments in one list."""
+        named = dict(zip(self.names, args, strict=False))
+        missing = [name for name in self.names if name not in named and name not in kwargs]
+        extra = [name for name in kwargs if name not in self.names or name in named]
+        if missing or extra or len(args) > len(self.names):
+            takes = f"takes {len(self.names)} arguments ({', '.join(self.names)})"
+            got = f"got {len(args)}" + "".join(f" and {name!r}" for name in kwargs)
+            raise ValueError(f"the compiled module {takes}, {got}")
+        return [named[name] if name in named else kwargs[name] for name in self.names]
+
+
+def _raise(problems: Iterable[str]) -> None:
+    if listed := list(problems):
+        raise ValueError("; ".join(listed))
+
+
+def _leaves(name: str, expected: Any, value: Any) -> Iterator[Given]:  # noqa: ANN401 - nested
+    """Each type in ``expected`` with the tensor that stands in its place in ``value``."""
+    kinds, nesting = flatten(expected, TensorType)
+    try:
+        arrays, found = flatten(value, (Tensor, np.ndarray))
+    except TypeError:
+        arrays, found = [], None
+    if found != nesting:
+        wanted, got = _described(expected), _described(value)
+        raise ValueError(f"argument {name!r}: expected {wanted}, got {got}")
+    for kind, array in zip(kinds, arrays, strict=True):
+        try:
+            yield name, kind, array if isinstance(array, Tensor) else Tensor(array)
+        except ValueError as error:
+            raise ValueError(f"argument {name!r}: expected {kind}; {error}") from None
+
+
+def _misfit(name: str, kind: TensorType, tensor: Tensor) -> str:
+    """What is wrong with one tensor; empty if nothing is."""
+    sizes = zip(kind.shape, tensor.shape, strict=False)
+    agree = all(size == dim or not dim.is_static for dim, size in sizes)
+    if tensor.is_traced:
+        return f"argument {name!r}: expected {kind}, got a value of a graph being traced"
+    if tensor.dtype is not kind.dtype or tensor.rank != kind.rank or not agree:
+        return f"argument {name!r}: expected {kind}, got {tensor.type}"
+    if isinstance(kind, BufferType) and not tensor.to_numpy().flags.writeable:
+        return f"argument {name!r}: expected {kind}, got a read-only array"
+    return ""
+
+
+def _sizes(given: Iterable[Given]) -> Iterator[tuple[str, int, str]]:
+    """Each symbolic dimension, its size, and the argument that has it."""
+    for name, kind, tensor in given:
+        for dim, size in zip(kind.shape, tensor.shape, strict=True):
+            if isinstance(dim.value, str):
+                yield dim.value, int(size), name
+
+
+def _disagreements(given: Iterable[Given]) -> Iterator[str]:
+    first: dict[str, tuple[int, str]] = {}
+    for dim, size, name in _sizes(given):
+        known, where = first.setdefault(dim, (size, name))
+        if size != known:
+            yield f"argument {name!r}: expected {dim!r} to be {known} as in {where!r}, got {size}"
+
+
+def _too_small(given: Iterable[Given], least: Mapping[str, int]) -> Iterator[str]:
+    for dim, size, name in _sizes(given):
+        if size < least.get(dim, 0):
+            yield f"argument {name!r}: expected {dim!r} to be at least {least[dim]}, got {size}"
+
+
+def _described(value: Any) -> str:  # noqa: ANN401 - types, tensors and whatever was passed
+    if isinstance(value, TensorType):
+        return str(value)
+    if isinstance(value, Tensor):
+        return str(value.type)
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{list(value.shape)}"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_described(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, tuple | list):
+        inner = ", ".join(map(_described, value))
+        return f"({inner})" if isinstance(value, tuple) else f"[{inner}]"
+    return type(value).__name__

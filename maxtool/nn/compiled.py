@@ -1,0 +1,124 @@
+"""``Module.compile``: a traced module as a function of this process."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from maxtool.graph import Graph, Tensor, TensorType, Weight, executor
+from maxtool.graph.limits import least_sizes
+from maxtool.nn import state as states
+from maxtool.nn import tree
+from maxtool.nn.arguments import Arguments
+from maxtool.nn.pytree import flatten, unflatten
+from maxtool.weights.data import WeightData
+
+if TYPE_CHECKING:
+    from maxtool.nn.module import Module
+
+Array = np.ndarray[Any, Any]
+
+
+class CompiledModule:
+    """What :meth:`Module.compile` returns: call it as the module, with tensors or NumPy arrays.
+
+    Args:
+        name: The module's class.
+        arguments: What it takes.
+        run: Runs the compiled graph on the flat inputs.
+        nesting: How ``forward`` nests its results.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        arguments: Arguments,
+        run: Callable[..., tuple[Tensor, ...]],
+        nesting: Hashable,
+    ) -> None:
+        self._name = name
+        self._arguments = arguments
+        self._run = run
+        self._nesting = nesting
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - any nesting
+        """Run it.
+
+        Raises:
+            ValueError: Naming each argument that does not fit, what was expected and what it is.
+        """
+        return unflatten(self._nesting, self._run(*self._arguments.tensors(args, kwargs)))
+
+    def __repr__(self) -> str:
+        pairs = zip(self._arguments.names, self._arguments.types, strict=True)
+        return f"CompiledModule({self._name}, {', '.join(f'{n}: {kind}' for n, kind in pairs)})"
+
+
+def compile_module(
+    module: Module[..., Any],
+    input_types: Sequence[Any],
+    weights: Mapping[str, states.Value] | None,
+) -> CompiledModule:
+    """What :meth:`Module.compile` does."""
+    given = None if weights is None else states.fitting(tree.leaves(module), weights, align=1)
+    kinds, nesting = flatten(input_types, TensorType)
+    results: list[Hashable] = []
+
+    def function(*inputs: Tensor) -> list[Tensor]:
+        call: Callable[..., Any] = module
+        outputs, structure = flatten(call(*unflatten(nesting, inputs)))
+        results.append(structure)
+        return outputs
+
+    graph = module.trace("main", kinds, function)
+    if not graph.outputs:
+        raise ValueError(f"{type(module).__name__} returns no tensor")
+    values = _values(graph, module)
+    if given is not None:
+        values |= {name: _elements(data) for name, data in given.items()}
+    run = executor.find().compile(graph, values)
+    arguments = Arguments(_names(module, len(input_types)), input_types, least_sizes(graph))
+    return CompiledModule(type(module).__name__, arguments, run, results[0])
+
+
+def _values(graph: Graph, module: Module[..., Any]) -> dict[str, Array]:
+    """The elements of every parameter that has data: those of the tree, and others it reads."""
+    tensors: dict[str, Tensor] = {**_owners(graph), **dict(module.parameters)}
+    bound = {name: tensor for name, tensor in tensors.items() if _is_bound(tensor)}
+    return {name: _elements(_data(name, tensor)) for name, tensor in bound.items()}
+
+
+def _owners(graph: Graph) -> dict[str, Weight]:
+    inner = [_owners(callee) for callee in graph.subgraphs.values()]
+    return {name: tensor for part in (*inner, graph.owners) for name, tensor in part.items()}
+
+
+def _is_bound(tensor: Tensor) -> bool:
+    return not isinstance(tensor, Weight) or tensor.is_bound
+
+
+def _data(name: str, tensor: Tensor) -> WeightData:
+    array = tensor.to_numpy()
+    if isinstance(tensor, Weight) and tensor.quantization_encoding:
+        shape = tensor.shape.static()
+        return WeightData(array, name, tensor.dtype, shape, tensor.quantization_encoding)
+    return WeightData.from_numpy(array, name)
+
+
+def _elements(data: WeightData) -> Array:
+    """The elements, decoded if they are quantized."""
+    return data.data if data.quantization_encoding is None else data.astype(data.dtype).data
+
+
+def _names(module: Module[..., Any], count: int) -> list[str]:
+    """What ``forward`` calls its arguments; those it gathers with a star are called by position."""
+    from maxtool.nn.module import Module
+
+    own = type(module).forward is not Module.forward
+    signature = inspect.signature(module.forward if own else module.__call__)
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = [one.name for one in signature.parameters.values() if one.kind in positional]
+    return [*names[:count], *(str(place) for place in range(len(names), count))]
