@@ -119,8 +119,9 @@ def in_maxtool(case: Case) -> Callable[[], Any]:
 
     from maxtool.compiler.kernels.cpu import builder
     from maxtool.compiler.kernels.cpu.attention import attention
-    from maxtool.compiler.kernels.cpu.elementwise import rms_norm, silu_mul
     from maxtool.compiler.kernels.cpu.linear import linear
+    from maxtool.compiler.kernels.cpu.norm import rms_norm
+    from maxtool.compiler.kernels.cpu.pointwise import SILU_MUL, pointwise
     from maxtool.compiler.packing import pack_linear
     from maxtool.compiler.target import cpu_target
 
@@ -140,7 +141,7 @@ def in_maxtool(case: Case) -> Callable[[], Any]:
     elif case.kernel == "rms_norm":
         function = rms_norm(case.sizes[-1], 1e-5, target.tile)
     else:
-        function = silu_mul(case.sizes[-1], target.tile)
+        function = pointwise(case.sizes[-1], 2, SILU_MUL, target.tile)
     run = builder.build({"kernel": function}, target.tvm)["kernel"]
     tensors = [tvm.runtime.tensor(array) for array in (*inputs, out)]
     return lambda: run(*tensors)

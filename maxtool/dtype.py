@@ -9,6 +9,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import numpy.typing as npt
 
 
 class DType(Enum):
@@ -81,7 +82,7 @@ class DTypeRow:
 
 def _row(
     bits: int,
-    numpy: Any,
+    numpy: npt.DTypeLike,
     safetensors: str | None,
     gguf: int | None,
     onnx: int | None,

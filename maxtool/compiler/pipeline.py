@@ -11,6 +11,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from maxtool.compiler.kernels.cpu import pipeline as kernel_pipeline
 from maxtool.compiler.schedule import schedule_all
 from maxtool.compiler.target import CpuTarget
 from maxtool.errors import CompilationFailed
@@ -29,8 +30,15 @@ PASSES = (
 )
 
 
-def compile_module(module: Any, target: CpuTarget) -> Any:  # noqa: ANN401 - tvm ships no types
+def compile_module(module: Any, target: CpuTarget, *, asserts: bool = True) -> Any:  # noqa: ANN401 - tvm ships no types
     """Compile a Relax module.
+
+    Args:
+        module: The module.
+        target: What to compile for.
+        asserts: Whether every kernel checks its arguments. The calls of one module are typed when
+            it is built, and only its entries are called from outside; the checks take a quarter of
+            the compile time and most of the code.
 
     Returns:
         TVM's executable: run it in a virtual machine, or export it as a library.
@@ -39,9 +47,12 @@ def compile_module(module: Any, target: CpuTarget) -> Any:  # noqa: ANN401 - tvm
         CompilationFailed: With the compiler's own last words.
     """
     try:
-        with target.tvm:
+        with target.tvm, tvm.transform.PassContext(config={"tirx.disable_assert": not asserts}):
             lowered = tvm.transform.Sequential([make() for make in PASSES])(schedule_all(module))
-        return tvm.compile(lowered, target=target.tvm, relax_pipeline=None)
+            kernels = kernel_pipeline.register()
+            return tvm.compile(
+                lowered, target=target.tvm, relax_pipeline=None, tir_pipeline=kernels
+            )
     except Exception as error:  # TVM raises classes of its own and any of Python's
         last = str(error).strip().splitlines()[-1:] or [type(error).__name__]
         raise CompilationFailed(f"TVM could not compile the model: {last[0]}") from error

@@ -12,7 +12,7 @@ import tvm
 
 from maxtool.compiler import linking
 from maxtool.compiler.kernels.cpu import builder
-from maxtool.compiler.kernels.cpu.elementwise import rms_norm
+from maxtool.compiler.kernels.cpu.norm import rms_norm
 from maxtool.compiler.target import CpuTarget, cpu_target
 from maxtool.errors import CompilationFailed, MachineLacks
 

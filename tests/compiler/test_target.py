@@ -13,9 +13,10 @@ from maxtool.compiler import target as targets
 from maxtool.compiler.kernels.cpu import builder
 from maxtool.compiler.kernels.cpu.attention import attention
 from maxtool.compiler.kernels.cpu.cache import cache_write_key, cache_write_value
-from maxtool.compiler.kernels.cpu.elementwise import rms_norm, silu_mul
 from maxtool.compiler.kernels.cpu.embedding import embedding
 from maxtool.compiler.kernels.cpu.linear import linear
+from maxtool.compiler.kernels.cpu.norm import rms_norm
+from maxtool.compiler.kernels.cpu.pointwise import SILU_MUL, pointwise
 from maxtool.compiler.kernels.cpu.rope import rope
 from maxtool.compiler.target import TILES, Tile, cpu_target
 from maxtool.errors import UsageError
@@ -94,7 +95,7 @@ def every_kernel(tile: Tile) -> dict[str, Any]:
         "linear_bf16": linear(40, 64, "bfloat16", tile),
         "embedding": embedding(40, 64, "float16", tile),
         "norm": rms_norm(64, 1e-5, tile),
-        "gate": silu_mul(64, tile),
+        "gate": pointwise(64, 2, SILU_MUL, tile),
         "rope": rope(4, 16, tile),
         "key": cache_write_key(2, 16, tile),
         "value": cache_write_value(2, 16, tile),

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 
 from maxtool.compiler.kernels.cpu.attention import attention
 from maxtool.compiler.kernels.cpu.cache import cache_write_key, cache_write_value
-from maxtool.compiler.kernels.cpu.elementwise import rms_norm
 from maxtool.compiler.kernels.cpu.embedding import embedding
 from maxtool.compiler.kernels.cpu.linear import linear
+from maxtool.compiler.kernels.cpu.norm import rms_norm
 from maxtool.compiler.kernels.cpu.rope import rope
 from maxtool.compiler.lowering import expressions as te
 from maxtool.compiler.lowering.function import FunctionLowering
@@ -32,8 +32,7 @@ def _linear(function: FunctionLowering, node: Node) -> None:
     if place is None or place.block is None:
         value = function.compute(te.linear, *operands, name="linear")
     else:
-        n, k = place.shape
-        arguments = (n, k, place.dtype.value, function.module.target.tile, bool(bias))
+        arguments = (None, None, place.dtype.value, function.module.target.tile, bool(bias))
         value = function.kernel(linear, arguments, operands, sizes)
     function.set_flat(result, value)
 

@@ -8,8 +8,9 @@ import pytest
 import tvm
 
 from maxtool.compiler.kernels.cpu.cache import cache_write_key, cache_write_value
-from maxtool.compiler.kernels.cpu.elementwise import rms_norm, silu_mul
 from maxtool.compiler.kernels.cpu.embedding import embedding
+from maxtool.compiler.kernels.cpu.norm import rms_norm
+from maxtool.compiler.kernels.cpu.pointwise import SILU_MUL, pointwise
 from maxtool.compiler.kernels.cpu.rope import rope
 from maxtool.compiler.packing import pack_linear
 
@@ -40,7 +41,7 @@ def test_rms_norm_of_zeros_is_zero() -> None:
 
 @pytest.mark.parametrize("dim", DIMS)
 def test_silu_mul(dim: int) -> None:
-    function = compiled(silu_mul, dim, TILE)
+    function = compiled(pointwise, dim, 2, SILU_MUL, TILE)
     for rows in ROWS:
         gate, up = 20 * normal(rows, rows, dim), normal(rows + 1, rows, dim)
         wide = gate.astype("f8")
@@ -51,7 +52,9 @@ def test_silu_mul(dim: int) -> None:
 
 def test_silu_keeps_what_is_not_finite() -> None:
     gate = np.array([[np.inf, -np.inf, np.nan, 1e38, -1e38, 0, -0.0, -87, -104]], "f4")
-    actual = call(compiled(silu_mul, 9, TILE), gate, np.ones_like(gate), shape=gate.shape)[0]
+    actual = call(
+        compiled(pointwise, 9, 2, SILU_MUL, TILE), gate, np.ones_like(gate), shape=gate.shape
+    )[0]
     assert actual[0] == np.inf
     assert np.isnan(actual[2])
     assert actual[3] == np.float32(1e38)

@@ -43,10 +43,10 @@ def pointwise(dim: int, inputs: int, steps: Sequence[Step], tile: Tile) -> Any: 
 
         def row(i: b.Expr) -> None:
             def vector(offset: b.Index, lanes: int) -> None:
-                values = [T.Bind(b.load(source, (i, offset), lanes)) for source in sources]
+                values = [b.let(b.load(source, (i, offset), lanes), lanes) for source in sources]
                 for step in steps:
                     operands = [_operand(values, operand, lanes) for operand in step.operands]
-                    values.append(T.Bind(VECTOR_OPS[step.op](lanes, *operands)))
+                    values.append(b.let(VECTOR_OPS[step.op](lanes, *operands), lanes))
                 b.store(y, values[-1], (i, offset), lanes)
 
             b.each_vector(dim, tile.lanes, vector)
@@ -79,9 +79,12 @@ def _relu(lanes: int, x: b.Expr) -> b.Expr:
 def _sigmoid(lanes: int, x: b.Expr) -> b.Expr:
     """``1 / (1 + exp(-x))`` from exp(-abs(x)), which cannot overflow."""
     negative = x < b.splat(0.0, lanes)
-    e = T.Bind(b.exp(T.Select(negative, x, b.splat(0.0, lanes) - x), lanes))
+    e = b.let(b.exp(T.Select(negative, x, b.splat(0.0, lanes) - x), lanes), lanes)
     return T.Select(negative, e, b.splat(1.0, lanes)) / (b.splat(1.0, lanes) + e)
 
+
+# The chain of a gated MLP: its gate, then what comes up.
+SILU_MUL = (Step("silu", (0,)), Step("mul", (2, 1)))
 
 VECTOR_OPS: dict[str, Callable[..., b.Expr]] = {
     "add": lambda _lanes, x, y: x + y,

@@ -1,4 +1,4 @@
-"""Kernels that treat every row, or every element, by itself: normalisation and gating."""
+"""Normalisation of rows."""
 
 from __future__ import annotations
 
@@ -55,34 +55,3 @@ def _sum_of_squares(x: b.Buffer, i: b.Expr, dim: int, lanes: int) -> b.Expr:
     for chain in range(1, CHAINS):
         total = total + sums.get(chain, 0, lanes)
     return b.fold(total, lanes, b.add)
-
-
-def silu_mul(dim: int, tile: Tile) -> Any:  # noqa: ANN401
-    """Build ``y = gate * sigmoid(gate) * up``.
-
-    Parameters of the kernel: gate[rows, dim], up[rows, dim], y[rows, dim], all float32.
-    """
-    with b.kernel(f"silu_mul_{dim}") as made:
-        rows = made.dim("rows")
-        gate = made.argument("gate", (rows, dim))
-        up = made.argument("up", (rows, dim))
-        y = made.argument("y", (rows, dim))
-
-        def row(i: b.Expr) -> None:
-            def gated(offset: b.Index, lanes: int) -> None:
-                value = b.let(b.load(gate, (i, offset), lanes), lanes)
-                product = _silu(value, lanes) * b.load(up, (i, offset), lanes)
-                b.store(y, product, (i, offset), lanes)
-
-            b.each_vector(dim, tile.lanes, gated)
-
-        b.each_row(rows, 8 * dim, row)
-    return made.function
-
-
-def _silu(x: b.Expr, lanes: int) -> b.Expr:
-    """``x * sigmoid(x)`` from exp(-abs(x)), which cannot overflow."""
-    negative = x < b.splat(0.0, lanes)
-    e = b.let(b.exp(T.Select(negative, x, b.splat(0.0, lanes) - x), lanes), lanes)
-    numerator = T.Select(negative, e, b.splat(1.0, lanes))
-    return x * numerator / (b.splat(1.0, lanes) + e)
