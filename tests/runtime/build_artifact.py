@@ -16,6 +16,11 @@ import tvm
 from tvm import relax
 from tvm.script import tirx as T  # noqa: N812 - its usual name
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from maxtool.compiler.linking import export_library
+from maxtool.compiler.target import cpu_target
+
 CONTEXT, VOCAB = 48, 512
 
 
@@ -103,4 +108,5 @@ def build() -> tvm.IRModule:
 
 if __name__ == "__main__":
     target = tvm.target.Target({"kind": "llvm"})
-    tvm.compile(build(), target=target).export_library(str(Path(sys.argv[1]) / "model.so"))
+    executable = tvm.compile(build(), target=target)
+    export_library(executable, Path(sys.argv[1]) / "model.so", cpu_target())
