@@ -44,10 +44,14 @@ def _spread(schedule: Any, block: Any) -> None:  # noqa: ANN401
     if not loops:  # a single element
         return
     spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == SPATIAL]
-    if not spatial:
+    if not spatial or any(_is_zero(schedule.get(loop).extent) for loop in spatial):
         return
     chunk, _ = schedule.split(schedule.fuse(*spatial), [None, GRAIN])
     schedule.parallel(chunk)
+
+
+def _is_zero(extent: Any) -> bool:  # noqa: ANN401
+    return isinstance(extent, tirx.IntImm) and int(extent) == 0
 
 
 SPATIAL = str(tirx.IterVar.DataPar)

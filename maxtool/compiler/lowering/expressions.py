@@ -234,9 +234,6 @@ def slice_elements(
     return compute
 
 
-LAYOUT: dict[str, Callable[..., Compute]] = {"permute": permute, "slice": slice_elements}
-
-
 def cast(source: DType, dtype: DType) -> Compute:
     """The elements in another type.
 

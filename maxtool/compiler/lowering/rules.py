@@ -62,7 +62,7 @@ def _rms_norm(function: FunctionLowering, node: Node) -> None:
 
 def _rope(function: FunctionLowering, node: Node) -> None:
     x = node.inputs[0]
-    arguments = (int(x.shape[2]), int(x.shape[3]), function.module.target.tile)
+    arguments = (int(x.shape[3]), function.module.target.tile)
     operands = [function.get(operand) for operand in node.inputs]
     value = function.kernel(rope, arguments, operands, function.sizes(x.shape))
     function.set_whole(node.outputs[0], value)
@@ -117,13 +117,22 @@ def _reshape(function: FunctionLowering, node: Node) -> None:
         function.set_whole(result, function.reshaped(function.any(x), function.sizes(result.shape)))
 
 
-def _layout(name: str) -> Rule:
-    def rule(function: FunctionLowering, node: Node) -> None:
-        compute = te.LAYOUT[name](**node.attributes)
-        value = function.compute(compute, function.get(node.inputs[0]), name=name)
-        function.set_whole(node.outputs[0], value)
+def _permute(function: FunctionLowering, node: Node) -> None:
+    compute = te.permute(**node.attributes)
+    value = function.compute(compute, function.get(node.inputs[0]), name="permute")
+    function.set_whole(node.outputs[0], value)
 
-    return rule
+
+def _slice(function: FunctionLowering, node: Node) -> None:
+    x, result = node.inputs[0], node.outputs[0]
+    ranges = zip(x.shape, node.attributes["stops"], node.attributes["keep"], strict=True)
+    everything = all(stop is None if kept else dim == 1 for dim, stop, kept in ranges)
+    if everything and not isinstance(x.type, BufferType):
+        value = function.reshaped(function.any(x), function.sizes(result.shape))
+    else:
+        compute = te.slice_elements(**node.attributes)
+        value = function.compute(compute, function.get(x), name="slice")
+    function.set_whole(result, value)
 
 
 def _cast(function: FunctionLowering, node: Node) -> None:
@@ -150,9 +159,9 @@ RULES: dict[str, Rule] = {
     "embedding": _embedding,
     "linear": _linear,
     "matmul": _matmul,
-    "permute": _layout("permute"),
+    "permute": _permute,
     "reshape": _reshape,
     "rms_norm": _rms_norm,
     "rope": _rope,
-    "slice": _layout("slice"),
+    "slice": _slice,
 }

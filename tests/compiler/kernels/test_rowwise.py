@@ -90,7 +90,7 @@ def rotated(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
 def test_rope(heads: int, head_dim: int) -> None:
     angles = np.outer(np.arange(150), 1e4 ** -(np.arange(head_dim // 2) / (head_dim // 2)))
     cos, sin = np.cos(angles).astype("f4"), np.sin(angles).astype("f4")
-    function = compiled(rope, heads, head_dim, TILE)
+    function = compiled(rope, head_dim, TILE)
     for batch, seq, position in ((1, 1, 0), (2, 1, 149), (2, 33, 7), (1, 130, 20)):
         x = normal(seq, batch, seq, heads, head_dim)
         at = slice(position, position + seq)
@@ -106,7 +106,7 @@ def test_rope_outside_its_tables_takes_their_ends(position: int) -> None:
     rows = np.clip(position + np.arange(9), 0, 149)
     expected = rotated(x.astype("f8"), *(table[rows].astype("f8") for table in tables))
     where = np.array([position], "i4")
-    actual = call(compiled(rope, 2, 8, TILE), x, *tables, where, shape=x.shape)
+    actual = call(compiled(rope, 8, TILE), x, *tables, where, shape=x.shape)
     assert error(actual, expected) < BOUND
 
 

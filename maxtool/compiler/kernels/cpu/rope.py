@@ -10,7 +10,7 @@ from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.target import Tile
 
 
-def rope(heads: int, head_dim: int, tile: Tile) -> Any:  # noqa: ANN401
+def rope(head_dim: int, tile: Tile) -> Any:  # noqa: ANN401
     """Build the rotation of element j and j + head_dim / 2 by the angle of their position.
 
     Parameters of the kernel: x[batch, seq, heads, head_dim], cos[context, head_dim / 2],
@@ -18,8 +18,9 @@ def rope(heads: int, head_dim: int, tile: Tile) -> Any:  # noqa: ANN401
     tables take their first or last row.
     """
     half = head_dim // 2
-    with b.kernel(f"rope_{heads}_{head_dim}") as made:
-        batch, seq, context = made.dim("batch"), made.dim("seq"), made.dim("context")
+    with b.kernel(f"rope_{head_dim}") as made:
+        batch, seq, heads = made.dim("batch"), made.dim("seq"), made.dim("heads")
+        context = made.dim("context")
         x = made.argument("x", (batch, seq, heads, head_dim))
         cos = made.argument("cos", (context, half))
         sin = made.argument("sin", (context, half))
@@ -29,7 +30,7 @@ def rope(heads: int, head_dim: int, tile: Tile) -> Any:  # noqa: ANN401
         def row(i: b.Expr) -> None:
             at, s = b.index(b.quotient(i, seq)), b.index(b.remainder(i, seq))
             angle = b.index(b.clamped(T.Cast("int64", position[0]) + s, context))
-            with T.serial(b.integer(heads)) as h:
+            with T.serial(heads) as h:
                 for offset, lanes in b.widths(half, tile.lanes):
                     low = b.let(b.load(x, (at, s, h, offset), lanes), lanes)
                     high = b.let(b.load(x, (at, s, h, half + offset), lanes), lanes)

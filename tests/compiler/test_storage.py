@@ -1,0 +1,99 @@
+"""Which weights are packed, and what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from maxtool.compiler.packing import unpack_linear
+from maxtool.compiler.storage import Storage, plan_storage
+from maxtool.compiler.target import cpu_target
+from maxtool.dtype import DType
+from maxtool.graph import Graph, Tensor, TensorType, Weight, executor, ops
+
+TARGET = cpu_target()
+ROWS = TensorType(DType.float32, ["n", 8])
+IDS = TensorType(DType.int64, ["n"])
+weight = Weight("w", DType.float32, [8, 8])
+
+
+def inner(x: Tensor) -> Tensor:
+    return ops.linear(x, weight)
+
+
+CALLEE = Graph("inner", inner, [ROWS])
+USES: list[tuple[str, Callable[..., Any], bool]] = [
+    ("linear", lambda x, _: ops.linear(x, weight), True),
+    ("embedding", lambda _, ids: ops.embedding(ids, weight), True),
+    ("both", lambda x, ids: ops.linear(x, weight) + ops.embedding(ids, weight), True),
+    ("subgraph", lambda x, _: ops.call(CALLEE, x), True),
+    ("plain", lambda x, _: x @ weight, False),
+    ("linear and plain", lambda x, _: ops.linear(x, weight) @ weight, False),
+    ("subgraph and plain", lambda x, _: ops.call(CALLEE, x)[0] @ weight, False),
+    ("output", lambda x, _: [ops.linear(x, weight), weight], False),
+    ("linear's input", lambda x, _: [ops.linear(x, weight), ops.linear(weight, weight)], False),
+]
+
+
+@pytest.mark.parametrize(("call", "packed"), [use[1:] for use in USES], ids=[u[0] for u in USES])
+def test_a_weight_is_packed_when_every_use_reads_it_packed(
+    call: Callable[..., Any], packed: bool
+) -> None:
+    graph = Graph("main", call, [ROWS, IDS])
+    assert plan_storage([graph], TARGET)["w"].block == (TARGET.tile.nr if packed else None)
+
+
+def test_a_use_in_another_graph_counts() -> None:
+    graphs = [Graph(str(use), USES[use][1], [ROWS, IDS]) for use in (0, 4)]
+    assert plan_storage(graphs, TARGET)["w"].block is None
+
+
+def test_weights_are_sorted_by_name() -> None:
+    named = [Weight(name, DType.float32, [8]) for name in ("b", "a", "c")]
+    graph = Graph("main", lambda x: x + named[0] + named[1] + named[2], [ROWS])
+    assert list(plan_storage([graph], TARGET)) == ["a", "b", "c"]
+
+
+def test_however_a_weight_is_stored_the_numbers_are_those_of_numpy() -> None:
+    """In one graph, so packed and plain readers of one weight meet."""
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((3, 8), np.float32), rng.standard_normal((8, 8), np.float32)
+    ids = np.array([7, 0, 3])
+    linear = x @ w.T
+    wanted = [linear, w[ids], linear + w[ids], linear, x @ w, linear @ w, linear @ w, w]
+
+    def call(x: Tensor, ids: Tensor) -> list[Tensor]:
+        results = [use(x, ids) for _, use, _ in chosen]
+        return [part for one in results for part in (one if isinstance(one, list) else [one])]
+
+    for chosen in (USES[:4], USES[:7]):
+        graph = Graph("main", call, [ROWS, IDS])
+        got = executor.find().compile(graph, {"w": w})(Tensor(x), Tensor(ids))
+        for value, expected in zip(got, wanted, strict=False):
+            np.testing.assert_allclose(value.to_numpy(), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [DType.float32, DType.float16, DType.bfloat16])
+def test_what_is_stored(dtype: DType) -> None:
+    values = np.random.default_rng(1).standard_normal((5, 3)).astype(np.float32)
+    cast = values.astype(dtype.to_numpy())
+    bits = f"u{dtype.size_in_bytes}"
+    plain, packed = (Storage("w", dtype, (5, 3), block) for block in (None, 4))
+    for place in (plain, packed):
+        stored = place.store(values)
+        assert (str(stored.dtype), stored.shape) == (place.stored_dtype, place.stored_shape)
+        assert stored.nbytes == place.nbytes
+    np.testing.assert_array_equal(plain.store(values).view(bits), cast.view(bits))
+    np.testing.assert_array_equal(
+        unpack_linear(packed.store(values), 5).view(bits), cast.view(bits)
+    )
+
+
+def test_a_scalar_is_stored_as_one() -> None:
+    place = Storage("s", DType.bfloat16, (), None)
+    stored = place.store(np.array(1.5, ml_dtypes.bfloat16))
+    assert (stored.shape, place.nbytes) == ((), 2)
