@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maxtool.compiler.execute import Program
-from maxtool.compiler.kernels.cpu.pointwise import VECTOR_OPS
 from maxtool.compiler.lowering.module import ModuleLowering
 from maxtool.compiler.lowering.pointwise import MAX_INPUTS, MAX_STEPS
 from maxtool.compiler.storage import plan_storage
@@ -19,57 +18,195 @@ from maxtool.compiler.target import cpu_target
 from maxtool.dtype import DType
 from maxtool.graph import Graph, Tensor, TensorType, Weight, executor, ops
 
-Array = np.ndarray[Any, Any]
 F32 = DType.float32
 ROWS = TensorType(F32, ["n", 20])
 TARGET = cpu_target()
 rng = np.random.default_rng(0)
 
+Call = Callable[..., Any]
+
 
 def functions(*graphs: Graph) -> list[str]:
-    """The names of the functions and kernels that graphs become."""
+    """The functions and kernels that graphs become, by name, the graphs' own left out."""
     lowering = ModuleLowering(TARGET, plan_storage(graphs, TARGET))
     for graph in graphs:
         lowering.entry(graph)
-    return sorted(str(name.name_hint) for name in lowering.module().functions)
+    own = {graph.name for graph in graphs}
+    names = [str(name.name_hint) for name in lowering.module().functions]
+    return sorted(name for name in names if name not in own)
 
 
-def check(call: Callable[..., Any], *types: TensorType) -> list[str]:
-    """Compiled and NumPy results are equal; the kernels that it took."""
-    arrays = [rng.standard_normal([3 if d == "n" else int(d) for d in t.shape]) for t in types]
-    inputs = [array.astype(np.float32) for array in arrays]
-    graph = Graph("main", call, types)
-    got = executor.find().compile(graph, {})(*map(Tensor, inputs))
-    wanted = call(*(Numpy(one) for one in inputs))
-    for value, expected in zip(got, wanted if isinstance(wanted, list) else [wanted], strict=True):
-        np.testing.assert_allclose(value.to_numpy(), expected.array, rtol=1e-5, atol=1e-5)
-    return [name for name in functions(graph) if name != "main"]
+def square_of_shared(x: Any, y: Any) -> Any:
+    shared = x + y
+    return shared * shared + shared
 
 
-class Numpy:
-    """The operators of a tensor on an array, as the oracle."""
+def used_twice(x: Any, y: Any) -> Any:
+    shared = x + y
+    return [shared * x, shared * y]
 
-    def __init__(self, array: Array) -> None:
-        self.array = array
 
-    def __add__(self, other: Any) -> Numpy:
-        return Numpy(self.array + getattr(other, "array", np.float32(other) if isinstance(other, float) else other))
+def long_chain(x: Any, y: Any) -> Any:
+    for step in range(2 * MAX_STEPS + 3):
+        x = x * 0.5 + y if step % 2 else x - y
+    return x
 
-    __radd__ = __add__
 
-    def __mul__(self, other: Any) -> Numpy:
-        return Numpy(self.array * getattr(other, "array", other))
+def also_an_output(x: Any, y: Any) -> Any:
+    shared = x * y
+    return [shared, shared - 1.0]
 
-    __rmul__ = __mul__
 
-    def __sub__(self, other: Any) -> Numpy:
-        return Numpy(self.array - getattr(other, "array", other))
+def through_a_reshape(x: Any, y: Any) -> Any:
+    return ((x + y).reshape([x.shape[0], 4, 5]) * 2.0).reshape([x.shape[0], 20]) - y
 
-    def __rsub__(self, other: Any) -> Numpy:
-        return Numpy(other - self.array)
 
-    def __rtruediv__(self, other: Any) -> Numpy:
-        return Numpy(other / self.array)
+# What is computed, by tensors and NumPy arrays alike, and how many kernels it takes.
+CHAINS: list[tuple[Call, int]] = [
+    (lambda x, _: x * x, 1),
+    (lambda x, y: x * x + y * x - x, 1),
+    (lambda x, _: 1.0 / (2.0 - -x * 3.0 + x * x * 9.0), 1),
+    (lambda x, y: x * 1.0 + 0.0 * y, 1),
+    (square_of_shared, 2),
+    (used_twice, 2),
+    (also_an_output, 2),
+    (through_a_reshape, 3),
+    (long_chain, 4),
+]
 
-    def __neg__(self) -> Numpy:
-        return Numpy(-self.array)
+
+@pytest.mark.parametrize(("call", "kernels"), CHAINS)
+def test_a_chain_is_one_kernel_within_the_limits(call: Call, kernels: int) -> None:
+    assert len(functions(Graph("main", call, [ROWS, ROWS]))) == kernels
+
+
+def test_chains_compute_what_numpy_does() -> None:
+    def call(x: Any, y: Any) -> list[Any]:
+        results = [one(x, y) for one, _ in CHAINS]
+        return [part for one in results for part in (one if isinstance(one, list) else [one])]
+
+    x, y = rng.standard_normal((2, 3, 20)).astype(np.float32)
+    run = executor.find().compile(Graph("main", call, [ROWS, ROWS]), {})
+    for got, wanted in zip(run(Tensor(x), Tensor(y)), call(x, y), strict=True):
+        np.testing.assert_allclose(got.to_numpy(), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_chain_of_more_inputs_than_a_kernel_takes() -> None:
+    def call(*inputs: Any) -> Any:
+        total = inputs[0]
+        for one in inputs[1:]:
+            total = total * one + one
+        return total
+
+    graph = Graph("main", call, [ROWS] * (2 * MAX_INPUTS))
+    assert len(functions(graph)) > 1
+    arrays = rng.standard_normal((2 * MAX_INPUTS, 3, 20)).astype(np.float32)
+    got = executor.find().compile(graph, {})(*map(Tensor, arrays))[0]
+    np.testing.assert_allclose(got.to_numpy(), call(*arrays), rtol=1e-4, atol=1e-5)
+
+
+def test_kernels_that_differ_in_a_constant_are_not_shared() -> None:
+    """1.0 is no index 1, and 0.0 is not -0.0, though Python says they are equal."""
+
+    def call(x: Tensor, y: Tensor) -> list[Tensor]:
+        return [(x + y) * 1.0, (x + y) * y, 1.0 / (x * 0.0), 1.0 / (x * -0.0), x * float("nan")]
+
+    graph = Graph("main", call, [ROWS, ROWS])
+    assert len(functions(graph)) == 5
+    x, y = np.full((1, 20), 2, np.float32), np.full((1, 20), 3, np.float32)
+    got = executor.find().compile(graph, {})(Tensor(x), Tensor(y))
+    assert [one.to_numpy()[0, 0].item() for one in got[:4]] == [5, 15, np.inf, -np.inf]
+    assert np.isnan(got[4].to_numpy()).all()
+
+
+def test_equal_kernels_are_shared_by_functions() -> None:
+    graphs = [Graph(name, lambda x: ops.silu(x) * 2.0, [ROWS]) for name in ("one", "two")]
+    assert len(functions(*graphs)) == 1
+
+
+BINARY: list[Call] = [
+    lambda x, y: x + y,
+    lambda x, y: x - y,
+    lambda x, y: x * y,
+    lambda x, _: x * 0.5,
+    lambda x, _: 1.0 - x,
+    lambda _, y: -y,
+]
+steps = st.lists(
+    st.tuples(st.sampled_from(BINARY), st.integers(0, 99), st.integers(0, 99)),
+    min_size=1,
+    max_size=40,
+)
+
+
+@given(steps, st.sets(st.integers(0, 99), max_size=4))
+@settings(max_examples=12, deadline=None)
+def test_any_expression(steps: list[tuple[Call, int, int]], outputs: set[int]) -> None:
+    """Operands are any earlier values, the last ones more often; so are outputs, with repeats."""
+
+    def call(x: Any, y: Any, z: Any) -> list[Any]:
+        values = [x, y, z * 2.0]
+        for op, one, two in steps:
+            values.append(op(values[-1 - one % min(len(values), 4)], values[two % len(values)]))
+        return [values[-1], *(values[place % len(values)] for place in outputs)]
+
+    kinds = [ROWS, ROWS, TensorType(F32, ["n", 1])]
+    arrays = rng.uniform(-1, 1, (3, 4, 20)).astype(np.float32)
+    inputs = [arrays[0], arrays[1], arrays[2, :, :1].copy()]
+    with np.errstate(all="ignore"):
+        wanted = call(*inputs)
+    got = executor.find().compile(Graph("main", call, kinds), {})(*map(Tensor, inputs))
+    for value, expected in zip(got, wanted, strict=True):
+        scale = np.abs(np.where(np.isfinite(expected), expected, 0)).max() + 1
+        np.testing.assert_allclose(value.to_numpy(), expected, rtol=1e-3, atol=1e-4 * scale)
+
+
+def test_names_never_collide() -> None:
+    """A graph, a subgraph and kernels that would all be called alike."""
+    callee = Graph("add_20", lambda x: x + x, [ROWS])
+
+    def call(x: Tensor) -> list[Tensor]:
+        return [*ops.call(callee, x), x * 2.0, ops.exp(x)]
+
+    for name in ("add_20", "exp", "mul_20", "a name with spaces"):
+        program = Program([Graph(name, call, [ROWS])], TARGET)
+        kinds = [ROWS] * 3
+        x = np.ones((2, 20), np.float32)
+        got = program.run(name, [x], program.bind({}), kinds)
+        assert [float(one.to_numpy()[0, 0]) for one in got[:2]] == [2, 2]
+
+
+def test_a_subgraph_becomes_one_function_for_each_storage_of_its_weights() -> None:
+    weights = [Weight(f"layers.{layer}.w", F32, [20, 20]) for layer in range(3)]
+    callee = Graph(
+        "layer", lambda x: ops.linear(x, weights[0]), [ROWS], weight_prefix="layers.0."
+    )
+
+    def call(x: Tensor) -> Tensor:
+        for layer in range(3):
+            (x,) = ops.call(callee, x, prefix=f"layers.{layer}.")
+        return x @ weights[2]  # which is therefore not packed
+
+    graph = Graph("main", call, [ROWS])
+    assert [name for name in functions(graph) if name.startswith("layer")] == ["layer", "layer_2"]
+    values = {w.name: rng.standard_normal((20, 20)).astype(np.float32) for w in weights}
+    x = rng.standard_normal((3, 20)).astype(np.float32)
+    wanted = x
+    for value in values.values():
+        wanted = wanted @ value.T
+    got = executor.find().compile(graph, values)(Tensor(x))[0].to_numpy()
+    np.testing.assert_allclose(got, wanted @ values["layers.2.w"], rtol=1e-3, atol=1e-2)
+
+
+def test_symbolic_sizes_are_those_of_each_function() -> None:
+    callee = Graph("inner", lambda x: ops.tanh(x * 2.0), [ROWS])
+
+    def call(x: Tensor, y: Tensor) -> list[Tensor]:
+        return [*ops.call(callee, x), x[:, 0] + y]
+
+    run = executor.find().compile(Graph("main", call, [ROWS, TensorType(F32, ["n"])]), {})
+    for n in (1, 7, 0, 3):
+        x, y = np.ones((n, 20), np.float32), np.arange(n, dtype=np.float32)
+        first, second = run(Tensor(x), Tensor(y))
+        np.testing.assert_allclose(first.to_numpy(), np.tanh(2 * x), rtol=1e-6)
+        np.testing.assert_array_equal(second.to_numpy(), 1 + y)

@@ -148,7 +148,8 @@ class FunctionLowering:
 
     def compute(self, function: Callable[..., Any], *operands: Expr, name: str) -> Expr:
         """Call a kernel described by a tensor expression, scheduled by rule."""
-        return self.emit(self.module.builder.call_te(function, *operands, primfunc_name_hint=name))
+        hint = self.module.unique(name)
+        return self.emit(self.module.builder.call_te(function, *operands, primfunc_name_hint=hint))
 
     def copied(self, value: Tensor) -> Expr:
         """``value`` as it is now, in memory of its own."""

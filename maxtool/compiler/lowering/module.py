@@ -41,12 +41,18 @@ class ModuleLowering:
             function = factory(*arguments)
             hint = str(function.attrs["global_symbol"]) if function.attrs else factory.__name__
             self._kernels[key] = self.builder.add_func(
-                function.without_attr("global_symbol"), self._unique(hint)
+                function.without_attr("global_symbol"), self.unique(hint)
             )
         return self._kernels[key]
 
     def entry(self, graph: Graph) -> None:
-        """Add a public function that runs ``graph``, named as it is."""
+        """Add a public function that runs ``graph``, named as it is.
+
+        Raises:
+            ValueError: If a function, a subgraph or a kernel has the name already.
+        """
+        if self.unique(graph.name) != graph.name:
+            raise ValueError(f"the name {graph.name!r} is taken by a kernel or another graph")
         places = {id(value): self.weights[name] for name, value in graph.weights.items()}
         self._add_subgraphs(graph, places)
         function = FunctionLowering(self)
@@ -103,7 +109,7 @@ class ModuleLowering:
             for value, parameter, place in zip(graph.parameters(), weights, places, strict=True):
                 function.set_weight(value, parameter, place)
 
-        name = self._unique(graph.name)
+        name = self.unique(graph.name)
         return self._add_function(function, graph, name, [*inputs, *weights], bind, private=True)
 
     def _add_function(
@@ -148,7 +154,8 @@ class ModuleLowering:
             part = result if single else function.emit(relax.TupleGetItem(result, index))
             function.set_whole(value, part)
 
-    def _unique(self, hint: str) -> str:
+    def unique(self, hint: str) -> str:
+        """``hint``, or with a number after it if something has that name already."""
         self._names[hint] += 1
         return hint if self._names[hint] == 1 else f"{hint}_{self._names[hint]}"
 
