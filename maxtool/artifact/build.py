@@ -110,7 +110,7 @@ def prepare(request: Request) -> Build:
     if request.check and not target.host:
         raise UsageError(f"--check runs the artifact, and {request.target} is another machine")
     checkpoint = open_checkpoint(request.source)
-    check_output(request.output, force=request.force, sources=_protected(checkpoint))
+    check_output(request.output, force=request.force, sources=checkpoint.protected)
     _check_replaceable(request.output)
     recipe = load_recipe(request.recipe) if request.recipe else find_recipe(checkpoint)
     planned = plan(recipe, checkpoint, ignore=request.ignore)
@@ -241,13 +241,6 @@ def _context(request: Request, planned: Plan) -> int:
     if not 1 <= request.context <= trained:
         raise UsageError(f"--context {request.context} is not from 1 to {trained}")
     return request.context
-
-
-def _protected(checkpoint: Checkpoint) -> tuple[Path, ...]:
-    """What must not be written to: a GGUF file, or a Hugging Face checkpoint's whole folder."""
-    if checkpoint.format == "gguf":
-        return checkpoint.files
-    return (checkpoint.folder, *checkpoint.files)
 
 
 def _check_replaceable(output: Path) -> None:

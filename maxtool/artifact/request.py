@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from maxtool.dtype import DType
-from maxtool.errors import UsageError
 
 DTYPES = (DType.float32, DType.float16, DType.bfloat16)
 
@@ -39,16 +38,3 @@ class Request:
     standalone: bool = False
     force: bool = False
     ignore: frozenset[str] = frozenset()
-
-
-def parse_dtype(text: str) -> DType:
-    """The element type that a user names.
-
-    Raises:
-        UsageError: If kernels read no weights of that type.
-    """
-    for dtype in DTYPES:
-        if dtype.value == text.lower():
-            return dtype
-    known = ", ".join(dtype.value for dtype in DTYPES)
-    raise UsageError(f"--dtype {text!r} is not one of {known}")

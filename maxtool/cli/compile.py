@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from maxtool.cli import units
+from maxtool.cli import options, units
 from maxtool.cli.output import Output
 
 if TYPE_CHECKING:
@@ -18,13 +18,9 @@ SCHEMA = "maxtool.compile/1"
 
 def compile(  # noqa: A001 - the command's name
     out: Output,
-    source: Annotated[
-        Path, typer.Argument(help="A Hugging Face folder, a safetensors file, or a GGUF file.")
-    ],
+    source: options.Source,
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder to make.")],
-    recipe: Annotated[
-        str | None, typer.Option("--recipe", help="A recipe's name, or a .toml file.")
-    ] = None,
+    recipe: options.Recipe = None,
     target: Annotated[
         str, typer.Option("--target", help="cpu for this machine, or cpu:NAME (cpu:x86-64-v3).")
     ] = "cpu",
@@ -46,14 +42,9 @@ def compile(  # noqa: A001 - the command's name
     standalone: Annotated[
         bool, typer.Option("--standalone", help="Put TVM's runtime library into the folder.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing artifact.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what was found and the bytes; write nothing.")
-    ] = False,
-    ignore_config: Annotated[
-        list[str] | None,
-        typer.Option("--ignore-config", metavar="KEY", help="Let a configuration key pass."),
-    ] = None,
+    force: options.Force = False,
+    dry_run: options.DryRun = False,
+    ignore_config: options.IgnoreConfig = None,
 ) -> None:
     """Compile a checkpoint into a folder that runs without a framework."""
     from maxtool import artifact
@@ -63,7 +54,7 @@ def compile(  # noqa: A001 - the command's name
         output=output,
         recipe=recipe,
         target=target,
-        dtype=None if dtype is None else artifact.parse_dtype(dtype),
+        dtype=options.parse_dtype(dtype),
         context=context,
         check=check,
         standalone=standalone,

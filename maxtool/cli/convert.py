@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from maxtool.cli import units
+from maxtool.cli import options, units
 from maxtool.cli.output import Output
 
 if TYPE_CHECKING:
@@ -18,9 +18,7 @@ SCHEMA = "maxtool.convert/1"
 
 def convert(
     out: Output,
-    source: Annotated[
-        Path, typer.Argument(help="A Hugging Face folder, a safetensors file, or a GGUF file.")
-    ],
+    source: options.Source,
     output: Annotated[
         Path,
         typer.Option("--output", "-o", help="NAME.gguf, NAME.safetensors, or a folder to make."),
@@ -31,9 +29,7 @@ def convert(
             "--to", help="hf, gguf or safetensors; told from the output's name if absent."
         ),
     ] = None,
-    recipe: Annotated[
-        str | None, typer.Option("--recipe", help="A recipe's name, or a .toml file.")
-    ] = None,
+    recipe: options.Recipe = None,
     dtype: Annotated[
         str | None,
         typer.Option("--dtype", help="float32, float16 or bfloat16; the source's own if absent."),
@@ -42,14 +38,9 @@ def convert(
         str | None,
         typer.Option("--quantize", help="Block encoding of the matrices in a GGUF file: Q8_0, ..."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing output.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the plan and the exact bytes; write nothing.")
-    ] = False,
-    ignore_config: Annotated[
-        list[str] | None,
-        typer.Option("--ignore-config", metavar="KEY", help="Let a configuration key pass."),
-    ] = None,
+    force: options.Force = False,
+    dry_run: options.DryRun = False,
+    ignore_config: options.IgnoreConfig = None,
 ) -> None:
     """Rewrite a checkpoint as GGUF or as a Hugging Face folder, losing nothing not asked for."""
     from maxtool import conversion
@@ -60,7 +51,7 @@ def convert(
         output=output,
         to=None if to is None else asked.parse_target(to),
         recipe=recipe,
-        dtype=None if dtype is None else asked.parse_dtype(dtype),
+        dtype=options.parse_dtype(dtype),
         encoding=None if quantize is None else asked.parse_encoding(quantize),
         force=force,
         ignore=frozenset(ignore_config or ()),

@@ -23,7 +23,7 @@ from maxtool.files import check_output, check_space, staged
 from maxtool.quantization import quantize
 from maxtool.recipe import Emission, Plan, emissions, find_recipe, load_recipe, plan, written_notes
 from maxtool.recipe.step import Array
-from maxtool.weights import Checkpoint, TensorSpec, WeightData, open_checkpoint
+from maxtool.weights import TensorSpec, WeightData, open_checkpoint
 from maxtool.weights.formats import gguf, safetensors
 
 TENSORS_FILE = "model.safetensors"
@@ -89,7 +89,7 @@ def prepare(request: Request) -> Conversion:
     """
     request.check()
     checkpoint = open_checkpoint(request.source)
-    check_output(request.output, force=request.force, sources=_sources(checkpoint))
+    check_output(request.output, force=request.force, sources=checkpoint.protected)
     _check_replaceable(request)
     recipe = load_recipe(request.recipe) if request.recipe else find_recipe(checkpoint)
     planned = plan(recipe, checkpoint, ignore=request.ignore)
@@ -138,13 +138,6 @@ WRITERS: Mapping[str, Any] = {"gguf": gguf, "hf": safetensors, "safetensors": sa
 
 
 # --- planning ------------------------------------------------------------------------------------
-
-
-def _sources(checkpoint: Checkpoint) -> tuple[Path, ...]:
-    """What must not be written to: a GGUF file, or a Hugging Face checkpoint's whole folder."""
-    if checkpoint.format == "gguf":
-        return checkpoint.files
-    return (checkpoint.folder, *checkpoint.files)
 
 
 def _check_replaceable(request: Request) -> None:

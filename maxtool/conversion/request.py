@@ -16,7 +16,6 @@ from maxtool.recipe import Dialect
 Target = Literal["gguf", "hf", "safetensors"]
 SUFFIXES: Mapping[str, Target] = {".gguf": "gguf", ".safetensors": "safetensors"}
 DIALECT: Mapping[Target, Dialect] = {"gguf": "gguf", "hf": "hf", "safetensors": "hf"}
-DTYPES = ("float32", "float16", "bfloat16")
 
 
 @dataclass(frozen=True)
@@ -76,13 +75,6 @@ def parse_target(text: str) -> Target:
         if target == text.lower():
             return target
     raise UsageError(f"--to {text!r} is not one of {', '.join(DIALECT)}")
-
-
-def parse_dtype(text: str) -> DType:
-    """The element type that a user names; UsageError if there is none."""
-    if text.lower() in DTYPES:
-        return DType(text.lower())
-    raise UsageError(f"--dtype {text!r} is not one of {', '.join(DTYPES)}")
 
 
 def parse_encoding(text: str) -> QuantizationEncoding:

@@ -68,6 +68,11 @@ class Checkpoint:
         """The root of the hierarchical view."""
         return Weights(self)
 
+    @property
+    def protected(self) -> tuple[Path, ...]:
+        """Where nothing may be written: a GGUF's files, or a Hugging Face checkpoint's folder."""
+        return self.files if self.format == "gguf" else (self.folder, *self.files)
+
     def _view(self, info: TensorInfo) -> NDArray[Any]:
         """The payload as mapped; copied only where the file leaves it unaligned."""
         if not info.nbytes:

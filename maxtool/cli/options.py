@@ -1,0 +1,43 @@
+"""Options that several commands have, written once, and the names users give to types."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from maxtool.errors import UsageError
+
+if TYPE_CHECKING:
+    from maxtool.dtype import DType
+
+DTYPES = ("float32", "float16", "bfloat16")
+
+Source = Annotated[
+    Path, typer.Argument(help="A Hugging Face folder, a safetensors file, or a GGUF file.")
+]
+Recipe = Annotated[str | None, typer.Option("--recipe", help="A recipe's name, or a .toml file.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing output.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show the plan and the exact bytes; write nothing.")
+]
+IgnoreConfig = Annotated[
+    list[str] | None,
+    typer.Option("--ignore-config", metavar="KEY", help="Let a configuration key pass."),
+]
+
+
+def parse_dtype(text: str | None) -> DType | None:
+    """The element type that a user names; None stays.
+
+    Raises:
+        UsageError: If matrices cannot be written or read in that type.
+    """
+    from maxtool.dtype import DType
+
+    if text is None:
+        return None
+    if text.lower() not in DTYPES:
+        raise UsageError(f"--dtype {text!r} is not one of {', '.join(DTYPES)}")
+    return DType(text.lower())
