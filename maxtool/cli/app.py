@@ -18,6 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from maxtool import __version__
+from maxtool.cli import options
 from maxtool.cli.output import Output
 from maxtool.errors import MaxtoolError
 
@@ -25,10 +26,10 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 
 COMMON: dict[str, Any] = {
-    "json_mode": Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")],
-    "quiet": Annotated[bool, typer.Option("--quiet", "-q", help="Only data, warnings and errors.")],
-    "verbose": Annotated[bool, typer.Option("--verbose", "-v", help="Show more detail.")],
-    "no_color": Annotated[bool, typer.Option("--no-color", help="No colours (also: NO_COLOR).")],
+    "json_mode": Annotated[bool, options.flag("--json", help="Print one JSON object on stdout.")],
+    "quiet": Annotated[bool, options.flag("--quiet", "-q", help="Only data, warnings and errors.")],
+    "verbose": Annotated[bool, options.flag("--verbose", "-v", help="Show more detail.")],
+    "no_color": Annotated[bool, options.flag("--no-color", help="No colours (also: NO_COLOR).")],
 }
 
 app = typer.Typer(
@@ -92,7 +93,7 @@ def _as_json(error: MaxtoolError) -> dict[str, object]:
 
 @app.callback(invoke_without_command=True)
 def _root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+    version: Annotated[bool, options.flag("--version", help="Print the version and exit.")] = False,
 ) -> None:
     """Look at a model checkpoint, convert it, or compile it into something that runs."""
     if version:

@@ -37,10 +37,10 @@ def compile(  # noqa: A001 - the command's name
         typer.Option("--context", help="Positions to make room for; the model's own if absent."),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Compare the outputs with a float64 reference.")
+        bool, options.flag("--check", help="Compare the outputs with a float64 reference.")
     ] = False,
     standalone: Annotated[
-        bool, typer.Option("--standalone", help="Put TVM's runtime library into the folder.")
+        bool, options.flag("--standalone", help="Put TVM's runtime library into the folder.")
     ] = False,
     force: options.Force = False,
     dry_run: options.DryRun = False,

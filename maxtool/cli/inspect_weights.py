@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from maxtool.cli import units
+from maxtool.cli import options, units
 from maxtool.cli.output import Output
 from maxtool.errors import NegativeAnswer
 
@@ -35,9 +35,9 @@ def inspect_weights(
         typer.Argument(help="A Hugging Face folder, a safetensors file or index, or a GGUF file."),
     ],
     metadata: Annotated[
-        bool, typer.Option("--metadata", help="Show the file's key/values and its config.json too.")
+        bool, options.flag("--metadata", help="Show the file's key/values and its config.json too.")
     ] = False,
-    flat: Annotated[bool, typer.Option("--flat", help="One line per tensor, no tree.")] = False,
+    flat: Annotated[bool, options.flag("--flat", help="One line per tensor, no tree.")] = False,
     depth: Annotated[
         int | None, typer.Option("--depth", min=1, help="Levels of the tree to show.")
     ] = None,

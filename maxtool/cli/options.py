@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,15 +12,22 @@ from maxtool.errors import UsageError
 if TYPE_CHECKING:
     from maxtool.dtype import DType
 
+
 DTYPES = ("float32", "float16", "bfloat16")
+
+
+def flag(*names: str, help: str) -> Any:  # noqa: A002, ANN401 - typer's names and types
+    """An option that is there or not: help shows no type for it."""
+    return typer.Option(*names, metavar="", help=help)
+
 
 Source = Annotated[
     Path, typer.Argument(help="A Hugging Face folder, a safetensors file, or a GGUF file.")
 ]
 Recipe = Annotated[str | None, typer.Option("--recipe", help="A recipe's name, or a .toml file.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace an existing output.")]
+Force = Annotated[bool, flag("--force", help="Replace an existing output.")]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Show the plan and the exact bytes; write nothing.")
+    bool, flag("--dry-run", help="Show the plan and the exact bytes; write nothing.")
 ]
 IgnoreConfig = Annotated[
     list[str] | None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from maxtool.cli import options
 from maxtool.cli.output import Output
 from maxtool.errors import (
     InputError,
@@ -41,9 +42,9 @@ def run(
         Path | None, typer.Option(metavar="NPZ", help="Where the outputs of --inputs go.")
     ] = None,
     entry: Annotated[str, typer.Option(help="The entry to run.")] = "forward",
-    info: Annotated[bool, typer.Option("--info", help="Say what the model is.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing --output.")] = False,
-    no_verify: Annotated[bool, typer.Option("--no-verify", help="Skip the checksums.")] = False,
+    info: Annotated[bool, options.flag("--info", help="Say what the model is.")] = False,
+    force: Annotated[bool, options.flag("--force", help="Replace an existing --output.")] = False,
+    no_verify: Annotated[bool, options.flag("--no-verify", help="Skip the checksums.")] = False,
 ) -> None:
     """Run a compiled model on text or on arrays."""
     from maxtool.runtime import loader
