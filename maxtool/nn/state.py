@@ -29,13 +29,20 @@ def as_data(name: str, value: object) -> WeightData:
     if isinstance(value, Tensor):
         value = value.to_numpy()
     elif not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
-        value = np.from_dlpack(value)
+        value = _from_dlpack(value)
     if not isinstance(value, np.ndarray):
         kind = type(value).__name__
         raise ValueError(
             f"a {kind}, not a NumPy array, a Tensor, a WeightData or anything with __dlpack__"
         )
     return WeightData.from_numpy(value, name)
+
+
+def _from_dlpack(value: Any) -> Array:  # noqa: ANN401 - a protocol
+    try:
+        return np.from_dlpack(value)
+    except (BufferError, RuntimeError) as error:
+        raise ValueError(f"NumPy cannot read it by __dlpack__ ({error})") from None
 
 
 def fitting(

@@ -178,9 +178,7 @@ def test_names_never_collide() -> None:
 
 def test_a_subgraph_becomes_one_function_for_each_storage_of_its_weights() -> None:
     weights = [Weight(f"layers.{layer}.w", F32, [20, 20]) for layer in range(3)]
-    callee = Graph(
-        "layer", lambda x: ops.linear(x, weights[0]), [ROWS], weight_prefix="layers.0."
-    )
+    callee = Graph("layer", lambda x: ops.linear(x, weights[0]), [ROWS], weight_prefix="layers.0.")
 
     def call(x: Tensor) -> Tensor:
         for layer in range(3):

@@ -58,6 +58,14 @@ def test_weights_are_sorted_by_name() -> None:
     assert list(plan_storage([graph], TARGET)) == ["a", "b", "c"]
 
 
+def first_uses(count: int) -> Callable[..., list[Tensor]]:
+    def call(x: Tensor, ids: Tensor) -> list[Tensor]:
+        results = [use(x, ids) for _, use, _ in USES[:count]]
+        return [part for one in results for part in (one if isinstance(one, list) else [one])]
+
+    return call
+
+
 def test_however_a_weight_is_stored_the_numbers_are_those_of_numpy() -> None:
     """In one graph, so packed and plain readers of one weight meet."""
     rng = np.random.default_rng(0)
@@ -66,12 +74,8 @@ def test_however_a_weight_is_stored_the_numbers_are_those_of_numpy() -> None:
     linear = x @ w.T
     wanted = [linear, w[ids], linear + w[ids], linear, x @ w, linear @ w, linear @ w, w]
 
-    def call(x: Tensor, ids: Tensor) -> list[Tensor]:
-        results = [use(x, ids) for _, use, _ in chosen]
-        return [part for one in results for part in (one if isinstance(one, list) else [one])]
-
-    for chosen in (USES[:4], USES[:7]):
-        graph = Graph("main", call, [ROWS, IDS])
+    for count in (4, 7):
+        graph = Graph("main", first_uses(count), [ROWS, IDS])
         got = executor.find().compile(graph, {"w": w})(Tensor(x), Tensor(ids))
         for value, expected in zip(got, wanted, strict=False):
             np.testing.assert_allclose(value.to_numpy(), expected, rtol=1e-4, atol=1e-5)

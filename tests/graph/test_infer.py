@@ -40,9 +40,7 @@ def kind(*shape: int | str, dtype: DType = F32) -> TensorType:
         (lambda x: np.ones((6,), np.float32) + x, ["batch", "seq", 6]),
     ],
 )
-def test_the_shape_of_a_result(
-    call: Callable[[Tensor], Tensor], expected: list[int | str]
-) -> None:
+def test_the_shape_of_a_result(call: Callable[[Tensor], Tensor], expected: list[int | str]) -> None:
     assert traced(call, BATCH) == TensorType(F32, expected)
 
 

@@ -1,0 +1,171 @@
+"""The decoder: its configuration, its parameters, and that a cache changes no number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from maxtool.architectures import ARCHITECTURES, Decoder, build
+from maxtool.architectures.rotary import RotaryTable
+from maxtool.dtype import DType
+from maxtool.errors import ConfigurationError
+from maxtool.graph import Tensor, executor
+
+CONFIG: dict[str, Any] = {
+    "vocab_size": 11,
+    "hidden_size": 8,
+    "intermediate_size": 12,
+    "n_layers": 3,
+    "n_heads": 4,
+    "n_kv_heads": 2,
+    "head_dim": 4,
+    "norm_eps": 1e-5,
+    "rope_theta": 10000.0,
+    "context_length": 16,
+}
+
+
+def made(dtype: DType = DType.float32, **changes: Any) -> Decoder:
+    return build("decoder", CONFIG | changes, dtype)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problems"),
+    [
+        ({"n_heads": 3}, ["n_heads 3 is no multiple of n_kv_heads 2"]),
+        ({"n_kv_heads": 0, "head_dim": 3}, ["n_kv_heads is 0", "head_dim 3 is odd"]),
+        ({"vocab_size": -1, "norm_eps": -1.0}, ["vocab_size is -1", "norm_eps is -1.0"]),
+        ({"rope_theta": float("nan")}, ["rope_theta is nan"]),
+        ({"rope_factor": float("inf")}, ["rope_factor is inf"]),
+        ({"sliding_window": 0}, ["sliding_window is 0"]),
+        ({"hidden_act": "gelu"}, ["hidden_act 'gelu': supported are silu"]),
+        ({"rope_scaling": "yarn"}, ["rope_scaling 'yarn': supported are none, linear"]),
+        ({"n_layers": "3"}, ["n_layers is '3', not int"]),
+        (
+            {"n_layers": True, "extra": 1},
+            ["extra is no field of DecoderConfig", "n_layers is True"],
+        ),
+        ({"sliding_window": 1.5}, ["sliding_window is 1.5, not int or null"]),
+    ],
+)
+def test_every_problem_of_a_configuration_is_reported(
+    changes: dict[str, Any], problems: list[str]
+) -> None:
+    with pytest.raises(ConfigurationError) as error:
+        made(**changes)
+    found = error.value.problems
+    assert all(one.startswith(start) for one, start in zip(found, problems, strict=True))
+
+
+def test_fields_that_are_missing() -> None:
+    with pytest.raises(ConfigurationError) as error:
+        build("decoder", {"vocab_size": 3})
+    assert "hidden_size is missing" in error.value.problems
+    assert "tie_word_embeddings is missing" not in error.value.problems
+
+
+def test_an_architecture_that_is_not_there() -> None:
+    with pytest.raises(ConfigurationError, match=r"no architecture 'encoder'.*decoder"):
+        build("encoder", CONFIG)
+    assert list(ARCHITECTURES) == ["decoder"]
+
+
+@pytest.mark.parametrize("context", [0, -5])
+def test_a_context_of_no_positions(context: int) -> None:
+    with pytest.raises(ConfigurationError, match="context"):
+        build("decoder", CONFIG, context=context)
+
+
+def test_parameters_have_the_names_and_shapes_that_recipes_know() -> None:
+    model = made(DType.bfloat16, attention_bias=True)
+    weights = model.raw_state_dict()
+    layer = {n.removeprefix("layers.2."): w for n, w in weights.items() if ".2." in n}
+    assert {name: tuple(map(int, weight.shape)) for name, weight in layer.items()} == {
+        "attn_norm.weight": (8,),
+        "attn.q.weight": (16, 8),
+        "attn.q.bias": (16,),
+        "attn.k.weight": (8, 8),
+        "attn.k.bias": (8,),
+        "attn.v.weight": (8, 8),
+        "attn.v.bias": (8,),
+        "attn.o.weight": (8, 16),
+        "attn.o.bias": (8,),
+        "mlp_norm.weight": (8,),
+        "mlp.gate.weight": (12, 8),
+        "mlp.up.weight": (12, 8),
+        "mlp.down.weight": (8, 12),
+    }
+    outer = [name for name in weights if not name.startswith("layers.")]
+    assert sorted(outer) == ["embed.weight", "lm_head.weight", "norm.weight"]
+    matrices = {name for name, weight in weights.items() if weight.shape.rank == 2}
+    assert {weights[name].dtype for name in matrices} == {DType.bfloat16}
+    assert {w.dtype for n, w in weights.items() if n not in matrices} == {DType.float32}
+    assert "lm_head.weight" not in made(tie_word_embeddings=True).raw_state_dict()
+
+
+def test_the_rotary_table() -> None:
+    table = RotaryTable(8, 5, 100.0, 2.0)
+    position, pair = np.arange(5)[:, None] / 2, np.arange(4)
+    angle = position * 100.0 ** (-2 * pair / 8)
+    np.testing.assert_allclose(table.cos.to_numpy(), np.cos(angle), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(table.sin.to_numpy(), np.sin(angle), rtol=1e-5, atol=1e-6)
+
+
+def test_positions_are_scaled_only_if_the_configuration_says_so() -> None:
+    tables = [
+        made(rope_factor=4.0, rope_scaling=scaling).rotary.sin.to_numpy()
+        for scaling in ("none", "linear")
+    ]
+    np.testing.assert_array_equal(tables[0], made().rotary.sin.to_numpy())
+    assert not np.array_equal(tables[0], tables[1])
+
+
+def test_entries_name_their_inputs_outputs_and_state() -> None:
+    forward, prefill, decode = made().entries()
+    assert [list(entry.inputs) for entry in (forward, prefill, decode)] == [
+        ["input_ids"],
+        ["input_ids", "position"],
+        ["input_ids", "position"],
+    ]
+    assert list(prefill.state)[:3] == ["cache.0.key", "cache.0.value", "cache.1.key"]
+    assert decode.inputs["input_ids"].shape == ["batch", 1]
+    assert not forward.state
+    assert len(prefill.types) == 2 + 2 * 3
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tie_word_embeddings": True},
+        {"sliding_window": 3, "attention_bias": True, "mlp_bias": True},
+    ],
+    ids=["tied", "window and biases"],
+)
+def test_a_cache_changes_no_number(changes: dict[str, Any]) -> None:
+    """Logits of a whole sequence, and of the same one read in two parts and then a token a time."""
+    model = made(DType.bfloat16, **changes)
+    rng = np.random.default_rng(0)
+    model.load_state_dict(
+        {
+            name: (rng.standard_normal(array.shape) / 2).astype(array.dtype)
+            for name, array in model.state_dict().items()
+        }
+    )
+    forward, prefill, _ = model.entries()
+    graph = model.trace("prefill", prefill.types, prefill.function)
+    assert len(graph.subgraphs) == 1
+    weights = {**model.state_dict(), **{n: w.to_numpy() for n, w in graph.owners.items()}}
+    step = executor.find().compile(graph, weights)
+    ids = rng.integers(0, 11, (2, 9))
+    whole = model.compile(*forward.inputs.values())(ids).to_numpy()
+    cache = [
+        np.zeros([2, *map(int, kind.shape[1:])], np.float32) for kind in model.cache().values()
+    ]
+    at = 0
+    for length in (4, 3, 1, 1):
+        inputs = [ids[:, at : at + length], np.array([at], np.int32), *cache]
+        (logits,) = step(*map(Tensor, inputs))
+        at += length
+        np.testing.assert_allclose(logits.to_numpy(), whole[:, at - 1], rtol=1e-4, atol=1e-4)

@@ -1,0 +1,240 @@
+"""States: all or nothing, and every problem at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from maxtool.dtype import DType
+from maxtool.errors import MisshapenWeight, MissingWeight, ModelMismatch, UnexpectedWeight
+from maxtool.graph import Tensor, Weight
+from maxtool.nn import Linear, Module
+from maxtool.quantization import QuantizationEncoding
+from maxtool.quantization.codec import quantize
+from maxtool.weights.data import WeightData
+
+Array = np.ndarray[Any, Any]
+
+
+class MLP(Module[[Tensor], Tensor]):
+    def __init__(self) -> None:
+        self.up = Linear(4, 6)
+        self.gate = Linear(4, 6, dtype=DType.bfloat16)
+        self.down = Linear(6, 4, has_bias=True)
+
+
+def values() -> dict[str, Array]:
+    rng = np.random.default_rng(0)
+    shapes = {"up.weight": (6, 4), "gate.weight": (6, 4), "down.weight": (4, 6), "down.bias": (4,)}
+    state = {name: rng.standard_normal(shape, np.float32) for name, shape in shapes.items()}
+    return state | {"gate.weight": state["gate.weight"].astype(ml_dtypes.bfloat16)}
+
+
+def test_a_fresh_module_is_zero_if_that_is_allowed() -> None:
+    model = MLP()
+    with pytest.raises(MissingWeight) as error:
+        model.state_dict(auto_initialize=False)
+    assert len(error.value.problems) == 4
+    state = model.state_dict()
+    assert {name: (array.shape, array.dtype) for name, array in state.items()} == {
+        name: (array.shape, array.dtype) for name, array in values().items()
+    }
+    assert not any(array.any() for array in state.values())
+
+
+def test_what_is_loaded_is_kept_and_not_copied() -> None:
+    model, state = MLP(), values()
+    model.load_state_dict(state)
+    assert all(model.state_dict()[name] is array for name, array in state.items())
+    model.load_state_dict(values())
+    assert model.state_dict()["up.weight"] is not state["up.weight"]
+
+
+def test_every_kind_of_value_is_taken() -> None:
+    class OfDlpack:
+        def __init__(self, array: Array) -> None:
+            self.__dlpack__, self.__dlpack_device__ = array.__dlpack__, array.__dlpack_device__
+
+    state = values()
+    kinds: list[Callable[[Array], Any]] = [
+        Tensor,
+        lambda array: WeightData.from_numpy(array, "anything"),
+        np.asfortranarray,
+        OfDlpack,
+    ]
+    model = MLP()
+    model.load_state_dict(
+        {name: kind(state[name]) for name, kind in zip(sorted(state), kinds, strict=True)}
+    )
+    for name, array in model.state_dict().items():
+        np.testing.assert_array_equal(array, state[name])
+
+
+def wrong() -> tuple[dict[str, Any], list[str]]:
+    """A state with a problem of each kind, and what is said of each."""
+    state: dict[str, Any] = values()
+    state["dwn.bias"] = state.pop("down.bias")
+    state["up.weight"] = state["up.weight"].T
+    state["gate.weight"] = state["gate.weight"].astype(np.float32)
+    state["down.weight"] = [1.0, 2.0]
+    return state, [
+        "'down.bias' is missing; did you mean 'dwn.bias'?",
+        "'dwn.bias' is not used",
+        "'down.weight': a list, not a NumPy array",
+        "'gate.weight' is float32[6, 4], declared bfloat16[6, 4]",
+        "'up.weight' is float32[4, 6], declared float32[6, 4]",
+    ]
+
+
+def test_all_problems_are_reported_and_nothing_changes() -> None:
+    model, before = MLP(), values()
+    model.load_state_dict(before)
+    state, problems = wrong()
+    with pytest.raises(MissingWeight) as error:
+        model.load_state_dict(state)
+    assert isinstance(error.value, KeyError) and isinstance(error.value, ValueError)
+    found = error.value.problems
+    assert all(one.startswith(start) for one, start in zip(found, problems, strict=True))
+    with pytest.raises(MisshapenWeight) as error:
+        model.load_state_dict(state, strict=False)
+    assert len(error.value.problems) == 3
+    assert all(model.state_dict()[name] is array for name, array in before.items())
+
+
+def test_the_class_of_the_error_is_that_of_the_first_kind() -> None:
+    with pytest.raises(UnexpectedWeight, match="'extra' is not used"):
+        MLP().load_state_dict(values() | {"extra": np.zeros(1)})
+    complex_bias = values() | {"down.bias": np.zeros(4, np.complex64)}
+    with pytest.raises(MisshapenWeight, match=r"'down.bias': no DType for NumPy's 'complex64'"):
+        MLP().load_state_dict(complex_bias)
+
+
+def test_what_numpy_cannot_read_is_a_problem_of_the_state() -> None:
+    class Refuses:
+        def __dlpack__(self, **_: Any) -> Any:
+            raise BufferError("bfloat16")
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return (1, 0)
+
+    with pytest.raises(MisshapenWeight, match=r"'down.bias': NumPy cannot read it"):
+        MLP().load_state_dict(values() | {"down.bias": Refuses()})  # type: ignore[dict-item]
+
+
+def test_no_name_that_is_in_use_is_suggested() -> None:
+    state = values()
+    del state["up.weight"]
+    with pytest.raises(MissingWeight) as error:
+        MLP().load_state_dict(state)
+    assert error.value.problems == ("'up.weight' is missing",)
+
+
+def test_names_in_only_one_are_passed_over_when_not_strict() -> None:
+    model, state = MLP(), values()
+    del state["down.bias"]
+    model.load_state_dict(state | {"extra": np.zeros(1)}, strict=False)
+    assert model.up.weight.is_bound
+    assert not model.down.raw_state_dict()["bias"].is_bound
+
+
+def unaligned(array: Array) -> Array:
+    raw = np.zeros(array.nbytes + 64, np.uint8)
+    start = -raw.ctypes.data % 64 + 1
+    view = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    view[...] = array
+    return view
+
+
+def test_alignment_is_that_of_the_dtype_unless_said_otherwise() -> None:
+    model, state = MLP(), values()
+    state["up.weight"] = unaligned(state["up.weight"])
+    with pytest.raises(
+        MisshapenWeight, match=r"'up.weight' is not aligned to 4 bytes; pass weight"
+    ):
+        model.load_state_dict(state)
+    model.load_state_dict(state, weight_alignment=1)
+    assert {weight.align for weight in model.raw_state_dict().values()} == {1}
+
+
+def quantized() -> WeightData:
+    encoding = QuantizationEncoding.Q8_0
+    data = quantize(np.random.default_rng(1).standard_normal((6, 32), np.float32), encoding)
+    return WeightData(data, "weight", DType.float32, (6, 32), encoding)
+
+
+def test_encodings_are_compared_or_taken() -> None:
+    layer, data = Linear(32, 6), quantized()
+    with pytest.raises(MisshapenWeight, match="encoded Q8_0, declared as plain elements"):
+        layer.load_state_dict({"weight": data})
+    layer.load_state_dict({"weight": data}, override_quantization_encoding=True)
+    assert layer.weight.quantization_encoding is QuantizationEncoding.Q8_0
+    assert layer.state_dict()["weight"] is data.data
+    declared = Linear(32, 6, quantization_encoding=QuantizationEncoding.Q8_0)
+    declared.load_state_dict({"weight": data})
+
+
+LOOKUPS: list[Callable[[dict[str, Array]], Callable[..., Array]]] = [
+    lambda state: state.__getitem__,
+    lambda state: lambda name: state[name],
+    lambda state: lambda name, _old: state[name],
+    lambda state: lambda name, state=state: state[name],
+    lambda state: lambda *args: state[args[0]],
+]
+
+
+@pytest.mark.parametrize("make", LOOKUPS)
+def test_a_lookup_takes_the_name_or_the_name_and_the_old_value(
+    make: Callable[[dict[str, Array]], Callable[..., Array]],
+) -> None:
+    model, state = MLP(), values()
+    model.load_state(make(state))
+    assert all(model.state_dict()[name] is array for name, array in state.items())
+
+
+def test_a_lookup_sees_the_old_values() -> None:
+    model, state = MLP(), values()
+    model.load_state_dict(state)
+    model.load_state(lambda _, old: old.to_numpy() * 2)
+    np.testing.assert_array_equal(model.state_dict()["up.weight"], state["up.weight"] * 2)
+
+
+@pytest.mark.parametrize("value", [KeyError("no"), np.zeros(3), None])
+def test_a_lookup_that_fails_changes_nothing(value: object) -> None:
+    model, state = MLP(), values()
+    model.load_state_dict(state)
+
+    def lookup(name: str) -> Any:
+        if name == "down.weight" and isinstance(value, KeyError):
+            raise value
+        return value if name == "down.weight" else np.zeros_like(state[name])
+
+    with pytest.raises(KeyError if isinstance(value, KeyError) else ModelMismatch):
+        model.load_state(lookup)
+    assert all(model.state_dict()[name] is array for name, array in state.items())
+
+
+def test_tied_weights_are_loaded_by_their_owners_name() -> None:
+    model, state = MLP(), values()
+    model.gate.set_shared_weight("weight", model.up.weight)
+    with pytest.raises(UnexpectedWeight, match=r"gate\.weight"):
+        model.load_state_dict(state)
+    del state["gate.weight"]
+    model.load_state_dict(state)
+    assert model.gate.weight.to_numpy() is state["up.weight"]
+
+
+@dataclass(frozen=True, eq=False)
+class Frozen(Module[[Tensor], Tensor]):
+    weight: Tensor
+    bound: Weight
+
+
+def test_plain_tensors_are_replaced_also_in_a_frozen_dataclass() -> None:
+    layer = Frozen(Tensor([1.0, 2.0]), Weight("bound", DType.float32, [1]))
+    layer.load_state_dict({"weight": np.ones(2, np.float32), "bound": np.ones(1, np.float32)})
+    assert layer.weight.to_numpy().tolist() == [1, 1]

@@ -1,0 +1,223 @@
+"""The tree: what is found, what it is called, containers, hooks, calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from maxtool.dtype import DType
+from maxtool.graph import Tensor, Weight
+from maxtool.nn import Linear, Module, ModuleList, Sequential, add_layer_hook, clear_hooks
+
+
+class Leaf(Module[[float], float]):
+    def __init__(self, add: float = 1.0) -> None:
+        self.weight = Weight("weight", DType.float32, [2])
+        self.add = add
+
+    def forward(self, x: float) -> float:
+        return x + self.add
+
+
+class Pair(Module[[float], float]):
+    def __init__(self) -> None:
+        self.first = Leaf(1.0)
+        self.scale = Weight("scale", DType.float32, [3])
+        self.second = Leaf(2.0)
+
+    def forward(self, x: float) -> float:
+        return self.second(self.first(x))
+
+
+@pytest.fixture(autouse=True)
+def no_hooks() -> Iterator[None]:
+    yield
+    clear_hooks()
+
+
+def test_weights_are_named_by_their_paths() -> None:
+    pair = Pair()
+    names = ["scale", "first.weight", "second.weight"]
+    assert list(pair.raw_state_dict()) == names
+    assert [name for name, _ in pair.parameters] == names
+    assert [name for name, _ in pair.local_parameters] == ["scale"]
+    assert list(pair.layer_weights) == ["scale"]
+    assert dict(pair.children) == pair.sublayers == {"first": pair.first, "second": pair.second}
+    assert [name for name, _ in pair.descendants] == ["first", "second"]
+    assert repr(pair) == "Pair(2 layers, 1 weights)"
+    pair.finalize_names()
+    assert pair.first.weight.name == "first.weight"
+
+
+def test_a_weights_own_name_is_the_last_part() -> None:
+    leaf = Leaf()
+    leaf.extra = Weight("bar", DType.float32, [1])  # type: ignore[attr-defined]
+    assert list(leaf.raw_state_dict()) == ["weight", "bar"]
+
+
+def test_two_tensors_of_one_name() -> None:
+    leaf = Leaf()
+    leaf.other = Weight("weight", DType.float32, [2])  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match=r"two tensors are named 'weight': .*'weight' and 'other'"):
+        leaf.state_dict()
+
+
+def test_setting_and_deleting_attributes_changes_the_tree() -> None:
+    pair = Pair()
+    pair.second = None  # type: ignore[assignment]
+    del pair.first
+    assert list(pair.raw_state_dict()) == ["scale"]
+
+
+def test_a_module_in_two_places_is_listed_once() -> None:
+    pair = Pair()
+    pair.second = pair.first
+    assert list(pair.raw_state_dict()) == ["scale", "first.weight"]
+
+
+def test_a_cycle_is_walked_once() -> None:
+    pair = Pair()
+    pair.first.parent = pair  # type: ignore[attr-defined]
+    assert list(pair.raw_state_dict()) == ["scale", "first.weight", "second.weight"]
+
+
+def test_a_shared_weight_is_listed_under_its_owner() -> None:
+    pair = Pair()
+    pair.second.set_shared_weight("weight", pair.first.weight)
+    assert list(pair.raw_state_dict()) == ["scale", "first.weight"]
+    assert pair.second.weight is pair.first.weight
+    assert pair.second.layer_weights == {"weight": pair.first.weight}
+
+
+def test_a_parent_may_share_the_weight_of_a_child_under_another_name() -> None:
+    pair = Pair()
+    pair.set_shared_weight("tied", pair.first.weight)
+    assert list(pair.raw_state_dict()) == ["scale", "first.weight", "second.weight"]
+
+
+def test_a_list_names_its_items_by_position_whatever_happens_to_it() -> None:
+    items = [Leaf(float(index)) for index in range(6)]
+    layers = ModuleList(items[:2])
+    layers.append(items[2])
+    layers.insert(0, items[3])
+    layers.extend([items[4], items[5]])
+    del layers[1]
+    layers[0], layers[-1] = layers[-1], layers[0]
+    layers += [items[0]]
+    assert [layer.add for layer in layers] == [5, 1, 2, 4, 3, 0]
+    assert [name for name, _ in layers.children] == ["0", "1", "2", "3", "4", "5"]
+    assert list(layers.raw_state_dict())[-1] == "5.weight"
+    assert layers.pop() is items[0]
+    assert [layer.add for layer in layers[1:3]] == [1, 2]
+    layers.clear()
+    assert list(layers.raw_state_dict()) == []
+
+
+def test_a_list_cannot_be_called_and_a_sequence_calls_its_items() -> None:
+    with pytest.raises(NotImplementedError, match="ModuleList"):
+        ModuleList([Leaf()])(1.0)
+    assert Sequential(Leaf(1.0), Leaf(2.0))(0.5) == 3.5  # type: ignore[arg-type]
+    x = Tensor(1.0)
+    assert Sequential()(x) is x
+
+
+def test_lists_are_told_apart_by_identity() -> None:
+    one, two = ModuleList([Leaf()]), ModuleList([Leaf()])
+    assert len({one, two}) == 2
+
+
+class Typed(ModuleList[Leaf]):
+    """Generics: a list of one kind of module, subscripted as a class."""
+
+
+def test_generic_modules() -> None:
+    assert Typed([Leaf(2.0)])[0].add == 2
+    assert ModuleList[Leaf]([Leaf(3.0)])[0].add == 3
+
+
+def test_a_module_without_forward() -> None:
+    class Empty(Module[..., Any]):
+        pass
+
+    with pytest.raises(NotImplementedError, match="Empty defines neither"):
+        Empty()()
+
+
+class Calls(Module[[float], float]):
+    def __call__(self, x: float) -> float:
+        return x * 2
+
+
+class CallsItsParent(Calls):
+    def __call__(self, x: float) -> float:
+        return super().__call__(x) + 1
+
+
+class Forwards(Leaf):
+    def __call__(self, x: float) -> float:
+        return super().__call__(x) * 10
+
+
+def test_hooks_run_once_around_call_or_forward() -> None:
+    seen: list[Module[..., Any]] = []
+    add_layer_hook(lambda layer, *_: seen.append(layer))
+    layers = [Calls(), CallsItsParent(), Forwards()]
+    assert [layer(3.0) for layer in layers] == [6, 7, 40]
+    assert seen == layers
+
+
+def test_hooks_run_in_order_children_first_and_may_replace() -> None:
+    seen: list[tuple[str, Any, Any, Any]] = []
+
+    def look(layer: Any, args: Any, kwargs: Any, outputs: Any) -> None:
+        seen.append((type(layer).__name__, args, kwargs, outputs))
+
+    def replace(layer: Any, _args: Any, _kwargs: Any, outputs: Any) -> Any:
+        return -outputs if isinstance(layer, Leaf) else None
+
+    add_layer_hook(look)
+    add_layer_hook(replace)
+    add_layer_hook(look)
+    pair = Pair()
+    assert pair(x=1.0) == -(-2.0 + 2.0)
+    assert [name for name, *_ in seen] == ["Leaf", "Leaf", "Leaf", "Leaf", "Pair", "Pair"]
+    assert [outputs for *_, outputs in seen[:2]] == [2.0, -2.0]
+    assert seen[4][1:3] == ((), {"x": 1.0})
+    clear_hooks()
+    assert pair(1.0) == 4.0
+
+
+def test_an_error_in_a_hook_passes_through() -> None:
+    def fail(*_: Any) -> None:
+        raise KeyError("hook")
+
+    add_layer_hook(fail)
+    with pytest.raises(KeyError, match="hook"):
+        Leaf()(1.0)
+
+
+@dataclass(eq=False)
+class Plain(Module[[Tensor], Tensor]):
+    weight: Tensor
+    bias: Tensor | int = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ self.weight.T + self.bias
+
+
+def test_a_dataclass_of_plain_tensors_is_a_module() -> None:
+    layer = Plain(Tensor(np.ones((2, 3), np.float32)))
+    assert [name for name, _ in layer.parameters] == ["weight"]
+    got = layer(Tensor(np.ones((1, 3), np.float32)))
+    np.testing.assert_array_equal(got.to_numpy(), [[3, 3]])
+
+
+def test_linear_says_its_shape() -> None:
+    layer = Linear(3, 2, has_bias=True)
+    shapes = {name: value.shape for name, value in layer.raw_state_dict().items()}
+    assert shapes == {"weight": [2, 3], "bias": [2]}
+    assert "bias" not in Linear(3, 2).raw_state_dict()
