@@ -48,7 +48,7 @@ def test_a_shape_equals_the_same_sizes_in_any_sequence() -> None:
     assert shape != ["n"]
     assert shape != ["n", 3.5]
     assert shape[1:] == [3]
-    assert shape + (2,) == ["n", 3, 2]
+    assert shape + Shape([2]) == ["n", 3, 2]
     assert hash(Shape([2, 3])) == hash(Shape((2, 3)))
     assert repr(shape) == "[n, 3]"
 

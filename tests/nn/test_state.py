@@ -154,7 +154,7 @@ def test_alignment_is_that_of_the_dtype_unless_said_otherwise() -> None:
     model, state = MLP(), values()
     state["up.weight"] = unaligned(state["up.weight"])
     with pytest.raises(
-        MisshapenWeight, match=r"'up.weight' is not aligned to 4 bytes; pass weight"
+        MisshapenWeight, match=r"'up.weight' is not aligned to 4 bytes; pass"
     ):
         model.load_state_dict(state)
     model.load_state_dict(state, weight_alignment=1)
