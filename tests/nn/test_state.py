@@ -153,9 +153,7 @@ def unaligned(array: Array) -> Array:
 def test_alignment_is_that_of_the_dtype_unless_said_otherwise() -> None:
     model, state = MLP(), values()
     state["up.weight"] = unaligned(state["up.weight"])
-    with pytest.raises(
-        MisshapenWeight, match=r"'up.weight' is not aligned to 4 bytes; pass"
-    ):
+    with pytest.raises(MisshapenWeight, match=r"'up.weight' is not aligned to 4 bytes; pass"):
         model.load_state_dict(state)
     model.load_state_dict(state, weight_alignment=1)
     assert {weight.align for weight in model.raw_state_dict().values()} == {1}
