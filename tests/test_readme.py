@@ -93,7 +93,7 @@ def environment(shims: Path) -> Mapping[str, str]:
     return {**os.environ, **known, "PYTHONWARNINGS": "error"}
 
 
-def run(command: list[str], **options: Any) -> str:  # noqa: ANN401 - those of subprocess.run
+def run(command: list[str], **options: Any) -> str:
     """Everything a successful command prints, in order."""
     both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     done = subprocess.run(command, **both, text=True, encoding="utf-8", **options)
