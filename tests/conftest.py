@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# Machines that are busy with something else are slow now and then; that is no finding.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 REFERENCE = Path(__file__).resolve().parents[2] / "shared" / "reference"
 
@@ -15,3 +22,16 @@ def reference() -> Path:
     if not REFERENCE.is_dir():
         pytest.skip(f"the reference checkpoints are missing: no folder {REFERENCE}")
     return REFERENCE
+
+
+@pytest.fixture
+def interruptible() -> Callable[[], None]:
+    """For ``preexec_fn``: a child that can be interrupted even where the test's own shell cannot.
+
+    A shell in the background ignores SIGINT, and its children inherit that.
+    """
+
+    def restore() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    return restore

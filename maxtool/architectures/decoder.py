@@ -23,6 +23,7 @@ CachedModule: TypeAlias = Module[
 
 ACTIVATIONS = {"silu": ops.silu}
 ROPE_SCALINGS = ("none", "linear")
+MAX_POSITIONS = 2**31 - 1  # a position is an int32
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,8 @@ class DecoderConfig:
             for name, value in values.items()
             if value is not None and not 0 < value < inf
         ]
+        if self.context_length > MAX_POSITIONS:
+            found.append(f"context_length is {self.context_length}, above {MAX_POSITIONS}")
         if not 0 <= self.norm_eps < inf:
             found.append(f"norm_eps is {self.norm_eps}")
         if not found and self.n_heads % self.n_kv_heads:

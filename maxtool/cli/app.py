@@ -20,7 +20,7 @@ import typer
 from maxtool import __version__
 from maxtool.cli import options
 from maxtool.cli.output import Output
-from maxtool.errors import MaxtoolError
+from maxtool.errors import MachineLacks, MaxtoolError
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -71,18 +71,28 @@ def _guard(out: Output, work: Callable[[], None]) -> None:
     try:
         work()
     except MaxtoolError as error:
-        if out.verbose and error.__cause__ is not None:
-            out.note(f"cause: {error.__cause__!r}")
-        if out.json_mode:
-            out.data("maxtool.error/1", {"error": _as_json(error)})
-        out.error(error)
-        raise typer.Exit(error.exit_code) from None
+        raise _ended(out, error) from None
+    except MemoryError:
+        raise _ended(out, MachineLacks("the machine has too little memory for this")) from None
     except KeyboardInterrupt:
         out.warn("interrupted; nothing was written")
         raise typer.Exit(INTERRUPTED) from None
     except BrokenPipeError:
         sys.stderr.close()
         raise typer.Exit(BROKEN_PIPE) from None
+    except OSError as error:
+        reason = f"the system refuses: {error.strerror or error}"
+        raise _ended(out, MachineLacks(reason, file=error.filename)) from None
+
+
+def _ended(out: Output, error: MaxtoolError) -> typer.Exit:
+    """Show an error; what ends the process with its exit code."""
+    if out.verbose and error.__cause__ is not None:
+        out.note(f"cause: {error.__cause__!r}")
+    if out.json_mode:
+        out.data("maxtool.error/1", {"error": _as_json(error)})
+    out.error(error)
+    return typer.Exit(error.exit_code)
 
 
 def _as_json(error: MaxtoolError) -> dict[str, object]:

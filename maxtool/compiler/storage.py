@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ class Storage:
     @property
     def nbytes(self) -> int:
         """Bytes it takes."""
-        return int(np.prod(self.stored_shape, dtype=np.int64)) * self.dtype.size_in_bytes
+        return prod(self.stored_shape) * self.dtype.size_in_bytes
 
     def store(self, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """``values``, of the module's shape and any float type, as they are stored."""

@@ -6,12 +6,13 @@ from maxtool.graph.dim import Dim, DimLike, Shape, ShapeLike
 from maxtool.graph.graph import CallNode, Graph, Node
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import BufferType, TensorType
-from maxtool.graph.weight import Weight
+from maxtool.graph.weight import DerivedWeight, Weight
 
 __all__ = [
     "CPU",
     "BufferType",
     "CallNode",
+    "DerivedWeight",
     "DeviceRef",
     "Dim",
     "DimLike",

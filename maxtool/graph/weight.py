@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -93,3 +94,33 @@ class Weight(Tensor):
 
     def __repr__(self) -> str:
         return f"Weight({self.name!r}, {self.type})"
+
+
+class DerivedWeight(Weight):
+    """A weight that a formula gives, computed when its data is asked for.
+
+    Args:
+        name: Its name in the graphs that use it; no state lists it.
+        dtype: The element type.
+        shape: Sizes, slowest first.
+        compute: Gives the data, of that type and shape.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        dtype: DType,
+        shape: ShapeLike,
+        compute: Callable[[], np.ndarray[Any, Any]],
+    ) -> None:
+        super().__init__(name, dtype, shape)
+        self._compute = compute
+
+    @property
+    def is_bound(self) -> bool:
+        """Always: it has data when it is asked for."""
+        return True
+
+    def to_numpy(self) -> np.ndarray[Any, Any]:
+        """The data, computed anew."""
+        return self._compute()

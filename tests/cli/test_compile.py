@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
-import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -138,9 +139,11 @@ def test_failed_check_leaves_nothing(source: Path, tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"source", "strict.toml"}
 
 
-def test_interrupt_leaves_nothing(source: Path, tmp_path: Path) -> None:
+def test_interrupt_leaves_nothing(
+    source: Path, tmp_path: Path, interruptible: Callable[[], None]
+) -> None:
     command = [sys.executable, "-m", "maxtool", "compile", str(source), "-o", str(tmp_path / "out")]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=interruptible)
     deadline = time.monotonic() + 60
     while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -149,3 +152,23 @@ def test_interrupt_leaves_nothing(source: Path, tmp_path: Path) -> None:
     assert process.returncode == 130
     assert "Traceback" not in said
     assert {path.name for path in tmp_path.iterdir()} == {"source"}
+
+
+def test_what_the_system_refuses(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(tmp_path / "out"))
+
+    monkeypatch.setattr(tempfile, "mkdtemp", refuse)
+    result = run(source, "-o", tmp_path / "out")
+    assert result.exit_code == 6
+    assert "error: the system refuses: Permission denied" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_more_positions_than_there_can_be(source: Path, tmp_path: Path) -> None:
+    edit_config(source, max_position_embeddings=2**40)
+    result = run(source, "-o", tmp_path / "out")
+    assert result.exit_code == 4
+    assert "context_length" in result.stderr

@@ -276,13 +276,14 @@ def large_model(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["out.gguf", "out"])
-def test_interrupted(tmp_path: Path, name: str) -> None:
+def test_interrupted(tmp_path: Path, name: str, interruptible: Callable[[], None]) -> None:
     large_model(tmp_path / "source")
     output = tmp_path / name
     process = subprocess.Popen(
         [sys.executable, "-m", "maxtool", "convert", tmp_path / "source", "-o", output],
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=interruptible,
     )
     deadline = time.monotonic() + 60
     while not (found := list(tmp_path.glob(f".{name}.*/{name}*"))):

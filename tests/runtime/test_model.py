@@ -62,11 +62,43 @@ def test_every_array_is_aligned(model: loader.Model) -> None:
 
 
 def test_sizes_that_disagree(model: loader.Model) -> None:
-    with pytest.raises(loader.DoesNotFit, match="refused"):
-        state = model.new_state(batch=3)
-        model.run_with("decode", {"input_ids": [[1]], "position": [0]}, state)
     with pytest.raises(loader.BadInput, match="unknown mask"):
         model(input_ids=[[1]], mask=[1])
+
+
+def test_a_state_of_something_else(model: loader.Model, artifact: Path) -> None:
+    arrays = {"input_ids": [[1]], "position": [0]}
+    for state in (model.new_state(batch=3), loader.load(artifact).new_state(batch=1)):
+        with pytest.raises(loader.DoesNotFit, match="state is of another"):
+            model.run_with("decode", arrays, state)
+    for dims in ({}, {"batch": 0}):
+        with pytest.raises(loader.BadUsage, match="needs the sizes of batch"):
+            model.new_state(**dims)
+
+
+def test_threads_share_a_model(artifact: Path) -> None:
+    """In a process of its own: without a lock it does not raise, it dies."""
+    done = subprocess.run(
+        [sys.executable, "-c", THREADS, str(artifact)], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "True\n")
+
+
+THREADS = """
+import sys, threading
+sys.path.insert(0, sys.argv[1])
+import run
+model = run.load()
+prompts = [[3, 4, token] for token in range(8)]
+alone = [list(model.generate(ids, 20)) for ids in prompts]
+same = []
+def work(place):
+    same.extend(list(model.generate(prompts[place], 20)) == alone[place] for _ in range(40))
+threads = [threading.Thread(target=work, args=(place,)) for place in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(len(same) == 320 and all(same))
+"""
 
 
 def test_integers_are_widened_and_nothing_is_narrowed(model: loader.Model) -> None:

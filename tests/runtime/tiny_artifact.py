@@ -131,7 +131,7 @@ def contents(weights: list[dict[str, object]]) -> dict[str, Any]:
     }
 
 
-def entry(function: str, inputs: list[Any], output: Any, *, state: bool) -> dict[str, object]:  # noqa: ANN401
+def entry(function: str, inputs: list[Any], output: Any, *, state: bool) -> dict[str, object]:
     return {"function": function, "inputs": inputs, "outputs": [output], "state": state}
 
 

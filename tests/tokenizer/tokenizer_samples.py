@@ -72,7 +72,7 @@ def corpus() -> list[str]:
     return [*lines, *code * 20, *[text for text in TEXTS if text.strip() and "\x00" not in text]]
 
 
-def train_sentencepiece(**options: Any) -> bytes:  # noqa: ANN401
+def train_sentencepiece(**options: Any) -> bytes:
     """A small SentencePiece model; ``options`` override the trainer's."""
     out = io.BytesIO()
     defaults: dict[str, Any] = {
@@ -101,8 +101,8 @@ def sentencepiece_folder(folder: Path, model: bytes, **config: object) -> Path:
 
 
 def train_byte_level(
-    pre_tokenizer: Any,  # noqa: ANN401
-    normalizer: Any = None,  # noqa: ANN401
+    pre_tokenizer: Any,
+    normalizer: Any = None,
     *,
     ignore_merges: bool = False,
 ) -> tokenizers.Tokenizer:

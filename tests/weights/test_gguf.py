@@ -273,7 +273,7 @@ def one_key(value: bytes, key: bytes = b"k") -> bytes:
     return head(0, 1) + text(key) + value
 
 
-def one_tensor(payload: int = 32, **changes: Any) -> bytes:  # noqa: ANN401
+def one_tensor(payload: int = 32, **changes: Any) -> bytes:
     return padded(head(1, 0) + tensor(**changes), bytes(payload))
 
 

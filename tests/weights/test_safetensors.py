@@ -56,7 +56,7 @@ def specs(arrays: Arrays) -> list[TensorSpec]:
     ]
 
 
-def write(path: Path, arrays: Arrays, **options: Any) -> bytes:  # noqa: ANN401
+def write(path: Path, arrays: Arrays, **options: Any) -> bytes:
     ours.write(path, specs(arrays), iter(arrays.values()), **options)
     return path.read_bytes()
 
