@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import compress
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ class CompilingExecutor:
     def __init__(self) -> None:
         self._target = cpu_target()
         self._operations: dict[tuple[object, ...], Program] = {}
+        self._lock = Lock()
 
     def evaluate(
         self,
@@ -46,13 +48,14 @@ class CompilingExecutor:
         if all(0 in kind.shape for kind in results):
             return tuple(Tensor.zeros(kind.shape, kind.dtype) for kind in results)
         key = (op, tuple(operand.type for operand in operands), tuple(sorted(attributes.items())))
-        if key not in self._operations:
-            types = [TensorType(operand.dtype, operand.shape) for operand in operands]
-            graph = Graph("eager", input_types=types)
-            with graph:
-                graph.output(*graph.add_node(op, graph.inputs, attributes, results))
-            self._operations[key] = Program([graph], self._target)
-        program = self._operations[key]
+        with self._lock:
+            if key not in self._operations:
+                types = [TensorType(operand.dtype, operand.shape) for operand in operands]
+                graph = Graph("eager", input_types=types)
+                with graph:
+                    graph.output(*graph.add_node(op, graph.inputs, attributes, results))
+                self._operations[key] = Program([graph], self._target)
+            program = self._operations[key]
         arrays = [operand.to_numpy() for operand in operands]
         return program.run("eager", arrays, program.bind({}), results)
 
@@ -93,6 +96,8 @@ class Program:
         self._graphs = {graph.name: graph for graph in graphs}
         executable = compile_module(lowering.module(), target)
         self._machine = relax.VirtualMachine(executable, tvm.cpu())
+        # Concurrent calls of one virtual machine crash the process.
+        self._lock = Lock()
 
     def bind(self, weights: Mapping[str, Array]) -> Any:  # noqa: ANN401 - tvm ships no types
         """Copies of the weights as the functions take them.
@@ -130,7 +135,8 @@ class Program:
         tensors = [_device_tensor(array) for array in arrays]
         plain = [tensor for tensor, buffer in zip(tensors, buffers, strict=True) if not buffer]
         state = [tvm_ffi.Array(list(compress(tensors, buffers)))] if any(buffers) else []
-        output = self._machine[name](*plain, *state, weights)
+        with self._lock:
+            output = self._machine[name](*plain, *state, weights)
         for given, array in zip(compress(inputs, buffers), compress(arrays, buffers), strict=True):
             if not np.may_share_memory(given, array):  # it was not aligned
                 given[...] = array.view(given.dtype)

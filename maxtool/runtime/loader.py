@@ -29,6 +29,7 @@ import os
 import platform
 import sys
 import tempfile
+import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -389,6 +390,10 @@ class State:
     def __init__(self, specs: Sequence[Spec], dims: Mapping[str, int]) -> None:
         import tvm_ffi
 
+        named = {size for spec in specs for size in spec.shape if isinstance(size, str)}
+        if wrong := [name for name in sorted(named) if dims.get(name, 0) < 1]:
+            raise BadUsage(f"a state needs the sizes of {', '.join(wrong)}, from 1 up")
+        self.specs, self.dims = specs, {name: dims[name] for name in named}
         self.arrays = [aligned(spec.sizes(dims), DTYPES[spec.dtype]) for spec in specs]
         self.tensors = tvm_ffi.Array([tvm_ffi.from_dlpack(array) for array in self.arrays])
 
@@ -397,7 +402,8 @@ class Model:
     """A compiled model.
 
     Calling it runs the entry ``forward``; :meth:`run` runs any entry. Arrays go in and come out by
-    name. Weights are mapped from the file, not copied.
+    name. Weights are mapped from the file, not copied. Threads may share it; their calls wait for
+    each other.
     """
 
     def __init__(self, manifest: Manifest, *, verified: bool = True) -> None:
@@ -408,6 +414,8 @@ class Model:
         self._weights = _map_weights(manifest)
         self._functions = {name: self._function(e) for name, e in manifest.entries.items()}
         self._tokenizer: Any = None
+        # Concurrent calls of one virtual machine crash the process.
+        self._lock = threading.Lock()
 
     def _function(self, entry: Entry) -> Any:  # noqa: ANN401
         try:
@@ -449,12 +457,12 @@ class Model:
 
         Raises:
             BadInput: If an array is missing, unknown, or of another type or shape.
-            DoesNotFit: If sizes or values go beyond the model's limits.
+            DoesNotFit: If sizes or values go beyond the model's limits, or the state is another's.
         """
         entry = self.entry(name)
         inputs, dims = self._bind(entry, arrays)
         self._check_position(entry, inputs)
-        memory = [(state or State(self.manifest.state, dims)).tensors] if entry.state else []
+        memory = [self._fitting(state, dims).tensors] if entry.state else []
         result = self._call(name, [inputs[spec.name] for spec in entry.inputs], memory)
         return self._outputs(entry, result)
 
@@ -493,12 +501,21 @@ class Model:
             what = f"position {position} and {length} tokens"
             raise DoesNotFit(f"{what} go beyond the context of {self.manifest.context}")
 
+    def _fitting(self, state: State | None, dims: Mapping[str, int]) -> State:
+        """The state given, which must be of this model and these sizes; new memory if None."""
+        if state is None:
+            return State(self.manifest.state, dims)
+        if state.specs is not self.manifest.state or not state.dims.items() <= dims.items():
+            raise DoesNotFit(f"the state is of another model, or of other sizes: {state.dims}")
+        return state
+
     def _call(self, name: str, inputs: Sequence[Array], memory: Sequence[object]) -> Any:  # noqa: ANN401
         import tvm_ffi
 
         tensors = [tvm_ffi.from_dlpack(array) for array in inputs]
         try:
-            return self._functions[name](*tensors, *memory, self._weights)
+            with self._lock:
+                return self._functions[name](*tensors, *memory, self._weights)
         except (RuntimeError, ValueError, TypeError) as error:
             raise DoesNotFit(f"the compiled {name} refused the call: {last_line(error)}") from None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import erf
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -445,3 +446,19 @@ def test_another_device_than_the_host_is_refused() -> None:
     kind = TensorType(F32, [2], DeviceRef.GPU())
     with pytest.raises(MachineLacks, match="gpu:0"):
         compiled(lambda x: x + 1.0, kind)
+
+
+def test_threads_share_an_operation() -> None:
+    x = Tensor(sample(8, 8))
+    alone = ops.matmul(x, x).to_numpy()
+    same: list[bool] = []
+
+    def work() -> None:
+        same.extend(np.array_equal(ops.matmul(x, x).to_numpy(), alone) for _ in range(200))
+
+    threads = [Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert same == [True] * 1600
