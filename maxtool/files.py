@@ -2,6 +2,7 @@
 
 An output is written beside its place under a hidden name, flushed to the disk and renamed. Whatever
 ends the work early, an interrupt included, leaves the old output as it was and nothing new behind.
+Where a link is in the way, the link is replaced and never what it points at.
 """
 
 from __future__ import annotations
@@ -29,28 +30,33 @@ def check_output(path: Path, *, force: bool, sources: tuple[Path, ...] = ()) -> 
 
     Raises:
         OutputExists: If ``path`` exists and ``force`` is false.
-        UsageError: If ``path`` is a source, inside one, or around one, or its folder is missing.
+        UsageError: If ``path`` is a source, inside one, or around one, if it is around the working
+            directory, or its folder is missing.
     """
-    target = path.resolve()
+    place = _place(path)
     for source in (source.resolve() for source in sources):
-        if target == source or source in target.parents or target in source.parents:
+        if any(_overlap(target, source) for target in (place, path.resolve())):
             raise UsageError(
                 "the output would overwrite the source or lie inside it",
                 file=path,
                 hint="choose another --output",
             )
-    if not target.parent.is_dir():
-        raise UsageError("the folder for the output does not exist", file=target.parent)
+    if Path.cwd().is_relative_to(place):
+        raise UsageError("the output would replace the folder that this runs in", file=path)
+    if not place.parent.is_dir():
+        raise UsageError("the folder for the output does not exist", file=place.parent)
     if os.path.lexists(path) and not force:
         raise OutputExists("the output exists", file=path, hint="pass --force to replace it")
 
 
-def check_space(folder: Path, needed: int) -> None:
+def check_space(path: Path, needed: int) -> None:
     """Refuse to start work that cannot fit.
 
     Raises:
-        MachineLacks: If the file system of ``folder`` has fewer than ``needed`` bytes free.
+        MachineLacks: If the file system for an output at ``path`` has fewer than ``needed`` bytes
+            free.
     """
+    folder = _place(path).parent
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise MachineLacks(f"the output needs {needed} bytes and {free} are free", file=folder)
@@ -64,16 +70,16 @@ def staged(path: Path, *, folder: bool = False) -> Iterator[Path]:
         path: Where the output appears, replacing what is there.
         folder: Whether the output is a folder; then the yielded folder exists and is empty.
     """
-    parent = path.resolve().parent
-    scratch = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=parent))
-    staging = scratch / path.name
+    place = _place(path)
+    scratch = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
+    staging = scratch / place.name
     try:
         if folder:
             staging.mkdir()
         yield staging
         _flush(staging)
-        _replace(staging, path)
-        _flush_entry(parent)
+        _replace(staging, place)
+        _flush_entry(place.parent)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -104,15 +110,24 @@ def _flush_entry(path: Path) -> None:
         os.close(descriptor)
 
 
-def _replace(staging: Path, path: Path) -> None:
-    """Rename over ``path``; a folder in the way is set aside first, since rename refuses it."""
-    if not (path.is_dir() and not path.is_symlink()):
-        staging.replace(path)
+def _place(path: Path) -> Path:
+    """Where an output appears: ``path`` without links or dots on the way to its last name."""
+    return path.resolve() if path.name in ("", "..") else path.parent.resolve() / path.name
+
+
+def _overlap(one: Path, other: Path) -> bool:
+    return one.is_relative_to(other) or other.is_relative_to(one)
+
+
+def _replace(staging: Path, place: Path) -> None:
+    """Rename over ``place``; where a folder is involved, what is in the way is set aside first."""
+    if not os.path.lexists(place) or not (staging.is_dir() or place.is_dir()):
+        staging.replace(place)
         return
-    aside = staging.parent / "replaced"
-    path.rename(aside)
+    aside = staging.with_name(f"{staging.name}.old")
+    place.rename(aside)
     try:
-        staging.replace(path)
+        staging.replace(place)
     except BaseException:
-        aside.rename(path)
+        aside.rename(place)
         raise

@@ -136,7 +136,7 @@ def prepare(request: Request) -> Build:
     if made.tokenizer is None:
         made.notes.append("the source has no tokenizer: the artifact takes token ids, not text")
     find_linker(target)
-    check_space(request.output.resolve().parent, made.weight_bytes + SPARE_BYTES)
+    check_space(request.output, made.weight_bytes + SPARE_BYTES)
     return made
 
 

@@ -102,7 +102,7 @@ def prepare(request: Request) -> Conversion:
     )
     _describe(made)
     made.nbytes = _size(made)
-    check_space(request.output.resolve().parent, made.nbytes)
+    check_space(request.output, made.nbytes)
     return made
 
 
