@@ -6,7 +6,7 @@ import mmap
 import stat
 import struct
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from maxtool.errors import MalformedFile, MissingFile
 
@@ -71,15 +71,20 @@ class Cursor:
 
     def skip(self, count: int, what: str) -> int:
         """Pass over ``count`` bytes; returns where they start."""
-        self.require(count, what)
         start = self.position
-        self.position += count
+        if start + count > self.end:
+            self.require(count, what)
+        self.position = start + count
         return start
 
     def take(self, count: int, what: str) -> bytes:
         """Read ``count`` bytes."""
         start = self.skip(count, what)
         return self.data[start : self.position]
+
+    def unpack(self, layout: struct.Struct, what: str) -> tuple[Any, ...]:
+        """Read the values of a layout."""
+        return layout.unpack_from(self.data, self.skip(layout.size, what))
 
     def u32(self, what: str) -> int:
         """Read an unsigned 32-bit integer."""

@@ -326,8 +326,8 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
         "passes the end of the file",
     ),
     "more strings than budgeted": (
-        one_key(u32(9) + u32(8) + u64(3 << 20) + bytes(8 * (3 << 20))),
-        "more than 2097152 strings",
+        one_key(u32(9) + u32(8) + u64(2 << 20) + bytes(8 * (2 << 20))),
+        "more than the 88000000 bytes of memory",
     ),
     "alignment 0": (aligned(u32(4) + u32(0)), "is 0, not a power of two"),
     "alignment 24": (aligned(u32(4) + u32(24)), "is 24, not a power of two"),

@@ -7,10 +7,10 @@ the next multiple of the alignment.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
@@ -22,6 +22,7 @@ from maxtool.quantization.encoding import QuantizationEncoding
 from maxtool.weights.formats import gguf_values
 from maxtool.weights.formats.index import FileIndex
 from maxtool.weights.formats.payload import repeated_names, write_payloads
+from maxtool.weights.jsonfile import uncollected
 from maxtool.weights.source import Cursor, map_file
 from maxtool.weights.spec import TensorInfo, TensorSpec
 
@@ -32,7 +33,8 @@ ALIGNMENT_KEY = "general.alignment"
 DEFAULT_ALIGNMENT = 32
 
 MAX_KEYS = 1 << 16
-MAX_TENSORS = 1 << 20
+# llama.cpp merges a layer's experts; the largest published file has fewer than 5000.
+MAX_TENSORS = 100_000
 MAX_KEY_BYTES = (1 << 16) - 1
 MAX_NAME_BYTES = 64
 MAX_DIMS = 4
@@ -50,8 +52,11 @@ KINDS: dict[int, Kind] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Description:
+# After the number of dimensions: the dimensions, the type, the payload's offset.
+_DESCRIPTIONS = tuple(struct.Struct(f"<{n_dims}QIQ") for n_dims in range(MAX_DIMS + 1))
+
+
+class _Description(NamedTuple):
     """One tensor as described, before its payload's place is checked."""
 
     spec: TensorSpec
@@ -73,9 +78,10 @@ def read(path: Path) -> FileIndex:
     n_keys = cursor.count("the key count", each=LEAST_KEY_BYTES, most=MAX_KEYS)
     metadata = _read_metadata(cursor, n_keys)
     alignment = _alignment(metadata, cursor)
-    descriptions = [_read_description(cursor) for _ in range(n_tensors)]
-    _check_names(descriptions, cursor)
-    return FileIndex(_place(descriptions, cursor, alignment), metadata)
+    with uncollected():
+        descriptions = [_read_description(cursor) for _ in range(n_tensors)]
+        _check_names(descriptions, cursor)
+        return FileIndex(_place(descriptions, cursor, alignment), metadata)
 
 
 def _check_magic(cursor: Cursor) -> None:
@@ -119,11 +125,9 @@ def _read_description(cursor: Cursor) -> _Description:
     n_dims = cursor.u32("the number of dimensions")
     if n_dims > MAX_DIMS:
         cursor.fail(f"{n_dims} dimensions; at most {MAX_DIMS}", offset=start, tensor=name)
-    dims = [cursor.u64("a dimension") for _ in range(n_dims)]
-    if any(dim > MAX_DIM for dim in dims):
+    *dims, code, offset = cursor.unpack(_DESCRIPTIONS[n_dims], "the tensor's description")
+    if dims and max(dims) > MAX_DIM:
         cursor.fail(f"dimensions {dims} are out of range", offset=start, tensor=name)
-    code = cursor.u32("the tensor type")
-    offset = cursor.u64("the payload's offset")
     if code not in KINDS:
         cursor.fail(f"tensor type {code} is unknown", offset=start, tensor=name)
     dtype, encoding = KINDS[code]

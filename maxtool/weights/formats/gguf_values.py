@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -19,8 +19,10 @@ CODES = {dtype: code for code, dtype in NUMBERS.items()}
 
 MAX_STRING_BYTES = 1 << 30
 MAX_ARRAY_LENGTH = 1 << 30
-# All string arrays of a file together; the largest published vocabularies and merges have 650000.
-MAX_STRINGS = 1 << 21
+# Memory that all text of a file may take: a budget, and what a string and a byte of it cost. The
+# largest published vocabulary, with its merges, takes 83 MB of it.
+MAX_TEXT_MEMORY = 88_000_000
+STRING_COST, BYTE_COST = 72, 4
 
 _U64 = struct.Struct("<Q")
 
@@ -33,11 +35,11 @@ def whole_number(value: object, default: int) -> int | None:
 
 
 class ValueReader:
-    """Reads metadata values; one per file, since it counts the strings of all arrays."""
+    """Reads metadata values; one per file, since it adds up the cost of all text."""
 
     def __init__(self, cursor: Cursor) -> None:
         self.cursor = cursor
-        self.strings_left = MAX_STRINGS
+        self.memory_left = MAX_TEXT_MEMORY
 
     def read(self, key: str) -> object:
         """Read a type and a value of that type.
@@ -59,6 +61,7 @@ class ValueReader:
 
     def _string(self, key: str) -> str:
         length = self.cursor.count(f"the length of {key!r}", each=1, most=MAX_STRING_BYTES)
+        self._spend(1, length, self.cursor.position)
         return self.cursor.take(length, key).decode("utf-8", "surrogateescape")
 
     def _array(self, key: str) -> object:
@@ -86,10 +89,9 @@ class ValueReader:
         cursor = self.cursor
         start = cursor.position
         count = cursor.count(f"the length of {key!r}", each=8, most=MAX_ARRAY_LENGTH)
-        if count > self.strings_left:
-            cursor.fail(f"more than {MAX_STRINGS} strings in arrays", offset=start)
-        self.strings_left -= count
+        self._spend(count, 0, start)
         data, position, last = cursor.data, cursor.position, cursor.end - 8
+        most = min(cursor.end, position + 8 * count + self.memory_left // BYTE_COST)
         unpack = _U64.unpack_from
         strings = []
         for _ in range(count):
@@ -97,11 +99,27 @@ class ValueReader:
                 cursor.fail(f"{key!r} ends early", offset=position)
             begin = position + 8
             position = begin + unpack(data, position)[0]
-            if position > cursor.end:
-                cursor.fail(f"a string of {key!r} passes the end of the file", offset=begin - 8)
+            if position > most:
+                self._overrun(key, begin - 8, position)
             strings.append(data[begin:position].decode("utf-8", "surrogateescape"))
+        self._spend(0, position - cursor.position - 8 * count, start)
         cursor.position = position
         return strings
+
+    def _spend(self, strings: int, nbytes: int, offset: int) -> None:
+        """Take the cost of text from the budget."""
+        self.memory_left -= strings * STRING_COST + nbytes * BYTE_COST
+        if self.memory_left < 0:
+            self._too_much(offset)
+
+    def _overrun(self, key: str, offset: int, end: int) -> NoReturn:
+        if end <= self.cursor.end:
+            self._too_much(offset)
+        self.cursor.fail(f"a string of {key!r} passes the end of the file", offset=offset)
+
+    def _too_much(self, offset: int) -> NoReturn:
+        what = f"text that would take more than the {MAX_TEXT_MEMORY} bytes of memory accepted"
+        self.cursor.fail(what, offset=offset)
 
 
 def pack_string(text: str) -> bytes:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
@@ -18,11 +19,13 @@ from maxtool.dtype import BY_SAFETENSORS, TABLE, DType
 from maxtool.errors import InputError, MalformedFile, ModelMismatch
 from maxtool.weights.formats.index import FileIndex
 from maxtool.weights.formats.payload import repeated_names, write_payloads
-from maxtool.weights.jsonfile import parse_object
+from maxtool.weights.jsonfile import MAX_JSON_MEMORY, parse_object, uncollected
 from maxtool.weights.source import Cursor, map_file
 from maxtool.weights.spec import TensorInfo, TensorSpec
 
 MAX_HEADER_BYTES = 100_000_000
+# The largest published models have 140000 tensors in all, in dozens of files.
+MAX_TENSORS = 100_000
 MAX_DIMS = 64
 MAX_DIM = (1 << 63) - 1
 HEADER_ALIGNMENT = 8
@@ -49,18 +52,69 @@ def read(path: Path) -> FileIndex:
     length = cursor.u64("the header length")
     if length > MAX_HEADER_BYTES:
         cursor.fail(f"a header of {length} bytes; at most {MAX_HEADER_BYTES}", offset=0)
-    raw = cursor.take(length, "the header")
+    content = _parse(cursor.take(length, "the header"), cursor)
+    metadata = _metadata(content.pop(METADATA, {}), path)
+    reader = _EntryReader(cursor)
+    with uncollected():
+        placed = [reader.read(name, entry) for name, entry in content.items()]
+    content.clear()
+    placed.sort(key=itemgetter(1, 2))
+    _check_packed(placed, cursor)
+    return FileIndex(tuple(tensor for tensor, *_ in placed), metadata)
+
+
+def _parse(raw: bytes, cursor: Cursor) -> dict[str, object]:
+    """The header's JSON, well-formed entries already as :class:`_Entry`."""
     if not raw.startswith(b"{"):
         cursor.fail("the header does not begin with '{'", offset=8)
-    content = parse_object(raw, file=path, base=8)
-    metadata = _metadata(content.pop(METADATA, {}), path)
-    reader = _EntryReader(path, raw, cursor.position, cursor.remaining)
-    tensors = sorted(
-        (reader.read(name, entry) for name, entry in content.items()),
-        key=lambda tensor: (tensor.offset, tensor.nbytes),
-    )
-    _check_packed(tensors, cursor)
-    return FileIndex(tuple(tensors), metadata)
+    count = sum(map(raw.count, ENTRY_STARTS))
+    if count > MAX_TENSORS:
+        cursor.fail(f"{count} tensors; at most {MAX_TENSORS} are accepted", offset=8)
+    memory = MAX_JSON_MEMORY + count * ENTRY_COST
+    return parse_object(raw, file=cursor.file, base=8, memory=memory, compact=_Compact())
+
+
+# How an entry begins as every known writer puts it; no JSON string can contain this.
+ENTRY_STARTS = tuple(f'{{"{key}"'.encode() for key in ("dtype", "shape", "data_offsets"))
+# What the JSON of an entry costs at least by the table COSTS, and what is not kept of it.
+ENTRY_COST = 1400
+
+
+_INTEGERS = frozenset({int})
+# Element types by their code, and bytes of an element.
+_SIZED = {code: (dtype, dtype.size_in_bytes) for code, dtype in BY_SAFETENSORS.items()}
+
+# A tensor, and where its payload begins and ends in the file.
+Placed = tuple[TensorInfo, int, int]
+
+
+class _Entry(NamedTuple):
+    """An entry's fields, not checked yet; tuples hold integers."""
+
+    dtype: object
+    shape: object
+    data_offsets: object
+
+
+class _Compact:
+    """Turns entries into ``_Entry``, a third of the size, while the header is parsed."""
+
+    def __init__(self) -> None:
+        self.shapes: dict[tuple[int, ...], tuple[int, ...]] = {}
+
+    def __call__(self, content: dict[str, object]) -> object:
+        shape, offsets = content.get("shape"), content.get("data_offsets")
+        if len(content) != 3 or not isinstance(shape, list) or not isinstance(offsets, list):
+            return content
+        if not _are_integers(shape) or not _are_integers(offsets):
+            return content
+        dims = tuple(shape)
+        return _Entry(content.get("dtype"), self.shapes.setdefault(dims, dims), tuple(offsets))
+
+
+def _are_integers(values: Iterable[object]) -> bool:
+    """Whether all are integers; booleans and floats, which may equal them, are none."""
+    return _INTEGERS.issuperset(map(type, values))
 
 
 def _metadata(content: object, path: Path) -> dict[str, str]:
@@ -72,70 +126,73 @@ def _metadata(content: object, path: Path) -> dict[str, str]:
 class _EntryReader:
     """Turns header entries into ``TensorInfo``; what is wrong is reported with its place."""
 
-    def __init__(self, path: Path, header: bytes, start: int, size: int) -> None:
-        self.path = path
-        self.header = header
-        self.start = start
-        self.size = size
+    def __init__(self, cursor: Cursor) -> None:
+        self.cursor = cursor
+        self.start = cursor.position
+        self.size = cursor.remaining
 
-    def read(self, name: str, entry: object) -> TensorInfo:
-        if not isinstance(entry, dict):
+    def read(self, name: str, entry: object) -> Placed:
+        if isinstance(entry, dict):
+            entry = _Entry(entry.get("dtype"), entry.get("shape"), entry.get("data_offsets"))
+        if not isinstance(entry, _Entry):
             raise self._error(MalformedFile, name, "the entry is not an object")
-        dtype, shape = self._dtype(name, entry), self._shape(name, entry)
+        dtype, size = self._dtype(name, entry)
+        shape = self._shape(name, entry)
         begin, end = self._offsets(name, entry)
-        needed = math.prod(shape) * dtype.size_in_bytes
+        needed = math.prod(shape) * size
         if needed != end - begin:
-            what = f"shape {list(shape)} of {entry['dtype']} needs {needed} bytes, not"
+            what = f"shape {list(shape)} of {entry.dtype} needs {needed} bytes, not"
             raise self._error(MalformedFile, name, f"{what} {end - begin}")
-        return TensorInfo(name, dtype, shape, None, self.path, self.start + begin)
+        place = self.start + begin
+        tensor = TensorInfo(name, dtype, shape, None, self.cursor.file, place)
+        return tensor, place, self.start + end
 
-    def _dtype(self, name: str, entry: Mapping[str, object]) -> DType:
-        code = entry.get("dtype")
+    def _dtype(self, name: str, entry: _Entry) -> tuple[DType, int]:
+        code = entry.dtype
         if not isinstance(code, str):
             raise self._error(MalformedFile, name, "no dtype")
-        if code not in BY_SAFETENSORS:
+        if code not in _SIZED:
             raise self._error(InputError, name, f"the element type {code!r} is not supported")
-        return BY_SAFETENSORS[code]
+        return _SIZED[code]
 
-    def _shape(self, name: str, entry: Mapping[str, object]) -> tuple[int, ...]:
-        shape = self._integers(name, entry, "shape", MAX_DIM)
+    def _shape(self, name: str, entry: _Entry) -> tuple[int, ...]:
+        shape = self._integers(name, entry.shape, "shape", MAX_DIM)
         if len(shape) > MAX_DIMS:
             raise self._error(
                 MalformedFile, name, f"{len(shape)} dimensions; at most {MAX_DIMS} are accepted"
             )
         return shape
 
-    def _offsets(self, name: str, entry: Mapping[str, object]) -> tuple[int, ...]:
-        offsets = self._integers(name, entry, "data_offsets", self.size)
+    def _offsets(self, name: str, entry: _Entry) -> tuple[int, ...]:
+        offsets = self._integers(name, entry.data_offsets, "data_offsets", self.size)
         if len(offsets) != 2 or offsets[0] > offsets[1]:
             raise self._error(MalformedFile, name, "data_offsets are not a begin and an end")
         return offsets
 
-    def _integers(
-        self, name: str, entry: Mapping[str, object], key: str, most: int
-    ) -> tuple[int, ...]:
-        """A list of integers from 0 to ``most``; booleans and floats are none."""
-        values = entry.get(key)
-        if not isinstance(values, list) or any(type(value) is not int for value in values):
-            raise self._error(MalformedFile, name, f"{key} is not a list of integers")
-        if any(not 0 <= value <= most for value in values):
+    def _integers(self, name: str, values: object, key: str, most: int) -> tuple[int, ...]:
+        """Integers from 0 to ``most``."""
+        if not isinstance(values, tuple):
+            if not isinstance(values, list) or not _are_integers(values):
+                raise self._error(MalformedFile, name, f"{key} is not a list of integers")
+            values = tuple(values)
+        if values and (min(values) < 0 or max(values) > most):
             raise self._error(MalformedFile, name, f"{key} holds a number outside 0 to {most}")
-        return tuple(values)
+        return values
 
     def _error(self, kind: type[InputError], name: str, what: str) -> InputError:
-        place = self.header.find(json.dumps(name, ensure_ascii=False).encode(errors="replace"))
-        offset = 8 + place if place >= 0 else None
-        return kind(what, file=self.path, tensor=name, offset=offset)
+        written = json.dumps(name, ensure_ascii=False).encode(errors="replace")
+        place = self.cursor.data.find(written, 8, self.start)
+        return kind(what, file=self.cursor.file, tensor=name, offset=place if place >= 0 else None)
 
 
-def _check_packed(tensors: Sequence[TensorInfo], cursor: Cursor) -> None:
+def _check_packed(placed: Sequence[Placed], cursor: Cursor) -> None:
     """Check that payloads follow each other from the header to the end of the file."""
     expected = cursor.position
-    for tensor in tensors:
-        if tensor.offset != expected:
-            kind = "overlaps the one before" if tensor.offset < expected else "leaves a hole before"
-            cursor.fail(f"the payload {kind} it", offset=tensor.offset, tensor=tensor.name)
-        expected += tensor.nbytes
+    for tensor, begin, end in placed:
+        if begin != expected:
+            kind = "overlaps the one before" if begin < expected else "leaves a hole before"
+            cursor.fail(f"the payload {kind} it", offset=begin, tensor=tensor.name)
+        expected = end
     if expected != cursor.end:
         cursor.fail(f"{cursor.end - expected} bytes belong to no tensor", offset=expected)
 
