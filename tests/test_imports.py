@@ -22,7 +22,8 @@ SAMPLE = ROOT / "samples" / "fireside"
 FLOORS = (
     ("__init__", "runtime"),
     ("errors",),
-    ("dtype", "files"),
+    ("dtype", "files", "parallel"),
+    ("casting",),
     ("quantization",),
     ("weights",),
     ("tokenizer", "graph"),

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from maxtool.casting import holds_nan
 from maxtool.conversion import gguf_metadata, hf_files
 from maxtool.conversion.request import DIALECT, Request
 from maxtool.conversion.types import Natural, choose, main_type
@@ -276,7 +277,7 @@ def _array(planned: Plan, spec: TensorSpec, emission: Emission, report: Report) 
     array = _plain(planned, emission, report)
     if spec.encoding is not None:
         return quantize(array, spec.encoding, tensor=spec.name)
-    if has_nan(array):
+    if holds_nan(array):
         report.warnings.append(f"{spec.name} holds NaN")
     given = WeightData(array, spec.name, DType.from_numpy(array.dtype), spec.shape)
     return given.astype(spec.dtype).data
@@ -291,11 +292,3 @@ def _plain(planned: Plan, emission: Emission, report: Report | None = None) -> A
     if report is not None and not emission.is_exact(arrays):
         report.warnings.append(f"{emission.name}: values are rounded by the recipe's operations")
     return emission.apply(arrays)
-
-
-def has_nan(array: Array) -> bool:
-    """Whether a floating-point array holds NaN, told from the bits of 16-bit types."""
-    if array.dtype.itemsize != 2:
-        return bool(np.isnan(array).any())
-    infinity = np.array(np.inf, array.dtype).view(np.uint16)
-    return bool(((array.view(np.uint16) & 0x7FFF) > infinity).any())

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
+from maxtool.casting import cast
 from maxtool.dtype import DType
 from maxtool.errors import ModelMismatch
 from maxtool.quantization.codec import dequantize
@@ -59,9 +59,7 @@ class WeightData:
             return self
         if self.dtype.is_float() and not dtype.is_float():
             raise self._refused(dtype, "would be cut to whole numbers")
-        with np.errstate(all="ignore"):
-            converted = _exactly(self.data).astype(dtype.to_numpy())
-            changed = _damaged(self.data, converted)
+        converted, changed = cast(self.data, dtype)
         if changed:
             raise self._refused(dtype, f"{changed} of {self.data.size} values do not fit")
         return WeightData(converted, self.name, dtype, self.shape)
@@ -69,20 +67,3 @@ class WeightData:
     def _refused(self, dtype: DType, why: str) -> ModelMismatch:
         what = f"{self.dtype.name} cannot become {dtype.name}: {why}"
         return ModelMismatch(what, tensor=self.name, hint="choose a wider type")
-
-
-def _exactly(values: NDArray[Any]) -> NDArray[Any]:
-    """8-bit floats as float32, which holds them all: ml_dtypes has no casts among some of them."""
-    tiny = values.dtype.itemsize == 1 and DType.from_numpy(values.dtype).is_float()
-    return values.astype(np.float32) if tiny else values
-
-
-def _damaged(before: NDArray[Any], after: NDArray[Any]) -> int:
-    """How many finite values are no longer finite, or how many integers are others now."""
-    if after.dtype.kind in "iu" and before.dtype.kind in "iu":
-        limits = np.iinfo(after.dtype)
-        return int(np.count_nonzero((before < limits.min) | (before > limits.max)))
-    if after.dtype.kind in "iub":
-        return int(np.count_nonzero(after.astype(before.dtype) != before))
-    lost = ~np.isfinite(after)
-    return int(np.count_nonzero(lost & np.isfinite(before))) if lost.any() else 0

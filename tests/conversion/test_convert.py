@@ -13,13 +13,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 from gguf import GGUFReader
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from maxtool.conversion import Request, convert, prepare
-from maxtool.conversion.engine import has_nan
 from maxtool.conversion.gguf_metadata import size_label, title
 from maxtool.conversion.types import stays_float32
 from maxtool.dtype import DType
@@ -194,16 +193,6 @@ class TestValues:
         folder = source("tiny-mistral", **{name: weights[name]})
         with pytest.raises(ModelMismatch, match="Q8_0"):
             run(folder, tmp_path / "a.gguf", encoding=QuantizationEncoding.Q8_0)
-
-    @example(b"\x81\x7f" * 8, 2)
-    @given(st.binary(min_size=16, max_size=16), st.sampled_from([2, 4, 8]))
-    def test_has_nan(self, raw: bytes, size: int) -> None:
-        kinds = {2: [np.float16, ml_dtypes.bfloat16], 4: [np.float32], 8: [np.float64]}[size]
-        for kind in kinds:
-            array = np.frombuffer(raw, kind)
-            with np.errstate(invalid="ignore"):  # signalling NaN
-                expected = bool(np.isnan(array).any())
-            assert has_nan(array) == expected
 
 
 class TestRequests:

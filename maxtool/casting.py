@@ -1,0 +1,152 @@
+"""Casts between floating-point types, in chunks, to the bits that NumPy and ml_dtypes give.
+
+NumPy casts float16 number by number; whole arrays of integers do the same several times faster.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxtool.dtype import DType
+from maxtool.parallel import in_parts
+
+Float32 = NDArray[np.float32]
+
+# Elements of a chunk: a few temporaries of float32 together fit a core's second cache.
+CHUNK_ELEMENTS = 1 << 15
+
+FLOAT16, FLOAT32 = np.dtype(np.float16), np.dtype(np.float32)
+BFLOAT16 = DType.bfloat16.to_numpy()
+# What float32 holds exactly.
+NARROWER = frozenset(
+    dtype.to_numpy()
+    for dtype in DType
+    if dtype.is_float() and dtype.size_in_bytes < FLOAT32.itemsize
+)
+
+MAGNITUDE = np.uint32(0x7FFF_FFFF)
+# float32 bits from which on values round to infinity as float16, and below which they are
+# subnormal there: 65520 and 2**-14.
+HALF_OVERFLOW, HALF_NORMAL = np.uint32(0x477F_F000), np.uint32(0x3880_0000)
+HALF_INFINITY = 0x7C00
+
+
+def cast(values: NDArray[Any], dtype: DType) -> tuple[NDArray[Any], int]:
+    """Numbers as another type, rounded to nearest even.
+
+    Args:
+        values: Any shape.
+        dtype: The type wanted; floats must not become integers.
+
+    Returns:
+        A new array, and how many finite floats are no longer finite or integers are others now.
+    """
+    flat = values.reshape(-1)
+    result = np.empty(flat.shape, dtype.to_numpy())
+
+    def work(part: slice) -> int:
+        with np.errstate(all="ignore"):
+            return _cast_chunk(flat[part], result[part])
+
+    lost = sum(in_parts(flat.size, CHUNK_ELEMENTS, work))
+    return result.reshape(values.shape), lost
+
+
+def holds_nan(values: NDArray[Any]) -> bool:
+    """Whether floats hold NaN anywhere."""
+    flat = values.reshape(-1)
+    return any(in_parts(flat.size, CHUNK_ELEMENTS, lambda part: _holds_nan(flat[part])))
+
+
+def widen(values: NDArray[Any], out: Float32 | None = None) -> Float32:
+    """A chunk of numbers as float32.
+
+    Args:
+        values: At most a chunk; a float32 array is returned as it is.
+        out: Where to put it otherwise.
+    """
+    if values.dtype == FLOAT32:
+        return values
+    result = np.empty(values.shape, np.float32) if out is None else out
+    if values.dtype != FLOAT16 or not _widen_half(values, result):
+        np.copyto(result, values, casting="unsafe")
+    return result
+
+
+def _cast_chunk(values: NDArray[Any], out: NDArray[Any]) -> int:
+    """Cast into ``out``; returns how many values are damaged."""
+    narrow = values.dtype in NARROWER
+    if out.dtype == FLOAT16 and (narrow or values.dtype == FLOAT32):
+        if _narrow_to_half(widen(values), out):
+            return 0
+    elif out.dtype == FLOAT32 and narrow:
+        widen(values, out)
+        return 0
+    # 8-bit floats go through float32: ml_dtypes has no casts among some of them.
+    exact = widen(values) if narrow and values.dtype.itemsize == 1 else values
+    np.copyto(out, exact, casting="unsafe")
+    return _damaged(values, out)
+
+
+def _widen_half(values: NDArray[Any], out: Float32) -> bool:
+    """float16 to float32; ``False`` where there is infinity or NaN.
+
+    Shifted to its place, a number is too small by the difference of the exponents' offsets, 112.
+    """
+    bits = values.view(np.int16)
+    if ((bits & np.int16(0x7FFF)) >= HALF_INFINITY).any():
+        return False
+    shifted = out.view(np.int32)
+    np.copyto(shifted, bits)
+    shifted <<= np.int32(13)
+    shifted &= np.int32(-0x7000_0001)  # the sign's copies, all but the first
+    out *= np.float32(2.0**112)
+    return True
+
+
+def _narrow_to_half(values: Float32, out: NDArray[Any]) -> bool:
+    """float32 to float16; ``False`` where a value is NaN, infinite, or becomes so."""
+    bits = values.view(np.uint32)
+    magnitude = bits & MAGNITUDE
+    if not magnitude.size or magnitude.max() >= HALF_OVERFLOW:
+        return False
+    # Half of the last place, less one where the place before is even: that is nearest even.
+    half = magnitude >> np.uint32(13)
+    half &= np.uint32(1)
+    half += magnitude
+    half += np.uint32(0xFFF - (112 << 23) & 0xFFFF_FFFF)
+    half >>= np.uint32(13)
+    # Added to one half, a number below 2**-14 is rounded to multiples of 2**-24, as subnormals are.
+    subnormal = (magnitude.view(np.float32) + np.float32(0.5)).view(np.uint32)
+    subnormal -= np.float32(0.5).view(np.uint32)
+    np.copyto(half, subnormal, where=magnitude < HALF_NORMAL)
+    sign = bits >> np.uint32(16)
+    sign &= np.uint32(0x8000)
+    half |= sign
+    np.copyto(out.view(np.uint16), half, casting="unsafe")
+    return True
+
+
+def _damaged(before: NDArray[Any], after: NDArray[Any]) -> int:
+    """How many finite values are no longer finite, or how many integers are others now."""
+    if after.dtype.kind in "iu" and before.dtype.kind in "iu":
+        limits = np.iinfo(after.dtype)
+        return int(np.count_nonzero((before < limits.min) | (before > limits.max)))
+    if after.dtype.kind in "iub":
+        return int(np.count_nonzero(after.astype(before.dtype) != before))
+    if after.dtype.itemsize == 2 and not _holds_nan(after, infinite=True):
+        return 0
+    lost = ~np.isfinite(after)
+    return int(np.count_nonzero(lost & np.isfinite(before))) if lost.any() else 0
+
+
+def _holds_nan(values: NDArray[Any], *, infinite: bool = False) -> bool:
+    """Whether a chunk of floats holds NaN, or infinity too; of 16-bit types told from the bits."""
+    if values.dtype.itemsize != 2:
+        return not np.isfinite(values).all() if infinite else bool(np.isnan(values).any())
+    infinity = int(np.array(np.inf, values.dtype).view(np.uint16))
+    largest = int((values.view(np.uint16) & np.uint16(0x7FFF)).max(initial=0))
+    return largest >= infinity if infinite else largest > infinity

@@ -1,0 +1,49 @@
+"""Work in parts: every item once, errors passed on, one thread where there is little to do."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from maxtool import parallel
+from maxtool.parallel import MIN_PARTS, in_parts
+
+
+@pytest.fixture(params=[1, 2, 64])
+def cores(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(parallel, "usable_cores", lambda: request.param)
+    return int(request.param)
+
+
+@pytest.mark.usefixtures("cores")
+@pytest.mark.parametrize("total", [0, 1, 9, 10, 11, 1234])
+def test_every_item_is_worked_on_once(total: int) -> None:
+    parts = in_parts(total, 10, lambda part: range(part.start, part.stop))
+    assert sorted(item for part in parts for item in part) == list(range(total))
+
+
+def test_threads_are_bounded(cores: int) -> None:
+    names = in_parts(1000, 1, lambda _part: threading.current_thread().name)
+    assert len(set(names)) <= min(cores, parallel.MAX_THREADS)
+    assert (threading.current_thread().name in names) == (cores == 1)
+
+
+@pytest.mark.usefixtures("cores")
+def test_little_work_starts_no_thread() -> None:
+    names = in_parts(2 * MIN_PARTS - 1, 1, lambda _part: threading.current_thread().name)
+    assert set(names) == {threading.current_thread().name}
+
+
+@pytest.mark.usefixtures("cores")
+def test_errors_are_passed_on() -> None:
+    def work(part: slice) -> None:
+        if part.start == 77:
+            raise ValueError("the item 77")
+
+    with pytest.raises(ValueError, match="the item 77"):
+        in_parts(100, 1, work)
+
+
+def test_usable_cores() -> None:
+    assert parallel.usable_cores() >= 1
