@@ -67,5 +67,5 @@ def _cached(model: loader.Model, ids: Array, half: int) -> Array:
     for start, stop in pairwise(cuts):
         name = "decode" if start else "prefill"
         inputs = {"input_ids": ids[:, start:stop], "position": np.array([start], np.int32)}
-        logits.append(model.run_with(name, inputs, state)["logits"])
+        logits.append(model.run(name, inputs, state)["logits"])
     return np.stack(logits, axis=1)

@@ -28,10 +28,8 @@ import math
 import os
 import platform
 import sys
-import tempfile
 import threading
 import time
-import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -428,7 +426,7 @@ class Model:
 
     def __call__(self, **arrays: object) -> dict[str, Array]:
         """Run ``forward``."""
-        return self.run_with("forward", arrays)
+        return self.run("forward", arrays)
 
     def entry(self, name: str) -> Entry:
         """An entry by name; raises ``DoesNotFit`` that lists those there are."""
@@ -441,11 +439,7 @@ class Model:
         """Zeroed state for the given sizes of named dimensions, such as ``batch=1``."""
         return State(self.manifest.state, dims)
 
-    def run(self, name: str, /, **arrays: object) -> dict[str, Array]:
-        """Run any entry, with fresh state where it needs some."""
-        return self.run_with(name, arrays)
-
-    def run_with(
+    def run(
         self, name: str, arrays: Mapping[str, object], state: State | None = None
     ) -> dict[str, Array]:
         """Run an entry.
@@ -539,7 +533,13 @@ class Model:
         return self._tokenizer
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of a text, with the beginning-of-text token where the model expects it."""
+        """Token ids of a text, with the beginning-of-text token where the model expects it.
+
+        Raises:
+            BadInput: If it holds half of a character, as undecodable bytes of a command line do.
+        """
+        if any("\ud800" <= char <= "\udfff" for char in text):
+            raise BadInput("the prompt is no valid text")
         ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
         bos = self.manifest.bos
         return ids if bos is None or ids[:1] == [bos] else [bos, *ids]
@@ -595,7 +595,7 @@ class Model:
         name, position = "prefill", 0
         for _ in range(count):
             given = {"input_ids": [ids], "position": np.array([position], np.int32)}
-            outputs = self.run_with(name, given, state)
+            outputs = self.run(name, given, state)
             chosen = choose(outputs["logits"][0])
             if chosen in self.manifest.eos:
                 return
@@ -685,6 +685,8 @@ def chooser(
         raise BadUsage(f"temperature {temperature} is not a finite number from 0 up")
     if (top_k is not None and top_k < 1) or (top_p is not None and not 0 < top_p <= 1):
         raise BadUsage("top-k counts tokens from 1 up, and top-p is a share from 0 to 1")
+    if seed is not None and seed < 0:
+        raise BadUsage(f"seed {seed} is negative")
     random = np.random.default_rng(seed)
 
     def choose(logits: Array) -> int:
@@ -694,7 +696,8 @@ def chooser(
         if temperature == 0:
             return best
         order = np.argsort(-logits)[:top_k]
-        scaled = np.exp((logits[order].astype(np.float64) - float(logits[best])) / temperature)
+        with np.errstate(over="ignore"):  # minus infinity is a share of 0
+            scaled = np.exp((logits[order].astype(np.float64) - float(logits[best])) / temperature)
         shares = scaled / scaled.sum()
         kept = order.size
         if top_p is not None:
@@ -769,6 +772,8 @@ def execute(options: Options) -> None:
     asked = [options.prompt is not None, options.ids is not None, options.inputs is not None]
     if sum([*asked, options.info]) != 1:
         raise BadUsage("give one of --prompt, --ids, --inputs and --info")
+    if options.inputs is None and (options.output or options.entry != "forward"):
+        raise BadUsage("--output and --entry go with --inputs")
     if options.info:
         show_info(options)
     elif options.inputs is not None:
@@ -863,7 +868,7 @@ def run_arrays(options: Options, path: Path) -> None:
     model = load(options.folder, check=options.verify)
     arrays, ignored = read_arrays(path, {spec.name for spec in model.entry(options.entry).inputs})
     started = time.perf_counter()
-    outputs = model.run_with(options.entry, arrays)
+    outputs = model.run(options.entry, arrays)
     seconds = time.perf_counter() - started
     if ignored:
         note(options, f"ignored, as {options.entry} does not take it: {', '.join(ignored)}")
@@ -915,28 +920,15 @@ def read_arrays(path: Path, wanted: set[str]) -> tuple[dict[str, Array], list[st
 
 def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
     """Write an npz file, whole or not at all."""
-    folder = path.resolve().parent
-    with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{path.name}.", delete=False) as stream:
-        staging = Path(stream.name)
-        try:
-            with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
-                for name, array in arrays.items():
-                    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                        np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
+    staging = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with staging.open("xb") as stream:
+            np.savez(stream, **arrays)  # type: ignore[arg-type]
             stream.flush()
             os.fsync(stream.fileno())
-            staging.chmod(0o666 & ~umask())
-            staging.replace(path)
-        except BaseException:
-            staging.unlink(missing_ok=True)
-            raise
-
-
-def umask() -> int:
-    """The permissions that new files do not get; a temporary file has its own."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
+        staging.replace(path)
+    finally:
+        staging.unlink(missing_ok=True)
 
 
 def printable(text: str) -> str:
@@ -947,8 +939,12 @@ def printable(text: str) -> str:
 def emit(text: str) -> None:
     """Write data to stdout at once."""
     encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+        sys.stdout.flush()
+    except OSError:  # Python would write what is left again when it ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
 
 
 def emit_text(text: str) -> None:
@@ -1001,24 +997,37 @@ def integers(text: str) -> list[int]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; the exit code."""
+    open_streams()
     options = parse(argv)
     try:
         execute(options)
     except RunError as error:
-        sys.stderr.write(f"error: {printable(str(error))}\n")
-        if options.json:
-            content = {"class": type(error).__name__, "what": str(error)}
-            emit_json("maxtool.error/1", {"error": {**content, "exit_code": error.exit_code}})
-        return error.exit_code
-    except MemoryError:
-        sys.stderr.write("error: not enough memory\n")
-        return MachineLacks.exit_code
+        return fail(options, error)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except OSError as error:
+        place = "" if error.filename is None else f": {error.filename}"
+        return fail(options, MachineLacks(f"{error.strerror or error}{place}"))
+    except MemoryError:
+        return fail(options, MachineLacks("not enough memory"))
     return 0
+
+
+def open_streams() -> None:
+    """Put something in the place of streams that were closed before the program began."""
+    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115
+    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
+
+
+def fail(options: Options, error: RunError) -> int:
+    """Say what went wrong; its exit code."""
+    sys.stderr.write(f"error: {printable(str(error))}\n")
+    if options.json:
+        content = {"class": type(error).__name__, "what": str(error)}
+        emit_json("maxtool.error/1", {"error": {**content, "exit_code": error.exit_code}})
+    return error.exit_code
 
 
 if __name__ == "__main__":

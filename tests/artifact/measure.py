@@ -42,6 +42,6 @@ def greedy(artifact: Path, prompt: Array, count: int) -> list[int]:
     while len(tokens) < count:
         arrays = {"input_ids": inputs, "position": np.array([position], np.int32)}
         position += inputs.shape[1]
-        tokens.append(int(model.run_with(entry, arrays, state)["logits"][0].argmax()))
+        tokens.append(int(model.run(entry, arrays, state)["logits"][0].argmax()))
         inputs, entry = np.array([[tokens[-1]]]), "decode"
     return tokens

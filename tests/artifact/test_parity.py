@@ -37,9 +37,9 @@ def test_rows_of_a_batch_do_not_touch(compiled: Compile, data: Path) -> None:
     assert error(model(input_ids=ids)["logits"], np.stack(alone)) < 1e-6
     state = model.new_state(batch=3)
     start = {"input_ids": ids[:, :10], "position": np.array([0], np.int32)}
-    model.run_with("prefill", start, state)
+    model.run("prefill", start, state)
     last = {"input_ids": ids[:, 10:], "position": np.array([10], np.int32)}
-    step = model.run_with("decode", last, state)["logits"]
+    step = model.run("decode", last, state)["logits"]
     assert error(step, np.stack(alone)[:, -1]) < 1e-6
 
 
@@ -49,7 +49,7 @@ def test_a_prompt_may_come_in_pieces(compiled: Compile, data: Path) -> None:
     state = model.new_state(batch=1)
     for start, stop in ((0, 5), (5, 6), (6, 19), (19, 24)):
         arrays = {"input_ids": ids[:, start:stop], "position": np.array([start], np.int32)}
-        result = model.run_with("prefill", arrays, state)["logits"]
+        result = model.run("prefill", arrays, state)["logits"]
         assert error(result, model(input_ids=ids)["logits"][:, stop - 1]) < 1e-6
 
 

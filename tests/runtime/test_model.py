@@ -44,13 +44,13 @@ def test_a_copy_loads_its_own_folder(artifact: Path, monkeypatch: pytest.MonkeyP
 
 def test_state_is_written_in_place_and_kept(model: loader.Model) -> None:
     state = model.new_state(batch=2)
-    first = model.run_with("prefill", {"input_ids": [[9, 8], [5, 4]], "position": [0]}, state)
-    second = model.run_with("decode", {"input_ids": [[7], [3]], "position": [2]}, state)
+    first = model.run("prefill", {"input_ids": [[9, 8], [5, 4]], "position": [0]}, state)
+    second = model.run("decode", {"input_ids": [[7], [3]], "position": [2]}, state)
     assert state.arrays[0][:, :4].tolist() == [[9, 8, 7, 0], [5, 4, 3, 0]]
     difference = second["logits"][0] - second["logits"][1]
     np.testing.assert_allclose(difference, 4.0, atol=1e-5)
     assert first["logits"].shape == (2, VOCAB)
-    fresh = model.run("decode", input_ids=[[7]], position=[2])["logits"]
+    fresh = model.run("decode", {"input_ids": [[7]], "position": [2]})["logits"]
     np.testing.assert_allclose(second["logits"][0] - fresh[0], 9.0, atol=1e-5)
 
 
@@ -70,7 +70,7 @@ def test_a_state_of_something_else(model: loader.Model, artifact: Path) -> None:
     arrays = {"input_ids": [[1]], "position": [0]}
     for state in (model.new_state(batch=3), loader.load(artifact).new_state(batch=1)):
         with pytest.raises(loader.DoesNotFit, match="state is of another"):
-            model.run_with("decode", arrays, state)
+            model.run("decode", arrays, state)
     for dims in ({}, {"batch": 0}):
         with pytest.raises(loader.BadUsage, match="needs the sizes of batch"):
             model.new_state(**dims)
@@ -153,6 +153,11 @@ def test_sampling_follows_the_probabilities() -> None:
 def test_logits_that_are_no_numbers(bad: float) -> None:
     with pytest.raises(loader.RunError, match="finite"):
         loader.chooser(0.0, None, None, None)(np.array([0.0, bad], np.float32))
+
+
+def test_the_smallest_temperature() -> None:
+    logits = np.array([1.0, 3.0, 2.0], np.float32)
+    assert loader.chooser(1e-320, None, None, 0)(logits) == 1
 
 
 def test_the_stream_equals_the_text_decoded_at_once(tmp_path: Path) -> None:

@@ -129,6 +129,10 @@ def test_the_context_ends(artifact: Path, ids: dict[str, list[int]]) -> None:
         (["--ids", "1", "--top-p", "0"], 2, "top-p"),
         (["--ids", "1", "--top-k", "0"], 2, "top-k"),
         (["--ids", "1", "--max-tokens", "-1"], 2, "max-tokens"),
+        (["--ids", "1", "--seed", "-1"], 2, "seed"),
+        (["--ids", "1", "--output", "y.npz"], 2, "--inputs"),
+        (["--ids", "1", "--entry", "decode"], 2, "--inputs"),
+        (["--prompt", "\udcff"], 3, "no valid text"),
         (["--ids", "1", "--prompt", "x"], 2, "not allowed"),
         ([], 2, "required"),
         (["--inputs", "nowhere.npz"], 3, "nowhere.npz"),
@@ -152,6 +156,7 @@ def test_arrays(artifact: Path, tmp_path: Path) -> None:
         assert outputs.files == ["logits"]
         np.testing.assert_allclose(outputs["logits"], expected, rtol=1e-6)
     assert not list(tmp_path.glob(".y*"))
+    assert (tmp_path / "y.npz").stat().st_mode == (artifact / "weights.bin").stat().st_mode
     fails(artifact, 2, "--inputs", source, "--output", tmp_path / "y.npz", says="exists")
     again = tiny_artifact.run(
         artifact, "--inputs", source, "--output", tmp_path / "y.npz", "--force", "--json"
@@ -409,6 +414,23 @@ def test_a_closed_pipe_is_quiet(artifact: Path) -> None:
     command = f"{sys.executable} {artifact}/run.py --prompt '{PROMPT}' -q | true"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk(artifact: Path) -> None:
+    for arguments in ("--ids 1", "--info", "--ids 1 --json"):
+        command = f"{sys.executable} {artifact}/run.py {arguments} -q > /dev/full"
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr.count("\n")) == (6, 1)
+        assert done.stderr.startswith("error: No space left")
+
+
+def test_closed_streams(artifact: Path) -> None:
+    for streams in (">&-", "2>&-", ">&- 2>&-"):
+        command = f"{sys.executable} {artifact}/run.py --ids 1 --max-tokens 2 {streams}"
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+        assert done.returncode == 0
+        assert "Traceback" not in done.stderr
 
 
 def test_ascii_terminals(artifact: Path) -> None:
