@@ -1,0 +1,177 @@
+"""What differs between two checkpoints, tensor by tensor, by the names in their files."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxtool.parallel import in_parts
+from maxtool.weights.checkpoint import Checkpoint
+from maxtool.weights.data import WeightData
+from maxtool.weights.elements import PART, Elements, widened
+from maxtool.weights.names import natural_key
+from maxtool.weights.spec import TensorInfo
+
+ROUND = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How far the elements of two tensors of one shape lie apart.
+
+    Attributes:
+        name: Their name.
+        elements: How many each has.
+        differing: How many differ; NaN equals NaN here, and zeros of either sign are equal.
+        largest: The largest absolute difference, infinite where only one of two is a number.
+        at: Where that is, slowest dimension first; ``None`` if nothing differs.
+    """
+
+    name: str
+    elements: int
+    differing: int = 0
+    largest: float = 0.0
+    at: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two checkpoints, compared.
+
+    Attributes:
+        only_left: Tensors that only the first has.
+        only_right: Tensors that only the second has.
+        changed: Tensors of one name with another type or shape, first and second.
+        same: How many tensors of one name have one type and shape.
+        differences: How far values lie apart, of every tensor with one shape in both; empty
+            unless values were compared.
+    """
+
+    only_left: tuple[TensorInfo, ...]
+    only_right: tuple[TensorInfo, ...]
+    changed: tuple[tuple[TensorInfo, TensorInfo], ...]
+    same: int
+    differences: tuple[Difference, ...] = ()
+
+    @property
+    def equal(self) -> bool:
+        """Whether nothing differs."""
+        apart = any(difference.differing for difference in self.differences)
+        return not (self.only_left or self.only_right or self.changed or apart)
+
+
+def comparable(left: Checkpoint, right: Checkpoint, pattern: str | None = None) -> list[str]:
+    """Names of the tensors whose values can be compared: in both, with one shape."""
+    return [
+        name
+        for name in _names([left], pattern)
+        if name in right.tensors and left.tensors[name].shape == right.tensors[name].shape
+    ]
+
+
+def compare(
+    left: Checkpoint,
+    right: Checkpoint,
+    *,
+    pattern: str | None = None,
+    values: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> Comparison:
+    """Compare names, types and shapes, and if asked for also values, block types decoded.
+
+    Args:
+        left: The first checkpoint.
+        right: The second.
+        pattern: Shell pattern that the names compared must match.
+        values: Whether to compare values, which reads all payloads.
+        progress: Told the bytes of the first one's payloads done since the last call.
+    """
+    pairs = [(left.tensors.get(n), right.tensors.get(n)) for n in _names([left, right], pattern)]
+    both = [(one, other) for one, other in pairs if one and other]
+    changed = tuple((one, other) for one, other in both if _form(one) != _form(other))
+    found: tuple[Difference, ...] = ()
+    if values:
+        names = comparable(left, right, pattern)
+        found = tuple(apart(left.read(name), right.read(name), progress) for name in names)
+    return Comparison(
+        tuple(one for one, other in pairs if one and not other),
+        tuple(other for one, other in pairs if other and not one),
+        changed,
+        len(both) - len(changed),
+        found,
+    )
+
+
+def _names(checkpoints: Iterable[Checkpoint], pattern: str | None) -> list[str]:
+    names = {name for checkpoint in checkpoints for name in checkpoint.tensors}
+    chosen = (name for name in names if pattern is None or fnmatchcase(name, pattern))
+    return sorted(chosen, key=natural_key)
+
+
+def _form(tensor: TensorInfo) -> object:
+    return tensor.type_name, tensor.shape
+
+
+def apart(
+    left: WeightData, right: WeightData, progress: Callable[[int], None] | None = None
+) -> Difference:
+    """How far two weights of one shape lie apart, in parts of bounded size."""
+    ours, theirs = Elements(left), Elements(right)
+    total, done = Difference(left.name, ours.size), 0
+    for start in range(0, ours.size, ROUND * PART):
+        count = min(ROUND * PART, ours.size - start)
+
+        def work(part: slice, at: int = start) -> tuple[int, float, int]:
+            place = slice(at + part.start, at + part.stop)
+            differing, largest, where = _apart(ours[place], theirs[place])
+            return differing, largest, place.start + where
+
+        total = _with(total, in_parts(count, PART, work), left.shape)
+        share = math.ceil(left.data.nbytes * (start + count) / ours.size)
+        if progress is not None:
+            progress(share - done)
+        done = share
+    return total
+
+
+def _with(
+    total: Difference, found: Iterable[tuple[int, float, int]], shape: tuple[int, ...]
+) -> Difference:
+    """A total with parts added; of equal differences the first one is remembered."""
+    parts = sorted(found, key=lambda part: part[2])
+    differing = total.differing + sum(part[0] for part in parts)
+    for count, largest, where in parts:
+        if count and (total.at is None or largest > total.largest):
+            at = tuple(int(index) for index in np.unravel_index(where, shape)) if shape else ()
+            total = Difference(total.name, total.elements, differing, largest, at)
+    return Difference(total.name, total.elements, differing, total.largest, total.at)
+
+
+def _apart(left: NDArray[Any], right: NDArray[Any]) -> tuple[int, float, int]:
+    """How many elements differ, by how much at most, and where that is."""
+    with np.errstate(all="ignore"):
+        ours, theirs = _plain(left), _plain(right)
+        differ = ours != theirs
+        if ours.dtype.kind == "f" and theirs.dtype.kind == "f":
+            differ &= ~(np.isnan(ours) & np.isnan(theirs))
+        count = int(np.count_nonzero(differ))
+        if not count:
+            return 0, 0.0, 0
+        far = np.abs(widened(ours) - widened(theirs))
+        far[~differ] = 0
+        far[np.isnan(far)] = np.inf
+        where = int(far.argmax())
+        return count, float(far[where]), where
+
+
+def _plain(values: NDArray[Any]) -> NDArray[Any]:
+    """Values of a type that NumPy itself can compare; integers stay, since floats round them."""
+    if values.dtype == np.bool_:
+        return values.view(np.uint8)
+    return values if values.dtype.kind in "iuf" else values.astype(np.float32)
