@@ -256,21 +256,26 @@ class Manifest:
 # --- the machine ----------------------------------------------------------------------------------
 
 
-def set_threads(weight_bytes: int) -> None:
+def set_threads(weight_bytes: int) -> int:
     """Choose the size of TVM's thread pool, unless the environment already does.
 
     One thread per physical core that this process may use, at most its share of CPU time: worker
-    threads spin while they wait, so more of them than cores ruins every call. A thread that has
-    few weights to read costs more to wake than it saves. Threads are not pinned: TVM would pin
-    them to the first cores, whoever else is busy there, and whether or not they may be used.
+    threads spin while they wait, so more of them than cores ruins every call. Threads are not
+    pinned: TVM would pin them to the first cores, whoever else is busy there, and whether or not
+    they may be used.
 
     Args:
         weight_bytes: Size of the weights, about what a generated token reads.
+
+    Returns:
+        How many of the threads a model of that size uses: one that has few weights to read costs
+        more to wake than it saves.
     """
     allowed = getattr(os, "sched_getaffinity", lambda _: set(range(os.cpu_count() or 1)))(0)
-    threads = min(_cores(allowed), _quota(), weight_bytes // BYTES_PER_THREAD)
-    os.environ.setdefault("TVM_NUM_THREADS", str(max(1, threads)))
+    most = str(max(1, min(_cores(allowed), _quota())))
+    pool = os.environ.setdefault("TVM_NUM_THREADS", most)
     os.environ.setdefault("TVM_BIND_THREADS", "0")
+    return max(1, min(int(pool if pool.isdigit() else most), weight_bytes // BYTES_PER_THREAD))
 
 
 def _cores(allowed: set[int]) -> int:
@@ -405,7 +410,7 @@ class Model:
     """
 
     def __init__(self, manifest: Manifest, *, verified: bool = True) -> None:
-        set_threads(sum(spec.nbytes() for spec in manifest.weights))
+        self._threads = set_threads(sum(spec.nbytes() for spec in manifest.weights))
         check_machine(manifest.target)
         self.manifest = manifest
         self._machine = open_module(manifest, verified=verified)
@@ -509,6 +514,8 @@ class Model:
         tensors = [tvm_ffi.from_dlpack(array) for array in inputs]
         try:
             with self._lock:
+                use_threads = tvm_ffi.get_global_func("runtime.config_threadpool")
+                use_threads(1, self._threads)  # 1: any core
                 return self._functions[name](*tensors, *memory, self._weights)
         except (RuntimeError, ValueError, TypeError) as error:
             raise DoesNotFit(f"the compiled {name} refused the call: {last_line(error)}") from None

@@ -193,11 +193,14 @@ def test_an_incomplete_character_waits_for_its_bytes(model: loader.Model) -> Non
 
 
 def threads(weight_bytes: int, cpus: str, **given: str) -> tuple[str, str]:
-    """Threads and pinning that set_threads chooses in a process that may use ``cpus``."""
+    """Threads and pinning that set_threads chooses in a process that may use ``cpus``.
+
+    A small model that was loaded before does not count.
+    """
     code = (
         "import os; from maxtool.runtime import loader; "
-        f"loader.set_threads({weight_bytes}); "
-        "print(os.environ['TVM_NUM_THREADS'], os.environ['TVM_BIND_THREADS'])"
+        "loader.set_threads(1); "
+        f"print(loader.set_threads({weight_bytes}), os.environ['TVM_BIND_THREADS'])"
     )
     clean = {k: v for k, v in os.environ.items() if not k.startswith("TVM_")}
     done = subprocess.run(
@@ -218,6 +221,7 @@ def test_threads_follow_the_machine_and_the_weights() -> None:
     assert threads(large, "0") == ("1", "0")
     assert threads(1 << 20, every) == ("1", "0")
     assert 1 <= int(threads(large, every)[0]) <= (os.cpu_count() or 1)
+    assert threads(8 << 20, every, TVM_NUM_THREADS="3")[0] == "2"
     assert threads(large, every, TVM_NUM_THREADS="3", TVM_BIND_THREADS="1") == ("3", "1")
 
 
