@@ -53,6 +53,8 @@ class Cursor:
         self.file = file
         self.position = 0
         self.end = len(data)
+        # Up to here the bytes are at hand; a cursor over a remote file fetches what is behind.
+        self.ready = self.end
 
     @property
     def remaining(self) -> int:
@@ -65,14 +67,14 @@ class Cursor:
         raise MalformedFile(what, file=self.file, tensor=tensor, offset=where)
 
     def require(self, count: int, what: str) -> None:
-        """Check that ``count`` more bytes are there."""
+        """Check that ``count`` more bytes are there, and have them at hand."""
         if count > self.remaining:
             self.fail(f"{what} needs {count} bytes and {self.remaining} are left")
 
     def skip(self, count: int, what: str) -> int:
         """Pass over ``count`` bytes; returns where they start."""
         start = self.position
-        if start + count > self.end:
+        if start + count > self.ready:
             self.require(count, what)
         self.position = start + count
         return start

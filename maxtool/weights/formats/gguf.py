@@ -72,7 +72,11 @@ def read(path: Path) -> FileIndex:
         MalformedFile: If anything in it contradicts the format.
         InputError: If it is of another version or byte order.
     """
-    cursor = Cursor(map_file(path), path)
+    return read_header(Cursor(map_file(path), path))
+
+
+def read_header(cursor: Cursor) -> FileIndex:
+    """The same from a cursor, which need not have the payloads at hand."""
     _check_magic(cursor)
     n_tensors = cursor.count("the tensor count", each=LEAST_TENSOR_BYTES, most=MAX_TENSORS)
     n_keys = cursor.count("the key count", each=LEAST_KEY_BYTES, most=MAX_KEYS)

@@ -90,19 +90,21 @@ class ValueReader:
         start = cursor.position
         count = cursor.count(f"the length of {key!r}", each=8, most=MAX_ARRAY_LENGTH)
         self._spend(count, 0, start)
-        data, position, last = cursor.data, cursor.position, cursor.end - 8
-        most = min(cursor.end, position + 8 * count + self.memory_left // BYTE_COST)
-        unpack = _U64.unpack_from
+        data, position, unpack = cursor.data, cursor.position, _U64.unpack_from
+        begins = position
+        limit = position + 8 * count + self.memory_left // BYTE_COST
+        ready = min(cursor.ready, limit)
+        passes = f"a string of {key!r} passes the end of the file"
         strings = []
         for _ in range(count):
-            if position > last:
-                cursor.fail(f"{key!r} ends early", offset=position)
             begin = position + 8
+            if begin > ready:
+                ready = self._have(f"{key!r} ends early", position, begin, limit)
             position = begin + unpack(data, position)[0]
-            if position > most:
-                self._overrun(key, begin - 8, position)
+            if position > ready:
+                ready = self._have(passes, begin, position, limit)
             strings.append(data[begin:position].decode("utf-8", "surrogateescape"))
-        self._spend(0, position - cursor.position - 8 * count, start)
+        self._spend(0, position - begins - 8 * count, start)
         cursor.position = position
         return strings
 
@@ -112,10 +114,15 @@ class ValueReader:
         if self.memory_left < 0:
             self._too_much(offset)
 
-    def _overrun(self, key: str, offset: int, end: int) -> NoReturn:
-        if end <= self.cursor.end:
-            self._too_much(offset)
-        self.cursor.fail(f"a string of {key!r} passes the end of the file", offset=offset)
+    def _have(self, otherwise: str, begin: int, end: int, limit: int) -> int:
+        """Have bytes at hand, or say what else; returns up to where they may be used now."""
+        if end > self.cursor.end:
+            self.cursor.fail(otherwise, offset=begin)
+        if end > limit:
+            self._too_much(begin)
+        self.cursor.position = begin
+        self.cursor.require(end - begin, otherwise)
+        return min(self.cursor.ready, limit)
 
     def _too_much(self, offset: int) -> NoReturn:
         what = f"text that would take more than the {MAX_TEXT_MEMORY} bytes of memory accepted"

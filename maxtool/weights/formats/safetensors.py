@@ -48,12 +48,16 @@ def read(path: Path) -> FileIndex:
         MalformedFile: If anything in it contradicts the format.
         InputError: If a tensor has an element type that is not supported.
     """
-    cursor = Cursor(map_file(path), path)
+    return read_header(Cursor(map_file(path), path))
+
+
+def read_header(cursor: Cursor) -> FileIndex:
+    """The same from a cursor, which need not have the payloads at hand."""
     length = cursor.u64("the header length")
     if length > MAX_HEADER_BYTES:
         cursor.fail(f"a header of {length} bytes; at most {MAX_HEADER_BYTES}", offset=0)
     content = _parse(cursor.take(length, "the header"), cursor)
-    metadata = _metadata(content.pop(METADATA, {}), path)
+    metadata = _metadata(content.pop(METADATA, {}), cursor.file)
     reader = _EntryReader(cursor)
     with uncollected():
         placed = [reader.read(name, entry) for name, entry in content.items()]
@@ -117,10 +121,10 @@ def _are_integers(values: Iterable[object]) -> bool:
     return _INTEGERS.issuperset(map(type, values))
 
 
-def _metadata(content: object, path: Path) -> dict[str, str]:
+def _metadata(content: object, file: Path) -> dict[str, str]:
     if isinstance(content, dict) and all(isinstance(value, str) for value in content.values()):
         return content
-    raise MalformedFile(f"{METADATA} is not an object of strings", file=path, offset=8)
+    raise MalformedFile(f"{METADATA} is not an object of strings", file=file, offset=8)
 
 
 class _EntryReader:
