@@ -10,9 +10,12 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import os
+import signal
 import sys
 from collections.abc import Callable
 from functools import wraps
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -125,4 +128,11 @@ for _name, _module in COMMANDS.items():
 
 def run() -> None:
     """The ``maxtool`` console script."""
+    # A stream that was closed before the program began is None.
+    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115
+    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
+    for name in ("SIGTERM", "SIGHUP"):
+        kind = getattr(signal, name, None)  # Windows has no SIGHUP
+        if kind is not None and signal.getsignal(kind) is signal.SIG_DFL:
+            signal.signal(kind, signal.default_int_handler)
     app()

@@ -139,19 +139,28 @@ def test_failed_check_leaves_nothing(source: Path, tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"source", "strict.toml"}
 
 
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupt_leaves_nothing(
-    source: Path, tmp_path: Path, interruptible: Callable[[], None]
+    source: Path, tmp_path: Path, interruptible: Callable[[], None], kind: signal.Signals
 ) -> None:
     command = [sys.executable, "-m", "maxtool", "compile", str(source), "-o", str(tmp_path / "out")]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=interruptible)
     deadline = time.monotonic() + 60
     while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < deadline:
         time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(kind)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in said
     assert {path.name for path in tmp_path.iterdir()} == {"source"}
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_closed_streams(source: Path, tmp_path: Path, closed: str) -> None:
+    command = f"{sys.executable} -m maxtool compile {source} -o {tmp_path / 'out'} {closed}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, (tmp_path / "out").is_dir()) == (0, True)
+    assert "Traceback" not in done.stderr
 
 
 def test_what_the_system_refuses(
