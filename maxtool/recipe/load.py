@@ -14,6 +14,7 @@ from maxtool.recipe.parse import parse
 from maxtool.recipe.problems import Problems
 from maxtool.recipe.schema import Dialect, Match, Recipe
 from maxtool.weights import Checkpoint
+from maxtool.weights.formats import Format
 
 PACKAGE = Path(__file__).resolve().parent.parent
 # In a wheel the recipes lie inside the package, in a checkout beside it.
@@ -48,13 +49,23 @@ def load_recipe(name_or_path: str) -> Recipe:
     return _shipped(name_or_path)
 
 
+# The formats whose tensors have the names of a published architecture.
+RECIPES_READ: tuple[Format, ...] = ("safetensors", "pytorch", "gguf")
+
+
 def find_recipe(checkpoint: Checkpoint) -> Recipe:
     """The recipe that recognises a checkpoint; of several, the one that asks for more.
 
     Raises:
-        UnknownArchitecture: If none does; lists the known ones.
+        UnknownArchitecture: If none does, or the format has none; lists the known ones.
         ConfigurationError: If a Hugging Face checkpoint has no config.json.
     """
+    if checkpoint.format not in RECIPES_READ:
+        raise UnknownArchitecture(
+            f"no recipe reads {checkpoint.format} files",
+            file=checkpoint.path,
+            hint=f"recipes read {', '.join(RECIPES_READ)}",
+        )
     if dialect(checkpoint) == "hf" and checkpoint.config is None:
         raise ConfigurationError(
             "there is no config.json beside the tensors",

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxtool.errors import MissingWeight
+from maxtool.errors import MalformedFile, MissingWeight
 from maxtool.weights import locate
 from maxtool.weights.data import WeightData
-from maxtool.weights.formats import Format
+from maxtool.weights.formats import HUGGING_FACE, Format
 from maxtool.weights.jsonfile import read_object
 from maxtool.weights.names import did_you_mean
 from maxtool.weights.source import Bytes, map_file
@@ -33,8 +33,10 @@ class Checkpoint:
         format: The format of its files.
         files: Every file with tensors.
         tensors: Every tensor by name, in the order of the files.
-        metadata: GGUF key/values as Python or NumPy values, or safetensors' ``__metadata__``.
-        config: The ``config.json`` beside the tensors; ``None`` for GGUF, which has metadata.
+        metadata: GGUF key/values as Python or NumPy values, safetensors' ``__metadata__``, ONNX
+            properties, or the plain values beside the tensors of a PyTorch checkpoint.
+        config: The ``config.json`` beside the tensors of a Hugging Face checkpoint, which is
+            safetensors or PyTorch; ``None`` for other formats.
         config_file: Where ``config`` was read.
         folder: Where tokenizer files are looked for.
         notes: What is odd about the files but no error, to be shown to the user.
@@ -70,13 +72,15 @@ class Checkpoint:
 
     @property
     def protected(self) -> tuple[Path, ...]:
-        """Where nothing may be written: a GGUF's files, or a Hugging Face checkpoint's folder."""
-        return self.files if self.format == "gguf" else (self.folder, *self.files)
+        """Where nothing may be written: the files, and a Hugging Face checkpoint's folder."""
+        return (self.folder, *self.files) if self.format in HUGGING_FACE else self.files
 
     def _view(self, info: TensorInfo) -> NDArray[Any]:
-        """The payload as mapped; copied only where the file leaves it unaligned."""
+        """The payload as mapped; copied only where the file leaves it unaligned or packed."""
         if not info.nbytes:
-            return np.empty(info.stored_shape, info.stored_dtype)
+            return _empty(info)
+        if info.unpack is not None:
+            return info.unpack(self._map(info.file))
         raw = np.frombuffer(self._map(info.file), np.uint8, info.nbytes, info.offset)
         array = raw.view(info.stored_dtype).reshape(info.stored_shape)
         return array if array.flags.aligned else array.copy()
@@ -91,7 +95,8 @@ def open_checkpoint(path: Path, *, config: Path | None = None) -> Checkpoint:
     """Open a checkpoint, reading and checking headers only.
 
     Args:
-        path: A Hugging Face folder, a safetensors file, its ``index.json``, or a GGUF file.
+        path: A Hugging Face folder, a safetensors, GGUF, PyTorch, ONNX or NumPy file, or the
+            ``index.json`` of shards.
         config: A configuration to use instead of the ``config.json`` beside the tensors.
 
     Raises:
@@ -114,6 +119,14 @@ def open_checkpoint(path: Path, *, config: Path | None = None) -> Checkpoint:
     )
 
 
+def _empty(info: TensorInfo) -> NDArray[Any]:
+    try:
+        return np.empty(info.stored_shape, info.stored_dtype)
+    except ValueError:  # NumPy multiplies the dimensions that are not 0
+        what = f"an empty tensor of too large a shape: {list(info.shape)}"
+        raise MalformedFile(what, file=info.file, tensor=info.name) from None
+
+
 def _config_beside(found: locate.Found) -> Path | None:
     beside = found.files[0].parent / "config.json"
-    return beside if found.format == "safetensors" and beside.is_file() else None
+    return beside if found.format in HUGGING_FACE and beside.is_file() else None

@@ -5,19 +5,39 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path, PurePosixPath
 
 from maxtool.errors import MalformedFile, MissingFile
 from maxtool.weights.formats import ACCEPTED, READERS, Format, identify
 from maxtool.weights.formats.gguf_values import whole_number
 from maxtool.weights.formats.index import FileIndex
 from maxtool.weights.jsonfile import read_object
+from maxtool.weights.names import stays_inside
 from maxtool.weights.source import unreadable
 from maxtool.weights.spec import TensorInfo
 
-SINGLE = "model.safetensors"
-INDEX_SUFFIX = ".safetensors.index.json"
-INDEX = f"model{INDEX_SUFFIX}"
+# What stands for the checkpoint in a folder: names, then patterns that one file may match. A model
+# published in several formats is read from the first.
+NAMES = ("model.safetensors.index.json", "model.safetensors")
+PATTERNS = (
+    "*.safetensors.index.json",
+    "*.safetensors",
+    "*-00001-of-*.gguf",
+    "*.gguf",
+    "pytorch_model.bin.index.json",
+    "pytorch_model.bin",
+    "*.bin.index.json",
+    "*.pth",
+    "*.pt",
+    "*.onnx",
+    "*.npz",
+    "*.npy",
+)
+# The format of shards by the ending of their names, and which files beside them may be strays.
+SHARDS: Mapping[str, tuple[Format, str]] = {
+    ".safetensors": ("safetensors", "*.safetensors"),
+    ".bin": ("pytorch", "pytorch_model*.bin"),
+}
 SPLIT_COUNT, SPLIT_TENSORS = "split.count", "split.tensors.count"
 SPLIT_NAME = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.DOTALL)
 # Problems and notes list this many names and then count the rest.
@@ -55,22 +75,22 @@ def find(path: Path) -> Found:
     if kind == "gguf" and _split_count(index, file) > 1:
         return _split(file, index)
     tensors = {tensor.name: tensor for tensor in index.tensors}
-    return Found(kind, (file,), tensors, index.metadata)
+    return Found(kind, (file, *index.beside), tensors, index.metadata, index.notes)
 
 
 def _in_folder(folder: Path) -> Path:
     """The one file in a folder that stands for its checkpoint."""
-    for name in (INDEX, SINGLE):
+    for name in NAMES:
         if (folder / name).exists():
             return folder / name
-    for pattern in (f"*{INDEX_SUFFIX}", "*.safetensors", "*-00001-of-*.gguf", "*.gguf"):
+    for pattern in PATTERNS:
         matches = sorted(folder.glob(pattern))
         if len(matches) == 1:
             return matches[0]
         if matches:
             names = [match.name for match in matches]
             raise MissingFile(
-                f"several files match {pattern} and none is {INDEX} or {SINGLE}",
+                f"several files match {pattern}",
                 file=folder,
                 problems=_listed(names),
                 hint="name the file that is meant",
@@ -88,7 +108,8 @@ def _sharded(index_file: Path) -> Found:
         raise MissingFile(
             "shards that the index names are missing", file=index_file, problems=_listed(missing)
         )
-    indexes = {name: READERS["safetensors"](folder / name) for name in names}
+    kind, pattern = _kind_of_shards(names, index_file)
+    indexes = {name: READERS[kind](folder / name) for name in names}
     held = {name: {info.name: info for info in index.tensors} for name, index in indexes.items()}
     absent = [f"{name} in {file}" for name, file in wanted.items() if name not in held[file]]
     if absent:
@@ -105,7 +126,17 @@ def _sharded(index_file: Path) -> Found:
     }
     metadata = _merged(index.metadata for index in indexes.values())
     files = tuple(folder / name for name in names)
-    return Found("safetensors", files, tensors, metadata, _strays(wanted, held, folder))
+    beside = [path.name for path in folder.glob(pattern) if path.name not in held]
+    return Found(kind, files, tensors, metadata, _strays(wanted, held, beside))
+
+
+def _kind_of_shards(names: Sequence[str], index_file: Path) -> tuple[Format, str]:
+    """The format of all shards, and the pattern of files that could be of them."""
+    suffixes = {PurePosixPath(name).suffix for name in names}
+    if len(suffixes) > 1:
+        what = f"the index names shards of several formats: {', '.join(sorted(suffixes))}"
+        raise MalformedFile(what, file=index_file)
+    return SHARDS.get(suffixes.pop(), SHARDS[".safetensors"])
 
 
 def _weight_map(index_file: Path) -> dict[str, str]:
@@ -114,14 +145,14 @@ def _weight_map(index_file: Path) -> dict[str, str]:
     weight_map = content.get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise MalformedFile(
-            "no weight_map: this JSON file is not a safetensors index",
+            "no weight_map: this JSON file is not an index of shards",
             file=index_file,
             hint=f"accepted: {ACCEPTED}",
         )
     wrong = [
         f"{name}: {file!r}"
         for name, file in weight_map.items()
-        if not isinstance(file, str) or not _stays_inside(file)
+        if not isinstance(file, str) or not stays_inside(file)
     ]
     if wrong:
         raise MalformedFile(
@@ -130,27 +161,18 @@ def _weight_map(index_file: Path) -> dict[str, str]:
     return weight_map
 
 
-def _stays_inside(name: str) -> bool:
-    """Whether a shard name is a plain relative path, on any system."""
-    posix, windows = PurePosixPath(name), PureWindowsPath(name)
-    if posix.is_absolute() or windows.drive or windows.root or "\\" in name or "\0" in name:
-        return False
-    return bool(posix.parts) and ".." not in posix.parts
-
-
 def _strays(
-    wanted: Mapping[str, str], held: Mapping[str, Mapping[str, TensorInfo]], folder: Path
+    wanted: Mapping[str, str], held: Mapping[str, Mapping[str, TensorInfo]], beside: Sequence[str]
 ) -> tuple[str, ...]:
     """What lies in the shards or beside them without the index naming it."""
     extra = [name for infos in held.values() for name in infos if name not in wanted]
     twice = [
         name for file, infos in held.items() for name in infos if wanted.get(name, file) != file
     ]
-    beside = [path.name for path in folder.glob("*.safetensors") if path.name not in held]
     findings = {
         "tensors in the shards that the index does not name were left out": extra,
         "tensors are in a second shard too; the index decides": twice,
-        "safetensors files that the index does not name were left out": beside,
+        "files beside the shards that the index does not name were left out": beside,
     }
     return tuple(
         f"{what}: {', '.join(_listed(sorted(names)))}" for what, names in findings.items() if names

@@ -1,16 +1,22 @@
-"""Tensor names: their natural order, the part below a prefix, and near misses."""
+"""Names of tensors and files: their order, their parts, near misses, and what is refused."""
 
 from __future__ import annotations
 
 import difflib
 import re
 from collections.abc import Iterable
+from pathlib import Path
+
+from maxtool.errors import MalformedFile
 
 _DIGITS = re.compile(r"(\d+)")
 # Near misses are searched among this many names at most; the search compares with each of them.
 MAX_COMPARED = 20_000
 # Digits beyond this are compared as text: a name must not make us build a huge integer.
 MAX_DIGITS = 18
+# The tensors of one file; the largest published model has 140000 in 62 files.
+MAX_NAMES = 1 << 17
+MAX_NAMES_CHARACTERS = 1 << 24
 
 NaturalKey = tuple[tuple[int, int, str], ...]
 
@@ -36,3 +42,44 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     if not close:
         return None
     return f"did you mean {' or '.join(repr(candidate) for candidate in close)}?"
+
+
+def stays_inside(name: str) -> bool:
+    """Whether the name of a file is a plain relative path, on any system."""
+    if name[1:2] == ":" or name.startswith("/") or "\\" in name or "\0" in name:
+        return False
+    parts = name.split("/")
+    return ".." not in parts and any(part not in ("", ".") for part in parts)
+
+
+class Names:
+    """Names of tensors as they are found: each once, and together no longer than a budget.
+
+    Nested containers let a small file repeat a long name in many others.
+
+    Args:
+        file: Named in errors.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self._seen: set[str] = set()
+        self._left = MAX_NAMES_CHARACTERS
+
+    def add(self, prefix: str, name: str, offset: int | None = None) -> str:
+        """The whole name.
+
+        Raises:
+            MalformedFile: If it was there before, or the budget is spent.
+        """
+        self._left -= len(prefix) + len(name)
+        if self._left < 0 or len(self._seen) >= MAX_NAMES:
+            what = f"more than {MAX_NAMES} names, or names longer together than"
+            what = f"{what} {MAX_NAMES_CHARACTERS} characters"
+            raise MalformedFile(what, file=self.file, offset=offset)
+        whole = prefix + name
+        if whole in self._seen:
+            what = "the tensor is there twice"
+            raise MalformedFile(what, file=self.file, tensor=whole, offset=offset)
+        self._seen.add(whole)
+        return whole

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from maxtool.dtype import TABLE, DType
 from maxtool.quantization.encoding import QuantizationEncoding
+from maxtool.weights.source import Bytes
 
 
 def payload_bytes(
@@ -79,10 +82,13 @@ class TensorInfo(TensorSpec):
     Attributes:
         file: The file that holds the payload.
         offset: Bytes from the start of ``file``.
+        unpack: Makes the array from the bytes of ``file`` where its elements do not simply follow
+            each other from ``offset`` on: with strides, compressed, in another encoding.
     """
 
     file: Path = Path()
     offset: int = 0
+    unpack: Callable[[Bytes], NDArray[Any]] | None = field(default=None, compare=False, repr=False)
 
 
 def type_name(dtype: DType) -> str:

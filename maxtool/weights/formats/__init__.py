@@ -1,4 +1,4 @@
-"""The file formats: for each a module with ``read``, ``check`` and ``write``."""
+"""The file formats: a module with ``read`` for each, and ``check`` and ``write`` for two."""
 
 from __future__ import annotations
 
@@ -7,26 +7,46 @@ from pathlib import Path
 from typing import Literal
 
 from maxtool.errors import MalformedFile
-from maxtool.weights.formats import gguf, safetensors
+from maxtool.weights.formats import gguf, npz, onnx, pytorch, safetensors, zipped
 from maxtool.weights.formats.index import FileIndex
 from maxtool.weights.source import Bytes, map_file
 
-Format = Literal["safetensors", "gguf"]
+Format = Literal["safetensors", "gguf", "pytorch", "onnx", "npz", "npy"]
 
 READERS: dict[Format, Callable[[Path], FileIndex]] = {
     "safetensors": safetensors.read,
     "gguf": gguf.read,
+    "pytorch": pytorch.read,
+    "onnx": onnx.read,
+    "npz": npz.read_archive,
+    "npy": npz.read_array,
 }
+# The formats of checkpoints that have a config.json beside them.
+HUGGING_FACE: frozenset[Format] = frozenset({"safetensors", "pytorch"})
 ACCEPTED = (
-    "a Hugging Face folder, a .safetensors file, a .safetensors.index.json file or a .gguf file"
+    "a Hugging Face folder; a .safetensors, .gguf, .onnx, .npz or .npy file; a PyTorch .bin, .pt or"
+    " .pth file; the .index.json file of shards"
 )
 
-# Formats that are recognised only to say what to do with them.
+# Formats that are told by their first bytes, or by their name where these are broken.
+_MAGIC: dict[bytes, Format] = {gguf.MAGIC: "gguf", npz.MAGIC: "npy"}
+_SUFFIXES: dict[str, Format] = {
+    ".gguf": "gguf",
+    ".safetensors": "safetensors",
+    onnx.SUFFIX: "onnx",
+    npz.SUFFIX: "npy",
+}
+# What is recognised only to say what to do with it.
 _OTHERS = {
-    b"PK\x03\x04": "a zip file, perhaps a PyTorch or NumPy checkpoint",
-    b"\x80": "a pickle, perhaps an old PyTorch checkpoint; pickles are never read",
-    b"\x93NUMPY": "a NumPy array",
-    b"version https://git-lfs": "a Git LFS pointer: the file itself was not downloaded",
+    b"\x80": (
+        "a pickle without the zip archive around it, as PyTorch wrote before 1.6; pickles are"
+        " never read",
+        "load it where you trust it, and save it as safetensors or with a newer torch.save",
+    ),
+    b"version https://git-lfs": (
+        "a Git LFS pointer: the file itself was not downloaded",
+        "fetch it with git lfs pull",
+    ),
 }
 
 
@@ -38,12 +58,32 @@ def identify(path: Path) -> Format:
         MalformedFile: If it is none that is read here.
     """
     data = map_file(path)
-    if data[:4] == gguf.MAGIC or path.suffix == ".gguf":
-        return "gguf"
-    other = next((what for start, what in _OTHERS.items() if _starts(data, start)), None)
-    if other is None and (data[8:9] == b"{" or path.suffix == ".safetensors"):
+    if data[:4] in (zipped.MAGIC, zipped.EMPTY_MAGIC) and data[8:9] != b"{":
+        return _archive(data, path)
+    for magic, kind in _MAGIC.items():
+        if _starts(data, magic):
+            return kind
+    for start, (what, hint) in _OTHERS.items():
+        if _starts(data, start):
+            raise MalformedFile(what, file=path, offset=0, hint=f"{hint}; accepted: {ACCEPTED}")
+    if path.suffix in _SUFFIXES:
+        return _SUFFIXES[path.suffix]
+    if data[8:9] == b"{":
         return "safetensors"
-    what = other or "the format was not recognised"
+    if onnx.is_model(data):
+        return "onnx"
+    what = "the format was not recognised"
+    raise MalformedFile(what, file=path, offset=0, hint=f"accepted: {ACCEPTED}")
+
+
+def _archive(data: Bytes, path: Path) -> Format:
+    """Which format a zip archive has, by the names in it."""
+    entries = zipped.read_entries(data, path)
+    if pytorch.is_archive(entries):
+        return "pytorch"
+    if npz.is_archive(entries):
+        return "npz"
+    what = "a zip archive, and neither PyTorch's nor NumPy's"
     raise MalformedFile(what, file=path, offset=0, hint=f"accepted: {ACCEPTED}")
 
 

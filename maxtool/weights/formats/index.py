@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from maxtool.weights.spec import TensorInfo
 
@@ -13,9 +14,13 @@ class FileIndex:
     """The header of one file.
 
     Attributes:
-        tensors: In the order of their payloads.
+        tensors: In the order of their payloads, or of their descriptions where payloads are shared.
         metadata: Key/values as Python or NumPy values.
+        notes: What is odd about the file but no error, to be shown to the user.
+        beside: Other files that hold its payloads.
     """
 
     tensors: tuple[TensorInfo, ...]
     metadata: Mapping[str, object]
+    notes: tuple[str, ...] = ()
+    beside: tuple[Path, ...] = ()

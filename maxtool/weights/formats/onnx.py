@@ -1,0 +1,310 @@
+"""ONNX: the initializers of a model's graph and of the graphs inside its nodes.
+
+Layout: onnx.proto, whose field numbers are below; a test compares them with the onnx package. The
+package itself is not needed to read: parsing with it copies every payload. Numbers that lie in the
+file as they lie in memory, in ``raw_data``, ``float_data`` or beside the model, are mapped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from maxtool.dtype import BY_ONNX, DType
+from maxtool.errors import InputError
+from maxtool.weights.formats import onnx_external, onnx_values
+from maxtool.weights.formats.index import FileIndex
+from maxtool.weights.formats.protobuf import BYTES, VARINT, FieldSpec, Span, Wire
+from maxtool.weights.names import Names
+from maxtool.weights.source import Bytes, map_file
+from maxtool.weights.spec import TensorInfo
+
+SUFFIX = ".onnx"
+MAX_DIMS = 64
+MAX_DIM = (1 << 63) - 1
+MAX_NAME_BYTES = 4096
+MAX_TEXT_BYTES = 1 << 20
+# Graphs inside nodes inside graphs; protobuf itself stops at 100 messages.
+MAX_DEPTH = 30
+
+_INT = (VARINT,)
+_MANY_INTS = (VARINT, BYTES)
+MODEL = {
+    1: FieldSpec("ir_version", _INT),
+    2: FieldSpec("producer_name"),
+    3: FieldSpec("producer_version"),
+    4: FieldSpec("domain"),
+    5: FieldSpec("model_version", _INT),
+    6: FieldSpec("doc_string"),
+    7: FieldSpec("graph"),
+    8: FieldSpec("opset_import", repeated=True),
+    14: FieldSpec("metadata_props", repeated=True),
+    25: FieldSpec("functions", repeated=True),
+}
+OPSET = {1: FieldSpec("domain"), 2: FieldSpec("version", _INT)}
+PROPERTY = {1: FieldSpec("key"), 2: FieldSpec("value")}
+GRAPH = {
+    1: FieldSpec("node", repeated=True),
+    5: FieldSpec("initializer", repeated=True),
+    15: FieldSpec("sparse_initializer", repeated=True),
+}
+FUNCTION = {1: FieldSpec("name"), 7: FieldSpec("node", repeated=True)}
+NODE = {3: FieldSpec("name"), 4: FieldSpec("op_type"), 5: FieldSpec("attribute", repeated=True)}
+ATTRIBUTE = {1: FieldSpec("name"), 6: FieldSpec("g"), 11: FieldSpec("graphs", repeated=True)}
+TENSOR = {
+    1: FieldSpec("dims", _MANY_INTS, repeated=True),
+    2: FieldSpec("data_type", _INT),
+    3: FieldSpec("segment"),
+    4: FieldSpec("float_data"),
+    5: FieldSpec("int32_data"),
+    7: FieldSpec("int64_data"),
+    8: FieldSpec("name"),
+    9: FieldSpec("raw_data"),
+    10: FieldSpec("double_data"),
+    11: FieldSpec("uint64_data"),
+    13: FieldSpec("external_data", repeated=True),
+    14: FieldSpec("data_location", _INT),
+}
+TEXTS = ("producer_name", "producer_version", "domain", "doc_string")
+EXTERNAL = 1
+STRING = 8
+# TensorProto.DataType, where it has no DType here.
+OTHER_TYPES = {
+    14: "COMPLEX64",
+    15: "COMPLEX128",
+    21: "UINT4",
+    22: "INT4",
+    23: "FLOAT4E2M1",
+    25: "UINT2",
+    26: "INT2",
+}
+
+Fields = Mapping[str, list[tuple[int, int, int]]]
+
+
+class _Kind(NamedTuple):
+    """A tensor before its payload is looked at."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    at: int
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.size_in_bytes
+
+
+def is_model(data: Bytes) -> bool:
+    """Whether bytes may be an ONNX model: they begin with its version, as every writer puts it."""
+    return data[:1] == b"\x08" and len(data) > 2 and data[1] < 0x80 and data[2] >> 3 in MODEL
+
+
+def read(path: Path) -> FileIndex:
+    """Read and check a model's initializers.
+
+    Initializers of a graph inside a node are named after the node, the attribute and, in a list of
+    graphs, its number, with dots between.
+
+    Raises:
+        MissingFile: If the file, or one with its data, cannot be read.
+        MalformedFile: If anything in it contradicts the format.
+        InputError: If a tensor has an element type or a way of storing it that is not supported,
+            or keeps its data outside the folder.
+    """
+    return _Reader(path).read()
+
+
+class _Reader:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.wire = Wire(map_file(path), path)
+        self.names = Names(path)
+        self.tensors: list[TensorInfo] = []
+        self.beside = onnx_external.Beside(path)
+        self.strings: list[str] = []
+        self.sparse = 0
+
+    def read(self) -> FileIndex:
+        whole = Span(0, len(self.wire.data))
+        fields = self.wire.collect(whole, MODEL, "the model")
+        for name in ("ir_version", "graph", "opset_import"):
+            if name not in fields:
+                self.wire.fail(f"not an ONNX model, or cut short: it has no {name}", whole.end)
+        metadata = self._metadata(fields)
+        self._graph(_span(fields["graph"]), "", 0)
+        for _, start, end in fields.get("functions", ()):
+            self._function(Span(start, end))
+        return FileIndex(tuple(self.tensors), metadata, self._notes(), self.beside.files)
+
+    def _metadata(self, fields: Fields) -> dict[str, object]:
+        """Version, producer and opsets, and the properties under their own keys."""
+        metadata: dict[str, object] = {"ir_version": fields["ir_version"][0][1]}
+        for name in TEXTS:
+            if name in fields:
+                metadata[name] = self._text(fields, name, MAX_TEXT_BYTES)
+        if "model_version" in fields:
+            metadata["model_version"] = fields["model_version"][0][1]
+        for _, start, end in fields["opset_import"]:
+            opset = self.wire.collect(Span(start, end), OPSET, "an opset")
+            domain = self._text(opset, "domain", MAX_TEXT_BYTES) or "ai.onnx"
+            metadata[f"opset.{domain}"] = opset["version"][0][1] if "version" in opset else 0
+        for _, start, end in fields.get("metadata_props", ()):
+            entry = self.wire.collect(Span(start, end), PROPERTY, "a property")
+            key = self._text(entry, "key", MAX_TEXT_BYTES)
+            metadata.setdefault(key, self._text(entry, "value", MAX_TEXT_BYTES))
+        return metadata
+
+    def _notes(self) -> tuple[str, ...]:
+        notes = []
+        if self.strings:
+            more = f" and {len(self.strings) - 10} more" if len(self.strings) > 10 else ""
+            notes.append(f"tensors of text were left out: {', '.join(self.strings[:10])}{more}")
+        if self.sparse:
+            notes.append(f"sparse initializers were left out: {self.sparse}")
+        return tuple(notes)
+
+    def _graph(self, span: Span, prefix: str, depth: int) -> None:
+        if depth > MAX_DEPTH:
+            self.wire.fail(f"graphs nested deeper than {MAX_DEPTH}", span.start)
+        index = 0
+        for number, kind, start, end in self.wire.fields(span):
+            spec = GRAPH.get(number)
+            if spec is None:
+                continue
+            self.wire.check(spec, kind, "a graph", span.start)
+            if spec.name == "node":
+                self._node(Span(start, end), prefix, index, depth)
+                index += 1
+            elif spec.name == "initializer":
+                self._tensor(Span(start, end), prefix)
+            else:
+                self.sparse += 1
+
+    def _function(self, span: Span) -> None:
+        fields = self.wire.collect(span, FUNCTION, "a function")
+        prefix = f"{self._text(fields, 'name', MAX_NAME_BYTES)}."
+        for index, (_, start, end) in enumerate(fields.get("node", ())):
+            self._node(Span(start, end), prefix, index, 0)
+
+    def _node(self, span: Span, prefix: str, index: int, depth: int) -> None:
+        """Read the graphs among a node's attributes."""
+        fields = self.wire.collect(span, NODE, "a node")
+        for _, start, end in fields.get("attribute", ()):
+            attribute = self.wire.collect(Span(start, end), ATTRIBUTE, "an attribute")
+            if "g" not in attribute and "graphs" not in attribute:
+                continue
+            name = self._text(fields, "name", MAX_NAME_BYTES)
+            name = name or f"{self._text(fields, 'op_type', MAX_NAME_BYTES)}_{index}"
+            below = f"{prefix}{name}.{self._text(attribute, 'name', MAX_NAME_BYTES)}."
+            if len(below) > MAX_NAME_BYTES:
+                self.wire.fail(f"a name longer than {MAX_NAME_BYTES} characters", start)
+            for _, inner, stop in attribute.get("g", ()):
+                self._graph(Span(inner, stop), below, depth + 1)
+            for number, (_, inner, stop) in enumerate(attribute.get("graphs", ())):
+                self._graph(Span(inner, stop), f"{below}{number}.", depth + 1)
+
+    def _text(self, fields: Fields, name: str, most: int) -> str:
+        return self.wire.text(_span(fields[name]), f"a {name}", most) if name in fields else ""
+
+    def _tensor(self, span: Span, prefix: str) -> None:
+        fields = self.wire.collect(span, TENSOR, "a tensor")
+        name = self._text(fields, "name", MAX_NAME_BYTES)
+        if not name:
+            self.wire.fail("an initializer without a name", span.start)
+        name = self.names.add(prefix, name, span.start)
+        code = fields["data_type"][0][1] if "data_type" in fields else 0
+        if code == STRING:
+            self.strings.append(name)
+            return
+        if code in OTHER_TYPES:
+            what = f"the element type {OTHER_TYPES[code]} is not supported"
+            raise InputError(what, file=self.path, tensor=name, offset=span.start)
+        if code not in BY_ONNX:
+            self.wire.fail(f"the element type {code} is unknown", span.start, name)
+        shape = self._shape(fields, name, span.start)
+        self.tensors.append(self._placed(_Kind(name, BY_ONNX[code], shape, span.start), fields))
+
+    def _shape(self, fields: Fields, name: str, offset: int) -> tuple[int, ...]:
+        dims: list[int] = []
+        for kind, start, end in fields.get("dims", ()):
+            room = MAX_DIMS + 1 - len(dims)
+            numbers = iter([start]) if kind == VARINT else self.wire.numbers(Span(start, end))
+            dims += [dim for dim, _ in zip(numbers, range(room), strict=False)]
+        if len(dims) > MAX_DIMS:
+            self.wire.fail(f"more than {MAX_DIMS} dimensions", offset, name)
+        if any(dim > MAX_DIM for dim in dims):
+            self.wire.fail(f"a dimension outside 0 to {MAX_DIM}", offset, name)
+        return tuple(dims)
+
+    def _placed(self, kind: _Kind, fields: Fields) -> TensorInfo:
+        """Where the tensor's payload is, once it is known to have the right size."""
+        if "segment" in fields:
+            what = "a tensor in segments is not supported"
+            raise InputError(what, file=self.path, tensor=kind.name, offset=kind.at)
+        location = fields["data_location"][0][1] if "data_location" in fields else 0
+        stored = [name for name in ("raw_data", *onnx_values.FIELDS) if name in fields]
+        if location not in (0, EXTERNAL):
+            self.wire.fail(f"the data location {location} is unknown", kind.at, kind.name)
+        if (location == EXTERNAL) != ("external_data" in fields):
+            self.wire.fail("data location and external data contradict", kind.at, kind.name)
+        if len(stored) + location > 1:
+            what = f"the tensor's values are in several places: {', '.join(stored)}"
+            self.wire.fail(what + (" and another file" if location else ""), kind.at, kind.name)
+        if location == EXTERNAL:
+            return self._external(kind, fields)
+        if not stored:
+            self._check_size(kind, 0, kind.at)
+            return self._at(kind, kind.at)
+        return self._inline(kind, stored[0], _span(fields[stored[0]]))
+
+    def _inline(self, kind: _Kind, field: str, span: Span) -> TensorInfo:
+        held = span.end - span.start
+        if field == "raw_data":
+            self._check_size(kind, held, span.start)
+            return self._at(kind, span.start)
+        wanted = onnx_values.FIELD_OF[kind.dtype]
+        if field != wanted:
+            what = f"{kind.dtype.name} values are in {field} and not in {wanted}"
+            self.wire.fail(what, span.start, kind.name)
+        if wanted in onnx_values.AS_IN_MEMORY:
+            self._check_size(kind, held, span.start)
+            return self._at(kind, span.start)
+        if not kind.size <= held <= kind.size * 10:
+            what = f"shape {list(kind.shape)} cannot be in the {held} bytes of {field}"
+            self.wire.fail(what, span.start, kind.name)
+        values = onnx_values.Packed(kind.name, kind.dtype, kind.shape, self.path, span)
+        unpack = partial(onnx_values.unpack, values)
+        return TensorInfo(kind.name, kind.dtype, kind.shape, None, self.path, span.start, unpack)
+
+    def _at(self, kind: _Kind, offset: int) -> TensorInfo:
+        return TensorInfo(kind.name, kind.dtype, kind.shape, None, self.path, offset)
+
+    def _check_size(self, kind: _Kind, held: int, offset: int) -> None:
+        if held != kind.nbytes:
+            what = f"shape {list(kind.shape)} of {kind.dtype.name} needs {kind.nbytes} bytes, not"
+            self.wire.fail(f"{what} {held}", offset, kind.name)
+
+    def _external(self, kind: _Kind, fields: Fields) -> TensorInfo:
+        entries: dict[str, str] = {}
+        for _, start, end in fields["external_data"]:
+            entry = self.wire.collect(Span(start, end), PROPERTY, "external data")
+            key = self._text(entry, "key", MAX_NAME_BYTES)
+            if key in entries:
+                self.wire.fail(f"external data says {key!r} twice", start, kind.name)
+            entries[key] = self._text(entry, "value", MAX_NAME_BYTES)
+        place = self.beside.find(entries, kind.nbytes, kind.name, kind.at)
+        return TensorInfo(kind.name, kind.dtype, kind.shape, None, place.file, place.offset)
+
+
+def _span(values: list[tuple[int, int, int]]) -> Span:
+    """Where the one field of its name lies."""
+    _, start, end = values[0]
+    return Span(start, end)

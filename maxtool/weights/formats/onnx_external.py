@@ -1,0 +1,109 @@
+"""The files beside an ONNX model that hold payloads, none of which may lie outside its folder."""
+
+from __future__ import annotations
+
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from maxtool.errors import InputError, MalformedFile, MissingFile
+from maxtool.weights.names import stays_inside
+from maxtool.weights.source import unreadable
+
+MAX_FILES = 1024
+_NUMBER = re.compile(r"[0-9]{1,19}")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a payload is."""
+
+    file: Path
+    offset: int
+
+
+class Beside:
+    """The files that a model's tensors name, each looked at once.
+
+    Args:
+        model: The model's own file; locations are relative to its folder.
+    """
+
+    def __init__(self, model: Path) -> None:
+        self.model = model
+        self._sizes: dict[str, int] = {}
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Every file that was found."""
+        return tuple(self.model.parent / location for location in self._sizes)
+
+    def find(self, entries: Mapping[str, str], nbytes: int, tensor: str, at: int) -> Place:
+        """Where a tensor's payload is.
+
+        Args:
+            entries: The keys and values of its ``external_data``.
+            nbytes: What its shape needs.
+            tensor: Its name.
+            at: Where it is described.
+
+        Raises:
+            MissingFile: If the file is not there.
+            MalformedFile: If the payload does not lie in the file, or has another size.
+            InputError: If the file lies outside the model's folder.
+        """
+        location = entries.get("location", "")
+        size = self._sizes.get(location)
+        if size is None:
+            size = self._sizes[location] = self._open(location, tensor, at)
+        offset = self._number(entries, "offset", 0, tensor, at)
+        length = self._number(entries, "length", size - offset, tensor, at)
+        if length != nbytes or offset + nbytes > size:
+            what = f"the tensor needs {nbytes} bytes; the model names {max(length, 0)} bytes at"
+            what = f"{what} {offset} of {location!r}, which has {size}"
+            raise MalformedFile(what, file=self.model, tensor=tensor, offset=at)
+        return Place(self.model.parent / location, offset)
+
+    def _number(
+        self, entries: Mapping[str, str], key: str, default: int, tensor: str, at: int
+    ) -> int:
+        text = entries.get(key)
+        if text is None:
+            return default
+        if not _NUMBER.fullmatch(text):
+            what = f"the {key} of external data is {text[:40]!r}, not a whole number"
+            raise MalformedFile(what, file=self.model, tensor=tensor, offset=at)
+        return int(text)
+
+    def _open(self, location: str, tensor: str, at: int) -> int:
+        """Check a location; returns the size of its file."""
+        if not stays_inside(location):
+            what = f"the external data {location!r} is not a plain path in the model's folder"
+            raise InputError(what, file=self.model, tensor=tensor, offset=at)
+        if len(self._sizes) >= MAX_FILES:
+            what = f"external data in more than {MAX_FILES} files"
+            raise MalformedFile(what, file=self.model, tensor=tensor, offset=at)
+        file = self.model.parent / location
+        try:
+            inside = self._is_inside(file)
+            status = file.stat()
+        except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links in a circle
+            raise unreadable(file, error, hint=f"{self.model.name} keeps weights in it") from error
+        if not inside or (status.st_nlink > 1 and file.resolve() != self.model.resolve()):
+            what = f"the external data {location!r} is a link to what may lie outside the folder"
+            hint = "replace it by a copy if that is intended"
+            raise InputError(what, file=self.model, tensor=tensor, offset=at, hint=hint)
+        if not stat.S_ISREG(status.st_mode):
+            raise MissingFile("not a regular file", file=file, tensor=tensor)
+        return status.st_size
+
+    def _is_inside(self, file: Path) -> bool:
+        """Whether a file lies in the model's folder, or where the model itself is linked from.
+
+        The Hugging Face cache keeps model and data in one folder and links both of them.
+        """
+        real = file.resolve(strict=True)
+        folders = {self.model.parent.resolve(), self.model.resolve().parent}
+        return any(folder in real.parents for folder in folders)

@@ -1,0 +1,122 @@
+"""The machine that pickles are programs for: a stack of plain values, and names never imported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from maxtool.weights.source import Cursor
+
+MAX_GLOBAL_BYTES = 256
+# So many names that are refused are told.
+MAX_FOREIGN = 20
+# Integer keys beyond this could be chosen so that a dictionary becomes slow.
+MAX_INTEGER_KEY = 1 << 32
+
+Arguments = tuple[Any, ...]
+Call = Callable[[Arguments], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Global:
+    """A name that a pickle wants imported. Nothing is."""
+
+    module: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.module}.{self.name}"
+
+
+class Unfit(ValueError):
+    """What a call of the table raises about its arguments."""
+
+
+class Unsupported(ValueError):
+    """What a call raises about arguments that are right, and not read here."""
+
+
+class _Foreign:
+    """What stands where the pickle wanted an object of a name that is not in the table."""
+
+
+FOREIGN = _Foreign()
+
+
+def key_of(key: object) -> str | int:
+    """Only keys whose hashing and comparing is harmless."""
+    if type(key) is str or (type(key) is int and abs(key) < MAX_INTEGER_KEY):
+        return key
+    raise Unfit(f"a dictionary key of type {type(key).__name__}, neither text nor a small integer")
+
+
+class Machine:
+    """The stack, the marks and the memo of one pickle.
+
+    Args:
+        cursor: Stands at the start of the pickle and ends where it ends.
+        calls: What stands for each name that may be imported: a function of the arguments, or
+            ``None`` where the name itself is the value.
+        persistent: Makes the value of a persistent id.
+    """
+
+    def __init__(
+        self, cursor: Cursor, calls: Mapping[Global, Call | None], persistent: Call
+    ) -> None:
+        self.cursor = cursor
+        self.calls = calls
+        self.persistent = persistent
+        self.stack: list[Any] = []
+        self.marks: list[int] = []
+        self.memo: dict[int, object] = {}
+        self.foreign: dict[str, None] = {}
+
+    def pop(self) -> Any:  # noqa: ANN401 - any value
+        """Take the topmost value that belongs to the open mark."""
+        if len(self.stack) <= (self.marks[-1] if self.marks else 0):
+            raise Unfit("nothing is on the stack")
+        return self.stack.pop()
+
+    def pop_mark(self) -> list[Any]:
+        """Take everything since the last mark."""
+        if not self.marks:
+            raise Unfit("no mark is on the stack")
+        start = self.marks.pop()
+        taken = self.stack[start:]
+        del self.stack[start:]
+        return taken
+
+    def top(self, kind: type) -> Any:  # noqa: ANN401 - of the type asked for, or foreign
+        """The topmost value, left where it is; ``Unfit`` if it is not of ``kind``."""
+        if len(self.stack) <= (self.marks[-1] if self.marks else 0):
+            raise Unfit("nothing is on the stack")
+        value = self.stack[-1]
+        if isinstance(value, kind) or value is FOREIGN:
+            return value
+        raise Unfit(f"{type(value).__name__} where {kind.__name__} must be")
+
+    def find(self, module: str, name: str) -> None:
+        """Push a name; one that is not in the table is remembered and stands for nothing."""
+        wanted = Global(module, name)
+        if wanted in self.calls:
+            self.stack.append(wanted)
+        else:
+            if len(self.foreign) < MAX_FOREIGN:
+                self.foreign[str(wanted)] = None
+            self.stack.append(FOREIGN)
+
+    def call(self, function: object, arguments: object) -> None:
+        """Push what a name of the table makes of its arguments."""
+        if function is FOREIGN or is_foreign(arguments):
+            self.stack.append(FOREIGN)
+            return
+        call = self.calls.get(function) if isinstance(function, Global) else None
+        if call is None or not isinstance(arguments, tuple):
+            raise Unfit("what is called cannot be")
+        self.stack.append(call(arguments))
+
+
+def is_foreign(arguments: object) -> bool:
+    """Whether arguments hold what was not imported."""
+    return isinstance(arguments, tuple) and any(item is FOREIGN for item in arguments)

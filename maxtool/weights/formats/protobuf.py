@@ -1,0 +1,156 @@
+"""The wire format of protobuf, read in place: where fields lie, not what is in them.
+
+Layout: protobuf's "Encoding" document. Payloads are never copied, so a message of gigabytes costs
+what its fields cost, and these are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, NoReturn
+
+from maxtool.errors import MalformedFile
+from maxtool.weights.source import Bytes
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+_FIXED = {FIXED64: 8, FIXED32: 4}
+MAX_VARINT_BYTES = 10
+# All fields of a file together. Half a million were counted in the largest of exported models.
+MAX_FIELDS = 1 << 20
+
+
+class Span(NamedTuple):
+    """Where the bytes of a field lie in the file."""
+
+    start: int
+    end: int
+
+
+class FieldSpec(NamedTuple):
+    """What is known of a field: its name, the kinds it may have, whether it may repeat."""
+
+    name: str
+    kinds: tuple[int, ...] = (BYTES,)
+    repeated: bool = False
+
+
+class Wire:
+    """The fields of the messages in a file.
+
+    Args:
+        data: The bytes of the file.
+        file: Named in errors.
+    """
+
+    def __init__(self, data: Bytes, file: object) -> None:
+        self.data = data
+        self.file = str(file)
+        self.left = MAX_FIELDS
+
+    def fail(self, what: str, offset: int, tensor: str | None = None) -> NoReturn:
+        """Raise ``MalformedFile``."""
+        raise MalformedFile(what, file=self.file, tensor=tensor, offset=offset)
+
+    def fields(self, span: Span) -> Iterator[tuple[int, int, int, int]]:
+        """Every field of a message: number, kind, and value or start, and end.
+
+        Raises:
+            MalformedFile: If the bytes are no message, or the file has too many fields.
+        """
+        data, (position, end) = self.data, span
+        while position < end:
+            at = position
+            self.left -= 1
+            if self.left < 0:
+                self.fail(f"more than {MAX_FIELDS} fields", at)
+            tag = data[position]
+            position += 1
+            if tag > 0x7F:
+                tag, position = self._varint(at, end)
+            kind = tag & 7
+            if tag < 8:
+                self.fail("not a protobuf message: a field has the number 0", at)
+            if kind == BYTES:
+                length, start = self._varint(position, end)
+                position = start + length
+                if position > end:
+                    self.fail(f"a field of {length} bytes where {end - start} are left", at)
+                yield tag >> 3, kind, start, position
+            elif kind == VARINT:
+                value, position = self._varint(position, end)
+                yield tag >> 3, kind, value, position
+            else:
+                position = self._pass_fixed(kind, at, position, end)
+                yield tag >> 3, kind, position - _FIXED[kind], position
+
+    def _pass_fixed(self, kind: int, at: int, position: int, end: int) -> int:
+        size = _FIXED.get(kind)
+        if size is None:
+            self.fail(f"not a protobuf message: a field of kind {kind}", at)
+        if position + size > end:
+            self.fail(f"a field of {size} bytes where {end - position} are left", at)
+        return position + size
+
+    def _varint(self, position: int, end: int) -> tuple[int, int]:
+        """A number of 64 bits in groups of seven, and where it ends."""
+        data = self.data
+        if position < end and data[position] < 0x80:
+            return data[position], position + 1
+        raw = data[position : min(position + MAX_VARINT_BYTES, end)]
+        length = next((index for index, byte in enumerate(raw, 1) if byte < 0x80), 0)
+        if not length:
+            what = "a number is cut short, or takes more than"
+            self.fail(f"{what} {MAX_VARINT_BYTES} bytes", position)
+        value = sum((byte & 0x7F) << (7 * index) for index, byte in enumerate(raw[:length]))
+        return value & ((1 << 64) - 1), position + length
+
+    def collect(
+        self, span: Span, known: Mapping[int, FieldSpec], what: str
+    ) -> dict[str, list[tuple[int, int, int]]]:
+        """The known fields of a message by name, each with its kind, and value or start, and end.
+
+        Fields that are not known are passed over, as protobuf demands.
+
+        Raises:
+            MalformedFile: If a field is there twice that may not be, or has the wrong kind.
+        """
+        found: dict[str, list[tuple[int, int, int]]] = {}
+        for number, kind, start, end in self.fields(span):
+            spec = known.get(number)
+            if spec is None:
+                continue
+            self.check(spec, kind, what, start if kind == BYTES else span.start)
+            values = found.setdefault(spec.name, [])
+            if values and not spec.repeated:
+                self.fail(f"{what} has the field {spec.name} twice", span.start)
+            values.append((kind, start, end))
+        return found
+
+    def check(self, spec: FieldSpec, kind: int, what: str, offset: int) -> None:
+        """Refuse a field of the wrong kind."""
+        if kind not in spec.kinds:
+            self.fail(f"{what} has the field {spec.name} as the kind {kind}", offset)
+
+    def text(self, span: Span, what: str, most: int) -> str:
+        """The text of a field.
+
+        Raises:
+            MalformedFile: If it is not UTF-8, or longer than ``most`` bytes.
+        """
+        if span.end - span.start > most:
+            self.fail(f"{what} has {span.end - span.start} bytes; at most {most}", span.start)
+        try:
+            return self.data[span.start : span.end].decode()
+        except UnicodeDecodeError:
+            self.fail(f"{what} is not UTF-8", span.start)
+
+    def numbers(self, span: Span) -> Iterator[int]:
+        """Packed numbers.
+
+        Raises:
+            MalformedFile: If the last one is cut short.
+        """
+        position = span.start
+        while position < span.end:
+            value, position = self._varint(position, span.end)
+            yield value
