@@ -142,7 +142,8 @@ def test_frameworks_are_never_imported() -> None:
 
 def test_every_package_imported_is_a_dependency() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    named = [re.match(r"[\w-]+", line) for line in project["dependencies"]]
+    lines = [*project["dependencies"], *project["optional-dependencies"]["remote"]]
+    named = [re.match(r"[\w-]+", line) for line in lines]
     declared = {match[0].replace("-", "_") for match in named if match}
     provided = {IMPORTED_AS.get(name, name) for name in declared}
     known = provided | set(sys.stdlib_module_names) | {"maxtool"}

@@ -1,0 +1,227 @@
+"""Headers of a remote checkpoint, copied into sparse files that any reader takes for the real ones.
+
+A copy has the size of its original and the bytes of its header; payloads are holes. So everything
+that is checked of a local checkpoint is checked of a remote one, by the same code.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from maxtool.errors import InputError, MalformedFile, MaxtoolError, MissingFile, UsageError
+from maxtool.weights import locate
+from maxtool.weights.formats import gguf, safetensors
+from maxtool.weights.jsonfile import read_object
+from maxtool.weights.names import stays_inside
+from maxtool.weights.remote.filesystem import FilesystemStore
+from maxtool.weights.remote.http import HttpStore
+from maxtool.weights.remote.store import Store
+from maxtool.weights.remote.url import HTTP, beside, file_name, inside, redacted, scheme
+from maxtool.weights.source import Bytes, Cursor
+
+# The first request takes this much, and each further one twice as much as there is.
+FIRST_BYTES = 1 << 18
+MAX_HEADER_BYTES = 100_000_000
+MAX_JSON_BYTES = 50_000_000
+# Files whose headers are fetched side by side.
+AT_ONCE = 8
+
+USUAL_NAMES = ("model.safetensors.index.json", "model.safetensors")
+READERS = {"safetensors": safetensors.read_header, "gguf": gguf.read_header}
+ONLY = "from a distance only safetensors and GGUF headers are read: download the file"
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """The headers of a remote checkpoint, copied.
+
+    Attributes:
+        path: The copy to open.
+        urls: What each copy was made from, as it may be printed.
+        sizes: Bytes of each original.
+        requests: How many ranges were asked for.
+        nbytes: How many bytes were transferred.
+    """
+
+    path: Path
+    urls: Mapping[Path, str]
+    sizes: Mapping[Path, int]
+    requests: int
+    nbytes: int
+
+    def original(self, file: str | None) -> str | None:
+        """What a copy was made from, to be named in errors."""
+        return _original(file, self.urls)
+
+
+def _original(file: str | None, urls: Mapping[Path, str]) -> str | None:
+    return redacted(urls.get(Path(file), file)) if file else file
+
+
+def fetch(url: str, folder: Path, store: Store | None = None) -> Fetched:
+    """Copy the headers of the checkpoint behind ``url`` into ``folder``.
+
+    Args:
+        url: A safetensors or GGUF file, an index of shards, or a folder with files of usual names.
+        folder: An empty folder.
+        store: What to read with; chosen by the scheme if it is not given.
+
+    Raises:
+        MissingFile: If something is not there, or may not be read.
+        MalformedFile: If something is not what its format demands.
+        InputError: If a server does not do what it must, or the format is read from disk only.
+        MachineLacks: If a package is needed that is not installed.
+    """
+    store = store or (HttpStore() if scheme(url) in HTTP else FilesystemStore())
+    copier = _Copier(folder, store)
+    try:
+        path = copier.file(url) if _names_a_file(url) else copier.usual_file(url)
+    except MaxtoolError as error:
+        error.file = _original(error.file, copier.urls)
+        raise
+    urls = {copy: redacted(source) for copy, source in copier.urls.items()}
+    return Fetched(path, urls, copier.sizes, store.requests, store.nbytes)
+
+
+def _names_a_file(url: str) -> bool:
+    return Path(file_name(url)).suffix in {".safetensors", ".gguf", ".json"}
+
+
+class _Copier:
+    """Copies headers into one folder."""
+
+    def __init__(self, folder: Path, store: Store) -> None:
+        self.folder = folder
+        self.store = store
+        self.urls: dict[Path, str] = {}
+        self.sizes: dict[Path, int] = {}
+
+    def usual_file(self, url: str) -> Path:
+        """The file in a remote folder that stands for its checkpoint."""
+        for name in USUAL_NAMES:
+            try:
+                return self.file(inside(url, name))
+            except MissingFile as error:
+                if error.file != redacted(inside(url, name)):
+                    raise  # one of its shards
+                last = error
+        what = f"{last.what}: {' or '.join(USUAL_NAMES)}"
+        raise MissingFile(what, file=redacted(url), hint="name a .safetensors or .gguf file")
+
+    def file(self, url: str) -> Path:
+        """One file and whatever belongs to it: its shards or parts, its config.json."""
+        name = file_name(url)
+        if name.endswith(".json"):
+            copy = self._whole(url, name)
+            self._headers({shard: beside(url, shard) for shard in _shards(copy)})
+        else:
+            self._headers(
+                {part: url if part == name else beside(url, part) for part in _parts(name)}
+            )
+            copy = self.folder / name
+        if name.endswith((".json", ".safetensors")):
+            self._config(beside(url, "config.json"))
+        return copy
+
+    def _config(self, url: str) -> None:
+        try:
+            self._whole(url, "config.json")
+        except MissingFile:
+            return
+
+    def _headers(self, urls: Mapping[str, str]) -> None:
+        """Headers of several files, side by side."""
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for _ in pool.map(self._header, urls, urls.values()):
+                pass
+
+    def _header(self, name: str, url: str) -> None:
+        first, total = self.store.read(url, 0, FIRST_BYTES)
+        copy = self._sparse(name, url, total)
+        if not total:
+            return
+        with copy.open("r+b") as stream:
+            data = mmap.mmap(stream.fileno(), 0)
+        data[: len(first)] = first
+        READERS[_kind(first, name, url)](_RemoteCursor(data, copy, url, self.store, len(first)))
+
+    def _whole(self, url: str, name: str) -> Path:
+        """A small file, all of it."""
+        first, total = self.store.read(url, 0, FIRST_BYTES)
+        if total > MAX_JSON_BYTES:
+            what = f"{total} bytes of JSON; at most {MAX_JSON_BYTES} are fetched"
+            raise MalformedFile(what, file=redacted(url))
+        rest = total - len(first)
+        data = first + (self.store.read(url, len(first), rest).data if rest > 0 else b"")
+        copy = self._sparse(name, url, total)
+        copy.write_bytes(data)
+        return copy
+
+    def _sparse(self, name: str, url: str, size: int) -> Path:
+        """An empty copy of a file's size."""
+        if not stays_inside(name):
+            raise UsageError(f"{name!r} is no file's name", file=redacted(url))
+        copy = self.folder / name
+        try:
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            with copy.open("wb") as stream:
+                stream.truncate(size)
+        except (OSError, ValueError, OverflowError):
+            what = f"the server says it has {size} bytes, more than any file can have here"
+            raise InputError(what, file=redacted(url)) from None
+        self.urls[copy], self.sizes[copy] = url, size
+        return copy
+
+
+def _kind(first: bytes, name: str, url: str) -> str:
+    if first[:4] == gguf.MAGIC or name.endswith(".gguf"):
+        return "gguf"
+    if first[8:9] == b"{" or name.endswith(".safetensors"):
+        return "safetensors"
+    raise InputError("the format was not recognised", file=redacted(url), hint=ONLY)
+
+
+def _shards(index_file: Path) -> list[str]:
+    """The files that an index names; what is wrong with it is said when the copy is opened."""
+    named = read_object(index_file).get("weight_map")
+    files = named.values() if isinstance(named, dict) else ()
+    return sorted({name for name in files if isinstance(name, str) and stays_inside(name)})
+
+
+def _parts(name: str) -> list[str]:
+    """The parts of a split GGUF file, told by the name of one."""
+    match = locate.SPLIT_NAME.fullmatch(name)
+    if match is None or int(match["count"]) > locate.MAX_SPLITS:
+        return [name]
+    count = int(match["count"])
+    return [f"{match['stem']}-{number:05d}-of-{count:05d}.gguf" for number in range(1, count + 1)]
+
+
+class _RemoteCursor(Cursor):
+    """Reads a copy, and fetches the bytes that it comes to, from the start without gaps."""
+
+    def __init__(self, data: Bytes, file: Path, url: str, store: Store, ready: int) -> None:
+        super().__init__(data, file)
+        self.url = url
+        self.store = store
+        self.ready = ready
+
+    def require(self, count: int, what: str) -> None:
+        """Check that ``count`` more bytes are there, and fetch them."""
+        super().require(count, what)
+        needed = self.position + count
+        if needed <= self.ready:
+            return
+        if needed > MAX_HEADER_BYTES:
+            self.fail(f"a header of more than {MAX_HEADER_BYTES} bytes, which is not fetched")
+        end = min(max(needed, 2 * self.ready), self.end, MAX_HEADER_BYTES)
+        piece = self.store.read(self.url, self.ready, end - self.ready)
+        if piece.total != self.end:
+            what = f"the file had {self.end} bytes and now has {piece.total}"
+            raise InputError(what, file=redacted(self.url))
+        self.data[self.ready : end] = piece.data  # type: ignore[index]
+        self.ready = end

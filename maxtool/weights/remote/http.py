@@ -1,0 +1,142 @@
+"""Ranges of files by HTTP. What a server says is checked, and no more is read than asked for."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import re
+import urllib.error
+import urllib.request
+from email.message import Message
+from typing import IO, Any
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from maxtool import __version__
+from maxtool.errors import InputError, MissingFile
+from maxtool.weights.remote.store import Piece, Store
+from maxtool.weights.remote.url import HTTP, redacted
+
+TIMEOUT = 30.0  # seconds without a byte
+OK, PARTIAL, NOT_SATISFIABLE = 200, 206, 416
+REFUSED = {
+    401: "the server asks for credentials",
+    403: "the server refuses access",
+    404: "the server has no such file",
+    410: "the server has no such file any more",
+}
+DOWNLOAD = "download the file and inspect it here"
+_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
+_EMPTY = re.compile(r"bytes \*/(\d{1,18})")
+
+
+class HttpStore(Store):
+    """Files of web servers; user and password of a URL go to its own host only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._opener = urllib.request.build_opener(_Redirects)
+
+    def _read(self, url: str, start: int, count: int) -> Piece:
+        try:
+            request = _request(url, start, count)
+            with self._opener.open(request, timeout=TIMEOUT) as answer:
+                return _received(answer, start, count, url)
+        except urllib.error.HTTPError as error:
+            with error:
+                return _refused(error, url)
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            # Without the cause, whose text may hold the URL.
+            reason = _reason(getattr(error, "reason", error))
+            raise InputError(f"cannot be read: {reason}", file=redacted(url)) from None
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows redirects to other HTTP servers, but takes no credentials there."""
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: Any,  # noqa: ANN401 - as the base class has it
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        if urlsplit(newurl).scheme not in HTTP:
+            raise ValueError("it redirects to something that is not HTTP")
+        if req.type == "https" and urlsplit(newurl).scheme == "http":
+            raise ValueError("it redirects from https to http")
+        followed = super().redirect_request(req, fp, code, msg, headers, newurl)
+        if followed is not None and followed.host != req.host:
+            followed.remove_header("Authorization")
+        return followed
+
+
+def _request(url: str, start: int, count: int) -> urllib.request.Request:
+    parts = urlsplit(url)
+    user, _, host = parts.netloc.rpartition("@")
+    headers = {
+        "Range": f"bytes={start}-{start + count - 1}",
+        "Accept-Encoding": "identity",
+        "User-Agent": f"maxtool/{__version__}",
+    }
+    if user:
+        secret = base64.b64encode(unquote(user).encode()).decode()
+        headers["Authorization"] = f"Basic {secret}"
+    plain = urlunsplit(parts._replace(netloc=host, fragment=""))
+    return urllib.request.Request(plain, headers=headers)  # noqa: S310 - the scheme was checked
+
+
+def _received(answer: http.client.HTTPResponse, start: int, count: int, url: str) -> Piece:
+    """The bytes of an answer, if they are what it and the request say."""
+    headers = answer.headers
+    if headers.get("Content-Encoding", "identity") != "identity":
+        raise InputError("the server compresses what it sends", file=redacted(url), hint=DOWNLOAD)
+    first, last, total = _extent(answer.status, headers, count, url)
+    if first != start or last != min(start + count, total) - 1:
+        what = f"asked for bytes {start} to {start + count - 1}, the server sends {first} to {last}"
+        raise InputError(what, file=redacted(url))
+    expected = last - first + 1
+    data = answer.read(expected + 1)
+    if len(data) != expected:
+        more = "more" if len(data) > expected else str(len(data))
+        what = f"the server announced {expected} bytes and sent {more}"
+        raise InputError(what, file=redacted(url))
+    return Piece(data, total)
+
+
+def _extent(status: int, headers: Message, count: int, url: str) -> tuple[int, int, int]:
+    """First and last byte that an answer holds, and the size of the file."""
+    length = headers.get("Content-Length", "")
+    if status == OK and length.isascii() and length.isdigit() and int(length[:18]) <= count:
+        return 0, int(length) - 1, int(length)  # a whole file, and a small one
+    if status != PARTIAL:
+        what = "the server does not support range requests, by which headers are read"
+        raise InputError(what, file=redacted(url), hint=DOWNLOAD)
+    match = _RANGE.fullmatch(headers.get("Content-Range", ""))
+    if match is None or match[3] == "*":
+        what = "the server does not say which bytes it sends, or of how many"
+        raise InputError(what, file=redacted(url), hint=DOWNLOAD)
+    return int(match[1]), int(match[2]), int(match[3])
+
+
+def _refused(error: urllib.error.HTTPError, url: str) -> Piece:
+    empty = _EMPTY.fullmatch(error.headers.get("Content-Range", ""))
+    if error.code == NOT_SATISFIABLE and empty:
+        return Piece(b"", int(empty[1]))
+    if error.code in REFUSED:
+        raise MissingFile(f"{REFUSED[error.code]} (HTTP {error.code})", file=redacted(url))
+    raise InputError(f"the server answers HTTP {error.code}", file=redacted(url))
+
+
+def _reason(error: object) -> str:
+    """Why a connection failed, in words that hold no URL."""
+    if isinstance(error, TimeoutError):
+        return f"no answer for {TIMEOUT:.0f} seconds"
+    if isinstance(error, http.client.HTTPException):
+        return f"the server's answer is not valid HTTP ({type(error).__name__})"
+    if isinstance(error, OSError):
+        return error.strerror or type(error).__name__
+    if isinstance(error, ValueError) and str(error).startswith("it redirects"):
+        return str(error)
+    return "not a valid URL" if isinstance(error, ValueError) else type(error).__name__

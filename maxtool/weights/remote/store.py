@@ -1,0 +1,45 @@
+"""What a place for files must be able to do, and what is common to all."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+
+class Piece(NamedTuple):
+    """Bytes of a file, and the size of all of it."""
+
+    data: bytes
+    total: int
+
+
+class Store(ABC):
+    """Reads ranges of files by URL, and counts what that takes.
+
+    Attributes:
+        requests: How many ranges were asked for.
+        nbytes: How many bytes came back.
+    """
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.nbytes = 0
+        self._lock = threading.Lock()
+
+    def read(self, url: str, start: int, count: int) -> Piece:
+        """Read ``count`` bytes from ``start`` on, fewer only where the file ends.
+
+        Raises:
+            MissingFile: If there is no such file, or it may not be read.
+            InputError: If the answer is not what was asked for.
+            MachineLacks: If a package is needed that is not installed.
+        """
+        piece = self._read(url, start, count)
+        with self._lock:
+            self.requests += 1
+            self.nbytes += len(piece.data)
+        return piece
+
+    @abstractmethod
+    def _read(self, url: str, start: int, count: int) -> Piece: ...

@@ -1,0 +1,62 @@
+"""URLs: how they are told from paths, shown without secrets, and taken apart."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from maxtool.errors import UsageError
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_PORT = re.compile(r"[^/@:]*:\d*(/|$)|[^/@:]*/|\[")
+HTTP = frozenset({"http", "https"})
+
+
+def is_url(text: str) -> bool:
+    """Whether ``text`` names a place by a scheme, such as ``https://`` or ``s3://``."""
+    return _SCHEME.match(text) is not None
+
+
+def scheme(url: str) -> str:
+    """The scheme in small letters, without ``://``."""
+    return url.partition("://")[0].lower()
+
+
+def redacted(url: str) -> str:
+    """A URL as it may be printed: without user, password, query and fragment.
+
+    Queries carry the signatures of signed URLs, so all of a query is taken as secret.
+    """
+    start, separator, rest = url.partition("://")
+    if not separator:
+        return url
+    place = re.split(r"[?#]", rest, maxsplit=1)[0]
+    if ":" in place and not _PORT.match(place):  # a password, perhaps with a slash in it
+        place = place.rpartition("@")[2]
+    host, slash, path = place.partition("/")
+    return f"{start}://{host.rpartition('@')[2]}{slash}{path}"
+
+
+def file_name(url: str) -> str:
+    """The last segment of the path, decoded; empty for a folder that ends in a slash.
+
+    Raises:
+        UsageError: If the URL cannot be taken apart.
+    """
+    try:
+        return posixpath.basename(unquote(urlsplit(url).path))
+    except ValueError:
+        raise UsageError("not a valid URL", file=redacted(url)) from None
+
+
+def beside(url: str, name: str) -> str:
+    """The URL of another file in the folder of ``url``; a query is kept, as access may need it."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(path=posixpath.join(posixpath.dirname(parts.path), name)))
+
+
+def inside(url: str, name: str) -> str:
+    """The URL of a file in the folder that ``url`` names."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(path=posixpath.join(parts.path, name)))
