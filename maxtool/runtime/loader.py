@@ -28,9 +28,11 @@ import math
 import os
 import platform
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -52,6 +54,7 @@ DTYPES |= {
 }
 DTYPES["bfloat16"] = np.dtype("uint16")
 RUNTIME = {"darwin": "libtvm_runtime.dylib"}.get(sys.platform, "libtvm_runtime.so")
+THREADS = "runtime.config_threadpool"  # a function of that library
 Array = np.ndarray[Any, Any]
 
 
@@ -328,9 +331,9 @@ def open_module(manifest: Manifest, *, verified: bool) -> Any:  # noqa: ANN401 -
     tvm_ffi.registry._SKIP_UNKNOWN_OBJECTS = True
     library = find_runtime(manifest, verified=verified)
     try:
-        if "tvm" not in sys.modules:
+        if tvm_ffi.get_global_func(THREADS, allow_missing=True) is None:  # a second one would abort
             ctypes.CDLL(str(library), ctypes.RTLD_GLOBAL)
-        module = tvm_ffi.load_module(str(manifest.module))
+        module = load_library(manifest.module)
         machine = module.get_function("vm_load_executable", query_imports=True)()
         cpu, device, pooled = 1, 0, 2
         machine.get_function("vm_initialization")(cpu, device, pooled)
@@ -339,6 +342,21 @@ def open_module(manifest: Manifest, *, verified: bool) -> Any:  # noqa: ANN401 -
             f"cannot load {manifest.module} with {library}: {last_line(error)}"
         ) from None
     return machine
+
+
+def load_library(path: Path) -> Any:  # noqa: ANN401
+    """Load compiled code, through a link of a name that no other library had.
+
+    The system takes a library it has loaded from the same path for the same one, whatever the
+    file holds by now: code of a model that was replaced would run with the new weights.
+    """
+    import tvm_ffi
+
+    with suppress(OSError), tempfile.TemporaryDirectory(prefix="maxtool-") as folder:
+        link = Path(folder, path.name)
+        link.symlink_to(path)
+        return tvm_ffi.load_module(str(link))
+    return tvm_ffi.load_module(str(path))  # there is nowhere to put a link
 
 
 def find_runtime(manifest: Manifest, *, verified: bool) -> Path:
@@ -514,7 +532,7 @@ class Model:
         tensors = [tvm_ffi.from_dlpack(array) for array in inputs]
         try:
             with self._lock:
-                use_threads = tvm_ffi.get_global_func("runtime.config_threadpool")
+                use_threads = tvm_ffi.get_global_func(THREADS)
                 use_threads(1, self._threads)  # 1: any core
                 return self._functions[name](*tensors, *memory, self._weights)
         except (RuntimeError, ValueError, TypeError) as error:

@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from maxtool.cli.app import app
+from maxtool.runtime import loader
 from tests.artifact.measure import BOUND, Compile, error, recorded
 
 FILES = {"manifest.json", "model.so", "weights.bin", "run.py", "tokenizer.json"}
@@ -115,6 +116,35 @@ def test_standalone_needs_no_compiler(data: Path, tmp_path: Path) -> None:
     )
     assert shown.returncode == 0, shown.stderr
     assert len(json.loads(shown.stdout)["ids"]) <= 4
+
+
+def test_one_process_may_load_what_was_replaced(
+    compiled: Compile, data: Path, tmp_path: Path
+) -> None:
+    """The system's linker takes a library it has loaded from the same path for the same library."""
+    folder, kept = tmp_path / "model", []
+    for name in ("tiny-llama", "tiny-mistral", "tiny-llama-tied"):
+        if folder.exists():
+            folder.rename(tmp_path / f"before {name}")
+        shutil.copytree(compiled(data / name), folder)
+        expected = recorded(data / name)
+        kept.append(loader.load(folder))
+        found = kept[-1](input_ids=expected["input_ids"])["logits"]
+        assert error(found, expected["logits"]) <= BOUND
+
+
+def test_two_standalone_models_in_one_process(compiled: Compile, data: Path) -> None:
+    """The second brings a runtime library of its own, which must not be loaded as well."""
+    folders = [compiled(data / name, standalone=True) for name in ("tiny-llama", "tiny-mistral")]
+    code = (
+        "import sys\n"
+        f"sys.path.insert(0, {str(folders[0])!r})\n"
+        "import run\n"
+        f"for folder in {list(map(str, folders))}:\n"
+        "    print(run.load(folder)(input_ids=[[1, 2]])['logits'].shape)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "(1, 2, 97)\n" * 2), done.stderr
 
 
 def test_changed_weights_are_refused(compiled: Compile, data: Path, tmp_path: Path) -> None:
