@@ -245,7 +245,7 @@ def _context(request: Request, planned: Plan) -> int:
 
 def _check_replaceable(output: Path) -> None:
     """Let --force replace an artifact, never a folder of other things."""
-    if not output.exists() or (output / manifest.FILE).is_file():
+    if not output.exists() or manifest.is_artifact(output):
         return
     if not output.is_dir() or any(output.iterdir()):
         raise OutputExists(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
@@ -70,6 +71,16 @@ def checked(found: Comparison) -> dict[str, object]:
         "atol": found.atol,
         "reference": "numpy float64",
     }
+
+
+def is_artifact(folder: Path) -> bool:
+    """Whether a folder holds the manifest of an artifact, of whatever version."""
+    try:
+        found = json.loads((folder / FILE).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    schema = found.get("schema") if isinstance(found, dict) else None
+    return isinstance(schema, str) and schema.partition("/")[0] == SCHEMA.partition("/")[0]
 
 
 def copy_runtime(folder: Path) -> None:

@@ -107,10 +107,14 @@ def test_output_is_not_replaced_unasked(source: Path, tmp_path: Path) -> None:
     assert (output / "manifest.json").stat().st_mtime_ns > before
 
 
-def test_other_folders_are_never_replaced(source: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("beside", ["", "{}", '{"schema": 1}', "[]", "not JSON", '{"name": "app"}'])
+def test_other_folders_are_never_replaced(source: Path, tmp_path: Path, beside: str) -> None:
+    """Other programs have a manifest.json too."""
     output = tmp_path / "precious"
     output.mkdir()
     (output / "thesis.tex").write_text("text")
+    if beside:
+        (output / "manifest.json").write_text(beside)
     assert run(source, "-o", output, "--force").exit_code == 2
     assert (output / "thesis.tex").read_text() == "text"
     inside = run(source, "-o", source / "out")
