@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -103,7 +104,7 @@ def _show(out: Output, made: Build, report: Report | None) -> None:
 
 
 def _invocation(made: Build) -> str:
-    script = made.request.output / "run.py"
+    script = shlex.quote(str(made.request.output / "run.py"))
     if made.tokenizer is None:
         return f"python {script} --ids 1,2,3"
     return f'python {script} --prompt "Once upon a time"'

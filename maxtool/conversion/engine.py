@@ -147,7 +147,7 @@ def _check_replaceable(request: Request) -> None:
     if not output.is_dir() or output.is_symlink():
         return
     names = [entry.name for entry in output.iterdir()]
-    checkpoint = hf_files.CONFIG in names or any(n.endswith(".safetensors") for n in names)
+    checkpoint = any(name.endswith(".safetensors") for name in names)
     if request.target != "hf" or (names and not checkpoint):
         raise UsageError(
             "the output is a folder, and not one of a checkpoint",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import shlex
 import shutil
 import signal
 import subprocess
@@ -120,6 +121,14 @@ def test_other_folders_are_never_replaced(source: Path, tmp_path: Path, beside: 
     inside = run(source, "-o", source / "out")
     assert inside.exit_code == 2
     assert not (source / "out").exists()
+
+
+def test_what_to_type_next(source: Path, tmp_path: Path) -> None:
+    result = run(source, "-o", tmp_path / "sp ace é")
+    command = shlex.split(result.stderr.partition("run it: ")[2])
+    assert command[1] == str(tmp_path / "sp ace é" / "run.py")
+    done = subprocess.run([sys.executable, *command[1:], "--max-tokens", "2"], check=False)
+    assert done.returncode == 0
 
 
 def test_dry_run_writes_nothing(source: Path, tmp_path: Path) -> None:

@@ -226,6 +226,7 @@ class TestRequests:
         folder = tmp_path / "home"
         folder.mkdir()
         (folder / "letter.txt").write_text("dear")
+        (folder / "config.json").write_text("{}")  # which other programs have too
         for output, options in ((folder, {}), (folder, {"to": "gguf"})):
             with pytest.raises(UsageError, match="folder"):
                 prepare(Request(DATA / "tiny-llama", output, force=True, **options))
