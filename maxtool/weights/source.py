@@ -56,6 +56,11 @@ class Cursor:
         # Up to here the bytes are at hand; a cursor over a remote file fetches what is behind.
         self.ready = self.end
 
+    def stay_within(self, start: int, end: int) -> None:
+        """Go to ``start`` and read nothing from ``end`` on; the file must have both."""
+        self.position, self.end = start, end
+        self.ready = min(self.ready, end)
+
     @property
     def remaining(self) -> int:
         """Bytes not read yet."""

@@ -60,10 +60,12 @@ def check_truncations(path: Path, content: bytes) -> None:
             read_all(path)
 
 
-def flips(content: bytes, positions: Iterable[int]) -> Iterable[bytes]:
-    """The content with one bit changed, every bit of every byte at ``positions``."""
+def flips(
+    content: bytes, positions: Iterable[int], bits: Iterable[int] = range(8)
+) -> Iterable[bytes]:
+    """The content with one bit changed, each of ``bits`` of every byte at ``positions``."""
     for position in positions:
-        for bit in range(8):
+        for bit in bits:
             flipped = bytearray(content)
             flipped[position] ^= 1 << bit
             yield bytes(flipped)

@@ -19,11 +19,12 @@ from maxtool.weights.formats.pickle_machine import (
     Unsupported,
 )
 from maxtool.weights.formats.pickle_opcodes import OPCODES, stop
+from maxtool.weights.jsonfile import uncollected
 from maxtool.weights.source import Cursor
 
 # An opcode makes at most one object, so these two bound the memory; a tensor takes 30 opcodes.
 MAX_PICKLE_BYTES = 1 << 24
-MAX_OPCODES = 1 << 19
+MAX_OPCODES = 3 << 17
 
 
 def _dictionary(arguments: Arguments) -> object:
@@ -65,7 +66,8 @@ def read(cursor: Cursor, calls: Mapping[Global, Call | None], persistent: Call) 
         cursor.fail(f"a pickle of {cursor.remaining} bytes; at most {MAX_PICKLE_BYTES}")
     machine = Machine(cursor, {**PLAIN, **calls}, persistent)
     try:
-        value = _run(machine)
+        with uncollected():
+            value = _run(machine)
     except MalformedFile:
         if machine.foreign:  # what made it go wrong; the user shall hear of this
             _refuse_foreign(machine)

@@ -31,7 +31,7 @@ from maxtool.weights.spec import TensorInfo
 PICKLE = "data.pkl"
 MAX_DIMS = 64
 # Tensors, plain values and containers; how deep these lie in one another; and their names.
-MAX_VALUES = 1 << 18
+MAX_VALUES = 1 << 17
 MAX_DEPTH = 64
 MAX_NAME_CHARACTERS = 4096
 # A tensor made by expand() has more elements than its storage; at most this many bytes of them.
@@ -100,7 +100,7 @@ def read(path: Path) -> FileIndex:
     _check_byte_order(data, entries, path)
     pickle = _stored(entries, PICKLE, path)
     cursor = Cursor(data, path)
-    cursor.position, cursor.end = pickle.start, pickle.start + pickle.size
+    cursor.stay_within(pickle.start, pickle.start + pickle.size)
     content = pickled.read(cursor, CALLS, partial(_storage, entries, path))
     flat = _Flattener(path)
     flat.add(content)
@@ -307,26 +307,33 @@ class _Flattener:
             what = "a bare storage; only tensors are read"
             raise InputError(what, file=self.path, tensor=name, offset=value.entry.start)
         else:
-            self.metadata[name] = str(value) if isinstance(value, Global | bytes) else value
+            self.metadata[name] = _plain(value)
 
 
 def _cost(value: object) -> int:
     """What a value counts towards ``MAX_VALUES``, wherever it is repeated."""
-    if isinstance(value, str | bytes):
-        return 1 + len(value) // 64
-    return 1 + len(value) if isinstance(value, list | tuple) else 1
+    items = value if isinstance(value, list | tuple) else ()
+    text = sum(len(item) for item in (value, *items) if isinstance(item, str | bytes))
+    return 1 + len(items) + text // 64
 
 
 def _items(value: object) -> Iterable[tuple[str | int, object]] | None:
     """Key and value of a container; None for anything else, lists of plain numbers included."""
     if isinstance(value, dict):
         return value.items()
-    if isinstance(value, list | tuple) and not all(type(item) in _PLAIN for item in value):
+    if isinstance(value, list | tuple) and not all(type(item) in _SCALARS for item in value):
         return enumerate(value)
     return None
 
 
-_PLAIN = {int, float, bool, str, type(None)}
+_SCALARS = {int, float, bool, str, type(None)}
+
+
+def _plain(value: object) -> object:
+    """A value for the metadata; bytes as the text that protocol 2 makes of them."""
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
+    return str(value) if isinstance(value, Global) else value
 
 
 def _described(name: str, tensor: _Tensor, path: Path) -> TensorInfo:
