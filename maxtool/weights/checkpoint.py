@@ -53,8 +53,13 @@ class Checkpoint:
     notes: tuple[str, ...] = ()
     _maps: dict[Path, Bytes] = field(default_factory=dict, init=False, repr=False)
 
-    def read(self, name: str) -> WeightData:
+    def read(self, name: str, *, aligned: bool = True) -> WeightData:
         """The data of one tensor, as a read-only view of the file.
+
+        Args:
+            name: The tensor.
+            aligned: Whether to copy data that does not lie at a multiple of its element's size, as
+                compiled code needs it; NumPy does not.
 
         Raises:
             MissingWeight: If there is no tensor ``name``; it is a ``KeyError`` too.
@@ -63,7 +68,7 @@ class Checkpoint:
         if info is None:
             hint = did_you_mean(name, self.tensors)
             raise MissingWeight(f"no tensor {name!r}", file=self.path, tensor=name, hint=hint)
-        return WeightData(self._view(info), name, info.dtype, info.shape, info.encoding)
+        return WeightData(self._view(info, aligned), name, info.dtype, info.shape, info.encoding)
 
     @cached_property
     def weights(self) -> Weights:
@@ -75,7 +80,7 @@ class Checkpoint:
         """Where nothing may be written: the files, and a Hugging Face checkpoint's folder."""
         return (self.folder, *self.files) if self.format in HUGGING_FACE else self.files
 
-    def _view(self, info: TensorInfo) -> NDArray[Any]:
+    def _view(self, info: TensorInfo, aligned: bool) -> NDArray[Any]:
         """The payload as mapped; copied only where the file leaves it unaligned or packed."""
         if not info.nbytes:
             return _empty(info)
@@ -83,7 +88,7 @@ class Checkpoint:
             return info.unpack(self._map(info.file))
         raw = np.frombuffer(self._map(info.file), np.uint8, info.nbytes, info.offset)
         array = raw.view(info.stored_dtype).reshape(info.stored_shape)
-        return array if array.flags.aligned else array.copy()
+        return array.copy() if aligned and not array.flags.aligned else array
 
     def _map(self, file: Path) -> Bytes:
         if file not in self._maps:

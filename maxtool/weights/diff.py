@@ -98,7 +98,7 @@ def compare(
     found: tuple[Difference, ...] = ()
     if values:
         names = comparable(left, right, pattern)
-        found = tuple(apart(left.read(name), right.read(name), progress) for name in names)
+        found = tuple(_both(left, right, name, progress) for name in names)
     return Comparison(
         tuple(one for one, other in pairs if one and not other),
         tuple(other for one, other in pairs if other and not one),
@@ -106,6 +106,13 @@ def compare(
         len(both) - len(changed),
         found,
     )
+
+
+def _both(
+    left: Checkpoint, right: Checkpoint, name: str, progress: Callable[[int], None] | None
+) -> Difference:
+    one, other = left.read(name, aligned=False), right.read(name, aligned=False)
+    return apart(one, other, progress)
 
 
 def _names(checkpoints: Iterable[Checkpoint], pattern: str | None) -> list[str]:

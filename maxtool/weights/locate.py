@@ -43,6 +43,8 @@ SPLIT_NAME = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gg
 # Problems and notes list this many names and then count the rest.
 MAX_LISTED = 10
 MAX_SPLITS = 4096
+# Tensors of all files together; the largest published models have 140000.
+MAX_TENSORS = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,7 @@ def _sharded(index_file: Path) -> Found:
             "shards that the index names are missing", file=index_file, problems=_listed(missing)
         )
     kind, pattern = _kind_of_shards(names, index_file)
-    indexes = {name: READERS[kind](folder / name) for name in names}
+    indexes = dict(zip(names, _read_all(kind, [folder / name for name in names]), strict=True))
     held = {name: {info.name: info for info in index.tensors} for name, index in indexes.items()}
     absent = [f"{name} in {file}" for name, file in wanted.items() if name not in held[file]]
     if absent:
@@ -128,6 +130,19 @@ def _sharded(index_file: Path) -> Found:
     files = tuple(folder / name for name in names)
     beside = [path.name for path in folder.glob(pattern) if path.name not in held]
     return Found(kind, files, tensors, metadata, _strays(wanted, held, beside))
+
+
+def _read_all(kind: Format, files: Sequence[Path]) -> list[FileIndex]:
+    """The headers of several files, which may not hold too much together."""
+    indexes: list[FileIndex] = []
+    tensors = 0
+    for file in files:
+        indexes.append(READERS[kind](file))
+        tensors += len(indexes[-1].tensors)
+        if tensors > MAX_TENSORS:
+            what = f"more than {MAX_TENSORS} tensors in all files up to this one"
+            raise MalformedFile(what, file=file)
+    return indexes
 
 
 def _kind_of_shards(names: Sequence[str], index_file: Path) -> tuple[Format, str]:
@@ -212,7 +227,7 @@ def _split(file: Path, index: FileIndex) -> Found:
     missing = [part.name for part in parts if not part.is_file()]
     if missing:
         raise MissingFile("parts of a split file are missing", file=file, problems=_listed(missing))
-    indexes = [READERS["gguf"](part) for part in parts]
+    indexes = _read_all("gguf", parts)
     tensors = _unique(tensor for part in indexes for tensor in part.tensors)
     first = indexes[0].metadata
     if whole_number(first.get(SPLIT_TENSORS), len(tensors)) != len(tensors):

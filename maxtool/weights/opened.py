@@ -42,14 +42,14 @@ class Opened:
         return file.stat().st_size if self.remote is None else self.remote.sizes[file]
 
     def read(self, name: str) -> WeightData:
-        """The data of a tensor.
+        """The data of a tensor, as a view of the file that need not be aligned.
 
         Raises:
             InputError: If the checkpoint is remote.
             MissingWeight: If there is no such tensor.
         """
         self.need_payloads()
-        return self.checkpoint.read(name)
+        return self.checkpoint.read(name, aligned=False)
 
     def need_payloads(self) -> None:
         """Check that payloads can be read.

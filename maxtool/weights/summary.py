@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import reduce
 
 from maxtool.weights.checkpoint import Checkpoint
+from maxtool.weights.jsonfile import uncollected
 from maxtool.weights.names import MAX_DIGITS, natural_key
 from maxtool.weights.spec import TensorInfo
 
@@ -43,7 +45,10 @@ class Total:
     @classmethod
     def of(cls, tensors: Iterable[TensorInfo]) -> Total:
         """Count tensors."""
-        return sum((cls(1, tensor.size, tensor.nbytes) for tensor in tensors), cls())
+        count = parameters = nbytes = 0
+        for tensor in tensors:
+            count, parameters, nbytes = count + 1, parameters + tensor.size, nbytes + tensor.nbytes
+        return cls(count, parameters, nbytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +100,15 @@ def summarize(checkpoint: Checkpoint, *, pattern: str | None = None) -> Summary:
     names = sorted(checkpoint.tensors, key=natural_key)
     chosen = [name for name in names if pattern is None or fnmatchcase(name, pattern)]
     tensors = tuple(checkpoint.tensors[name] for name in chosen)
-    return Summary(Total.of(tensors), _by_type(tensors), tensors, build_tree(tensors))
+    with uncollected():
+        return Summary(Total.of(tensors), _by_type(tensors), tensors, build_tree(tensors))
 
 
 def _by_type(tensors: Iterable[TensorInfo]) -> dict[str, Total]:
-    totals: dict[str, Total] = {}
+    alike: dict[str, list[TensorInfo]] = {}
     for tensor in tensors:
-        totals[tensor.type_name] = totals.get(tensor.type_name, Total()) + Total.of([tensor])
+        alike.setdefault(tensor.type_name, []).append(tensor)
+    totals = {name: Total.of(found) for name, found in alike.items()}
     return dict(sorted(totals.items(), key=lambda item: -item[1].nbytes))
 
 
@@ -116,6 +123,8 @@ def build_tree(tensors: Iterable[TensorInfo]) -> tuple[Node, ...]:
 class _Branch:
     """The names that share a beginning, by their next segment."""
 
+    __slots__ = ("below", "tensor")
+
     def __init__(self) -> None:
         self.tensor: TensorInfo | None = None
         self.below: dict[str, _Branch] = {}
@@ -123,7 +132,10 @@ class _Branch:
     def insert(self, tensor: TensorInfo) -> None:
         branch = self
         for segment in tensor.name.split(".", MAX_DEPTH - 1):
-            branch = branch.below.setdefault(segment, _Branch())
+            known = branch.below.get(segment)
+            if known is None:
+                known = branch.below[segment] = _Branch()
+            branch = known
         branch.tensor = tensor
 
     def nodes(self) -> tuple[Node, ...]:
@@ -146,12 +158,12 @@ ITSELF = "(itself)"
 
 
 def _leaf(label: str, tensor: TensorInfo) -> Node:
-    types = ((tensor.type_name, tensor.nbytes),)
-    return Node(label, Total.of([tensor]), types, tensor.shape)
+    total = Total(1, tensor.size, tensor.nbytes)
+    return Node(label, total, ((tensor.type_name, total.nbytes),), tensor.shape)
 
 
 def _above(label: str, children: tuple[Node, ...]) -> Node:
-    total = sum((child.total for child in children), Total())
+    total = reduce(Total.__add__, (child.total for child in children))
     return Node(label, total, _types(children), children=children)
 
 

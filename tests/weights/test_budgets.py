@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from maxtool.errors import MalformedFile
+from maxtool.weights import locate, open_checkpoint
+
 MEGABYTES = 100
 # Seconds of processor time; measured below 1 where Python adds 10^7 integers in 0.6 s.
 SECONDS = 4
@@ -115,3 +118,16 @@ def test_opening_is_bounded(tmp_path: Path, name: str) -> None:
     assert seconds < SECONDS
     assert peak < MEGABYTES
     assert ("accepted" in said) == (name in REFUSED), said
+
+
+def test_shards_may_not_hold_too_much_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locate, "MAX_TENSORS", 10)
+    for name in ("a.safetensors", "b.safetensors"):
+        (tmp_path / name).write_bytes(many_tensors(6))
+    index = {"weight_map": {"t0": "a.safetensors", "t1": "b.safetensors"}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(MalformedFile, match="more than 10 tensors in all files") as caught:
+        open_checkpoint(tmp_path)
+    assert caught.value.file == str(tmp_path / "b.safetensors")

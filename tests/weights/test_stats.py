@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from maxtool.dtype import DType
 from maxtool.quantization import QuantizationEncoding, quantize
-from maxtool.weights import WeightData
+from maxtool.weights import WeightData, open_checkpoint
 from maxtool.weights.elements import PART
 from maxtool.weights.stats import Stats, measure, measure_array
 
@@ -153,3 +154,17 @@ def test_progress_adds_up_to_the_payload() -> None:
         done: list[int] = []
         measure(one, done.append)
         assert sum(done) == one.data.nbytes
+
+
+def test_unaligned_data_is_not_copied(tmp_path: Path) -> None:
+    values = GENERATOR.standard_normal(1000).astype(np.float32)
+    header = b'{"w":{"dtype":"F32","shape":[1000],"data_offsets":[0,4000]}}  '
+    assert len(header) % 4
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header + values.tobytes())
+    checkpoint = open_checkpoint(path)
+    weight = checkpoint.read("w", aligned=False)
+    assert weight.data.base is not None
+    assert not weight.data.flags.aligned
+    assert checkpoint.read("w").data.flags.aligned
+    assert_like_numpy(measure(weight), values.astype(np.float64))
