@@ -79,6 +79,17 @@ def test_reads_what_torch_wrote(name: str) -> None:
     assert len(checkpoint.tensors) == 35
 
 
+@pytest.mark.parametrize("dtype", list(DType), ids=lambda dtype: dtype.value)
+def test_strides_of_every_type(tmp_path: Path, dtype: DType) -> None:
+    values = np.arange(6).reshape(2, 3).astype(dtype.to_numpy())
+    kind = f"ctorch\n{dtype.value}\n".encode()
+    untyped = p.storage(count=values.nbytes, kind=b"ctorch.storage\nUntypedStorage\n")
+    parts = (untyped, p.number(0), p.numbers(3, 2), p.numbers(1, 3), b"\x89", p.ORDERED, kind)
+    content = p.dictionary({"a": b"ctorch._utils\n_rebuild_tensor_v3\n" + p.grouped(*parts) + b"R"})
+    (tmp_path / "x.pt").write_bytes(p.archive(p.pickle(content), {"0": values.tobytes()}))
+    np.testing.assert_array_equal(open_checkpoint(tmp_path / "x.pt").read("a").data, values.T)
+
+
 def test_packed_tensors_are_views_of_the_file() -> None:
     data = open_checkpoint(DATA / "kinds.pt").read("views.tail").data
     assert data.base is not None

@@ -356,9 +356,7 @@ def _packed(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 def _gather(tensor: _Tensor, data: Bytes) -> NDArray[Any]:
     """The elements of a tensor with strides, in the order of its shape."""
     dtype = tensor.dtype.to_numpy()
-    count = tensor.entry.size // dtype.itemsize
-    elements = np.frombuffer(data, dtype, count, tensor.entry.start)[tensor.offset :]
     places = zip(tensor.shape, tensor.strides, strict=True)
     steps = tuple(step * dtype.itemsize if dim > 1 else 0 for dim, step in places)
-    strided = np.lib.stride_tricks.as_strided(elements, tensor.shape, steps, writeable=False)
-    return np.ascontiguousarray(strided)
+    start = tensor.entry.start + tensor.offset * dtype.itemsize
+    return np.ascontiguousarray(np.ndarray(tensor.shape, dtype, data, start, steps))
