@@ -81,7 +81,7 @@ def test_reads_what_torch_wrote(name: str) -> None:
 
 @pytest.mark.parametrize("dtype", list(DType), ids=lambda dtype: dtype.value)
 def test_strides_of_every_type(tmp_path: Path, dtype: DType) -> None:
-    values = np.arange(6).reshape(2, 3).astype(dtype.to_numpy())
+    values = np.arange(1, 7).reshape(2, 3).astype(dtype.to_numpy())
     kind = f"ctorch\n{dtype.value}\n".encode()
     untyped = p.storage(count=values.nbytes, kind=b"ctorch.storage\nUntypedStorage\n")
     parts = (untyped, p.number(0), p.numbers(3, 2), p.numbers(1, 3), b"\x89", p.ORDERED, kind)

@@ -80,7 +80,7 @@ def test_models_and_optimizers(tmp_path: Path) -> None:
     assert open_checkpoint(tmp_path / "x.pt").metadata["epoch"] == 3
 
 
-def test_the_recorded_files(tmp_path: Path) -> None:
+def test_the_recorded_files() -> None:
     torch = pytest.importorskip("torch")
     for file in ("kinds.pt", "protocol5.pt"):
         check(torch, Path(__file__).resolve().parents[1] / "data" / "pytorch" / file)
