@@ -141,7 +141,7 @@ def test_the_manual_names_every_option(command: str) -> None:
     assert match, f"docs/cli.md has no section `## maxtool {command}`"
     own = {name for option in COMMANDS[command].params for name in option.opts} - COMMON
     assert {name for name in own if name.startswith("-")} <= set(
-        re.findall(r"`(-[a-z-]+)", match[1])
+        re.findall(r"`(-[a-z0-9-]+)", match[1])
     )
 
 

@@ -1,38 +1,32 @@
-"""``maxtool inspect-weights``: what a checkpoint holds, from headers alone."""
+"""``maxtool inspect-weights``: what checkpoints hold, and what differs between two."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from maxtool.cli import options, units
+from maxtool.cli.inspect import as_json, difference, overview, payloads
 from maxtool.cli.output import Output
-from maxtool.errors import NegativeAnswer
+from maxtool.errors import NegativeAnswer, UsageError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from maxtool.recipe import Recognition
-    from maxtool.weights import Checkpoint, TensorInfo
-    from maxtool.weights.summary import Node, Summary
+    from maxtool.weights.inspection import Inspection, Question
+    from maxtool.weights.opened import Opened
 
 SCHEMA = "maxtool.inspect-weights/1"
-# Text and arrays in metadata are shown up to this many characters and items; --json has them whole.
-MAX_TEXT, MAX_ITEMS = 160, 6
-
-COLUMNS = (("type", "left"), ("shape", "right"), ("params", "right"), ("bytes", "right"))
+SEVERAL = "maxtool.inspect-several/1"
 
 
 def inspect_weights(
     out: Output,
-    path: Annotated[
-        Path,
-        typer.Argument(help="A Hugging Face folder, a safetensors file or index, or a GGUF file."),
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PATH...",
+            help="Hugging Face folders, files of weights or indexes of shards; URLs too.",
+        ),
     ],
     metadata: Annotated[
         bool, options.flag("--metadata", help="Show the file's key/values and its config.json too.")
@@ -45,220 +39,115 @@ def inspect_weights(
         str | None,
         typer.Option("--filter", metavar="GLOB", help="Only tensors whose whole name matches."),
     ] = None,
+    stats: Annotated[
+        bool, options.flag("--stats", help="Read all values: range, mean, deviation, zeros, NaN.")
+    ] = False,
+    values: Annotated[
+        list[str] | None,
+        typer.Option("--values", metavar="NAME", help="Show values: 'NAME', 'NAME[0:8, -1]'."),
+    ] = None,
+    sha256: Annotated[
+        bool, options.flag("--sha256", help="Checksums of the files and of each tensor.")
+    ] = False,
+    diff: Annotated[
+        str | None,
+        typer.Option(
+            "--diff",
+            metavar="OTHER",
+            help="Compare names, types and shapes, with --stats values too; exit 1 if they differ.",
+        ),
+    ] = None,
 ) -> None:
-    """Show the tensors of a checkpoint: names, types, shapes, sizes. Reads headers only."""
-    from maxtool.recipe import recognise
-    from maxtool.weights import open_checkpoint
-    from maxtool.weights.summary import summarize
+    """Show the tensors of checkpoints: names, types, shapes, sizes. Reads headers only."""
+    from maxtool.weights.inspection import Question
 
-    checkpoint = open_checkpoint(path)
-    summary = summarize(checkpoint, pattern=pattern)
-    for note in checkpoint.notes:
-        out.warn(note)
-    if pattern is not None and not summary.tensors:
-        raise NegativeAnswer(f"no tensor's name matches {pattern!r}", file=path)
-    recognition = recognise(checkpoint)
+    question = Question(pattern, stats, sha256, tuple(values or ()))
+    if diff is not None:
+        _compare(out, paths, diff, question)
+        return
+    found = [_inspect(out, path, question) for path in paths]
     if out.json_mode:
-        content = _as_json(checkpoint, summary, metadata=metadata)
-        out.data(SCHEMA, {**content, "recognition": asdict(recognition)})
+        _print_json(out, found, metadata=metadata)
         return
-    _say_totals(out, checkpoint, summary)
-    _say_recognition(out, recognition)
-    rows = _flat_rows(out, summary) if flat else _tree_rows(out, summary.tree, depth)
-    _draw(out, _tensor_table(rows, summary))
-    if len(summary.by_type) > 1:
-        _draw(out, _type_table(summary))
-    if metadata:
-        _show_metadata(out, checkpoint)
+    for index, one in enumerate(found):
+        if index:
+            out.text("")
+        _show(out, one, flat=flat, depth=depth, metadata=metadata)
 
 
-def _say_totals(out: Output, checkpoint: Checkpoint, summary: Summary) -> None:
-    total = summary.total
-    whole = len(checkpoint.tensors)
-    tensors = units.plural(total.tensors, "tensor")
-    parts = (
-        checkpoint.format,
-        units.plural(len(checkpoint.files), "file"),
-        tensors if total.tensors == whole else f"{total.tensors:,} of {whole:,} tensors",
-        units.plural(total.parameters, "parameter"),
-        units.binary_size(total.nbytes),
-    )
-    out.print(f"[bold]{out.escape(checkpoint.path.resolve().name)}[/]  {' · '.join(parts)}")
+def _open(out: Output, path: str) -> Opened:
+    from maxtool.weights.opened import open_anywhere
+
+    opened = open_anywhere(path)
+    for note in opened.checkpoint.notes:
+        out.warn(note)
+    if opened.remote is not None:
+        size = units.binary_size(opened.remote.nbytes)
+        requests = units.plural(opened.remote.requests, "request")
+        out.note(f"{opened.location}: {size} read in {requests}")
+    return opened
 
 
-def _say_recognition(out: Output, recognition: Recognition) -> None:
-    """Which recipe the model fits, and everything that does not."""
-    problems = recognition.problems
-    if recognition.recipe is None:
-        out.print(f"[dim]recipe none: {out.escape(problems[0])}[/]")
+def _inspect(out: Output, path: str, question: Question) -> Inspection:
+    from maxtool.weights.inspection import inspect
+
+    return inspect(_open(out, path), question, out.progress)
+
+
+def _print_json(out: Output, found: list[Inspection], *, metadata: bool) -> None:
+    from maxtool.recipe import recognise
+
+    reports = [
+        as_json.report(one, recognise(one.opened.checkpoint), metadata=metadata) for one in found
+    ]
+    if len(reports) == 1:
+        out.data(SCHEMA, reports[0])
+    else:
+        out.data(SEVERAL, {"checkpoints": reports})
+
+
+def _show(out: Output, found: Inspection, *, flat: bool, depth: int | None, metadata: bool) -> None:
+    from maxtool.recipe import recognise
+
+    opened, summary = found.opened, found.summary
+    if found.values:
+        for values in found.values:
+            payloads.show_values(out, values)
         return
-    fits = f"{units.plural(len(problems), 'problem')}" if problems else "everything fits"
-    made = units.plural(recognition.parameters, "weight")
-    out.print(f"[dim]recipe[/] {out.escape(recognition.recipe)} · {made} · {fits}")
-    shown = problems if out.verbose else problems[:MAX_ITEMS]
-    for problem in shown:
-        out.print(f"  [yellow]{out.escape(problem)}[/]")
-    if len(shown) < len(problems):
-        out.print(f"  [dim]and {len(problems) - len(shown)} more (--verbose)[/]")
-
-
-Row = tuple[str, str, str, str, str, int]
-
-
-def _tree_rows(
-    out: Output, nodes: Sequence[Node], depth: int | None, guide: str = ""
-) -> Iterator[Row]:
-    """One row per node, its name behind the lines that connect it to its parent."""
-    for index, node in enumerate(nodes):
-        last = index == len(nodes) - 1
-        top = not guide
-        times = f" [dim]({units.TIMES}{node.repeats})[/]" if node.repeats > 1 else ""
-        branch = "" if top else "└ " if last else "├ "
-        yield _row(f"[dim]{guide[2:]}{branch}[/]{out.escape(node.label)}{times}", node)
-        if depth is None or depth > 1:
-            below = guide + ("  " if last or top else "│ ")
-            yield from _tree_rows(out, node.children, depth and depth - 1, below)
-
-
-def _row(label: str, node: Node) -> Row:
-    first, total = node.types[0][0], node.total
-    more = f" +{len(node.types) - 1}" if len(node.types) > 1 else ""
-    return (
-        label,
-        f"[dim]{first}{more}[/]" if node.shape is None else first,
-        "" if node.shape is None else units.shape(node.shape),
-        units.count(total.parameters),
-        units.binary_size(total.nbytes),
-        total.nbytes,
-    )
-
-
-def _flat_rows(out: Output, summary: Summary) -> Iterator[Row]:
-    for tensor in summary.tensors:
-        yield (
-            out.escape(tensor.name),
-            tensor.type_name,
-            units.shape(tensor.shape),
-            units.count(tensor.size),
-            units.binary_size(tensor.nbytes),
-            tensor.nbytes,
-        )
-
-
-def _table(*columns: tuple[str, str]) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for header, justify in columns:
-        first = not table.columns
-        overflow: Any = "fold" if first else "ellipsis"
-        table.add_column(header, justify=justify, no_wrap=not first, overflow=overflow)  # type: ignore[arg-type]
-    return table
-
-
-def _tensor_table(rows: Iterable[Row], summary: Summary) -> Table:
-    table = _table(("name", "left"), *COLUMNS, ("share", "right"))
-    for *cells, nbytes in rows:
-        table.add_row(*map(str, cells), units.share(nbytes, summary.total.nbytes))
-    return table
-
-
-def _type_table(summary: Summary) -> Table:
-    table = _table(("type", "left"), *((name, "right") for name in TYPE_COLUMNS))
-    for name, total in summary.by_type.items():
-        table.add_row(
-            name,
-            f"{total.tensors:,}",
-            f"{total.parameters:,}",
-            units.binary_size(total.nbytes),
-            units.share(total.nbytes, summary.total.nbytes),
-        )
-    return table
-
-
-TYPE_COLUMNS = ("tensors", "parameters", "bytes", "share")
-
-
-def _draw(out: Output, table: Table) -> None:
-    """Print a table after a blank line; piped, it is as wide as its contents need."""
-    console = out.stdout
-    if not console.is_terminal and not os.environ.get("COLUMNS"):
-        needed = console.measure(table, options=console.options.update(max_width=1 << 16))
-        console.width = max(console.width, needed.maximum)
-    out.print("")
-    out.print(table)
-
-
-def _show_metadata(out: Output, checkpoint: Checkpoint) -> None:
-    sections: dict[str, Mapping[str, object]] = {"metadata": checkpoint.metadata}
-    if checkpoint.config is not None and checkpoint.config_file is not None:
-        sections[checkpoint.config_file.name] = checkpoint.config
-    for title, content in sections.items():
-        table = _table((title, "left"), ("", "left"))
-        table.columns[0].no_wrap = True
-        table.columns[1].no_wrap, table.columns[1].overflow = False, "fold"
-        for key, value in content.items():
-            table.add_row(out.escape(key), out.escape(_abbreviated(value)))
-        if content:
-            _draw(out, table)
-
-
-def _abbreviated(value: object) -> str:
-    """A value in a line or two: the first items of long lists, the start of long texts."""
-    if not isinstance(value, list) and not getattr(value, "ndim", 0):
-        return _cut(str(value))
-    items: Any = value
-    shown = [repr(item) if isinstance(item, str) else str(item) for item in items[:MAX_ITEMS]]
-    rest = len(items) - len(shown)
-    return _cut(f"[{', '.join(shown)}{f', ... {rest:,} more' if rest else ''}]")
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}... ({len(text):,} characters)"
-
-
-def _plain(value: object) -> Any:  # noqa: ANN401 - any JSON value
-    """A metadata value as JSON takes it; NaN and infinity as text."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    if hasattr(value, "tolist"):  # NumPy's scalars and arrays
-        return _plain(value.tolist())
-    if isinstance(value, float) and (value != value or abs(value) == float("inf")):
-        return str(value)
-    return value
-
-
-def _as_json(checkpoint: Checkpoint, summary: Summary, *, metadata: bool) -> dict[str, object]:
-    content: dict[str, object] = {
-        "path": str(checkpoint.path),
-        "format": checkpoint.format,
-        "files": [{"path": str(file), "bytes": file.stat().st_size} for file in checkpoint.files],
-        "notes": list(checkpoint.notes),
-        "total": _total(summary.total),
-        "types": {name: _total(total) for name, total in summary.by_type.items()},
-        "tensors": [_tensor(tensor) for tensor in summary.tensors],
-    }
+    overview.say_totals(out, opened, summary)
+    overview.say_recognition(out, recognise(opened.checkpoint))
+    if found.stats:
+        payloads.show_stats(out, found)
+    elif flat:
+        overview.show_flat(out, summary)
+    else:
+        overview.show_tree(out, summary, depth)
+    overview.show_types(out, summary)
     if metadata:
-        content["metadata"] = _plain(checkpoint.metadata)
-        content["config"] = _plain(checkpoint.config)
-    return content
+        overview.show_metadata(out, opened.checkpoint)
+    if found.digests or found.file_digests:
+        payloads.show_digests(out, found)
 
 
-def _total(total: Any) -> dict[str, int]:  # noqa: ANN401 - a Total, not imported here
-    return {"tensors": total.tensors, "parameters": total.parameters, "bytes": total.nbytes}
+def _compare(out: Output, paths: list[str], other: str, question: Question) -> None:
+    from maxtool.weights.diff import comparable, compare
 
-
-def _tensor(tensor: TensorInfo) -> dict[str, object]:
-    return {
-        "name": tensor.name,
-        "type": tensor.type_name,
-        "dtype": tensor.dtype.name,
-        "encoding": tensor.encoding.name if tensor.encoding else None,
-        "shape": list(tensor.shape),
-        "parameters": tensor.size,
-        "bytes": tensor.nbytes,
-        "file": str(tensor.file),
-        "offset": tensor.offset,
-    }
+    if len(paths) > 1 or question.values or question.sha256:
+        raise UsageError("--diff compares one PATH with another, and goes with --stats only")
+    left, right = _open(out, paths[0]), _open(out, other)
+    if question.stats:
+        left.need_payloads()
+        right.need_payloads()
+    first, second = left.checkpoint, right.checkpoint
+    names = comparable(first, second, question.pattern) if question.stats else []
+    total = sum(first.tensors[name].nbytes for name in names)
+    with out.progress("Comparing", total) as advance:
+        found = compare(
+            first, second, pattern=question.pattern, values=question.stats, progress=advance
+        )
+    if out.json_mode:
+        out.data(difference.SCHEMA, difference.as_json(left, right, found))
+    else:
+        difference.show(out, left, right, found)
+    if not found.equal:
+        raise typer.Exit(NegativeAnswer.exit_code)

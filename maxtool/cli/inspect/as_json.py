@@ -1,0 +1,105 @@
+"""What was found as JSON: ``maxtool.inspect-weights/1``. Fields are added, never changed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from maxtool.recipe import Recognition
+    from maxtool.weights import TensorInfo
+    from maxtool.weights.inspection import Inspection, Values
+    from maxtool.weights.opened import Opened
+    from maxtool.weights.summary import Total
+
+
+def report(found: Inspection, recognition: Recognition, *, metadata: bool) -> dict[str, object]:
+    """One checkpoint; ``stats``, ``sha256``, ``values`` are there where they were asked for."""
+    opened, summary = found.opened, found.summary
+    content: dict[str, object] = {
+        "path": opened.location,
+        "format": opened.checkpoint.format,
+        "files": _files(found),
+        "notes": list(opened.checkpoint.notes),
+        "total": total(summary.total),
+        "types": {name: total(one) for name, one in summary.by_type.items()},
+        "tensors": [_with_payload(found, one) for one in summary.tensors],
+        "recognition": asdict(recognition),
+    }
+    if metadata:
+        content["metadata"] = plain(opened.checkpoint.metadata)
+        content["config"] = plain(opened.checkpoint.config)
+    if found.values:
+        content["values"] = [_values(values) for values in found.values]
+    if opened.remote is not None:
+        content["remote"] = {"requests": opened.remote.requests, "bytes": opened.remote.nbytes}
+    return content
+
+
+def _files(found: Inspection) -> list[dict[str, object]]:
+    opened, digests = found.opened, found.file_digests
+    return [
+        {"path": opened.shown(file), "bytes": opened.nbytes(file)}
+        | ({"sha256": digests[file]} if digests else {})
+        for file in opened.checkpoint.files
+    ]
+
+
+def _with_payload(found: Inspection, info: TensorInfo) -> dict[str, object]:
+    content = tensor(found.opened, info)
+    if found.stats:
+        content["stats"] = plain(found.stats[info.name].as_dict())
+    if found.digests:
+        content["sha256"] = found.digests[info.name]
+    return content
+
+
+def _values(values: Values) -> dict[str, object]:
+    from maxtool.weights.select import readable
+
+    return {
+        "name": values.tensor.name,
+        "slice": values.text,
+        "type": values.tensor.type_name,
+        "shape": list(values.array.shape),
+        "values": plain(readable(values.array)),
+    }
+
+
+def total(counted: Total) -> dict[str, int]:
+    """Tensors counted together."""
+    return {
+        "tensors": counted.tensors,
+        "parameters": counted.parameters,
+        "bytes": counted.nbytes,
+    }
+
+
+def tensor(opened: Opened, info: TensorInfo) -> dict[str, object]:
+    """A tensor as its header describes it."""
+    return {
+        "name": info.name,
+        "type": info.type_name,
+        "dtype": info.dtype.name,
+        "encoding": info.encoding.name if info.encoding else None,
+        "shape": list(info.shape),
+        "parameters": info.size,
+        "bytes": info.nbytes,
+        "file": opened.shown(info.file),
+        "offset": info.offset,
+    }
+
+
+def plain(value: object) -> Any:  # noqa: ANN401 - any JSON value
+    """A value as JSON takes it; NaN and infinity, which it lacks, as text."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if hasattr(value, "tolist"):  # NumPy's scalars and arrays
+        return plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value

@@ -1,0 +1,160 @@
+"""The first lines, the tree or list of tensors, the types, and the metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from maxtool.cli import units
+from maxtool.cli.inspect.tables import Column, draw, draw_names, table
+from maxtool.cli.output import Output
+
+if TYPE_CHECKING:
+    from maxtool.recipe import Recognition
+    from maxtool.weights import Checkpoint
+    from maxtool.weights.opened import Opened
+    from maxtool.weights.summary import Node, Summary
+
+# Text and arrays in metadata are shown up to this many characters and items; --json has them whole.
+MAX_TEXT, MAX_ITEMS = 160, 6
+
+TENSOR_COLUMNS: tuple[Column, ...] = (
+    ("name", "left"),
+    ("type", "left"),
+    ("shape", "right"),
+    ("params", "right"),
+    ("bytes", "right"),
+    ("share", "right"),
+)
+TYPE_COLUMNS = ("tensors", "parameters", "bytes", "share")
+
+
+def say_totals(out: Output, opened: Opened, summary: Summary) -> None:
+    """Name, format and totals in one line."""
+    checkpoint, total = opened.checkpoint, summary.total
+    whole = len(checkpoint.tensors)
+    tensors = units.plural(total.tensors, "tensor")
+    parts = (
+        checkpoint.format,
+        units.plural(len(checkpoint.files), "file"),
+        tensors if total.tensors == whole else f"{total.tensors:,} of {whole:,} tensors",
+        units.plural(total.parameters, "parameter"),
+        units.binary_size(total.nbytes),
+    )
+    out.print(f"[bold]{out.escape(opened.name)}[/]  {' · '.join(parts)}")
+
+
+def say_recognition(out: Output, recognition: Recognition) -> None:
+    """Which recipe the model fits, and everything that does not."""
+    problems = recognition.problems
+    if recognition.recipe is None:
+        out.print(f"[dim]recipe none: {out.escape(problems[0])}[/]")
+        return
+    fits = f"{units.plural(len(problems), 'problem')}" if problems else "everything fits"
+    made = units.plural(recognition.parameters, "weight")
+    out.print(f"[dim]recipe[/] {out.escape(recognition.recipe)} · {made} · {fits}")
+    shown = problems if out.verbose else problems[:MAX_ITEMS]
+    for problem in shown:
+        out.print(f"  [yellow]{out.escape(problem)}[/]")
+    if len(shown) < len(problems):
+        out.print(f"  [dim]and {len(problems) - len(shown)} more (--verbose)[/]")
+
+
+def show_tree(out: Output, summary: Summary, depth: int | None) -> None:
+    """The tree of names, layers alike as one line."""
+    drawn = table(*TENSOR_COLUMNS)
+    for *cells, nbytes in _tree_rows(out, summary.tree, depth):
+        drawn.add_row(*map(str, cells), units.share(nbytes, summary.total.nbytes))
+    draw(out, drawn)
+
+
+Row = tuple[str, str, str, str, str, int]
+
+
+def _tree_rows(
+    out: Output, nodes: Sequence[Node], depth: int | None, guide: str = ""
+) -> Iterator[Row]:
+    """One row per node, its name behind the lines that connect it to its parent."""
+    for index, node in enumerate(nodes):
+        last = index == len(nodes) - 1
+        top = not guide
+        times = f" [dim]({units.TIMES}{node.repeats})[/]" if node.repeats > 1 else ""
+        branch = "" if top else "└ " if last else "├ "
+        yield _row(f"[dim]{guide[2:]}{branch}[/]{out.escape(node.label)}{times}", node)
+        if depth is None or depth > 1:
+            below = guide + ("  " if last or top else "│ ")
+            yield from _tree_rows(out, node.children, depth and depth - 1, below)
+
+
+def _row(label: str, node: Node) -> Row:
+    first, total = node.types[0][0], node.total
+    more = f" +{len(node.types) - 1}" if len(node.types) > 1 else ""
+    return (
+        label,
+        f"[dim]{first}{more}[/]" if node.shape is None else first,
+        "" if node.shape is None else units.shape(node.shape),
+        units.count(total.parameters),
+        units.binary_size(total.nbytes),
+        total.nbytes,
+    )
+
+
+def show_flat(out: Output, summary: Summary) -> None:
+    """One line per tensor."""
+    rows = (
+        (
+            tensor.name,
+            tensor.type_name,
+            units.shape(tensor.shape),
+            units.count(tensor.size),
+            units.binary_size(tensor.nbytes),
+            units.share(tensor.nbytes, summary.total.nbytes),
+        )
+        for tensor in summary.tensors
+    )
+    draw_names(out, TENSOR_COLUMNS, rows)
+
+
+def show_types(out: Output, summary: Summary) -> None:
+    """Totals by type, if there are several."""
+    if len(summary.by_type) < 2:
+        return
+    drawn = table(("type", "left"), *((name, "right") for name in TYPE_COLUMNS))
+    for name, total in summary.by_type.items():
+        drawn.add_row(
+            name,
+            f"{total.tensors:,}",
+            f"{total.parameters:,}",
+            units.binary_size(total.nbytes),
+            units.share(total.nbytes, summary.total.nbytes),
+        )
+    draw(out, drawn)
+
+
+def show_metadata(out: Output, checkpoint: Checkpoint) -> None:
+    """The files' key/values, and the configuration beside them."""
+    sections: dict[str, Mapping[str, object]] = {"metadata": checkpoint.metadata}
+    if checkpoint.config is not None and checkpoint.config_file is not None:
+        sections[checkpoint.config_file.name] = checkpoint.config
+    for title, content in sections.items():
+        drawn = table((title, "left"), ("", "left"))
+        drawn.columns[0].no_wrap = True
+        drawn.columns[1].no_wrap, drawn.columns[1].overflow = False, "fold"
+        for key, value in content.items():
+            drawn.add_row(out.escape(key), out.escape(_abbreviated(value)))
+        if content:
+            draw(out, drawn)
+
+
+def _abbreviated(value: object) -> str:
+    """A value in a line or two: the first items of long lists, the start of long texts."""
+    if not isinstance(value, list) and not getattr(value, "ndim", 0):
+        return _cut(str(value))
+    items: Any = value
+    shown = [repr(item) if isinstance(item, str) else str(item) for item in items[:MAX_ITEMS]]
+    rest = len(items) - len(shown)
+    return _cut(f"[{', '.join(shown)}{f', ... {rest:,} more' if rest else ''}]")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}... ({len(text):,} characters)"

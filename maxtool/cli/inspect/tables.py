@@ -1,0 +1,67 @@
+"""Tables, drawn by rich; long ones laid out here, since rich takes a second for 1000 rows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from maxtool.cli.output import Output, printable
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+# A column's header, and "left" or "right".
+Column = tuple[str, str]
+MAX_DRAWN = 1000
+
+
+def table(*columns: Column) -> Table:
+    """An empty table; the first column wraps where the terminal is narrow."""
+    from rich.table import Table
+
+    made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for header, justify in columns:
+        first = not made.columns
+        overflow: Any = "fold" if first else "ellipsis"
+        made.add_column(header, justify=justify, no_wrap=not first, overflow=overflow)  # type: ignore[arg-type]
+    return made
+
+
+def draw(out: Output, drawn: Table) -> None:
+    """Print a table after a blank line; piped, it is as wide as its contents need."""
+    console = out.stdout
+    if not console.is_terminal and not os.environ.get("COLUMNS"):
+        needed = console.measure(drawn, options=console.options.update(max_width=1 << 16))
+        console.width = max(console.width, needed.maximum)
+    out.print("")
+    out.print(drawn)
+
+
+def draw_names(out: Output, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table of plain text whose first column holds names from files."""
+    cells = [(printable(name), *rest) for name, *rest in rows]
+    if len(cells) > MAX_DRAWN:
+        _write(out, columns, cells)
+        return
+    drawn = table(*columns)
+    for name, *rest in cells:
+        drawn.add_row(out.escape(name), *rest)
+    draw(out, drawn)
+
+
+def _write(out: Output, columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> None:
+    """The same lines as rich's, but not wrapped."""
+    from rich.cells import cell_len
+
+    lines = [[header for header, _ in columns], *cells]
+    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+    out.text("")
+    for line in lines:
+        padded = [
+            text + " " * (width - cell_len(text))
+            if justify == "left"
+            else " " * (width - cell_len(text)) + text
+            for text, width, (_, justify) in zip(line, widths, columns, strict=True)
+        ]
+        out.text("  ".join(padded).rstrip())

@@ -1,0 +1,132 @@
+"""Everything that is asked about one checkpoint, computed before anything is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from maxtool import files
+from maxtool.errors import NegativeAnswer
+from maxtool.weights import digest, select
+from maxtool.weights.names import did_you_mean
+from maxtool.weights.opened import Opened
+from maxtool.weights.spec import TensorInfo
+from maxtool.weights.stats import Stats, measure
+from maxtool.weights.summary import Summary, summarize
+
+Advance = Callable[[int], None]
+# Given a label and a number of bytes, a progress bar.
+Progress = Callable[[str, int], AbstractContextManager[Advance]]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked beyond names, types and shapes.
+
+    Attributes:
+        pattern: Shell pattern that the names of tensors must match.
+        stats: Whether statistics of every tensor are wanted.
+        sha256: Whether checksums are wanted.
+        values: Tensors and slices to show.
+    """
+
+    pattern: str | None = None
+    stats: bool = False
+    sha256: bool = False
+    values: tuple[str, ...] = ()
+
+    @property
+    def reads_payloads(self) -> bool:
+        """Whether headers are not enough to answer it."""
+        return self.stats or self.sha256 or bool(self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """A slice of a tensor.
+
+    Attributes:
+        tensor: The tensor.
+        text: The slice as it was written, with brackets; empty for all of it.
+        array: The elements, decoded if they are quantized.
+    """
+
+    tensor: TensorInfo
+    text: str
+    array: NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """The answers.
+
+    Attributes:
+        opened: The checkpoint.
+        summary: What it holds.
+        stats: Statistics by tensor, if they were asked for.
+        file_digests: SHA-256 by file, if they were asked for.
+        digests: SHA-256 by tensor.
+        values: The slices asked for.
+    """
+
+    opened: Opened
+    summary: Summary
+    stats: Mapping[str, Stats]
+    file_digests: Mapping[Path, str]
+    digests: Mapping[str, str]
+    values: tuple[Values, ...]
+
+
+def inspect(opened: Opened, question: Question, progress: Progress) -> Inspection:
+    """Answer a question about a checkpoint, reading every payload once for each kind of answer.
+
+    Raises:
+        NegativeAnswer: If no tensor has the name asked for, or matches the pattern.
+        UsageError: If a slice does not fit its tensor.
+        InputError: If payloads are needed and the checkpoint is remote.
+    """
+    if question.reads_payloads:
+        opened.need_payloads()
+    summary = summarize(opened.checkpoint, pattern=question.pattern)
+    if question.pattern is not None and not summary.tensors:
+        what = f"no tensor's name matches {question.pattern!r}"
+        raise NegativeAnswer(what, file=opened.location)
+    values = tuple(_values(opened, text) for text in question.values)
+    stats: Mapping[str, Stats] = {}
+    digests: Mapping[str, str] = {}
+    checksums: dict[Path, str] = {}
+    if question.stats:
+        with progress("Measuring", summary.total.nbytes) as advance:
+            stats = _of_each(summary.tensors, opened, measure, advance)
+    if question.sha256:
+        checked = opened.checkpoint.files
+        total = summary.total.nbytes + sum(map(opened.nbytes, checked))
+        with progress("Hashing", total) as advance:
+            checksums = {file: files.sha256(file, advance) for file in checked}
+            digests = _of_each(summary.tensors, opened, digest.sha256, advance)
+    return Inspection(opened, summary, stats, checksums, digests, values)
+
+
+def _of_each(
+    tensors: Sequence[TensorInfo],
+    opened: Opened,
+    compute: Callable[..., Any],
+    advance: Advance,
+) -> dict[str, Any]:
+    return {tensor.name: compute(opened.read(tensor.name), advance) for tensor in tensors}
+
+
+def _values(opened: Opened, text: str) -> Values:
+    tensors = opened.checkpoint.tensors
+    selection = select.parse(text, tensors)
+    tensor = tensors.get(selection.name)
+    if tensor is None:
+        what = f"no tensor {selection.name!r}"
+        hint = did_you_mean(selection.name, tensors)
+        raise NegativeAnswer(what, file=opened.location, hint=hint)
+    return Values(tensor, selection.text, select.take(opened.read(tensor.name), selection))
