@@ -48,8 +48,11 @@ def _number(layout: str) -> Operation:
 
 def _raw(machine: Machine, size: int) -> bytes:
     """Bytes after a length of ``size`` bytes."""
-    length = int.from_bytes(machine.cursor.take(size, "a length"), "little")
-    return machine.cursor.take(length, "text")
+    cursor = machine.cursor
+    start = cursor.skip(size, "a length")
+    length = int.from_bytes(cursor.data[start : start + size], "little")
+    start = cursor.skip(length, "text")
+    return cursor.data[start : start + length]
 
 
 def _text(size: int) -> Operation:

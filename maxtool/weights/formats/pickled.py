@@ -79,25 +79,29 @@ def read(cursor: Cursor, calls: Mapping[Global, Call | None], persistent: Call) 
 
 def _run(machine: Machine) -> object:
     cursor = machine.cursor
-    done = 0
-    while True:
+    data, end = cursor.data, cursor.end
+    for _ in range(MAX_OPCODES):
         at = cursor.position
-        done += 1
-        if done > MAX_OPCODES:
-            cursor.fail(f"a pickle of more than {MAX_OPCODES} operations")
-        code = cursor.data[cursor.skip(1, "an opcode")]
-        operation = OPCODES.get(code)
+        if at >= end:
+            cursor.fail("the pickle ends early")
+        cursor.position = at + 1
+        operation = OPCODES.get(data[at])
+        if operation is stop:
+            break
         if operation is None:
-            cursor.fail(f"the pickle's opcode {bytes([code])!r} is not read", offset=at)
+            cursor.fail(f"the pickle's opcode {data[at : at + 1]!r} is not read", offset=at)
         try:
-            if operation is stop:
-                return machine.pop()
             operation(machine)
         except Unsupported as error:
             raise InputError(str(error), file=cursor.file, offset=at) from None
         except (ValueError, TypeError, AttributeError) as error:
             what = str(error) if isinstance(error, Unfit) else "an operand of the wrong type"
             cursor.fail(f"not a valid pickle: {what}", offset=at)
+    else:
+        cursor.fail(f"a pickle of more than {MAX_OPCODES} operations")
+    if not machine.stack:
+        cursor.fail("not a valid pickle: nothing is on the stack")
+    return machine.stack[-1]
 
 
 def _refuse_foreign(machine: Machine) -> NoReturn:
