@@ -1,10 +1,12 @@
 """Casts between floating-point types, in chunks, to the bits that NumPy and ml_dtypes give.
 
-NumPy casts float16 number by number; whole arrays of integers do the same several times faster.
+NumPy and ml_dtypes cast most of these number by number. A table of all numbers of a narrow type,
+made with their casts, is two to four times as fast, and so is arithmetic on the bits of arrays.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from maxtool.parallel import in_parts
 Float32 = NDArray[np.float32]
 
 # Elements of a chunk: a few temporaries of float32 together fit a core's second cache.
-CHUNK_ELEMENTS = 1 << 15
+CHUNK_ELEMENTS = 1 << 16
 
 FLOAT16, FLOAT32 = np.dtype(np.float16), np.dtype(np.float32)
 BFLOAT16 = DType.bfloat16.to_numpy()
@@ -32,6 +34,7 @@ MAGNITUDE = np.uint32(0x7FFF_FFFF)
 # subnormal there: 65520 and 2**-14.
 HALF_OVERFLOW, HALF_NORMAL = np.uint32(0x477F_F000), np.uint32(0x3880_0000)
 HALF_INFINITY = 0x7C00
+ONE_HALF = np.float32(0.5)
 
 
 def cast(values: NDArray[Any], dtype: DType) -> tuple[NDArray[Any], int]:
@@ -71,7 +74,9 @@ def widen(values: NDArray[Any], out: Float32 | None = None) -> Float32:
     if values.dtype == FLOAT32:
         return values
     result = np.empty(values.shape, np.float32) if out is None else out
-    if values.dtype != FLOAT16 or not _widen_half(values, result):
+    if values.dtype.itemsize == 1 and values.dtype in NARROWER:
+        _look_up(values, result)
+    elif values.dtype != FLOAT16 or not _widen_half(values, result):
         np.copyto(result, values, casting="unsafe")
     return result
 
@@ -79,16 +84,31 @@ def widen(values: NDArray[Any], out: Float32 | None = None) -> Float32:
 def _cast_chunk(values: NDArray[Any], out: NDArray[Any]) -> int:
     """Cast into ``out``; returns how many values are damaged."""
     narrow = values.dtype in NARROWER
-    if out.dtype == FLOAT16 and (narrow or values.dtype == FLOAT32):
-        if _narrow_to_half(widen(values), out):
-            return 0
-    elif out.dtype == FLOAT32 and narrow:
+    if narrow and out.dtype == FLOAT32:
         widen(values, out)
         return 0
-    # 8-bit floats go through float32: ml_dtypes has no casts among some of them.
-    exact = widen(values) if narrow and values.dtype.itemsize == 1 else values
-    np.copyto(out, exact, casting="unsafe")
+    if narrow and out.dtype in NARROWER:
+        _look_up(values, out)
+    elif values.dtype != FLOAT32 or out.dtype != FLOAT16 or not _narrow_to_half(values, out):
+        np.copyto(out, values, casting="unsafe")
     return _damaged(values, out)
+
+
+def _look_up(values: NDArray[Any], out: NDArray[Any]) -> None:
+    """Cast numbers of one or two bytes by the table of them all."""
+    codes = values.view(f"u{values.dtype.itemsize}")
+    # All codes are in the table; "clip" only avoids a copy that "raise" makes.
+    _table(values.dtype, out.dtype).take(codes, mode="clip", out=out.view(f"u{out.itemsize}"))
+
+
+@cache
+def _table(source: np.dtype[Any], target: np.dtype[Any]) -> NDArray[Any]:
+    """The bits in ``target`` of every number of ``source``, which has one or two bytes."""
+    bits = 8 * source.itemsize
+    numbers = np.arange(1 << bits, dtype=f"u{source.itemsize}").view(source)
+    if source.itemsize == 1:  # ml_dtypes has no casts among some 8-bit types; float32 holds them
+        numbers = numbers.astype(np.float32)
+    return numbers.astype(target).view(f"u{target.itemsize}")
 
 
 def _widen_half(values: NDArray[Any], out: Float32) -> bool:
@@ -97,7 +117,7 @@ def _widen_half(values: NDArray[Any], out: Float32) -> bool:
     Shifted to its place, a number is too small by the difference of the exponents' offsets, 112.
     """
     bits = values.view(np.int16)
-    if ((bits & np.int16(0x7FFF)) >= HALF_INFINITY).any():
+    if _largest_magnitude(values) >= HALF_INFINITY:
         return False
     shifted = out.view(np.int32)
     np.copyto(shifted, bits)
@@ -111,7 +131,7 @@ def _narrow_to_half(values: Float32, out: NDArray[Any]) -> bool:
     """float32 to float16; ``False`` where a value is NaN, infinite, or becomes so."""
     bits = values.view(np.uint32)
     magnitude = bits & MAGNITUDE
-    if not magnitude.size or magnitude.max() >= HALF_OVERFLOW:
+    if magnitude.max(initial=0) >= HALF_OVERFLOW:
         return False
     # Half of the last place, less one where the place before is even: that is nearest even.
     half = magnitude >> np.uint32(13)
@@ -120,10 +140,10 @@ def _narrow_to_half(values: Float32, out: NDArray[Any]) -> bool:
     half += np.uint32(0xFFF - (112 << 23) & 0xFFFF_FFFF)
     half >>= np.uint32(13)
     # Added to one half, a number below 2**-14 is rounded to multiples of 2**-24, as subnormals are.
-    subnormal = (magnitude.view(np.float32) + np.float32(0.5)).view(np.uint32)
-    subnormal -= np.float32(0.5).view(np.uint32)
+    subnormal = (magnitude.view(np.float32) + ONE_HALF).view(np.uint32)
+    subnormal -= ONE_HALF.view(np.uint32)
     np.copyto(half, subnormal, where=magnitude < HALF_NORMAL)
-    sign = bits >> np.uint32(16)
+    sign = np.right_shift(bits, np.uint32(16), out=subnormal)
     sign &= np.uint32(0x8000)
     half |= sign
     np.copyto(out.view(np.uint16), half, casting="unsafe")
@@ -148,5 +168,11 @@ def _holds_nan(values: NDArray[Any], *, infinite: bool = False) -> bool:
     if values.dtype.itemsize != 2:
         return not np.isfinite(values).all() if infinite else bool(np.isnan(values).any())
     infinity = int(np.array(np.inf, values.dtype).view(np.uint16))
-    largest = int((values.view(np.uint16) & np.uint16(0x7FFF)).max(initial=0))
+    largest = _largest_magnitude(values)
     return largest >= infinity if infinite else largest > infinity
+
+
+def _largest_magnitude(values: NDArray[Any]) -> int:
+    """The largest of a 16-bit type's bits but the sign, without a temporary array."""
+    signed = int(values.view(np.int16).max(initial=0))
+    return max(signed, int(values.view(np.uint16).max(initial=0)) & 0x7FFF)

@@ -8,14 +8,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import TypeVar
+
+import numpy as np
 
 Result = TypeVar("Result")
 
-# More threads than this wait for memory and for the interpreter lock.
-MAX_THREADS = 4
-# A thread that does fewer parts than this costs more than it saves.
-MIN_PARTS = 8
+# With more, they mostly wait for the interpreter lock.
+MAX_THREADS = int(os.environ.get("MT", "4"))
+# Threads work on larger parts than one thread alone, as they hand each other the lock for each
+# operation of NumPy; and with fewer than two parts for each they cost more than they save.
+THREAD_PARTS = 4
+
+# glibc's DEFAULT_MMAP_THRESHOLD_MAX, less its own header and a page.
+LEARNT_FROM = (32 << 20) - (8 << 10)
 
 
 def usable_cores() -> int:
@@ -30,7 +37,7 @@ def in_parts(total: int, step: int, work: Callable[[slice], Result]) -> list[Res
 
     Args:
         total: How many items there are.
-        step: How many of them one part has; the last one may have fewer.
+        step: How many of them a part has; the last has fewer, and those of threads have more.
         work: Must not depend on the order of the parts. Thread-local settings such as
             ``numpy.errstate`` are made inside it.
 
@@ -40,13 +47,30 @@ def in_parts(total: int, step: int, work: Callable[[slice], Result]) -> list[Res
     Raises:
         Exception: What ``work`` raises, when all threads have ended.
     """
-    parts = [slice(start, min(start + step, total)) for start in range(0, total, step)]
-    threads = min(MAX_THREADS, usable_cores(), len(parts) // MIN_PARTS)
+    _keep_freed_memory()
+    threads = min(MAX_THREADS, usable_cores(), total // (2 * THREAD_PARTS * step))
     if threads < 2:
-        return [work(part) for part in parts]
+        return [work(part) for part in _parts(total, step)]
+    parts = _parts(total, THREAD_PARTS * step)
     with ThreadPoolExecutor(threads) as pool:
         shares = [
             pool.submit(lambda share: [work(part) for part in share], parts[first::threads])
             for first in range(threads)
         ]
         return [result for share in shares for result in share.result()]
+
+
+def _parts(total: int, step: int) -> list[slice]:
+    return [slice(start, min(start + step, total)) for start in range(0, total, step)]
+
+
+@cache
+def _keep_freed_memory() -> None:
+    """Let the C library keep what is freed, for the next temporary array.
+
+    Otherwise the system hands out, clears and takes back pages for each, which costs more than the
+    arithmetic. The GNU C library learns from this block, the largest it learns from, which is never
+    touched: blocks up to its size come from memory that is kept, up to twice as much of it. Other
+    libraries take no harm.
+    """
+    np.empty(LEARNT_FROM, np.uint8)

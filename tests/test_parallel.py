@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from maxtool import parallel
-from maxtool.parallel import MIN_PARTS, in_parts
+from maxtool.parallel import THREAD_PARTS, in_parts
 
 
 @pytest.fixture(params=[1, 2, 64])
@@ -31,14 +31,14 @@ def test_threads_are_bounded(cores: int) -> None:
 
 @pytest.mark.usefixtures("cores")
 def test_little_work_starts_no_thread() -> None:
-    names = in_parts(2 * MIN_PARTS - 1, 1, lambda _part: threading.current_thread().name)
+    names = in_parts(4 * THREAD_PARTS - 1, 1, lambda _part: threading.current_thread().name)
     assert set(names) == {threading.current_thread().name}
 
 
 @pytest.mark.usefixtures("cores")
 def test_errors_are_passed_on() -> None:
     def work(part: slice) -> None:
-        if part.start == 77:
+        if 77 in range(part.start, part.stop):
             raise ValueError("the item 77")
 
     with pytest.raises(ValueError, match="the item 77"):

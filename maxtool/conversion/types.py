@@ -20,6 +20,9 @@ from maxtool.weights import TensorSpec
 # Small tensors that llama.cpp only takes as float32: norms, biases, the routers of experts.
 ALWAYS_FLOAT32 = re.compile(r"_norm\.weight$|(?<!\.weight)$|\.ffn_gate_inp(_shexp)?\.weight$")
 FALLBACK = DType.float16
+# Three values are too few for the embedding and the head, which llama.cpp keeps as float16 then.
+TERNARY = frozenset({QuantizationEncoding.TQ1_0, QuantizationEncoding.TQ2_0})
+NEVER_TERNARY = frozenset({"token_embd.weight", "output.weight"})
 
 # llama.h's enum llama_ftype, by what most of a file's elements are.
 FILE_TYPES: Mapping[DType | QuantizationEncoding, int] = {
@@ -31,6 +34,9 @@ FILE_TYPES: Mapping[DType | QuantizationEncoding, int] = {
     QuantizationEncoding.Q5_0: 8,
     QuantizationEncoding.Q5_1: 9,
     DType.bfloat16: 32,
+    QuantizationEncoding.TQ1_0: 36,
+    QuantizationEncoding.TQ2_0: 37,
+    QuantizationEncoding.MXFP4: 38,
 }
 
 
@@ -89,6 +95,8 @@ def _spec(tensor: Natural, dtype: DType) -> TensorSpec:
 
 def _quantized(tensor: Natural, encoding: QuantizationEncoding) -> tuple[TensorSpec, str | None]:
     row = tensor.shape[-1]
+    if encoding in TERNARY and tensor.name in NEVER_TERNARY:
+        return _spec(tensor, FALLBACK), f"{tensor.name}: written as {FALLBACK.value}, not ternary"
     if row % encoding.elements_per_block:
         why = f"rows of {row} are not whole {encoding.name} blocks of {encoding.elements_per_block}"
         return _spec(tensor, FALLBACK), f"{tensor.name}: {why}; written as {FALLBACK.value}"

@@ -1,4 +1,9 @@
-"""What every block codec is made of: a record layout, a decoder and perhaps an encoder."""
+"""What every block codec is made of: a record layout, a decoder and perhaps an encoder.
+
+Decoders work along rows: an output row is a block. Encoders work along columns: each column is a
+block, so that what is done to every block is done to long contiguous rows, which NumPy does several
+times faster than many short ones.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +14,43 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxtool.casting import widen
+
 Float32 = NDArray[np.float32]
 UInt8 = NDArray[np.uint8]
+Int8 = NDArray[np.int8]
 Records = NDArray[np.void]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Elements to be encoded, a block in each column.
+
+    Attributes:
+        values: ``[elements per block, blocks]``, finite; an encoder may overwrite them.
+        least: The smallest element of each block, ``[blocks]``.
+        most: The largest.
+    """
+
+    values: Float32
+    least: Float32
+    most: Float32
+
+    @classmethod
+    def of(cls, elements: NDArray[Any]) -> Columns:
+        """Turn ``[blocks, elements per block]`` of any float type."""
+        values = np.empty(elements.shape[::-1], np.float32)
+        np.copyto(values, widen(elements).T)
+        return cls(values, values.min(axis=0), values.max(axis=0))
+
+    def rows(self, which: NDArray[np.intp]) -> Float32:
+        """Some of the blocks as contiguous rows, ``[blocks, elements per block]``."""
+        return np.ascontiguousarray(self.values[:, which].T)
+
+    @property
+    def magnitude(self) -> Float32:
+        """The largest magnitude of each block; not finite if an element is not."""
+        return np.abs(np.maximum(self.most, -self.least))
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,15 +59,14 @@ class Codec:
 
     Attributes:
         layout: The fields of one block, in the order of its bytes.
-        decode: Records ``[blocks]`` to float32 ``[blocks, elements per block]``.
-        encode: Float32 ``[blocks, elements per block]`` to records ``[blocks]``; ``None`` where
-            there is no encoder. It may assume finite input, and
-            that NumPy's floating-point warnings are off.
+        decode: Reads records ``[blocks]`` and fills float32 ``[blocks, elements per block]``.
+        encode: Fills records ``[blocks]``; ``None`` where there is no encoder. As for ``decode``,
+            NumPy's floating-point warnings are off.
     """
 
     layout: np.dtype[np.void]
-    decode: Callable[[Records], Float32]
-    encode: Callable[[Float32], Records] | None = None
+    decode: Callable[[Records, Float32], None]
+    encode: Callable[[Columns, Records], None] | None = None
 
 
 def layout(*fields: tuple[str, str] | tuple[str, str, int]) -> np.dtype[np.void]:
@@ -39,6 +77,26 @@ def layout(*fields: tuple[str, str] | tuple[str, str, int]) -> np.dtype[np.void]
 def column(values: NDArray[Any]) -> Float32:
     """A scalar field ``[blocks]`` as float32 ``[blocks, 1]``, to broadcast over a block."""
     return values.astype(np.float32)[:, None]
+
+
+def spread(groups: Float32, like: Float32) -> Float32:
+    """A number for each group of elements as one for each element.
+
+    Repeating them and multiplying contiguous arrays is faster than broadcasting over short rows.
+
+    Args:
+        groups: ``[blocks, groups per block]``.
+        like: An array of the shape wanted, ``[blocks, elements per block]``.
+    """
+    wide = np.empty((groups.size, like.size // max(groups.size, 1)), np.float32)
+    np.copyto(wide, groups.reshape(-1, 1))
+    return wide.reshape(like.shape)
+
+
+def scaled(quants: NDArray[Any], scales: Float32, out: Float32) -> None:
+    """``scale * q``: integers ``[blocks, elements]``, scales ``[blocks, groups]``."""
+    np.copyto(out, quants.reshape(out.shape))
+    out *= spread(scales, out)
 
 
 def unpack(packed: UInt8, *, bits: int, run: int) -> UInt8:
@@ -54,18 +112,30 @@ def unpack(packed: UInt8, *, bits: int, run: int) -> UInt8:
     Returns:
         Values ``[blocks, groups * run * 8 // bits]``.
     """
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)[:, None]
-    groups = packed.reshape(len(packed), -1, 1, run)
-    values = groups >> shifts
-    values &= np.uint8((1 << bits) - 1)
-    return values.reshape(len(packed), -1)
+    count, mask = 8 // bits, (1 << bits) - 1
+    word = np.dtype(np.uint8 if run % 8 else np.uint64)
+    groups = np.ascontiguousarray(packed).view(word).reshape(len(packed), -1, run // word.itemsize)
+    values = np.empty((*groups.shape[:2], count, groups.shape[2]), word)
+    for plane in range(count):
+        np.right_shift(groups, word.type(plane * bits), out=values[:, :, plane])
+    values &= word.type(int.from_bytes(bytes([mask]) * word.itemsize))
+    return values.view(np.uint8).reshape(len(packed), -1)
 
 
-def pack_nibbles(values: UInt8) -> UInt8:
-    """Values below 16, ``[blocks, 32]``, as bytes ``[blocks, 16]``: first half in the low bits."""
-    return values[:, :16] | (values[:, 16:] << np.uint8(4))
+def pairs(quants: UInt8) -> UInt8:
+    """Values below 16, ``[32, blocks]``, as bytes ``[16, blocks]``: first half in the low bits."""
+    packed = quants[16:] << np.uint8(4)
+    packed |= quants[:16]
+    return packed
+
+
+def fill(field: NDArray[Any], columns: NDArray[Any]) -> None:
+    """Store ``[bytes, blocks]`` in a field of records."""
+    np.copyto(field, columns.T, casting="unsafe")
 
 
 def inverse(scale: Float32) -> Float32:
-    """``1 / scale``, and 0 where the scale is 0, in float32 as ggml computes it."""
-    return np.where(scale == 0, np.float32(0), np.float32(1) / scale)
+    """``1 / scale`` in float32 as ggml computes it; 0 where that is infinite."""
+    inverted = np.float32(1) / scale
+    inverted[~np.isfinite(inverted)] = 0
+    return inverted

@@ -1,28 +1,31 @@
-"""Arrays to block-quantized bytes and back, in chunks of bounded size.
-
-``CODECS`` lists what is computed here. IQ, TQ, MXFP4 and NVFP4 blocks are decoded by the gguf
-package's reference code.
-"""
+"""Arrays to block-quantized bytes and back, in chunks of bounded size."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxtool.errors import MisshapenWeight, ModelMismatch
-from maxtool.quantization import kquants, legacy
-from maxtool.quantization.block import Codec, Float32, Records, UInt8
+from maxtool.parallel import in_parts
+from maxtool.quantization import float4, iquants, kquants, legacy, ternary
+from maxtool.quantization.block import Codec, Columns, Float32, Records, UInt8
 from maxtool.quantization.encoding import QuantizationEncoding
 
-# Elements worked on at a time: the temporaries of one chunk fit a core's cache.
-CHUNK_ELEMENTS = 1 << 17
+# Elements worked on at a time: a few temporaries fit a core's second cache. Not a power of two: the
+# rows of a chunk's columns would then share their places in the cache.
+CHUNK_ELEMENTS = 64_000
 # The float16 fields of the encodings that can be written.
 SCALES = frozenset({"d", "m"})
 
-CODECS: dict[QuantizationEncoding, Codec] = {**legacy.CODECS, **kquants.CODECS}
+CODECS: dict[QuantizationEncoding, Codec] = {
+    **legacy.CODECS,
+    **kquants.CODECS,
+    **iquants.CODECS,
+    **ternary.CODECS,
+    **float4.CODECS,
+}
 ENCODABLE = frozenset(encoding for encoding, codec in CODECS.items() if codec.encode)
 
 
@@ -48,13 +51,19 @@ def quantize(
         known = ", ".join(sorted(known.name for known in ENCODABLE))
         raise ModelMismatch(f"{encoding.name} cannot be written; {known} can", tensor=tensor)
     shape = _packed_shape(array.shape, encoding, tensor)
-    elements = array.reshape(-1, encoding.elements_per_block)
-    result = np.empty((len(elements), encoding.block_size), np.uint8)
-    with np.errstate(all="ignore"):  # what overflows is found in the scales
-        for part in _chunks(len(elements), encoding):
-            records = codec.encode(_finite(elements[part], encoding, tensor))
-            _check_scales(records, encoding, tensor)
-            result[part] = records.view(np.uint8).reshape(-1, encoding.block_size)
+    encode, blocks = codec.encode, array.reshape(-1, encoding.elements_per_block)
+    result = np.empty((len(blocks), encoding.block_size), np.uint8)
+    records = result.view(codec.layout)[:, 0]
+
+    def work(part: slice) -> None:
+        with np.errstate(all="ignore"):  # what overflows is found in the scales
+            columns = Columns.of(blocks[part])
+            if not np.isfinite(columns.magnitude).all():
+                raise ModelMismatch(f"{encoding.name} cannot hold NaN or infinity", tensor=tensor)
+            encode(columns, records[part])
+            _check_scales(records[part], encoding, tensor)
+
+    in_parts(len(blocks), _step(encoding), work)
     return result.reshape(shape)
 
 
@@ -78,22 +87,23 @@ def dequantize(
             f"rows of {data.shape[-1]} bytes are not whole {encoding.name} blocks", tensor=tensor
         )
     codec = CODECS.get(encoding)
-    blocks = data.reshape(-1, encoding.block_size)
+    if codec is None:
+        raise ModelMismatch(f"no decoder for {encoding.name} is known", tensor=tensor)
+    decode, blocks = codec.decode, data.reshape(-1, encoding.block_size)
+    records = np.ascontiguousarray(blocks).view(codec.layout)[:, 0]
     result = np.empty((len(blocks), encoding.elements_per_block), np.float32)
-    with np.errstate(all="ignore"):  # infinite and NaN scales decode as they multiply
-        for part in _chunks(len(blocks), encoding):
-            if codec is None:
-                result[part] = _by_gguf(blocks[part], encoding, tensor)
-            else:
-                records = np.ascontiguousarray(blocks[part]).view(codec.layout)[:, 0]
-                result[part] = codec.decode(records)
+
+    def work(part: slice) -> None:
+        with np.errstate(all="ignore"):  # infinite and NaN scales decode as they multiply
+            decode(records[part], result[part])
+
+    in_parts(len(blocks), _step(encoding), work)
     return result.reshape(*data.shape[:-1], blocks_per_row * encoding.elements_per_block)
 
 
-def _chunks(blocks: int, encoding: QuantizationEncoding) -> Iterator[slice]:
-    step = CHUNK_ELEMENTS // encoding.elements_per_block
-    for start in range(0, blocks, step):
-        yield slice(start, start + step)
+def _step(encoding: QuantizationEncoding) -> int:
+    """Blocks worked on at a time."""
+    return CHUNK_ELEMENTS // encoding.elements_per_block
 
 
 def _packed_shape(
@@ -107,28 +117,9 @@ def _packed_shape(
         raise MisshapenWeight(str(error), tensor=tensor) from None
 
 
-def _finite(values: NDArray[Any], encoding: QuantizationEncoding, tensor: str | None) -> Float32:
-    converted = values.astype(np.float32, copy=False)
-    if not np.isfinite(converted).all():
-        raise ModelMismatch(f"{encoding.name} cannot hold NaN or infinity", tensor=tensor)
-    return converted
-
-
 def _check_scales(records: Records, encoding: QuantizationEncoding, tensor: str | None) -> None:
     for name in SCALES.intersection(records.dtype.names or ()):
         if not np.isfinite(records[name]).all():
             raise ModelMismatch(
                 f"values are too large for {encoding.name}, whose scales are float16", tensor=tensor
             )
-
-
-def _by_gguf(blocks: UInt8, encoding: QuantizationEncoding, tensor: str | None) -> Float32:
-    from gguf import GGMLQuantizationType, quants
-
-    try:
-        decoded: Float32 = quants.dequantize(
-            np.ascontiguousarray(blocks), GGMLQuantizationType(encoding.gguf_id)
-        )
-    except NotImplementedError:
-        raise ModelMismatch(f"no decoder for {encoding.name} is known", tensor=tensor) from None
-    return decoded

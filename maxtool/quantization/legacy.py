@@ -10,16 +10,20 @@ import numpy as np
 
 from maxtool.quantization.block import (
     Codec,
+    Columns,
     Float32,
     Records,
     UInt8,
     column,
+    fill,
     inverse,
     layout,
-    pack_nibbles,
-    unpack,
+    pairs,
+    scaled,
+    spread,
 )
 from maxtool.quantization.encoding import QuantizationEncoding
+from maxtool.quantization.tables import bit_bytes
 
 Q4_0 = layout(("d", "<f2"), ("qs", "u1", 16))
 Q4_1 = layout(("d", "<f2"), ("m", "<f2"), ("qs", "u1", 16))
@@ -31,110 +35,136 @@ Q8_1 = layout(("d", "<f2"), ("s", "<f2"), ("qs", "i1", 32))
 # The float32 just below one half: adding it and truncating rounds halves away from zero exactly,
 # where adding one half itself would round 0.49999997 up.
 BELOW_HALF = np.nextafter(np.float32(0.5), np.float32(0))
+# The low four bits of eight bytes.
+LOW_BITS = np.uint64(0x0F0F_0F0F_0F0F_0F0F)
+SIGN = np.uint32(0x8000_0000)
 
 
-def _nibbles(blocks: Records) -> Float32:
-    return unpack(blocks["qs"], bits=4, run=16).astype(np.float32)
+def _nibbles(blocks: Records) -> UInt8:
+    words = np.ascontiguousarray(blocks["qs"]).view(np.uint64)
+    values = np.empty((len(blocks), 4), np.uint64)
+    for half in range(2):
+        np.right_shift(words[:, half], np.uint64(0), out=values[:, half])
+        np.right_shift(words[:, half], np.uint64(4), out=values[:, 2 + half])
+    values &= LOW_BITS
+    return values.view(np.uint8)
 
 
-def _five_bits(blocks: Records) -> Float32:
-    low = unpack(blocks["qs"], bits=4, run=16)
-    high = np.unpackbits(blocks["qh"], axis=1, bitorder="little")
-    return (low | (high << np.uint8(4))).astype(np.float32)
+def _five_bits(blocks: Records) -> UInt8:
+    quants = _nibbles(blocks)
+    quants |= bit_bytes(blocks["qh"], 0x10)
+    return quants
 
 
-def decode_q4_0(blocks: Records) -> Float32:
+def decode_q4_0(blocks: Records, out: Float32) -> None:
     """``d * (q - 8)``."""
-    return (_nibbles(blocks) - np.float32(8)) * column(blocks["d"])
+    scaled(_nibbles(blocks).view(np.int8) - np.int8(8), column(blocks["d"]), out)
 
 
-def decode_q4_1(blocks: Records) -> Float32:
+def decode_q4_1(blocks: Records, out: Float32) -> None:
     """``d * q + m``."""
-    return _nibbles(blocks) * column(blocks["d"]) + column(blocks["m"])
+    scaled(_nibbles(blocks), column(blocks["d"]), out)
+    out += spread(column(blocks["m"]), out)
 
 
-def decode_q5_0(blocks: Records) -> Float32:
+def decode_q5_0(blocks: Records, out: Float32) -> None:
     """``d * (q - 16)``."""
-    return (_five_bits(blocks) - np.float32(16)) * column(blocks["d"])
+    scaled(_five_bits(blocks).view(np.int8) - np.int8(16), column(blocks["d"]), out)
 
 
-def decode_q5_1(blocks: Records) -> Float32:
+def decode_q5_1(blocks: Records, out: Float32) -> None:
     """``d * q + m``."""
-    return _five_bits(blocks) * column(blocks["d"]) + column(blocks["m"])
+    scaled(_five_bits(blocks), column(blocks["d"]), out)
+    out += spread(column(blocks["m"]), out)
 
 
-def decode_q8(blocks: Records) -> Float32:
+def decode_q8(blocks: Records, out: Float32) -> None:
     """``d * q``; Q8_1's ``s`` is a sum kept for dot products and not needed here."""
-    return blocks["qs"].astype(np.float32) * column(blocks["d"])
+    scaled(blocks["qs"], column(blocks["d"]), out)
 
 
-def encode_q4_0(values: Float32) -> Records:
+def encode_q4_0(columns: Columns, records: Records) -> None:
     """The element of largest magnitude becomes -8 exactly."""
-    scale, quants = _around_zero(values, 8)
-    return _records(Q4_0, d=scale, qs=pack_nibbles(quants))
+    records["d"], quants = _around_zero(columns, 8)
+    fill(records["qs"], pairs(quants))
 
 
-def encode_q4_1(values: Float32) -> Records:
+def encode_q4_1(columns: Columns, records: Records) -> None:
     """Minimum and range, in 15 steps."""
-    scale, least, quants = _between_extremes(values, 15)
-    return _records(Q4_1, d=scale, m=least, qs=pack_nibbles(quants))
+    records["d"], records["m"], quants = _between_extremes(columns, 15)
+    fill(records["qs"], pairs(quants))
 
 
-def encode_q5_0(values: Float32) -> Records:
+def encode_q5_0(columns: Columns, records: Records) -> None:
     """The element of largest magnitude becomes -16 exactly."""
-    scale, quants = _around_zero(values, 16)
-    return _records(Q5_0, d=scale, qh=_fifth_bits(quants), qs=pack_nibbles(quants & np.uint8(15)))
+    records["d"], quants = _around_zero(columns, 16)
+    _fill_five_bits(records, quants)
 
 
-def encode_q5_1(values: Float32) -> Records:
+def encode_q5_1(columns: Columns, records: Records) -> None:
     """Minimum and range, in 31 steps."""
-    scale, least, quants = _between_extremes(values, 31)
-    fifth, low = _fifth_bits(quants), pack_nibbles(quants & np.uint8(15))
-    return _records(Q5_1, d=scale, m=least, qh=fifth, qs=low)
+    records["d"], records["m"], quants = _between_extremes(columns, 31)
+    _fill_five_bits(records, quants)
 
 
-def encode_q8_0(values: Float32) -> Records:
+def encode_q8_0(columns: Columns, records: Records) -> None:
     """The largest magnitude becomes 127; halves round away from zero."""
-    scale = np.abs(values).max(axis=1, keepdims=True) / np.float32(127)
-    quants = values * inverse(scale)
-    quants += np.copysign(BELOW_HALF, quants)
-    return _records(Q8_0, d=scale, qs=_truncate(quants, np.int8))
+    scale = columns.magnitude / np.float32(127)
+    records["d"] = scale
+    quants = columns.values
+    quants *= inverse(scale)
+    half = quants.view(np.uint32) & SIGN
+    half |= BELOW_HALF.view(np.uint32)
+    quants += half.view(np.float32)
+    fill(records["qs"], quants.astype(np.int8))
 
 
-def _around_zero(values: Float32, steps: int) -> tuple[Float32, UInt8]:
+def _around_zero(columns: Columns, steps: int) -> tuple[Float32, UInt8]:
     """Scale such that the first element of largest magnitude is ``-steps``; quants from 0."""
-    where = np.abs(values).argmax(axis=1, keepdims=True)
-    scale = np.take_along_axis(values, where, axis=1) / np.float32(-steps)
-    quants = values * inverse(scale) + np.float32(steps + 0.5)
-    return scale, np.minimum(_truncate(quants, np.uint8), np.uint8(2 * steps - 1))
+    scale = _first_largest(columns) / np.float32(-steps)
+    factor = inverse(scale)
+    quants = columns.values
+    quants *= factor
+    quants += np.float32(steps + 0.5)
+    whole = quants.astype(np.uint8)
+    # 1 / scale is infinite: ggml's quants, of infinities and NaN, are 0 on common processors.
+    whole[:, (factor == 0) & (scale != 0)] = 0
+    return scale, np.minimum(whole, np.uint8(2 * steps - 1), out=whole)
 
 
-def _between_extremes(values: Float32, steps: int) -> tuple[Float32, Float32, UInt8]:
+def _first_largest(columns: Columns) -> Float32:
+    """Each block's element of largest magnitude, with its sign; the first one of several."""
+    least, most = columns.least, columns.most
+    largest = np.where(most > -least, most, least)
+    ties = np.flatnonzero(most == -least)
+    if ties.size:
+        tied = columns.rows(ties)
+        where = np.abs(tied).argmax(axis=1, keepdims=True)
+        largest[ties] = np.take_along_axis(tied, where, axis=1)[:, 0]
+    return largest
+
+
+def _between_extremes(columns: Columns, steps: int) -> tuple[Float32, Float32, UInt8]:
     """Scale and minimum such that the extremes are 0 and ``steps``."""
-    least = values.min(axis=1, keepdims=True)
-    scale = (values.max(axis=1, keepdims=True) - least) / np.float32(steps)
-    quants = (values - least) * inverse(scale) + np.float32(0.5)
-    return scale, least, np.minimum(_truncate(quants, np.uint8), np.uint8(steps))
+    least = columns.least
+    zeros = np.flatnonzero(least == 0)
+    if zeros.size:  # of zeros of both signs, the one that NumPy finds along a row
+        least[zeros] = columns.rows(zeros).min(axis=1)
+    scale = (columns.most - least) / np.float32(steps)
+    quants = columns.values
+    quants -= least
+    quants *= inverse(scale)
+    quants += np.float32(0.5)
+    whole = quants.astype(np.uint8)
+    return scale, least, np.minimum(whole, np.uint8(steps), out=whole)
 
 
-def _truncate(quants: Float32, integer: type[np.integer]) -> UInt8:
-    """To integers; what a subnormal scale blew up becomes 0, as its stored scale is 0 anyway."""
-    if not np.isfinite(quants).all():
-        quants = np.nan_to_num(quants, nan=0.0, posinf=0.0, neginf=0.0)
-    truncated: UInt8 = quants.astype(integer)
-    return truncated
-
-
-def _fifth_bits(quants: UInt8) -> UInt8:
-    return np.packbits(quants >> np.uint8(4), axis=1, bitorder="little")
-
-
-def _records(kind: np.dtype[np.void], **fields: Float32 | UInt8) -> Records:
-    """Fill records ``[blocks]``; scales, given as ``[blocks, 1]``, round to float16."""
-    records = np.empty(len(fields["qs"]), kind)
-    for name, values in fields.items():
-        records[name] = values if records[name].ndim == 2 else values[:, 0]
-    return records
+def _fill_five_bits(records: Records, quants: UInt8) -> None:
+    fifth = (quants >> np.uint8(4)).reshape(4, 8, -1)
+    fifth <<= np.arange(8, dtype=np.uint8)[:, None]
+    fill(records["qh"], np.bitwise_or.reduce(fifth, axis=1))
+    quants &= np.uint8(15)
+    fill(records["qs"], pairs(quants))
 
 
 CODECS = {

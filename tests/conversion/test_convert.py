@@ -12,7 +12,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from gguf import GGUFReader
+from gguf import GGUFReader, LlamaFileType
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors import safe_open
@@ -20,7 +20,7 @@ from safetensors.numpy import load_file, save_file
 
 from maxtool.conversion import Request, convert, prepare
 from maxtool.conversion.gguf_metadata import size_label, title
-from maxtool.conversion.types import stays_float32
+from maxtool.conversion.types import FILE_TYPES, Natural, choose, stays_float32
 from maxtool.dtype import DType
 from maxtool.errors import MachineLacks, ModelMismatch, OutputExists, UsageError
 from maxtool.quantization import QuantizationEncoding
@@ -312,3 +312,21 @@ def test_title(folder: str, name: str) -> None:
 )
 def test_what_stays_float32(name: str, shape: tuple[int, ...], stays: bool) -> None:
     assert stays_float32(name, shape) is stays
+
+
+@pytest.mark.parametrize("encoding", ["TQ1_0", "TQ2_0", "MXFP4", "Q8_0"])
+def test_embedding_and_head_are_never_ternary(encoding: str) -> None:
+    request = Request(Path("a"), Path("a.gguf"), encoding=QuantizationEncoding[encoding])
+    for name in ("token_embd.weight", "output.weight", "blk.0.attn_q.weight"):
+        spec, note = choose(Natural(name, (4, 256), DType.bfloat16, None, False), request)
+        ternary = encoding.startswith("TQ") and not name.startswith("blk")
+        assert spec.type_name == ("F16" if ternary else encoding)
+        assert (note is not None) == ternary
+
+
+def test_file_types_are_those_of_llama_cpp() -> None:
+    renamed = {"float32": "ALL_F32", "float16": "MOSTLY_F16", "bfloat16": "MOSTLY_BF16"}
+    for kind, number in FILE_TYPES.items():
+        name = renamed.get(str(kind.value), f"MOSTLY_{kind.name}")
+        names = {name, f"{name}_MOE"}
+        assert LlamaFileType(number).name in names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 from pathlib import Path
 
 import gguf
@@ -12,14 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from maxtool import parallel
+from maxtool.dtype import BY_GGUF
 from maxtool.errors import MisshapenWeight, ModelMismatch
 from maxtool.quantization import QuantizationEncoding, codec, dequantize, quantize
 from maxtool.quantization.codec import ENCODABLE
+from maxtool.weights import WeightData
 
 E = QuantizationEncoding
 BY_NAME = sorted(E, key=lambda encoding: encoding.name)
 # The gguf package has no decoder for these.
 WITHOUT_ORACLE = {E.Q8_1, E.Q8_K, E.Q1_0}
+WRITTEN = sorted(ENCODABLE, key=lambda encoding: encoding.name)
+FLOAT16_SCALES = [encoding for encoding in WRITTEN if encoding is not E.MXFP4]
 DECODABLE = [encoding for encoding in BY_NAME if encoding not in WITHOUT_ORACLE]
 
 
@@ -57,12 +63,71 @@ def test_decoding_has_the_bits_of_gguf(encoding: E) -> None:
     same_bits(dequantize(blocks, encoding), expected)
 
 
-@pytest.mark.parametrize("encoding", [E.Q4_K, E.Q5_0], ids=lambda encoding: encoding.name)
-def test_decoding_is_the_same_across_chunks(encoding: E, monkeypatch: pytest.MonkeyPatch) -> None:
-    blocks = random_blocks(encoding, (7, 3 * encoding.elements_per_block))
+@pytest.mark.parametrize("encoding", DECODABLE, ids=lambda encoding: encoding.name)
+@given(data=st.data())
+@settings(max_examples=30, deadline=None)
+def test_decoding_any_bytes_has_the_bits_of_gguf(encoding: E, data: st.DataObject) -> None:
+    size = encoding.block_size * data.draw(st.integers(1, 3))
+    blocks = data.draw(hnp.arrays(np.uint8, size, fill=st.sampled_from([0, 0x7C, 0x7E, 0xFF])))
+    with np.errstate(all="ignore"):
+        expected = gguf.quants.dequantize(blocks, oracle(encoding))
+    same_bits(dequantize(blocks, encoding), expected)
+
+
+@pytest.mark.parametrize("encoding", DECODABLE, ids=lambda encoding: encoding.name)
+def test_decoding_unaligned_bytes(encoding: E) -> None:
+    size = encoding.block_size * 3
+    blocks = np.random.default_rng(0).integers(0, 256, size + 1, np.uint8)
+    same_bits(dequantize(blocks[1:], encoding), dequantize(blocks[1:].copy(), encoding))
+    read_only = blocks[1:].view()
+    read_only.flags.writeable = False
+    same_bits(dequantize(read_only, encoding), dequantize(blocks[1:].copy(), encoding))
+
+
+@pytest.mark.parametrize("encoding", [E.Q4_K, E.Q5_0, E.IQ2_S], ids=lambda encoding: encoding.name)
+@pytest.mark.parametrize("cores", [1, 2])
+def test_decoding_is_the_same_across_chunks_and_threads(
+    encoding: E, cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks = random_blocks(encoding, (70, 3 * encoding.elements_per_block))
     whole = dequantize(blocks, encoding)
     monkeypatch.setattr(codec, "CHUNK_ELEMENTS", 2 * encoding.elements_per_block)
+    monkeypatch.setattr(parallel, "usable_cores", lambda: cores)
     same_bits(dequantize(blocks, encoding), whole)
+
+
+@pytest.mark.parametrize("encoding", WRITTEN, ids=lambda encoding: encoding.name)
+@pytest.mark.parametrize("cores", [1, 2])
+def test_encoding_is_the_same_across_chunks_and_threads(
+    encoding: E, cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = np.random.default_rng(0).standard_normal((70, 3 * encoding.elements_per_block))
+    whole = quantize(rows, encoding)
+    monkeypatch.setattr(codec, "CHUNK_ELEMENTS", 2 * encoding.elements_per_block)
+    monkeypatch.setattr(parallel, "usable_cores", lambda: cores)
+    np.testing.assert_array_equal(quantize(rows, encoding), whole)
+    rows[-1, -1] = np.nan
+    with pytest.raises(ModelMismatch, match="NaN or infinity"):
+        quantize(rows, encoding)
+
+
+def test_memory_of_decoding_is_bounded() -> None:
+    blocks = random_blocks(E.IQ2_XXS, (64, 1 << 16))
+    dequantize(blocks[:1], E.IQ2_XXS)  # tables
+    tracemalloc.start()
+    result = dequantize(blocks, E.IQ2_XXS)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < result.nbytes + 8_000_000
+
+
+def test_plain_types_have_the_bits_of_gguf() -> None:
+    values = np.random.default_rng(0).standard_normal((64, 1024), np.float32)
+    weight = WeightData.from_numpy(values, "w")
+    for name in ("F32", "F16", "BF16"):
+        kind = gguf.GGMLQuantizationType[name]
+        stored = weight.astype(BY_GGUF[kind.value]).data
+        assert stored.tobytes() == gguf.quants.quantize(values, kind).tobytes()
 
 
 def test_q8_1_decodes_as_defined() -> None:
@@ -90,25 +155,59 @@ def test_decoding_refuses_partial_blocks() -> None:
 
 # Scales that a float16 can hold, and no magnitudes whose reciprocal overflows.
 MAGNITUDES = st.floats(2.0**-20, 60000, width=32)
-VALUES = st.one_of(st.just(0.0), MAGNITUDES, MAGNITUDES.map(lambda value: -value))
-ROWS = hnp.arrays(np.float32, st.sampled_from([(32,), (3, 64), (2, 2, 32)]), elements=VALUES)
+# Few different ones, so that extremes tie, and both zeros.
+FEW = st.sampled_from([0.0, -0.0, 1.0, -1.0, 1.5, -1.5, 3.0, -3.0])
+VALUES = st.one_of(FEW, MAGNITUDES, MAGNITUDES.map(lambda value: -value))
+SHAPES = st.sampled_from([(1,), (3, 2), (2, 2, 1)])  # in blocks
 
 
-@pytest.mark.parametrize(
-    "encoding", sorted(ENCODABLE, key=lambda e: e.name), ids=lambda encoding: encoding.name
-)
-@given(rows=ROWS)
-@settings(max_examples=60, deadline=None)
-def test_encoding_has_the_bits_of_gguf(encoding: E, rows: np.ndarray) -> None:
+def rows_of(encoding: E, elements: st.SearchStrategy[float]) -> st.SearchStrategy[np.ndarray]:
+    block = encoding.elements_per_block
+    shapes = SHAPES.map(lambda shape: (*shape[:-1], shape[-1] * block))
+    fill = st.sampled_from([0.0, -0.0, 0.25])
+    return hnp.arrays(np.float32, shapes, elements=elements, fill=fill)
+
+
+@pytest.mark.parametrize("encoding", WRITTEN, ids=lambda encoding: encoding.name)
+@pytest.mark.parametrize("elements", [VALUES, FEW], ids=["any", "few"])
+@given(data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_encoding_has_the_bits_of_gguf(
+    encoding: E, elements: st.SearchStrategy[float], data: st.DataObject
+) -> None:
+    rows = data.draw(rows_of(encoding, elements))
     with np.errstate(all="ignore"):
         expected = gguf.quants.quantize(rows, oracle(encoding))
     np.testing.assert_array_equal(quantize(rows, encoding), expected)
 
 
+@pytest.mark.parametrize("scale", [2.0**-130, 2.0**-126, 2.0**-100, 1.0, 2.0**120, 2.0**126])
+def test_mxfp4_has_the_bits_of_gguf_at_every_scale(scale: float) -> None:
+    steps = np.arange(-2.0, 2.0, 2.0**-9)[: 32 * 60].astype(np.float32) * np.float32(scale)
+    rows = np.random.default_rng(0).permutation(steps).reshape(-1, 32)
+    infinity = np.copysign(np.float32(np.inf), rows)
+    with np.errstate(all="ignore"):
+        for values in (rows, np.nextafter(rows, np.float32(0)), np.nextafter(rows, infinity)):
+            expected = gguf.quants.quantize(values, oracle(E.MXFP4))
+            np.testing.assert_array_equal(quantize(values, E.MXFP4), expected)
+
+
+@pytest.mark.parametrize("code", range(256))
+def test_mxfp4_scales_are_those_of_gguf(code: int) -> None:
+    block = np.frombuffer(bytes([code, *range(16)]), np.uint8)
+    with np.errstate(all="ignore"):
+        expected = gguf.quants.dequantize(block, oracle(E.MXFP4))
+    same_bits(dequantize(block, E.MXFP4), expected)
+
+
+@pytest.mark.parametrize("code", range(256))
+def test_nvfp4_scales_are_those_of_gguf(code: int) -> None:
+    block = np.frombuffer(bytes([code] * 4 + [*range(32)]), np.uint8)
+    same_bits(dequantize(block, E.NVFP4), gguf.quants.dequantize(block, oracle(E.NVFP4)))
+
+
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize(
-    "encoding", sorted(ENCODABLE, key=lambda e: e.name), ids=lambda encoding: encoding.name
-)
+@pytest.mark.parametrize("encoding", WRITTEN, ids=lambda encoding: encoding.name)
 def test_encoding_random_rows_has_the_bits_of_gguf(encoding: E, seed: int) -> None:
     rows = np.random.default_rng(seed).standard_normal((300, 1024), np.float32)
     expected = gguf.quants.quantize(rows, oracle(encoding))
@@ -139,11 +238,9 @@ def test_encoding_refuses_what_is_not_finite(bad: float) -> None:
     assert caught.value.tensor == "a.weight"
 
 
-@pytest.mark.parametrize(
-    "encoding", sorted(ENCODABLE, key=lambda e: e.name), ids=lambda encoding: encoding.name
-)
+@pytest.mark.parametrize("encoding", FLOAT16_SCALES, ids=lambda encoding: encoding.name)
 def test_encoding_refuses_scales_beyond_float16(encoding: E) -> None:
-    row = np.linspace(-3e38, 3e38, 32, dtype=np.float32)
+    row = np.linspace(-3e38, 3e38, 256, dtype=np.float32)
     with pytest.raises(ModelMismatch, match="too large"):
         quantize(row, encoding)
 
@@ -156,7 +253,7 @@ def test_encoding_refuses_partial_rows_and_scalars() -> None:
 
 
 def test_k_quants_cannot_be_written_yet() -> None:
-    with pytest.raises(ModelMismatch, match="Q4_K cannot be written; Q4_0, Q4_1"):
+    with pytest.raises(ModelMismatch, match="Q4_K cannot be written; MXFP4, Q4_0, Q4_1"):
         quantize(np.zeros(256, np.float32), E.Q4_K)
 
 

@@ -1,0 +1,189 @@
+"""Decoders of the encodings IQ1_S to IQ4_XS, whose elements are looked up in grids.
+
+Layouts are those of ggml-common.h and arithmetic that of the gguf package, whose results these are
+bit for bit: a sign only flips the product's sign, so it is applied to the integers.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxtool.quantization.block import (
+    Codec,
+    Float32,
+    Records,
+    UInt8,
+    column,
+    layout,
+    scaled,
+    unpack,
+)
+from maxtool.quantization.encoding import QuantizationEncoding
+from maxtool.quantization.tables import (
+    bit_masks,
+    even_masks,
+    grid,
+    look_up,
+    negated,
+    nibble_table,
+    nibble_values,
+)
+
+IQ2_XXS = layout(("d", "<f2"), ("qs", "<u4", 16))
+IQ2_XS = layout(("d", "<f2"), ("qs", "<u2", 32), ("scales", "u1", 8))
+IQ2_S = layout(
+    ("d", "<f2"), ("qs", "u1", 32), ("signs", "u1", 32), ("qh", "u1", 8), ("scales", "u1", 8)
+)
+IQ3_XXS = layout(("d", "<f2"), ("qs", "u1", 64), ("scales", "<u4", 8))
+IQ3_S = layout(
+    ("d", "<f2"), ("qs", "u1", 64), ("qh", "u1", 8), ("signs", "u1", 32), ("scales", "u1", 4)
+)
+IQ1_S = layout(("d", "<f2"), ("qs", "u1", 32), ("qh", "<u2", 8))
+IQ1_M = layout(("qs", "u1", 32), ("qh", "u1", 16), ("scales", "<u2", 4))
+IQ4_NL = layout(("d", "<f2"), ("qs", "u1", 16))
+IQ4_XS = layout(("d", "<f2"), ("scales_h", "<u2"), ("scales_l", "u1", 4), ("qs", "u1", 128))
+
+
+def decode_iq2_xxs(blocks: Records, out: Float32) -> None:
+    """8 groups: four grid indices in one word; four sign codes and a 4-bit scale in the next."""
+    words = blocks["qs"]
+    index = np.ascontiguousarray(words[:, ::2]).view(np.uint8)
+    last = np.ascontiguousarray(words[:, 1::2])
+    quants = negated(look_up(grid("IQ2_XXS"), index), look_up(even_masks(), _sevens(last)))
+    scaled(quants, _half_steps(blocks, last >> np.uint32(28), 0.25), out)
+
+
+def decode_iq2_xs(blocks: Records, out: Float32) -> None:
+    """32 words of a 9-bit grid index and a 7-bit sign code; 16 groups of 4-bit scales."""
+    words = blocks["qs"]
+    packed = look_up(grid("IQ2_XS"), words & np.uint16(511))
+    quants = negated(packed, look_up(even_masks(), words >> np.uint16(9)))
+    scaled(quants, _half_steps(blocks, unpack_each(blocks["scales"], 4), 0.25), out)
+
+
+def decode_iq2_s(blocks: Records, out: Float32) -> None:
+    """10-bit grid indices, a sign bit for each element, 16 groups of 4-bit scales."""
+    index = _joined(blocks["qs"], unpack_each(blocks["qh"], 2))
+    quants = negated(look_up(grid("IQ2_S"), index), look_up(bit_masks(), blocks["signs"]))
+    scaled(quants, _half_steps(blocks, unpack_each(blocks["scales"], 4), 0.25), out)
+
+
+def decode_iq3_xxs(blocks: Records, out: Float32) -> None:
+    """64 grid indices of four elements; 8 words of four sign codes and a 4-bit scale."""
+    words = blocks["scales"]
+    packed = look_up(grid("IQ3_XXS"), blocks["qs"]).view(np.uint64)
+    quants = negated(packed, look_up(even_masks(), _sevens(words)))
+    scaled(quants, _half_steps(blocks, words >> np.uint32(28), 0.5), out)
+
+
+def decode_iq3_s(blocks: Records, out: Float32) -> None:
+    """9-bit grid indices of four elements, a sign bit for each, 8 groups of 4-bit scales."""
+    index = _joined(blocks["qs"], unpack_each(blocks["qh"], 1))
+    packed = look_up(grid("IQ3_S"), index).view(np.uint64)
+    quants = negated(packed, look_up(bit_masks(), blocks["signs"]))
+    steps = np.uint8(2) * unpack_each(blocks["scales"], 4) + np.uint8(1)
+    scaled(quants, column(blocks["d"]) * steps.astype(np.float32), out)
+
+
+def decode_iq1_s(blocks: Records, out: Float32) -> None:
+    """11-bit grid indices, and for each of 8 groups a 3-bit scale and the sign of the shift."""
+    high = blocks["qh"]
+    shift = (high >> np.uint16(12)) & np.uint16(8)
+    places = np.array([0, 3, 6, 9], np.uint16)
+    last = (high[:, :, None] >> places) & np.uint16(7) | shift[:, :, None]
+    quants = look_up(_shifted_grid(), _joined(blocks["qs"], last)).view(np.int8)
+    scales = column(blocks["d"]) * _odd(high >> np.uint16(12))
+    scaled(quants, scales * EIGHTH, out)
+
+
+def decode_iq1_m(blocks: Records, out: Float32) -> None:
+    """As IQ1_S, the shift for each 8 elements and a scale for each 16; ``d`` is in four parts."""
+    words = blocks["scales"]
+    tops = (words & np.uint16(0xF000)) >> np.array([12, 8, 4, 0], np.uint16)
+    d = np.bitwise_or.reduce(tops, axis=1).view(np.float16)
+    steps = _odd(words[:, :, None] >> np.array([0, 3, 6, 9], np.uint16))
+    index = _joined(blocks["qs"], unpack_each(blocks["qh"], 4))
+    quants = look_up(_shifted_grid(), index).view(np.int8)
+    scaled(quants, column(d) * steps.reshape(len(blocks), -1) * EIGHTH, out)
+
+
+def decode_iq4_nl(blocks: Records, out: Float32) -> None:
+    """``d * value[q]``, with 16 values of uneven steps."""
+    scaled(nibble_values(blocks["qs"], _uneven_values(), run=16), column(blocks["d"]), out)
+
+
+def decode_iq4_xs(blocks: Records, out: Float32) -> None:
+    """As IQ4_NL, with 8 groups of 6-bit scales."""
+    high = blocks["scales_h"][:, None] >> np.arange(0, 16, 2, dtype=np.uint16)
+    scales = unpack_each(blocks["scales_l"], 4)
+    scales |= (high & np.uint16(3)).astype(np.uint8) << np.uint8(4)
+    steps = scales.astype(np.float32) - np.float32(32)
+    quants = nibble_values(blocks["qs"], _uneven_values(), run=16)
+    scaled(quants, column(blocks["d"]) * steps, out)
+
+
+EIGHTH = np.float32(0.125)
+
+
+@cache
+def _shifted_grid() -> NDArray[Any]:
+    """IQ1's grid times eight, shifted by +1 in the first half and by -1 in the second."""
+    rows = grid("IQ1_S").view(np.int8) * np.int8(8)
+    return np.concatenate([rows + np.int8(1), rows - np.int8(1)]).view(np.uint64)
+
+
+@cache
+def _uneven_values() -> NDArray[np.uint32]:
+    from gguf.quants import IQ4_NL as KIND
+
+    return nibble_table(KIND.kvalues)
+
+
+def unpack_each(packed: UInt8, bits: int) -> UInt8:
+    """The small integers of each byte side by side, lowest first."""
+    return unpack(packed, bits=bits, run=1)
+
+
+def _sevens(words: NDArray[Any]) -> NDArray[Any]:
+    """The four 7-bit codes in the low bits of each word, ``[blocks, 4 * words]``."""
+    codes = (words[:, :, None] >> np.array([0, 7, 14, 21], np.uint32)) & np.uint32(0x7F)
+    return codes.reshape(len(words), -1)
+
+
+def _joined(low: UInt8, high: NDArray[Any]) -> NDArray[np.uint16]:
+    """Indices of more than eight bits: ``low + 256 * high``."""
+    index = high.reshape(low.shape).astype(np.uint16)
+    index <<= np.uint16(8)
+    index |= low
+    return index
+
+
+def _half_steps(blocks: Records, steps: NDArray[Any], unit: float) -> Float32:
+    """``d * (0.5 + step) * unit``."""
+    factors = steps.astype(np.float32)
+    factors += np.float32(0.5)
+    scales = column(blocks["d"]) * factors
+    scales *= np.float32(unit)
+    return scales
+
+
+def _odd(codes: NDArray[Any]) -> Float32:
+    """``2 * step + 1`` of 3-bit steps."""
+    return (np.uint16(2) * (codes & np.uint16(7)) + np.uint16(1)).astype(np.float32)
+
+
+CODECS = {
+    QuantizationEncoding.IQ2_XXS: Codec(IQ2_XXS, decode_iq2_xxs),
+    QuantizationEncoding.IQ2_XS: Codec(IQ2_XS, decode_iq2_xs),
+    QuantizationEncoding.IQ2_S: Codec(IQ2_S, decode_iq2_s),
+    QuantizationEncoding.IQ3_XXS: Codec(IQ3_XXS, decode_iq3_xxs),
+    QuantizationEncoding.IQ3_S: Codec(IQ3_S, decode_iq3_s),
+    QuantizationEncoding.IQ1_S: Codec(IQ1_S, decode_iq1_s),
+    QuantizationEncoding.IQ1_M: Codec(IQ1_M, decode_iq1_m),
+    QuantizationEncoding.IQ4_NL: Codec(IQ4_NL, decode_iq4_nl),
+    QuantizationEncoding.IQ4_XS: Codec(IQ4_XS, decode_iq4_xs),
+}
