@@ -189,10 +189,14 @@ class Manifest:
     def _file(self, name: str) -> Path:
         """The path of a file of the artifact, which must lie inside its folder."""
         path = self.folder / name
-        if "\0" in name or not path.resolve().is_relative_to(self.folder):
-            raise self._wrong(f"{name!r} lies outside the folder")
-        if not path.is_file():
-            raise self._wrong(f"{name!r} is missing")
+        try:
+            inside, there = path.resolve().is_relative_to(self.folder), path.is_file()
+        except (OSError, ValueError, RuntimeError) as error:  # what the system takes for no name
+            raise self._wrong(f"{name!r:.80} is no file: {error!s:.80}") from None
+        if not inside:
+            raise self._wrong(f"{name!r:.80} lies outside the folder")
+        if not there:
+            raise self._wrong(f"{name!r:.80} is missing")
         return path
 
     def _specs(self, holder: object, key: str) -> tuple[Spec, ...]:

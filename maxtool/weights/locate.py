@@ -13,7 +13,7 @@ from maxtool.weights.formats.gguf_values import whole_number
 from maxtool.weights.formats.index import FileIndex
 from maxtool.weights.jsonfile import read_object
 from maxtool.weights.names import stays_inside
-from maxtool.weights.source import unreadable
+from maxtool.weights.source import is_file, unreadable
 from maxtool.weights.spec import TensorInfo
 
 # What stands for the checkpoint in a folder: names, then patterns that one file may match. A model
@@ -105,7 +105,7 @@ def _sharded(index_file: Path) -> Found:
     wanted = _weight_map(index_file)
     folder = index_file.parent
     names = sorted(set(wanted.values()))
-    missing = [name for name in names if not (folder / name).is_file()]
+    missing = [name for name in names if not is_file(folder / name)]
     if missing:
         raise MissingFile(
             "shards that the index names are missing", file=index_file, problems=_listed(missing)
@@ -224,7 +224,7 @@ def _split(file: Path, index: FileIndex) -> Found:
         file.with_name(f"{match['stem']}-{number:05d}-of-{count:05d}.gguf")
         for number in range(1, count + 1)
     ]
-    missing = [part.name for part in parts if not part.is_file()]
+    missing = [part.name for part in parts if not is_file(part)]
     if missing:
         raise MissingFile("parts of a split file are missing", file=file, problems=_listed(missing))
     indexes = _read_all("gguf", parts)

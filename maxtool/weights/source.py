@@ -32,6 +32,18 @@ def map_file(path: Path) -> Bytes:
         raise unreadable(path, error) from error
 
 
+def is_file(path: Path) -> bool:
+    """Whether there is a regular file.
+
+    Raises:
+        MissingFile: If the system refuses to say, as it does for names that are too long.
+    """
+    try:
+        return path.is_file()
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
 def unreadable(path: Path, error: Exception, *, hint: str | None = None) -> MissingFile:
     """The error for a file that the system would not open; ``hint`` if it is not there."""
     if isinstance(error, FileNotFoundError):

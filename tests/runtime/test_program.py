@@ -239,6 +239,8 @@ HOSTILE: dict[str, tuple[str, object]] = {
     "module outside": ("module", "../blocker/sitecustomize.py"),
     "weights outside": ("weights/file", "../../x"),
     "nul": ("module", "model.so\0"),
+    "a name too long": ("module", "x" * 300),
+    "a name that is no text": ("module", "\ud800"),
     "module not listed": ("module", "manifest.json"),
     "unknown dtype": ("weights/tensors/0/dtype", "float4"),
     "dtype unhashable": ("weights/tensors/0/dtype", ["x"]),

@@ -117,6 +117,12 @@ def test_shards_stay_in_their_folder(tmp_path: Path, name: object) -> None:
         open_checkpoint(folder)
 
 
+@pytest.mark.parametrize("name", ["x" * 300, "\ud800"])
+def test_shards_with_names_that_the_system_refuses(tmp_path: Path, name: str) -> None:
+    with pytest.raises(MissingFile):
+        open_checkpoint(sharded(tmp_path, {"a": name}))
+
+
 def test_shards_may_be_links_as_in_the_hub_cache(tmp_path: Path) -> None:
     snapshot, blobs = tmp_path / "snapshots" / "rev", tmp_path / "blobs"
     snapshot.mkdir(parents=True)
