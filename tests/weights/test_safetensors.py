@@ -201,6 +201,7 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "metadata is a list": (file_of({"__metadata__": []}, b""), "not an object of strings"),
     "metadata of numbers": (file_of({"__metadata__": {"a": 1}}, b""), "not an object of strings"),
     "entry is a number": (file_of({"a": 1}), "the entry is not an object"),
+    "shape is an entry": (entry(shape=GOOD), "shape is not a list of integers"),
     "no dtype": (file_of({"a": {"shape": [2], "data_offsets": [0, 8]}}), "no dtype"),
     "no shape": (file_of({"a": {"dtype": "F32", "data_offsets": [0, 8]}}), "shape is not a list"),
     "shape of floats": (entry(shape=[2.0]), "shape is not a list of integers"),

@@ -175,7 +175,7 @@ class _EntryReader:
 
     def _integers(self, name: str, values: object, key: str, most: int) -> tuple[int, ...]:
         """Integers from 0 to ``most``."""
-        if not isinstance(values, tuple):
+        if type(values) is not tuple:  # an ``_Entry`` is one that holds anything
             if not isinstance(values, list) or not _are_integers(values):
                 raise self._error(MalformedFile, name, f"{key} is not a list of integers")
             values = tuple(values)
