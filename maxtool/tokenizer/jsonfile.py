@@ -62,6 +62,7 @@ def parse(data: bytes, file: Path) -> Parsed:
         MalformedFile: If its parts contradict each other, or the library refuses it.
     """
     root = load(data, file)
+    _check_prefix(root.get("model"), file)
     _check_with_library(data, file)
     added = _added(root.get("added_tokens") or [], file)
     model = root.get("model")
@@ -77,6 +78,19 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = [key for key, count in Counter(key for key, _ in pairs).items() if count > 1]
         raise ValueError(f"keys occur twice: {twice[:SHOWN_PROBLEMS]!r}")
     return result
+
+
+def _check_prefix(model: object, file: Path) -> None:
+    """Check what the library cuts off without looking, with a panic written to stderr."""
+    prefix = model.get("continuing_subword_prefix") if isinstance(model, dict) else None
+    merges = model.get("merges") if isinstance(model, dict) else None
+    if not isinstance(prefix, str) or not isinstance(merges, list):
+        return
+    pairs = (entry.split(" ") if isinstance(entry, str) else entry for entry in merges)
+    rights = [pair[1] for pair in pairs if isinstance(pair, list) and len(pair) == 2]
+    lacking = sum(isinstance(right, str) and not right.startswith(prefix) for right in rights)
+    if lacking:
+        raise MalformedFile(f"{lacking} merges lack the prefix {prefix!r:.80}", file=file)
 
 
 def _check_with_library(data: bytes, file: Path) -> None:

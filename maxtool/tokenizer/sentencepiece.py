@@ -28,6 +28,9 @@ def parse(data: bytes, file: Path) -> tuple[SentencePiece, dict[str, int]]:
     """
     proto = _load(data, file)
     pieces = tuple(piece.piece for piece in proto.pieces)
+    broken = sum(not isinstance(piece, str) for piece in pieces)
+    if broken:  # protobuf hands them out as bytes
+        raise MalformedFile(f"{broken} pieces are not UTF-8", file=file)
     scores = tuple(float(piece.score) for piece in proto.pieces)
     check_tokens(pieces, file)
     check_scores(scores, file)

@@ -243,6 +243,21 @@ def test_malformed_json(
         room.read(folder_of(tmp_path, json.dumps(root)))
 
 
+@pytest.mark.parametrize("prefix", ["x" * 300, "é"])
+def test_a_prefix_that_merges_lack_never_reaches_the_library(
+    trained: Mapping[str, tokenizers.Tokenizer],
+    tmp_path: Path,
+    prefix: str,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """The library cuts it off without looking, and panics."""
+    root = json.loads(trained["gpt-2"].to_str())
+    root["model"]["continuing_subword_prefix"] = prefix
+    with pytest.raises(MalformedFile, match="merges lack the prefix"):
+        room.read(folder_of(tmp_path, json.dumps(root)))
+    assert capfd.readouterr().err == ""
+
+
 def test_any_part_of_a_json_replaced_by_anything(tmp_path: Path) -> None:
     """A tokenizer.json is read, or refused with an error of ours: nothing else happens."""
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE({"a": 0, "b": 1, "ab": 2}, [("a", "b")]))

@@ -184,6 +184,12 @@ def test_damaged_models_are_refused_or_read(trained: dict[str, bytes], tmp_path:
     damaged()
 
 
+def test_pieces_are_text(trained: dict[str, bytes], tmp_path: Path) -> None:
+    bad = trained["bpe"].replace(b"<unk>", b"\xff\xffnk>")
+    with pytest.raises(MalformedFile, match="1 pieces are not UTF-8"):
+        room.read(samples.sentencepiece_folder(tmp_path, bad))
+
+
 @pytest.mark.parametrize("options", [{"model_type": "char"}, {"model_type": "word"}])
 def test_other_algorithms_are_named(tmp_path: Path, options: dict[str, str]) -> None:
     model = samples.train_sentencepiece(byte_fallback=False, **options)
