@@ -172,11 +172,14 @@ class Graph:
             attributes: Its attributes.
             types: The types of its results.
             writes: Index of the operand that it overwrites, where that is a buffer.
+
+        Raises:
+            ValueError: If an operand cannot be used here, or is overwritten and read too.
         """
         outputs = tuple(Tensor.traced(kind, self) for kind in types)
         operands = tuple(self.value(operand) for operand in inputs)
         if writes is not None:
-            self._overwrite(operands[writes], op)
+            self._overwrite(operands[writes], op, operands)
         self.nodes.append(Node(op, operands, attributes, outputs))
         return outputs
 
@@ -189,8 +192,9 @@ class Graph:
             prefix: Put before the name of each placeholder weight of ``subgraph``.
 
         Raises:
-            ValueError: If the operands do not fit, the name is taken by another subgraph, or there
-                are placeholders and no prefix to tell whose weights they are.
+            ValueError: If the operands do not fit, a buffer is overwritten and read too, the name
+                is taken by another subgraph, or there are placeholders and no prefix to tell whose
+                weights they are.
         """
         self._check_call(subgraph, inputs, prefix)
         self.subgraphs[subgraph.name] = subgraph
@@ -198,11 +202,16 @@ class Graph:
             *(self._named(prefix + name, use.type) for name, use in subgraph.placeholders.items()),
             *(self._named(name, use.type) for name, use in subgraph.weights.items()),
         ]
-        outputs = tuple(Tensor.traced(value.type, self) for value in subgraph.outputs)
         operands = tuple(self.value(operand) for operand in inputs)
+        # An input that is handed through, or a value returned twice, is one value here as well.
+        values = dict(zip(map(id, subgraph.inputs), operands, strict=True))
+        outputs = tuple(
+            values.setdefault(id(value), Tensor.traced(value.type, self))
+            for value in subgraph.outputs
+        )
         for operand, parameter in zip(operands, subgraph.inputs, strict=True):
             if id(parameter) in subgraph.overwritten:
-                self._overwrite(operand, subgraph.name)
+                self._overwrite(operand, subgraph.name, operands)
         self.nodes.append(CallNode(subgraph, operands, tuple(weights), outputs))
         return outputs
 
@@ -219,10 +228,13 @@ class Graph:
             table = self.weights
         return table.setdefault(name, Tensor.traced(kind, self))
 
-    def _overwrite(self, buffer: Tensor, by: str) -> None:
+    def _overwrite(self, buffer: Tensor, by: str, operands: Sequence[Tensor]) -> None:
         """Remember that a buffer has other contents now; what is no buffer is copied instead."""
-        if isinstance(buffer.type, BufferType):
-            self.overwritten[id(buffer)] = by
+        if not isinstance(buffer.type, BufferType):
+            return
+        if sum(operand is buffer for operand in operands) > 1:
+            raise ValueError(f"{by} overwrites {buffer!r} and reads it too")
+        self.overwritten[id(buffer)] = by
 
     def _check_call(self, subgraph: Graph, inputs: Sequence[Tensor], prefix: str) -> None:
         if len(inputs) != len(subgraph.inputs):

@@ -16,7 +16,7 @@ from maxtool.compiler.lowering.pointwise import MAX_INPUTS, MAX_STEPS
 from maxtool.compiler.storage import plan_storage
 from maxtool.compiler.target import cpu_target
 from maxtool.dtype import DType
-from maxtool.graph import Graph, Tensor, TensorType, Weight, executor, ops
+from maxtool.graph import BufferType, Graph, Tensor, TensorType, Weight, executor, ops
 
 F32 = DType.float32
 ROWS = TensorType(F32, ["n", 20])
@@ -194,6 +194,49 @@ def test_a_subgraph_becomes_one_function_for_each_storage_of_its_weights() -> No
         wanted = wanted @ value.T
     got = executor.find().compile(graph, values)(Tensor(x))[0].to_numpy()
     np.testing.assert_allclose(got, wanted @ values["layers.2.w"], rtol=1e-3, atol=1e-2)
+
+
+BUFFER = BufferType(F32, [1, 2, 4, 4])
+POSITION = TensorType(DType.int32, [1])
+
+
+def written(cache: Any, position: Any) -> Any:
+    return ops.cache_write_key(cache, Tensor(np.ones((1, 2, 2, 4), np.float32)), position)
+
+
+@pytest.mark.parametrize("results", [lambda x: x, lambda x: [x, x]])
+def test_what_a_subgraph_hands_through_is_the_buffer_itself(results: Call) -> None:
+    inner = Graph("inner", results, [BUFFER])
+
+    def forward(cache: Any, position: Any) -> Any:
+        graph = Graph.current()
+        assert graph is not None
+        same = graph.call(inner, cache)
+        doubled = same[-1] * 2.0
+        after = written(same[0], position)
+        for stale in (cache, *same):
+            with pytest.raises(ValueError, match="overwritten"):
+                graph.output(stale)
+        return [doubled, after]
+
+    graph = Graph("main", forward, [BUFFER, POSITION])
+    old = rng.standard_normal((1, 2, 4, 4)).astype(np.float32)
+    cache = Tensor(old.copy())
+    doubled, after = executor.find().compile(graph, {})(cache, Tensor(np.array([1], np.int32)))
+    np.testing.assert_array_equal(doubled.to_numpy(), old * 2)
+    expected = old.copy()
+    expected[..., 1:3] = 1
+    np.testing.assert_array_equal(after.to_numpy(), expected)
+    np.testing.assert_array_equal(cache.to_numpy(), expected)
+
+
+def test_nothing_is_read_while_it_is_overwritten() -> None:
+    square = BufferType(F32, [2, 2, 2, 2])
+    with pytest.raises(ValueError, match="reads it too"):
+        Graph("main", lambda x, p: ops.cache_write_key(x, x, p), [square, POSITION])
+    inner = Graph("inner", lambda x, y, p: written(x, p) + y, [BUFFER, BUFFER, POSITION])
+    with pytest.raises(ValueError, match="reads it too"):
+        Graph("main", lambda x, p: Graph.current().call(inner, x, x, p), [BUFFER, POSITION])  # type: ignore[union-attr]
 
 
 def test_symbolic_sizes_are_those_of_each_function() -> None:
