@@ -17,7 +17,8 @@ from maxtool.dtype import BY_ONNX, DType
 from maxtool.errors import InputError
 from maxtool.weights.formats import onnx_external, onnx_values
 from maxtool.weights.formats.index import FileIndex
-from maxtool.weights.formats.protobuf import BYTES, VARINT, FieldSpec, Span, Wire
+from maxtool.weights.formats.protobuf import BYTES, MAX_FIELDS, VARINT, FieldSpec, Span, Wire
+from maxtool.weights.jsonfile import uncollected
 from maxtool.weights.names import Names
 from maxtool.weights.source import Bytes, map_file
 from maxtool.weights.spec import TensorInfo
@@ -29,34 +30,38 @@ MAX_NAME_BYTES = 4096
 MAX_TEXT_BYTES = 1 << 20
 # Graphs inside nodes inside graphs; protobuf itself stops at 100 messages.
 MAX_DEPTH = 30
+# What a tensor takes beyond reading its fields, counted in fields.
+TENSOR_COST = 16
 
-_INT = (VARINT,)
-_MANY_INTS = (VARINT, BYTES)
+MANY = MAX_FIELDS
+INT = (VARINT,)
 MODEL = {
-    1: FieldSpec("ir_version", _INT),
+    1: FieldSpec("ir_version", kinds=INT),
     2: FieldSpec("producer_name"),
     3: FieldSpec("producer_version"),
     4: FieldSpec("domain"),
-    5: FieldSpec("model_version", _INT),
+    5: FieldSpec("model_version", kinds=INT),
     6: FieldSpec("doc_string"),
     7: FieldSpec("graph"),
-    8: FieldSpec("opset_import", repeated=True),
-    14: FieldSpec("metadata_props", repeated=True),
-    25: FieldSpec("functions", repeated=True),
+    8: FieldSpec("opset_import", 1 << 10),
+    14: FieldSpec("metadata_props", 1 << 14),
+    25: FieldSpec("functions", 1 << 16),
 }
-OPSET = {1: FieldSpec("domain"), 2: FieldSpec("version", _INT)}
+OPSET = {1: FieldSpec("domain"), 2: FieldSpec("version", kinds=INT)}
 PROPERTY = {1: FieldSpec("key"), 2: FieldSpec("value")}
+# Nodes and initializers are read one after the other, and never counted.
 GRAPH = {
-    1: FieldSpec("node", repeated=True),
-    5: FieldSpec("initializer", repeated=True),
-    15: FieldSpec("sparse_initializer", repeated=True),
+    1: FieldSpec("node", MANY),
+    5: FieldSpec("initializer", MANY),
+    15: FieldSpec("sparse_initializer", MANY),
 }
-FUNCTION = {1: FieldSpec("name"), 7: FieldSpec("node", repeated=True)}
-NODE = {3: FieldSpec("name"), 4: FieldSpec("op_type"), 5: FieldSpec("attribute", repeated=True)}
-ATTRIBUTE = {1: FieldSpec("name"), 6: FieldSpec("g"), 11: FieldSpec("graphs", repeated=True)}
+FUNCTION = {1: FieldSpec("name")}
+FUNCTION_NODE = 7
+NODE = {3: FieldSpec("name"), 4: FieldSpec("op_type"), 5: FieldSpec("attribute", 1 << 12)}
+ATTRIBUTE = {1: FieldSpec("name"), 6: FieldSpec("g"), 11: FieldSpec("graphs", 1 << 12)}
 TENSOR = {
-    1: FieldSpec("dims", _MANY_INTS, repeated=True),
-    2: FieldSpec("data_type", _INT),
+    1: FieldSpec("dims", MAX_DIMS, (VARINT, BYTES)),
+    2: FieldSpec("data_type", kinds=INT),
     3: FieldSpec("segment"),
     4: FieldSpec("float_data"),
     5: FieldSpec("int32_data"),
@@ -65,8 +70,8 @@ TENSOR = {
     9: FieldSpec("raw_data"),
     10: FieldSpec("double_data"),
     11: FieldSpec("uint64_data"),
-    13: FieldSpec("external_data", repeated=True),
-    14: FieldSpec("data_location", _INT),
+    13: FieldSpec("external_data", 64),
+    14: FieldSpec("data_location", kinds=INT),
 }
 TEXTS = ("producer_name", "producer_version", "domain", "doc_string")
 EXTERNAL = 1
@@ -80,6 +85,8 @@ OTHER_TYPES = {
     23: "FLOAT4E2M1",
     25: "UINT2",
     26: "INT2",
+    27: "FLOAT6E2M3",
+    28: "FLOAT6E3M2",
 }
 
 Fields = Mapping[str, list[tuple[int, int, int]]]
@@ -119,7 +126,8 @@ def read(path: Path) -> FileIndex:
         InputError: If a tensor has an element type or a way of storing it that is not supported,
             or keeps its data outside the folder.
     """
-    return _Reader(path).read()
+    with uncollected():
+        return _Reader(path).read()
 
 
 class _Reader:
@@ -191,8 +199,12 @@ class _Reader:
     def _function(self, span: Span) -> None:
         fields = self.wire.collect(span, FUNCTION, "a function")
         prefix = f"{self._text(fields, 'name', MAX_NAME_BYTES)}."
-        for index, (_, start, end) in enumerate(fields.get("node", ())):
-            self._node(Span(start, end), prefix, index, 0)
+        index = 0
+        for number, kind, start, end in self.wire.fields(span):
+            if number == FUNCTION_NODE:
+                self.wire.check(GRAPH[1], kind, "a function", span.start)
+                self._node(Span(start, end), prefix, index, 0)
+                index += 1
 
     def _node(self, span: Span, prefix: str, index: int, depth: int) -> None:
         """Read the graphs among a node's attributes."""
@@ -215,6 +227,7 @@ class _Reader:
         return self.wire.text(_span(fields[name]), f"a {name}", most) if name in fields else ""
 
     def _tensor(self, span: Span, prefix: str) -> None:
+        self.wire.spend(TENSOR_COST, span.start)
         fields = self.wire.collect(span, TENSOR, "a tensor")
         name = self._text(fields, "name", MAX_NAME_BYTES)
         if not name:

@@ -15,8 +15,10 @@ from maxtool.weights.source import Bytes
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _FIXED = {FIXED64: 8, FIXED32: 4}
 MAX_VARINT_BYTES = 10
-# All fields of a file together. Half a million were counted in the largest of exported models.
+# All fields of a file together. A model of 20000 nodes and 5000 tensors has half a million.
 MAX_FIELDS = 1 << 20
+# What beginning to read a message takes, counted in fields.
+MESSAGE_COST = 2
 
 
 class Span(NamedTuple):
@@ -27,11 +29,11 @@ class Span(NamedTuple):
 
 
 class FieldSpec(NamedTuple):
-    """What is known of a field: its name, the kinds it may have, whether it may repeat."""
+    """What is known of a field: its name, how often it may be there, and the kinds it may have."""
 
     name: str
+    most: int = 1
     kinds: tuple[int, ...] = (BYTES,)
-    repeated: bool = False
 
 
 class Wire:
@@ -51,6 +53,12 @@ class Wire:
         """Raise ``MalformedFile``."""
         raise MalformedFile(what, file=self.file, tensor=tensor, offset=offset)
 
+    def spend(self, fields: int, offset: int) -> None:
+        """Count work that is not reading as that many fields."""
+        self.left -= fields
+        if self.left < 0:
+            self.fail(f"more than {MAX_FIELDS} fields, or as much work", offset)
+
     def fields(self, span: Span) -> Iterator[tuple[int, int, int, int]]:
         """Every field of a message: number, kind, and value or start, and end.
 
@@ -58,11 +66,12 @@ class Wire:
             MalformedFile: If the bytes are no message, or the file has too many fields.
         """
         data, (position, end) = self.data, span
+        self.spend(MESSAGE_COST, position)
         while position < end:
             at = position
             self.left -= 1
             if self.left < 0:
-                self.fail(f"more than {MAX_FIELDS} fields", at)
+                self.spend(0, at)
             tag = data[position]
             position += 1
             if tag > 0x7F:
@@ -70,18 +79,22 @@ class Wire:
             kind = tag & 7
             if tag < 8:
                 self.fail("not a protobuf message: a field has the number 0", at)
-            if kind == BYTES:
-                length, start = self._varint(position, end)
-                position = start + length
-                if position > end:
-                    self.fail(f"a field of {length} bytes where {end - start} are left", at)
-                yield tag >> 3, kind, start, position
-            elif kind == VARINT:
-                value, position = self._varint(position, end)
-                yield tag >> 3, kind, value, position
-            else:
+            if kind > BYTES or kind == FIXED64:
                 position = self._pass_fixed(kind, at, position, end)
                 yield tag >> 3, kind, position - _FIXED[kind], position
+                continue
+            if position < end and data[position] < 0x80:  # as in all but long payloads
+                value = data[position]
+                position += 1
+            else:
+                value, position = self._varint(position, end)
+            if kind == VARINT:
+                yield tag >> 3, kind, value, position
+                continue
+            start, position = position, position + value
+            if position > end:
+                self.fail(f"a field of {value} bytes where {end - start} are left", at)
+            yield tag >> 3, kind, start, position
 
     def _pass_fixed(self, kind: int, at: int, position: int, end: int) -> int:
         size = _FIXED.get(kind)
@@ -93,10 +106,7 @@ class Wire:
 
     def _varint(self, position: int, end: int) -> tuple[int, int]:
         """A number of 64 bits in groups of seven, and where it ends."""
-        data = self.data
-        if position < end and data[position] < 0x80:
-            return data[position], position + 1
-        raw = data[position : min(position + MAX_VARINT_BYTES, end)]
+        raw = self.data[position : min(position + MAX_VARINT_BYTES, end)]
         length = next((index for index, byte in enumerate(raw, 1) if byte < 0x80), 0)
         if not length:
             what = "a number is cut short, or takes more than"
@@ -112,7 +122,7 @@ class Wire:
         Fields that are not known are passed over, as protobuf demands.
 
         Raises:
-            MalformedFile: If a field is there twice that may not be, or has the wrong kind.
+            MalformedFile: If a field is there too often, or has the wrong kind.
         """
         found: dict[str, list[tuple[int, int, int]]] = {}
         for number, kind, start, end in self.fields(span):
@@ -121,8 +131,9 @@ class Wire:
                 continue
             self.check(spec, kind, what, start if kind == BYTES else span.start)
             values = found.setdefault(spec.name, [])
-            if values and not spec.repeated:
-                self.fail(f"{what} has the field {spec.name} twice", span.start)
+            if len(values) >= spec.most:
+                often = "twice" if spec.most == 1 else f"more than {spec.most} times"
+                self.fail(f"{what} has the field {spec.name} {often}", span.start)
             values.append((kind, start, end))
         return found
 
