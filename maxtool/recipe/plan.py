@@ -29,6 +29,7 @@ from maxtool.recipe.ops import result_dtype
 from maxtool.recipe.schema import Dialect, Recipe
 from maxtool.recipe.step import Array, Shape
 from maxtool.weights import Checkpoint, TensorInfo, WeightData
+from maxtool.weights.scaled import VALUE_TYPES
 
 PLAIN_FLOATS = frozenset({DType.float16, DType.bfloat16, DType.float32, DType.float64})
 
@@ -237,6 +238,8 @@ def _bind(made: Plan, parameter: str, shape: Shape) -> None:
 
 def _misfit(rule: Bound, sources: tuple[TensorInfo, ...], shape: Shape) -> str | None:
     for source in sources:
+        if source.encoding is None and source.dtype in VALUE_TYPES:  # one with a scale is float32
+            return f"is {source.dtype.value} and lacks its scale {source.name}_scale_inv"
         if source.encoding is None and source.dtype not in PLAIN_FLOATS:
             return f"is {source.dtype.value}, not a plain floating-point type"
     if _decoded_by_rule(rule) and sources[0].encoding is not rule.rest[0].params["encoding"]:

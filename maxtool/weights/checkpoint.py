@@ -17,6 +17,7 @@ from maxtool.weights.data import WeightData
 from maxtool.weights.formats import HUGGING_FACE, Format
 from maxtool.weights.jsonfile import read_object
 from maxtool.weights.names import did_you_mean
+from maxtool.weights.scaled import QUANTIZATION, ScaledTensor, paired, scheme
 from maxtool.weights.source import Bytes, map_file
 from maxtool.weights.spec import TensorInfo
 from maxtool.weights.view import Weights
@@ -36,7 +37,8 @@ class Checkpoint:
         metadata: GGUF key/values as Python or NumPy values, safetensors' ``__metadata__``, ONNX
             properties, or the plain values beside the tensors of a PyTorch checkpoint.
         config: The ``config.json`` beside the tensors of a Hugging Face checkpoint, which is
-            safetensors or PyTorch; ``None`` for other formats.
+            safetensors or PyTorch; ``None`` for other formats. A ``quantization_config`` is left
+            out where :mod:`maxtool.weights.scaled` reads what it describes as float weights.
         config_file: Where ``config`` was read.
         folder: Where tokenizer files are looked for.
         notes: What is odd about the files but no error, to be shown to the user.
@@ -62,13 +64,15 @@ class Checkpoint:
                 compiled code needs it; NumPy does not.
 
         Raises:
-            MissingWeight: If there is no tensor ``name``; it is a ``KeyError`` too.
+            MissingWeight: If there is no tensor ``name``, or it lacks its scale; it is a
+                ``KeyError`` too.
         """
         info = self.tensors.get(name)
         if info is None:
             hint = did_you_mean(name, self.tensors)
             raise MissingWeight(f"no tensor {name!r}", file=self.path, tensor=name, hint=hint)
-        return WeightData(self._view(info, aligned), name, info.dtype, info.shape, info.encoding)
+        data = self._view(info, aligned)
+        return WeightData(data, name, info.dtype, info.shape, info.encoding)
 
     @cached_property
     def weights(self) -> Weights:
@@ -81,7 +85,9 @@ class Checkpoint:
         return (self.folder, *self.files) if self.format in HUGGING_FACE else self.files
 
     def _view(self, info: TensorInfo, aligned: bool) -> NDArray[Any]:
-        """The payload as mapped; copied only where the file leaves it unaligned or packed."""
+        """The payload as mapped; made anew only where it is unaligned, packed or scaled."""
+        if isinstance(info, ScaledTensor):
+            return info.read(lambda part: self._view(part, aligned))
         if not info.nbytes:
             return _empty(info)
         if info.unpack is not None:
@@ -111,16 +117,21 @@ def open_checkpoint(path: Path, *, config: Path | None = None) -> Checkpoint:
     """
     found = locate.find(Path(path))
     config_file = config or _config_beside(found)
+    content = read_object(config_file) if config_file else None
+    declared = scheme(content) if content is not None else None
+    if declared is not None and content is not None:  # it has been acted upon
+        del content[QUANTIZATION]
+    tensors, notes = paired(found.tensors, declared)
     return Checkpoint(
         path=Path(path),
         format=found.format,
         files=found.files,
-        tensors=found.tensors,
+        tensors=tensors,
         metadata=found.metadata,
-        config=read_object(config_file) if config_file else None,
+        config=content,
         config_file=config_file,
         folder=found.files[0].parent,
-        notes=found.notes,
+        notes=found.notes + notes,
     )
 
 
