@@ -22,7 +22,8 @@ def flag(*names: str, help: str) -> Any:  # noqa: A002, ANN401 - typer's names a
 
 
 Source = Annotated[
-    Path, typer.Argument(help="A Hugging Face folder, a safetensors file, or a GGUF file.")
+    Path,
+    typer.Argument(help="A Hugging Face folder, a safetensors or PyTorch file, or a GGUF file."),
 ]
 Recipe = Annotated[str | None, typer.Option("--recipe", help="A recipe's name, or a .toml file.")]
 Force = Annotated[bool, flag("--force", help="Replace an existing output.")]

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from maxtool.errors import (
@@ -153,6 +154,13 @@ def test_unknown_architecture_lists_recipes(edited: Callable[..., Path]) -> None
 def test_an_architecture_that_is_no_name(edited: Callable[..., Path], found: object) -> None:
     with pytest.raises(UnknownArchitecture):
         find_recipe(open_checkpoint(edited(config={"model_type": found})))
+
+
+def test_formats_without_recipes(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", a=np.ones(2))
+    with pytest.raises(UnknownArchitecture, match="no recipe reads npz files") as caught:
+        find_recipe(open_checkpoint(tmp_path / "x.npz"))
+    assert caught.value.hint == "recipes read safetensors, pytorch, gguf"
 
 
 def test_a_folder_without_configuration(edited: Callable[..., Path]) -> None:

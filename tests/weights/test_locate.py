@@ -173,6 +173,15 @@ def test_folders_without_one_checkpoint(tmp_path: Path) -> None:
     assert caught.value.problems == ("one.safetensors", "two.safetensors")
 
 
+def test_folders_of_other_formats(tmp_path: Path) -> None:
+    np.save(tmp_path / "b.npy", np.ones(2))
+    assert open_checkpoint(tmp_path).format == "npy"
+    np.savez(tmp_path / "a.npz", a=np.ones(2))
+    assert open_checkpoint(tmp_path).format == "npz"
+    save(tmp_path / "model.safetensors", "a")
+    assert open_checkpoint(tmp_path).format == "safetensors"
+
+
 OTHERS = {
     b"\x80\x02" + bytes(20): "pickles are never read",
     b"\x80\x04": "a pickle without the zip archive",
