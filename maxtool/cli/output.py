@@ -125,6 +125,8 @@ class Output:
 
 def printable(text: str) -> str:
     """``text`` with everything a terminal might act on written as an escape."""
+    if text.isprintable():
+        return text
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
     )

@@ -116,7 +116,7 @@ def _both(
 
 
 def _names(checkpoints: Iterable[Checkpoint], pattern: str | None) -> list[str]:
-    names = {name for checkpoint in checkpoints for name in checkpoint.tensors}
+    names = dict.fromkeys(name for checkpoint in checkpoints for name in checkpoint.tensors)
     chosen = (name for name in names if pattern is None or fnmatchcase(name, pattern))
     return sorted(chosen, key=natural_key)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from maxtool.errors import MalformedFile
 
-_DIGITS = re.compile(r"(\d+)")
+_DIGITS = re.compile(r"\d+")
 # Near misses are searched among this many names at most; the search compares with each of them.
 MAX_COMPARED = 20_000
 # Digits beyond this are compared as text: a name must not make us build a huge integer.
@@ -18,16 +18,17 @@ MAX_DIGITS = 18
 MAX_NAMES = 1 << 17
 MAX_NAMES_CHARACTERS = 1 << 24
 
-NaturalKey = tuple[tuple[int, int, str], ...]
+# Numbers of a name that are ordered as numbers; a key may not become much longer than its name.
+MAX_NUMBERS = 8
 
 
-def natural_key(name: str) -> NaturalKey:
+def natural_key(name: str) -> str:
     """A sort key under which ``layers.2`` comes before ``layers.10``."""
-    parts = _DIGITS.split(name)
-    return tuple(
-        (0, int(part), part) if index % 2 and len(part) <= MAX_DIGITS else (1, 0, part)
-        for index, part in enumerate(parts)
-    )
+    return _DIGITS.sub(_padded, name, count=MAX_NUMBERS)
+
+
+def _padded(match: re.Match[str]) -> str:
+    return match[0].zfill(MAX_DIGITS)
 
 
 def is_below(name: str, prefix: str) -> bool:

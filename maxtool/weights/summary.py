@@ -17,6 +17,8 @@ from maxtool.weights.spec import TensorInfo
 
 # Deeper names keep their last segments together: a file must not decide how deep we recurse.
 MAX_DEPTH = 100
+# Lines of the tree, those that are collapsed later included; names that come after stay whole.
+MAX_BRANCHES = 300_000
 
 Shape = tuple[int, ...]
 
@@ -115,8 +117,9 @@ def _by_type(tensors: Iterable[TensorInfo]) -> dict[str, Total]:
 def build_tree(tensors: Iterable[TensorInfo]) -> tuple[Node, ...]:
     """The tree of dotted names, layers of one structure collapsed to one line."""
     root = _Branch()
+    left = MAX_BRANCHES
     for tensor in tensors:
-        root.insert(tensor)
+        left -= root.insert(tensor, MAX_DEPTH if left > 0 else 1)
     return root.nodes()
 
 
@@ -129,14 +132,17 @@ class _Branch:
         self.tensor: TensorInfo | None = None
         self.below: dict[str, _Branch] = {}
 
-    def insert(self, tensor: TensorInfo) -> None:
-        branch = self
-        for segment in tensor.name.split(".", MAX_DEPTH - 1):
+    def insert(self, tensor: TensorInfo, depth: int) -> int:
+        """Add a tensor ``depth`` levels deep at most; returns how many branches that made."""
+        branch, made = self, 0
+        for segment in tensor.name.split(".", depth - 1):
             known = branch.below.get(segment)
             if known is None:
                 known = branch.below[segment] = _Branch()
+                made += 1
             branch = known
         branch.tensor = tensor
+        return made
 
     def nodes(self) -> tuple[Node, ...]:
         """The lines below this branch."""

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maxtool.dtype import DType
-from maxtool.weights import TensorInfo
+from maxtool.weights import TensorInfo, summary
 from maxtool.weights.names import natural_key
 from maxtool.weights.summary import Node, Total, build_tree, ranges
 
@@ -108,3 +108,14 @@ def check_sums(node: Node) -> None:
 def test_natural_order() -> None:
     names = ["l.10.a", "l.2.a", "b", "l.2", "a10", "a9"]
     assert sorted(names, key=natural_key) == ["a9", "a10", "b", "l.2", "l.2.a", "l.10.a"]
+
+
+def test_a_file_does_not_decide_how_large_the_tree_gets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(summary, "MAX_BRANCHES", 4)
+    tree = build_tree(info(f"n{n}.{part}.w") for n in range(2) for part in "ab")
+    assert lines(tree) == ["n0", "  a.w", "  b.w", "n1.a.w", "n1.b.w"]
+    assert sum((node.total for node in tree), Total()).tensors == 4
+
+
+def test_keys_stay_short() -> None:
+    assert len(natural_key("1a" * 1000)) < 2200

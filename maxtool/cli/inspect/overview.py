@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from maxtool.cli import units
-from maxtool.cli.inspect.tables import Column, draw, draw_names, table
+from maxtool.cli.inspect.tables import Column, Label, draw, draw_labels, draw_names, table
 from maxtool.cli.output import Output
 
 if TYPE_CHECKING:
@@ -62,40 +62,38 @@ def say_recognition(out: Output, recognition: Recognition) -> None:
 
 def show_tree(out: Output, summary: Summary, depth: int | None) -> None:
     """The tree of names, layers alike as one line."""
-    drawn = table(*TENSOR_COLUMNS)
-    for *cells, nbytes in _tree_rows(out, summary.tree, depth):
-        drawn.add_row(*map(str, cells), units.share(nbytes, summary.total.nbytes))
-    draw(out, drawn)
+    rows = _tree_rows(summary.tree, depth, summary.total.nbytes)
+    draw_labels(out, TENSOR_COLUMNS, rows)
 
 
-Row = tuple[str, str, str, str, str, int]
+Row = tuple[Label, str, str, str, str, str]
 
 
 def _tree_rows(
-    out: Output, nodes: Sequence[Node], depth: int | None, guide: str = ""
+    nodes: Sequence[Node], depth: int | None, whole: int, guide: str = ""
 ) -> Iterator[Row]:
     """One row per node, its name behind the lines that connect it to its parent."""
     for index, node in enumerate(nodes):
         last = index == len(nodes) - 1
         top = not guide
-        times = f" [dim]({units.TIMES}{node.repeats})[/]" if node.repeats > 1 else ""
+        times = f" ({units.TIMES}{node.repeats})" if node.repeats > 1 else ""
         branch = "" if top else "└ " if last else "├ "
-        yield _row(f"[dim]{guide[2:]}{branch}[/]{out.escape(node.label)}{times}", node)
+        yield _row(Label(node.label, guide[2:] + branch, times), node, whole)
         if depth is None or depth > 1:
             below = guide + ("  " if last or top else "│ ")
-            yield from _tree_rows(out, node.children, depth and depth - 1, below)
+            yield from _tree_rows(node.children, depth and depth - 1, whole, below)
 
 
-def _row(label: str, node: Node) -> Row:
+def _row(label: Label, node: Node, whole: int) -> Row:
     first, total = node.types[0][0], node.total
     more = f" +{len(node.types) - 1}" if len(node.types) > 1 else ""
     return (
         label,
-        f"[dim]{first}{more}[/]" if node.shape is None else first,
+        f"{first}{more}",
         "" if node.shape is None else units.shape(node.shape),
         units.count(total.parameters),
         units.binary_size(total.nbytes),
-        total.nbytes,
+        units.share(total.nbytes, whole),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from maxtool.cli.output import Output, printable
 
@@ -40,28 +40,54 @@ def draw(out: Output, drawn: Table) -> None:
 
 def draw_names(out: Output, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
     """Print a table of plain text whose first column holds names from files."""
-    cells = [(printable(name), *rest) for name, *rest in rows]
-    if len(cells) > MAX_DRAWN:
-        _write(out, columns, cells)
+    draw_labels(out, columns, ((Label(name), *rest) for name, *rest in rows))
+
+
+class Label(NamedTuple):
+    """A name from a file, and what stands around it."""
+
+    name: str
+    before: str = ""
+    after: str = ""
+
+    @property
+    def plain(self) -> str:
+        """All of it, fit for a terminal."""
+        return f"{self.before}{printable(self.name)}{self.after}"
+
+
+def draw_labels(
+    out: Output, columns: Sequence[Column], rows: Iterable[tuple[Label, *tuple[str, ...]]]
+) -> None:
+    """The same with something before and after the names."""
+    lines = list(rows)
+    if len(lines) > MAX_DRAWN:
+        _write(out, columns, [(label.plain, *rest) for label, *rest in lines])
         return
     drawn = table(*columns)
-    for name, *rest in cells:
-        drawn.add_row(out.escape(name), *rest)
+    for label, *rest in lines:
+        name = f"[dim]{label.before}[/]{out.escape(label.name)}[dim]{label.after}[/]"
+        drawn.add_row(name, *rest)
     draw(out, drawn)
 
 
 def _write(out: Output, columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> None:
     """The same lines as rich's, but not wrapped."""
-    from rich.cells import cell_len
-
     lines = [[header for header, _ in columns], *cells]
-    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+    widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
     out.text("")
     for line in lines:
         padded = [
-            text + " " * (width - cell_len(text))
+            text + " " * (width - _width(text))
             if justify == "left"
-            else " " * (width - cell_len(text)) + text
+            else " " * (width - _width(text)) + text
             for text, width, (_, justify) in zip(line, widths, columns, strict=True)
         ]
         out.text("  ".join(padded).rstrip())
+
+
+def _width(text: str) -> int:
+    """Cells on a terminal."""
+    from rich.cells import cell_len
+
+    return len(text) if text.isascii() else cell_len(text)
