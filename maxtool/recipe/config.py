@@ -6,7 +6,7 @@ wrong value, spellings that disagree, a value that is not supported, a key nobod
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -148,6 +148,7 @@ class _Reader:
     problems: list[str] = field(default_factory=list)
     failed: set[str] = field(default_factory=set)
     can_ignore: bool = False
+    known: set[str] = field(default_factory=set)
 
     def read(self, item: Field) -> None:
         """Read one field from its first spelling that is there, or its default."""
@@ -168,18 +169,20 @@ class _Reader:
             if value is None or value in allowed:
                 continue
             if key in ignore:
-                self.notes.append(f"{key} = {value!r} is ignored as asked")
+                self.notes.append(f"{key} = {_short(value)} is ignored as asked")
                 continue
             self.can_ignore = True
-            self.problems.append(f"{key} = {value!r} is not supported ({_listed(allowed)} is)")
+            self.problems.append(
+                f"{key} = {_short(value)} is not supported ({_listed(allowed)} is)"
+            )
 
     def check_unknown(self, ignore: frozenset[str]) -> None:
         """Note every key that neither the recipe nor the list of inert keys knows."""
-        known = self._known()
+        self.known = self._known()
         for key in self.keys.values:
             if covered(key, NEVER_IGNORED[self.keys.dialect]):
                 self._never(key, self.keys.get(key))
-            elif key not in known and not covered(key, INERT[self.keys.dialect]):
+            elif key not in self.known and not covered(key, INERT[self.keys.dialect]):
                 self._unknown(key, self.keys.get(key), ignored=covered(key, ignore))
 
     def _found(self, spelling: Spelling) -> Iterator[tuple[str, Any]]:
@@ -272,7 +275,7 @@ class _Reader:
 
     def _holds_known(self, key: str) -> bool:
         """Whether the key is a table of known keys: null says no more than their absence."""
-        return any(name.startswith(f"{key}.") for name in self._known())
+        return any(name.startswith(f"{key}.") for name in self.known)
 
     def _beside_failure(self, key: str) -> bool:
         """Whether the key only details a table whose main key has failed already."""
@@ -327,7 +330,7 @@ def _typed(kind: str, value: Any) -> Any:  # noqa: ANN401
     """``value`` as the type, or None when it is not one."""
     if kind == "float":
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        return float(value) if number and math.isfinite(value) and value > 0 else None
+        return float(value) if number and 0 < value <= sys.float_info.max else None
     if kind == "int":
         return value if type(value) is int and 0 < value < 1 << 40 else None
     return value if type(value) is {"bool": bool, "str": str}[kind] else None
@@ -344,12 +347,15 @@ NEEDS = {
 def _leaves(prefix: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for key, value in table.items():
         name = f"{prefix}{key}"
-        if isinstance(value, dict) and value and not covered(name, WHOLE):
+        table_inside = isinstance(value, dict) and value and len(name) <= MAX_PREFIX
+        if table_inside and not covered(name, WHOLE):
             yield from _leaves(f"{name}.", value)
         else:
             yield name, value
 
 
+# Tables below a longer key stay whole: their leaves would repeat it, and nest without end.
+MAX_PREFIX = 100
 # Reported as one key each, not leaf by leaf.
 WHOLE = INERT["hf"] | NEVER_IGNORED["hf"]
 
@@ -362,7 +368,10 @@ def _plain(value: Any) -> Any:  # noqa: ANN401
 
 
 def _short(value: Any) -> str:  # noqa: ANN401
-    text = repr(value)
+    try:
+        text = repr(value)
+    except RecursionError:
+        return "nested too deeply to be shown"
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

@@ -7,6 +7,7 @@ bookkeeping and of how a framework runs a model do not change the tensors a forw
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 from maxtool.recipe.schema import Dialect
 
@@ -54,5 +55,10 @@ NEVER_IGNORED: Mapping[Dialect, frozenset[str]] = {
 
 def covered(key: str, keys: frozenset[str]) -> bool:
     """Whether ``key`` is one of ``keys`` or lies below one."""
-    parts = key.split(".")
+    parts = key.split(".", _most_dots(keys) + 1)
     return any(".".join(parts[:end]) in keys for end in range(1, len(parts) + 1))
+
+
+@cache
+def _most_dots(keys: frozenset[str]) -> int:
+    return max((name.count(".") for name in keys), default=0)

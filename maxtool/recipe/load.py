@@ -6,6 +6,7 @@ import difflib
 import tomllib
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from maxtool.errors import ConfigurationError, MissingFile, UnknownArchitecture, UnknownRecipe
 from maxtool.recipe import validate
@@ -15,10 +16,13 @@ from maxtool.recipe.problems import Problems
 from maxtool.recipe.schema import Dialect, Match, Recipe
 from maxtool.weights import Checkpoint
 from maxtool.weights.formats import Format
+from maxtool.weights.source import Bytes, map_file
 
 PACKAGE = Path(__file__).resolve().parent.parent
 # In a wheel the recipes lie inside the package, in a checkout beside it.
 FOLDERS = (PACKAGE / "recipes", PACKAGE.parent / "recipes")
+MAX_BYTES = 1 << 17
+MAX_LINE = 1000
 
 
 def recipe_names() -> list[str]:
@@ -122,13 +126,7 @@ def _shipped(name: str) -> Recipe:
 
 
 def _read(file: Path) -> Recipe:
-    try:
-        data = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise MissingFile(f"the recipe cannot be read: {reason}", file=file) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"the recipe is not TOML: {error}", file=file) from error
+    data = _parse_toml(map_file(file), file)
     problems = Problems()
     recipe = parse(data, file, problems)
     if recipe is not None and not problems.found:
@@ -136,3 +134,19 @@ def _read(file: Path) -> Recipe:
     if recipe is None or problems.found:
         raise ConfigurationError("the recipe is wrong", file=file, problems=problems.found)
     return recipe
+
+
+def _parse_toml(raw: Bytes, file: Path) -> dict[str, Any]:
+    """Parse what is small enough that its parser takes little time: long keys square theirs."""
+    if len(raw) > MAX_BYTES:
+        raise ConfigurationError(f"a recipe of {len(raw)} bytes; {MAX_BYTES} at most", file=file)
+    longest = max(map(len, raw[:].splitlines()), default=0)
+    if longest > MAX_LINE:
+        what = f"the recipe has a line of {longest} characters; {MAX_LINE} at most"
+        raise ConfigurationError(what, file=file)
+    try:
+        return tomllib.loads(raw[:].decode())
+    except RecursionError:
+        raise ConfigurationError("the recipe is nested too deeply", file=file) from None
+    except ValueError as error:  # no UTF-8, no TOML, a number of too many digits
+        raise ConfigurationError(f"the recipe is not TOML: {error}", file=file) from error
