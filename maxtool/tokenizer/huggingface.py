@@ -35,6 +35,10 @@ CARRIED = (
 )
 
 
+# Of a token's id; ids themselves are compared with the size of the vocabulary.
+MAX_DIGITS = 18
+
+
 def read(folder: Path) -> Tokenizer | None:
     """The tokenizer of a folder, or None where there is none.
 
@@ -149,6 +153,9 @@ def _added(
     for key, entry in decoder.items() if isinstance(decoder, dict) else ():
         match entry:
             case {"content": str(content)} if key.isascii() and key.isdigit():
+                if len(key) > MAX_DIGITS:
+                    what = f"an added token has an id of {len(key)} digits"
+                    raise MalformedFile(what, file=folder / "tokenizer_config.json")
                 found[int(key)] = AddedToken(int(key), content, entry.get("special") is True)
     size = len(vocabulary.pieces) + len(found)
     check_ids({f"{token.content!r:.80}": i for i, token in found.items()}, size, folder)

@@ -156,6 +156,10 @@ def test_no_tokenizer_is_none(tmp_path: Path) -> None:
         ("tokenizer_config.json", "{nonsense"),
         ("tokenizer_config.json", '{"a": 1, "a": 2}'),
         ("tokenizer_config.json", "[" * 100_000),
+        (
+            "tokenizer_config.json",
+            f'{{"added_tokens_decoder": {{"{"9" * 5000}": {{"content": "q"}}}}}}',
+        ),
         ("added_tokens.json", '{"x": 1000000000}'),
         ("added_tokens.json", '{"</s>": 499}'),
     ],
