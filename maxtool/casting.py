@@ -54,14 +54,15 @@ def cast(values: NDArray[Any], dtype: DType) -> tuple[NDArray[Any], int]:
         with np.errstate(all="ignore"):
             return _cast_chunk(flat[part], result[part])
 
-    lost = sum(in_parts(flat.size, CHUNK_ELEMENTS, work))
+    lost = sum(in_parts(flat.size, CHUNK_ELEMENTS, work, threads=1))
     return result.reshape(values.shape), lost
 
 
 def holds_nan(values: NDArray[Any]) -> bool:
     """Whether floats hold NaN anywhere."""
     flat = values.reshape(-1)
-    return any(in_parts(flat.size, CHUNK_ELEMENTS, lambda part: _holds_nan(flat[part])))
+    parts = in_parts(flat.size, CHUNK_ELEMENTS, lambda part: _holds_nan(flat[part]), threads=1)
+    return any(parts)
 
 
 def widen(values: NDArray[Any], out: Float32 | None = None) -> Float32:

@@ -16,7 +16,7 @@ import numpy as np
 Result = TypeVar("Result")
 
 # With more, they mostly wait for the interpreter lock.
-MAX_THREADS = int(os.environ.get("MT", "4"))
+MAX_THREADS = 2
 # Threads work on larger parts than one thread alone, as they hand each other the lock for each
 # operation of NumPy; and with fewer than two parts for each they cost more than they save.
 THREAD_PARTS = 4
@@ -32,7 +32,9 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def in_parts(total: int, step: int, work: Callable[[slice], Result]) -> list[Result]:
+def in_parts(
+    total: int, step: int, work: Callable[[slice], Result], *, threads: int = MAX_THREADS
+) -> list[Result]:
     """Call ``work`` for every slice of ``step`` items, on several threads if there are many.
 
     Args:
@@ -40,6 +42,8 @@ def in_parts(total: int, step: int, work: Callable[[slice], Result]) -> list[Res
         step: How many of them a part has; the last has fewer, and those of threads have more.
         work: Must not depend on the order of the parts. Thread-local settings such as
             ``numpy.errstate`` are made inside it.
+        threads: At most so many; 1 where the operations are so short that threads spend what they
+            gain on the interpreter lock, as in casts and in encoding.
 
     Returns:
         The results, those of each thread together.
@@ -48,7 +52,7 @@ def in_parts(total: int, step: int, work: Callable[[slice], Result]) -> list[Res
         Exception: What ``work`` raises, when all threads have ended.
     """
     _keep_freed_memory()
-    threads = min(MAX_THREADS, usable_cores(), total // (2 * THREAD_PARTS * step))
+    threads = min(threads, usable_cores(), total // (2 * THREAD_PARTS * step))
     if threads < 2:
         return [work(part) for part in _parts(total, step)]
     parts = _parts(total, THREAD_PARTS * step)

@@ -47,3 +47,10 @@ def test_errors_are_passed_on() -> None:
 
 def test_usable_cores() -> None:
     assert parallel.usable_cores() >= 1
+
+
+@pytest.mark.usefixtures("cores")
+def test_one_thread_if_asked() -> None:
+    names = in_parts(1000, 1, lambda _part: threading.current_thread().name, threads=1)
+    assert set(names) == {threading.current_thread().name}
+    assert len(names) == 1000

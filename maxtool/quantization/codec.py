@@ -63,7 +63,7 @@ def quantize(
             encode(columns, records[part])
             _check_scales(records[part], encoding, tensor)
 
-    in_parts(len(blocks), _step(encoding), work)
+    in_parts(len(blocks), _step(encoding), work, threads=1)
     return result.reshape(shape)
 
 

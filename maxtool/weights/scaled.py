@@ -215,7 +215,7 @@ def _products(values: NDArray[Any], scale: NDArray[Any], runs: Shape) -> NDArray
                 factors = factors.repeat(runs[-1], axis=1)[:, :row]
             out[part] *= factors
 
-    in_parts(len(rows), max(1, CHUNK_ELEMENTS // row), work)
+    in_parts(len(rows), max(1, CHUNK_ELEMENTS // row), work, threads=1)
     return product
 
 
