@@ -41,6 +41,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # drawing help with rich takes longer than everything else it does
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -66,7 +67,8 @@ def command(name: str, function: Callable[..., None]) -> None:
     wrapped.__annotations__ = {
         parameter.name: parameter.annotation for parameter in [*keyword_only, *common]
     }
-    app.command(name)(wrapped)
+    summary = (inspect.getdoc(function) or "").partition(".")[0]
+    app.command(name, short_help=summary)(wrapped)
 
 
 def _guard(out: Output, work: Callable[[], None]) -> None:
