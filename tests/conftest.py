@@ -28,10 +28,11 @@ def reference() -> Path:
 def interruptible() -> Callable[[], None]:
     """For ``preexec_fn``: a child that can be interrupted even where the test's own shell cannot.
 
-    A shell in the background ignores SIGINT, and its children inherit that.
+    A shell in the background ignores SIGINT, nohup SIGHUP, and their children inherit that.
     """
 
     def restore() -> None:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        for kind in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(kind, signal.SIG_DFL)
 
     return restore
