@@ -69,7 +69,7 @@ def plan_storage(graphs: Iterable[Graph], target: CpuTarget) -> dict[str, Storag
     types: dict[str, Tensor] = {}
     for graph in graphs:
         roles = _roles(graph, {})
-        for name, value in graph.weights.items():
+        for name, value in graph.weight_values.items():
             uses[name] |= roles[id(value)]
             types[name] = value
     return {

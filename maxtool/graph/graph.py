@@ -76,7 +76,7 @@ class Graph:
         self.inputs: tuple[Tensor, ...] = tuple(Tensor.traced(kind, self) for kind in input_types)
         self.outputs: tuple[Tensor, ...] = ()
         self.nodes: list[Node | CallNode] = []
-        self.weights: dict[str, Tensor] = {}
+        self.weight_values: dict[str, Tensor] = {}
         self.placeholders: dict[str, Tensor] = {}
         self.owners: dict[str, Weight] = {}
         self.overwritten: dict[int, str] = {}
@@ -200,7 +200,7 @@ class Graph:
         self.subgraphs[subgraph.name] = subgraph
         weights = [
             *(self._named(prefix + name, use.type) for name, use in subgraph.placeholders.items()),
-            *(self._named(name, use.type) for name, use in subgraph.weights.items()),
+            *(self._named(name, use.type) for name, use in subgraph.weight_values.items()),
         ]
         operands = tuple(self.value(operand) for operand in inputs)
         # An input that is handed through, or a value returned twice, is one value here as well.
@@ -217,7 +217,7 @@ class Graph:
 
     def parameters(self) -> tuple[Tensor, ...]:
         """The values that a caller passes for the weights: placeholders, then the others."""
-        return (*self.placeholders.values(), *self.weights.values())
+        return (*self.placeholders.values(), *self.weight_values.values())
 
     def _named(self, name: str, kind: TensorType) -> Tensor:
         """The value that stands for the weight of that full name."""
@@ -225,7 +225,7 @@ class Graph:
         if prefix is not None and name.startswith(prefix):
             table, name = self.placeholders, name.removeprefix(prefix)
         else:
-            table = self.weights
+            table = self.weight_values
         return table.setdefault(name, Tensor.traced(kind, self))
 
     def _overwrite(self, buffer: Tensor, by: str, operands: Sequence[Tensor]) -> None:

@@ -248,7 +248,7 @@ class Module(Generic[P, R]):
         if weight_prefix and not graph.placeholders:
             raise ValueError(
                 f"no weight of subgraph {name!r} starts with {weight_prefix!r}:"
-                f" {', '.join(graph.weights) or 'it has none'}"
+                f" {', '.join(graph.weight_values) or 'it has none'}"
             )
         return graph
 

@@ -182,4 +182,4 @@ def test_equal_layers_are_compiled_once(data: Path, layers: int) -> None:
     for entry in module.entries():
         graph = module.trace(entry.name, entry.types, entry.function)
         assert len(graph.subgraphs) == 1
-        assert len(graph.weights) == 2 + 1 + 2 + 9 * layers
+        assert len(graph.weight_values) == 2 + 1 + 2 + 9 * layers

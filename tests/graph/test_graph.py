@@ -51,7 +51,7 @@ def test_a_failed_trace_leaves_no_graph_behind() -> None:
 def test_a_weight_enters_once_by_name() -> None:
     weight = Weight("w", F32, [4])
     graph = Graph("g", lambda x: x * weight + weight, [ROWS])
-    assert list(graph.weights) == ["w"]
+    assert list(graph.weight_values) == ["w"]
     assert graph.owners == {"w": weight}
 
 

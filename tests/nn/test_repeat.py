@@ -266,4 +266,4 @@ def test_a_subgraph_without_a_prefix_uses_its_own_weights() -> None:
 
     callee = Own().build_subgraph("own", [ROWS])
     graph = Graph("main", lambda x: ops.call(callee, *ops.call(callee, x)), [ROWS])
-    assert list(graph.weights) == ["w"]
+    assert list(graph.weight_values) == ["w"]

@@ -54,7 +54,7 @@ class ModuleLowering:
         """
         if self.unique(graph.name) != graph.name:
             raise ValueError(f"the name {graph.name!r} is taken by a kernel or another graph")
-        places = {id(value): self.weights[name] for name, value in graph.weights.items()}
+        places = {id(value): self.weights[name] for name, value in graph.weight_values.items()}
         self._add_subgraphs(graph, places)
         function = FunctionLowering(self)
         plain = [value for value in graph.inputs if not isinstance(value.type, BufferType)]
@@ -73,7 +73,7 @@ class ModuleLowering:
             for index, value in enumerate(state):
                 item = _item(buffers[0], index, function.type(value.type))
                 function.set_whole(value, function.emit(item))
-            for name, value in graph.weights.items():
+            for name, value in graph.weight_values.items():
                 item = _item(weights, order[name], _type(self.weights[name]))
                 function.set_weight(value, function.emit(item), places[id(value)])
 
