@@ -20,6 +20,7 @@
      |    +-- MisshapenWeight               also a ValueError
      +-- CompilationFailed .......... 5  the compiler gave up
      +-- MachineLacks ............... 6  a linker, a driver, an extra, disk space
+      +-- MissingDevice                 a GPU; also a ValueError
 """
 
 from __future__ import annotations
@@ -155,3 +156,7 @@ class MachineLacks(MaxtoolError):
     """The machine has no linker, driver, extra package or disk space that the work needs."""
 
     exit_code = 6
+
+
+class MissingDevice(MachineLacks, ValueError):
+    """The machine has no such device, or its driver does not work."""

@@ -27,6 +27,7 @@ FLOORS = (
     ("quantization",),
     ("weights",),
     ("tokenizer", "graph"),
+    ("driver",),
     ("nn",),
     ("architectures",),
     ("recipe",),

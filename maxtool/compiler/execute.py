@@ -167,8 +167,8 @@ def executor() -> CompilingExecutor:
 
 def _require_host(graph: Graph) -> None:
     """Refuse a graph that names another device than the host, which alone is compiled for here."""
-    devices = {str(value.device) for value in (*graph.inputs, *graph.weight_values.values())}
-    if others := sorted(device for device in devices if not device.startswith("cpu")):
+    devices = [value.device for value in (*graph.inputs, *graph.weight_values.values())]
+    if others := sorted({device.name for device in devices if not device.is_cpu()}):
         raise MachineLacks(f"nothing here compiles for {', '.join(others)}; there is the host only")
 
 

@@ -1,7 +1,7 @@
 """Graphs: our own small structure, which knows no compiler."""
 
 from maxtool.graph import ops
-from maxtool.graph.device import CPU, DeviceRef
+from maxtool.graph.device import CPU, Device, DeviceRef
 from maxtool.graph.dim import Dim, DimLike, Shape, ShapeLike
 from maxtool.graph.graph import CallNode, Graph, Node
 from maxtool.graph.tensor import Tensor, TensorLike
@@ -13,6 +13,7 @@ __all__ = [
     "BufferType",
     "CallNode",
     "DerivedWeight",
+    "Device",
     "DeviceRef",
     "Dim",
     "DimLike",

@@ -1,36 +1,196 @@
-"""Where a tensor lives and where an operation runs."""
+"""Where a tensor lives and where an operation runs.
+
+A :class:`DeviceRef` only names a device. A :class:`Device` is one that this machine has. They are
+equal when they mean the same place, and either may be given wherever a device is asked for.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import subprocess
+import sys
 from dataclasses import dataclass
+from functools import cache
+
+from maxtool.errors import MissingDevice
+
+KINDS = ("cpu", "gpu")
+CUDA_DRIVER = "libcuda.so.1"
+
+# What asks the driver, in a process of its own: a broken driver may crash the process that loads
+# it, and one that has initialised CUDA must not fork.
+_COUNT = f"""
+import ctypes
+cuda, count = ctypes.CDLL({CUDA_DRIVER!r}), ctypes.c_int(0)
+failed = cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count))
+print(0 if failed else count.value)
+"""
+_PATIENCE_S = 30
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class DeviceRef:
     """A device named without touching it, so a graph for a GPU can be built where there is none.
 
     Attributes:
         device_type: ``"cpu"`` or ``"gpu"``.
         id: Which one, counted from 0.
+
+    Raises:
+        ValueError: If it is neither, or the number is negative.
     """
 
     device_type: str
     id: int = 0
 
+    def __post_init__(self) -> None:
+        if self.device_type not in KINDS:
+            raise ValueError(f"a device is one of {', '.join(KINDS)}, not {self.device_type!r}")
+        if self.id < 0:
+            raise ValueError(f"devices are counted from 0: there is no {self.name}")
+
     @classmethod
     def CPU(cls, id: int = 0) -> DeviceRef:  # noqa: A002, N802 - the reference API's names
-        """The host."""
-        return cls("cpu", id)
+        """The host, or a part of it that stands for a device of its own."""
+        return DeviceRef("cpu", id)
 
     @classmethod
     def GPU(cls, id: int = 0) -> DeviceRef:  # noqa: A002, N802 - the reference API's names
         """An accelerator."""
-        return cls("gpu", id)
+        return DeviceRef("gpu", id)
 
-    def __str__(self) -> str:
+    @classmethod
+    def from_device(cls, device: DeviceRef) -> DeviceRef:
+        """The name of a device; a name is returned as it is."""
+        return device if type(device) is DeviceRef else DeviceRef(device.device_type, device.id)
+
+    def to_device(self) -> Device:
+        """The device of this name.
+
+        Raises:
+            MissingDevice: If this machine has no such device (also a ValueError).
+        """
+        return CPU(self.id) if self.is_cpu() else Accelerator(self.id)
+
+    def is_cpu(self) -> bool:
+        """Whether it is the host."""
+        return self.device_type == "cpu"
+
+    def is_gpu(self) -> bool:
+        """Whether it is an accelerator."""
+        return self.device_type == "gpu"
+
+    @property
+    def name(self) -> str:
+        """``cpu:0``, ``gpu:1``: what messages call it."""
         return f"{self.device_type}:{self.id}"
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, DeviceRef):
+            return NotImplemented
+        return (self.device_type, self.id) == (other.device_type, other.id)
 
-def CPU(id: int = 0) -> DeviceRef:  # noqa: A002, N802 - the reference API's names
-    """The host device."""
-    return DeviceRef.CPU(id)
+    def __hash__(self) -> int:
+        return hash((self.device_type, self.id))
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Device(DeviceRef):
+    """A device that this machine has; :class:`CPU` and :class:`Accelerator` make them."""
+
+    __slots__ = ()
+
+    @property
+    def label(self) -> str:
+        """Its kind: ``"cpu"`` or ``"gpu"``."""
+        return self.device_type
+
+    @property
+    def is_host(self) -> bool:
+        """Whether it is the host."""
+        return self.is_cpu()
+
+    def __str__(self) -> str:
+        if self.is_gpu():
+            return f"Accelerator(id={self.id})"
+        return f"CPU(id={self.id})" if self.id else "CPU()"
+
+    def __repr__(self) -> str:
+        return f"Device(type={self.device_type},id={self.id})"
+
+
+class CPU(Device):
+    """The host.
+
+    ``CPU(1)`` and so on are the host too, counted as devices of their own: what is placed on
+    several devices can be tried where there is no accelerator.
+
+    Args:
+        id: Which one.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, id: int = 0) -> None:  # noqa: A002 - the reference API's name
+        super().__init__("cpu", id)
+
+
+class Accelerator(Device):
+    """A GPU.
+
+    Args:
+        id: Which one.
+
+    Raises:
+        MissingDevice: If this machine has no such device (also a ValueError).
+    """
+
+    __slots__ = ()
+
+    def __init__(self, id: int = 0) -> None:  # noqa: A002 - the reference API's name
+        super().__init__("gpu", id)
+        if id >= (count := accelerator_count()):
+            raise _missing(self, count)
+
+
+@cache
+def accelerator_count() -> int:
+    """How many GPUs this machine has, by CUDA's driver; 0 where there is none or it does not work.
+
+    It is asked once in a process.
+    """
+    if not has_driver():
+        return 0
+    command = [sys.executable, "-I", "-c", _COUNT]
+    try:
+        done = subprocess.run(  # noqa: S603 - this interpreter, and code of our own
+            command, capture_output=True, text=True, timeout=_PATIENCE_S, check=True
+        )
+        return int(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return 0
+
+
+def has_driver() -> bool:
+    """Whether CUDA's driver library can be loaded."""
+    try:
+        ctypes.CDLL(CUDA_DRIVER)
+    except OSError:
+        return False
+    return True
+
+
+def _missing(device: DeviceRef, count: int) -> MissingDevice:
+    if not has_driver():
+        why = f"CUDA's driver, {CUDA_DRIVER}, cannot be loaded"
+    elif not count:
+        why = "CUDA's driver finds no device"
+    else:
+        why = f"CUDA's driver finds {count}, counted from 0"
+    hint = "use CPU(); DeviceRef.GPU() names a GPU without asking for one"
+    return MissingDevice(f"there is no {device.name} here: {why}", hint=hint)

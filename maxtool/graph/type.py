@@ -16,7 +16,10 @@ class TensorType:
     Args:
         dtype: The element type.
         shape: Sizes and symbolic names, slowest dimension first.
-        device: Where it lives; the host unless said otherwise.
+        device: Where it lives, by name or as a device; the host unless said otherwise.
+
+    Raises:
+        TypeError: If the device is neither.
     """
 
     dtype: DType
@@ -26,7 +29,7 @@ class TensorType:
     def __init__(self, dtype: DType, shape: ShapeLike, device: DeviceRef | None = None) -> None:
         object.__setattr__(self, "dtype", dtype)
         object.__setattr__(self, "shape", shape if isinstance(shape, Shape) else Shape(shape))
-        object.__setattr__(self, "device", device or CPU())
+        object.__setattr__(self, "device", _device(device))
 
     @property
     def rank(self) -> int:
@@ -35,6 +38,15 @@ class TensorType:
 
     def __str__(self) -> str:
         return f"{self.dtype.value}{self.shape!r}"
+
+
+def _device(given: DeviceRef | None) -> DeviceRef:
+    if given is None:
+        return CPU()
+    if not isinstance(given, DeviceRef):
+        kind = type(given).__name__
+        raise TypeError(f"a device is a Device or a DeviceRef such as CPU(), not a {kind}")
+    return given
 
 
 class BufferType(TensorType):
