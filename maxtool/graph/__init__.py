@@ -5,12 +5,16 @@ from maxtool.graph.device import CPU, Device, DeviceRef
 from maxtool.graph.dim import Dim, DimLike, Shape, ShapeLike
 from maxtool.graph.graph import CallNode, Graph, Node
 from maxtool.graph.tensor import Tensor, TensorLike
-from maxtool.graph.type import BufferType, TensorType
+from maxtool.graph.type import BufferType, TensorType, Type
 from maxtool.graph.weight import DerivedWeight, Weight
+
+# One class serves all kinds of values.
+Value = TensorValue = BufferValue = Tensor
 
 __all__ = [
     "CPU",
     "BufferType",
+    "BufferValue",
     "CallNode",
     "DerivedWeight",
     "Device",
@@ -24,6 +28,9 @@ __all__ = [
     "Tensor",
     "TensorLike",
     "TensorType",
+    "TensorValue",
+    "Type",
+    "Value",
     "Weight",
     "ops",
 ]

@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from maxtool.graph.tensor import Tensor
 from maxtool.graph.type import BufferType, TensorType
 from maxtool.graph.weight import Weight
+
+if TYPE_CHECKING:
+    from maxtool.graph.weights import DeclaredWeights
 
 _CURRENT: ContextVar[Graph | None] = ContextVar("maxtool_graph", default=None)
 
@@ -54,8 +57,11 @@ class Graph:
 
     Args:
         name: The graph's name, which its compiled function has too.
-        forward: Called with the inputs; what it returns are the outputs.
+        forward: Called with the inputs, then ``args`` and ``kwargs``; what it returns are the
+            outputs.
         input_types: The types of the inputs; a ``BufferType`` may be written in place.
+        args: What else ``forward`` takes.
+        kwargs: What else ``forward`` takes by name.
         names: The names of parameters that are plain tensors, by identity; a graph traced inside
             another one knows what that one knows.
         weight_prefix: For a subgraph: weights whose names start with it are placeholders, resolved
@@ -67,10 +73,13 @@ class Graph:
         name: str,
         forward: Callable[..., Any] | None = None,
         input_types: Iterable[TensorType] = (),
-        *,
+        *args: Any,  # noqa: ANN401 - whatever forward takes
         names: Mapping[int, str] | None = None,
         weight_prefix: str | None = None,
+        **kwargs: Any,  # noqa: ANN401
     ) -> None:
+        if forward is None and (args or kwargs):
+            raise TypeError(f"graph {name!r} has no forward to take {[*args, *kwargs]}")
         outer = Graph.current()
         self.name = name
         self.inputs: tuple[Tensor, ...] = tuple(Tensor.traced(kind, self) for kind in input_types)
@@ -82,13 +91,14 @@ class Graph:
         self.overwritten: dict[int, str] = {}
         self.constants: list[tuple[Tensor, Tensor]] = []
         self.subgraphs: dict[str, Graph] = {}
+        self.declared: dict[str, Weight] = {}
         self.weight_prefix = weight_prefix
         inherited: Mapping[int, str] = outer._names if outer else {}
         self._names: Mapping[int, str] = inherited if names is None else names
         self._tokens: list[Token[Graph | None]] = []
         if forward is not None:
             with self:
-                results = forward(*self.inputs)
+                results = forward(*self.inputs, *args, **kwargs)
                 self.output(*(results if isinstance(results, tuple | list) else (results,)))
 
     @staticmethod
@@ -109,8 +119,28 @@ class Graph:
         _CURRENT.reset(self._tokens.pop())
 
     def output(self, *values: Tensor) -> None:
-        """Say what the graph returns."""
+        """Say what the graph returns.
+
+        Raises:
+            TypeError: If something is no tensor.
+            ValueError: If a value cannot be used here.
+        """
+        for place, value in enumerate(values):
+            if not isinstance(value, Tensor):
+                kind = type(value).__name__
+                raise TypeError(f"output {place} of graph {self.name!r} is a {kind}, not a tensor")
         self.outputs = tuple(self.value(value) for value in values)
+
+    def weights(self) -> DeclaredWeights:
+        """Names from which weights of this graph are allocated.
+
+        The graph has no checkpoint: a weight exists once it has been allocated::
+
+            up = graph.weights().layers[0].up.weight.allocate(DType.float32, [5, 10])
+        """
+        from maxtool.graph.weights import DeclaredWeights
+
+        return DeclaredWeights(self.declared)
 
     def name_of(self, tensor: Tensor) -> str | None:
         """The name of a weight or of another parameter; None for any other tensor."""
@@ -120,18 +150,47 @@ class Graph:
         """Whether an operation on it is traced: it is a traced value or a parameter."""
         return tensor.is_traced or self.name_of(tensor) is not None
 
-    def add_weight(self, weight: Weight) -> Tensor:
+    def add_weight(
+        self,
+        weight: Weight,
+        force_initial_weight_on_host: bool = True,  # noqa: ARG002 - the reference API's
+    ) -> Tensor:
         """The value that stands for ``weight`` here; the same one each time it is asked for.
 
+        Args:
+            weight: The weight.
+            force_initial_weight_on_host: Taken for the reference API's sake. Weights are given on
+                the host, and are moved to their device when the graph is loaded.
+
         Raises:
-            ValueError: If another weight has that name already.
+            LookupError: If the graph is not being traced.
+            ValueError: If another weight has that name already, or this one was changed since it
+                was added first.
         """
-        if self.owners.setdefault(weight.name, weight) is not weight:
-            raise ValueError(
-                f"graph {self.name!r} has another weight named {weight.name!r}: name the weights"
-                " by their full paths first, as Module.state_dict() does"
-            )
-        return self._named(weight.name, weight.type)
+        if not self._tokens:
+            raise LookupError(f"graph {self.name!r} is not being traced: use it in a with block")
+        return self._weight(weight)
+
+    def add_subgraph(
+        self,
+        name: str,
+        forward: Callable[..., Any] | None = None,
+        input_types: Iterable[TensorType] = (),
+        *args: Any,  # noqa: ANN401 - whatever forward takes
+        weight_prefix: str | None = None,
+        **kwargs: Any,  # noqa: ANN401
+    ) -> Graph:
+        """A graph for :func:`maxtool.graph.ops.call` to call from this one; arguments as Graph's.
+
+        Raises:
+            ValueError: If this graph has a subgraph of that name.
+        """
+        if name in self.subgraphs:
+            raise ValueError(f"graph {self.name!r} has another subgraph named {name!r}")
+        with self:  # so that the subgraph knows the names that this graph knows
+            made = Graph(name, forward, input_types, *args, weight_prefix=weight_prefix, **kwargs)
+        self.subgraphs[name] = made
+        return made
 
     def value(self, operand: Tensor) -> Tensor:
         """``operand`` as a value of this graph: a weight or a constant is entered first.
@@ -147,7 +206,7 @@ class Graph:
         if operand.graph is not None:
             raise ValueError(f"{operand!r} belongs to graph {operand.graph.name!r}")
         if isinstance(operand, Weight):
-            return self.add_weight(operand)
+            return self._weight(operand)
         if id(operand) in self._names:
             return self._named(self._names[id(operand)], operand.type)
         for constant, value in self.constants:
@@ -218,6 +277,21 @@ class Graph:
     def parameters(self) -> tuple[Tensor, ...]:
         """The values that a caller passes for the weights: placeholders, then the others."""
         return (*self.placeholders.values(), *self.weight_values.values())
+
+    def _weight(self, weight: Weight) -> Tensor:
+        """What :meth:`add_weight` does."""
+        if self.owners.setdefault(weight.name, weight) is not weight:
+            raise ValueError(
+                f"graph {self.name!r} has another weight named {weight.name!r}: name the weights"
+                " by their full paths first, as Module.state_dict() does"
+            )
+        value = self._named(weight.name, weight.type)
+        if value.type != weight.type:
+            raise ValueError(
+                f"weight {weight.name!r} is {weight.type} now, and was {value.type} when graph"
+                f" {self.name!r} used it first: change weights before a graph is built"
+            )
+        return value
 
     def _named(self, name: str, kind: TensorType) -> Tensor:
         """The value that stands for the weight of that full name."""

@@ -20,7 +20,8 @@ def least_sizes(graph: Graph) -> dict[str, int]:
 
 
 def _demands(graph: Graph) -> Iterator[tuple[str, int]]:
-    for callee in graph.subgraphs.values():
+    called = {id(node.callee): node.callee for node in graph.nodes if isinstance(node, CallNode)}
+    for callee in called.values():
         yield from _demands(callee)
     for node in graph.nodes:
         if not isinstance(node, CallNode):

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import GenericAlias
 
 from maxtool.dtype import DType
 from maxtool.graph.device import CPU, DeviceRef
 from maxtool.graph.dim import Shape, ShapeLike
 
 
+class Type:
+    """What the types of graph values have in common; ``Type[...]`` is for annotations."""
+
+    __slots__ = ()
+
+    def __class_getitem__(cls, item: object) -> GenericAlias:
+        return GenericAlias(cls, item)
+
+
 @dataclass(frozen=True, slots=True, init=False)
-class TensorType:
+class TensorType(Type):
     """Element type, shape and device of a tensor.
 
     Args:

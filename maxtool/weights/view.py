@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, SupportsIndex
+from typing import Any, Protocol, Self, SupportsIndex
 
 from numpy.typing import NDArray
 
@@ -14,14 +14,13 @@ from maxtool.quantization.codec import quantize
 from maxtool.quantization.encoding import QuantizationEncoding
 from maxtool.weights.data import WeightData
 from maxtool.weights.names import is_below, natural_key
-from maxtool.weights.spec import TensorInfo
 
 
 class Source(Protocol):
     """Where a view's weights come from, such as a ``Checkpoint``."""
 
     @property
-    def tensors(self) -> Mapping[str, TensorInfo]:
+    def tensors(self) -> Mapping[str, object]:
         """Every tensor by name."""
 
     def read(self, name: str) -> WeightData:
@@ -47,7 +46,7 @@ class AllocatedWeight:
     device: object = "cpu"
 
 
-class Weights:
+class View:
     """A name, whole or the beginning of one, in a checkpoint.
 
     Attributes and indices lengthen the name; nothing is looked up before it is asked for. Segments
@@ -65,22 +64,20 @@ class Weights:
         self._name = name
         self._allocated: dict[str, NDArray[Any]] = {}
 
-    def __getattr__(self, segment: str) -> Weights:
+    def __getattr__(self, segment: str) -> Self:
         if segment.startswith("__"):  # protocols of copy, pickle and NumPy, not names of weights
             raise AttributeError(segment)
         return self[segment]
 
-    def __getitem__(self, segment: str | SupportsIndex) -> Weights:
+    def __getitem__(self, segment: str | SupportsIndex) -> Self:
         text = segment if isinstance(segment, str) else str(segment.__index__())
-        below = Weights(self._source, f"{self._name}.{text}" if self._name else text)
-        below._allocated = self._allocated
-        return below
+        return self._at(f"{self._name}.{text}" if self._name else text)
 
     # Without this, Python would iterate by asking for [0], [1], ... without end.
     __iter__ = None
 
     def __repr__(self) -> str:
-        return f"Weights({self._name!r})"
+        return f"{type(self).__name__}({self._name!r})"
 
     @property
     def name(self) -> str:
@@ -99,16 +96,43 @@ class Weights:
         """
         return self._source.read(self._name)
 
-    def items(self) -> Iterator[tuple[str, Weights]]:
+    def items(self) -> Iterator[tuple[str, Self]]:
         """Every weight at or below this name, by full name, ``layers.2`` before ``layers.10``.
 
         Whole dotted segments count: ``layers.1`` does not cover ``layers.10``.
         """
         names = (name for name in self._source.tensors if is_below(name, self._name))
-        root = Weights(self._source)
-        root._allocated = self._allocated
         for name in sorted(names, key=natural_key):
-            yield name, root[name]
+            yield name, self._at(name)
+
+    @property
+    def allocated_weights(self) -> dict[str, NDArray[Any]]:
+        """The data of every weight allocated through this view, its root or its branches."""
+        return dict(self._allocated)
+
+    def _at(self, name: str) -> Self:
+        """The view of another name, which shares what was allocated."""
+        view = object.__new__(type(self))
+        vars(view).update(vars(self), _name=name)
+        return view
+
+    def _converted(
+        self,
+        dtype: DType | None,
+        shape: Iterable[Any] | None,
+        encoding: QuantizationEncoding | None,
+    ) -> WeightData:
+        """The weight as :meth:`allocate` is asked for it, remembered as allocated."""
+        weight = self.data()
+        if shape is not None and tuple(shape) != weight.shape:
+            raise MisshapenWeight(f"the shape is {list(weight.shape)}", tensor=self._name)
+        weight = _converted(weight, dtype, encoding)
+        self._allocated[self._name] = weight.data
+        return weight
+
+
+class Weights(View):
+    """A view that allocates weights by description, for those who know no graph."""
 
     def allocate(
         self,
@@ -131,18 +155,9 @@ class Weights:
             MisshapenWeight: If its shape is not ``shape``.
             ModelMismatch: If it cannot be converted, or dtype and encoding contradict each other.
         """
-        weight = self.data()
-        if shape is not None and tuple(shape) != weight.shape:
-            raise MisshapenWeight(f"the shape is {list(weight.shape)}", tensor=self._name)
-        weight = _converted(weight, dtype, quantization_encoding)
-        self._allocated[self._name] = weight.data
+        weight = self._converted(dtype, shape, quantization_encoding)
         encoding = weight.quantization_encoding
         return AllocatedWeight(self._name, weight.dtype, weight.shape, encoding, device)
-
-    @property
-    def allocated_weights(self) -> dict[str, NDArray[Any]]:
-        """The data of every weight allocated through this view, its root or its branches."""
-        return dict(self._allocated)
 
 
 def _converted(

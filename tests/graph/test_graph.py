@@ -145,3 +145,68 @@ def test_what_is_demanded_of_symbolic_sizes() -> None:
     assert least_sizes(outer) == {"n": 4}
     only = Graph("p", lambda x, y: x @ y, [TensorType(F32, [2, "k"]), TensorType(F32, ["k", 3])])
     assert least_sizes(only) == {"k": 1}
+
+
+def test_forward_takes_what_else_is_given() -> None:
+    def forward(x: Tensor, factor: float, *, plus: float) -> Tensor:
+        return x * factor + plus
+
+    graph = Graph("g", forward, [ROWS], 2.0, plus=1.0)
+    assert [value.to_numpy().item() for value, _ in graph.constants] == [2.0, 1.0]
+    with pytest.raises(TypeError, match="no forward to take"):
+        Graph("g", input_types=[ROWS], plus=1.0)
+
+
+def test_an_output_that_is_no_tensor() -> None:
+    with pytest.raises(TypeError, match="output 1 of graph 'g' is a float, not a tensor"):
+        Graph("g", lambda x: (x, 1.0), [ROWS])
+
+
+def test_a_weight_is_added_while_the_graph_is_traced() -> None:
+    weight, graph = Weight("w", F32, [4]), Graph("g", input_types=[ROWS])
+    with pytest.raises(LookupError, match="'g' is not being traced"):
+        graph.add_weight(weight)
+    with graph:
+        value = graph.add_weight(weight, force_initial_weight_on_host=True)
+        assert graph.add_weight(weight) is value
+        with pytest.raises(ValueError, match="another weight named 'w'"):
+            graph.add_weight(Weight("w", F32, [4]))
+
+
+def test_a_weight_changed_while_its_graph_is_traced() -> None:
+    weight = Weight("w", F32, [4])
+    with Graph("g", input_types=[ROWS]) as graph:
+        graph.add_weight(weight)
+        weight.shape = [5]
+        with pytest.raises(ValueError, match=r"is float32\[5\] now, and was float32\[4\]"):
+            ops.exp(weight)
+    weight.dtype = DType.float16
+    assert Graph("again", lambda: ops.exp(weight)).outputs[0].type == TensorType(weight.dtype, [5])
+
+
+def test_a_subgraph_is_added_and_called() -> None:
+    graph = Graph("g", input_types=[ROWS])
+    double = graph.add_subgraph("double", lambda x, by: x * by, [ROWS], 2.0)
+    with pytest.raises(ValueError, match="another subgraph named 'double'"):
+        graph.add_subgraph("double")
+    with graph:
+        graph.output(*ops.call(double, graph.inputs[0]))
+    assert [type(node) for node in graph.nodes] == [CallNode]
+    assert Graph.current() is None
+
+
+def test_a_subgraph_that_is_not_called_demands_nothing() -> None:
+    graph = Graph("g", lambda x: x, [ROWS])
+    last = graph.add_subgraph("last", lambda x: x[-1], [ROWS])
+    assert least_sizes(graph) == {}
+    with graph:
+        ops.call(last, graph.inputs[0])
+    assert least_sizes(graph) == {"n": 1}
+
+
+def test_names_of_the_reference_api() -> None:
+    import maxtool.graph as api
+
+    assert api.TensorValue is api.BufferValue is Tensor
+    assert issubclass(BufferType, api.Type) and isinstance(ROWS, api.Type)
+    assert str(api.Type[int]).endswith("Type[int]")
