@@ -11,8 +11,9 @@ from typing import Any
 from maxtool.errors import ConfigurationError, MissingFile, UnknownArchitecture, UnknownRecipe
 from maxtool.recipe import validate
 from maxtool.recipe.config import Keys
+from maxtool.recipe.extend import EXTENDS, extended
 from maxtool.recipe.parse import parse
-from maxtool.recipe.problems import Problems
+from maxtool.recipe.problems import Problems, Table
 from maxtool.recipe.schema import Dialect, Match, Recipe
 from maxtool.weights import Checkpoint
 from maxtool.weights.formats import Format
@@ -126,7 +127,10 @@ def _shipped(name: str) -> Recipe:
 
 
 def _read(file: Path) -> Recipe:
-    data = _parse_toml(map_file(file), file)
+    try:
+        data = extended(_tables(file), _shipped_tables)
+    except ValueError as error:
+        raise ConfigurationError(f"{EXTENDS}: {error}", file=file) from None
     problems = Problems()
     recipe = parse(data, file, problems)
     if recipe is not None and not problems.found:
@@ -134,6 +138,17 @@ def _read(file: Path) -> Recipe:
     if recipe is None or problems.found:
         raise ConfigurationError("the recipe is wrong", file=file, problems=problems.found)
     return recipe
+
+
+def _tables(file: Path) -> Table:
+    return _parse_toml(map_file(file), file)
+
+
+def _shipped_tables(name: str) -> Table:
+    known = recipe_names()
+    if name not in known:
+        raise ValueError(f"there is no recipe {name!r} (known: {', '.join(known)})")
+    return _tables(_folder() / f"{name}.toml")
 
 
 def _parse_toml(raw: Bytes, file: Path) -> dict[str, Any]:

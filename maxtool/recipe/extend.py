@@ -1,0 +1,70 @@
+"""Variants: a recipe that ``extends`` another one says only how it differs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from maxtool.recipe.problems import Table
+
+EXTENDS = "extends"
+MAX_CHAIN = 8
+# How many tables deep a section is joined key by key; what lies deeper is replaced as a whole.
+DEPTHS: Mapping[str, int] = {
+    "match": 1,
+    "config": 1,
+    "expect": 2,
+    "constants": 2,
+    "order": 1,
+    "weights": 2,
+    "entries": 1,
+    "check": 1,
+}
+# Where ``KEY = false`` takes an inherited entry away; elsewhere false is a value.
+REMOVABLE = frozenset({"config", "weights"})
+
+
+def extended(data: Table, find: Callable[[str], Table]) -> Table:
+    """``data`` with what it inherits.
+
+    Args:
+        data: A recipe's tables. ``extends`` in it names another recipe, which may extend a third.
+        find: The tables of the recipe of a name.
+
+    Raises:
+        ValueError: If ``extends`` is no name, or recipes extend each other in a circle.
+    """
+    chain = [data]
+    while EXTENDS in chain[-1]:
+        name = chain[-1][EXTENDS]
+        if not isinstance(name, str):
+            raise ValueError(f"needs the name of a recipe, found {name!r}")
+        if len(chain) == MAX_CHAIN:
+            raise ValueError(f"more than {MAX_CHAIN} recipes that extend each other")
+        chain.append(find(name))
+    result = chain.pop()
+    while chain:
+        result = _over(result, chain.pop())
+    return result
+
+
+def _over(base: Table, variant: Table) -> Table:
+    own = {key: value for key, value in variant.items() if key != EXTENDS}
+    joined = {
+        key: _joined(base[key], own[key], depth, key in REMOVABLE)
+        for key, depth in DEPTHS.items()
+        if key in base and key in own
+    }
+    return {**base, **own, **joined}
+
+
+def _joined(base: Any, variant: Any, depth: int, removable: bool) -> Any:  # noqa: ANN401 - TOML
+    if not (depth and isinstance(base, dict) and isinstance(variant, dict)):
+        return variant
+    result = dict(base)
+    for key, value in variant.items():
+        if value is False and removable:
+            result.pop(key, None)
+        else:
+            result[key] = _joined(base.get(key), value, depth - 1, removable)
+    return result
