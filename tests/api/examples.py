@@ -1,0 +1,140 @@
+"""Which lines of the reference documents an example test holds, and what was wrong with them.
+
+Examples are the documents' code as printed: ``max`` is ``maxtool``, the pages' lost indentation is
+back, and the mistakes in ``TYPOS`` are corrected. ``test_documents.py`` compares each test with its
+lines where the documents are at hand.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Example(NamedTuple):
+    """A test that holds lines ``first`` to ``last`` of a document."""
+
+    document: str
+    first: int
+    last: int
+    test: Callable[..., Any]
+
+
+class Typo(NamedTuple):
+    """What a document prints in some line, and what the example has instead."""
+
+    document: str
+    line: int
+    printed: str
+    corrected: str
+    why: str
+
+
+EXAMPLES: list[Example] = []
+TYPOS = [
+    Typo(
+        "module_graph",
+        12,
+        "in_dims, out_dims",
+        "in_dim, out_dim",
+        "the body uses `in_dim` and `out_dim`",
+    ),
+    Typo(
+        "module_v3",
+        83,
+        "",
+        "from max.experimental.tensor import Tensor",
+        "`Tensor` is not imported",
+    ),
+    *(
+        Typo("module_v3", line, "Accelerator())", "Accelerator()))", "a parenthesis is missing")
+        for line in (167, 192, 355)
+    ),
+    *(
+        Typo(
+            "module_v3",
+            line,
+            "random(",
+            "random.normal(",
+            "`random` is a module",
+        )
+        for line in (238, 239)
+    ),
+    *(
+        Typo("module_v3", line, "float32))", "float32)))", "a parenthesis is missing")
+        for line in (238, 239)
+    ),
+    Typo(
+        "module_v3",
+        317,
+        "load_state(weights)",
+        "load_state_dict(weights)",
+        "the example of `load_state_dict` calls `load_state`, which takes a function",
+    ),
+    Typo(
+        "module_experimental",
+        443,
+        "Tensor.randn(",
+        "random.normal(",
+        "there is no `Tensor.randn` in any release",
+    ),
+    Typo("weights", 79, "allocate(...)", "allocate()", "an ellipsis in place of the arguments"),
+]
+# The saved pages ran the text after an example into its last line.
+GLUED = re.compile(
+    r"(Constructing a graph|Terminology:|Device placement:|Because device is"
+    r"|For CPU \(the default\)|For graph-level|Basic compilation|The lookup is defined"
+    r"|Unlike PyTorch).*"
+    r"|(?<=\))(allocate\(\)|forward\(\)|name)$|-$"
+)
+
+
+def example(document: str, first: int, last: int) -> Callable[[F], F]:
+    """Mark a test as holding these lines of a document, counted from one."""
+
+    def mark(test: F) -> F:
+        EXAMPLES.append(Example(document, first, last, test))
+        return test
+
+    return mark
+
+
+def squeezed(code: str) -> str:
+    """Code without what formatting and this package's name change."""
+    return re.sub(r"\s", "", re.sub(r"\bfrom max\b", "from maxtool", code))
+
+
+def printed(document: str, lines: list[str], first: int, last: int) -> str:
+    """The lines of an example with its typos corrected.
+
+    Raises:
+        ValueError: If a typo is not where the table says.
+    """
+    found = []
+    for number in range(first, last + 1):
+        line = lines[number - 1]
+        if number == last:
+            line = GLUED.sub("", line)
+        for typo in TYPOS:
+            if (typo.document, typo.line) == (document, number):
+                line = corrected(line, typo)
+        found.append(line)
+    return "\n".join(found)
+
+
+def corrected(line: str, typo: Typo) -> str:
+    """The line without the typo."""
+    if typo.printed not in line:
+        raise ValueError(f"{typo.document}, line {typo.line}: no {typo.printed!r} in {line!r}")
+    if not typo.printed:
+        return f"{typo.corrected}\n{line}"
+    return line.replace(typo.printed, typo.corrected)
+
+
+def source_of(test: Callable[..., Any]) -> str:
+    """The source of a test."""
+    return inspect.getsource(inspect.unwrap(test))
