@@ -14,8 +14,8 @@ import pytest
 import safetensors.numpy
 from typer.testing import CliRunner, Result
 
+from maxtool.cli import tables
 from maxtool.cli.app import app
-from maxtool.cli.inspect import tables
 from maxtool.cli.units import TIMES
 from maxtool.dtype import DType
 from maxtool.quantization import QuantizationEncoding, dequantize, quantize

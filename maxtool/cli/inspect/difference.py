@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from maxtool.cli import units
 from maxtool.cli.inspect.as_json import plain, tensor
-from maxtool.cli.inspect.tables import Column, draw_names
 from maxtool.cli.output import Output
+from maxtool.cli.tables import Column, draw_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from maxtool.cli import units
-from maxtool.cli.inspect.tables import Column, Label, draw, draw_labels, draw_names, table
 from maxtool.cli.output import Output
+from maxtool.cli.tables import Column, Label, draw, draw_labels, draw_names, table
 
 if TYPE_CHECKING:
     from maxtool.recipe import Recognition

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from maxtool.cli import units
-from maxtool.cli.inspect.tables import Column, draw_names
 from maxtool.cli.output import Output, printable
+from maxtool.cli.tables import Column, draw_names
 
 if TYPE_CHECKING:
     from maxtool.weights.inspection import Inspection, Values
