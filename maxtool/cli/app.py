@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -47,7 +47,7 @@ app = typer.Typer(
 
 
 def command(name: str, function: Callable[..., None]) -> None:
-    """Register ``function`` as the command ``name``."""
+    """Register ``function`` as the command ``name``, of two words where it is in a group."""
     signature = inspect.signature(function, eval_str=True)
     own = [parameter for key, parameter in signature.parameters.items() if key != "out"]
     common = [
@@ -68,7 +68,16 @@ def command(name: str, function: Callable[..., None]) -> None:
         parameter.name: parameter.annotation for parameter in [*keyword_only, *common]
     }
     summary = (inspect.getdoc(function) or "").partition(".")[0]
-    app.command(name, short_help=summary)(wrapped)
+    group, _, leaf = name.rpartition(" ")
+    (_group(group) if group else app).command(leaf, short_help=summary)(wrapped)
+
+
+@cache
+def _group(name: str) -> typer.Typer:
+    """The commands that share their first word."""
+    group = typer.Typer(help=f"{GROUPS[name]}.", short_help=GROUPS[name], no_args_is_help=True)
+    app.add_typer(group, name=name)
+    return group
 
 
 def _guard(out: Output, work: Callable[[], None]) -> None:
@@ -116,12 +125,16 @@ def _root(
         raise typer.Exit
 
 
+GROUPS: dict[str, str] = {"recipes": "List, show and check recipes"}
 # The function of each command has the name of its module.
 COMMANDS: dict[str, str] = {
     "inspect-weights": "inspect_weights",
     "convert": "convert",
     "compile": "compile",
     "run": "run",
+    "recipes list": "recipes_list",
+    "recipes show": "recipes_show",
+    "recipes check": "recipes_check",
 }
 
 for _name, _module in COMMANDS.items():

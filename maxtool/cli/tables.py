@@ -62,7 +62,7 @@ def draw_labels(
     """The same with something before and after the names."""
     lines = list(rows)
     if len(lines) > MAX_DRAWN:
-        _write(out, columns, [(label.plain, *rest) for label, *rest in lines])
+        write(out, columns, [(label.plain, *rest) for label, *rest in lines])
         return
     drawn = table(*columns)
     for label, *rest in lines:
@@ -71,9 +71,12 @@ def draw_labels(
     draw(out, drawn)
 
 
-def _write(out: Output, columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> None:
-    """The same lines as rich's, but not wrapped."""
-    lines = [[header for header, _ in columns], *cells]
+def write(out: Output, columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> None:
+    """The same lines as rich's, but neither wrapped nor cut at the terminal's width."""
+    lines = [
+        [header for header, _ in columns],
+        *([printable(cell) for cell in row] for row in cells),
+    ]
     widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
     out.text("")
     for line in lines:

@@ -1,0 +1,85 @@
+"""``maxtool recipes check``: a recipe against a checkpoint, tensor by tensor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from maxtool.cli import options
+from maxtool.cli.output import Output
+
+if TYPE_CHECKING:
+    from maxtool.recipe import Binding, Plan
+
+SCHEMA = "maxtool.recipes-check/1"
+COLUMNS = [("Parameter", "left"), ("Made of", "left"), ("Type", "left"), ("Shape", "left")]
+PROBLEMS = ("missing", "misshapen", "unused", "refused")
+
+
+def recipes_check(
+    out: Output,
+    recipe: Annotated[str, typer.Argument(help="A recipe's name, or a .toml file.")],
+    checkpoint: options.Source,
+    ignore_config: options.IgnoreConfig = None,
+) -> None:
+    """Check a recipe against a checkpoint's headers: what each parameter is made of.
+
+    Exits with 4 when a tensor is missing, unused or of another shape.
+    """
+    from maxtool.recipe import load_recipe, plan
+    from maxtool.weights import open_checkpoint
+
+    found = load_recipe(recipe)
+    made = plan(found, open_checkpoint(checkpoint), ignore=frozenset(ignore_config or ()))
+    if out.json_mode:
+        _print_json(out, made)
+    else:
+        _show(out, made)
+
+
+def _show(out: Output, made: Plan) -> None:
+    from maxtool.cli.tables import write
+
+    if made.parameters:
+        write(out, COLUMNS, [_row(binding) for binding in made.parameters.values()])
+    for note in made.notes:
+        out.note(note)
+    made.check()
+    tensors = {source.name for binding in made.parameters.values() for source in binding.sources}
+    out.note(f"{len(made.parameters)} parameters of {len(tensors)} tensors: everything fits")
+
+
+def _row(binding: Binding) -> list[str]:
+    kind = binding.encoding.name if binding.encoding else binding.dtype.value
+    sources = " + ".join(_some([source.name for source in binding.sources]))
+    steps = [step.op for step in binding.rule.steps]
+    return [binding.parameter, ", ".join([sources, *steps]), kind, str(list(binding.shape))]
+
+
+def _some(names: list[str]) -> list[str]:
+    return names if len(names) <= 3 else [*names[:2], f"{len(names) - 2} more"]
+
+
+def _print_json(out: Output, made: Plan) -> None:
+    """The mapping and every problem, in one object; the exit code says whether it fits."""
+    from typer import Exit
+
+    from maxtool.errors import ModelMismatch
+
+    problems = {name: list(getattr(made, name)) for name in PROBLEMS}
+    parameters = {name: _as_json(binding) for name, binding in made.parameters.items()}
+    content = {"recipe": made.recipe.name, "dialect": made.dialect, "config": made.config}
+    out.data(SCHEMA, {**content, "notes": made.notes, "parameters": parameters, **problems})
+    if any(problems.values()):
+        raise Exit(ModelMismatch.exit_code)
+
+
+def _as_json(binding: Binding) -> dict[str, object]:
+    return {
+        "dtype": binding.dtype.value,
+        "shape": list(binding.shape),
+        "encoding": binding.encoding.name if binding.encoding else None,
+        "from": [source.name for source in binding.sources],
+        "operations": [step.op for step in binding.rule.steps],
+    }

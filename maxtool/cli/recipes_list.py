@@ -1,0 +1,44 @@
+"""``maxtool recipes list``: the recipes there are, and what each recognises."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from maxtool.cli.output import Output
+
+if TYPE_CHECKING:
+    from maxtool.recipe import Recipe
+
+SCHEMA = "maxtool.recipes-list/1"
+
+
+def recipes_list(out: Output) -> None:
+    """List the recipes: name, architecture, and what of a model they recognise."""
+    from maxtool.recipe import load_recipe, recipe_names
+
+    recipes = [load_recipe(name) for name in recipe_names()]
+    if out.json_mode:
+        out.data(SCHEMA, {"recipes": [_as_json(recipe) for recipe in recipes]})
+        return
+    from maxtool.cli.tables import draw_names
+
+    columns = [(name, "left") for name in ("Recipe", "Architecture", "Hugging Face", "GGUF")]
+    draw_names(out, columns, [_row(recipe) for recipe in recipes])
+
+
+def _row(recipe: Recipe) -> list[str]:
+    matches = [recipe.match[dialect] for dialect in ("hf", "gguf")]
+    values = [[str(one) for many in match.values.values() for one in many] for match in matches]
+    return [recipe.name, recipe.architecture, *(", ".join(one) for one in values)]
+
+
+def _as_json(recipe: Recipe) -> dict[str, object]:
+    return {
+        "name": recipe.name,
+        "file": str(recipe.file),
+        "architecture": recipe.architecture,
+        "match": {
+            dialect: {"values": dict(match.values), "requires": list(match.requires)}
+            for dialect, match in recipe.match.items()
+        },
+    }

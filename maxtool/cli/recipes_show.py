@@ -1,0 +1,99 @@
+"""``maxtool recipes show``: one recipe, with all that it inherits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from maxtool.cli.output import Output
+
+if TYPE_CHECKING:
+    from maxtool.cli.tables import Column
+    from maxtool.recipe import Dialect, Recipe
+    from maxtool.recipe.schema import Field, Rule
+
+SCHEMA = "maxtool.recipes-show/1"
+DIALECTS: dict[Dialect, str] = {"hf": "Hugging Face", "gguf": "GGUF"}
+
+
+def recipes_show(
+    out: Output,
+    recipe: Annotated[str, typer.Argument(help="A recipe's name, or a .toml file.")],
+) -> None:
+    """Show a recipe: where each dialect keeps the configuration and the tensors."""
+    from maxtool.recipe import load_recipe
+
+    shown = load_recipe(recipe)
+    if out.json_mode:
+        out.data(SCHEMA, _as_json(shown))
+        return
+    from maxtool.cli.tables import write
+
+    out.text(f"{shown.name}: {shown.architecture}, {shown.file}")
+    for dialect, title in DIALECTS.items():
+        write(out, _columns("Field", "Type", title), _field_rows(shown, dialect))
+    for dialect, title in DIALECTS.items():
+        write(out, _columns("Parameter", title), _rule_rows(shown, dialect))
+
+
+def _columns(*headers: str) -> list[Column]:
+    return [(header, "left") for header in headers]
+
+
+def _field_rows(recipe: Recipe, dialect: Dialect) -> list[list[str]]:
+    return [
+        [field.name, field.type + (" or null" if field.optional else ""), _keys(field, dialect)]
+        for field in recipe.fields.values()
+    ]
+
+
+def _keys(field: Field, dialect: Dialect) -> str:
+    spelling = field.spellings.get(dialect)
+    return ", ".join(source.text for source in spelling.sources) if spelling else "-"
+
+
+def _rule_rows(recipe: Recipe, dialect: Dialect) -> list[list[str]]:
+    return [[rule.target.text, _made(rule)] for rule in recipe.rules[dialect].rules]
+
+
+def _made(rule: Rule) -> str:
+    sources = " + ".join(source.text for source in rule.sources)
+    return ", ".join([sources, *(step.op for step in rule.steps)])
+
+
+def _as_json(recipe: Recipe) -> dict[str, object]:
+    return {
+        "name": recipe.name,
+        "file": str(recipe.file),
+        "architecture": recipe.architecture,
+        "config": {name: _field_json(field) for name, field in recipe.fields.items()},
+        "weights": {
+            dialect: {rule.target.text: _rule_json(rule) for rule in rules.rules}
+            for dialect, rules in recipe.rules.items()
+        },
+        "entries": {name: dict(inputs) for name, inputs in recipe.entries.items()},
+        "check": {
+            dtype: {"rtol": one.rtol, "atol": one.atol} for dtype, one in recipe.check.items()
+        },
+    }
+
+
+def _field_json(field: Field) -> dict[str, object]:
+    return {
+        "type": field.type,
+        "optional": field.optional,
+        "allowed": list(field.allowed),
+        **{
+            dialect: [source.text for source in spelling.sources]
+            for dialect, spelling in field.spellings.items()
+        },
+    }
+
+
+def _rule_json(rule: Rule) -> dict[str, object]:
+    return {
+        "from": [source.text for source in rule.sources],
+        "operations": [step.op for step in rule.steps],
+        "tie": rule.tie,
+    }

@@ -1,0 +1,91 @@
+"""``maxtool recipes list|show|check``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+from typer.testing import CliRunner, Result
+
+from maxtool.cli.app import app
+from maxtool.recipe import recipe_names
+
+DATA = Path(__file__).resolve().parents[1] / "data"
+
+
+def run(*args: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(app, ["recipes", *args])
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """A checkpoint with a tensor too many, one too few and one of another shape."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_bytes((DATA / "tiny-llama" / "config.json").read_bytes())
+    tensors = load_file(DATA / "tiny-llama" / "model.safetensors")
+    del tensors["model.norm.weight"]
+    tensors["extra\x1b[31m"] = np.zeros(3, np.float32)
+    tensors["lm_head.weight"] = np.zeros((2, 2), np.float32)
+    save_file(tensors, folder / "model.safetensors")
+    return folder
+
+
+def test_list() -> None:
+    lines = run("list").stdout.split("\n")
+    assert [line.split()[0] for line in lines if line][1:] == recipe_names()
+    content = json.loads(run("list", "--json").stdout)
+    assert content["schema"] == "maxtool.recipes-list/1"
+    by_name = {recipe["name"]: recipe for recipe in content["recipes"]}
+    assert by_name["mistral"]["match"]["gguf"]["requires"] == ["llama.attention.sliding_window"]
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_show(name: str) -> None:
+    shown = run("show", name).stdout
+    assert "num_hidden_layers" in shown
+    assert "blk.{layer}.attn_q.weight, rope_pairs_to_halves" in shown
+    content = json.loads(run("show", name, "--json").stdout)
+    assert content["weights"]["hf"]["norm.weight"]["from"] == ["model.norm.weight"]
+    assert content["config"]["n_heads"]["gguf"] == ["llama.attention.head_count"]
+
+
+def test_show_unknown() -> None:
+    assert "did you mean 'llama'" in run("show", "lama", code=2).stderr
+
+
+def test_check_shows_the_whole_mapping() -> None:
+    result = run("check", "llama", str(DATA / "tiny-llama"))
+    lines = [line.split() for line in result.stdout.splitlines() if line]
+    tensors = load_file(DATA / "tiny-llama" / "model.safetensors")
+    assert {line[1] for line in lines[1:]} == set(tensors)
+    assert "everything fits" in result.stderr
+    content = json.loads(run("check", "llama", str(DATA / "tiny-llama"), "--json").stdout)
+    for binding in content["parameters"].values():
+        (source,) = binding["from"]
+        assert tuple(binding["shape"]) == tensors[source].shape
+
+
+def test_check_lists_all_that_does_not_fit(damaged: Path) -> None:
+    result = run("check", "llama", str(damaged), code=4)
+    assert "missing: model.norm.weight [40] (for norm.weight)" in result.stderr
+    assert "not used: extra\\x1b[31m [3]" in result.stderr
+    assert "lm_head.weight: needs [97, 40], found [2, 2]" in result.stderr
+    assert "\x1b" not in result.output
+    content = json.loads(run("check", "llama", str(damaged), "--json", code=4).stdout)
+    counts = [len(content[kind]) for kind in ("missing", "misshapen", "unused", "refused")]
+    assert counts == [1, 1, 1, 0]
+
+
+def test_check_with_a_recipe_of_ones_own(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    rule = '[weights.hf]\n"norm.weight" = "other.norm.weight"\n'
+    file.write_text(f'schema = 1\nname = "mine"\nextends = "llama"\n{rule}')
+    result = run("check", str(file), str(DATA / "tiny-llama"), code=4)
+    assert "missing: other.norm.weight" in result.stderr
+    assert "not used: model.norm.weight" in result.stderr
