@@ -14,9 +14,11 @@ SCHEMA = "maxtool.recipes-list/1"
 
 def recipes_list(out: Output) -> None:
     """List the recipes: name, architecture, and what of a model they recognise."""
-    from maxtool.recipe import load_recipe, recipe_names
+    from maxtool.recipe import hidden, load_recipe, recipe_names
 
     recipes = [load_recipe(name) for name in recipe_names()]
+    for line in hidden():
+        out.warn(line)
     if out.json_mode:
         out.data(SCHEMA, {"recipes": [_as_json(recipe) for recipe in recipes]})
         return

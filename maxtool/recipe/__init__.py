@@ -2,7 +2,8 @@
 
 from maxtool.recipe.bind import Emission, emissions
 from maxtool.recipe.config import ResolvedConfig, resolve_config, written_keys, written_notes
-from maxtool.recipe.load import dialect, find_recipe, load_recipe, recipe_names
+from maxtool.recipe.library import hidden, recipe_names
+from maxtool.recipe.load import dialect, find_recipe, load_recipe
 from maxtool.recipe.plan import Binding, Plan, plan
 from maxtool.recipe.recognise import Recognition, recognise
 from maxtool.recipe.schema import Dialect, Recipe, Tolerance
@@ -19,6 +20,7 @@ __all__ = [
     "dialect",
     "emissions",
     "find_recipe",
+    "hidden",
     "load_recipe",
     "plan",
     "recipe_names",

@@ -8,10 +8,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from maxtool.errors import ConfigurationError, MissingFile, UnknownArchitecture, UnknownRecipe
+from maxtool.errors import ConfigurationError, UnknownArchitecture, UnknownRecipe
 from maxtool.recipe import validate
 from maxtool.recipe.config import Keys
 from maxtool.recipe.extend import EXTENDS, extended
+from maxtool.recipe.library import recipe_file, recipe_names
 from maxtool.recipe.parse import parse
 from maxtool.recipe.problems import Problems, Table
 from maxtool.recipe.schema import Dialect, Match, Recipe
@@ -19,16 +20,8 @@ from maxtool.weights import Checkpoint
 from maxtool.weights.formats import Format
 from maxtool.weights.source import Bytes, map_file
 
-PACKAGE = Path(__file__).resolve().parent.parent
-# In a wheel the recipes lie inside the package, in a checkout beside it.
-FOLDERS = (PACKAGE / "recipes", PACKAGE.parent / "recipes")
 MAX_BYTES = 1 << 17
 MAX_LINE = 1000
-
-
-def recipe_names() -> list[str]:
-    """The names of the recipes that ship with maxtool."""
-    return sorted(file.stem for file in _folder().glob("*.toml"))
 
 
 def load_recipe(name_or_path: str) -> Recipe:
@@ -51,7 +44,7 @@ def load_recipe(name_or_path: str) -> Recipe:
         raise UnknownRecipe(
             f"there is no recipe {name_or_path!r}", hint=f"{hint}Known: {', '.join(names)}"
         )
-    return _shipped(name_or_path)
+    return _kept(recipe_file(name_or_path))
 
 
 # The formats whose tensors have the names of a published architecture.
@@ -114,21 +107,14 @@ def _unknown(checkpoint: Checkpoint, keys: Keys, recipes: list[Recipe]) -> Unkno
     )
 
 
-def _folder() -> Path:
-    for folder in FOLDERS:
-        if folder.is_dir():
-            return folder
-    raise MissingFile("maxtool's recipes are missing", file=FOLDERS[0], hint="reinstall maxtool")
-
-
 @cache
-def _shipped(name: str) -> Recipe:
-    return _read(_folder() / f"{name}.toml")
+def _kept(file: Path) -> Recipe:
+    return _read(file)
 
 
 def _read(file: Path) -> Recipe:
     try:
-        data = extended(_tables(file), _shipped_tables)
+        data = extended(_tables(file), _tables_of)
     except ValueError as error:
         raise ConfigurationError(f"{EXTENDS}: {error}", file=file) from None
     problems = Problems()
@@ -144,11 +130,11 @@ def _tables(file: Path) -> Table:
     return _parse_toml(map_file(file), file)
 
 
-def _shipped_tables(name: str) -> Table:
+def _tables_of(name: str) -> Table:
     known = recipe_names()
     if name not in known:
         raise ValueError(f"there is no recipe {name!r} (known: {', '.join(known)})")
-    return _tables(_folder() / f"{name}.toml")
+    return _tables(recipe_file(name))
 
 
 def _parse_toml(raw: Bytes, file: Path) -> dict[str, Any]:

@@ -1,0 +1,82 @@
+"""Where recipes lie: those that ship with maxtool, and those of installed packages.
+
+A package brings a recipe by an entry point of the group ``maxtool.recipes``, whose name is the
+recipe's and whose value is the package that holds ``NAME.toml``::
+
+    [project.entry-points."maxtool.recipes"]
+    mamba = "maxtool_mamba"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
+
+from maxtool.errors import MissingFile
+
+PACKAGE = Path(__file__).resolve().parent.parent
+# In a wheel the recipes lie inside the package, in a checkout beside it.
+FOLDERS = (PACKAGE / "recipes", PACKAGE.parent / "recipes")
+GROUP = "maxtool.recipes"
+
+
+def recipe_names() -> list[str]:
+    """The names of the recipes that ship with maxtool, then of those that packages bring."""
+    shipped = _shipped()
+    return [*shipped, *sorted({point.name for point in _points()} - {*shipped})]
+
+
+def recipe_file(name: str) -> Path:
+    """Where the recipe of a name of :func:`recipe_names` lies. maxtool's own come first.
+
+    Raises:
+        MissingFile: If a package names a recipe and does not hold it.
+    """
+    shipped = _shipped()
+    if name in shipped:
+        return shipped[name]
+    return _held(next(point for point in _points() if point.name == name))
+
+
+def hidden() -> Iterator[str]:
+    """What is never used, because another recipe has its name, a line each."""
+    taken = dict.fromkeys(_shipped(), "maxtool")
+    for point in _points():
+        owner = taken.setdefault(point.name, _package(point))
+        if owner != _package(point):
+            yield f"the recipe {point.name!r} of {_package(point)} is hidden by that of {owner}"
+
+
+def _shipped() -> dict[str, Path]:
+    for folder in FOLDERS:
+        if folder.is_dir():
+            return {file.stem: file for file in sorted(folder.glob("*.toml"))}
+    raise MissingFile("maxtool's recipes are missing", file=FOLDERS[0], hint="reinstall maxtool")
+
+
+def _points() -> list[EntryPoint]:
+    return sorted(entry_points(group=GROUP), key=lambda point: (point.name, _package(point)))
+
+
+def _package(point: EntryPoint) -> str:
+    return point.dist.name if point.dist else point.module
+
+
+def _held(point: EntryPoint) -> Path:
+    """The file that an entry point stands for. The package is found, and not imported."""
+    try:
+        spec = find_spec(point.module)
+    except ImportError:
+        spec = None
+    folders = (spec.submodule_search_locations if spec else None) or ()
+    files = [Path(folder) / f"{point.name}.toml" for folder in folders]
+    for file in files:
+        if file.is_file():
+            return file
+    raise MissingFile(
+        f"{_package(point)} names a recipe {point.name!r} and does not hold it",
+        file=files[0] if files else None,
+        hint=f"mend or uninstall {_package(point)}",
+    )
