@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import compress
 from threading import Lock
@@ -15,11 +15,14 @@ from tvm import relax
 
 from maxtool.compiler.lowering.function import bits
 from maxtool.compiler.lowering.module import ModuleLowering
+from maxtool.compiler.lowering.rules import PRINT
 from maxtool.compiler.pipeline import compile_module
 from maxtool.compiler.storage import Storage, plan_storage
 from maxtool.compiler.target import CpuTarget, cpu_target
+from maxtool.dtype import DType
 from maxtool.errors import MachineLacks, MisshapenWeight, MissingWeight
-from maxtool.graph import BufferType, Graph, Tensor, TensorType
+from maxtool.graph import BufferType, CallNode, DeviceRef, Graph, Tensor, TensorType
+from maxtool.graph.ops.flow import show
 
 Array = np.ndarray[Any, Any]
 
@@ -46,7 +49,7 @@ class CompilingExecutor:
     ) -> tuple[Tensor, ...]:
         """Run one operation on concrete operands, of which none is changed."""
         if all(0 in kind.shape for kind in results):
-            return tuple(Tensor.zeros(kind.shape, kind.dtype) for kind in results)
+            return tuple(_empty(kind) for kind in results)
         key = (op, tuple(operand.type for operand in operands), tuple(sorted(attributes.items())))
         with self._lock:
             if key not in self._operations:
@@ -90,7 +93,7 @@ class Program:
 
     def __init__(self, graphs: Sequence[Graph], target: CpuTarget) -> None:
         self.storage: dict[str, Storage] = plan_storage(graphs, target)
-        lowering = ModuleLowering(target, self.storage)
+        lowering = ModuleLowering(target, self.storage, prints=True)
         for graph in graphs:
             lowering.entry(graph)
         self._graphs = {graph.name: graph for graph in graphs}
@@ -143,7 +146,7 @@ class Program:
         outputs = [output] if len(results) == 1 else list(output)
         read = [array for array, buffer in zip(arrays, buffers, strict=True) if not buffer]
         return tuple(
-            Tensor(_host_array(value, kind, read))
+            Tensor(_host_array(value, kind, read), device=kind.device)
             for value, kind in zip(outputs, results, strict=True)
         )
 
@@ -165,11 +168,33 @@ def executor() -> CompilingExecutor:
     return CompilingExecutor()
 
 
+def _print(tensor: Any, label: str, dtype: str) -> None:  # noqa: ANN401 - tvm ships no types
+    array: Array = np.from_dlpack(tensor)
+    show(str(label), array.view(DType(str(dtype)).to_numpy()))
+
+
+tvm_ffi.register_global_func(PRINT, _print, override=True)
+
+
+def _empty(kind: TensorType) -> Tensor:
+    return Tensor(np.empty(kind.shape.static(), kind.dtype.to_numpy()), device=kind.device)
+
+
 def _require_host(graph: Graph) -> None:
     """Refuse a graph that names another device than the host, which alone is compiled for here."""
-    devices = [value.device for value in (*graph.inputs, *graph.weight_values.values())]
+    devices = set(_devices(graph))
     if others := sorted({device.name for device in devices if not device.is_cpu()}):
         raise MachineLacks(f"nothing here compiles for {', '.join(others)}; there is the host only")
+
+
+def _devices(graph: Graph) -> Iterator[DeviceRef]:
+    """Where the values of a graph are, and those of its subgraphs."""
+    for value in (*graph.inputs, *graph.weight_values.values(), *graph.outputs):
+        yield value.device
+    for node in graph.nodes:
+        yield from (value.device for value in node.outputs)
+        if isinstance(node, CallNode):
+            yield from _devices(node.callee)
 
 
 def _misfit(place: Storage, values: Array) -> str:

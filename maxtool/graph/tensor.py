@@ -11,7 +11,7 @@ import numpy.typing as npt
 from maxtool.dtype import DType
 from maxtool.graph.device import DeviceRef
 from maxtool.graph.dim import DimLike, Shape, ShapeLike
-from maxtool.graph.type import TensorType
+from maxtool.graph.type import BufferType, TensorType
 
 if TYPE_CHECKING:
     from maxtool.graph.graph import Graph
@@ -26,6 +26,7 @@ class Tensor:
     Args:
         data: An array, a (nested) sequence of numbers or a number. Arrays are kept, not copied.
         dtype: The element type; that of the data when absent, float32 for Python floats.
+        device: Where it lives; the host when absent.
     """
 
     type: TensorType
@@ -34,13 +35,15 @@ class Tensor:
     # NumPy's operators leave the work to ours: np.float32(2) * tensor is a Tensor.
     __array_priority__ = 1000
 
-    def __init__(self, data: npt.ArrayLike, dtype: DType | None = None) -> None:
+    def __init__(
+        self, data: npt.ArrayLike, dtype: DType | None = None, device: DeviceRef | None = None
+    ) -> None:
         array = np.asarray(data)
         if dtype is None and not isinstance(data, np.ndarray | np.generic):
             dtype = DType.float32 if array.dtype.kind == "f" else None
         if dtype is not None:
             array = array.astype(dtype.to_numpy(), copy=False)
-        self._set(TensorType(DType.from_numpy(array.dtype), array.shape), None)
+        self._set(TensorType(DType.from_numpy(array.dtype), array.shape, device), None)
         self._data: np.ndarray[Any, Any] | None = array
 
     @classmethod
@@ -193,6 +196,34 @@ class Tensor:
         from maxtool.graph import ops
 
         return ops.cast(self, dtype)
+
+    def to(self, device: DeviceRef) -> Tensor:
+        """The same elements on another device."""
+        from maxtool.graph import ops
+
+        return ops.transfer_to(self, device)
+
+    def print(self, label: str = "debug_tensor") -> None:
+        """Print it with a label: now, or when the graph runs and comes to this place."""
+        from maxtool.graph import ops
+
+        ops.print(self, label)
+
+    @property
+    def tensor(self) -> Tensor:
+        """This value; what graphs and calls hand out is asked for its tensor elsewhere."""
+        return self
+
+    @property
+    def buffer(self) -> Tensor:
+        """This value, which may be written in place.
+
+        Raises:
+            TypeError: If it may not.
+        """
+        if not isinstance(self.type, BufferType):
+            raise TypeError(f"{self!r} is no buffer")
+        return self
 
     def _set(self, type: TensorType, graph: Graph | None) -> None:  # noqa: A002
         self.type = type

@@ -9,6 +9,8 @@ from maxtool.dtype import DType
 from maxtool.graph.device import CPU, DeviceRef
 from maxtool.graph.dim import Shape, ShapeLike
 
+HOST = DeviceRef.CPU()
+
 
 class Type:
     """What the types of graph values have in common; ``Type[...]`` is for annotations."""
@@ -47,7 +49,8 @@ class TensorType(Type):
         return self.shape.rank
 
     def __str__(self) -> str:
-        return f"{self.dtype.value}{self.shape!r}"
+        place = "" if self.device == HOST else f" on {self.device.name}"
+        return f"{self.dtype.value}{self.shape!r}{place}"
 
 
 def _device(given: DeviceRef | None) -> DeviceRef:
@@ -65,4 +68,4 @@ class BufferType(TensorType):
     __slots__ = ()
 
     def __str__(self) -> str:
-        return f"buffer {self.dtype.value}{self.shape!r}"
+        return f"buffer {TensorType.__str__(self)}"

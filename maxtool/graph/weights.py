@@ -103,8 +103,7 @@ class DeclaredWeights(Weights):
         first = self._declared.setdefault(self.name, weight)
         if _declaration(first) != _declaration(weight):
             raise MisshapenWeight(
-                f"allocated before as {first.type} on {first.device.name},"
-                f" now as {weight.type} on {weight.device.name}",
+                f"allocated before as {_described(first)}, now as {_described(weight)}",
                 tensor=self.name,
             )
         return first
@@ -219,6 +218,11 @@ class _Joined:
             hint = did_you_mean(name, self.tensors)
             raise MissingWeight(f"no tensor {name!r}", tensor=name, hint=hint)
         return self._readers[name](name)
+
+
+def _described(weight: Weight) -> str:
+    encoding = weight.quantization_encoding
+    return f"{weight.type}, {encoding.name} blocks" if encoding else str(weight.type)
 
 
 def _declaration(weight: Weight) -> tuple[object, ...]:

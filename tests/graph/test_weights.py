@@ -185,7 +185,9 @@ def test_type_and_shape_are_needed(given: dict[str, Any]) -> None:
 def test_two_declarations_must_agree() -> None:
     weights = Graph("g").weights()
     weights.w.allocate(F32, (2,))
-    with pytest.raises(MisshapenWeight, match=r"cpu:0, now as float32\[2\] on cpu:1"):
+    with pytest.raises(MisshapenWeight, match=r"float32\[2\], now as float32\[2\] on cpu:1"):
         weights.w.allocate(F32, (2,), device=CPU(1))
     with pytest.raises(ValueError, match=r"float16\[2\]"):
         weights.w.allocate(DType.float16, (2,))
+    with pytest.raises(ValueError, match=r"now as float32\[2\], Q8_0 blocks"):
+        weights.w.allocate(F32, (2,), Q8_0)

@@ -84,7 +84,8 @@ class FunctionLowering:
         """``value`` in its own shape."""
         key = id(value)
         if key in self.constants and key not in self.whole:
-            self.whole[key] = relax.const(bits(self.constants[key]))
+            data = bits(self.constants[key])
+            self.whole[key] = relax.const(data, str(data.dtype))  # else it narrows 64 bits to 32
         if key not in self.whole:
             flat = self.get_flat(value)
             same = value.rank == 2

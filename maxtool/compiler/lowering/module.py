@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tvm import relax, tirx
@@ -13,6 +13,7 @@ from maxtool.compiler.lowering.function import FunctionLowering
 from maxtool.compiler.lowering.rules import RULES
 from maxtool.compiler.storage import Storage
 from maxtool.compiler.target import CpuTarget
+from maxtool.errors import CompilationFailed
 from maxtool.graph import BufferType, CallNode, Graph
 
 
@@ -25,10 +26,14 @@ class ModuleLowering:
     Args:
         target: What to compile for.
         weights: The storage of every weight that any of the graphs needs, in order.
+        prints: Whether it runs where maxtool is, which prints what graphs ask to print.
     """
 
-    def __init__(self, target: CpuTarget, weights: Mapping[str, Storage]) -> None:
+    def __init__(
+        self, target: CpuTarget, weights: Mapping[str, Storage], *, prints: bool = False
+    ) -> None:
         self.target = target
+        self.prints = prints
         self.weights = weights
         self.builder = relax.BlockBuilder()
         self._kernels: dict[tuple[object, ...], Any] = {}
@@ -51,7 +56,13 @@ class ModuleLowering:
 
         Raises:
             ValueError: If a function, a subgraph or a kernel has the name already.
+            CompilationFailed: If the graph prints, and the module runs where maxtool is not.
         """
+        if not self.prints and (labels := list(_printed(graph))):
+            raise CompilationFailed(
+                f"{graph.name} prints {', '.join(labels)}, and an artifact runs without maxtool",
+                hint="remove the calls of print, or the hook that prints, before compiling it",
+            )
         if self.unique(graph.name) != graph.name:
             raise ValueError(f"the name {graph.name!r} is taken by a kernel or another graph")
         places = {id(value): self.weights[name] for name, value in graph.weight_values.items()}
@@ -165,6 +176,15 @@ class ModuleLowering:
         """``hint``, or with a number after it if something has that name already."""
         self._names[hint] += 1
         return hint if self._names[hint] == 1 else f"{hint}_{self._names[hint]}"
+
+
+def _printed(graph: Graph) -> Iterator[str]:
+    """The labels of what a graph and its subgraphs print."""
+    for node in graph.nodes:
+        if isinstance(node, CallNode):
+            yield from _printed(node.callee)
+        elif node.op == "print":
+            yield repr(node.attributes["label"])
 
 
 def _type(place: Storage) -> Any:  # noqa: ANN401 - tvm ships no types

@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from tvm import relax
+from tvm.ir import StringImm
+
 from maxtool.compiler.kernels.cpu.attention import attention
 from maxtool.compiler.kernels.cpu.cache import cache_write_key, cache_write_value
 from maxtool.compiler.kernels.cpu.embedding import embedding
@@ -21,6 +24,9 @@ from maxtool.graph import BufferType, Node
 from maxtool.graph.ops.elementwise import BINARY, UNARY
 
 Rule: TypeAlias = Callable[[FunctionLowering, Node], None]
+
+# The function that prints, in processes that have maxtool.
+PRINT = "maxtool.print"
 
 
 def _linear(function: FunctionLowering, node: Node) -> None:
@@ -150,6 +156,20 @@ def _matmul(function: FunctionLowering, node: Node) -> None:
     function.set_whole(node.outputs[0], function.compute(compute, *operands, name="matmul"))
 
 
+def _transfer_to(function: FunctionLowering, node: Node) -> None:
+    """Nothing, between devices that are the host."""
+    x = node.inputs[0]
+    value = function.copied(x) if isinstance(x.type, BufferType) else function.get(x)
+    function.set_whole(node.outputs[0], value)
+
+
+def _print(function: FunctionLowering, node: Node) -> None:
+    x = node.inputs[0]
+    said = StringImm(node.attributes["label"]), StringImm(x.dtype.value)
+    call = relax.op.call_pure_packed(PRINT, function.get(x), *said, ty_args=[relax.AnyType()])
+    function.emit(call)
+
+
 RULES: dict[str, Rule] = {
     **dict.fromkeys((*UNARY, *BINARY), _elementwise),
     "attention": _attention,
@@ -160,8 +180,10 @@ RULES: dict[str, Rule] = {
     "linear": _linear,
     "matmul": _matmul,
     "permute": _permute,
+    "print": _print,
     "reshape": _reshape,
     "rms_norm": _rms_norm,
     "rope": _rope,
     "slice": _slice,
+    "transfer_to": _transfer_to,
 }

@@ -1,6 +1,5 @@
 """The operations: functions that trace when an operand is symbolic, and run when none is."""
 
-from maxtool.graph.graph import Graph
 from maxtool.graph.ops.elementwise import (
     abs,  # noqa: A004 - the operation's name
     add,
@@ -21,6 +20,12 @@ from maxtool.graph.ops.elementwise import (
     sub,
     tanh,
 )
+from maxtool.graph.ops.flow import (
+    call,
+    constant,
+    print,  # noqa: A004 - the operation's name
+    transfer_to,
+)
 from maxtool.graph.ops.layout import permute, reshape, slice_tensor, transpose
 from maxtool.graph.ops.neural import (
     attention,
@@ -33,26 +38,6 @@ from maxtool.graph.ops.neural import (
     rope,
 )
 from maxtool.graph.ops.table import OPS, Op, apply
-from maxtool.graph.tensor import Tensor
-
-
-def call(graph: Graph, *args: Tensor, prefix: str = "") -> list[Tensor]:
-    """Call a subgraph from the graph being traced.
-
-    Args:
-        graph: What :meth:`maxtool.nn.Module.build_subgraph` returned.
-        args: One operand for each input.
-        prefix: Whose weights it reads: put before the name of each placeholder weight.
-
-    Raises:
-        LookupError: If no graph is being traced.
-        ValueError: If the operands do not fit, or the subgraph has weights and there is no prefix.
-    """
-    current = Graph.current()
-    if current is None:
-        raise LookupError("a subgraph is called while a graph is traced")
-    return list(current.call(graph, *args, prefix=prefix))
-
 
 __all__ = [
     "OPS",
@@ -65,6 +50,7 @@ __all__ = [
     "cache_write_value",
     "call",
     "cast",
+    "constant",
     "div",
     "embedding",
     "exp",
@@ -77,6 +63,7 @@ __all__ = [
     "mul",
     "negative",
     "permute",
+    "print",
     "relu",
     "reshape",
     "rms_norm",
@@ -88,5 +75,6 @@ __all__ = [
     "sqrt",
     "sub",
     "tanh",
+    "transfer_to",
     "transpose",
 ]

@@ -14,6 +14,7 @@ import numpy as np
 
 from maxtool.dtype import DType
 from maxtool.graph import executor
+from maxtool.graph.device import DeviceRef
 from maxtool.graph.graph import Graph
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
@@ -64,6 +65,7 @@ def apply(name: str, *operands: TensorLike, **attributes: Any) -> tuple[Tensor, 
     tensors = _as_tensors(op, operands)
     types = [tensor.type for tensor in tensors]
     try:
+        _require_one_device(types)
         results = op.infer(*types, **attributes)
     except ValueError as error:
         listed = ", ".join(str(kind) for kind in types)
@@ -77,22 +79,31 @@ def apply(name: str, *operands: TensorLike, **attributes: Any) -> tuple[Tensor, 
 
 
 def _as_tensors(op: Op, operands: Sequence[TensorLike]) -> list[Tensor]:
-    beside = next((operand.dtype for operand in operands if isinstance(operand, Tensor)), None)
+    first = next((operand for operand in operands if isinstance(operand, Tensor)), None)
+    beside, device = (first.dtype, first.device) if first is not None else (None, None)
     return [
-        operand if isinstance(operand, Tensor) else _tensor(op, operand, op.numbers.get(i, beside))
+        operand
+        if isinstance(operand, Tensor)
+        else _tensor(op, operand, op.numbers.get(i, beside), device)
         for i, operand in enumerate(operands)
     ]
 
 
-def _tensor(op: Op, operand: TensorLike, dtype: DType | None) -> Tensor:
+def _require_one_device(types: Sequence[TensorType]) -> None:
+    if len(devices := {kind.device: None for kind in types}) > 1:
+        names = " and ".join(device.name for device in devices)
+        raise ValueError(f"operands on {names}; move them to one with transfer_to")
+
+
+def _tensor(op: Op, operand: TensorLike, dtype: DType | None, device: DeviceRef | None) -> Tensor:
     """Python numbers as a tensor of that type, if they are such numbers; arrays keep theirs."""
-    tensor = Tensor(operand)
+    tensor = Tensor(operand, device=device)
     if dtype is None or isinstance(operand, np.ndarray | np.generic):
         return tensor
     exact = tensor.to_numpy()
     if dtype.is_integral() and not _fits(exact, dtype):
         raise ValueError(f"{op.name}: {operand} beside {dtype.value}; cast the tensor first")
-    return Tensor(operand, dtype)
+    return Tensor(operand, dtype, device)
 
 
 def _fits(numbers: np.ndarray[Any, Any], dtype: DType) -> bool:

@@ -1,0 +1,134 @@
+"""Operations about the graph rather than about numbers: constants, calls, transfers, printing."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from maxtool.casting import cast
+from maxtool.dtype import DType
+from maxtool.errors import MachineLacks
+from maxtool.graph.device import DeviceRef
+from maxtool.graph.graph import Graph
+from maxtool.graph.ops.table import apply, define
+from maxtool.graph.tensor import Tensor, TensorLike
+from maxtool.graph.type import TensorType
+
+# Elements from which on a printed tensor is shortened.
+SHOWN = 1000
+
+
+def _infer_transfer(kind: TensorType, device: DeviceRef) -> tuple[TensorType, ...]:
+    return (TensorType(kind.dtype, kind.shape, device),)
+
+
+def _infer_print(_kind: TensorType, label: str) -> tuple[TensorType, ...]:  # noqa: ARG001
+    return ()
+
+
+define("transfer_to", _infer_transfer)
+define("print", _infer_print)
+
+
+def call(graph: Graph, *args: Tensor, prefix: str = "") -> list[Tensor]:
+    """Call a subgraph from the graph being traced.
+
+    Args:
+        graph: What :meth:`maxtool.nn.Module.build_subgraph` returned.
+        args: One operand for each input.
+        prefix: Whose weights it reads: put before the name of each placeholder weight.
+
+    Raises:
+        LookupError: If no graph is being traced.
+        ValueError: If the operands do not fit, or the subgraph has weights and there is no prefix.
+    """
+    current = Graph.current()
+    if current is None:
+        raise LookupError("a subgraph is called while a graph is traced")
+    return list(current.call(graph, *args, prefix=prefix))
+
+
+def constant(
+    value: TensorLike, dtype: DType | None = None, device: DeviceRef | None = None
+) -> Tensor:
+    """A tensor of values known now, which are copied.
+
+    Args:
+        value: A number, a (nested) sequence of numbers, an array or a tensor that holds data.
+        dtype: The element type; that of the value when absent, float32 for Python floats.
+        device: Where it is; the host when absent.
+
+    Returns:
+        A value of the graph being traced, or a tensor where there is none.
+
+    Raises:
+        TypeError: If the value is traced.
+        ValueError: If the values do not fit the type: floats as integers, or out of its range.
+    """
+    given = value.to_numpy() if isinstance(value, Tensor) else value
+    natural = Tensor(np.array(given) if isinstance(given, np.ndarray) else given)
+    exact = natural.to_numpy() if dtype is None else _as_type(given, natural, dtype)
+    made = Tensor(exact, device=device)
+    graph = Graph.current()
+    return made if graph is None else graph.value(made)
+
+
+def transfer_to(x: TensorLike, device: DeviceRef) -> Tensor:
+    """The elements of ``x`` on another device; ``x`` itself if it is there already.
+
+    The devices ``CPU(0)``, ``CPU(1)``, ... share the host's memory: nothing is copied between them.
+
+    Raises:
+        MachineLacks: If data that is here would go to a device that nothing here can use.
+    """
+    tensor = x if isinstance(x, Tensor) else Tensor(x)
+    if tensor.device == device:
+        return tensor
+    if _is_traced(tensor):
+        return apply("transfer_to", tensor, device=device)[0]
+    if not (device.is_cpu() and tensor.device.is_cpu()):
+        raise MachineLacks(
+            f"nothing here moves data from {tensor.device.name} to {device.name}",
+            hint="the host is the only device that maxtool computes on so far",
+        )
+    return Tensor(tensor.to_numpy(), device=device)
+
+
+def print(x: TensorLike, label: str = "debug_tensor") -> None:  # noqa: A001 - the operation's name
+    """Print a tensor, its type and shape on the standard output, after a label.
+
+    A traced value is printed each time the graph runs, in the order of the operations around it.
+    An artifact of ``maxtool compile`` prints nothing: compiling one is refused.
+    """
+    tensor = x if isinstance(x, Tensor) else Tensor(x)
+    if _is_traced(tensor):
+        apply("print", tensor, label=label)
+    else:
+        show(label, tensor.to_numpy())
+
+
+def show(label: str, array: np.ndarray[Any, Any]) -> None:
+    """What :func:`print` writes for an array."""
+    dtype, shape = DType.from_numpy(array.dtype), list(array.shape)
+    values = np.array2string(array, separator=", ", threshold=SHOWN)
+    sys.stdout.write(f"{label} = tensor({values}, dtype={dtype.value}, shape={shape})\n")
+
+
+def _is_traced(tensor: Tensor) -> bool:
+    graph = Graph.current()
+    return tensor.is_traced or (graph is not None and graph.knows(tensor))
+
+
+def _as_type(
+    given: Any,  # noqa: ANN401 - what an array is made of
+    natural: Tensor,
+    dtype: DType,
+) -> np.ndarray[Any, Any]:
+    if natural.dtype.is_float() and not dtype.is_float():
+        raise ValueError(f"constant: {natural.dtype.value} would be cut to {dtype.value}")
+    converted, changed = cast(np.asarray(given), dtype)
+    if changed:
+        raise ValueError(f"constant: {changed} of {converted.size} values do not fit {dtype.value}")
+    return converted
