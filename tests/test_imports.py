@@ -29,7 +29,7 @@ FLOORS = (
     ("tokenizer", "graph"),
     ("driver",),
     ("nn",),
-    ("architectures",),
+    ("architectures", "engine"),
     ("recipe",),
     ("conversion", "parity", "compiler"),
     ("artifact",),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import compress
 from threading import Lock
@@ -21,7 +21,8 @@ from maxtool.compiler.storage import Storage, plan_storage
 from maxtool.compiler.target import CpuTarget, cpu_target
 from maxtool.dtype import DType
 from maxtool.errors import MachineLacks, MisshapenWeight, MissingWeight
-from maxtool.graph import BufferType, CallNode, DeviceRef, Graph, Tensor, TensorType
+from maxtool.graph import BufferType, Graph, Tensor, TensorType
+from maxtool.graph.limits import devices
 from maxtool.graph.ops.flow import show
 
 Array = np.ndarray[Any, Any]
@@ -182,19 +183,8 @@ def _empty(kind: TensorType) -> Tensor:
 
 def _require_host(graph: Graph) -> None:
     """Refuse a graph that names another device than the host, which alone is compiled for here."""
-    devices = set(_devices(graph))
-    if others := sorted({device.name for device in devices if not device.is_cpu()}):
+    if others := sorted(device.name for device in devices(graph) if not device.is_cpu()):
         raise MachineLacks(f"nothing here compiles for {', '.join(others)}; there is the host only")
-
-
-def _devices(graph: Graph) -> Iterator[DeviceRef]:
-    """Where the values of a graph are, and those of its subgraphs."""
-    for value in (*graph.inputs, *graph.weight_values.values(), *graph.outputs):
-        yield value.device
-    for node in graph.nodes:
-        yield from (value.device for value in node.outputs)
-        if isinstance(node, CallNode):
-            yield from _devices(node.callee)
 
 
 def _misfit(place: Storage, values: Array) -> str:

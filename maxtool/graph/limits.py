@@ -1,9 +1,10 @@
-"""What a graph demands of the sizes of its symbolic dimensions."""
+"""What a graph demands: of the sizes of its symbolic dimensions, and of the machine."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from maxtool.graph.device import DeviceRef
 from maxtool.graph.graph import CallNode, Graph, Node
 
 
@@ -17,6 +18,17 @@ def least_sizes(graph: Graph) -> dict[str, int]:
     for name, size in _demands(graph):
         least[name] = max(size, least.get(name, 0))
     return least
+
+
+def devices(graph: Graph) -> set[DeviceRef]:
+    """Every device that a graph or one of its subgraphs names."""
+    values = (*graph.inputs, *graph.weight_values.values(), *graph.outputs)
+    found = {value.device for value in values}
+    for node in graph.nodes:
+        found |= {value.device for value in node.outputs}
+        if isinstance(node, CallNode):
+            found |= devices(node.callee)
+    return found
 
 
 def _demands(graph: Graph) -> Iterator[tuple[str, int]]:

@@ -1,0 +1,132 @@
+"""``InferenceSession``: graphs with their weights, ready to run in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from maxtool.errors import MissingWeight
+from maxtool.graph import CPU, CallNode, DerivedWeight, DeviceRef, Graph, Tensor, Weight, executor
+from maxtool.graph.limits import devices as named_devices
+from maxtool.graph.limits import least_sizes
+from maxtool.nn.arguments import Arguments
+from maxtool.nn.state import Value, as_data, missing_names
+from maxtool.weights.data import WeightData
+
+Array = np.ndarray[Any, Any]
+
+
+class Model:
+    """A compiled graph with its weights: call it with tensors or NumPy arrays.
+
+    Args:
+        graph: What was compiled.
+        run: Runs it on tensors that fit.
+    """
+
+    def __init__(self, graph: Graph, run: Callable[..., tuple[Tensor, ...]]) -> None:
+        self.name = graph.name
+        self.input_types = tuple(value.type for value in graph.inputs)
+        self.output_types = tuple(value.type for value in graph.outputs)
+        places = [str(place) for place in range(len(self.input_types))]
+        self._arguments = Arguments(places, self.input_types, least_sizes(graph))
+        self._run = run
+
+    def execute(self, *inputs: Tensor | Array) -> list[Tensor]:
+        """Run the graph. Inputs of a ``BufferType`` are written in place.
+
+        Raises:
+            ValueError: Naming each input by its place that does not fit, what was expected and
+                what it is; sizes of one symbolic dimension must agree in all inputs.
+        """
+        return list(self._run(*self._arguments.tensors(inputs, {})))
+
+    __call__ = execute
+
+    def __repr__(self) -> str:
+        kinds = ", ".join(map(str, self.input_types))
+        return f"Model({self.name!r}, [{kinds}])"
+
+
+class InferenceSession:
+    """Compiles graphs for the devices of this machine.
+
+    Args:
+        devices: What graphs may use; the host is always among them.
+
+    Raises:
+        MissingDevice: If this machine lacks one of them (also a ValueError).
+    """
+
+    def __init__(self, devices: Iterable[DeviceRef] = ()) -> None:
+        self.devices = tuple(dict.fromkeys((CPU(), *(one.to_device() for one in devices))))
+
+    def load(self, model: Graph, *, weights_registry: Mapping[str, Value] | None = None) -> Model:
+        """Compile a graph.
+
+        The values of the weights are taken now: what happens to them later changes nothing.
+
+        Args:
+            model: A graph that says what it returns.
+            weights_registry: The value of every weight by its name; more are accepted. Without a
+                registry, weights have the values that were loaded into them.
+
+        Raises:
+            ValueError: If the graph returns nothing, or uses a device the session does not have.
+            MissingWeight: Listing the weights that have no value (also a ValueError).
+            MisshapenWeight: Listing the values of another dtype or shape than the graph declares
+                (also a ValueError).
+            MachineLacks: If something is to run on another device than the host.
+        """
+        self._check(model)
+        run = executor.find().compile(model, _values(model, weights_registry))
+        return Model(model, run)
+
+    def _check(self, graph: Graph) -> None:
+        if not graph.outputs:
+            raise ValueError(f"graph {graph.name!r} returns nothing: call its output() first")
+        if others := named_devices(graph) - set(self.devices):
+            names = ", ".join(sorted(device.name for device in others))
+            had = ", ".join(device.name for device in self.devices)
+            raise ValueError(f"graph {graph.name!r} uses {names}; the session has {had}")
+
+
+def _values(graph: Graph, registry: Mapping[str, Value] | None) -> dict[str, Array]:
+    """The elements of every weight of the graph.
+
+    Raises:
+        MissingWeight: Listing those that have none.
+        ValueError: If a value is nothing that has elements.
+    """
+    owners = _owners(graph)
+    given: dict[str, Value] = dict(registry) if registry is not None else {}
+    for name, owner in owners.items():
+        if isinstance(owner, DerivedWeight) or (registry is None and owner.is_bound):
+            given.setdefault(name, owner.to_numpy())
+    if missing := missing_names(graph.weight_values, given):
+        where = "the weights have no values" if registry is None else "the registry lacks weights"
+        raise MissingWeight(f"{where} that graph {graph.name!r} needs", problems=missing)
+    return {name: _elements(name, given[name], owners.get(name)) for name in graph.weight_values}
+
+
+def _owners(graph: Graph) -> dict[str, Weight]:
+    """The weights that were used in a graph and its subgraphs, by name."""
+    found = dict(graph.owners)
+    for node in graph.nodes:
+        if isinstance(node, CallNode):
+            found |= _owners(node.callee)
+    return found
+
+
+def _elements(name: str, value: Value, owner: Weight | None) -> Array:
+    """A value decoded, if it is encoded: it says so itself, or the weight does."""
+    try:
+        data = as_data(name, value)
+    except ValueError as error:
+        raise ValueError(f"weight {name!r}: {error}") from None
+    encoding = owner.quantization_encoding if owner is not None else None
+    if owner is not None and encoding is not None and not isinstance(value, WeightData):
+        data = WeightData(data.data, name, owner.dtype, owner.shape.static(), encoding)
+    return data.data if data.quantization_encoding is None else data.astype(data.dtype).data
