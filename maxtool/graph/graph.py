@@ -252,8 +252,8 @@ class Graph:
 
         Raises:
             ValueError: If the operands do not fit, a buffer is overwritten and read too, the name
-                is taken by another subgraph, or there are placeholders and no prefix to tell whose
-                weights they are.
+                is taken by another subgraph, there are placeholders and no prefix to tell whose
+                weights they are, or a prefix and weights that it could not tell apart.
         """
         self._check_call(subgraph, inputs, prefix)
         self.subgraphs[subgraph.name] = subgraph
@@ -327,6 +327,11 @@ class Graph:
             raise ValueError(f"graph {self.name!r} has another subgraph named {subgraph.name!r}")
         if subgraph.placeholders and not prefix:
             raise ValueError(f"subgraph {subgraph.name!r} has weights: a call needs their prefix")
+        if prefix and subgraph.weight_values and subgraph.weight_prefix is None:
+            raise ValueError(
+                f"subgraph {subgraph.name!r} was built without a weight_prefix: with prefix"
+                f" {prefix!r} too it would use the weights {', '.join(subgraph.weight_values)}"
+            )
 
     def __repr__(self) -> str:
         kinds = ", ".join(str(value.type) for value in self.inputs)
