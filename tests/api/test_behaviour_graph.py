@@ -1,0 +1,427 @@
+"""The corners of graph modules, row by row as the reference's BEHAVIOUR.md lists them.
+
+Where this package does something else on purpose, the test says "instead"; docs/api.md lists those.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from maxtool import nn
+from maxtool.dtype import DType
+from maxtool.graph import DeviceRef, Graph, TensorType, Weight, ops
+from maxtool.nn import add_layer_hook, clear_hooks
+from maxtool.weights.data import WeightData
+
+Array = np.ndarray[Any, Any]
+CPU = DeviceRef.CPU()
+
+
+class Linear(nn.Module):
+    def __init__(self, in_dim: int, out_dim: int, name: str = "weight") -> None:
+        self.weight = Weight(name, DType.float32, (out_dim, in_dim), CPU)
+
+    def __call__(self, x: Any) -> Any:
+        return x @ self.weight.T
+
+
+class MLP(nn.Module):
+    def __init__(self) -> None:
+        self.up = Linear(5, 10)
+        self.gate = Linear(5, 10)
+        self.down = Linear(10, 5)
+
+    def __call__(self, x: Any) -> Any:
+        return self.down(ops.silu(self.gate(x)) + self.up(x))
+
+
+def values(seed: int = 0) -> dict[str, Array]:
+    rows = np.random.default_rng(seed)
+    shapes = {"up.weight": (10, 5), "gate.weight": (10, 5), "down.weight": (5, 10)}
+    return {name: rows.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def kind(*shape: int | str, dtype: DType = DType.float32) -> TensorType:
+    return TensorType(dtype, shape, CPU)
+
+
+# state
+
+
+def test_state_is_zeros_in_the_order_of_attributes() -> None:
+    state = MLP().state_dict()
+    assert list(state) == ["up.weight", "gate.weight", "down.weight"]
+    assert [tuple(value.shape) for value in state.values()] == [(10, 5), (10, 5), (5, 10)]
+    assert not any(np.asarray(value).any() for value in state.values())
+
+
+def test_state_without_initialisation_names_what_is_unset() -> None:
+    with pytest.raises(ValueError, match=r"(?s)up\.weight.*gate\.weight.*down\.weight"):
+        MLP().state_dict(auto_initialize=False)
+
+
+def test_names_stay_local_until_state_is_asked_for() -> None:
+    model = MLP()
+    assert {weight.name for weight in model.raw_state_dict().values()} == {"weight"}
+    model.state_dict()
+    assert [weight.name for weight in model.raw_state_dict().values()] == [*values()]
+
+
+def test_loading_keeps_the_very_objects() -> None:
+    model, state = MLP(), values()
+    model.load_state_dict(state)
+    for name, value in model.state_dict().items():
+        assert np.shares_memory(np.asarray(value), state[name])
+
+
+def test_missing_and_unexpected_are_in_one_error() -> None:
+    state = values()
+    state["up.weigth"] = state.pop("up.weight")
+    del state["down.weight"]
+    with pytest.raises(ValueError, match=r"(?s)up\.weight") as caught:
+        MLP().load_state_dict(state)
+    for part in ("up.weight", "down.weight", "up.weigth"):
+        assert part in str(caught.value)
+
+
+def test_what_fails_to_load_changes_nothing() -> None:
+    model = MLP()
+    model.load_state_dict(values(0))
+    wrong = values(1)
+    wrong["down.weight"] = wrong["down.weight"].T
+    with pytest.raises(ValueError, match=r"(?s)down\.weight.*5, 10.*10, 5|down\.weight.*10, 5"):
+        model.load_state_dict(wrong)
+    with pytest.raises(ValueError, match=r"down\.weight"):
+        model.load_state_dict(wrong, strict=False)
+    # instead of keeping those before the failing one
+    for name, value in values(0).items():
+        np.testing.assert_array_equal(np.asarray(model.state_dict()[name]), value)
+
+
+def test_another_dtype_is_no_implicit_cast() -> None:
+    state: dict[str, Any] = {name: value.astype(np.float64) for name, value in values().items()}
+    with pytest.raises(ValueError, match=r"(?s)float32.*float64|float64.*float32"):
+        MLP().load_state_dict(state)
+
+
+def test_not_strict_leaves_what_is_missing_unset() -> None:
+    model = MLP()
+    model.load_state_dict({"up.weight": values()["up.weight"], "other": 1}, strict=False)  # type: ignore[dict-item]
+    with pytest.raises(ValueError, match=r"gate\.weight"):
+        model.state_dict(auto_initialize=False)
+    np.testing.assert_array_equal(np.asarray(model.state_dict()["gate.weight"]), np.zeros((10, 5)))
+
+
+def test_arrays_that_are_not_contiguous_are_accepted() -> None:
+    model, state = MLP(), values()
+    state["down.weight"] = np.asfortranarray(state["down.weight"])
+    model.load_state_dict(state)
+    x = np.ones((2, 5), np.float32)
+    np.testing.assert_allclose(run(model, x), mlp(state, x), rtol=1e-4, atol=1e-5)
+
+
+def mlp(state: dict[str, Array], x: Array) -> Array:
+    gate = x @ state["gate.weight"].T
+    result: Array = (gate / (1 + np.exp(-gate)) + x @ state["up.weight"].T) @ state["down.weight"].T
+    return result
+
+
+def run(model: nn.Module[..., Any], x: Array) -> Array:
+    result: Array = model.compile(kind("rows", x.shape[1]))(x).to_numpy()
+    return result
+
+
+def test_a_list_is_no_value() -> None:
+    state: dict[str, Any] = values()
+    state["up.weight"] = state["up.weight"].tolist()
+    with pytest.raises((TypeError, ValueError), match="list"):
+        MLP().load_state_dict(state)
+
+
+def test_weight_data_is_a_value() -> None:
+    model, state = MLP(), values()
+    data = {name: WeightData(value, name, DType.float32, value.shape)
+            for name, value in state.items()}  # fmt: skip
+    model.load_state_dict(data)
+    np.testing.assert_array_equal(np.asarray(model.state_dict()["up.weight"]), state["up.weight"])
+
+
+def test_loading_again_replaces() -> None:
+    model = MLP()
+    model.load_state_dict(values(0))
+    compiled = model.compile(kind("rows", 5))
+    model.load_state_dict(values(1))
+    x = np.ones((2, 5), np.float32)
+    np.testing.assert_allclose(run(model, x), mlp(values(1), x), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(compiled(x).to_numpy(), mlp(values(0), x), rtol=1e-4, atol=1e-5)
+
+
+def unaligned(array: Array) -> Array:
+    raw = np.zeros(array.nbytes + 1, np.uint8)[1:]
+    view = raw.view(array.dtype).reshape(array.shape)
+    view[...] = array
+    return view
+
+
+def test_unaligned_data_needs_the_alignment_to_be_said() -> None:
+    model = MLP()
+    state = {name: unaligned(value) for name, value in values().items()}
+    with pytest.raises(ValueError, match="align"):
+        model.load_state_dict(state)
+    model.load_state_dict(state, weight_alignment=1)
+    assert {weight.align for weight in model.raw_state_dict().values()} == {1}
+    x = np.ones((2, 5), np.float32)
+    np.testing.assert_allclose(run(model, x), mlp(values(), x), rtol=1e-4, atol=1e-5)
+
+
+def test_the_key_comes_from_the_weights_name() -> None:
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            self.foo = Weight("bar", DType.float32, (2,), CPU)
+
+        def __call__(self) -> Any:
+            return self.foo
+
+    assert list(Odd().state_dict()) == ["bar"]
+
+
+# the tree
+
+
+def test_plain_lists_are_not_tracked() -> None:
+    class Holder(nn.Module):
+        def __init__(self) -> None:
+            self.layers = [Linear(2, 2)]
+            self.by_name = {"a": Linear(2, 2)}
+            self.weights = [Weight("w", DType.float32, (2,), CPU)]
+
+        def __call__(self, x: Any) -> Any:
+            return x
+
+    assert Holder().state_dict() == {}
+
+
+def test_what_is_deleted_or_set_to_none_is_gone() -> None:
+    model = MLP()
+    del model.up
+    assert list(model.state_dict()) == ["gate.weight", "down.weight"]
+    model.gate = None  # type: ignore[assignment]
+    assert list(model.state_dict()) == ["down.weight"]  # instead of keeping the stale child
+
+
+def test_repr_counts_layers_and_weights() -> None:
+    assert repr(MLP()) == "MLP(3 layers, 0 weights)"
+    assert repr(Linear(5, 10)) == "Linear(0 layers, 1 weights)"
+
+
+# shared and tied weights
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        self.emb = Linear(4, 6)
+        self.head = Linear(4, 6)
+        self.head.set_shared_weight("weight", self.emb.weight)
+
+    def __call__(self, x: Any) -> Any:
+        return self.emb(x) + self.head(x)
+
+
+def test_a_shared_weight_is_its_owners() -> None:
+    model = Tied()
+    assert list(model.state_dict()) == list(model.raw_state_dict()) == ["emb.weight"]
+    assert model.head.weight is model.emb.weight
+    assert list(model.head.layer_weights) == ["weight"]
+    weight = np.ones((6, 4), np.float32)
+    with pytest.raises(ValueError, match=r"head\.weight"):
+        model.load_state_dict({"emb.weight": weight, "head.weight": weight})
+    model.load_state_dict({"emb.weight": weight})
+    np.testing.assert_array_equal(run(model, np.ones((1, 4), np.float32)), np.full((1, 6), 8))
+
+
+def test_a_weight_shared_with_the_parent_is_skipped() -> None:
+    class Parent(nn.Module):
+        def __init__(self) -> None:
+            self.a = Linear(2, 2)
+            self.set_shared_weight("w", self.a.weight)
+            self.set_shared_weight("orphan", Weight("other", DType.float32, (2,), CPU))
+
+        def __call__(self, x: Any) -> Any:
+            return x
+
+    # instead of "weight" and "orphan" leaking into the state
+    assert list(Parent().state_dict()) == ["a.weight"]
+
+
+def test_a_weight_under_two_attributes() -> None:
+    model = MLP()
+    model.gate.weight = model.up.weight
+    state = values()
+    assert list(model.state_dict()) in ([*state], ["up.weight", "down.weight"])
+
+
+def test_a_module_under_two_attributes_has_the_first_path() -> None:
+    model = MLP()
+    model.gate = model.up
+    assert list(model.state_dict()) == ["up.weight", "down.weight"]
+    with pytest.raises(ValueError, match=r"gate\.weight"):
+        model.load_state_dict(values())
+
+
+# hooks
+
+
+@pytest.fixture
+def seen() -> Any:
+    calls: list[str] = []
+    yield calls
+    clear_hooks()
+
+
+def test_hooks_run_children_first_and_may_replace(seen: list[str]) -> None:
+    def first(layer: Any, _args: Any, _kwargs: Any, outputs: Any) -> Any:
+        seen.append(type(layer).__name__)
+        return outputs * 2 if isinstance(layer, MLP) else None
+
+    def second(layer: Any, _args: Any, _kwargs: Any, outputs: Any) -> Any:
+        return outputs + 1 if isinstance(layer, MLP) else None
+
+    add_layer_hook(first)
+    add_layer_hook(second)
+    model = MLP()
+    model.load_state_dict(values())
+    x = np.ones((2, 5), np.float32)
+    np.testing.assert_allclose(run(model, x), mlp(values(), x) * 2 + 1, rtol=1e-4, atol=1e-5)
+    assert seen == ["Linear", "Linear", "Linear", "MLP"]
+
+
+@pytest.mark.usefixtures("seen")
+def test_what_a_hook_raises_passes() -> None:
+    def broken(*_: Any) -> None:
+        raise LookupError("broken hook")
+
+    add_layer_hook(broken)
+    with pytest.raises(LookupError, match="broken hook"):
+        Graph("g", MLP(), input_types=[kind("n", 5)])
+
+
+# subgraphs
+
+
+class Stack(nn.Module):
+    def __init__(self, prefix: str = "layers.0.", call: str = "layers.{}.") -> None:
+        self.layers = nn.ModuleList([Linear(4, 4) for _ in range(3)])
+        self.prefix, self.call = prefix, call
+
+    def __call__(self, x: Any) -> Any:
+        block = self.layers[0].build_subgraph("block", [x.type], self.prefix)
+        for index in range(len(self.layers)):
+            prefix = self.call.format(index)
+            (x,) = ops.call(block, x, prefix=prefix) if prefix else ops.call(block, x)
+        return x
+
+
+def stack_state() -> dict[str, Array]:
+    rows = np.random.default_rng(0)
+    return {f"layers.{i}.weight": rows.normal(size=(4, 4)).astype(np.float32) for i in range(3)}
+
+
+def test_a_subgraph_uses_each_layers_weights() -> None:
+    model = Stack()
+    model.load_state_dict(stack_state())
+    x = np.ones((2, 4), np.float32)
+    expected = x
+    for weight in stack_state().values():
+        expected = expected @ weight.T
+    np.testing.assert_allclose(run(model, x), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("prefix", ["other.", "layers.1.", "0."])
+def test_a_prefix_that_no_weight_has_is_an_error(prefix: str) -> None:
+    # instead of every call silently using the weights of layer 0
+    with pytest.raises(ValueError, match=r"prefix|starts with"):
+        Stack(prefix).compile(kind("rows", 4))
+
+
+def test_a_call_prefix_without_a_weight_prefix_is_an_error() -> None:
+    # instead of every call silently using the weights of layer 0
+    with pytest.raises(ValueError, match="prefix"):
+        Stack("").compile(kind("rows", 4))
+
+
+@pytest.mark.parametrize("call", ["zzz.{}.", ""])
+def test_a_call_prefix_that_no_weight_has_is_an_error(call: str) -> None:
+    model = Stack(call=call)
+    model.load_state_dict(stack_state())
+    with pytest.raises((ValueError, LookupError), match=r"weight|prefix"):
+        model.compile(kind("rows", 4))
+
+
+def test_two_subgraphs_of_one_name_are_an_error() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            self.a, self.b = Linear(4, 4), Linear(4, 4)
+
+        def __call__(self, x: Any) -> Any:
+            first = self.a.build_subgraph("same", [x.type], "a.")
+            second = self.b.build_subgraph("same", [x.type], "b.")
+            (x,) = ops.call(first, x, prefix="a.")
+            (x,) = ops.call(second, x, prefix="b.")
+            return x
+
+    with pytest.raises(ValueError, match="same"):
+        Twice().compile(kind("rows", 4))
+
+
+def test_the_number_of_arguments_of_a_call_is_checked() -> None:
+    class Wrong(Stack):
+        def __call__(self, x: Any) -> Any:
+            block = self.layers[0].build_subgraph("block", [x.type], self.prefix)
+            return ops.call(block, x, x, prefix="layers.0.")[0]
+
+    with pytest.raises((TypeError, ValueError), match="1"):
+        Wrong().compile(kind("rows", 4))
+
+
+# graphs
+
+
+def test_weights_of_one_name_are_an_error() -> None:
+    weight = Weight("w", DType.float32, (2,), CPU)
+    with Graph("g", input_types=[kind(2)]) as graph:
+        first = graph.add_weight(weight)
+        assert graph.add_weight(weight).shape == first.shape
+        with pytest.raises(ValueError, match="w"):
+            graph.add_weight(Weight("w", DType.float32, (2,), CPU))
+
+
+def test_compiled_models_check_their_arguments() -> None:
+    model = MLP()
+    model.load_state_dict(values())
+    compiled = model.compile(kind("n", 5))
+    for wrong in (np.ones((2, 6)), np.ones((5,))):
+        with pytest.raises(ValueError, match="5"):
+            compiled(wrong.astype(np.float32))
+    with pytest.raises(ValueError, match="float"):
+        compiled(np.ones((2, 5)))
+    with pytest.raises((TypeError, ValueError)):
+        compiled(np.ones((2, 5), np.float32), np.ones((2, 5), np.float32))
+    for batch in (0, 1, 7):
+        x = np.ones((batch, 5), np.float32)
+        np.testing.assert_allclose(compiled(x).to_numpy(), mlp(values(), x), rtol=1e-4, atol=1e-5)
+
+
+def test_shapes_are_checked_while_tracing() -> None:
+    with pytest.raises(ValueError, match=r"(?s)matmul.*7.*5|matmul.*5.*7"):
+        Graph("g", MLP(), input_types=[kind("n", 7)])
+
+
+def test_values_of_another_shape_are_never_executed() -> None:
+    # instead of reading past the array
+    with pytest.raises(ValueError, match=r"up\.weight"):
+        MLP().compile(kind("n", 5), weights={**values(), "up.weight": np.ones((1, 1), np.float32)})
+    with pytest.raises(KeyError, match=r"up\.weight"):
+        MLP().compile(kind("n", 5), weights={})
