@@ -138,3 +138,9 @@ def corrected(line: str, typo: Typo) -> str:
 def source_of(test: Callable[..., Any]) -> str:
     """The source of a test."""
     return inspect.getsource(inspect.unwrap(test))
+
+
+def row(typo: Typo) -> str:
+    """A typo as a row of the table in docs/api.md."""
+    printed = f"`{typo.printed}`" if typo.printed else ""
+    return f"| {typo.document}, {typo.line} | {printed} | `{typo.corrected}` | {typo.why} |"
