@@ -10,16 +10,18 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from maxtool import driver
 from maxtool.driver import CPU, Accelerator, Device, accelerator_count
 from maxtool.dtype import DType
 from maxtool.errors import MachineLacks, MissingDevice
-from maxtool.graph import DeviceRef, TensorType, device
+from maxtool.graph import DeviceRef, Tensor, TensorType, device
 
 
 @pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Say how many devices CUDA's driver counts; None where it cannot be loaded."""
 
     def say(answer: str | None) -> None:
@@ -80,8 +82,8 @@ def test_they_are_copied_and_pickled() -> None:
         assert copy.deepcopy(one) == one == pickle.loads(pickle.dumps(one))  # noqa: S301
 
 
-def test_no_driver(driver: Any) -> None:
-    driver(None)
+def test_no_driver(cuda: Any) -> None:
+    cuda(None)
     assert accelerator_count() == 0
     with pytest.raises(MissingDevice, match=r"no gpu:0 here.*libcuda.*cannot be loaded") as caught:
         Accelerator()
@@ -90,14 +92,14 @@ def test_no_driver(driver: Any) -> None:
         DeviceRef.GPU(1).to_device()
 
 
-def test_a_driver_without_a_device(driver: Any) -> None:
-    driver("0\n")
+def test_a_driver_without_a_device(cuda: Any) -> None:
+    cuda("0\n")
     with pytest.raises(MissingDevice, match="finds no device"):
         Accelerator()
 
 
-def test_devices_there_are(driver: Any) -> None:
-    driver("2\n")
+def test_devices_there_are(cuda: Any) -> None:
+    cuda("2\n")
     assert accelerator_count() == 2
     assert Accelerator(1) == DeviceRef.GPU(1)
     assert (repr(Accelerator()), str(Accelerator())) == (
@@ -109,8 +111,8 @@ def test_devices_there_are(driver: Any) -> None:
 
 
 @pytest.mark.parametrize("answer", ["", "crash"])
-def test_a_driver_that_does_not_answer_counts_as_none(driver: Any, answer: str) -> None:
-    driver(answer)
+def test_a_driver_that_does_not_answer_counts_as_none(cuda: Any, answer: str) -> None:
+    cuda(answer)
     assert accelerator_count() == 0
 
 
@@ -133,3 +135,10 @@ def test_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", fail)
     assert accelerator_count() == 0
     accelerator_count.cache_clear()
+
+
+def test_arrays_of_the_driver() -> None:
+    assert driver.Buffer is driver.Tensor is Tensor
+    for array in (np.zeros(2), Tensor([1.0])):
+        assert isinstance(array, driver.DLPackArray)
+    assert not isinstance([1.0], driver.DLPackArray)
