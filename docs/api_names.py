@@ -50,7 +50,7 @@ FOUND_IN = {
     "Graph": "max.graph",
     "QuantizationEncoding": "max.graph.quantization",
     "ShapeLike": "max.graph",
-    "ShardingStrategy": "max.graph",
+    "ShardingStrategy": "max.pipelines.nn.layer",
     "Tensor": "max.experimental.tensor",
     "TensorType": "max.graph",
     "TensorValue": "max.graph",
