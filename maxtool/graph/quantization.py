@@ -1,5 +1,5 @@
-"""The block encodings under the name they have in the reference API."""
+"""Block encodings of quantized weights, by the reference API's path."""
 
-from maxtool.quantization.encoding import QuantizationEncoding
+from maxtool.quantization import QuantizationEncoding
 
 __all__ = ["QuantizationEncoding"]
