@@ -1,5 +1,5 @@
-"""Block encodings of quantized weights, by the reference API's path."""
+"""The block encodings under the name they have in the reference API."""
 
-from maxtool.quantization import QuantizationEncoding
+from maxtool.quantization.encoding import QuantizationEncoding
 
 __all__ = ["QuantizationEncoding"]
