@@ -12,6 +12,7 @@ from maxtool.architectures.rotary import RotaryTable
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
 from maxtool.graph import Tensor, executor
+from maxtool.graph.limits import least_sizes
 
 CONFIG: dict[str, Any] = {
     "vocab_size": 11,
@@ -169,3 +170,13 @@ def test_a_cache_changes_no_number(changes: dict[str, Any]) -> None:
         (logits,) = step(*map(Tensor, inputs))
         at += length
         np.testing.assert_allclose(logits.to_numpy(), whole[:, at - 1], rtol=1e-4, atol=1e-4)
+
+
+def test_its_entries_demand_no_more_than_a_loader_sees_to() -> None:
+    """An artifact's loader takes no empty input, and knows no other least size."""
+    decoder = made()
+    for entry in decoder.entries():
+        graph = decoder.trace(entry.name, entry.types, entry.function)
+        assert set(least_sizes(graph).values()) <= {1}
+        if entry.name == "prefill":
+            assert least_sizes(graph)["seq"] == 1
