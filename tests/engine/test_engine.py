@@ -24,6 +24,7 @@ from maxtool.graph import (
     ops,
 )
 from maxtool.graph.weights import load_weights
+from maxtool.nn import Module, Sequential
 from maxtool.quantization import QuantizationEncoding
 
 F32 = DType.float32
@@ -200,3 +201,43 @@ def test_a_device_the_session_does_not_have() -> None:
 def test_a_device_the_machine_does_not_have() -> None:
     with pytest.raises(MachineLacks, match="no gpu:97 here"):
         InferenceSession(devices=[DeviceRef.GPU(97)])
+
+
+# Modules
+
+
+class Scale(Module[[Tensor], Tensor]):
+    def __init__(self) -> None:
+        self.weight = Weight("weight", F32, [2])
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x * self.weight
+        y.print("y")
+        return y
+
+
+class Stack(Module[[Tensor], Tensor]):
+    def __init__(self) -> None:
+        self.layers = Sequential(Scale(), Scale())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x)
+
+
+def test_a_module_prints_whichever_way_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    stack, kind = Stack(), TensorType(F32, ["n", 2])
+    state = {f"layers.{i}.weight": np.full(2, i + 2, np.float32) for i in range(2)}
+    stack.load_state_dict(state)
+    x = np.ones((1, 2), np.float32)
+    ways = (
+        stack,
+        stack.compile(kind),
+        InferenceSession().load(Graph("g", stack, [kind])),
+        InferenceSession().load(Graph("g", stack, [kind]), weights_registry=stack.state_dict()),
+    )
+    for way in ways:
+        way(Tensor(x))
+        assert capsys.readouterr().out.splitlines() == [
+            "y = tensor([[2., 2.]], dtype=float32, shape=[1, 2])",
+            "y = tensor([[6., 6.]], dtype=float32, shape=[1, 2])",
+        ]
