@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import gguf
 import ml_dtypes
 import numpy as np
 import pytest
@@ -107,6 +108,27 @@ def test_several_files_are_one(file: Path, other: Path) -> None:
         assert weights.layers[1].up.weight.data().data[0, 0] == 1
         with pytest.raises(MissingWeight, match=r"did you mean 'norm\.weight'"):
             weights.norm.weigth.data()
+
+
+def test_a_gguf_file(tmp_path: Path) -> None:
+    q8_0 = gguf.GGMLQuantizationType.Q8_0
+    writer = gguf.GGUFWriter(tmp_path / "a.gguf", "llama")
+    writer.add_tensor("blk.0.plain.weight", UP)
+    writer.add_tensor("blk.0.packed.weight", gguf.quants.quantize(UP, q8_0), raw_dtype=q8_0)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    for weights in (GGUFWeights(tmp_path / "a.gguf"), load_weights([tmp_path / "a.gguf"])):
+        np.testing.assert_array_equal(weights.blk[0].plain.weight.allocate().to_numpy(), UP)
+        packed = weights.blk[0].packed.weight.allocate()
+        assert (packed.shape, packed.quantization_encoding) == ((2, 32), Q8_0)
+        assert packed.to_numpy().shape == (2, 34)
+        decoded = weights.blk[0].packed.weight.allocate(F32)
+        expected = gguf.quants.dequantize(gguf.quants.quantize(UP, q8_0), q8_0)
+        np.testing.assert_array_equal(decoded.to_numpy(), expected)
+    with pytest.raises(ValueError, match="is gguf, not safetensors"):
+        SafetensorWeights(tmp_path / "a.gguf")
 
 
 def test_a_file_alone(file: Path) -> None:
