@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 from maxtool.graph.device import DeviceRef
 from maxtool.graph.graph import CallNode, Graph, Node
+from maxtool.graph.ops.reduction import NOT_OF_NOTHING
 
 
 def least_sizes(graph: Graph) -> dict[str, int]:
     """The least size of each symbolic dimension with which nothing outside a tensor is read.
 
-    ``x[:, -1]`` needs one element, ``x[:, 3]`` four; a sum of products needs one term. Dimensions
-    of which nothing is demanded are not in it.
+    ``x[:, -1]`` needs one element, ``x[:, 3]`` four; a sum of products needs one term, a maximum
+    one element. Dimensions of which nothing is demanded are not in it.
     """
     least: dict[str, int] = {}
     for name, size in _demands(graph):
@@ -57,4 +58,11 @@ def _matmul(node: Node) -> Iterator[tuple[str, int]]:
         yield inner, 1
 
 
-DEMANDS = {"matmul": _matmul, "slice": _slice}
+def _extreme(node: Node) -> Iterator[tuple[str, int]]:
+    for axis in node.attributes["axes"]:
+        size = node.inputs[0].shape[axis].value
+        if isinstance(size, str):
+            yield size, 1
+
+
+DEMANDS = {"matmul": _matmul, "slice": _slice, **dict.fromkeys(NOT_OF_NOTHING, _extreme)}

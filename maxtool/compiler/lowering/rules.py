@@ -20,6 +20,7 @@ from maxtool.compiler.kernels.cpu.rope import rope
 from maxtool.compiler.lowering import expressions as te
 from maxtool.compiler.lowering.function import FunctionLowering
 from maxtool.compiler.lowering.pointwise import chain
+from maxtool.compiler.lowering.rowwise import ROWWISE
 from maxtool.graph import BufferType, Node
 from maxtool.graph.ops.elementwise import BINARY, UNARY
 
@@ -172,6 +173,7 @@ def _print(function: FunctionLowering, node: Node) -> None:
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys((*UNARY, *BINARY), _elementwise),
+    **ROWWISE,
     "attention": _attention,
     "cache_write_key": _cache_write(cache_write_key),
     "cache_write_value": _cache_write(cache_write_value),

@@ -37,6 +37,18 @@ from maxtool.graph.ops.neural import (
     rms_norm,
     rope,
 )
+from maxtool.graph.ops.reduction import (
+    all,  # noqa: A004 - the operation's name
+    any,  # noqa: A004
+    argmax,
+    argmin,
+    cumsum,
+    max,  # noqa: A004
+    mean,
+    min,  # noqa: A004
+    prod,
+    sum,  # noqa: A004
+)
 from maxtool.graph.ops.table import OPS, Op, apply
 
 __all__ = [
@@ -44,13 +56,18 @@ __all__ = [
     "Op",
     "abs",
     "add",
+    "all",
+    "any",
     "apply",
+    "argmax",
+    "argmin",
     "attention",
     "cache_write_key",
     "cache_write_value",
     "call",
     "cast",
     "constant",
+    "cumsum",
     "div",
     "embedding",
     "exp",
@@ -58,12 +75,16 @@ __all__ = [
     "linear",
     "log",
     "matmul",
+    "max",
     "maximum",
+    "mean",
+    "min",
     "minimum",
     "mul",
     "negative",
     "permute",
     "print",
+    "prod",
     "relu",
     "reshape",
     "rms_norm",
@@ -74,6 +95,7 @@ __all__ = [
     "slice_tensor",
     "sqrt",
     "sub",
+    "sum",
     "tanh",
     "transfer_to",
     "transpose",

@@ -1,0 +1,67 @@
+"""Elements of any type as they are computed with: 16-bit floats as float32, the rest as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tvm import tirx
+from tvm.tirx.script.builder import ir as T  # noqa: N812
+
+from maxtool.compiler.kernels.cpu import builder as b
+
+WIDENED = ("float16", "bfloat16")
+
+
+def stored(dtype: str) -> str:
+    """How a type is passed: bfloat16 travels as its bits."""
+    return "uint16" if dtype == "bfloat16" else dtype
+
+
+def computed(dtype: str) -> str:
+    """The type that elements of ``dtype`` are computed with."""
+    return "float32" if dtype in WIDENED else dtype
+
+
+def lanes_of(dtype: str, lanes: int) -> int:
+    """Elements of a vector: those of float32, or one, for types that have no vector kernels."""
+    return lanes if computed(dtype) == "float32" else 1
+
+
+def read(buffer: b.Buffer, index: Sequence[b.Index], lanes: int, dtype: str) -> b.Expr:
+    """Neighbours along the last dimension, in the type they are computed with."""
+    if computed(dtype) == "float32":
+        return b.load_weight(buffer, index, lanes, dtype)
+    return b.load(buffer, index, lanes)
+
+
+def write(
+    buffer: b.Buffer, value: b.Expr, index: Sequence[b.Index], lanes: int, dtype: str
+) -> None:
+    """Store what was computed, rounded to nearest even."""
+    if dtype == "float16":
+        value = T.Cast(b.vector_type("float16", lanes), value)
+    elif dtype == "bfloat16":
+        value = _bfloat16(b.let(value, lanes), lanes)
+    b.store(buffer, value, index, lanes)
+
+
+def _bfloat16(value: b.Expr, lanes: int) -> b.Expr:
+    """The bits of the nearest bfloat16; a NaN stays one."""
+
+    def number(n: int) -> b.Expr:
+        one = tirx.const(n, "uint32")
+        return one if lanes == 1 else T.broadcast(one, lanes)
+
+    words = b.vector_type("uint32", lanes)
+    bits = b.let(T.reinterpret(words, value), lanes, "uint32")
+    high = b.let(T.shift_right(bits, number(16)), lanes, "uint32")
+    rounded = T.shift_right(bits + number(0x7FFF) + (high & number(1)), number(16))
+    magnitude = bits & number(0x7FFF_FFFF)
+    chosen = T.Select(magnitude > number(0x7F80_0000), high | number(0x40), rounded)
+    return T.Cast(b.vector_type("uint16", lanes), chosen)
+
+
+def constant(value: float, dtype: str, lanes: int = 1) -> b.Expr:
+    """A number of a type, in every lane."""
+    one = tirx.const(value, dtype)
+    return one if lanes == 1 else T.broadcast(one, lanes)

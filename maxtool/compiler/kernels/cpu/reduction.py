@@ -1,0 +1,162 @@
+"""One element out of every row, or a running sum along it.
+
+The loops over a row may run no time at all, so what they start from is stored before them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tvm import tirx
+from tvm.tirx.script.builder import ir as T  # noqa: N812
+
+from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.kernels.cpu import elements as e
+from maxtool.compiler.kernels.cpu.pointwise import VECTOR_OPS
+
+Combine = Callable[[b.Expr, b.Expr], b.Expr]
+# How two elements become one, and what changes nothing then, by type.
+Fold = tuple[Combine, Callable[[str], b.Expr]]
+
+
+def reduce_rows(op: str, dtype: str, lanes: int) -> Any:  # noqa: ANN401
+    """Build ``y[i] = op(x[i, :])``.
+
+    Parameters of the kernel: x[rows, n], y[rows], both of ``dtype``.
+
+    Args:
+        op: A name in ``COMBINE``, or mean.
+        dtype: The element type, by name.
+        lanes: float32 elements of a vector.
+    """
+    how = COMBINE["sum" if op == "mean" else op]
+    lanes, kind = e.lanes_of(dtype, lanes), e.computed(dtype)
+    with b.kernel(f"{op}_{dtype}") as made:
+        rows, n = made.dim("rows"), made.dim("n")
+        x = made.argument("x", (rows, n), e.stored(dtype))
+        y = made.argument("y", (rows,), e.stored(dtype))
+
+        def row(i: b.Expr) -> None:
+            def read(k: b.Index, width: int) -> b.Expr:
+                return e.read(x, (i, k), width, dtype)
+
+            total = fold_row(read, n, lanes, kind, how)
+            if op == "mean":
+                total = total / T.Cast(kind, n)
+            e.write(y, total, (i,), 1, dtype)
+
+        b.each_row(rows, n, row)
+    return made.function
+
+
+def fold_row(
+    read: Callable[[b.Index, int], b.Expr],
+    n: b.Expr,
+    lanes: int,
+    kind: str,
+    how: Fold,
+) -> b.Expr:
+    """All elements of a row combined into one.
+
+    Args:
+        read: The ``w`` elements from ``k`` on.
+        n: How many there are.
+        lanes: Elements of a vector.
+        kind: The type they are computed with.
+        how: What makes one of two elements, or of vectors of them, and what it starts from.
+    """
+    combine, neutral = how
+    total = b.scratch((1,), kind)
+    b.store(total, neutral(kind), (0,), 1)
+    whole = b.index(b.quotient(n, lanes)) if lanes > 1 else b.integer(0)
+    if lanes > 1:
+        sums = b.scratch((lanes,), kind)
+        b.store(sums, T.broadcast(neutral(kind), lanes), (0,), lanes)
+        with T.serial(whole) as j:
+            value = b.let(read(j * lanes, lanes), lanes, kind)
+            b.store(sums, combine(b.load(sums, (0,), lanes), value), (0,), lanes)
+        b.store(total, b.fold(b.load(sums, (0,), lanes), lanes, combine), (0,), 1)
+    with T.serial(b.index(whole * lanes), n) as k:
+        b.store(total, combine(total[0], b.let(read(k, 1), 1, kind)), (0,), 1)
+    return total[0]
+
+
+def _extreme(name: str) -> Combine:
+    return lambda one, two: VECTOR_OPS[name](1, one, two)
+
+
+def _lowest(kind: str) -> b.Expr:
+    return tirx.const(float("-inf"), kind) if "float" in kind else tirx.min_value(kind)
+
+
+def _highest(kind: str) -> b.Expr:
+    return tirx.const(float("inf"), kind) if "float" in kind else tirx.max_value(kind)
+
+
+COMBINE: dict[str, Fold] = {
+    "all": (tirx.all, lambda kind: tirx.const(True, kind)),
+    "any": (tirx.any, lambda kind: tirx.const(False, kind)),
+    "max": (_extreme("maximum"), _lowest),
+    "min": (_extreme("minimum"), _highest),
+    "prod": (lambda one, two: one * two, lambda kind: tirx.const(1, kind)),
+    "sum": (b.add, lambda kind: tirx.const(0, kind)),
+}
+
+
+def index_rows(op: str, dtype: str) -> Any:  # noqa: ANN401
+    """Build where the largest (argmax) or smallest (argmin) element of each row is.
+
+    Parameters of the kernel: x[rows, n] of ``dtype``, y[rows] int64; 0 for an empty row. The first
+    of equal elements is meant, and a NaN comes before every number.
+    """
+    kind = e.computed(dtype)
+    with b.kernel(f"{op}_{dtype}") as made:
+        rows, n = made.dim("rows"), made.dim("n")
+        x = made.argument("x", (rows, n), e.stored(dtype))
+        y = made.argument("y", (rows,), "int64")
+
+        def row(i: b.Expr) -> None:
+            best, place = b.scratch((1,), kind), b.scratch((1,), "int64")
+            b.store(place, b.integer(0), (0,), 1)
+            with T.serial(n) as k:
+                value = b.let(e.read(x, (i, k), 1, dtype), 1, kind)
+                with b.when(tirx.any(k == 0, _before(op, kind, value, best[0]))):
+                    b.store(best, value, (0,), 1)
+                    b.store(place, k, (0,), 1)
+            b.store(y, place[0], (i,), 1)
+
+        b.each_row(rows, n, row)
+    return made.function
+
+
+def _before(op: str, kind: str, value: b.Expr, best: b.Expr) -> b.Expr:
+    """Whether ``value`` is to replace ``best``."""
+    more = value > best if op == "argmax" else value < best
+    if "float" not in kind:
+        return more
+    return tirx.any(more, tirx.all(tirx.isnan(value), tirx.Not(tirx.isnan(best))))
+
+
+def cumsum_rows(dtype: str, exclusive: bool, reverse: bool) -> Any:  # noqa: ANN401
+    """Build the running sums of each row.
+
+    Parameters of the kernel: x[rows, n], y[rows, n], both of ``dtype``.
+    """
+    kind = e.computed(dtype)
+    with b.kernel(f"cumsum_{dtype}") as made:
+        rows, n = made.dim("rows"), made.dim("n")
+        x = made.argument("x", (rows, n), e.stored(dtype))
+        y = made.argument("y", (rows, n), e.stored(dtype))
+
+        def row(i: b.Expr) -> None:
+            total = b.scratch((1,), kind)
+            b.store(total, tirx.const(0, kind), (0,), 1)
+            with T.serial(n) as step:
+                k = b.index(n - 1 - step if reverse else step)
+                before = b.let(total[0], 1, kind)
+                b.store(total, before + e.read(x, (i, k), 1, dtype), (0,), 1)
+                e.write(y, before if exclusive else total[0], (i, k), 1, dtype)
+
+        b.each_row(rows, n, row)
+    return made.function

@@ -1,0 +1,187 @@
+"""Operations that make one element out of many: sums, extremes and where these are.
+
+A reduced dimension stays, with size 1. What float16 and bfloat16 add up is added in float32.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from operator import index as whole
+from typing import SupportsIndex, TypeAlias
+
+from maxtool.dtype import DType
+from maxtool.graph.dim import Dim
+from maxtool.graph.ops.table import apply, define
+from maxtool.graph.tensor import Tensor, TensorLike
+from maxtool.graph.type import TensorType
+
+Axes: TypeAlias = "SupportsIndex | Sequence[SupportsIndex] | None"
+
+REDUCTIONS = ("all", "any", "max", "mean", "min", "prod", "sum")
+INDICES = ("argmax", "argmin")
+# Of nothing there is no such element.
+NOT_OF_NOTHING = ("max", "min", *INDICES)
+
+
+def _infer_reduction(kind: TensorType, axes: tuple[int, ...]) -> tuple[TensorType, ...]:
+    _require_numbers(kind)
+    return (_reduced(kind, axes),)
+
+
+def _infer_mean(kind: TensorType, axes: tuple[int, ...]) -> tuple[TensorType, ...]:
+    if not kind.dtype.is_float():
+        raise ValueError(f"needs floating-point operands, not {kind.dtype.value}")
+    return _infer_reduction(kind, axes)
+
+
+def _infer_logical(kind: TensorType, axes: tuple[int, ...]) -> tuple[TensorType, ...]:
+    if kind.dtype is not DType.bool:
+        raise ValueError(f"needs bool, not {kind.dtype.value}; compare with 0 first")
+    return (_reduced(kind, axes),)
+
+
+def _infer_extreme(kind: TensorType, axes: tuple[int, ...]) -> tuple[TensorType, ...]:
+    _require_something(kind, axes)
+    return _infer_reduction(kind, axes)
+
+
+def _infer_index(kind: TensorType, axes: tuple[int, ...]) -> tuple[TensorType, ...]:
+    _require_something(kind, axes)
+    (result,) = _infer_reduction(kind, axes)
+    return (TensorType(DType.int64, result.shape, result.device),)
+
+
+def _infer_cumsum(
+    kind: TensorType,
+    axes: tuple[int, ...],
+    exclusive: bool,  # noqa: ARG001 - part of the operation's signature
+    reverse: bool,  # noqa: ARG001
+) -> tuple[TensorType, ...]:
+    _require_numbers(kind)
+    _reduced(kind, axes)
+    return (TensorType(kind.dtype, kind.shape, kind.device),)
+
+
+def _require_numbers(kind: TensorType) -> None:
+    if kind.dtype is DType.bool:
+        raise ValueError("needs numbers, not bool; cast the operand")
+    if kind.dtype.value.startswith("float8"):
+        raise ValueError(f"needs a wider type than {kind.dtype.value}; cast the operand")
+
+
+def _require_something(kind: TensorType, axes: tuple[int, ...]) -> None:
+    _reduced(kind, axes)
+    if builtins.any(kind.shape[axis] == 0 for axis in axes):
+        raise ValueError(f"there is no element along {_named(axes)}")
+
+
+def _reduced(kind: TensorType, axes: tuple[int, ...]) -> TensorType:
+    if not builtins.all(0 <= axis < kind.rank for axis in axes):
+        raise ValueError(f"there is no {_named(axes)} in {kind.rank} dimensions")
+    if len(set(axes)) != len(axes):
+        raise ValueError(f"{_named(axes)} names a dimension twice")
+    sizes = [Dim(1) if axis in axes else dim for axis, dim in enumerate(kind.shape)]
+    return TensorType(kind.dtype, sizes, kind.device)
+
+
+def _named(axes: tuple[int, ...]) -> str:
+    listed = ", ".join(str(axis) for axis in axes)
+    return f"axis {listed}" if len(axes) == 1 else f"axes {listed}"
+
+
+for _name in REDUCTIONS:
+    define(_name, _infer_reduction)
+for _name in ("any", "all"):
+    define(_name, _infer_logical)
+for _name in ("max", "min"):
+    define(_name, _infer_extreme)
+for _name in INDICES:
+    define(_name, _infer_index)
+define("mean", _infer_mean)
+define("cumsum", _infer_cumsum)
+
+
+def reduce(name: str, x: TensorLike, axis: Axes) -> Tensor:
+    """One of ``REDUCTIONS`` and ``INDICES`` over one, several or (None) all dimensions of ``x``."""
+    tensor = x if isinstance(x, Tensor) else Tensor(x)
+    return apply(name, tensor, axes=_axes(tensor, axis))[0]
+
+
+def _axes(tensor: Tensor, axis: Axes) -> tuple[int, ...]:
+    """Dimensions counted from the first, ascending; what is no dimension of it stays as it is."""
+    if axis is None:
+        return tuple(range(tensor.rank))
+    given = axis if isinstance(axis, Sequence) else (axis,)
+    numbers = [whole(one) for one in given]
+    return tuple(sorted(n + tensor.rank if -tensor.rank <= n < 0 else n for n in numbers))
+
+
+def sum(x: TensorLike, axis: Axes = -1) -> Tensor:  # noqa: A001 - the operation's name
+    """The sum along ``axis``, 0 of nothing. Integers wrap around, as the type of ``x`` does."""
+    return reduce("sum", x, axis)
+
+
+def mean(x: TensorLike, axis: Axes = -1) -> Tensor:
+    """The mean of floats along ``axis``, NaN of nothing."""
+    return reduce("mean", x, axis)
+
+
+def prod(x: TensorLike, axis: Axes = -1) -> Tensor:
+    """The product along ``axis``, 1 of nothing. Integers wrap around."""
+    return reduce("prod", x, axis)
+
+
+def max(x: TensorLike, y: TensorLike | None = None, /, axis: Axes = -1) -> Tensor:  # noqa: A001
+    """The largest element along ``axis``; with ``y``, the larger of two elements each.
+
+    NaN where there is one.
+    """
+    return reduce("max", x, axis) if y is None else apply("maximum", x, y)[0]
+
+
+def min(x: TensorLike, y: TensorLike | None = None, /, axis: Axes = -1) -> Tensor:  # noqa: A001
+    """The smallest element along ``axis``; with ``y``, the smaller of two elements each.
+
+    NaN where there is one.
+    """
+    return reduce("min", x, axis) if y is None else apply("minimum", x, y)[0]
+
+
+def any(x: TensorLike, axis: Axes = -1) -> Tensor:  # noqa: A001
+    """Whether something along ``axis`` is true; False of nothing."""
+    return reduce("any", x, axis)
+
+
+def all(x: TensorLike, axis: Axes = -1) -> Tensor:  # noqa: A001
+    """Whether everything along ``axis`` is true; True of nothing."""
+    return reduce("all", x, axis)
+
+
+def argmax(x: TensorLike, axis: SupportsIndex | None = -1) -> Tensor:
+    """Where along ``axis`` the largest element is: int64, the first of several, NaN the largest.
+
+    With None, its place among all elements in row-major order.
+    """
+    return reduce("argmax", x, axis)
+
+
+def argmin(x: TensorLike, axis: SupportsIndex | None = -1) -> Tensor:
+    """Where along ``axis`` the smallest element is, as :func:`argmax`; NaN is the smallest."""
+    return reduce("argmin", x, axis)
+
+
+def cumsum(
+    x: TensorLike, axis: SupportsIndex = -1, exclusive: bool = False, reverse: bool = False
+) -> Tensor:
+    """The sum of all elements along ``axis`` up to each.
+
+    Args:
+        x: Numbers.
+        axis: A dimension.
+        exclusive: Whether the element itself is left out.
+        reverse: Whether the sums run from the last element.
+    """
+    tensor = x if isinstance(x, Tensor) else Tensor(x)
+    options = {"exclusive": bool(exclusive), "reverse": bool(reverse)}
+    return apply("cumsum", tensor, axes=_axes(tensor, axis), **options)[0]

@@ -1,0 +1,143 @@
+"""Reductions beside NumPy in float64, for every type, of something and of nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from maxtool.dtype import DType
+from maxtool.graph import Graph, Tensor, TensorType, executor, ops
+from maxtool.graph.limits import least_sizes
+
+F32 = DType.float32
+TOLERANCE = {"float16": 2e-3, "bfloat16": 1e-2, "float32": 1e-5, "float64": 1e-12}
+QUICK = ("float16", "bfloat16", "float32", "float64", "int8", "int64", "uint8")
+SLOW = ("int16", "int32", "uint16", "uint32", "uint64")
+rng = np.random.default_rng(0)
+
+# Ours and NumPy's; ``same`` keeps integers from being widened.
+CASES: list[tuple[Callable[[Tensor], Tensor], Callable[..., Any]]] = [
+    (ops.sum, lambda x, same: x.sum(-1, keepdims=True, **same)),
+    (lambda x: ops.sum(x, axis=(0, -1)), lambda x, same: x.sum((0, 2), keepdims=True, **same)),
+    (lambda x: ops.prod(x, axis=1), lambda x, same: x.prod(1, keepdims=True, **same)),
+    (lambda x: ops.cumsum(x), lambda x, same: np.cumsum(x, -1, **same)),
+    (lambda x: ops.max(x, axis=None), lambda x, _: x.max(keepdims=True)),
+    (lambda x: ops.min(x, axis=0), lambda x, _: x.min(0, keepdims=True)),
+    (lambda x: ops.argmax(x, axis=1), lambda x, _: x.argmax(1, keepdims=True)),
+    (ops.argmin, lambda x, _: x.argmin(-1, keepdims=True)),
+]
+MEAN = (lambda x: ops.mean(x, axis=[1, 2]), lambda x, _: x.mean((1, 2), keepdims=True))
+
+
+def values(dtype: DType, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    if dtype.is_float():
+        return (3 * rng.standard_normal(shape)).astype(dtype.to_numpy())
+    return rng.integers(0, 200 if dtype.size_in_bytes > 1 else 100, shape).astype(dtype.to_numpy())
+
+
+@pytest.mark.parametrize(
+    "name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
+)
+def test_what_numpy_computes(name: str) -> None:
+    dtype = DType(name)
+    cases = [*CASES, MEAN] if dtype.is_float() else CASES
+    kind = TensorType(dtype, ["a", 3, "c"])
+    graph = Graph("g", lambda x: [ours(x) for ours, _ in cases], [kind])
+    run = executor.find().compile(graph, {})
+    for shape in ((2, 3, 41), (4, 3, 1)):
+        x = values(dtype, shape)
+        exact = x.astype(np.float64) if dtype.is_float() else x
+        same = {} if dtype.is_float() else {"dtype": x.dtype}
+        scale = TOLERANCE.get(name, 0)
+        for got, (_, numpy) in zip(run(Tensor(x)), cases, strict=True):
+            wanted = numpy(exact, same)
+            assert got.shape == wanted.shape
+            assert got.dtype is (dtype if wanted.dtype == exact.dtype else DType.int64)
+            found = got.to_numpy().astype(wanted.dtype)
+            np.testing.assert_allclose(found, wanted, rtol=scale, atol=20 * scale)
+
+
+def test_running_sums_in_each_direction() -> None:
+    x = values(F32, (2, 5))
+    backward = np.flip(np.cumsum(np.flip(x, 0), 0), 0)
+    got = ops.cumsum(x, axis=0, exclusive=True, reverse=True).to_numpy()
+    np.testing.assert_allclose(got, backward - x, atol=1e-5)
+    np.testing.assert_allclose(
+        ops.cumsum(x, exclusive=True).to_numpy(), np.cumsum(x, 1) - x, atol=1e-5
+    )
+
+
+def test_truth() -> None:
+    x = rng.integers(0, 2, (4, 3)).astype(np.bool_)
+    np.testing.assert_array_equal(ops.any(x).to_numpy(), x.any(1, keepdims=True))
+    np.testing.assert_array_equal(ops.all(x, axis=0).to_numpy(), x.all(0, keepdims=True))
+
+
+def test_nan_and_ties() -> None:
+    """NaN wins, the first one's place is told; among equals the first; vectors and their rest."""
+    x = np.zeros((3, 37), np.float32)
+    x[0, [20, 36]], x[1, 5:7], x[2, 36] = np.nan, -1, 9
+    np.testing.assert_array_equal(ops.max(x).to_numpy(), x.max(1, keepdims=True))
+    np.testing.assert_array_equal(ops.min(x).to_numpy(), x.min(1, keepdims=True))
+    np.testing.assert_array_equal(ops.argmax(x).to_numpy(), [[20], [0], [36]])
+    np.testing.assert_array_equal(ops.argmin(x).to_numpy(), [[20], [5], [0]])
+
+
+def test_of_nothing() -> None:
+    """Of rows without elements, and of no rows; the size known now or not."""
+    calls = [ops.sum, ops.prod, ops.mean, ops.cumsum]
+    wanted = [np.zeros((2, 1)), np.ones((2, 1)), np.full((2, 1), np.nan), np.zeros((2, 0))]
+    run = executor.find().compile(
+        Graph("g", lambda x: [call(x) for call in calls], [TensorType(F32, [2, "n"])]), {}
+    )
+    nothing = Tensor.zeros([2, 0])
+    for traced, call, expected in zip(run(nothing), calls, wanted, strict=True):
+        np.testing.assert_array_equal(traced.to_numpy(), expected)
+        np.testing.assert_array_equal(call(nothing).to_numpy(), expected)
+    assert ops.max(Tensor.zeros([0, 3])).shape == [0, 1]
+    truth = Tensor(np.zeros((2, 0), np.bool_))
+    assert ops.any(truth).to_numpy().tolist() == [[False], [False]]
+    assert ops.all(truth).to_numpy().tolist() == [[True], [True]]
+
+
+def test_a_maximum_demands_an_element() -> None:
+    graph = Graph("g", lambda x: ops.max(x, axis=None), [TensorType(F32, ["n", 3])])
+    assert least_sizes(graph) == {"n": 1}
+
+
+def test_other_forms() -> None:
+    assert ops.sum(Tensor(np.float32(3)), axis=None).to_numpy() == 3
+    assert ops.max([1.0, 5.0], [2.0, 3.0]).to_numpy().tolist() == [2, 5]
+    assert ops.min([1.0, 5.0], [2.0, 3.0]).to_numpy().tolist() == [1, 3]
+    np.testing.assert_array_equal(ops.argmax([[1.0, 5.0], [7.0, 2.0]], axis=None).to_numpy(), [[2]])
+
+
+def test_half_precision_adds_in_single() -> None:
+    """One by one, float16 would stop growing at 2048."""
+    ones = Tensor.ones([5000], DType.float16)
+    assert ops.sum(ones).to_numpy() == 5000
+    assert ops.cumsum(ones).to_numpy()[-1] == 5000
+
+
+@pytest.mark.parametrize(
+    ("call", "dtype", "message"),
+    [
+        (lambda x: ops.sum(x, axis=2), F32, r"sum\(float32\[n, 0\]\): there is no axis 2"),
+        (lambda x: ops.sum(x, axis=-3), F32, r"sum\(.*no axis -3 in 2 dimensions"),
+        (lambda x: ops.sum(x, axis=[0, -2]), F32, r"sum\(.*twice"),
+        (ops.max, F32, r"max\(float32\[n, 0\]\): there is no element along axis 1"),
+        (ops.argmin, F32, r"argmin\(.*no element"),
+        (ops.sum, DType.bool, r"sum\(bool\[n, 0\]\): needs numbers"),
+        (ops.mean, DType.int32, r"mean\(int32\[n, 0\]\): needs floating-point"),
+        (ops.any, F32, r"any\(float32\[n, 0\]\): needs bool"),
+        (ops.sum, DType.float8_e4m3fn, r"sum\(.*wider type"),
+    ],
+)
+def test_operands_that_do_not_fit(
+    call: Callable[[Tensor], Tensor], dtype: DType, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        Graph("g", call, [TensorType(dtype, ["n", 0])])
