@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from docs.api_names import DOCUMENTS, NAMES, dump, extract, load, parameters_of
+from tests.api.examples import EXAMPLES, TYPOS, Example, printed, row, source_of, squeezed
 
 
 def test_a_signature_is_read_with_kinds_and_defaults() -> None:
@@ -46,3 +50,48 @@ def test_no_signature_of_a_document_is_overlooked(reference: Path, document: str
     }
     known = {name.name.rpartition(".")[2] for name in load() if name.document == document}
     assert headings <= known
+
+
+def modules() -> list[ModuleType]:
+    """The modules with examples."""
+    files = sorted(Path(__file__).parent.glob("test_examples_*.py"))
+    return [importlib.import_module(f"tests.api.{file.stem}") for file in files]
+
+
+def examples() -> list[Example]:
+    modules()
+    unique = {(one.document, one.first): one for one in EXAMPLES}
+    return sorted(unique.values(), key=lambda one: (one.document, one.first))
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("one", examples(), ids=lambda one: f"{one.document}:{one.first}")
+def test_an_example_is_what_the_document_prints(reference: Path, one: Example) -> None:
+    path = reference / "api" / f"{one.document}.txt"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    said = squeezed(printed(one.document, lines, one.first, one.last))
+    assert said in squeezed(source_of(one.test))
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_no_example_of_a_document_is_overlooked(reference: Path, document: str) -> None:
+    """Every import, call to print and statement of an example lies in the lines of some test."""
+    path = reference / "api" / f"{document}.txt"
+    code = re.compile(
+        r"\s*(from max|import |assert |print\(|@module|\w+ = |model\.\w+\("
+        r"|(?!Module|Tensor)\w+\.to\()"
+    )
+    held = {
+        number
+        for one in examples()
+        if one.document == document
+        for number in range(one.first, one.last + 1)
+    }
+    lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+    assert not [(number, line) for number, line in lines if code.match(line) and number not in held]
+
+
+def test_every_typo_is_in_the_page() -> None:
+    page = (NAMES.parent / "api.md").read_text(encoding="utf-8")
+    assert not [typo for typo in TYPOS if row(typo) not in page]
