@@ -106,7 +106,12 @@ def test_the_wheel_holds_the_package_and_its_recipes(wheel: Path) -> None:
     info = f"maxtool-{__version__}.dist-info"
     assert {name.split("/")[0] for name in names} == {"maxtool", info}
     assert {Path(name).name for name in names if name.startswith("maxtool/recipes/")} == RECIPES
-    assert {"maxtool/py.typed", "maxtool/runtime/loader.py", f"{info}/licenses/LICENSE"} <= names
+    assert {
+        "maxtool/py.typed",
+        "maxtool/runtime/run.py",
+        "maxtool/runtime/loader/model.py",
+        f"{info}/licenses/LICENSE",
+    } <= names
 
 
 def test_the_wheel_holds_every_module_and_no_tests(wheel: Path) -> None:

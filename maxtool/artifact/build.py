@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +26,6 @@ from maxtool.files import check_output, check_space, sha256, staged
 from maxtool.graph import Graph
 from maxtool.parity.compare import Comparison
 from maxtool.recipe import Plan, find_recipe, load_recipe, plan
-from maxtool.runtime import loader
 from maxtool.tokenizer import Tokenizer
 from maxtool.weights import Checkpoint, open_checkpoint
 
@@ -256,7 +254,7 @@ def _check_replaceable(output: Path) -> None:
 
 
 def _copy_loader(made: Build, folder: Path) -> None:
-    shutil.copyfile(loader.__file__, folder / manifest.LOADER)
+    manifest.copy_loader(folder)
     if made.request.standalone:
         manifest.copy_runtime(folder)
 

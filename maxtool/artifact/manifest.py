@@ -16,11 +16,12 @@ from maxtool.artifact.weights import FILE as WEIGHTS
 from maxtool.errors import MachineLacks
 from maxtool.graph import Graph, TensorType
 from maxtool.parity.compare import Comparison
+from maxtool.runtime import loader
 from maxtool.runtime.loader import RUNTIME, SCHEMA
 
 FILE = "manifest.json"
 MODULE = "model.so"
-LOADER = "run.py"
+PROGRAM, LOADER = "run.py", "loader"
 LIBRARIES = "lib"
 
 
@@ -81,6 +82,15 @@ def is_artifact(folder: Path) -> bool:
         return False
     schema = found.get("schema") if isinstance(found, dict) else None
     return isinstance(schema, str) and schema.partition("/")[0] == SCHEMA.partition("/")[0]
+
+
+def copy_loader(folder: Path) -> None:
+    """Put what runs the model into the artifact: ``run.py`` and the package it loads."""
+    here = Path(loader.__file__).parent
+    shutil.copyfile(here.parent / PROGRAM, folder / PROGRAM)
+    (folder / LOADER).mkdir()
+    for file in sorted(here.glob("*.py")):
+        shutil.copyfile(file, folder / LOADER / file.name)
 
 
 def copy_runtime(folder: Path) -> None:

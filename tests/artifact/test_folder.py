@@ -18,7 +18,8 @@ from maxtool.cli.app import app
 from maxtool.runtime import loader
 from tests.artifact.measure import BOUND, Compile, error, recorded
 
-FILES = {"manifest.json", "model.so", "weights.bin", "run.py", "tokenizer.json"}
+LOADER = {f"loader/{file.name}" for file in Path(loader.__file__).parent.glob("*.py")}
+FILES = {"manifest.json", "model.so", "weights.bin", "run.py", "tokenizer.json", *LOADER}
 
 
 def digest(path: Path) -> str:
@@ -28,7 +29,8 @@ def digest(path: Path) -> str:
 def test_files_and_checksums(compiled: Compile, data: Path) -> None:
     source = data / "tiny-llama"
     folder = compiled(source)
-    assert {path.name for path in folder.iterdir()} == FILES
+    files = {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
+    assert files == FILES
     manifest = json.loads((folder / "manifest.json").read_text())
     assert set(manifest["files"]) == FILES - {"manifest.json"}
     for name, facts in manifest["files"].items():

@@ -62,6 +62,22 @@ def fails(folder: Path, code: int, *arguments: object, says: str) -> None:
     assert says in said
 
 
+@pytest.mark.parametrize("name", ["loader", "loader/__init__.py", "loader/model.py"])
+def test_the_loader_is_missing(artifact: Path, name: str) -> None:
+    (artifact / name).rename(artifact / "moved")
+    told = tiny_artifact.run(artifact, "--ids", "1")
+    assert told.returncode == 6
+    assert told.stderr.startswith("error: ")
+    assert str(artifact / "loader") in told.stderr
+    assert told.stderr.count("\n") == 1
+
+
+def test_running_adds_no_files(artifact: Path) -> None:
+    before = sorted(artifact.rglob("*"))
+    assert tiny_artifact.run(artifact, "--info").returncode == 0
+    assert sorted(artifact.rglob("*")) == before
+
+
 def test_the_compiler_is_really_blocked(artifact: Path) -> None:
     (artifact / "run.py").write_text("import tvm")
     assert "blocked" in tiny_artifact.run(artifact).stderr
@@ -210,7 +226,9 @@ def test_bad_arrays(artifact: Path, tmp_path: Path, case: str) -> None:
     assert not output.exists()
 
 
-@pytest.mark.parametrize("name", ["model.so", "weights.bin", "tokenizer.json", "run.py"])
+@pytest.mark.parametrize(
+    "name", ["model.so", "weights.bin", "tokenizer.json", "run.py", "loader/model.py"]
+)
 def test_a_changed_file_is_refused(artifact: Path, name: str) -> None:
     with (artifact / name).open("ab") as stream:
         stream.write(b"\n")
@@ -226,7 +244,7 @@ def test_a_missing_file(artifact: Path, name: str) -> None:
 
 
 def set_in(root: dict[str, Any], path: str, value: object) -> None:
-    *parents, last = path.split("/")
+    *parents, last = (part.replace("~", "/") for part in path.split("/"))
     place: Any = root
     for part in parents:
         place = place[int(part) if isinstance(place, list) else part]
@@ -344,12 +362,13 @@ def test_any_part_replaced_by_anything(artifact: Path) -> None:
 
 
 def paths_of(value: object, path: str = "") -> Iterator[str]:
-    """Every place in a JSON value, as ``set_in`` takes it; keys with slashes are left out."""
+    """Every place in a JSON value, as ``set_in`` takes it: slashes in keys are written ~."""
     children = value.items() if isinstance(value, dict) else ()
     children = enumerate(value) if isinstance(value, list) else children
     for key, child in children:
-        yield f"{path}{key}"
-        yield from paths_of(child, f"{path}{key}/")
+        place = path + str(key).replace("/", "~")
+        yield place
+        yield from paths_of(child, f"{place}/")
 
 
 def test_standalone_needs_no_tvm_package(artifact: Path) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 import sentencepiece
 
 from maxtool import tokenizer as room
-from maxtool.runtime import loader
+from maxtool.artifact.manifest import copy_loader
 
 CONTEXT, VOCAB, BOS, EOS = 48, 512, 1, 2
 PROMPT, STORY = "Once upon a time", ", there was a café 日🎉."
@@ -69,15 +69,15 @@ def make(folder: Path, module: Path, tokens: list[int], prompt: int) -> dict[str
     """Fill ``folder``; behind a prompt of ``prompt`` tokens the model generates ``tokens``."""
     folder.mkdir()
     shutil.copy(module, folder / "model.so")
-    shutil.copy(loader.__file__, folder / "run.py")
+    copy_loader(folder)
     (folder / "tokenizer.model").write_bytes(train_tokenizer())
     tokenizer = room.read(folder)
     assert tokenizer is not None
     (folder / "tokenizer.model").unlink()
     (folder / "tokenizer.json").write_text(room.to_json(tokenizer), encoding="utf-8")
     manifest = contents(_weights(folder / "weights.bin", tokens, prompt))
-    names = ["model.so", "weights.bin", "tokenizer.json", "run.py"]
-    manifest["files"] = {name: checksum(folder / name) for name in names}
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
+    manifest["files"] = {str(file.relative_to(folder)): checksum(file) for file in files}
     write(folder, manifest)
     return manifest
 

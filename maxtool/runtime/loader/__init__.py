@@ -1,0 +1,41 @@
+"""What runs a compiled model: imports NumPy and TVM's runtime, and nothing of maxtool.
+
+The package is copied into every artifact, beside ``run.py``, which is a program and a module.
+"""
+
+from .errors import BadInput, BadUsage, DoesNotFit, MachineLacks, NotVerified, RunError
+from .machine import RUNTIME, set_threads
+from .manifest import ALIGNMENT, SCHEMA, Entry, Manifest, Spec
+from .memory import State, aligned
+from .model import Model, load
+from .options import Options, integers, parse
+from .program import execute, main
+from .sampling import chooser
+from .stream import TextStream
+
+__all__ = [
+    "ALIGNMENT",
+    "RUNTIME",
+    "SCHEMA",
+    "BadInput",
+    "BadUsage",
+    "DoesNotFit",
+    "Entry",
+    "MachineLacks",
+    "Manifest",
+    "Model",
+    "NotVerified",
+    "Options",
+    "RunError",
+    "Spec",
+    "State",
+    "TextStream",
+    "aligned",
+    "chooser",
+    "execute",
+    "integers",
+    "load",
+    "main",
+    "parse",
+    "set_threads",
+]

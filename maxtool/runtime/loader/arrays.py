@@ -1,0 +1,86 @@
+"""An entry run on the arrays of a file."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from .errors import BadInput, BadUsage
+from .machine import last_line
+from .memory import Array
+from .model import load
+from .options import Options
+from .terminal import emit, emit_json, note, printable
+
+
+def run_arrays(options: Options, path: Path) -> None:
+    """Run an entry on the arrays of an npz file and write its outputs to another."""
+    check_output(options)
+    model = load(options.folder, check=options.verify)
+    arrays, ignored = read_arrays(path, {spec.name for spec in model.entry(options.entry).inputs})
+    started = time.perf_counter()
+    outputs = model.run(options.entry, arrays)
+    seconds = time.perf_counter() - started
+    if ignored:
+        note(options, f"ignored, as {options.entry} does not take it: {', '.join(ignored)}")
+    if options.output is not None:
+        write_arrays(options.output, outputs)
+    shapes = {name: {"dtype": str(a.dtype), "shape": list(a.shape)} for name, a in outputs.items()}
+    if options.json:
+        emit_json(
+            "maxtool.run/1",
+            {
+                "entry": options.entry,
+                "outputs": shapes,
+                "ignored": ignored,
+                "output": str(options.output or ""),
+                "seconds": seconds,
+            },
+        )
+        return
+    for name, array in outputs.items():
+        emit(f"{printable(name)} {array.dtype}{list(array.shape)}\n")
+    note(options, f"{options.entry} took {seconds * 1000:.2f} ms")
+
+
+def check_output(options: Options) -> None:
+    """Refuse an output that cannot or must not be written, before any work is done."""
+    output = options.output
+    if output is None:
+        return
+    if not output.resolve().parent.is_dir():
+        raise BadUsage(f"{output}: its folder does not exist")
+    if output.is_dir() or (options.inputs and output.resolve() == options.inputs.resolve()):
+        raise BadUsage(f"{output} cannot be the output")
+    if os.path.lexists(output) and not options.force:
+        raise BadUsage(f"{output} exists; --force replaces it")
+
+
+def read_arrays(path: Path, wanted: set[str]) -> tuple[dict[str, Array], list[str]]:
+    """The wanted arrays of an npz file, and the names of the others."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            names = list(archive.files)
+            return {n: archive[n] for n in names if n in wanted}, sorted({*names} - wanted)
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror or error}") from None
+    except Exception as error:
+        # zipfile, zlib and NumPy raise a dozen kinds for damaged files.
+        raise BadInput(f"{path} is no npz file of plain arrays: {last_line(error)}") from None
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
+    """Write an npz file, whole or not at all."""
+    staging = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with staging.open("xb") as stream:
+            np.savez(stream, **arrays)  # type: ignore[arg-type]
+            stream.flush()
+            os.fsync(stream.fileno())
+        staging.replace(path)
+    finally:
+        staging.unlink(missing_ok=True)

@@ -1,0 +1,256 @@
+"""A compiled model: its entries, its tokenizer, generation."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .errors import BadInput, BadUsage, DoesNotFit, MachineLacks
+from .machine import THREADS, check_machine, last_line, open_module, set_threads
+from .manifest import Entry, Manifest
+from .memory import Array, State, checked, map_weights
+from .sampling import chooser
+
+
+class Model:
+    """A compiled model.
+
+    Calling it runs the entry ``forward``; :meth:`run` runs any entry. Arrays go in and come out by
+    name. Weights are mapped from the file, not copied. Threads may share it; their calls wait for
+    each other.
+    """
+
+    def __init__(self, manifest: Manifest, *, verified: bool = True) -> None:
+        self._threads = set_threads(sum(spec.nbytes() for spec in manifest.weights))
+        check_machine(manifest.target)
+        self.manifest = manifest
+        self._machine = open_module(manifest, verified=verified)
+        self._weights = map_weights(manifest)
+        self._functions = {name: self._function(e) for name, e in manifest.entries.items()}
+        self._tokenizer: Any = None
+        # Concurrent calls of one virtual machine crash the process.
+        self._lock = threading.Lock()
+
+    def _function(self, entry: Entry) -> Any:  # noqa: ANN401
+        try:
+            found = self._machine.get_function(entry.function)
+        except (AttributeError, RuntimeError):
+            found = None
+        if found is None:
+            raise BadInput(f"{self.manifest.module} has no function {entry.function!r}")
+        return found
+
+    def __call__(self, **arrays: object) -> dict[str, Array]:
+        """Run ``forward``."""
+        return self.run("forward", arrays)
+
+    def entry(self, name: str) -> Entry:
+        """An entry by name; raises ``DoesNotFit`` that lists those there are."""
+        if name not in self.manifest.entries:
+            known = ", ".join(self.manifest.entries)
+            raise DoesNotFit(f"the model has no entry {name!r}; it has {known}")
+        return self.manifest.entries[name]
+
+    def new_state(self, **dims: int) -> State:
+        """Zeroed state for the given sizes of named dimensions, such as ``batch=1``."""
+        return State(self.manifest.state, dims)
+
+    def run(
+        self, name: str, arrays: Mapping[str, object], state: State | None = None
+    ) -> dict[str, Array]:
+        """Run an entry.
+
+        Args:
+            name: The entry.
+            arrays: Inputs by name. An integer or float type is widened where nothing is lost.
+            state: Memory from :meth:`new_state`; fresh zeros where the entry needs it and has none.
+
+        Raises:
+            BadInput: If an array is missing, unknown, or of another type or shape.
+            DoesNotFit: If sizes or values go beyond the model's limits, or the state is another's.
+        """
+        entry = self.entry(name)
+        inputs, dims = self._bind(entry, arrays)
+        self._check_position(entry, inputs)
+        memory = [self._fitting(state, dims).tensors] if entry.state else []
+        result = self._call(name, [inputs[spec.name] for spec in entry.inputs], memory)
+        return self._outputs(entry, result)
+
+    def _bind(
+        self, entry: Entry, arrays: Mapping[str, object]
+    ) -> tuple[dict[str, Array], dict[str, int]]:
+        """The inputs, each checked and aligned, and the sizes of the named dimensions."""
+        wanted = {spec.name for spec in entry.inputs}
+        missing, unknown = wanted - arrays.keys(), arrays.keys() - wanted
+        if missing or unknown:
+            parts = {"missing": sorted(missing), "unknown": sorted(unknown)}
+            said = ", ".join(f"{k} {', '.join(v)}" for k, v in parts.items() if v)
+            raise BadInput(f"{said}; the entry takes {', '.join(map(str, entry.inputs))}")
+        dims: dict[str, int] = {}
+        bound = {s.name: checked(s, np.asarray(arrays[s.name]), dims) for s in entry.inputs}
+        self._check_limits(bound, dims)
+        return bound, dims
+
+    def _check_limits(self, inputs: Mapping[str, Array], dims: Mapping[str, int]) -> None:
+        for name, limit in self.manifest.limits.items():
+            if isinstance(limit, int):
+                if dims.get(name, 0) > limit:
+                    raise DoesNotFit(f"{name} is {dims[name]}; the model takes at most {limit}")
+            elif name in inputs:
+                low, high = int(inputs[name].min()), int(inputs[name].max())
+                if low < limit[0] or high > limit[1]:
+                    what = f"{name} has values from {low} to {high}"
+                    raise DoesNotFit(f"{what}; the model takes {limit[0]} to {limit[1]}")
+
+    def _check_position(self, entry: Entry, inputs: Mapping[str, Array]) -> None:
+        """Refuse a position whose tokens would be written behind the end of the state."""
+        if not entry.state or self.manifest.context is None:
+            return
+        position, length = int(inputs["position"][0]), inputs["input_ids"].shape[1]
+        if position < 0 or position + length > self.manifest.context:
+            what = f"position {position} and {length} tokens"
+            raise DoesNotFit(f"{what} go beyond the context of {self.manifest.context}")
+
+    def _fitting(self, state: State | None, dims: Mapping[str, int]) -> State:
+        """The state given, which must be of this model and these sizes; new memory if None."""
+        if state is None:
+            return State(self.manifest.state, dims)
+        if state.specs is not self.manifest.state or not state.dims.items() <= dims.items():
+            raise DoesNotFit(f"the state is of another model, or of other sizes: {state.dims}")
+        return state
+
+    def _call(self, name: str, inputs: Sequence[Array], memory: Sequence[object]) -> Any:  # noqa: ANN401
+        import tvm_ffi
+
+        tensors = [tvm_ffi.from_dlpack(array) for array in inputs]
+        try:
+            with self._lock:
+                use_threads = tvm_ffi.get_global_func(THREADS)
+                use_threads(1, self._threads)  # 1: any core
+                return self._functions[name](*tensors, *memory, self._weights)
+        except (RuntimeError, ValueError, TypeError) as error:
+            raise DoesNotFit(f"the compiled {name} refused the call: {last_line(error)}") from None
+
+    def _outputs(self, entry: Entry, result: Any) -> dict[str, Array]:  # noqa: ANN401
+        """The results by name; bfloat16 is widened to float32."""
+        results = [result] if len(entry.outputs) == 1 and hasattr(result, "shape") else list(result)
+        arrays = {s.name: np.from_dlpack(r) for s, r in zip(entry.outputs, results, strict=True)}
+        for spec in entry.outputs:
+            if spec.dtype == "bfloat16":
+                bits = arrays[spec.name].view(np.uint16).astype(np.uint32) << 16
+                arrays[spec.name] = bits.view(np.float32)
+        return arrays
+
+    # text and generation
+
+    @property
+    def tokenizer(self) -> Any:  # noqa: ANN401 - an optional package
+        """The ``tokenizers.Tokenizer`` of the artifact."""
+        if self._tokenizer is None:
+            self._tokenizer = _open_tokenizer(self.manifest)
+        return self._tokenizer
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of a text, with the beginning-of-text token where the model expects it.
+
+        Raises:
+            BadInput: If it holds half of a character, as undecodable bytes of a command line do.
+        """
+        if any("\ud800" <= char <= "\udfff" for char in text):
+            raise BadInput("the prompt is no valid text")
+        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
+        bos = self.manifest.bos
+        return ids if bos is None or ids[:1] == [bos] else [bos, *ids]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of token ids, special tokens left out."""
+        return str(self.tokenizer.decode(list(ids), skip_special_tokens=True))
+
+    def generate(
+        self,
+        ids: Sequence[int],
+        max_tokens: int = 100,
+        *,
+        temperature: float = 0.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int | None = None,
+    ) -> Iterator[int]:
+        """Continue a sequence of token ids, one token at a time.
+
+        Ends after ``max_tokens``, before an end-of-text token, or when the context is full.
+        Temperature 0 takes the likeliest token; otherwise tokens are drawn, from the ``top_k``
+        likeliest and from the fewest that hold the share ``top_p`` of the probability.
+
+        Raises:
+            BadUsage: If an option is out of range.
+            BadInput: If there are no ids.
+            DoesNotFit: If they are more than the context, or outside the vocabulary.
+        """
+        choose = chooser(temperature, top_k, top_p, seed)
+        if max_tokens < 0:
+            raise BadUsage(f"max-tokens is {max_tokens}")
+        if not len(ids):
+            raise BadInput("the prompt is empty")
+        if self.room(len(ids)) < 1:
+            what = f"the prompt has {len(ids)} tokens"
+            raise DoesNotFit(f"{what}; the context of the model holds {self.manifest.context}")
+        for name in ("prefill", "decode"):
+            if "logits" not in {spec.name for spec in self.entry(name).outputs}:
+                raise DoesNotFit(f"{name} gives no logits: this is no language model")
+        self._bind(self.entry("prefill"), {"input_ids": [ids], "position": [0]})
+        return self._generate(list(ids), min(max_tokens, self.room(len(ids))), choose)
+
+    def room(self, length: int) -> int:
+        """Tokens that can be generated behind ``length`` others: the last is not read again."""
+        context = self.manifest.context
+        return sys.maxsize if context is None else context - length + 1
+
+    def _generate(
+        self, ids: list[int], count: int, choose: Callable[[Array], int]
+    ) -> Iterator[int]:
+        state = self.new_state(batch=1)
+        name, position = "prefill", 0
+        for _ in range(count):
+            given = {"input_ids": [ids], "position": np.array([position], np.int32)}
+            outputs = self.run(name, given, state)
+            chosen = choose(outputs["logits"][0])
+            if chosen in self.manifest.eos:
+                return
+            yield chosen
+            name, position, ids = "decode", position + len(ids), [chosen]
+
+
+def load(path: str | os.PathLike[str], *, check: bool = True) -> Model:
+    """Open the artifact in the folder ``path``.
+
+    Raises:
+        NotVerified: If ``check`` is true and a file is not the one that was compiled.
+        BadInput: If the manifest is missing or malformed.
+        MachineLacks: If the runtime is missing or the CPU is another.
+    """
+    manifest = Manifest(Path(path))
+    if check:
+        manifest.verify()
+    return Model(manifest, verified=check)
+
+
+def _open_tokenizer(manifest: Manifest) -> Any:  # noqa: ANN401
+    if manifest.tokenizer_file is None:
+        raise DoesNotFit("this artifact has no tokenizer; give --ids instead of text")
+    try:
+        import tokenizers
+    except ImportError:
+        raise MachineLacks("text needs the tokenizers package: pip install tokenizers") from None
+    try:
+        return tokenizers.Tokenizer.from_file(str(manifest.tokenizer_file))
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a panic of the package is no Exception
+        raise BadInput(f"cannot read {manifest.tokenizer_file}: {last_line(error)}") from None

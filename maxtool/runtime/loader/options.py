@@ -1,0 +1,59 @@
+"""What the program is asked to do."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the program is asked to do."""
+
+    folder: Path
+    prompt: str | None = None
+    ids: list[int] | None = None
+    max_tokens: int = 100
+    temperature: float = 0.0
+    top_k: int | None = None
+    top_p: float | None = None
+    seed: int | None = None
+    inputs: Path | None = None
+    output: Path | None = None
+    entry: str = "forward"
+    force: bool = False
+    info: bool = False
+    verify: bool = True
+    json: bool = False
+    quiet: bool = False
+
+
+def parse(folder: Path, argv: Sequence[str] | None) -> Options:
+    """The options of the command line, for the artifact in ``folder``."""
+    about = "Run the compiled model in this folder."
+    parser = argparse.ArgumentParser(description=about, allow_abbrev=False)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--prompt", help="text to continue")
+    what.add_argument("--ids", type=integers, help="token ids to continue, such as 1,2,3")
+    what.add_argument("--inputs", type=Path, metavar="NPZ", help="arrays to run an entry on")
+    what.add_argument("--info", action="store_true", help="say what this model is")
+    add = parser.add_argument
+    add("--max-tokens", type=int, default=100, metavar="N", help="tokens to generate (100)")
+    add("--temperature", type=float, default=0.0, metavar="T", help="0, the default, is greedy")
+    add("--top-k", type=int, metavar="K", help="draw from the K likeliest tokens")
+    add("--top-p", type=float, metavar="P", help="draw from the likeliest with the share P")
+    add("--seed", type=int, help="make drawing repeatable")
+    add("--output", type=Path, metavar="NPZ", help="where the outputs of --inputs go")
+    add("--entry", default="forward", help="the entry to run (forward)")
+    add("--force", action="store_true", help="replace an existing --output")
+    add("--no-verify", dest="verify", action="store_false", help="skip the checksums")
+    add("--json", action="store_true", help="print one JSON object")
+    add("-q", "--quiet", action="store_true", help="no notes on stderr")
+    return Options(folder=folder, **vars(parser.parse_args(argv)))
+
+
+def integers(text: str) -> list[int]:
+    """Integers separated by commas or spaces."""
+    return [int(part) for part in text.replace(",", " ").split()]

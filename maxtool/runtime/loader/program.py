@@ -1,0 +1,79 @@
+"""The program: what ``run.py`` and ``maxtool run`` do."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from .arrays import run_arrays
+from .errors import BadUsage, MachineLacks, RunError
+from .manifest import Manifest
+from .options import Options, parse
+from .terminal import emit, emit_json, open_streams, printable
+from .text import run_text
+
+BULKY = {"schema", "module", "entries", "state", "weights", "files", "sources", "tokenizer"}
+
+
+def execute(options: Options) -> None:
+    """Do what is asked; raises ``RunError``."""
+    asked = [options.prompt is not None, options.ids is not None, options.inputs is not None]
+    if sum([*asked, options.info]) != 1:
+        raise BadUsage("give one of --prompt, --ids, --inputs and --info")
+    if options.inputs is None and (options.output or options.entry != "forward"):
+        raise BadUsage("--output and --entry go with --inputs")
+    if options.info:
+        show_info(options)
+    elif options.inputs is not None:
+        run_arrays(options, options.inputs)
+    else:
+        run_text(options)
+
+
+def show_info(options: Options) -> None:
+    """Print what the manifest says of the model."""
+    manifest = Manifest(options.folder)
+    if options.verify:
+        manifest.verify()
+    summary = {key: value for key, value in manifest.root.items() if key not in BULKY}
+    summary["weights_bytes"] = sum(spec.nbytes() for spec in manifest.weights)
+    for name, entry in manifest.entries.items():
+        sides = (", ".join(map(str, side)) for side in (entry.inputs, entry.outputs))
+        summary[name] = " -> ".join(sides)
+    if options.json:
+        emit_json("maxtool.info/1", summary)
+        return
+    for key, value in summary.items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        emit(printable(f"{key + ':':<15} {text}") + "\n")
+
+
+def main(folder: Path, argv: Sequence[str] | None = None) -> int:
+    """Run the program on the artifact in ``folder``; the exit code."""
+    open_streams()
+    options = parse(folder, argv)
+    try:
+        execute(options)
+    except RunError as error:
+        return fail(options, error)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        return 141
+    except OSError as error:
+        place = "" if error.filename is None else f": {error.filename}"
+        return fail(options, MachineLacks(f"{error.strerror or error}{place}"))
+    except MemoryError:
+        return fail(options, MachineLacks("not enough memory"))
+    return 0
+
+
+def fail(options: Options, error: RunError) -> int:
+    """Say what went wrong; its exit code."""
+    sys.stderr.write(f"error: {printable(str(error))}\n")
+    if options.json:
+        content = {"class": type(error).__name__, "what": str(error)}
+        emit_json("maxtool.error/1", {"error": {**content, "exit_code": error.exit_code}})
+    return error.exit_code

@@ -1,0 +1,51 @@
+"""Writing to the streams of the program."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from .options import Options
+
+
+def printable(text: str) -> str:
+    """Text with everything that a terminal might act on written as an escape."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def emit(text: str) -> None:
+    """Write data to stdout at once."""
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+        sys.stdout.flush()
+    except OSError:  # Python would write what is left again when it ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
+
+
+def emit_text(text: str) -> None:
+    """Write generated text; on a terminal without control characters other than line ends."""
+    if sys.stdout.isatty():
+        text = "".join(c for c in text if c in "\n\t" or c.isprintable())
+    emit(text)
+
+
+def emit_json(schema: str, content: Mapping[str, object]) -> None:
+    """Write one JSON object to stdout."""
+    emit(json.dumps({"schema": schema, **content}, indent=2) + "\n")
+
+
+def note(options: Options, text: str) -> None:
+    """Write something worth knowing to stderr."""
+    if not options.quiet:
+        sys.stderr.write(f"{printable(text)}\n")
+
+
+def open_streams() -> None:
+    """Put something in the place of streams that were closed before the program began."""
+    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115
+    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
