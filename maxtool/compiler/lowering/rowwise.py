@@ -8,9 +8,17 @@ from typing import Any, TypeAlias
 
 from tvm import tirx
 
+from maxtool.compiler.kernels.cpu.norm import rms_norm
+from maxtool.compiler.kernels.cpu.normalize import (
+    group_norm_rows,
+    layer_norm_rows,
+    rms_norm_rows,
+    softmax_rows,
+)
 from maxtool.compiler.kernels.cpu.reduction import cumsum_rows, index_rows, reduce_rows
 from maxtool.compiler.lowering import expressions as te
 from maxtool.compiler.lowering.function import FunctionLowering
+from maxtool.dtype import DType
 from maxtool.graph import Node, Tensor
 from maxtool.graph.ops.reduction import INDICES, REDUCTIONS
 
@@ -71,7 +79,59 @@ def _cumsum(function: FunctionLowering, node: Node) -> None:
     set_rows(function, result, axes, value)
 
 
+def _softmax(function: FunctionLowering, node: Node) -> None:
+    (x,), (result,), axes = node.inputs, node.outputs, node.attributes["axes"]
+    arguments = (node.op, x.dtype.value, function.module.target.tile.lanes)
+    sizes = row_sizes(function, x, axes)
+    value = function.kernel(softmax_rows, arguments, [rows(function, x, axes)], sizes, x.dtype)
+    set_rows(function, result, axes, value)
+
+
+def _layer_norm(function: FunctionLowering, node: Node) -> None:
+    x, gamma, beta = node.inputs
+    lanes = function.module.target.tile.lanes
+    arguments = (x.dtype.value, gamma.dtype.value, node.attributes["eps"], lanes)
+    operands = [function.get_flat(x), function.get(gamma), function.get(beta)]
+    sizes = function.flat_sizes(x.shape)
+    value = function.kernel(layer_norm_rows, arguments, operands, sizes, x.dtype)
+    function.set_flat(node.outputs[0], value)
+
+
+def _group_norm(function: FunctionLowering, node: Node) -> None:
+    """A row for each group of each example: they lie one after the other."""
+    x, gamma, beta = node.inputs
+    groups, eps = node.attributes["num_groups"], node.attributes["eps"]
+    lanes, channels = function.module.target.tile.lanes, int(x.shape[1])
+    arguments = (x.dtype.value, gamma.dtype.value, eps, groups, channels, lanes)
+    batch, _, *rest = function.sizes(x.shape)
+    one = tirx.IntImm("int64", 1)
+    sizes = [batch * one * groups, prod(rest, start=one) * (channels // groups)]
+    operands = [function.reshaped(function.any(x), sizes), function.get(gamma), function.get(beta)]
+    value = function.kernel(group_norm_rows, arguments, operands, sizes, x.dtype)
+    function.set_whole(node.outputs[0], function.reshaped(value, function.sizes(x.shape)))
+
+
+def _rms_norm(function: FunctionLowering, node: Node) -> None:
+    x, weight = node.inputs
+    eps, offset = node.attributes["eps"], node.attributes["weight_offset"]
+    operands = [function.get_flat(x), function.get(weight)]
+    sizes, tile = function.flat_sizes(x.shape), function.module.target.tile
+    if x.dtype is weight.dtype is DType.float32 and not offset:
+        fixed = (int(weight.shape[0]), eps, tile)
+        value = function.kernel(rms_norm, fixed, operands, sizes)
+    else:
+        first = not node.attributes["multiply_before_cast"]
+        general = (x.dtype.value, weight.dtype.value, eps, offset, first, tile.lanes)
+        value = function.kernel(rms_norm_rows, general, operands, sizes, x.dtype)
+    function.set_flat(node.outputs[0], value)
+
+
 ROWWISE: dict[str, Rule] = {
     **dict.fromkeys((*REDUCTIONS, *INDICES), _reduction),
     "cumsum": _cumsum,
+    "group_norm": _group_norm,
+    "layer_norm": _layer_norm,
+    "logsoftmax": _softmax,
+    "rms_norm": _rms_norm,
+    "softmax": _softmax,
 }

@@ -15,7 +15,6 @@ from maxtool.compiler.kernels.cpu.attention import attention
 from maxtool.compiler.kernels.cpu.cache import cache_write_key, cache_write_value
 from maxtool.compiler.kernels.cpu.embedding import embedding
 from maxtool.compiler.kernels.cpu.linear import linear
-from maxtool.compiler.kernels.cpu.norm import rms_norm
 from maxtool.compiler.kernels.cpu.rope import rope
 from maxtool.compiler.lowering import expressions as te
 from maxtool.compiler.lowering.function import FunctionLowering
@@ -57,14 +56,6 @@ def _embedding(function: FunctionLowering, node: Node) -> None:
         arguments = (vocab, dim, place.dtype.value, function.module.target.tile)
         value = function.kernel(embedding, arguments, [rows, function.get(weight)], sizes)
     function.set_flat(result, value)
-
-
-def _rms_norm(function: FunctionLowering, node: Node) -> None:
-    x, weight = node.inputs
-    arguments = (int(weight.shape[0]), node.attributes["eps"], function.module.target.tile)
-    operands = [function.get_flat(x), function.get(weight)]
-    sizes = function.flat_sizes(x.shape)
-    function.set_flat(node.outputs[0], function.kernel(rms_norm, arguments, operands, sizes))
 
 
 def _rope(function: FunctionLowering, node: Node) -> None:
@@ -184,7 +175,6 @@ RULES: dict[str, Rule] = {
     "permute": _permute,
     "print": _print,
     "reshape": _reshape,
-    "rms_norm": _rms_norm,
     "rope": _rope,
     "slice": _slice,
     "transfer_to": _transfer_to,

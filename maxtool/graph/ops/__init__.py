@@ -34,9 +34,9 @@ from maxtool.graph.ops.neural import (
     embedding,
     linear,
     matmul,
-    rms_norm,
     rope,
 )
+from maxtool.graph.ops.normalization import group_norm, layer_norm, logsoftmax, rms_norm, softmax
 from maxtool.graph.ops.reduction import (
     all,  # noqa: A004 - the operation's name
     any,  # noqa: A004
@@ -72,8 +72,11 @@ __all__ = [
     "embedding",
     "exp",
     "gelu",
+    "group_norm",
+    "layer_norm",
     "linear",
     "log",
+    "logsoftmax",
     "matmul",
     "max",
     "maximum",
@@ -93,6 +96,7 @@ __all__ = [
     "sigmoid",
     "silu",
     "slice_tensor",
+    "softmax",
     "sqrt",
     "sub",
     "sum",

@@ -54,14 +54,6 @@ def _infer_embedding(ids: TensorType, weight: TensorType) -> tuple[TensorType, .
     return (TensorType(DType.float32, [*ids.shape, weight.shape[1]], ids.device),)
 
 
-def _infer_rms_norm(x: TensorType, weight: TensorType, eps: float) -> tuple[TensorType, ...]:
-    _require_float32(x, weight)
-    _require(x.rank >= 1 and x.shape[-1].is_static, "the width of the input is known")
-    _require(weight.shape == x.shape[-1:], f"the weight has shape {x.shape[-1:]}")
-    _require(eps >= 0, "eps is not negative")
-    return (TensorType(x.dtype, x.shape, x.device),)
-
-
 def _require_float32(*kinds: TensorType) -> None:
     _require(all(kind.dtype is DType.float32 for kind in kinds), "operands are float32")
 
@@ -138,7 +130,6 @@ def _four(kind: TensorType) -> Shape:
 define("matmul", _infer_matmul)
 define("linear", _infer_linear)
 define("embedding", _infer_embedding, numbers={0: _IDS})
-define("rms_norm", _infer_rms_norm)
 define("rope", _infer_rope, numbers={3: _POSITION})
 define("cache_write_key", _infer_cache_key, writes=0, numbers={2: _POSITION})
 define("cache_write_value", _infer_cache_value, writes=0, numbers={2: _POSITION})
@@ -175,11 +166,6 @@ def embedding(ids: TensorLike, weight: Tensor) -> Tensor:
         ``[..., dim]``, float32.
     """
     return apply("embedding", ids, weight)[0]
-
-
-def rms_norm(x: TensorLike, weight: Tensor, eps: float) -> Tensor:
-    """``x / sqrt(mean(x * x) + eps) * weight`` over the last dimension (Zhang & Sennrich 2019)."""
-    return apply("rms_norm", x, weight, eps=float(eps))[0]
 
 
 def rope(x: TensorLike, cos: Tensor, sin: Tensor, position: TensorLike) -> Tensor:

@@ -65,3 +65,25 @@ def constant(value: float, dtype: str, lanes: int = 1) -> b.Expr:
     """A number of a type, in every lane."""
     one = tirx.const(value, dtype)
     return one if lanes == 1 else T.broadcast(one, lanes)
+
+
+def read_as(
+    buffer: b.Buffer, index: Sequence[b.Index], lanes: int, dtype: str, kind: str
+) -> b.Expr:
+    """Neighbours along the last dimension, of type ``dtype`` there and ``kind`` here."""
+    value = read(buffer, index, lanes, dtype)
+    return value if computed(dtype) == kind else T.Cast(b.vector_type(kind, lanes), value)
+
+
+def rounded(value: b.Expr, lanes: int, dtype: str) -> b.Expr:
+    """What was computed, as it would be read after it was written."""
+    if dtype not in WIDENED:
+        return value
+    held = b.scratch((lanes,), stored(dtype))
+    write(held, value, (0,), lanes, dtype)
+    return read(held, (0,), lanes, dtype)
+
+
+def exp(value: b.Expr, lanes: int, kind: str) -> b.Expr:
+    """``e**value`` in float32 or float64."""
+    return b.exp(value, lanes) if kind == "float32" else T.exp(value)

@@ -1,0 +1,178 @@
+"""Softmax and the normalisations, of floats; float16 and bfloat16 are computed in float32."""
+
+from __future__ import annotations
+
+from typing import SupportsIndex
+
+import numpy as np
+
+from maxtool.dtype import DType
+from maxtool.graph.ops.table import apply, define
+from maxtool.graph.tensor import Tensor, TensorLike
+from maxtool.graph.type import TensorType
+
+FLOATS = (DType.float32, DType.float16, DType.bfloat16, DType.float64)
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ValueError(message)
+
+
+def _require_floats(*kinds: TensorType) -> None:
+    for kind in kinds:
+        _require(kind.dtype in FLOATS, f"needs floating-point operands, not {kind.dtype.value}")
+
+
+def _infer_softmax(x: TensorType, axes: tuple[int, ...]) -> tuple[TensorType, ...]:
+    _require_floats(x)
+    (axis,) = axes
+    _require(0 <= axis < x.rank, f"there is no axis {axis} in {x.rank} dimensions")
+    return (TensorType(x.dtype, x.shape, x.device),)
+
+
+def _infer_layer_norm(
+    x: TensorType, gamma: TensorType, beta: TensorType, eps: float
+) -> tuple[TensorType, ...]:
+    _require(x.rank >= 1, "the input has at least one dimension")
+    _require_affine(x, gamma, beta, eps, axis=-1)
+    return (TensorType(x.dtype, x.shape, x.device),)
+
+
+def _infer_group_norm(
+    x: TensorType, gamma: TensorType, beta: TensorType, num_groups: int, eps: float
+) -> tuple[TensorType, ...]:
+    _require(x.rank >= 2 and x.shape[1].is_static, "the input is [batch, channels, ...]")
+    _require(num_groups > 0, f"{num_groups} groups")
+    channels = int(x.shape[1])
+    _require(channels % num_groups == 0, f"{channels} channels do not make {num_groups} groups")
+    _require_affine(x, gamma, beta, eps, axis=1)
+    return (TensorType(x.dtype, x.shape, x.device),)
+
+
+def _require_affine(
+    x: TensorType, gamma: TensorType, beta: TensorType, eps: float, axis: int
+) -> None:
+    _require_floats(x, gamma, beta)
+    width = x.shape[axis]
+    _require(gamma.shape == [width], f"gamma has shape [{width}]")
+    _require(beta.shape == [width], f"beta has shape [{width}]")
+    _require(gamma.dtype is beta.dtype, "gamma and beta are of one type")
+    _require(eps >= 0, "eps is not negative")
+
+
+def _infer_rms_norm(
+    x: TensorType,
+    weight: TensorType,
+    eps: float,
+    weight_offset: float,  # noqa: ARG001 - part of the operation's signature
+    multiply_before_cast: bool,  # noqa: ARG001
+) -> tuple[TensorType, ...]:
+    _require_floats(x, weight)
+    _require(x.rank >= 1 and x.shape[-1].is_static, "the width of the input is known")
+    _require(weight.shape == x.shape[-1:], f"the weight has shape {x.shape[-1:]}")
+    _require(eps >= 0, "eps is not negative")
+    return (TensorType(x.dtype, x.shape, x.device),)
+
+
+define("softmax", _infer_softmax)
+define("logsoftmax", _infer_softmax)
+define("layer_norm", _infer_layer_norm)
+define("group_norm", _infer_group_norm)
+define("rms_norm", _infer_rms_norm)
+
+
+def softmax(value: TensorLike, axis: SupportsIndex = -1) -> Tensor:
+    """``exp(x) / sum(exp(x))`` along ``axis``, computed so that nothing overflows."""
+    return _softmax("softmax", value, axis)
+
+
+def logsoftmax(value: TensorLike, axis: SupportsIndex = -1) -> Tensor:
+    """The logarithm of :func:`softmax`."""
+    return _softmax("logsoftmax", value, axis)
+
+
+def _softmax(name: str, value: TensorLike, axis: SupportsIndex) -> Tensor:
+    tensor = value if isinstance(value, Tensor) else Tensor(value)
+    place = int(axis)
+    from_first = place + tensor.rank if -tensor.rank <= place < 0 else place
+    return apply(name, tensor, axes=(from_first,))[0]
+
+
+def layer_norm(
+    input: TensorLike,  # noqa: A002 - the reference API's name
+    gamma: TensorLike | None,
+    beta: TensorLike | None,
+    epsilon: float,
+) -> Tensor:
+    """``(x - mean) / sqrt(variance + epsilon) * gamma + beta`` over the last dimension.
+
+    Args:
+        input: ``[..., width]``, floats.
+        gamma: ``[width]`` of any float type; ones when None.
+        beta: ``[width]``, of the type of ``gamma``; zeros when None.
+        epsilon: Added to the variance.
+    """
+    x = input if isinstance(input, Tensor) else Tensor(input)
+    return apply("layer_norm", x, *_affine(x, gamma, beta, axis=-1), eps=float(epsilon))[0]
+
+
+def group_norm(
+    input: TensorLike,  # noqa: A002 - the reference API's name
+    gamma: TensorLike | None,
+    beta: TensorLike | None,
+    num_groups: int,
+    epsilon: float,
+) -> Tensor:
+    """Each group of channels less its mean, over its deviation; then each channel scaled.
+
+    Args:
+        input: ``[batch, channels, ...]``, floats.
+        gamma: ``[channels]``, each channel's factor; ones when None.
+        beta: ``[channels]``, what is added to it; zeros when None.
+        num_groups: How many groups the channels make.
+        epsilon: Added to the variance of a group.
+    """
+    x = input if isinstance(input, Tensor) else Tensor(input)
+    options = {"num_groups": int(num_groups), "eps": float(epsilon)}
+    return apply("group_norm", x, *_affine(x, gamma, beta, axis=1), **options)[0]
+
+
+def _affine(
+    x: Tensor, gamma: TensorLike | None, beta: TensorLike | None, axis: int
+) -> tuple[TensorLike, TensorLike]:
+    """Both, ones and zeros for what is absent; where there is no such width, these misfit."""
+    beside = next((one for one in (gamma, beta) if isinstance(one, Tensor)), x)
+    known = -x.rank <= axis < x.rank and x.shape[axis].is_static
+
+    def filled(value: float) -> Tensor:
+        width = int(x.shape[axis]) if known else 0
+        return Tensor(np.full([width], value, beside.dtype.to_numpy()), device=x.device)
+
+    return filled(1) if gamma is None else gamma, filled(0) if beta is None else beta
+
+
+def rms_norm(
+    input: TensorLike,  # noqa: A002 - the reference API's name
+    weight: TensorLike,
+    epsilon: float,
+    weight_offset: float = 0.0,
+    multiply_before_cast: bool = False,
+) -> Tensor:
+    """``x / sqrt(mean(x * x) + epsilon) * (weight + weight_offset)`` over the last dimension.
+
+    By Zhang & Sennrich 2019.
+
+    Args:
+        input: ``[..., width]``, floats.
+        weight: ``[width]`` of any float type.
+        epsilon: Added to the mean square.
+        weight_offset: Added to the weight: 1 for Gemma.
+        multiply_before_cast: For float16 and bfloat16: whether the product is computed in float32
+            (Gemma), or of two numbers rounded to the type of ``input`` (Llama).
+    """
+    options = {
+        "weight_offset": float(weight_offset),
+        "multiply_before_cast": bool(multiply_before_cast),
+    }
+    return apply("rms_norm", input, weight, eps=float(epsilon), **options)[0]
