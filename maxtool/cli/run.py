@@ -27,12 +27,24 @@ def run(
     out: Output,
     folder: Annotated[Path, typer.Argument(help="The folder that maxtool compile wrote.")],
     prompt: Annotated[str | None, typer.Option(help="Text to continue.")] = None,
+    file: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="A file of text to continue; - is stdin.")
+    ] = None,
     ids: Annotated[str | None, typer.Option(help="Token ids to continue, such as 1,2,3.")] = None,
     max_tokens: Annotated[int, typer.Option(min=0, help="Tokens to generate.")] = 100,
     temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 0.0,
     top_k: Annotated[int | None, typer.Option(help="Draw from the K likeliest tokens.")] = None,
     top_p: Annotated[
         float | None, typer.Option(help="Draw from the likeliest tokens with the share P.")
+    ] = None,
+    min_p: Annotated[
+        float | None, typer.Option(help="Draw from tokens with P times the best token's share.")
+    ] = None,
+    repetition_penalty: Annotated[
+        float, typer.Option(help="Above 1: repeat less of the text so far.")
+    ] = 1.0,
+    stop: Annotated[
+        list[str] | None, typer.Option(metavar="TEXT", help="End before this text; repeatable.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Make drawing repeatable.")] = None,
     inputs: Annotated[
@@ -52,11 +64,15 @@ def run(
     options = loader.Options(
         folder=folder,
         prompt=prompt,
+        file=file,
         ids=None if ids is None else _integers(ids),
         max_tokens=max_tokens,
         temperature=temperature,
         top_k=top_k,
         top_p=top_p,
+        min_p=min_p,
+        repetition_penalty=repetition_penalty,
+        stop=stop,
         seed=seed,
         inputs=inputs,
         output=output,

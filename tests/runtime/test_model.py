@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -127,37 +127,111 @@ def test_weights_are_not_copied(artifact: Path) -> None:
     assert model(input_ids=[[0]])["logits"][0, 0, 0] == 123.0
 
 
+def chooser(**sampling: Any) -> Callable[[np.ndarray[Any, Any]], int]:
+    """A chooser that has seen nothing before."""
+    choose = loader.chooser(loader.Sampling(**sampling))
+    return lambda logits: choose(logits, [])
+
+
 def probabilities(chosen: Sequence[int]) -> dict[int, float]:
     return {i: chosen.count(i) / len(chosen) for i in set(chosen)}
 
 
 def test_sampling_follows_the_probabilities() -> None:
     logits = np.log(np.array([0.5, 0.3, 0.15, 0.05], np.float32))
-    draw = loader.chooser(1.0, None, None, 0)
+    draw = chooser(temperature=1.0, seed=0)
     found = probabilities([draw(logits) for _ in range(20_000)])
     for i, expected in enumerate([0.5, 0.3, 0.15, 0.05]):
         assert abs(found[i] - expected) < 0.015
-    draw = loader.chooser(1.0, 2, None, 0)
+    draw = chooser(temperature=1.0, top_k=2, seed=0)
     assert probabilities([draw(logits) for _ in range(500)]).keys() == {0, 1}
-    draw = loader.chooser(1.0, None, 0.9, 0)
+    draw = chooser(temperature=1.0, top_p=0.9, seed=0)
     assert probabilities([draw(logits) for _ in range(500)]).keys() == {0, 1, 2}
-    draw = loader.chooser(1.0, None, 0.1, 0)
+    draw = chooser(temperature=1.0, top_p=0.1, seed=0)
     assert {draw(logits) for _ in range(50)} == {0}
-    hot = loader.chooser(2.0, None, None, 0)
+    hot = chooser(temperature=2.0, seed=0)
     flat = probabilities([hot(logits) for _ in range(20_000)])
     root = np.sqrt([0.5, 0.3, 0.15, 0.05])
     assert abs(flat[3] - root[3] / root.sum()) < 0.015
 
 
+def test_min_p_is_a_share_of_the_best() -> None:
+    logits = np.log(np.array([0.5, 0.3, 0.15, 0.05], np.float32))
+    for min_p, drawn in ((0.0, {0, 1, 2, 3}), (0.2, {0, 1, 2}), (0.5, {0, 1}), (1.0, {0})):
+        draw = chooser(temperature=1.0, min_p=min_p, seed=0)
+        assert {draw(logits) for _ in range(500)} == drawn
+
+
+def test_the_penalty_is_for_what_was_seen() -> None:
+    logits = np.array([3.0, 2.9, -1.0, -1.1], np.float32)
+    choose = loader.chooser(loader.Sampling(repetition_penalty=1.2))
+    assert choose(logits, []) == 0
+    assert choose(logits, [0, 0]) == 1
+    assert choose(logits, [0, 1]) == 0
+    assert choose(logits[2:], [0]) == 1
+    assert logits[0] == 3.0
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("temperature", -1.0),
+        ("temperature", np.nan),
+        ("top_k", 0),
+        ("top_p", 0.0),
+        ("top_p", 1.1),
+        ("min_p", -0.1),
+        ("min_p", np.nan),
+        ("repetition_penalty", 0.0),
+        ("repetition_penalty", np.inf),
+        ("seed", -1),
+    ],
+)
+def test_options_out_of_range(option: str, value: float) -> None:
+    with pytest.raises(loader.BadUsage, match=option.replace("_", "-")):
+        chooser(**{option: value})
+
+
+@given(st.text("abc", max_size=30), st.lists(st.text("abc", max_size=4), max_size=3), st.data())
+def test_stops_cut_at_the_first_string(text: str, stops: list[str], data: st.DataObject) -> None:
+    """However the text comes in pieces."""
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
+    pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    filtered = loader.Stops(stops)
+    given_out = [filtered.push(piece) for piece in pieces]
+    shown = "".join(given_out) + filtered.flush()
+    places = [text.find(stop) for stop in stops if stop and stop in text]
+    # A later string may be complete before an earlier one is: then it ends the text.
+    assert text.startswith(shown)
+    assert not any(stop in shown for stop in stops if stop)
+    assert (filtered.found is not None) == bool(places)
+    assert places or shown == text
+
+
+def test_stops_hold_back_no_more_than_they_must() -> None:
+    stops = loader.Stops(["###", "END"])
+    assert [stops.push(piece) for piece in ("a#", "#b", "E", "N", "X", "##", "#c", "d")] == [
+        "a",
+        "##b",
+        "",
+        "",
+        "ENX",
+        "",
+        "",
+        "",
+    ]
+    assert (stops.found, stops.flush()) == ("###", "")
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_logits_that_are_no_numbers(bad: float) -> None:
     with pytest.raises(loader.RunError, match="finite"):
-        loader.chooser(0.0, None, None, None)(np.array([0.0, bad], np.float32))
+        chooser(temperature=0.0, seed=None)(np.array([0.0, bad], np.float32))
 
 
 def test_the_smallest_temperature() -> None:
     logits = np.array([1.0, 3.0, 2.0], np.float32)
-    assert loader.chooser(1e-320, None, None, 0)(logits) == 1
+    assert chooser(temperature=1e-320, seed=0)(logits) == 1
 
 
 def test_the_stream_equals_the_text_decoded_at_once(tmp_path: Path) -> None:

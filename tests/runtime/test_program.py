@@ -90,6 +90,23 @@ def test_text(artifact: Path) -> None:
     assert "tokens/s" in done.stderr
 
 
+def test_a_file_of_text(artifact: Path, tmp_path: Path) -> None:
+    file = tmp_path / "prompt.txt"
+    file.write_text(PROMPT)
+    assert tiny_artifact.run(artifact, "--file", file).stdout == PROMPT + STORY + "\n"
+    fails(artifact, 3, "--file", tmp_path / "none", says="cannot read")
+    file.write_bytes(b"Once\xff")
+    fails(artifact, 3, "--file", file, says="no UTF-8 text, at byte 4")
+
+
+def test_a_stop_string(artifact: Path) -> None:
+    done = tiny_artifact.run(artifact, "--prompt", PROMPT, "--stop", "zzz", "--stop", " was a")
+    assert done.stdout == PROMPT + STORY.partition(" was a")[0] + "\n"
+    told = tiny_artifact.run(artifact, "--prompt", PROMPT, "--stop", " was a", "--json")
+    content = json.loads(told.stdout)
+    assert (content["stopped"], content["text"]) == ("stop", done.stdout[:-1])
+
+
 def test_text_as_json(artifact: Path, ids: dict[str, list[int]]) -> None:
     done = tiny_artifact.run(artifact, "--prompt", PROMPT, "--json", "-q", "--max-tokens", 3)
     assert done.stderr == ""

@@ -10,8 +10,8 @@ from .memory import State, aligned
 from .model import Model, load
 from .options import Options, integers, parse
 from .program import execute, main
-from .sampling import chooser
-from .stream import TextStream
+from .sampling import Sampling, chooser
+from .stream import Stops, TextStream
 
 __all__ = [
     "ALIGNMENT",
@@ -27,8 +27,10 @@ __all__ = [
     "NotVerified",
     "Options",
     "RunError",
+    "Sampling",
     "Spec",
     "State",
+    "Stops",
     "TextStream",
     "aligned",
     "chooser",

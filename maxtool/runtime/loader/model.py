@@ -15,7 +15,7 @@ from .errors import BadInput, BadUsage, DoesNotFit, MachineLacks
 from .machine import THREADS, check_machine, last_line, open_module, set_threads
 from .manifest import Entry, Manifest
 from .memory import Array, State, checked, map_weights
-from .sampling import chooser
+from .sampling import Sampling, chooser
 
 
 class Model:
@@ -176,24 +176,24 @@ class Model:
         self,
         ids: Sequence[int],
         max_tokens: int = 100,
-        *,
-        temperature: float = 0.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        seed: int | None = None,
+        **sampling: Any,  # noqa: ANN401
     ) -> Iterator[int]:
         """Continue a sequence of token ids, one token at a time.
 
         Ends after ``max_tokens``, before an end-of-text token, or when the context is full.
-        Temperature 0 takes the likeliest token; otherwise tokens are drawn, from the ``top_k``
-        likeliest and from the fewest that hold the share ``top_p`` of the probability.
+
+        Args:
+            ids: The tokens so far.
+            max_tokens: How many to make at most.
+            sampling: What :class:`Sampling` takes: ``temperature``, ``top_k``, ``top_p``,
+                ``min_p``, ``repetition_penalty``, ``seed``.
 
         Raises:
             BadUsage: If an option is out of range.
             BadInput: If there are no ids.
             DoesNotFit: If they are more than the context, or outside the vocabulary.
         """
-        choose = chooser(temperature, top_k, top_p, seed)
+        choose = chooser(Sampling(**sampling))
         if max_tokens < 0:
             raise BadUsage(f"max-tokens is {max_tokens}")
         if not len(ids):
@@ -213,16 +213,18 @@ class Model:
         return sys.maxsize if context is None else context - length + 1
 
     def _generate(
-        self, ids: list[int], count: int, choose: Callable[[Array], int]
+        self, ids: list[int], count: int, choose: Callable[[Array, Sequence[int]], int]
     ) -> Iterator[int]:
+        before = list(ids)
         state = self.new_state(batch=1)
         name, position = "prefill", 0
         for _ in range(count):
             given = {"input_ids": [ids], "position": np.array([position], np.int32)}
             outputs = self.run(name, given, state)
-            chosen = choose(outputs["logits"][0])
+            chosen = choose(outputs["logits"][0], before)
             if chosen in self.manifest.eos:
                 return
+            before.append(chosen)
             yield chosen
             name, position, ids = "decode", position + len(ids), [chosen]
 

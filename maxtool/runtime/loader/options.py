@@ -14,11 +14,15 @@ class Options:
 
     folder: Path
     prompt: str | None = None
+    file: Path | None = None
     ids: list[int] | None = None
     max_tokens: int = 100
     temperature: float = 0.0
     top_k: int | None = None
     top_p: float | None = None
+    min_p: float | None = None
+    repetition_penalty: float = 1.0
+    stop: list[str] | None = None
     seed: int | None = None
     inputs: Path | None = None
     output: Path | None = None
@@ -36,6 +40,7 @@ def parse(folder: Path, argv: Sequence[str] | None) -> Options:
     parser = argparse.ArgumentParser(description=about, allow_abbrev=False)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--prompt", help="text to continue")
+    what.add_argument("--file", type=Path, help="a file of text to continue; - is stdin")
     what.add_argument("--ids", type=integers, help="token ids to continue, such as 1,2,3")
     what.add_argument("--inputs", type=Path, metavar="NPZ", help="arrays to run an entry on")
     what.add_argument("--info", action="store_true", help="say what this model is")
@@ -44,6 +49,9 @@ def parse(folder: Path, argv: Sequence[str] | None) -> Options:
     add("--temperature", type=float, default=0.0, metavar="T", help="0, the default, is greedy")
     add("--top-k", type=int, metavar="K", help="draw from the K likeliest tokens")
     add("--top-p", type=float, metavar="P", help="draw from the likeliest with the share P")
+    add("--min-p", type=float, metavar="P", help="draw from tokens with P times the best share")
+    add("--repetition-penalty", type=float, default=1.0, metavar="R", help="above 1: repeat less")
+    add("--stop", action="append", metavar="TEXT", help="end before this text; may be repeated")
     add("--seed", type=int, help="make drawing repeatable")
     add("--output", type=Path, metavar="NPZ", help="where the outputs of --inputs go")
     add("--entry", default="forward", help="the entry to run (forward)")

@@ -19,9 +19,9 @@ BULKY = {"schema", "module", "entries", "state", "weights", "files", "sources", 
 
 def execute(options: Options) -> None:
     """Do what is asked; raises ``RunError``."""
-    asked = [options.prompt is not None, options.ids is not None, options.inputs is not None]
-    if sum([*asked, options.info]) != 1:
-        raise BadUsage("give one of --prompt, --ids, --inputs and --info")
+    asked = (options.prompt, options.file, options.ids, options.inputs)
+    if sum([*(one is not None for one in asked), options.info]) != 1:
+        raise BadUsage("give one of --prompt, --file, --ids, --inputs and --info")
     if options.inputs is None and (options.output or options.entry != "forward"):
         raise BadUsage("--output and --entry go with --inputs")
     if options.info:

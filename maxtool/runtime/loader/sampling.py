@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,32 +12,82 @@ from .errors import BadUsage, RunError
 from .memory import Array
 
 
-def chooser(
-    temperature: float, top_k: int | None, top_p: float | None, seed: int | None
-) -> Callable[[Array], int]:
-    """The function that picks a token from logits; raises ``BadUsage`` for options out of range."""
-    if not 0 <= temperature < math.inf:
-        raise BadUsage(f"temperature {temperature} is not a finite number from 0 up")
-    if (top_k is not None and top_k < 1) or (top_p is not None and not 0 < top_p <= 1):
-        raise BadUsage("top-k counts tokens from 1 up, and top-p is a share from 0 to 1")
-    if seed is not None and seed < 0:
-        raise BadUsage(f"seed {seed} is negative")
-    random = np.random.default_rng(seed)
+@dataclass(frozen=True)
+class Sampling:
+    """How tokens are picked; the meanings, and their order, are those of transformers.
 
-    def choose(logits: Array) -> int:
+    Attributes:
+        temperature: What logits are divided by; 0 always takes the likeliest token.
+        top_k: Draw from so many of the likeliest tokens.
+        top_p: Draw from the fewest of the likeliest tokens that together have this share.
+        min_p: Draw from tokens with at least this share of the likeliest token's probability.
+        repetition_penalty: Logits of tokens that are in the text already are divided by it where
+            positive, and multiplied where negative (arXiv:1909.05858).
+        seed: Makes drawing repeatable.
+    """
+
+    temperature: float = 0.0
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repetition_penalty: float = 1.0
+    seed: int | None = None
+
+    def check(self) -> None:
+        """Raise ``BadUsage`` for what is out of range."""
+        rules = (
+            (0 <= self.temperature < math.inf, f"temperature {self.temperature} is not from 0 up"),
+            (self.top_k is None or self.top_k >= 1, "top-k counts tokens from 1 up"),
+            (self.top_p is None or 0 < self.top_p <= 1, "top-p is a share from 0 to 1"),
+            (self.min_p is None or 0 <= self.min_p <= 1, "min-p is a share from 0 to 1"),
+            (0 < self.repetition_penalty < math.inf, "repetition-penalty is a number above 0"),
+            (self.seed is None or self.seed >= 0, f"seed {self.seed} is negative"),
+        )
+        if wrong := [what for good, what in rules if not good]:
+            raise BadUsage("; ".join(wrong))
+
+
+def chooser(sampling: Sampling) -> Callable[[Array, Sequence[int]], int]:
+    """The function that picks a token from logits and the tokens before it.
+
+    Raises:
+        BadUsage: If an option is out of range.
+    """
+    sampling.check()
+    random = np.random.default_rng(sampling.seed)
+
+    def choose(logits: Array, before: Sequence[int]) -> int:
+        logits = _penalised(logits, before, sampling.repetition_penalty)
         best = int(logits.argmax())
         if not math.isfinite(logits[best]):
             raise RunError("the model's logits are not finite numbers")
-        if temperature == 0:
+        if sampling.temperature == 0:
             return best
-        order = np.argsort(-logits)[:top_k]
-        with np.errstate(over="ignore"):  # minus infinity is a share of 0
-            scaled = np.exp((logits[order].astype(np.float64) - float(logits[best])) / temperature)
-        shares = scaled / scaled.sum()
-        kept = order.size
-        if top_p is not None:
-            kept = int(np.searchsorted(shares.cumsum(), top_p)) + 1
-        shares = shares[:kept] / shares[:kept].sum()
-        return int(random.choice(order[:kept], p=shares))
+        order = np.argsort(-logits)[: sampling.top_k]
+        shares = _shares(logits[order], sampling)
+        return int(random.choice(order[: shares.size], p=shares))
 
     return choose
+
+
+def _penalised(logits: Array, before: Sequence[int], penalty: float) -> Array:
+    if penalty == 1 or not len(before):
+        return logits
+    seen = np.unique(np.asarray(before))
+    result = logits.astype(np.float64)
+    result[seen] = np.where(result[seen] > 0, result[seen] / penalty, result[seen] * penalty)
+    return result
+
+
+def _shares(logits: Array, sampling: Sampling) -> Array:
+    """Probabilities of the tokens that are drawn from, likeliest first, as the logits are."""
+    with np.errstate(over="ignore"):  # minus infinity is a share of 0
+        gap = logits.astype(np.float64) - float(logits[0])
+        scaled = np.exp(gap / sampling.temperature)
+    shares: Array = scaled / scaled.sum()
+    if sampling.top_p is not None:
+        shares = shares[: int(np.searchsorted(shares.cumsum(), sampling.top_p)) + 1]
+    if sampling.min_p is not None:
+        shares = shares[shares >= sampling.min_p * shares[0]]
+    total: Array = shares / shares.sum()
+    return total

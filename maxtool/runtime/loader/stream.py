@@ -37,3 +37,42 @@ class TextStream:
         if text:
             self._start, self._done = self._done, len(self._ids)
         return text
+
+
+class Stops:
+    """Text up to the first of some strings. What may begin one is held back until it is clear.
+
+    Attributes:
+        found: The string that ended the text, once it has.
+    """
+
+    def __init__(self, strings: Sequence[str]) -> None:
+        self.found: str | None = None
+        self._strings = [string for string in strings if string]
+        self._held = ""
+
+    def push(self, text: str) -> str:
+        """What of the text so far can be given out; nothing more once a string was found."""
+        if self.found is not None:
+            return ""
+        self._held += text
+        places = [(self._held.find(string), string) for string in self._strings]
+        hits = [(place, string) for place, string in places if place >= 0]
+        if hits:
+            place, self.found = min(hits, key=lambda hit: hit[0])
+            return self._held[:place]
+        return self._release(len(self._held) - self._beginning())
+
+    def flush(self) -> str:
+        """What was held back, when no more text comes."""
+        return "" if self.found is not None else self._release(len(self._held))
+
+    def _beginning(self) -> int:
+        """Length of the longest end of the text that begins a string."""
+        lengths = range(max(map(len, self._strings), default=1) - 1, 0, -1)
+        ends = ((length, self._held[-length:]) for length in lengths if length <= len(self._held))
+        return next((n for n, end in ends if any(s.startswith(end) for s in self._strings)), 0)
+
+    def _release(self, length: int) -> str:
+        text, self._held = self._held[:length], self._held[length:]
+        return text

@@ -2,40 +2,59 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
+from .errors import BadInput
 from .model import Model, load
 from .options import Options
-from .stream import TextStream
+from .stream import Stops, TextStream
 from .terminal import emit_json, emit_text, note
 
 
 def run_text(options: Options) -> None:
     """Generate, showing the text as it comes and the speed at the end."""
     model = load(options.folder, check=options.verify)
-    ids = options.ids if options.ids is not None else model.encode(options.prompt or "")
+    prompt = options.prompt if options.file is None else read_text(options.file)
+    ids = options.ids if options.ids is not None else model.encode(prompt or "")
     tokens = model.generate(
         ids,
         options.max_tokens,
         temperature=options.temperature,
         top_k=options.top_k,
         top_p=options.top_p,
+        min_p=options.min_p,
+        repetition_penalty=options.repetition_penalty,
         seed=options.seed,
     )
     show = (lambda _text: None) if options.json else emit_text
     stream = TextStream(model.decode, ids) if model.manifest.tokenizer_file else None
-    prompt = options.prompt if options.prompt is not None else ""
-    show(prompt)
-    pieces, made, times = [prompt], [], [time.perf_counter()]
+    stops = Stops(options.stop or ())
+    show(prompt or "")
+    pieces, made, times = [prompt or ""], [], [time.perf_counter()]
     for token in tokens:
         made.append(token)
         times.append(time.perf_counter())
-        pieces.append(stream.push(token) if stream else f"{token} ")
+        pieces.append(stops.push(stream.push(token) if stream else f"{token} "))
         show(pieces[-1])
-    pieces.append(stream.flush() if stream else "")
+        if stops.found is not None:
+            break
+    pieces.append(stops.push(stream.flush() if stream else "") + stops.flush())
     show(pieces[-1] + "\n")
-    report(options, model, ids, made, times, "".join(pieces))
+    report(options, model, ids, made, times, "".join(pieces), stops.found)
+
+
+def read_text(path: Path) -> str:
+    """The text of a file, or of stdin for ``-``."""
+    try:
+        raw = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+        return raw.decode()
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path} is no UTF-8 text, at byte {error.start}") from None
 
 
 def report(
@@ -45,10 +64,12 @@ def report(
     made: list[int],
     times: list[float],
     text: str,
+    stop: str | None,
 ) -> None:
     """Say why generation ended and how fast it was."""
-    full = len(made) == model.room(len(ids))
+    full = len(made) == model.room(len(ids)) and stop is None
     stopped = "context" if full else "length" if len(made) == options.max_tokens else "end"
+    stopped = stopped if stop is None else "stop"
     if full:
         note(options, f"stopped: the context of {model.manifest.context} tokens is full")
     speed = {"prefill": rate(len(ids), times[:2]), "decode": rate(len(made) - 1, times[1:])}
