@@ -13,7 +13,7 @@ import numpy as np
 from maxtool.compiler.packing import pack_linear, packed_shape
 from maxtool.compiler.target import CpuTarget
 from maxtool.dtype import DType
-from maxtool.graph import CallNode, Graph, Tensor
+from maxtool.graph import CallNode, Graph, Node, Tensor
 
 # Operations whose second operand is a weight that their kernel reads packed.
 PACKED_OPERANDS = {"linear": 1, "embedding": 1}
@@ -83,12 +83,18 @@ def plan_storage(graphs: Iterable[Graph], target: CpuTarget) -> dict[str, Storag
     }
 
 
+def _reads_packed(node: Node, index: int) -> bool:
+    """Whether a kernel takes that operand packed: matrices that are added up in float32."""
+    matrix = PACKED_OPERANDS.get(node.op) == index and node.inputs[index].rank == 2
+    return matrix and DType.float64 not in (node.inputs[0].dtype, node.inputs[index].dtype)
+
+
 def _roles(graph: Graph, known: dict[int, Mapping[int, set[bool]]]) -> defaultdict[int, set[bool]]:
     """For each value of ``graph``, whether it is read packed, plain, or both."""
     roles: defaultdict[int, set[bool]] = defaultdict(set)
     for node in graph.nodes:
         for index, operand in enumerate(node.inputs):
-            packed = not isinstance(node, CallNode) and PACKED_OPERANDS.get(node.op) == index
+            packed = not isinstance(node, CallNode) and _reads_packed(node, index)
             roles[id(operand)].add(packed)
         if isinstance(node, CallNode):
             if id(node.callee) not in known:

@@ -119,29 +119,56 @@ def copy(x: Expr) -> Expr:
     return te.compute(x.shape, lambda *i: x(*i), name="copy")
 
 
-def linear(x: Expr, weight: Expr, bias: Expr | None = None) -> Expr:
-    """``x[rows, k] @ weight[n, k].T + bias[n]`` for a weight that is not packed, in float32."""
-    k = te.reduce_axis((0, weight.shape[1]), name="k")
-    product = te.compute(
-        (x.shape[0], weight.shape[0]),
-        lambda i, j: te.sum(x[i, k] * as_float32(weight(j, k)), axis=k),
-        name="product",
-    )
-    if bias is None:
-        return product
-    return te.compute(product.shape, lambda i, j: product[i, j] + bias[j], name="biased")
+def linear(weight_dtype: DType, dtype: DType) -> Compute:
+    """``x[rows, k] @ weight[n, k].T + bias[n]`` for a weight that is not packed.
+
+    ``dtype``, float32 or float64, is that of x, the bias, the sums and the result.
+    """
+
+    def compute(x: Expr, weight: Expr, bias: Expr | None = None) -> Expr:
+        k = te.reduce_axis((0, weight.shape[1]), name="k")
+        product = te.compute(
+            (x.shape[0], weight.shape[0]),
+            lambda i, j: te.sum(x[i, k] * _as(weight(j, k), weight_dtype, dtype), axis=k),
+            name="product",
+        )
+        if bias is None:
+            return product
+        return te.compute(product.shape, lambda i, j: product[i, j] + bias[j], name="biased")
+
+    return compute
 
 
-def embedding(ids: Expr, weight: Expr) -> Expr:
-    """Rows of ``weight[vocab, dim]``, in float32; an id outside reads the nearest row."""
-    last = tirx.Cast("int64", weight.shape[0]) - 1
-    return te.compute(
-        (ids.shape[0], weight.shape[1]),
-        lambda i, j: as_float32(
-            weight(tirx.max(tirx.min(ids(i), last), tirx.const(0, "int64")), j)
-        ),
-        name="rows",
-    )
+def row_numbers(vocab: int) -> Compute:
+    """Integers as int64, the nearest of 0 to ``vocab - 1``."""
+
+    def compute(ids: Expr) -> Expr:
+        kind = str(ids(0).ty)
+        limit = min(vocab - 1, int(tirx.max_value(kind).value))
+        last, zero = tirx.const(limit, kind), tirx.const(0, kind)
+        return te.compute(
+            ids.shape, lambda i: tirx.max(tirx.min(ids(i), last), zero).astype("int64")
+        )
+
+    return compute
+
+
+def embedding(weight_dtype: DType, dtype: DType) -> Compute:
+    """Rows of ``weight[vocab, dim]``, in ``dtype``; ids[rows] int64 are numbers of rows."""
+
+    def compute(ids: Expr, weight: Expr) -> Expr:
+        return te.compute(
+            (ids.shape[0], weight.shape[1]),
+            lambda i, j: _as(weight(ids(i), j), weight_dtype, dtype),
+            name="rows",
+        )
+
+    return compute
+
+
+def _as(value: Expr, source: DType, dtype: DType) -> Expr:
+    """One element of a float type in float32 or float64."""
+    return (as_float32(value) if source in NARROW else value).astype(dtype.value)
 
 
 def as_float32(value: Expr) -> Expr:

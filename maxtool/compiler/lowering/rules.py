@@ -6,9 +6,10 @@ A rule takes the function being built and a node, and says what the node's resul
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any, TypeAlias
 
-from tvm import relax
+from tvm import relax, tirx
 from tvm.ir import StringImm
 
 from maxtool.compiler.kernels.cpu.attention import attention
@@ -20,6 +21,7 @@ from maxtool.compiler.lowering import expressions as te
 from maxtool.compiler.lowering.function import FunctionLowering
 from maxtool.compiler.lowering.pointwise import chain
 from maxtool.compiler.lowering.rowwise import ROWWISE
+from maxtool.dtype import DType
 from maxtool.graph import BufferType, Node
 from maxtool.graph.ops.elementwise import BINARY, UNARY
 
@@ -32,30 +34,46 @@ PRINT = "maxtool.print"
 def _linear(function: FunctionLowering, node: Node) -> None:
     x, weight, *bias = node.inputs
     result = node.outputs[0]
+    wide = x.dtype if x.dtype is DType.float64 else DType.float32
     place = function.storage.get(id(weight))
     sizes = function.flat_sizes(result.shape)
-    operands = [function.get_flat(x), function.get(weight), *map(function.get, bias)]
+    flat = _converted(function, function.get_flat(x), x.dtype, wide)
+    added = [_converted(function, function.get(one), one.dtype, wide) for one in bias]
+    operands = [flat, function.get(weight), *added]
     if place is None or place.block is None:
-        value = function.compute(te.linear, *operands, name="linear")
+        compute = te.linear(weight.dtype, wide)
+        value = function.compute(compute, *operands, name="linear")
     else:
         arguments = (None, None, place.dtype.value, function.module.target.tile, bool(bias))
         value = function.kernel(linear, arguments, operands, sizes)
-    function.set_flat(result, value)
+    function.set_flat(result, _converted(function, value, wide, x.dtype))
+
+
+def _converted(function: FunctionLowering, value: Any, source: DType, dtype: DType) -> Any:  # noqa: ANN401
+    if source is dtype:
+        return value
+    return function.compute(te.cast(source, dtype), value, name="cast")
 
 
 def _embedding(function: FunctionLowering, node: Node) -> None:
     ids, weight = node.inputs
     result = node.outputs[0]
     place = function.storage.get(id(weight))
-    sizes = function.flat_sizes(result.shape)
-    rows = function.reshaped(function.get(ids), sizes[:1])
+    vocab, *row = weight.shape.static()
+    count = prod(function.sizes(ids.shape), start=tirx.IntImm("int64", 1))
+    given = function.reshaped(function.get(ids), [count])
+    packed = place is not None and place.block is not None
+    plain = packed and ids.dtype is DType.int64  # the kernel clamps these itself
+    rows = given if plain else function.compute(te.row_numbers(vocab), given, name="rows")
     if place is None or place.block is None:
-        value = function.compute(te.embedding, rows, function.get(weight), name="embedding")
+        table = function.reshaped(function.get(weight), [vocab, prod(row)])
+        compute = te.embedding(weight.dtype, result.dtype)
+        value = function.compute(compute, rows, table, name="embedding")
     else:
-        vocab, dim = place.shape
-        arguments = (vocab, dim, place.dtype.value, function.module.target.tile)
-        value = function.kernel(embedding, arguments, [rows, function.get(weight)], sizes)
-    function.set_flat(result, value)
+        arguments = (vocab, *row, place.dtype.value, function.module.target.tile)
+        operands = [rows, function.get(weight)]
+        value = function.kernel(embedding, arguments, operands, [count, *row])
+    function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
 
 
 def _rope(function: FunctionLowering, node: Node) -> None:

@@ -1,15 +1,16 @@
 """The operations of neural networks, each a kernel of its own in the compiler.
 
-Activations are float32. The weights of ``linear`` and ``embedding`` may be float16 or bfloat16:
-they are converted as they are read.
+What is multiplied is added up in float32, or in float64 where the activations are of that type.
+Weights in float16 or bfloat16 are converted as they are read.
 """
 
 from __future__ import annotations
 
 from maxtool.dtype import DType
 from maxtool.graph.dim import Dim, Shape
+from maxtool.graph.graph import Graph
 from maxtool.graph.ops.elementwise import broadcast
-from maxtool.graph.ops.table import apply, define
+from maxtool.graph.ops.table import apply, as_operand, define
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
@@ -17,6 +18,7 @@ from maxtool.graph.type import TensorType
 _IDS, _POSITION = DType.int64, DType.int32
 
 WEIGHT_DTYPES = (DType.float32, DType.float16, DType.bfloat16)
+_ACTIVATIONS = (*WEIGHT_DTYPES, DType.float64)
 
 
 def _require(condition: bool, message: str) -> None:
@@ -35,23 +37,26 @@ def _infer_matmul(x: TensorType, y: TensorType) -> tuple[TensorType, ...]:
 
 
 def _infer_linear(x: TensorType, weight: TensorType, *bias: TensorType) -> tuple[TensorType, ...]:
-    _require(x.dtype is DType.float32, "the input is float32")
-    _require(weight.dtype in WEIGHT_DTYPES, f"no kernel for a weight in {weight.dtype.value}")
+    _require(x.dtype in _ACTIVATIONS, f"the input is floating-point, not {x.dtype.value}")
+    for kind in (weight, *bias):
+        fits = kind.dtype in WEIGHT_DTYPES or kind.dtype is x.dtype
+        _require(fits, f"no kernel for a weight in {kind.dtype.value} beside {x.dtype.value}")
     _require(weight.rank == 2 and weight.shape.is_static, "the weight has two known dimensions")
     _require(0 not in weight.shape, "the weight is empty")
     _require(x.rank >= 1 and x.shape[-1] == weight.shape[1], "input and weight widths differ")
     for kind in bias:
-        _require(kind.dtype is DType.float32, "the bias is float32")
         _require(kind.shape == weight.shape[:1], f"the bias has shape {weight.shape[:1]}")
-    return (TensorType(DType.float32, [*x.shape[:-1], weight.shape[0]], x.device),)
+    return (TensorType(x.dtype, [*x.shape[:-1], weight.shape[0]], x.device),)
 
 
 def _infer_embedding(ids: TensorType, weight: TensorType) -> tuple[TensorType, ...]:
-    _require(ids.dtype is DType.int64, "token ids are int64")
-    _require(weight.dtype in WEIGHT_DTYPES, f"no kernel for a weight in {weight.dtype.value}")
-    _require(weight.rank == 2 and weight.shape.is_static, "the weight has two known dimensions")
+    _require(ids.dtype.is_integral(), f"ids are whole numbers, not {ids.dtype.value}")
+    fits = weight.dtype in _ACTIVATIONS
+    _require(fits, f"no kernel for a weight in {weight.dtype.value}")
+    _require(weight.rank >= 1 and weight.shape.is_static, "the weight has known dimensions")
     _require(0 not in weight.shape, "the weight is empty")
-    return (TensorType(DType.float32, [*ids.shape, weight.shape[1]], ids.device),)
+    dtype = weight.dtype if weight.dtype is DType.float64 else DType.float32
+    return (TensorType(dtype, [*ids.shape, *weight.shape[1:]], ids.device),)
 
 
 def _require_float32(*kinds: TensorType) -> None:
@@ -142,30 +147,48 @@ def matmul(x: TensorLike, y: TensorLike) -> Tensor:
 
 
 def linear(x: TensorLike, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """``x @ weight.T + bias``.
+    """``x @ weight.T + bias``, added up in float32, or in float64 for an input of that type.
 
     Args:
-        x: ``[..., in]``, float32.
-        weight: ``[out, in]``, float32, float16 or bfloat16.
-        bias: ``[out]``, float32.
+        x: ``[..., in]``, floats.
+        weight: ``[out, in]``, float32, float16, bfloat16, or of the type of ``x``.
+        bias: ``[out]``, likewise.
 
     Returns:
-        ``[..., out]``, float32.
+        ``[..., out]``, of the type of ``x``.
     """
     return apply("linear", x, weight, *([] if bias is None else [bias]))[0]
 
 
 def embedding(ids: TensorLike, weight: Tensor) -> Tensor:
-    """Row ``ids`` of ``weight [vocab, dim]``; an id outside the vocabulary reads its nearest row.
+    """``weight[ids]``; in a graph, an id outside the vocabulary reads its nearest row.
 
     Args:
-        ids: ``[...]``, int64.
-        weight: ``[vocab, dim]``, float32, float16 or bfloat16.
+        ids: ``[...]``, integers of any type.
+        weight: ``[vocab, ...]``, floats.
 
     Returns:
-        ``[..., dim]``, float32.
+        The shape of ``ids``, then that of a row; float32, or float64 if the weight is.
+
+    Raises:
+        ValueError: If ids that are known now are outside the vocabulary.
     """
-    return apply("embedding", ids, weight)[0]
+    tensor = as_operand("embedding", ids, _IDS, weight.device)
+    _require_ids(tensor, weight)
+    return apply("embedding", tensor, weight)[0]
+
+
+def _require_ids(ids: Tensor, weight: Tensor) -> None:
+    """Look at ids that are here; ids that an operation cannot take are its own to refuse."""
+    graph = Graph.current()
+    known = not (ids.is_traced or (graph is not None and graph.knows(ids)))
+    if not known or not ids.dtype.is_integral() or not weight.rank or not weight.shape[0].is_static:
+        return
+    numbers, vocab = ids.to_numpy(), int(weight.shape[0])
+    outside = numbers[(numbers < 0) | (numbers >= vocab)]
+    if outside.size:
+        types = f"embedding({ids.type}, {weight.type})"
+        raise ValueError(f"{types}: id {outside[0]} is not one of 0 to {vocab - 1}")
 
 
 def rope(x: TensorLike, cos: Tensor, sin: Tensor, position: TensorLike) -> Tensor:

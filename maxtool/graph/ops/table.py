@@ -78,6 +78,13 @@ def apply(name: str, *operands: TensorLike, **attributes: Any) -> tuple[Tensor, 
     return executor.evaluate(name, tensors, attributes, results)
 
 
+def as_operand(name: str, operand: TensorLike, dtype: DType, device: DeviceRef) -> Tensor:
+    """A tensor as it is; Python numbers as one of a type, if they are such; arrays keep theirs."""
+    if isinstance(operand, Tensor):
+        return operand
+    return _tensor(OPS[name], operand, dtype, device)
+
+
 def _as_tensors(op: Op, operands: Sequence[TensorLike]) -> list[Tensor]:
     first = next((operand for operand in operands if isinstance(operand, Tensor)), None)
     beside, device = (first.dtype, first.device) if first is not None else (None, None)
@@ -97,7 +104,7 @@ def _require_one_device(types: Sequence[TensorType]) -> None:
 
 def _tensor(op: Op, operand: TensorLike, dtype: DType | None, device: DeviceRef | None) -> Tensor:
     """Python numbers as a tensor of that type, if they are such numbers; arrays keep theirs."""
-    tensor = Tensor(operand, device=device)
+    tensor = Tensor.natural(operand, device)
     if dtype is None or isinstance(operand, np.ndarray | np.generic):
         return tensor
     exact = tensor.to_numpy()
