@@ -165,7 +165,9 @@ class Tensor:
         return _op("negative", self)
 
     def __matmul__(self, other: TensorLike) -> Tensor:
-        return _op("matmul", self, other)
+        from maxtool.graph import ops
+
+        return ops.matmul(self, other)
 
     def __getitem__(self, index: Index) -> Tensor:
         from maxtool.graph import ops

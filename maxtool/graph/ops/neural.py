@@ -6,10 +6,15 @@ Weights in float16 or bfloat16 are converted as they are read.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from maxtool.dtype import DType
-from maxtool.graph.dim import Dim, Shape
+from maxtool.graph.dim import Dim, DimLike, Shape
 from maxtool.graph.graph import Graph
 from maxtool.graph.ops.elementwise import broadcast
+from maxtool.graph.ops.layout import reshape
 from maxtool.graph.ops.table import apply, as_operand, define
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
@@ -142,8 +147,26 @@ define("attention", _infer_attention, numbers={3: _POSITION})
 
 
 def matmul(x: TensorLike, y: TensorLike) -> Tensor:
-    """The matrix product over the last two dimensions; those before them broadcast."""
-    return apply("matmul", x, y)[0]
+    """The matrix product over the last two dimensions; those before them broadcast.
+
+    A vector is a row on the left and a column on the right, and the result lacks that dimension.
+    """
+    left, right = _rank(x) == 1, _rank(y) == 1
+    rows = reshape(x, [1, *_shape(x)]) if left else x
+    columns = reshape(y, [*_shape(y), 1]) if right else y
+    product = apply("matmul", rows, columns)[0]
+    if not left and not right:
+        return product
+    *batch, row, column = product.shape
+    return reshape(product, [*batch, *([] if left else [row]), *([] if right else [column])])
+
+
+def _shape(x: TensorLike) -> Sequence[DimLike]:
+    return x.shape if isinstance(x, Tensor) else np.shape(x)
+
+
+def _rank(x: TensorLike) -> int:
+    return len(_shape(x))
 
 
 def linear(x: TensorLike, weight: Tensor, bias: Tensor | None = None) -> Tensor:
