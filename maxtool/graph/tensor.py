@@ -55,6 +55,14 @@ class Tensor:
         return tensor
 
     @classmethod
+    def natural(cls, data: npt.ArrayLike, device: DeviceRef | None = None) -> Tensor:
+        """A tensor of the numbers' own kind: Python's whole numbers are int64, others float32."""
+        whole = (
+            not isinstance(data, np.ndarray | np.generic) and np.asarray(data).dtype.kind in "iu"
+        )
+        return cls(data, DType.int64 if whole else None, device)
+
+    @classmethod
     def zeros(cls, shape: ShapeLike, dtype: DType = DType.float32) -> Tensor:
         """A tensor of zeros."""
         return cls(np.zeros(Shape(shape).static(), dtype.to_numpy()))
