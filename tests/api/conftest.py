@@ -18,7 +18,7 @@ NEEDS = {
     "test_examples_layer.py": "maxtool.nn.layer",
     "test_examples_module_experimental.py": "maxtool.experimental",
     "test_examples_module_v3.py": "maxtool.nn.module_v3",
-    "test_members.py": "maxtool.nn.module_v3",
+    "test_members.py": "maxtool.nn.layer",
 }
 collect_ignore = [file for file, module in NEEDS.items() if find_spec(module) is None]
 
