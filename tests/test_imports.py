@@ -29,7 +29,7 @@ FLOORS = (
     ("tokenizer", "graph"),
     ("driver",),
     ("nn",),
-    ("architectures", "engine"),
+    ("architectures", "engine", "experimental"),
     ("recipe",),
     ("conversion", "parity", "compiler"),
     ("artifact",),

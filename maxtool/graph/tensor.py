@@ -25,7 +25,7 @@ class Tensor:
 
     Args:
         data: An array, a (nested) sequence of numbers or a number. Arrays are kept, not copied.
-        dtype: The element type; that of the data when absent, float32 for Python floats.
+        dtype: The element type; that of an array when absent, float32 for Python's numbers.
         device: Where it lives; the host when absent.
     """
 
@@ -40,7 +40,7 @@ class Tensor:
     ) -> None:
         array = np.asarray(data)
         if dtype is None and not isinstance(data, np.ndarray | np.generic):
-            dtype = DType.float32 if array.dtype.kind == "f" else None
+            dtype = DType.float32 if array.dtype.kind in "iuf" else None
         if dtype is not None:
             array = array.astype(dtype.to_numpy(), copy=False)
         self._set(TensorType(DType.from_numpy(array.dtype), array.shape, device), None)
@@ -63,14 +63,68 @@ class Tensor:
         return cls(data, DType.int64 if whole else None, device)
 
     @classmethod
-    def zeros(cls, shape: ShapeLike, dtype: DType = DType.float32) -> Tensor:
-        """A tensor of zeros."""
-        return cls(np.zeros(Shape(shape).static(), dtype.to_numpy()))
+    def full(
+        cls,
+        shape: ShapeLike,
+        value: float,
+        *,
+        dtype: DType = DType.float32,
+        device: DeviceRef | None = None,
+    ) -> Tensor:
+        """A tensor of one value."""
+        return cls(np.full(Shape(shape).static(), value, dtype.to_numpy()), device=device)
 
     @classmethod
-    def ones(cls, shape: ShapeLike, dtype: DType = DType.float32) -> Tensor:
+    def zeros(
+        cls, shape: ShapeLike, dtype: DType = DType.float32, device: DeviceRef | None = None
+    ) -> Tensor:
+        """A tensor of zeros."""
+        return cls.full(shape, 0, dtype=dtype, device=device)
+
+    @classmethod
+    def ones(
+        cls, shape: ShapeLike, dtype: DType = DType.float32, device: DeviceRef | None = None
+    ) -> Tensor:
         """A tensor of ones."""
-        return cls(np.ones(Shape(shape).static(), dtype.to_numpy()))
+        return cls.full(shape, 1, dtype=dtype, device=device)
+
+    @classmethod
+    def constant(
+        cls,
+        value: npt.ArrayLike,
+        dtype: DType | None = None,
+        device: DeviceRef | None = None,
+    ) -> Tensor:
+        """A tensor of the numbers given, copied. Python numbers are float32 unless said."""
+        return cls(np.array(value) if isinstance(value, np.ndarray) else value, dtype, device)
+
+    @classmethod
+    def arange(
+        cls,
+        start: float,
+        stop: float | None = None,
+        step: float = 1,
+        *,
+        dtype: DType = DType.float32,
+        device: DeviceRef | None = None,
+    ) -> Tensor:
+        """Numbers from ``start`` (0 with one argument) up to, and without, ``stop``."""
+        first, end = (0, start) if stop is None else (start, stop)
+        return cls(np.arange(first, end, step).astype(dtype.to_numpy()), device=device)
+
+    @classmethod
+    def from_numpy(cls, array: npt.NDArray[Any]) -> Tensor:
+        """A tensor over the memory of an array."""
+        return cls(array)
+
+    @classmethod
+    def from_dlpack(cls, array: Any) -> Tensor:  # noqa: ANN401 - a protocol
+        """A tensor over the memory of anything with ``__dlpack__`` that lies on the host.
+
+        Raises:
+            BufferError: If it lies elsewhere, or NumPy has no such type.
+        """
+        return cls(array if isinstance(array, np.ndarray) else np.from_dlpack(array))
 
     @property
     def dtype(self) -> DType:
@@ -127,7 +181,20 @@ class Tensor:
         return self.to_numpy().__dlpack_device__()
 
     def __bool__(self) -> bool:
+        if self.is_traced:
+            raise TypeError(
+                f"{self!r} is computed when the graph runs: tracing cannot take a branch on it"
+            )
         return bool(self.to_numpy())
+
+    def item(self) -> float | int | bool:
+        """The one element as a Python number.
+
+        Raises:
+            ValueError: If there are several.
+        """
+        number: float | int | bool = self.to_numpy().item()
+        return number
 
     def __len__(self) -> int:
         if not self.rank:

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from maxtool.driver import CPU, Accelerator, accelerator_count
+from maxtool.dtype import DType
 from maxtool.experimental import functional as F  # noqa: N812
 from maxtool.experimental.nn import Linear, Module, ModuleList, Sequential, module_dataclass
 from maxtool.experimental.tensor import Tensor, TensorType, defaults
 from maxtool.nn.module_v3 import Embedding
-
-from maxtool.driver import CPU, Accelerator, accelerator_count
-from maxtool.dtype import DType
 
 
 class Inner(Module[[Tensor], Tensor]):
@@ -62,11 +62,11 @@ def test_children_and_descendants() -> None:
     assert [name for name, _ in model.local_parameters] == ["w"]
 
 
-def test_a_cycle_is_an_error() -> None:
+def test_a_cycle_is_walked_once() -> None:
     model = Outer()
+    names = [name for name, _ in model.parameters]
     model.b.me = model
-    with pytest.raises(ValueError, match="me"):  # instead of never ending
-        list(model.parameters)
+    assert [name for name, _ in model.parameters] == names  # instead of never ending, or an error
 
 
 def test_lists_of_modules_are_lists() -> None:
@@ -322,7 +322,7 @@ def test_one_compiled_callable_serves_every_batch() -> None:
             compiled(Tensor(x)).to_numpy(), x @ w.T + b, rtol=1e-4, atol=1e-5
         )
     for wrong in (Tensor.ones([3, 4]), Tensor.ones([3]), Tensor.ones([3, 2], dtype=DType.float64)):
-        with pytest.raises(ValueError, match="0"):
+        with pytest.raises(ValueError, match="argument 'x': expected"):
             compiled(wrong)
     for count in (0, 2):
         with pytest.raises((TypeError, ValueError)):

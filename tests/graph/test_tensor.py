@@ -15,13 +15,13 @@ from maxtool.graph import Tensor, Weight
     ("data", "dtype"),
     [
         (1.5, DType.float32),
-        ([1, 2], DType.int64),
+        ([1, 2], DType.float32),
         (True, DType.bool),
         (np.float64(1.5), DType.float64),
         (np.zeros(2, ml_dtypes.bfloat16), DType.bfloat16),
     ],
 )
-def test_the_dtype_is_that_of_the_data_and_float32_for_python_floats(
+def test_the_dtype_is_that_of_an_array_and_float32_for_python_numbers(
     data: object, dtype: DType
 ) -> None:
     assert Tensor(data).dtype is dtype  # type: ignore[arg-type]

@@ -68,7 +68,7 @@ def constant(
         ValueError: If the values do not fit the type: floats as integers, or out of its range.
     """
     given = value.to_numpy() if isinstance(value, Tensor) else value
-    natural = Tensor(np.array(given) if isinstance(given, np.ndarray) else given)
+    natural = Tensor.natural(np.array(given) if isinstance(given, np.ndarray) else given)
     exact = natural.to_numpy() if dtype is None else _as_type(given, natural, dtype)
     made = Tensor(exact, device=device)
     graph = Graph.current()

@@ -1,0 +1,6 @@
+"""The eager style of the module API, by the paths of the reference; ``maxtool.nn.eager`` has it."""
+
+from maxtool.experimental import functional, random
+from maxtool.experimental.tensor import Tensor
+
+__all__ = ["Tensor", "functional", "random"]

@@ -1,0 +1,54 @@
+"""A linear map with a random weight."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from maxtool.dtype import DType
+from maxtool.graph import Dim, DimLike, Tensor, TensorType
+from maxtool.nn.eager import random
+from maxtool.nn.eager.module import Module
+
+
+class Linear(Module[[Tensor], Tensor]):
+    """``x @ weight.T + bias``.
+
+    Args:
+        in_dim: The width of the input.
+        out_dim: The width of the output.
+        bias: Whether there is a bias.
+
+    Attributes:
+        weight: ``[out_dim, in_dim]``, drawn from the standard normal distribution.
+        bias: ``[out_dim]``, likewise, or 0.
+    """
+
+    weight: Tensor
+    bias: Tensor | Literal[0]
+
+    def __init__(self, in_dim: DimLike, out_dim: DimLike, *, bias: bool = True) -> None:
+        self.weight = random.normal([out_dim, in_dim])
+        self.bias = random.normal([out_dim]) if bias else 0
+
+    @property
+    def in_dim(self) -> Dim:
+        """The width of the input."""
+        return self.weight.shape[1]
+
+    @property
+    def out_dim(self) -> Dim:
+        """The width of the output."""
+        return self.weight.shape[0]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """From ``[..., in_dim]`` to ``[..., out_dim]``."""
+        product = x @ self.weight.T
+        return product + self.bias if isinstance(self.bias, Tensor) else product
+
+    def input_types(self) -> list[TensorType]:
+        """A batch of rows."""
+        return [TensorType(DType.float32, ["batch", self.in_dim], self.device)]
+
+    def _arguments(self) -> dict[str, Any]:
+        bias = {} if isinstance(self.bias, Tensor) else {"bias": False}
+        return {"in_dim": self.in_dim, "out_dim": self.out_dim, **bias}
