@@ -13,12 +13,9 @@ from maxtool.errors import MissingDevice
 
 # Rooms that are being built: their tests run as soon as they are there.
 NEEDS = {
-    "test_behaviour_eager.py": "maxtool.nn.module_v3",
     "test_behaviour_layers.py": "maxtool.nn.layer",
     "test_examples_layer.py": "maxtool.nn.layer",
-    "test_examples_module_experimental.py": "maxtool.experimental",
-    "test_examples_module_v3.py": "maxtool.nn.module_v3",
-    "test_members.py": "maxtool.nn.layer",
+    "test_layers.py": "maxtool.nn.layer",
 }
 collect_ignore = [file for file, module in NEEDS.items() if find_spec(module) is None]
 

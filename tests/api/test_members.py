@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from maxtool.experimental.nn import Linear, Module, module_dataclass
-from maxtool.experimental.tensor import Tensor
-from maxtool.nn.layer import Layer, LayerList, LayerV2, ShardingStrategy
-from maxtool.nn.module_v3 import module_dataclass as older
 
 from maxtool import driver, nn
 from maxtool.dtype import DType
+from maxtool.experimental.nn import Linear, Module, module_dataclass
+from maxtool.experimental.tensor import Tensor
 from maxtool.graph import (
     BufferType,
     DeviceRef,
@@ -27,6 +25,7 @@ from maxtool.graph import (
     ops,
 )
 from maxtool.graph.quantization import QuantizationEncoding
+from maxtool.nn.module_v3 import module_dataclass as older
 
 CPU = DeviceRef.CPU()
 ROWS = TensorType(DType.float32, ["rows", 4], CPU)
@@ -149,7 +148,7 @@ def test_weights_are_editable() -> None:
     assert model.raw_state_dict()["w"].quantization_encoding is QuantizationEncoding.Q8_0
 
 
-# modules and layers
+# modules
 
 
 @pytest.mark.parametrize("decorate", [module_dataclass, older])
@@ -167,48 +166,3 @@ def test_module_dataclass(decorate: Any) -> None:
         assert model(Tensor.ones([2])).shape == [3]
         assert repr(model).startswith("Scale(\n")
     assert "Scale(fc=" in repr(decorate(repr=True)(Scale)(Linear(2, 3)))
-
-
-def test_layers() -> None:
-    class Older(Layer):
-        def __call__(self, x: Any) -> Any:
-            return x
-
-    class Newer(LayerV2):
-        def __init__(self) -> None:
-            self.inner = LayerList([linear(3, 4)])
-
-        def __call__(self, x: Any) -> Any:
-            return self.inner[0](x)
-
-    assert Older()(1) == 1
-    model = Newer()
-    assert list(model.sublayers) == ["inner"]
-    assert list(model.inner.sublayers) == ["0"]
-    assert list(model.inner[0].layer_weights) == ["weight"]
-    assert list(model.state_dict()) == ["inner.0.weight"]
-
-
-def test_extending_a_layer_list() -> None:
-    layers = LayerList([linear(2, 2)])
-    layers.extend([linear(2, 3), linear(3, 3)])
-    layers.extend(LayerList([linear(3, 4)]))
-    assert list(layers.state_dict()) == ["0.weight", "1.weight", "2.weight", "3.weight"]
-    assert layers.sublayers["3"] is layers[3]
-
-
-def test_sharding_strategy() -> None:
-    """``to`` with a strategy splits a weight so that the devices together compute the whole."""
-    devices = [DeviceRef.CPU(0), DeviceRef.CPU(1)]
-    data = np.arange(24, dtype=np.float32).reshape(6, 4)
-    for strategy in (
-        ShardingStrategy.rowwise(len(devices)),
-        ShardingStrategy.columnwise(len(devices)),
-        ShardingStrategy.replicate(len(devices)),
-    ):
-        model = linear(6, 4)
-        assert model.to(*devices, sharding_strategy=strategy) is None
-        model.load_state_dict({"weight": data})
-        np.testing.assert_array_equal(np.asarray(model.state_dict()["weight"]), data)
-        shards = [model.weight.shard(device) for device in devices]
-        assert [shard.device for shard in shards] == devices
