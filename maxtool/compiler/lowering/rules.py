@@ -18,7 +18,9 @@ from maxtool.compiler.kernels.cpu.embedding import embedding
 from maxtool.compiler.kernels.cpu.linear import linear
 from maxtool.compiler.kernels.cpu.rope import rope
 from maxtool.compiler.lowering import expressions as te
+from maxtool.compiler.lowering.attending import ATTENDING
 from maxtool.compiler.lowering.function import FunctionLowering
+from maxtool.compiler.lowering.images import IMAGES
 from maxtool.compiler.lowering.pointwise import chain
 from maxtool.compiler.lowering.rowwise import ROWWISE
 from maxtool.dtype import DType
@@ -182,6 +184,8 @@ def _print(function: FunctionLowering, node: Node) -> None:
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys((*UNARY, *BINARY), _elementwise),
+    **ATTENDING,
+    **IMAGES,
     **ROWWISE,
     "attention": _attention,
     "cache_write_key": _cache_write(cache_write_key),

@@ -1,5 +1,7 @@
 """The operations: functions that trace when an operand is symbolic, and run when none is."""
 
+from maxtool.graph.ops.attention import scaled_dot_product_attention
+from maxtool.graph.ops.convolution import avg_pool2d, conv1d, conv2d, max_pool2d
 from maxtool.graph.ops.elementwise import (
     abs,  # noqa: A004 - the operation's name
     add,
@@ -62,11 +64,14 @@ __all__ = [
     "argmax",
     "argmin",
     "attention",
+    "avg_pool2d",
     "cache_write_key",
     "cache_write_value",
     "call",
     "cast",
     "constant",
+    "conv1d",
+    "conv2d",
     "cumsum",
     "div",
     "embedding",
@@ -79,6 +84,7 @@ __all__ = [
     "logsoftmax",
     "matmul",
     "max",
+    "max_pool2d",
     "maximum",
     "mean",
     "min",
@@ -93,6 +99,7 @@ __all__ = [
     "rms_norm",
     "rope",
     "rsqrt",
+    "scaled_dot_product_attention",
     "sigmoid",
     "silu",
     "slice_tensor",

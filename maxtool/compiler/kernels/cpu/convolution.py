@@ -1,0 +1,188 @@
+"""Convolution and pooling of images whose channels come last: a task is an output pixel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+from tvm.tirx.script.builder import ir as T  # noqa: N812
+
+from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.kernels.cpu import elements as e
+from maxtool.compiler.kernels.cpu.reduction import COMBINE
+
+# Vectors of output channels that are computed together.
+VECTORS = 4
+
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What an output pixel looks at, (height, width) each.
+
+    Attributes:
+        size: Rows and columns.
+        stride: Input pixels from one window to the next.
+        dilation: Input pixels from one row or column of the window to the next.
+        before: Padding above and to the left.
+        after: Padding below and to the right.
+    """
+
+    size: Pair
+    stride: Pair
+    dilation: Pair
+    before: Pair
+    after: Pair
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """The input while a kernel is built, and the output pixel that is computed."""
+
+    window: Window
+    sizes: tuple[b.Expr, b.Expr]
+    pixel: tuple[b.Expr, b.Expr]
+
+    def each(self, body: Callable[[Any, Any, Any, Any], None], padding: bool = False) -> None:
+        """Run ``body(row, column, y, x)`` for each place of the window that is in the input.
+
+        Args:
+            body: Emits the work on one place.
+            padding: Whether places in the padding count too.
+        """
+        height, width = self.window.size
+        with T.serial(b.integer(height)) as r, T.serial(b.integer(width)) as s:
+            places = [self._place(axis, at) for axis, at in enumerate((r, s))]
+            with b.when(tirx.all(*(self._inside(i, at, padding) for i, at in enumerate(places)))):
+                body(r, s, *places)
+
+    def _place(self, axis: int, at: b.Expr) -> b.Expr:
+        one = self.window
+        start = self.pixel[axis] * one.stride[axis] - one.before[axis]
+        return b.index(start + at * one.dilation[axis])
+
+    def _inside(self, axis: int, at: b.Expr, padding: bool) -> b.Expr:
+        size = self.sizes[axis]
+        if padding:
+            return at < size + self.window.after[axis]
+        return tirx.all(at >= 0, at < size)
+
+
+def convolution(
+    dtype: str, window: Window, channels: int, features: int, groups: int, lanes: int
+) -> Any:  # noqa: ANN401
+    """Build the convolution.
+
+    Parameters of the kernel: x[batch, h, w, channels], f[r, s, channels / groups, features],
+    bias[features], y[batch, oh, ow, features], all of ``dtype``.
+    """
+    lanes, kind = e.lanes_of(dtype, lanes), e.computed(dtype)
+    inner, outer = channels // groups, features // groups
+    with b.kernel(f"convolution_{dtype}") as made:
+        batch, h, w, oh, ow = (made.dim(name) for name in ("batch", "h", "w", "oh", "ow"))
+        x = made.argument("x", (batch, h, w, channels), e.stored(dtype))
+        f = made.argument("f", (*window.size, inner, features), e.stored(dtype))
+        bias = made.argument("bias", (features,), e.stored(dtype))
+        y = made.argument("y", (batch, oh, ow, features), e.stored(dtype))
+
+        def pixel(i: b.Expr) -> None:
+            at, row, column = _split(i, oh, ow)
+            image = Image(window, (h, w), (row, column))
+
+            def block(group: b.Expr, offset: b.Index, width: int) -> None:
+                first = b.index(group * outer + offset)
+                pieces = b.widths(width, lanes)
+                sums = b.scratch((width,), kind)
+                for o, n in pieces:
+                    b.store(sums, e.read(bias, (first + o,), n, dtype), (o,), n)
+
+                def place(r: b.Expr, s: b.Expr, top: b.Expr, left: b.Expr) -> None:
+                    with T.serial(b.integer(inner)) as c:
+                        source = (at, top, left, b.index(group * inner + c))
+                        value = b.let(e.read(x, source, 1, dtype), 1, kind)
+                        for o, n in pieces:
+                            factor = e.read(f, (r, s, c, first + o), n, dtype)
+                            spread = value if n == 1 else T.broadcast(value, n)
+                            b.store(sums, b.load(sums, (o,), n) + spread * factor, (o,), n)
+
+                image.each(place)
+                for o, n in pieces:
+                    e.write(y, b.load(sums, (o,), n), (at, row, column, first + o), n, dtype)
+
+            with T.serial(b.integer(groups)) as group:
+                _blocks(outer, VECTORS * lanes, lambda offset, n: block(group, offset, n))
+
+        b.each_row(batch * oh * ow, window.size[0] * window.size[1] * inner * features, pixel)
+    return made.function
+
+
+def pool(
+    op: str, dtype: str, window: Window, channels: int, count_padding: bool, lanes: int
+) -> Any:  # noqa: ANN401
+    """Build the maximum (max_pool2d) or mean (avg_pool2d) of each window.
+
+    Parameters of the kernel: x[batch, h, w, channels], y[batch, oh, ow, channels] of ``dtype``.
+
+    Args:
+        op: The operation.
+        dtype: The element type.
+        window: The window.
+        channels: Channels of the image.
+        count_padding: Whether the padding counts in a mean, as zeros.
+        lanes: float32 elements of a vector.
+    """
+    lanes, kind = e.lanes_of(dtype, lanes), e.computed(dtype)
+    combine, neutral = COMBINE["max" if op == "max_pool2d" else "sum"]
+    with b.kernel(f"{op}_{dtype}") as made:
+        batch, h, w, oh, ow = (made.dim(name) for name in ("batch", "h", "w", "oh", "ow"))
+        x = made.argument("x", (batch, h, w, channels), e.stored(dtype))
+        y = made.argument("y", (batch, oh, ow, channels), e.stored(dtype))
+
+        def pixel(i: b.Expr) -> None:
+            at, row, column = _split(i, oh, ow)
+            image = Image(window, (h, w), (row, column))
+            count = b.scratch((1,), kind)
+            b.store(count, tirx.const(0, kind), (0,), 1)
+            image.each(lambda *_: b.store(count, count[0] + 1, (0,), 1), padding=count_padding)
+
+            def block(offset: b.Index, width: int) -> None:
+                pieces = b.widths(width, lanes)
+                total = b.scratch((width,), kind)
+                for o, n in pieces:
+                    start = neutral(kind)
+                    b.store(total, start if n == 1 else T.broadcast(start, n), (o,), n)
+
+                def place(_r: b.Expr, _s: b.Expr, top: b.Expr, left: b.Expr) -> None:
+                    for o, n in pieces:
+                        value = b.let(e.read(x, (at, top, left, offset + o), n, dtype), n, kind)
+                        b.store(total, combine(b.load(total, (o,), n), value), (o,), n)
+
+                image.each(place)
+                for o, n in pieces:
+                    value = b.load(total, (o,), n)
+                    if op != "max_pool2d":
+                        value = value / (count[0] if n == 1 else T.broadcast(count[0], n))
+                    e.write(y, value, (at, row, column, offset + o), n, dtype)
+
+            _blocks(channels, VECTORS * lanes, block)
+
+        b.each_row(batch * oh * ow, window.size[0] * window.size[1] * channels, pixel)
+    return made.function
+
+
+def _split(i: b.Expr, oh: b.Expr, ow: b.Expr) -> tuple[b.Expr, b.Expr, b.Expr]:
+    """Which image, row and column an output pixel is."""
+    line = b.index(b.quotient(i, ow))
+    return b.index(b.quotient(line, oh)), b.index(b.remainder(line, oh)), b.index(i - line * ow)
+
+
+def _blocks(count: int, size: int, body: Callable[[b.Index, int], None]) -> None:
+    """Run ``body(offset, width)`` over ``count`` channels, ``size`` at a time, and the rest."""
+    if whole := count // size:
+        with T.serial(b.integer(whole)) as j:
+            body(b.index(j * size), size)
+    if rest := count % size:
+        body(b.integer(whole * size), rest)

@@ -1,0 +1,156 @@
+"""Attention of any query to any key: a task is one query of one head, over all its keys at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+from tvm.tirx.script.builder import ir as T  # noqa: N812
+
+from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.kernels.cpu import elements as e
+from maxtool.compiler.kernels.cpu.pointwise import VECTOR_OPS
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """What hides keys from queries.
+
+    Attributes:
+        dtype: bool, where True is seen, or a float type that is added to the scores.
+        single: For batch, heads, queries and keys: whether the mask has one for all.
+    """
+
+    dtype: str
+    single: tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """The sizes of one kernel: heads of queries, of keys; elements of a key, of a value."""
+
+    queries: int
+    keys: int
+    key_dim: int
+    value_dim: int
+
+
+def dot_attention(
+    dtype: str, heads: Heads, mask: Mask | None, causal: bool, scale: float, lanes: int
+) -> Any:  # noqa: ANN401
+    """Build ``softmax(q @ k.T * scale + mask) @ v`` with the online softmax.
+
+    Parameters of the kernel: q[batch, heads, n, d], k[batch, kv_heads, m, d],
+    v[batch, kv_heads, m, dv], mask[1 or batch, 1 or heads, 1 or n, 1 or m] if there is one,
+    y[batch, heads, n, dv]; all but a mask of bool are of ``dtype``. A query that sees no key gets
+    zeros.
+    """
+    lanes, kind = e.lanes_of(dtype, lanes), e.computed(dtype)
+    with b.kernel(f"dot_attention_{dtype}") as made:
+        batch, n, m = made.dim("batch"), made.dim("n"), made.dim("m")
+        q = made.argument("q", (batch, heads.queries, n, heads.key_dim), e.stored(dtype))
+        k = made.argument("k", (batch, heads.keys, m, heads.key_dim), e.stored(dtype))
+        v = made.argument("v", (batch, heads.keys, m, heads.value_dim), e.stored(dtype))
+        hidden = None
+        if mask is not None:
+            full = (batch, heads.queries, n, m)
+            sizes = [1 if one else size for one, size in zip(mask.single, full, strict=True)]
+            hidden = made.argument("mask", sizes, e.stored(mask.dtype))
+        y = made.argument("y", (batch, heads.queries, n, heads.value_dim), e.stored(dtype))
+
+        def row(i: b.Expr) -> None:
+            line = b.index(b.quotient(i, n))
+            at, r = b.index(b.quotient(line, heads.queries)), b.index(i - line * n)
+            head = b.index(b.remainder(line, heads.queries))
+            shared = b.index(b.quotient(head, heads.queries // heads.keys))
+            state = _State(kind, lanes, heads)
+            state.load(lambda o, w: e.read(q, (at, head, r, o), w, dtype), scale)
+            seen = b.least(m, b.greatest(r + m - n + 1, 0)) if causal else m
+            with T.serial(b.index(seen)) as j:
+                score = state.score(lambda o, w: e.read(k, (at, shared, j, o), w, dtype))
+                if mask is not None:
+                    where = (at, head, r, j)
+                    place = [0 if one else p for one, p in zip(mask.single, where, strict=True)]
+                    score = _masked(score, hidden, place, mask.dtype, kind)
+                score = b.let(score, 1, kind)
+                seen_at_all = score > tirx.const(float("-inf"), kind)
+                with b.when(tirx.any(seen_at_all, tirx.isnan(score))):
+                    state.add(score, lambda o, w: e.read(v, (at, shared, j, o), w, dtype))
+            state.finish(lambda o, w, value: e.write(y, value, (at, head, r, o), w, dtype))
+
+        b.each_row(batch * heads.queries * n, m * heads.key_dim, row)
+    return made.function
+
+
+def _masked(score: b.Expr, mask: b.Buffer, place: list[b.Index], dtype: str, kind: str) -> b.Expr:
+    if dtype == "bool":
+        return T.Select(mask[tuple(place)], score, tirx.const(float("-inf"), kind))
+    return score + e.read_as(mask, place, 1, dtype, kind)
+
+
+class _State:
+    """What one query has seen so far: the greatest score, the sum of powers, the sum of values."""
+
+    def __init__(self, kind: str, lanes: int, heads: Heads) -> None:
+        self.kind, self.lanes, self.heads = kind, lanes, heads
+        self.query = b.scratch((heads.key_dim,), kind)
+        self.out = b.scratch((heads.value_dim,), kind)
+        self.top, self.total = b.scratch((1,), kind), b.scratch((1,), kind)
+        b.store(self.top, tirx.const(float("-inf"), kind), (0,), 1)
+        b.store(self.total, tirx.const(0, kind), (0,), 1)
+
+    def load(self, read: Any, scale: float) -> None:  # noqa: ANN401
+        def one(o: b.Index, w: int) -> None:
+            b.store(self.query, read(o, w) * e.constant(scale, self.kind, w), (o,), w)
+
+        b.each_vector(self.heads.key_dim, self.lanes, one)
+        b.each_vector(
+            self.heads.value_dim,
+            self.lanes,
+            lambda o, w: b.store(self.out, e.constant(0, self.kind, w), (o,), w),
+        )
+
+    def score(self, read: Any) -> b.Expr:  # noqa: ANN401
+        """The product of the query and a key."""
+        whole, rest = b.scratch((self.lanes,), self.kind), b.scratch((1,), self.kind)
+        b.store(whole, e.constant(0, self.kind, self.lanes), (0,), self.lanes)
+        b.store(rest, tirx.const(0, self.kind), (0,), 1)
+
+        def one(o: b.Index, w: int) -> None:
+            product = b.load(self.query, (o,), w) * read(o, w)
+            if w == self.lanes:
+                b.store(whole, b.load(whole, (0,), w) + product, (0,), w)
+            else:
+                b.store(rest, rest[0] + b.fold(product, w, b.add), (0,), 1)
+
+        b.each_vector(self.heads.key_dim, self.lanes, one)
+        return b.fold(b.load(whole, (0,), self.lanes), self.lanes, b.add) + rest[0]
+
+    def add(self, score: b.Expr, read: Any) -> None:  # noqa: ANN401
+        """Take a key's value in."""
+        top = b.let(VECTOR_OPS["maximum"](1, self.top[0], score), 1, self.kind)
+        shrink = b.let(e.exp(self.top[0] - top, 1, self.kind), 1, self.kind)
+        weight = b.let(e.exp(score - top, 1, self.kind), 1, self.kind)
+        b.store(self.top, top, (0,), 1)
+        b.store(self.total, self.total[0] * shrink + weight, (0,), 1)
+
+        def one(o: b.Index, w: int) -> None:
+            old = b.load(self.out, (o,), w) * _spread(shrink, w)
+            b.store(self.out, old + read(o, w) * _spread(weight, w), (o,), w)
+
+        b.each_vector(self.heads.value_dim, self.lanes, one)
+
+    def finish(self, write: Any) -> None:  # noqa: ANN401
+        """Hand over the mean of the values, zeros if there was none."""
+        zero = tirx.const(0, self.kind)
+        total = b.let(T.Select(self.total[0] == zero, zero + 1, self.total[0]), 1, self.kind)
+        b.each_vector(
+            self.heads.value_dim,
+            self.lanes,
+            lambda o, w: write(o, w, b.load(self.out, (o,), w) / _spread(total, w)),
+        )
+
+
+def _spread(value: b.Expr, width: int) -> b.Expr:
+    return value if width == 1 else T.broadcast(value, width)

@@ -1,0 +1,58 @@
+"""Rules for convolutions and pooling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from maxtool.compiler.kernels.cpu.convolution import Window, convolution, pool
+from maxtool.compiler.lowering.function import FunctionLowering
+from maxtool.graph import Node
+
+Rule: TypeAlias = Callable[[FunctionLowering, Node], None]
+
+
+def _convolution(function: FunctionLowering, node: Node) -> None:
+    """One dimension is an image of one row."""
+    x, weight, bias = node.inputs
+    (result,) = node.outputs
+    line = [] if x.rank == 4 else [1]
+    batch, *image = function.sizes(x.shape)
+    _, *made = function.sizes(result.shape)
+    operands = [
+        function.reshaped(function.any(x), [batch, *line, *image]),
+        function.reshaped(function.get(weight), [*line, *function.sizes(weight.shape)]),
+        function.get(bias),
+    ]
+    channels, features = int(x.shape[-1]), int(weight.shape[-1])
+    lanes, groups = function.module.target.tile.lanes, node.attributes["groups"]
+    arguments = (x.dtype.value, _window(node), channels, features, groups, lanes)
+    value = function.kernel(convolution, arguments, operands, [batch, *line, *made], x.dtype)
+    function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
+
+
+def _pool(function: FunctionLowering, node: Node) -> None:
+    (x,), (result,) = node.inputs, node.outputs
+    counts, lanes = node.attributes["count_boundary"], function.module.target.tile.lanes
+    arguments = (node.op, x.dtype.value, _window(node), int(x.shape[-1]), counts, lanes)
+    sizes = function.sizes(result.shape)
+    value = function.kernel(pool, arguments, [function.get(x)], sizes, x.dtype)
+    function.set_whole(result, value)
+
+
+def _window(node: Node) -> Window:
+    given = node.attributes
+    padding = given["padding"]
+    size = given.get("kernel") or tuple(int(dim) for dim in node.inputs[1].shape[:-2])
+    parts = [size, given["stride"], given["dilation"], padding[::2], padding[1::2]]
+    fill = (1, 1, 1, 0, 0)  # what a dimension of one row has
+    pairs = [
+        part if len(part) == 2 else (one, *part) for part, one in zip(parts, fill, strict=True)
+    ]
+    return Window(*pairs)
+
+
+IMAGES: dict[str, Rule] = {
+    **dict.fromkeys(("conv1d", "conv2d"), _convolution),
+    **dict.fromkeys(("max_pool2d", "avg_pool2d"), _pool),
+}
