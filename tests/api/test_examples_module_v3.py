@@ -1,7 +1,7 @@
 """The examples of the document on module_v3, each with the results it states."""
 
 # The code is kept as the document prints it, so that the two can be compared.
-# ruff: noqa: B905, F401, I001, RUF007, T201
+# ruff: noqa: B905, F401, RUF007, T201
 # fmt: off
 
 from __future__ import annotations
