@@ -22,6 +22,7 @@ from maxtool.compiler.lowering.attending import ATTENDING
 from maxtool.compiler.lowering.function import FunctionLowering
 from maxtool.compiler.lowering.images import IMAGES
 from maxtool.compiler.lowering.pointwise import chain
+from maxtool.compiler.lowering.ranking import RANKING
 from maxtool.compiler.lowering.rowwise import ROWWISE
 from maxtool.dtype import DType
 from maxtool.graph import BufferType, Node
@@ -186,6 +187,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys((*UNARY, *BINARY), _elementwise),
     **ATTENDING,
     **IMAGES,
+    **RANKING,
     **ROWWISE,
     "attention": _attention,
     "cache_write_key": _cache_write(cache_write_key),

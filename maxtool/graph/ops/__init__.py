@@ -39,6 +39,7 @@ from maxtool.graph.ops.neural import (
     rope,
 )
 from maxtool.graph.ops.normalization import group_norm, layer_norm, logsoftmax, rms_norm, softmax
+from maxtool.graph.ops.ranking import top_k
 from maxtool.graph.ops.reduction import (
     all,  # noqa: A004 - the operation's name
     any,  # noqa: A004
@@ -108,6 +109,7 @@ __all__ = [
     "sub",
     "sum",
     "tanh",
+    "top_k",
     "transfer_to",
     "transpose",
 ]

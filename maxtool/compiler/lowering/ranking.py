@@ -1,0 +1,36 @@
+"""The rule for the largest elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from tvm import te
+
+from maxtool.compiler.kernels.cpu.ranking import top_rows
+from maxtool.compiler.lowering.function import FunctionLowering
+from maxtool.compiler.lowering.rowwise import row_sizes, rows, set_rows
+from maxtool.dtype import DType
+from maxtool.graph import Node
+
+Rule: TypeAlias = Callable[[FunctionLowering, Node], None]
+
+
+def _top_k(function: FunctionLowering, node: Node) -> None:
+    """First the places, then what is there."""
+    (x,), (values, places) = node.inputs, node.outputs
+    axes, count = node.attributes["axes"], node.attributes["k"]
+    operand = rows(function, x, axes)
+    sizes = [row_sizes(function, x, axes)[0], count]
+    found = function.kernel(top_rows, (x.dtype.value, count), [operand], sizes, DType.int64)
+    taken = function.compute(
+        lambda x, at: te.compute(at.shape, lambda i, j: x(i, at(i, j)), name="taken"),
+        operand,
+        found,
+        name="taken",
+    )
+    set_rows(function, places, axes, found)
+    set_rows(function, values, axes, taken)
+
+
+RANKING: dict[str, Rule] = {"top_k": _top_k}

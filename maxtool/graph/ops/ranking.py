@@ -1,0 +1,40 @@
+"""The largest elements and their places."""
+
+from __future__ import annotations
+
+from typing import SupportsIndex
+
+from maxtool.dtype import DType
+from maxtool.graph.dim import Dim
+from maxtool.graph.ops.table import apply, define
+from maxtool.graph.tensor import Tensor, TensorLike
+from maxtool.graph.type import TensorType
+
+
+def _infer_top_k(x: TensorType, axes: tuple[int, ...], k: int) -> tuple[TensorType, ...]:
+    (axis,) = axes
+    if x.dtype is DType.bool or x.dtype.value.startswith("float8"):
+        raise ValueError(f"needs numbers of at least 16 bits or integers, not {x.dtype.value}")
+    if not 0 <= axis < x.rank:
+        raise ValueError(f"there is no axis {axis} in {x.rank} dimensions")
+    size = x.shape[axis]
+    if k < 0 or not size.is_static or k > int(size):
+        raise ValueError(f"axis {axis} is not known to have {k} elements; its size is {size}")
+    sizes = [*x.shape[:axis], Dim(k), *x.shape[axis + 1 :]]
+    return tuple(TensorType(dtype, sizes, x.device) for dtype in (x.dtype, DType.int64))
+
+
+define("top_k", _infer_top_k)
+
+
+def top_k(input: TensorLike, k: int, axis: SupportsIndex = -1) -> tuple[Tensor, Tensor]:  # noqa: A002
+    """The ``k`` largest elements along ``axis``, the largest first, and their places (int64).
+
+    The first of equal elements comes first, and NaN before every number. Meant for a small ``k``:
+    all elements are read once for each.
+    """
+    tensor = input if isinstance(input, Tensor) else Tensor(input)
+    place = int(axis)
+    from_first = place + tensor.rank if -tensor.rank <= place < 0 else place
+    values, places = apply("top_k", tensor, axes=(from_first,), k=int(k))
+    return values, places
