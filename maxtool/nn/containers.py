@@ -12,10 +12,17 @@ M = TypeVar("M", bound="Module[..., Any]")
 
 
 class ModuleList(Module[..., Any], list[M]):
-    """A list whose items are children named by their positions. It cannot be called."""
+    """A list whose items are children named by their positions. It cannot be called.
+
+    Raises:
+        TypeError: If an item is no module: its weights would be in no state.
+    """
 
     def __init__(self, modules: Iterable[M] = ()) -> None:
         list.__init__(self, modules)
+        strangers = {type(item).__name__: None for item in self if not isinstance(item, Module)}
+        if strangers:
+            raise TypeError(f"{type(self).__name__} holds modules, not {', '.join(strangers)}")
 
     def tree_items(self) -> Iterator[tuple[str, Any]]:
         """The items by position, then the attributes."""
@@ -27,10 +34,17 @@ class ModuleList(Module[..., Any], list[M]):
 
 
 class Sequential(ModuleList[Module[..., Any]]):
-    """Modules applied one after the other."""
+    """Modules applied one after the other.
 
-    def __init__(self, *modules: Module[..., Any]) -> None:
-        super().__init__(modules)
+    Args:
+        modules: The modules, or one list of them.
+    """
+
+    def __init__(self, *modules: Module[..., Any] | Iterable[Module[..., Any]]) -> None:
+        given: Iterable[Any] = modules
+        if len(modules) == 1 and not isinstance(modules[0], Module):
+            given = modules[0]
+        super().__init__(given)
 
     def forward(self, x: Tensor) -> Tensor:
         """``x`` through each module in turn; ``x`` itself if there are none."""

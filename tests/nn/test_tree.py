@@ -11,7 +11,7 @@ import pytest
 
 from maxtool.dtype import DType
 from maxtool.graph import Tensor, Weight
-from maxtool.nn import Linear, Module, ModuleList, Sequential, add_layer_hook, clear_hooks
+from maxtool.nn import Linear, Module, ModuleList, Sequential, add_layer_hook, clear_hooks, eager
 
 
 class Leaf(Module[[float], float]):
@@ -221,3 +221,18 @@ def test_linear_says_its_shape() -> None:
     shapes = {name: value.shape for name, value in layer.raw_state_dict().items()}
     assert shapes == {"weight": [2, 3], "bias": [2]}
     assert "bias" not in Linear(3, 2).raw_state_dict()
+
+
+def test_sequential_takes_modules_or_one_list_of_them() -> None:
+    layers = [Linear(2, 3), Linear(3, 2)]
+    for made in (Sequential(*layers), Sequential(layers), Sequential(iter(layers))):
+        assert list(made.state_dict()) == ["0.weight", "1.weight"]
+    assert list(Sequential([]).state_dict()) == []
+
+
+def test_a_list_holds_modules_only() -> None:
+    for make in (ModuleList, Sequential, eager.ModuleList):
+        with pytest.raises(TypeError, match="holds modules, not int"):
+            make([3])
+    with pytest.raises(TypeError, match=r"Sequential holds modules, not list"):
+        eager.Sequential([eager.Linear(2, 2)])

@@ -33,7 +33,10 @@ class Sequential(ModuleList[base.Module[..., Any]]):
     """Modules applied one after the other.
 
     Args:
-        modules: Each takes what the one before it returns.
+        modules: Each takes what the one before it returns. A list of them is given as ``*list``.
+
+    Raises:
+        TypeError: If one is no module.
     """
 
     def __init__(self, *modules: base.Module[..., Any]) -> None:
