@@ -69,3 +69,42 @@ class RMSNorm(Module[[Tensor], Tensor]):
 
     def _arguments(self) -> dict[str, Any]:
         return {"dim": self.dim, "eps": self.eps}
+
+
+class GroupNorm(Module[[Tensor], Tensor]):
+    """Mean 0 and variance 1 within each group of channels, then a factor and an offset for each.
+
+    Args:
+        num_groups: How many groups the channels make.
+        num_channels: How many channels there are.
+        eps: Added to the variance of a group.
+        affine: Whether there are factors and offsets.
+
+    Raises:
+        ValueError: If the channels cannot be divided into so many groups.
+
+    Attributes:
+        weight: ``[num_channels]``, ones at first; None without ``affine``.
+        bias: ``[num_channels]``, zeros at first; likewise.
+    """
+
+    weight: Tensor | None
+    bias: Tensor | None
+
+    def __init__(
+        self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True
+    ) -> None:
+        if num_groups < 1 or num_channels % num_groups:
+            raise ValueError(f"{num_channels} channels do not make {num_groups} groups")
+        self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
+        self.weight = Tensor.ones([num_channels]) if affine else None
+        self.bias = Tensor.zeros([num_channels]) if affine else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """From ``[batch, num_channels, ...]`` to the same shape."""
+        return ops.group_norm(x, self.weight, self.bias, self.num_groups, self.eps)
+
+    def _arguments(self) -> dict[str, Any]:
+        affine = {} if self.weight is not None else {"affine": False}
+        sizes = {"num_groups": self.num_groups, "num_channels": self.num_channels}
+        return {**sizes, "eps": self.eps, **affine}
