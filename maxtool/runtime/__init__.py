@@ -1,1 +1,1 @@
-"""Running an artifact: ``loader.py`` stands alone; a copy of it is each artifact's ``run.py``."""
+"""Running an artifact: ``run.py`` and ``loader/`` stand alone; each artifact has a copy of both."""
