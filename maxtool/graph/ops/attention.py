@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from maxtool.dtype import DType
 from maxtool.graph.dim import Dim
-from maxtool.graph.ops.normalization import FLOATS
+from maxtool.graph.ops.require import require, require_floats
 from maxtool.graph.ops.table import apply, define
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise ValueError(message)
 
 
 def _infer(
@@ -24,18 +19,18 @@ def _infer(
     scale: float | None,  # noqa: ARG001
 ) -> tuple[TensorType, ...]:
     for kind in (query, key, value):
-        _require(kind.dtype in FLOATS, f"needs floating-point operands, not {kind.dtype.value}")
-        _require(kind.dtype is query.dtype, "operands are of one type; cast the others")
+        require_floats(kind)
+        require(kind.dtype is query.dtype, "operands are of one type; cast the others")
         known = kind.rank == 4 and kind.shape[1].is_static and kind.shape[3].is_static
-        _require(known, "operands are [batch, heads, length, dim], heads and dim known")
+        require(known, "operands are [batch, heads, length, dim], heads and dim known")
     batch, heads, length, dim = query.shape
     _, kv_heads, keys, _ = key.shape
-    _require(key.shape == [batch, kv_heads, keys, dim], f"keys are [{batch}, heads, keys, {dim}]")
+    require(key.shape == [batch, kv_heads, keys, dim], f"keys are [{batch}, heads, keys, {dim}]")
     expected = [batch, kv_heads, keys, value.shape[3]]
-    _require(value.shape == expected, f"values are [{batch}, {kv_heads}, {keys}, dim]")
-    _require(dim != 0 and value.shape[3] != 0, "heads have elements")
+    require(value.shape == expected, f"values are [{batch}, {kv_heads}, {keys}, dim]")
+    require(dim != 0 and value.shape[3] != 0, "heads have elements")
     grouped = kv_heads != 0 and int(heads) % int(kv_heads) == 0
-    _require(grouped, "query heads are a multiple of key/value heads")
+    require(grouped, "query heads are a multiple of key/value heads")
     for one in mask:
         _require_mask(one, query, [batch, heads, length, keys])
     return (TensorType(query.dtype, [batch, heads, length, value.shape[3]], query.device),)
@@ -43,10 +38,10 @@ def _infer(
 
 def _require_mask(mask: TensorType, query: TensorType, sizes: list[Dim]) -> None:
     fits = mask.dtype in (DType.bool, DType.float32, query.dtype)
-    _require(fits, f"a mask is bool or {query.dtype.value}, not {mask.dtype.value}")
+    require(fits, f"a mask is bool or {query.dtype.value}, not {mask.dtype.value}")
     pairs = zip(reversed(mask.shape), reversed(sizes), strict=False)
     fits = mask.rank <= 4 and all(dim in (1, size) for dim, size in pairs)
-    _require(fits, f"the mask broadcasts to {[str(size) for size in sizes]}")
+    require(fits, f"the mask broadcasts to {[str(size) for size in sizes]}")
 
 
 define("scaled_dot_product_attention", _infer)

@@ -9,7 +9,7 @@ import numpy as np
 
 from maxtool.graph.dim import Dim
 from maxtool.graph.ops.layout import permute
-from maxtool.graph.ops.normalization import FLOATS
+from maxtool.graph.ops.require import require, require_floats
 from maxtool.graph.ops.table import apply, define
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
@@ -22,15 +22,10 @@ _INPUTS = {"NHWC": (0, 1, 2, 3), "NCHW": (0, 2, 3, 1)}
 _FILTERS = {"RSCF": (0, 1, 2, 3), "FCRS": (2, 3, 1, 0)}
 
 
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise ValueError(message)
-
-
-def _require_floats(*kinds: TensorType) -> None:
+def _require_one_float_type(*kinds: TensorType) -> None:
     for kind in kinds:
-        _require(kind.dtype in FLOATS, f"needs floating-point operands, not {kind.dtype.value}")
-        _require(kind.dtype is kinds[0].dtype, "operands are of one type; cast the others")
+        require_floats(kind)
+        require(kind.dtype is kinds[0].dtype, "operands are of one type; cast the others")
 
 
 def _infer_convolution(
@@ -44,14 +39,14 @@ def _infer_convolution(
 ) -> tuple[TensorType, ...]:
     spatial = len(stride)
     names = ", ".join(("height", "width")[2 - spatial :])
-    _require_floats(x, weight, bias)
-    _require(x.rank == spatial + 2, f"the input is [batch, {names}, channels]")
+    _require_one_float_type(x, weight, bias)
+    require(x.rank == spatial + 2, f"the input is [batch, {names}, channels]")
     fits = weight.rank == spatial + 2 and weight.shape.is_static and 0 not in weight.shape
-    _require(fits, f"the filter is [{names}, channels, features], none of them 0 or unknown")
+    require(fits, f"the filter is [{names}, channels, features], none of them 0 or unknown")
     *kernel, inner, features = weight.shape.static()
-    _require(groups > 0 and features % groups == 0, f"{features} features in {groups} groups")
-    _require(x.shape[-1] == inner * groups, f"the input has {inner * groups} channels")
-    _require(bias.shape == [features], f"the bias has shape [{features}]")
+    require(groups > 0 and features % groups == 0, f"{features} features in {groups} groups")
+    require(x.shape[-1] == inner * groups, f"the input has {inner * groups} channels")
+    require(bias.shape == [features], f"the bias has shape [{features}]")
     sizes = _windows(x, tuple(kernel), stride, dilation, padding, ceil_mode=False)
     return (TensorType(x.dtype, [x.shape[0], *sizes, features], x.device),)
 
@@ -65,11 +60,11 @@ def _infer_pool(
     ceil_mode: bool,
     count_boundary: bool,  # noqa: ARG001 - part of the operation's signature
 ) -> tuple[TensorType, ...]:
-    _require_floats(x)
-    _require(x.rank == 4 and x.shape[3].is_static, "the input is [batch, height, width, channels]")
-    _require(min(kernel) > 0, "a window has rows and columns")
+    _require_one_float_type(x)
+    require(x.rank == 4 and x.shape[3].is_static, "the input is [batch, height, width, channels]")
+    require(min(kernel) > 0, "a window has rows and columns")
     covered = all(2 * max(padding[2 * i : 2 * i + 2]) <= size for i, size in enumerate(kernel))
-    _require(covered, "padding is at most half a window")
+    require(covered, "padding is at most half a window")
     sizes = _windows(x, kernel, stride, dilation, padding, ceil_mode)
     return (TensorType(x.dtype, [x.shape[0], *sizes, x.shape[3]], x.device),)
 
@@ -83,8 +78,8 @@ def _windows(
     ceil_mode: bool,
 ) -> list[Dim]:
     """How many windows fit along each spatial dimension."""
-    _require(min(*stride, *dilation) > 0, "strides and dilations are at least 1")
-    _require(min(padding) >= 0, "padding is not negative")
+    require(min(*stride, *dilation) > 0, "strides and dilations are at least 1")
+    require(min(padding) >= 0, "padding is not negative")
     sizes = []
     for axis, size in enumerate(kernel):
         before, after = padding[2 * axis : 2 * axis + 2]
@@ -96,14 +91,14 @@ def _windows(
 def _fitting(dim: Dim, before: int, after: int, stride: int, ceil_mode: bool) -> Dim:
     """Of a dimension, where its last element is followed by ``after`` starts of windows."""
     if not dim.is_static:
-        _require(
+        require(
             stride == 1 and before + after == 0,
             f"the result's size of the symbolic dimension {dim} is not its own;"
             " keep it by padding, or make it static",
         )
         return dim
     starts = int(dim) + before + after - 1
-    _require(starts >= 0, f"a dimension of {dim} is smaller than a window")
+    require(starts >= 0, f"a dimension of {dim} is smaller than a window")
     count = starts // stride + 1
     if ceil_mode and starts % stride and count * stride < int(dim) + before:
         count += 1
@@ -228,7 +223,7 @@ def _pool(
 
 def _sizes(given: Sizes, count: int) -> tuple[int, ...]:
     sizes = (given,) * count if isinstance(given, int) else tuple(int(one) for one in given)
-    _require(len(sizes) == count, f"one number or {count}, not {list(sizes)}")
+    require(len(sizes) == count, f"one number or {count}, not {list(sizes)}")
     return sizes
 
 

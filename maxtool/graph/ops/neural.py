@@ -15,6 +15,7 @@ from maxtool.graph.dim import Dim, DimLike, Shape
 from maxtool.graph.graph import Graph
 from maxtool.graph.ops.elementwise import broadcast
 from maxtool.graph.ops.layout import reshape
+from maxtool.graph.ops.require import require
 from maxtool.graph.ops.table import apply, as_operand, define
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
@@ -26,46 +27,41 @@ WEIGHT_DTYPES = (DType.float32, DType.float16, DType.bfloat16)
 _ACTIVATIONS = (*WEIGHT_DTYPES, DType.float64)
 
 
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise ValueError(message)
-
-
 def _infer_matmul(x: TensorType, y: TensorType) -> tuple[TensorType, ...]:
-    _require(x.rank >= 2 and y.rank >= 2, "both operands need at least two dimensions")
-    _require(x.dtype == y.dtype, f"dtypes differ ({x.dtype.value}, {y.dtype.value})")
-    _require(x.dtype is not DType.bool, "needs numbers, not bool")
-    _require(x.shape[-1] == y.shape[-2], f"inner dimensions {x.shape[-1]} and {y.shape[-2]} differ")
-    _require(x.shape[-1] != 0, "the inner dimension is 0")
+    require(x.rank >= 2 and y.rank >= 2, "both operands need at least two dimensions")
+    require(x.dtype == y.dtype, f"dtypes differ ({x.dtype.value}, {y.dtype.value})")
+    require(x.dtype is not DType.bool, "needs numbers, not bool")
+    require(x.shape[-1] == y.shape[-2], f"inner dimensions {x.shape[-1]} and {y.shape[-2]} differ")
+    require(x.shape[-1] != 0, "the inner dimension is 0")
     batch = broadcast(x.shape[:-2], y.shape[:-2])
     return (TensorType(x.dtype, [*batch, x.shape[-2], y.shape[-1]], x.device),)
 
 
 def _infer_linear(x: TensorType, weight: TensorType, *bias: TensorType) -> tuple[TensorType, ...]:
-    _require(x.dtype in _ACTIVATIONS, f"the input is floating-point, not {x.dtype.value}")
+    require(x.dtype in _ACTIVATIONS, f"the input is floating-point, not {x.dtype.value}")
     for kind in (weight, *bias):
         fits = kind.dtype in WEIGHT_DTYPES or kind.dtype is x.dtype
-        _require(fits, f"no kernel for a weight in {kind.dtype.value} beside {x.dtype.value}")
-    _require(weight.rank == 2 and weight.shape.is_static, "the weight has two known dimensions")
-    _require(0 not in weight.shape, "the weight is empty")
-    _require(x.rank >= 1 and x.shape[-1] == weight.shape[1], "input and weight widths differ")
+        require(fits, f"no kernel for a weight in {kind.dtype.value} beside {x.dtype.value}")
+    require(weight.rank == 2 and weight.shape.is_static, "the weight has two known dimensions")
+    require(0 not in weight.shape, "the weight is empty")
+    require(x.rank >= 1 and x.shape[-1] == weight.shape[1], "input and weight widths differ")
     for kind in bias:
-        _require(kind.shape == weight.shape[:1], f"the bias has shape {weight.shape[:1]}")
+        require(kind.shape == weight.shape[:1], f"the bias has shape {weight.shape[:1]}")
     return (TensorType(x.dtype, [*x.shape[:-1], weight.shape[0]], x.device),)
 
 
 def _infer_embedding(ids: TensorType, weight: TensorType) -> tuple[TensorType, ...]:
-    _require(ids.dtype.is_integral(), f"ids are whole numbers, not {ids.dtype.value}")
+    require(ids.dtype.is_integral(), f"ids are whole numbers, not {ids.dtype.value}")
     fits = weight.dtype in _ACTIVATIONS
-    _require(fits, f"no kernel for a weight in {weight.dtype.value}")
-    _require(weight.rank >= 1 and weight.shape.is_static, "the weight has known dimensions")
-    _require(0 not in weight.shape, "the weight is empty")
+    require(fits, f"no kernel for a weight in {weight.dtype.value}")
+    require(weight.rank >= 1 and weight.shape.is_static, "the weight has known dimensions")
+    require(0 not in weight.shape, "the weight is empty")
     dtype = weight.dtype if weight.dtype is DType.float64 else DType.float32
     return (TensorType(dtype, [*ids.shape, *weight.shape[1:]], ids.device),)
 
 
 def _require_float32(*kinds: TensorType) -> None:
-    _require(all(kind.dtype is DType.float32 for kind in kinds), "operands are float32")
+    require(all(kind.dtype is DType.float32 for kind in kinds), "operands are float32")
 
 
 def _infer_rope(
@@ -73,17 +69,17 @@ def _infer_rope(
 ) -> tuple[TensorType, ...]:
     _require_float32(x, cos, sin)
     *_, dim = _four(x)
-    _require(int(dim) % 2 == 0, "head_dim is even")
+    require(int(dim) % 2 == 0, "head_dim is even")
     half = Dim(int(dim) // 2)
     for table in (cos, sin):
-        _require(table.rank == 2 and table.shape[1] == half, f"tables are [context, {half}]")
-    _require(cos.shape == sin.shape, "tables are of one shape")
+        require(table.rank == 2 and table.shape[1] == half, f"tables are [context, {half}]")
+    require(cos.shape == sin.shape, "tables are of one shape")
     _require_position(position)
     return (TensorType(x.dtype, x.shape, x.device),)
 
 
 def _require_position(position: TensorType) -> None:
-    _require(position.dtype is DType.int32 and position.shape == [1], "the position is int32[1]")
+    require(position.dtype is DType.int32 and position.shape == [1], "the position is int32[1]")
 
 
 def _infer_cache_key(
@@ -93,7 +89,7 @@ def _infer_cache_key(
     _require_position(position)
     batch, _, heads, dim = _four(x)
     fits = cache.rank == 4 and cache.shape[:3] == [batch, heads, dim]
-    _require(fits, "the cache is [batch, heads, dim, context]")
+    require(fits, "the cache is [batch, heads, dim, context]")
     return (cache,)
 
 
@@ -104,7 +100,7 @@ def _infer_cache_value(
     _require_position(position)
     batch, _, heads, dim = _four(x)
     fits = cache.rank == 4 and cache.shape[:2] == [batch, heads] and cache.shape[3] == dim
-    _require(fits, "the cache is [batch, heads, context, dim]")
+    require(fits, "the cache is [batch, heads, context, dim]")
     return (cache,)
 
 
@@ -119,21 +115,21 @@ def _infer_attention(
     _require_float32(query, key, value)
     _require_position(position)
     batch, _, heads, dim = _four(query)
-    _require(key.rank == 4 and value.rank == 4, "keys and values have four dimensions")
+    require(key.rank == 4 and value.rank == 4, "keys and values have four dimensions")
     kv_heads, context = key.shape[1], key.shape[3]
-    _require(key.shape == [batch, kv_heads, dim, context], "keys are [batch, kv, dim, context]")
-    _require(value.shape == [batch, kv_heads, context, dim], "values are [batch, kv, context, dim]")
-    _require(kv_heads.is_static and kv_heads != 0, "the number of key/value heads is known")
-    _require(int(heads) % int(kv_heads) == 0, "query heads are a multiple of key/value heads")
-    _require(window is None or window > 0, "a window is at least 1")
+    require(key.shape == [batch, kv_heads, dim, context], "keys are [batch, kv, dim, context]")
+    require(value.shape == [batch, kv_heads, context, dim], "values are [batch, kv, context, dim]")
+    require(kv_heads.is_static and kv_heads != 0, "the number of key/value heads is known")
+    require(int(heads) % int(kv_heads) == 0, "query heads are a multiple of key/value heads")
+    require(window is None or window > 0, "a window is at least 1")
     return (TensorType(query.dtype, query.shape, query.device),)
 
 
 def _four(kind: TensorType) -> Shape:
     """The shape of queries, keys or values, heads and their width known."""
-    _require(kind.rank == 4, "the input is [batch, seq, heads, head_dim]")
+    require(kind.rank == 4, "the input is [batch, seq, heads, head_dim]")
     known = kind.shape[2].is_static and kind.shape[3].is_static
-    _require(known, "the number of heads and their width are known")
+    require(known, "the number of heads and their width are known")
     return kind.shape
 
 

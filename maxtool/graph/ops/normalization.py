@@ -6,35 +6,23 @@ from typing import SupportsIndex
 
 import numpy as np
 
-from maxtool.dtype import DType
+from maxtool.graph.ops.require import require, require_floats
 from maxtool.graph.ops.table import apply, define
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
-FLOATS = (DType.float32, DType.float16, DType.bfloat16, DType.float64)
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise ValueError(message)
-
-
-def _require_floats(*kinds: TensorType) -> None:
-    for kind in kinds:
-        _require(kind.dtype in FLOATS, f"needs floating-point operands, not {kind.dtype.value}")
-
 
 def _infer_softmax(x: TensorType, axes: tuple[int, ...]) -> tuple[TensorType, ...]:
-    _require_floats(x)
+    require_floats(x)
     (axis,) = axes
-    _require(0 <= axis < x.rank, f"there is no axis {axis} in {x.rank} dimensions")
+    require(0 <= axis < x.rank, f"there is no axis {axis} in {x.rank} dimensions")
     return (TensorType(x.dtype, x.shape, x.device),)
 
 
 def _infer_layer_norm(
     x: TensorType, gamma: TensorType, beta: TensorType, eps: float
 ) -> tuple[TensorType, ...]:
-    _require(x.rank >= 1, "the input has at least one dimension")
+    require(x.rank >= 1, "the input has at least one dimension")
     _require_affine(x, gamma, beta, eps, axis=-1)
     return (TensorType(x.dtype, x.shape, x.device),)
 
@@ -42,10 +30,10 @@ def _infer_layer_norm(
 def _infer_group_norm(
     x: TensorType, gamma: TensorType, beta: TensorType, num_groups: int, eps: float
 ) -> tuple[TensorType, ...]:
-    _require(x.rank >= 2 and x.shape[1].is_static, "the input is [batch, channels, ...]")
-    _require(num_groups > 0, f"{num_groups} groups")
+    require(x.rank >= 2 and x.shape[1].is_static, "the input is [batch, channels, ...]")
+    require(num_groups > 0, f"{num_groups} groups")
     channels = int(x.shape[1])
-    _require(channels % num_groups == 0, f"{channels} channels do not make {num_groups} groups")
+    require(channels % num_groups == 0, f"{channels} channels do not make {num_groups} groups")
     _require_affine(x, gamma, beta, eps, axis=1)
     return (TensorType(x.dtype, x.shape, x.device),)
 
@@ -53,12 +41,12 @@ def _infer_group_norm(
 def _require_affine(
     x: TensorType, gamma: TensorType, beta: TensorType, eps: float, axis: int
 ) -> None:
-    _require_floats(x, gamma, beta)
+    require_floats(x, gamma, beta)
     width = x.shape[axis]
-    _require(gamma.shape == [width], f"gamma has shape [{width}]")
-    _require(beta.shape == [width], f"beta has shape [{width}]")
-    _require(gamma.dtype is beta.dtype, "gamma and beta are of one type")
-    _require(eps >= 0, "eps is not negative")
+    require(gamma.shape == [width], f"gamma has shape [{width}]")
+    require(beta.shape == [width], f"beta has shape [{width}]")
+    require(gamma.dtype is beta.dtype, "gamma and beta are of one type")
+    require(eps >= 0, "eps is not negative")
 
 
 def _infer_rms_norm(
@@ -68,10 +56,10 @@ def _infer_rms_norm(
     weight_offset: float,  # noqa: ARG001 - part of the operation's signature
     multiply_before_cast: bool,  # noqa: ARG001
 ) -> tuple[TensorType, ...]:
-    _require_floats(x, weight)
-    _require(x.rank >= 1 and x.shape[-1].is_static, "the width of the input is known")
-    _require(weight.shape == x.shape[-1:], f"the weight has shape {x.shape[-1:]}")
-    _require(eps >= 0, "eps is not negative")
+    require_floats(x, weight)
+    require(x.rank >= 1 and x.shape[-1].is_static, "the width of the input is known")
+    require(weight.shape == x.shape[-1:], f"the weight has shape {x.shape[-1:]}")
+    require(eps >= 0, "eps is not negative")
     return (TensorType(x.dtype, x.shape, x.device),)
 
 
