@@ -28,8 +28,10 @@ def recipe_names() -> list[str]:
     return [*shipped, *sorted({point.name for point in _points()} - {*shipped})]
 
 
-def recipe_file(name: str) -> Path:
-    """Where the recipe of a name of :func:`recipe_names` lies. maxtool's own come first.
+def recipe_file(name: str) -> Path | None:
+    """Where the recipe of a name lies, None if no recipe has it. maxtool's own come first.
+
+    Packages are looked through only for a name that is not maxtool's own.
 
     Raises:
         MissingFile: If a package names a recipe and does not hold it.
@@ -37,7 +39,7 @@ def recipe_file(name: str) -> Path:
     shipped = _shipped()
     if name in shipped:
         return shipped[name]
-    return _held(next(point for point in _points() if point.name == name))
+    return next((_held(point) for point in _points() if point.name == name), None)
 
 
 def hidden() -> Iterator[str]:

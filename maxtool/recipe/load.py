@@ -37,14 +37,15 @@ def load_recipe(name_or_path: str) -> Recipe:
     """
     if name_or_path.endswith(".toml") or "/" in name_or_path:
         return _read(Path(name_or_path))
-    names = recipe_names()
-    if name_or_path not in names:
+    file = recipe_file(name_or_path)
+    if file is None:
+        names = recipe_names()
         close = difflib.get_close_matches(name_or_path, names, n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""
         raise UnknownRecipe(
             f"there is no recipe {name_or_path!r}", hint=f"{hint}Known: {', '.join(names)}"
         )
-    return _kept(recipe_file(name_or_path))
+    return _kept(file)
 
 
 # The formats whose tensors have the names of a published architecture.
@@ -131,10 +132,10 @@ def _tables(file: Path) -> Table:
 
 
 def _tables_of(name: str) -> Table:
-    known = recipe_names()
-    if name not in known:
-        raise ValueError(f"there is no recipe {name!r} (known: {', '.join(known)})")
-    return _tables(recipe_file(name))
+    file = recipe_file(name)
+    if file is None:
+        raise ValueError(f"there is no recipe {name!r} (known: {', '.join(recipe_names())})")
+    return _tables(file)
 
 
 def _parse_toml(raw: Bytes, file: Path) -> dict[str, Any]:
