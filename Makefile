@@ -10,7 +10,7 @@ DEMO := build/demo
 FAST := not slow and not reference and not peers
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format bench fuzz clean setup
+.PHONY: help demo test test-all lint format bench explore fuzz clean setup
 
 help:
 	@echo "make demo      look at the sample model, convert it, compile it, and let it write a story"
@@ -19,6 +19,7 @@ help:
 	@echo "make lint      ruff and mypy"
 	@echo "make format    format the code, apply safe fixes"
 	@echo "make bench     decoding speed beside transformers (needs the peers extra)"
+	@echo "make explore   the property tests on examples they have not seen"
 	@echo "make fuzz      fuzz each reader for a minute (needs the fuzz extra)"
 	@echo "make setup     only make .venv, as every other target does when it is needed"
 	@echo "make clean     remove what make made, .venv included"
@@ -58,6 +59,9 @@ bench: $(READY)
 	@$(PY) -c "import torch, transformers" 2>/dev/null || { \
 	  echo "make bench needs the peers extra (2 GB): $(PY) -m pip install -e '.[peers]'" >&2; exit 1; }
 	$(PY) benchmarks/decode.py
+
+explore: $(READY)
+	$(PY) -m pytest -q -m "$(FAST)" --hypothesis-profile=explore
 
 fuzz: $(READY)
 	@$(PY) -c "import atheris" 2>/dev/null || { \
