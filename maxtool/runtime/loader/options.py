@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+
+from .sampling import Sampling
 
 
 @dataclass(frozen=True)
@@ -17,13 +19,8 @@ class Options:
     file: Path | None = None
     ids: list[int] | None = None
     max_tokens: int = 100
-    temperature: float = 0.0
-    top_k: int | None = None
-    top_p: float | None = None
-    min_p: float | None = None
-    repetition_penalty: float = 1.0
+    sampling: Sampling = field(default_factory=Sampling)
     stop: list[str] | None = None
-    seed: int | None = None
     inputs: Path | None = None
     output: Path | None = None
     entry: str = "forward"
@@ -59,7 +56,9 @@ def parse(folder: Path, argv: Sequence[str] | None) -> Options:
     add("--no-verify", dest="verify", action="store_false", help="skip the checksums")
     add("--json", action="store_true", help="print one JSON object")
     add("-q", "--quiet", action="store_true", help="no notes on stderr")
-    return Options(folder=folder, **vars(parser.parse_args(argv)))
+    given = vars(parser.parse_args(argv))
+    sampling = Sampling(**{one.name: given.pop(one.name) for one in fields(Sampling)})
+    return Options(folder=folder, sampling=sampling, **given)
 
 
 def integers(text: str) -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from .errors import BadInput
@@ -19,16 +20,7 @@ def run_text(options: Options) -> None:
     model = load(options.folder, check=options.verify)
     prompt = options.prompt if options.file is None else read_text(options.file)
     ids = options.ids if options.ids is not None else model.encode(prompt or "")
-    tokens = model.generate(
-        ids,
-        options.max_tokens,
-        temperature=options.temperature,
-        top_k=options.top_k,
-        top_p=options.top_p,
-        min_p=options.min_p,
-        repetition_penalty=options.repetition_penalty,
-        seed=options.seed,
-    )
+    tokens = model.generate(ids, options.max_tokens, **asdict(options.sampling))
     show = (lambda _text: None) if options.json else emit_text
     stream = TextStream(model.decode, ids) if model.manifest.tokenizer_file else None
     stops = Stops(options.stop or ())
