@@ -229,7 +229,7 @@ def _check(made: Build, folder: Path) -> Comparison:
         raise ConfigurationError(
             f"the recipe has no tolerance for {name}", file=made.plan.recipe.file
         )
-    return parity.check(folder, made.plan.recipe.architecture, made.plan.checkpoint, tolerance)
+    return parity.check(folder, made.plan.checkpoint, tolerance)
 
 
 def _context(request: Request, planned: Plan) -> int:

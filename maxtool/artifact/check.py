@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 
 from maxtool.errors import ParityFailed
 from maxtool.parity.compare import Comparison, SupportsTolerance, compare
-from maxtool.parity.decoder import reference_logits
+from maxtool.parity.references import CachedReference, reference
 from maxtool.runtime import loader
 from maxtool.weights import Checkpoint
 
@@ -20,20 +19,15 @@ Array = np.ndarray[Any, Any]
 # Enough tokens for positions, masks and the cache to matter; the reference is slow.
 TOKENS = 24
 
-REFERENCES: Mapping[str, Callable[[Checkpoint, Array], Array]] = {"decoder": reference_logits}
 
-
-def check(
-    folder: Path, architecture: str, checkpoint: Checkpoint, tolerance: SupportsTolerance
-) -> Comparison:
+def check(folder: Path, checkpoint: Checkpoint, tolerance: SupportsTolerance) -> Comparison:
     """Compare ``forward``, and ``prefill`` followed by ``decode``, with the reference.
 
     The tokens are drawn at random, with a fixed seed, from the whole vocabulary.
 
     Args:
         folder: The artifact, compiled for this machine.
-        architecture: Whose reference it is compared with.
-        checkpoint: What it was compiled from; the reference reads it by itself.
+        checkpoint: What it was compiled from; its reference is chosen and computed from it alone.
         tolerance: What is allowed.
 
     Returns:
@@ -41,16 +35,17 @@ def check(
 
     Raises:
         ParityFailed: If one of them is not allowed.
+        ConfigurationError: If there is no reference for this kind of model.
     """
-    model = loader.load(folder)
+    model, expected = loader.load(folder), reference(checkpoint)
     vocabulary, context = model.manifest.root["vocab_size"], model.manifest.context or TOKENS
     ids = np.random.default_rng(0).integers(0, vocabulary, (1, min(TOKENS, context)))
-    expected = REFERENCES[architecture](checkpoint, ids)
-    half = ids.shape[1] // 2
-    found = {
-        "forward": compare(model(input_ids=ids)["logits"], expected, tolerance),
-        "prefill and decode": compare(_cached(model, ids, half), expected[:, half:], tolerance),
-    }
+    logits = expected.forward({"input_ids": ids})["logits"]
+    found = {"forward": compare(model(input_ids=ids)["logits"], logits, tolerance)}
+    if isinstance(expected, CachedReference):
+        starts = [0, *range(ids.shape[1] // 2 + 1, ids.shape[1])]
+        logits = expected.cached(ids, starts)
+        found["prefill and decode"] = compare(_cached(model, ids, starts), logits, tolerance)
     failed = [f"{name}: {result}" for name, result in found.items() if not result.passed]
     if failed:
         raise ParityFailed(
@@ -59,12 +54,11 @@ def check(
     return max(found.values(), key=lambda result: result.relative_error)
 
 
-def _cached(model: loader.Model, ids: Array, half: int) -> Array:
-    """Logits from token ``half`` on: all up to it in one call, then one at a time."""
+def _cached(model: loader.Model, ids: Array, starts: list[int]) -> Array:
+    """Logits after each call: ``prefill`` up to the second start, then ``decode``."""
     state = model.new_state(batch=1)
-    cuts = [0, *range(half + 1, ids.shape[1] + 1)]
     logits = []
-    for start, stop in pairwise(cuts):
+    for start, stop in pairwise([*starts, ids.shape[1]]):
         name = "decode" if start else "prefill"
         inputs = {"input_ids": ids[:, start:stop], "position": np.array([start], np.int32)}
         logits.append(model.run(name, inputs, state)["logits"])

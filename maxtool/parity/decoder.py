@@ -7,7 +7,7 @@ arXiv:2310.06825), linear position scaling (arXiv:2306.15595). Weights are read 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,26 @@ Array = NDArray[np.float64]
 
 HEAD_ROWS = 8192
 """Vocabulary rows widened to float64 at a time."""
+
+
+class Decoder:
+    """The reference of a decoder (:class:`maxtool.parity.references.CachedReference`).
+
+    Args:
+        checkpoint: As :func:`reference_logits` takes it.
+    """
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+
+    def forward(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Array]:
+        """Logits at every position [batch, seq, vocab] of ``input_ids`` [batch, seq]."""
+        return {"logits": reference_logits(self._checkpoint, inputs["input_ids"])}
+
+    def cached(self, input_ids: NDArray[Any], starts: Sequence[int]) -> Array:
+        """Logits after the last token of each call [batch, calls, vocab]."""
+        ends = [*starts[1:], input_ids.shape[1]]
+        return reference_logits(self._checkpoint, input_ids)[:, [end - 1 for end in ends]]
 
 
 def reference_logits(checkpoint: Checkpoint, input_ids: NDArray[Any]) -> Array:

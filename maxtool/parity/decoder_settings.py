@@ -10,6 +10,7 @@ from maxtool.errors import ConfigurationError
 from maxtool.parity.raw_config import Reader
 from maxtool.weights.checkpoint import Checkpoint
 
+MODEL_TYPES, GGUF_ARCHITECTURES = ("llama", "mistral"), ("llama",)
 ATTENTION, MLP = ("q", "k", "v", "o"), ("gate", "up", "down")
 
 # What each tensor is called, without ".weight" or ".bias": the two dialects name a layer's tensors
@@ -117,7 +118,7 @@ def read_settings(checkpoint: Checkpoint) -> Settings:
 def _hf_settings(checkpoint: Checkpoint, config: Mapping[str, object]) -> Settings:
     file = checkpoint.config_file or checkpoint.path
     kind = config.get("model_type")
-    if kind not in ("llama", "mistral"):
+    if kind not in MODEL_TYPES:
         raise ConfigurationError(
             f"there is no reference for model_type {kind!r}",
             file=file,
@@ -180,7 +181,7 @@ def _hf_window(read: Reader, kind: object) -> int | None:
 
 def _gguf_settings(checkpoint: Checkpoint) -> Settings:
     architecture = checkpoint.metadata.get("general.architecture")
-    if architecture != "llama":
+    if architecture not in GGUF_ARCHITECTURES:
         raise ConfigurationError(
             f"there is no reference for GGUF architecture {architecture!r}",
             file=checkpoint.path,

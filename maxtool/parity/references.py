@@ -1,0 +1,103 @@
+"""Which reference computes a checkpoint, told by the raw ``model_type`` or GGUF architecture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxtool.errors import ConfigurationError
+from maxtool.parity import decoder, decoder_settings
+from maxtool.weights.checkpoint import Checkpoint
+
+Inputs = Mapping[str, NDArray[Any]]
+Outputs = dict[str, NDArray[np.float64]]
+
+
+class Reference(Protocol):
+    """The outputs of one checkpoint in float64, computed from its raw tensors."""
+
+    def forward(self, inputs: Inputs) -> Outputs:
+        """What the compiled entry ``forward`` should give.
+
+        Args:
+            inputs: Arrays under the names of the entry's inputs; ``input_ids`` [batch, seq] for all
+                language models, and what else the architecture takes (``attention_mask``).
+
+        Returns:
+            float64 arrays under the names of the entry's outputs.
+        """
+
+
+@runtime_checkable
+class CachedReference(Reference, Protocol):
+    """A reference of a model that also runs a few tokens at a time, with a cache."""
+
+    def cached(self, input_ids: NDArray[Any], starts: Sequence[int]) -> NDArray[np.float64]:
+        """What the compiled entries ``prefill`` and ``decode`` should give, called in turn.
+
+        Args:
+            input_ids: Token ids of all calls together [batch, seq].
+            starts: Where each call begins, ascending from 0; the last one ends with the sequence.
+
+        Returns:
+            Logits after the last token of each call [batch, calls, vocab].
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Models that one class of references computes.
+
+    Attributes:
+        open: Makes the reference of a checkpoint; reads its configuration and checks its tensors.
+        model_types: ``model_type`` of the Hugging Face configurations it knows.
+        gguf: ``general.architecture`` of the GGUF files it knows.
+    """
+
+    open: Callable[[Checkpoint], Reference]
+    model_types: tuple[str, ...]
+    gguf: tuple[str, ...]
+
+    def knows(self, dialect: str, name: object) -> bool:
+        """Whether it computes models that a dialect gives this name."""
+        return name in (self.gguf if dialect == "gguf" else self.model_types)
+
+
+REFERENCES: tuple[Kind, ...] = (
+    Kind(decoder.Decoder, decoder_settings.MODEL_TYPES, decoder_settings.GGUF_ARCHITECTURES),
+)
+
+
+def reference(checkpoint: Checkpoint) -> Reference:
+    """The reference that computes a checkpoint.
+
+    Raises:
+        ConfigurationError: If there is none for its kind of model, or the configuration is wrong.
+        MissingWeight: If tensors are missing.
+        MisshapenWeight: If tensors have other shapes than the configuration says.
+    """
+    dialect, key, name = _name(checkpoint)
+    for kind in REFERENCES:
+        if kind.knows(dialect, name):
+            return kind.open(checkpoint)
+    known = sorted(
+        {n for k in REFERENCES for n in (k.gguf if dialect == "gguf" else k.model_types)}
+    )
+    raise ConfigurationError(
+        f"--check knows no reference for {key} {name!r}",
+        file=checkpoint.config_file or checkpoint.path,
+        hint=f"it knows {', '.join(known)}",
+    )
+
+
+def _name(checkpoint: Checkpoint) -> tuple[str, str, object]:
+    """Dialect, key and value of what says which kind of model it is."""
+    if checkpoint.format == "gguf":
+        return "gguf", "GGUF architecture", checkpoint.metadata.get("general.architecture")
+    if checkpoint.config is None:
+        raise ConfigurationError("there is no config.json beside the tensors", file=checkpoint.path)
+    return "hf", "model_type", checkpoint.config.get("model_type")
