@@ -7,11 +7,13 @@ from typing import TypeAlias
 
 from maxtool.architectures import decoder
 from maxtool.architectures.decoder import Decoder, DecoderConfig
-from maxtool.architectures.entry import Entry
+from maxtool.architectures.entry import Architecture, Entry, Limit
+from maxtool.architectures.installed import installed_builder, installed_names
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
 
-Builder: TypeAlias = Callable[[Mapping[str, object], DType, int | None], Decoder]
+# From a configuration, the element type of the matrices and a context to the module.
+Builder: TypeAlias = Callable[[Mapping[str, object], DType, int | None], Architecture]
 
 ARCHITECTURES: dict[str, Builder] = {"decoder": decoder.build}
 
@@ -21,11 +23,11 @@ def build(
     config: Mapping[str, object],
     dtype: DType = DType.float32,
     context: int | None = None,
-) -> Decoder:
+) -> Architecture:
     """The module of an architecture, its weights declared and not bound.
 
     Args:
-        architecture: A name in the table.
+        architecture: A name in the table, or one that an installed package brings.
         config: Its configuration, field by field.
         dtype: The element type of the matrices.
         context: Positions it is built for; those it was trained for when absent.
@@ -34,10 +36,20 @@ def build(
         ConfigurationError: If there is no such architecture, or listing all that is wrong with the
             configuration.
     """
-    if architecture not in ARCHITECTURES:
-        known = ", ".join(ARCHITECTURES)
+    builder = ARCHITECTURES.get(architecture) or installed_builder(architecture)
+    if builder is None:
+        known = ", ".join(dict.fromkeys([*ARCHITECTURES, *installed_names()]))
         raise ConfigurationError(f"no architecture {architecture!r}", hint=f"there are: {known}")
-    return ARCHITECTURES[architecture](config, dtype, context)
+    return builder(config, dtype, context)
 
 
-__all__ = ["ARCHITECTURES", "Decoder", "DecoderConfig", "Entry", "build"]
+__all__ = [
+    "ARCHITECTURES",
+    "Architecture",
+    "Builder",
+    "Decoder",
+    "DecoderConfig",
+    "Entry",
+    "Limit",
+    "build",
+]

@@ -8,7 +8,7 @@ from math import inf
 from typing import TypeAlias
 
 from maxtool.architectures.config import typed
-from maxtool.architectures.entry import Entry
+from maxtool.architectures.entry import Entry, Limit
 from maxtool.architectures.rotary import RotaryTable
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
@@ -214,6 +214,17 @@ class Decoder(Module[[Tensor], Tensor]):
         """
         pairs = list(zip(cache[::2], cache[1::2], strict=True))
         return self.lm_head(self._hidden(input_ids, position, pairs)[:, -1])
+
+    @property
+    def facts(self) -> Mapping[str, object]:
+        """Its sizes."""
+        names = ("vocab_size", "hidden_size", "n_layers")
+        return {name: getattr(self.config, name) for name in names}
+
+    @property
+    def limits(self) -> Mapping[str, Limit]:
+        """Positions and tokens."""
+        return {"seq": self.context, "input_ids": (0, self.config.vocab_size - 1)}
 
     def entries(self) -> tuple[Entry, ...]:
         """``forward``, ``prefill`` and ``decode``."""

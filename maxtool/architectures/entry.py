@@ -1,12 +1,15 @@
-"""What an architecture offers to compile: functions with named inputs and outputs."""
+"""What an architecture offers to compile: functions with named inputs and outputs, and limits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
-from maxtool.graph import BufferType, TensorType
+from maxtool.graph import BufferType, Graph, TensorType, Weight
+
+# The largest size of a named dimension, or the least and largest value of an input.
+Limit: TypeAlias = int | tuple[int, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -14,7 +17,7 @@ class Entry:
     """One function of an artifact.
 
     Attributes:
-        name: Its name: ``forward``, ``prefill``, ``decode``.
+        name: Its name: ``forward``, ``prefill``, ``decode``, ``embed``.
         function: Takes a tensor for each input and each state, and returns the outputs.
         inputs: The inputs by the name users give, in order.
         outputs: The names of the outputs, in order.
@@ -31,3 +34,36 @@ class Entry:
     def types(self) -> list[TensorType]:
         """The types of all arguments, inputs first."""
         return [*self.inputs.values(), *self.state.values()]
+
+
+class Architecture(Protocol):
+    """What can be compiled into an artifact: a ``nn.Module`` that names its entries."""
+
+    @property
+    def context(self) -> int | None:
+        """Positions it is built for; None where there are none."""
+
+    @property
+    def facts(self) -> Mapping[str, object]:
+        """What the manifest says of it, as JSON has it: sizes such as ``n_layers``, options."""
+
+    @property
+    def limits(self) -> Mapping[str, Limit]:
+        """What a caller must see to, by the name of a dimension or of an input.
+
+        Compiled code does not check it; the artifact's loader does, before each call.
+        """
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Its functions."""
+
+    def raw_state_dict(self) -> dict[str, Weight]:
+        """Its weights by the names that recipes know."""
+
+    def trace(
+        self,
+        name: str,
+        input_types: Iterable[TensorType],
+        function: Callable[..., Any] | None = None,
+    ) -> Graph:
+        """The graph of one of its functions."""

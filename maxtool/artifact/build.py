@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from maxtool.architectures import Decoder, Entry, build
+from maxtool.architectures import Architecture, Entry, build
 from maxtool.artifact import check as parity
 from maxtool.artifact import manifest, tokens, weights
 from maxtool.artifact.request import DTYPES, Request
@@ -55,7 +55,7 @@ class Build:
     plan: Plan
     target: CpuTarget
     dtype: DType
-    module: Decoder
+    module: Architecture
     graphs: dict[Entry, Graph]
     storage: dict[str, Storage]
     tokenizer: Tokenizer | None
@@ -232,10 +232,12 @@ def _check(made: Build, folder: Path) -> Comparison:
     return parity.check(folder, made.plan.checkpoint, tolerance)
 
 
-def _context(request: Request, planned: Plan) -> int:
-    trained = int(planned.config["context_length"])
+def _context(request: Request, planned: Plan) -> int | None:
+    trained = planned.config.get("context_length")
     if request.context is None:
         return trained
+    if trained is None:
+        raise UsageError(f"--context is for models of sequences, not {planned.recipe.name}")
     if not 1 <= request.context <= trained:
         raise UsageError(f"--context {request.context} is not from 1 to {trained}")
     return request.context

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from maxtool import __version__
-from maxtool.architectures import Decoder, Entry
+from maxtool.architectures import Architecture, Entry
 from maxtool.artifact.weights import ALIGNMENT, Placed
 from maxtool.artifact.weights import FILE as WEIGHTS
 from maxtool.errors import MachineLacks
@@ -26,7 +26,7 @@ LIBRARIES = "lib"
 
 
 def describe(
-    module: Decoder,
+    module: Architecture,
     entries: Mapping[Entry, Graph],
     placed: Sequence[Placed],
     facts: Mapping[str, object],
@@ -39,7 +39,6 @@ def describe(
         placed: Its weights, in the order of the file.
         facts: Name, recipe, architecture, dtype, target, tokenizer and sources.
     """
-    config = module.config
     state = next((entry.state for entry in entries if entry.state), {})
     return {
         "schema": SCHEMA,
@@ -48,7 +47,7 @@ def describe(
         "tvm_ffi": version("apache-tvm-ffi"),
         **facts,
         "context": module.context,
-        "vocab_size": config.vocab_size,
+        **module.facts,
         "module": MODULE,
         "entries": {entry.name: _entry(entry, graph) for entry, graph in entries.items()},
         "state": [_spec(name, kind) for name, kind in state.items()],
@@ -57,7 +56,7 @@ def describe(
             "alignment": ALIGNMENT,
             "tensors": [one.manifest for one in placed],
         },
-        "limits": {"seq": module.context, "input_ids": [0, config.vocab_size - 1]},
+        "limits": dict(module.limits),
         "check": {"status": "not checked"},
     }
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from maxtool.artifact import Build, Report
 
 SCHEMA = "maxtool.compile/1"
+# How the sizes that an architecture tells are put into words.
+SIZES = {"n_layers": "{} layers", "hidden_size": "hidden {}", "vocab_size": "vocabulary {}"}
 
 
 def compile(  # noqa: A001 - the command's name
@@ -75,13 +77,14 @@ def compile(  # noqa: A001 - the command's name
 
 def _found(made: Build) -> str:
     """One sentence on what the source is and how it is compiled."""
-    config = made.module.config
-    size = sum(weight.num_elements() for weight in made.module.raw_state_dict().values())
+    module, facts = made.module, made.module.facts
+    size = sum(weight.num_elements() for weight in module.raw_state_dict().values())
+    sizes = [text.format(facts[name]) for name, text in SIZES.items() if name in facts]
+    context = "" if module.context is None else f", context {module.context}"
     return (
-        f"{made.plan.dialect} checkpoint, recipe {made.plan.recipe.name}: {config.n_layers} layers,"
-        f" hidden {config.hidden_size}, vocabulary {config.vocab_size}, {units.count(size)}"
-        f" parameters; for {made.target.cpu}, matrices in {made.dtype.value},"
-        f" context {made.module.context}"
+        f"{made.plan.dialect} checkpoint, recipe {made.plan.recipe.name}: "
+        f"{', '.join([*sizes, units.count(size)])} parameters; for {made.target.cpu}, "
+        f"matrices in {made.dtype.value}{context}"
     )
 
 
