@@ -14,14 +14,12 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import sentencepiece
 import torch
+from recording import SEED, randomize, record, write_json
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import (
-    AutoModelForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
     MistralConfig,
@@ -34,9 +32,6 @@ sys.path.insert(0, str(HERE.parents[1] / "samples"))
 
 from stories import stories  # noqa: E402 - found only after the line above
 
-SEED = 3
-SEQUENCE, PROMPT, CONTINUATION = 24, 8, 24
-CLEAR_MARGIN = 1e-3
 COMMON = {
     "num_hidden_layers": 2,
     "max_position_embeddings": 64,
@@ -109,18 +104,6 @@ def mistral() -> PreTrainedModel:
     )
 
 
-def randomize(model: PreTrainedModel) -> None:
-    """Weights that keep activations near unit size; norms and biases that matter."""
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if "norm" in name:
-                parameter.normal_(1.0, 0.25)
-            elif parameter.dim() == 1:
-                parameter.normal_(0.0, 0.3)
-            else:
-                parameter.normal_(0.0, 1.5 / parameter.shape[1] ** 0.5)
-
-
 def sentencepiece_tokenizer(folder: Path) -> None:
     """A SentencePiece ``tokenizer.model`` of 97 pieces, with the usual Llama settings."""
     model = io.BytesIO()
@@ -188,42 +171,6 @@ def older_spelling(path: Path) -> None:
     config["torch_dtype"] = config.pop("dtype")
     config["transformers_version"] = "4.44.2"
     write_json(path, dict(sorted(config.items())))
-
-
-def write_json(path: Path, value: dict[str, Any]) -> None:
-    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
-
-
-def logits(model: PreTrainedModel, ids: np.ndarray) -> np.ndarray:
-    with torch.no_grad():
-        return model(input_ids=torch.from_numpy(ids)).logits.numpy()
-
-
-def greedy(model: PreTrainedModel, prompt: np.ndarray) -> np.ndarray:
-    """The tokens after ``prompt``, each the clear winner; ``eos`` does not stop it."""
-    ids = prompt
-    for _ in range(CONTINUATION):
-        last = logits(model, ids)[:, -1]
-        second, first = np.sort(last[0])[-2:]
-        if first - second < CLEAR_MARGIN:
-            raise SystemExit("two tokens are nearly as likely: choose another SEED")
-        ids = np.concatenate([ids, last.argmax(-1)[:, None]], axis=1)
-    return ids[:, prompt.shape[1] :]
-
-
-def record(folder: Path) -> None:
-    """Write expected.npz from the folder as transformers loads it, in float32."""
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    generator = np.random.default_rng(SEED)
-    ids = generator.integers(3, model.config.vocab_size, size=(1, SEQUENCE))
-    prompt = ids[:, :PROMPT].copy()
-    np.savez_compressed(
-        folder / "expected.npz",
-        input_ids=ids,
-        logits=logits(model, ids),
-        greedy_prompt=prompt,
-        greedy_tokens=greedy(model, prompt),
-    )
 
 
 CHECKPOINTS = {
