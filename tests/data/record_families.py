@@ -1,8 +1,8 @@
 """Make a tiny checkpoint of each family of language models, and record what transformers computes.
 
-Needs the ``peers`` extra (torch, transformers). Weights are random with a fixed seed. ``config.json``
-is in the spelling that published checkpoints of the family have, ``config.newer.json`` as transformers 5
-writes it; both must give the same outputs.
+Needs the ``peers`` extra (torch, transformers). Weights are random with a fixed seed.
+``config.json`` is in the spelling that published checkpoints of the family have,
+``config.newer.json`` as transformers 5 writes it; both must give the same outputs.
 
     python tests/data/record_families.py [NAME ...]
 """
@@ -33,7 +33,7 @@ class Tiny:
 
     Attributes:
         config: What its configuration class is called with, beside what all have.
-        published: Keys of the published spelling, beside those that are only renamed; None drops one.
+        published: Keys of the published spelling that are not only renamed; None drops one.
         norm: What the weights of its norms are centred on.
         sequence: Tokens of the recorded logits.
         prompt: Tokens that the greedy continuation follows.
@@ -260,7 +260,7 @@ def published(newer: Config, tiny: Tiny) -> Config:
         older["rope_scaling"] = None if kind == "default" else {**scaling, key: kind}
     older["torch_dtype"] = older.pop("dtype")
     older["transformers_version"] = "4.44.2"
-    older |= {key: value for key, value in tiny.published.items()}
+    older |= tiny.published
     dropped = {key for key, value in tiny.published.items() if value is None}
     return {key: older[key] for key in sorted(older) if key not in dropped}
 

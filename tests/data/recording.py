@@ -1,4 +1,4 @@
-"""What the scripts beside this file share: random weights, and recording what transformers computes."""
+"""What the scripts beside this file share: random weights, and recording of transformers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Unclear(Exception):
 
 
 def randomize(model: PreTrainedModel, norm: float = 1.0) -> None:
-    """Weights that keep activations near unit size; norms, centred on ``norm``, and biases matter."""
+    """Weights that keep activations near unit size; norms, around ``norm``, and biases matter."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if ("norm" in name or ".ln_" in name) and not name.endswith("bias"):
@@ -73,7 +73,7 @@ def record(
     prompt: int = PROMPT,
     continuation: int = CONTINUATION,
 ) -> None:
-    """Write expected.npz from the folder, loaded anew for each part: a scaling may remember lengths.
+    """Write expected.npz from the folder, loaded twice since a scaling may remember lengths.
 
     Raises:
         Unclear: If a greedy token is not the clear winner.
