@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from maxtool.architectures import decoder
-from maxtool.architectures.decoder import Decoder, DecoderConfig
+from maxtool.architectures.decoder import Decoder
+from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.entry import Architecture, Entry, Limit
 from maxtool.architectures.installed import installed_builder, installed_names
 from maxtool.dtype import DType

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from maxtool.errors import ConfigurationError
 
@@ -13,6 +13,8 @@ T = TypeVar("T")
 
 def typed(kind: type[T], values: Mapping[str, object]) -> T:
     """``values`` as the dataclass ``kind``, whose ``problems()`` checks what types cannot say.
+
+    Lists become tuples.
 
     Raises:
         ConfigurationError: Listing each field that is missing, unknown, of the wrong type or wrong.
@@ -32,21 +34,40 @@ def typed(kind: type[T], values: Mapping[str, object]) -> T:
     ]
     problems = absent + unknown + wrong
     if not problems:
-        config = kind(**values)
+        config = kind(**{name: _frozen(value) for name, value in values.items()})
         problems = config.problems()  # type: ignore[attr-defined]
         if not problems:
             return config
     raise ConfigurationError("the model's configuration does not work", problems=problems)
 
 
+def _frozen(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
 def _fits(value: object, hint: Any) -> bool:  # noqa: ANN401 - a type
-    kinds = get_args(hint) or (hint,)
+    return any(_is(value, kind) for kind in _alternatives(hint))
+
+
+def _is(value: object, kind: Any) -> bool:  # noqa: ANN401 - a type
+    if get_origin(kind) is tuple:
+        item = get_args(kind)[0]
+        return isinstance(value, tuple | list) and all(_is(one, item) for one in value)
     if isinstance(value, bool):
-        return bool in kinds
-    return isinstance(value, kinds) or (isinstance(value, int) and float in kinds)
+        return kind is bool
+    return isinstance(value, kind) or (isinstance(value, int) and kind is float)
+
+
+def _alternatives(hint: Any) -> tuple[Any, ...]:  # noqa: ANN401 - a type
+    """The members of a union; any other type alone."""
+    return (hint,) if get_origin(hint) is tuple else get_args(hint) or (hint,)
 
 
 def _described(hint: Any) -> str:  # noqa: ANN401 - a type
-    return " or ".join(kind.__name__ for kind in get_args(hint) or (hint,)).replace(
-        "NoneType", "null"
-    )
+    return " or ".join(map(_name, _alternatives(hint)))
+
+
+def _name(kind: Any) -> str:  # noqa: ANN401 - a type
+    if get_origin(kind) is tuple:
+        return f"a list of {get_args(kind)[0].__name__}"
+    return "null" if kind is type(None) else str(kind.__name__)

@@ -13,19 +13,7 @@ from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
 from maxtool.graph import Tensor, executor
 from maxtool.graph.limits import least_sizes
-
-CONFIG: dict[str, Any] = {
-    "vocab_size": 11,
-    "hidden_size": 8,
-    "intermediate_size": 12,
-    "n_layers": 3,
-    "n_heads": 4,
-    "n_kv_heads": 2,
-    "head_dim": 4,
-    "norm_eps": 1e-5,
-    "rope_theta": 10000.0,
-    "context_length": 16,
-}
+from tests.architectures.decoders import CONFIG
 
 
 def made(dtype: DType = DType.float32, **changes: Any) -> Decoder:
@@ -41,8 +29,11 @@ def made(dtype: DType = DType.float32, **changes: Any) -> Decoder:
         ({"rope_theta": float("nan")}, ["rope_theta is nan"]),
         ({"rope_factor": float("inf")}, ["rope_factor is inf"]),
         ({"sliding_window": 0}, ["sliding_window is 0"]),
-        ({"hidden_act": "gelu"}, ["hidden_act 'gelu': supported are silu"]),
-        ({"rope_scaling": "yarn"}, ["rope_scaling 'yarn': supported are none, linear"]),
+        (
+            {"hidden_act": "swish"},
+            ["hidden_act 'swish': supported are silu, gelu, gelu_tanh, relu"],
+        ),
+        ({"rope_scaling": "ntk"}, ["rope_scaling 'ntk': supported are none, linear"]),
         ({"n_layers": "3"}, ["n_layers is '3', not int"]),
         (
             {"n_layers": True, "extra": 1},
@@ -80,7 +71,7 @@ def test_a_context_of_no_positions(context: int) -> None:
 
 
 def test_parameters_have_the_names_and_shapes_that_recipes_know() -> None:
-    model = made(DType.bfloat16, attention_bias=True)
+    model = made(DType.bfloat16, qkv_bias=True, o_bias=True)
     weights = model.raw_state_dict()
     layer = {n.removeprefix("layers.2."): w for n, w in weights.items() if ".2." in n}
     assert {name: tuple(map(int, weight.shape)) for name, weight in layer.items()} == {
@@ -107,7 +98,7 @@ def test_parameters_have_the_names_and_shapes_that_recipes_know() -> None:
 
 
 def test_the_rotary_table() -> None:
-    table = RotaryTable(8, 5, 100.0, 2.0)
+    table = RotaryTable("rope", 8, 5, 100.0, 2.0)
     position, pair = np.arange(5)[:, None] / 2, np.arange(4)
     angle = position * 100.0 ** (-2 * pair / 8)
     np.testing.assert_allclose(table.cos.to_numpy(), np.cos(angle), rtol=1e-5, atol=1e-6)
@@ -140,7 +131,7 @@ def test_entries_name_their_inputs_outputs_and_state() -> None:
     "changes",
     [
         {"tie_word_embeddings": True},
-        {"sliding_window": 3, "attention_bias": True, "mlp_bias": True},
+        {"sliding_window": 3, "qkv_bias": True, "o_bias": True, "mlp_bias": True},
     ],
     ids=["tied", "window and biases"],
 )

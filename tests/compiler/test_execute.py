@@ -48,10 +48,15 @@ def gelu(x: Array) -> Array:
     return x * (1 + np.vectorize(erf, otypes=[np.float64])(x / np.sqrt(2))) / 2
 
 
+def gelu_tanh(x: Array) -> Array:
+    return x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))) / 2
+
+
 UNARY: dict[str, Callable[[Array], Array]] = {
     "abs": np.abs,
     "exp": np.exp,
     "gelu": gelu,
+    "gelu_tanh": gelu_tanh,
     "log": np.log,
     "negative": np.negative,
     "relu": lambda x: np.maximum(x, 0),

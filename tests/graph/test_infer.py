@@ -128,3 +128,8 @@ def test_python_numbers_are_ids_and_positions_where_these_are_asked_for() -> Non
     graph = Graph("g", call, [HEADS, TABLE])
     assert graph.outputs[1].type == kind(2, 2)
     assert [constant.dtype for constant, _ in graph.constants] == [I32, I64]
+
+
+def test_gelu_names_its_approximations() -> None:
+    with pytest.raises(ValueError, match="gelu: approximate is none or tanh, not 'erf'"):
+        ops.gelu(Tensor([1.0]), approximate="erf")

@@ -18,6 +18,7 @@ Expr: TypeAlias = Any  # tvm ships no types
 Compute: TypeAlias = Callable[..., Any]
 
 SQRT_HALF = 0.7071067811865476
+SQRT_2_PI = 0.7978845608028654  # sqrt(2 / pi)
 # Computed in float32 and rounded once, as NumPy and ml_dtypes do.
 NARROW = (DType.float16, DType.bfloat16)
 
@@ -40,6 +41,12 @@ def _gelu(x: Expr) -> Expr:
     return half * x * (one + tirx.erf(x * _constant(SQRT_HALF, x)))
 
 
+def _gelu_tanh(x: Expr) -> Expr:
+    """By ``(1 + tanh(u)) / 2 == sigmoid(2 u)``, which loses no digits where the tangent is -1."""
+    inner = x * (_constant(1, x) + _constant(0.044715, x) * x * x)
+    return x * tirx.sigmoid(_constant(2 * SQRT_2_PI, x) * inner)
+
+
 def _maximum(x: Expr, y: Expr) -> Expr:
     """The sum, which is NaN, where the two have no order."""
     return tirx.Select(x < y, y, tirx.Select(y <= x, x, x + y))
@@ -56,6 +63,7 @@ SCALAR: dict[str, Callable[..., Expr]] = {
     "div": lambda x, y: x / y,
     "exp": tirx.exp,
     "gelu": _gelu,
+    "gelu_tanh": _gelu_tanh,
     "log": tirx.log,
     "maximum": _maximum,
     "minimum": _minimum,

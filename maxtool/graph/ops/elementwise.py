@@ -22,8 +22,11 @@ UNARY = (
     "relu",
     "silu",
     "gelu",
+    "gelu_tanh",
 )
 BINARY = ("add", "sub", "mul", "div", "maximum", "minimum")
+# The operation of each approximation.
+GELUS = {"none": "gelu", "tanh": "gelu_tanh"}
 _ANY_NUMBER = frozenset({"negative", "abs", "relu"})
 
 
@@ -142,9 +145,20 @@ def silu(x: TensorLike) -> Tensor:
     return _unary("silu", x)
 
 
-def gelu(x: TensorLike) -> Tensor:
-    """``x`` times the normal distribution function at ``x``, by the error function."""
-    return _unary("gelu", x)
+def gelu(x: TensorLike, approximate: str = "none") -> Tensor:
+    """``x`` times the normal distribution function at ``x``.
+
+    Args:
+        x: Floats.
+        approximate: ``none``, by the error function; or ``tanh``, ``x * (1 + tanh(sqrt(2 / pi) *
+            (x + 0.044715 * x**3))) / 2`` (Hendrycks & Gimpel 2016).
+
+    Raises:
+        ValueError: If the approximation is another one.
+    """
+    if approximate not in GELUS:
+        raise ValueError(f"gelu: approximate is {' or '.join(GELUS)}, not {approximate!r}")
+    return _unary(GELUS[approximate], x)
 
 
 def add(x: TensorLike, y: TensorLike) -> Tensor:

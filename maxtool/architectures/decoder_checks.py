@@ -1,0 +1,189 @@
+"""What can be wrong with the options of a decoder, each kind in a table or a rule of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import inf
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from maxtool.architectures.decoder_config import DecoderConfig
+
+Rule: TypeAlias = "Callable[[DecoderConfig], Iterator[str]]"
+
+# Numbers above 0 and finite, or of at least 0; None, where an option may be that, is fine.
+POSITIVE = (
+    "vocab_size hidden_size intermediate_size n_layers n_heads n_kv_heads head_dim context_length"
+    " rotary_dim rope_theta rope_factor rope_original_context rope_low_freq_factor"
+    " rope_high_freq_factor rope_beta_fast rope_beta_slow rope_attention_factor rope_local_theta"
+    " sliding_window attention_scale attention_softcap logits_softcap embed_scale residual_scale"
+    " logits_scale n_experts n_experts_used expert_size"
+)
+NOT_NEGATIVE = "norm_eps rope_mscale rope_mscale_all_dim"
+
+# A position is an int32, and each layer costs time when a model is only planned.
+MAXIMA = {"context_length": 2**31 - 1, "n_layers": 10_000}
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "norm": ("rms", "layer"),
+    "block": ("pre", "post", "sandwich", "parallel", "parallel_shared"),
+    "qk_norm": ("none", "head", "full"),
+    "mlp": ("gated", "plain"),
+    "hidden_act": ("silu", "gelu", "gelu_tanh", "relu"),
+    "position": ("rope", "learned"),
+    "rope_scaling": ("none", "linear", "dynamic", "llama3", "yarn", "longrope"),
+}
+
+# Options that a kind of scaling cannot do without.
+SCALING_NEEDS: dict[str, tuple[str, ...]] = {
+    "linear": ("rope_factor",),
+    "dynamic": ("rope_factor",),
+    "llama3": ("rope_factor", "rope_original_context"),
+    "yarn": ("rope_original_context",),
+    "longrope": ("rope_original_context", "rope_short_factors", "rope_long_factors"),
+}
+
+# An option, and what must be there for it to mean anything.
+MEANINGLESS_WITHOUT: dict[str, tuple[str, ...]] = {
+    "rope_local_theta": ("sliding_window",),
+    "n_experts": ("n_experts_used",),
+    "n_experts_used": ("n_experts",),
+    "expert_size": ("n_experts",),
+    "expert_layers": ("n_experts",),
+}
+
+PER_LAYER = ("rope_layers", "sliding_layers", "expert_layers")
+PER_FREQUENCY = ("rope_short_factors", "rope_long_factors")
+
+
+def problems(config: DecoderConfig) -> list[str]:
+    """What is wrong with the values, a line each."""
+    return [line for rule in RULES for line in rule(config)]
+
+
+def _out_of_range(config: DecoderConfig) -> Iterator[str]:
+    for name in (*POSITIVE.split(), *NOT_NEGATIVE.split()):
+        value = getattr(config, name)
+        fits = value is None or 0 < value < inf or (value == 0 and name in NOT_NEGATIVE)
+        if not fits:
+            yield f"{name} is {value}"
+    for name, most in MAXIMA.items():
+        if getattr(config, name) > most:
+            yield f"{name} is {getattr(config, name)}, above {most}"
+
+
+def _unknown(config: DecoderConfig) -> Iterator[str]:
+    for name, known in CHOICES.items():
+        if (value := getattr(config, name)) not in known:
+            yield f"{name} {value!r}: supported are {', '.join(known)}"
+
+
+def _needs(config: DecoderConfig) -> Iterator[str]:
+    for name in SCALING_NEEDS.get(config.rope_scaling, ()):
+        if getattr(config, name) is None:
+            yield f"rope_scaling {config.rope_scaling!r} needs {name}"
+    for name, needs in MEANINGLESS_WITHOUT.items():
+        for need in needs:
+            if getattr(config, name) is not None and getattr(config, need) is None:
+                yield f"{name} {getattr(config, name)} needs {need}"
+
+
+def _lengths(config: DecoderConfig) -> Iterator[str]:
+    sizes = dict.fromkeys(PER_LAYER, config.n_layers)
+    sizes |= dict.fromkeys(PER_FREQUENCY, config.rotated // 2)
+    for name, size in sizes.items():
+        values = getattr(config, name)
+        if values is not None and len(values) != size:
+            yield f"{name} has {len(values)} values, not {size}"
+
+
+def _factors(config: DecoderConfig) -> Iterator[str]:
+    for name in PER_FREQUENCY:
+        for value in getattr(config, name) or ():
+            if not 0 < value < inf:
+                yield f"{name} has {value}"
+
+
+def _heads(config: DecoderConfig) -> Iterator[str]:
+    if config.n_kv_heads > 0 and config.n_heads % config.n_kv_heads:
+        yield f"n_heads {config.n_heads} is no multiple of n_kv_heads {config.n_kv_heads}"
+
+
+def _rotary(config: DecoderConfig) -> Iterator[str]:
+    if config.position != "rope":
+        return
+    if config.rotated % 2:
+        name = "head_dim" if config.rotary_dim is None else "rotary_dim"
+        yield f"{name} {config.rotated} is odd"
+    if config.rotated > config.head_dim:
+        yield f"rotary_dim {config.rotated} is more than head_dim {config.head_dim}"
+
+
+def _scaling(config: DecoderConfig) -> Iterator[str]:
+    low, high = config.rope_low_freq_factor, config.rope_high_freq_factor
+    if config.rope_scaling == "llama3" and low >= high:
+        yield f"rope_low_freq_factor {low} is not less than rope_high_freq_factor {high}"
+    if config.rope_scaling == "dynamic" and config.rotated <= 2:
+        yield f"rope_scaling 'dynamic' needs more than {config.rotated} rotated elements"
+    if config.rope_scaling == "yarn" and config.rope_theta <= 1:
+        yield f"rope_scaling 'yarn' needs a rope_theta above 1, not {config.rope_theta}"
+    if config.rope_scaling == "longrope" and config.original_context < 2:
+        yield "rope_scaling 'longrope' needs an original context of more than one position"
+
+
+def _learned(config: DecoderConfig) -> Iterator[str]:
+    if config.position != "learned":
+        return
+    if config.rope_scaling != "none":
+        yield f"rope_scaling {config.rope_scaling!r} with learned positions"
+    for name in ("rotary_dim", "rope_layers", "rope_local_theta"):
+        if getattr(config, name) is not None:
+            yield f"{name} with learned positions"
+
+
+def _norms(config: DecoderConfig) -> Iterator[str]:
+    if config.norm_bias and config.norm == "rms":
+        yield "norm_bias with rms norms, which have none"
+
+
+def _windows(config: DecoderConfig) -> Iterator[str]:
+    if config.sliding_window is None and any(config.sliding_layers or ()):
+        yield "sliding_layers without a sliding_window"
+
+
+def _experts(config: DecoderConfig) -> Iterator[str]:
+    if config.n_experts is None:
+        return
+    if config.n_experts_used is not None and config.n_experts_used > config.n_experts:
+        yield f"n_experts_used {config.n_experts_used} is more than n_experts {config.n_experts}"
+    if config.mlp != "gated":
+        yield f"mlp {config.mlp!r} with experts: theirs are gated"
+
+
+def _unfinished(config: DecoderConfig) -> Iterator[str]:
+    if config.rope_scaling in ("dynamic", "llama3", "yarn", "longrope"):
+        yield f"rope_scaling {config.rope_scaling!r} is not supported"
+    if config.position == "rope" and config.rotated in range(2, config.head_dim, 2):
+        yield f"rotary_dim {config.rotary_dim} of {config.head_dim} is not supported"
+    for name in ("attention_softcap", "n_experts"):
+        if getattr(config, name) is not None:
+            yield f"{name} is not supported"
+    if config.position == "learned":
+        yield "position 'learned' is not supported"
+
+
+RULES: tuple[Rule, ...] = (
+    _out_of_range,
+    _unknown,
+    _needs,
+    _lengths,
+    _factors,
+    _heads,
+    _rotary,
+    _scaling,
+    _learned,
+    _norms,
+    _windows,
+    _experts,
+    _unfinished,
+)

@@ -1,0 +1,60 @@
+"""The feed-forward parts of a layer, and their activations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from maxtool.dtype import DType
+from maxtool.graph import Tensor, ops
+from maxtool.nn import Linear, Module
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "silu": ops.silu,
+    "gelu": ops.gelu,
+    "gelu_tanh": partial(ops.gelu, approximate="tanh"),
+    "relu": ops.relu,
+}
+
+
+class GatedMLP(Module[[Tensor], Tensor]):
+    """``down(activation(gate(x)) * up(x))``.
+
+    Args:
+        hidden: Width of input and output.
+        inner: Width between the projections.
+        activation: A name in ``ACTIVATIONS``.
+        dtype: The element type of the matrices.
+        has_bias: Whether the three projections have biases.
+    """
+
+    def __init__(
+        self, hidden: int, inner: int, activation: str, dtype: DType, has_bias: bool = False
+    ) -> None:
+        self.gate = Linear(hidden, inner, dtype, has_bias=has_bias)
+        self.up = Linear(hidden, inner, dtype, has_bias=has_bias)
+        self.down = Linear(inner, hidden, dtype, has_bias=has_bias)
+        self.activation = activation
+
+    def forward(self, x: Tensor) -> Tensor:
+        """From ``[..., hidden]`` to the same shape."""
+        return self.down(ACTIVATIONS[self.activation](self.gate(x)) * self.up(x))
+
+
+class PlainMLP(Module[[Tensor], Tensor]):
+    """``down(activation(up(x)))``; arguments as :class:`GatedMLP`."""
+
+    def __init__(
+        self, hidden: int, inner: int, activation: str, dtype: DType, has_bias: bool = False
+    ) -> None:
+        self.up = Linear(hidden, inner, dtype, has_bias=has_bias)
+        self.down = Linear(inner, hidden, dtype, has_bias=has_bias)
+        self.activation = activation
+
+    def forward(self, x: Tensor) -> Tensor:
+        """From ``[..., hidden]`` to the same shape."""
+        return self.down(ACTIVATIONS[self.activation](self.up(x)))
+
+
+# What a configuration calls them.
+MLPS: dict[str, type[GatedMLP | PlainMLP]] = {"gated": GatedMLP, "plain": PlainMLP}
