@@ -22,7 +22,16 @@ from maxtool.dtype import DType
 from maxtool.errors import UsageError
 from maxtool.files import check_output, check_space, staged
 from maxtool.quantization import quantize
-from maxtool.recipe import Emission, Plan, emissions, find_recipe, load_recipe, plan, written_notes
+from maxtool.recipe import (
+    Emission,
+    Plan,
+    emissions,
+    find_recipe,
+    left_out,
+    load_recipe,
+    plan,
+    written_notes,
+)
 from maxtool.recipe.step import Array
 from maxtool.weights import TensorSpec, WeightData, open_checkpoint
 from maxtool.weights.formats import gguf, safetensors
@@ -165,7 +174,8 @@ def _tensors(
     pairs = [(_natural(planned, emission), emission) for emission in made]
     chosen = [choose(natural, request) for natural, _ in pairs]
     specs = _narrowed(planned, request, [spec for spec, _ in chosen], made)
-    notes = [note for _, note in chosen if note is not None]
+    notes = left_out(planned.recipe, DIALECT[request.target], shapes)
+    notes += [note for _, note in chosen if note is not None]
     return list(zip(specs, made, strict=True)), notes + _decoded([n for n, _ in pairs], specs)
 
 

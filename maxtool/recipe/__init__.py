@@ -1,6 +1,6 @@
 """Recipes: how a model is recognised, configured and made of tensors, in either direction."""
 
-from maxtool.recipe.bind import Emission, emissions
+from maxtool.recipe.bind import Emission, emissions, left_out
 from maxtool.recipe.config import ResolvedConfig, resolve_config, written_keys, written_notes
 from maxtool.recipe.library import hidden, recipe_names
 from maxtool.recipe.load import dialect, find_recipe, load_recipe
@@ -21,6 +21,7 @@ __all__ = [
     "emissions",
     "find_recipe",
     "hidden",
+    "left_out",
     "load_recipe",
     "plan",
     "recipe_names",

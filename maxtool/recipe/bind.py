@@ -6,7 +6,7 @@ from them; writing, the steps are undone, and the parts of a split are joined ag
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,11 +24,13 @@ class Bound:
         sources: The tensors it is made from.
         steps: What is done to them, sizes as numbers.
         part: Which output of a leading split the parameter is; the steps after it see only that.
+        lost: Why there is no such tensor, where there is none.
     """
 
     sources: tuple[str, ...]
     steps: tuple[Step, ...]
     part: int | None
+    lost: str = ""
 
     @property
     def select(self) -> tuple[Step, ...]:
@@ -132,13 +134,15 @@ def _bound(rule: Rule, indices: Mapping[str, int], values: Mapping[str, Any]) ->
         (source,) = rule.sources
         count = range(steps[0].params["count"])
         names = tuple(source.name({**indices, rule.over: index}) for index in count)
-    return Bound(names, steps, rule.part)
+    return Bound(names, steps, rule.part, rule.lost)
 
 
 def emissions(
     recipe: Recipe, dialect: Dialect, values: Mapping[str, Any], shapes: Mapping[str, Shape]
 ) -> list[Emission]:
     """The tensors of ``dialect`` that say the same as the parameters, in no particular order.
+
+    A parameter that the dialect has no place for is left out; :func:`left_out` names those.
 
     Args:
         recipe: Whose rules to invert.
@@ -157,15 +161,26 @@ def emissions(
             file=recipe.file,
             problems=lost,
         )
-    whole = {name: rule for name, rule in bound.items() if rule is not None and rule.part is None}
+    kept = {name: rule for name, rule in bound.items() if rule is not None and not rule.lost}
+    whole = {name: rule for name, rule in kept.items() if rule.part is None}
     parts: dict[str, list[tuple[int, str, Bound]]] = {}
-    for name, rule in bound.items():
-        if rule is not None and rule.part is not None:
+    for name, rule in kept.items():
+        if rule.part is not None:
             parts.setdefault(rule.sources[0], []).append((rule.part, name, rule))
     made = [item for name, rule in whole.items() for item in _undone(name, rule, shapes[name])]
     return made + [
         _joined(source, sorted(group, key=lambda item: item[0]), shapes)
         for source, group in parts.items()
+    ]
+
+
+def left_out(recipe: Recipe, dialect: Dialect, parameters: Iterable[str]) -> list[str]:
+    """The parameters that ``dialect`` has no place for, each with the reason."""
+    found = {name: find_rule(recipe, dialect, name) for name in parameters}
+    return [
+        f"{name} is not written: {rule[0].lost}"
+        for name, rule in found.items()
+        if rule is not None and rule[0].lost
     ]
 
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from maxtool.errors import ConfigurationError
 from maxtool.recipe.inert import INERT, NEVER_IGNORED, covered
+from maxtool.recipe.rename import renamed
 from maxtool.recipe.schema import Dialect, Field, Recipe, Source, Spelling
-from maxtool.weights import Checkpoint
+from maxtool.weights import Checkpoint, TensorInfo
 
 IGNORE_HINT = "--ignore-config KEY lets a key pass that you know to change nothing"
 
@@ -109,7 +111,7 @@ def written_keys(
     problems: list[str] = []
     for item, spelling in _spellings(recipe, dialect):
         value = values[item.name]
-        if not spelling.sources and not _is_default(item, value, values):
+        if not spelling.sources and not spelling.lost and not _is_default(item, value, values):
             problems.append(f"{item.name} = {value!r} has no spelling in {dialect}")
         elif _is_written(spelling, value):
             written |= dict.fromkeys(spelling.written, _spelled(spelling, value))
@@ -124,10 +126,16 @@ def written_keys(
 
 def written_notes(recipe: Recipe, dialect: Dialect, values: Mapping[str, Any]) -> list[str]:
     """What a user should know of the keys that :func:`written_keys` gives."""
-    return [
+    spellings = list(_spellings(recipe, dialect))
+    notes = [
         f"{item.name} = {values[item.name]} is written as {spelling.written[0]}; {spelling.note}"
-        for item, spelling in _spellings(recipe, dialect)
+        for item, spelling in spellings
         if spelling.note and values[item.name] is not None
+    ]
+    return notes + [
+        f"{item.name} = {values[item.name]} is not written: {spelling.lost}"
+        for item, spelling in spellings
+        if spelling.lost and values[item.name] not in (None, spelling.default)
     ]
 
 
@@ -149,6 +157,11 @@ class _Reader:
     failed: set[str] = field(default_factory=set)
     can_ignore: bool = False
     known: set[str] = field(default_factory=set)
+
+    @cached_property
+    def tensors(self) -> Mapping[str, TensorInfo]:
+        """The checkpoint's tensors by the names that the recipe has for them."""
+        return renamed(self.recipe.rules[self.keys.dialect].rename, self.checkpoint.tensors)
 
     def read(self, item: Field) -> None:
         """Read one field from its first spelling that is there, or its default."""
@@ -200,7 +213,7 @@ class _Reader:
                 yield source.text, self._measured(source)
 
     def _measured(self, source: Source) -> Any:  # noqa: ANN401
-        tensor = self.checkpoint.tensors.get(source.text)
+        tensor = self.tensors.get(source.text)
         if source.kind == "length":
             value = self.keys.values.get(source.text)
             return len(value) if isinstance(value, list | np.ndarray) else None
@@ -309,8 +322,8 @@ def _is_default(item: Field, value: Any, values: Mapping[str, Any]) -> bool:  # 
 
 def _meaning(spelling: Spelling, raw: Any) -> Any:  # noqa: ANN401
     """The recipe's own value for a spelled one; the spelled one itself when there is none."""
-    values = spelling.values
-    return values.get(raw, raw) if values is not None and isinstance(raw, str) else raw
+    values = spelling.values  # the keys of a TOML table are texts, numbers too
+    return values.get(str(raw), raw) if values is not None and type(raw) in (str, int) else raw
 
 
 def _is_written(spelling: Spelling, value: Any) -> bool:  # noqa: ANN401
@@ -322,7 +335,7 @@ def _is_written(spelling: Spelling, value: Any) -> bool:  # noqa: ANN401
 def _spelled(spelling: Spelling, value: Any) -> Any:  # noqa: ANN401
     for spelled, meaning in (spelling.values or {}).items():
         if meaning == value:
-            return spelled
+            return int(spelled) if spelled.isdecimal() else spelled
     return value
 
 

@@ -31,7 +31,7 @@ REQUIRED = ("schema", "name", "architecture", "match", "config", "weights")
 TEXTS = frozenset({"schema", "name", "architecture"})
 SECTIONS = frozenset({*REQUIRED, "expect", "constants", "order", "entries", "check"})
 FIELD_KEYS = frozenset({"type", "optional", "default", "allowed", *DIALECTS})
-SPELLING_KEYS = frozenset({"keys", "also", "values", "omit", "default", "note"})
+SPELLING_KEYS = frozenset({"keys", "also", "values", "omit", "default", "note", "lost"})
 MATCH_REQUIRES = "requires"
 
 
@@ -189,6 +189,7 @@ def _spelling(where: str, value: object, problems: Problems) -> Spelling:
         has_omit="omit" in table,
         default=table.get("default"),
         note=problems.text(where, table["note"]) if "note" in table else "",
+        lost=problems.text(where, table["lost"]) if "lost" in table else "",
     )
 
 

@@ -9,11 +9,12 @@ from maxtool.dtype import DType
 from maxtool.quantization import QuantizationEncoding
 from maxtool.recipe.operations import OPERATIONS
 from maxtool.recipe.problems import Problems, Table
+from maxtool.recipe.rename import Rename
 from maxtool.recipe.schema import Rule, Rules
 from maxtool.recipe.step import Step
 
-RULE_KEYS = frozenset({"from", "op", "ops", "over", "part", "tie", "when"})
-RULES_KEYS = frozenset({"drop", "refuse"})
+RULE_KEYS = frozenset({"from", "op", "ops", "over", "part", "tie", "when", "lost"})
+RULES_KEYS = frozenset({"drop", "refuse", "rename"})
 
 
 def rules(where: str, table: Table, problems: Problems) -> Rules:
@@ -37,15 +38,28 @@ def rules(where: str, table: Table, problems: Problems) -> Rules:
             problems.pattern(f"{where}.refuse", text): problems.text(where, reason)
             for text, reason in refuse.items()
         },
+        rename=_renames(f"{where}.rename", table.get("rename", {}), problems),
     )
+
+
+def _renames(where: str, value: object, problems: Problems) -> tuple[Rename, ...]:
+    found = [
+        Rename(problems.pattern(where, old), problems.pattern(where, problems.text(where, new)))
+        for old, new in problems.table(where, value).items()
+    ]
+    for problem in (problem for rename in found for problem in rename.problems()):
+        problems.add(where, problem)
+    return tuple(found)
 
 
 def _rule(where: str, target: str, value: object, problems: Problems) -> Rule:
     table = value if isinstance(value, dict) else {"from": value}
     operation = OPERATIONS.get(str(table.get("op")))
     problems.unknown(where, table, {*RULE_KEYS, *(operation.params if operation else ())})
-    if "from" not in table:
+    if "from" not in table and "lost" not in table:
         problems.add(where, "'from' is missing")
+    if "from" in table and "lost" in table:
+        problems.add(where, "'from' and 'lost' exclude each other")
     names = problems.strings(where, table["from"]) if "from" in table else ()
     return Rule(
         target=problems.pattern(where, target),
@@ -55,6 +69,7 @@ def _rule(where: str, target: str, value: object, problems: Problems) -> Rule:
         part=_part(where, table, problems),
         tie=problems.text(where, table["tie"]) if "tie" in table else None,
         when=problems.table(where, table["when"]) if "when" in table else None,
+        lost=problems.text(where, table["lost"]) if "lost" in table else "",
     )
 
 

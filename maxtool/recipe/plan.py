@@ -26,6 +26,7 @@ from maxtool.recipe.config import resolve_config
 from maxtool.recipe.load import dialect
 from maxtool.recipe.names import Pattern
 from maxtool.recipe.ops import result_dtype
+from maxtool.recipe.rename import clashes, renamed
 from maxtool.recipe.schema import Dialect, Recipe
 from maxtool.recipe.step import Array, Shape
 from maxtool.weights import Checkpoint, TensorInfo, WeightData
@@ -64,6 +65,7 @@ class Plan:
         checkpoint: Where the tensors are.
         dialect: How the checkpoint names them.
         config: The configuration's fields.
+        tensors: The checkpoint's tensors, by the names that the recipe has for them.
         notes: What was seen and passed over.
         parameters: Parameter to binding, in the module's order.
         missing: Parameters without a tensor, with the tensor's name.
@@ -79,6 +81,7 @@ class Plan:
     checkpoint: Checkpoint
     dialect: Dialect
     config: dict[str, Any]
+    tensors: Mapping[str, TensorInfo]
     notes: list[str] = field(default_factory=list)
     parameters: dict[str, Binding] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
@@ -184,7 +187,10 @@ def plan(recipe: Recipe, checkpoint: Checkpoint, *, ignore: frozenset[str] = fro
         ConfigurationError: If the configuration does not fit the recipe.
     """
     resolved = resolve_config(recipe, checkpoint, ignore=ignore)
-    made = Plan(recipe, checkpoint, dialect(checkpoint), resolved.values, resolved.notes)
+    renames = recipe.rules[dialect(checkpoint)].rename
+    tensors = renamed(renames, checkpoint.tensors)
+    made = Plan(recipe, checkpoint, dialect(checkpoint), resolved.values, tensors, resolved.notes)
+    made.unused += clashes(renames, checkpoint.tensors)
     for parameter, shape in declared(recipe, checkpoint, resolved.values).items():
         _bind(made, parameter, shape)
     _sort_out(made)
@@ -222,7 +228,10 @@ def _bind(made: Plan, parameter: str, shape: Shape) -> None:
     if rule is None:
         made.missing.append(f"{parameter} (the recipe has no rule for it)")
         return
-    tensors = made.checkpoint.tensors
+    if rule.lost:
+        made.missing.append(f"{parameter} ({rule.lost})")
+        return
+    tensors = made.tensors
     made.claimed.update(rule.sources)
     absent = [source for source in rule.sources if source not in tensors]
     if absent:
@@ -280,18 +289,16 @@ def _shortened(names: tuple[str, ...]) -> tuple[str, ...]:
 def _sort_out(made: Plan) -> None:
     """Put every tensor that no parameter uses where it belongs."""
     rules = made.recipe.rules[made.dialect]
-    for name in made.checkpoint.tensors:
+    for name, tensor in made.tensors.items():
         if name in made.claimed:
             continue
         if reason := _reason(rules.refuse or {}, name):
-            made.refused.append(f"{name}: {reason}")
+            made.refused.append(f"{tensor.name}: {reason}")
         elif any(pattern.match(name) is not None for pattern in rules.drop):
             made.dropped.append(name)
-            made.notes.append(f"{name} carries nothing and is dropped")
+            made.notes.append(f"{tensor.name} carries nothing and is dropped")
         elif not _is_duplicate(made, name):
-            made.unused.append(
-                f"{name} {list(made.checkpoint.tensors[name].shape)}{_why(made, name)}"
-            )
+            made.unused.append(f"{tensor.name} {list(tensor.shape)}{_why(made, name)}")
 
 
 def _reason(refuse: Mapping[Pattern, str], name: str) -> str | None:
@@ -306,16 +313,16 @@ def _is_duplicate(made: Plan, name: str) -> bool:
         if name not in {source.text for source in rule.sources}:
             continue
         original = made.parameters[rule.tie].sources[0]
-        tensor = made.checkpoint.tensors[name]
+        tensor = made.tensors[name]
         if tensor.shape != original.shape:
             made.misshapen.append(
                 f"{name}: needs {list(original.shape)} as {original.name}, to which it is tied, "
                 f"found {list(tensor.shape)}"
             )
         else:
-            made.duplicates[name] = original.name
+            made.duplicates[tensor.name] = original.name
             made.notes.append(
-                f"{name} repeats {original.name}, to which it is tied, and is dropped"
+                f"{tensor.name} repeats {original.name}, to which it is tied, and is dropped"
             )
         return True
     return False

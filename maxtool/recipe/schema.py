@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from maxtool.recipe.names import Pattern
 from maxtool.recipe.operations import OPERATIONS
+from maxtool.recipe.rename import Rename
 from maxtool.recipe.step import Step
 
 Dialect = Literal["hf", "gguf"]
@@ -50,6 +51,7 @@ class Spelling:
         has_omit: Whether there is such a value.
         default: The value when the key is not there at all, where that differs from null.
         note: What a user should know when the keys are written.
+        lost: Why this dialect cannot say the field, where it cannot.
     """
 
     sources: tuple[Source, ...] = ()
@@ -59,6 +61,7 @@ class Spelling:
     has_omit: bool = False
     default: Any = None
     note: str = ""
+    lost: str = ""
 
     @property
     def written(self) -> tuple[str, ...]:
@@ -104,6 +107,7 @@ class Rule:
         part: Which output of a leading split this parameter is.
         tie: The parameter it is the same as, when ``when`` holds.
         when: Field values under which ``tie`` holds.
+        lost: Why this dialect has no place for the parameter, where it has none.
     """
 
     target: Pattern
@@ -113,6 +117,7 @@ class Rule:
     part: int | None = None
     tie: str | None = None
     when: Mapping[str, Any] | None = None
+    lost: str = ""
 
     def tied(self, values: Mapping[str, Any]) -> bool:
         """Whether the parameter is another one under this configuration."""
@@ -129,11 +134,13 @@ class Rules:
         rules: One for each parameter.
         drop: Names of tensors that carry nothing.
         refuse: Names of tensors that say the model is not supported, with the reason.
+        rename: Other spellings of names, applied in order before all else.
     """
 
     rules: tuple[Rule, ...]
     drop: tuple[Pattern, ...] = ()
     refuse: Mapping[Pattern, str] | None = None
+    rename: tuple[Rename, ...] = ()
 
 
 @dataclass(frozen=True)
