@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from maxtool.compiler.packing import pack_linear, packed_shape
+from maxtool.compiler.rewriting import rewritten
 from maxtool.compiler.target import CpuTarget
 from maxtool.dtype import DType
 from maxtool.graph import CallNode, Graph, Node, Tensor
@@ -92,7 +93,7 @@ def _reads_packed(node: Node, index: int) -> bool:
 def _roles(graph: Graph, known: dict[int, Mapping[int, set[bool]]]) -> defaultdict[int, set[bool]]:
     """For each value of ``graph``, whether it is read packed, plain, or both."""
     roles: defaultdict[int, set[bool]] = defaultdict(set)
-    for node in graph.nodes:
+    for node in rewritten(graph):
         for index, operand in enumerate(node.inputs):
             packed = not isinstance(node, CallNode) and _reads_packed(node, index)
             roles[id(operand)].add(packed)

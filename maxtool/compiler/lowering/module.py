@@ -11,6 +11,7 @@ from tvm import relax, tirx
 from maxtool.compiler.kernels.cpu.pointwise import Step, pointwise
 from maxtool.compiler.lowering.function import FunctionLowering
 from maxtool.compiler.lowering.rules import RULES
+from maxtool.compiler.rewriting import rewritten
 from maxtool.compiler.storage import Storage
 from maxtool.compiler.target import CpuTarget
 from maxtool.errors import CompilationFailed
@@ -150,11 +151,12 @@ class ModuleLowering:
 
     def _body(self, function: FunctionLowering, graph: Graph) -> Any:  # noqa: ANN401
         """Lower every node; the outputs, a tuple if there are several."""
-        uses = [*(operand for node in graph.nodes for operand in node.inputs), *graph.outputs]
+        nodes = rewritten(graph)
+        uses = [*(operand for node in nodes for operand in node.inputs), *graph.outputs]
         function.uses = Counter(id(value) for value in uses)
         for constant, value in graph.constants:
             function.set_constant(value, constant.to_numpy())
-        for node in graph.nodes:
+        for node in nodes:
             if isinstance(node, CallNode):
                 self._call(function, node)
             else:

@@ -15,13 +15,13 @@ from tvm.ir import StringImm
 from maxtool.compiler.kernels.cpu.attention import attention
 from maxtool.compiler.kernels.cpu.cache import cache_write_key, cache_write_value
 from maxtool.compiler.kernels.cpu.embedding import embedding
-from maxtool.compiler.kernels.cpu.linear import linear
 from maxtool.compiler.kernels.cpu.rope import rope
 from maxtool.compiler.lowering import expressions as te
 from maxtool.compiler.lowering.attending import ATTENDING
 from maxtool.compiler.lowering.function import FunctionLowering
 from maxtool.compiler.lowering.images import IMAGES
 from maxtool.compiler.lowering.pointwise import chain
+from maxtool.compiler.lowering.products import PRODUCTS
 from maxtool.compiler.lowering.ranking import RANKING
 from maxtool.compiler.lowering.rowwise import ROWWISE
 from maxtool.dtype import DType
@@ -32,30 +32,6 @@ Rule: TypeAlias = Callable[[FunctionLowering, Node], None]
 
 # The function that prints, in processes that have maxtool.
 PRINT = "maxtool.print"
-
-
-def _linear(function: FunctionLowering, node: Node) -> None:
-    x, weight, *bias = node.inputs
-    result = node.outputs[0]
-    wide = x.dtype if x.dtype is DType.float64 else DType.float32
-    place = function.storage.get(id(weight))
-    sizes = function.flat_sizes(result.shape)
-    flat = _converted(function, function.get_flat(x), x.dtype, wide)
-    added = [_converted(function, function.get(one), one.dtype, wide) for one in bias]
-    operands = [flat, function.get(weight), *added]
-    if place is None or place.block is None:
-        compute = te.linear(weight.dtype, wide)
-        value = function.compute(compute, *operands, name="linear")
-    else:
-        arguments = (None, None, place.dtype.value, function.module.target.tile, bool(bias))
-        value = function.kernel(linear, arguments, operands, sizes)
-    function.set_flat(result, _converted(function, value, wide, x.dtype))
-
-
-def _converted(function: FunctionLowering, value: Any, source: DType, dtype: DType) -> Any:  # noqa: ANN401
-    if source is dtype:
-        return value
-    return function.compute(te.cast(source, dtype), value, name="cast")
 
 
 def _embedding(function: FunctionLowering, node: Node) -> None:
@@ -163,12 +139,6 @@ def _cast(function: FunctionLowering, node: Node) -> None:
     function.set_whole(node.outputs[0], value)
 
 
-def _matmul(function: FunctionLowering, node: Node) -> None:
-    operands = [function.get(operand) for operand in node.inputs]
-    compute = te.matmul(node.inputs[0].dtype)
-    function.set_whole(node.outputs[0], function.compute(compute, *operands, name="matmul"))
-
-
 def _transfer_to(function: FunctionLowering, node: Node) -> None:
     """Nothing, between devices that are the host."""
     x = node.inputs[0]
@@ -187,6 +157,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys((*UNARY, *BINARY), _elementwise),
     **ATTENDING,
     **IMAGES,
+    **PRODUCTS,
     **RANKING,
     **ROWWISE,
     "attention": _attention,
@@ -194,8 +165,6 @@ RULES: dict[str, Rule] = {
     "cache_write_value": _cache_write(cache_write_value),
     "cast": _cast,
     "embedding": _embedding,
-    "linear": _linear,
-    "matmul": _matmul,
     "permute": _permute,
     "print": _print,
     "reshape": _reshape,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from maxtool.dtype import DType
-from maxtool.graph import Dim, DimLike, Tensor, TensorType
+from maxtool.graph import Dim, DimLike, Tensor, TensorType, ops
 from maxtool.nn.eager import random
 from maxtool.nn.eager.module import Module
 
@@ -42,8 +42,8 @@ class Linear(Module[[Tensor], Tensor]):
 
     def forward(self, x: Tensor) -> Tensor:
         """From ``[..., in_dim]`` to ``[..., out_dim]``."""
-        product = x @ self.weight.T
-        return product + self.bias if isinstance(self.bias, Tensor) else product
+        bias = self.bias if isinstance(self.bias, Tensor) else None
+        return ops.linear(x, self.weight, bias)
 
     def input_types(self) -> list[TensorType]:
         """A batch of rows."""

@@ -23,7 +23,10 @@ CHAINS = 8
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """The buffers and sizes of one linear kernel while it is built."""
+    """The buffers and sizes of one linear kernel while it is built.
+
+    ``at`` says which matrices of a batch x and y are; a kernel without a batch has none.
+    """
 
     n: b.Expr
     k: b.Expr
@@ -34,6 +37,7 @@ class Linear:
     w: b.Buffer
     bias: b.Buffer | None
     y: b.Buffer
+    at: tuple[b.Expr, ...] = ()
 
     @property
     def blocks(self) -> b.Expr:
@@ -75,7 +79,7 @@ def linear(n: int | None, k: int | None, weight_dtype: str, tile: Tile, bias: bo
         offsets = made.argument("bias", (out,)) if bias else None
         y = made.argument("y", (rows, out))
         one = Linear(out, terms, tile, weight_dtype, rows, x, w, offsets, y)
-        b.either(rows == 1, lambda: _one_row(one), lambda: _many_rows(one))
+        b.either(rows == 1, lambda: _one_row(one), lambda: many_rows(one))
     return made.function
 
 
@@ -108,12 +112,12 @@ def _row_block(one: Linear, j: b.Expr) -> None:
 
 
 def _add_term(one: Linear, sums: b.Registers, j: b.Expr, step: int, k: b.Expr) -> None:
-    value = b.let(b.splat(one.x[0, k], one.tile.lanes), one.tile.lanes)
+    value = b.let(b.splat(one.x[(*one.at, 0, k)], one.tile.lanes), one.tile.lanes)
     for offset, lanes in sums.pieces:
         sums.add(step, offset, lanes, value * one.weights(j, k, offset))
 
 
-def _many_rows(one: Linear) -> None:
+def many_rows(one: Linear) -> None:
     """Repack x into tiles of mr rows, then multiply tile by block on all threads."""
     tiles = T.Bind(b.ceildiv(one.rows, one.tile.mr))
     packed = b.workspace((tiles, one.k, one.tile.mr))
@@ -131,7 +135,7 @@ def _pack_tile(one: Linear, packed: b.Buffer, t: b.Expr) -> None:
     sources = [b.index(b.least(t * one.tile.mr + r, one.rows - 1)) for r in range(one.tile.mr)]
     with T.serial(one.k) as k:
         for r, source in enumerate(sources):
-            b.store(packed, one.x[source, k], (t, k, r), 1)
+            b.store(packed, one.x[(*one.at, source, k)], (t, k, r), 1)
 
 
 def _task(one: Linear, packed: b.Buffer, tiles: b.Expr, chunks: b.Expr, task: b.Expr) -> None:
@@ -197,7 +201,7 @@ def _store_row(
         value = b.load(sums, (*prefix, offset), lanes)
         if one.bias is not None:
             value = value + b.load(one.bias, (base + offset,), lanes)
-        b.store(one.y, value, (row, base + offset), lanes)
+        b.store(one.y, value, (*one.at, row, base + offset), lanes)
 
     def whole() -> None:
         for offset, lanes in b.widths(one.tile.nr, one.tile.lanes):
