@@ -132,10 +132,7 @@ def table(names: list[Name]) -> str:
 
 def location(name: Name) -> str:
     """The path by which a name is reached, and the file where it is defined."""
-    try:
-        found = resolve(name.here)
-    except AttributeError:
-        return "not built yet"
+    found = resolve(name.here)
     found = getattr(found, "fget", None) or getattr(found, "func", None) or found
     module = found.__name__ if inspect.ismodule(found) else getattr(found, "__module__", None)
     if not module or not module.startswith("maxtool"):

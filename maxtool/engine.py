@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 
 from maxtool.errors import MissingWeight
-from maxtool.graph import CPU, CallNode, DerivedWeight, DeviceRef, Graph, Tensor, Weight, executor
+from maxtool.graph import (
+    CPU,
+    CallNode,
+    DerivedWeight,
+    DeviceRef,
+    Graph,
+    Shard,
+    Tensor,
+    Weight,
+    executor,
+)
 from maxtool.graph.limits import devices as named_devices
 from maxtool.graph.limits import least_sizes
 from maxtool.nn.arguments import Arguments
@@ -103,12 +113,26 @@ def _values(graph: Graph, registry: Mapping[str, Value] | None) -> dict[str, Arr
     owners = _owners(graph)
     given: dict[str, Value] = dict(registry) if registry is not None else {}
     for name, owner in owners.items():
-        if isinstance(owner, DerivedWeight) or (registry is None and owner.is_bound):
+        derived = isinstance(owner, DerivedWeight) and not isinstance(owner, Shard)
+        if derived or (registry is None and owner.is_bound):
             given.setdefault(name, owner.to_numpy())
-    if missing := missing_names(graph.weight_values, given):
+    split = {name: part.whole for name, part in graph.parts.items() if name not in given}
+    if missing := missing_names({split.get(name, name) for name in graph.weight_values}, given):
         where = "the weights have no values" if registry is None else "the registry lacks weights"
         raise MissingWeight(f"{where} that graph {graph.name!r} needs", problems=missing)
-    return {name: _elements(name, given[name], owners.get(name)) for name in graph.weight_values}
+    return {name: _elements(_value(name, graph, given, owners)) for name in graph.weight_values}
+
+
+def _value(
+    name: str, graph: Graph, given: Mapping[str, Value], owners: Mapping[str, Weight]
+) -> WeightData:
+    """The value of one weight; what a device has of a split one is cut from the whole."""
+    owner = owners.get(name)
+    if name in given:
+        return _data(name, given[name], owner)
+    part = graph.parts[name]
+    whole = owner.whole if isinstance(owner, Shard) else None
+    return part.strategy.cut(_data(part.whole, given[part.whole], whole), part.index)
 
 
 def _owners(graph: Graph) -> dict[str, Weight]:
@@ -120,13 +144,18 @@ def _owners(graph: Graph) -> dict[str, Weight]:
     return found
 
 
-def _elements(name: str, value: Value, owner: Weight | None) -> Array:
-    """A value decoded, if it is encoded: it says so itself, or the weight does."""
+def _data(name: str, value: Value, owner: Weight | None) -> WeightData:
+    """A value, and how it is encoded: it says so itself, or the weight does."""
     try:
         data = as_data(name, value)
     except ValueError as error:
         raise ValueError(f"weight {name!r}: {error}") from None
     encoding = owner.quantization_encoding if owner is not None else None
-    if owner is not None and encoding is not None and not isinstance(value, WeightData):
-        data = WeightData(data.data, name, owner.dtype, owner.shape.static(), encoding)
+    if owner is None or encoding is None or isinstance(value, WeightData):
+        return data
+    return WeightData(data.data, name, owner.dtype, owner.shape.static(), encoding)
+
+
+def _elements(data: WeightData) -> Array:
+    """The elements, decoded if they are encoded."""
     return data.data if data.quantization_encoding is None else data.astype(data.dtype).data

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar, Token
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from maxtool.graph.sharding import Part
 from maxtool.graph.tensor import Tensor
 from maxtool.graph.type import BufferType, TensorType
-from maxtool.graph.weight import Weight
+from maxtool.graph.weight import Shard, Weight
 
 if TYPE_CHECKING:
     from maxtool.graph.weights import DeclaredWeights
@@ -88,6 +89,7 @@ class Graph:
         self.weight_values: dict[str, Tensor] = {}
         self.placeholders: dict[str, Tensor] = {}
         self.owners: dict[str, Weight] = {}
+        self.parts: dict[str, Part] = {}
         self.overwritten: dict[int, str] = {}
         self.constants: list[tuple[Tensor, Tensor]] = []
         self.subgraphs: dict[str, Graph] = {}
@@ -257,6 +259,7 @@ class Graph:
         """
         self._check_call(subgraph, inputs, prefix)
         self.subgraphs[subgraph.name] = subgraph
+        self.parts |= subgraph._parts_at(prefix)
         weights = [
             *(self._named(prefix + name, use.type) for name, use in subgraph.placeholders.items()),
             *(self._named(name, use.type) for name, use in subgraph.weight_values.items()),
@@ -285,6 +288,8 @@ class Graph:
                 f"graph {self.name!r} has another weight named {weight.name!r}: name the weights"
                 " by their full paths first, as Module.state_dict() does"
             )
+        if isinstance(weight, Shard):
+            self.parts[weight.name] = weight.part
         value = self._named(weight.name, weight.type)
         if value.type != weight.type:
             raise ValueError(
@@ -301,6 +306,19 @@ class Graph:
         else:
             table = self.weight_values
         return table.setdefault(name, Tensor.traced(kind, self))
+
+    def _parts_at(self, prefix: str) -> dict[str, Part]:
+        """The names of its parts of weights, as a call with that prefix means them."""
+        own = self.weight_prefix
+
+        def meant(name: str) -> str:
+            if own is None or not name.startswith(own):
+                return name
+            return prefix + name.removeprefix(own)
+
+        return {
+            meant(name): replace(part, whole=meant(part.whole)) for name, part in self.parts.items()
+        }
 
     def _overwrite(self, buffer: Tensor, by: str, operands: Sequence[Tensor]) -> None:
         """Remember that a buffer has other contents now; what is no buffer is copied instead."""

@@ -76,19 +76,26 @@ def compile_module(
     graph = module.trace("main", kinds, function)
     if not graph.outputs:
         raise ValueError(f"{type(module).__name__} returns no tensor")
-    values = _values(graph, module)
-    if given is not None:
-        values |= {name: _elements(data) for name, data in given.items()}
-    run = executor.find().compile(graph, values)
+    run = executor.find().compile(graph, _values(graph, _bound(graph, module) | (given or {})))
     arguments = Arguments(_names(module, len(input_types)), input_types, least_sizes(graph))
     return CompiledModule(type(module).__name__, arguments, run, results[0])
 
 
-def _values(graph: Graph, module: Module[..., Any]) -> dict[str, Array]:
-    """The elements of every parameter that has data: those of the tree, and others it reads."""
+def _values(graph: Graph, data: Mapping[str, WeightData]) -> dict[str, Array]:
+    """The elements of every weight of the graph that has data; of a split one, each part's."""
+    parts = {
+        name: part.strategy.cut(data[part.whole], part.index)
+        for name, part in graph.parts.items()
+        if part.whole in data
+    }
+    known = {**data, **parts}
+    return {name: _elements(known[name]) for name in graph.weight_values if name in known}
+
+
+def _bound(graph: Graph, module: Module[..., Any]) -> dict[str, WeightData]:
+    """Every parameter that has data: those of the tree, and others it reads."""
     tensors: dict[str, Tensor] = {**_owners(graph), **dict(module.parameters)}
-    bound = {name: tensor for name, tensor in tensors.items() if _is_bound(tensor)}
-    return {name: _elements(_data(name, tensor)) for name, tensor in bound.items()}
+    return {name: _data(name, tensor) for name, tensor in tensors.items() if _is_bound(tensor)}
 
 
 def _owners(graph: Graph) -> dict[str, Weight]:

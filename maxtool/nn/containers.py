@@ -2,45 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Self, SupportsIndex, TypeVar
 
 from maxtool.graph import Tensor
 from maxtool.nn.module import Module
 
-M = TypeVar("M", bound="Module[..., Any]")
+M = TypeVar("M", bound=Module)
 
 
 class ModuleList(Module[..., Any], list[M]):
     """A list whose items are children named by their positions. It cannot be called.
 
+    Whatever changes the list changes the tree; a slice of it is a plain list.
+
     Raises:
-        TypeError: If an item is no module: its weights would be in no state.
+        TypeError: If something is put in that is no module: its weights would be in no state.
     """
 
     def __init__(self, modules: Iterable[M] = ()) -> None:
-        list.__init__(self, modules)
-        strangers = {type(item).__name__: None for item in self if not isinstance(item, Module)}
-        if strangers:
-            raise TypeError(f"{type(self).__name__} holds modules, not {', '.join(strangers)}")
+        list.__init__(self, self._checked(modules))
 
     def tree_items(self) -> Iterator[tuple[str, Any]]:
         """The items by position, then the attributes."""
         yield from ((str(index), module) for index, module in enumerate(self))
         yield from super().tree_items()
 
+    def append(self, layer: M) -> None:
+        """Add a module at the end."""
+        list.extend(self, self._checked([layer]))
+
+    def insert(self, i: SupportsIndex, layer: M) -> None:
+        """Put a module before the one at place ``i``."""
+        list.insert(self, i, *self._checked([layer]))
+
+    def extend(self, layer: M | Iterable[M]) -> None:
+        """Add the modules of a list at the end; a module that is no list is added itself."""
+        given: Any = layer
+        alone = isinstance(layer, Module) and not isinstance(layer, list)
+        list.extend(self, self._checked([given] if alone else given))
+
+    def __iadd__(self, layers: Iterable[M]) -> Self:  # type: ignore[misc, override]  # as a list's
+        self.extend(layers)
+        return self
+
+    def __setitem__(self, index: Any, layer: Any) -> None:  # noqa: ANN401 - as a list's
+        given = self._checked(layer if isinstance(index, slice) else [layer])
+        list.__setitem__(self, index, given if isinstance(index, slice) else given[0])
+
     def __hash__(self) -> int:  # type: ignore[override]  # a list has none; a module is itself
         return id(self)
 
+    def _checked(self, modules: Iterable[M]) -> list[M]:
+        given = list(modules)
+        strangers = {type(item).__name__: None for item in given if not isinstance(item, Module)}
+        if strangers:
+            raise TypeError(f"{type(self).__name__} holds modules, not {', '.join(strangers)}")
+        return given
 
-class Sequential(ModuleList[Module[..., Any]]):
+
+class LayerList(ModuleList[M]):
+    """A list whose items are children named by their positions, applied one after the other.
+
+    Args:
+        layers: The layers.
+    """
+
+    def __init__(self, layers: Iterable[M]) -> None:
+        super().__init__(layers)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - what the first one takes
+        """The first layer of the arguments, each other one of what the one before it returned.
+
+        Without layers, the one argument itself.
+        """
+        layers: list[Callable[..., Any]] = [*self] or [_same]
+        result = layers[0](*args, **kwargs)
+        for layer in layers[1:]:
+            result = layer(result)
+        return result
+
+
+class Sequential(LayerList[Module]):
     """Modules applied one after the other.
 
     Args:
         modules: The modules, or one list of them.
     """
 
-    def __init__(self, *modules: Module[..., Any] | Iterable[Module[..., Any]]) -> None:
+    def __init__(self, *modules: Module | Iterable[Module]) -> None:
         given: Iterable[Any] = modules
         if len(modules) == 1 and not isinstance(modules[0], Module):
             given = modules[0]
@@ -48,6 +98,14 @@ class Sequential(ModuleList[Module[..., Any]]):
 
     def forward(self, x: Tensor) -> Tensor:
         """``x`` through each module in turn; ``x`` itself if there are none."""
-        for module in self:
-            x = module(x)
-        return x
+        result: Tensor = super().forward(x)
+        return result
+
+    if TYPE_CHECKING:
+
+        def __call__(self, x: Tensor) -> Tensor:
+            """As :meth:`forward`, and the hooks after it."""
+
+
+def _same(value: Any) -> Any:  # noqa: ANN401 - the identity
+    return value

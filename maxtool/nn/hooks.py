@@ -24,6 +24,11 @@ def clear_hooks() -> None:
     _HOOKS.clear()
 
 
+def has_hooks() -> bool:
+    """Whether there are any."""
+    return bool(_HOOKS)
+
+
 def run_hooks(
     layer: Any,  # noqa: ANN401 - hooks take any layer and values
     args: tuple[Any, ...],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from maxtool.dtype import DType
-from maxtool.graph import DeviceRef, Tensor, Weight, ops
+from maxtool.graph import DeviceRef, ShardingStrategy, Tensor, Weight, ops
 from maxtool.nn.module import Module
 from maxtool.quantization import QuantizationEncoding
 
@@ -88,3 +88,12 @@ class RMSNorm(Module[[Tensor], Tensor]):
     def forward(self, x: Tensor) -> Tensor:
         """From ``[..., dim]`` to the same shape."""
         return ops.rms_norm(x, self.weight, self.eps)
+
+    def sharding_of(
+        self,
+        name: str,  # noqa: ARG002 - there is one weight
+        weight: Weight,  # noqa: ARG002
+        strategy: ShardingStrategy,
+    ) -> ShardingStrategy:
+        """Whole on every device: each element is scaled by the mean over all of them."""
+        return ShardingStrategy.replicate(strategy.num_devices)

@@ -3,7 +3,8 @@
 While a module tree is traced, a call of a layer that stands in a ``ModuleList`` becomes a call of a
 subgraph. Two layers share one subgraph when they have the same signature: everything their
 ``forward`` may read is equal but for the names of their own weights. A layer that holds something
-that cannot be compared is traced in place.
+that cannot be compared is traced in place, and so is every layer while there are hooks, which are
+to see each of them.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from maxtool.graph import Graph, Tensor
+from maxtool.graph import Graph, Tensor, Weight
 from maxtool.nn import tree
+from maxtool.nn.hooks import has_hooks
 from maxtool.nn.pytree import flatten, unflatten
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ def call_shared(
 ) -> tuple[bool, Any]:
     """Call ``layer`` through a subgraph if it may share one: whether it did, and the results."""
     graph, repeats = Graph.current(), _REPEATS.get()
-    if graph is None or repeats is None or id(layer) not in repeats.paths:
+    if graph is None or repeats is None or id(layer) not in repeats.paths or has_hooks():
         return False, None
     prefix = repeats.paths[id(layer)]
     try:
@@ -136,4 +138,11 @@ def _tensor_part(tensor: Tensor, prefix: str, graph: Graph) -> Hashable:
     name = graph.name_of(tensor)
     if name is None or not name.startswith(prefix):
         return id(tensor)
-    return name.removeprefix(prefix), tensor.type
+    return name.removeprefix(prefix), tensor.type, _split(tensor)
+
+
+def _split(tensor: Tensor) -> Hashable:
+    """How a tensor is split over devices."""
+    if not isinstance(tensor, Weight):
+        return ()
+    return tensor.sharding_strategy, tuple(shard.device for shard in tensor.shards)

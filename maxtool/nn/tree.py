@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from maxtool.graph import Tensor, Weight
+from maxtool.graph import DerivedWeight, Tensor, Weight
 
 if TYPE_CHECKING:
     from maxtool.nn.module import Module
+    from maxtool.nn.stateful import Stateful
+
+    Named: TypeAlias = tuple[str, Module[..., Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,17 +23,31 @@ class Leaf:
     Attributes:
         name: Its full path, the weight's own name being the last part.
         owner: The module that holds it.
-        attribute: The attribute of ``owner`` that it is.
+        attribute: The attribute of ``owner`` that it is, or that leads to it.
         tensor: The tensor.
+        keys: Where it is in the plain lists and dicts of that attribute.
     """
 
     name: str
-    owner: Module[..., Any]
+    owner: Stateful
     attribute: str
     tensor: Tensor
+    keys: tuple[Any, ...] = ()
+
+    def replace(self, tensor: Tensor) -> None:
+        """Put another tensor in its place, in a frozen dataclass too."""
+        held = getattr(self.owner, self.attribute) if self.keys else None
+        object.__setattr__(self.owner, self.attribute, _with(held, self.keys, tensor))
 
 
-def children(module: Module[..., Any]) -> Iterator[tuple[str, Module[..., Any]]]:
+def _with(held: Any, keys: tuple[Any, ...], tensor: Tensor) -> Any:  # noqa: ANN401 - containers
+    """A container with the tensor at ``keys``, changed in place; the tensor if there are none."""
+    if keys:
+        held[keys[0]] = _with(held[keys[0]], keys[1:], tensor)
+    return held if keys else tensor
+
+
+def children(module: Stateful) -> Iterator[Named]:
     """The direct children in the order they were set: attributes, and the items of a list."""
     from maxtool.nn.module import Module
 
@@ -38,32 +56,78 @@ def children(module: Module[..., Any]) -> Iterator[tuple[str, Module[..., Any]]]
             yield name, value
 
 
-def modules(root: Module[..., Any], prefix: str = "") -> Iterator[tuple[str, Module[..., Any]]]:
-    """``root`` and its descendants, depth first, each once, under the first path that leads to it.
+def held(module: Stateful) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """What a module holds, by the attribute and the keys that lead to it.
 
-    Paths have no dot at the end; that of ``root`` is ``prefix``.
+    Where the module says so, what stands in its plain lists and dicts is held too.
     """
+    for name, value in module.tree_items():
+        yield from _inside((name,), value, ()) if module.holds_containers else [((name,), value)]
+
+
+def _inside(
+    keys: tuple[Any, ...],
+    value: Any,  # noqa: ANN401 - any attribute
+    above: tuple[int, ...],
+) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    from maxtool.nn.module import Module
+
+    if isinstance(value, Module) or not isinstance(value, list | dict):
+        yield keys, value
+    elif id(value) not in above:
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _inside((*keys, key), item, (*above, id(value)))
+
+
+def modules(root: Stateful, prefix: str = "") -> Iterator[Named]:
+    """``root`` and all below it, depth first, under the paths that lead there.
+
+    Paths have no dot at the end; that of ``root`` is ``prefix``. A module that several paths lead
+    to has the first of them only, or each, as ``root`` says; one that leads back to itself is not
+    entered again.
+    """
+    from maxtool.nn.module import Module
+
     seen: set[int] = set()
-    pending = [(prefix, root)]
+    above: frozenset[int] = frozenset()
+    pending = [(prefix, cast("Module[..., Any]", root), above)]
     while pending:
-        path, module = pending.pop()
-        if id(module) in seen:
+        path, module, above = pending.pop()
+        if id(module) in (above if root.lists_every_path else seen):
             continue
         seen.add(id(module))
         yield path, module
-        below = [(join(path, name), child) for name, child in children(module)]
-        pending.extend(reversed(below))
+        inner = above | {id(module)}
+        below = [(keys, one) for keys, one in held(module) if isinstance(one, Module)]
+        pending.extend((_path(path, keys), one, inner) for keys, one in reversed(below))
 
 
-def local_leaves(module: Module[..., Any], path: str = "") -> Iterator[Leaf]:
-    """The tensors that ``module`` itself owns; shared weights belong to their owner."""
-    for name, value in module.tree_items():
-        if isinstance(value, Tensor) and name not in module.shared_weight_names:
-            own = value.local_name if isinstance(value, Weight) else name
-            yield Leaf(join(path, own), module, name, value)
+def breadth_first(root: Stateful, prefix: str = "") -> Iterator[Named]:
+    """``root``, its children, theirs, and so on; each once, under the first path that is found."""
+    seen: set[int] = set()
+    pending: deque[Named] = deque([(prefix, cast("Module[..., Any]", root))])
+    while pending:
+        path, module = pending.popleft()
+        if id(module) not in seen:
+            seen.add(id(module))
+            yield path, module
+            pending.extend((join(path, name), child) for name, child in children(module))
 
 
-def leaves(root: Module[..., Any], prefix: str = "") -> Iterator[Leaf]:
+def local_leaves(module: Stateful, path: str = "") -> Iterator[Leaf]:
+    """The tensors that ``module`` itself owns.
+
+    Shared weights belong to their owner, and derived ones to nobody.
+    """
+    for keys, value in held(module):
+        borrowed = module.shared_weights.get(keys[0]) is value
+        if isinstance(value, Tensor) and not isinstance(value, DerivedWeight) and not borrowed:
+            alone = len(keys) == 1
+            parts = (value.local_name,) if isinstance(value, Weight) and alone else keys
+            yield Leaf(_path(path, parts), module, keys[0], value, keys[1:])
+
+
+def leaves(root: Stateful, prefix: str = "") -> Iterator[Leaf]:
     """Every tensor of the tree: the module's own first, then those of its children, depth first.
 
     Raises:
@@ -83,3 +147,9 @@ def leaves(root: Module[..., Any], prefix: str = "") -> Iterator[Leaf]:
 def join(path: str, name: str) -> str:
     """Two parts of a path with a dot between them, unless one is empty."""
     return f"{path}.{name}" if path and name else path or name
+
+
+def _path(path: str, keys: tuple[Any, ...]) -> str:
+    for key in keys:
+        path = join(path, str(key))
+    return path

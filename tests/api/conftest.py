@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
 
 from maxtool import driver
 from maxtool.errors import MissingDevice
-
-# Rooms that are being built: their tests run as soon as they are there.
-NEEDS = {
-    "test_behaviour_layers.py": "maxtool.nn.layer",
-    "test_examples_layer.py": "maxtool.nn.layer",
-    "test_layers.py": "maxtool.nn.layer",
-}
-collect_ignore = [file for file, module in NEEDS.items() if find_spec(module) is None]
 
 
 @pytest.fixture(params=["the machine's", "CPU(1)"])

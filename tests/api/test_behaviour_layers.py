@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from maxtool.nn.layer import recursive_named_layers
 
 from maxtool import nn
 from maxtool.dtype import DType
 from maxtool.graph import DeviceRef, Weight
+from maxtool.nn.layer import recursive_named_layers
 
 
 class Linear(nn.Module):

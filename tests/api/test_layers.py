@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from maxtool.nn.layer import Layer, LayerList, LayerV2, ShardingStrategy
 
 from maxtool import nn
 from maxtool.dtype import DType
 from maxtool.graph import DeviceRef
+from maxtool.nn.layer import Layer, LayerList, LayerV2, ShardingStrategy
 
 CPU = DeviceRef.CPU()
 

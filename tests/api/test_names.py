@@ -5,10 +5,8 @@ from __future__ import annotations
 import ast
 import tomllib
 from functools import cache
-from importlib.util import find_spec
 
 import pytest
-from _pytest.mark import ParameterSet
 
 from docs.api_names import ROOT, Name, load
 from docs.api_table import BEGIN, END, PAGE, PROOFS, problems_of, table
@@ -16,17 +14,7 @@ from docs.api_table import BEGIN, END, PAGE, PROOFS, problems_of, table
 NAMES = load()
 
 
-ROOMS = ("maxtool.experimental", "maxtool.nn.layer", "maxtool.nn.module_v3")
-ABSENT = tuple(room for room in ROOMS if find_spec(room) is None)
-
-
-def parameter(name: Name) -> ParameterSet:
-    marks = pytest.mark.xfail(strict=True, reason="not built yet")
-    absent = bool(ABSENT) and name.here.startswith(ABSENT)
-    return pytest.param(name, id=f"{name.document}:{name.name}", marks=marks if absent else ())
-
-
-@pytest.mark.parametrize("name", [parameter(name) for name in NAMES])
+@pytest.mark.parametrize("name", NAMES, ids=lambda name: f"{name.document}:{name.name}")
 def test_the_name_is_here_with_its_parameters(name: Name) -> None:
     assert not problems_of(name)
 
@@ -68,7 +56,6 @@ def test_the_named_test_exists(path: str) -> None:
     assert test in functions_in(file)
 
 
-@pytest.mark.skipif(bool(ABSENT), reason="not built yet")
 def test_the_table_is_up_to_date() -> None:
     page = PAGE.read_text(encoding="utf-8")
     inside = page.partition(BEGIN)[2].partition(END)[0]

@@ -179,14 +179,19 @@ def flat_names(state: dict[str, Any]) -> dict[str, Any]:
     return {f"layers.{i}.linear.weight": value for i, value in enumerate(state.values())}
 
 
-def test_a_hook_sees_a_shared_layer_once() -> None:
-    seen: list[str] = []
-    add_layer_hook(lambda layer, *_: seen.append(type(layer).__name__))
+def test_a_hook_sees_every_layer_and_what_it_sees_may_be_returned() -> None:
+    seen: list[Any] = []
+    add_layer_hook(lambda layer, *rest: seen.append((layer, rest[-1])))
+    model = Model(*(Layer() for _ in range(3)))
     try:
-        Model(*(Layer() for _ in range(5))).trace("main", [ROWS])
+        graph = model.trace("main", [ROWS])
     finally:
         clear_hooks()
-    assert seen == ["Linear", "Layer", "Model"]
+    names = ["Linear", "Layer"] * 3 + ["Model"]
+    assert [type(layer).__name__ for layer, _ in seen] == names
+    assert [layer for layer, _ in seen[1:-1:2]] == list(model.layers)
+    graph.output(*(outputs for _, outputs in seen))
+    assert len(graph.outputs) == 7
 
 
 def test_results_keep_their_nesting() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from typing import Any, ParamSpec, Self, TypeVar, dataclass_transform, overload
+from typing import Any, Self, TypeVar, dataclass_transform, overload
 
 from maxtool.graph import Tensor, TensorType
 from maxtool.graph.device import CPU, Device, DeviceRef
@@ -13,9 +13,8 @@ from maxtool.nn import module as base
 from maxtool.nn import state as states
 from maxtool.nn import tree
 from maxtool.nn.eager import rendering
+from maxtool.nn.module import P, R
 
-P = ParamSpec("P")
-R = TypeVar("R")
 C = TypeVar("C", bound="type[Module[..., Any]]")
 Transform = Callable[[str, Tensor], Tensor]
 
@@ -28,14 +27,13 @@ class Module(base.Module[P, R]):
     subclass defines :meth:`forward`, or ``__call__``.
     """
 
+    lists_every_path = True
+    holds_containers = True
+
     @property
     def descendents(self) -> Iterable[tuple[str, base.Module[..., Any]]]:
         """``(path, module)`` of each child and of theirs: the older spelling."""
         return self.descendants
-
-    def tree_items(self) -> Iterable[tuple[str, Any]]:  # type: ignore[override]
-        """Attributes by name, without the module's own bookkeeping."""
-        return ((name, value) for name, value in super().tree_items() if name != "_device")
 
     # The state
 
@@ -103,7 +101,7 @@ class Module(base.Module[P, R]):
     def device(self, device: DeviceRef) -> None:
         object.__setattr__(self, "_device", device)
 
-    def to(self, device: Device) -> Self:
+    def to(self, device: Device) -> Self:  # type: ignore[override]  # the document's own
         """Move every parameter to ``device``, in place, and return the module.
 
         Raises:
@@ -142,7 +140,7 @@ def _replace(leaves: Iterable[tree.Leaf], f: Transform) -> None:
     if wrong:
         raise TypeError(f"a parameter is replaced by a tensor, not by {', '.join(wrong)}")
     for leaf, tensor in new:
-        object.__setattr__(leaf.owner, leaf.attribute, tensor)  # frozen or not
+        leaf.replace(tensor)
 
 
 @overload
