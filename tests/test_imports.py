@@ -44,6 +44,8 @@ ALONE = "runtime"
 
 COMPILER_PACKAGES = {"tvm": {"compiler"}, "tvm_ffi": {"compiler", "runtime"}}
 IMPORTED_AS = {"apache_tvm": "tvm", "apache_tvm_ffi": "tvm_ffi", "protobuf": "google"}
+# Type checkers know it wherever it is imported for them; nobody needs it to run anything.
+FOR_CHECKERS = "typing_extensions"
 NEVER = {"torch", "transformers", "tensorflow", "jax", "click", "pickle"}
 
 
@@ -152,8 +154,18 @@ def test_every_package_imported_is_a_dependency() -> None:
     named = [re.match(r"[\w-]+", line) for line in lines]
     declared = {match[0].replace("-", "_") for match in named if match}
     provided = {IMPORTED_AS.get(name, name) for name in declared}
-    known = provided | set(sys.stdlib_module_names) | {"maxtool"}
+    known = provided | set(sys.stdlib_module_names) | {"maxtool", FOR_CHECKERS}
     assert {found.top for found in IMPORTS} <= known
+
+
+@pytest.mark.parametrize("file", sorted({one.file for one in IMPORTS if one.top == FOR_CHECKERS}))
+def test_what_is_for_type_checkers_is_imported_for_them_only(file: Path) -> None:
+    nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+    checks = [node for node in nodes if isinstance(node, ast.If)]
+    guarded = [check for check in checks if ast.unparse(check.test) == "TYPE_CHECKING"]
+    inside = [statement for check in guarded for statement in check.body]
+    found = [node for node in nodes if FOR_CHECKERS in (modules_of(node, alone=False) or [""])]
+    assert all(node in inside for node in found)
 
 
 def loaded_by(*arguments: str) -> set[str]:
