@@ -31,7 +31,18 @@ def run(
         Path | None, typer.Option(metavar="PATH", help="A file of text to continue; - is stdin.")
     ] = None,
     ids: Annotated[str | None, typer.Option(help="Token ids to continue, such as 1,2,3.")] = None,
-    max_tokens: Annotated[int, typer.Option(min=0, help="Tokens to generate.")] = 100,
+    chat: Annotated[
+        bool, options.flag("--chat", help="Converse: reply to --prompt, --file, or each line.")
+    ] = False,
+    system: Annotated[
+        str | None, typer.Option(help="What the model is told before a conversation.")
+    ] = None,
+    chat_template: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="A Jinja file to use with --chat.")
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(help="Tokens to make: 100, with --chat what fits.")
+    ] = None,
     temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 0.0,
     top_k: Annotated[int | None, typer.Option(help="Draw from the K likeliest tokens.")] = None,
     top_p: Annotated[
@@ -66,6 +77,9 @@ def run(
         prompt=prompt,
         file=file,
         ids=None if ids is None else _integers(ids),
+        chat=chat,
+        system=system,
+        chat_template=chat_template,
         max_tokens=max_tokens,
         sampling=loader.Sampling(
             temperature=temperature,
@@ -89,6 +103,7 @@ def run(
 
 
 def _execute(options: Options) -> None:
+    from maxtool.cli.app import INTERRUPTED
     from maxtool.runtime import loader
 
     try:
@@ -97,6 +112,8 @@ def _execute(options: Options) -> None:
         raise _ours(error) from error
     except MemoryError:
         raise MachineLacks("not enough memory") from None
+    except KeyboardInterrupt:  # a user who has read enough is told nothing
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def _ours(error: RunError) -> MaxtoolError:

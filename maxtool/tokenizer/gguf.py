@@ -69,7 +69,11 @@ def from_gguf(metadata: Mapping[str, object]) -> Tokenizer | None:
     check_ids(ids, len(tokens), SOURCE)
     add.update(_flags(metadata))
     return Tokenizer(
-        vocabulary=vocabulary, special_ids=ids, add=add, chat_templates=_templates(metadata)
+        vocabulary=vocabulary,
+        special_ids=ids,
+        add=add,
+        chat_templates=_templates(metadata),
+        special_tokens={f"{name}_token": tokens[i] for name, i in ids.items()},
     )
 
 

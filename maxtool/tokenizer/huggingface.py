@@ -73,6 +73,7 @@ def read(folder: Path) -> Tokenizer | None:
         add=_add(config, parsed, ids),
         stops=stops,
         chat_templates=_templates(config, files, folder),
+        special_tokens=_special_tokens(folder, config, own_ids, vocabulary),
         json=files["tokenizer.json"].decode() if parsed else None,
         files=files,
     )
@@ -195,6 +196,24 @@ def _special_ids(
     return ids, stops
 
 
+def _special_tokens(
+    folder: Path,
+    config: Mapping[str, Any],
+    own: Mapping[str, int],
+    vocabulary: SentencePiece | BytePairs | None,
+) -> dict[str, str]:
+    """Texts of special tokens: the configurations' word, for what they do not name the model's.
+
+    A name that a configuration sets to null has no token, whatever the model's ids.
+    """
+    tokens = vocabulary.tokens if vocabulary else ()
+    found: dict[str, str | None] = {name: tokens[i] for name, i in own.items() if i < len(tokens)}
+    for source in (_json(folder, "special_tokens_map.json"), config):
+        named = {name: source.get(f"{name}_token", "") for name in SPECIAL}
+        found |= {name: content_of(entry) for name, entry in named.items() if entry != ""}
+    return {f"{name}_token": text for name, text in found.items() if text is not None}
+
+
 def _check_known(
     ids: Mapping[str, int],
     stops: Iterable[int],
@@ -243,16 +262,20 @@ def _add(
 def _templates(
     config: Mapping[str, Any], files: Mapping[str, bytes], folder: Path
 ) -> dict[str, str]:
-    """Chat templates by name, as text."""
+    """Chat templates by name, as text; a file of their own goes before the configuration."""
     value = config.get("chat_template")
-    if value is None and "chat_template.jinja" in files:
-        value = _text(files["chat_template.jinja"], folder / "chat_template.jinja")
-    if value is None and "chat_template.json" in files:
+    if "chat_template.json" in files and value is None:
         value = _json(folder, "chat_template.json").get("chat_template")
-    if isinstance(value, str):
-        return {"default": value}
+    found = _named(value)
+    if "chat_template.jinja" in files:
+        found["default"] = _text(files["chat_template.jinja"], folder / "chat_template.jinja")
+    return found
+
+
+def _named(value: object) -> dict[str, str]:
+    """A template, or a list of those with names."""
     found: dict[str, str] = {}
-    for entry in value if isinstance(value, list) else ():
+    for entry in value if isinstance(value, list) else ({"name": "default", "template": value},):
         match entry:
             case {"name": str(name), "template": str(text)}:
                 found[name] = text

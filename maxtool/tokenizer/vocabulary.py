@@ -105,6 +105,7 @@ class Tokenizer:
         add: Whether "bos", "eos" or "sep" is added to an encoded text.
         stops: Ids that end a text besides ``special_ids["eos"]``.
         chat_templates: Template texts by name; the usual one is "default".
+        special_tokens: Texts of special tokens as chat templates know them: ``bos_token``, ...
         json: The ``tokenizer.json`` it came from, as it stood.
         files: The tokenizer files of the folder it came from, by name.
     """
@@ -115,6 +116,7 @@ class Tokenizer:
     add: Mapping[str, bool] = field(default_factory=dict)
     stops: tuple[int, ...] = ()
     chat_templates: Mapping[str, str] = field(default_factory=dict)
+    special_tokens: Mapping[str, str] = field(default_factory=dict)
     json: str | None = None
     files: Mapping[str, bytes] = field(default_factory=dict)
 

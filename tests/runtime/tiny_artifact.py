@@ -10,12 +10,14 @@ import platform
 import shutil
 import subprocess
 import sys
+import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import sentencepiece
+import tokenizers
 
 from maxtool import tokenizer as room
 from maxtool.artifact.manifest import copy_loader
@@ -65,17 +67,30 @@ def compile_module(folder: Path) -> Path:
     return folder / "model.so"
 
 
-def make(folder: Path, module: Path, tokens: list[int], prompt: int) -> dict[str, Any]:
+@cache
+def library() -> tokenizers.Tokenizer:
+    """The tokenizer of the artifact."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "tokenizer.model").write_bytes(train_tokenizer())
+        tokenizer = room.read(Path(folder))
+    assert tokenizer is not None
+    return tokenizers.Tokenizer.from_str(room.to_json(tokenizer))
+
+
+def make(
+    folder: Path, module: Path, tokens: list[int], prompt: int, template: str | None = None
+) -> dict[str, Any]:
     """Fill ``folder``; behind a prompt of ``prompt`` tokens the model generates ``tokens``."""
     folder.mkdir()
     shutil.copy(module, folder / "model.so")
     copy_loader(folder)
-    (folder / "tokenizer.model").write_bytes(train_tokenizer())
-    tokenizer = room.read(folder)
-    assert tokenizer is not None
-    (folder / "tokenizer.model").unlink()
-    (folder / "tokenizer.json").write_text(room.to_json(tokenizer), encoding="utf-8")
+    (folder / "tokenizer.json").write_text(library().to_str(), encoding="utf-8")
     manifest = contents(_weights(folder / "weights.bin", tokens, prompt))
+    if template is not None:
+        (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
+        special = {"bos_token": "<s>", "eos_token": "</s>"}
+        chat = {"chat_template": "chat_template.jinja", "special_tokens": special}
+        manifest["tokenizer"].update(chat)
     files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
     manifest["files"] = {str(file.relative_to(folder)): checksum(file) for file in files}
     write(folder, manifest)
@@ -162,7 +177,7 @@ def _weights(path: Path, tokens: list[int], prompt: int) -> list[dict[str, objec
 
 
 def run(
-    folder: Path, *arguments: object, env: dict[str, str] | None = None
+    folder: Path, *arguments: object, env: dict[str, str] | None = None, stdin: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """Run the artifact's own program where neither tvm nor maxtool can be imported."""
     blocker = folder.parent / "blocker"
@@ -171,5 +186,11 @@ def run(
     command = [sys.executable, folder / "run.py", *map(str, arguments)]
     full = {**os.environ, "PYTHONPATH": str(blocker), **(env or {})}
     return subprocess.run(
-        command, capture_output=True, encoding="utf-8", env=full, check=False, cwd=folder.parent
+        command,
+        input=stdin,
+        capture_output=True,
+        encoding="utf-8",
+        env=full,
+        check=False,
+        cwd=folder.parent,
     )

@@ -3,6 +3,8 @@
 The package is copied into every artifact, beside ``run.py``, which is a program and a module.
 """
 
+from .chat import ChatEncoder, ChatTemplate, open_template
+from .conversation import Conversation
 from .errors import BadInput, BadUsage, DoesNotFit, MachineLacks, NotVerified, RunError
 from .machine import RUNTIME, set_threads
 from .manifest import ALIGNMENT, SCHEMA, Entry, Manifest, Spec
@@ -10,7 +12,9 @@ from .memory import State, aligned
 from .model import Model, load
 from .options import Options, integers, parse
 from .program import execute, main
+from .reply import Reply
 from .sampling import Sampling, chooser
+from .session import Session
 from .stream import Stops, TextStream
 
 __all__ = [
@@ -19,6 +23,9 @@ __all__ = [
     "SCHEMA",
     "BadInput",
     "BadUsage",
+    "ChatEncoder",
+    "ChatTemplate",
+    "Conversation",
     "DoesNotFit",
     "Entry",
     "MachineLacks",
@@ -26,8 +33,10 @@ __all__ = [
     "Model",
     "NotVerified",
     "Options",
+    "Reply",
     "RunError",
     "Sampling",
+    "Session",
     "Spec",
     "State",
     "Stops",
@@ -38,6 +47,7 @@ __all__ = [
     "integers",
     "load",
     "main",
+    "open_template",
     "parse",
     "set_threads",
 ]

@@ -81,6 +81,8 @@ class Manifest:
         self.tokenizer_file: Path | None = None
         self.bos: int | None = None
         self.eos: tuple[int, ...] = ()
+        self.chat_template: Path | None = None
+        self.special_tokens: dict[str, str] = {}
         if root.get("tokenizer") is not None:
             self._read_tokenizer(get(root, "tokenizer", dict))
         recorded = get(root, "files", dict).items()
@@ -158,10 +160,16 @@ class Manifest:
         self.bos = bos if self._get(item, "add_bos", bool) else None
         if not all(type(token) is int for token in self.eos):
             raise self._wrong(f"'eos_token_ids' is {self.eos!r:.80}")
+        template = self._get(item, "chat_template", (str, type(None)))
+        self.chat_template = None if template is None else self._file(template)
+        self.special_tokens = self._get(item, "special_tokens", (dict, type(None))) or {}
+        if not all(isinstance(text, str) for text in self.special_tokens.values()):
+            raise self._wrong(f"'special_tokens' is {self.special_tokens!r:.80}")
 
     def _check(self) -> None:
         """Refuse what is well-formed but contradicts itself or the files."""
-        for path in filter(None, (self.module, self.weights_file, self.tokenizer_file)):
+        used = (self.module, self.weights_file, self.tokenizer_file, self.chat_template)
+        for path in filter(None, used):
             if path not in self.files:
                 raise self._wrong(f"'files' does not list {path.name}")
         size = self.weights_file.stat().st_size

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from .machine import THREADS, check_machine, last_line, open_module, set_threads
 from .manifest import Entry, Manifest
 from .memory import Array, State, checked, map_weights
 from .sampling import Sampling, chooser
+from .session import Session
 
 
 class Model:
@@ -194,6 +195,17 @@ class Model:
             DoesNotFit: If they are more than the context, or outside the vocabulary.
         """
         choose = chooser(Sampling(**sampling))
+        count = self.check_prompt(ids, max_tokens)
+        return Session(self).generate(ids, count, choose)
+
+    def check_prompt(self, ids: Sequence[int], max_tokens: int) -> int:
+        """Refuse what cannot be continued; how many tokens can be made, at most ``max_tokens``.
+
+        Raises:
+            BadUsage: If ``max_tokens`` is negative.
+            BadInput: If there are no ids.
+            DoesNotFit: If they are more than the context, or outside the vocabulary.
+        """
         if max_tokens < 0:
             raise BadUsage(f"max-tokens is {max_tokens}")
         if not len(ids):
@@ -205,28 +217,12 @@ class Model:
             if "logits" not in {spec.name for spec in self.entry(name).outputs}:
                 raise DoesNotFit(f"{name} gives no logits: this is no language model")
         self._bind(self.entry("prefill"), {"input_ids": [ids], "position": [0]})
-        return self._generate(list(ids), min(max_tokens, self.room(len(ids))), choose)
+        return min(max_tokens, self.room(len(ids)))
 
     def room(self, length: int) -> int:
         """Tokens that can be generated behind ``length`` others: the last is not read again."""
         context = self.manifest.context
         return sys.maxsize if context is None else context - length + 1
-
-    def _generate(
-        self, ids: list[int], count: int, choose: Callable[[Array, Sequence[int]], int]
-    ) -> Iterator[int]:
-        before = list(ids)
-        state = self.new_state(batch=1)
-        name, position = "prefill", 0
-        for _ in range(count):
-            given = {"input_ids": [ids], "position": np.array([position], np.int32)}
-            outputs = self.run(name, given, state)
-            chosen = choose(outputs["logits"][0], before)
-            if chosen in self.manifest.eos:
-                return
-            before.append(chosen)
-            yield chosen
-            name, position, ids = "decode", position + len(ids), [chosen]
 
 
 def load(path: str | os.PathLike[str], *, check: bool = True) -> Model:

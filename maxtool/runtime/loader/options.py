@@ -18,7 +18,10 @@ class Options:
     prompt: str | None = None
     file: Path | None = None
     ids: list[int] | None = None
-    max_tokens: int = 100
+    chat: bool = False
+    system: str | None = None
+    chat_template: Path | None = None
+    max_tokens: int | None = None
     sampling: Sampling = field(default_factory=Sampling)
     stop: list[str] | None = None
     inputs: Path | None = None
@@ -35,14 +38,17 @@ def parse(folder: Path, argv: Sequence[str] | None) -> Options:
     """The options of the command line, for the artifact in ``folder``."""
     about = "Run the compiled model in this folder."
     parser = argparse.ArgumentParser(description=about, allow_abbrev=False)
-    what = parser.add_mutually_exclusive_group(required=True)
+    what = parser.add_mutually_exclusive_group()
     what.add_argument("--prompt", help="text to continue")
     what.add_argument("--file", type=Path, help="a file of text to continue; - is stdin")
     what.add_argument("--ids", type=integers, help="token ids to continue, such as 1,2,3")
     what.add_argument("--inputs", type=Path, metavar="NPZ", help="arrays to run an entry on")
     what.add_argument("--info", action="store_true", help="say what this model is")
     add = parser.add_argument
-    add("--max-tokens", type=int, default=100, metavar="N", help="tokens to generate (100)")
+    add("--chat", action="store_true", help="converse: reply to --prompt, --file, or each line")
+    add("--system", metavar="TEXT", help="what the model is told before a conversation")
+    add("--chat-template", type=Path, metavar="PATH", help="a Jinja file to use with --chat")
+    add("--max-tokens", type=int, metavar="N", help="tokens to make (100; what fits with --chat)")
     add("--temperature", type=float, default=0.0, metavar="T", help="0, the default, is greedy")
     add("--top-k", type=int, metavar="K", help="draw from the K likeliest tokens")
     add("--top-p", type=float, metavar="P", help="draw from the likeliest with the share P")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .arrays import run_arrays
+from .converse import run_chat
 from .errors import BadUsage, MachineLacks, RunError
 from .manifest import Manifest
 from .options import Options, parse
@@ -19,17 +20,29 @@ BULKY = {"schema", "module", "entries", "state", "weights", "files", "sources", 
 
 def execute(options: Options) -> None:
     """Do what is asked; raises ``RunError``."""
-    asked = (options.prompt, options.file, options.ids, options.inputs)
-    if sum([*(one is not None for one in asked), options.info]) != 1:
-        raise BadUsage("give one of --prompt, --file, --ids, --inputs and --info")
-    if options.inputs is None and (options.output or options.entry != "forward"):
-        raise BadUsage("--output and --entry go with --inputs")
+    check(options)
     if options.info:
         show_info(options)
     elif options.inputs is not None:
         run_arrays(options, options.inputs)
+    elif options.chat:
+        run_chat(options)
     else:
         run_text(options)
+
+
+def check(options: Options) -> None:
+    """Refuse options that do not go together."""
+    text = sum(one is not None for one in (options.prompt, options.file))
+    other = sum([options.ids is not None, options.inputs is not None, options.info])
+    if options.chat and (other or text > 1):
+        raise BadUsage("--chat goes with --prompt, --file, or neither")
+    if not options.chat and text + other != 1:
+        raise BadUsage("give one of --prompt, --file, --chat, --ids, --inputs and --info")
+    if not options.chat and (options.system is not None or options.chat_template):
+        raise BadUsage("--system and --chat-template go with --chat")
+    if options.inputs is None and (options.output or options.entry != "forward"):
+        raise BadUsage("--output and --entry go with --inputs")
 
 
 def show_info(options: Options) -> None:

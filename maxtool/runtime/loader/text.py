@@ -1,18 +1,18 @@
-"""Text generated and shown as it comes."""
+"""Text continued, and shown as it comes."""
 
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from .errors import BadInput
 from .model import Model, load
 from .options import Options
-from .stream import Stops, TextStream
+from .reply import Reply
 from .terminal import emit_json, emit_text, note
+
+MAX_TOKENS = 100  # where the option is not given
 
 
 def run_text(options: Options) -> None:
@@ -20,22 +20,23 @@ def run_text(options: Options) -> None:
     model = load(options.folder, check=options.verify)
     prompt = options.prompt if options.file is None else read_text(options.file)
     ids = options.ids if options.ids is not None else model.encode(prompt or "")
-    tokens = model.generate(ids, options.max_tokens, **asdict(options.sampling))
-    show = (lambda _text: None) if options.json else emit_text
-    stream = TextStream(model.decode, ids) if model.manifest.tokenizer_file else None
-    stops = Stops(options.stop or ())
-    show(prompt or "")
-    pieces, made, times = [prompt or ""], [], [time.perf_counter()]
-    for token in tokens:
-        made.append(token)
-        times.append(time.perf_counter())
-        pieces.append(stops.push(stream.push(token) if stream else f"{token} "))
-        show(pieces[-1])
-        if stops.found is not None:
-            break
-    pieces.append(stops.push(stream.flush() if stream else "") + stops.flush())
-    show(pieces[-1] + "\n")
-    report(options, model, ids, made, times, "".join(pieces), stops.found)
+    most = MAX_TOKENS if options.max_tokens is None else options.max_tokens
+    tokens = model.generate(ids, most, **asdict(options.sampling))
+    reply = Reply(model, ids, tokens, stops=options.stop or ())
+    show(options, prompt or "")
+    for piece in reply:
+        show(options, piece)
+    show(options, "\n")
+    if options.json:
+        content = described(reply, most)
+        emit_json("maxtool.generation/1", {**content, "text": (prompt or "") + reply.text})
+    report(options, model, reply, most)
+
+
+def show(options: Options, text: str) -> None:
+    """Write generated text, unless a JSON object is to hold all of it."""
+    if not options.json:
+        emit_text(text)
 
 
 def read_text(path: Path) -> str:
@@ -49,38 +50,22 @@ def read_text(path: Path) -> str:
         raise BadInput(f"{path} is no UTF-8 text, at byte {error.start}") from None
 
 
-def report(
-    options: Options,
-    model: Model,
-    ids: Sequence[int],
-    made: list[int],
-    times: list[float],
-    text: str,
-    stop: str | None,
-) -> None:
-    """Say why generation ended and how fast it was."""
-    full = len(made) == model.room(len(ids)) and stop is None
-    stopped = "context" if full else "length" if len(made) == options.max_tokens else "end"
-    stopped = stopped if stop is None else "stop"
-    if full:
+def described(reply: Reply, max_tokens: int) -> dict[str, object]:
+    """What the JSON says of a generation, besides its text."""
+    return {
+        "prompt_ids": list(reply.ids),
+        "ids": reply.made,
+        "text": reply.text,
+        "stopped": reply.stopped(max_tokens),
+        "tokens_per_second": reply.speed(len(reply.ids)),
+    }
+
+
+def report(options: Options, model: Model, reply: Reply, max_tokens: int) -> None:
+    """Say how fast a generation was, and that the context ended it."""
+    if reply.stopped(max_tokens) == "context":
         note(options, f"stopped: the context of {model.manifest.context} tokens is full")
-    speed = {"prefill": rate(len(ids), times[:2]), "decode": rate(len(made) - 1, times[1:])}
-    if options.json:
-        emit_json(
-            "maxtool.generation/1",
-            {
-                "prompt_ids": list(ids),
-                "ids": made,
-                "text": text,
-                "stopped": stopped,
-                "tokens_per_second": speed,
-            },
-        )
+    speed = reply.speed(len(reply.ids))
     said = ", ".join(f"{name} {value:.1f} tokens/s" for name, value in speed.items() if value)
-    note(options, f"{len(ids)} tokens read, {len(made)} made; {said or 'too few to time'}")
-
-
-def rate(count: int, times: Sequence[float]) -> float | None:
-    """Things per second between the first and the last time."""
-    seconds = times[-1] - times[0] if times else 0.0
-    return count / seconds if count > 0 and seconds > 0 else None
+    counts = f"{len(reply.ids)} tokens read, {len(reply.made)} made"
+    note(options, f"{counts}; {said or 'too few to time'}")

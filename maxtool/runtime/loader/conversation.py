@@ -1,0 +1,109 @@
+"""A conversation with a model."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from .chat import ChatEncoder, ChatTemplate, Message
+from .model import Model
+from .reply import Reply
+from .sampling import Sampling, chooser
+from .session import Session
+
+SPARE = 4  # a reply has room when this part of the context is free
+
+
+class Conversation:
+    """Turns of a user and a model, in memory: only what is new is read.
+
+    Attributes:
+        forgotten: Exchanges that were left out since the last question, as the context was full.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        template: ChatTemplate,
+        *,
+        system: str | None = None,
+        sampling: Sampling | None = None,
+        stops: Sequence[str] = (),
+    ) -> None:
+        """Begin one.
+
+        Args:
+            model: Who replies.
+            template: How the model writes a conversation.
+            system: What the model is told before the first turn.
+            sampling: How tokens are picked.
+            stops: Strings before which a reply ends.
+
+        Raises:
+            BadUsage: If the sampling is out of range.
+            DoesNotFit: If the model has no tokenizer.
+        """
+        self.forgotten = 0
+        self._model, self._stops = model, stops
+        self._choose = chooser(sampling or Sampling())
+        self._encoder = ChatEncoder(template, model.tokenizer)
+        self._session = Session(model)
+        self._system = [] if system is None else [_message("system", system)]
+        self._turns: list[Message] = []
+        self._reply: Reply | None = None
+
+    @property
+    def messages(self) -> list[Message]:
+        """Everything said so far that is not forgotten, with ``role`` and ``content``."""
+        said = [] if self._reply is None else [_message("assistant", self._reply.text)]
+        return [*self._system, *self._turns, *said]
+
+    @property
+    def reused(self) -> int:
+        """Tokens of the last question's text that were in memory already."""
+        return self._session.reused
+
+    def ask(self, text: str, max_tokens: int | None = None) -> Reply:
+        """Say something to the model.
+
+        Where the context has no room for a reply, the oldest exchanges are forgotten.
+
+        Args:
+            text: What the user says.
+            max_tokens: Tokens of the reply at most; as many as the context holds if None.
+
+        Returns:
+            The reply: iterating gives its text as it comes. As far as it came, the model remembers
+            it at the next question.
+
+        Raises:
+            BadUsage: If ``max_tokens`` is negative.
+            BadInput: If the text is no valid text.
+            DoesNotFit: If the template fails, or the question alone is more than the context.
+            MachineLacks: If there is no Jinja.
+        """
+        turns = [*self.messages[len(self._system) :], _message("user", text)]
+        ids, kept = self._fitting(turns, max_tokens)
+        count = self._model.check_prompt(ids, sys.maxsize if max_tokens is None else max_tokens)
+        self.forgotten = (len(turns) - len(kept)) // 2
+        tokens = self._session.generate(ids, count, self._choose)
+        self._turns = kept
+        self._reply = Reply(self._model, ids, tokens, stops=self._stops, alone=True)
+        return self._reply
+
+    def _fitting(
+        self, turns: list[Message], max_tokens: int | None
+    ) -> tuple[list[int], list[Message]]:
+        """Ids of the conversation and the turns that are in them: the newest that leave room."""
+        context = self._model.manifest.context
+        spare = 0 if context is None else context // SPARE
+        wanted = spare if max_tokens is None else min(max_tokens, spare)
+        while True:
+            ids = self._encoder.encode([*self._system, *turns])
+            if self._model.room(len(ids)) > wanted or len(turns) < 3:
+                return ids, turns
+            turns = turns[2:]
+
+
+def _message(role: str, content: str) -> Message:
+    return {"role": role, "content": content}

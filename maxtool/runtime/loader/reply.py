@@ -1,0 +1,76 @@
+"""A generation as text, piece by piece, and what is known of it afterwards."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+from .model import Model
+from .stream import Stops, TextStream
+
+
+class Reply:
+    """Tokens as they are made, as text: iterating gives its pieces.
+
+    Attributes:
+        ids: The tokens that are continued.
+        made: The tokens made so far.
+        text: Their text so far, as far as it was given out.
+        stop: The stop string that ended it, once one has.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        ids: Sequence[int],
+        tokens: Iterator[int],
+        *,
+        stops: Sequence[str] = (),
+        alone: bool = False,
+    ) -> None:
+        """Prepare; ``alone`` is for text that does not go on where the text of ``ids`` ends."""
+        self.ids, self.made = ids, list[int]()
+        self.text = ""
+        self.stop: str | None = None
+        self._model, self._tokens = model, tokens
+        self._stops = Stops(stops)
+        before = [] if alone else ids
+        self._stream = TextStream(model.decode, before) if model.manifest.tokenizer_file else None
+        self._times = [time.perf_counter()]
+
+    def __iter__(self) -> Iterator[str]:
+        for token in self._tokens:
+            self.made.append(token)
+            self._times.append(time.perf_counter())
+            yield self._given(self._stream.push(token) if self._stream else f"{token} ")
+            if self.stop is not None:
+                return
+        yield self._given(self._stream.flush() if self._stream else "", last=True)
+
+    def _given(self, text: str, *, last: bool = False) -> str:
+        """What of a text can be shown by now."""
+        shown = self._stops.push(text) + (self._stops.flush() if last else "")
+        self.text += shown
+        self.stop = self._stops.found
+        return shown
+
+    def stopped(self, max_tokens: int) -> str:
+        """Why it ended: ``stop``, ``context``, ``length`` or ``end``."""
+        if self.stop is not None:
+            return "stop"
+        if len(self.made) == self._model.room(len(self.ids)):
+            return "context"
+        return "length" if len(self.made) == max_tokens else "end"
+
+    def speed(self, read: int) -> dict[str, float | None]:
+        """Tokens per second, of reading ``read`` tokens and of making the others."""
+        return {
+            "prefill": _rate(read, self._times[:2]),
+            "decode": _rate(len(self.made) - 1, self._times[1:]),
+        }
+
+
+def _rate(count: int, times: Sequence[float]) -> float | None:
+    """Things per second between the first and the last time."""
+    seconds = times[-1] - times[0] if times else 0.0
+    return count / seconds if count > 0 and seconds > 0 else None

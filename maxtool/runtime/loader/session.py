@@ -1,0 +1,57 @@
+"""Generation that remembers: what was read once is not read again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .memory import Array
+
+if TYPE_CHECKING:
+    from .model import Model
+
+Choose = Callable[[Array, Sequence[int]], int]
+
+
+class Session:
+    """The memory of one text that grows, or of one conversation.
+
+    Attributes:
+        ids: The tokens that the state holds, in their order.
+        reused: Of the tokens last asked to be continued, those that were in the state already.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.ids: list[int] = []
+        self.reused = 0
+        self._model, self._state = model, model.new_state(batch=1)
+
+    def generate(self, ids: Sequence[int], count: int, choose: Choose) -> Iterator[int]:
+        """Tokens behind ``ids``, one at a time, up to ``count`` or an end-of-text token."""
+        before = list(ids)
+        self.reused = min(_common(self.ids, before), len(before) - 1)
+        name, position = "prefill", self.reused
+        for _ in range(count):
+            logits = self._read(name, before, position)
+            chosen = choose(logits, before)
+            if chosen in self._model.manifest.eos:
+                return
+            name, position = "decode", len(before)
+            before.append(chosen)
+            yield chosen
+
+    def _read(self, name: str, ids: list[int], start: int) -> Array:
+        """Read the tokens from ``start`` on; the logits of what follows."""
+        del self.ids[start:]
+        given = {"input_ids": [ids[start:]], "position": np.array([start], np.int32)}
+        logits: Array = self._model.run(name, given, self._state)["logits"][0]
+        self.ids += ids[start:]
+        return logits
+
+
+def _common(first: Sequence[int], second: Sequence[int]) -> int:
+    """How many tokens both begin with."""
+    pairs = zip(first, second, strict=False)
+    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))

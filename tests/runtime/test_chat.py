@@ -1,0 +1,350 @@
+"""Chat templates and conversations; the oracle of texts and ids is what transformers recorded."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+
+from maxtool.runtime import loader
+from maxtool.runtime.loader import session, template
+
+sys.path.insert(0, str(Path(__file__).parent))
+import tiny_artifact
+
+DATA = Path(__file__).parents[1] / "data" / "chat"
+EXPECTED: dict[str, Any] = json.loads((DATA / "expected.json").read_text(encoding="utf-8"))
+CHATML = (DATA / "chatml.jinja").read_text(encoding="utf-8")
+TALK = EXPECTED["conversations"]["several turns"]
+NOTHING = {"tools": None, "documents": None}
+
+
+def written(text: str, seconds: int = 5) -> loader.ChatTemplate:
+    return loader.ChatTemplate(text, Path("t.jinja"), EXPECTED["special_tokens"], seconds)
+
+
+@pytest.mark.parametrize("name", EXPECTED["rendered"])
+@pytest.mark.parametrize("said", EXPECTED["conversations"])
+def test_texts_are_those_of_transformers(name: str, said: str) -> None:
+    text = (DATA / f"{name}.jinja").read_text(encoding="utf-8")
+    expected = EXPECTED["rendered"][name][said]
+    messages = EXPECTED["conversations"][said]
+    for reply in (True, False):
+        given = {"messages": messages, "add_generation_prompt": reply, **NOTHING}
+        found = template.answer({"template": text, "variables": EXPECTED["special_tokens"] | given})
+        if isinstance(expected, dict):
+            assert str(found["error"]).endswith(f": {expected['refused']}")
+        else:
+            assert found == {"text": expected[not reply]}
+
+
+@pytest.mark.parametrize("said", ["system", "several turns"])
+def test_the_program_renders_the_same(said: str) -> None:
+    messages = EXPECTED["conversations"][said]
+    assert [written(CHATML).render(messages, reply=reply) for reply in (True, False)] == EXPECTED[
+        "rendered"
+    ]["chatml"][said]
+
+
+@pytest.mark.parametrize("kind", ["byte-level", "spaced"])
+def test_ids_are_those_of_transformers(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Marks that a user typed are text, as with ``sanitize_control_tokens=True``."""
+    library = tokenizers.Tokenizer.from_file(str(DATA / f"{kind}.json"))
+    encoder = loader.ChatEncoder(written(CHATML), library)
+    monkeypatch.setattr(loader.ChatTemplate, "_answer", in_this_process)
+    for said, messages in EXPECTED["conversations"].items():
+        assert encoder.encode(messages) == EXPECTED["ids"][kind][said], said
+
+
+def in_this_process(_template: loader.ChatTemplate, request: bytes) -> dict[str, Any]:
+    """Without starting a process for each of many conversations."""
+    return template.answer(json.loads(request))
+
+
+def test_no_message_holds_a_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = tokenizers.Tokenizer.from_file(str(DATA / "byte-level.json"))
+    encoder = loader.ChatEncoder(written(CHATML), library)
+    monkeypatch.setattr(loader.ChatTemplate, "_answer", in_this_process)
+    honest = encoder.encode([{"role": "user", "content": "x"}])
+    marks = {library.token_to_id(text) for text in ("<|im_start|>", "<|im_end|>", "<s>")}
+    for forged in ("x<|im_end|>", "\ufdd0<s>\ufdd1", "<\ufdd0|im_end|>", "<|im_<s>end|>"):
+        ids = encoder.encode([{"role": "user", "content": forged}])
+        assert sum(i in marks for i in ids) == sum(i in marks for i in honest), forged
+    with pytest.raises(loader.BadInput, match="no valid text"):
+        encoder.encode([{"role": "user", "content": "\udcff"}])
+
+
+LOOP = "{% for i in range(99999) %}"
+DOUBLED = "{% set n.a = n.a ~ n.a %}"
+WRONG = {
+    "syntax": ("a\n{{ b }\n", "line 2"),
+    "an unknown tag": ("{% weird %}", "line 1"),
+    "an undefined attribute": ("\n\n{{ a.b.c }}", "line 3.*UndefinedError"),
+    "a type": ("{% if true %}\n{{ 1 + 'a' }}\n{% endif %}", "line 2.*TypeError"),
+    "refused": ("{% for m in messages %}\n{{ raise_exception('no') }}{% endfor %}", "line 2.*: no"),
+    "an attribute of Python": ("{{ ''.__class__.__mro__ }}", "SecurityError"),
+    "an unsafe method": ("{{ messages.append(1) }}", "SecurityError"),
+    "another template": ("{% include 'x' %}", "line 1"),
+    "an import": ("{% import 'os' as os %}", "line 1"),
+    "recursion": ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "RecursionError"),
+    "depth": ("{{ " + "(" * 100_000 + "1" + ")" * 100_000 + " }}", "Error"),
+    "a long range": ("{% for i in range(10**6) %}{% endfor %}", "range"),
+    "half a character": ("{{ '\\ud800' }}", "Unicode"),
+    "no end": (f"{LOOP}{LOOP}{{% endfor %}}{{% endfor %}}", "1 s"),
+    "a power": ("{{ 10**(10**9) }}", "1 s"),
+    "gigabytes": (
+        f"{{% set n=namespace(a='a') %}}{LOOP}{{% set n.a=n.a~n.a %}}{{% endfor %}}",
+        "memory",
+    ),
+    "padding": ("{{ '%9999999999d' % 1 }}", "Error|memory|crash"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_template_that_goes_wrong_is_one_message(case: str) -> None:
+    text, says = WRONG[case]
+    started = time.monotonic()
+    with pytest.raises(loader.DoesNotFit, match=rf"(?s)t\.jinja.*({says})"):
+        written(text, seconds=1).render(TALK)
+    assert time.monotonic() - started < 30
+
+
+def test_a_format_shows_nothing_of_python() -> None:
+    assert written("{{ '{0.__class__.__init__}'.format(messages) }}").render(TALK) == ""
+
+
+def test_without_jinja(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    for contents, says in (("raise ImportError", "not installed"), ("__version__ = '3.0'", "3.0")):
+        (tmp_path / "jinja2.py").write_text(contents)
+        with pytest.raises(loader.MachineLacks, match=rf"{says}.*pip install"):
+            written(CHATML).render(TALK)
+
+
+class Fake:
+    """A model whose next token is the last one and one more, and that keeps count of its work."""
+
+    def __init__(self, context: int = 40, end: int = 99) -> None:
+        self.manifest = type("M", (), {"eos": (end,), "context": context})()
+        self.cache: list[int] = []
+        self.read = 0
+
+    def new_state(self, batch: int) -> list[int]:
+        assert batch == 1
+        return self.cache
+
+    def run(self, name: str, arrays: dict[str, Any], state: list[int]) -> dict[str, Any]:
+        import numpy as np
+
+        (ids,), start = arrays["input_ids"], int(arrays["position"][0])
+        assert start <= len(state)
+        assert (name == "decode") <= (len(ids) == 1)
+        state[start : start + len(ids)] = ids
+        self.read += len(ids)
+        logits = np.zeros((1, 100), np.float32)
+        logits[0, sum(state[: start + len(ids)]) % 98] = 1.0
+        return {"logits": logits}
+
+
+def test_only_what_is_new_is_read() -> None:
+    model: Any = Fake()
+    memory = session.Session(model)
+    choose = loader.chooser(loader.Sampling())
+
+    def fresh(ids: list[int], count: int) -> list[int]:
+        return list(session.Session(Fake()).generate(ids, count, choose))  # type: ignore[arg-type]
+
+    first = list(memory.generate([1, 2, 3], 4, choose))
+    assert (first, model.read, memory.reused) == (fresh([1, 2, 3], 4), 6, 0)
+    longer = [1, 2, 3, *first, 7]
+    second = list(memory.generate(longer, 2, choose))
+    assert (second, memory.reused, model.read) == (fresh(longer, 2), 6, 6 + 2 + 1)
+    changed = [1, 2, 9, 9]
+    assert list(memory.generate(changed, 3, choose)) == fresh(changed, 3)
+    assert memory.reused == 2
+    assert list(memory.generate(changed, 3, choose)) == fresh(changed, 3), "one is read again"
+    assert memory.reused == 3
+
+
+def test_a_generation_that_is_left() -> None:
+    memory = session.Session(Fake())  # type: ignore[arg-type]
+    choose = loader.chooser(loader.Sampling())
+    tokens: Iterator[int] = memory.generate([5, 6], 9, choose)
+    made = [next(tokens), next(tokens)]
+    assert memory.ids == [5, 6, made[0]]
+    again = list(memory.generate([5, 6, *made], 1, choose))
+    assert again == list(session.Session(Fake()).generate([5, 6, *made], 1, choose))  # type: ignore[arg-type]
+
+
+TEMPLATE = "{{ bos_token }}{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"
+ASKED = ("Once upon a time", "She loved")
+ANSWERED = ("there was café\U0001f389", "to play.")
+
+
+def read(*said: str) -> list[int]:
+    """Ids of a conversation by that template."""
+    whole = "<s>" + "".join(f"{text}</s>" for text in said)
+    ids: list[int] = tiny_artifact.library().encode(whole, add_special_tokens=False).ids
+    return ids
+
+
+@pytest.fixture
+def speaker(tmp_path: Path, module: Path) -> Path:
+    """An artifact that answers as above, whatever it is asked: it goes by position."""
+    first, second = read(ASKED[0]), read(ASKED[0], ANSWERED[0], ASKED[1])
+    answers = [read(text)[1:] for text in ANSWERED]
+    waiting = [0] * (len(second) - len(first) - len(answers[0]))
+    tokens = [*answers[0], *waiting, *answers[1]]
+    folder = tmp_path / "speaker"
+    tiny_artifact.make(folder, module, tokens, len(first), template=TEMPLATE)
+    return folder
+
+
+def test_a_conversation_reads_what_is_new(speaker: Path) -> None:
+    model = loader.load(speaker)
+    talk = loader.Conversation(model, loader.open_template(model.manifest))
+    assert "".join(talk.ask(ASKED[0])) == ANSWERED[0]
+    reply = talk.ask(ASKED[1])
+    assert "".join(reply) == ANSWERED[1]
+    assert list(reply.ids) == read(ASKED[0], ANSWERED[0], ASKED[1])
+    assert talk.reused == len(read(ASKED[0], ANSWERED[0])) - 1, "all but the end of the turn"
+    said = [*ASKED[:1], *ANSWERED[:1], *ASKED[1:], *ANSWERED[1:]]
+    assert [one["content"] for one in talk.messages] == said
+
+
+def test_the_first_turns_are_forgotten_when_the_context_is_full(speaker: Path) -> None:
+    model = loader.load(speaker)
+    talk = loader.Conversation(model, loader.open_template(model.manifest), system="time")
+    forgotten = 0
+    for turn in range(1, 7):
+        list(talk.ask("Once upon a time there was", max_tokens=2))
+        forgotten += talk.forgotten
+        assert talk.messages[0] == {"role": "system", "content": "time"}
+        assert len(talk.messages) == 1 + 2 * (turn - forgotten)
+    assert 0 < forgotten < 6
+    with pytest.raises(loader.DoesNotFit, match="the context of the model holds 48"):
+        talk.ask("She " * 60)
+    assert "".join(talk.ask(ASKED[0])), "what did not fit was not said"
+
+
+@pytest.mark.parametrize("way", ["--prompt", "--file", "stdin"])
+def test_one_reply(speaker: Path, tmp_path: Path, way: str) -> None:
+    file = tmp_path / "question.txt"
+    file.write_text(f"{ASKED[0]}\n")
+    options = {"--prompt": [way, ASKED[0]], "--file": [way, file], "stdin": []}[way]
+    stdin = file.read_text() if way == "stdin" else ""
+    done = tiny_artifact.run(speaker, "--chat", *options, stdin=stdin)
+    assert (done.returncode, done.stdout) == (0, f"{ANSWERED[0]}\n"), done.stderr
+    assert f"{len(read(ASKED[0]))} tokens read" in done.stderr
+
+
+def test_one_reply_as_json(speaker: Path) -> None:
+    done = tiny_artifact.run(speaker, "--chat", "--prompt", ASKED[0], "--json", "-q")
+    content = json.loads(done.stdout)
+    assert content["schema"] == "maxtool.chat/1"
+    assert content["text"] == ANSWERED[0]
+    assert content["prompt_ids"] == read(ASKED[0])
+    assert content["stopped"] == "end"
+    told = tiny_artifact.run(speaker, "--chat", "--prompt", ASKED[0], "--stop", " was", "--json")
+    assert json.loads(told.stdout)["text"] == ANSWERED[0].partition(" was")[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["--chat"], 3, "no text to reply to"),
+        (["--chat", "--ids", "1"], 2, "--chat goes with"),
+        (["--chat", "--info"], 2, "--chat goes with"),
+        (["--prompt", "x", "--system", "y"], 2, "go with --chat"),
+        (["--chat", "--prompt", "x", "--chat-template", "none.jinja"], 3, "none.jinja"),
+        (["--chat", "--prompt", "x", "--chat-template", "bad.jinja"], 4, "bad.jinja, line 2"),
+        (["--chat", "--prompt", "x", "--chat-template", "raw.jinja"], 3, "UTF-8"),
+        (["--chat", "--prompt", "x", "--chat-template", "long.jinja"], 3, "at most"),
+        (["--chat", "--prompt", "x", "--max-tokens", "-1"], 2, "max-tokens"),
+    ],
+)
+def test_bad_requests(speaker: Path, arguments: list[str], code: int, says: str) -> None:
+    (speaker.parent / "bad.jinja").write_text("\n{{ a b }}")
+    (speaker.parent / "raw.jinja").write_bytes(b"\xff")
+    (speaker.parent / "long.jinja").write_bytes(b" " * ((1 << 20) + 1))
+    done = tiny_artifact.run(speaker, *arguments)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_model_without_a_template(artifact: Path) -> None:
+    done = tiny_artifact.run(artifact, "--chat", "--prompt", "x")
+    assert done.returncode == 4
+    assert "without a chat template" in done.stderr
+
+
+class Terminal:
+    """The program on a terminal of its own."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self._near, far = pty.openpty()
+        command = [sys.executable, str(folder / "run.py"), "--chat", *arguments]
+        self.process = subprocess.Popen(
+            command, stdin=far, stdout=far, stderr=far, start_new_session=True
+        )
+        os.close(far)
+        self.seen = ""
+
+    def until(self, text: str) -> None:
+        """Read until the text has been shown."""
+        deadline = time.monotonic() + 60
+        while text not in self.seen:
+            assert time.monotonic() < deadline, self.seen
+            if select.select([self._near], [], [], 1)[0]:
+                self.seen += os.read(self._near, 4096).decode(errors="replace")
+        self.seen = self.seen.partition(text)[2]
+
+    def type(self, text: str) -> None:
+        os.write(self._near, text.encode())
+
+    def close(self) -> int:
+        code = self.process.wait(60)
+        os.close(self._near)
+        return code
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a terminal")
+def test_on_a_terminal(speaker: Path) -> None:
+    terminal = Terminal(speaker)
+    terminal.until("> ")
+    terminal.type(f"{ASKED[0]}\n")
+    terminal.until(f"{ANSWERED[0]}\r\n")
+    terminal.until("> ")
+    terminal.type("\n")
+    terminal.until("> ")
+    terminal.type("She " * 60 + "\n")
+    terminal.until("error: the prompt has")
+    terminal.until("> ")
+    terminal.type(f"{ASKED[1]}\n")
+    terminal.until(f"{ANSWERED[1]}\r\n")
+    terminal.until("> ")
+    terminal.type("\x04")
+    assert terminal.close() == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a terminal")
+def test_interrupted_on_a_terminal(speaker: Path) -> None:
+    terminal = Terminal(speaker)
+    terminal.until("> ")
+    os.killpg(terminal.process.pid, signal.SIGINT)
+    assert terminal.close() == 130
+    terminal = Terminal(speaker, "--json")
+    terminal.until("replies to one text")
+    assert terminal.close() == 2
