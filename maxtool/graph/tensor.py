@@ -11,6 +11,7 @@ import numpy.typing as npt
 from maxtool.dtype import DType
 from maxtool.graph.device import DeviceRef
 from maxtool.graph.dim import DimLike, Shape, ShapeLike
+from maxtool.graph.operators import Operators
 from maxtool.graph.type import BufferType, TensorType
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ TensorLike: TypeAlias = "Tensor | npt.ArrayLike"
 Index: TypeAlias = "SupportsIndex | slice | tuple[SupportsIndex | slice, ...]"
 
 
-class Tensor:
+class Tensor(Operators):
     """A tensor that holds data, or stands for a value of a graph being traced.
 
     Args:
@@ -209,41 +210,6 @@ class Tensor:
             return f"Tensor(traced, {self.type})"
         return f"Tensor({np.array2string(self._data, threshold=20, precision=4)}, {self.type})"
 
-    def __add__(self, other: TensorLike) -> Tensor:
-        return _op("add", self, other)
-
-    def __radd__(self, other: TensorLike) -> Tensor:
-        return _op("add", other, self)
-
-    def __sub__(self, other: TensorLike) -> Tensor:
-        return _op("sub", self, other)
-
-    def __rsub__(self, other: TensorLike) -> Tensor:
-        return _op("sub", other, self)
-
-    def __mul__(self, other: TensorLike) -> Tensor:
-        return _op("mul", self, other)
-
-    def __rmul__(self, other: TensorLike) -> Tensor:
-        return _op("mul", other, self)
-
-    def __truediv__(self, other: TensorLike) -> Tensor:
-        return _op("div", self, other)
-
-    def __rtruediv__(self, other: TensorLike) -> Tensor:
-        return _op("div", other, self)
-
-    def __abs__(self) -> Tensor:
-        return _op("abs", self)
-
-    def __neg__(self) -> Tensor:
-        return _op("negative", self)
-
-    def __matmul__(self, other: TensorLike) -> Tensor:
-        from maxtool.graph import ops
-
-        return ops.matmul(self, other)
-
     def __getitem__(self, index: Index) -> Tensor:
         from maxtool.graph import ops
 
@@ -273,6 +239,12 @@ class Tensor:
         from maxtool.graph import ops
 
         return ops.cast(self, dtype)
+
+    def clip(self, *, min: TensorLike | None = None, max: TensorLike | None = None) -> Tensor:  # noqa: A002 - the reference API's names
+        """The elements, at least ``min`` and at most ``max``, where these are given."""
+        from maxtool.graph import ops
+
+        return ops.clamp(self, min, max)
 
     def to(self, device: DeviceRef) -> Tensor:
         """The same elements on another device."""
@@ -305,9 +277,3 @@ class Tensor:
     def _set(self, type: TensorType, graph: Graph | None) -> None:  # noqa: A002
         self.type = type
         self.graph = graph
-
-
-def _op(name: str, *operands: TensorLike) -> Tensor:
-    from maxtool.graph import ops
-
-    return ops.apply(name, *operands)[0]

@@ -131,5 +131,5 @@ def test_python_numbers_are_ids_and_positions_where_these_are_asked_for() -> Non
 
 
 def test_gelu_names_its_approximations() -> None:
-    with pytest.raises(ValueError, match="gelu: approximate is none or tanh, not 'erf'"):
+    with pytest.raises(ValueError, match="gelu: approximate is one of none, quick, tanh, not 'erf'"):
         ops.gelu(Tensor([1.0]), approximate="erf")

@@ -11,72 +11,15 @@ from typing import Any, TypeAlias
 
 from tvm import te, tirx, topi
 
+from maxtool.compiler.lowering.scalars import SCALAR
 from maxtool.dtype import DType
 from maxtool.errors import CompilationFailed
 
 Expr: TypeAlias = Any  # tvm ships no types
 Compute: TypeAlias = Callable[..., Any]
 
-SQRT_HALF = 0.7071067811865476
-SQRT_2_PI = 0.7978845608028654  # sqrt(2 / pi)
 # Computed in float32 and rounded once, as NumPy and ml_dtypes do.
 NARROW = (DType.float16, DType.bfloat16)
-
-
-def _constant(value: float, like: Expr) -> Expr:
-    return tirx.const(value, str(like.ty))
-
-
-def _zero(like: Expr) -> Expr:
-    return _constant(0, like)
-
-
-def _negative(x: Expr) -> Expr:
-    """``-0.0 - x`` for floats, so that the negative of 0.0 is -0.0."""
-    return _constant(-0.0 if "float" in str(x.ty) else 0, x) - x
-
-
-def _gelu(x: Expr) -> Expr:
-    half, one = _constant(0.5, x), _constant(1.0, x)
-    return half * x * (one + tirx.erf(x * _constant(SQRT_HALF, x)))
-
-
-def _gelu_tanh(x: Expr) -> Expr:
-    """By ``(1 + tanh(u)) / 2 == sigmoid(2 u)``, which loses no digits where the tangent is -1."""
-    inner = x * (_constant(1, x) + _constant(0.044715, x) * x * x)
-    return x * tirx.sigmoid(_constant(2 * SQRT_2_PI, x) * inner)
-
-
-def _maximum(x: Expr, y: Expr) -> Expr:
-    """The sum, which is NaN, where the two have no order."""
-    return tirx.Select(x < y, y, tirx.Select(y <= x, x, x + y))
-
-
-def _minimum(x: Expr, y: Expr) -> Expr:
-    return tirx.Select(y < x, y, tirx.Select(x <= y, x, x + y))
-
-
-# What each operation does to one element.
-SCALAR: dict[str, Callable[..., Expr]] = {
-    "abs": tirx.abs,
-    "add": lambda x, y: x + y,
-    "div": lambda x, y: x / y,
-    "exp": tirx.exp,
-    "gelu": _gelu,
-    "gelu_tanh": _gelu_tanh,
-    "log": tirx.log,
-    "maximum": _maximum,
-    "minimum": _minimum,
-    "mul": lambda x, y: x * y,
-    "negative": _negative,
-    "relu": lambda x: tirx.Select(x < _zero(x), _zero(x), x),
-    "rsqrt": tirx.rsqrt,
-    "sigmoid": tirx.sigmoid,
-    "silu": lambda x: x * tirx.sigmoid(x),
-    "sqrt": tirx.sqrt,
-    "sub": lambda x, y: x - y,
-    "tanh": tirx.tanh,
-}
 
 
 def elementwise(op: str, dtype: DType) -> Compute:
@@ -89,7 +32,10 @@ def elementwise(op: str, dtype: DType) -> Compute:
 
         def element(*index: Expr) -> Expr:
             values = [operand(*_broadcast(index, operand.shape)) for operand in operands]
-            return narrowed(SCALAR[op](*(widened(value, dtype) for value in values)), dtype)
+            if op == "where":  # its choices are not computed with
+                return tirx.Select(*values)
+            result = SCALAR[op](*(widened(value, dtype) for value in values))
+            return result if str(result.ty) == "bool" else narrowed(result, dtype)
 
         return te.compute(sizes, element, name=op)
 
@@ -230,6 +176,15 @@ def _broadcast(index: Sequence[Expr], shape: Sequence[Expr]) -> list[Expr]:
 
 def _is_one(size: Expr) -> bool:
     return isinstance(size, int | tirx.IntImm) and int(size) == 1
+
+
+def broadcast_to(sizes: Sequence[Expr]) -> Compute:
+    """The elements repeated along dimensions that are missing or 1."""
+
+    def compute(x: Expr) -> Expr:
+        return te.compute(sizes, lambda *i: x(*_broadcast(i, x.shape)), name="broadcast")
+
+    return compute
 
 
 def permute(dims: tuple[int, ...]) -> Compute:

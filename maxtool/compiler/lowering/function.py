@@ -152,6 +152,13 @@ class FunctionLowering:
         hint = self.module.unique(name)
         return self.emit(self.module.builder.call_te(function, *operands, primfunc_name_hint=hint))
 
+    def broadcast(self, value: Tensor, shape: Shape) -> Expr:
+        """``value`` repeated to another shape."""
+        if value.shape == shape:
+            return self.get(value)
+        sizes = self.sizes(shape)
+        return self.compute(te.broadcast_to(sizes), self.get(value), name="broadcast")
+
     def copied(self, value: Tensor) -> Expr:
         """``value`` as it is now, in memory of its own."""
         return self.compute(te.copy, self.get(value), name="copy")

@@ -15,6 +15,7 @@ from tvm.ir import StringImm
 from maxtool.compiler.kernels.cpu.attention import attention
 from maxtool.compiler.kernels.cpu.cache import cache_write_key, cache_write_value
 from maxtool.compiler.kernels.cpu.embedding import embedding
+from maxtool.compiler.kernels.cpu.power import integer_power
 from maxtool.compiler.kernels.cpu.rope import rope
 from maxtool.compiler.lowering import expressions as te
 from maxtool.compiler.lowering.attending import ATTENDING
@@ -26,6 +27,7 @@ from maxtool.compiler.lowering.ranking import RANKING
 from maxtool.compiler.lowering.rowwise import ROWWISE
 from maxtool.dtype import DType
 from maxtool.graph import BufferType, Node
+from maxtool.graph.ops.comparison import COMPARISONS, LOGICAL, TESTS
 from maxtool.graph.ops.elementwise import BINARY, UNARY
 
 Rule: TypeAlias = Callable[[FunctionLowering, Node], None]
@@ -91,13 +93,27 @@ def _elementwise(function: FunctionLowering, node: Node) -> None:
     fused = chain(function, node)
     if fused is None:
         operands = [function.get(operand) for operand in node.inputs]
-        compute = te.elementwise(node.op, node.inputs[0].dtype)
+        compute = te.elementwise(node.op, node.inputs[-1].dtype)
         function.set_whole(result, function.compute(compute, *operands, name=node.op))
     elif any(isinstance(operand.type, BufferType) for operand in node.inputs):
         # A chain that waits would read the buffer after a later write.
         function.set_flat(result, fused.emit(function, function.flat_sizes(result.shape)))
     else:
         function.chains[id(result)] = fused
+
+
+def _pow(function: FunctionLowering, node: Node) -> None:
+    x, y = node.inputs
+    result = node.outputs[0]
+    if result.dtype.is_float():
+        return _elementwise(function, node)
+    sizes = [prod(function.sizes(result.shape), start=tirx.IntImm("int64", 1))]
+    operands = [
+        function.reshaped(function.broadcast(operand, result.shape), sizes) for operand in (x, y)
+    ]
+    value = function.kernel(integer_power, (result.dtype.value,), operands, sizes, result.dtype)
+    function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
+    return None
 
 
 def _reshape(function: FunctionLowering, node: Node) -> None:
@@ -154,7 +170,8 @@ def _print(function: FunctionLowering, node: Node) -> None:
 
 
 RULES: dict[str, Rule] = {
-    **dict.fromkeys((*UNARY, *BINARY), _elementwise),
+    **dict.fromkeys((*UNARY, *BINARY, *COMPARISONS, *LOGICAL, *TESTS), _elementwise),
+    **dict.fromkeys(("logical_not", "where"), _elementwise),
     **ATTENDING,
     **IMAGES,
     **PRODUCTS,
@@ -166,6 +183,7 @@ RULES: dict[str, Rule] = {
     "cast": _cast,
     "embedding": _embedding,
     "permute": _permute,
+    "pow": _pow,
     "print": _print,
     "reshape": _reshape,
     "rope": _rope,

@@ -1,4 +1,8 @@
-"""Operations that compute each element from the elements at its place, with broadcasting."""
+"""Operations that compute each element from the elements at its place, with broadcasting.
+
+Floats of 16 bits are computed in float32 and rounded once. Whole numbers wrap around. Operands of
+two types are computed in one by the rules of :mod:`maxtool.graph.ops.promotion`.
+"""
 
 from __future__ import annotations
 
@@ -10,24 +14,30 @@ from maxtool.graph.ops.table import apply, define
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
-UNARY = (
-    "negative",
-    "abs",
+OF_NUMBERS = ("negative", "abs", "relu", "ceil", "floor", "round", "trunc")
+OF_FLOATS = (
+    "acos",
+    "atanh",
+    "cos",
+    "erf",
     "exp",
-    "log",
-    "sqrt",
-    "rsqrt",
-    "tanh",
-    "sigmoid",
-    "relu",
-    "silu",
     "gelu",
+    "gelu_quick",
     "gelu_tanh",
+    "log",
+    "log1p",
+    "rsqrt",
+    "sigmoid",
+    "silu",
+    "sin",
+    "sqrt",
+    "tanh",
 )
-BINARY = ("add", "sub", "mul", "div", "maximum", "minimum")
-# The operation of each approximation.
-GELUS = {"none": "gelu", "tanh": "gelu_tanh"}
-_ANY_NUMBER = frozenset({"negative", "abs", "relu"})
+UNARY = (*OF_NUMBERS, *OF_FLOATS)
+BINARY = ("add", "sub", "mul", "div", "floordiv", "mod", "pow", "maximum", "minimum")
+
+# The forms of :func:`gelu` by the name of the approximation.
+GELU = {"none": "gelu", "quick": "gelu_quick", "tanh": "gelu_tanh"}
 
 
 def broadcast(first: Shape, second: Shape) -> Shape:
@@ -50,8 +60,6 @@ def _broadcast_dim(one: Dim, two: Dim) -> Dim:
 
 def _infer_binary(one: TensorType, two: TensorType) -> tuple[TensorType, ...]:
     _require_numbers(one)
-    if one.dtype != two.dtype:
-        raise ValueError(f"dtypes differ ({one.dtype.value}, {two.dtype.value}); cast one of them")
     return (TensorType(one.dtype, broadcast(one.shape, two.shape), one.device),)
 
 
@@ -84,10 +92,12 @@ def _infer_cast(kind: TensorType, dtype: DType) -> tuple[TensorType, ...]:
     return (TensorType(dtype, kind.shape, kind.device),)
 
 
-for _name in UNARY:
-    define(_name, _infer_unary if _name in _ANY_NUMBER else _infer_float)
+for _name in OF_NUMBERS:
+    define(_name, _infer_unary)
+for _name in OF_FLOATS:
+    define(_name, _infer_float)
 for _name in BINARY:
-    define(_name, _infer_division if _name == "div" else _infer_binary)
+    define(_name, _infer_division if _name == "div" else _infer_binary, alike=slice(0, 2))
 define("cast", _infer_cast)
 
 
@@ -95,14 +105,61 @@ def _unary(name: str, x: TensorLike) -> Tensor:
     return apply(name, x)[0]
 
 
+def _binary(name: str, x: TensorLike, y: TensorLike) -> Tensor:
+    return apply(name, x, y)[0]
+
+
 def negative(x: TensorLike) -> Tensor:
-    """``-x``."""
+    """``-x``; that of 0.0 is -0.0."""
     return _unary("negative", x)
+
+
+negate = negative
 
 
 def abs(x: TensorLike) -> Tensor:  # noqa: A001 - the operation's name
     """``x`` without its sign."""
     return _unary("abs", x)
+
+
+def ceil(x: TensorLike) -> Tensor:
+    """The least whole number that is not below ``x``, in the type of ``x``."""
+    return _unary("ceil", x)
+
+
+def floor(x: TensorLike) -> Tensor:
+    """The greatest whole number that is not above ``x``, in the type of ``x``."""
+    return _unary("floor", x)
+
+
+def round(x: TensorLike) -> Tensor:  # noqa: A001 - the operation's name
+    """The nearest whole number in the type of ``x``; of two that are as near, the even one."""
+    return _unary("round", x)
+
+
+def trunc(x: TensorLike) -> Tensor:
+    """``x`` without its digits after the point, in the type of ``x``."""
+    return _unary("trunc", x)
+
+
+def acos(x: TensorLike) -> Tensor:
+    """The angle in radians whose cosine is ``x``; NaN outside of -1 to 1."""
+    return _unary("acos", x)
+
+
+def atanh(x: TensorLike) -> Tensor:
+    """The number whose hyperbolic tangent is ``x``; NaN outside of -1 to 1."""
+    return _unary("atanh", x)
+
+
+def cos(x: TensorLike) -> Tensor:
+    """The cosine of ``x``, an angle in radians."""
+    return _unary("cos", x)
+
+
+def erf(x: TensorLike) -> Tensor:
+    """The error function of ``x``."""
+    return _unary("erf", x)
 
 
 def exp(x: TensorLike) -> Tensor:
@@ -113,6 +170,16 @@ def exp(x: TensorLike) -> Tensor:
 def log(x: TensorLike) -> Tensor:
     """The natural logarithm of ``x``."""
     return _unary("log", x)
+
+
+def log1p(x: TensorLike) -> Tensor:
+    """The natural logarithm of ``1 + x``, exact for a small ``x`` too."""
+    return _unary("log1p", x)
+
+
+def sin(x: TensorLike) -> Tensor:
+    """The sine of ``x``, an angle in radians."""
+    return _unary("sin", x)
 
 
 def sqrt(x: TensorLike) -> Tensor:
@@ -146,49 +213,84 @@ def silu(x: TensorLike) -> Tensor:
 
 
 def gelu(x: TensorLike, approximate: str = "none") -> Tensor:
-    """``x`` times the normal distribution function at ``x``.
+    """``x`` times the normal distribution function at ``x`` (arXiv:1606.08415).
 
     Args:
         x: Floats.
-        approximate: ``none``, by the error function; or ``tanh``, ``x * (1 + tanh(sqrt(2 / pi) *
-            (x + 0.044715 * x**3))) / 2`` (Hendrycks & Gimpel 2016).
+        approximate: ``"none"`` for the error function, ``"tanh"`` for
+            ``x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3)))``, ``"quick"`` for
+            ``x * sigmoid(1.702 * x)``.
 
     Raises:
-        ValueError: If the approximation is another one.
+        ValueError: If it is none of these.
     """
-    if approximate not in GELUS:
-        raise ValueError(f"gelu: approximate is {' or '.join(GELUS)}, not {approximate!r}")
-    return _unary(GELUS[approximate], x)
+    if approximate not in GELU:
+        raise ValueError(f"gelu: approximate is one of {', '.join(GELU)}, not {approximate!r}")
+    return _unary(GELU[approximate], x)
 
 
 def add(x: TensorLike, y: TensorLike) -> Tensor:
     """``x + y``."""
-    return apply("add", x, y)[0]
+    return _binary("add", x, y)
 
 
 def sub(x: TensorLike, y: TensorLike) -> Tensor:
     """``x - y``."""
-    return apply("sub", x, y)[0]
+    return _binary("sub", x, y)
 
 
 def mul(x: TensorLike, y: TensorLike) -> Tensor:
     """``x * y``."""
-    return apply("mul", x, y)[0]
+    return _binary("mul", x, y)
 
 
 def div(x: TensorLike, y: TensorLike) -> Tensor:
     """``x / y``, for floats: whole numbers are cast first."""
-    return apply("div", x, y)[0]
+    return _binary("div", x, y)
+
+
+def floordiv(x: TensorLike, y: TensorLike) -> Tensor:
+    """``x / y`` rounded down; as NumPy, 0 for whole numbers divided by 0."""
+    return _binary("floordiv", x, y)
+
+
+def mod(x: TensorLike, y: TensorLike) -> Tensor:
+    """What :func:`floordiv` leaves, with the sign of ``y``; 0 for whole numbers divided by 0."""
+    return _binary("mod", x, y)
+
+
+def pow(x: TensorLike, y: TensorLike) -> Tensor:  # noqa: A001 - the operation's name
+    """``x`` to the power of ``y``.
+
+    Of whole numbers, a negative power is rounded towards 0: it is 0 unless ``x`` is 1 or -1.
+    """
+    return _binary("pow", x, y)
 
 
 def maximum(x: TensorLike, y: TensorLike) -> Tensor:
     """The larger of ``x`` and ``y``; NaN where either is."""
-    return apply("maximum", x, y)[0]
+    return _binary("maximum", x, y)
 
 
 def minimum(x: TensorLike, y: TensorLike) -> Tensor:
     """The smaller of ``x`` and ``y``; NaN where either is."""
-    return apply("minimum", x, y)[0]
+    return _binary("minimum", x, y)
+
+
+def clamp(x: TensorLike, min: TensorLike | None = None, max: TensorLike | None = None) -> Tensor:  # noqa: A002
+    """``x``, at least ``min`` and then at most ``max``, where these are given; NaN stays.
+
+    Raises:
+        ValueError: If neither is given.
+    """
+    if max is None:
+        if min is None:
+            raise ValueError("clamp: give min, max or both")
+        return maximum(x, min)
+    return minimum(x if min is None else maximum(x, min), max)
+
+
+clip = clamp
 
 
 def cast(x: TensorLike, dtype: DType) -> Tensor:

@@ -29,7 +29,6 @@ _ACTIVATIONS = (*WEIGHT_DTYPES, DType.float64)
 
 def _infer_matmul(x: TensorType, y: TensorType) -> tuple[TensorType, ...]:
     require(x.rank >= 2 and y.rank >= 2, "both operands need at least two dimensions")
-    require(x.dtype == y.dtype, f"dtypes differ ({x.dtype.value}, {y.dtype.value})")
     require(x.dtype is not DType.bool, "needs numbers, not bool")
     require(x.shape[-1] == y.shape[-2], f"inner dimensions {x.shape[-1]} and {y.shape[-2]} differ")
     require(x.shape[-1] != 0, "the inner dimension is 0")
@@ -133,7 +132,7 @@ def _four(kind: TensorType) -> Shape:
     return kind.shape
 
 
-define("matmul", _infer_matmul)
+define("matmul", _infer_matmul, alike=slice(0, 2))
 define("linear", _infer_linear)
 define("embedding", _infer_embedding, numbers={0: _IDS})
 define("rope", _infer_rope, numbers={3: _POSITION})

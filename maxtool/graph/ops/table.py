@@ -16,6 +16,7 @@ from maxtool.dtype import DType
 from maxtool.graph import executor
 from maxtool.graph.device import DeviceRef
 from maxtool.graph.graph import Graph
+from maxtool.graph.ops.promotion import common
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
@@ -32,12 +33,15 @@ class Op:
         writes: Index of the operand that the first result overwrites in place, if any.
         numbers: What Python numbers become at an operand; elsewhere, the dtype of the first tensor
             among the operands.
+        alike: Which operands are computed in one type, by the rules of :mod:`.promotion`. Python
+            numbers among them become what the tensors among them are.
     """
 
     name: str
     infer: Infer
     writes: int | None = None
     numbers: Mapping[int, DType] = field(default_factory=dict)
+    alike: slice | None = None
 
 
 OPS: dict[str, Op] = {}
@@ -49,9 +53,10 @@ def define(
     *,
     writes: int | None = None,
     numbers: Mapping[int, DType] | None = None,
+    alike: slice | None = None,
 ) -> Op:
     """Enter an operation in the table."""
-    OPS[name] = Op(name, infer, writes, numbers or {})
+    OPS[name] = Op(name, infer, writes, numbers or {}, alike)
     return OPS[name]
 
 
@@ -62,14 +67,15 @@ def apply(name: str, *operands: TensorLike, **attributes: Any) -> tuple[Tensor, 
         ValueError: If the operands do not fit; the message names the operation and their types.
     """
     op = OPS[name]
-    tensors = _as_tensors(op, operands)
-    types = [tensor.type for tensor in tensors]
+    given = _as_tensors(op, operands)
     try:
+        types = _promoted(op, [tensor.type for tensor in given])
         _require_one_device(types)
         results = op.infer(*types, **attributes)
     except ValueError as error:
-        listed = ", ".join(str(kind) for kind in types)
+        listed = ", ".join(str(tensor.type) for tensor in given)
         raise ValueError(f"{name}({listed}): {error}") from None
+    tensors = [_cast(tensor, kind.dtype) for tensor, kind in zip(given, types, strict=True)]
     graph = Graph.current()
     if graph is not None and any(graph.knows(tensor) for tensor in tensors):
         return graph.add_node(name, tensors, attributes, results, op.writes)
@@ -87,13 +93,51 @@ def as_operand(name: str, operand: TensorLike, dtype: DType, device: DeviceRef) 
 
 def _as_tensors(op: Op, operands: Sequence[TensorLike]) -> list[Tensor]:
     first = next((operand for operand in operands if isinstance(operand, Tensor)), None)
-    beside, device = (first.dtype, first.device) if first is not None else (None, None)
+    device = None if first is None else first.device
+    beside = {**_beside(op, operands), **op.numbers}
     return [
-        operand
-        if isinstance(operand, Tensor)
-        else _tensor(op, operand, op.numbers.get(i, beside), device)
+        operand if isinstance(operand, Tensor) else _tensor(op, operand, beside.get(i), device)
         for i, operand in enumerate(operands)
     ]
+
+
+def _beside(op: Op, operands: Sequence[TensorLike]) -> dict[int, DType]:
+    """What a Python number at each place becomes: what the tensors and arrays beside it are.
+
+    Of types that have nothing in common the first: what is wrong with them is said later.
+    """
+    places = range(len(operands))[op.alike or slice(None)]
+    present = [dtype for i in places if (dtype := _dtype_of(operands[i])) is not None]
+    if not present:
+        return {}
+    try:
+        return dict.fromkeys(places, common(present))
+    except ValueError:
+        return dict.fromkeys(places, present[0])
+
+
+def _dtype_of(operand: TensorLike) -> DType | None:
+    if isinstance(operand, Tensor):
+        return operand.dtype
+    if isinstance(operand, np.ndarray | np.generic):
+        return DType.from_numpy(operand.dtype)
+    return None
+
+
+def _promoted(op: Op, types: list[TensorType]) -> list[TensorType]:
+    """The types as the operation takes them."""
+    alike = range(len(types))[op.alike or slice(0)]
+    if len({types[i].dtype for i in alike}) < 2:
+        return types
+    dtype = common(types[i].dtype for i in alike)
+    return [
+        TensorType(dtype, kind.shape, kind.device) if i in alike else kind
+        for i, kind in enumerate(types)
+    ]
+
+
+def _cast(tensor: Tensor, dtype: DType) -> Tensor:
+    return tensor if tensor.dtype is dtype else apply("cast", tensor, dtype=dtype)[0]
 
 
 def _require_one_device(types: Sequence[TensorType]) -> None:
