@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from maxtool.architectures.decoder_config import DecoderConfig
+from maxtool.architectures.rotary import Angles
 from maxtool.dtype import DType
 from maxtool.graph import Tensor, ops
 from maxtool.nn import Linear, Module, RMSNorm
 
 # Keys and values.
 Cache: TypeAlias = tuple[Tensor, Tensor]
-# Cosines and sines of the angles of positions.
-Angles: TypeAlias = tuple[Tensor, Tensor]
 # Hidden state, angles, position and cache, to the hidden state and the written cache.
 CachedModule: TypeAlias = Module[
     [Tensor, Angles | None, Tensor, Cache | None], tuple[Tensor, Cache | None]
@@ -50,7 +49,7 @@ class Attention(CachedModule):
 
         Args:
             x: ``[batch, seq, hidden]``.
-            angles: Cosines and sines for rotary positions, if there are such.
+            angles: Of rotary positions, if there are such.
             position: int32 ``[1]``: where the first token of ``x`` stands.
             cache: Keys and values before ``position``; None when there are none.
 
@@ -59,7 +58,7 @@ class Attention(CachedModule):
         """
         query, key, value = self._projected(x)
         if angles is not None:
-            query, key = (ops.rope(one, *angles, position) for one in (query, key))
+            query, key = (ops.rope(one, *angles) for one in (query, key))
         if cache is None:
             keys, values = key.permute([0, 2, 3, 1]), value.permute([0, 2, 1, 3])
         else:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from maxtool.architectures.attention import Angles, Attention, Cache, CachedModule
+from maxtool.architectures.attention import Attention, Cache, CachedModule
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.experts import Experts
 from maxtool.architectures.mlp import MLPS, GatedMLP, PlainMLP
 from maxtool.architectures.norm import Norm, make_norm
+from maxtool.architectures.rotary import Angles
 from maxtool.dtype import DType
 from maxtool.graph import Tensor
 

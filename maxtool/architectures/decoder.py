@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from maxtool.architectures.attention import Angles, Cache
+from maxtool.architectures.attention import Cache
 from maxtool.architectures.block import DecoderLayer
 from maxtool.architectures.config import typed
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.entry import Entry, Limit
 from maxtool.architectures.norm import make_norm
-from maxtool.architectures.rotary import RotaryTable
+from maxtool.architectures.rotary import Angles, make_rotaries
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
 from maxtool.graph import BufferType, Tensor, TensorType, Weight, ops
@@ -27,6 +27,10 @@ class PositionEmbedding(Module[[Tensor, Tensor], Tensor]):
     def __init__(self, context: int, hidden: int, dtype: DType) -> None:
         self.weight = Weight("weight", dtype, (context, hidden))
 
+    def forward(self, x: Tensor, position: Tensor) -> Tensor:
+        """``x [batch, seq, hidden]``, which begins at ``position``, with the vectors added."""
+        return ops.add_positions(x, self.weight, position)
+
 
 class Decoder(Module[[Tensor], Tensor]):
     """A decoder-only language model.
@@ -35,14 +39,14 @@ class Decoder(Module[[Tensor], Tensor]):
         config: Its options.
         dtype: The element type of the matrices. Norms and biases, and everything computed, are
             float32.
-        context: Positions it is built for; those it was trained for when absent.
+        context: Positions it is built for; as many as the configuration allows when absent.
     """
 
     def __init__(
         self, config: DecoderConfig, dtype: DType = DType.float32, context: int | None = None
     ) -> None:
         self.config = config
-        self.context = context or config.context_length
+        self.context = context or config.max_context
         hidden = config.hidden_size
         self.embed = Embedding(config.vocab_size, hidden, dtype)
         if config.position == "learned":
@@ -53,12 +57,7 @@ class Decoder(Module[[Tensor], Tensor]):
         self.lm_head = Linear(hidden, config.vocab_size, dtype)
         if config.tie_word_embeddings:
             self.lm_head.set_shared_weight("weight", self.embed.weight)
-        factor = (config.rope_factor or 1.0) if config.rope_scaling == "linear" else 1.0
-        self.rotary = RotaryTable("rope", config.rotated, self.context, config.rope_theta, factor)
-        if config.rope_local_theta is not None:
-            self.local_rotary = RotaryTable(
-                "rope.local", config.rotated, self.context, config.rope_local_theta
-            )
+        self.rotaries = make_rotaries(config, self.context)
 
     def forward(self, input_ids: Tensor) -> Tensor:
         """Logits at every position, without a cache.
@@ -122,17 +121,23 @@ class Decoder(Module[[Tensor], Tensor]):
     def _hidden(self, input_ids: Tensor, position: Tensor, cache: list[Cache]) -> Tensor:
         """The normalised hidden state ``[batch, seq, hidden]``."""
         x = _scaled(self.embed(input_ids), self.config.embed_scale)
+        if self.config.position == "learned":
+            x = self.position(x, position)
+        angles = self._angles(input_ids, position)
         for index, layer in enumerate(self.layers):
             kept = cache[index] if cache else None
-            x, _ = layer(x, self._angles(index), position, kept)
+            x, _ = layer(x, angles[index], position, kept)
         return self.norm(x)
 
-    def _angles(self, layer: int) -> Angles | None:
-        """The rotary tables of a layer, if it has such positions."""
-        if not self.config.has_rope(layer):
-            return None
-        rotary = self.local_rotary if self.config.is_local(layer) else self.rotary
-        return rotary.cos, rotary.sin
+    def _angles(self, input_ids: Tensor, position: Tensor) -> list[Angles | None]:
+        """The rotary angles of each layer, None where it has no such positions."""
+        made = {
+            is_local: rotary.angles(input_ids, position)
+            for is_local, rotary in self.rotaries.items()
+        }
+        config = self.config
+        layers = range(config.n_layers)
+        return [made[config.is_local(one)] if config.has_rope(one) else None for one in layers]
 
     def _logits(self, hidden: Tensor) -> Tensor:
         logits = _scaled(self.lm_head(hidden), self.config.logits_scale)
@@ -152,6 +157,9 @@ def build(
     Raises:
         ConfigurationError: Listing everything wrong with the configuration.
     """
-    if context is not None and context < 1:
-        raise ConfigurationError(f"a context of {context} positions", hint="it is at least 1")
-    return Decoder(typed(DecoderConfig, config), dtype, context)
+    options = typed(DecoderConfig, config)
+    if context is not None and not 1 <= context <= options.max_context:
+        raise ConfigurationError(
+            f"a context of {context} positions", hint=f"it is from 1 to {options.max_context}"
+        )
+    return Decoder(options, dtype, context)

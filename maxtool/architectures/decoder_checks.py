@@ -161,15 +161,9 @@ def _experts(config: DecoderConfig) -> Iterator[str]:
 
 
 def _unfinished(config: DecoderConfig) -> Iterator[str]:
-    if config.rope_scaling in ("dynamic", "llama3", "yarn", "longrope"):
-        yield f"rope_scaling {config.rope_scaling!r} is not supported"
-    if config.position == "rope" and config.rotated in range(2, config.head_dim, 2):
-        yield f"rotary_dim {config.rotary_dim} of {config.head_dim} is not supported"
     for name in ("attention_softcap", "n_experts"):
         if getattr(config, name) is not None:
             yield f"{name} is not supported"
-    if config.position == "learned":
-        yield "position 'learned' is not supported"
 
 
 RULES: tuple[Rule, ...] = (

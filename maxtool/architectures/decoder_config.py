@@ -144,6 +144,13 @@ class DecoderConfig:
         """Positions before the rotary frequencies were scaled."""
         return self.rope_original_context or self.context_length
 
+    @property
+    def max_context(self) -> int:
+        """Positions it can be built for: with dynamic scaling, more than it was trained for."""
+        if self.rope_scaling != "dynamic" or self.rope_factor is None:
+            return self.context_length
+        return max(self.context_length, int(self.original_context * self.rope_factor))
+
     def has_rope(self, layer: int) -> bool:
         """Whether a layer has rotary positions."""
         return self.position == "rope" and _chosen(self.rope_layers, layer)

@@ -1,33 +1,46 @@
-"""Rotary position embedding: the tables of angles."""
+"""Rotary position embedding: where a graph takes the angles from."""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 
+from maxtool.architectures import rope_scaling
+from maxtool.architectures.rope_scaling import Frequencies
 from maxtool.dtype import DType
-from maxtool.graph import DerivedWeight
+from maxtool.graph import DerivedWeight, Tensor, ops
+
+if TYPE_CHECKING:
+    from maxtool.architectures.decoder_config import DecoderConfig
 
 Table: TypeAlias = np.ndarray[tuple[int, int], np.dtype[np.float32]]
+# Cosines and sines, [positions, dim / 2] each, and the row of the first token (int32 [1]).
+Angles: TypeAlias = tuple[Tensor, Tensor, Tensor]
+
+
+class Rotary(Protocol):
+    """What gives the angles of the positions of a call.
+
+    None of these is a module: their tables are derived from the configuration and stand in no
+    checkpoint. They are computed when they are compiled or stored, not when a model is planned.
+    """
+
+    def angles(self, input_ids: Tensor, position: Tensor) -> Angles:
+        """Cosine and sine of the angles of tokens ``[batch, seq]``, the first at ``position``."""
 
 
 class RotaryTable:
-    """Cosine and sine of the angle of each position and pair.
-
-    The angle of pair ``i`` at position ``p`` is ``p / factor * theta ** (-2 i / dim)`` (Su et
-    al. 2021, with the linear position interpolation of Chen et al. 2023). Frequencies, angles and
-    results are rounded to float32 where transformers rounds them, so that both see the same tables.
-
-    This is no module: the tables are derived from the configuration and stand in no checkpoint.
-    They are computed when they are compiled or stored, not when a model is only planned.
+    """Angles that depend on the position alone: tables for the whole context.
 
     Args:
         name: What the names of the tables start with.
         dim: How many elements of a head are rotated, an even number.
         context: How many positions there are.
-        theta: The base of the frequencies.
-        factor: What positions are divided by.
+        frequencies: Gives radians per position, ``[dim / 2]``.
+        factor: What cosines and sines are multiplied by.
 
     Attributes:
         cos: ``[context, dim / 2]``, float32.
@@ -35,14 +48,94 @@ class RotaryTable:
     """
 
     def __init__(
-        self, name: str, dim: int, context: int, theta: float, factor: float = 1.0
+        self,
+        name: str,
+        dim: int,
+        context: int,
+        frequencies: Callable[[], Frequencies],
+        factor: float = 1.0,
     ) -> None:
         def angles() -> Table:
-            exponents = np.arange(0, dim, 2, dtype=np.float32) / np.float32(dim)
-            frequencies = np.float32(1) / np.power(np.float32(theta), exponents, dtype=np.float32)
             positions = np.arange(context, dtype=np.float32)
-            return np.outer(positions, frequencies / np.float32(factor)).astype(np.float32)
+            return np.outer(positions, frequencies()).astype(np.float32)
 
-        shape = (context, dim // 2)
-        self.cos = DerivedWeight(f"{name}.cos", DType.float32, shape, lambda: np.cos(angles()))
-        self.sin = DerivedWeight(f"{name}.sin", DType.float32, shape, lambda: np.sin(angles()))
+        def table(part: str, function: Callable[[Table], Table]) -> DerivedWeight:
+            shape = (context, dim // 2)
+            scale = np.float32(factor)
+            return DerivedWeight(
+                f"{name}.{part}", DType.float32, shape, lambda: function(angles()) * scale
+            )
+
+        self.cos, self.sin = table("cos", np.cos), table("sin", np.sin)
+
+    def angles(self, input_ids: Tensor, position: Tensor) -> Angles:  # noqa: ARG002
+        """See :class:`Rotary`."""
+        return self.cos, self.sin, position
+
+
+class RotaryByLength:
+    """Angles that depend on the length of the sequence too: computed anew in each call.
+
+    Args:
+        name: What the names of the tables start with.
+        dim: How many elements of a head are rotated, an even number.
+        original: Lengths up to this one have the same frequencies.
+        longest: So have lengths from this one on.
+        frequencies: From a length to radians per position, ``[dim / 2]``.
+        factor: What cosines and sines are multiplied by.
+
+    Attributes:
+        table: The frequencies of each length from ``original`` to ``longest``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        dim: int,
+        original: int,
+        longest: int,
+        frequencies: Callable[[int], Frequencies],
+        factor: float = 1.0,
+    ) -> None:
+        lengths = range(original, longest + 1)
+        self.table = DerivedWeight(
+            f"{name}.frequencies",
+            DType.float32,
+            (len(lengths), dim // 2),
+            lambda: np.stack([frequencies(length) for length in lengths]),
+        )
+        self.original = original
+        self.factor = factor
+
+    def angles(self, input_ids: Tensor, position: Tensor) -> Angles:
+        """See :class:`Rotary`."""
+        cos, sin = ops.rope_angles(
+            input_ids, self.table, position, original=self.original, factor=self.factor
+        )
+        return cos, sin, Tensor([0], DType.int32)
+
+
+def make_rotaries(config: DecoderConfig, context: int) -> dict[bool, Rotary]:
+    """The angles of a decoder built for ``context`` positions.
+
+    Returns:
+        Those of the layers that are local (True) and of the others, as far as there are such.
+    """
+    if config.position != "rope":
+        return {}
+    made: dict[bool, Rotary] = {False: _scaled(config, context)}
+    if (theta := config.rope_local_theta) is not None:
+        dim = config.rotated
+        made[True] = RotaryTable(
+            "rope.local", dim, context, lambda: np.float32(1) / rope_scaling.waves(dim, theta)
+        )
+    return made
+
+
+def _scaled(config: DecoderConfig, context: int) -> Rotary:
+    factor, original = rope_scaling.attention_factor(config), config.original_context
+    dim, frequencies = config.rotated, partial(rope_scaling.frequencies, config)
+    if config.rope_scaling not in rope_scaling.BY_LENGTH or context <= original:
+        return RotaryTable("rope", dim, context, partial(frequencies, context), factor)
+    longest = context if config.rope_scaling == "dynamic" else original + 1
+    return RotaryByLength("rope", dim, original, longest, frequencies, factor)

@@ -1,4 +1,4 @@
-"""A small decoder's configuration, for the tests to change."""
+"""A small decoder for the tests to change, fill and run."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from maxtool.architectures import Decoder
+from maxtool.graph import Tensor, executor
 
 CONFIG: dict[str, Any] = {
     "vocab_size": 11,
@@ -22,14 +23,38 @@ CONFIG: dict[str, Any] = {
 
 
 def fill(model: Decoder, seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
-    """Load random weights into ``model``: each near its scale, norms near 1. Returns them."""
+    """Load random weights into ``model``, norms near 1, and return them."""
     rng = np.random.default_rng(seed)
     values = {}
     for name, weight in model.raw_state_dict().items():
         shape = weight.shape.static()
-        value = rng.standard_normal(shape) / 2
+        value = rng.standard_normal(shape)
         if "norm" in name and name.endswith("weight"):
-            value = 1 + value / 2
+            value = 1 + value / 4
+        elif name != "embed.weight":
+            value = 1.5 * value / shape[-1] ** 0.5
         values[name] = value.astype(weight.dtype.to_numpy())
     model.load_state_dict(values)
     return values
+
+
+class Steps:
+    """Feeds tokens through the cached function of a decoder with loaded weights, part by part."""
+
+    def __init__(self, model: Decoder, batch: int) -> None:
+        prefill = model.entries()[1]
+        graph = model.trace("prefill", prefill.types, prefill.function)
+        weights = model.state_dict() | {n: w.to_numpy() for n, w in graph.owners.items()}
+        self._step = executor.find().compile(graph, weights)
+        self._cache = [
+            np.zeros([batch, *map(int, kind.shape[1:])], np.float32)
+            for kind in model.cache().values()
+        ]
+        self.position = 0
+
+    def __call__(self, ids: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Logits ``[batch, vocab]`` after the last of ids ``[batch, seq]``."""
+        inputs = [ids, np.array([self.position], np.int32), *self._cache]
+        (logits,) = self._step(*map(Tensor, inputs))
+        self.position += ids.shape[1]
+        return logits.to_numpy()

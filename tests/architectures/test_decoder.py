@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 
 from maxtool.architectures import ARCHITECTURES, Decoder, build
-from maxtool.architectures.rotary import RotaryTable
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
-from maxtool.graph import Tensor, executor
 from maxtool.graph.limits import least_sizes
-from tests.architectures.decoders import CONFIG
+from tests.architectures.decoders import CONFIG, Steps
 
 
 def made(dtype: DType = DType.float32, **changes: Any) -> Decoder:
@@ -97,23 +95,6 @@ def test_parameters_have_the_names_and_shapes_that_recipes_know() -> None:
     assert "lm_head.weight" not in made(tie_word_embeddings=True).raw_state_dict()
 
 
-def test_the_rotary_table() -> None:
-    table = RotaryTable("rope", 8, 5, 100.0, 2.0)
-    position, pair = np.arange(5)[:, None] / 2, np.arange(4)
-    angle = position * 100.0 ** (-2 * pair / 8)
-    np.testing.assert_allclose(table.cos.to_numpy(), np.cos(angle), rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(table.sin.to_numpy(), np.sin(angle), rtol=1e-5, atol=1e-6)
-
-
-def test_positions_are_scaled_only_if_the_configuration_says_so() -> None:
-    tables = [
-        made(rope_factor=4.0, rope_scaling=scaling).rotary.sin.to_numpy()
-        for scaling in ("none", "linear")
-    ]
-    np.testing.assert_array_equal(tables[0], made().rotary.sin.to_numpy())
-    assert not np.array_equal(tables[0], tables[1])
-
-
 def test_entries_name_their_inputs_outputs_and_state() -> None:
     forward, prefill, decode = made().entries()
     assert [list(entry.inputs) for entry in (forward, prefill, decode)] == [
@@ -148,19 +129,13 @@ def test_a_cache_changes_no_number(changes: dict[str, Any]) -> None:
     forward, prefill, _ = model.entries()
     graph = model.trace("prefill", prefill.types, prefill.function)
     assert len(graph.subgraphs) == 1
-    weights = {**model.state_dict(), **{n: w.to_numpy() for n, w in graph.owners.items()}}
-    step = executor.find().compile(graph, weights)
     ids = rng.integers(0, 11, (2, 9))
     whole = model.compile(*forward.inputs.values())(ids).to_numpy()
-    cache = [
-        np.zeros([2, *map(int, kind.shape[1:])], np.float32) for kind in model.cache().values()
-    ]
-    at = 0
+    steps, at = Steps(model, batch=2), 0
     for length in (4, 3, 1, 1):
-        inputs = [ids[:, at : at + length], np.array([at], np.int32), *cache]
-        (logits,) = step(*map(Tensor, inputs))
         at += length
-        np.testing.assert_allclose(logits.to_numpy(), whole[:, at - 1], rtol=1e-4, atol=1e-4)
+        logits = steps(ids[:, at - length : at])
+        np.testing.assert_allclose(logits, whole[:, at - 1], rtol=1e-4, atol=1e-4)
 
 
 def test_its_entries_demand_no_more_than_a_loader_sees_to() -> None:

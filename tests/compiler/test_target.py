@@ -96,7 +96,7 @@ def every_kernel(tile: Tile) -> dict[str, Any]:
         "embedding": embedding(40, 64, "float16", tile),
         "norm": rms_norm(64, 1e-5, tile),
         "gate": pointwise(64, 2, SILU_MUL, tile),
-        "rope": rope(16, tile),
+        "rope": rope(16, 16, tile),
         "key": cache_write_key(2, 16, tile),
         "value": cache_write_value(2, 16, tile),
         "attention": attention(4, 2, 16, 0.25, tile, 32),

@@ -16,12 +16,12 @@ from maxtool.compiler.kernels.cpu.attention import attention
 from maxtool.compiler.kernels.cpu.cache import cache_write_key, cache_write_value
 from maxtool.compiler.kernels.cpu.embedding import embedding
 from maxtool.compiler.kernels.cpu.power import integer_power
-from maxtool.compiler.kernels.cpu.rope import rope
 from maxtool.compiler.lowering import expressions as te
 from maxtool.compiler.lowering.attending import ATTENDING
 from maxtool.compiler.lowering.function import FunctionLowering
 from maxtool.compiler.lowering.images import IMAGES
 from maxtool.compiler.lowering.pointwise import chain
+from maxtool.compiler.lowering.positions import POSITIONS
 from maxtool.compiler.lowering.products import PRODUCTS
 from maxtool.compiler.lowering.ranking import RANKING
 from maxtool.compiler.lowering.rowwise import ROWWISE
@@ -55,14 +55,6 @@ def _embedding(function: FunctionLowering, node: Node) -> None:
         operands = [rows, function.get(weight)]
         value = function.kernel(embedding, arguments, operands, [count, *row])
     function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
-
-
-def _rope(function: FunctionLowering, node: Node) -> None:
-    x = node.inputs[0]
-    arguments = (int(x.shape[3]), function.module.target.tile)
-    operands = [function.get(operand) for operand in node.inputs]
-    value = function.kernel(rope, arguments, operands, function.sizes(x.shape))
-    function.set_whole(node.outputs[0], value)
 
 
 def _attention(function: FunctionLowering, node: Node) -> None:
@@ -174,6 +166,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("logical_not", "where"), _elementwise),
     **ATTENDING,
     **IMAGES,
+    **POSITIONS,
     **PRODUCTS,
     **RANKING,
     **ROWWISE,
@@ -186,7 +179,6 @@ RULES: dict[str, Rule] = {
     "pow": _pow,
     "print": _print,
     "reshape": _reshape,
-    "rope": _rope,
     "slice": _slice,
     "transfer_to": _transfer_to,
 }

@@ -1,6 +1,7 @@
 """The operations: functions that trace when an operand is symbolic, and run when none is."""
 
 from maxtool.graph.ops.attention import scaled_dot_product_attention
+from maxtool.graph.ops.caching import attention, cache_write_key, cache_write_value
 from maxtool.graph.ops.comparison import (
     equal,
     greater,
@@ -60,16 +61,9 @@ from maxtool.graph.ops.flow import (
     transfer_to,
 )
 from maxtool.graph.ops.layout import permute, reshape, slice_tensor, transpose
-from maxtool.graph.ops.neural import (
-    attention,
-    cache_write_key,
-    cache_write_value,
-    embedding,
-    linear,
-    matmul,
-    rope,
-)
+from maxtool.graph.ops.neural import embedding, linear, matmul
 from maxtool.graph.ops.normalization import group_norm, layer_norm, logsoftmax, rms_norm, softmax
+from maxtool.graph.ops.positions import add_positions, rope, rope_angles
 from maxtool.graph.ops.ranking import top_k
 from maxtool.graph.ops.reduction import (
     all,  # noqa: A004 - the operation's name
@@ -91,6 +85,7 @@ __all__ = [
     "abs",
     "acos",
     "add",
+    "add_positions",
     "all",
     "any",
     "apply",
@@ -155,6 +150,7 @@ __all__ = [
     "reshape",
     "rms_norm",
     "rope",
+    "rope_angles",
     "round",
     "rsqrt",
     "scaled_dot_product_attention",

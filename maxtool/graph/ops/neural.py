@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from maxtool.dtype import DType
-from maxtool.graph.dim import Dim, DimLike, Shape
+from maxtool.graph.dim import DimLike
 from maxtool.graph.graph import Graph
 from maxtool.graph.ops.elementwise import broadcast
 from maxtool.graph.ops.layout import reshape
@@ -20,8 +20,7 @@ from maxtool.graph.ops.table import apply, as_operand, define
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
-# Where Python numbers are ids or positions, not values beside the other operand's.
-_IDS, _POSITION = DType.int64, DType.int32
+_IDS = DType.int64  # what Python numbers are there
 
 WEIGHT_DTYPES = (DType.float32, DType.float16, DType.bfloat16)
 _ACTIVATIONS = (*WEIGHT_DTYPES, DType.float64)
@@ -59,86 +58,9 @@ def _infer_embedding(ids: TensorType, weight: TensorType) -> tuple[TensorType, .
     return (TensorType(dtype, [*ids.shape, *weight.shape[1:]], ids.device),)
 
 
-def _require_float32(*kinds: TensorType) -> None:
-    require(all(kind.dtype is DType.float32 for kind in kinds), "operands are float32")
-
-
-def _infer_rope(
-    x: TensorType, cos: TensorType, sin: TensorType, position: TensorType
-) -> tuple[TensorType, ...]:
-    _require_float32(x, cos, sin)
-    *_, dim = _four(x)
-    require(int(dim) % 2 == 0, "head_dim is even")
-    half = Dim(int(dim) // 2)
-    for table in (cos, sin):
-        require(table.rank == 2 and table.shape[1] == half, f"tables are [context, {half}]")
-    require(cos.shape == sin.shape, "tables are of one shape")
-    _require_position(position)
-    return (TensorType(x.dtype, x.shape, x.device),)
-
-
-def _require_position(position: TensorType) -> None:
-    require(position.dtype is DType.int32 and position.shape == [1], "the position is int32[1]")
-
-
-def _infer_cache_key(
-    cache: TensorType, x: TensorType, position: TensorType
-) -> tuple[TensorType, ...]:
-    _require_float32(cache, x)
-    _require_position(position)
-    batch, _, heads, dim = _four(x)
-    fits = cache.rank == 4 and cache.shape[:3] == [batch, heads, dim]
-    require(fits, "the cache is [batch, heads, dim, context]")
-    return (cache,)
-
-
-def _infer_cache_value(
-    cache: TensorType, x: TensorType, position: TensorType
-) -> tuple[TensorType, ...]:
-    _require_float32(cache, x)
-    _require_position(position)
-    batch, _, heads, dim = _four(x)
-    fits = cache.rank == 4 and cache.shape[:2] == [batch, heads] and cache.shape[3] == dim
-    require(fits, "the cache is [batch, heads, context, dim]")
-    return (cache,)
-
-
-def _infer_attention(
-    query: TensorType,
-    key: TensorType,
-    value: TensorType,
-    position: TensorType,
-    scale: float,  # noqa: ARG001 - part of the operation's signature
-    window: int | None,
-) -> tuple[TensorType, ...]:
-    _require_float32(query, key, value)
-    _require_position(position)
-    batch, _, heads, dim = _four(query)
-    require(key.rank == 4 and value.rank == 4, "keys and values have four dimensions")
-    kv_heads, context = key.shape[1], key.shape[3]
-    require(key.shape == [batch, kv_heads, dim, context], "keys are [batch, kv, dim, context]")
-    require(value.shape == [batch, kv_heads, context, dim], "values are [batch, kv, context, dim]")
-    require(kv_heads.is_static and kv_heads != 0, "the number of key/value heads is known")
-    require(int(heads) % int(kv_heads) == 0, "query heads are a multiple of key/value heads")
-    require(window is None or window > 0, "a window is at least 1")
-    return (TensorType(query.dtype, query.shape, query.device),)
-
-
-def _four(kind: TensorType) -> Shape:
-    """The shape of queries, keys or values, heads and their width known."""
-    require(kind.rank == 4, "the input is [batch, seq, heads, head_dim]")
-    known = kind.shape[2].is_static and kind.shape[3].is_static
-    require(known, "the number of heads and their width are known")
-    return kind.shape
-
-
 define("matmul", _infer_matmul, alike=slice(0, 2))
 define("linear", _infer_linear)
 define("embedding", _infer_embedding, numbers={0: _IDS})
-define("rope", _infer_rope, numbers={3: _POSITION})
-define("cache_write_key", _infer_cache_key, writes=0, numbers={2: _POSITION})
-define("cache_write_value", _infer_cache_value, writes=0, numbers={2: _POSITION})
-define("attention", _infer_attention, numbers={3: _POSITION})
 
 
 def matmul(x: TensorLike, y: TensorLike) -> Tensor:
@@ -207,62 +129,3 @@ def _require_ids(ids: Tensor, weight: Tensor) -> None:
     if outside.size:
         types = f"embedding({ids.type}, {weight.type})"
         raise ValueError(f"{types}: id {outside[0]} is not one of 0 to {vocab - 1}")
-
-
-def rope(x: TensorLike, cos: Tensor, sin: Tensor, position: TensorLike) -> Tensor:
-    """Rotary position embedding, the two halves of a head being the pairs (Su et al. 2021).
-
-    Args:
-        x: ``[batch, seq, heads, head_dim]``.
-        cos: ``[context, head_dim / 2]``, the cosine of each angle.
-        sin: The sines, likewise.
-        position: int32 ``[1]``: where the first token of ``x`` stands.
-    """
-    return apply("rope", x, cos, sin, position)[0]
-
-
-def cache_write_key(cache: Tensor, x: Tensor, position: TensorLike) -> Tensor:
-    """Write keys ``x [batch, seq, heads, dim]`` into ``cache [batch, heads, dim, context]``.
-
-    The write starts at ``position``, an int32 ``[1]``; what would land outside is dropped. It
-    happens in place where the cache is an input of a ``BufferType``, and on a copy otherwise.
-    Either way the cache after the write is what this returns: a graph refuses to read a buffer
-    anew that was overwritten. Keys lie transposed, so that the scores of neighbouring keys are
-    neighbours.
-    """
-    return apply("cache_write_key", cache, x, position)[0]
-
-
-def cache_write_value(cache: Tensor, x: Tensor, position: TensorLike) -> Tensor:
-    """Write values ``x [batch, seq, heads, dim]`` into ``cache [batch, heads, context, dim]``.
-
-    As :func:`cache_write_key`.
-    """
-    return apply("cache_write_value", cache, x, position)[0]
-
-
-def attention(
-    query: TensorLike,
-    key: Tensor,
-    value: Tensor,
-    position: TensorLike,
-    *,
-    scale: float,
-    window: int | None = None,
-) -> Tensor:
-    """Causal attention with grouped queries.
-
-    Query ``i`` sees the keys ``0 .. position + i``, or the last ``window`` of them.
-
-    Args:
-        query: ``[batch, seq, heads, dim]``.
-        key: ``[batch, kv_heads, dim, context]``.
-        value: ``[batch, kv_heads, context, dim]``.
-        position: int32 ``[1]``: where the first query stands among the keys.
-        scale: What scores are multiplied by.
-        window: How many keys a query sees at most, its own included.
-
-    Returns:
-        ``[batch, seq, heads, dim]``.
-    """
-    return apply("attention", query, key, value, position, scale=float(scale), window=window)[0]

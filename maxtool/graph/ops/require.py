@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from maxtool.dtype import DType
+from maxtool.graph.dim import Shape
 from maxtool.graph.type import TensorType
 
 FLOATS = (DType.float32, DType.float16, DType.bfloat16, DType.float64)
@@ -18,3 +19,21 @@ def require_floats(*kinds: TensorType) -> None:
     """Raise a ``ValueError`` that names the first element type that is no float."""
     for kind in kinds:
         require(kind.dtype in FLOATS, f"needs floating-point operands, not {kind.dtype.value}")
+
+
+def require_float32(*kinds: TensorType) -> None:
+    """Raise a ``ValueError`` unless all operands are float32."""
+    require(all(kind.dtype is DType.float32 for kind in kinds), "operands are float32")
+
+
+def require_position(position: TensorType) -> None:
+    """Raise a ``ValueError`` unless it is an int32 ``[1]``."""
+    require(position.dtype is DType.int32 and position.shape == [1], "the position is int32[1]")
+
+
+def require_heads(kind: TensorType) -> Shape:
+    """The shape of queries, keys or values; a ``ValueError`` unless heads and widths are known."""
+    require(kind.rank == 4, "the input is [batch, seq, heads, head_dim]")
+    known = kind.shape[2].is_static and kind.shape[3].is_static
+    require(known, "the number of heads and their width are known")
+    return kind.shape

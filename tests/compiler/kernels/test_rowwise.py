@@ -86,17 +86,24 @@ def rotated(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
     return x * double[0] + turned * double[1]
 
 
-@pytest.mark.parametrize(("heads", "head_dim"), [(1, 2), (3, 8), (2, 80), (9, 64)])
-def test_rope(heads: int, head_dim: int) -> None:
-    angles = np.outer(np.arange(150), 1e4 ** -(np.arange(head_dim // 2) / (head_dim // 2)))
+@pytest.mark.parametrize(
+    ("heads", "head_dim", "dim"),
+    [(1, 2, 2), (3, 8, 8), (2, 80, 80), (9, 64, 64), (2, 80, 32), (3, 9, 2), (1, 128, 96)],
+)
+def test_rope(heads: int, head_dim: int, dim: int) -> None:
+    angles = np.outer(np.arange(150), 1e4 ** -(np.arange(dim // 2) / (dim // 2)))
     cos, sin = np.cos(angles).astype("f4"), np.sin(angles).astype("f4")
-    function = compiled(rope, head_dim, TILE)
+    function = compiled(rope, head_dim, dim, TILE)
     for batch, seq, position in ((1, 1, 0), (2, 1, 149), (2, 33, 7), (1, 130, 20)):
         x = normal(seq, batch, seq, heads, head_dim)
         at = slice(position, position + seq)
-        expected = rotated(x.astype("f8"), cos[at].astype("f8"), sin[at].astype("f8"))
+        expected = x.astype("f8")
+        tables = cos[at].astype("f8"), sin[at].astype("f8")
+        expected[..., :dim] = rotated(expected[..., :dim], *tables)
         where = np.array([position], "i4")
-        assert error(call(function, x, cos, sin, where, shape=x.shape), expected) < BOUND
+        actual = call(function, x, cos, sin, where, shape=x.shape)
+        assert error(actual, expected) < BOUND
+        np.testing.assert_array_equal(actual[..., dim:], x[..., dim:])
 
 
 @pytest.mark.parametrize("position", [-5, 148, 1 << 30])
@@ -106,7 +113,7 @@ def test_rope_outside_its_tables_takes_their_ends(position: int) -> None:
     rows = np.clip(position + np.arange(9), 0, 149)
     expected = rotated(x.astype("f8"), *(table[rows].astype("f8") for table in tables))
     where = np.array([position], "i4")
-    actual = call(compiled(rope, 8, TILE), x, *tables, where, shape=x.shape)
+    actual = call(compiled(rope, 8, 8, TILE), x, *tables, where, shape=x.shape)
     assert error(actual, expected) < BOUND
 
 

@@ -9,16 +9,21 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.target import Tile
 
+FUNCTIONS = {"cos": T.cos, "sin": T.sin}
 
-def rope(head_dim: int, tile: Tile) -> Any:  # noqa: ANN401
-    """Build the rotation of element j and j + head_dim / 2 by the angle of their position.
+# A cosine costs about as much as this many additions.
+COSINE = 32
 
-    Parameters of the kernel: x[batch, seq, heads, head_dim], cos[context, head_dim / 2],
-    sin[context, head_dim / 2], position[1] int32 of the first row, y like x. Positions outside the
-    tables take their first or last row.
+
+def rope(head_dim: int, dim: int, tile: Tile) -> Any:  # noqa: ANN401
+    """Build the rotation of element j and j + dim / 2 by the angle of their position.
+
+    Parameters of the kernel: x[batch, seq, heads, head_dim], cos[context, dim / 2],
+    sin[context, dim / 2], position[1] int32 of the first row, y like x. Positions outside the
+    tables take their first or last row. Elements from ``dim`` on are copied.
     """
-    half = head_dim // 2
-    with b.kernel(f"rope_{head_dim}") as made:
+    half = dim // 2
+    with b.kernel(f"rope_{head_dim}_{dim}") as made:
         batch, seq, heads = made.dim("batch"), made.dim("seq"), made.dim("heads")
         context = made.dim("context")
         x = made.argument("x", (batch, seq, heads, head_dim))
@@ -38,6 +43,34 @@ def rope(head_dim: int, tile: Tile) -> Any:  # noqa: ANN401
                     d = b.let(b.load(sin, (angle, offset), lanes), lanes)
                     b.store(y, low * c - high * d, (at, s, h, offset), lanes)
                     b.store(y, high * c + low * d, (at, s, h, half + offset), lanes)
+                for offset, lanes in b.widths(head_dim - dim, tile.lanes):
+                    rest = b.load(x, (at, s, h, dim + offset), lanes)
+                    b.store(y, rest, (at, s, h, dim + offset), lanes)
 
         b.each_row(batch * seq, heads * head_dim, row)
+    return made.function
+
+
+def rope_angles(half: int, original: int, factor: float, function: str) -> Any:  # noqa: ANN401
+    """Build a table of cosines or sines whose frequencies depend on the sequence's length.
+
+    Parameters of the kernel: frequencies[lengths, half], position[1] int32 of the first row,
+    y[seq, half]. The sequence ends at ``position + seq``; the frequencies are those in row
+    ``position + seq - original``, or in the first or last one.
+    """
+    with b.kernel(f"rope_{function}_{half}") as made:
+        lengths, seq = made.dim("lengths"), made.dim("seq")
+        frequencies = made.argument("frequencies", (lengths, half))
+        position = made.argument("position", (1,), "int32")
+        y = made.argument("y", (seq, half))
+
+        def row(i: b.Expr) -> None:
+            first = b.index(T.Cast("int64", position[0]))
+            length = b.index(b.clamped(first + seq - b.integer(original), lengths))
+            place = b.let(T.Cast("float32", first + i))
+            with T.serial(b.integer(half)) as j:
+                angle = place * frequencies[length, j]
+                b.store(y, FUNCTIONS[function](angle) * T.float32(factor), (i, j), 1)
+
+        b.each_row(seq, COSINE * half, row)
     return made.function

@@ -1,0 +1,47 @@
+"""The rules for rotary and learned positions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from maxtool.compiler.kernels.cpu.positions import add_positions
+from maxtool.compiler.kernels.cpu.rope import rope, rope_angles
+from maxtool.compiler.lowering.function import FunctionLowering
+from maxtool.graph import Node
+
+Rule: TypeAlias = Callable[[FunctionLowering, Node], None]
+
+
+def _rope(function: FunctionLowering, node: Node) -> None:
+    x, cos = node.inputs[:2]
+    arguments = (int(x.shape[3]), 2 * int(cos.shape[1]), function.module.target.tile)
+    operands = [function.get(operand) for operand in node.inputs]
+    value = function.kernel(rope, arguments, operands, function.sizes(x.shape))
+    function.set_whole(node.outputs[0], value)
+
+
+def _rope_angles(function: FunctionLowering, node: Node) -> None:
+    """The tokens are not read: their shape is that of the result."""
+    _, *operands = node.inputs
+    for result, part in zip(node.outputs, ("cos", "sin"), strict=True):
+        half = int(result.shape[1])
+        arguments = (half, node.attributes["original"], node.attributes["factor"], part)
+        values = [function.get(operand) for operand in operands]
+        value = function.kernel(rope_angles, arguments, values, function.sizes(result.shape))
+        function.set_whole(result, value)
+
+
+def _add_positions(function: FunctionLowering, node: Node) -> None:
+    x, table = node.inputs[:2]
+    arguments = (int(x.shape[2]), table.dtype.value, function.module.target.tile)
+    operands = [function.get(operand) for operand in node.inputs]
+    value = function.kernel(add_positions, arguments, operands, function.sizes(x.shape))
+    function.set_whole(node.outputs[0], value)
+
+
+POSITIONS: dict[str, Rule] = {
+    "rope": _rope,
+    "rope_angles": _rope_angles,
+    "add_positions": _add_positions,
+}

@@ -1,0 +1,111 @@
+"""Attention over a cache of keys and values, and writing into it."""
+
+from __future__ import annotations
+
+from maxtool.dtype import DType
+from maxtool.graph.ops.require import (
+    require,
+    require_float32,
+    require_heads,
+    require_position,
+)
+from maxtool.graph.ops.table import apply, define
+from maxtool.graph.tensor import Tensor, TensorLike
+from maxtool.graph.type import TensorType
+
+_POSITION = DType.int32  # what a Python number is there
+
+
+def _infer_cache_key(
+    cache: TensorType, x: TensorType, position: TensorType
+) -> tuple[TensorType, ...]:
+    require_float32(cache, x)
+    require_position(position)
+    batch, _, heads, dim = require_heads(x)
+    fits = cache.rank == 4 and cache.shape[:3] == [batch, heads, dim]
+    require(fits, "the cache is [batch, heads, dim, context]")
+    return (cache,)
+
+
+def _infer_cache_value(
+    cache: TensorType, x: TensorType, position: TensorType
+) -> tuple[TensorType, ...]:
+    require_float32(cache, x)
+    require_position(position)
+    batch, _, heads, dim = require_heads(x)
+    fits = cache.rank == 4 and cache.shape[:2] == [batch, heads] and cache.shape[3] == dim
+    require(fits, "the cache is [batch, heads, context, dim]")
+    return (cache,)
+
+
+def _infer_attention(
+    query: TensorType,
+    key: TensorType,
+    value: TensorType,
+    position: TensorType,
+    scale: float,  # noqa: ARG001 - part of the operation's signature
+    window: int | None,
+) -> tuple[TensorType, ...]:
+    require_float32(query, key, value)
+    require_position(position)
+    batch, _, heads, dim = require_heads(query)
+    require(key.rank == 4 and value.rank == 4, "keys and values have four dimensions")
+    kv_heads, context = key.shape[1], key.shape[3]
+    require(key.shape == [batch, kv_heads, dim, context], "keys are [batch, kv, dim, context]")
+    require(value.shape == [batch, kv_heads, context, dim], "values are [batch, kv, context, dim]")
+    require(kv_heads.is_static and kv_heads != 0, "the number of key/value heads is known")
+    require(int(heads) % int(kv_heads) == 0, "query heads are a multiple of key/value heads")
+    require(window is None or window > 0, "a window is at least 1")
+    return (TensorType(query.dtype, query.shape, query.device),)
+
+
+define("cache_write_key", _infer_cache_key, writes=0, numbers={2: _POSITION})
+define("cache_write_value", _infer_cache_value, writes=0, numbers={2: _POSITION})
+define("attention", _infer_attention, numbers={3: _POSITION})
+
+
+def cache_write_key(cache: Tensor, x: Tensor, position: TensorLike) -> Tensor:
+    """Write keys ``x [batch, seq, heads, dim]`` into ``cache [batch, heads, dim, context]``.
+
+    The write starts at ``position``, an int32 ``[1]``; what would land outside is dropped. It
+    happens in place where the cache is an input of a ``BufferType``, and on a copy otherwise.
+    Either way the cache after the write is what this returns: a graph refuses to read a buffer
+    anew that was overwritten. Keys lie transposed, so that the scores of neighbouring keys are
+    neighbours.
+    """
+    return apply("cache_write_key", cache, x, position)[0]
+
+
+def cache_write_value(cache: Tensor, x: Tensor, position: TensorLike) -> Tensor:
+    """Write values ``x [batch, seq, heads, dim]`` into ``cache [batch, heads, context, dim]``.
+
+    As :func:`cache_write_key`.
+    """
+    return apply("cache_write_value", cache, x, position)[0]
+
+
+def attention(
+    query: TensorLike,
+    key: Tensor,
+    value: Tensor,
+    position: TensorLike,
+    *,
+    scale: float,
+    window: int | None = None,
+) -> Tensor:
+    """Causal attention with grouped queries.
+
+    Query ``i`` sees the keys ``0 .. position + i``, or the last ``window`` of them.
+
+    Args:
+        query: ``[batch, seq, heads, dim]``.
+        key: ``[batch, kv_heads, dim, context]``.
+        value: ``[batch, kv_heads, context, dim]``.
+        position: int32 ``[1]``: where the first query stands among the keys.
+        scale: What scores are multiplied by.
+        window: How many keys a query sees at most, its own included.
+
+    Returns:
+        ``[batch, seq, heads, dim]``.
+    """
+    return apply("attention", query, key, value, position, scale=float(scale), window=window)[0]

@@ -1,0 +1,101 @@
+"""Every option of the decoder against NumPy, with a cache and without."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from maxtool.architectures import Decoder, DecoderConfig
+from tests.architectures.decoders import CONFIG, Steps, fill
+from tests.architectures.oracle import Oracle
+
+# Sizes that no tile divides, an odd number of groups.
+SIZES = {
+    "vocab_size": 37,
+    "hidden_size": 21,
+    "intermediate_size": 29,
+    "n_heads": 3,
+    "n_kv_heads": 1,
+    "head_dim": 10,
+}
+LAYERS = (True, False, True)
+
+CASES: dict[str, dict[str, Any]] = {
+    "layer norms": {"norm": "layer", "norm_bias": True, "block": "parallel"},
+    "layer norms without biases": {"norm": "layer", "block": "parallel_shared", "mlp": "plain"},
+    "norms after": {"block": "post", "qk_norm": "full", "hidden_act": "relu"},
+    "norms around": {
+        "block": "sandwich",
+        "qk_norm": "head",
+        "hidden_act": "gelu_tanh",
+        "embed_scale": 4.5,
+        "logits_softcap": 2.0,
+        "attention_scale": 0.7,
+    },
+    "biases, learned positions": {
+        "position": "learned",
+        "norm": "layer",
+        "norm_bias": True,
+        "mlp": "plain",
+        "hidden_act": "gelu",
+        "qkv_bias": True,
+        "o_bias": True,
+        "mlp_bias": True,
+        "head_dim": 7,
+        "tie_word_embeddings": True,
+    },
+    "scales": {"residual_scale": 0.4, "logits_scale": 0.25, "qkv_bias": True},
+    "some rotated": {"rotary_dim": 4, "rope_layers": LAYERS},
+    "two bases": {
+        "rope_theta": 1000.0,
+        "rope_scaling": "linear",
+        "rope_factor": 4.0,
+        "rope_local_theta": 50.0,
+        "sliding_window": 3,
+        "sliding_layers": LAYERS,
+    },
+    "one window": {"sliding_window": 3, "n_kv_heads": 3},
+    "a window wider than the context": {"sliding_window": 100},
+}
+
+
+def error(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> float:
+    return float(np.abs(found - expected).max() / np.abs(expected).max())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_option(name: str) -> None:
+    config = DecoderConfig(**CONFIG | SIZES | CASES[name])
+    assert config.problems() == []
+    model = Decoder(config)
+    oracle = Oracle(config, fill(model))
+    ids = np.random.default_rng(1).integers(0, config.vocab_size, (2, 9))
+    expected = oracle.logits(ids)
+    forward = model.entries()[0]
+    found = model.compile(*forward.inputs.values())(ids).to_numpy()
+    assert error(found, expected) < 1e-5
+    steps, at = Steps(model, batch=2), 0
+    for length in (4, 3, 1, 1):
+        at += length
+        logits = steps(ids[:, at - length : at])
+        assert error(logits, expected[:, at - 1]) < 1e-5
+
+
+# These have parameters of their own, or change nothing that a test could see.
+UNSEEN = {*SIZES, "norm_bias", "qkv_bias", "o_bias", "mlp_bias", "qk_norm", "mlp", "norm", "block"}
+UNSEEN |= {"tie_word_embeddings", "position", "rope_scaling", "sliding_layers"}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_option_that_is_ignored_would_show(name: str) -> None:
+    changes = CASES[name] if "wider" not in name else {}
+    plain = CONFIG | SIZES
+    config = DecoderConfig(**plain | changes)
+    weights, ids = fill(Decoder(config)), np.arange(9)[None]
+    expected = Oracle(config, weights).logits(ids)
+    for option in changes.keys() - UNSEEN:
+        ignored = {key: value for key, value in changes.items() if key != option}
+        other = Oracle(DecoderConfig(**plain | ignored), weights).logits(ids)
+        assert error(other, expected) > 1e-3, option
