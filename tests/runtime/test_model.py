@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import shutil
 import subprocess
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 
 from maxtool import tokenizer as room
 from maxtool.runtime import loader
+from maxtool.runtime.loader import sampling
 
 sys.path.insert(0, str(Path(__file__).parent))
 import tiny_artifact
@@ -127,9 +129,9 @@ def test_weights_are_not_copied(artifact: Path) -> None:
     assert model(input_ids=[[0]])["logits"][0, 0, 0] == 123.0
 
 
-def chooser(**sampling: Any) -> Callable[[np.ndarray[Any, Any]], int]:
+def chooser(**options: Any) -> Callable[[np.ndarray[Any, Any]], int]:
     """A chooser that has seen nothing before."""
-    choose = loader.chooser(loader.Sampling(**sampling))
+    choose = loader.chooser(loader.Sampling(**options))
     return lambda logits: choose(logits, [])
 
 
@@ -153,6 +155,34 @@ def test_sampling_follows_the_probabilities() -> None:
     flat = probabilities([hot(logits) for _ in range(20_000)])
     root = np.sqrt([0.5, 0.3, 0.15, 0.05])
     assert abs(flat[3] - root[3] / root.sum()) < 0.015
+
+
+CASES: list[dict[str, Any]] = json.loads(
+    (Path(__file__).parents[1] / "data" / "sampling.json").read_text(encoding="utf-8")
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["options"]))
+def test_tokens_are_drawn_as_in_transformers(case: dict[str, Any]) -> None:
+    options = loader.Sampling(**{"temperature": 1.0, **case["options"]})
+    logits = np.array(case["logits"], np.float32)
+    logits = sampling.penalised(logits, case["before"], options.repetition_penalty)
+    tokens, shares = sampling.distribution(logits, options)
+    found = np.zeros(logits.size)
+    found[tokens] = shares
+    assert (np.diff(logits[tokens]) <= 0).all()
+    # Of equals at the end of a share either may be kept: torch's order of them is its own.
+    np.testing.assert_allclose(np.sort(found), np.sort(case["shares"]), atol=1e-6)
+
+
+def test_a_seed_repeats_what_is_drawn() -> None:
+    logits = np.zeros(1000, np.float32)
+    drawn = [[draw(logits) for _ in range(8)] for draw in map(seeded, (5, 5, 6))]
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def seeded(seed: int) -> Callable[[np.ndarray[Any, Any]], int]:
+    return chooser(temperature=1.0, seed=seed)
 
 
 def test_min_p_is_a_share_of_the_best() -> None:

@@ -18,7 +18,7 @@ class Sampling:
 
     Attributes:
         temperature: What logits are divided by; 0 always takes the likeliest token.
-        top_k: Draw from so many of the likeliest tokens.
+        top_k: Draw from so many of the likeliest tokens, and from those as likely as the last.
         top_p: Draw from the fewest of the likeliest tokens that together have this share.
         min_p: Draw from tokens with at least this share of the likeliest token's probability.
         repetition_penalty: Logits of tokens that are in the text already are divided by it where
@@ -57,20 +57,49 @@ def chooser(sampling: Sampling) -> Callable[[Array, Sequence[int]], int]:
     random = np.random.default_rng(sampling.seed)
 
     def choose(logits: Array, before: Sequence[int]) -> int:
-        logits = _penalised(logits, before, sampling.repetition_penalty)
+        logits = penalised(logits, before, sampling.repetition_penalty)
         best = int(logits.argmax())
         if not math.isfinite(logits[best]):
             raise RunError("the model's logits are not finite numbers")
         if sampling.temperature == 0:
             return best
-        order = np.argsort(-logits)[: sampling.top_k]
-        shares = _shares(logits[order], sampling)
-        return int(random.choice(order[: shares.size], p=shares))
+        tokens, shares = distribution(logits, sampling)
+        return int(random.choice(tokens, p=shares))
 
     return choose
 
 
-def _penalised(logits: Array, before: Sequence[int], penalty: float) -> Array:
+def distribution(logits: Array, sampling: Sampling) -> tuple[Array, Array]:
+    """What a token is drawn from.
+
+    Args:
+        logits: Of every token, penalised already.
+        sampling: A temperature above 0, and what limits the choice.
+
+    Returns:
+        The tokens, likeliest first, and their probabilities, which add up to 1.
+    """
+    tokens = _likeliest(logits, sampling.top_k)
+    shares = _softmax(logits[tokens], sampling.temperature)
+    if sampling.top_p is not None and sampling.top_p < 1:
+        shares = shares[: int(np.searchsorted(shares.cumsum(), sampling.top_p)) + 1]
+    if sampling.min_p is not None:
+        shares = shares[shares >= sampling.min_p * shares[0]]
+    return tokens[: shares.size], shares / shares.sum()
+
+
+def _likeliest(logits: Array, count: int | None) -> Array:
+    """The ``count`` likeliest tokens, likeliest first, and those as likely as the last of them."""
+    if count is None or count >= logits.size:
+        return np.argsort(-logits, kind="stable")
+    least = np.partition(logits, -count)[-count]
+    kept = np.flatnonzero(logits >= least)
+    ordered: Array = kept[np.argsort(-logits[kept], kind="stable")]
+    return ordered
+
+
+def penalised(logits: Array, before: Sequence[int], penalty: float) -> Array:
+    """The logits, where those of the tokens ``before`` are moved away from them by the penalty."""
     if penalty == 1 or not len(before):
         return logits
     seen = np.unique(np.asarray(before))
@@ -79,15 +108,9 @@ def _penalised(logits: Array, before: Sequence[int], penalty: float) -> Array:
     return result
 
 
-def _shares(logits: Array, sampling: Sampling) -> Array:
-    """Probabilities of the tokens that are drawn from, likeliest first, as the logits are."""
+def _softmax(logits: Array, temperature: float) -> Array:
+    """Probabilities of logits that are sorted, the largest first."""
     with np.errstate(over="ignore"):  # minus infinity is a share of 0
-        gap = logits.astype(np.float64) - float(logits[0])
-        scaled = np.exp(gap / sampling.temperature)
+        scaled = np.exp((logits.astype(np.float64) - float(logits[0])) / temperature)
     shares: Array = scaled / scaled.sum()
-    if sampling.top_p is not None:
-        shares = shares[: int(np.searchsorted(shares.cumsum(), sampling.top_p)) + 1]
-    if sampling.min_p is not None:
-        shares = shares[shares >= sampling.min_p * shares[0]]
-    total: Array = shares / shares.sum()
-    return total
+    return shares
