@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from numbers import Integral, Real
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 import numpy as np
 
@@ -40,9 +40,33 @@ class Reader:
     def number(self, key: str, default: float | None = None) -> float:
         """A positive number; 1 stands in for one that is reported as wrong."""
         value = self._value(key, default)
-        if isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < np.inf:
+        if _is_positive(value):
             return float(value)
         return self._refuse(key, value, "a positive number", 1.0)
+
+    def optional_number(self, key: str) -> float | None:
+        """A positive number, or None where there is none."""
+        return None if self.get(key) is None else self.number(key)
+
+    def numbers(self, key: str, count: int) -> tuple[float, ...]:
+        """A list of positive numbers; ones stand in for what is reported as wrong."""
+        value = self.get(key)
+        listed = value if isinstance(value, list | tuple) else []
+        if len(listed) == count and all(map(_is_positive, listed)):
+            return tuple(map(float, listed))
+        return self._refuse(key, value, f"a list of {count} positive numbers", (1.0,) * count)
+
+    def section(self, key: str) -> Mapping[str, object]:
+        """A table; an empty one where there is none."""
+        value = self._value(key, {})
+        return value if isinstance(value, Mapping) else self._refuse(key, value, "a table", {})
+
+    def choice(self, key: str, allowed: Collection[str], default: str) -> str:
+        """One of some words."""
+        value = self._value(key, default)
+        if isinstance(value, str) and value in allowed:
+            return value
+        return self._refuse(key, value, f"one of {', '.join(allowed)}", default)
 
     def flag(self, key: str, *, default: bool = False) -> bool:
         """True or false."""
@@ -65,3 +89,8 @@ class Reader:
         found = "is missing" if value is None else f"is {value!r}, not {wanted}"
         self.problems.append(f"{self.prefix}{key} {found}")
         return stand_in
+
+
+def _is_positive(value: object) -> TypeGuard[Real]:
+    """Whether it is a number above zero; not NaN, infinity or a truth value."""
+    return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < np.inf

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxtool.errors import ConfigurationError
-from maxtool.parity import decoder, decoder_settings
+from maxtool.parity import decoder
 from maxtool.weights.checkpoint import Checkpoint
 
 Inputs = Mapping[str, NDArray[Any]]
@@ -68,7 +68,7 @@ class Kind:
 
 
 REFERENCES: tuple[Kind, ...] = (
-    Kind(decoder.Decoder, decoder_settings.MODEL_TYPES, decoder_settings.GGUF_ARCHITECTURES),
+    Kind(decoder.DecoderReference, decoder.MODEL_TYPES, decoder.GGUF_ARCHITECTURES),
 )
 
 

@@ -70,6 +70,7 @@ FAMILIES: Mapping[str, Tiny] = {
     "tiny-llama3": Tiny(
         "llama",
         sizes(24, 4, 2, intermediate_size=44, vocab_size=61, max_position_embeddings=128)
+        | {"head_dim": 16}
         | rope(
             500.0,
             "llama3",
@@ -117,6 +118,7 @@ FAMILIES: Mapping[str, Tiny] = {
         | {"moe_intermediate_size": 20, "num_experts": 5, "num_experts_per_tok": 2}
         | {"mlp_only_layers": [1], "norm_topk_prob": True}
         | rope(1e6),
+        {"num_experts": 5, "num_local_experts": None},
     ),
     "tiny-gemma2": Tiny(
         "gemma2",

@@ -12,10 +12,10 @@ import pytest
 from safetensors.numpy import load_file
 
 from maxtool.errors import ConfigurationError, MissingWeight
-from maxtool.parity.decoder import reference_logits
+from maxtool.parity.references import reference
 from maxtool.weights.checkpoint import open_checkpoint
+from tests.parity.measure import DATA, error, logits, recorded
 
-DATA = Path(__file__).resolve().parents[1] / "data"
 NAMES = {
     "model.embed_tokens": "token_embd",
     "lm_head": "output",
@@ -72,9 +72,8 @@ def permuted(name: str, array: np.ndarray, head_dim: int) -> np.ndarray:
 
 
 def relative_error(file: Path, name: str) -> float:
-    expected = np.load(DATA / name / "expected.npz")
-    found = reference_logits(open_checkpoint(file), expected["input_ids"])
-    return float(np.linalg.norm(found - expected["logits"]) / np.linalg.norm(expected["logits"]))
+    expected = recorded(DATA / name)
+    return error(logits(file, expected["input_ids"]), expected["logits"])
 
 
 @pytest.mark.parametrize(
@@ -100,9 +99,10 @@ def test_scaling_and_window_count(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("extra", "word"),
     [
-        ({"expert_count": 4}, "llama.expert_count"),
-        ({"rope__dimension_count": 6}, "llama.rope.dimension_count"),
-        ({"rope__scaling__type": "yarn"}, "yarn"),
+        ({"expert_count": 4}, "llama.expert_used_count"),
+        ({"rope__dimension_count": 14}, "7 planes"),
+        ({"rope__scaling__type": "yarn"}, "llama.rope.scaling.original_context_length"),
+        ({"rope__scaling__type": "spiral"}, "spiral"),
         ({"rope__scaling__type": "linear"}, "llama.rope.scaling.factor is missing"),
         ({"attention__value_length": 8}, "llama.attention.value_length"),
     ],
@@ -116,13 +116,13 @@ def test_what_it_cannot_compute_is_refused(
 
 
 def test_another_architecture_is_refused(tmp_path: Path) -> None:
-    writer = gguf.GGUFWriter(tmp_path / "model.gguf", "qwen2")
+    writer = gguf.GGUFWriter(tmp_path / "model.gguf", "mamba")
     writer.add_tensor("token_embd.weight", np.ones((4, 4), np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    with pytest.raises(ConfigurationError, match="qwen2"):
+    with pytest.raises(ConfigurationError, match="mamba"):
         relative_error(tmp_path / "model.gguf", "tiny-llama")
 
 
@@ -134,4 +134,4 @@ def test_a_bias_in_one_layer_is_wanted_in_all(tmp_path: Path) -> None:
     }
     object.__setattr__(checkpoint, "tensors", tensors)
     with pytest.raises(MissingWeight, match=r"blk\.0\.attn_q\.bias"):
-        reference_logits(checkpoint, np.zeros((1, 1), np.int64))
+        reference(checkpoint)

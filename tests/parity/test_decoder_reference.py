@@ -10,19 +10,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from maxtool.parity.decoder import reference_logits
-from maxtool.weights.checkpoint import open_checkpoint
+from tests.parity.measure import RECORDING_ERROR, error, greedy, logits, recorded
 
-RECORDING_ERROR = 1e-6
-"""What float32 arithmetic in transformers adds to the recorded logits, relatively."""
-
-
-def relative_error(actual: np.ndarray, expected: np.ndarray) -> float:
-    return float(np.linalg.norm(actual - expected) / np.linalg.norm(expected))
-
-
-def logits(path: Path, ids: np.ndarray, config: Path | None = None) -> np.ndarray:
-    return reference_logits(open_checkpoint(path, config=config), ids)
+FAMILIES = (
+    "gemma2",
+    "gemma3",
+    "gpt2",
+    "llama",
+    "mistral",
+    "mixtral",
+    "phi3",
+    "qwen2",
+    "qwen3",
+    "stories260K",
+)
 
 
 @pytest.fixture
@@ -70,19 +71,23 @@ def gguf_as_folder() -> Callable[[Path, Path, Path], None]:
 
 @pytest.mark.reference
 @pytest.mark.parametrize("config", ["config.json", "config.older.json"])
-@pytest.mark.parametrize("name", ["llama", "mistral", "stories260K"])
+@pytest.mark.parametrize("name", FAMILIES)
 def test_reference_folders(reference: Path, name: str, config: str) -> None:
-    expected = np.load(reference / name / "expected.npz")
-    found = logits(reference / name, expected["input_ids"], reference / name / config)
-    assert relative_error(found, expected["logits"]) < RECORDING_ERROR
+    folder, expected = reference / name, recorded(reference / name)
+    found = logits(folder, expected["input_ids"], folder / config)
+    assert error(found, expected["logits"]) < RECORDING_ERROR
+    tokens = expected["greedy_tokens"]
+    found = greedy(folder, expected["greedy_prompt"], tokens, folder / config)
+    np.testing.assert_array_equal(found, tokens)
 
 
 @pytest.mark.reference
-@pytest.mark.parametrize("name", ["llama", "stories260K"])
+@pytest.mark.parametrize("name", ["gemma2", "gemma3", "llama", "stories260K"])
 def test_reference_gguf(reference: Path, name: str) -> None:
-    expected = np.load(reference / name / "expected.npz")
-    found = logits(reference / name / f"{name}-f32.gguf", expected["input_ids"])
-    assert relative_error(found, expected["logits"]) < RECORDING_ERROR
+    expected, file = recorded(reference / name), reference / name / f"{name}-f32.gguf"
+    assert error(logits(file, expected["input_ids"]), expected["logits"]) < RECORDING_ERROR
+    tokens = expected["greedy_tokens"]
+    np.testing.assert_array_equal(greedy(file, expected["greedy_prompt"], tokens), tokens)
 
 
 @pytest.mark.reference
@@ -90,8 +95,8 @@ def test_gguf_without_a_window_agrees_inside_the_window(reference: Path) -> None
     """llama.cpp's converter does not write Mistral's window of 16 into the file."""
     expected = np.load(reference / "mistral" / "expected.npz")
     found = logits(reference / "mistral" / "mistral-f32.gguf", expected["input_ids"])
-    assert relative_error(found[:, :16], expected["logits"][:, :16]) < RECORDING_ERROR
-    assert relative_error(found[:, 16:], expected["logits"][:, 16:]) > 0.01
+    assert error(found[:, :16], expected["logits"][:, :16]) < RECORDING_ERROR
+    assert error(found[:, 16:], expected["logits"][:, 16:]) > 0.01
 
 
 @pytest.mark.reference
@@ -103,4 +108,4 @@ def test_quantized_gguf_is_its_dequantized_weights(
     file = reference / "llama" / f"llama-{kind}.gguf"
     gguf_as_folder(file, reference / "llama" / "config.json", tmp_path)
     ids = np.load(reference / "llama" / "expected.npz")["input_ids"]
-    assert relative_error(logits(file, ids), logits(tmp_path, ids)) < 1e-6
+    assert error(logits(file, ids), logits(tmp_path, ids)) < 1e-6

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
-from maxtool.parity.decoder import reference_logits
+from maxtool.parity.references import reference
 from maxtool.weights.checkpoint import open_checkpoint
 
 SAMPLE = Path(__file__).resolve().parents[2] / "samples" / "fireside"
@@ -22,7 +22,8 @@ def test_greedy_text_is_the_most_likely_one_and_ends_by_itself() -> None:
     assert ids[: len(prompt)] == prompt
     checkpoint = open_checkpoint(SAMPLE)
     assert checkpoint.config is not None
-    most_likely = reference_logits(checkpoint, np.array([ids]))[0, len(prompt) - 1 :].argmax(-1)
+    logits = reference(checkpoint).forward({"input_ids": np.array([ids])})["logits"]
+    most_likely = logits[0, len(prompt) - 1 :].argmax(-1)
     assert most_likely.tolist() == [*ids[len(prompt) :], checkpoint.config["eos_token_id"]]
 
 

@@ -1,0 +1,56 @@
+"""What the tests of references compute with."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maxtool.parity.references import CachedReference, reference
+from maxtool.weights.checkpoint import open_checkpoint
+
+Array = np.ndarray[Any, Any]
+
+DATA = Path(__file__).resolve().parents[1] / "data"
+FOLDERS = tuple(sorted(folder.name for folder in DATA.glob("tiny-*")))
+RECORDING_ERROR = 2e-6
+"""What float32 arithmetic in transformers adds to the recorded logits, relatively."""
+
+
+def error(actual: Array, expected: Array) -> float:
+    """Norm of the difference over the norm of what is expected."""
+    return float(np.linalg.norm(actual - expected) / np.linalg.norm(expected))
+
+
+def recorded(folder: Path) -> dict[str, Array]:
+    """What transformers computed from a checkpoint."""
+    with np.load(folder / "expected.npz") as arrays:
+        return dict(arrays)
+
+
+def logits(path: Path, ids: Array, config: Path | None = None) -> Array:
+    """The reference's logits at every position."""
+    found = reference(open_checkpoint(path, config=config))
+    return found.forward({"input_ids": ids})["logits"]
+
+
+def greedy(path: Path, prompt: Array, tokens: Array, config: Path | None = None) -> Array:
+    """The likeliest token after the prompt and after each of the tokens but the last, cached."""
+    found = reference(open_checkpoint(path, config=config))
+    assert isinstance(found, CachedReference)
+    ids = np.concatenate([prompt, tokens[:, :-1]], axis=1)
+    starts = [0, *range(prompt.shape[1], ids.shape[1])]
+    return found.cached(ids, starts).argmax(-1)
+
+
+def edited(folder: Path, tmp_path: Path, **changes: object) -> Path:
+    """A copy of a Hugging Face folder with other configuration keys; None removes one."""
+    copy = tmp_path / folder.name
+    shutil.copytree(folder, copy)
+    config = json.loads((copy / "config.json").read_text()) | changes
+    kept = {key: value for key, value in config.items() if changes.get(key, 0) is not None}
+    (copy / "config.json").write_text(json.dumps(kept))
+    return copy
