@@ -197,8 +197,8 @@ class LongRope:
     def frequencies(self, dim: int, theta: float, length: int) -> Single:
         """See :class:`Scaling`."""
         chosen = self.long if length > self.original else self.short
-        divisors: Single = np.array(chosen, np.float32)
-        return np.reciprocal(divisors * power(theta, exponents(dim)))
+        periods: Single = np.array(chosen, np.float32) * power(theta, exponents(dim))
+        return np.reciprocal(periods)
 
 
 @dataclass(frozen=True, slots=True)
