@@ -49,8 +49,13 @@ def _field_rows(recipe: Recipe, dialect: Dialect) -> list[list[str]]:
 
 
 def _keys(field: Field, dialect: Dialect) -> str:
-    spelling = field.spellings.get(dialect)
-    return ", ".join(source.text for source in spelling.sources) if spelling else "-"
+    return ", ".join(_known(field, dialect)) or "-"
+
+
+def _known(field: Field, dialect: Dialect) -> list[str]:
+    """The keys and tensors a field is read from, each once."""
+    ways = field.spellings.get(dialect, ())
+    return list(dict.fromkeys(source.text for way in ways for source in way.sources))
 
 
 def _rule_rows(recipe: Recipe, dialect: Dialect) -> list[list[str]]:
@@ -68,10 +73,7 @@ def _as_json(recipe: Recipe) -> dict[str, object]:
         "file": str(recipe.file),
         "architecture": recipe.architecture,
         "config": {name: _field_json(field) for name, field in recipe.fields.items()},
-        "weights": {
-            dialect: {rule.target.text: _rule_json(rule) for rule in rules.rules}
-            for dialect, rules in recipe.rules.items()
-        },
+        "weights": {dialect: _rules_json(rules.rules) for dialect, rules in recipe.rules.items()},
         "entries": {name: dict(inputs) for name, inputs in recipe.entries.items()},
         "check": {
             dtype: {"rtol": one.rtol, "atol": one.atol} for dtype, one in recipe.check.items()
@@ -84,11 +86,16 @@ def _field_json(field: Field) -> dict[str, object]:
         "type": field.type,
         "optional": field.optional,
         "allowed": list(field.allowed),
-        **{
-            dialect: [source.text for source in spelling.sources]
-            for dialect, spelling in field.spellings.items()
-        },
+        **{dialect: _known(field, dialect) for dialect in field.spellings},
     }
+
+
+def _rules_json(rules: tuple[Rule, ...]) -> dict[str, list[dict[str, object]]]:
+    """The ways in which each parameter is made: the first that applies holds."""
+    ways: dict[str, list[dict[str, object]]] = {}
+    for rule in rules:
+        ways.setdefault(rule.target.text, []).append(_rule_json(rule))
+    return ways
 
 
 def _rule_json(rule: Rule) -> dict[str, object]:
@@ -96,4 +103,5 @@ def _rule_json(rule: Rule) -> dict[str, object]:
         "from": [source.text for source in rule.sources],
         "operations": [step.op for step in rule.steps],
         "tie": rule.tie,
+        "when": dict(rule.when),
     }

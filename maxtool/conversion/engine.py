@@ -25,6 +25,7 @@ from maxtool.quantization import quantize
 from maxtool.recipe import (
     Emission,
     Plan,
+    computed_tensors,
     emissions,
     find_recipe,
     left_out,
@@ -47,7 +48,7 @@ class Conversion:
     Attributes:
         request: What was asked.
         plan: The source, matched with its recipe.
-        tensors: What is written, in order, each with how it is made.
+        tensors: What is written, in order, each with how it is made, or what it holds.
         metadata: Key/values of a GGUF output.
         files: Small files of a Hugging Face folder, by name.
         notes: What is worth knowing before it is run.
@@ -56,7 +57,7 @@ class Conversion:
 
     request: Request
     plan: Plan
-    tensors: list[tuple[TensorSpec, Emission]]
+    tensors: list[tuple[TensorSpec, Emission | Array]]
     metadata: dict[str, Any]
     files: dict[str, bytes]
     notes: list[str]
@@ -167,16 +168,41 @@ def _check_replaceable(request: Request) -> None:
 
 def _tensors(
     planned: Plan, request: Request
-) -> tuple[list[tuple[TensorSpec, Emission]], list[str]]:
+) -> tuple[list[tuple[TensorSpec, Emission | Array]], list[str]]:
     shapes = {name: binding.shape for name, binding in planned.parameters.items()}
     made = emissions(planned.recipe, DIALECT[request.target], planned.config, shapes)
     made.sort(key=_order(planned, request))
     pairs = [(_natural(planned, emission), emission) for emission in made]
     chosen = [choose(natural, request) for natural, _ in pairs]
     specs = _narrowed(planned, request, [spec for spec, _ in chosen], made)
-    notes = left_out(planned.recipe, DIALECT[request.target], shapes)
+    notes = left_out(planned.recipe, DIALECT[request.target], planned.config, shapes)
     notes += [note for _, note in chosen if note is not None]
-    return list(zip(specs, made, strict=True)), notes + _decoded([n for n, _ in pairs], specs)
+    decoded = _decoded([n for n, _ in pairs], specs)
+    return _with_computed(planned, request, list(zip(specs, made, strict=True))), notes + decoded
+
+
+def _with_computed(
+    planned: Plan, request: Request, tensors: list[tuple[TensorSpec, Emission]]
+) -> list[tuple[TensorSpec, Emission | Array]]:
+    """Those that follow from the configuration too: first, or where the source has them."""
+    dialect = DIALECT[request.target]
+    computed = planned.recipe.computed[dialect]
+    source = planned.checkpoint
+    if planned.dialect != dialect:
+        arrays = computed_tensors(computed, planned.config)
+        return [*map(_fixed, arrays.items()), *tensors]
+    there = [tensor.tensor for tensor in computed if tensor.tensor in source.tensors]
+    kept = [_fixed((name, source.read(name).astype(DType.float32).data)) for name in there]
+    place = {name: index for index, name in enumerate(source.tensors)}
+    merged: list[tuple[TensorSpec, Emission | Array]] = [*tensors, *kept]
+    if kept:
+        merged.sort(key=lambda pair: place[pair[0].name])
+    return merged
+
+
+def _fixed(entry: tuple[str, Array]) -> tuple[TensorSpec, Emission | Array]:
+    name, array = entry
+    return TensorSpec(name, DType.from_numpy(array.dtype), array.shape), array
 
 
 def _order(planned: Plan, request: Request) -> Callable[[Emission], Any]:
@@ -190,9 +216,9 @@ def _order(planned: Plan, request: Request) -> Callable[[Emission], Any]:
         names.sort(key=lambda name: (files[planned.checkpoint.tensors[name].file], name))
     place = {name: index for index, name in enumerate(names)}
 
-    def key(emission: Emission) -> tuple[int, int]:
+    def key(emission: Emission) -> tuple[int, int, str]:
         sources = planned.parameters[emission.parameters[0]].sources
-        return place[sources[0].name], emission.index
+        return max(place[source.name] for source in sources), emission.index, emission.name
 
     return key
 
@@ -276,8 +302,11 @@ def _size(made: Conversion) -> int:
 
 
 def _arrays(conversion: Conversion, report: Report) -> Iterator[Array]:
-    for spec, emission in conversion.tensors:
-        yield _array(conversion.plan, spec, emission, report)
+    for spec, made in conversion.tensors:
+        if isinstance(made, Emission):
+            yield _array(conversion.plan, spec, made, report)
+        else:
+            yield made
 
 
 def _array(planned: Plan, spec: TensorSpec, emission: Emission, report: Report) -> Array:

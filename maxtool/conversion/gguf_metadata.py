@@ -17,6 +17,7 @@ FILE_TYPE = "general.file_type"
 QUANTIZATION_VERSION = "general.quantization_version"
 VERSION = np.uint32(2)  # ggml.h's GGML_QNT_VERSION
 SPLIT = "split."
+EXPERTS = "_exps."  # in the name of a tensor that stacks the experts of a layer
 SCALES = ((1e12, 1e-12, "T"), (1e9, 1e-9, "B"), (1e6, 1e-6, "M"), (0.0, 1e-3, "K"))
 
 
@@ -30,17 +31,25 @@ def from_huggingface(plan: Plan, specs: Sequence[TensorSpec]) -> dict[str, Any]:
     Raises:
         ConfigurationError: If the configuration or the tokenizer has no form in GGUF.
     """
-    file_type = FILE_TYPES.get(main_type(specs))
-    extra = {} if file_type is None else {FILE_TYPE: file_type}
-    keys = written_keys(plan.recipe, "gguf", plan.config, extra)
-    head = {key: keys.pop(key) for key in plan.recipe.constants["gguf"]}
-    head["general.name"] = title(plan.checkpoint.folder.resolve().name)
-    head["general.size_label"] = size_label(sum(spec.size for spec in specs))
+    keys = written_keys(plan.recipe, "gguf", plan.config, _described_by(plan, specs))
     return {
-        **{key: typed(value) for key, value in (head | keys).items()},
+        **{key: typed(value) for key, value in keys.items()},
         QUANTIZATION_VERSION: VERSION,
         **_tokenizer_keys(plan),
     }
+
+
+def _described_by(plan: Plan, specs: Sequence[TensorSpec]) -> dict[str, Any]:
+    """The keys that name the file as a whole; the recipe's order says whether it has a type."""
+    keys: dict[str, Any] = {
+        "general.name": title(plan.checkpoint.folder.resolve().name),
+        "general.size_label": model_label(specs),
+    }
+    order = plan.recipe.order.get("gguf", ())
+    file_type = FILE_TYPES.get(main_type(specs))
+    if file_type is not None and (not order or FILE_TYPE in order):
+        keys[FILE_TYPE] = file_type
+    return keys
 
 
 def from_gguf(plan: Plan, specs: Sequence[TensorSpec]) -> dict[str, Any]:
@@ -73,13 +82,30 @@ def typed(value: Any) -> Any:  # noqa: ANN401 - a value of any of GGUF's types
     """A Python value with the GGUF type that llama.cpp's converter gives it."""
     if isinstance(value, bool | str):
         return value
+    if isinstance(value, list):
+        kind = {bool: np.bool_, float: np.float32}.get(type(value[0]), np.int32)
+        return np.asarray(value, kind)
     if isinstance(value, int):
         return np.uint32(value) if value < 1 << 32 else np.uint64(value)
     return np.float32(value)
 
 
+def model_label(specs: Sequence[TensorSpec]) -> str:
+    """A model's size as llama.cpp's files are labelled: ``1.1B``, or ``8x7B`` with experts.
+
+    With experts it is their number, and the size of what is left with one of them.
+    """
+    stacked = [spec for spec in specs if EXPERTS in spec.name and len(spec.shape) > 2]
+    if not stacked:
+        return size_label(sum(spec.size for spec in specs))
+    counts = [spec.shape[-3] for spec in stacked]
+    others = sum(spec.size for spec in specs) - sum(spec.size for spec in stacked)
+    one = sum(spec.size // count for spec, count in zip(stacked, counts, strict=True))
+    return f"{sum(counts) // len(counts)}x{size_label(others + one)}"
+
+
 def size_label(elements: int) -> str:
-    """A model's size in at least two digits, as llama.cpp's files are labelled: ``1.1B``."""
+    """A number of elements in at least two digits, with a letter for its thousands: ``1.1B``."""
     factor, letter = next(row[1:] for row in SCALES if elements > row[0])
     scaled = elements * factor
     digits = len(str(round(scaled)).lstrip("0"))

@@ -17,8 +17,12 @@ from maxtool.quantization import QuantizationEncoding
 from maxtool.recipe.step import Shape
 from maxtool.weights import TensorSpec
 
-# Small tensors that llama.cpp only takes as float32: norms, biases, the routers of experts.
-ALWAYS_FLOAT32 = re.compile(r"_norm\.weight$|(?<!\.weight)$|\.ffn_gate_inp(_shexp)?\.weight$")
+# Tensors that llama.cpp only takes as float32: norms, biases, routers of experts, embeddings of
+# positions and token types.
+ALWAYS_FLOAT32 = re.compile(
+    r"_norm\.weight$|(?<!\.weight)$|\.ffn_gate_inp(_shexp)?\.weight$"
+    r"|^(position_embd|token_types)\.weight$"
+)
 FALLBACK = DType.float16
 # Three values are too few for the embedding and the head, which llama.cpp keeps as float16 then.
 TERNARY = frozenset({QuantizationEncoding.TQ1_0, QuantizationEncoding.TQ2_0})

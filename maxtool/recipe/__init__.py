@@ -1,12 +1,14 @@
 """Recipes: how a model is recognised, configured and made of tensors, in either direction."""
 
 from maxtool.recipe.bind import Emission, emissions, left_out
-from maxtool.recipe.config import ResolvedConfig, resolve_config, written_keys, written_notes
+from maxtool.recipe.computed import computed_tensors
 from maxtool.recipe.library import hidden, recipe_names
 from maxtool.recipe.load import dialect, find_recipe, load_recipe
 from maxtool.recipe.plan import Binding, Plan, plan
+from maxtool.recipe.read_config import ResolvedConfig, resolve_config
 from maxtool.recipe.recognise import Recognition, recognise
 from maxtool.recipe.schema import Dialect, Recipe, Tolerance
+from maxtool.recipe.write_config import written_keys, written_notes
 
 __all__ = [
     "Binding",
@@ -17,6 +19,7 @@ __all__ = [
     "Recognition",
     "ResolvedConfig",
     "Tolerance",
+    "computed_tensors",
     "dialect",
     "emissions",
     "find_recipe",

@@ -23,24 +23,26 @@ class Bound:
     Attributes:
         sources: The tensors it is made from.
         steps: What is done to them, sizes as numbers.
-        part: Which output of a leading split the parameter is; the steps after it see only that.
+        part: Which output of the split the parameter is; the steps after it see only that.
+        split: How many steps there are up to the split, it included.
         lost: Why there is no such tensor, where there is none.
     """
 
     sources: tuple[str, ...]
     steps: tuple[Step, ...]
     part: int | None
+    split: int = 0
     lost: str = ""
 
     @property
     def select(self) -> tuple[Step, ...]:
-        """The leading split, if there is one."""
-        return self.steps[:1] if self.part is not None else ()
+        """The steps up to the split, if there is one."""
+        return self.steps[: self.split]
 
     @property
     def rest(self) -> tuple[Step, ...]:
-        """The steps after the leading split."""
-        return self.steps[len(self.select) :]
+        """The steps after the split."""
+        return self.steps[self.split :]
 
     def apply(self, arrays: Sequence[Array]) -> Array:
         """The parameter's array from those of the sources."""
@@ -108,12 +110,12 @@ class Emission:
 
 
 def find_rule(
-    recipe: Recipe, dialect: Dialect, parameter: str
+    recipe: Recipe, dialect: Dialect, parameter: str, values: Mapping[str, Any]
 ) -> tuple[Rule, dict[str, int]] | None:
     """The rule that makes ``parameter``, and the indices at which it does."""
     for rule in recipe.rules[dialect].rules:
         indices = rule.target.match(parameter)
-        if indices is not None:
+        if indices is not None and rule.applies(values, indices):
             return rule, indices
     return None
 
@@ -122,7 +124,7 @@ def bind(
     recipe: Recipe, dialect: Dialect, parameter: str, values: Mapping[str, Any]
 ) -> Bound | None:
     """The rule of ``parameter`` at its indices, or None when there is no rule."""
-    found = find_rule(recipe, dialect, parameter)
+    found = find_rule(recipe, dialect, parameter, values)
     return None if found is None else _bound(*found, values)
 
 
@@ -134,7 +136,7 @@ def _bound(rule: Rule, indices: Mapping[str, int], values: Mapping[str, Any]) ->
         (source,) = rule.sources
         count = range(steps[0].params["count"])
         names = tuple(source.name({**indices, rule.over: index}) for index in count)
-    return Bound(names, steps, rule.part, rule.lost)
+    return Bound(names, steps, rule.part, rule.split, rule.lost)
 
 
 def emissions(
@@ -174,9 +176,11 @@ def emissions(
     ]
 
 
-def left_out(recipe: Recipe, dialect: Dialect, parameters: Iterable[str]) -> list[str]:
+def left_out(
+    recipe: Recipe, dialect: Dialect, values: Mapping[str, Any], parameters: Iterable[str]
+) -> list[str]:
     """The parameters that ``dialect`` has no place for, each with the reason."""
-    found = {name: find_rule(recipe, dialect, name) for name in parameters}
+    found = {name: find_rule(recipe, dialect, name, values) for name in parameters}
     return [
         f"{name} is not written: {rule[0].lost}"
         for name, rule in found.items()

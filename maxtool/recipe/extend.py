@@ -12,16 +12,18 @@ MAX_CHAIN = 8
 # How many tables deep a section is joined key by key; what lies deeper is replaced as a whole.
 DEPTHS: Mapping[str, int] = {
     "match": 1,
+    "tables": 1,
     "config": 1,
     "expect": 2,
     "constants": 2,
     "order": 1,
+    "computed": 2,
     "weights": 2,
     "entries": 1,
     "check": 1,
 }
 # Where ``KEY = false`` takes an inherited entry away; elsewhere false is a value.
-REMOVABLE = frozenset({"config", "weights"})
+REMOVABLE = frozenset({"config", "computed", "weights"})
 
 
 def extended(data: Table, find: Callable[[str], Table]) -> Table:

@@ -17,6 +17,8 @@ from pathlib import Path
 from maxtool.errors import MissingFile
 
 PACKAGE = Path(__file__).resolve().parent.parent
+# A name that begins so is no model's: others extend it.
+BASE = "_"
 # In a wheel the recipes lie inside the package, in a checkout beside it.
 FOLDERS = (PACKAGE / "recipes", PACKAGE.parent / "recipes")
 GROUP = "maxtool.recipes"
@@ -24,7 +26,7 @@ GROUP = "maxtool.recipes"
 
 def recipe_names() -> list[str]:
     """The names of the recipes that ship with maxtool, then of those that packages bring."""
-    shipped = _shipped()
+    shipped = [name for name in _shipped() if not name.startswith(BASE)]
     return [*shipped, *sorted({point.name for point in _points()} - {*shipped})]
 
 

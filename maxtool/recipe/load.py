@@ -10,8 +10,8 @@ from typing import Any
 
 from maxtool.errors import ConfigurationError, UnknownArchitecture, UnknownRecipe
 from maxtool.recipe import validate
-from maxtool.recipe.config import Keys
 from maxtool.recipe.extend import EXTENDS, extended
+from maxtool.recipe.keys import Keys
 from maxtool.recipe.library import recipe_file, recipe_names
 from maxtool.recipe.parse import parse
 from maxtool.recipe.problems import Problems, Table
@@ -88,7 +88,7 @@ def _recognises(match: Match, keys: Keys) -> bool:
     return (
         bool(match.values)
         and all(keys.get(key) in values for key, values in match.values.items())
-        and all(keys.get(key) is not None for key in match.requires)
+        and all(keys.get(key) not in (None, 0) for key in match.requires)
     )
 
 

@@ -15,64 +15,8 @@ import numpy as np
 from maxtool.dtype import DType
 from maxtool.errors import MisshapenWeight, ModelMismatch
 from maxtool.quantization import QuantizationEncoding
+from maxtool.recipe import joins
 from maxtool.recipe.step import Array, Operation, Params, Shape, Step
-
-# --- joining and parting -------------------------------------------------------------------------
-
-
-def _concat(arrays: Sequence[Array], params: Params) -> list[Array]:
-    return [np.concatenate(list(arrays), axis=params["axis"])]
-
-
-def _concat_shapes(shapes: Sequence[Shape], params: Params) -> list[Shape]:
-    axis, sizes = params["axis"], params["sizes"]
-    _need_axis(shapes[0], axis)
-    expected = [_replaced(shapes[0], axis, size) for size in sizes]
-    if list(shapes) != expected:
-        raise MisshapenWeight(f"concat needs the shapes {expected}, found {list(shapes)}")
-    return [_replaced(shapes[0], axis, sum(sizes))]
-
-
-def _split(arrays: Sequence[Array], params: Params) -> list[Array]:
-    return np.split(arrays[0], np.cumsum(params["sizes"])[:-1], axis=params["axis"])
-
-
-def _split_shapes(shapes: Sequence[Shape], params: Params) -> list[Shape]:
-    (shape,) = shapes
-    axis, sizes = params["axis"], params["sizes"]
-    _need_axis(shape, axis)
-    if shape[axis] != sum(sizes):
-        parts = " + ".join(map(str, sizes))
-        raise MisshapenWeight(f"split needs {parts} = {sum(sizes)} along {axis}, found {shape}")
-    return [_replaced(shape, axis, size) for size in sizes]
-
-
-def _stack(arrays: Sequence[Array], params: Params) -> list[Array]:
-    return [np.stack(list(arrays), axis=params["axis"])]
-
-
-def _stack_shapes(shapes: Sequence[Shape], params: Params) -> list[Shape]:
-    if len(set(shapes)) != 1 or len(shapes) != params["count"]:
-        raise MisshapenWeight(f"stack needs {params['count']} equal shapes, found {list(shapes)}")
-    if params["axis"] > len(shapes[0]):
-        raise MisshapenWeight(f"stack along {params['axis']} does not fit {shapes[0]}")
-    shape = list(shapes[0])
-    shape.insert(params["axis"], len(shapes))
-    return [tuple(shape)]
-
-
-def _unstack(arrays: Sequence[Array], params: Params) -> list[Array]:
-    return list(np.moveaxis(arrays[0], params["axis"], 0))
-
-
-def _unstack_shapes(shapes: Sequence[Shape], params: Params) -> list[Shape]:
-    (shape,) = shapes
-    axis, count = params["axis"], params["count"]
-    _need_axis(shape, axis)
-    if shape[axis] != count:
-        raise MisshapenWeight(f"unstack needs {count} along {axis}, found {shape}")
-    return [shape[:axis] + shape[axis + 1 :]] * count
-
 
 # --- moving elements -----------------------------------------------------------------------------
 
@@ -162,15 +106,6 @@ def _same_bits(left: Array, right: Array) -> bool:
     return left.dtype == right.dtype and left.tobytes() == right.tobytes()
 
 
-def _replaced(shape: Shape, axis: int, size: int) -> Shape:
-    return (*shape[:axis], size, *shape[axis + 1 :])
-
-
-def _need_axis(shape: Shape, axis: int) -> None:
-    if axis >= len(shape):
-        raise MisshapenWeight(f"there is no dimension {axis} in {shape}")
-
-
 def _each(function: Callable[..., Any]) -> Callable[[Sequence[Any], Params], list[Any]]:
     """``function`` on every array, or every shape, by itself."""
     return lambda items, params: [function(item, params) for item in items]
@@ -244,32 +179,34 @@ def _dequantize_problems(params: Params) -> list[str]:
 
 OPERATIONS: Mapping[str, Operation] = {
     "concat": Operation(
-        params={"axis": "axis", "sizes": "sizes"},
-        apply=_concat,
-        shapes=_concat_shapes,
+        params={"axis": "axis", "sizes": "sizes", "groups": "size"},
+        optional={"groups": 1},
+        apply=joins.concat,
+        shapes=joins.concat_shapes,
         inverse=_to("split"),
         inputs="many",
         whole_rows=_not_last_axis,
     ),
     "split": Operation(
-        params={"axis": "axis", "sizes": "sizes"},
-        apply=_split,
-        shapes=_split_shapes,
+        params={"axis": "axis", "sizes": "sizes", "groups": "size"},
+        optional={"groups": 1},
+        apply=joins.split,
+        shapes=joins.split_shapes,
         inverse=_to("concat"),
         whole_rows=_not_last_axis,
     ),
     "stack": Operation(
         params={"axis": "axis", "count": "size"},
-        apply=_stack,
-        shapes=_stack_shapes,
+        apply=joins.stack,
+        shapes=joins.stack_shapes,
         inverse=_to("unstack"),
         inputs="many",
         whole_rows=lambda params, ndim: bool(params["axis"] < ndim),
     ),
     "unstack": Operation(
         params={"axis": "axis", "count": "size"},
-        apply=_unstack,
-        shapes=_unstack_shapes,
+        apply=joins.unstack,
+        shapes=joins.unstack_shapes,
         inverse=_to("stack"),
         whole_rows=_not_last_axis,
         recipe=False,

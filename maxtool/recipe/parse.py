@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from maxtool.recipe import parse_rules
+from maxtool.recipe import parse_fields, parse_rules
+from maxtool.recipe.computed import FORMULAS
+from maxtool.recipe.parse_fields import many
 from maxtool.recipe.problems import Problems, Table
 from maxtool.recipe.schema import (
     DIALECTS,
     SCHEMA_VERSION,
-    Default,
+    Computed,
     Dialect,
-    Field,
     Match,
     Recipe,
-    Source,
-    Spelling,
     Tolerance,
 )
 
 T = TypeVar("T")
 
-TYPES = ("int", "float", "bool", "str")
-SOURCE_KINDS = ("length", "rows", "present", "absent")
-DEFAULT_KINDS: Mapping[str, int] = {"field": 1, "quotient": 2}  # kind to number of fields
-
 REQUIRED = ("schema", "name", "architecture", "match", "config", "weights")
 TEXTS = frozenset({"schema", "name", "architecture"})
-SECTIONS = frozenset({*REQUIRED, "expect", "constants", "order", "entries", "check"})
-FIELD_KEYS = frozenset({"type", "optional", "default", "allowed", *DIALECTS})
-SPELLING_KEYS = frozenset({"keys", "also", "values", "omit", "default", "note", "lost"})
+SECTIONS = frozenset(
+    {*REQUIRED, "tables", "expect", "constants", "order", "computed", "entries", "check"}
+)
+COMPUTED_KEYS = frozenset({"formula", "field", "when"})
 MATCH_REQUIRES = "requires"
 
 
@@ -63,10 +59,11 @@ def parse(data: Table, file: Path, problems: Problems) -> Recipe | None:
         file=file,
         architecture=problems.text("architecture", data["architecture"]),
         match=_by_dialect("match", tables["match"], problems, _match),
-        fields=_fields(tables["config"], problems),
+        fields=parse_fields.fields(tables["config"], _tables(tables["tables"], problems), problems),
         expect=_by_dialect("expect", tables["expect"], problems, _expect),
         constants=_by_dialect("constants", tables["constants"], problems, _constants),
         order=_order(tables["order"], problems),
+        computed=_by_dialect("computed", tables["computed"], problems, _computed),
         rules=_by_dialect("weights", tables["weights"], problems, parse_rules.rules),
         entries=_entries(tables["entries"], problems),
         check=_check(tables["check"], problems),
@@ -104,21 +101,17 @@ def _by_dialect(
     return result
 
 
-def _many(value: object) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, list) else (value,)
-
-
 # --- recognising and configuring -----------------------------------------------------------------
 
 
 def _match(where: str, table: Table, problems: Problems) -> Match:
-    values = {key: _many(value) for key, value in table.items() if key != MATCH_REQUIRES}
+    values = {key: many(value) for key, value in table.items() if key != MATCH_REQUIRES}
     requires = table.get(MATCH_REQUIRES, [])
     return Match(values, problems.strings(where, requires) if requires else ())
 
 
 def _expect(_where: str, table: Table, _problems: Problems) -> dict[str, tuple[Any, ...]]:
-    return {key: _many(value) for key, value in table.items()}
+    return {key: many(value) for key, value in table.items()}
 
 
 def _constants(_where: str, table: Table, _problems: Problems) -> dict[str, Any]:
@@ -131,76 +124,25 @@ def _order(table: Table, problems: Problems) -> dict[Dialect, tuple[str, ...]]:
     return {dialect: problems.strings("order", table[dialect]) for dialect in named}
 
 
-def _fields(table: Table, problems: Problems) -> dict[str, Field]:
-    tables = {name: problems.table(f"config.{name}", field) for name, field in table.items()}
-    return {name: _field(name, field, problems) for name, field in tables.items()}
+def _tables(table: Table, problems: Problems) -> dict[str, tuple[str, ...]]:
+    """The names that a table of config.json has had, by what the recipe calls it."""
+    return {name: problems.strings(f"tables.{name}", value) for name, value in table.items()}
 
 
-def _field(name: str, table: Table, problems: Problems) -> Field:
-    where = f"config.{name}"
-    problems.unknown(where, table, FIELD_KEYS)
-    kind = table.get("type")
-    if kind not in TYPES:
-        problems.add(where, f"type {kind!r} is not one of {', '.join(TYPES)}")
-    return Field(
-        name=name,
-        type=str(kind),
-        optional=table.get("optional", False) is True,
-        default=_default(where, table, problems),
-        allowed=_many(table["allowed"]) if "allowed" in table else (),
-        spellings={
-            dialect: _spelling(f"{where}.{dialect}", table[dialect], problems)
-            for dialect in DIALECTS
-            if dialect in table
-        },
-    )
+def _computed(where: str, table: Table, problems: Problems) -> tuple[Computed, ...]:
+    return tuple(_tensor(f"{where}.{name!r}", name, item, problems) for name, item in table.items())
 
 
-def _default(where: str, table: Table, problems: Problems) -> Default | None:
-    if "default" not in table:
-        return Default("none") if table.get("optional") is True else None
-    value = table["default"]
-    if not isinstance(value, dict):
-        return Default("value", value)
-    kinds = [kind for kind in DEFAULT_KINDS if kind in value]
-    if len(value) != 1 or not kinds:
-        problems.add(where, f"a default is a value or one of {', '.join(DEFAULT_KINDS)}")
-        return None
-    operands = problems.strings(where, value[kinds[0]])
-    if len(operands) != DEFAULT_KINDS[kinds[0]]:
-        problems.add(
-            where, f"{kinds[0]} takes {DEFAULT_KINDS[kinds[0]]} fields, found {operands!r}"
-        )
-        return None
-    return Default(kinds[0], operands)
-
-
-def _spelling(where: str, value: object, problems: Problems) -> Spelling:
-    table = value if isinstance(value, dict) else {"keys": value}
-    problems.unknown(where, table, SPELLING_KEYS)
-    keys = table.get("keys", [])
-    sources = [_source(where, key, problems) for key in _many(keys)]
-    also = problems.strings(where, table["also"]) if "also" in table else ()
-    return Spelling(
-        sources=tuple(source for source in sources if source is not None),
-        also=also,
-        values=problems.table(where, table["values"]) if "values" in table else None,
-        omit=table.get("omit"),
-        has_omit="omit" in table,
-        default=table.get("default"),
-        note=problems.text(where, table["note"]) if "note" in table else "",
-        lost=problems.text(where, table["lost"]) if "lost" in table else "",
-    )
-
-
-def _source(where: str, value: object, problems: Problems) -> Source | None:
-    if isinstance(value, str):
-        return Source("key", value)
-    if isinstance(value, dict) and len(value) == 1 and next(iter(value)) in SOURCE_KINDS:
-        ((kind, text),) = value.items()
-        return Source(kind, problems.text(where, text))
-    problems.add(where, f"{value!r} is neither a key nor one of {', '.join(SOURCE_KINDS)}")
-    return None
+def _tensor(where: str, name: str, value: object, problems: Problems) -> Computed:
+    table = problems.table(where, value)
+    problems.unknown(where, table, COMPUTED_KEYS)
+    formula = str(table.get("formula", "floats"))
+    if formula not in FORMULAS:
+        problems.add(where, f"formula {formula!r} is not one of {', '.join(FORMULAS)}")
+    if (formula == "floats") != ("field" in table):
+        problems.add(where, "floats, and nothing else, takes a field")
+    field = problems.text(where, table["field"]) if "field" in table else ""
+    return Computed(name, formula, field, dict(problems.table(where, table.get("when", {}))))
 
 
 # --- compiling -----------------------------------------------------------------------------------

@@ -29,9 +29,10 @@ def rules(where: str, table: Table, problems: Problems) -> Rules:
     refuse = problems.table(f"{where}.refuse", table.get("refuse", {}))
     return Rules(
         rules=tuple(
-            _rule(f"{where}.{target!r}", target, value, problems)
+            _rule(f"{where}.{target!r}", target, way, problems)
             for target, value in table.items()
             if target not in RULES_KEYS
+            for way in _ways(value)
         ),
         drop=tuple(problems.pattern(f"{where}.drop", text) for text in drop),
         refuse={
@@ -52,10 +53,17 @@ def _renames(where: str, value: object, problems: Problems) -> tuple[Rename, ...
     return tuple(found)
 
 
+def _ways(value: object) -> list[Any]:
+    """Several tables are ways of which the first that applies holds."""
+    several = isinstance(value, list) and value and all(isinstance(way, dict) for way in value)
+    return value if isinstance(value, list) and several else [value]
+
+
 def _rule(where: str, target: str, value: object, problems: Problems) -> Rule:
     table = value if isinstance(value, dict) else {"from": value}
     operation = OPERATIONS.get(str(table.get("op")))
-    problems.unknown(where, table, {*RULE_KEYS, *(operation.params if operation else ())})
+    params = (*operation.params, *operation.optional) if operation else ()
+    problems.unknown(where, table, {*RULE_KEYS, *params})
     if "from" not in table and "lost" not in table:
         problems.add(where, "'from' is missing")
     if "from" in table and "lost" in table:
@@ -68,7 +76,7 @@ def _rule(where: str, target: str, value: object, problems: Problems) -> Rule:
         over=problems.text(where, table["over"]) if "over" in table else None,
         part=_part(where, table, problems),
         tie=problems.text(where, table["tie"]) if "tie" in table else None,
-        when=problems.table(where, table["when"]) if "when" in table else None,
+        when=problems.table(where, table.get("when", {})),
         lost=problems.text(where, table["lost"]) if "lost" in table else "",
     )
 
@@ -99,7 +107,7 @@ def _step(where: str, table: Table, problems: Problems) -> Step | None:
         known = ", ".join(sorted(key for key, row in OPERATIONS.items() if row.recipe))
         problems.add(where, f"unknown operation {name!r} (known: {known})")
         return None
-    given = {key: value for key, value in table.items() if key != "op"}
+    given = {**operation.optional} | {key: value for key, value in table.items() if key != "op"}
     problems.unknown(f"{where} {name}", given, operation.params)
     missing = [key for key in operation.params if key not in given]
     for key in missing:

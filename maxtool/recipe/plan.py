@@ -22,10 +22,10 @@ from maxtool.errors import (
 )
 from maxtool.quantization import QuantizationEncoding
 from maxtool.recipe.bind import Bound, bind
-from maxtool.recipe.config import resolve_config
 from maxtool.recipe.load import dialect
 from maxtool.recipe.names import Pattern
 from maxtool.recipe.ops import result_dtype
+from maxtool.recipe.read_config import resolve_config
 from maxtool.recipe.rename import clashes, renamed
 from maxtool.recipe.schema import Dialect, Recipe
 from maxtool.recipe.step import Array, Shape
@@ -289,10 +289,11 @@ def _shortened(names: tuple[str, ...]) -> tuple[str, ...]:
 def _sort_out(made: Plan) -> None:
     """Put every tensor that no parameter uses where it belongs."""
     rules = made.recipe.rules[made.dialect]
+    read = {computed.tensor for computed in made.recipe.computed[made.dialect]}
     for name, tensor in made.tensors.items():
-        if name in made.claimed:
+        if name in made.claimed or name in read:
             continue
-        if reason := _reason(rules.refuse or {}, name):
+        if reason := _reason(rules.refuse, name):
             made.refused.append(f"{tensor.name}: {reason}")
         elif any(pattern.match(name) is not None for pattern in rules.drop):
             made.dropped.append(name)

@@ -7,11 +7,12 @@ configuration, and how each parameter of the module is made from the tensors of 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from maxtool.recipe.expressions import Expression
 from maxtool.recipe.names import Pattern
 from maxtool.recipe.operations import OPERATIONS
 from maxtool.recipe.rename import Rename
@@ -30,69 +31,137 @@ class Source:
     """Where one spelling of a field is read from.
 
     Attributes:
-        kind: "key" (a key's value), "length" (elements of a GGUF array), "rows" (first dimension
-            of a tensor), "present" or "absent" (whether a tensor is in the file).
+        kind: "key" (a key's value); for flags "period" (a key that says which layers are not set:
+            every n-th), "from" (which is the first that is set) or "except" (a list of those that
+            are not); "length" (elements of a GGUF array), "rows" (first dimension of a tensor),
+            "present" or "absent" (whether a tensor is in the file).
         text: The key, dotted for nested tables of a config.json, or the tensor's name.
+        every: With "except", a key that sets only every n-th layer besides.
     """
 
     kind: str
     text: str
+    every: str = ""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys it reads, none when it looks at tensors."""
+        if self.kind in MEASURED:
+            return (self.text,) if self.kind == "length" else ()
+        return (self.text, self.every) if self.every else (self.text,)
+
+
+# Read from what is in the file where no key says the value, and never written.
+MEASURED = frozenset({"length", "rows", "present", "absent"})
 
 
 @dataclass(frozen=True)
 class Spelling:
-    """How one dialect spells a field.
+    """One way in which a dialect spells a field.
 
     Attributes:
-        sources: Tried in order; the first key is the one that is written.
+        only: Keys and the values under which it is this way; ``present`` and ``absent`` name
+            tensors instead.
+        when: Other fields and the values under which it is this way.
+        says: What the field then is, without any key of its own.
+        sources: Tried in order; the first that is no measure is the one that is written.
         also: Keys that are written as well, and must agree when they are there.
-        values: Spelled value to the recipe's own value.
+        values: Spelled value to the recipe's own value; of a list, that of each item.
+        convert: How the spelled number becomes the field's: a row of ``spell.CONVERSIONS``, and the
+            field it takes besides.
         omit: The value that is not written, because its absence says it.
-        has_omit: Whether there is such a value.
         default: The value when the key is not there at all, where that differs from null.
+        null: What is written for null, and read as null.
         note: What a user should know when the keys are written.
         lost: Why this dialect cannot say the field, where it cannot.
     """
 
+    only: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    when: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    says: Expression | None = None
     sources: tuple[Source, ...] = ()
     also: tuple[str, ...] = ()
-    values: Mapping[Any, Any] | None = None
-    omit: Any = None
-    has_omit: bool = False
-    default: Any = None
+    values: Mapping[str, Any] | None = None
+    convert: tuple[str, str] | None = None
+    omit: Expression | None = None
+    default: Expression | None = None
+    null: Expression | None = None
     note: str = ""
     lost: str = ""
 
     @property
+    def first(self) -> Source | None:
+        """The source that a writer sets."""
+        return next((source for source in self.sources if source.kind not in MEASURED), None)
+
+    @property
     def written(self) -> tuple[str, ...]:
-        """The keys a writer sets."""
-        keys = [source.text for source in self.sources if source.kind == "key"]
-        return (*keys[:1], *self.also)
+        """The keys a writer may set."""
+        own = self.first.keys if self.first else ()
+        return (*own, *self.also, *self.conditions)
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """The keys that decide whether the field is spelled this way."""
+        return tuple(key for key in self.only if key not in TENSOR_CONDITIONS)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Every key it knows."""
+        own = [key for source in self.sources for key in source.keys]
+        return (*own, *self.also, *self.conditions)
+
+    @property
+    def operands(self) -> Iterator[str]:
+        """The other fields it needs."""
+        yield from self.when
+        yield from filter(None, self.convert[1:] if self.convert else ())
+        for expression in (self.says, self.omit, self.default, self.null):
+            yield from expression.fields() if expression else ()
 
 
-@dataclass(frozen=True)
-class Default:
-    """A field's value when no spelling is there.
-
-    Attributes:
-        kind: "value", "field" (same as another field), "quotient" (of two fields), or "none".
-        value: The literal value, the field, or the two fields.
-    """
-
-    kind: str
-    value: Any = None
+# In ``Spelling.only``, these ask whether a tensor is in the file.
+TENSOR_CONDITIONS = ("present", "absent")
 
 
 @dataclass(frozen=True)
 class Field:
-    """One field of the architecture's configuration."""
+    """One field of the architecture's configuration.
+
+    Attributes:
+        name: The architecture's name for it.
+        type: A row of ``fieldtypes.TYPES``.
+        optional: Whether it may be null.
+        default: Its value when no spelling is there; None if one must be.
+        allowed: The values that are supported; none if all are.
+        beside: The field without which it is null, whatever the keys say.
+        spellings: By dialect, the ways it is spelled; the first that fits holds.
+    """
 
     name: str
     type: str
     optional: bool
-    default: Default | None
+    default: Expression | None
     allowed: tuple[Any, ...]
-    spellings: Mapping[Dialect, Spelling]
+    beside: str | None
+    spellings: Mapping[Dialect, tuple[Spelling, ...]]
+
+
+@dataclass(frozen=True)
+class Computed:
+    """A tensor that says something of the configuration, and is no parameter.
+
+    Attributes:
+        tensor: Its name.
+        formula: How it follows from fields, and they from it: a row of ``computed.FORMULAS``.
+        field: The field it holds, for the formula that takes one.
+        when: Field values under which there is such a tensor.
+    """
+
+    tensor: str
+    formula: str
+    field: str
+    when: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -104,9 +173,9 @@ class Rule:
         sources: Names of the tensors it is made from.
         steps: What is done to them, sizes not yet resolved.
         over: The index that runs over the tensors of one stack, when there is one.
-        part: Which output of a leading split this parameter is.
+        part: Which output of its split this parameter is.
         tie: The parameter it is the same as, when ``when`` holds.
-        when: Field values under which ``tie`` holds.
+        when: Field values under which ``tie`` holds or, without one, the rule.
         lost: Why this dialect has no place for the parameter, where it has none.
     """
 
@@ -116,14 +185,37 @@ class Rule:
     over: str | None = None
     part: int | None = None
     tie: str | None = None
-    when: Mapping[str, Any] | None = None
+    when: Mapping[str, Any] = field(default_factory=dict)
     lost: str = ""
 
     def tied(self, values: Mapping[str, Any]) -> bool:
         """Whether the parameter is another one under this configuration."""
-        return self.tie is not None and all(
-            values.get(field) == value for field, value in (self.when or {}).items()
+        return self.tie is not None and self._holds(values, {})
+
+    def applies(self, values: Mapping[str, Any], indices: Mapping[str, int]) -> bool:
+        """Whether the parameter at these indices is made by this rule."""
+        return self.tie is not None or self._holds(values, indices)
+
+    def _holds(self, values: Mapping[str, Any], indices: Mapping[str, int]) -> bool:
+        return all(
+            _value_at(values.get(field), indices) == wanted for field, wanted in self.when.items()
         )
+
+    @property
+    def split(self) -> int:
+        """How many steps there are up to the split that ``part`` chooses from."""
+        if self.part is None:
+            return 0
+        return next((i + 1 for i, step in enumerate(self.steps) if step.op == "split"), 0)
+
+
+def _value_at(value: Any, indices: Mapping[str, int]) -> Any:  # noqa: ANN401
+    """A field's value for one layer; no flags at all mean that all are set."""
+    if value is None:
+        return True
+    layer = indices.get("layer")
+    inside = isinstance(value, tuple) and layer is not None and layer < len(value)
+    return value[layer] if inside else value
 
 
 @dataclass(frozen=True)
@@ -139,13 +231,16 @@ class Rules:
 
     rules: tuple[Rule, ...]
     drop: tuple[Pattern, ...] = ()
-    refuse: Mapping[Pattern, str] | None = None
+    refuse: Mapping[Pattern, str] = field(default_factory=dict)
     rename: tuple[Rename, ...] = ()
 
 
 @dataclass(frozen=True)
 class Match:
-    """What recognises a model in one dialect: values of keys, and keys that must be there."""
+    """What recognises a model in one dialect: values of keys, and keys that are there.
+
+    A key of 0 is not there: GGUF says of a dense model so that it has no experts.
+    """
 
     values: Mapping[str, tuple[Any, ...]]
     requires: tuple[str, ...] = ()
@@ -172,6 +267,7 @@ class Recipe:
         expect: Keys that must have one of these values when they are there, by dialect.
         constants: Keys that are always written with this value, by dialect.
         order: The order in which a dialect's keys are written.
+        computed: Tensors that follow from the configuration, by dialect.
         rules: Weight rules, by dialect.
         entries: What to compile: entry to input name to dimensions.
         check: Parity tolerance, by dtype name.
@@ -185,6 +281,7 @@ class Recipe:
     expect: Mapping[Dialect, Mapping[str, tuple[Any, ...]]]
     constants: Mapping[Dialect, Mapping[str, Any]]
     order: Mapping[Dialect, tuple[str, ...]]
+    computed: Mapping[Dialect, tuple[Computed, ...]]
     rules: Mapping[Dialect, Rules]
     entries: Mapping[str, Mapping[str, tuple[int | str, ...]]]
     check: Mapping[str, Tolerance]

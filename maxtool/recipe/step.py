@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ class Operation:
 
     Attributes:
         params: Parameter name to kind; the kinds are those of ``parse_rules.KINDS``.
+        optional: Parameters that need not be given, with what they then are.
         apply: The operation on arrays.
         shapes: The operation on shapes; raises MisshapenWeight where it cannot be applied.
         inverse: The step that undoes it.
@@ -45,6 +46,7 @@ class Operation:
     apply: Callable[[Sequence[Array], Params], list[Array]]
     shapes: Callable[[Sequence[Shape], Params], list[Shape]]
     inverse: Callable[[Params], Step]
+    optional: Mapping[str, Any] = field(default_factory=dict)
     inputs: str = "one"
     admits: Callable[[DType], bool] = lambda _dtype: True
     whole_rows: Callable[[Params, int], bool] = lambda _params, _ndim: False

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
+from maxtool.recipe.fieldtypes import NEEDS, TYPES
 from maxtool.recipe.operations import OPERATIONS
 from maxtool.recipe.schema import DIALECTS, Dialect, Field, Recipe, Rule, Size
 from maxtool.recipe.step import Step
-
-# Keys a converter fills in by itself, so an order may name them.
-CONVERTER_KEYS = frozenset({"general.file_type"})
 
 
 def problems(recipe: Recipe) -> list[str]:
@@ -24,41 +22,57 @@ def _matches(recipe: Recipe) -> Iterator[str]:
 
 
 def _fields(recipe: Recipe) -> Iterator[str]:
-    for field in recipe.fields.values():
-        for dialect in DIALECTS:
-            if field.default is None and not _readable(field, dialect):
-                yield f"config.{field.name}: has neither a {dialect} spelling nor a default"
-        yield from _derived(recipe, field)
-
-
-def _readable(field: Field, dialect: Dialect) -> bool:
-    return dialect in field.spellings and bool(field.spellings[dialect].sources)
-
-
-def _derived(recipe: Recipe, field: Field) -> Iterator[str]:
-    if field.default is None or field.default.kind not in ("field", "quotient"):
-        return
     names = list(recipe.fields)
-    for other in field.default.value:
-        if other not in recipe.fields:
-            yield f"config.{field.name}: default from unknown field {other!r}"
-        elif names.index(other) > names.index(field.name):
-            yield f"config.{field.name}: default from {other!r}, which comes later"
+    for field in recipe.fields.values():
+        where = f"config.{field.name}"
+        for dialect in DIALECTS:
+            if field.default is None and not field.spellings.get(dialect):
+                yield f"{where}: has neither a {dialect} spelling nor a default"
+        for other in sorted(_needed(field)):
+            if other not in recipe.fields:
+                yield f"{where}: needs the unknown field {other!r}"
+            elif names.index(other) >= names.index(field.name):
+                yield f"{where}: needs {other!r}, which comes later"
+        yield from (f"{where}: {problem}" for problem in _literals(field))
+
+
+def _needed(field: Field) -> set[str]:
+    """The fields that must be known before this one is."""
+    ways = [way for dialect in field.spellings.values() for way in dialect]
+    own = {other for way in ways for other in way.operands}
+    own |= {*field.default.fields()} if field.default else set()
+    layers = {"n_layers"} if field.type == "flags" else set()
+    return own | layers | ({field.beside} if field.beside else set())
+
+
+def _literals(field: Field) -> Iterator[str]:
+    """Values that the field itself gives and cannot have."""
+    ways = [way for dialect in field.spellings.values() for way in dialect]
+    given = [field.default, *(e for way in ways for e in (way.says, way.default))]
+    for expression in given:
+        if expression is not None and expression.op == "value" and field.type in TYPES:
+            value = expression.operands[0]
+            if value is not None and TYPES[field.type](value) is None:
+                yield f"{value!r} is not {NEEDS[field.type]}"
 
 
 def _order(recipe: Recipe) -> Iterator[str]:
     for dialect, keys in recipe.order.items():
         known = {key for field in recipe.fields.values() for key in _written(field, dialect)}
-        known |= CONVERTER_KEYS
-        yield from (
-            f"order.{dialect}: {key!r} is no field's key" for key in keys if key not in known
-        )
-        missing = known - CONVERTER_KEYS - set(keys)
+        missing = known - set(keys)
         yield from (f"order.{dialect}: {key!r} is missing" for key in sorted(missing))
 
 
 def _written(field: Field, dialect: Dialect) -> tuple[str, ...]:
-    return field.spellings[dialect].written if dialect in field.spellings else ()
+    return tuple(key for way in field.spellings.get(dialect, ()) for key in way.written)
+
+
+def _computed(recipe: Recipe) -> Iterator[str]:
+    for dialect, tensors in recipe.computed.items():
+        for tensor in tensors:
+            named = {*tensor.when, *([tensor.field] if tensor.field else [])}
+            for name in sorted(named - set(recipe.fields)):
+                yield f"computed.{dialect}.{tensor.tensor!r}: {name!r} is no field of [config]"
 
 
 def _targets(recipe: Recipe) -> Iterator[str]:
@@ -121,9 +135,9 @@ def _in_size(size: Size) -> list[str]:
 def _tie(rule: Rule, recipe: Recipe, known: set[str]) -> Iterator[str]:
     if rule.tie is not None and rule.tie not in known:
         yield f"tied to {rule.tie!r}, which has no rule"
-    if (rule.tie is None) != (rule.when is None):
-        yield "'tie' and 'when' go together"
-    for name in rule.when or {}:
+    if rule.tie is not None and not rule.when:
+        yield "a 'tie' needs a 'when'"
+    for name in rule.when:
         if name not in recipe.fields:
             yield f"when: {name!r} is no field of [config]"
 
@@ -140,10 +154,10 @@ def _shape(rule: Rule) -> Iterator[str]:
         yield "'over' and stack go together"
     if first == "concat" and len(rule.steps[0].params["sizes"]) != len(rule.sources):
         yield "concat needs as many sizes as sources"
-    for op in {"split", "dequantize"}.intersection(step.op for step in rule.steps[1:]):
-        yield f"{op} comes first"
-    if (rule.part is not None) != (first == "split"):
-        yield "'part' and split go together"
+    if "dequantize" in [step.op for step in rule.steps[1:]]:
+        yield "dequantize comes first"
+    if [step.op for step in rule.steps].count("split") != (0 if rule.part is None else 1):
+        yield "'part' and split go together, once"
 
 
 def _inverses(recipe: Recipe) -> Iterator[str]:
@@ -159,22 +173,36 @@ def _inverses(recipe: Recipe) -> Iterator[str]:
 
 
 def _no_inverse(rules: list[Rule]) -> str | None:
-    splits = [rule for rule in rules if rule.part is not None and rule.steps]
+    together = max((_together(rule, rules) for rule in rules), key=len)
+    splits = [rule for rule in together if rule.split]
     if not splits:
-        return None if len(rules) == 1 else f"is used by {len(rules)} rules, which has no inverse"
-    if len(splits) != len(rules) or len({str(rule.steps[0].params) for rule in splits}) != 1:
+        count = len(together)
+        return None if count == 1 else f"is used by {count} rules, which has no inverse"
+    ways = {str(rule.steps[: rule.split]) for rule in splits}
+    if len(splits) != len(together) or len(ways) != 1:
         return "is split in different ways"
-    wanted = list(range(len(splits[0].steps[0].params["sizes"])))
+    wanted = list(range(len(splits[0].steps[splits[0].split - 1].params["sizes"])))
     found = sorted(rule.part for rule in splits if rule.part is not None)
     return (
         None if found == wanted else f"needs a rule for each of the parts {wanted}, found {found}"
     )
 
 
+def _together(rule: Rule, rules: list[Rule]) -> list[Rule]:
+    """The rules that may hold under the same configuration as this one."""
+    return [other for other in rules if not _exclude(rule, other)]
+
+
+def _exclude(left: Rule, right: Rule) -> bool:
+    both = left.when.keys() & right.when.keys() if left.tie is right.tie is None else ()
+    return any(left.when[field] != right.when[field] for field in both)
+
+
 CHECKS: tuple[Callable[[Recipe], Iterator[str]], ...] = (
     _matches,
     _fields,
     _order,
+    _computed,
     _targets,
     _rules,
     _inverses,

@@ -51,7 +51,7 @@ def test_show(name: str) -> None:
     assert "num_hidden_layers" in shown
     assert "blk.{layer}.attn_q.weight, rope_pairs_to_halves" in shown
     content = json.loads(run("show", name, "--json").stdout)
-    assert content["weights"]["hf"]["norm.weight"]["from"] == ["model.norm.weight"]
+    assert content["weights"]["hf"]["norm.weight"][0]["from"] == ["model.norm.weight"]
     assert content["config"]["n_heads"]["gguf"] == ["llama.attention.head_count"]
 
 

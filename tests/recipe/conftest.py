@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 DATA = Path(__file__).resolve().parents[1] / "data"
-RECIPES = Path(__file__).resolve().parents[2] / "recipes"
+WHOLE = DATA / "recipes" / "whole.toml"
 
 Edit = Callable[..., Path]
 
@@ -41,10 +41,10 @@ def edited(tmp_path: Path) -> Edit:
 
 @pytest.fixture
 def written(tmp_path: Path) -> Callable[..., Path]:
-    """Writes a recipe: llama's with pieces of text replaced."""
+    """Writes a recipe that inherits nothing, with pieces of its text replaced."""
 
     def write(*replacements: tuple[str, str]) -> Path:
-        text = (RECIPES / "llama.toml").read_text()
+        text = WHOLE.read_text()
         for old, new in replacements:
             assert old in text, old
             text = text.replace(old, new)

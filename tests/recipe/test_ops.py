@@ -46,12 +46,13 @@ def admitted(draw: st.DrawFn, op: str) -> DType:
 def parts(draw: st.DrawFn, op: str) -> Case:
     shape, dtype = draw(SHAPE), admitted(draw, op)
     axis = draw(st.integers(0, len(shape) - 1))
-    sizes = draw(st.lists(DIM, min_size=1, max_size=4))
+    groups = draw(st.integers(1, 3))
+    sizes = [groups * size for size in draw(st.lists(DIM, min_size=1, max_size=4))]
     shapes = [(*shape[:axis], size, *shape[axis + 1 :]) for size in sizes]
     given = shapes
     if op == "split":
         given = [(*shape[:axis], sum(sizes), *shape[axis + 1 :])]
-    step = Step(op, {"axis": axis, "sizes": tuple(sizes)})
+    step = Step(op, {"axis": axis, "sizes": tuple(sizes), "groups": groups})
     return step, [bits(draw, each, dtype) for each in given]
 
 
@@ -208,9 +209,10 @@ def test_rope_directions_differ_and_match_transformers() -> None:
 @pytest.mark.parametrize(
     ("step", "shapes"),
     [
-        (Step("split", {"axis": 0, "sizes": (2, 3)}), [(6, 2)]),
-        (Step("split", {"axis": 2, "sizes": (2, 3)}), [(5, 2)]),
-        (Step("concat", {"axis": 0, "sizes": (2, 3)}), [(2, 4), (3, 5)]),
+        (Step("split", {"axis": 0, "sizes": (2, 3), "groups": 1}), [(6, 2)]),
+        (Step("split", {"axis": 2, "sizes": (2, 3), "groups": 1}), [(5, 2)]),
+        (Step("concat", {"axis": 0, "sizes": (2, 3), "groups": 1}), [(2, 4), (3, 5)]),
+        (Step("split", {"axis": 0, "sizes": (2, 3), "groups": 2}), [(5, 2)]),
         (Step("stack", {"axis": 0, "count": 2}), [(2,), (3,)]),
         (Step("stack", {"axis": 3, "count": 1}), [(2,)]),
         (Step("transpose", {"axes": (1, 0)}), [(2, 3, 4)]),
@@ -223,6 +225,18 @@ def test_rope_directions_differ_and_match_transformers() -> None:
 def test_shapes_that_do_not_fit(step: Step, shapes: list[tuple[int, ...]]) -> None:
     with pytest.raises(MisshapenWeight):
         run_shapes([step], shapes)
+
+
+def test_groups_are_interleaved() -> None:
+    """GPT-NeoX keeps the rows of query, key and value by head; torch's view takes them apart."""
+    heads, dim = 3, 2
+    fused = np.arange(heads * 3 * dim * 5.0).reshape(-1, 5)
+    sizes = (heads * dim,) * 3
+    query, key, value = run([Step("split", {"axis": 0, "sizes": sizes, "groups": heads})], [fused])
+    by_head = fused.reshape(heads, 3 * dim, 5)
+    np.testing.assert_array_equal(query, by_head[:, :dim].reshape(-1, 5))
+    np.testing.assert_array_equal(key, by_head[:, dim : 2 * dim].reshape(-1, 5))
+    np.testing.assert_array_equal(value, by_head[:, 2 * dim :].reshape(-1, 5))
 
 
 def test_values_that_no_blocks_give_are_refused() -> None:

@@ -1,0 +1,220 @@
+"""Tensors that are no parameters but say something of the configuration, in both directions.
+
+GGUF keeps the rotary frequencies' factors so: those of LongRoPE as they are, those of Llama 3.1 as
+what its formula gives for each frequency.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxtool.dtype import DType
+from maxtool.errors import MisshapenWeight
+from maxtool.recipe.schema import Computed
+from maxtool.weights import Checkpoint
+
+Values = Mapping[str, Any]
+Vector = NDArray[np.float32]
+MAX_ELEMENTS = 1 << 16
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A row of the table.
+
+    Attributes:
+        fields: The fields it may say of a tensor, besides the one it is given.
+        make: The tensor from the fields.
+        read: The fields from the tensor, and from the fields that are known already.
+        whole: The fields that the tensor says, so that no key needs to.
+    """
+
+    fields: tuple[str, ...]
+    make: Callable[[Computed, Values], Vector]
+    read: Callable[[Computed, Vector, Values], dict[str, Any]]
+    whole: tuple[str, ...] = ()
+
+
+# --- factors as they are -------------------------------------------------------------------------
+
+
+def _make_floats(tensor: Computed, values: Values) -> Vector:
+    return np.asarray(values[tensor.field], np.float32)
+
+
+def _read_floats(tensor: Computed, array: Vector, _values: Values) -> dict[str, Any]:
+    return {tensor.field: _numbers(array), **tensor.when}
+
+
+def _numbers(array: Vector) -> tuple[float, ...]:
+    """Each float32 as the shortest decimal that stands for it."""
+    return tuple(float(str(number)) for number in array)
+
+
+# --- Llama 3.1's factors -------------------------------------------------------------------------
+
+LLAMA3 = ("rope_factor", "rope_low_freq_factor", "rope_high_freq_factor", "rope_original_context")
+LONGROPE = ("rope_long_factors", "rope_short_factors", "rope_attention_factor")
+
+
+def llama3_factors(values: Values) -> Vector:
+    """What each rotary frequency is divided by, in float32.
+
+    Frequencies whose wavelength is short stay, long ones are divided by ``rope_factor``, and there
+    is a smooth step between: https://github.com/meta-llama/llama-models, ``apply_scaling``.
+
+    Args:
+        values: The fields of ``LLAMA3``, ``rope_theta``, and ``rotary_dim`` or ``head_dim``.
+
+    Returns:
+        ``[rotary_dim / 2]``.
+    """
+    factor, low, high, context = (values[name] for name in LLAMA3)
+    dim = values.get("rotary_dim") or values["head_dim"]
+    exponents = np.arange(0, dim, 2, dtype=np.float32) / np.float32(dim)
+    wavelengths = np.float32(2 * math.pi) * np.float32(values["rope_theta"]) ** exponents
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        smooth = (np.float32(context) / wavelengths - np.float32(low)) / np.float32(high - low)
+        between = 1 / ((1 - smooth) / np.float32(factor) + smooth)
+    long = np.where(wavelengths > context / low, np.float32(factor), between)
+    return np.asarray(np.where(wavelengths < context / high, np.float32(1), long), np.float32)
+
+
+def _read_llama3(tensor: Computed, array: Vector, values: Values) -> dict[str, Any]:
+    """The parameters that give these factors; where there are none, the factors themselves."""
+    dim = values.get("rotary_dim") or values["head_dim"]
+    if len(array) * 2 != dim:
+        raise ValueError(f"needs {dim // 2} elements, one for each frequency, found {len(array)}")
+    if np.all(array == 1):
+        return {"rope_scaling": "none"}
+    for context in CONTEXTS:
+        found = dict(zip(LLAMA3, (float(str(array.max())), 1.0, 4.0, context), strict=True))
+        if np.allclose(llama3_factors({**values, **found}), array, rtol=1e-6, atol=0):
+            return {**tensor.when, **found}
+    factors = _numbers(array)
+    same = {"rope_long_factors": factors, "rope_short_factors": factors}
+    return {
+        "rope_scaling": "longrope",
+        "rope_attention_factor": 1.0,
+        "rope_original_context": values["context_length"],
+        **same,
+    }
+
+
+# Trained context lengths that are tried; published models have 8192.
+CONTEXTS = (8192, *(1 << power for power in range(4, 21)))
+
+
+# --- the table -----------------------------------------------------------------------------------
+
+FORMULAS: Mapping[str, Formula] = {
+    "floats": Formula((), _make_floats, _read_floats),
+    "llama3": Formula(
+        ("rope_scaling", *LLAMA3, *LONGROPE),
+        lambda _tensor, values: llama3_factors(values),
+        _read_llama3,
+        LLAMA3,
+    ),
+}
+
+
+@dataclass
+class Findings:
+    """What a checkpoint's tensors say of its configuration."""
+
+    arrays: Sequence[tuple[Computed, Vector]]
+    _read: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def say(self, name: str, values: Values) -> tuple[str, Any] | None:
+        """The tensor that says a field, and what it says; None if none does.
+
+        Args:
+            name: The field.
+            values: The fields that are known so far.
+
+        Raises:
+            MisshapenWeight: If the tensor does not fit those.
+        """
+        for tensor, array in self.arrays:
+            if name in _may_say(tensor):
+                said = self._fields(tensor, array, values)
+                if said.get(name) is not None:
+                    return tensor.tensor, said[name]
+        return None
+
+    def _fields(self, tensor: Computed, array: Vector, values: Values) -> dict[str, Any]:
+        if tensor.tensor not in self._read:
+            try:
+                self._read[tensor.tensor] = FORMULAS[tensor.formula].read(tensor, array, values)
+            except ValueError as error:
+                raise MisshapenWeight(str(error), tensor=tensor.tensor) from None
+        return self._read[tensor.tensor]
+
+
+def found_in(needed: Sequence[Computed], checkpoint: Checkpoint) -> Findings:
+    """What there is of such tensors in a checkpoint.
+
+    Raises:
+        MisshapenWeight: If one is no short list of positive numbers.
+    """
+    there = [tensor for tensor in needed if tensor.tensor in checkpoint.tensors]
+    return Findings([(tensor, _vector(tensor.tensor, checkpoint)) for tensor in there])
+
+
+def _vector(name: str, checkpoint: Checkpoint) -> Vector:
+    shape = checkpoint.tensors[name].shape
+    if len(shape) != 1 or not 0 < shape[0] <= MAX_ELEMENTS:
+        what = f"needs one dimension of at most {MAX_ELEMENTS}, found {list(shape)}"
+        raise MisshapenWeight(what, file=checkpoint.path, tensor=name)
+    array = np.asarray(checkpoint.read(name).astype(DType.float32).data, np.float32)
+    if not np.all(np.isfinite(array) & (array > 0)):
+        raise MisshapenWeight("holds no factors", file=checkpoint.path, tensor=name)
+    return array
+
+
+def _may_say(tensor: Computed) -> tuple[str, ...]:
+    own = (tensor.field,) if tensor.field else ()
+    return (*own, *tensor.when, *FORMULAS[tensor.formula].fields)
+
+
+# --- writing -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Said:
+    """The fields that written tensors say.
+
+    Attributes:
+        whole: Those that no key repeats.
+        implied: Those that a key may say as well, where there is one.
+    """
+
+    whole: frozenset[str]
+    implied: frozenset[str]
+
+
+def said_by_tensors(tensors: Sequence[Computed], values: Values) -> Said:
+    """The fields that the tensors of one dialect say under a configuration."""
+    made = [tensor for tensor in tensors if _is_made(tensor, values)]
+    whole = {name for t in made for name in (t.field, *FORMULAS[t.formula].whole) if name}
+    return Said(frozenset(whole), frozenset(name for tensor in made for name in tensor.when))
+
+
+def computed_tensors(tensors: Sequence[Computed], values: Values) -> dict[str, Vector]:
+    """The tensors of one dialect that follow from a configuration, by name."""
+    return {
+        tensor.tensor: FORMULAS[tensor.formula].make(tensor, values)
+        for tensor in tensors
+        if _is_made(tensor, values)
+    }
+
+
+def _is_made(tensor: Computed, values: Values) -> bool:
+    own = not tensor.field or values.get(tensor.field) is not None
+    return own and all(values.get(name) == wanted for name, wanted in tensor.when.items())

@@ -1,0 +1,85 @@
+"""The types of a recipe's fields: which values each of them takes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+MAX_INT = 1 << 40
+
+
+def typed(kind: str, value: Any, layers: int | None = None) -> Any:  # noqa: ANN401
+    """``value`` as a type has it.
+
+    Args:
+        kind: A row of ``TYPES``.
+        value: What a file says.
+        layers: How many layers there are, where that is known.
+
+    Returns:
+        The value; None for flags that are all set, which is what no flags at all mean.
+
+    Raises:
+        ValueError: If it is none; says what is needed.
+    """
+    good = TYPES[kind](value)
+    if good is None:
+        raise ValueError(NEEDS[kind])
+    if kind != "flags":
+        return good
+    if layers is not None and len(good) != layers:
+        raise ValueError(f"one flag for each of {layers} layers, but of {len(good)}")
+    return None if all(good) else good
+
+
+def _float(value: Any) -> float | None:  # noqa: ANN401
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if number and 0 < value <= sys.float_info.max else None
+
+
+def _int(value: Any) -> int | None:  # noqa: ANN401
+    return value if type(value) is int and 0 < value < MAX_INT else None
+
+
+def _bool(value: Any) -> bool | None:  # noqa: ANN401
+    return value if type(value) is bool else None
+
+
+def _str(value: Any) -> str | None:  # noqa: ANN401
+    return value if type(value) is str else None
+
+
+def _floats(value: Any) -> tuple[float, ...] | None:  # noqa: ANN401
+    return _each(value, _float)
+
+
+def _flags(value: Any) -> tuple[bool, ...] | None:  # noqa: ANN401
+    return _each(value, lambda flag: bool(flag) if flag in (0, 1) else None)
+
+
+def _each(value: Any, one: Callable[[Any], Any]) -> tuple[Any, ...] | None:  # noqa: ANN401
+    if not isinstance(value, Sequence | np.ndarray) or isinstance(value, str) or not len(value):
+        return None
+    items = tuple(map(one, value))
+    return None if None in items else items
+
+
+TYPES: Mapping[str, Callable[[Any], Any]] = {
+    "int": _int,
+    "float": _float,
+    "bool": _bool,
+    "str": _str,
+    "flags": _flags,
+    "floats": _floats,
+}
+NEEDS: Mapping[str, str] = {
+    "int": "a positive integer",
+    "float": "a positive number",
+    "bool": "true or false",
+    "str": "a text",
+    "flags": "a list of flags",
+    "floats": "a list of positive numbers",
+}

@@ -1,0 +1,78 @@
+"""A checkpoint's configuration as flat keys, whatever file it is kept in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from maxtool.recipe.inert import INERT, NEVER_IGNORED, covered
+from maxtool.recipe.schema import Dialect
+from maxtool.weights import Checkpoint
+
+
+class Keys:
+    """A configuration as flat keys, nested ones dotted, values as plain Python ones.
+
+    Args:
+        dialect: Whose keys they are.
+        values: Key to value.
+    """
+
+    def __init__(self, dialect: Dialect, values: Mapping[str, Any]) -> None:
+        self.dialect = dialect
+        self.values = values
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint) -> Keys:
+        """The keys of config.json, or of a GGUF file's metadata."""
+        if checkpoint.format == "gguf":
+            return cls("gguf", {key: _plain(value) for key, value in checkpoint.metadata.items()})
+        return cls("hf", dict(_leaves("", checkpoint.config or {})))
+
+    def get(self, key: str) -> Any:  # noqa: ANN401
+        """The key's value, arrays as tuples; None where it is null or missing."""
+        value = self.values.get(key)
+        if isinstance(value, np.ndarray):
+            return tuple(map(_plain, value)) if value.size <= MAX_ARRAY else value
+        return value
+
+
+def short(value: Any) -> str:  # noqa: ANN401
+    """A value as a line can show it."""
+    try:
+        text = repr(value)
+    except RecursionError:
+        return "nested too deeply to be shown"
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def listed(values: tuple[Any, ...]) -> str:
+    """Several values as a line can show them."""
+    return ", ".join(str(value) for value in values)
+
+
+def _leaves(prefix: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        name = f"{prefix}{key}"
+        table_inside = isinstance(value, dict) and value and len(name) <= MAX_PREFIX
+        if table_inside and not covered(name, WHOLE):
+            yield from _leaves(f"{name}.", value)
+        else:
+            yield name, value
+
+
+# Tables below a longer key stay whole: their leaves would repeat it, and nest without end.
+MAX_PREFIX = 100
+# Reported as one key each, not leaf by leaf.
+WHOLE = INERT["hf"] | NEVER_IGNORED["hf"]
+# No array that describes a network is longer: one value a layer, or a frequency.
+MAX_ARRAY = 1 << 16
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401
+    """A NumPy scalar as a Python one; a float32 as the shortest decimal that stands for it."""
+    if isinstance(value, float | np.floating):
+        return float(str(np.float32(value)))
+    return value.item() if isinstance(value, np.generic) else value
