@@ -22,7 +22,7 @@ from maxtool.graph import (
 from maxtool.graph.limits import devices as named_devices
 from maxtool.graph.limits import least_sizes
 from maxtool.nn.arguments import Arguments
-from maxtool.nn.state import Value, as_data, missing_names
+from maxtool.nn.state import Value, as_data, missing_names, require_sizes
 from maxtool.weights.data import WeightData
 
 Array = np.ndarray[Any, Any]
@@ -90,13 +90,20 @@ class InferenceSession:
                 (also a ValueError).
             MachineLacks: If something is to run on another device than the host.
         """
-        self._check(model)
+        self.check(model)
         run = executor.find().compile(model, _values(model, weights_registry))
         return Model(model, run)
 
-    def _check(self, graph: Graph) -> None:
+    def check(self, graph: Graph) -> None:
+        """Whether the session can run a graph.
+
+        Raises:
+            ValueError: If it returns nothing, or uses a device the session does not have.
+            MissingWeight: If the size of a weight is not known (also a ValueError).
+        """
         if not graph.outputs:
             raise ValueError(f"graph {graph.name!r} returns nothing: call its output() first")
+        require_sizes(graph)
         if others := named_devices(graph) - set(self.devices):
             names = ", ".join(sorted(device.name for device in others))
             had = ", ".join(device.name for device in self.devices)

@@ -60,6 +60,20 @@ class DeviceRef:
         return DeviceRef("gpu", id)
 
     @classmethod
+    def named(cls, name: object) -> DeviceRef:
+        """The device of a name such as ``cpu`` or ``gpu:1``; a device is returned as it is.
+
+        Raises:
+            ValueError: If it is neither.
+        """
+        if isinstance(name, DeviceRef):
+            return name
+        kind, colon, number = str(name).partition(":")
+        if colon and not number.isdecimal():
+            raise ValueError(f"a device is named cpu, or gpu:0 and so on, not {name!r}")
+        return DeviceRef(kind, int(number or 0))
+
+    @classmethod
     def from_device(cls, device: DeviceRef) -> DeviceRef:
         """The name of a device; a name is returned as it is."""
         return device if type(device) is DeviceRef else DeviceRef(device.device_type, device.id)

@@ -16,6 +16,7 @@ from maxtool.graph.sharding import Part
 from maxtool.graph.tensor import Tensor
 from maxtool.graph.type import BufferType, TensorType
 from maxtool.graph.weight import Shard, Weight
+from maxtool.weights.view import AllocatedWeight
 
 if TYPE_CHECKING:
     from maxtool.graph.weights import DeclaredWeights
@@ -154,13 +155,13 @@ class Graph:
 
     def add_weight(
         self,
-        weight: Weight,
+        weight: Weight | AllocatedWeight,
         force_initial_weight_on_host: bool = True,  # noqa: ARG002 - the reference API's
     ) -> Tensor:
         """The value that stands for ``weight`` here; the same one each time it is asked for.
 
         Args:
-            weight: The weight.
+            weight: The weight, or what the view of a checkpoint allocated.
             force_initial_weight_on_host: Taken for the reference API's sake. Weights are given on
                 the host, and are moved to their device when the graph is loaded.
 
@@ -171,6 +172,8 @@ class Graph:
         """
         if not self._tokens:
             raise LookupError(f"graph {self.name!r} is not being traced: use it in a with block")
+        if isinstance(weight, AllocatedWeight):
+            weight = self.declared.setdefault(weight.name, Weight.of(weight))
         return self._weight(weight)
 
     def add_subgraph(

@@ -16,6 +16,7 @@ from maxtool.graph.tensor import Tensor
 from maxtool.graph.type import TensorType
 from maxtool.quantization import QuantizationEncoding
 from maxtool.weights.data import WeightData
+from maxtool.weights.view import AllocatedWeight
 
 
 class Weight(Tensor):
@@ -47,12 +48,28 @@ class Weight(Tensor):
     ) -> None:
         self._set(TensorType(dtype, shape, device), None)
         self._data = None
+        self._value: object = None
+        self._declared = self.type.shape
         self.local_name = name
         self.name = name
         self.quantization_encoding = quantization_encoding
         self.align = align
         self.sharding_strategy = sharding_strategy
         self._shards: tuple[Shard, ...] = ()
+
+    @classmethod
+    def of(cls, allocated: AllocatedWeight) -> Weight:
+        """The weight that the view of a checkpoint allocated, with its data.
+
+        Raises:
+            ValueError: If its device is neither a device nor the name of one, such as ``gpu:0``.
+        """
+        device = DeviceRef.named(allocated.device)
+        shape, encoding = allocated.shape, allocated.quantization_encoding
+        weight = cls(allocated.name, allocated.dtype, shape, device, encoding)
+        if allocated.data is not None:
+            weight.bind(allocated.data)
+        return weight
 
     @property
     def dtype(self) -> DType:
@@ -65,12 +82,18 @@ class Weight(Tensor):
 
     @property
     def shape(self) -> Shape:
-        """The dimensions, slowest first."""
+        """The dimensions, slowest first; symbolic ones have the sizes of the data once there is."""
         return self.type.shape
 
     @shape.setter
     def shape(self, shape: ShapeLike) -> None:
         self.type = TensorType(self.dtype, shape, self.device)
+        self._declared = self.type.shape
+
+    @property
+    def declared_shape(self) -> Shape:
+        """The dimensions as they were declared."""
+        return self._declared
 
     @property
     def device(self) -> DeviceRef:
@@ -86,9 +109,27 @@ class Weight(Tensor):
         """Whether it has data."""
         return self._data is not None
 
-    def bind(self, data: np.ndarray[Any, Any] | None) -> None:
-        """Give it data, which is kept and not copied, or take it away. Checks are the caller's."""
-        self._data = data
+    @property
+    def value(self) -> object:
+        """What the data was given as: an array, a tensor, or something else with ``__dlpack__``."""
+        return self._value
+
+    def bind(
+        self,
+        data: np.ndarray[Any, Any],
+        value: object = None,
+        shape: ShapeLike | None = None,
+    ) -> None:
+        """Give it data, which is kept and not copied. Checks are the caller's.
+
+        Args:
+            data: The elements, or the bytes of its blocks.
+            value: What they were given as, if not so.
+            shape: The sizes of symbolic dimensions too.
+        """
+        self._data, self._value = data, data if value is None else value
+        if shape is not None:
+            self.type = TensorType(self.dtype, shape, self.device)
 
     def to_numpy(self) -> np.ndarray[Any, Any]:
         """The data, not copied.

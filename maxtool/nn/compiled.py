@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from maxtool.nn.module import Module
 
 Array = np.ndarray[Any, Any]
+
+
+class Session(Protocol):
+    """What knows the devices that a module may use."""
+
+    def check(self, graph: Graph) -> None:
+        """Raise a ``ValueError`` unless the graph can run there."""
 
 
 class CompiledModule:
@@ -61,9 +68,11 @@ def compile_module(
     module: Module[..., Any],
     input_types: Sequence[Any],
     weights: Mapping[str, states.Value] | None,
+    session: Session | None,
 ) -> CompiledModule:
     """What :meth:`Module.compile` does."""
-    given = None if weights is None else states.fitting(tree.leaves(module), weights, align=1)
+    found = states.fitting(tree.leaves(module), weights, align=1) if weights is not None else {}
+    given = {name: one.data for name, one in found.items()}
     kinds, nesting = flatten(input_types, TensorType)
     results: list[Hashable] = []
 
@@ -76,7 +85,10 @@ def compile_module(
     graph = module.trace("main", kinds, function)
     if not graph.outputs:
         raise ValueError(f"{type(module).__name__} returns no tensor")
-    run = executor.find().compile(graph, _values(graph, _bound(graph, module) | (given or {})))
+    states.require_sizes(graph)
+    if session is not None:
+        session.check(graph)
+    run = executor.find().compile(graph, _values(graph, _bound(graph, module) | given))
     arguments = Arguments(_names(module, len(input_types)), input_types, least_sizes(graph))
     return CompiledModule(type(module).__name__, arguments, run, results[0])
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
-from maxtool.graph import Graph, TensorType, Weight
+from maxtool.graph import Graph, Tensor, TensorType, Weight
 from maxtool.nn import state as states
 from maxtool.nn import tree
 from maxtool.nn.hooks import run_hooks
@@ -16,7 +16,7 @@ from maxtool.nn.stateful import Stateful
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec, TypeVar
 
-    from maxtool.nn.compiled import CompiledModule
+    from maxtool.nn.compiled import CompiledModule, Session
 
     P = ParamSpec("P", default=...)
     R = TypeVar("R", default=Any)
@@ -27,8 +27,8 @@ else:  # without defaults, which the standard library has from Python 3.13 on
     R = TypeVar("R")
 
 Call = Callable[..., Any]
-# A type, or tuples, lists and dicts of types.
-Types: TypeAlias = "TensorType | Sequence[Types] | Mapping[str, Types]"
+# A type, or a value that has it, or tuples, lists and dicts of them.
+Types: TypeAlias = "TensorType | Tensor | Sequence[Types] | Mapping[str, Types]"
 
 
 def _around(call: Call) -> Call:
@@ -89,33 +89,29 @@ class Module(Stateful, Generic[P, R]):
     def build_subgraph(
         self,
         name: str,
-        input_types: Sequence[TensorType | Sequence[TensorType]],
+        input_types: Sequence[Types],
         weight_prefix: str = "",
     ) -> Graph:
         """Trace this layer once, to be called once per layer with that layer's weights.
 
         Args:
             name: The subgraph's name, unique in the graph that calls it.
-            input_types: A type for each argument; a list of them for an argument that is a list.
+            input_types: For each argument a type, or a value whose type is meant; lists, tuples and
+                dicts of them for an argument that nests tensors. A call takes them one by one.
             weight_prefix: What the names of this layer's weights start with. The rest of each name
                 is what a call's ``prefix`` is put before.
 
         Raises:
             ValueError: If ``weight_prefix`` is given and no weight's name starts with it.
         """
-        from maxtool.nn.pytree import flatten
+        from maxtool.nn.pytree import flatten, unflatten
 
-        nested = [kind if isinstance(kind, TensorType) else list(kind) for kind in input_types]
-        flat = [kind for part in nested for kind in (part if isinstance(part, list) else [part])]
-        graph = Graph(name, input_types=flat, weight_prefix=weight_prefix or None)
+        given, nesting = flatten(list(input_types), (TensorType, Tensor))
+        kinds = [one.type if isinstance(one, Tensor) else one for one in given]
+        graph = Graph(name, input_types=kinds, weight_prefix=weight_prefix or None)
         with graph:
-            values = iter(graph.inputs)
-            args = [
-                [next(values) for _ in part] if isinstance(part, list) else next(values)
-                for part in nested
-            ]
             call: Call = self
-            graph.output(*flatten(call(*args))[0])
+            graph.output(*flatten(call(*unflatten(nesting, graph.inputs)))[0])
         if weight_prefix and not graph.placeholders:
             raise ValueError(
                 f"no weight of subgraph {name!r} starts with {weight_prefix!r}:"
@@ -140,7 +136,10 @@ class Module(Stateful, Generic[P, R]):
             return Graph(name, function or self, input_types, names=names)
 
     def compile(
-        self, *input_types: Types, weights: Mapping[str, states.Value] | None = None
+        self,
+        *input_types: Types,
+        weights: Mapping[str, states.Value] | None = None,
+        session: Session | None = None,
     ) -> CompiledModule:
         """Compile the module for this machine.
 
@@ -150,13 +149,14 @@ class Module(Stateful, Generic[P, R]):
             input_types: A type for each argument, or tuples, lists and dicts of types as the
                 argument nests tensors. A symbolic dimension may have another size in every call.
             weights: Values to use instead of the module's own, by full name.
+            session: An ``InferenceSession`` whose devices the module is to use; any if absent.
 
         Returns:
             A function of tensors or NumPy arrays that returns what ``forward`` does, nested alike.
 
         Raises:
             TypeError: If ``forward`` does not take that many arguments.
-            ValueError: If an operation's operands do not fit.
+            ValueError: If an operation's operands do not fit, or the session lacks a device.
             MissingWeight: Listing the weights without data, or missing in ``weights``.
             UnexpectedWeight: Listing the names in ``weights`` that the module does not use.
             MisshapenWeight: Listing the values of another dtype or shape than declared.
@@ -164,7 +164,7 @@ class Module(Stateful, Generic[P, R]):
         """
         from maxtool.nn.compiled import compile_module
 
-        return compile_module(self, input_types, weights)
+        return compile_module(self, input_types, weights, session)
 
     def __repr__(self) -> str:
         below, own = len(self.sublayers), len(self.layer_weights)

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from maxtool.errors import MisshapenWeight, MissingWeight, ModelMismatch, UnexpectedWeight
-from maxtool.graph import Tensor, Weight
+from maxtool.graph import Graph, Shape, Tensor, Weight
 from maxtool.nn.tree import Leaf
 from maxtool.quantization import QuantizationEncoding
 from maxtool.weights.data import WeightData
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Value: TypeAlias = "Array | Tensor | WeightData"
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value of a state.
+
+    Attributes:
+        value: The object that the state holds; of a ``WeightData``, its array.
+        data: What it means.
+    """
+
+    value: object
+    data: WeightData
 
 
 def as_data(name: str, value: object) -> WeightData:
@@ -52,7 +66,7 @@ def fitting(
     strict: bool = True,
     override_encoding: bool = False,
     align: int | None = None,
-) -> dict[str, WeightData]:
+) -> dict[str, Given]:
     """The values of ``state`` for the leaves it names, every one of which fits.
 
     Args:
@@ -68,21 +82,50 @@ def fitting(
         MisshapenWeight: Else, if a value does not fit; each lists all problems of every kind.
     """
     wanted = {leaf.name: leaf for leaf in leaves}
-    found: dict[str, WeightData] = {}
+    found: dict[str, Given] = {}
     misfits = []
     for name in state.keys() & wanted.keys():
         try:
-            found[name] = as_data(name, state[name])
+            found[name] = _given(name, state[name])
         except ValueError as error:
             misfits.append(f"{name!r}: {error}")
             continue
-        leaf, data = wanted[name], found[name]
+        leaf, data = wanted[name], found[name].data
         problem = misfit(leaf, data, override_encoding=override_encoding, align=align)
         misfits += [problem] if problem else []
+    pairs = [(wanted[name], found[name].data) for name in wanted if name in found]
+    misfits += [] if misfits else [*_sizes_that_differ(pairs), *_values_that_differ(pairs)]
     unused = [f"{name!r} is not used" for name in state if name not in wanted]
     missing = missing_names(wanted, state)
     raise_all(missing if strict else [], unused if strict else [], sorted(misfits))
     return found
+
+
+def _given(name: str, value: Value) -> Given:
+    data = as_data(name, value)
+    return Given(data.data if isinstance(value, WeightData) else value, data)
+
+
+def _sizes_that_differ(found: Iterable[tuple[Leaf, WeightData]]) -> Iterator[str]:
+    """A line for each symbolic dimension that has another size than in a weight before."""
+    known: dict[str, tuple[int, str]] = {}
+    for leaf, data in found:
+        for dim, size in zip(_declared(leaf.tensor), data.shape, strict=True):
+            if isinstance(dim.value, str):
+                first, where = known.setdefault(dim.value, (size, leaf.name))
+                if first != size:
+                    yield f"{leaf.name!r}: {dim} is {size}, and {first} in {where!r}"
+
+
+def _values_that_differ(found: Iterable[tuple[Leaf, WeightData]]) -> Iterator[str]:
+    """A line for each two names of one tensor whose values are not the same."""
+    known: dict[object, tuple[str, Array]] = {}
+    for leaf, data in found:
+        weight = isinstance(leaf.tensor, Weight)
+        place = id(leaf.tensor) if weight else (id(leaf.owner), leaf.attribute, leaf.keys)
+        name, first = known.setdefault(place, (leaf.name, data.data))
+        if first is not data.data and first.tobytes() != data.data.tobytes():
+            yield f"{leaf.name!r} is the tensor {name!r} too, and their values differ"
 
 
 def missing_names(wanted: Iterable[str], state: Mapping[str, object]) -> list[str]:
@@ -99,12 +142,11 @@ def _did_you_mean(name: str, known: Iterable[str]) -> str:
 
 def misfit(leaf: Leaf, data: WeightData, *, override_encoding: bool, align: int | None) -> str:
     """What is wrong with ``data`` as the value of ``leaf``; empty if nothing is."""
-    tensor = leaf.tensor
-    found = (data.dtype.value, list(data.shape))
-    declared = (tensor.dtype.value, [dim.value for dim in tensor.shape])
+    tensor, declared = leaf.tensor, _declared(leaf.tensor)
     encoding = tensor.quantization_encoding if isinstance(tensor, Weight) else None
-    if found != declared:
-        return f"{leaf.name!r} is {found[0]}{found[1]}, declared {declared[0]}{declared[1]}"
+    if data.dtype is not tensor.dtype or not _fits(declared, data.shape):
+        found = f"{data.dtype.value}{list(data.shape)}"
+        return f"{leaf.name!r} is {found}, declared {tensor.dtype.value}{declared}"
     if encoding is not data.quantization_encoding and not override_encoding:
         found_as, declared_as = _named(data.quantization_encoding), _named(encoding)
         return f"{leaf.name!r} is encoded {found_as}, declared {declared_as}"
@@ -114,6 +156,18 @@ def misfit(leaf: Leaf, data: WeightData, *, override_encoding: bool, align: int 
             f"{leaf.name!r} is not aligned to {needed} bytes; pass weight_alignment=1 to allow it"
         )
     return ""
+
+
+def _declared(tensor: Tensor) -> Shape:
+    return tensor.declared_shape if isinstance(tensor, Weight) else tensor.shape
+
+
+def _fits(declared: Shape, found: tuple[int, ...]) -> bool:
+    """Whether sizes are those declared; a symbolic one is any."""
+    sizes = zip(declared, found, strict=False)
+    return len(declared) == len(found) and all(
+        dim == size or not dim.is_static for dim, size in sizes
+    )
 
 
 def _named(encoding: QuantizationEncoding | None) -> str:
@@ -137,3 +191,54 @@ def raise_all(missing: list[str], unexpected: list[str], misfits: list[str]) -> 
     for found, kind in kinds:
         if found:
             raise kind("the state does not fit the module", problems=problems)
+
+
+def assign(leaf: Leaf, given: Given, align: int | None) -> None:
+    """Put a value that fits in the place of a leaf; what is no weight stays on its device."""
+    tensor, data = leaf.tensor, given.data
+    if not isinstance(tensor, Weight):
+        leaf.replace(Tensor(data.data, device=tensor.device))
+        return
+    tensor.bind(data.data, given.value, data.shape)
+    tensor.quantization_encoding = data.quantization_encoding
+    tensor.align = align or tensor.align
+
+
+def initialize(weights: Mapping[str, Weight]) -> None:
+    """Give zeros to weights.
+
+    Raises:
+        MissingWeight: Naming those of a size that is not known.
+    """
+    unknown = [f"{name!r}: {one.shape}" for name, one in weights.items() if not one.shape.is_static]
+    if unknown:
+        raise MissingWeight("weights of symbolic sizes have no data", problems=unknown)
+    for weight in weights.values():
+        zeros = _zeros(weight)
+        weight.bind(zeros, Tensor(zeros))
+
+
+def require_sizes(graph: Graph) -> None:
+    """Refuse a graph with weights whose sizes were not known when it was traced.
+
+    Raises:
+        MissingWeight: Naming them (also a ValueError).
+    """
+    values = graph.weight_values.items()
+    unknown = [f"{name!r}: {one.shape}" for name, one in values if not one.shape.is_static]
+    if unknown:
+        what = f"graph {graph.name!r} was traced with weights of symbolic sizes"
+        raise MissingWeight(what, problems=unknown, hint="load a state first")
+
+
+def _zeros(weight: Weight) -> Array:
+    """Zeros, as bytes of blocks where the weight is encoded: a block of zeros is all zero."""
+    shape, encoding = weight.shape.static(), weight.quantization_encoding
+    if encoding is None:
+        return np.zeros(shape, weight.dtype.to_numpy())
+    return np.zeros((*shape[:-1], encoding.row_bytes(shape[-1])), np.uint8)
+
+
+def value_of(tensor: Tensor) -> Any:  # noqa: ANN401 - whatever was loaded
+    """A tensor's value as it was given."""
+    return tensor.value if isinstance(tensor, Weight) else tensor.to_numpy()

@@ -6,14 +6,11 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
 from maxtool.errors import MissingWeight
 from maxtool.graph import DeviceRef, ShardingStrategy, Tensor, Weight
 from maxtool.nn import state as states
 from maxtool.nn import tree
 from maxtool.nn.placement import place
-from maxtool.weights.data import WeightData
 
 if TYPE_CHECKING:
     from maxtool.nn.module import Module
@@ -70,6 +67,22 @@ class Stateful:
     def descendants(self) -> Iterable[tuple[str, Module[..., Any]]]:
         """``(path, module)`` of each child and of theirs, depth first."""
         return ((path, module) for path, module in tree.modules(self) if module is not self)
+
+    def named_modules(self) -> Iterable[tuple[str, Module[..., Any]]]:
+        """``(prefix, module)`` of this module and all below it, depth first.
+
+        A prefix is what the names of a module's parameters begin with: empty, or with a dot at its
+        end.
+        """
+        return ((f"{path}." if path else "", module) for path, module in tree.modules(self))
+
+    def replace_module(self, name: str, module: Module[..., Any]) -> None:
+        """Put another module where ``name`` leads to one.
+
+        Raises:
+            KeyError: If no module is there.
+        """
+        tree.replace(self, name.removesuffix("."), module)
 
     @property
     def local_parameters(self) -> Iterable[tuple[str, Tensor]]:
@@ -136,23 +149,25 @@ class Stateful:
             leaf.name: leaf.tensor for leaf in tree.leaves(self) if isinstance(leaf.tensor, Weight)
         }
 
-    def state_dict(self, auto_initialize: bool = True) -> dict[str, np.ndarray[Any, Any]]:
+    def state_dict(self, auto_initialize: bool = True) -> dict[str, Any]:
         """Every value by full name; the weights take those names from here on.
+
+        What was loaded is given back as it was: arrays and tensors alike.
 
         Args:
             auto_initialize: Whether a weight without data becomes zeros. Else it is an error.
 
         Raises:
-            MissingWeight: Naming every weight that has no data.
+            MissingWeight: Naming every weight that has no data, or none and a size that is symbolic
+                (also a ValueError).
         """
         self.finalize_names()
         weights = self.raw_state_dict()
         unset = {name: weight for name, weight in weights.items() if not weight.is_bound}
         if unset and not auto_initialize:
             raise MissingWeight("weights have no data", problems=list(unset))
-        for weight in unset.values():
-            weight.bind(np.zeros(weight.shape.static(), weight.dtype.to_numpy()))
-        return {leaf.name: leaf.tensor.to_numpy() for leaf in tree.leaves(self)}
+        states.initialize(unset)
+        return {leaf.name: states.value_of(leaf.tensor) for leaf in tree.leaves(self)}
 
     def load_state_dict(
         self,
@@ -184,8 +199,8 @@ class Stateful:
             align=weight_alignment,
         )
         self.finalize_names()
-        for name, data in found.items():
-            _assign(leaves[name], data, weight_alignment)
+        for name, given in found.items():
+            states.assign(leaves[name], given, weight_alignment)
 
     def load_state(self, lookup: Callable[..., states.Value]) -> None:
         """Take every value from ``lookup(name)`` or ``lookup(name, tensor)``, all or none.
@@ -209,15 +224,6 @@ class Stateful:
         """Name every weight by its full path, so that a graph holds each under its own name."""
         for name, weight in self.raw_state_dict().items():
             weight.name = name
-
-
-def _assign(leaf: tree.Leaf, data: WeightData, align: int | None) -> None:
-    if not isinstance(leaf.tensor, Weight):
-        leaf.replace(Tensor(data.data))
-        return
-    leaf.tensor.bind(data.data)
-    leaf.tensor.quantization_encoding = data.quantization_encoding
-    leaf.tensor.align = align or leaf.tensor.align
 
 
 def _takes_one(lookup: Callable[..., Any]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -35,16 +35,25 @@ class Leaf:
     keys: tuple[Any, ...] = ()
 
     def replace(self, tensor: Tensor) -> None:
-        """Put another tensor in its place, in a frozen dataclass too."""
-        held = getattr(self.owner, self.attribute) if self.keys else None
-        object.__setattr__(self.owner, self.attribute, _with(held, self.keys, tensor))
+        """Put another tensor in its place."""
+        _put(self.owner, (self.attribute, *self.keys), tensor)
 
 
-def _with(held: Any, keys: tuple[Any, ...], tensor: Tensor) -> Any:  # noqa: ANN401 - containers
-    """A container with the tensor at ``keys``, changed in place; the tensor if there are none."""
+def _put(owner: Stateful, keys: tuple[Any, ...], value: Any) -> None:  # noqa: ANN401 - tensor, module
+    """Put a value where the keys lead to, in a frozen dataclass too."""
+    name, *inner = keys
+    if isinstance(owner, list) and name.isdecimal():
+        owner[int(name)] = value
+        return
+    held = getattr(owner, name) if inner else None
+    object.__setattr__(owner, name, _with(held, inner, value))
+
+
+def _with(held: Any, keys: Sequence[Any], value: Any) -> Any:  # noqa: ANN401 - containers
+    """A container with the value at ``keys``, changed in place; the value if there are none."""
     if keys:
-        held[keys[0]] = _with(held[keys[0]], keys[1:], tensor)
-    return held if keys else tensor
+        held[keys[0]] = _with(held[keys[0]], keys[1:], value)
+    return held if keys else value
 
 
 def children(module: Stateful) -> Iterator[Named]:
@@ -112,6 +121,23 @@ def breadth_first(root: Stateful, prefix: str = "") -> Iterator[Named]:
             seen.add(id(module))
             yield path, module
             pending.extend((join(path, name), child) for name, child in children(module))
+
+
+def replace(root: Stateful, path: str, module: Module[..., Any]) -> None:
+    """Put another module at a path below ``root``.
+
+    Raises:
+        KeyError: If no module is there.
+    """
+    from maxtool.nn.module import Module
+
+    for prefix, owner in modules(root):
+        for keys, value in held(owner):
+            if isinstance(value, Module) and _path(prefix, keys) == path:
+                _put(owner, keys, module)
+                return
+    known = ", ".join(repr(name) for name, _ in modules(root) if name) or "none"
+    raise KeyError(f"no module {path!r}: there are {known}")
 
 
 def local_leaves(module: Stateful, path: str = "") -> Iterator[Leaf]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, SupportsIndex
 
 from numpy.typing import NDArray
@@ -37,6 +37,7 @@ class AllocatedWeight:
         shape: Logical shape.
         quantization_encoding: How blocks of elements are packed, if they are.
         device: Where the graph wants it, as it was given.
+        data: The elements, or the bytes of its blocks.
     """
 
     name: str
@@ -44,6 +45,7 @@ class AllocatedWeight:
     shape: tuple[int, ...]
     quantization_encoding: QuantizationEncoding | None = None
     device: object = "cpu"
+    data: NDArray[Any] | None = field(default=None, repr=False, compare=False)
 
 
 class View:
@@ -157,7 +159,9 @@ class Weights(View):
         """
         weight = self._converted(dtype, shape, quantization_encoding)
         encoding = weight.quantization_encoding
-        return AllocatedWeight(self._name, weight.dtype, weight.shape, encoding, device)
+        return AllocatedWeight(
+            self._name, weight.dtype, weight.shape, encoding, device, weight.data
+        )
 
 
 def _converted(

@@ -62,6 +62,54 @@ def test_children_and_descendants() -> None:
     assert [name for name, _ in model.local_parameters] == ["w"]
 
 
+class Plain(Module[[Tensor], Tensor]):
+    """Modules and tensors in plain lists and dicts."""
+
+    def __init__(self) -> None:
+        self.ls = [Linear(2, 2), Tensor.ones([2])]
+        self.by_name = {"a": {"b": Linear(2, 2, bias=False)}}
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.by_name["a"]["b"](self.ls[0](x) * self.ls[1])
+
+
+def test_plain_lists_and_dicts_are_tracked() -> None:
+    model = Plain()
+    names = ["ls.1", "ls.0.weight", "ls.0.bias", "by_name.a.b.weight"]
+    assert [name for name, _ in model.parameters] == names
+    assert [name for name, _ in model.local_parameters] == ["ls.1"]
+    assert not list(model.children)
+    assert [name for name, _ in model.descendants] == ["ls.0", "by_name.a.b"]
+    x = Tensor(np.ones((3, 2), np.float32))
+    compiled = model.compile(kind("n", 2))
+    np.testing.assert_allclose(compiled(x).to_numpy(), model(x).to_numpy(), rtol=1e-4, atol=1e-5)
+    mapped = model.map_parameters(lambda _, t: t * 0)
+    assert not any(value.any() for value in state_of(mapped).values())
+    assert model.ls[1].to_numpy().all()
+    model.load_state_dict(state_of(mapped))
+    assert not model.ls[1].to_numpy().any()
+    model.to(CPU(1))
+    assert {t.device for _, t in model.parameters} == {CPU(1)}
+    assert model.ls[0].device == CPU(1)
+
+
+def test_slots_of_dataclasses_are_tracked() -> None:
+    @module_dataclass(slots=True)
+    class Slotted(Module[[Tensor], Tensor]):
+        weight: Tensor
+        inner: Linear
+        absent: Tensor | None = None
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.inner(x) * self.weight
+
+    model = Slotted(Tensor.ones([2]), Linear(2, 2))
+    assert [name for name, _ in model.parameters] == ["weight", "inner.weight", "inner.bias"]
+    model.load_state_dict({name: np.zeros_like(value) for name, value in state_of(model).items()})
+    assert not model.weight.to_numpy().any()
+    assert not model(Tensor.ones([2])).to_numpy().any()
+
+
 def test_a_cycle_is_walked_once() -> None:
     model = Outer()
     names = [name for name, _ in model.parameters]
@@ -173,6 +221,34 @@ def test_a_tied_tensor_has_both_names() -> None:
     del state["1.weight"]
     with pytest.raises(KeyError, match=r"1\.weight"):
         model.load_state_dict(state)
+
+
+def test_loading_a_tied_tensor_unties_it() -> None:
+    model = Sequential(Linear(2, 2), Linear(2, 2))
+    model[1].weight = model[0].weight
+    model.load_state_dict(state_of(model) | {"0.weight": np.zeros((2, 2), np.float32)})
+    assert model[1].weight.to_numpy().any()
+    assert not model[0].weight.to_numpy().any()
+
+
+def test_a_tied_module_has_both_names_and_one_value() -> None:
+    layer = Linear(2, 2)
+    model = Sequential(layer, layer)
+    names = ["0.weight", "0.bias", "1.weight", "1.bias"]
+    assert [name for name, _ in model.parameters] == names
+    assert [name for name, _ in model.descendants] == ["0", "1"]
+    state = state_of(model)
+    model.load_state_dict(state)
+    assert model[0] is model[1]
+    with pytest.raises(KeyError, match=r"1\.bias"):
+        model.load_state_dict({name: state[name] for name in names[:3]})
+    before = state_of(model)["0.weight"]
+    with pytest.raises(ValueError, match=r"1\.weight"):  # instead of taking the last
+        model.load_state_dict(state | {"1.weight": state["0.weight"] * 2})
+    np.testing.assert_array_equal(layer.weight.to_numpy(), before)
+    seen: list[str] = []
+    model.apply_to_parameters(lambda name, t: seen.append(name) or t)
+    assert seen == names  # once for each name
 
 
 def test_a_tied_module_is_compiled_right() -> None:

@@ -5,13 +5,17 @@ Where this package does something else on purpose, the test says "instead"; docs
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 
 from maxtool import nn
+from maxtool.driver import Buffer
 from maxtool.dtype import DType
+from maxtool.engine import InferenceSession
 from maxtool.graph import DeviceRef, Graph, TensorType, Weight, ops
 from maxtool.nn import add_layer_hook, clear_hooks
 from maxtool.weights.data import WeightData
@@ -55,6 +59,7 @@ def test_state_is_zeros_in_the_order_of_attributes() -> None:
     state = MLP().state_dict()
     assert list(state) == ["up.weight", "gate.weight", "down.weight"]
     assert [tuple(value.shape) for value in state.values()] == [(10, 5), (10, 5), (5, 10)]
+    assert all(isinstance(value, Buffer) for value in state.values())
     assert not any(np.asarray(value).any() for value in state.values())
 
 
@@ -73,8 +78,10 @@ def test_names_stay_local_until_state_is_asked_for() -> None:
 def test_loading_keeps_the_very_objects() -> None:
     model, state = MLP(), values()
     model.load_state_dict(state)
-    for name, value in model.state_dict().items():
-        assert np.shares_memory(np.asarray(value), state[name])
+    assert all(value is state[name] for name, value in model.state_dict().items())
+    buffers = {name: Buffer(value) for name, value in state.items()}
+    model.load_state_dict(buffers)
+    assert all(value is buffers[name] for name, value in model.state_dict().items())
 
 
 def test_missing_and_unexpected_are_in_one_error() -> None:
@@ -212,6 +219,34 @@ def test_what_is_deleted_or_set_to_none_is_gone() -> None:
     assert list(model.state_dict()) == ["down.weight"]  # instead of keeping the stale child
 
 
+def test_named_modules_are_prefixes() -> None:
+    model = MLP()
+    assert [name for name, _ in model.named_modules()] == ["", "up.", "gate.", "down."]
+
+
+def test_a_module_is_replaced_in_place() -> None:
+    model, other = MLP(), Linear(5, 10)
+    assert model.replace_module("gate", other) is None
+    assert model.gate is other
+    stack = nn.Sequential(Linear(5, 5), nn.Sequential(Linear(5, 5)))
+    stack.replace_module("1.0", other)
+    assert stack[1][0] is stack.sublayers["1"].sublayers["0"] is other
+    with pytest.raises(KeyError, match=r"'2'.*'1\.0'"):
+        stack.replace_module("2", other)
+
+
+def test_modules_are_copied_and_pickled_with_what_they_share() -> None:
+    for copied in (copy.deepcopy(Tied()), pickle.loads(pickle.dumps(Tied()))):  # noqa: S301
+        assert list(copied.state_dict()) == ["emb.weight"]
+        assert copied.head.weight is copied.emb.weight
+    model = nn.Sequential(MLP(), MLP())
+    model.load_state_dict({f"{i}.{n}": v for i in range(2) for n, v in values(i).items()})
+    for copied in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):  # noqa: S301
+        x = np.ones((2, 5), np.float32)
+        np.testing.assert_array_equal(run(copied, x), run(model, x))
+        assert copied[0].up.weight is not model[0].up.weight
+
+
 def test_repr_counts_layers_and_weights() -> None:
     assert repr(MLP()) == "MLP(3 layers, 0 weights)"
     assert repr(Linear(5, 10)) == "Linear(0 layers, 1 weights)"
@@ -256,11 +291,22 @@ def test_a_weight_shared_with_the_parent_is_skipped() -> None:
     assert list(Parent().state_dict()) == ["a.weight"]
 
 
-def test_a_weight_under_two_attributes() -> None:
+def test_a_weight_under_two_attributes_has_both_names() -> None:
     model = MLP()
     model.gate.weight = model.up.weight
     state = values()
-    assert list(model.state_dict()) in ([*state], ["up.weight", "down.weight"])
+    assert list(model.state_dict()) == [*state]
+    assert model.up.weight.name == "gate.weight"
+    with pytest.raises(ValueError, match=r"gate\.weight.*missing"):
+        model.load_state_dict(
+            {"up.weight": state["up.weight"], "down.weight": state["down.weight"]}
+        )
+    with pytest.raises(ValueError, match="differ"):  # instead of taking the last
+        model.load_state_dict(state)
+    state["gate.weight"] = state["up.weight"]
+    model.load_state_dict(state)
+    x = np.ones((2, 5), np.float32)
+    np.testing.assert_allclose(run(model, x), mlp(state, x), rtol=1e-4, atol=1e-5)
 
 
 def test_a_module_under_two_attributes_has_the_first_path() -> None:
@@ -327,6 +373,32 @@ class Stack(nn.Module):
 def stack_state() -> dict[str, Array]:
     rows = np.random.default_rng(0)
     return {f"layers.{i}.weight": rows.normal(size=(4, 4)).astype(np.float32) for i in range(3)}
+
+
+def test_a_subgraph_is_built_from_values_or_types() -> None:
+    class Nested(nn.Module):
+        def __init__(self) -> None:
+            self.inner = Linear(4, 4)
+
+        def __call__(self, x: Any, more: Any) -> Any:
+            return self.inner(x) + more["a"][0]
+
+    class Calls(nn.Module):
+        def __init__(self, of: Any) -> None:
+            self.block, self.of = Nested(), of
+
+        def __call__(self, x: Any) -> Any:
+            of = self.of(x)
+            block = self.block.build_subgraph("block", [of, {"a": [of]}], "block.")
+            return ops.call(block, x, x, prefix="block.")[0]
+
+    x = np.ones((2, 4), np.float32)
+    for of in (lambda x: x, lambda x: x.type):
+        model = Calls(of)
+        state = {"block.inner.weight": stack_state()["layers.0.weight"]}
+        model.load_state_dict(state)
+        expected = x @ state["block.inner.weight"].T + x
+        np.testing.assert_allclose(run(model, x), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_subgraph_uses_each_layers_weights() -> None:
@@ -412,6 +484,19 @@ def test_compiled_models_check_their_arguments() -> None:
     for batch in (0, 1, 7):
         x = np.ones((batch, 5), np.float32)
         np.testing.assert_allclose(compiled(x).to_numpy(), mlp(values(), x), rtol=1e-4, atol=1e-5)
+
+
+def test_a_session_says_which_devices_a_module_may_use() -> None:
+    model = MLP()
+    model.load_state_dict(values())
+    x = np.ones((2, 5), np.float32)
+    compiled = model.compile(kind("n", 5), session=InferenceSession())
+    np.testing.assert_allclose(compiled(x).to_numpy(), mlp(values(), x), rtol=1e-4, atol=1e-5)
+    model.to(DeviceRef.CPU(1))
+    with pytest.raises(ValueError, match=r"uses cpu:1; the session has cpu:0"):
+        model.compile(
+            TensorType(DType.float32, ["n", 5], DeviceRef.CPU(1)), session=InferenceSession()
+        )
 
 
 def test_shapes_are_checked_while_tracing() -> None:

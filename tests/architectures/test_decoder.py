@@ -122,7 +122,7 @@ def test_a_cache_changes_no_number(changes: dict[str, Any]) -> None:
     rng = np.random.default_rng(0)
     model.load_state_dict(
         {
-            name: (rng.standard_normal(array.shape) / 2).astype(array.dtype)
+            name: (rng.standard_normal(array.shape) / 2).astype(array.to_numpy().dtype)
             for name, array in model.state_dict().items()
         }
     )

@@ -13,8 +13,9 @@ import safetensors.numpy
 
 from maxtool.driver import CPU
 from maxtool.dtype import DType
+from maxtool.engine import InferenceSession
 from maxtool.errors import MalformedFile, MisshapenWeight, MissingFile, MissingWeight
-from maxtool.graph import DeviceRef, Dim, Graph, Tensor, TensorType, Weight, executor
+from maxtool.graph import DeviceRef, Dim, Graph, Tensor, TensorType, Weight, executor, ops
 from maxtool.graph.weights import (
     GGUFWeights,
     SafetensorWeights,
@@ -23,6 +24,7 @@ from maxtool.graph.weights import (
     load_weights,
 )
 from maxtool.quantization import QuantizationEncoding, dequantize
+from maxtool.weights import open_checkpoint
 
 F32, Q8_0 = DType.float32, QuantizationEncoding.Q8_0
 UP = np.arange(64, dtype=np.float32).reshape(2, 32)
@@ -62,6 +64,31 @@ def test_it_is_converted_checked_and_placed(file: Path) -> None:
     packed = view.allocate(quantization_encoding=Q8_0)
     assert packed.quantization_encoding is Q8_0
     np.testing.assert_allclose(dequantize(packed.to_numpy(), Q8_0), UP, atol=0.26)
+
+
+@pytest.mark.parametrize("encoding", [None, Q8_0])
+def test_a_graph_takes_what_a_checkpoint_allocated(
+    file: Path, encoding: QuantizationEncoding | None
+) -> None:
+    view = open_checkpoint(file).weights.layers[1].up.weight
+    allocated = view.allocate(quantization_encoding=encoding, device="cpu:1")
+    with Graph("g", input_types=[TensorType(F32, ["n", 32], CPU(1))]) as graph:
+        weight = graph.add_weight(allocated)
+        assert weight is graph.add_weight(allocated)
+        graph.output(ops.linear(graph.inputs[0], weight))
+    assert weight.type == TensorType(F32, (2, 32), CPU(1))
+    model = InferenceSession(devices=[CPU(1)]).load(graph)
+    x = np.ones((3, 32), np.float32)
+    (result,) = model(Tensor(x, device=CPU(1)))
+    np.testing.assert_allclose(result.to_numpy(), x @ (UP + 1).T, rtol=1e-2)
+
+
+def test_devices_have_names() -> None:
+    names = {"cpu": CPU(), "cpu:1": CPU(1), "gpu:2": DeviceRef.GPU(2), CPU(1): CPU(1)}
+    assert {name: DeviceRef.named(name) for name in names} == names
+    for wrong in ("tpu", "cpu:", "cpu:one", ""):
+        with pytest.raises(ValueError, match="device is"):
+            DeviceRef.named(wrong)
 
 
 def test_views_share_what_was_allocated(file: Path) -> None:

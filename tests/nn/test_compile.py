@@ -42,7 +42,7 @@ TYPES: list[Any] = [
 
 def values(model: Module[..., Any]) -> dict[str, Any]:
     return {
-        name: rng.standard_normal(value.shape).astype(value.dtype)
+        name: rng.standard_normal(value.shape).astype(np.asarray(value).dtype)
         for name, value in model.state_dict().items()
     }
 

@@ -10,10 +10,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from maxtool.driver import CPU, Buffer
 from maxtool.dtype import DType
+from maxtool.engine import InferenceSession
 from maxtool.errors import MisshapenWeight, MissingWeight, ModelMismatch, UnexpectedWeight
-from maxtool.graph import Tensor, Weight
-from maxtool.nn import Linear, Module
+from maxtool.graph import Graph, Tensor, TensorType, Weight, ops
+from maxtool.nn import Linear, Module, eager
+from maxtool.nn.state import as_data
 from maxtool.quantization import QuantizationEncoding
 from maxtool.quantization.codec import quantize
 from maxtool.weights.data import WeightData
@@ -41,10 +44,12 @@ def test_a_fresh_module_is_zero_if_that_is_allowed() -> None:
         model.state_dict(auto_initialize=False)
     assert len(error.value.problems) == 4
     state = model.state_dict()
-    assert {name: (array.shape, array.dtype) for name, array in state.items()} == {
-        name: (array.shape, array.dtype) for name, array in values().items()
+    assert all(isinstance(value, Buffer) for value in state.values())
+    assert {name: (value.shape, value.dtype) for name, value in state.items()} == {
+        name: (array.shape, DType.from_numpy(array.dtype)) for name, array in values().items()
     }
-    assert not any(array.any() for array in state.values())
+    assert not any(value.to_numpy().any() for value in state.values())
+    assert all(model.state_dict()[name] is value for name, value in state.items())
 
 
 def test_what_is_loaded_is_kept_and_not_copied() -> None:
@@ -71,8 +76,8 @@ def test_every_kind_of_value_is_taken() -> None:
     model.load_state_dict(
         {name: kind(state[name]) for name, kind in zip(sorted(state), kinds, strict=True)}
     )
-    for name, array in model.state_dict().items():
-        np.testing.assert_array_equal(array, state[name])
+    for name, value in model.state_dict().items():
+        np.testing.assert_array_equal(as_data(name, value).data, state[name])
 
 
 def wrong() -> tuple[dict[str, Any], list[str]]:
@@ -236,3 +241,99 @@ def test_plain_tensors_are_replaced_also_in_a_frozen_dataclass() -> None:
     layer = Frozen(Tensor([1.0, 2.0]), Weight("bound", DType.float32, [1]))
     layer.load_state_dict({"weight": np.ones(2, np.float32), "bound": np.ones(1, np.float32)})
     assert layer.weight.to_numpy().tolist() == [1, 1]
+
+
+class Symbolic(Module[[Tensor], Tensor]):
+    """Two tables of one size that is known when they are loaded."""
+
+    def __init__(self) -> None:
+        self.table = Weight("table", DType.float32, ["vocab", 4])
+        self.scale = Weight("scale", DType.float32, ["vocab", 1])
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return ops.embedding(ids, self.table) * ops.embedding(ids, self.scale)
+
+
+def symbolic_state(vocab: int, others: int | None = None) -> dict[str, Array]:
+    rng = np.random.default_rng(vocab)
+    shapes = {"table": (vocab, 4), "scale": (others or vocab, 1)}
+    return {name: rng.standard_normal(shape, np.float32) for name, shape in shapes.items()}
+
+
+def test_symbolic_sizes_are_those_of_what_is_loaded() -> None:
+    model = Symbolic()
+    with pytest.raises(MissingWeight, match=r"'table': \[vocab, 4\]"):
+        model.state_dict()
+    ids = np.array([[2, 0]])
+    kind = TensorType(DType.int64, ["batch", "seq"])
+    for vocab in (3, 7):  # loading again changes them again
+        state = symbolic_state(vocab)
+        model.load_state_dict(state)
+        assert model.table.shape == [vocab, 4]
+        assert model.table.declared_shape == ["vocab", 4]
+        expected = state["table"][ids] * state["scale"][ids]
+        np.testing.assert_allclose(model.compile(kind)(ids).to_numpy(), expected, rtol=1e-6)
+    assert model.state_dict()["table"] is state["table"]
+    for wrong in ({"table": np.zeros((3, 5), np.float32)}, {"table": np.zeros(3, np.float32)}):
+        with pytest.raises(MisshapenWeight, match=r"declared float32\[vocab, 4\]"):
+            model.load_state_dict(wrong, strict=False)
+    with pytest.raises(MisshapenWeight, match=r"'scale': vocab is 4, and 3 in 'table'"):
+        model.load_state_dict(symbolic_state(3, 4))
+
+
+def test_symbolic_sizes_without_data_are_an_error_where_something_is_compiled() -> None:
+    class Scale(Module[[Tensor], Tensor]):
+        def __init__(self) -> None:
+            self.w = Weight("w", DType.float32, ["n"])
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x * self.w
+
+    kind, values = TensorType(DType.float32, ["n"]), {"w": np.ones(3, np.float32)}
+    graph = Graph("g", Scale(), [kind])
+    with pytest.raises(MissingWeight, match=r"(?s)symbolic sizes.*'w': \[n\].*load a state first"):
+        Scale().compile(kind)
+    with pytest.raises(MissingWeight, match=r"'w': \[n\]"):
+        Scale().compile(kind, weights=values)
+    with pytest.raises(MissingWeight, match=r"'w': \[n\]"):
+        InferenceSession().load(graph, weights_registry=values)
+
+
+def test_zeros_of_a_quantized_weight_are_blocks() -> None:
+    layer = Linear(64, 3, quantization_encoding=QuantizationEncoding.Q8_0)
+    zeros = layer.state_dict()["weight"].to_numpy()
+    assert (zeros.dtype, zeros.shape) == (np.uint8, (3, 68))
+    x = np.ones((2, 64), np.float32)
+    run = layer.compile(TensorType(DType.float32, ["n", 64]))
+    np.testing.assert_array_equal(run(x).to_numpy(), np.zeros((2, 3)))
+
+
+def test_two_names_of_one_weight_take_one_value() -> None:
+    model = MLP()
+    model.gate.weight = model.up.weight
+    state = values()
+    state["gate.weight"] = state["up.weight"].copy()
+    assert list(model.raw_state_dict()) == list(state)
+    model.load_state_dict(state)
+    before = model.up.weight.to_numpy()
+    state["gate.weight"] = state["up.weight"] * 2
+    with pytest.raises(MisshapenWeight, match=r"'gate.weight' is the tensor 'up.weight' too"):
+        model.load_state_dict(state)
+    assert model.up.weight.to_numpy() is before
+
+
+def test_what_is_set_over_a_shared_weight_is_the_modules_own() -> None:
+    model = MLP()
+    model.gate.set_shared_weight("weight", model.up.weight)
+    assert "gate.weight" not in model.raw_state_dict()
+    model.gate.weight = Weight("weight", DType.float32, [6, 4])
+    assert "gate.weight" in model.raw_state_dict()
+    with pytest.raises(TypeError, match="ndarray"):
+        model.gate.set_shared_weight("weight", np.zeros(2))  # type: ignore[arg-type]
+
+
+def test_eager_parameters_stay_on_their_device() -> None:
+    model = eager.Linear(2, 3)
+    model.to(CPU(1))
+    model.load_state_dict({"weight": np.ones((3, 2), np.float32), "bias": np.ones(3, np.float32)})
+    assert {tensor.device for _, tensor in model.parameters} == {CPU(1)}
