@@ -120,6 +120,14 @@ FAMILIES: Mapping[str, Tiny] = {
         | rope(1e6),
         {"num_experts": 5, "num_local_experts": None},
     ),
+    "tiny-qwen3-moe-all": Tiny(
+        "qwen3_moe",
+        sizes(24, 4, 2, head_dim=8, intermediate_size=44, vocab_size=61)
+        | {"moe_intermediate_size": 20, "num_experts": 4, "num_experts_per_tok": 2}
+        | {"norm_topk_prob": True}
+        | rope(1e6),
+        {"num_experts": 4, "num_local_experts": None},
+    ),
     "tiny-gemma2": Tiny(
         "gemma2",
         sizes(24, 2, 1, head_dim=14, intermediate_size=44, vocab_size=61, num_hidden_layers=3)
@@ -225,8 +233,8 @@ FAMILIES: Mapping[str, Tiny] = {
     ),
     "tiny-falcon-new": Tiny(
         "falcon",
-        {**FALCON, "num_attention_heads": 4, "num_kv_heads": 2, "bias": True}
-        | {"new_decoder_architecture": True, "ffn_hidden_size": 44}
+        {**FALCON, "num_attention_heads": 4, "num_kv_heads": 2, "bias": False}
+        | {"new_decoder_architecture": True}
         | rope(),
     ),
     "tiny-falcon-rw": Tiny(
