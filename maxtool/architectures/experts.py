@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from maxtool.architectures.decoder_config import DecoderConfig
+from maxtool.architectures.mlp import ACTIVATIONS
 from maxtool.dtype import DType
-from maxtool.graph import Tensor, Weight
+from maxtool.graph import Tensor, Weight, ops
 from maxtool.nn import Linear, Module
 
 
@@ -24,9 +25,17 @@ class ExpertLinear(Module[[Tensor, Tensor], Tensor]):
     def __init__(self, count: int, in_dim: int, out_dim: int, dtype: DType) -> None:
         self.weight = Weight("weight", dtype, (count, out_dim, in_dim))
 
+    def forward(self, x: Tensor, chosen: Tensor) -> Tensor:
+        """``x [..., in]`` or ``[..., used, in]`` to ``[..., used, out]``, by the experts chosen."""
+        return ops.expert_linear(x, self.weight, chosen)
+
 
 class Experts(Module[[Tensor], Tensor]):
-    """The experts of one layer and their router."""
+    """The experts of one layer and their router.
+
+    The router gives each expert a share of a token by a softmax; the token goes through those with
+    the largest shares, and what they make of it is added up by share (Shazeer et al. 2017).
+    """
 
     def __init__(self, config: DecoderConfig, dtype: DType) -> None:
         count, hidden = config.n_experts or 0, config.hidden_size
@@ -35,3 +44,14 @@ class Experts(Module[[Tensor], Tensor]):
         self.gate = ExpertLinear(count, hidden, inner, dtype)
         self.up = ExpertLinear(count, hidden, inner, dtype)
         self.down = ExpertLinear(count, inner, hidden, dtype)
+        self.used = config.n_experts_used or 0
+        self.norm_topk = config.norm_topk
+        self.activation = config.hidden_act
+
+    def forward(self, x: Tensor) -> Tensor:
+        """From ``[..., hidden]`` to the same shape."""
+        shares, chosen = ops.top_k(ops.softmax(self.router(x)), self.used)
+        if self.norm_topk:
+            shares = shares / ops.sum(shares)
+        inner = ACTIVATIONS[self.activation](self.gate(x, chosen)) * self.up(x, chosen)
+        return ops.weighted_sum(self.down(inner, chosen), shares)

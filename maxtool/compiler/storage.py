@@ -16,8 +16,8 @@ from maxtool.compiler.target import CpuTarget
 from maxtool.dtype import DType
 from maxtool.graph import CallNode, Graph, Node, Tensor
 
-# Operations whose second operand is a weight that their kernel reads packed.
-PACKED_OPERANDS = {"linear": 1, "embedding": 1}
+# Operations whose second operand is a weight that their kernel reads packed, and its rank.
+PACKED_OPERANDS = {"linear": (1, 2), "embedding": (1, 2), "expert_linear": (1, 3)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,8 @@ class Storage:
         """The shape in the file and in the kernel's parameter."""
         if self.block is None:
             return self.shape
-        return packed_shape(self.shape[0], self.shape[1], self.block)
+        *experts, n, k = self.shape
+        return *experts, *packed_shape(n, k, self.block)
 
     @property
     def nbytes(self) -> int:
@@ -56,9 +57,18 @@ class Storage:
     def store(self, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """``values``, of the module's shape and any float type, as they are stored."""
         cast = values.astype(self.dtype.to_numpy(), copy=False)
-        laid = cast if self.block is None else pack_linear(cast, self.block)
+        laid = cast if self.block is None else self._packed(cast, self.block)
         plain = np.ascontiguousarray(laid).reshape(laid.shape)  # which keeps rank 0
         return plain.view(np.dtype(self.stored_dtype))
+
+    def _packed(self, values: np.ndarray[Any, Any], block: int) -> np.ndarray[Any, Any]:
+        """The matrix, or one after the other those of all experts."""
+        if values.ndim == 2:
+            return pack_linear(values, block)
+        laid = np.empty(self.stored_shape, values.dtype)
+        for one, out in zip(values, laid, strict=True):
+            pack_linear(one, block, out=out)
+        return laid
 
 
 def plan_storage(graphs: Iterable[Graph], target: CpuTarget) -> dict[str, Storage]:
@@ -86,7 +96,7 @@ def plan_storage(graphs: Iterable[Graph], target: CpuTarget) -> dict[str, Storag
 
 def _reads_packed(node: Node, index: int) -> bool:
     """Whether a kernel takes that operand packed: matrices that are added up in float32."""
-    matrix = PACKED_OPERANDS.get(node.op) == index and node.inputs[index].rank == 2
+    matrix = PACKED_OPERANDS.get(node.op) == (index, node.inputs[index].rank)
     return matrix and DType.float64 not in (node.inputs[0].dtype, node.inputs[index].dtype)
 
 

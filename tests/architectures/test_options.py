@@ -56,6 +56,19 @@ CASES: dict[str, dict[str, Any]] = {
         "sliding_window": 3,
         "sliding_layers": LAYERS,
     },
+    "experts": {
+        "n_experts": 5,
+        "n_experts_used": 2,
+        "expert_size": 13,
+        "expert_layers": LAYERS,
+        "hidden_act": "gelu_tanh",
+    },
+    "shares as they are": {
+        "n_experts": 3,
+        "n_experts_used": 2,
+        "norm_topk": False,
+    },
+    "one expert": {"n_experts": 1, "n_experts_used": 1},
     "one window": {"sliding_window": 3, "n_kv_heads": 3},
     "a window wider than the context": {"sliding_window": 100},
 }
@@ -85,6 +98,7 @@ def test_an_option(name: str) -> None:
 
 # These have parameters of their own, or change nothing that a test could see.
 UNSEEN = {*SIZES, "norm_bias", "qkv_bias", "o_bias", "mlp_bias", "qk_norm", "mlp", "norm", "block"}
+UNSEEN |= {"n_experts", "n_experts_used", "expert_size", "expert_layers"}
 UNSEEN |= {"tie_word_embeddings", "position", "rope_scaling", "sliding_layers"}
 
 

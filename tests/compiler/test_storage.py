@@ -97,6 +97,25 @@ def test_what_is_stored(dtype: DType) -> None:
     )
 
 
+@pytest.mark.parametrize("dtype", [DType.float32, DType.bfloat16])
+def test_what_is_stored_of_experts(dtype: DType) -> None:
+    """Each one's matrix packed, one after the other."""
+    values = np.random.default_rng(1).standard_normal((3, 5, 2)).astype(dtype.to_numpy())
+    place = Storage("w", dtype, (3, 5, 2), 4)
+    stored = place.store(values)
+    assert (stored.shape, stored.nbytes) == ((3, 2, 2, 4), place.nbytes)
+    for one, expected in zip(stored, values, strict=True):
+        found = unpack_linear(one, 5).view(dtype.to_numpy())
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_weights_of_experts_are_packed() -> None:
+    experts = Weight("w", DType.float32, [3, 8, 8])
+    chosen = TensorType(DType.int64, ["n", 2])
+    graph = Graph("main", lambda x, at: ops.expert_linear(x, experts, at), [ROWS, chosen])
+    assert plan_storage([graph], TARGET)["w"].block == TARGET.tile.nr
+
+
 def test_a_scalar_is_stored_as_one() -> None:
     place = Storage("s", DType.bfloat16, (), None)
     stored = place.store(np.array(1.5, ml_dtypes.bfloat16))

@@ -18,6 +18,7 @@ from maxtool.compiler.kernels.cpu.embedding import embedding
 from maxtool.compiler.kernels.cpu.power import integer_power
 from maxtool.compiler.lowering import expressions as te
 from maxtool.compiler.lowering.attending import ATTENDING
+from maxtool.compiler.lowering.experts import EXPERTS
 from maxtool.compiler.lowering.function import FunctionLowering
 from maxtool.compiler.lowering.images import IMAGES
 from maxtool.compiler.lowering.pointwise import chain
@@ -165,6 +166,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys((*UNARY, *BINARY, *COMPARISONS, *LOGICAL, *TESTS), _elementwise),
     **dict.fromkeys(("logical_not", "where"), _elementwise),
     **ATTENDING,
+    **EXPERTS,
     **IMAGES,
     **POSITIONS,
     **PRODUCTS,

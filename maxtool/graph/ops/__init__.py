@@ -54,6 +54,7 @@ from maxtool.graph.ops.elementwise import (
     tanh,
     trunc,
 )
+from maxtool.graph.ops.experts import expert_linear, weighted_sum
 from maxtool.graph.ops.flow import (
     call,
     constant,
@@ -111,6 +112,7 @@ __all__ = [
     "equal",
     "erf",
     "exp",
+    "expert_linear",
     "floor",
     "floordiv",
     "gelu",
@@ -167,5 +169,6 @@ __all__ = [
     "transfer_to",
     "transpose",
     "trunc",
+    "weighted_sum",
     "where",
 ]

@@ -1,0 +1,201 @@
+"""Rows times the matrix that each of them has chosen: the experts of a mixture.
+
+A choice is one row of x for one expert. Choices are sorted by expert, so that a matrix is read once
+for all of its rows, and that of an expert nobody chose is not read. Their order does not depend on
+the threads, nor does any sum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tvm.tirx.script.builder import ir as T  # noqa: N812
+
+from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.kernels.cpu.linear import (
+    TILES_PER_TASK,
+    Linear,
+    multiply_tiles,
+    pack_tile,
+    row_block,
+    store_row,
+)
+from maxtool.compiler.target import Tile
+
+
+@dataclass(frozen=True, slots=True)
+class Chunks:
+    """Choices of one expert that one task multiplies with one column block.
+
+    Args:
+        order: [choices] all of them, sorted by expert.
+        expert: [chunks] whose they are.
+        start: [chunks] the first of them in ``order``.
+        rows: [chunks] how many there are, at most ``TILES_PER_TASK`` tiles.
+        tile: [chunks] the first packed tile; a single row is not packed.
+        count: [2] how many chunks, and how many packed tiles there are.
+    """
+
+    order: b.Buffer
+    expert: b.Buffer
+    start: b.Buffer
+    rows: b.Buffer
+    tile: b.Buffer
+    count: b.Buffer
+
+
+def expert_linear(weight_dtype: str, tile: Tile) -> Any:  # noqa: ANN401
+    """Build ``y[i] = x[i // (choices / rows)] @ w[chosen[i]].T``.
+
+    Parameters of the kernel: x[rows, k] float32, w[experts, ceil(n / nr), k, nr], the packed
+    weights of each expert, chosen[choices] int64, y[choices, n] float32. There are as many choices
+    as rows, or a multiple of them: then those of one row follow each other. A number that is no
+    expert's takes the first or last one.
+
+    Args:
+        weight_dtype: float32, float16, or bfloat16 (passed as uint16 bits).
+        tile: The register tile.
+    """
+    with b.kernel(f"expert_linear_{weight_dtype}") as made:
+        experts, blocks, k, n = (made.dim(name) for name in ("experts", "blocks", "k", "n"))
+        rows, choices = made.dim("rows"), made.dim("choices")
+        x = made.argument("x", (rows, k))
+        w = made.argument("w", (experts, blocks, k, tile.nr), b.STORAGE[weight_dtype])
+        chosen = made.argument("chosen", (choices,), "int64")
+        y = made.argument("y", (choices, n))
+        one = Linear(n, k, tile, weight_dtype, rows, x, w, None, y)
+        per_row = T.Bind(b.greatest(b.quotient(choices, b.greatest(rows, 1)), 1))
+        chunks = _sorted(chosen, choices, experts, tile)
+        most = T.Bind(b.quotient(choices, tile.mr) + b.least(choices, experts))
+        packed = b.workspace((b.greatest(most, 1), k, tile.mr))
+        with b.when(chunks.count[1] > 0):
+            pack = _Packing(one, chunks, packed, per_row)
+            b.each(T.Bind(chunks.count[0]), pack.chunk, threads=True)
+        tasks = T.Bind(chunks.count[0] * blocks)
+        b.each_row(tasks, tile.nr * k, lambda task: _task(one, chunks, packed, per_row, task))
+    return made.function
+
+
+def _sorted(chosen: b.Buffer, choices: b.Expr, experts: b.Expr, tile: Tile) -> Chunks:
+    """Sort the choices by expert, and cut those of each into chunks."""
+    most = T.Bind(b.greatest(b.least(choices, experts) + b.quotient(choices, tile.mr), 1))
+    places = b.workspace((b.greatest(experts, 1),), "int64")
+    chunks = Chunks(
+        order=b.workspace((b.greatest(choices, 1),), "int64"),
+        expert=b.workspace((most,), "int64"),
+        start=b.workspace((most,), "int64"),
+        rows=b.workspace((most,), "int64"),
+        tile=b.workspace((most,), "int64"),
+        count=b.workspace((2,), "int64"),
+    )
+    with T.serial(experts) as e:
+        b.store(places, b.integer(0), (e,), 1)
+    with T.serial(choices) as i:
+        e = b.index(b.clamped(chosen[i], experts))
+        b.store(places, places[e] + 1, (e,), 1)
+    _cut(chunks, places, experts, tile)
+    with T.serial(choices) as i:
+        e = b.index(b.clamped(chosen[i], experts))
+        b.store(chunks.order, i, (places[e],), 1)
+        b.store(places, places[e] + 1, (e,), 1)
+    return chunks
+
+
+def _cut(chunks: Chunks, places: b.Buffer, experts: b.Expr, tile: Tile) -> None:
+    """From how many choices each expert has to where they begin, and to the chunks."""
+    largest = TILES_PER_TASK * tile.mr
+    start = b.scratch((1,), "int64")
+    for buffer, index in ((start, 0), (chunks.count, 0), (chunks.count, 1)):
+        b.store(buffer, b.integer(0), (index,), 1)
+    with T.serial(experts) as e:
+        count = b.index(places[e])
+        b.store(places, start[0], (e,), 1)
+        with T.serial(b.ceildiv(count, largest)) as part:
+            at = b.index(chunks.count[0])
+            rows = b.index(b.least(count - part * largest, largest))
+            tiles = T.Select(rows == 1, b.integer(0), b.ceildiv(rows, tile.mr))
+            b.store(chunks.expert, e, (at,), 1)
+            b.store(chunks.start, start[0] + part * largest, (at,), 1)
+            b.store(chunks.rows, rows, (at,), 1)
+            b.store(chunks.tile, chunks.count[1], (at,), 1)
+            b.store(chunks.count, chunks.count[1] + tiles, (1,), 1)
+            b.store(chunks.count, at + 1, (0,), 1)
+        b.store(start, start[0] + count, (0,), 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Packing:
+    """Bringing the rows of a chunk together."""
+
+    one: Linear
+    chunks: Chunks
+    packed: b.Buffer
+    per_row: b.Expr
+
+    def chunk(self, c: b.Expr) -> None:
+        """Pack the tiles of a chunk of more than one row; past its end, its last row repeats."""
+        mr = self.one.tile.mr
+        rows = b.index(self.chunks.rows[c])
+        with b.when(rows > 1), T.serial(b.ceildiv(rows, mr)) as t:
+            sources = [self.row(c, b.least(t * mr + r, rows - 1)) for r in range(mr)]
+            pack_tile(self.one, self.packed, b.index(self.chunks.tile[c] + t), sources)
+
+    def row(self, c: b.Expr, index: b.Expr) -> b.Expr:
+        """The row of x of a choice of a chunk."""
+        choice = self.chunks.order[self.chunks.start[c] + index]
+        return b.index(b.quotient(choice, self.per_row))
+
+
+def _task(one: Linear, chunks: Chunks, packed: b.Buffer, per_row: b.Expr, task: b.Expr) -> None:
+    """One chunk times one column block of its expert."""
+    c = b.index(b.quotient(task, one.blocks))
+    j = b.index(b.remainder(task, one.blocks))
+    start, rows = b.index(chunks.start[c]), b.index(chunks.rows[c])
+    chosen = replace(one, expert=(b.index(chunks.expert[c]),))
+
+    def single() -> None:
+        choice = b.index(chunks.order[start])
+        row_block(chosen, j, b.index(b.quotient(choice, per_row)), choice)
+
+    def many() -> None:
+        tiles = (packed, b.index(chunks.tile[c]), b.index(b.ceildiv(rows, one.tile.mr)))
+
+        def store(sums: b.Buffer, t: b.Expr, r: b.Expr) -> None:
+            index = b.index(t * one.tile.mr + r)
+            with b.when(index < rows):
+                store_row(chosen, sums, (t, r), j, b.index(chunks.order[start + index]))
+
+        multiply_tiles(chosen, tiles, j, store)
+
+    b.either(rows == 1, single, many)
+
+
+def weighted_sum(tile: Tile) -> Any:  # noqa: ANN401
+    """Build ``y[i] = sum(shares[i, s] * x[i, s] for s)``, added up in that order.
+
+    Parameters of the kernel: x[rows, used, n], shares[rows, used], y[rows, n], all float32.
+    """
+    with b.kernel("weighted_sum") as made:
+        rows, used, n = made.dim("rows"), made.dim("used"), made.dim("n")
+        x = made.argument("x", (rows, used, n))
+        shares = made.argument("shares", (rows, used))
+        y = made.argument("y", (rows, n))
+
+        def row(i: b.Expr) -> None:
+            whole = b.index(b.quotient(n, tile.lanes))
+            with T.serial(whole) as j:
+                vector(i, j * tile.lanes, tile.lanes)
+            with T.serial(whole * tile.lanes, n) as j:
+                vector(i, j, 1)
+
+        def vector(i: b.Expr, offset: b.Expr, lanes: int) -> None:
+            total = b.scratch((lanes,))
+            b.store(total, b.splat(0.0, lanes), (0,), lanes)
+            with T.serial(used) as s:
+                more = b.load(x, (i, s, offset), lanes) * b.splat(shares[i, s], lanes)
+                b.store(total, b.load(total, (0,), lanes) + more, (0,), lanes)
+            b.store(y, b.load(total, (0,), lanes), (i, offset), lanes)
+
+        b.each_row(rows, used * n, row)
+    return made.function
