@@ -320,7 +320,7 @@ class Terminal:
         return code
 
     def interrupt(self) -> int:
-        """Send SIGINT until it ends: Python misses one that comes just before it waits for a line."""
+        """Send SIGINT until it ends: Python may miss one just before it waits for a line."""
         while self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGINT)
             time.sleep(0.2)
