@@ -28,14 +28,21 @@ LLAMA3 = (
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 QWEN2 = LLAMA3.replace("{1,3}", "")
+CL100K = (
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*"
+    r"|\s*[\r\n]|\s+(?!\S)|\s+"
+)
+DEEPSEEK = (  # with line ends as they are, where the others have them as escapes
+    r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+"""
+    "|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*"
+    "|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"
+)
 
 
-def split(regex: str) -> pre_tokenizers.PreTokenizer:
-    steps = [
-        pre_tokenizers.Split(Regex(regex), "isolated", invert=False),
-        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-    ]
-    return pre_tokenizers.Sequence(steps)
+def split(*regexes: str) -> pre_tokenizers.PreTokenizer:
+    splits = [pre_tokenizers.Split(Regex(regex), "isolated") for regex in regexes]
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    return pre_tokenizers.Sequence([*splits, byte_level])
 
 
 # How published tokenizers of these names are built.
@@ -51,6 +58,22 @@ PUBLISHED: dict[str, dict[str, Any]] = {
     },
     "llama-bpe": {"pre_tokenizer": split(LLAMA3), "ignore_merges": True},
     "qwen2": {"pre_tokenizer": split(QWEN2), "normalizer": normalizers.NFC()},
+    "olmo": {
+        "pre_tokenizer": pre_tokenizers.ByteLevel(add_prefix_space=False),
+        "normalizer": normalizers.NFC(),
+    },
+    "dbrx": {"pre_tokenizer": split(CL100K)},
+    "deepseek-v3": {"pre_tokenizer": split(r"\p{N}{1,3}", "[一-龥\u3040-ゟ\u30a0-ヿ]+", DEEPSEEK)},
+    "falcon": {
+        "pre_tokenizer": pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Punctuation("contiguous"),
+                pre_tokenizers.ByteLevel(add_prefix_space=False),
+                pre_tokenizers.Digits(individual_digits=False),
+                pre_tokenizers.Split(Regex("[0-9][0-9][0-9]"), "isolated"),
+            ]
+        )
+    },
 }
 
 
@@ -96,7 +119,7 @@ def test_through_gguf(
         assert library.decode(ids) == original.decode(ids)
 
     same()
-    for text in [*samples.TEXTS, "a<|endoftext|>b", "a <tool> b"]:
+    for text in [*samples.TEXTS, *samples.MULTILINGUAL.values(), "a<|endoftext|>b", "a <tool> b"]:
         ids = original.encode(text, add_special_tokens=False).ids
         assert library.encode(text, add_special_tokens=False).ids == ids
 

@@ -37,6 +37,9 @@ TEXTS = [
     "x" + " " * 37 + "y",
 ]
 
+DATA = Path(__file__).parents[1] / "data"
+MULTILINGUAL: dict[str, str] = json.loads((DATA / "multilingual.json").read_text())
+
 
 def corpus() -> list[str]:
     """Deterministic sentences that make a vocabulary worth having."""
