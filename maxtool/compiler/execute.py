@@ -24,6 +24,7 @@ from maxtool.errors import MachineLacks, MisshapenWeight, MissingWeight
 from maxtool.graph import BufferType, Graph, Tensor, TensorType
 from maxtool.graph.limits import devices
 from maxtool.graph.ops.flow import show
+from maxtool.runtime.loader import set_threads
 
 Array = np.ndarray[Any, Any]
 
@@ -37,6 +38,7 @@ class CompilingExecutor:
     """
 
     def __init__(self) -> None:
+        set_threads(0)
         self._target = cpu_target()
         self._operations: dict[tuple[object, ...], Program] = {}
         self._lock = Lock()

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from maxtool.graph import BufferType, CallNode, Graph, Node, Tensor
 from maxtool.graph.ops import OPS
+from maxtool.graph.ops.neural import WEIGHT_DTYPES
 
 Nodes: TypeAlias = Sequence[Node | CallNode]
 
@@ -33,7 +34,7 @@ def _uses(nodes: Nodes, outputs: Iterable[Tensor]) -> Counter[int]:
 
 
 def _with_products(nodes: Nodes) -> Nodes:
-    """Products with a transposed matrix as ``linear`` of the matrix itself."""
+    """Products with a transposed matrix as ``linear``, or else a product, of the matrix itself."""
     transposed: dict[int, Tensor] = {}
     made: list[Node | CallNode] = []
     for node in nodes:
@@ -44,15 +45,25 @@ def _with_products(nodes: Nodes) -> Nodes:
 
 
 def _is_transposition(node: Node) -> bool:
-    """Of what is the same whenever it is read: a buffer may have been written by then."""
-    swaps = node.op == "permute" and node.attributes["dims"] == (1, 0)
-    return swaps and not isinstance(node.inputs[0].type, BufferType)
+    """Whether it swaps the last two dimensions of what is the same whenever it is read."""
+    if node.op != "permute" or isinstance(node.inputs[0].type, BufferType):
+        return False
+    rank = node.inputs[0].rank
+    return rank > 1 and node.attributes["dims"] == (*range(rank - 2), rank - 1, rank - 2)
 
 
 def _product(node: Node, transposed: Mapping[int, Tensor]) -> Node:
     if node.op != "matmul" or id(node.inputs[1]) not in transposed:
         return node
-    return _linear((node.inputs[0], transposed[id(node.inputs[1])]), node) or node
+    x, y = node.inputs[0], transposed[id(node.inputs[1])]
+    if (linear := _linear((x, y), node)) is not None:
+        return linear
+    return Node("matmul", (x, y), {"transposed": True}, node.outputs) if has_kernel(x, y) else node
+
+
+def has_kernel(x: Tensor, y: Tensor) -> bool:
+    """Whether the kernel of products takes them: it knows one matrix, or one for each of ``x``."""
+    return x.dtype in WEIGHT_DTYPES and (y.rank == 2 or x.shape[:-2] == y.shape[:-2])
 
 
 def _linear(operands: Sequence[Tensor], instead: Node) -> Node | None:

@@ -5,6 +5,8 @@ The kernels a model spends its time in are written by hand and pass through unto
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import tvm
@@ -12,6 +14,9 @@ from tvm import s_tir, tirx
 
 # Elements one task computes; fewer cost more to hand out than to compute.
 GRAIN = 1 << 10
+
+# Terms below which one thread computes all: waking the others costs more.
+SERIAL_WORK = 1 << 15
 
 
 def schedule_all(module: Any) -> Any:  # noqa: ANN401 - tvm ships no types
@@ -44,14 +49,16 @@ def _spread(schedule: Any, block: Any) -> None:  # noqa: ANN401
     if not loops:  # a single element
         return
     spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == SPATIAL]
-    if not spatial or any(_is_zero(schedule.get(loop).extent) for loop in spatial):
+    if not spatial or _is_little([schedule.get(loop).extent for loop in loops]):
         return
     chunk, _ = schedule.split(schedule.fuse(*spatial), [None, GRAIN])
     schedule.parallel(chunk)
 
 
-def _is_zero(extent: Any) -> bool:  # noqa: ANN401
-    return isinstance(extent, tirx.IntImm) and int(extent) == 0
+def _is_little(extents: Sequence[Any]) -> bool:
+    """Whether the work is known now, and not worth several threads."""
+    sizes = [int(extent) for extent in extents if isinstance(extent, tirx.IntImm)]
+    return 0 in sizes or (len(sizes) == len(extents) and prod(sizes) < SERIAL_WORK)
 
 
 SPATIAL = str(tirx.IterVar.DataPar)

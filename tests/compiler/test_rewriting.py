@@ -41,7 +41,11 @@ CASES: list[tuple[str, Callable[[Tensor], Any], Callable[[Any], Any], list[str]]
      ["linear", "permute"]),
     ("vector", lambda x: x[0] @ weight.T + bias, lambda x: x[0] @ W.T + B,
      ["slice", "reshape", "linear", "reshape", "add"]),
-    ("own", lambda x: x @ x.T, lambda x: x @ x.T, ["permute", "matmul"]),
+    ("own", lambda x: x @ x.T, lambda x: x @ x.T, ["matmul"]),
+    ("batch", lambda x: (y := x.reshape(["n", 2, 4])) @ y.T,
+     lambda x: x.reshape(-1, 2, 4) @ x.reshape(-1, 2, 4).swapaxes(1, 2), ["reshape", "matmul"]),
+    ("other", lambda x: x @ weight.permute([0, 1]).T.cast(DType.float32), lambda x: x @ W.T,
+     ["permute", "permute", "cast", "matmul"]),
 ]  # fmt: skip
 
 

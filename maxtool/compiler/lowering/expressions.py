@@ -187,11 +187,6 @@ def broadcast_to(sizes: Sequence[Expr]) -> Compute:
     return compute
 
 
-def permute(dims: tuple[int, ...]) -> Compute:
-    """The dimensions in the order ``dims``."""
-    return lambda x: topi.transpose(x, list(dims))
-
-
 def slice_elements(
     starts: tuple[int, ...],
     stops: tuple[int | None, ...],

@@ -12,6 +12,7 @@ from maxtool.compiler.kernels.cpu.linear import linear
 from maxtool.compiler.kernels.cpu.product import product
 from maxtool.compiler.lowering import expressions as te
 from maxtool.compiler.lowering.function import FunctionLowering
+from maxtool.compiler.rewriting import has_kernel
 from maxtool.dtype import DType
 from maxtool.graph import Node, Shape
 from maxtool.graph.ops.neural import WEIGHT_DTYPES
@@ -49,7 +50,7 @@ def _matmul(function: FunctionLowering, node: Node) -> None:
     x, y = node.inputs
     result = node.outputs[0]
     batch = None if y.rank == 2 else y.shape[:-2]
-    if x.dtype not in WEIGHT_DTYPES or batch not in (None, x.shape[:-2]):
+    if not has_kernel(x, y):
         operands = [function.get(operand) for operand in node.inputs]
         value = function.compute(te.matmul(x.dtype), *operands, name="matmul")
         function.set_whole(result, value)
@@ -59,7 +60,8 @@ def _matmul(function: FunctionLowering, node: Node) -> None:
         function.reshaped(wide, _batched(function, x.shape, batch)),
         function.reshaped(function.any(y), _batched(function, y.shape, batch)),
     ]
-    arguments = (y.dtype.value, function.module.target.tile, False)
+    transposed = node.attributes.get("transposed", False)  # as rewriting has it
+    arguments = (y.dtype.value, function.module.target.tile, transposed)
     made = function.kernel(product, arguments, operands, _batched(function, result.shape, batch))
     value = _converted(function, made, DType.float32, x.dtype)
     function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))

@@ -16,8 +16,8 @@ from maxtool.compiler.kernels.cpu.normalize import (
     softmax_rows,
 )
 from maxtool.compiler.kernels.cpu.reduction import cumsum_rows, index_rows, reduce_rows
-from maxtool.compiler.lowering import expressions as te
 from maxtool.compiler.lowering.function import FunctionLowering
+from maxtool.compiler.lowering.permuting import permuted
 from maxtool.dtype import DType
 from maxtool.graph import Node, Tensor
 from maxtool.graph.ops.reduction import INDICES, REDUCTIONS
@@ -28,10 +28,8 @@ Rule: TypeAlias = Callable[[FunctionLowering, Node], None]
 
 def rows(function: FunctionLowering, value: Tensor, axes: Sequence[int]) -> Expr:
     """``value`` as ``[everything else, elements along axes]``."""
-    order = _axes_last(value.rank, axes)
-    whole = function.get(value)
-    if order != tuple(range(value.rank)):
-        whole = function.compute(te.permute(order), whole, name="permute")
+    order, sizes = _axes_last(value.rank, axes), function.sizes(value.shape)
+    whole = permuted(function, function.get(value), sizes, order, value.dtype)
     return function.reshaped(whole, row_sizes(function, value, axes))
 
 
@@ -47,11 +45,10 @@ def set_rows(function: FunctionLowering, result: Tensor, axes: Sequence[int], va
     """Say what ``result`` is by its :func:`rows`."""
     order = _axes_last(result.rank, axes)
     sizes = function.sizes(result.shape)
-    whole = function.reshaped(value, [sizes[axis] for axis in order])
-    if order != tuple(range(result.rank)):
-        back = tuple(order.index(axis) for axis in range(result.rank))
-        whole = function.compute(te.permute(back), whole, name="permute")
-    function.set_whole(result, whole)
+    moved = [sizes[axis] for axis in order]
+    back = [order.index(axis) for axis in range(result.rank)]
+    whole = function.reshaped(value, moved)
+    function.set_whole(result, permuted(function, whole, moved, back, result.dtype))
 
 
 def _axes_last(rank: int, axes: Sequence[int]) -> tuple[int, ...]:

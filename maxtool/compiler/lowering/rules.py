@@ -21,6 +21,7 @@ from maxtool.compiler.lowering.attending import ATTENDING
 from maxtool.compiler.lowering.experts import EXPERTS
 from maxtool.compiler.lowering.function import FunctionLowering
 from maxtool.compiler.lowering.images import IMAGES
+from maxtool.compiler.lowering.permuting import PERMUTING
 from maxtool.compiler.lowering.pointwise import chain
 from maxtool.compiler.lowering.positions import POSITIONS
 from maxtool.compiler.lowering.products import PRODUCTS
@@ -121,12 +122,6 @@ def _reshape(function: FunctionLowering, node: Node) -> None:
         function.set_whole(result, function.reshaped(function.any(x), function.sizes(result.shape)))
 
 
-def _permute(function: FunctionLowering, node: Node) -> None:
-    compute = te.permute(**node.attributes)
-    value = function.compute(compute, function.get(node.inputs[0]), name="permute")
-    function.set_whole(node.outputs[0], value)
-
-
 def _slice(function: FunctionLowering, node: Node) -> None:
     x, result = node.inputs[0], node.outputs[0]
     ranges = zip(x.shape, node.attributes["stops"], node.attributes["keep"], strict=True)
@@ -169,6 +164,7 @@ RULES: dict[str, Rule] = {
     **EXPERTS,
     **IMAGES,
     **POSITIONS,
+    **PERMUTING,
     **PRODUCTS,
     **RANKING,
     **ROWWISE,
@@ -177,7 +173,6 @@ RULES: dict[str, Rule] = {
     "cache_write_value": _cache_write(cache_write_value),
     "cast": _cast,
     "embedding": _embedding,
-    "permute": _permute,
     "pow": _pow,
     "print": _print,
     "reshape": _reshape,

@@ -126,8 +126,8 @@ def _add_term(
         sums.add(step, offset, lanes, value * one.weights(j, k, offset))
 
 
-def many_rows(one: Linear) -> None:
-    """Repack x into tiles of mr rows, then multiply tile by block on all threads."""
+def many_rows(one: Linear, *, threads: bool = True) -> None:
+    """Repack x into tiles of mr rows, then multiply tile by block, on all threads or on this."""
     tiles = T.Bind(b.ceildiv(one.rows, one.tile.mr))
     packed = b.workspace((tiles, one.k, one.tile.mr))
 
@@ -135,12 +135,12 @@ def many_rows(one: Linear) -> None:
         rows = [b.index(b.least(t * one.tile.mr + r, one.rows - 1)) for r in range(one.tile.mr)]
         pack_tile(one, packed, t, rows)
 
-    b.each(tiles, pack, threads=True)
+    b.each(tiles, pack, threads=threads)
     chunks = T.Bind(b.ceildiv(tiles, TILES_PER_TASK))
     b.each(
         chunks * one.blocks,
         lambda task: _task(one, packed, tiles, chunks, task),
-        threads=True,
+        threads=threads,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tvm import tirx
 from tvm.tirx.script.builder import ir as T  # noqa: N812
 
 from maxtool.compiler.kernels.cpu import builder as b
@@ -12,6 +13,9 @@ from maxtool.compiler.target import Tile
 
 # Vectors of a row that are added up side by side, not waiting for each other.
 CHAINS = 4
+
+# So many matrices are multiplied side by side, fewer one after the other on all threads.
+MATRICES = 4
 
 
 def product(weight_dtype: str, tile: Tile, transposed: bool, bias: bool = False) -> Any:  # noqa: ANN401
@@ -33,21 +37,30 @@ def product(weight_dtype: str, tile: Tile, transposed: bool, bias: bool = False)
         w = made.argument("w", (batch, *sizes), b.STORAGE[weight_dtype])
         offsets = made.argument("bias", (n,)) if bias else None
         y = made.argument("y", (batch, rows, n))
-        with T.serial(batch) as at:
 
-            def packed() -> None:
-                shape = (b.ceildiv(n, tile.nr), k, tile.nr)
-                blocks = b.workspace(shape, b.STORAGE[weight_dtype])
-                _pack(w, at, blocks, (k, n), tile, transposed)
-                many_rows(Linear(n, k, tile, weight_dtype, rows, x, blocks, offsets, y, (at,)))
+        def matrix(at: b.Expr, threads: bool) -> None:
+            shape = (b.ceildiv(n, tile.nr), k, tile.nr)
+            blocks = b.workspace(shape, b.STORAGE[weight_dtype])
+            _pack(w, at, blocks, (k, n), tile, transposed, threads)
+            one = Linear(n, k, tile, weight_dtype, rows, x, blocks, offsets, y, (at,))
+            many_rows(one, threads=threads)
 
-            def dots() -> None:
-                b.each_row(n, k, lambda j: _dot((x, w, offsets, y), (at, j), k, weight_dtype, tile))
+        def row(i: b.Expr) -> None:
+            at, j = b.index(b.quotient(i, n)), b.index(b.remainder(i, n))
+            _dot((x, w, offsets, y), (at, j), k, weight_dtype, tile)
 
-            if transposed:
-                b.either(rows == 1, dots, packed)
-            else:
-                packed()
+        def matrices() -> None:
+            apart = tirx.any(batch >= MATRICES, rows * k * n < b.SERIAL_WORK)
+            b.either(
+                apart,
+                lambda: b.each_row(batch, rows * k * n, lambda at: matrix(at, threads=False)),
+                lambda: b.each(batch, lambda at: matrix(at, threads=True), threads=False),
+            )
+
+        if transposed:
+            b.either(rows == 1, lambda: b.each_row(batch * n, k, row), matrices)
+        else:
+            matrices()
     return made.function
 
 
@@ -58,6 +71,7 @@ def _pack(
     sizes: tuple[b.Expr, b.Expr],
     tile: Tile,
     transposed: bool,
+    threads: bool,
 ) -> None:
     """Copy a matrix into column blocks; beyond its last column the last one repeats."""
     k, n = sizes
@@ -82,7 +96,7 @@ def _pack(
         else:
             b.either(base + tile.nr <= n, whole, part)
 
-    b.each_row(b.ceildiv(n, tile.nr), k * tile.nr, block)
+    b.each(b.ceildiv(n, tile.nr), block, threads=threads)
 
 
 def _dot(

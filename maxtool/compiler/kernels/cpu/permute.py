@@ -1,0 +1,47 @@
+"""Dimensions in another order: each row of the result is copied, wherever its elements lie."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm.tirx.script.builder import ir as T  # noqa: N812
+
+from maxtool.compiler.kernels.cpu import builder as b
+
+
+def permute(dtype: str, dims: tuple[int, ...]) -> Any:  # noqa: ANN401
+    """Build the copy.
+
+    Parameters of the kernel: x of any sizes, y whose dimension i is dimension ``dims[i]`` of x.
+
+    Args:
+        dtype: How an element is passed.
+        dims: The order; at least one.
+    """
+    with b.kernel(f"permute_{'_'.join(map(str, dims))}_{dtype}") as made:
+        sizes = [made.dim(f"size_{axis}") for axis in range(len(dims))]
+        x = made.argument("x", sizes, dtype)
+        *outer, width = [sizes[dim] for dim in dims]
+        y = made.argument("y", (*outer, width), dtype)
+
+        def row(i: b.Expr) -> None:
+            places = _places(i, outer)
+            with T.serial(width) as j:
+                source = dict(zip(dims, (*places, j), strict=True))
+                b.store(y, x[tuple(source[axis] for axis in range(len(dims)))], (*places, j), 1)
+
+        rows = b.integer(1)
+        for size in outer:
+            rows = rows * size
+        b.each_row(rows, width, row)
+    return made.function
+
+
+def _places(row: b.Expr, sizes: list[b.Expr]) -> list[b.Expr]:
+    """Where a row is along each dimension but the last."""
+    places: list[b.Expr] = []
+    for size in reversed(sizes):
+        rest = b.index(b.quotient(row, size))
+        places.insert(0, b.index(row - rest * size))
+        row = rest
+    return places

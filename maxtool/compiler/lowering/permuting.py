@@ -1,0 +1,40 @@
+"""Dimensions in another order, for the rule of that name and for others that need it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from maxtool.compiler.kernels.cpu.permute import permute
+from maxtool.compiler.lowering.function import FunctionLowering, stored
+from maxtool.dtype import DType
+from maxtool.graph import BufferType, Node
+
+Expr: TypeAlias = Any  # tvm ships no types
+Rule: TypeAlias = Callable[[FunctionLowering, Node], None]
+
+
+def permuted(
+    function: FunctionLowering,
+    value: Expr,
+    sizes: Sequence[Expr],
+    dims: Sequence[int],
+    dtype: DType,
+) -> Expr:
+    """``value`` of those sizes with its dimensions in the order ``dims``; itself if they are."""
+    if list(dims) == sorted(dims):
+        return value
+    made = [sizes[dim] for dim in dims]
+    return function.kernel(permute, (stored(dtype), tuple(dims)), [value], made, dtype)
+
+
+def _permute(function: FunctionLowering, node: Node) -> None:
+    x, result = node.inputs[0], node.outputs[0]
+    dims, sizes = node.attributes["dims"], function.sizes(x.shape)
+    same = list(dims) == sorted(dims)
+    kept = same and isinstance(x.type, BufferType)  # what it holds may be overwritten later
+    value = function.copied(x) if kept else function.get(x)
+    function.set_whole(result, permuted(function, value, sizes, dims, x.dtype))
+
+
+PERMUTING: dict[str, Rule] = {"permute": _permute}
