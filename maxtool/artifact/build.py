@@ -235,7 +235,7 @@ def _check(made: Build, folder: Path) -> Comparison:
 def _context(request: Request, planned: Plan) -> int | None:
     trained = planned.config.get("context_length")
     if request.context is None:
-        return trained
+        return None
     if trained is None:
         raise UsageError(f"--context is for models of sequences, not {planned.recipe.name}")
     if not 1 <= request.context <= trained:

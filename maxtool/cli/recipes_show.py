@@ -63,7 +63,7 @@ def _rule_rows(recipe: Recipe, dialect: Dialect) -> list[list[str]]:
 
 
 def _made(rule: Rule) -> str:
-    sources = " + ".join(source.text for source in rule.sources)
+    sources = " + ".join(source.text for source in rule.sources) or f"none: {rule.lost}"
     return ", ".join([sources, *(step.op for step in rule.steps)])
 
 

@@ -123,6 +123,7 @@ def _longrope_attention(_values: Values, context: int, original: int) -> float:
 FORMULAS: Mapping[str, Formula] = {
     "quotient": Formula(2, _quotient),
     "product": Formula(0, lambda _values, *factors: math.prod(factors)),
+    "sum": Formula(0, lambda _values, *parts: sum(parts)),
     "sqrt": Formula(1, lambda _values, number: math.sqrt(number)),
     "rsqrt": Formula(1, lambda _values, number: number**-0.5),
     "period": Formula(1, lambda values, every: period(values["n_layers"], every)),

@@ -44,6 +44,10 @@ def _int(value: Any) -> int | None:  # noqa: ANN401
     return value if type(value) is int and 0 < value < MAX_INT else None
 
 
+def _count(value: Any) -> int | None:  # noqa: ANN401
+    return value if type(value) is int and 0 <= value < MAX_INT else None
+
+
 def _bool(value: Any) -> bool | None:  # noqa: ANN401
     return value if type(value) is bool else None
 
@@ -69,6 +73,7 @@ def _each(value: Any, one: Callable[[Any], Any]) -> tuple[Any, ...] | None:  # n
 
 TYPES: Mapping[str, Callable[[Any], Any]] = {
     "int": _int,
+    "count": _count,
     "float": _float,
     "bool": _bool,
     "str": _str,
@@ -77,6 +82,7 @@ TYPES: Mapping[str, Callable[[Any], Any]] = {
 }
 NEEDS: Mapping[str, str] = {
     "int": "a positive integer",
+    "count": "an integer from 0 up",
     "float": "a positive number",
     "bool": "true or false",
     "str": "a text",

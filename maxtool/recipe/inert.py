@@ -30,6 +30,10 @@ summary_type summary_use_proj suppress_tokens task_specific_params temperature
 tf_legacy_loss tokenizer_class top_k top_p torch_dtype torchscript transformers.js_config
 transformers_version typical_p unk_token_id unsloth_fixed unsloth_version use_bfloat16
 use_cache use_flash_attn use_flash_attention
+attention_probs_dropout_prob dense_seq_output directionality dropout fused_bias_fc
+fused_dropout_add_ln output_past pad_vocab_size_multiple parallel_block_tied_norm pooler_fc_size
+pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type qa_dropout
+reorder_and_upcast_attn sentence_transformers seq_classif_dropout tie_weights_ use_xentropy
 """
 
 INERT: Mapping[Dialect, frozenset[str]] = {

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from maxtool.recipe import sentence_transformers
 from maxtool.recipe.inert import INERT, NEVER_IGNORED, covered
 from maxtool.recipe.schema import Dialect
 from maxtool.weights import Checkpoint
@@ -26,10 +27,11 @@ class Keys:
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> Keys:
-        """The keys of config.json, or of a GGUF file's metadata."""
+        """The keys of config.json and of what lies beside it, or of a GGUF file's metadata."""
         if checkpoint.format == "gguf":
             return cls("gguf", {key: _plain(value) for key, value in checkpoint.metadata.items()})
-        return cls("hf", dict(_leaves("", checkpoint.config or {})))
+        beside = sentence_transformers.read(checkpoint.folder)
+        return cls("hf", {**dict(_leaves("", checkpoint.config or {})), **beside})
 
     def get(self, key: str) -> Any:  # noqa: ANN401
         """The key's value, arrays as tuples; None where it is null or missing."""

@@ -41,6 +41,7 @@ CONVERSIONS: Mapping[str, Conversion] = {
     "reciprocal": Conversion(lambda x, _: 1 / x, lambda y, _: 1 / y),
     "rsqrt": Conversion(lambda x, _: x**-0.5, lambda y, _: y**-2, whole=True),
     "times": Conversion(lambda x, other: int(x * other), lambda y, other: y / other, True),
+    "less": Conversion(lambda x, other: x - other, lambda y, other: y + other, True, whole=True),
 }
 
 

@@ -57,9 +57,9 @@ def test_fields_that_are_missing() -> None:
 
 
 def test_an_architecture_that_is_not_there() -> None:
-    with pytest.raises(ConfigurationError, match=r"no architecture 'encoder'.*decoder"):
-        build("encoder", CONFIG)
-    assert list(ARCHITECTURES) == ["decoder"]
+    with pytest.raises(ConfigurationError, match=r"no architecture 'coder'.*decoder"):
+        build("coder", CONFIG)
+    assert "decoder" in ARCHITECTURES
 
 
 @pytest.mark.parametrize("context", [0, -5])

@@ -48,9 +48,17 @@ def test_list() -> None:
 @pytest.mark.parametrize("name", recipe_names())
 def test_show(name: str) -> None:
     shown = run("show", name).stdout
+    content = json.loads(run("show", name, "--json").stdout)
+    assert content["weights"]["hf"].keys() == content["weights"]["gguf"].keys()
+    for rules in content["weights"]["hf"].values():
+        assert all(source in shown for rule in rules for source in rule["from"])
+
+
+def test_show_llama() -> None:
+    shown = run("show", "llama").stdout
     assert "num_hidden_layers" in shown
     assert "blk.{layer}.attn_q.weight, rope_pairs_to_halves" in shown
-    content = json.loads(run("show", name, "--json").stdout)
+    content = json.loads(run("show", "llama", "--json").stdout)
     assert content["weights"]["hf"]["norm.weight"][0]["from"] == ["model.norm.weight"]
     assert content["config"]["n_heads"]["gguf"] == ["llama.attention.head_count"]
 

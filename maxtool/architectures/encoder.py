@@ -1,0 +1,195 @@
+"""The encoder: one class whose options are the differences between BERT and its relatives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from maxtool.architectures.config import typed
+from maxtool.architectures.encoder_config import EncoderConfig
+from maxtool.architectures.entry import Entry, Limit
+from maxtool.architectures.mlp import MLPS
+from maxtool.architectures.norm import LayerNorm
+from maxtool.architectures.pooling import pooled
+from maxtool.architectures.rope_scaling import waves
+from maxtool.architectures.rotary import Angles, RotaryTable
+from maxtool.dtype import DType
+from maxtool.errors import ConfigurationError
+from maxtool.graph import Tensor, TensorType, ops
+from maxtool.nn import Embedding, Linear, Module, ModuleList
+
+
+class EncoderAttention(Module[[Tensor, Tensor, Angles | None], Tensor]):
+    """Attention of every token over every token that is no padding."""
+
+    def __init__(self, config: EncoderConfig, dtype: DType) -> None:
+        hidden, inner = config.hidden_size, config.n_heads * config.head_dim
+        self.q = Linear(hidden, inner, dtype, has_bias=config.qkv_bias)
+        self.k = Linear(hidden, inner, dtype, has_bias=config.qkv_bias)
+        self.v = Linear(hidden, inner, dtype, has_bias=config.qkv_bias)
+        self.o = Linear(inner, hidden, dtype, has_bias=config.o_bias)
+        self.heads, self.head_dim = config.n_heads, config.head_dim
+
+    def forward(self, x: Tensor, mask: Tensor, angles: Angles | None) -> Tensor:
+        """From ``[batch, seq, hidden]`` to the same shape.
+
+        Args:
+            x: The tokens.
+            mask: bool ``[batch, 1, 1, seq]``: False for padding.
+            angles: Those of rotary positions, if there are such.
+        """
+        query, key, value = (self._heads(part(x)) for part in (self.q, self.k, self.v))
+        if angles is not None:
+            query, key = (ops.rope(one, *angles) for one in (query, key))
+        query, key, value = (one.permute([0, 2, 1, 3]) for one in (query, key, value))
+        mixed = ops.scaled_dot_product_attention(query, key, value, mask).permute([0, 2, 1, 3])
+        return self.o(mixed.reshape([*x.shape[:2], self.heads * self.head_dim]))
+
+    def _heads(self, x: Tensor) -> Tensor:
+        return x.reshape([*x.shape[:2], self.heads, self.head_dim])
+
+
+class EncoderLayer(Module[[Tensor, Tensor, Angles | None], Tensor]):
+    """Attention and MLP, each added to its input and the sum normalised."""
+
+    def __init__(self, config: EncoderConfig, dtype: DType) -> None:
+        hidden, inner = config.hidden_size, config.intermediate_size
+        self.attn = EncoderAttention(config, dtype)
+        self.attn_norm = LayerNorm(hidden, config.norm_eps)
+        self.mlp = MLPS[config.mlp](hidden, inner, config.hidden_act, dtype, config.mlp_bias)
+        self.mlp_norm = LayerNorm(hidden, config.norm_eps)
+
+    def forward(self, x: Tensor, mask: Tensor, angles: Angles | None) -> Tensor:
+        """From ``[batch, seq, hidden]`` to the same shape; arguments as those of attention."""
+        x = self.attn_norm(x + self.attn(x, mask, angles))
+        return self.mlp_norm(x + self.mlp(x))
+
+
+class Encoder(Module[[Tensor, Tensor, Tensor], "tuple[Tensor, ...]"]):
+    """A bidirectional transformer over tokens.
+
+    Args:
+        config: Its options.
+        dtype: The element type of the matrices. Norms and biases, and everything computed, are
+            float32.
+        context: Positions it is built for; when absent, those that texts are cut to, or those it
+            was trained for.
+    """
+
+    def __init__(
+        self, config: EncoderConfig, dtype: DType = DType.float32, context: int | None = None
+    ) -> None:
+        self.config, trained = config, config.context_length
+        self.context = context or min(config.max_length or trained, trained)
+        hidden, learned = config.hidden_size, config.position == "learned"
+        rows = trained + config.position_offset
+        self.embed = Embedding(config.vocab_size, hidden, dtype)
+        self.position = Embedding(rows, hidden, dtype) if learned else None
+        self.token_type = (
+            Embedding(config.token_types, hidden, dtype) if config.token_types else None
+        )
+        self.embed_norm = LayerNorm(hidden, config.norm_eps)
+        self.layers = ModuleList(EncoderLayer(config, dtype) for _ in range(config.n_layers))
+        self.pooler = Linear(hidden, hidden, dtype, has_bias=True) if config.pooler else None
+        self.rotary = None if learned else _rotary(config, self.context)
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
+        """The vector of every token, and that of BERT's pooler if there is one.
+
+        Args:
+            input_ids: int64 ``[batch, seq]``, at most ``context`` long.
+            attention_mask: int64 ``[batch, seq]``: 1 for a token, 0 for padding.
+            token_type_ids: int64 ``[batch, seq]``; zeros when absent.
+
+        Returns:
+            float32 ``[batch, seq, hidden]``, and ``[batch, hidden]``.
+        """
+        x = self._embedded(input_ids, token_type_ids)
+        batch, seq = input_ids.shape
+        mask = attention_mask.cast(DType.bool).reshape([batch, 1, 1, seq])
+        start = Tensor([0], DType.int32)
+        angles = None if self.rotary is None else self.rotary.angles(input_ids, start)
+        for layer in self.layers:
+            x = layer(x, mask, angles)
+        return (x,) if self.pooler is None else (x, ops.tanh(self.pooler(x[:, 0])))
+
+    def pool(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """One vector for each text.
+
+        Args:
+            input_ids: As :meth:`forward`.
+            attention_mask: Likewise.
+
+        Returns:
+            float32 ``[batch, hidden]``.
+        """
+        x = self.forward(input_ids, attention_mask)[0]
+        kind = self.config.pooling or "mean"
+        return pooled(kind, x, attention_mask, normalize=self.config.normalize)
+
+    @property
+    def facts(self) -> Mapping[str, object]:
+        """Its sizes, and how ``embed`` makes one vector."""
+        names = ("vocab_size", "hidden_size", "n_layers", "normalize")
+        facts = {name: getattr(self.config, name) for name in names}
+        return {**facts, "pooling": self.config.pooling or "mean"}
+
+    @property
+    def limits(self) -> Mapping[str, Limit]:
+        """Positions, tokens, token types and masks."""
+        types = {"token_type_ids": (0, self.config.token_types - 1)} if self._has_types else {}
+        tokens = (0, self.config.vocab_size - 1)
+        return {"seq": self.context, "input_ids": tokens, "attention_mask": (0, 1), **types}
+
+    def entries(self) -> tuple[Entry, ...]:
+        """``forward`` and ``embed``."""
+        kind = TensorType(DType.int64, ["batch", "seq"])
+        inputs = {"input_ids": kind, "attention_mask": kind}
+        types = {"token_type_ids": kind} if self._has_types else {}
+        pooler = () if self.pooler is None else ("pooler_output",)
+        return (
+            Entry("forward", self, {**inputs, **types}, ("last_hidden_state", *pooler)),
+            Entry("embed", self.pool, inputs, ("embeddings",)),
+        )
+
+    @property
+    def _has_types(self) -> bool:
+        """Whether there is more than one type of tokens to choose from."""
+        return self.config.token_types > 1
+
+    def _embedded(self, input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
+        x = self.embed(input_ids)
+        if self.token_type is not None:
+            x = x + self.token_type(input_ids * 0 if token_type_ids is None else token_type_ids)
+        if self.position is not None:
+            x = x + self.position(self._rows(input_ids))
+        return self.embed_norm(x)
+
+    def _rows(self, input_ids: Tensor) -> Tensor:
+        """The row of each token in the table of positions; padding takes the one before all."""
+        if self.config.pad_token_id is None:
+            counted = input_ids * 0 + 1
+        else:
+            counted = ops.not_equal(input_ids, self.config.pad_token_id).cast(DType.int64)
+        return ops.cumsum(counted, 1) * counted + (self.config.position_offset - 1)
+
+
+def _rotary(config: EncoderConfig, context: int) -> RotaryTable:
+    dim, theta = config.head_dim, config.rope_theta
+    return RotaryTable("rope", dim, context, lambda: np.float32(1) / waves(dim, theta))
+
+
+def build(
+    config: Mapping[str, object], dtype: DType = DType.float32, context: int | None = None
+) -> Encoder:
+    """An encoder with its weights declared and not bound.
+
+    Raises:
+        ConfigurationError: Listing everything wrong with the configuration.
+    """
+    if context is not None and context < 1:
+        raise ConfigurationError(f"a context of {context} positions", hint="it is at least 1")
+    return Encoder(typed(EncoderConfig, config), dtype, context)

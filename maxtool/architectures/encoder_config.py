@@ -1,0 +1,104 @@
+"""The options of an encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import inf
+
+from maxtool.architectures.mlp import ACTIVATIONS, MLPS
+from maxtool.architectures.pooling import POOLINGS
+
+POSITIONS = ("learned", "rope")
+MAX_POSITIONS = 2**31 - 1  # a position is an int32
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderConfig:
+    """The options of an encoder. Widths are in elements.
+
+    Attributes:
+        vocab_size: Rows of the table of tokens.
+        hidden_size: Width of the residual stream.
+        intermediate_size: Width inside the MLP.
+        n_layers: How many layers there are.
+        n_heads: Attention heads.
+        head_dim: Width of a head.
+        context_length: Positions the model was trained for.
+        norm_eps: Added to the variance in each norm.
+        position: ``learned``: a table of positions; ``rope``: heads are rotated.
+        position_offset: Rows of that table before the one of the first token.
+        pad_token_id: The token that takes no position where positions count tokens (RoBERTa);
+            None where they count all places.
+        rope_theta: The base of the rotary frequencies.
+        token_types: Rows of the table of token types (segments); 0 for no table.
+        mlp: ``plain`` or ``gated``.
+        hidden_act: The MLP's activation: ``gelu``, ``gelu_tanh``, ``relu`` or ``silu``.
+        qkv_bias: Whether the projections to queries, keys and values have biases.
+        o_bias: Whether the projection after attention has one.
+        mlp_bias: Whether those of the MLP have.
+        pooler: Whether there is BERT's pooler, a layer on the first token.
+        pooling: How ``embed`` makes one vector of all tokens: ``mean``, ``cls`` (the first one's)
+            or ``max``; None, where a checkpoint does not say, is ``mean``.
+        normalize: Whether ``embed`` scales that vector to length 1.
+        max_length: Positions that texts are cut to, where they are fewer than ``context_length``.
+    """
+
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    n_layers: int
+    n_heads: int
+    head_dim: int
+    context_length: int
+    norm_eps: float
+    position: str = "learned"
+    position_offset: int = 0
+    pad_token_id: int | None = None
+    rope_theta: float = 10000.0
+    token_types: int = 0
+    mlp: str = "plain"
+    hidden_act: str = "gelu"
+    qkv_bias: bool = True
+    o_bias: bool = True
+    mlp_bias: bool = True
+    pooler: bool = False
+    pooling: str | None = None
+    normalize: bool = False
+    max_length: int | None = None
+
+    def problems(self) -> list[str]:
+        """What is wrong with the values, a line each."""
+        return [*self._sizes(), *self._choices()]
+
+    def _sizes(self) -> Iterator[str]:
+        positive = (
+            "vocab_size hidden_size intermediate_size n_layers n_heads head_dim context_length"
+            " rope_theta"
+        )
+        for name in positive.split():
+            if not 0 < getattr(self, name) < inf:
+                yield f"{name} is {getattr(self, name)}"
+        if self.max_length is not None and self.max_length < 1:
+            yield f"max_length is {self.max_length}"
+        for name in ("position_offset", "token_types", "norm_eps"):
+            if not 0 <= getattr(self, name) < inf:
+                yield f"{name} is {getattr(self, name)}"
+        if self.context_length > MAX_POSITIONS - self.position_offset:
+            yield f"context_length is {self.context_length}, above {MAX_POSITIONS}"
+        if self.position == "rope" and self.head_dim % 2:
+            yield f"head_dim {self.head_dim} is odd"
+        if self.pad_token_id is not None and not 0 <= self.pad_token_id < self.vocab_size:
+            yield f"pad_token_id is {self.pad_token_id}, of {self.vocab_size} tokens"
+
+    def _choices(self) -> Iterator[str]:
+        choices = {
+            "position": POSITIONS,
+            "mlp": MLPS,
+            "hidden_act": ACTIVATIONS,
+            "pooling": POOLINGS,
+        }
+        for name, supported in choices.items():
+            value = getattr(self, name)
+            if value not in supported and not (name == "pooling" and value is None):
+                yield f"{name} {value!r}: supported are {', '.join(supported)}"

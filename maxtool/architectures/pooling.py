@@ -1,0 +1,65 @@
+"""One vector for a text, made of its tokens' vectors as sentence-transformers makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from maxtool.dtype import DType
+from maxtool.graph import Tensor, ops
+
+# Where nothing is to be divided by: sentence-transformers' and torch's own least divisors.
+LEAST_COUNT, LEAST_LENGTH = 1e-9, 1e-12
+# What hides a token's vector from the largest of all.
+HIDDEN = 1e9
+
+
+def mean(x: Tensor, mask: Tensor) -> Tensor:
+    """The mean of the tokens that are there.
+
+    Args:
+        x: ``[batch, seq, hidden]``.
+        mask: float32 ``[batch, seq, 1]``: 1 for a token, 0 for padding.
+
+    Returns:
+        ``[batch, 1, hidden]``.
+    """
+    return ops.sum(x * mask, axis=1) / ops.maximum(ops.sum(mask, axis=1), LEAST_COUNT)
+
+
+def largest(x: Tensor, mask: Tensor) -> Tensor:
+    """The largest value in each column of the tokens that are there; shapes as :func:`mean`."""
+    return ops.max(x + (mask - 1.0) * HIDDEN, axis=1)
+
+
+def first(x: Tensor, mask: Tensor) -> Tensor:  # noqa: ARG001 - the signature of all three
+    """The first token; shapes as :func:`mean`."""
+    batch, _, hidden = x.shape
+    return x[:, 0].reshape([batch, 1, hidden])
+
+
+POOLINGS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "mean": mean,
+    "cls": first,
+    "max": largest,
+}
+
+
+def pooled(kind: str, x: Tensor, attention_mask: Tensor, *, normalize: bool) -> Tensor:
+    """One vector for each text.
+
+    Args:
+        kind: A name in ``POOLINGS``.
+        x: ``[batch, seq, hidden]``.
+        attention_mask: int64 ``[batch, seq]``: 1 for a token, 0 for padding.
+        normalize: Whether each vector is scaled to length 1.
+
+    Returns:
+        ``[batch, hidden]``.
+    """
+    batch, seq, hidden = x.shape
+    mask = attention_mask.cast(DType.float32).reshape([batch, seq, 1])
+    vector = POOLINGS[kind](x, mask)
+    if normalize:
+        length = ops.sqrt(ops.sum(vector * vector, -1))
+        vector = vector / ops.maximum(length, LEAST_LENGTH)
+    return vector.reshape([batch, hidden])

@@ -1,0 +1,114 @@
+"""What the sentence-transformers package keeps beside a ``config.json``: how texts become vectors.
+
+``modules.json`` lists the modules that follow each other: ``Transformer``, ``Pooling`` (its folder
+has a ``config.json`` with a flag for each mode) and ``Normalize``. ``sentence_bert_config.json``
+says to how many tokens texts are cut. Recipes see this as keys below ``sentence_transformers``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from maxtool.errors import MalformedFile
+from maxtool.weights.jsonfile import parse_object, read_object
+
+TABLE = "sentence_transformers"
+MODULES = "modules.json"
+SETTINGS = "sentence_bert_config.json"
+POOLING_FOLDER = "1_Pooling"
+# The flags of a pooling module, by our names for the modes.
+MODES = {
+    "cls": "pooling_mode_cls_token",
+    "mean": "pooling_mode_mean_tokens",
+    "max": "pooling_mode_max_tokens",
+    "mean_sqrt_len": "pooling_mode_mean_sqrt_len_tokens",
+    "weighted_mean": "pooling_mode_weightedmean_tokens",
+    "last": "pooling_mode_lasttoken",
+}
+MOST = 1 << 20  # bytes of each of these files
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """The keys, dotted; none where there is no ``modules.json``.
+
+    Raises:
+        MalformedFile: If a file is not what it must be, or a module lies outside the folder.
+        MissingFile: If the pooling module has no configuration.
+    """
+    if not (folder / MODULES).is_file():
+        return {}
+    modules = _modules(folder / MODULES)
+    kinds = [kind for kind, _ in modules]
+    keys: dict[str, Any] = {"modules": " ".join(kinds), "normalize": "Normalize" in kinds}
+    for kind, path in modules:
+        if kind == "Pooling":
+            keys["pooling"] = _pooling(folder / path / "config.json")
+    length = _settings(folder).get("max_seq_length")
+    keys |= {} if length is None else {"max_seq_length": length}
+    return {f"{TABLE}.{name}": value for name, value in keys.items()}
+
+
+def files(keys: Mapping[str, Any]) -> dict[str, bytes]:
+    """The files that say what ``keys`` say, by their paths in the folder."""
+    mode = keys.get("pooling")
+    if mode is None:
+        return {}
+    length = keys.get("max_seq_length")
+    modules = [("Transformer", ""), ("Pooling", POOLING_FOLDER)]
+    modules += [("Normalize", "2_Normalize")] if keys.get("normalize") else []
+    flags = {flag: name == mode for name, flag in MODES.items()}
+    made: dict[str, object] = {
+        MODULES: [
+            {"idx": i, "name": str(i), "path": path, "type": f"{TABLE}.models.{kind}"}
+            for i, (kind, path) in enumerate(modules)
+        ],
+        f"{POOLING_FOLDER}/config.json": {"word_embedding_dimension": keys["dimension"], **flags},
+        **({} if length is None else {SETTINGS: {"max_seq_length": length}}),
+    }
+    return {name: (json.dumps(content, indent=2) + "\n").encode() for name, content in made.items()}
+
+
+def carried(folder: Path) -> list[str]:
+    """The paths of the package's files that are there, to be copied as they are."""
+    if not (folder / MODULES).is_file():
+        return []
+    inside = [f"{path}/config.json" for _, path in _modules(folder / MODULES) if path]
+    names = [MODULES, SETTINGS, "config_sentence_transformers.json", *inside]
+    return [name for name in names if (folder / name).is_file()]
+
+
+def _modules(file: Path) -> list[tuple[str, str]]:
+    """Kind and path of each module, in order."""
+    raw = file.read_bytes()[: MOST + 1]
+    if len(raw) > MOST:
+        raise MalformedFile(f"more than {MOST} bytes", file=file)
+    listed = parse_object(b'{"modules":' + raw + b"}", file=file)["modules"]
+    found = [_module(item) for item in listed] if isinstance(listed, list) else [None]
+    if None in found:
+        raise MalformedFile("not a list of modules, each with a type and a path", file=file)
+    return [item for item in found if item is not None]
+
+
+def _module(item: object) -> tuple[str, str] | None:
+    match item:
+        case {"type": str(kind), "path": str(path)} if _inside(path):
+            return kind.rpartition(".")[2], path
+    return None
+
+
+def _inside(path: str) -> bool:
+    return not path or (PurePosixPath(path).name == path and path not in ("..", "."))
+
+
+def _pooling(file: Path) -> str:
+    config = read_object(file, most=MOST)
+    modes = [name for name, flag in MODES.items() if config.get(flag) is True]
+    return "+".join(modes) or "none"
+
+
+def _settings(folder: Path) -> dict[str, object]:
+    file = folder / SETTINGS
+    return read_object(file, most=MOST) if file.is_file() else {}

@@ -1,0 +1,84 @@
+"""Compiled encoders compute what transformers computed from the same checkpoint."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from maxtool.runtime import loader
+from tests.artifact.measure import BOUND, Array, Compile, error, recorded
+
+TINY = ("tiny-bert", "tiny-distilbert", "tiny-nomic-bert")
+OUTPUTS = ("last_hidden_state", "pooler_output")
+
+
+def assert_recorded(artifact: Path, folder: Path) -> None:
+    """Compare ``forward``, padding included, and ``embed`` with what was recorded."""
+    model, expected = loader.load(artifact), recorded(folder)
+    inputs = {spec.name: expected[spec.name] for spec in model.entry("forward").inputs}
+    found = model(**inputs)
+    assert set(found) == set(OUTPUTS) & set(expected)
+    for name, array in found.items():
+        assert error(array, expected[name]) <= BOUND, name
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_hidden_states(compiled: Compile, data: Path, name: str) -> None:
+    assert_recorded(compiled(data / name), data / name)
+
+
+def test_the_configuration_that_transformers_5_writes(
+    compiled: Compile, data: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(data / "tiny-nomic-bert", folder)
+    (folder / "config.newer.json").replace(folder / "config.json")
+    assert_recorded(compiled(folder), folder)
+
+
+def test_one_vector_of_a_text_is_the_mean_of_its_tokens(compiled: Compile, data: Path) -> None:
+    expected = recorded(data / "tiny-distilbert")
+    ids, mask = expected["input_ids"], expected["attention_mask"]
+    arrays = {"input_ids": ids, "attention_mask": mask}
+    model = loader.load(compiled(data / "tiny-distilbert"))
+    found = model.run("embed", arrays)["embeddings"]
+    assert error(found, mean(expected["last_hidden_state"], mask)) <= BOUND
+
+
+def mean(hidden: Array, mask: Array) -> Array:
+    """The mean of the tokens that are there."""
+    total: Array = (hidden * mask[..., None]).sum(1)
+    return total / mask.sum(1)[:, None]
+
+
+def test_what_the_loader_refuses(compiled: Compile, data: Path) -> None:
+    model = loader.load(compiled(data / "tiny-distilbert"))
+    ids, ones = np.full((1, 3), 5), np.ones((1, 3), np.int64)
+    for name, array in (("input_ids", ids * 40), ("attention_mask", ones * 2)):
+        arrays = {"input_ids": ids, "attention_mask": ones, name: array}
+        with pytest.raises(loader.DoesNotFit, match=name):
+            model.run("embed", arrays)
+    long = np.full((1, 41), 5)
+    with pytest.raises(loader.DoesNotFit, match="seq is 41; the model takes at most 40"):
+        model.run("embed", {"input_ids": long, "attention_mask": np.ones_like(long)})
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("config", ["config.json", "config.older.json"])
+def test_reference(compiled: Compile, reference: Path, tmp_path: Path, config: str) -> None:
+    folder = tmp_path / "bert"
+    shutil.copytree(reference / "bert", folder)
+    folder.chmod(0o755)
+    (folder / "config.json").unlink()
+    shutil.copyfile(reference / "bert" / config, folder / "config.json")
+    model, expected = loader.load(compiled(folder)), recorded(folder)
+    ids, mask = expected["input_ids"], expected["attention_mask"]
+    found = model(input_ids=ids, attention_mask=mask, token_type_ids=np.zeros_like(ids))
+    for name in OUTPUTS:
+        assert error(found[name], expected[name]) <= BOUND
+    arrays = {"input_ids": ids, "attention_mask": mask}
+    embeddings = model.run("embed", arrays)["embeddings"]
+    assert error(embeddings, mean(expected["last_hidden_state"], mask)) <= BOUND
