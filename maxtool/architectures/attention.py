@@ -40,6 +40,7 @@ class Attention(CachedModule):
             self.q_norm, self.k_norm = (RMSNorm(width, config.norm_eps) for width in widths)
         self.head_dim = dim
         self.window = window
+        self.softcap = config.attention_softcap
         self.scale = dim**-0.5 if config.attention_scale is None else config.attention_scale
 
     def forward(
@@ -65,7 +66,15 @@ class Attention(CachedModule):
             keys = ops.cache_write_key(cache[0], key, position)
             values = ops.cache_write_value(cache[1], value, position)
             cache = (keys, values)
-        mixed = ops.attention(query, keys, values, position, scale=self.scale, window=self.window)
+        mixed = ops.attention(
+            query,
+            keys,
+            values,
+            position,
+            scale=self.scale,
+            window=self.window,
+            softcap=self.softcap,
+        )
         width = int(query.shape[2]) * self.head_dim
         return self.o(mixed.reshape([*x.shape[:2], width])), cache
 

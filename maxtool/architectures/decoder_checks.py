@@ -160,11 +160,6 @@ def _experts(config: DecoderConfig) -> Iterator[str]:
         yield f"mlp {config.mlp!r} with experts: theirs are gated"
 
 
-def _unfinished(config: DecoderConfig) -> Iterator[str]:
-    if config.attention_softcap is not None:
-        yield "attention_softcap is not supported"
-
-
 RULES: tuple[Rule, ...] = (
     _out_of_range,
     _unknown,
@@ -178,5 +173,4 @@ RULES: tuple[Rule, ...] = (
     _norms,
     _windows,
     _experts,
-    _unfinished,
 )

@@ -33,6 +33,7 @@ CASES: dict[str, dict[str, Any]] = {
         "embed_scale": 4.5,
         "logits_softcap": 2.0,
         "attention_scale": 0.7,
+        "attention_softcap": 0.8,
     },
     "biases, learned positions": {
         "position": "learned",

@@ -89,7 +89,7 @@ KEYS, VALUES = kind("b", 2, 4, 8), kind("b", 2, 8, 4)
 HALF = kind("b", "s", 2, 4, dtype=DType.float16)
 
 
-def attention(*operands: Tensor, **options: int) -> Tensor:
+def attention(*operands: Tensor, **options: float) -> Tensor:
     return ops.attention(*operands, scale=1.0, **options)  # type: ignore[misc,arg-type]
 
 
@@ -112,6 +112,7 @@ def attention(*operands: Tensor, **options: int) -> Tensor:
         (attention, [kind("b", "s", 3, 4), KEYS, VALUES, AT], r"multiple"),
         (attention, [HALF, KEYS, VALUES, AT], r"float32"),
         (lambda *o: attention(*o, window=0), [HEADS, KEYS, VALUES, AT], r"window"),
+        (lambda *o: attention(*o, softcap=0.0), [HEADS, KEYS, VALUES, AT], r"soft cap is above 0"),
     ],
 )
 def test_operands_of_attention_that_do_not_fit(

@@ -61,9 +61,9 @@ def _embedding(function: FunctionLowering, node: Node) -> None:
 
 def _attention(function: FunctionLowering, node: Node) -> None:
     query, key = node.inputs[:2]
-    scale, window = node.attributes["scale"], node.attributes["window"]
-    heads, dim = int(query.shape[2]), int(query.shape[3])
-    arguments = (heads, int(key.shape[1]), dim, scale, function.module.target.tile, window)
+    scale, window, softcap = (node.attributes[name] for name in ("scale", "window", "softcap"))
+    sizes = (int(query.shape[2]), int(key.shape[1]), int(query.shape[3]))
+    arguments = (*sizes, scale, function.module.target.tile, window, softcap)
     operands = [function.get(operand) for operand in node.inputs]
     value = function.kernel(attention, arguments, operands, function.sizes(query.shape))
     function.set_whole(node.outputs[0], value)

@@ -45,6 +45,7 @@ def _infer_attention(
     position: TensorType,
     scale: float,  # noqa: ARG001 - part of the operation's signature
     window: int | None,
+    softcap: float | None,
 ) -> tuple[TensorType, ...]:
     require_float32(query, key, value)
     require_position(position)
@@ -56,6 +57,7 @@ def _infer_attention(
     require(kv_heads.is_static and kv_heads != 0, "the number of key/value heads is known")
     require(int(heads) % int(kv_heads) == 0, "query heads are a multiple of key/value heads")
     require(window is None or window > 0, "a window is at least 1")
+    require(softcap is None or softcap > 0, "a soft cap is above 0")
     return (TensorType(query.dtype, query.shape, query.device),)
 
 
@@ -92,6 +94,7 @@ def attention(
     *,
     scale: float,
     window: int | None = None,
+    softcap: float | None = None,
 ) -> Tensor:
     """Causal attention with grouped queries.
 
@@ -104,8 +107,11 @@ def attention(
         position: int32 ``[1]``: where the first query stands among the keys.
         scale: What scores are multiplied by.
         window: How many keys a query sees at most, its own included.
+        softcap: Scores become ``softcap * tanh(score / softcap)``, before any is hidden.
 
     Returns:
         ``[batch, seq, heads, dim]``.
     """
-    return apply("attention", query, key, value, position, scale=float(scale), window=window)[0]
+    cap = None if softcap is None else float(softcap)
+    options = {"scale": float(scale), "window": window, "softcap": cap}
+    return apply("attention", query, key, value, position, **options)[0]

@@ -27,13 +27,19 @@ CALLS = [  # batch, seq, position, context
 
 
 def reference(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, position: int, window: int | None
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    position: int,
+    window: int | None,
+    cap: float | None = None,
 ) -> np.ndarray:
     """q[batch, seq, heads, d]; k and v [batch, keys, kv_heads, d]; by the definition."""
     q, k, v = (array.astype("f8") for array in (q, k, v))
     group = q.shape[2] // k.shape[2]
     k, v = np.repeat(k, group, 2), np.repeat(v, group, 2)
     scores = np.einsum("bihd,bjhd->bhij", q, k) * q.shape[-1] ** -0.5
+    scores = scores if cap is None else cap * np.tanh(scores / cap)
     query = position + np.arange(q.shape[1])[:, None]
     key = np.arange(k.shape[1])[None]
     seen = (key <= query) & (key > query - (window or 1 << 40))
@@ -78,6 +84,18 @@ def test_attention(heads: int, kv_heads: int, head_dim: int, window: int | None)
         where = np.array([position], "i4")
         actual = call(function, q, *caches(k, v, context), where, shape=q.shape)
         assert error(actual, reference(q, k, v, position, window)) < BOUND, (batch, seq, position)
+
+
+@pytest.mark.parametrize("window", [None, 5])
+def test_a_soft_cap(window: int | None) -> None:
+    function = compiled(attention, 4, 2, 12, 12**-0.5, TILE, window, 1.5)
+    for batch, seq, position, context in CALLS:
+        keys = position + seq
+        q = 3 * normal(1, batch, seq, 4, 12)
+        k, v = normal(2, batch, keys, 2, 12), normal(3, batch, keys, 2, 12)
+        where = np.array([position], "i4")
+        actual = call(function, q, *caches(k, v, context), where, shape=q.shape)
+        assert error(actual, reference(q, k, v, position, window, 1.5)) < BOUND
 
 
 def test_large_scores_do_not_overflow() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from tvm.tirx.script.builder import ir as T  # noqa: N812
 
 from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.kernels.cpu import special
 from maxtool.compiler.target import Tile
 
 KEYS = 64  # keys in a block: a multiple of every vector length
@@ -32,6 +33,7 @@ class Attention:
     head_dim: int
     scale: float
     window: int | None
+    softcap: float | None
     tile: Tile
     batch: b.Expr
     seq: b.Expr
@@ -110,7 +112,13 @@ class Parts:
 
 
 def attention(
-    heads: int, kv_heads: int, head_dim: int, scale: float, tile: Tile, window: int | None = None
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    scale: float,
+    tile: Tile,
+    window: int | None = None,
+    softcap: float | None = None,
 ) -> Any:  # noqa: ANN401
     """Build causal attention.
 
@@ -125,6 +133,7 @@ def attention(
         scale: Factor of the scores, usually ``head_dim ** -0.5``.
         tile: The target's registers.
         window: Keys a query sees at most.
+        softcap: Bound of the scores, which become ``softcap * tanh(score / softcap)``.
     """
     with b.kernel(f"attention_{heads}_{kv_heads}_{head_dim}") as made:
         batch, seq, context = made.dim("batch"), made.dim("seq"), made.dim("context")
@@ -134,9 +143,8 @@ def attention(
         position = made.argument("position", (1,), "int32")
         y = made.argument("y", (batch, seq, heads, head_dim))
         start = T.Bind(T.Cast("int64", position[0]))
-        one = Attention(
-            heads, kv_heads, head_dim, scale, window, tile, batch, seq, context, q, k, v, start, y
-        )
+        sizes, runtime = (heads, kv_heads, head_dim), (batch, seq, context)
+        one = Attention(*sizes, scale, window, softcap, tile, *runtime, q, k, v, start, y)
         _emit(one)
     return made.function
 
@@ -287,13 +295,22 @@ def _softmax(one: Attention, task: Task, r: b.Expr, base: b.Expr) -> None:
 def _visible(one: Attention, task: Task, r: b.Expr, seen: b.Expr, offset: int) -> b.Expr:
     """A vector of scores, hidden outside the row's range; ``seen`` is the last key's index."""
     lanes = one.tile.lanes
-    score = b.load(task.scores, (r, offset), lanes)
+    score = _capped(one, b.load(task.scores, (r, offset), lanes))
     index = T.ramp(b.int32(offset), b.int32(1), lanes)
     hidden = b.splat(HIDDEN, lanes)
     score = T.Select(index <= b.splat(seen, lanes), score, hidden)
     if one.window is not None:
         score = T.Select(index > b.splat(seen - one.window, lanes), score, hidden)
     return b.let(score, lanes)
+
+
+def _capped(one: Attention, score: b.Expr) -> b.Expr:
+    """A vector of scores within the soft cap, if there is one."""
+    if one.softcap is None:
+        return score
+    lanes = one.tile.lanes
+    cap = b.splat(one.softcap, lanes)
+    return special.tanh(lanes, b.let(score / cap, lanes)) * cap
 
 
 def _values(one: Attention, task: Task, row: b.Expr, base: b.Expr, count: b.Expr) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from tvm.tirx.script.builder import ir as T  # noqa: N812
 
 from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.kernels.cpu import special
 from maxtool.compiler.target import Tile
 
 # Operations that cost about as much as this many additions.
@@ -76,13 +77,6 @@ def _relu(lanes: int, x: b.Expr) -> b.Expr:
     return T.Select(x < zero, zero, x)
 
 
-def _sigmoid(lanes: int, x: b.Expr) -> b.Expr:
-    """``1 / (1 + exp(-x))`` from exp(-abs(x)), which cannot overflow."""
-    negative = x < b.splat(0.0, lanes)
-    e = b.let(b.exp(T.Select(negative, x, b.splat(0.0, lanes) - x), lanes), lanes)
-    return T.Select(negative, e, b.splat(1.0, lanes)) / (b.splat(1.0, lanes) + e)
-
-
 # The chain of a gated MLP: its gate, then what comes up.
 SILU_MUL = (Step("silu", (0,)), Step("mul", (2, 1)))
 
@@ -96,6 +90,10 @@ VECTOR_OPS: dict[str, Callable[..., b.Expr]] = {
     "negative": lambda lanes, x: b.splat(-0.0, lanes) - x,
     "relu": _relu,
     "sqrt": lambda _lanes, x: T.sqrt(x),
-    "sigmoid": _sigmoid,
-    "silu": lambda lanes, x: x * _sigmoid(lanes, x),
+    "gelu": special.gelu,
+    "gelu_quick": special.gelu_quick,
+    "gelu_tanh": special.gelu_tanh,
+    "sigmoid": special.sigmoid,
+    "silu": lambda lanes, x: x * special.sigmoid(lanes, x),
+    "tanh": special.tanh,
 }

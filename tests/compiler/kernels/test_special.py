@@ -1,0 +1,63 @@
+"""Vector functions against the C library's in float64, up to their ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import erfc, sqrt
+
+import numpy as np
+import pytest
+
+from maxtool.compiler.kernels.cpu.pointwise import VECTOR_OPS, Step, pointwise
+
+from .harness import TILE, call, compiled
+
+
+def gelu(x: np.ndarray) -> np.ndarray:
+    return x * np.vectorize(erfc, otypes=["f8"])(-x / sqrt(2)) / 2
+
+
+def gelu_tanh(x: np.ndarray) -> np.ndarray:
+    return x / (1 + np.exp(-2 * np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "gelu": gelu,
+    "gelu_quick": lambda x: x / (1 + np.exp(-1.702 * x)),
+    "gelu_tanh": gelu_tanh,
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "silu": lambda x: x / (1 + np.exp(-x)),
+    "tanh": np.tanh,
+}
+
+
+def vector(name: str, x: np.ndarray) -> np.ndarray:
+    rows = x.astype("f4").reshape(1, -1)
+    function = compiled(pointwise, rows.shape[1], 1, (Step(name, (0,)),), TILE)
+    return call(function, rows, shape=rows.shape)[0]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function(name: str) -> None:
+    x = np.concatenate([np.linspace(-12, 12, 4001), 10.0 ** np.arange(-30, 0), [0.0]]).astype("f4")
+    found, expected = vector(name, x), FUNCTIONS[name](x.astype("f8"))
+    # An argument of exp that is rounded costs as many digits more as it is large.
+    np.testing.assert_allclose(found, expected, rtol=6e-7 if name == "tanh" else 2e-5, atol=1e-36)
+    near = np.abs(x) < 3
+    np.testing.assert_allclose(found[near], expected[near], rtol=1.5e-6)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_ends(name: str) -> None:
+    found = vector(name, np.array([np.inf, -np.inf, np.nan, 1e30, -1e30, -0.0]))
+    high = [np.inf, 1e30] if name.startswith(("gelu", "silu")) else [1, 1]
+    np.testing.assert_allclose(found[[0, 3]], high)
+    assert np.isnan(found[2])
+    low = -1 if name == "tanh" else 0
+    np.testing.assert_allclose(found[4], low)
+    assert found[5] == (0.5 if name == "sigmoid" else 0)
+
+
+def test_every_one_of_them_is_tried() -> None:
+    plain = {"add", "sub", "mul", "div", "maximum", "minimum", "negative", "relu", "sqrt"}
+    assert set(VECTOR_OPS) == plain | set(FUNCTIONS)
