@@ -1,0 +1,372 @@
+"""Random configurations of each family of decoders, as hypothesis strategies.
+
+They are what ``transformers.AutoConfig.for_model`` takes; small, so that odd sizes are common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hypothesis import strategies as st
+
+Config = dict[str, Any]
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+
+LONGEST = 40
+"""Tokens of the longest sequence that is tried."""
+# A window of one is what transformers' cache gets wrong: it keeps all keys then.
+WINDOW = st.integers(2, LONGEST + 5)
+WINDOWS = st.one_of(st.none(), WINDOW)
+THETAS = st.sampled_from([100.0, 1e4, 5e5, 1e6])
+EPS = st.sampled_from([1e-6, 1e-5, 1e-3])
+ACTIVATIONS = st.sampled_from(["silu", "gelu", "gelu_new", "gelu_pytorch_tanh", "relu"])
+FACTORS = st.floats(1.25, 8.0).map(lambda x: round(x, 2))
+FLAGS = st.booleans()
+
+
+def heads(draw: Draw, *, explicit: bool = True, shared: bool = True) -> Config:
+    """Head counts and the hidden size; with a head's own size where the family knows one."""
+    kv_heads = draw(st.integers(1, 3))
+    count = kv_heads * (draw(st.integers(1, 3)) if shared else 1)
+    even = draw(st.integers(2, 6)) * 2
+    config = {"num_attention_heads": count, "num_key_value_heads": kv_heads}
+    if explicit and draw(FLAGS):
+        return config | {"head_dim": even, "hidden_size": count * draw(st.integers(2, 6))}
+    return config | {"head_dim": even, "hidden_size": count * even}
+
+
+def common(draw: Draw) -> Config:
+    """Sizes and options that nearly all have."""
+    return {
+        "vocab_size": draw(st.integers(11, 71)),
+        "intermediate_size": draw(st.integers(3, 37)),
+        "num_hidden_layers": draw(st.integers(1, 4)),
+        "max_position_embeddings": draw(st.integers(LONGEST, 128)),
+        "hidden_act": draw(ACTIVATIONS),
+        "rms_norm_eps": draw(EPS),
+        "tie_word_embeddings": draw(FLAGS),
+        "pad_token_id": 0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    }
+
+
+def rope(draw: Draw, planes: int) -> Config:
+    """A base, and one of the scalings with its parameters."""
+    kind = draw(st.sampled_from(["default", "linear", "dynamic", "llama3", "yarn", "longrope"]))
+    if kind == "dynamic" and planes < 2:
+        kind = "default"
+    table = {"rope_type": kind, "rope_theta": draw(THETAS)} | SCALINGS[kind](draw, planes)
+    outside = {"max_position_embeddings": draw(st.integers(8, 32))} if kind == "dynamic" else {}
+    return {"rope_parameters": table, **outside}
+
+
+def _factor(draw: Draw, _: int) -> Config:
+    return {"factor": draw(FACTORS)}
+
+
+def _llama3(draw: Draw, planes: int) -> Config:
+    low = draw(st.floats(0.5, 2.0))
+    return _factor(draw, planes) | {
+        "low_freq_factor": low,
+        "high_freq_factor": low + draw(st.floats(0.5, 4.0)),
+        "original_max_position_embeddings": draw(st.integers(8, 39)),
+    }
+
+
+def _yarn(draw: Draw, planes: int) -> Config:
+    slow = draw(st.floats(0.1, 2.0))
+    table = {
+        "beta_slow": slow,
+        "beta_fast": slow + draw(st.floats(0.5, 32.0)),
+        "attention_factor": draw(st.floats(0.5, 2.0)),
+        "truncate": draw(FLAGS),
+        "mscale": draw(st.floats(0.5, 2.0)),
+    }
+    kept = draw(st.sets(st.sampled_from(sorted(table))))
+    if "mscale" in kept:
+        table["mscale_all_dim"] = draw(st.floats(0.5, 2.0))
+        kept = kept | {"mscale_all_dim"}
+    chosen = {key: table[key] for key in sorted(kept)}
+    original = {"original_max_position_embeddings": draw(st.integers(8, 39))}
+    return _factor(draw, planes) | original | chosen
+
+
+def _longrope(draw: Draw, planes: int) -> Config:
+    divisors = st.lists(st.floats(1.0, 8.0), min_size=planes, max_size=planes)
+    table = {
+        "short_factor": draw(divisors),
+        "long_factor": draw(divisors),
+        "original_max_position_embeddings": draw(st.integers(8, 39)),
+    }
+    if draw(FLAGS):
+        table["factor"] = draw(FACTORS)
+    if draw(FLAGS):
+        table["attention_factor"] = draw(st.floats(0.5, 2.0))
+    return table
+
+
+SCALINGS: Mapping[str, Callable[[Draw, int], Config]] = {
+    "default": lambda _, __: {},
+    "linear": _factor,
+    "dynamic": _factor,
+    "llama3": _llama3,
+    "yarn": _yarn,
+    "longrope": _longrope,
+}
+
+
+def _usual(draw: Draw, *, explicit: bool = True, **options: st.SearchStrategy[Any]) -> Config:
+    """A Llama-like configuration with further options."""
+    config = common(draw) | heads(draw, explicit=explicit)
+    chosen = {key: draw(strategy) for key, strategy in options.items()}
+    return config | rope(draw, config["head_dim"] // 2) | chosen
+
+
+def _kinds(draw: Draw, layers: int) -> list[str]:
+    kind = st.sampled_from(["sliding_attention", "full_attention"])
+    return draw(st.lists(kind, min_size=layers, max_size=layers))
+
+
+def _llama(draw: Draw) -> Config:
+    return _usual(draw, attention_bias=FLAGS, mlp_bias=FLAGS)
+
+
+def _mistral(draw: Draw) -> Config:
+    return _usual(draw, sliding_window=WINDOWS)
+
+
+def _mixtral(draw: Draw) -> Config:
+    config = _usual(draw, sliding_window=WINDOWS, num_local_experts=st.integers(2, 5))
+    used = draw(st.integers(1, config["num_local_experts"]))
+    return config | {"num_experts_per_tok": used}
+
+
+def _qwen2(draw: Draw) -> Config:
+    config = _usual(
+        draw,
+        use_sliding_window=FLAGS,
+        sliding_window=WINDOW,
+        max_window_layers=st.integers(1, 4),
+    )
+    listed = draw(FLAGS) and config["use_sliding_window"]
+    kinds = {"layer_types": _kinds(draw, config["num_hidden_layers"])} if listed else {}
+    return config | kinds
+
+
+def _qwen3(draw: Draw) -> Config:
+    return _qwen2(draw) | {"attention_bias": draw(FLAGS)}
+
+
+def _qwen3_moe(draw: Draw) -> Config:
+    config = _usual(
+        draw,
+        attention_bias=FLAGS,
+        use_sliding_window=FLAGS,
+        sliding_window=WINDOW,
+        num_experts=st.integers(2, 5),
+        moe_intermediate_size=st.integers(3, 21),
+        norm_topk_prob=FLAGS,
+        decoder_sparse_step=st.integers(1, 2),
+        mlp_only_layers=st.lists(st.integers(0, 3), max_size=2),
+    )
+    return config | {"num_experts_per_tok": draw(st.integers(1, config["num_experts"]))}
+
+
+def _gemma2(draw: Draw) -> Config:
+    config = _usual(
+        draw,
+        sliding_window=WINDOW,
+        query_pre_attn_scalar=st.integers(1, 64),
+        attn_logit_softcapping=st.one_of(st.none(), st.floats(1.0, 50.0)),
+        final_logit_softcapping=st.one_of(st.none(), st.floats(1.0, 50.0)),
+        attention_bias=FLAGS,
+    )
+    config["hidden_activation"] = config.pop("hidden_act")
+    kinds = {"layer_types": _kinds(draw, config["num_hidden_layers"])} if draw(FLAGS) else {}
+    return config | kinds
+
+
+def _gemma3(draw: Draw) -> Config:
+    config = _gemma2(draw) | {"attn_logit_softcapping": None}
+    scaled = config["rope_parameters"]
+    # Transformers gives the length of the latest kind of layer to both.
+    if scaled["rope_type"] == "dynamic":
+        scaled = {"rope_type": "linear", "rope_theta": scaled["rope_theta"], "factor": 2.0}
+    if scaled["rope_type"] == "yarn":
+        scaled.pop("truncate", None)
+    local = {"rope_type": "default", "rope_theta": draw(THETAS)}
+    return config | {
+        "rope_parameters": {"full_attention": scaled, "sliding_attention": local},
+        "sliding_window_pattern": draw(st.integers(2, 4)),
+    }
+
+
+def _phi3(draw: Draw) -> Config:
+    config = common(draw) | heads(draw, explicit=False)
+    config |= {"sliding_window": draw(WINDOWS)}
+    share = draw(st.sampled_from([1.0, 0.75, 0.5]))
+    dim = int(config["head_dim"] * share)
+    table: Config = {"rope_type": "default", "rope_theta": draw(THETAS)}
+    if dim % 2 == 0 and draw(FLAGS):
+        table = table | {"rope_type": "longrope"} | _longrope(draw, dim // 2)
+        original = table.pop("original_max_position_embeddings")
+        config |= {"original_max_position_embeddings": original}
+    config.pop("head_dim")
+    return config | {"rope_parameters": table | {"partial_rotary_factor": share}}
+
+
+def _gpt2(draw: Draw) -> Config:
+    count = draw(st.integers(1, 5))
+    return {
+        "n_embd": count * draw(st.integers(2, 9)),
+        "n_head": count,
+        "n_layer": draw(st.integers(1, 3)),
+        "n_inner": draw(st.one_of(st.none(), st.integers(3, 37))),
+        "n_positions": draw(st.integers(LONGEST, 64)),
+        "vocab_size": draw(st.integers(11, 71)),
+        "activation_function": draw(ACTIVATIONS),
+        "layer_norm_epsilon": draw(EPS),
+        "scale_attn_weights": draw(FLAGS),
+        "tie_word_embeddings": draw(FLAGS),
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    }
+
+
+def _gpt_neox(draw: Draw) -> Config:
+    config = common(draw) | heads(draw, explicit=False, shared=False)
+    share = draw(st.sampled_from([1.0, 0.75, 0.5, 0.25]))
+    dim = int(config.pop("head_dim") * share)
+    config |= {
+        "layer_norm_eps": config.pop("rms_norm_eps"),
+        "use_parallel_residual": draw(FLAGS),
+        "attention_bias": draw(FLAGS),
+    }
+    config.pop("num_key_value_heads")
+    if dim % 2:
+        table: Config = {"rope_type": "default", "rope_theta": draw(THETAS)}
+    else:
+        scaled = rope(draw, dim // 2)
+        table = scaled.pop("rope_parameters")
+        config |= scaled
+    return config | {"rope_parameters": table | {"partial_rotary_factor": share}}
+
+
+def _starcoder2(draw: Draw) -> Config:
+    config = _usual(draw, sliding_window=WINDOWS, use_bias=FLAGS)
+    return config | {"norm_epsilon": config.pop("rms_norm_eps")}
+
+
+def _olmo2(draw: Draw) -> Config:
+    return _usual(draw, attention_bias=FLAGS)
+
+
+def _granite(draw: Draw) -> Config:
+    scales = st.floats(0.1, 4.0)
+    return _usual(
+        draw,
+        attention_bias=FLAGS,
+        mlp_bias=FLAGS,
+        attention_multiplier=scales,
+        embedding_multiplier=scales,
+        logits_scaling=scales,
+        residual_multiplier=scales,
+    )
+
+
+def _smollm3(draw: Draw) -> Config:
+    config = _usual(
+        draw,
+        attention_bias=FLAGS,
+        mlp_bias=FLAGS,
+        use_sliding_window=FLAGS,
+        sliding_window=WINDOW,
+        no_rope_layer_interval=st.integers(1, 4),
+    )
+    layers = config["num_hidden_layers"]
+    rotated = st.lists(st.integers(0, 1), min_size=layers, max_size=layers)
+    return config | ({"no_rope_layers": draw(rotated)} if draw(FLAGS) else {})
+
+
+def _falcon(draw: Draw) -> Config:
+    kv_heads = draw(st.integers(1, 3))
+    count, head_dim = kv_heads * draw(st.integers(1, 3)), draw(st.integers(2, 6)) * 2
+    config = {
+        "vocab_size": draw(st.integers(11, 71)),
+        "hidden_size": count * head_dim,
+        "num_attention_heads": count,
+        "num_hidden_layers": draw(st.integers(1, 3)),
+        "max_position_embeddings": draw(st.integers(LONGEST, 128)),
+        "layer_norm_epsilon": draw(EPS),
+        "activation": draw(st.sampled_from(["gelu", "relu", "gelu_new"])),
+        "bias": draw(FLAGS),
+        "alibi": False,
+        "ffn_hidden_size": draw(st.one_of(st.none(), st.integers(3, 37))),
+        "tie_word_embeddings": draw(FLAGS),
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    }
+    forms = [
+        {"new_decoder_architecture": True, "num_kv_heads": kv_heads},
+        {
+            "new_decoder_architecture": True,
+            "num_kv_heads": kv_heads,
+            "num_ln_in_parallel_attn": 1,
+        },
+        {"multi_query": True, "parallel_attn": True},
+        {"multi_query": False, "parallel_attn": True},
+        {"multi_query": True, "parallel_attn": False},
+        {"multi_query": False, "parallel_attn": False},
+    ]
+    return config | rope(draw, head_dim // 2) | draw(st.sampled_from(forms))
+
+
+FAMILIES: Mapping[str, Callable[[Draw], Config]] = {
+    "llama": _llama,
+    "mistral": _mistral,
+    "mixtral": _mixtral,
+    "qwen2": _qwen2,
+    "qwen3": _qwen3,
+    "qwen3_moe": _qwen3_moe,
+    "gemma2": _gemma2,
+    "gemma3_text": _gemma3,
+    "phi3": _phi3,
+    "gpt2": _gpt2,
+    "gpt_neox": _gpt_neox,
+    "starcoder2": _starcoder2,
+    "olmo2": _olmo2,
+    "granite": _granite,
+    "smollm3": _smollm3,
+    "falcon": _falcon,
+}
+
+
+@st.composite
+def configurations(draw: Draw, model_type: str) -> Config:
+    """A configuration of a family."""
+    return FAMILIES[model_type](draw)
+
+
+def published(newer: Config) -> Config:
+    """The same configuration in the keys of transformers 4, as most checkpoints have it."""
+    older = dict(newer)
+    table = dict(older.pop("rope_parameters", None) or {})
+    key = "type"
+    if "full_attention" in table:
+        # Transformers reads no other key of Gemma 3; nor do its published configurations have one.
+        key = "rope_type"
+        older["rope_local_base_freq"] = table["sliding_attention"]["rope_theta"]
+        table = dict(table["full_attention"])
+    if table:
+        theta, share = table.pop("rope_theta"), table.pop("partial_rotary_factor", None)
+        neox = older["model_type"] == "gpt_neox"
+        older["rotary_emb_base" if neox else "rope_theta"] = theta
+        if share is not None:
+            older["rotary_pct" if neox else "partial_rotary_factor"] = share
+        kind = table.pop("rope_type")
+        older["rope_scaling"] = None if kind == "default" else {**table, key: kind}
+    if "dtype" in older:
+        older["torch_dtype"] = older.pop("dtype")
+    return older
