@@ -9,13 +9,21 @@ from typing import Any
 
 import numpy as np
 
+from maxtool.parity.decoder import MODEL_TYPES
 from maxtool.parity.references import CachedReference, reference
 from maxtool.weights.checkpoint import open_checkpoint
 
 Array = np.ndarray[Any, Any]
 
 DATA = Path(__file__).resolve().parents[1] / "data"
-FOLDERS = tuple(sorted(folder.name for folder in DATA.glob("tiny-*")))
+FOLDERS = tuple(
+    sorted(
+        file.parent.name
+        for file in DATA.glob("tiny-*/config.json")
+        if json.loads(file.read_text())["model_type"] in MODEL_TYPES
+    )
+)
+"""The tiny checkpoints that are decoders."""
 RECORDING_ERROR = 2e-6
 """What float32 arithmetic in transformers adds to the recorded logits, relatively."""
 
