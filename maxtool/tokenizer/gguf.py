@@ -179,17 +179,23 @@ def _read_sentencepiece(metadata: Mapping[str, object], tokens: tuple[str, ...])
     charsmap = metadata.get(f"{ROOT}precompiled_charsmap")
     vocabulary = SentencePiece(
         algorithm="bpe",
-        pieces=tokens,
+        pieces=tuple(map(_visible, tokens, types)),
         scores=scores,
         types=types,
         add_dummy_prefix=_flag(metadata, "add_space_prefix", default=True),
         remove_extra_whitespaces=_flag(metadata, "remove_extra_whitespaces", default=False),
         charsmap=b"" if charsmap is None else np.asarray(charsmap).astype(np.uint8).tobytes(),
+        prefix_everywhere=True,
     )
     sentencepiece.check_bytes(vocabulary, SOURCE)
     assumed = {"bos": 1, "eos": 2}
     ids = {name: i for name, i in assumed.items() if i < len(tokens)}
     return vocabulary, ids, {"bos": True, "eos": False}
+
+
+def _visible(token: str, kind: TokenType) -> str:
+    """A piece as SentencePiece has it; llama.cpp's converter writes plain spaces in some."""
+    return token.replace(" ", "▁") if kind is TokenType.USER_DEFINED else token
 
 
 def _read_byte_pairs(metadata: Mapping[str, object], tokens: tuple[str, ...]) -> Read:

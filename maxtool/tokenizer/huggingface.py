@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -63,7 +64,8 @@ def read(folder: Path) -> Tokenizer | None:
     added: tuple[AddedToken, ...] = ()
     if "tokenizer.model" in files:
         file = folder / "tokenizer.model"
-        vocabulary, own_ids = sentencepiece.parse(files["tokenizer.model"], file)
+        model, own_ids = sentencepiece.parse(files["tokenizer.model"], file)
+        vocabulary = replace(model, prefix_everywhere=config.get("legacy") is True)
         added = _added(folder, config, vocabulary)
     ids, stops = _special_ids(folder, config, parsed, own_ids, vocabulary)
     return Tokenizer(
@@ -113,7 +115,7 @@ def _config(tokenizer: Tokenizer) -> dict[str, object]:
     pieces = vocabulary.tokens if vocabulary else ()
     config: dict[str, object] = {"tokenizer_class": "PreTrainedTokenizerFast"}
     if isinstance(vocabulary, SentencePiece):
-        config = {"tokenizer_class": "LlamaTokenizer", "legacy": False}
+        config = {"tokenizer_class": "LlamaTokenizer", "legacy": vocabulary.prefix_everywhere}
         config["add_prefix_space"] = vocabulary.add_dummy_prefix
     for name, i in tokenizer.special_ids.items():
         config[f"{name}_token"] = pieces[i]

@@ -127,6 +127,7 @@ def _bpe(
     return BytePairs(tokens, types, merges, name, reason)
 
 
+MERGED = (TokenType.NORMAL, TokenType.USER_DEFINED)
 _AFFIXES = ("continuing_subword_prefix", "end_of_word_suffix", "dropout")
 
 
@@ -178,12 +179,19 @@ def _sentencepiece(
     )
     lowest = float(len(merges))
     scores = tuple(
-        -float(ranks.get(token, lowest)) if kind is TokenType.NORMAL else 0.0
+        -float(ranks.get(token, lowest)) if kind in MERGED else 0.0
         for token, kind in zip(tokens, kinds, strict=True)
     )
     parts = json.dumps([root.get("normalizer"), root.get("pre_tokenizer")])
-    prefixed = '"Prepend"' in parts or '"always"' in parts or '"first"' in parts
-    return SentencePiece("bpe", tokens, scores, kinds, add_dummy_prefix=prefixed)
+    everywhere = '"Prepend"' in parts or '"always"' in parts
+    return SentencePiece(
+        "bpe",
+        tokens,
+        scores,
+        kinds,
+        add_dummy_prefix=everywhere or '"first"' in parts,
+        prefix_everywhere=everywhere,
+    )
 
 
 def _is_byte(token: str) -> bool:

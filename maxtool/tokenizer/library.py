@@ -3,9 +3,14 @@
 SentencePiece's BPE merges, again and again, the neighbours whose concatenation is the piece with
 the highest score, the leftmost among equals. The library's BPE merges the pair of the lowest rank,
 the leftmost among equals. So every way to cut a piece in two is a merge, ranked by the piece's
-score: the ids agree. They can differ where pieces share a score, where an unused piece could be
-merged to (SentencePiece merges and undoes it), and behind a user-defined piece at the very start
-of a text (SentencePiece puts its leading space before that).
+score: the ids agree. They can differ
+
+- where pieces share a score, or an unused piece could be merged to (SentencePiece merges and undoes
+  it), and in a unigram model between cuts that are equally likely;
+- behind a user-defined piece at the very start of a text that gets a space: SentencePiece puts that
+  before the piece;
+- under a character map, for what is several code points to one reader: the library maps the first
+  that it knows and drops the rest (decomposed letters with two marks, Hangul in jamo, CR LF).
 """
 
 from __future__ import annotations
@@ -20,6 +25,13 @@ from maxtool.tokenizer import pre
 from maxtool.tokenizer.vocabulary import BytePairs, SentencePiece, Tokenizer, TokenType
 
 SPACE = "▁"
+# The library's unigram model takes "<0x41>" in a text for that byte's piece, unless it is cut.
+BYTE_NAMES: dict[str, Any] = {
+    "type": "Split",
+    "pattern": {"Regex": "<(?=0x[0-9A-F]{2}>)"},
+    "behavior": "Isolated",
+    "invert": False,
+}
 SPECIAL_TYPES = (TokenType.CONTROL, TokenType.UNKNOWN)
 
 
@@ -39,10 +51,12 @@ def to_json(tokenizer: Tokenizer) -> str:
     if isinstance(vocabulary, SentencePiece):
         vocabulary = vocabulary.extended(tokenizer.added)
         parts = _sentencepiece(vocabulary)
-        added = _added(vocabulary.pieces, vocabulary.types)
+        matched = () if vocabulary.algorithm == "unigram" else (TokenType.USER_DEFINED,)
+        prepended = vocabulary.remove_extra_whitespaces and vocabulary.add_dummy_prefix
+        added = _added(vocabulary, (*SPECIAL_TYPES, *matched), normalized=not prepended)
     else:
         parts = _byte_pairs(vocabulary)
-        added = _added(vocabulary.tokens, vocabulary.types)
+        added = _added(vocabulary, (*SPECIAL_TYPES, TokenType.USER_DEFINED))
     head = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added}
     root = {**head, **parts, "post_processor": _template(tokenizer, vocabulary.tokens)}
     return json.dumps(root, ensure_ascii=False, indent=1)
@@ -78,7 +92,7 @@ def _sentencepiece(vocabulary: SentencePiece) -> dict[str, Any]:
     models = {"bpe": _bpe_model, "unigram": _unigram_model}
     return {
         "normalizer": _normalizer(vocabulary),
-        "pre_tokenizer": _prefix(vocabulary),
+        "pre_tokenizer": _pre_tokenizer(vocabulary),
         "decoder": _decoder(vocabulary),
         "model": models[vocabulary.algorithm](vocabulary),
     }
@@ -104,9 +118,18 @@ def _unigram_model(vocabulary: SentencePiece) -> dict[str, Any]:
     return {
         "type": "Unigram",
         "unk_id": vocabulary.unknown,
-        "vocab": [list(row) for row in zip(vocabulary.pieces, vocabulary.scores, strict=True)],
+        "vocab": _log_probabilities(vocabulary),
         "byte_fallback": vocabulary.byte_fallback,
     }
+
+
+def _log_probabilities(vocabulary: SentencePiece) -> list[list[object]]:
+    """Pieces and scores; of a user-defined one, what SentencePiece was seen to take it for."""
+    rows = zip(vocabulary.pieces, vocabulary.scores, vocabulary.types, strict=True)
+    return [
+        [piece, 0.1 * (len(piece.encode()) - 1) if kind is TokenType.USER_DEFINED else score]
+        for piece, score, kind in rows
+    ]
 
 
 def _normalizer(vocabulary: SentencePiece) -> dict[str, Any]:
@@ -118,8 +141,10 @@ def _normalizer(vocabulary: SentencePiece) -> dict[str, Any]:
     if vocabulary.remove_extra_whitespaces:
         steps += [_replace({"Regex": r"\A +| +\z"}, ""), _replace({"Regex": " {2,}"}, " ")]
     steps.append(_replace({"String": " "}, SPACE))
-    if vocabulary.remove_extra_whitespaces and vocabulary.add_dummy_prefix:
-        steps.append({"type": "Prepend", "prepend": SPACE})
+    if vocabulary.remove_extra_whitespaces:
+        steps.append(_replace({"Regex": rf"{SPACE}+\z"}, ""))
+        if vocabulary.add_dummy_prefix:
+            steps.append({"type": "Prepend", "prepend": SPACE})
     return {"type": "Sequence", "normalizers": steps}
 
 
@@ -127,21 +152,27 @@ def _replace(pattern: dict[str, str], content: str) -> dict[str, Any]:
     return {"type": "Replace", "pattern": pattern, "content": content}
 
 
-def _prefix(vocabulary: SentencePiece) -> dict[str, Any] | None:
-    """One visible space before the text, but not after a special token at its start.
+def _pre_tokenizer(vocabulary: SentencePiece) -> dict[str, Any] | None:
+    steps = _prefix(vocabulary)
+    if vocabulary.algorithm == "unigram" and vocabulary.byte_fallback:
+        steps.append(BYTE_NAMES)
+    return {"type": "Sequence", "pretokenizers": steps} if steps else None
+
+
+def _prefix(vocabulary: SentencePiece) -> list[dict[str, Any]]:
+    """One visible space before the text, or before every stretch of it between special tokens.
 
     ``Metaspace`` with a plain space as its mark always adds it, as the normalizer left no plain
     spaces; the second turns it into the visible one. Its "first" means the first character of the
-    text, so where leading spaces are removed the normalizer adds it, to every stretch of text
-    between special tokens.
+    text, so where leading spaces are removed the normalizer adds it, to every stretch.
     """
     if not vocabulary.add_dummy_prefix or vocabulary.remove_extra_whitespaces:
-        return None
-    first, never = (
-        {"type": "Metaspace", "replacement": mark, "prepend_scheme": scheme, "split": False}
-        for mark, scheme in ((" ", "first"), (SPACE, "never"))
-    )
-    return {"type": "Sequence", "pretokenizers": [first, never]}
+        return []
+    scheme = "always" if vocabulary.prefix_everywhere else "first"
+    return [
+        {"type": "Metaspace", "replacement": mark, "prepend_scheme": when, "split": False}
+        for mark, when in ((" ", scheme), (SPACE, "never"))
+    ]
 
 
 def _decoder(vocabulary: SentencePiece) -> dict[str, Any]:
@@ -183,8 +214,18 @@ def _used(vocabulary: BytePairs) -> dict[str, int]:
     return {token: i for i, (token, kind) in rows if kind is not TokenType.UNUSED}
 
 
-def _added(tokens: tuple[str, ...], types: tuple[TokenType, ...]) -> list[dict[str, Any]]:
-    matched = (*SPECIAL_TYPES, TokenType.USER_DEFINED)
+def _added(
+    vocabulary: SentencePiece | BytePairs, kinds: tuple[TokenType, ...], *, normalized: bool = False
+) -> list[dict[str, Any]]:
+    """Tokens of these kinds, to be matched before anything else is done.
+
+    Args:
+        vocabulary: What they are taken from.
+        kinds: Those to be matched.
+        normalized: Whether user-defined ones are looked for where spaces are visible already, as
+            SentencePiece does.
+    """
+    rows = enumerate(zip(vocabulary.tokens, vocabulary.types, strict=True))
     return [
         {
             "id": i,
@@ -192,11 +233,11 @@ def _added(tokens: tuple[str, ...], types: tuple[TokenType, ...]) -> list[dict[s
             "single_word": False,
             "lstrip": False,
             "rstrip": False,
-            "normalized": False,
+            "normalized": normalized and kind not in SPECIAL_TYPES,
             "special": kind in SPECIAL_TYPES,
         }
-        for i, (token, kind) in enumerate(zip(tokens, types, strict=True))
-        if kind in matched
+        for i, (token, kind) in rows
+        if kind in kinds
     ]
 
 

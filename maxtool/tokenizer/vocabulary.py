@@ -39,7 +39,12 @@ class AddedToken:
 
 @dataclass(frozen=True, slots=True)
 class SentencePiece:
-    """A SentencePiece vocabulary; ``scores`` order the merges (bpe) or are log probabilities."""
+    """A SentencePiece vocabulary; ``scores`` order the merges (bpe) or are log probabilities.
+
+    ``add_dummy_prefix`` puts a space before a text, ``prefix_everywhere`` also before what follows
+    a special token inside it: SentencePiece itself knows no special tokens in texts. transformers
+    calls that ``legacy``, and llama.cpp does it always.
+    """
 
     algorithm: Literal["bpe", "unigram"]
     pieces: tuple[str, ...]
@@ -48,6 +53,7 @@ class SentencePiece:
     add_dummy_prefix: bool = True
     remove_extra_whitespaces: bool = False
     charsmap: bytes = b""
+    prefix_everywhere: bool = False
 
     @property
     def tokens(self) -> tuple[str, ...]:

@@ -90,3 +90,34 @@ def test_byte_level(tmp_path: Path, name: str) -> None:
     named = dataclasses.replace(ours, vocabulary=dataclasses.replace(ours.vocabulary, pre=name))
     keys = room.to_gguf(named, {}, library.get_vocab_size())
     assert differing(tmp_path, keys, library) == DIFFERENT.get(name, set())
+
+
+SENTENCEPIECE: dict[str, dict[str, Any]] = {
+    "llama": {},
+    "no prefix": {"add_dummy_prefix": False},
+    "gemma": {
+        "add_dummy_prefix": False,
+        "user_defined_symbols": [
+            "\u2581\u2581",
+            "\u2581\u2581\u2581\u2581",
+            "\n\n",
+            "<table>",
+            "[INST]",
+        ],
+    },
+}
+
+
+@pytest.mark.parametrize("kind", SENTENCEPIECE)
+def test_sentencepiece(tmp_path: Path, kind: str) -> None:
+    model = samples.train_sentencepiece(**SENTENCEPIECE[kind])
+    ours = room.read(samples.sentencepiece_folder(tmp_path, model))
+    assert ours is not None
+    assert ours.vocabulary is not None
+    keys = room.to_gguf(ours, {}, len(ours.vocabulary.tokens))
+    back = room.from_gguf(keys)
+    assert back is not None
+    library = tokenizers.Tokenizer.from_str(room.to_json(back))
+    # Typed as it is, the visible space is a space to llama.cpp's user-defined tokens.
+    allowed = {"the visible space"} if kind == "gemma" else set()
+    assert differing(tmp_path, keys, library) == allowed
