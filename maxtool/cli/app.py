@@ -132,6 +132,7 @@ COMMANDS: dict[str, str] = {
     "convert": "convert",
     "compile": "compile",
     "run": "run",
+    "embed": "embed",
     "recipes list": "recipes_list",
     "recipes show": "recipes_show",
     "recipes check": "recipes_check",

@@ -18,6 +18,9 @@ SCHEMA = "maxtool.compile/1"
 # How the sizes that an architecture tells are put into words.
 SIZES = {"n_layers": "{} layers", "hidden_size": "hidden {}", "vocab_size": "vocabulary {}"}
 
+# What to try, by an entry that says what kind of model it is.
+TRIALS = {"prefill": '--prompt "Once upon a time"', "embed": '--text "Once upon a time"'}
+
 
 def compile(  # noqa: A001 - the command's name
     out: Output,
@@ -107,10 +110,14 @@ def _show(out: Output, made: Build, report: Report | None) -> None:
 
 
 def _invocation(made: Build) -> str:
+    """A first command for what was made."""
     script = shlex.quote(str(made.request.output / "run.py"))
+    entries = {entry.name for entry in made.graphs}
+    if not entries & TRIALS.keys():
+        return f"python {script} --info"
     if made.tokenizer is None:
         return f"python {script} --ids 1,2,3"
-    return f'python {script} --prompt "Once upon a time"'
+    return f"python {script} {next(trial for entry, trial in TRIALS.items() if entry in entries)}"
 
 
 def _as_json(made: Build, report: Report | None) -> dict[str, object]:

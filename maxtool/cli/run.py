@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from maxtool.cli import options
 from maxtool.cli.output import Output
-from maxtool.errors import (
-    InputError,
-    MachineLacks,
-    MaxtoolError,
-    ModelMismatch,
-    NegativeAnswer,
-    UsageError,
-    VerificationFailed,
-)
-
-if TYPE_CHECKING:
-    from maxtool.runtime.loader import Options, RunError
+from maxtool.cli.programs import execute, integers
 
 
 def run(
@@ -76,7 +65,7 @@ def run(
         folder=folder,
         prompt=prompt,
         file=file,
-        ids=None if ids is None else _integers(ids),
+        ids=None if ids is None else integers(ids),
         chat=chat,
         system=system,
         chat_template=chat_template,
@@ -99,41 +88,4 @@ def run(
         json=out.json_mode,
         quiet=out.quiet,
     )
-    _execute(options)
-
-
-def _execute(options: Options) -> None:
-    from maxtool.cli.app import INTERRUPTED
-    from maxtool.runtime import loader
-
-    try:
-        loader.execute(options)
-    except loader.RunError as error:
-        raise _ours(error) from error
-    except MemoryError:
-        raise MachineLacks("not enough memory") from None
-    except KeyboardInterrupt:  # a user who has read enough is told nothing
-        raise typer.Exit(INTERRUPTED) from None
-
-
-def _ours(error: RunError) -> MaxtoolError:
-    """The loader's error, which may not know our classes, as the one with its exit code."""
-    from maxtool.runtime import loader
-
-    classes: dict[type[RunError], type[MaxtoolError]] = {
-        loader.NotVerified: VerificationFailed,
-        loader.BadUsage: UsageError,
-        loader.BadInput: InputError,
-        loader.DoesNotFit: ModelMismatch,
-        loader.MachineLacks: MachineLacks,
-    }
-    return classes.get(type(error), NegativeAnswer)(str(error))
-
-
-def _integers(text: str) -> list[int]:
-    from maxtool.runtime import loader
-
-    try:
-        return loader.integers(text)
-    except ValueError:
-        raise UsageError(f"--ids takes integers, not {text!r}") from None
+    execute(options)

@@ -5,12 +5,13 @@ The package is copied into every artifact, beside ``run.py``, which is a program
 
 from .chat import ChatEncoder, ChatTemplate, open_template
 from .conversation import Conversation
+from .embedding import Embedder
 from .errors import BadInput, BadUsage, DoesNotFit, MachineLacks, NotVerified, RunError
 from .machine import RUNTIME, set_threads
 from .manifest import ALIGNMENT, SCHEMA, Entry, Manifest, Spec
 from .memory import State, aligned
 from .model import Model, load
-from .options import Options, integers, parse
+from .options import Common, EmbedOptions, Options, integers, parse, parse_embedding
 from .program import execute, main
 from .reply import Reply
 from .sampling import Sampling, chooser
@@ -25,8 +26,11 @@ __all__ = [
     "BadUsage",
     "ChatEncoder",
     "ChatTemplate",
+    "Common",
     "Conversation",
     "DoesNotFit",
+    "EmbedOptions",
+    "Embedder",
     "Entry",
     "MachineLacks",
     "Manifest",
@@ -49,5 +53,6 @@ __all__ = [
     "main",
     "open_template",
     "parse",
+    "parse_embedding",
     "set_threads",
 ]

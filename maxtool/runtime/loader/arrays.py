@@ -13,11 +13,11 @@ from .errors import BadInput, BadUsage
 from .machine import last_line
 from .memory import Array
 from .model import load
-from .options import Options
+from .options import Common
 from .terminal import emit, emit_json, note, printable
 
 
-def run_arrays(options: Options, path: Path) -> None:
+def run_arrays(options: Common, path: Path) -> None:
     """Run an entry on the arrays of an npz file and write its outputs to another."""
     check_output(options)
     model = load(options.folder, check=options.verify)
@@ -47,7 +47,7 @@ def run_arrays(options: Options, path: Path) -> None:
     note(options, f"{options.entry} took {seconds * 1000:.2f} ms")
 
 
-def check_output(options: Options) -> None:
+def check_output(options: Common) -> None:
     """Refuse an output that cannot or must not be written, before any work is done."""
     output = options.output
     if output is None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .embedding import Text, embed
 from .errors import BadInput, BadUsage, DoesNotFit, MachineLacks
 from .machine import THREADS, check_machine, last_line, open_module, set_threads
 from .manifest import Entry, Manifest
@@ -154,8 +155,12 @@ class Model:
     def tokenizer(self) -> Any:  # noqa: ANN401 - an optional package
         """The ``tokenizers.Tokenizer`` of the artifact."""
         if self._tokenizer is None:
-            self._tokenizer = _open_tokenizer(self.manifest)
+            self._tokenizer = self.open_tokenizer()
         return self._tokenizer
+
+    def open_tokenizer(self) -> Any:  # noqa: ANN401
+        """Another one, to be changed at will."""
+        return _open_tokenizer(self.manifest)
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a text, with the beginning-of-text token where the model expects it.
@@ -206,6 +211,11 @@ class Model:
             BadInput: If there are no ids.
             DoesNotFit: If they are more than the context, or outside the vocabulary.
         """
+        if "embed" in self.manifest.entries:
+            raise DoesNotFit(
+                "this model makes embeddings and writes no text; maxtool embed, or its own "
+                "run.py, with --text makes a vector of a text"
+            )
         if max_tokens < 0:
             raise BadUsage(f"max-tokens is {max_tokens}")
         if not len(ids):
@@ -218,6 +228,22 @@ class Model:
                 raise DoesNotFit(f"{name} gives no logits: this is no language model")
         self._bind(self.entry("prefill"), {"input_ids": [ids], "position": [0]})
         return min(max_tokens, self.room(len(ids)))
+
+    def embed(self, texts: str | Iterable[Text], batch: int = 32) -> Array:
+        """Vectors of texts, with the model's own pooling and normalisation.
+
+        Args:
+            texts: Texts, or lists of token ids; longer ones are cut to the context.
+            batch: Texts in one call, padded to the longest.
+
+        Returns:
+            float32 ``[texts, hidden]``.
+
+        Raises:
+            DoesNotFit: If the model makes no embeddings, or ids are outside the vocabulary.
+            BadInput: If a text has no tokens, or is no valid text.
+        """
+        return embed(self, texts, batch)
 
     def room(self, length: int) -> int:
         """Tokens that can be generated behind ``length`` others: the last is not read again."""

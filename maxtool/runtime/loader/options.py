@@ -11,19 +11,12 @@ from .sampling import Sampling
 
 
 @dataclass(frozen=True)
-class Options:
-    """What the program is asked to do."""
+class Common:
+    """What every program can be asked to do."""
 
     folder: Path
-    prompt: str | None = None
     file: Path | None = None
     ids: list[int] | None = None
-    chat: bool = False
-    system: str | None = None
-    chat_template: Path | None = None
-    max_tokens: int | None = None
-    sampling: Sampling = field(default_factory=Sampling)
-    stop: list[str] | None = None
     inputs: Path | None = None
     output: Path | None = None
     entry: str = "forward"
@@ -32,6 +25,27 @@ class Options:
     verify: bool = True
     json: bool = False
     quiet: bool = False
+
+
+@dataclass(frozen=True)
+class Options(Common):
+    """What a model that writes text is asked to do."""
+
+    prompt: str | None = None
+    chat: bool = False
+    system: str | None = None
+    chat_template: Path | None = None
+    max_tokens: int | None = None
+    sampling: Sampling = field(default_factory=Sampling)
+    stop: list[str] | None = None
+
+
+@dataclass(frozen=True)
+class EmbedOptions(Common):
+    """What a model that makes embeddings is asked to do."""
+
+    texts: list[str] | None = None
+    batch: int = 32
 
 
 def parse(folder: Path, argv: Sequence[str] | None) -> Options:
@@ -57,14 +71,38 @@ def parse(folder: Path, argv: Sequence[str] | None) -> Options:
     add("--stop", action="append", metavar="TEXT", help="end before this text; may be repeated")
     add("--seed", type=int, help="make drawing repeatable")
     add("--output", type=Path, metavar="NPZ", help="where the outputs of --inputs go")
+    _add_common(parser)
+    given = vars(parser.parse_args(argv))
+    sampling = Sampling(**{one.name: given.pop(one.name) for one in fields(Sampling)})
+    return Options(folder=folder, sampling=sampling, **given)
+
+
+def parse_embedding(folder: Path, argv: Sequence[str] | None) -> EmbedOptions:
+    """The options of the command line, for an artifact that makes embeddings."""
+    about = "Make embeddings with the compiled model in this folder."
+    parser = argparse.ArgumentParser(description=about, allow_abbrev=False)
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--text", dest="texts", action="append", metavar="TEXT", help="a text; may be repeated"
+    )
+    what.add_argument("--file", type=Path, help="a file with a text on each line; - is stdin")
+    what.add_argument("--ids", type=integers, help="the token ids of a text, such as 1,2,3")
+    what.add_argument("--inputs", type=Path, metavar="NPZ", help="arrays to run an entry on")
+    what.add_argument("--info", action="store_true", help="say what this model is")
+    add = parser.add_argument
+    add("-o", "--output", type=Path, metavar="PATH", help="NAME.npy; NAME.npz with --inputs")
+    add("--batch", type=int, default=32, metavar="N", help="texts in one call (32)")
+    _add_common(parser)
+    return EmbedOptions(folder=folder, **vars(parser.parse_args(argv)))
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
     add("--entry", default="forward", help="the entry to run (forward)")
     add("--force", action="store_true", help="replace an existing --output")
     add("--no-verify", dest="verify", action="store_false", help="skip the checksums")
     add("--json", action="store_true", help="print one JSON object")
     add("-q", "--quiet", action="store_true", help="no notes on stderr")
-    given = vars(parser.parse_args(argv))
-    sampling = Sampling(**{one.name: given.pop(one.name) for one in fields(Sampling)})
-    return Options(folder=folder, sampling=sampling, **given)
 
 
 def integers(text: str) -> list[int]:

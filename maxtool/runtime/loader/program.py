@@ -11,20 +11,26 @@ from .arrays import run_arrays
 from .converse import run_chat
 from .errors import BadUsage, MachineLacks, RunError
 from .manifest import Manifest
-from .options import Options, parse
+from .options import Common, EmbedOptions, Options, parse, parse_embedding
 from .terminal import emit, emit_json, open_streams, printable
 from .text import run_text
+from .vectors import check_embedding, run_embedding
 
 BULKY = {"schema", "module", "entries", "state", "weights", "files", "sources", "tokenizer"}
 
 
-def execute(options: Options) -> None:
+def execute(options: Options | EmbedOptions) -> None:
     """Do what is asked; raises ``RunError``."""
-    check(options)
+    if isinstance(options, EmbedOptions):
+        check_embedding(options)
+    else:
+        check(options)
     if options.info:
         show_info(options)
     elif options.inputs is not None:
         run_arrays(options, options.inputs)
+    elif isinstance(options, EmbedOptions):
+        run_embedding(options)
     elif options.chat:
         run_chat(options)
     else:
@@ -45,7 +51,7 @@ def check(options: Options) -> None:
         raise BadUsage("--output and --entry go with --inputs")
 
 
-def show_info(options: Options) -> None:
+def show_info(options: Common) -> None:
     """Print what the manifest says of the model."""
     manifest = Manifest(options.folder)
     if options.verify:
@@ -66,7 +72,7 @@ def show_info(options: Options) -> None:
 def main(folder: Path, argv: Sequence[str] | None = None) -> int:
     """Run the program on the artifact in ``folder``; the exit code."""
     open_streams()
-    options = parse(folder, argv)
+    options = (parse_embedding if embeds(folder) else parse)(folder, argv)
     try:
         execute(options)
     except RunError as error:
@@ -83,7 +89,15 @@ def main(folder: Path, argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def fail(options: Options, error: RunError) -> int:
+def embeds(folder: Path) -> bool:
+    """Whether the artifact makes embeddings; one that cannot be read is refused later."""
+    try:
+        return "embed" in Manifest(folder).entries
+    except RunError:
+        return False
+
+
+def fail(options: Common, error: RunError) -> int:
     """Say what went wrong; its exit code."""
     sys.stderr.write(f"error: {printable(str(error))}\n")
     if options.json:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
-from .options import Options
+from .options import Common
+
+BAR = 40  # characters of a progress bar
 
 
 def printable(text: str) -> str:
@@ -39,7 +42,7 @@ def emit_json(schema: str, content: Mapping[str, object]) -> None:
     emit(json.dumps({"schema": schema, **content}, indent=2) + "\n")
 
 
-def note(options: Options, text: str) -> None:
+def note(options: Common, text: str) -> None:
     """Write something worth knowing to stderr."""
     if not options.quiet:
         sys.stderr.write(f"{printable(text)}\n")
@@ -49,3 +52,31 @@ def open_streams() -> None:
     """Put something in the place of streams that were closed before the program began."""
     sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115
     sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
+
+
+@contextmanager
+def bar(options: Common, *, hidden: bool) -> Iterator[Callable[[float], None]]:
+    """A progress bar on a terminal; gives what is told the share that is done, 0 if unknown.
+
+    Args:
+        options: Whether it is wanted at all.
+        hidden: Whether it would stand between the lines of the output.
+    """
+    if hidden or options.quiet or options.json or not sys.stderr.isatty():
+        yield lambda _share: None
+        return
+    drawn = -1
+
+    def show(share: float) -> None:
+        nonlocal drawn
+        percent = int(share * 100)
+        if percent > drawn:
+            drawn = percent
+            done = percent * BAR // 100
+            sys.stderr.write(f"\r[{'#' * done}{'.' * (BAR - done)}] {percent}%")
+            sys.stderr.flush()
+
+    try:
+        yield show
+    finally:
+        sys.stderr.write("\r\x1b[K" if drawn >= 0 else "")

@@ -1,0 +1,126 @@
+"""Texts as vectors, in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from .errors import BadInput, BadUsage, DoesNotFit, RunError
+from .memory import Array
+
+if TYPE_CHECKING:
+    from .model import Model
+
+# A text, or its token ids.
+Text: TypeAlias = str | Sequence[int]
+
+# Batches are made of texts of like lengths, chosen from so many batches' worth.
+WINDOW = 16
+
+
+class Embedder:
+    """What makes vectors of texts, with the model's own pooling.
+
+    Args:
+        model: A model with the entry ``embed``.
+        batch: Texts in one call.
+
+    Attributes:
+        texts: How many were embedded so far.
+        tokens: Of how many tokens.
+        truncated: How many texts were cut, because they are longer than the context.
+
+    Raises:
+        DoesNotFit: If the model makes no embeddings.
+        BadUsage: If a batch is of no text.
+    """
+
+    def __init__(self, model: Model, batch: int = 32) -> None:
+        if "embed" not in model.manifest.entries:
+            raise DoesNotFit(
+                "this model writes text and makes no embeddings; maxtool run, or its own run.py, "
+                "with --prompt continues a text"
+            )
+        if batch < 1:
+            raise BadUsage(f"a batch of {batch} texts")
+        self._model, self._batch = model, batch
+        self._tokenizer: Any = None
+        self.texts = self.tokens = self.truncated = 0
+
+    @property
+    def width(self) -> int:
+        """Elements of a vector."""
+        (vectors,) = self._model.entry("embed").outputs
+        return int(vectors.shape[1])
+
+    def stream(self, texts: Iterable[Text]) -> Iterator[Array]:
+        """Their vectors in order, float32 ``[some, hidden]`` at a time.
+
+        Raises:
+            BadInput: If a text has no tokens, or is no valid text.
+            RunError: If a vector is not of finite numbers.
+        """
+        waiting = iter(texts)
+        while window := list(islice(waiting, self._batch * WINDOW)):
+            ids = self._ids(window)
+            order = sorted(range(len(ids)), key=lambda index: len(ids[index]))
+            parts = [
+                self._run([ids[index] for index in order[start : start + self._batch]])
+                for start in range(0, len(order), self._batch)
+            ]
+            vectors = np.concatenate(parts)
+            vectors[order] = vectors.copy()
+            self.texts += len(window)
+            yield vectors
+
+    def _ids(self, window: Sequence[Text]) -> list[Sequence[int]]:
+        """The token ids of each, cut to the context."""
+        written = [text for text in window if isinstance(text, str)]
+        encoded = iter(self._encode(written) if written else ())
+        ids = [next(encoded) if isinstance(text, str) else self._cut(text) for text in window]
+        for number, found in enumerate(ids, start=self.texts + 1):
+            if not len(found):
+                raise BadInput(f"text {number} has no tokens")
+        self.tokens += sum(map(len, ids))
+        return ids
+
+    def _encode(self, texts: Sequence[str]) -> list[Sequence[int]]:
+        for number, text in enumerate(texts, start=self.texts + 1):
+            if any("\ud800" <= char <= "\udfff" for char in text):
+                raise BadInput(f"text {number} is no valid text")
+        if self._tokenizer is None:
+            # One of its own: what a tokenizer.json says of padding and cutting is for training.
+            self._tokenizer = self._model.open_tokenizer()
+            self._tokenizer.no_padding()
+            self._tokenizer.no_truncation()
+            if self._model.manifest.context is not None:
+                self._tokenizer.enable_truncation(self._model.manifest.context)
+        found = self._tokenizer.encode_batch(list(texts))
+        self.truncated += sum(bool(one.overflowing) for one in found)
+        return [one.ids for one in found]
+
+    def _cut(self, ids: Sequence[int]) -> Sequence[int]:
+        context = self._model.manifest.context
+        self.truncated += context is not None and len(ids) > context
+        return ids[:context]
+
+    def _run(self, ids: Sequence[Sequence[int]]) -> Array:
+        shape = (len(ids), max(map(len, ids)))
+        padded, mask = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        for row, one in enumerate(ids):
+            padded[row, : len(one)], mask[row, : len(one)] = one, 1
+        arrays = {"input_ids": padded, "attention_mask": mask}
+        vectors = self._model.run("embed", arrays)["embeddings"]
+        if not np.isfinite(vectors).all():
+            raise RunError("the model's embeddings are not finite numbers")
+        return vectors
+
+
+def embed(model: Model, texts: str | Iterable[Text], batch: int = 32) -> Array:
+    """What :meth:`Model.embed` does."""
+    embedder = Embedder(model, batch)
+    wanted = [texts] if isinstance(texts, str) else texts
+    return np.concatenate([np.zeros((0, embedder.width), np.float32), *embedder.stream(wanted)])
