@@ -62,6 +62,48 @@ def rope(theta: float = 10000.0, kind: str = "default", **others: Any) -> Config
     return {"rope_parameters": {"rope_type": kind, "rope_theta": theta, **others}}
 
 
+GEMMA3_TEXT = (
+    sizes(24, 4, 2, head_dim=10, intermediate_size=44, vocab_size=61, num_hidden_layers=3)
+    | {"sliding_window": 7, "query_pre_attn_scalar": 10, "tie_word_embeddings": True}
+    | {"sliding_window_pattern": 2, "max_position_embeddings": 128, "pad_token_id": 0}
+    | {
+        "rope_parameters": {
+            "full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+        }
+    }
+)
+# Published configurations leave out what has its usual value; here nothing has.
+GEMMA3_TEXT_PUBLISHED = {
+    "model_type": "gemma3_text",
+    **{
+        key: GEMMA3_TEXT[key]
+        for key in (
+            "head_dim",
+            "hidden_size",
+            "intermediate_size",
+            "max_position_embeddings",
+            "num_attention_heads",
+            "num_hidden_layers",
+            "num_key_value_heads",
+            "query_pre_attn_scalar",
+            "sliding_window",
+            "sliding_window_pattern",
+            "vocab_size",
+        )
+    },
+    "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+}
+VISION = {
+    "hidden_size": 8,
+    "intermediate_size": 8,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 1,
+    "image_size": 28,
+    "patch_size": 14,
+    "model_type": "siglip_vision_model",
+}
+
 SHORT = [1.0, 1.1, 1.25, 1.4, 1.7, 2.0]
 LONG = [1.0, 1.5, 2.2, 3.0, 4.5, 6.0]
 FALCON = {"hidden_size": 24, "vocab_size": 61, "alibi": False}
@@ -165,6 +207,14 @@ FAMILIES: Mapping[str, Tiny] = {
         norm=0.0,
         sequence=32,
     ),
+    "tiny-gemma3-vision": Tiny(
+        "gemma3",
+        {"text_config": GEMMA3_TEXT, "vision_config": VISION, "mm_tokens_per_image": 4}
+        | {"image_token_index": 0, "boi_token_index": 1, "eoi_token_index": 2},
+        {"text_config": GEMMA3_TEXT_PUBLISHED, "vision_config": VISION},
+        norm=0.0,
+        sequence=32,
+    ),
     "tiny-phi3": Tiny(
         "phi3",
         sizes(24, 4, 2, intermediate_size=44, vocab_size=61)
@@ -250,7 +300,7 @@ FAMILIES: Mapping[str, Tiny] = {
 def configuration(tiny: Tiny) -> Any:
     """Its configuration object; what the family does not know is left out."""
     usual = {"num_hidden_layers": 2, "max_position_embeddings": 64, "tie_word_embeddings": False}
-    if tiny.model_type == "gpt2":
+    if tiny.model_type in ("gpt2", "gemma3"):
         usual = {}
     return AutoConfig.for_model(
         tiny.model_type, **(usual | {"bos_token_id": 1, "eos_token_id": 2} | tiny.config)
@@ -292,7 +342,7 @@ def make(name: str, tiny: Tiny, seed: int) -> None:
     newer = json.loads(config.read_text())
     write_json(config, newer)
     shutil.copy(config, folder / "config.newer.json")
-    ids = np.arange(tiny.sequence)[None] % 61
+    ids = 3 + np.arange(tiny.sequence)[None] % 58
     before = logits(load(folder), ids)
     write_json(config, published(newer, tiny))
     if not np.array_equal(before, logits(load(folder), ids)):

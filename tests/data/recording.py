@@ -79,7 +79,8 @@ def record(
         Unclear: If a greedy token is not the clear winner.
     """
     model = load(folder)
-    ids = np.random.default_rng(seed).integers(3, model.config.vocab_size, size=(1, sequence))
+    vocabulary = model.config.get_text_config().vocab_size
+    ids = np.random.default_rng(seed).integers(3, vocabulary, size=(1, sequence))
     np.savez_compressed(
         folder / "expected.npz",
         input_ids=ids,
