@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import prod
 from typing import Any, TypeAlias
 
 from tvm import tirx
 
+from maxtool.compiler.kernels.cpu.columns import pack_columns
 from maxtool.compiler.kernels.cpu.linear import linear
-from maxtool.compiler.kernels.cpu.product import product
 from maxtool.compiler.lowering import expressions as te
-from maxtool.compiler.lowering.function import FunctionLowering
+from maxtool.compiler.lowering.function import FunctionLowering, stored
 from maxtool.compiler.rewriting import has_kernel
 from maxtool.dtype import DType
-from maxtool.graph import Node, Shape
+from maxtool.graph import Node, Shape, Tensor
 from maxtool.graph.ops.neural import WEIGHT_DTYPES
 
 Rule: TypeAlias = Callable[[FunctionLowering, Node], None]
@@ -29,17 +29,11 @@ def _linear(function: FunctionLowering, node: Node) -> None:
     sizes = function.flat_sizes(result.shape)
     rows = _converted(function, function.get_flat(x), x.dtype, wide)
     added = [_converted(function, function.get(one), one.dtype, wide) for one in bias]
-    if place is not None and place.block is not None:
-        packed = (None, None, place.dtype.value, function.module.target.tile, bool(bias))
-        value = function.kernel(linear, packed, [rows, function.get(weight), *added], sizes)
-    elif wide is DType.float32 and weight.dtype in WEIGHT_DTYPES:
-        operands = [
-            function.reshaped(rows, [1, *function.flat_sizes(x.shape)]),
-            function.reshaped(function.get(weight), [1, *function.sizes(weight.shape)]),
-        ]
-        arguments = (weight.dtype.value, function.module.target.tile, True, bool(bias))
-        made = function.kernel(product, arguments, [*operands, *added], [1, *sizes])
-        value = function.reshaped(made, sizes)
+    at_rest = place is not None and place.block is not None
+    if at_rest or (wide is DType.float32 and weight.dtype in WEIGHT_DTYPES):
+        packed = function.get(weight) if at_rest else _packed(function, weight, transposed=True)
+        arguments = (None, None, weight.dtype.value, function.module.target.tile, bool(bias))
+        value = function.kernel(linear, arguments, [rows, packed, *added], sizes)
     else:
         compute = te.linear(weight.dtype, wide)
         value = function.compute(compute, rows, function.get(weight), *added, name="linear")
@@ -49,30 +43,40 @@ def _linear(function: FunctionLowering, node: Node) -> None:
 def _matmul(function: FunctionLowering, node: Node) -> None:
     x, y = node.inputs
     result = node.outputs[0]
-    batch = None if y.rank == 2 else y.shape[:-2]
     if not has_kernel(x, y):
         operands = [function.get(operand) for operand in node.inputs]
         value = function.compute(te.matmul(x.dtype), *operands, name="matmul")
         function.set_whole(result, value)
         return
-    wide = _converted(function, function.any(x), x.dtype, DType.float32)
-    operands = [
-        function.reshaped(wide, _batched(function, x.shape, batch)),
-        function.reshaped(function.any(y), _batched(function, y.shape, batch)),
-    ]
-    transposed = node.attributes.get("transposed", False)  # as rewriting has it
-    arguments = (y.dtype.value, function.module.target.tile, transposed)
-    made = function.kernel(product, arguments, operands, _batched(function, result.shape, batch))
-    value = _converted(function, made, DType.float32, x.dtype)
+    batched, wide = y.rank > 2, DType.float32
+    sizes = _matrices if batched else FunctionLowering.flat_sizes
+    rows = function.reshaped(function.any(x), sizes(function, x.shape))
+    columns = _packed(function, y, transposed=node.attributes.get("transposed", False))
+    arguments = (None, None, y.dtype.value, function.module.target.tile, False, batched)
+    operands = [_converted(function, rows, x.dtype, wide), columns]
+    made = function.kernel(linear, arguments, operands, sizes(function, result.shape))
+    value = _converted(function, made, wide, x.dtype)
     function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
 
 
-def _batched(function: FunctionLowering, shape: Shape, batch: Shape | None) -> Sequence[Expr]:
-    """A shape as [batch, rows, columns]: without a batch, one matrix of all rows."""
-    if batch is None:
-        return [1, *function.flat_sizes(shape)]
-    one = tirx.IntImm("int64", 1)
-    return [prod(function.sizes(batch), start=one), *function.sizes(shape[-2:])]
+def _matrices(function: FunctionLowering, shape: Shape) -> list[Expr]:
+    """A shape as [batch, rows, columns]."""
+    *batch, rows, columns = function.sizes(shape)
+    return [prod(batch, start=tirx.IntImm("int64", 1)), rows, columns]
+
+
+def _packed(function: FunctionLowering, value: Tensor, *, transposed: bool) -> Expr:
+    """Matrices, known at run time only, in blocks of columns: with a batch if there is one."""
+    tile = function.module.target.tile
+    batch, first, second = sizes = _matrices(function, value.shape)
+    k, n = (second, first) if transposed else (first, second)
+    operand = function.reshaped(function.any(value), sizes)
+    blocks = tirx.floordiv(n + (tile.nr - 1), tile.nr)
+    arguments = (stored(value.dtype), tile, transposed)
+    made = function.kernel(
+        pack_columns, arguments, [operand], [batch, blocks, k, tile.nr], value.dtype
+    )
+    return made if value.rank > 2 else function.reshaped(made, [blocks, k, tile.nr])
 
 
 def _converted(function: FunctionLowering, value: Expr, source: DType, dtype: DType) -> Expr:

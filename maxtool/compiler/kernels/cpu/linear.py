@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any, TypeAlias
 
 from tvm.tirx.script.builder import ir as T  # noqa: N812
 
@@ -17,6 +18,9 @@ BLOCK = 512
 
 # Row tiles that one task walks with one column block.
 TILES_PER_TASK = 8
+
+# A kernel for one matrix of a batch, which one that is, and the number of a task for it.
+Split: TypeAlias = "tuple[Linear, b.Expr, b.Expr]"
 
 # Independent sums that hide the latency of a multiply-add when there is one row.
 CHAINS = 8
@@ -58,11 +62,19 @@ class Linear:
         return b.load_weight(self.w, place, self.tile.lanes, self.weight_dtype)
 
 
-def linear(n: int | None, k: int | None, weight_dtype: str, tile: Tile, bias: bool = False) -> Any:  # noqa: ANN401
+def linear(
+    n: int | None,
+    k: int | None,
+    weight_dtype: str,
+    tile: Tile,
+    bias: bool = False,
+    batched: bool = False,
+) -> Any:  # noqa: ANN401
     """Build ``y = x @ w.T (+ bias)``.
 
     Parameters of the kernel: x[rows, k] float32, w[ceil(n / nr), k, nr] (see ``pack_linear``),
-    bias[n] float32 if asked for, y[rows, n] float32.
+    bias[n] float32 if asked for, y[rows, n] float32. In a batch, all but the bias have another
+    dimension before these, of as many matrices.
 
     Args:
         n: Output features, or ``None`` to learn them at run time: one kernel for every layer, as
@@ -71,30 +83,45 @@ def linear(n: int | None, k: int | None, weight_dtype: str, tile: Tile, bias: bo
         weight_dtype: float32, float16, or bfloat16 (passed as uint16 bits).
         tile: The register tile, of which ``nr`` is the width of the packed blocks.
         bias: Whether there is one.
+        batched: Whether it multiplies a batch.
     """
     sizes = "".join(f"_{size}" for size in (n, k) if size is not None)
-    with b.kernel(f"linear_{weight_dtype}{sizes}") as made:
+    with b.kernel(f"linear_{weight_dtype}{sizes}{'_batch' if batched else ''}") as made:
+        batch = (made.dim("batch"),) if batched else ()
         rows = made.dim("rows")
         blocks = made.dim("blocks") if n is None else -(-n // tile.nr)
         out = made.dim("n") if n is None else b.integer(n)
         terms = made.dim("k") if k is None else b.integer(k)
-        x = made.argument("x", (rows, terms))
-        w = made.argument("w", (blocks, terms, tile.nr), b.STORAGE[weight_dtype])
+        x = made.argument("x", (*batch, rows, terms))
+        w = made.argument("w", (*batch, blocks, terms, tile.nr), b.STORAGE[weight_dtype])
         offsets = made.argument("bias", (out,)) if bias else None
-        y = made.argument("y", (rows, out))
+        y = made.argument("y", (*batch, rows, out))
         one = Linear(out, terms, tile, weight_dtype, rows, x, w, offsets, y)
-        b.either(rows == 1, lambda: _one_row(one), lambda: many_rows(one))
+        b.either(rows == 1, lambda: _one_row(one, batch), lambda: _many_rows(one, batch))
     return made.function
 
 
-def _one_row(one: Linear) -> None:
+def _of_batch(one: Linear, batch: Sequence[b.Expr], i: b.Expr, each: b.Expr) -> Split:
+    """The matrices of the ``i``-th task, which they are, and which of their tasks it is."""
+    if not batch:
+        return one, b.integer(0), i
+    at = b.index(b.quotient(i, each))
+    return replace(one, at=(at,), expert=(at,)), at, b.index(i - at * each)
+
+
+def _one_row(one: Linear, batch: Sequence[b.Expr]) -> None:
     """A column block at a time, several stretches of k at once.
 
     Their sums do not wait for each other, and their weights are streams that the CPU fetches ahead
     side by side: 12 to 15 percent faster from memory than one stream.
     """
-    first = b.integer(0)
-    b.each_row(one.blocks, one.tile.nr * one.k, lambda j: row_block(one, j, first, first))
+    first, blocks = b.integer(0), T.Bind(one.blocks)
+
+    def block(i: b.Expr) -> None:
+        here, _, j = _of_batch(one, batch, i, blocks)
+        row_block(here, j, first, first)
+
+    b.each_row(prod(batch, start=blocks), one.tile.nr * one.k, block)
 
 
 def row_block(one: Linear, j: b.Expr, source: b.Expr, target: b.Expr) -> None:
@@ -126,22 +153,26 @@ def _add_term(
         sums.add(step, offset, lanes, value * one.weights(j, k, offset))
 
 
-def many_rows(one: Linear, *, threads: bool = True) -> None:
-    """Repack x into tiles of mr rows, then multiply tile by block, on all threads or on this."""
-    tiles = T.Bind(b.ceildiv(one.rows, one.tile.mr))
-    packed = b.workspace((tiles, one.k, one.tile.mr))
+def _many_rows(one: Linear, batch: Sequence[b.Expr]) -> None:
+    """Repack x into tiles of mr rows, then multiply tile by block on all threads."""
+    tiles, blocks = T.Bind(b.ceildiv(one.rows, one.tile.mr)), T.Bind(one.blocks)
+    everything = T.Bind(prod(batch, start=tiles))
+    packed = b.workspace((everything, one.k, one.tile.mr))
 
-    def pack(t: b.Expr) -> None:
+    def pack(i: b.Expr) -> None:
+        here, _, t = _of_batch(one, batch, i, tiles)
         rows = [b.index(b.least(t * one.tile.mr + r, one.rows - 1)) for r in range(one.tile.mr)]
-        pack_tile(one, packed, t, rows)
+        pack_tile(here, packed, i, rows)
 
-    b.each(tiles, pack, threads=threads)
+    b.each(everything, pack, threads=True)
     chunks = T.Bind(b.ceildiv(tiles, TILES_PER_TASK))
-    b.each(
-        chunks * one.blocks,
-        lambda task: _task(one, packed, tiles, chunks, task),
-        threads=threads,
-    )
+    tasks = T.Bind(chunks * blocks)
+
+    def multiply(i: b.Expr) -> None:
+        here, at, task = _of_batch(one, batch, i, tasks)
+        _task(here, (packed, at * tiles, tiles), chunks, task)
+
+    b.each(prod(batch, start=tasks), multiply, threads=True)
 
 
 def pack_tile(one: Linear, packed: b.Buffer, t: b.Expr, sources: Sequence[b.Expr]) -> None:
@@ -151,7 +182,16 @@ def pack_tile(one: Linear, packed: b.Buffer, t: b.Expr, sources: Sequence[b.Expr
             b.store(packed, one.x[(*one.at, source, k)], (t, k, r), 1)
 
 
-def _task(one: Linear, packed: b.Buffer, tiles: b.Expr, chunks: b.Expr, task: b.Expr) -> None:
+def _task(one: Linear, rows: tuple[b.Buffer, b.Expr, b.Expr], chunks: b.Expr, task: b.Expr) -> None:
+    """Part of a matrix's row tiles times one column block.
+
+    Args:
+        one: The kernel.
+        rows: Packed rows, which tile is the matrix's first, and how many it has.
+        chunks: How many parts there are.
+        task: Which block, and which part.
+    """
+    packed, start, tiles = rows
     j = b.index(b.quotient(task, chunks))
     first = b.index(b.remainder(task, chunks) * TILES_PER_TASK)
     count = b.index(b.least(tiles - first, TILES_PER_TASK))
@@ -161,7 +201,7 @@ def _task(one: Linear, packed: b.Buffer, tiles: b.Expr, chunks: b.Expr, task: b.
         with b.when(row < one.rows):
             store_row(one, sums, (t, r), j, row)
 
-    multiply_tiles(one, (packed, first, count), j, store)
+    multiply_tiles(one, (packed, b.index(start + first), count), j, store)
 
 
 def multiply_tiles(

@@ -1,0 +1,52 @@
+"""Packing of matrices that are known at run time only, as ``pack_linear`` packs weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm.tirx.script.builder import ir as T  # noqa: N812
+
+from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.target import Tile
+
+
+def pack_columns(dtype: str, tile: Tile, transposed: bool) -> Any:  # noqa: ANN401
+    """Build the copy into blocks of ``nr`` columns; beyond the last column, that one repeats.
+
+    Parameters of the kernel: w[batch, k, n], or w[batch, n, k] if transposed, and
+    p[batch, ceil(n / nr), k, nr].
+
+    Args:
+        dtype: How an element is passed.
+        tile: The register tile.
+        transposed: How the matrices lie.
+    """
+    with b.kernel(f"pack_{'rows' if transposed else 'columns'}_{dtype}") as made:
+        batch, blocks, k, n = (made.dim(name) for name in ("batch", "blocks", "k", "n"))
+        w = made.argument("w", (batch, n, k) if transposed else (batch, k, n), dtype)
+        p = made.argument("p", (batch, blocks, k, tile.nr), dtype)
+
+        def block(i: b.Expr) -> None:
+            at, j = b.index(b.quotient(i, blocks)), b.index(b.remainder(i, blocks))
+            base = b.index(j * tile.nr)
+
+            def whole() -> None:
+                with T.serial(k) as row:
+                    for offset, lanes in b.widths(tile.nr, tile.lanes):
+                        values = b.load(w, (at, row, base + offset), lanes)
+                        b.store(p, values, (at, j, row, offset), lanes)
+
+            def each() -> None:
+                with T.serial(b.integer(tile.nr)) as c:
+                    source = b.index(b.least(base + c, n - 1))
+                    with T.serial(k) as row:
+                        place = (at, source, row) if transposed else (at, row, source)
+                        b.store(p, w[place], (at, j, row, c), 1)
+
+            if transposed:
+                each()
+            else:
+                b.either(base + tile.nr <= n, whole, each)
+
+        b.each_row(batch * blocks, k * tile.nr, block)
+    return made.function
