@@ -85,7 +85,7 @@ def _field_json(field: Field) -> dict[str, object]:
     return {
         "type": field.type,
         "optional": field.optional,
-        "allowed": list(field.allowed),
+        "allowed": [one.operands[0] for one in field.allowed if one.op == "value"],
         **{dialect: _known(field, dialect) for dialect in field.spellings},
     }
 

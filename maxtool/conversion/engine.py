@@ -82,11 +82,13 @@ class Report:
         output: What was written.
         nbytes: Its bytes.
         warnings: What was odd about the data.
+        rounded: Tensors whose values the recipe's operations rounded.
     """
 
     output: Path
     nbytes: int
     warnings: list[str] = field(default_factory=list)
+    rounded: set[str] = field(default_factory=set)
 
 
 def prepare(request: Request) -> Conversion:
@@ -141,6 +143,10 @@ def convert(conversion: Conversion, progress: Callable[[int], None] | None = Non
             (path / name).write_bytes(data)
             if progress is not None:
                 progress(len(data))
+    if report.rounded:
+        first, others = min(report.rounded), len(report.rounded) - 1
+        named = f"{first} and of {others} others" if others else first
+        report.warnings.append(f"values of {named} are rounded by the recipe's operations")
     return report
 
 
@@ -328,6 +334,8 @@ def _plain(planned: Plan, emission: Emission, report: Report | None = None) -> A
     if len({data.dtype for data in read}) > 1:
         read = [data.astype(DType.float32) for data in read]
     arrays = [d.astype(DType.float32).data if d.quantization_encoding else d.data for d in read]
-    if report is not None and not emission.is_exact(arrays):
-        report.warnings.append(f"{emission.name}: values are rounded by the recipe's operations")
+    if report is not None and not (
+        emission.is_exact(arrays) and all(map(planned.is_exact, emission.parameters))
+    ):
+        report.rounded.add(emission.name)
     return emission.apply(arrays)

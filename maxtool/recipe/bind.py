@@ -48,6 +48,11 @@ class Bound:
         """The parameter's array from those of the sources."""
         return run(self.rest, self._selected(run(self.select, arrays)))[0]
 
+    def is_exact(self, arrays: Sequence[Array]) -> bool:
+        """Whether undoing the rule gives every bit of the sources' arrays back."""
+        selected = self._selected(run(self.select, arrays))
+        return is_exact(self.select, arrays) and is_exact(self.rest, selected)
+
     def shape(self, shapes: Sequence[Shape]) -> Shape:
         """The parameter's shape from those of the sources; MisshapenWeight if they do not fit."""
         return run_shapes(self.rest, self._selected(run_shapes(self.select, shapes)))[0]

@@ -33,12 +33,14 @@ class Formula:
         make: The tensor from the fields.
         read: The fields from the tensor, and from the fields that are known already.
         whole: The fields that the tensor says, so that no key needs to.
+        needs: The fields that must be known before it is read.
     """
 
     fields: tuple[str, ...]
     make: Callable[[Computed, Values], Vector]
     read: Callable[[Computed, Vector, Values], dict[str, Any]]
     whole: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
 
 
 # --- factors as they are -------------------------------------------------------------------------
@@ -75,7 +77,8 @@ def llama3_factors(values: Values) -> Vector:
     Returns:
         ``[rotary_dim / 2]``.
     """
-    factor, low, high, context = (values[name] for name in LLAMA3)
+    factor, low, high, original = (values[name] for name in LLAMA3)
+    context = original or values["context_length"]
     dim = values.get("rotary_dim") or values["head_dim"]
     exponents = np.arange(0, dim, 2, dtype=np.float32) / np.float32(dim)
     wavelengths = np.float32(2 * math.pi) * np.float32(values["rope_theta"]) ** exponents
@@ -120,6 +123,7 @@ FORMULAS: Mapping[str, Formula] = {
         lambda _tensor, values: llama3_factors(values),
         _read_llama3,
         LLAMA3,
+        ("context_length", "head_dim", "rope_theta"),
     ),
 }
 
@@ -142,7 +146,7 @@ class Findings:
             MisshapenWeight: If the tensor does not fit those.
         """
         for tensor, array in self.arrays:
-            if name in _may_say(tensor):
+            if name in may_say(tensor):
                 said = self._fields(tensor, array, values)
                 if said.get(name) is not None:
                     return tensor.tensor, said[name]
@@ -178,7 +182,8 @@ def _vector(name: str, checkpoint: Checkpoint) -> Vector:
     return array
 
 
-def _may_say(tensor: Computed) -> tuple[str, ...]:
+def may_say(tensor: Computed) -> tuple[str, ...]:
+    """The fields that a tensor may say."""
     own = (tensor.field,) if tensor.field else ()
     return (*own, *tensor.when, *FORMULAS[tensor.formula].fields)
 

@@ -113,17 +113,19 @@ def _quotient(_values: Values, left: float, right: float) -> float | None:
     return None if rest else quotient
 
 
-def _longrope_attention(_values: Values, context: int, original: int) -> float:
-    """How much LongRoPE scales attention by: section 3.2 of arXiv 2402.13753, as published."""
-    if context <= original or original == 1:
+def _longrope_attention(values: Values, context: int, original: int) -> float:
+    """What LongRoPE multiplies cosines and sines by, as transformers computes it."""
+    factor = values.get("rope_factor") or context / original
+    if factor <= 1 or original == 1:
         return 1.0
-    return math.sqrt(1 + math.log(context / original) / math.log(original))
+    return math.sqrt(1 + math.log(factor) / math.log(original))
 
 
 FORMULAS: Mapping[str, Formula] = {
     "quotient": Formula(2, _quotient),
     "product": Formula(0, lambda _values, *factors: math.prod(factors)),
     "sum": Formula(0, lambda _values, *parts: sum(parts)),
+    "share": Formula(2, lambda _values, number, part: int(number * part)),
     "sqrt": Formula(1, lambda _values, number: math.sqrt(number)),
     "rsqrt": Formula(1, lambda _values, number: number**-0.5),
     "period": Formula(1, lambda values, every: period(values["n_layers"], every)),

@@ -10,6 +10,7 @@ from typing import Any
 
 from maxtool.errors import ConfigurationError, UnknownArchitecture, UnknownRecipe
 from maxtool.recipe import validate
+from maxtool.recipe.choices import written_out
 from maxtool.recipe.extend import EXTENDS, extended
 from maxtool.recipe.keys import Keys
 from maxtool.recipe.library import recipe_file, recipe_names
@@ -128,7 +129,11 @@ def _read(file: Path) -> Recipe:
 
 
 def _tables(file: Path) -> Table:
-    return _parse_toml(map_file(file), file)
+    tables = _parse_toml(map_file(file), file)
+    try:
+        return written_out(tables)
+    except ValueError as error:
+        raise ConfigurationError(f"weights: {error}", file=file) from None
 
 
 def _tables_of(name: str) -> Table:

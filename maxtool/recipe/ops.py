@@ -25,6 +25,8 @@ def run(steps: Sequence[Step], arrays: Sequence[Array]) -> list[Array]:
 
 def is_exact(steps: Sequence[Step], arrays: Sequence[Array]) -> bool:
     """Whether undoing ``steps`` gives every bit of these arrays back: nothing is rounded."""
+    if not any(OPERATIONS[step.op].rounds for step in steps):
+        return True
     current = list(arrays)
     for step in steps:
         operation, before = OPERATIONS[step.op], _admitted(step, current)

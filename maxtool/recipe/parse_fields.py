@@ -14,7 +14,7 @@ from maxtool.recipe.spell import CONVERSIONS
 
 Tables = Mapping[str, tuple[str, ...]]
 
-SOURCE_KINDS = ("length", "rows", "present", "absent", "period", "from", "except")
+SOURCE_KINDS = ("read", "length", "rows", "present", "absent", "period", "from", "except")
 FIELD_KEYS = frozenset({"type", "optional", "default", "allowed", "beside", *DIALECTS})
 EXPRESSIONS = ("is", "omit", "default", "null")
 SPELLING_KEYS = frozenset(
@@ -53,7 +53,7 @@ def _field(name: str, value: object, tables: Tables, problems: Problems) -> Fiel
         type=str(kind),
         optional=optional,
         default=NULL if default is None and optional else default,
-        allowed=many(value["allowed"]) if "allowed" in value else (),
+        allowed=_allowed(where, value, problems),
         beside=problems.text(where, value["beside"]) if "beside" in value else None,
         spellings={
             dialect: tuple(_spellings(f"{where}.{dialect}", value[dialect], tables, problems))
@@ -63,13 +63,20 @@ def _field(name: str, value: object, tables: Tables, problems: Problems) -> Fiel
     )
 
 
+def _allowed(where: str, table: Table, problems: Problems) -> tuple[Expression, ...]:
+    ways = [{"allowed": way} for way in many(table["allowed"])] if "allowed" in table else []
+    parsed = [_expression(where, way, "allowed", problems) for way in ways]
+    return tuple(way for way in parsed if way is not None)
+
+
 def _constant(name: str, value: object, problems: Problems) -> Field:
     """A field with one value, which no file says."""
     kinds = {bool: "bool", int: "int", float: "float", str: "str"}
     if type(value) not in kinds:
         problems.add(f"config.{name}", f"needs a table or a value, found {value!r}")
     kind = kinds.get(type(value), "str")
-    return Field(name, kind, False, expressions.literal(value), (value,), None, {})
+    only = expressions.literal(value)
+    return Field(name, kind, False, only, (only,), None, {})
 
 
 def _spellings(where: str, value: object, tables: Tables, problems: Problems) -> Iterator[Spelling]:

@@ -145,6 +145,14 @@ class Plan:
             quantization_encoding=binding.encoding,
         )
 
+    def is_exact(self, parameter: str) -> bool:
+        """Whether writing a parameter of ``parameters`` by its rule again gives every bit read."""
+        binding = self.parameters[parameter]
+        if binding.encoding is not None:
+            return True
+        arrays = [self._source(source, binding) for source in binding.sources]
+        return binding.rule.is_exact(arrays)
+
     def _source(self, source: TensorInfo, binding: Binding) -> Array:
         data = self.checkpoint.read(source.name)
         if binding.encoding is not None or _decoded_by_rule(binding.rule):

@@ -149,11 +149,10 @@ class _Reader:
             return
         some = False
         for source in spelling.sources:
-            raw = self._raw(source)
+            raw = self._raw(source) if source.kind not in MEASURED or not some else None
             if raw is not None:
-                some = some or source.kind not in MEASURED
-                if source.kind not in MEASURED or not some:
-                    yield source.text, meaning(spelling, source, raw, self.values)
+                some = True
+                yield source.text, meaning(spelling, source, raw, self.values)
         read = {source.text for source in spelling.sources}
         for key in spelling.also:
             if key not in read and (raw := self.keys.get(key)) is not None:
@@ -172,6 +171,8 @@ class _Reader:
         if source.kind == "length":
             value = self.keys.values.get(source.text)
             return len(value) if isinstance(value, list | np.ndarray) else None
+        if source.kind == "read":
+            return self.keys.get(source.text)
         if source.kind == "rows":
             return tensor.shape[0] if tensor is not None and tensor.shape else None
         return (tensor is not None) == (source.kind == "present")
@@ -203,9 +204,10 @@ class _Reader:
             if not same(other_value, value):
                 shown = f"{first} = {short(value)}"
                 self._fail(item, f"{other} = {short(other_value)} disagrees with {shown}")
-        if item.allowed and value is not None and value not in item.allowed:
+        allowed = tuple(evaluate(one, self.values) for one in item.allowed)
+        if allowed and value is not None and value not in allowed:
             shown = f"{first} = {short(found[0][1])}"
-            self._fail(item, f"{shown} is not supported ({listed(item.allowed)} is)")
+            self._fail(item, f"{shown} is not supported ({listed(allowed)} is)")
 
     def _typed(self, item: Field, raw: Any) -> Any:  # noqa: ANN401
         if raw is None:
@@ -243,10 +245,10 @@ class _Reader:
     # --- all keys --------------------------------------------------------------------------------
 
     def check_expected(self, ignore: frozenset[str]) -> None:
-        """Note every key whose value is none of those the recipe expects."""
+        """Note every key without a field whose value is none of those the recipe expects."""
         for key, allowed in self.recipe.expect[self.dialect].items():
             value = self.keys.get(key)
-            if value is None or value in allowed:
+            if value is None or value in allowed or key in self.known:
                 continue
             if key in ignore:
                 self.notes.append(f"{key} = {short(value)} is ignored as asked")

@@ -47,12 +47,12 @@ class Source:
     def keys(self) -> tuple[str, ...]:
         """The keys it reads, none when it looks at tensors."""
         if self.kind in MEASURED:
-            return (self.text,) if self.kind == "length" else ()
+            return (self.text,) if self.kind in ("length", "read") else ()
         return (self.text, self.every) if self.every else (self.text,)
 
 
 # Read from what is in the file where no key says the value, and never written.
-MEASURED = frozenset({"length", "rows", "present", "absent"})
+MEASURED = frozenset({"read", "length", "rows", "present", "absent"})
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Field:
         type: A row of ``fieldtypes.TYPES``.
         optional: Whether it may be null.
         default: Its value when no spelling is there; None if one must be.
-        allowed: The values that are supported; none if all are.
+        allowed: The values that are supported, as formulas; none if all are.
         beside: The field without which it is null, whatever the keys say.
         spellings: By dialect, the ways it is spelled; the first that fits holds.
     """
@@ -142,7 +142,7 @@ class Field:
     type: str
     optional: bool
     default: Expression | None
-    allowed: tuple[Any, ...]
+    allowed: tuple[Expression, ...]
     beside: str | None
     spellings: Mapping[Dialect, tuple[Spelling, ...]]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from maxtool.recipe.expressions import Values, period, starting
+from maxtool.recipe.expressions import Values, period, same, starting
 from maxtool.recipe.schema import Dialect, Field, Source, Spelling
 
 MAX_LAYERS = 1 << 16
@@ -62,7 +62,7 @@ def _converted_back(spelling: Spelling, value: float, values: Values) -> float:
     near = [float(f"{exact:.{digits}g}") for digits in (6, 9, 12, 15, 17)]
     near.append(math.nextafter(exact, math.inf))
     for number in near:
-        if row.read(number, other) == value:
+        if same(row.read(number, other), value):
             return int(number) if row.whole and number.is_integer() else number
     return exact
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
+from maxtool.recipe.computed import FORMULAS, may_say
 from maxtool.recipe.fieldtypes import NEEDS, TYPES
 from maxtool.recipe.operations import OPERATIONS
-from maxtool.recipe.schema import DIALECTS, Dialect, Field, Recipe, Rule, Size
+from maxtool.recipe.schema import DIALECTS, Computed, Field, Recipe, Rule, Size
 from maxtool.recipe.step import Step
 
 
@@ -40,7 +41,7 @@ def _needed(field: Field) -> set[str]:
     """The fields that must be known before this one is."""
     ways = [way for dialect in field.spellings.values() for way in dialect]
     own = {other for way in ways for other in way.operands}
-    own |= {*field.default.fields()} if field.default else set()
+    own |= {name for e in (field.default, *field.allowed) if e for name in e.fields()}
     layers = {"n_layers"} if field.type == "flags" else set()
     return own | layers | ({field.beside} if field.beside else set())
 
@@ -56,23 +57,22 @@ def _literals(field: Field) -> Iterator[str]:
                 yield f"{value!r} is not {NEEDS[field.type]}"
 
 
-def _order(recipe: Recipe) -> Iterator[str]:
-    for dialect, keys in recipe.order.items():
-        known = {key for field in recipe.fields.values() for key in _written(field, dialect)}
-        missing = known - set(keys)
-        yield from (f"order.{dialect}: {key!r} is missing" for key in sorted(missing))
-
-
-def _written(field: Field, dialect: Dialect) -> tuple[str, ...]:
-    return tuple(key for way in field.spellings.get(dialect, ()) for key in way.written)
-
-
 def _computed(recipe: Recipe) -> Iterator[str]:
     for dialect, tensors in recipe.computed.items():
         for tensor in tensors:
             named = {*tensor.when, *([tensor.field] if tensor.field else [])}
             for name in sorted(named - set(recipe.fields)):
                 yield f"computed.{dialect}.{tensor.tensor!r}: {name!r} is no field of [config]"
+            yield from _too_late(recipe, tensor)
+
+
+def _too_late(recipe: Recipe, tensor: Computed) -> Iterator[str]:
+    """Fields that a tensor is read with, and that come after those it may say."""
+    names = list(recipe.fields)
+    said = [names.index(name) for name in may_say(tensor) if name in names]
+    for name in FORMULAS[tensor.formula].needs if tensor.formula in FORMULAS else ():
+        if name not in names[: min(said, default=0)]:
+            yield f"computed: {tensor.tensor!r} needs the field {name!r} before those it says"
 
 
 def _targets(recipe: Recipe) -> Iterator[str]:
@@ -201,7 +201,6 @@ def _exclude(left: Rule, right: Rule) -> bool:
 CHECKS: tuple[Callable[[Recipe], Iterator[str]], ...] = (
     _matches,
     _fields,
-    _order,
     _computed,
     _targets,
     _rules,

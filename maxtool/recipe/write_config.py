@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from maxtool.errors import ConfigurationError
@@ -21,7 +21,7 @@ def written_keys(
     values: Values,
     extra: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The keys that say ``values`` in a dialect, those the recipe orders in its order, at the end.
+    """The keys that say ``values`` in a dialect, in the recipe's order.
 
     Args:
         recipe: Says how each field is spelled.
@@ -52,25 +52,37 @@ def written_keys(
         raise ConfigurationError(
             f"the configuration cannot be written for {dialect}", problems=problems
         )
-    order = {key: index for index, key in enumerate(recipe.order.get(dialect, ()))}
-    return dict(sorted(written.items(), key=lambda entry: order.get(entry[0], -1)))
+    return dict(sorted(written.items(), key=_order(recipe, dialect, extra or {})))
+
+
+def _order(
+    recipe: Recipe, dialect: Dialect, extra: Mapping[str, Any]
+) -> Callable[[tuple[str, Any]], int]:
+    """Where a key stands; of those without a place constants and extra ones first, others last."""
+    keys = recipe.order.get(dialect, ())
+    order = {key: index for index, key in enumerate(keys)}
+    first = dict.fromkeys({**recipe.constants[dialect], **extra}, -1)
+    return lambda entry: {**first, **order}.get(entry[0], len(keys))
 
 
 def written_notes(recipe: Recipe, dialect: Dialect, values: Values) -> list[str]:
     """What a user should know of the keys that :func:`written_keys` gives."""
-    ways = [
-        (item, way) for item in recipe.fields.values() for way in item.spellings.get(dialect, ())
-    ]
-    notes = [
-        f"{item.name} = {short(values[item.name])} is written as {way.written[0]}; {way.note}"
-        for item, way in ways
-        if way.note and _said(item, way, dialect, values)
-    ]
-    return notes + [
-        f"{item.name} = {short(values[item.name])} is not written: {way.lost}"
-        for item, way in ways
-        if way.lost and not same(_unsaid(item, (way,), values), values[item.name])
-    ]
+    said = said_by_tensors(recipe.computed[dialect], values).whole
+    items = [item for item in recipe.fields.values() if item.name not in said]
+    return [note for item in items for note in _notes(item, dialect, values)]
+
+
+def _notes(item: Field, dialect: Dialect, values: Values) -> Iterator[str]:
+    """What a user should know of how one field is written."""
+    ways = item.spellings.get(dialect, ())
+    way = next((way for way in ways if _said(item, way, dialect, values) is not None), None)
+    if way is None:
+        return
+    shown = f"{item.name} = {short(values[item.name])}"
+    if way.note and _said(item, way, dialect, values):
+        yield f"{shown} is written as {way.written[0]}; {way.note}"
+    if way.lost and not same(_unsaid(item, (way,), values), values[item.name]):
+        yield f"{shown} is not written: {way.lost}"
 
 
 def _contradictions(
@@ -137,7 +149,8 @@ def _null(way: Spelling, dialect: Dialect, values: Values) -> dict[str, Any] | N
     if way.only or source is None:
         return None
     if way.null is not None:
-        return {source.text: evaluate(way.null, values)}
+        null = evaluate(way.null, values)
+        return {} if null is None else {source.text: null}
     if way.default is None:
         return {}
     # null says something where no key at all would mean a default; GGUF has no null.
