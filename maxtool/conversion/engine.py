@@ -31,6 +31,7 @@ from maxtool.recipe import (
     left_out,
     load_recipe,
     plan,
+    written_keys,
     written_notes,
 )
 from maxtool.recipe.step import Array
@@ -107,6 +108,8 @@ def prepare(request: Request) -> Conversion:
     recipe = load_recipe(request.recipe) if request.recipe else find_recipe(checkpoint)
     planned = plan(recipe, checkpoint, ignore=request.ignore)
     planned.check()
+    if planned.dialect != DIALECT[request.target]:
+        written_keys(recipe, DIALECT[request.target], planned.config)
     tensors, notes = _tensors(planned, request)
     specs = [spec for spec, _ in tensors]
     WRITERS[request.target].check(specs)

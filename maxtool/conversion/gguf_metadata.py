@@ -32,10 +32,15 @@ def from_huggingface(plan: Plan, specs: Sequence[TensorSpec]) -> dict[str, Any]:
         ConfigurationError: If the configuration or the tokenizer has no form in GGUF.
     """
     keys = written_keys(plan.recipe, "gguf", plan.config, _described_by(plan, specs))
+    tokens = _tokenizer_keys(plan)
+    # What a recipe says of tokens is said of SentencePiece models, after their own keys.
+    said = {key: keys.pop(key) for key in list(keys) if key.startswith("tokenizer.")}
+    if tokens.get("tokenizer.ggml.model") == "llama":
+        tokens |= said
     return {
         **{key: typed(value) for key, value in keys.items()},
         QUANTIZATION_VERSION: VERSION,
-        **_tokenizer_keys(plan),
+        **tokens,
     }
 
 

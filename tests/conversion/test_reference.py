@@ -30,7 +30,13 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("llama", "llama-outtype-q8_0", {"encoding": Q8_0}),
     ("mistral", "mistral-f32", {}),
     ("mistral", "mistral-outtype-q8_0", {"encoding": Q8_0}),
+    ("gemma2", "gemma2-f32", {}),
+    ("gemma2", "gemma2-outtype-q8_0", {"encoding": Q8_0}),
+    ("gemma3", "gemma3-f32", {}),
+    ("gemma3", "gemma3-outtype-q8_0", {"encoding": Q8_0}),
 ]
+FAMILIES = [*dict.fromkeys(case[0] for case in CASES), "qwen2", "qwen3", "gpt2", "phi3", "mixtral"]
+WHOLE = [case for case in CASES if case[0] in ("llama", "gemma2", "gemma3")]
 
 
 def run(source: Path, output: Path, **options: object) -> list[str]:
@@ -67,17 +73,17 @@ def test_as_llama_cpp_converts(
     assert keys["general.size_label"] == expected_keys["general.size_label"]
 
 
-@pytest.mark.parametrize("name", ["f32", "f16", "bf16", "outtype-q8_0"])
-def test_whole_files_are_the_same(reference: Path, tmp_path: Path, name: str) -> None:
-    """The reference was made from a folder named llama, so even the name agrees."""
-    options = {folder_name: o for _, folder_name, o in CASES}[f"llama-{name}"]
-    run(reference / "llama", tmp_path / "out.gguf", **options)
-    assert (tmp_path / "out.gguf").read_bytes() == (
-        reference / "llama" / f"llama-{name}.gguf"
-    ).read_bytes()
+@pytest.mark.parametrize(("folder", "name", "options"), WHOLE)
+def test_whole_files_are_the_same(
+    reference: Path, tmp_path: Path, folder: str, name: str, options: dict[str, Any]
+) -> None:
+    """The references were made from folders of these names, so even the name agrees."""
+    run(reference / folder, tmp_path / "out.gguf", **options)
+    expected = reference / folder / f"{name}.gguf"
+    assert (tmp_path / "out.gguf").read_bytes() == expected.read_bytes()
 
 
-@pytest.mark.parametrize("name", ["stories260K", "llama", "mistral"])
+@pytest.mark.parametrize("name", FAMILIES)
 def test_older_spellings_give_the_same_file(reference: Path, tmp_path: Path, name: str) -> None:
     older = tmp_path / name
     older.mkdir()
@@ -132,6 +138,20 @@ def test_gguf_to_huggingface_as_gguf_decodes(reference: Path, tmp_path: Path, na
         tensor = tensors[theirs]
         expected = dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
         np.testing.assert_array_equal(found[ours].astype(np.float32), expected)
+
+
+@pytest.mark.parametrize("name", ["gemma2", "gemma3"])
+def test_gemma_comes_back_to_rounding(reference: Path, tmp_path: Path, name: str) -> None:
+    """GGUF keeps 1 + w of each norm."""
+    run(reference / name / f"{name}-f32.gguf", tmp_path / "out")
+    expected = load_file(reference / name / "model.safetensors")
+    found = load_file(tmp_path / "out" / "model.safetensors")
+    assert found.keys() == expected.keys()
+    for tensor, array in expected.items():
+        if "norm" in tensor:
+            np.testing.assert_allclose(found[tensor], array, atol=1.2e-7, err_msg=tensor)
+        else:
+            np.testing.assert_array_equal(found[tensor], array)
 
 
 def test_requantizing_is_told(reference: Path, tmp_path: Path) -> None:

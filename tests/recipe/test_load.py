@@ -66,7 +66,6 @@ def test_no_toml(tmp_path: Path) -> None:
         ('{ field = "n_heads" }', '{ half = "n_heads" }', "a default is a value or one of"),
         ('["hidden_size", "n_heads"]', '["hidden_size"]', "quotient takes 2 operands"),
         ('{ rows = "token_embd.weight" }', '{ cols = "x" }', "neither a key nor one of"),
-        ('  "{arch}.vocab_size",\n', "", "order.gguf: 'llama.vocab_size' is missing"),
         (Q, Q.replace("}.self", "}x.self"), "mixes text with an index"),
         (Q, Q.replace("model.layers.{layer}", "model.layers.{block}"), "unknown index {block}"),
         (Q, Q.replace("model.layers.{layer}", "model"), "lacks the index {layer}"),

@@ -192,11 +192,14 @@ class TestTied:
 
 
 @pytest.mark.reference
-def test_scaled_frequencies_are_refused(reference: Path, tmp_path: Path) -> None:
+def test_a_tensor_that_is_refused(
+    reference: Path, tmp_path: Path, written: Callable[..., Path]
+) -> None:
     source = reference / "llama" / "llama-f32.gguf"
     changed = rewritten(source, tmp_path / "x.gguf", {"rope_freqs.weight": np.ones(16, np.float32)})
+    recipe = load_recipe(str(written()))
     with pytest.raises(ConfigurationError, match=r"rope_freqs\.weight.*Llama 3\.1"):
-        planned(changed).check()
+        plan(recipe, open_checkpoint(changed)).check()
 
 
 @pytest.mark.reference
@@ -209,7 +212,7 @@ def test_scaled_frequencies_are_refused(reference: Path, tmp_path: Path) -> None
         ("llama.attention.value_length", np.array([32, 32], np.uint32)),
         ("llama.rope.dimension_count", np.uint32(16)),
         ("llama.rope.freq_base", np.float32(np.nan)),
-        ("llama.rope.scaling.type", "yarn"),
+        ("llama.rope.scaling.type", "wave"),
         ("llama.new", "x"),
         ("llama.new", np.arange(9)),
     ],

@@ -1,0 +1,156 @@
+"""Every family of language models, converted both ways, beside what llama.cpp's converter makes."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gguf import GGUFReader
+from safetensors.numpy import load_file
+
+from maxtool.conversion import Request, convert, prepare
+from maxtool.errors import ConfigurationError
+from maxtool.recipe import find_recipe, resolve_config
+from maxtool.recipe.expressions import same
+from maxtool.weights import open_checkpoint
+
+DATA = Path(__file__).resolve().parents[1] / "data"
+CONVERTED = sorted(file.parent.name for file in DATA.glob("tiny-*/*-f32.gguf"))
+
+# Keys that llama.cpp's converter leaves out though the model is another one without them; we write
+# them and say so.
+ADDED = {
+    "tiny-gemma2": {"gemma2.attention.scale"},
+    "tiny-gemma3": {"gemma3.attention.scale", "gemma3.attention.sliding_window_pattern"},
+    "tiny-qwen2": {"qwen2.attention.sliding_window", "qwen2.attention.sliding_window_pattern"},
+    "tiny-starcoder2": {"starcoder2.attention.sliding_window"},
+}
+# It writes 2048 for every Falcon, and takes 8192 for every Llama's original context.
+CORRECTED = {
+    "tiny-falcon": {"falcon.context_length"},
+    "tiny-falcon-new": {"falcon.context_length"},
+    "tiny-llama3": {"rope_freqs.weight"},
+}
+ROUNDED = {"tiny-gemma2", "tiny-gemma3"}
+
+
+def run(source: Path, output: Path) -> list[str]:
+    made = prepare(Request(source, output))
+    return made.notes + convert(made).warnings
+
+
+def contents(path: Path) -> tuple[dict[str, Any], list[tuple[str, Any]]]:
+    reader = GGUFReader(path)
+    keys = {k: (f.types, f.contents()) for k, f in reader.fields.items() if k[:5] != "GGUF."}
+    tensors = [(t.name, (t.tensor_type, tuple(t.shape), t.data.tobytes())) for t in reader.tensors]
+    return keys, tensors
+
+
+def test_the_families_are_here() -> None:
+    assert len(CONVERTED) >= 17
+    names = {find_recipe(open_checkpoint(DATA / name)).name for name in CONVERTED}
+    assert len(names) >= 14
+
+
+@pytest.mark.parametrize("name", CONVERTED)
+def test_as_llama_cpp_converts(tmp_path: Path, name: str) -> None:
+    expected_file = DATA / name / f"{name}-f32.gguf"
+    notes = run(DATA / name, tmp_path / "out.gguf")
+    keys, tensors = contents(tmp_path / "out.gguf")
+    expected_keys, expected = contents(expected_file)
+    corrected = CORRECTED.get(name, set())
+    assert [tensor for tensor, _ in tensors] == [tensor for tensor, _ in expected]
+    assert {t for (t, one), (_, two) in zip(tensors, expected, strict=True) if one != two} == (
+        corrected & dict(tensors).keys()
+    )
+    assert keys.keys() - expected_keys.keys() == ADDED.get(name, set())
+    assert [key for key in keys if key in expected_keys] == list(expected_keys)
+    assert {key for key in expected_keys if keys[key] != expected_keys[key]} == (
+        corrected & expected_keys.keys()
+    )
+    for key in ADDED.get(name, set()):
+        assert any(key in note for note in notes), key
+    if not corrected and name not in ADDED:
+        assert (tmp_path / "out.gguf").read_bytes() == expected_file.read_bytes()
+
+
+@pytest.mark.parametrize("name", CONVERTED)
+def test_from_llama_cpps_file(tmp_path: Path, name: str) -> None:
+    """Its tensors are the source's, and so is the configuration but for what it leaves out."""
+    run(DATA / name / f"{name}-f32.gguf", tmp_path / "back")
+    expected = load_file(DATA / name / "model.safetensors")
+    found = load_file(tmp_path / "back" / "model.safetensors")
+    assert found.keys() == expected.keys()
+    for tensor, array in expected.items():
+        if name in ROUNDED:
+            np.testing.assert_allclose(found[tensor], array, atol=1.2e-7, err_msg=tensor)
+        else:
+            assert found[tensor].tobytes() == array.tobytes(), tensor
+
+
+@pytest.mark.parametrize("name", CONVERTED)
+def test_there_and_back(tmp_path: Path, name: str) -> None:
+    there = run(DATA / name, tmp_path / "there.gguf")
+    run(tmp_path / "there.gguf", tmp_path / "back")
+    before, after = open_checkpoint(DATA / name), open_checkpoint(tmp_path / "back")
+    assert find_recipe(before).name == find_recipe(after).name
+    values = [resolve_config(find_recipe(one), one).values for one in (before, after)]
+    assert {key for key in values[0] if not same(values[0][key], values[1][key])} == set()
+    files = [folder / "model.safetensors" for folder in (DATA / name, tmp_path / "back")]
+    assert (files[0].read_bytes() == files[1].read_bytes()) == (name not in ROUNDED)
+    assert any("are rounded" in note for note in there) == (name in ROUNDED)
+
+
+@pytest.mark.parametrize("name", CONVERTED)
+def test_gguf_to_gguf_is_lossless(tmp_path: Path, name: str) -> None:
+    source = DATA / name / f"{name}-f32.gguf"
+    run(source, tmp_path / "again.gguf")
+    assert (tmp_path / "again.gguf").read_bytes() == source.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "name", sorted(file.parent.name for file in DATA.glob("tiny-*/config.newer.json"))
+)
+def test_both_spellings_give_the_same_model(tmp_path: Path, name: str) -> None:
+    newer = tmp_path / name
+    shutil.copytree(DATA / name, newer)
+    shutil.copy(DATA / name / "config.newer.json", newer / "config.json")
+    checkpoints = [open_checkpoint(folder) for folder in (DATA / name, newer)]
+    one, two = (resolve_config(find_recipe(each), each) for each in checkpoints)
+    assert all("is unknown, and off" in note for note in one.notes + two.notes)
+    # Phi 3 without LongRoPE does not use it, and transformers writes its own default.
+    unused = {"rope_original_context"} if one.values.get("rope_scaling") == "none" else set()
+    assert {key for key in one.values if one.values[key] != two.values[key]} <= unused
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("tiny-dynamic", "rope_scaling = 'dynamic' has no spelling in gguf"),
+        ("tiny-falcon-rw", "block = 'pre' has no spelling in gguf"),
+        ("tiny-falcon-rw", "qkv_bias = True has no spelling in gguf"),
+        ("tiny-qwen3-moe", "expert_layers = (True, False, True) has no spelling in gguf"),
+    ],
+)
+def test_what_gguf_has_no_form_for(tmp_path: Path, name: str, problem: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        prepare(Request(DATA / name, tmp_path / "out.gguf"))
+    assert problem in str(caught.value)
+
+
+def test_published_names_of_gpt2_lack_the_prefix(tmp_path: Path) -> None:
+    """They also hold the causal masks, which are dropped."""
+    from safetensors.numpy import save_file
+
+    shutil.copytree(DATA / "tiny-gpt2", tmp_path / "gpt2")
+    tensors = load_file(DATA / "tiny-gpt2" / "model.safetensors")
+    bare = {name.removeprefix("transformer."): array for name, array in tensors.items()}
+    masks = {f"h.{layer}.attn.bias": np.tri(64, dtype=np.float32) for layer in range(2)}
+    save_file(bare | masks, tmp_path / "gpt2" / "model.safetensors")
+    notes = run(tmp_path / "gpt2", tmp_path / "bare.gguf")
+    assert sum("carries nothing" in note for note in notes) == 2
+    expected = contents(DATA / "tiny-gpt2" / "tiny-gpt2-f32.gguf")[1]
+    assert sorted(contents(tmp_path / "bare.gguf")[1]) == sorted(expected)
