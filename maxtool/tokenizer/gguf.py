@@ -21,6 +21,7 @@ from maxtool.tokenizer.vocabulary import (
     check_ids,
     check_lengths,
     check_scores,
+    check_templates,
     check_tokens,
     token_types,
 )
@@ -40,6 +41,14 @@ SPECIAL_KEYS = {
     "eom": "eom_token_id",
 }
 ADDED = ("bos", "eos", "sep")
+# What llama.cpp takes for ends of text by name (llama-vocab.cpp).
+ENDS = frozenset(
+    (
+        *("<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<end_of_utterance>", "<EOT>"),
+        *("<|endoftext|>", "<|end_of_text|>", "<|eom_id|>", "[EOT]", "<|return|>"),
+        "<\uff5cend\u2581of\u2581sentence\uff5c>",
+    )
+)
 
 
 def from_gguf(metadata: Mapping[str, object]) -> Tokenizer | None:
@@ -72,6 +81,7 @@ def from_gguf(metadata: Mapping[str, object]) -> Tokenizer | None:
         vocabulary=vocabulary,
         special_ids=ids,
         add=add,
+        stops=_ends(vocabulary),
         chat_templates=_templates(metadata),
         special_tokens={f"{name}_token": tokens[i] for name, i in ids.items()},
     )
@@ -273,9 +283,17 @@ def _flag(metadata: Mapping[str, object], key: str, *, default: bool) -> bool:
     return bool(value)
 
 
+def _ends(vocabulary: SentencePiece | BytePairs) -> tuple[int, ...]:
+    """The tokens that end a turn by their names, which files often do not say otherwise."""
+    rows = enumerate(zip(vocabulary.tokens, vocabulary.types, strict=True))
+    kinds = (TokenType.CONTROL, TokenType.USER_DEFINED)
+    return tuple(i for i, (token, kind) in rows if kind in kinds and token in ENDS)
+
+
 def _templates(metadata: Mapping[str, object]) -> dict[str, str]:
     found: dict[str, str] = {}
     for key, value in metadata.items():
         if isinstance(value, str) and (key == TEMPLATE or key.startswith(f"{TEMPLATE}.")):
             found[key.removeprefix(TEMPLATE).removeprefix(".") or "default"] = value
+    check_templates(found, SOURCE)
     return found

@@ -17,11 +17,13 @@ from maxtool.tokenizer.vocabulary import (
     SentencePiece,
     Tokenizer,
     check_ids,
+    check_templates,
     check_tokens,
 )
 
 SPECIAL = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
-MAX_FILE = 256 << 20
+# Of all files together; the largest published tokenizer.json has 34 MB.
+MAX_FILES = 100_000_000
 # What belongs to a tokenizer and is carried as it is; the configurations of the model do not.
 CARRIED = (
     "tokenizer.json",
@@ -52,7 +54,7 @@ def read(folder: Path) -> Tokenizer | None:
         MalformedFile: If a file is not what it claims, or the files contradict each other.
         ConfigurationError: If the tokenizer is of a kind that maxtool cannot use.
     """
-    files = {name: data for name in CARRIED if (data := _bytes(folder / name)) is not None}
+    files = _files(folder)
     if "tokenizer.json" not in files and "tokenizer.model" not in files:
         return None
     config = _json(folder, "tokenizer_config.json")
@@ -128,15 +130,30 @@ def _config(tokenizer: Tokenizer) -> dict[str, object]:
     return config
 
 
-def _bytes(path: Path) -> bytes | None:
+def _files(folder: Path) -> dict[str, bytes]:
+    """The files of the tokenizer that are there, as they stand."""
+    files: dict[str, bytes] = {}
+    left = MAX_FILES
+    for name in CARRIED:
+        data = _bytes(folder / name, left)
+        if data is not None:
+            files[name] = data
+            left -= len(data)
+    return files
+
+
+def _bytes(path: Path, most: int = MAX_FILES) -> bytes | None:
     try:
-        if path.stat().st_size > MAX_FILE:
-            raise MalformedFile(f"larger than {MAX_FILE} bytes", file=path)
-        return path.read_bytes()
+        with path.open("rb") as stream:
+            data = stream.read(most + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise MissingFile(f"cannot be read: {error.strerror}", file=path) from None
+    if len(data) > most:
+        what = f"a tokenizer whose files have more than {MAX_FILES} bytes up to this one"
+        raise MalformedFile(what, file=path)
+    return data
 
 
 def _json(folder: Path, name: str) -> dict[str, Any]:
@@ -271,6 +288,7 @@ def _templates(
     found = _named(value)
     if "chat_template.jinja" in files:
         found["default"] = _text(files["chat_template.jinja"], folder / "chat_template.jinja")
+    check_templates(found, folder)
     return found
 
 

@@ -8,7 +8,6 @@ becomes :class:`BytePairs`, BPE with byte fallback (a SentencePiece model in dis
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,6 @@ from typing import Any
 from maxtool.errors import MalformedFile
 from maxtool.tokenizer import pre
 from maxtool.tokenizer.vocabulary import (
-    SHOWN_PROBLEMS,
     AddedToken,
     BytePairs,
     SentencePiece,
@@ -25,6 +23,10 @@ from maxtool.tokenizer.vocabulary import (
     check_tokens,
     looks_special,
 )
+from maxtool.weights.jsonfile import MAX_JSON_MEMORY, parse_object
+
+# By the estimate of weights/jsonfile.py; 262,144 tokens and 580,000 merges take 450,000,000.
+MEMORY = 600_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +42,14 @@ class Parsed:
         return next((token.id for token in self.added if token.content == content), None)
 
 
-def load(data: bytes, file: Path) -> dict[str, Any]:
+def load(data: bytes, file: Path, *, memory: int = MAX_JSON_MEMORY) -> dict[str, Any]:
     """A JSON object, with no key twice.
 
     Raises:
-        MalformedFile: If it is none, is not UTF-8, or is nested beyond reason.
+        MalformedFile: If it is none, is not UTF-8, is nested beyond reason, or may take more than
+            ``memory`` bytes of it.
     """
-    try:
-        parsed = json.loads(data.decode("utf-8"), object_pairs_hook=_unique)
-    except (ValueError, RecursionError) as error:
-        raise MalformedFile(f"not valid JSON: {error}", file=file) from None
-    if not isinstance(parsed, dict):
-        raise MalformedFile("the JSON is not an object", file=file)
-    return parsed
+    return parse_object(data, file=file, memory=memory)
 
 
 def parse(data: bytes, file: Path) -> Parsed:
@@ -61,7 +58,7 @@ def parse(data: bytes, file: Path) -> Parsed:
     Raises:
         MalformedFile: If its parts contradict each other, or the library refuses it.
     """
-    root = load(data, file)
+    root = load(data, file, memory=MEMORY)
     _check_prefix(root.get("model"), file)
     _check_with_library(data, file)
     added = _added(root.get("added_tokens") or [], file)
@@ -70,14 +67,6 @@ def parse(data: bytes, file: Path) -> Parsed:
     if isinstance(model, dict) and model.get("type", "BPE") == "BPE" and "merges" in model:
         vocabulary = _bpe(root, model, added, file)
     return Parsed(vocabulary, added, _template_ends(root.get("post_processor")))
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        twice = [key for key, count in Counter(key for key, _ in pairs).items() if count > 1]
-        raise ValueError(f"keys occur twice: {twice[:SHOWN_PROBLEMS]!r}")
-    return result
 
 
 def _check_prefix(model: object, file: Path) -> None:

@@ -16,6 +16,8 @@ from maxtool.tokenizer.vocabulary import (
     token_types,
 )
 
+# A piece begins with this byte, and so does its text: two bytes of a file become an object.
+TAG, MAX_TAGS = b"\n", 1 << 21
 ALGORITHMS: dict[int, Literal["bpe", "unigram"]] = {1: "unigram", 2: "bpe"}
 
 
@@ -97,6 +99,8 @@ def _load(data: bytes, file: Path) -> Any:  # noqa: ANN401 - a generated class
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
     from sentencepiece import sentencepiece_model_pb2 as schema
 
+    if data.count(TAG) > MAX_TAGS:
+        raise MalformedFile(f"more than {MAX_TAGS // 2} pieces", file=file)
     proto = schema.ModelProto()
     try:
         proto.ParseFromString(data)

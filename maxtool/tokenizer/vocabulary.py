@@ -14,6 +14,7 @@ from maxtool.errors import MalformedFile
 PADDING_SCORE = -10000.0
 ADDED_SCORE = -1000.0
 MAX_TOKENS = 1 << 24
+MAX_TEMPLATE = 1 << 20
 SHOWN_PROBLEMS = 10
 
 
@@ -169,6 +170,19 @@ def check_tokens(tokens: Sequence[str], file: str | Path | None) -> None:
         raise MalformedFile(
             f"{len(twice)} tokens occur twice", file=file, problems=twice[:SHOWN_PROBLEMS]
         )
+
+
+def check_templates(templates: Mapping[str, str], file: str | Path | None) -> None:
+    """Refuse chat templates that are longer than any are.
+
+    Raises:
+        MalformedFile: With every one that is.
+    """
+    sizes = {name: len(text.encode("utf-8", "replace")) for name, text in templates.items()}
+    wrong = [f"{name!r:.80}: {size} bytes" for name, size in sizes.items() if size > MAX_TEMPLATE]
+    if wrong:
+        what = f"chat templates of more than {MAX_TEMPLATE} bytes"
+        raise MalformedFile(what, file=file, problems=wrong[:SHOWN_PROBLEMS])
 
 
 def check_lengths(tokens: int, others: Mapping[str, int], file: str | Path | None) -> None:

@@ -336,3 +336,20 @@ def test_any_gguf_value_replaced_by_anything(
                 room.to_json(found)
 
     replaced()
+
+
+def test_ends_of_turns_are_known_by_name() -> None:
+    """Many GGUF files name one end token only, where a chat needs the end of a turn."""
+    tokens = ["a", "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<tool>"]
+    keys = {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "qwen2",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.token_type": np.array([1, 3, 3, 1, 4], np.int32),
+        "tokenizer.ggml.merges": [],
+        "tokenizer.ggml.eos_token_id": np.uint32(2),
+    }
+    found = room.from_gguf(keys)
+    assert found is not None
+    assert found.eos_token_ids == (2, 1), "a plain token of such a name is text"
+    assert found.special_tokens == {"eos_token": "<|endoftext|>"}

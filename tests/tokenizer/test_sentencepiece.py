@@ -289,3 +289,51 @@ def test_reference_gguf_vocabulary(reference: Path) -> None:
     processor = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
     for text in samples.TEXTS:
         assert library.encode(text, add_special_tokens=False).ids == processor.encode(text)
+
+
+SOURCES: dict[str, tuple[dict[str, object], str | None]] = {
+    "none": ({}, None),
+    "a text": ({"tokenizer_config.json": {"chat_template": "a"}}, "a"),
+    "of several": (
+        {
+            "tokenizer_config.json": {
+                "chat_template": [
+                    {"name": "tool_use", "template": "t"},
+                    {"name": "default", "template": "d"},
+                ]
+            }
+        },
+        "d",
+    ),
+    "a file": ({"chat_template.jinja": "b"}, "b"),
+    "a file goes first": (
+        {"chat_template.jinja": "b", "tokenizer_config.json": {"chat_template": "a"}},
+        "b",
+    ),
+    "an older file": ({"chat_template.json": {"chat_template": "c"}}, "c"),
+    "no text": ({"tokenizer_config.json": {"chat_template": 3}}, None),
+}
+
+
+@pytest.mark.parametrize("case", SOURCES)
+def test_where_a_chat_template_is_found(
+    trained: dict[str, bytes], tmp_path: Path, case: str
+) -> None:
+    files, expected = SOURCES[case]
+    samples.sentencepiece_folder(tmp_path, trained["bpe"])
+    for name, content in files.items():
+        text = content if isinstance(content, str) else json.dumps(content)
+        (tmp_path / name).write_text(text)
+    found = room.read(tmp_path)
+    assert found is not None
+    assert found.chat_templates.get("default") == expected
+
+
+def test_special_tokens_are_the_configuration_s(trained: dict[str, bytes], tmp_path: Path) -> None:
+    folder = samples.sentencepiece_folder(
+        tmp_path, trained["bpe"], bos_token=None, pad_token={"content": "<pad>"}
+    )
+    (folder / "special_tokens_map.json").write_text('{"unk_token": "?", "pad_token": "no"}')
+    found = room.read(folder)
+    assert found is not None
+    assert found.special_tokens == {"eos_token": "</s>", "unk_token": "?", "pad_token": "<pad>"}
