@@ -10,7 +10,9 @@ from maxtool.graph.type import BufferType, TensorType, Type
 from maxtool.graph.weight import DerivedWeight, Shard, Weight
 
 # One class serves all kinds of values.
-Value = TensorValue = BufferValue = Tensor
+Value = Tensor
+TensorValue = Tensor
+BufferValue = Tensor
 
 __all__ = [
     "CPU",
