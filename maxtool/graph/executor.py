@@ -9,6 +9,7 @@ import numpy as np
 
 from maxtool.graph.tensor import Tensor
 from maxtool.graph.type import TensorType
+from maxtool.graph.weight import Weight
 
 if TYPE_CHECKING:
     from maxtool.graph.graph import Graph
@@ -48,4 +49,11 @@ def evaluate(
     results: Sequence[TensorType],
 ) -> tuple[Tensor, ...]:
     """Run one operation on concrete operands through the compiler."""
-    return find().evaluate(op, operands, attributes, results)
+    return find().evaluate(op, [_decoded(operand) for operand in operands], attributes, results)
+
+
+def _decoded(operand: Tensor) -> Tensor:
+    """The elements of a quantized weight, as operations take them; any other operand itself."""
+    if not isinstance(operand, Weight) or operand.quantization_encoding is None:
+        return operand
+    return Tensor(operand.elements(), device=operand.device)

@@ -14,7 +14,7 @@ from maxtool.graph.dim import Shape, ShapeLike
 from maxtool.graph.sharding import Part, ShardingStrategy
 from maxtool.graph.tensor import Tensor
 from maxtool.graph.type import TensorType
-from maxtool.quantization import QuantizationEncoding
+from maxtool.quantization import QuantizationEncoding, dequantize
 from maxtool.weights.data import WeightData
 from maxtool.weights.view import AllocatedWeight
 
@@ -197,6 +197,15 @@ class Weight(Tensor):
             raise ValueError(f"weight {self.name!r}: {problem}")
         return tuple(Shard(self, strategy, index, one) for index, one in enumerate(devices))
 
+    def elements(self) -> np.ndarray[Any, Any]:
+        """The data, decoded if it is quantized, else not copied.
+
+        Raises:
+            MissingWeight: If it has none yet.
+        """
+        data, encoding = self.to_numpy(), self.quantization_encoding
+        return data if encoding is None else dequantize(data, encoding, tensor=self.name)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.type})"
 
@@ -253,6 +262,11 @@ class Shard(DerivedWeight):
     def part(self) -> Part:
         """What it is of the weight."""
         return Part(self.whole.name, self._strategy, self.index)
+
+    @property
+    def axis(self) -> int | None:
+        """The dimension that is split; None where every device has the whole."""
+        return self._strategy.axis
 
     @property
     def bounds(self) -> tuple[int, int]:

@@ -28,6 +28,14 @@ class ModuleList(Module[..., Any], list[M]):
         yield from ((str(index), module) for index, module in enumerate(self))
         yield from super().tree_items()
 
+    def forward(self, *_args: Any, **_kwargs: Any) -> Any:  # noqa: ANN401
+        """A list computes nothing.
+
+        Raises:
+            NotImplementedError: Always.
+        """
+        raise NotImplementedError(f"a {type(self).__name__} is not called: its items are")
+
     def append(self, layer: M) -> None:
         """Add a module at the end."""
         list.extend(self, self._checked([layer]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias
 
 from maxtool.graph import Graph, Tensor, TensorType, Weight
 from maxtool.nn import state as states
@@ -70,6 +70,17 @@ class Module(Stateful, Generic[P, R]):
         super().__init_subclass__(**kwargs)
         if "__call__" in vars(cls):
             cls.__call__ = _around(cls.__call__)  # type: ignore[method-assign]
+
+    def __new__(cls, *_args: Any, **_kwargs: Any) -> Self:  # noqa: ANN401
+        """An instance.
+
+        Raises:
+            TypeError: In the graph style, if the class does not say what it computes.
+        """
+        undefined = cls.forward is Module.forward and cls.__call__ is Module.__call__
+        if undefined and not cls.may_be_undefined:
+            raise TypeError(f"{cls.__name__} defines neither forward nor __call__")
+        return super().__new__(cls)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         """What the module computes; a subclass says it.

@@ -28,10 +28,12 @@ class Stateful:
         lists_every_path: Whether what stands in several places of the tree is listed under each of
             their names, not under the first.
         holds_containers: Whether what stands in plain lists and dicts is found too.
+        may_be_undefined: Whether there are instances of classes that do not say what they compute.
     """
 
     lists_every_path: ClassVar[bool] = False
     holds_containers: ClassVar[bool] = False
+    may_be_undefined: ClassVar[bool] = False
 
     def tree_items(self) -> Iterator[tuple[str, Any]]:
         """Attributes by name, without the module's own bookkeeping. A list adds its items."""

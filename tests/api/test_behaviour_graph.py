@@ -211,6 +211,23 @@ def test_plain_lists_are_not_tracked() -> None:
     assert Holder().state_dict() == {}
 
 
+def test_a_class_that_computes_nothing_has_no_instances() -> None:
+    class Nothing(nn.Module):
+        pass
+
+    for abstract in (Nothing, nn.Module):
+        with pytest.raises(TypeError, match="__call__"):
+            abstract()
+
+
+def test_what_is_set_to_a_module_later_is_tracked() -> None:
+    model = MLP()
+    model.up = None  # type: ignore[assignment]
+    assert list(model.state_dict()) == ["gate.weight", "down.weight"]
+    model.up = Linear(5, 10)
+    assert set(model.state_dict()) == set(values())
+
+
 def test_what_is_deleted_or_set_to_none_is_gone() -> None:
     model = MLP()
     del model.up

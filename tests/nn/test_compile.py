@@ -253,3 +253,13 @@ def test_a_module_that_defines_call_names_its_arguments_too() -> None:
     assert run(first, first).to_numpy().tolist() == [2, 2]
     with pytest.raises(ValueError, match="argument '1': expected"):
         run(first, np.ones(3, np.float32))
+
+
+def test_quantized_weights_are_decoded_where_an_operation_runs_at_once() -> None:
+    encoding = QuantizationEncoding.Q8_0
+    layer = Linear(32, 4, quantization_encoding=encoding)
+    blocks = quantize(rng.standard_normal((4, 32), np.float32), encoding)
+    layer.weight.bind(blocks)
+    x = rng.standard_normal((2, 32), np.float32)
+    wanted = x @ dequantize(blocks, encoding).T
+    np.testing.assert_allclose(layer(Tensor(x)).to_numpy(), wanted, rtol=1e-4, atol=1e-4)

@@ -30,6 +30,9 @@ class MLP(Module[[Tensor], Tensor]):
         self.gate = Linear(4, 6, dtype=DType.bfloat16)
         self.down = Linear(6, 4, has_bias=True)
 
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down(self.up(x) * self.gate(x))
+
 
 def values() -> dict[str, Array]:
     rng = np.random.default_rng(0)
@@ -235,6 +238,9 @@ def test_tied_weights_are_loaded_by_their_owners_name() -> None:
 class Frozen(Module[[Tensor], Tensor]):
     weight: Tensor
     bound: Weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.weight + self.bound
 
 
 def test_plain_tensors_are_replaced_also_in_a_frozen_dataclass() -> None:

@@ -143,8 +143,15 @@ def test_a_module_without_forward() -> None:
     class Empty(Module[..., Any]):
         pass
 
-    with pytest.raises(NotImplementedError, match="Empty defines neither"):
-        Empty()()
+    class Unsaid(eager.Module[..., Any]):
+        pass
+
+    with pytest.raises(TypeError, match="Empty defines neither forward nor __call__"):
+        Empty()
+    with pytest.raises(NotImplementedError, match="Unsaid defines neither"):
+        Unsaid()()
+    with pytest.raises(NotImplementedError, match="ModuleList is not called"):
+        ModuleList([])()
 
 
 class Calls(Module[[float], float]):

@@ -29,6 +29,7 @@ class Module(base.Module[P, R]):
 
     lists_every_path = True
     holds_containers = True
+    may_be_undefined = True
 
     @property
     def descendents(self) -> Iterable[tuple[str, base.Module[..., Any]]]:
