@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -56,19 +56,23 @@ class Kind:
         open: Makes the reference of a checkpoint; reads its configuration and checks its tensors.
         model_types: ``model_type`` of the Hugging Face configurations it knows.
         gguf: ``general.architecture`` of the GGUF files it knows.
+        classes: Classes of transformers that it knows in ``architectures``, for configurations
+            whose ``model_type`` nobody knows.
     """
 
     open: Callable[[Checkpoint], Reference]
-    model_types: tuple[str, ...]
-    gguf: tuple[str, ...]
-
-    def knows(self, dialect: str, name: object) -> bool:
-        """Whether it computes models that a dialect gives this name."""
-        return name in (self.gguf if dialect == "gguf" else self.model_types)
+    model_types: Collection[str]
+    gguf: Collection[str]
+    classes: Collection[str] = ()
 
 
 REFERENCES: tuple[Kind, ...] = (
-    Kind(decoder.DecoderReference, decoder.MODEL_TYPES, decoder.GGUF_ARCHITECTURES),
+    Kind(
+        decoder.DecoderReference,
+        decoder.MODEL_TYPES,
+        decoder.GGUF_ARCHITECTURES,
+        decoder.CLASSES,
+    ),
 )
 
 
@@ -80,24 +84,32 @@ def reference(checkpoint: Checkpoint) -> Reference:
         MissingWeight: If tensors are missing.
         MisshapenWeight: If tensors have other shapes than the configuration says.
     """
-    dialect, key, name = _name(checkpoint)
-    for kind in REFERENCES:
-        if kind.knows(dialect, name):
+    gguf = checkpoint.format == "gguf"
+    key, name = _name(checkpoint)
+    known = {
+        name: kind for kind in REFERENCES for name in (kind.gguf if gguf else kind.model_types)
+    }
+    if isinstance(name, str) and name in known:
+        return known[name].open(checkpoint)
+    for kind in () if gguf else REFERENCES:
+        if any(found in kind.classes for found in _classes(checkpoint)):
             return kind.open(checkpoint)
-    known = sorted(
-        {n for k in REFERENCES for n in (k.gguf if dialect == "gguf" else k.model_types)}
-    )
     raise ConfigurationError(
         f"--check knows no reference for {key} {name!r}",
         file=checkpoint.config_file or checkpoint.path,
-        hint=f"it knows {', '.join(known)}",
+        hint=f"it knows {', '.join(sorted(known))}",
     )
 
 
-def _name(checkpoint: Checkpoint) -> tuple[str, str, object]:
-    """Dialect, key and value of what says which kind of model it is."""
+def _name(checkpoint: Checkpoint) -> tuple[str, object]:
+    """Key and value of what says which kind of model it is."""
     if checkpoint.format == "gguf":
-        return "gguf", "GGUF architecture", checkpoint.metadata.get("general.architecture")
+        return "GGUF architecture", checkpoint.metadata.get("general.architecture")
     if checkpoint.config is None:
         raise ConfigurationError("there is no config.json beside the tensors", file=checkpoint.path)
-    return "hf", "model_type", checkpoint.config.get("model_type")
+    return "model_type", checkpoint.config.get("model_type")
+
+
+def _classes(checkpoint: Checkpoint) -> list[str]:
+    found = (checkpoint.config or {}).get("architectures")
+    return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []

@@ -29,8 +29,20 @@ def test_an_unknown_kind_names_the_known_ones(tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     shutil.copytree(TINY, folder)
     config = json.loads((folder / "config.json").read_text()) | {"model_type": "mine"}
+    config["architectures"] = ["MineForCausalLM", 3]
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(ConfigurationError, match="--check knows no reference") as raised:
         reference(open_checkpoint(folder))
     assert "'mine'" in str(raised.value)
     assert "mistral" in (raised.value.hint or "")
+
+
+def test_a_model_of_a_known_class_may_call_itself_as_it_likes(tmp_path: Path) -> None:
+    config = json.loads((TINY / "config.json").read_text()) | {"model_type": "mine"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    ids = np.load(TINY / "expected.npz")["input_ids"]
+    found, expected = (
+        reference(open_checkpoint(TINY, config=path / "config.json")).forward({"input_ids": ids})
+        for path in (tmp_path, TINY)
+    )
+    np.testing.assert_array_equal(found["logits"], expected["logits"])

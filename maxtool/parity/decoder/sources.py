@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from maxtool.parity.decoder import gguf, huggingface
+from maxtool.parity.decoder.gguf.read import read_settings as read_gguf
+from maxtool.parity.decoder.huggingface.read import read_settings as read_hugging_face
 from maxtool.parity.decoder.settings import Settings
 from maxtool.weights.checkpoint import Checkpoint
 
@@ -13,6 +14,4 @@ def read_settings(checkpoint: Checkpoint) -> Settings:
     Raises:
         ConfigurationError: Listing everything that is missing, wrong or not supported.
     """
-    if checkpoint.format == "gguf":
-        return gguf.read_settings(checkpoint, str(checkpoint.metadata["general.architecture"]))
-    return huggingface.read_settings(checkpoint, str((checkpoint.config or {})["model_type"]))
+    return read_gguf(checkpoint) if checkpoint.format == "gguf" else read_hugging_face(checkpoint)

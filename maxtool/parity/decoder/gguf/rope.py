@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from maxtool.dtype import DType
-from maxtool.parity.decoder.huggingface_rope import longrope_attention, yarn_attention
-from maxtool.parity.decoder.rope import Divided, Linear, LongRope, Rope, Scaling, Unscaled, Yarn
+from maxtool.parity.decoder.rope import Rope
+from maxtool.parity.decoder.scaling import (
+    Divided,
+    Linear,
+    LongRope,
+    Scaling,
+    Unscaled,
+    Yarn,
+    longrope_attention,
+    yarn_attention,
+)
 from maxtool.parity.raw_config import Reader
 from maxtool.weights.checkpoint import Checkpoint
 

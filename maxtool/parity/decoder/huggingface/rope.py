@@ -6,19 +6,20 @@ which has both. A ``rope_scaling`` that says something is read before ``rope_par
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from maxtool.parity.decoder.rope import (
+from maxtool.parity.decoder.rope import Rope
+from maxtool.parity.decoder.scaling import (
     Dynamic,
     Linear,
     Llama3,
     LongRope,
-    Rope,
     Scaling,
     Unscaled,
     Yarn,
+    longrope_attention,
+    yarn_attention,
 )
 from maxtool.parity.raw_config import Reader
 
@@ -159,11 +160,6 @@ def _yarn_attention(read: Reader, factor: float) -> float:
     return yarn_attention(factor)
 
 
-def yarn_attention(factor: float, weight: float = 1.0) -> float:
-    """What YaRN multiplies cosines and sines by (arXiv:2309.00071, section 3.4)."""
-    return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1.0
-
-
 def _longrope(found: _Section) -> Scaling:
     read = found.read
     factor = read.optional_number("factor") or found.context / found.original
@@ -173,13 +169,6 @@ def _longrope(found: _Section) -> Scaling:
         found.original,
         read.optional_number("attention_factor") or longrope_attention(factor, found.original),
     )
-
-
-def longrope_attention(factor: float, original: int) -> float:
-    """What LongRoPE multiplies cosines and sines by (arXiv:2402.13753)."""
-    if factor <= 1 or original <= 1:
-        return 1.0
-    return math.sqrt(1 + math.log(factor) / math.log(original))
 
 
 SCALINGS: Mapping[str, Callable[[_Section], Scaling]] = {

@@ -1,0 +1,1 @@
+"""Decoder settings from GGUF files."""

@@ -1,0 +1,1 @@
+"""Decoder settings from Hugging Face configurations, in the spelling of transformers 4 or 5."""
