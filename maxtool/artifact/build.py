@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -114,7 +115,7 @@ def prepare(request: Request) -> Build:
     planned = plan(recipe, checkpoint, ignore=request.ignore)
     planned.check()
     dtype = request.dtype or natural_dtype(planned)
-    module = build(recipe.architecture, planned.config, dtype, _context(request, planned))
+    module = _module(request, planned, dtype)
     graphs = {
         entry: module.trace(entry.name, entry.types, entry.function)
         for entry in module.entries()
@@ -232,15 +233,17 @@ def _check(made: Build, folder: Path) -> Comparison:
     return parity.check(folder, made.plan.checkpoint, tolerance)
 
 
-def _context(request: Request, planned: Plan) -> int | None:
-    trained = planned.config.get("context_length")
+def _module(request: Request, planned: Plan, dtype: DType) -> Architecture:
+    """The architecture, for as many positions as were asked for, or as many as it can have."""
+    make_one = partial(build, planned.recipe.architecture, planned.config, dtype)
+    largest = make_one()
     if request.context is None:
-        return None
-    if trained is None:
+        return largest
+    if largest.context is None:
         raise UsageError(f"--context is for models of sequences, not {planned.recipe.name}")
-    if not 1 <= request.context <= trained:
-        raise UsageError(f"--context {request.context} is not from 1 to {trained}")
-    return request.context
+    if not 1 <= request.context <= largest.context:
+        raise UsageError(f"--context {request.context} is not from 1 to {largest.context}")
+    return make_one(request.context)
 
 
 def _check_replaceable(output: Path) -> None:
