@@ -122,5 +122,5 @@ def _entry(entry: Entry, graph: Graph) -> dict[str, object]:
 
 
 def _spec(name: str, kind: TensorType) -> dict[str, object]:
-    shape = [dim.value for dim in kind.shape]
+    shape = [dim.value if dim.is_static else str(dim) for dim in kind.shape]
     return {"name": name, "dtype": kind.dtype.value, "shape": shape}

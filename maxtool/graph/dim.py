@@ -1,23 +1,27 @@
-"""Dimensions: a number known now, or a name whose number every call brings."""
+"""Dimensions: numbers known now, names whose numbers a call brings, and what follows from them."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import prod
 from numbers import Integral
-from operator import index
+from operator import add, index, mul, sub
 from typing import TypeAlias, overload
+
+from maxtool.graph.polynomial import Polynomial
 
 DimLike: TypeAlias = "int | str | Dim"
 ShapeLike: TypeAlias = "Iterable[DimLike]"
 
 
 class Dim:
-    """One dimension of a shape: static (an ``int``) or symbolic (a name).
+    """One dimension of a shape: static (an ``int``), symbolic (a name), or algebraic.
 
     A symbolic name stands for one number in all the inputs of a call: ``"batch"`` in two input
-    types means that their sizes agree, and a call in which they do not is refused.
+    types means that their sizes agree, and a call in which they do not is refused. Sums,
+    differences and products of dimensions, and quotients rounded down, are dimensions::
+
+        Dim("n") + 1, 2 * Dim("n") * Dim("m"), Dim("n") // 2
 
     Args:
         value: A size of at least 0, a name, or a ``Dim``, which is copied.
@@ -29,28 +33,103 @@ class Dim:
 
     __slots__ = ("value",)
 
+    value: int | str | Polynomial
+
     def __init__(self, value: DimLike) -> None:
         plain = value.value if isinstance(value, Dim) else value
-        if isinstance(plain, str):
+        if isinstance(plain, Polynomial):
+            self.value = plain
+        elif isinstance(plain, str):
             if not plain.isidentifier():
                 raise ValueError(f"a symbolic dimension is named by an identifier, not {plain!r}")
-            self.value: int | str = plain
+            self.value = plain
         else:
             self.value = index(plain)
             if self.value < 0:
                 raise ValueError(f"a dimension cannot be {self.value}")
+
+    @classmethod
+    def of(cls, polynomial: Polynomial) -> Dim:
+        """The dimension that a polynomial is.
+
+        Raises:
+            ValueError: If it is a negative number.
+        """
+        plain = polynomial.plain
+        if isinstance(plain, int | str):
+            return cls(plain)
+        made = cls.__new__(cls)
+        made.value = plain
+        return made
 
     @property
     def is_static(self) -> bool:
         """Whether the size is known now."""
         return isinstance(self.value, int)
 
+    @property
+    def polynomial(self) -> Polynomial:
+        """The size as a polynomial in names."""
+        return Polynomial.of(self.value)
+
+    def names(self) -> list[str]:
+        """The names that the size depends on."""
+        return list(dict.fromkeys(self.polynomial.names()))
+
+    def size(self, sizes: Mapping[str, int]) -> int:
+        """The size, where those of the names are known.
+
+        Raises:
+            KeyError: If that of a name in it is not.
+        """
+        return int(self.polynomial.evaluate(sizes))
+
     def __int__(self) -> int:
-        if isinstance(self.value, str):
-            raise TypeError(f"dimension {self.value!r} is symbolic: its size is not known yet")
+        if not isinstance(self.value, int):
+            raise TypeError(f"dimension {str(self)!r} is symbolic: its size is not known yet")
         return self.value
 
     __index__ = __int__
+
+    def __add__(self, other: DimLike) -> Dim:
+        return self._with(other, add)
+
+    def __sub__(self, other: DimLike) -> Dim:
+        return self._with(other, sub)
+
+    def __mul__(self, other: DimLike) -> Dim:
+        return self._with(other, mul)
+
+    def __radd__(self, other: DimLike) -> Dim:
+        return self + other
+
+    def __rsub__(self, other: DimLike) -> Dim:
+        return self._with(other, lambda one, two: two - one)
+
+    def __rmul__(self, other: int) -> Dim:
+        return self * other
+
+    def __floordiv__(self, other: DimLike) -> Dim:
+        """Divided and rounded down.
+
+        Raises:
+            ValueError: If the divisor is not a number above 0, and does not divide exactly either.
+        """
+        divisor = Dim(other)
+        if isinstance(divisor.value, int) and divisor.value > 0:
+            return Dim.of(self.polynomial // divisor.value)
+        exact = None if divisor == 0 else self.polynomial.divided(divisor.polynomial)
+        if exact is None:
+            raise ValueError(f"dimension {self} cannot be divided by {divisor}")
+        return Dim.of(exact)
+
+    def _with(self, other: DimLike, combine: Callable[[Polynomial, Polynomial], Polynomial]) -> Dim:
+        if isinstance(other, Integral):  # which may be negative, as no dimension is
+            return Dim.of(combine(self.polynomial, Polynomial.of(int(other))))
+        if isinstance(other, Dim | str):
+            return Dim.of(combine(self.polynomial, Dim(other).polynomial))
+        other_side: Dim = NotImplemented
+        return other_side
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Dim):
@@ -61,7 +140,7 @@ class Dim:
         return hash(self.value)
 
     def __repr__(self) -> str:
-        return f"Dim({self.value!r})"
+        return f"Dim({self.value!r})" if isinstance(self.value, int | str) else f"Dim({self})"
 
     def __str__(self) -> str:
         return str(self.value)
@@ -93,10 +172,10 @@ class Shape(Sequence[Dim]):
         """
         return tuple(int(dim) for dim in self.dims)
 
-    def volume(self) -> tuple[int, Counter[str]]:
-        """The element count: the product of the static sizes, and the symbolic factors."""
-        static = prod(dim.value for dim in self.dims if isinstance(dim.value, int))
-        return static, Counter(dim.value for dim in self.dims if isinstance(dim.value, str))
+    def volume(self) -> Dim:
+        """The element count."""
+        known = Dim(prod(dim.value for dim in self.dims if isinstance(dim.value, int)))
+        return prod((dim for dim in self.dims if not dim.is_static), start=known)
 
     @overload
     def __getitem__(self, index: int) -> Dim: ...

@@ -86,6 +86,8 @@ class Graph:
         self.name = name
         self.inputs: tuple[Tensor, ...] = tuple(Tensor.traced(kind, self) for kind in input_types)
         self.outputs: tuple[Tensor, ...] = ()
+        self._dims = _plain_names(value.type for value in self.inputs)
+        self._require_known("an input", (value.type for value in self.inputs))
         self.nodes: list[Node | CallNode] = []
         self.weight_values: dict[str, Tensor] = {}
         self.placeholders: dict[str, Tensor] = {}
@@ -238,10 +240,14 @@ class Graph:
             writes: Index of the operand that it overwrites, where that is a buffer.
 
         Raises:
-            ValueError: If an operand cannot be used here, or is overwritten and read too.
+            ValueError: If an operand cannot be used here, or is overwritten and read too, or a
+                result has a dimension of a name that stands for no size.
         """
-        outputs = tuple(Tensor.traced(kind, self) for kind in types)
         operands = tuple(self.value(operand) for operand in inputs)
+        if op == "rebind":
+            self._dims |= _plain_names(types)
+        self._require_known(op, types)
+        outputs = tuple(Tensor.traced(kind, self) for kind in types)
         if writes is not None:
             self._overwrite(operands[writes], op, operands)
         self.nodes.append(Node(op, operands, attributes, outputs))
@@ -261,6 +267,7 @@ class Graph:
                 weights they are, or a prefix and weights that it could not tell apart.
         """
         self._check_call(subgraph, inputs, prefix)
+        self._require_known(subgraph.name, (value.type for value in subgraph.outputs))
         self.subgraphs[subgraph.name] = subgraph
         self.parts |= subgraph._parts_at(prefix)
         weights = [
@@ -308,7 +315,17 @@ class Graph:
             table, name = self.placeholders, name.removeprefix(prefix)
         else:
             table = self.weight_values
+        self._dims |= _plain_names([kind])
         return table.setdefault(name, Tensor.traced(kind, self))
+
+    def _require_known(self, by: str, types: Iterable[TensorType]) -> None:
+        """Refuse a dimension whose size would be known from nowhere."""
+        names = dict.fromkeys(name for kind in types for dim in kind.shape for name in dim.names())
+        if unknown := [name for name in names if name not in self._dims]:
+            raise ValueError(
+                f"{by} of graph {self.name!r} has a dimension {unknown[0]!r}, which is none of an"
+                " input; give a size such a name with rebind"
+            )
 
     def _parts_at(self, prefix: str) -> dict[str, Part]:
         """The names of its parts of weights, as a call with that prefix means them."""
@@ -357,3 +374,8 @@ class Graph:
     def __repr__(self) -> str:
         kinds = ", ".join(str(value.type) for value in self.inputs)
         return f"Graph({self.name!r}, [{kinds}], {len(self.nodes)} nodes)"
+
+
+def _plain_names(types: Iterable[TensorType]) -> set[str]:
+    """The names that are dimensions by themselves, from which a call tells their sizes."""
+    return {dim.value for kind in types for dim in kind.shape if isinstance(dim.value, str)}

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeAlias
 
 from maxtool.graph.device import DeviceRef
+from maxtool.graph.dim import Dim
 from maxtool.graph.graph import CallNode, Graph, Node
 from maxtool.graph.ops.reduction import NOT_OF_NOTHING
 
+# Dimensions, and the sizes that they must have at least.
+Demands: TypeAlias = Iterator[tuple[Dim, int]]
 
-def least_sizes(graph: Graph) -> dict[str, int]:
+
+def least_sizes(graph: Graph) -> dict[Dim, int]:
     """The least size of each symbolic dimension with which nothing outside a tensor is read.
 
     ``x[:, -1]`` needs one element, ``x[:, 3]`` four; a sum of products needs one term, a maximum
     one element. Dimensions of which nothing is demanded are not in it.
     """
-    least: dict[str, int] = {}
-    for name, size in _demands(graph):
-        least[name] = max(size, least.get(name, 0))
+    least: dict[Dim, int] = {}
+    for dim, size in _demands(graph):
+        if size > 0 and not dim.is_static:
+            least[dim] = max(size, least.get(dim, 0))
     return least
 
 
@@ -32,7 +38,7 @@ def devices(graph: Graph) -> set[DeviceRef]:
     return found
 
 
-def _demands(graph: Graph) -> Iterator[tuple[str, int]]:
+def _demands(graph: Graph) -> Demands:
     called = {id(node.callee): node.callee for node in graph.nodes if isinstance(node, CallNode)}
     for callee in called.values():
         yield from _demands(callee)
@@ -41,28 +47,39 @@ def _demands(graph: Graph) -> Iterator[tuple[str, int]]:
             yield from DEMANDS.get(node.op, _nothing)(node)
 
 
-def _nothing(_node: Node) -> Iterator[tuple[str, int]]:
+def _nothing(_node: Node) -> Demands:
     return iter(())
 
 
-def _slice(node: Node) -> Iterator[tuple[str, int]]:
-    starts, keep = node.attributes["starts"], node.attributes["keep"]
-    for dim, start, kept in zip(node.inputs[0].shape, starts, keep, strict=True):
-        if isinstance(dim.value, str) and not kept:
-            yield dim.value, -start if start < 0 else start + 1
+def _slice(node: Node) -> Demands:
+    for dim, part in zip(node.inputs[0].shape, node.attributes["ranges"], strict=True):
+        yield dim, part.least
 
 
-def _matmul(node: Node) -> Iterator[tuple[str, int]]:
-    inner = node.inputs[0].shape[-1].value
-    if isinstance(inner, str):
-        yield inner, 1
+def _matmul(node: Node) -> Demands:
+    yield node.inputs[0].shape[-1], 1
 
 
-def _extreme(node: Node) -> Iterator[tuple[str, int]]:
+def _extreme(node: Node) -> Demands:
     for axis in node.attributes["axes"]:
-        size = node.inputs[0].shape[axis].value
-        if isinstance(size, str):
-            yield size, 1
+        yield node.inputs[0].shape[axis], 1
 
 
-DEMANDS = {"matmul": _matmul, "slice": _slice, **dict.fromkeys(NOT_OF_NOTHING, _extreme)}
+def _gather(node: Node) -> Demands:
+    yield node.inputs[0].shape[node.attributes["axis"]], 1
+
+
+def _gather_nd(node: Node) -> Demands:
+    batch = node.attributes["batch"]
+    depth = int(node.inputs[1].shape[-1])
+    for dim in node.inputs[0].shape[batch : batch + depth]:
+        yield dim, 1
+
+
+DEMANDS = {
+    "gather": _gather,
+    "gather_nd": _gather_nd,
+    "matmul": _matmul,
+    "slice": _slice,
+    **dict.fromkeys(NOT_OF_NOTHING, _extreme),
+}

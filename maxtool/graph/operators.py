@@ -7,17 +7,26 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 
+from maxtool.graph.dim import Dim
+
 if TYPE_CHECKING:
     from maxtool.graph.tensor import Tensor, TensorLike
 
 Binary: TypeAlias = "Callable[[Any, TensorLike], Tensor]"
+NUMBERS = (np.ndarray, np.generic, bool, int, float, list, tuple)
 Unary: TypeAlias = "Callable[[Any], Tensor]"
 
 
-def _apply(name: str, *operands: TensorLike) -> Tensor:
+def call(name: str, *operands: Any, **options: Any) -> Any:  # noqa: ANN401 - any operation's
+    """What an operation gives; the operations need tensors, so they are imported here."""
     from maxtool.graph import ops
 
-    result: Tensor = getattr(ops, name)(*operands)
+    return getattr(ops, name)(*operands, **options)
+
+
+def tensor_of(name: str, *operands: Any, **options: Any) -> Tensor:  # noqa: ANN401
+    """What an operation with one result gives."""
+    result: Tensor = call(name, *operands, **options)
     return result
 
 
@@ -25,26 +34,26 @@ def _is_operand(other: object) -> bool:
     """Whether there are numbers in it; Python itself says what comes of anything else."""
     from maxtool.graph.tensor import Tensor
 
-    return isinstance(other, Tensor | np.ndarray | np.generic | bool | int | float | list | tuple)
+    return isinstance(other, (Tensor, Dim, *NUMBERS))
 
 
 def _binary(name: str) -> Binary:
     def operator(self: Tensor, other: TensorLike) -> Tensor:
-        return _apply(name, self, other) if _is_operand(other) else NotImplemented
+        return tensor_of(name, self, other) if _is_operand(other) else NotImplemented
 
     return operator
 
 
 def _reflected(name: str) -> Binary:
     def operator(self: Tensor, other: TensorLike) -> Tensor:
-        return _apply(name, other, self) if _is_operand(other) else NotImplemented
+        return tensor_of(name, other, self) if _is_operand(other) else NotImplemented
 
     return operator
 
 
 def _unary(name: str) -> Unary:
     def operator(self: Tensor) -> Tensor:
-        return _apply(name, self)
+        return tensor_of(name, self)
 
     return operator
 

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from maxtool.dtype import DType
+from maxtool.graph import dlpack
 from maxtool.graph.device import DeviceRef
-from maxtool.graph.dim import DimLike, Shape, ShapeLike
-from maxtool.graph.operators import Operators
+from maxtool.graph.dim import Shape, ShapeLike
+from maxtool.graph.methods import Methods
 from maxtool.graph.type import BufferType, TensorType
 
 if TYPE_CHECKING:
     from maxtool.graph.graph import Graph
 
 TensorLike: TypeAlias = "Tensor | npt.ArrayLike"
-Index: TypeAlias = "SupportsIndex | slice | tuple[SupportsIndex | slice, ...]"
 
 
-class Tensor(Operators):
+class Tensor(Methods):
     """A tensor that holds data, or stands for a value of a graph being traced.
 
     Args:
@@ -40,6 +40,8 @@ class Tensor(Operators):
         self, data: npt.ArrayLike, dtype: DType | None = None, device: DeviceRef | None = None
     ) -> None:
         array = np.asarray(data)
+        if not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))
         if dtype is None and not isinstance(data, np.ndarray | np.generic):
             dtype = DType.float32 if array.dtype.kind in "iuf" else None
         if dtype is not None:
@@ -90,6 +92,21 @@ class Tensor(Operators):
         return cls.full(shape, 1, dtype=dtype, device=device)
 
     @classmethod
+    def full_like(cls, like: Tensor, value: float) -> Tensor:
+        """A tensor of one value, of the shape, type and device of another."""
+        return cls.full(like.shape, value, dtype=like.dtype, device=like.device)
+
+    @classmethod
+    def zeros_like(cls, like: Tensor) -> Tensor:
+        """A tensor of zeros, of the shape, type and device of another."""
+        return cls.full_like(like, 0)
+
+    @classmethod
+    def ones_like(cls, like: Tensor) -> Tensor:
+        """A tensor of ones, of the shape, type and device of another."""
+        return cls.full_like(like, 1)
+
+    @classmethod
     def constant(
         cls,
         value: npt.ArrayLike,
@@ -123,9 +140,9 @@ class Tensor(Operators):
         """A tensor over the memory of anything with ``__dlpack__`` that lies on the host.
 
         Raises:
-            BufferError: If it lies elsewhere, or NumPy has no such type.
+            BufferError: If it lies elsewhere, or there is no such ``DType``.
         """
-        return cls(array if isinstance(array, np.ndarray) else np.from_dlpack(array))
+        return cls(array if isinstance(array, np.ndarray) else dlpack.load(array))
 
     @property
     def dtype(self) -> DType:
@@ -176,17 +193,30 @@ class Tensor(Operators):
         return np.array(self.to_numpy(), dtype=dtype, copy=copy)
 
     def __dlpack__(self, **options: Any) -> Any:  # noqa: ANN401 - the protocol's types
-        return self.to_numpy().__dlpack__(**options)
+        return dlpack.export(self.to_numpy(), **options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return self.to_numpy().__dlpack_device__()
+        return (1, 0)  # kDLCPU
 
     def __bool__(self) -> bool:
         if self.is_traced:
             raise TypeError(
                 f"{self!r} is computed when the graph runs: tracing cannot take a branch on it"
             )
-        return bool(self.to_numpy())
+        if self.num_elements() != 1:
+            raise ValueError(f"{self.type} is neither true nor false; ask any or all of it")
+        return bool(self.to_numpy().item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __index__(self) -> int:
+        if not self.dtype.is_integral() or self.rank:
+            raise TypeError(f"{self.type} is no index; only one whole number is")
+        return int(self.item())
 
     def item(self) -> float | int | bool:
         """The one element as a Python number.
@@ -209,54 +239,6 @@ class Tensor(Operators):
         if self._data is None:
             return f"Tensor(traced, {self.type})"
         return f"Tensor({np.array2string(self._data, threshold=20, precision=4)}, {self.type})"
-
-    def __getitem__(self, index: Index) -> Tensor:
-        from maxtool.graph import ops
-
-        return ops.slice_tensor(self, index)
-
-    @property
-    def T(self) -> Tensor:  # noqa: N802 - the field's name
-        """The last two dimensions swapped."""
-        from maxtool.graph import ops
-
-        return ops.transpose(self, -1, -2)
-
-    def reshape(self, shape: Sequence[DimLike]) -> Tensor:
-        """The same elements in another shape."""
-        from maxtool.graph import ops
-
-        return ops.reshape(self, shape)
-
-    def permute(self, dims: Sequence[SupportsIndex]) -> Tensor:
-        """The dimensions in another order."""
-        from maxtool.graph import ops
-
-        return ops.permute(self, [int(dim) for dim in dims])
-
-    def cast(self, dtype: DType) -> Tensor:
-        """The same elements in another type."""
-        from maxtool.graph import ops
-
-        return ops.cast(self, dtype)
-
-    def clip(self, *, min: TensorLike | None = None, max: TensorLike | None = None) -> Tensor:  # noqa: A002 - the reference API's names
-        """The elements, at least ``min`` and at most ``max``, where these are given."""
-        from maxtool.graph import ops
-
-        return ops.clamp(self, min, max)
-
-    def to(self, device: DeviceRef) -> Tensor:
-        """The same elements on another device."""
-        from maxtool.graph import ops
-
-        return ops.transfer_to(self, device)
-
-    def print(self, label: str = "debug_tensor") -> None:
-        """Print it with a label: now, or when the graph runs and comes to this place."""
-        from maxtool.graph import ops
-
-        ops.print(self, label)
 
     @property
     def tensor(self) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from maxtool.graph import BufferType, Tensor, TensorType
+from maxtool.graph import BufferType, Dim, Tensor, TensorType
 from maxtool.nn.pytree import flatten
 
 # The name of an argument, a type in it, and the tensor given.
@@ -22,12 +22,12 @@ class Arguments:
     Attributes:
         names: A name for each argument.
         types: A type for each argument, or types nested as the argument is.
-        least: The least size of symbolic dimensions, by name, where it is not 0.
+        least: The least size of symbolic dimensions where it is not 0.
     """
 
     names: Sequence[str]
     types: Sequence[Any]
-    least: Mapping[str, int]
+    least: Mapping[Dim, int]
 
     def tensors(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Tensor]:
         """The tensors of a call in order, each of its type.
@@ -88,26 +88,45 @@ def _misfit(name: str, kind: TensorType, tensor: Tensor) -> str:
     return ""
 
 
-def _sizes(given: Iterable[Given]) -> Iterator[tuple[str, int, str]]:
-    """Each symbolic dimension, its size, and the argument that has it."""
+def _sizes(given: Iterable[Given]) -> Iterator[tuple[Dim, int, str]]:
+    """Each dimension that is no number, its size, and the argument that has it."""
     for name, kind, tensor in given:
         for dim, size in zip(kind.shape, tensor.shape, strict=True):
-            if isinstance(dim.value, str):
-                yield dim.value, int(size), name
+            if not dim.is_static:
+                yield dim, int(size), name
 
 
-def _disagreements(given: Iterable[Given]) -> Iterator[str]:
+def _disagreements(given: Sequence[Given]) -> Iterator[str]:
     first: dict[str, tuple[int, str]] = {}
     for dim, size, name in _sizes(given):
-        known, where = first.setdefault(dim, (size, name))
-        if size != known:
-            yield f"argument {name!r}: expected {dim!r} to be {known} as in {where!r}, got {size}"
+        if isinstance(dim.value, str):
+            known, where = first.setdefault(dim.value, (size, name))
+            if size != known:
+                yield (
+                    f"argument {name!r}: expected {dim.value!r} to be {known} as in {where!r},"
+                    f" got {size}"
+                )
+    yield from _contradictions(given, {dim: size for dim, (size, _) in first.items()})
 
 
-def _too_small(given: Iterable[Given], least: Mapping[str, int]) -> Iterator[str]:
+def _contradictions(given: Iterable[Given], sizes: Mapping[str, int]) -> Iterator[str]:
+    """Dimensions that are expressions, and are not what the names in them say."""
+    for dim, size, name in _sizes(given):
+        if dim.size(sizes) != size:
+            yield f"argument {name!r}: expected {dim} to be {dim.size(sizes)}, got {size}"
+
+
+def _too_small(given: Sequence[Given], least: Mapping[Dim, int]) -> Iterator[str]:
+    sizes = {dim.value: size for dim, size, _ in _sizes(given) if isinstance(dim.value, str)}
     for dim, size, name in _sizes(given):
         if size < least.get(dim, 0):
-            yield f"argument {name!r}: expected {dim!r} to be at least {least[dim]}, got {size}"
+            wanted = f"{str(dim)!r} to be at least {least[dim]}"
+            yield f"argument {name!r}: expected {wanted}, got {size}"
+    shown = {dim for dim, _, _ in _sizes(given)}
+    for dim, bound in least.items():
+        known = dim not in shown and sizes.keys() >= set(dim.names())
+        if known and dim.size(sizes) < bound:
+            yield f"expected {str(dim)!r} to be at least {bound}, got {dim.size(sizes)}"
 
 
 def _described(value: Any) -> str:  # noqa: ANN401 - types, tensors and whatever was passed

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -55,7 +57,8 @@ def test_a_shape_equals_the_same_sizes_in_any_sequence() -> None:
 
 def test_a_shape_that_knows_its_sizes_gives_them() -> None:
     assert Shape([2, 3]).static() == (2, 3)
-    assert Shape(["n", 3, "m", 2]).volume() == (6, {"n": 1, "m": 1})
+    assert Shape(["n", 3, "m", 2]).volume() == 6 * Dim("m") * Dim("n")
+    assert Shape([]).volume() == 1
     assert Shape(["n", "n"]).volume() != Shape(["n"]).volume()
 
 
@@ -84,3 +87,75 @@ def test_a_symbolic_size_broadcasts_with_itself_and_with_one() -> None:
     for other in (["m"], [4]):
         with pytest.raises(ValueError, match="do not broadcast"):
             broadcast(Shape(["n"]), Shape(other))
+
+
+NAMES = {"n": 7, "m": 4, "k": 1}
+leaves = st.sampled_from(list(NAMES)).map(Dim) | st.integers(0, 5).map(Dim)
+Valued = tuple[Dim, int]
+
+
+def _combined(pair: st.SearchStrategy[Valued]) -> st.SearchStrategy[Valued]:
+    def sums(one: Valued, two: Valued, factor: int) -> Valued:
+        return one[0] + two[0] * factor, one[1] + two[1] * factor
+
+    def products(one: Valued, two: Valued) -> Valued:
+        return one[0] * two[0], one[1] * two[1]
+
+    def quotients(one: Valued, divisor: int) -> Valued:
+        return (one[0] + 60 * Dim("n")) // divisor, (one[1] + 60 * NAMES["n"]) // divisor
+
+    positive = st.integers(1, 4)
+    return (
+        st.builds(sums, pair, pair, st.integers(0, 3))
+        | st.builds(products, pair, pair)
+        | st.builds(quotients, pair, positive)
+    )
+
+
+expressions = st.recursive(leaves.map(lambda dim: (dim, dim.size(NAMES))), _combined, max_leaves=5)
+
+
+@given(expressions, expressions)
+def test_dimensions_are_computed_as_numbers_are(one: Valued, two: Valued) -> None:
+    assert one[0].size(NAMES) == one[1]
+    assert (one[0] + two[0]).size(NAMES) == one[1] + two[1]
+    assert one[0] + two[0] == two[0] + one[0]
+    assert one[0] + two[0] - two[0] == one[0]
+    assert one[0] * 3 // 3 == one[0]
+    assert hash(one[0] + two[0]) == hash(two[0] + one[0])
+    names = {name: Dim(name) for name in NAMES}
+    assert eval(str(one[0]), dict(names)) == one[0]  # noqa: S307 - what it prints is what it is
+
+
+@pytest.mark.parametrize(
+    ("dim", "text"),
+    [
+        (Dim("n") + 1, "n + 1"),
+        (2 * Dim("n") * Dim("m") - 3, "2 * m * n - 3"),
+        ((Dim("n") + 5) // 2, "(n + 1) // 2 + 2"),
+        ((2 * Dim("n") + 4) // 2, "n + 2"),
+        (1 - Dim("n"), "-n + 1"),
+        ((3 * Dim("n") * Dim("m")) // Dim("n"), "3 * m"),
+        (Dim("n") - "n", "0"),
+    ],
+)
+def test_an_expression_has_one_form(dim: Dim, text: str) -> None:
+    assert str(dim) == text
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: Dim(3) - 5, ValueError, "cannot be -2"),
+        (lambda: Dim("n") // 0, ValueError, "cannot be divided by 0"),
+        (lambda: (Dim("n") + 1) // Dim("n"), ValueError, "cannot be divided by n"),
+        (lambda: Dim("n") + 1.5, TypeError, "unsupported operand"),
+        (lambda: int(Dim("n") + 1), TypeError, "symbolic"),
+        (lambda: (Dim("n") + 1).size({"m": 1}), KeyError, "n"),
+    ],
+)
+def test_expressions_that_cannot_be(
+    call: Callable[[], object], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        call()

@@ -60,7 +60,7 @@ def test_the_shape_of_a_result(call: Callable[[Tensor], Tensor], expected: list[
         (lambda x: x.permute([0, 0]), [kind(2, 3)], r"permute\(.*once"),
         (lambda x: x.permute([0, -3]), [kind(2, 3)], r"permute\("),
         (lambda x: x.T, [kind(3)], r"transpose\(float32\[3\]\).*no dimensions"),
-        (lambda x: x[1:], [kind("n")], r"size is known"),
+        (lambda x: x[-2:5], [kind("n")], r"slice\(float32\[n\]\): .*order of its ends"),
         (lambda x, y: x @ y, [kind(2, 3), kind(2, 3)], r"matmul\(.*inner dimensions 3 and 2"),
         (lambda x, y: x @ y, [kind(), kind(3, 2)], r"matmul\(.*two dimensions"),
         (lambda x, y: x @ y, [kind(2, 0), kind(0, 2)], r"matmul\(.*is 0"),

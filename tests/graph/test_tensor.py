@@ -49,28 +49,6 @@ def test_a_scalar_has_a_truth_value_and_no_length() -> None:
         len(Tensor(1.0))
 
 
-@pytest.mark.parametrize("index", [..., None, 1.5, "a"])
-def test_an_index_is_a_number_or_a_slice(index: object) -> None:
-    with pytest.raises(TypeError, match="slice: an index is a number or a slice"):
-        Tensor.zeros([2, 3])[index]  # type: ignore[index]
-
-
-@pytest.mark.parametrize("index", [2, -3, (0, 0, 0)])
-def test_an_index_out_of_range(index: int | tuple[int, ...]) -> None:
-    with pytest.raises(IndexError):
-        Tensor.zeros([2, 3])[index]
-
-
-def test_an_index_of_numpy_is_a_number() -> None:
-    with pytest.raises(IndexError, match="5"):
-        Tensor.zeros([2])[np.int64(5)]
-
-
-def test_a_slice_has_no_step() -> None:
-    with pytest.raises(ValueError, match="step 1"):
-        Tensor.zeros([4])[::2]
-
-
 def test_a_weight_without_data() -> None:
     weight = Weight("w", DType.float32, [2])
     assert not weight.is_bound

@@ -31,7 +31,7 @@ def elementwise(op: str, dtype: DType) -> Compute:
         sizes = _broadcast_sizes([_padded(operand.shape, rank) for operand in operands])
 
         def element(*index: Expr) -> Expr:
-            values = [operand(*_broadcast(index, operand.shape)) for operand in operands]
+            values = [operand(*broadcast_index(index, operand.shape)) for operand in operands]
             if op == "where":  # its choices are not computed with
                 return tirx.Select(*values)
             result = SCALAR[op](*(widened(value, dtype) for value in values))
@@ -66,11 +66,6 @@ def narrowed(value: Expr, dtype: DType) -> Expr:
     if dtype is DType.bfloat16:
         return _to_bfloat16(value)
     return value.astype("float16") if dtype is DType.float16 else value
-
-
-def copy(x: Expr) -> Expr:
-    """The same elements in memory of their own."""
-    return te.compute(x.shape, lambda *i: x(*i), name="copy")
 
 
 def linear(weight_dtype: DType, dtype: DType) -> Compute:
@@ -143,8 +138,8 @@ def matmul(dtype: DType) -> Compute:
 
         def element(*index: Expr) -> Expr:
             *batch, i, j = index
-            left = x(*_broadcast(batch, x.shape[:-2]), i, k)
-            right = y(*_broadcast(batch, y.shape[:-2]), k, j)
+            left = x(*broadcast_index(batch, x.shape[:-2]), i, k)
+            right = y(*broadcast_index(batch, y.shape[:-2]), k, j)
             return te.sum(widened(left, dtype) * widened(right, dtype), axis=k)
 
         product = te.compute((*outer, x.shape[-2], y.shape[-1]), element, name="product")
@@ -168,7 +163,7 @@ def _broadcast_sizes(shapes: Sequence[Sequence[Expr]]) -> list[Expr]:
     ]
 
 
-def _broadcast(index: Sequence[Expr], shape: Sequence[Expr]) -> list[Expr]:
+def broadcast_index(index: Sequence[Expr], shape: Sequence[Expr]) -> list[Expr]:
     """Where an element of the result is read from in an operand of that shape."""
     own = list(index)[len(index) - len(shape) :]
     return [0 if _is_one(size) else place for size, place in zip(shape, own, strict=True)]
@@ -176,47 +171,6 @@ def _broadcast(index: Sequence[Expr], shape: Sequence[Expr]) -> list[Expr]:
 
 def _is_one(size: Expr) -> bool:
     return isinstance(size, int | tirx.IntImm) and int(size) == 1
-
-
-def broadcast_to(sizes: Sequence[Expr]) -> Compute:
-    """The elements repeated along dimensions that are missing or 1."""
-
-    def compute(x: Expr) -> Expr:
-        return te.compute(sizes, lambda *i: x(*_broadcast(i, x.shape)), name="broadcast")
-
-    return compute
-
-
-def slice_elements(
-    starts: tuple[int, ...],
-    stops: tuple[int | None, ...],
-    keep: tuple[bool, ...],
-) -> Compute:
-    """A range of each dimension; a number takes its dimension away, a negative one from the end."""
-
-    def compute(x: Expr) -> Expr:
-        firsts = [
-            size + start if start < 0 else start
-            for size, start in zip(x.shape, starts, strict=True)
-        ]
-        sizes = [
-            size if stop is None else stop - start
-            for size, start, stop, kept in zip(x.shape, starts, stops, keep, strict=True)
-            if kept
-        ]
-
-        def element(*index: Expr) -> Expr:
-            places = iter(index)
-            return x(
-                *(
-                    first + next(places) if kept else first
-                    for first, kept in zip(firsts, keep, strict=True)
-                )
-            )
-
-        return te.compute(sizes, element, name="slice")
-
-    return compute
 
 
 def cast(source: DType, dtype: DType) -> Compute:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from tvm import relax, tirx
 
-from maxtool.compiler.lowering import expressions as te
+from maxtool.compiler.lowering import places
 from maxtool.compiler.lowering.pointwise import Chain
 from maxtool.dtype import DType
-from maxtool.graph import Shape, Tensor, TensorType
+from maxtool.graph import Dim, Shape, Tensor, TensorType
 
 if TYPE_CHECKING:
     from maxtool.compiler.lowering.module import ModuleLowering
@@ -48,9 +48,16 @@ class FunctionLowering:
         """The variable of a symbolic dimension in this function."""
         return self._dims.setdefault(name, tirx.Var(name, "int64"))
 
+    def size(self, dim: Dim) -> Expr:
+        """A dimension as Relax takes it: a number, a variable, or an expression of variables."""
+        if isinstance(dim.value, int):
+            return dim.value
+        names = {name: self.dim(name) for name in dim.names()}
+        return dim.polynomial.evaluate(names, tirx.IntImm("int64", 1))
+
     def sizes(self, shape: Shape) -> list[Expr]:
         """A shape as Relax takes it."""
-        return [self.dim(dim.value) if isinstance(dim.value, str) else dim.value for dim in shape]
+        return [self.size(dim) for dim in shape]
 
     def flat_sizes(self, shape: Shape) -> list[Expr]:
         """``[rows, last]`` of a shape; ``[1, 1]`` of a scalar."""
@@ -156,20 +163,22 @@ class FunctionLowering:
         """``value`` repeated to another shape."""
         if value.shape == shape:
             return self.get(value)
-        sizes = self.sizes(shape)
-        return self.compute(te.broadcast_to(sizes), self.get(value), name="broadcast")
+        sizes = relax.ShapeExpr(self.sizes(shape))
+        return self.compute(places.broadcast_to, self.get(value), sizes, name="broadcast")
 
     def copied(self, value: Tensor) -> Expr:
         """``value`` as it is now, in memory of its own."""
-        return self.compute(te.copy, self.get(value), name="copy")
+        return self.compute(places.copy, self.get(value), name="copy")
 
 
 def stored(dtype: DType) -> str:
-    """The element type of a value at run time: bfloat16 is carried as its bits."""
+    """The element type of a value at run time: types that TVM or DLPack lack are their bits."""
+    if dtype.value.startswith("float8"):
+        return "uint8"
     return "uint16" if dtype is DType.bfloat16 else dtype.value
 
 
 def bits(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """``array`` contiguous, bfloat16 as its bits."""
+    """``array`` contiguous, as its elements are carried."""
     plain = np.ascontiguousarray(array).reshape(array.shape)
     return plain.view(np.dtype(stored(DType.from_numpy(plain.dtype))))

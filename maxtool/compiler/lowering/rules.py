@@ -21,6 +21,7 @@ from maxtool.compiler.lowering.attending import ATTENDING
 from maxtool.compiler.lowering.experts import EXPERTS
 from maxtool.compiler.lowering.function import FunctionLowering
 from maxtool.compiler.lowering.images import IMAGES
+from maxtool.compiler.lowering.moving import MOVING
 from maxtool.compiler.lowering.permuting import PERMUTING
 from maxtool.compiler.lowering.pointwise import chain
 from maxtool.compiler.lowering.positions import POSITIONS
@@ -110,30 +111,6 @@ def _pow(function: FunctionLowering, node: Node) -> None:
     return None
 
 
-def _reshape(function: FunctionLowering, node: Node) -> None:
-    x, result = node.inputs[0], node.outputs[0]
-    if isinstance(x.type, BufferType):
-        # A view would show what is written later.
-        value = function.reshaped(function.copied(x), function.sizes(result.shape))
-        function.set_whole(result, value)
-    elif x.rank and result.rank and x.shape[-1] == result.shape[-1]:
-        function.set_flat(result, function.get_flat(x))
-    else:
-        function.set_whole(result, function.reshaped(function.any(x), function.sizes(result.shape)))
-
-
-def _slice(function: FunctionLowering, node: Node) -> None:
-    x, result = node.inputs[0], node.outputs[0]
-    ranges = zip(x.shape, node.attributes["stops"], node.attributes["keep"], strict=True)
-    everything = all(stop is None if kept else dim == 1 for dim, stop, kept in ranges)
-    if everything and not isinstance(x.type, BufferType):
-        value = function.reshaped(function.any(x), function.sizes(result.shape))
-    else:
-        compute = te.slice_elements(**node.attributes)
-        value = function.compute(compute, function.get(x), name="slice")
-    function.set_whole(result, value)
-
-
 def _cast(function: FunctionLowering, node: Node) -> None:
     x, dtype = node.inputs[0], node.attributes["dtype"]
     if x.dtype is not dtype:
@@ -165,6 +142,7 @@ RULES: dict[str, Rule] = {
     **IMAGES,
     **POSITIONS,
     **PERMUTING,
+    **MOVING,
     **PRODUCTS,
     **RANKING,
     **ROWWISE,
@@ -175,7 +153,5 @@ RULES: dict[str, Rule] = {
     "embedding": _embedding,
     "pow": _pow,
     "print": _print,
-    "reshape": _reshape,
-    "slice": _slice,
     "transfer_to": _transfer_to,
 }

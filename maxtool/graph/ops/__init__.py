@@ -18,6 +18,13 @@ from maxtool.graph.ops.comparison import (
     where,
 )
 from maxtool.graph.ops.convolution import avg_pool2d, conv1d, conv2d, max_pool2d
+from maxtool.graph.ops.creation import (
+    arange,
+    band_part,
+    outer,
+    range,  # noqa: A004
+    shape_to_tensor,
+)
 from maxtool.graph.ops.elementwise import (
     abs,  # noqa: A004 - the operation's name
     acos,
@@ -61,7 +68,27 @@ from maxtool.graph.ops.flow import (
     print,  # noqa: A004 - the operation's name
     transfer_to,
 )
-from maxtool.graph.ops.layout import permute, reshape, slice_tensor, transpose
+from maxtool.graph.ops.gathering import gather, gather_nd, scatter, scatter_nd
+from maxtool.graph.ops.indexing import slice_tensor
+from maxtool.graph.ops.joining import (
+    chunk,
+    concat,
+    pad,
+    repeat_interleave,
+    split,
+    stack,
+    tile,
+)
+from maxtool.graph.ops.layout import (
+    broadcast_to,
+    flatten,
+    permute,
+    rebind,
+    reshape,
+    squeeze,
+    transpose,
+    unsqueeze,
+)
 from maxtool.graph.ops.neural import embedding, linear, matmul
 from maxtool.graph.ops.normalization import group_norm, layer_norm, logsoftmax, rms_norm, softmax
 from maxtool.graph.ops.positions import add_positions, rope, rope_angles
@@ -90,18 +117,23 @@ __all__ = [
     "all",
     "any",
     "apply",
+    "arange",
     "argmax",
     "argmin",
     "atanh",
     "attention",
     "avg_pool2d",
+    "band_part",
+    "broadcast_to",
     "cache_write_key",
     "cache_write_value",
     "call",
     "cast",
     "ceil",
+    "chunk",
     "clamp",
     "clip",
+    "concat",
     "constant",
     "conv1d",
     "conv2d",
@@ -113,8 +145,11 @@ __all__ = [
     "erf",
     "exp",
     "expert_linear",
+    "flatten",
     "floor",
     "floordiv",
+    "gather",
+    "gather_nd",
     "gelu",
     "greater",
     "greater_equal",
@@ -144,11 +179,16 @@ __all__ = [
     "negate",
     "negative",
     "not_equal",
+    "outer",
+    "pad",
     "permute",
     "pow",
     "print",
     "prod",
+    "range",
+    "rebind",
     "relu",
+    "repeat_interleave",
     "reshape",
     "rms_norm",
     "rope",
@@ -156,19 +196,27 @@ __all__ = [
     "round",
     "rsqrt",
     "scaled_dot_product_attention",
+    "scatter",
+    "scatter_nd",
+    "shape_to_tensor",
     "sigmoid",
     "silu",
     "sin",
     "slice_tensor",
     "softmax",
+    "split",
     "sqrt",
+    "squeeze",
+    "stack",
     "sub",
     "sum",
     "tanh",
+    "tile",
     "top_k",
     "transfer_to",
     "transpose",
     "trunc",
+    "unsqueeze",
     "weighted_sum",
     "where",
 ]

@@ -12,7 +12,7 @@ from maxtool.dtype import DType
 from maxtool.errors import MachineLacks
 from maxtool.graph.device import DeviceRef
 from maxtool.graph.graph import Graph
-from maxtool.graph.ops.table import apply, define
+from maxtool.graph.ops.table import apply, define, is_traced
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
@@ -86,7 +86,7 @@ def transfer_to(x: TensorLike, device: DeviceRef) -> Tensor:
     tensor = x if isinstance(x, Tensor) else Tensor(x)
     if tensor.device == device:
         return tensor
-    if _is_traced(tensor):
+    if is_traced(tensor):
         return apply("transfer_to", tensor, device=device)[0]
     if not (device.is_cpu() and tensor.device.is_cpu()):
         raise MachineLacks(
@@ -103,7 +103,7 @@ def print(x: TensorLike, label: str = "debug_tensor") -> None:  # noqa: A001 - t
     An artifact of ``maxtool compile`` prints nothing: compiling one is refused.
     """
     tensor = x if isinstance(x, Tensor) else Tensor(x)
-    if _is_traced(tensor):
+    if is_traced(tensor):
         apply("print", tensor, label=label)
     else:
         show(label, tensor.to_numpy())
@@ -114,11 +114,6 @@ def show(label: str, array: np.ndarray[Any, Any]) -> None:
     dtype, shape = DType.from_numpy(array.dtype), list(array.shape)
     values = np.array2string(array, separator=", ", threshold=SHOWN)
     sys.stdout.write(f"{label} = tensor({values}, dtype={dtype.value}, shape={shape})\n")
-
-
-def _is_traced(tensor: Tensor) -> bool:
-    graph = Graph.current()
-    return tensor.is_traced or (graph is not None and graph.knows(tensor))
 
 
 def _as_type(

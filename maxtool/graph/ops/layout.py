@@ -1,14 +1,15 @@
-"""Operations that move elements and change none."""
+"""Operations that give the same elements another shape or order, and change none."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import index as whole
 from typing import SupportsIndex
 
-from maxtool.graph.dim import Dim, DimLike, Shape
-from maxtool.graph.ops.table import apply, define
-from maxtool.graph.tensor import Index, Tensor, TensorLike
+from maxtool.graph.dim import Dim, DimLike, Shape, ShapeLike
+from maxtool.graph.ops.axes import axis_of
+from maxtool.graph.ops.elementwise import broadcast
+from maxtool.graph.ops.table import apply, as_tensor, define, is_traced
+from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
 
@@ -24,46 +25,119 @@ def _infer_permute(kind: TensorType, dims: tuple[int, ...]) -> tuple[TensorType,
     return (TensorType(kind.dtype, [kind.shape[dim] for dim in dims], kind.device),)
 
 
-def _infer_slice(
-    kind: TensorType, starts: tuple[int, ...], stops: tuple[int | None, ...], keep: tuple[bool, ...]
-) -> tuple[TensorType, ...]:
-    ranges = zip(kind.shape, starts, stops, keep, strict=True)
-    sizes = [_slice_size(dim, start, stop) for dim, start, stop, kept in ranges if kept]
-    return (TensorType(kind.dtype, sizes, kind.device),)
+def _infer_broadcast(kind: TensorType, shape: Shape) -> tuple[TensorType, ...]:
+    if kind.rank > shape.rank or broadcast(kind.shape, shape) != shape:
+        raise ValueError(f"{kind.shape} does not broadcast to {shape}")
+    return (TensorType(kind.dtype, shape, kind.device),)
 
 
-def _slice_size(dim: Dim, start: int, stop: int | None) -> Dim:
-    return dim if stop is None else Dim(stop - start)
+def _infer_rebind(kind: TensorType, shape: Shape, message: str) -> tuple[TensorType, ...]:  # noqa: ARG001
+    if kind.rank != shape.rank:
+        raise ValueError(f"{shape} has {shape.rank} dimensions, not {kind.rank}")
+    for old, new in zip(kind.shape, shape, strict=True):
+        if old.is_static and new.is_static and old != new:
+            raise ValueError(f"dimension {old} is never {new}")
+    return (TensorType(kind.dtype, shape, kind.device),)
 
 
 define("reshape", _infer_reshape)
 define("permute", _infer_permute)
-define("slice", _infer_slice)
+define("broadcast_to", _infer_broadcast)
+define("rebind", _infer_rebind)
 
 
 def reshape(x: TensorLike, shape: Sequence[DimLike]) -> Tensor:
-    """The elements of ``x`` in another shape; symbolic dimensions must appear in both."""
-    return apply("reshape", x, shape=Shape(shape))[0]
+    """The elements of ``x``, in the same order, in another shape.
+
+    Args:
+        x: Any tensor.
+        shape: The dimensions; one of them may be -1, and is what is left for it.
+
+    Raises:
+        ValueError: If the number of elements is another one, or is not known to be the same.
+    """
+    tensor = as_tensor(x)
+    return apply("reshape", tensor, shape=_completed(tensor, shape))[0]
 
 
-def permute(x: TensorLike, dims: Sequence[int]) -> Tensor:
+def _completed(x: Tensor, shape: Sequence[DimLike]) -> Shape:
+    """``shape`` with a size in place of -1."""
+    open_places = [place for place, dim in enumerate(shape) if isinstance(dim, int) and dim == -1]
+    if not open_places:
+        return Shape(shape)
+    known = Shape([dim for place, dim in enumerate(shape) if place not in open_places])
+    total, part = x.shape.volume(), known.volume()
+    try:
+        if len(open_places) > 1 or part == 0:
+            raise ValueError("there is no one size for -1")
+        left = total // part
+        if left * part != total:
+            raise ValueError(f"{total} elements are no multiple of {part}")
+    except ValueError as error:
+        raise ValueError(f"reshape({x.type}) to {list(map(str, shape))}: {error}") from None
+    return Shape([left if place in open_places else dim for place, dim in enumerate(shape)])
+
+
+def flatten(x: TensorLike, start_dim: SupportsIndex = 0, end_dim: SupportsIndex = -1) -> Tensor:
+    """The dimensions from ``start_dim`` to ``end_dim``, both included, joined to one.
+
+    Raises:
+        ValueError: If there are no such dimensions, or the second comes before the first.
+    """
+    tensor = as_tensor(x)
+    if not tensor.rank:
+        return reshape(tensor, [1])
+    first, last = (axis_of("flatten", tensor, axis) for axis in (start_dim, end_dim))
+    if first > last:
+        raise ValueError(f"flatten({tensor.type}): dimension {first} comes after {last}")
+    joined = tensor.shape[first : last + 1].volume()
+    return reshape(tensor, [*tensor.shape[:first], joined, *tensor.shape[last + 1 :]])
+
+
+def squeeze(x: TensorLike, axis: SupportsIndex) -> Tensor:
+    """``x`` without a dimension of size 1.
+
+    Raises:
+        ValueError: If there is no such dimension, or its size is not 1.
+    """
+    tensor = as_tensor(x)
+    place = axis_of("squeeze", tensor, axis)
+    if tensor.shape[place] != 1:
+        raise ValueError(f"squeeze({tensor.type}): dimension {place} is not 1")
+    return reshape(tensor, [*tensor.shape[:place], *tensor.shape[place + 1 :]])
+
+
+def unsqueeze(x: TensorLike, axis: SupportsIndex) -> Tensor:
+    """``x`` with a dimension of size 1 more, at ``axis`` of the result.
+
+    Raises:
+        ValueError: If the result has no such dimension.
+    """
+    tensor = as_tensor(x)
+    place = axis_of("unsqueeze", tensor, axis, more=1)
+    return reshape(tensor, [*tensor.shape[:place], 1, *tensor.shape[place:]])
+
+
+def permute(x: TensorLike, dims: Sequence[SupportsIndex]) -> Tensor:
     """The dimensions of ``x`` in the order ``dims``; negative ones count from the last."""
-    tensor = x if isinstance(x, Tensor) else Tensor(x)
-    order = tuple(_from_first(dim, tensor.rank) for dim in dims)
+    tensor = as_tensor(x)
+    order = tuple(_from_first(int(dim), tensor.rank) for dim in dims)
     return apply("permute", tensor, dims=order)[0]
 
 
-def transpose(x: TensorLike, axis: int, other: int) -> Tensor:
+def transpose(x: TensorLike, axis_1: SupportsIndex, axis_2: SupportsIndex) -> Tensor:
     """Two dimensions of ``x`` swapped; negative ones count from the last.
 
     Raises:
         ValueError: If there is no such dimension.
     """
-    tensor = x if isinstance(x, Tensor) else Tensor(x)
-    first, second = _from_first(axis, tensor.rank), _from_first(other, tensor.rank)
+    tensor = as_tensor(x)
+    first, second = (_from_first(int(axis), tensor.rank) for axis in (axis_1, axis_2))
     swapped = {first: second, second: first}
     if not all(0 <= dim < tensor.rank for dim in swapped):
-        raise ValueError(f"transpose({tensor.type}): there are no dimensions {axis} and {other}")
+        raise ValueError(
+            f"transpose({tensor.type}): there are no dimensions {int(axis_1)} and {int(axis_2)}"
+        )
     return permute(tensor, [swapped.get(dim, dim) for dim in range(tensor.rank)])
 
 
@@ -71,47 +145,39 @@ def _from_first(dim: int, rank: int) -> int:
     return dim + rank if dim < 0 else dim
 
 
-def slice_tensor(x: Tensor, index: Index) -> Tensor:
-    """``x[index]`` for numbers and slices of step 1.
+def broadcast_to(x: TensorLike, shape: ShapeLike) -> Tensor:
+    """``x`` repeated along dimensions that it lacks or has with size 1."""
+    return apply("broadcast_to", x, shape=Shape(shape))[0]
 
-    A number from the end (``x[:, -1]``) works on a symbolic dimension too; a proper slice needs a
-    size known now.
+
+def rebind(x: TensorLike, shape: ShapeLike, message: str = "") -> Tensor:
+    """``x`` with a claim about its dimensions, which is checked when the graph runs.
+
+    Args:
+        x: Any tensor.
+        shape: The dimensions. A name that no input has stands for the size from here on; any other
+            dimension is what the size must be.
+        message: What the error says where it is not.
 
     Raises:
-        IndexError: If there are more indices than dimensions, or a number is out of range.
-        TypeError: If an index is neither a number nor a slice.
-        ValueError: If a slice has a step, or cuts a symbolic dimension.
+        ValueError: If a size that is known is another one.
     """
-    entries = index if isinstance(index, tuple) else (index,)
-    if len(entries) > x.rank:
-        raise IndexError(f"{len(entries)} indices for a tensor of rank {x.rank}")
-    entries = entries + (slice(None),) * (x.rank - len(entries))
-    ranges = [_range(dim, entry) for dim, entry in zip(x.shape, entries, strict=True)]
-    starts, stops = tuple(start for start, _ in ranges), tuple(stop for _, stop in ranges)
-    keep = tuple(isinstance(entry, slice) for entry in entries)
-    return apply("slice", x, starts=starts, stops=stops, keep=keep)[0]
+    tensor = as_tensor(x)
+    sizes = Shape(shape)
+    if is_traced(tensor) or sizes.rank != tensor.rank:
+        return apply("rebind", tensor, shape=sizes, message=message)[0]
+    return _rebound(tensor, sizes, message)
 
 
-def _range(dim: Dim, entry: SupportsIndex | slice) -> tuple[int, int | None]:
-    """First element and end; a negative first counts from the end, an end of None is all of it."""
-    if not isinstance(entry, slice):
-        return _place(dim, entry)
-    if entry == slice(None):
-        return 0, None
-    if entry.step not in (None, 1) or not dim.is_static:
-        raise ValueError("slices need step 1 and a dimension whose size is known")
-    start, stop, _ = entry.indices(int(dim))
-    return start, max(stop, start)
-
-
-def _place(dim: Dim, entry: SupportsIndex) -> tuple[int, int]:
-    try:
-        number = whole(entry)
-    except TypeError:
-        kind = type(entry).__name__
-        raise TypeError(f"slice: an index is a number or a slice, not {kind}") from None
-    if not dim.is_static:
-        return number, number + 1
-    if not -int(dim) <= number < int(dim):
-        raise IndexError(f"index {number} is out of range for a dimension of {dim}")
-    return number % int(dim), number % int(dim) + 1
+def _rebound(x: Tensor, shape: Shape, message: str) -> Tensor:
+    """Tensors with data keep their sizes; the claim is checked now."""
+    sizes = {
+        dim.value: int(size)
+        for dim, size in zip(shape, x.shape, strict=True)
+        if isinstance(dim.value, str)
+    }
+    claimed = [Dim(dim.size(sizes)) if set(dim.names()) <= set(sizes) else dim for dim in shape]
+    if claimed != list(x.shape):
+        said = f": {message}" if message else ""
+        raise ValueError(f"rebind({x.type}): the shape is not {shape}{said}")
+    return x

@@ -15,6 +15,7 @@ import numpy as np
 from maxtool.dtype import DType
 from maxtool.graph import executor
 from maxtool.graph.device import DeviceRef
+from maxtool.graph.dim import Dim, Shape
 from maxtool.graph.graph import Graph
 from maxtool.graph.ops.promotion import common
 from maxtool.graph.tensor import Tensor, TensorLike
@@ -77,11 +78,25 @@ def apply(name: str, *operands: TensorLike, **attributes: Any) -> tuple[Tensor, 
         raise ValueError(f"{name}({listed}): {error}") from None
     tensors = [_cast(tensor, kind.dtype) for tensor, kind in zip(given, types, strict=True)]
     graph = Graph.current()
-    if graph is not None and any(graph.knows(tensor) for tensor in tensors):
+    known = bool(tensors) and all(kind.shape.is_static for kind in results)
+    if graph is not None and (not known or any(graph.knows(tensor) for tensor in tensors)):
         return graph.add_node(name, tensors, attributes, results, op.writes)
     if any(tensor.is_traced for tensor in tensors):
         raise ValueError(f"{name}: a traced value can only be used while its graph is traced")
+    if not known:
+        raise ValueError(f"{name}: a size that has only a name is known while a graph is traced")
     return executor.evaluate(name, tensors, attributes, results)
+
+
+def as_tensor(operand: TensorLike) -> Tensor:
+    """A tensor as it is, anything else as one: Python's whole numbers in int64, others float32."""
+    return operand if isinstance(operand, Tensor) else Tensor.natural(operand)
+
+
+def is_traced(tensor: Tensor) -> bool:
+    """Whether an operation on it is recorded in the graph being traced."""
+    graph = Graph.current()
+    return tensor.is_traced or (graph is not None and graph.knows(tensor))
 
 
 def as_operand(name: str, operand: TensorLike, dtype: DType, device: DeviceRef) -> Tensor:
@@ -95,10 +110,24 @@ def _as_tensors(op: Op, operands: Sequence[TensorLike]) -> list[Tensor]:
     first = next((operand for operand in operands if isinstance(operand, Tensor)), None)
     device = None if first is None else first.device
     beside = {**_beside(op, operands), **op.numbers}
-    return [
-        operand if isinstance(operand, Tensor) else _tensor(op, operand, beside.get(i), device)
-        for i, operand in enumerate(operands)
-    ]
+    return [_operand(op, operand, beside.get(i), device) for i, operand in enumerate(operands)]
+
+
+def _operand(op: Op, operand: TensorLike, dtype: DType | None, device: DeviceRef | None) -> Tensor:
+    if isinstance(operand, Tensor):
+        return operand
+    if isinstance(operand, Dim):
+        return _size(operand, dtype)
+    return _tensor(op, operand, dtype, device)
+
+
+def _size(dim: Dim, dtype: DType | None) -> Tensor:
+    """A dimension as a number of a type, computed where it has only a name."""
+    if dim.is_static:
+        return Tensor(int(dim), dtype or DType.int64)
+    (sizes,) = apply("shape_to_tensor", shape=Shape([dim]))
+    (number,) = apply("reshape", sizes, shape=Shape([]))
+    return number if dtype is None else _cast(number, dtype)
 
 
 def _beside(op: Op, operands: Sequence[TensorLike]) -> dict[int, DType]:

@@ -13,7 +13,9 @@ WIDENED = ("float16", "bfloat16")
 
 
 def stored(dtype: str) -> str:
-    """How a type is passed: bfloat16 travels as its bits."""
+    """How a type is passed: bfloat16 and 8-bit floats travel as their bits."""
+    if dtype.startswith("float8"):
+        return "uint8"
     return "uint16" if dtype == "bfloat16" else dtype
 
 

@@ -1,0 +1,68 @@
+"""Elements written to places that a tensor says; of several at one place the last stays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import tirx
+from tvm.tirx.script.builder import ir as T  # noqa: N812
+
+from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.kernels.cpu import elements as e
+
+
+def scatter_rows(dtype: str, places: str) -> Any:  # noqa: ANN401
+    """Build ``y = x`` with ``y[i, at[i, j]] = updates[i, j]``.
+
+    Parameters of the kernel: x[rows, n], updates[rows, m], at[rows, m], y[rows, n]. A negative
+    place counts from the last element; one that does not exist is left out.
+
+    Args:
+        dtype: The element type.
+        places: That of the places.
+    """
+    kind = e.stored(dtype)
+    with b.kernel(f"scatter_{dtype}") as made:
+        rows, n, m = (made.dim(name) for name in ("rows", "n", "m"))
+        x = made.argument("x", (rows, n), kind)
+        updates = made.argument("updates", (rows, m), kind)
+        at = made.argument("at", (rows, m), places)
+        y = made.argument("y", (rows, n), kind)
+
+        def row(i: b.Expr) -> None:
+            with T.serial(n) as j:
+                b.store(y, x[i, j], (i, j), 1)
+            with T.serial(m) as j:
+                place = b.let(T.Cast("int64", at[i, j]), 1, "int64")
+                counted = b.let(tirx.Select(place < b.integer(0), place + n, place), 1, "int64")
+                with b.when(tirx.all(counted >= b.integer(0), counted < n)):
+                    b.store(y, updates[i, j], (i, counted), 1)
+
+        b.each_row(rows, n + m, row)
+    return made.function
+
+
+def scatter_blocks(dtype: str) -> Any:  # noqa: ANN401
+    """Build ``y = x`` with ``y[at[j], :] = updates[j, :]``.
+
+    Parameters of the kernel: x[rows, block], updates[m, block], at[m] int64, y[rows, block]. A row
+    that does not exist is left out.
+    """
+    kind = e.stored(dtype)
+    with b.kernel(f"scatter_blocks_{dtype}") as made:
+        rows, block, m = (made.dim(name) for name in ("rows", "block", "m"))
+        x = made.argument("x", (rows, block), kind)
+        updates = made.argument("updates", (m, block), kind)
+        at = made.argument("at", (m,), "int64")
+        y = made.argument("y", (rows, block), kind)
+
+        def copied(i: b.Expr) -> None:
+            with T.serial(block) as k:
+                b.store(y, x[i, k], (i, k), 1)
+
+        b.each_row(rows, block, copied)
+        with T.serial(m) as j:
+            exists = tirx.all(at[j] >= b.integer(0), at[j] < rows)
+            with b.when(exists), T.serial(block) as k:
+                b.store(y, updates[j, k], (at[j], k), 1)
+    return made.function

@@ -1,0 +1,154 @@
+"""Rules for what moves elements, and computes none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any, TypeAlias
+
+from tvm import relax, tirx
+
+from maxtool.compiler.kernels.cpu.scatter import scatter_blocks, scatter_rows
+from maxtool.compiler.lowering import places as te
+from maxtool.compiler.lowering.function import FunctionLowering, stored
+from maxtool.compiler.lowering.rowwise import row_sizes, rows, set_rows
+from maxtool.graph import BufferType, Node, Tensor
+
+Rule: TypeAlias = Callable[[FunctionLowering, Node], None]
+Expr: TypeAlias = Any  # tvm ships no types
+
+
+def _own(function: FunctionLowering, value: Tensor) -> Expr:
+    """A value of which a view may be taken: of a buffer it would show what is written later."""
+    return function.copied(value) if isinstance(value.type, BufferType) else function.any(value)
+
+
+def _sizes(function: FunctionLowering, dims: Any) -> Expr:  # noqa: ANN401 - dimensions
+    return relax.ShapeExpr([tirx.IntImm("int64", 0) + function.size(dim) for dim in dims])
+
+
+def _reshape(function: FunctionLowering, node: Node) -> None:
+    x, result = node.inputs[0], node.outputs[0]
+    same_width = x.rank and result.rank and x.shape[-1] == result.shape[-1]
+    if same_width and not isinstance(x.type, BufferType):
+        function.set_flat(result, function.get_flat(x))
+    else:
+        value = function.reshaped(_own(function, x), function.sizes(result.shape))
+        function.set_whole(result, value)
+
+
+def _slice(function: FunctionLowering, node: Node) -> None:
+    x, ranges = function.get(node.inputs[0]), node.attributes["ranges"]
+    starts = _sizes(function, (one.start for one in ranges))
+    sizes = _sizes(function, (one.size for one in ranges))
+    compute = te.slices([one.step for one in ranges])
+    value = function.compute(compute, x, starts, sizes, name="slice")
+    function.set_whole(node.outputs[0], value)
+
+
+def _broadcast_to(function: FunctionLowering, node: Node) -> None:
+    x, result = node.inputs[0], node.outputs[0]
+    same = x.shape == result.shape and isinstance(x.type, BufferType)
+    value = function.copied(x) if same else function.broadcast(x, result.shape)
+    function.set_whole(result, value)
+
+
+def _rebind(function: FunctionLowering, node: Node) -> None:
+    """Checked by ``match_cast``, from a value whose sizes are forgotten before.
+
+    With the sizes it has, TVM would conclude that the claim is true, and leave the check out.
+    """
+    x, result = node.inputs[0], node.outputs[0]
+    value = function.copied(x) if isinstance(x.type, BufferType) else function.get(x)
+    forgotten = relax.op.call_pure_packed(
+        "vm.builtin.tuple_getitem",
+        function.emit(relax.Tuple([value])),
+        relax.prim_value(0),
+        ty_args=[relax.TensorType(ndim=x.rank, dtype=stored(x.dtype))],
+    )
+    claimed = function.type(result.type)
+    function.set_whole(
+        result, function.module.builder.match_cast(function.emit(forgotten), claimed)
+    )
+
+
+def _concat(function: FunctionLowering, node: Node) -> None:
+    result = node.outputs[0]
+    operands = [function.get(one) for one in node.inputs]
+    compute = te.concat(node.attributes["axis"])
+    sizes = _sizes(function, result.shape)
+    function.set_whole(result, function.compute(compute, *operands, sizes, name="concat"))
+
+
+def _pad(function: FunctionLowering, node: Node) -> None:
+    operands = [function.get(one) for one in node.inputs]
+    sizes = _sizes(function, node.outputs[0].shape)
+    compute = te.pad(node.attributes["before"])
+    function.set_whole(node.outputs[0], function.compute(compute, *operands, sizes, name="pad"))
+
+
+def _gather(function: FunctionLowering, node: Node) -> None:
+    operands = [function.get(one) for one in node.inputs]
+    compute = te.gather(node.attributes["axis"])
+    function.set_whole(node.outputs[0], function.compute(compute, *operands, name="gather"))
+
+
+def _gather_nd(function: FunctionLowering, node: Node) -> None:
+    operands = [function.get(one) for one in node.inputs]
+    compute = te.gather_nd(node.attributes["batch"], int(node.inputs[1].shape[-1]))
+    function.set_whole(node.outputs[0], function.compute(compute, *operands, name="gather"))
+
+
+def _scatter(function: FunctionLowering, node: Node) -> None:
+    x, updates, places = node.inputs
+    axes = (node.attributes["axis"],)
+    operands = [rows(function, one, axes) for one in (x, updates, places)]
+    arguments = (x.dtype.value, places.dtype.value)
+    sizes = row_sizes(function, x, axes)
+    value = function.kernel(scatter_rows, arguments, operands, sizes, x.dtype)
+    set_rows(function, node.outputs[0], axes, value)
+
+
+def _scatter_nd(function: FunctionLowering, node: Node) -> None:
+    x, updates, places = node.inputs
+    depth = int(places.shape[-1])
+    one = tirx.IntImm("int64", 1)
+    count = prod(function.sizes(places.shape[:-1]), start=one)
+    block = prod(function.sizes(x.shape[depth:]), start=one)
+    total = prod(function.sizes(x.shape[:depth]), start=one)
+    at = function.reshaped(function.get(places), [count, depth])
+    operands = [
+        function.reshaped(function.get(x), [total, block]),
+        function.reshaped(function.get(updates), [count, block]),
+        function.compute(te.rows_of, function.get(x), at, name="rows"),
+    ]
+    value = function.kernel(scatter_blocks, (x.dtype.value,), operands, [total, block], x.dtype)
+    result = node.outputs[0]
+    function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
+
+
+def _range(function: FunctionLowering, node: Node) -> None:
+    ends = [function.get(one) for one in node.inputs]
+    sizes = _sizes(function, [node.attributes["size"]])
+    function.set_whole(node.outputs[0], function.compute(te.sequence, *ends, sizes, name="range"))
+
+
+def _shape_to_tensor(function: FunctionLowering, node: Node) -> None:
+    sizes = _sizes(function, node.attributes["shape"])
+    function.set_whole(node.outputs[0], function.compute(te.shape, sizes, name="shape"))
+
+
+MOVING: dict[str, Rule] = {
+    "broadcast_to": _broadcast_to,
+    "concat": _concat,
+    "gather": _gather,
+    "gather_nd": _gather_nd,
+    "pad": _pad,
+    "range": _range,
+    "rebind": _rebind,
+    "reshape": _reshape,
+    "scatter": _scatter,
+    "scatter_nd": _scatter_nd,
+    "shape_to_tensor": _shape_to_tensor,
+    "slice": _slice,
+}

@@ -1,0 +1,166 @@
+"""Tensor expressions of operations that move elements: where each one of the result comes from.
+
+Sizes that may be symbolic are operands too, so that TVM finds their variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, TypeAlias
+
+from tvm import te, tirx
+
+from maxtool.compiler.lowering.expressions import Compute, Expr, broadcast_index
+
+Sizes: TypeAlias = Sequence[Any]
+
+
+def copy(x: Expr) -> Expr:
+    """The same elements in memory of their own."""
+    return te.compute(x.shape, lambda *i: x(*i), name="copy")
+
+
+def broadcast_to(x: Expr, sizes: Sizes) -> Expr:
+    """The elements repeated along dimensions that are missing or 1."""
+    return te.compute(sizes, lambda *i: x(*broadcast_index(i, x.shape)), name="broadcast")
+
+
+def slices(steps: Sequence[int]) -> Compute:
+    """From each dimension ``size`` elements, the first at ``start``."""
+
+    def compute(x: Expr, starts: Sizes, sizes: Sizes) -> Expr:
+        def element(*index: Expr) -> Expr:
+            places = zip(starts, index, steps, strict=True)
+            return x(*(start + place * step for start, place, step in places))
+
+        return te.compute(sizes, element, name="slice")
+
+    return compute
+
+
+def concat(axis: int) -> Compute:
+    """The operands one after the other."""
+
+    def compute(*operands: Expr) -> Expr:
+        *tensors, sizes = operands
+        ends = [tensors[0].shape[axis]]
+        for tensor in tensors[1:]:
+            ends.append(ends[-1] + tensor.shape[axis])
+
+        def element(*index: Expr) -> Expr:
+            place = index[axis]
+            value = tensors[-1](*_moved(index, axis, ends[-2]))
+            for number in range(len(tensors) - 2, -1, -1):
+                start = ends[number - 1] if number else 0
+                own = tensors[number](*_moved(index, axis, start))
+                value = tirx.if_then_else(place < ends[number], own, value)
+            return value
+
+        return te.compute(sizes, element, name="concat")
+
+    return compute
+
+
+def _moved(index: Sequence[Expr], axis: int, by: Expr) -> list[Expr]:
+    return [place - by if dim == axis else place for dim, place in enumerate(index)]
+
+
+def pad(before: Sequence[int]) -> Compute:
+    """The elements inside, one value around them."""
+
+    def compute(x: Expr, value: Expr, sizes: Sizes) -> Expr:
+        def element(*index: Expr) -> Expr:
+            own = [place - low for place, low in zip(index, before, strict=True)]
+            inside = [0 <= place for place in own]  # noqa: SIM300 - an expression on the left
+            inside += [place < size for place, size in zip(own, x.shape, strict=True)]
+            return tirx.if_then_else(tirx.all(*inside), x(*own), value())
+
+        return te.compute(sizes, element, name="pad")
+
+    return compute
+
+
+def gather(axis: int) -> Compute:
+    """The elements at some places of a dimension."""
+
+    def compute(x: Expr, places: Expr) -> Expr:
+        end = axis + len(places.shape)
+
+        def element(*index: Expr) -> Expr:
+            place = nearest(places(*index[axis:end]), x.shape[axis])
+            return x(*index[:axis], place, *index[end:])
+
+        sizes = [*x.shape[:axis], *places.shape, *x.shape[axis + 1 :]]
+        return te.compute(sizes, element, name="gather")
+
+    return compute
+
+
+def gather_nd(batch: int, depth: int) -> Compute:
+    """The elements at places that each name ``depth`` dimensions after the first ``batch``."""
+
+    def compute(x: Expr, places: Expr) -> Expr:
+        rows = len(places.shape) - 1
+
+        def element(*index: Expr) -> Expr:
+            named = [
+                nearest(places(*index[:rows], number), x.shape[batch + number])
+                for number in range(depth)
+            ]
+            return x(*index[:batch], *named, *index[rows:])
+
+        sizes = [*places.shape[:-1], *x.shape[batch + depth :]]
+        return te.compute(sizes, element, name="gather")
+
+    return compute
+
+
+def rows_of(x: Expr, places: Expr) -> Expr:
+    """Which row of a matrix each place in the first dimensions of ``x`` is; -1 for none.
+
+    ``places`` is ``[m, k]``: numbers of elements in the first ``k`` dimensions of ``x``.
+    """
+    depth = int(places.shape[1])
+    limits = x.shape[:depth]
+
+    def row(i: Expr) -> Expr:
+        named = [from_first(places(i, number), limits[number]) for number in range(depth)]
+        checks = [one >= 0 for one in named]
+        checks += [one < limit for one, limit in zip(named, limits, strict=True)]
+        terms = [one * prod(limits[number + 1 :]) for number, one in enumerate(named)]
+        total = sum(terms[1:], start=terms[0])
+        return tirx.Select(tirx.all(*checks), total, tirx.const(-1, "int64"))
+
+    return te.compute((places.shape[0],), row, name="rows")
+
+
+def nearest(place: Expr, size: Expr) -> Expr:
+    """A place as an index that exists, if anything does."""
+    return tirx.max(tirx.min(from_first(place, size), size - 1), tirx.const(0, "int64"))
+
+
+def from_first(place: Expr, size: Expr) -> Expr:
+    """A place as an int64; a negative one counts from the last element."""
+    if str(place.ty) == "uint64":  # so that none is negative afterwards
+        place = tirx.min(place, tirx.const((1 << 63) - 1, "uint64"))
+    wide = place.astype("int64")
+    return wide if "u" in str(place.ty) else tirx.Select(wide < 0, wide + size, wide)
+
+
+def sequence(start: Expr, step: Expr, sizes: Sizes) -> Expr:
+    """``start``, ``start + step`` and so on."""
+    kind = str(start().ty)
+    return te.compute(sizes, lambda i: start() + i.astype(kind) * step(), name="range")
+
+
+def shape(sizes: Sizes) -> Expr:
+    """The sizes themselves."""
+
+    def element(i: Expr) -> Expr:
+        value = tirx.const(0, "int64")
+        for number, size in enumerate(sizes):
+            value = tirx.Select(tirx.EQ(i, number), size, value)
+        return value
+
+    return te.compute((len(sizes),), element, name="shape")

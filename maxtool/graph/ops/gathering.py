@@ -1,0 +1,201 @@
+"""Elements read from, or written to, places that tensors of whole numbers say.
+
+A negative place counts from the last element. Places that are known now must exist; a place that is
+computed in a graph and does not exist is read at the nearest end, and what would be written there
+is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import SupportsIndex
+
+import numpy as np
+
+from maxtool.graph.dim import Dim
+from maxtool.graph.ops.axes import axis_of
+from maxtool.graph.ops.require import require
+from maxtool.graph.ops.table import apply, as_tensor, define, is_traced
+from maxtool.graph.tensor import Tensor, TensorLike
+from maxtool.graph.type import TensorType
+
+
+def _infer_gather(kind: TensorType, places: TensorType, axis: int) -> tuple[TensorType, ...]:
+    _require_places(places)
+    _require_something(kind, places, axis)
+    sizes = [*kind.shape[:axis], *places.shape, *kind.shape[axis + 1 :]]
+    return (TensorType(kind.dtype, sizes, kind.device),)
+
+
+def _infer_gather_nd(kind: TensorType, places: TensorType, batch: int) -> tuple[TensorType, ...]:
+    depth = _depth(kind, places, batch)
+    require(kind.shape[:batch] == places.shape[:batch], f"the first {batch} dimensions differ")
+    for axis in range(batch, batch + depth):
+        _require_something(kind, places, axis)
+    sizes = [*places.shape[:-1], *kind.shape[batch + depth :]]
+    return (TensorType(kind.dtype, sizes, kind.device),)
+
+
+def _infer_scatter(
+    kind: TensorType, updates: TensorType, places: TensorType, axis: int
+) -> tuple[TensorType, ...]:
+    _require_places(places)
+    _require_same_dtype(kind, updates)
+    require(updates.shape == places.shape, "there is one update for each place")
+    same = kind.rank == places.rank and all(
+        place == axis or one == two
+        for place, (one, two) in enumerate(zip(kind.shape, places.shape, strict=True))
+    )
+    require(same, f"only dimension {axis} of the places may differ")
+    return (TensorType(kind.dtype, kind.shape, kind.device),)
+
+
+def _infer_scatter_nd(
+    kind: TensorType, updates: TensorType, places: TensorType
+) -> tuple[TensorType, ...]:
+    depth = _depth(kind, places, 0)
+    _require_same_dtype(kind, updates)
+    wanted = places.shape[:-1] + kind.shape[depth:]
+    require(updates.shape == wanted, f"the updates are {wanted}")
+    return (TensorType(kind.dtype, kind.shape, kind.device),)
+
+
+def _depth(kind: TensorType, places: TensorType, batch: int) -> int:
+    """How many dimensions a row of places names."""
+    _require_places(places)
+    known = places.rank > batch and places.shape[-1].is_static
+    require(known, "the last dimension of the places is known")
+    depth = int(places.shape[-1])
+    require(1 <= depth <= kind.rank - batch, f"a place has 1 to {kind.rank - batch} numbers")
+    return depth
+
+
+def _require_places(places: TensorType) -> None:
+    named = f"places are whole numbers, not {places.dtype.value}"
+    require(places.dtype.is_integral(), named)
+
+
+def _require_same_dtype(kind: TensorType, updates: TensorType) -> None:
+    require(kind.dtype is updates.dtype, f"updates are {kind.dtype.value}; cast them")
+
+
+def _require_something(kind: TensorType, places: TensorType, axis: int) -> None:
+    nothing = kind.shape[axis] == 0 and 0 not in places.shape
+    require(not nothing, f"there is no element along dimension {axis}")
+
+
+define("gather", _infer_gather)
+define("gather_nd", _infer_gather_nd)
+define("scatter", _infer_scatter)
+define("scatter_nd", _infer_scatter_nd)
+
+
+def gather(
+    input: TensorLike,  # noqa: A002 - the reference API's name
+    indices: TensorLike,
+    axis: SupportsIndex,
+) -> Tensor:
+    """The elements of ``input`` at some places of a dimension, which ``indices`` then stands for.
+
+    Args:
+        input: ``[a..., n, b...]``.
+        indices: ``[i...]``, whole numbers.
+        axis: Which dimension ``n`` is.
+
+    Returns:
+        ``[a..., i..., b...]``.
+
+    Raises:
+        IndexError: If there is no such place.
+        ValueError: If there is no such dimension, or the places are no whole numbers.
+    """
+    tensor, places = as_tensor(input), as_tensor(indices)
+    axis = axis_of("gather", tensor, axis)
+    require_places("gather", places, [tensor.shape[axis]])
+    return apply("gather", tensor, places, axis=axis)[0]
+
+
+def gather_nd(input: TensorLike, indices: TensorLike, batch_dims: SupportsIndex = 0) -> Tensor:  # noqa: A002
+    """The elements of ``input`` at places that each name several dimensions.
+
+    Args:
+        input: ``[a..., n..., b...]``.
+        indices: ``[a..., i..., k]``, whole numbers: places in the ``k`` dimensions ``n...``.
+        batch_dims: How many dimensions ``a...`` both have.
+
+    Returns:
+        ``[a..., i..., b...]``.
+
+    Raises:
+        IndexError: If there is no such place.
+        ValueError: If the shapes do not fit.
+    """
+    tensor, places = as_tensor(input), as_tensor(indices)
+    batch = int(batch_dims)
+    if not 0 <= batch <= min(tensor.rank, places.rank):
+        raise ValueError(f"gather_nd({tensor.type}, {places.type}): no {batch} dimensions in both")
+    require_places("gather_nd", places, tensor.shape[batch:])
+    return apply("gather_nd", tensor, places, batch=batch)[0]
+
+
+def scatter(
+    input: TensorLike,  # noqa: A002 - the reference API's name
+    updates: TensorLike,
+    indices: TensorLike,
+    axis: SupportsIndex = -1,
+) -> Tensor:
+    """``input`` with elements replaced at places along a dimension; of several the last is left.
+
+    Args:
+        input: ``[a..., n, b...]``.
+        updates: ``[a..., m, b...]``, of the same type.
+        indices: ``[a..., m, b...]``: where in ``n`` each update goes.
+        axis: Which dimension ``n`` is.
+
+    Raises:
+        IndexError: If there is no such place.
+        ValueError: If the shapes do not fit.
+    """
+    tensor, places = as_tensor(input), as_tensor(indices)
+    axis = axis_of("scatter", tensor, axis)
+    require_places("scatter", places, [tensor.shape[axis]])
+    return apply("scatter", tensor, updates, places, axis=axis)[0]
+
+
+def scatter_nd(input: TensorLike, updates: TensorLike, indices: TensorLike) -> Tensor:  # noqa: A002
+    """``input`` with elements, or blocks of them, replaced; of several the last is left.
+
+    Args:
+        input: ``[n..., b...]``.
+        updates: ``[i..., b...]``, of the same type.
+        indices: ``[i..., k]``: places in the ``k`` dimensions ``n...``.
+
+    Raises:
+        IndexError: If there is no such place.
+        ValueError: If the shapes do not fit.
+    """
+    tensor, places = as_tensor(input), as_tensor(indices)
+    require_places("scatter_nd", places, tensor.shape)
+    return apply("scatter_nd", tensor, updates, places)[0]
+
+
+def require_places(op: str, places: Tensor, sizes: Sequence[Dim]) -> None:
+    """Refuse places that are known now and do not exist.
+
+    Args:
+        op: The operation, for the message.
+        places: ``[...]`` of one dimension, or ``[..., k]`` of several.
+        sizes: The dimensions, in order.
+    """
+    known = not is_traced(places) and places.dtype.is_integral()
+    if not known or not all(size.is_static for size in sizes):
+        return
+    numbers = places.to_numpy()
+    count = numbers.shape[-1] if len(sizes) > 1 and numbers.ndim else 1
+    if count > len(sizes):  # which the operation refuses
+        return
+    limits = np.array([int(size) for size in sizes][:count])
+    wrong = (numbers >= limits) | (numbers < -limits)
+    if wrong.any():
+        first = numbers[wrong][0]
+        raise IndexError(f"{op}: there is no place {first} in dimensions {[*map(int, limits)]}")
