@@ -138,6 +138,39 @@ def test_a_cache_changes_no_number(changes: dict[str, Any]) -> None:
         np.testing.assert_allclose(logits, whole[:, at - 1], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("changes", "kinds"),
+    [
+        ({}, 1),
+        ({"sliding_window": 3, "sliding_layers": (True, False, True)}, 2),
+        ({"rope_layers": (True, True, False)}, 2),
+        ({"n_experts": 4, "n_experts_used": 2, "expert_layers": (False, True, True)}, 2),
+        # The tables are arguments: only the window differs.
+        (
+            {
+                "sliding_window": 3,
+                "sliding_layers": (True, False, True),
+                "rope_local_theta": 10.0,
+            },
+            2,
+        ),
+        (
+            {
+                "sliding_window": 3,
+                "sliding_layers": (True, False, True),
+                "rope_layers": (True, True, False),
+            },
+            3,
+        ),
+    ],
+)
+def test_layers_that_are_alike_are_traced_once(changes: dict[str, Any], kinds: int) -> None:
+    model = made(**changes)
+    for entry in model.entries():
+        graph = model.trace(entry.name, entry.types, entry.function)
+        assert len(graph.subgraphs) == kinds
+
+
 def test_its_entries_demand_no_more_than_a_loader_sees_to() -> None:
     """An artifact's loader takes no empty input, and knows no other least size."""
     decoder = made()

@@ -1,0 +1,209 @@
+"""One task of the attention kernel: a tile of rows against a block of keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvm.tirx.script.builder import ir as T  # noqa: N812
+
+from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.kernels.cpu import special
+from maxtool.compiler.target import Tile
+
+KEYS = 64  # keys in a block: a multiple of every vector length
+ROWS = 16  # rows in a task
+TILE_ROWS = 4  # rows of a register tile
+TASKS = 16  # tasks that a single query should give
+
+# Takes the place of minus infinity, so that no difference of two of them is NaN.
+HIDDEN = -1e30
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """The sizes and buffers of one attention kernel while it is built."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    scale: float
+    window: int | None
+    softcap: float | None
+    tile: Tile
+    batch: b.Expr
+    seq: b.Expr
+    context: b.Expr
+    q: b.Buffer
+    k: b.Buffer
+    v: b.Buffer
+    position: b.Expr
+    y: b.Buffer
+
+    @property
+    def group(self) -> int:
+        """Query heads that share a key head."""
+        return self.heads // self.kv_heads
+
+    @property
+    def parts(self) -> int:
+        """Parts that the keys of a single query are cut into, to give every thread some."""
+        return max(1, TASKS // self.kv_heads)
+
+    @property
+    def vectors(self) -> int:
+        """Vectors in a row of a register tile."""
+        return 4 if self.tile.registers >= 32 else 2
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Where one task reads, and what it keeps.
+
+    Args:
+        at: Index in the batch.
+        head: Key head.
+        first: First row of the tile; row r is query r // group of head r % group.
+        rows: Rows of the tile that exist.
+        queries: [ROWS, head_dim], scaled.
+        keys: [head_dim, KEYS] of the current block.
+        scores: [ROWS, KEYS], then their exponentials.
+        top: [ROWS] running maximum.
+        total: [ROWS] running sum of exponentials.
+        out: [ROWS, head_dim] running weighted values.
+    """
+
+    at: b.Expr
+    head: b.Expr
+    first: b.Expr
+    rows: b.Expr
+    queries: b.Buffer
+    keys: b.Buffer
+    scores: b.Buffer
+    top: b.Buffer
+    total: b.Buffer
+    out: b.Buffer
+
+    @property
+    def groups(self) -> b.Expr:
+        """Register tiles of rows."""
+        return b.ceildiv(self.rows, TILE_ROWS)
+
+
+def place_of(one: Attention, task: Task, row: b.Expr) -> tuple[b.Expr, b.Expr]:
+    """Query and head of a row."""
+    query = b.index(b.quotient(row, one.group))
+    return query, b.index(task.head * one.group + b.remainder(row, one.group))
+
+
+def copy_keys(one: Attention, task: Task, base: b.Expr, count: b.Expr) -> None:
+    """Bring a block of keys together; beyond the context there is nothing to read, so zeros."""
+
+    def whole() -> None:
+        with T.serial(b.integer(one.head_dim)) as d:
+            for offset, lanes in b.widths(KEYS, one.tile.lanes):
+                value = b.load(one.k, (task.at, task.head, d, base + offset), lanes)
+                b.store(task.keys, value, (d, offset), lanes)
+
+    def part() -> None:
+        with T.serial(b.integer(one.head_dim)) as d:
+            for offset, lanes in b.widths(KEYS, one.tile.lanes):
+                b.store(task.keys, b.splat(0.0, lanes), (d, offset), lanes)
+            with T.serial(count) as i:
+                b.store(task.keys, one.k[task.at, task.head, d, base + i], (d, i), 1)
+
+    b.either(base + KEYS <= one.context, whole, part)
+
+
+def score_block(one: Attention, task: Task, row: b.Expr) -> None:
+    """Scores of a register tile of rows with every key of the block."""
+    columns = one.vectors * one.tile.lanes
+    with T.serial(b.integer(KEYS // columns)) as part:
+        start = b.index(part * columns)
+        sums = b.Registers(TILE_ROWS, columns, one.tile.lanes)
+        sums.clear()
+        with T.serial(b.integer(one.head_dim)) as d:
+            keys = [b.let(b.load(task.keys, (d, start + at), n), n) for at, n in sums.pieces]
+            for r in range(TILE_ROWS):
+                query = b.let(b.splat(task.queries[row + r, d], one.tile.lanes), one.tile.lanes)
+                for (offset, lanes), key in zip(sums.pieces, keys, strict=True):
+                    sums.add(r, offset, lanes, query * key)
+        for r, offset, lanes in sums.places:
+            b.store(task.scores, sums.get(r, offset, lanes), (row + r, start + offset), lanes)
+
+
+def softmax_row(one: Attention, task: Task, r: b.Expr, base: b.Expr) -> None:
+    """Hide what a row may not see, then update its maximum, its sum and its values' scale."""
+    lanes = one.tile.lanes
+    query = b.index(b.quotient(task.first + r, one.group))
+    seen = b.index(T.Cast("int32", one.position + query - base))
+    pieces = b.widths(KEYS, lanes)
+    scores = [_visible(one, task, r, seen, offset) for offset, _ in pieces]
+    highest = scores[0]
+    for score in scores[1:]:
+        highest = T.max(highest, score)
+    old = b.let(task.top[r])
+    top = b.let(T.max(old, b.fold(highest, lanes, T.max)))
+    total = b.splat(0.0, lanes)
+    for (offset, _), score in zip(pieces, scores, strict=True):
+        value = b.let(b.exp(score - b.splat(top, lanes), lanes), lanes)
+        b.store(task.scores, value, (r, offset), lanes)
+        total = total + value
+    shrink = b.let(b.exp(old - top, 1))
+    b.store(task.top, top, (r,), 1)
+    b.store(task.total, task.total[r] * shrink + b.fold(total, lanes, b.add), (r,), 1)
+    for offset, width in b.widths(one.head_dim, lanes):
+        value = b.load(task.out, (r, offset), width) * b.splat(shrink, width)
+        b.store(task.out, value, (r, offset), width)
+
+
+def _visible(one: Attention, task: Task, r: b.Expr, seen: b.Expr, offset: int) -> b.Expr:
+    """A vector of scores, hidden outside the row's range; ``seen`` is the last key's index."""
+    lanes = one.tile.lanes
+    score = _capped(one, b.load(task.scores, (r, offset), lanes))
+    index = T.ramp(b.int32(offset), b.int32(1), lanes)
+    hidden = b.splat(HIDDEN, lanes)
+    score = T.Select(index <= b.splat(seen, lanes), score, hidden)
+    if one.window is not None:
+        score = T.Select(index > b.splat(seen - one.window, lanes), score, hidden)
+    return b.let(score, lanes)
+
+
+def _capped(one: Attention, score: b.Expr) -> b.Expr:
+    """A vector of scores within the soft cap, if there is one."""
+    if one.softcap is None:
+        return score
+    lanes = one.tile.lanes
+    cap = b.splat(one.softcap, lanes)
+    return special.tanh(lanes, b.let(score / cap, lanes)) * cap
+
+
+def add_values(one: Attention, task: Task, row: b.Expr, base: b.Expr, count: b.Expr) -> None:
+    """Add the block's values, weighted, to a register tile of rows."""
+    pieces = b.widths(one.head_dim, one.tile.lanes)
+    for first in range(0, len(pieces), one.vectors):
+        chosen = pieces[first : first + one.vectors]
+        _value_columns(one, task, row, base, count, chosen)
+
+
+def _value_columns(
+    one: Attention,
+    task: Task,
+    row: b.Expr,
+    base: b.Expr,
+    count: b.Expr,
+    pieces: list[tuple[int, int]],
+) -> None:
+    left = pieces[0][0]
+    sums = b.Registers(TILE_ROWS, pieces[-1][0] + pieces[-1][1] - left, one.tile.lanes)
+    places = [(r, offset - left, lanes) for r in range(TILE_ROWS) for offset, lanes in pieces]
+    for r, offset, lanes in places:
+        sums.set(r, offset, lanes, b.load(task.out, (row + r, left + offset), lanes))
+    with T.serial(count) as i:
+        key = b.index(base + i)
+        values = [b.let(b.load(one.v, (task.at, task.head, key, at), n), n) for at, n in pieces]
+        for r in range(TILE_ROWS):
+            weight = b.let(task.scores[row + r, i])
+            for (offset, lanes), value in zip(pieces, values, strict=True):
+                sums.add(r, offset - left, lanes, b.splat(weight, lanes) * value)
+    for r, offset, lanes in places:
+        b.store(task.out, sums.get(r, offset, lanes), (row + r, left + offset), lanes)
