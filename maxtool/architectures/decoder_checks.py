@@ -19,7 +19,7 @@ POSITIVE = (
     " sliding_window attention_scale attention_softcap logits_softcap embed_scale residual_scale"
     " logits_scale n_experts n_experts_used expert_size"
 )
-NOT_NEGATIVE = "norm_eps rope_mscale rope_mscale_all_dim"
+NOT_NEGATIVE = ("norm_eps", "rope_mscale", "rope_mscale_all_dim")
 
 # A position is an int32, and each layer costs time when a model is only planned.
 MAXIMA = {"context_length": 2**31 - 1, "n_layers": 10_000}
@@ -38,18 +38,17 @@ CHOICES: dict[str, tuple[str, ...]] = {
 SCALING_NEEDS: dict[str, tuple[str, ...]] = {
     "linear": ("rope_factor",),
     "dynamic": ("rope_factor",),
-    "llama3": ("rope_factor", "rope_original_context"),
-    "yarn": ("rope_original_context",),
-    "longrope": ("rope_original_context", "rope_short_factors", "rope_long_factors"),
+    "llama3": ("rope_factor",),
+    "longrope": ("rope_short_factors", "rope_long_factors"),
 }
 
-# An option, and what must be there for it to mean anything.
-MEANINGLESS_WITHOUT: dict[str, tuple[str, ...]] = {
-    "rope_local_theta": ("sliding_window",),
-    "n_experts": ("n_experts_used",),
-    "n_experts_used": ("n_experts",),
-    "expert_size": ("n_experts",),
-    "expert_layers": ("n_experts",),
+# An option, and the one that must be there for it to mean anything.
+MEANINGLESS_WITHOUT = {
+    "rope_local_theta": "sliding_window",
+    "n_experts": "n_experts_used",
+    "n_experts_used": "n_experts",
+    "expert_size": "n_experts",
+    "expert_layers": "n_experts",
 }
 
 PER_LAYER = ("rope_layers", "sliding_layers", "expert_layers")
@@ -62,7 +61,7 @@ def problems(config: DecoderConfig) -> list[str]:
 
 
 def _out_of_range(config: DecoderConfig) -> Iterator[str]:
-    for name in (*POSITIVE.split(), *NOT_NEGATIVE.split()):
+    for name in (*POSITIVE.split(), *NOT_NEGATIVE):
         value = getattr(config, name)
         fits = value is None or 0 < value < inf or (value == 0 and name in NOT_NEGATIVE)
         if not fits:
@@ -82,10 +81,9 @@ def _needs(config: DecoderConfig) -> Iterator[str]:
     for name in SCALING_NEEDS.get(config.rope_scaling, ()):
         if getattr(config, name) is None:
             yield f"rope_scaling {config.rope_scaling!r} needs {name}"
-    for name, needs in MEANINGLESS_WITHOUT.items():
-        for need in needs:
-            if getattr(config, name) is not None and getattr(config, need) is None:
-                yield f"{name} {getattr(config, name)} needs {need}"
+    for name, need in MEANINGLESS_WITHOUT.items():
+        if getattr(config, name) is not None and getattr(config, need) is None:
+            yield f"{name} {getattr(config, name)} needs {need}"
 
 
 def _lengths(config: DecoderConfig) -> Iterator[str]:
@@ -127,7 +125,7 @@ def _scaling(config: DecoderConfig) -> Iterator[str]:
         yield f"rope_scaling 'dynamic' needs more than {config.rotated} rotated elements"
     if config.rope_scaling == "yarn" and config.rope_theta <= 1:
         yield f"rope_scaling 'yarn' needs a rope_theta above 1, not {config.rope_theta}"
-    if config.rope_scaling == "longrope" and config.original_context < 2:
+    if config.rope_scaling == "longrope" and config.original_context == 1:
         yield "rope_scaling 'longrope' needs an original context of more than one position"
 
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from maxtool.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from maxtool.architectures.decoder_config import DecoderConfig
 
@@ -35,8 +37,17 @@ def frequencies(config: DecoderConfig, length: int) -> Frequencies:
 
     Returns:
         float32 ``[rotated / 2]``.
+
+    Raises:
+        ConfigurationError: If the options give numbers that float32 cannot hold.
     """
-    return SCALINGS[config.rope_scaling](config, length)
+    with np.errstate(all="ignore"):
+        found = SCALINGS[config.rope_scaling](config, length)
+    if not np.isfinite(found).all():
+        raise ConfigurationError(
+            f"rope_scaling {config.rope_scaling!r} gives rotary frequencies that are no numbers"
+        )
+    return found
 
 
 def attention_factor(config: DecoderConfig) -> float:

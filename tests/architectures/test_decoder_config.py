@@ -55,12 +55,9 @@ def test_problems(changes: dict[str, Any], found: list[str]) -> None:
 @pytest.mark.parametrize(
     ("changes", "found"),
     [
-        ({"rope_scaling": "llama3"}, ["rope_factor", "rope_original_context"]),
-        ({"rope_scaling": "yarn"}, ["rope_original_context"]),
-        (
-            {"rope_scaling": "longrope"},
-            ["rope_original_context", "rope_short_factors", "rope_long_factors"],
-        ),
+        ({"rope_scaling": "llama3"}, ["rope_factor"]),
+        ({"rope_scaling": "yarn"}, []),
+        ({"rope_scaling": "longrope"}, ["rope_short_factors", "rope_long_factors"]),
         ({"rope_scaling": "dynamic"}, ["rope_factor"]),
     ],
 )

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from maxtool.architectures import Decoder, DecoderConfig
+from maxtool.dtype import DType
 from tests.architectures.decoders import CONFIG, Steps, fill
 from tests.architectures.oracle import Oracle
 
@@ -95,6 +96,16 @@ def test_an_option(name: str) -> None:
         at += length
         logits = steps(ids[:, at - length : at])
         assert error(logits, expected[:, at - 1]) < 1e-5
+
+
+@pytest.mark.parametrize("dtype", [DType.float16, DType.bfloat16], ids=lambda dtype: dtype.value)
+def test_matrices_of_other_types(dtype: DType) -> None:
+    """They are read as they are stored, tables of positions and experts too."""
+    changes = {"position": "learned", "n_experts": 3, "n_experts_used": 2}
+    config = DecoderConfig(**CONFIG | SIZES | changes | {"expert_layers": LAYERS})
+    model = Decoder(config, dtype)
+    expected = Oracle(config, fill(model)).logits(ids := np.arange(9)[None] % 5)
+    assert error(Steps(model, batch=1)(ids), expected[:, -1]) < 1e-5
 
 
 # These have parameters of their own, or change nothing that a test could see.

@@ -13,6 +13,7 @@ from maxtool.architectures import DecoderConfig, rope_scaling
 from maxtool.architectures.decoder_checks import CHOICES
 from maxtool.architectures.rotary import RotaryByLength, RotaryTable, make_rotaries
 from maxtool.dtype import DType
+from maxtool.errors import ConfigurationError
 from maxtool.graph import Tensor
 from tests.architectures.decoders import CONFIG
 
@@ -34,6 +35,12 @@ def test_frequencies(case: dict[str, Any]) -> None:
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, case["frequencies"], rtol=2.5e-7)
     assert rope_scaling.attention_factor(config) == pytest.approx(case["factor"], rel=1e-12)
+
+
+def test_numbers_that_float32_cannot_hold() -> None:
+    config = DecoderConfig(**CONFIG | {"rope_theta": 1e-200})
+    with pytest.raises(ConfigurationError, match="rotary frequencies that are no numbers"):
+        rope_scaling.frequencies(config, 1)
 
 
 def test_every_scaling_is_recorded() -> None:
