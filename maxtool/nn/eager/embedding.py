@@ -62,12 +62,14 @@ class Embedding(Module[[Tensor], Tensor]):
         return list(self.weight.shape[1:])
 
     def forward(self, indices: Tensor) -> Tensor:
-        """From whole numbers ``[...]`` to ``[..., *dims]``.
+        """From whole numbers ``[...]`` to ``[..., *dims]``, of the type of the table.
 
         Raises:
             IndexError: If a number that is known now is not in the table.
         """
-        return ops.embedding(indices, self.weight)
+        entries = ops.embedding(indices, self.weight)
+        same = entries.dtype is self.weight.dtype
+        return entries if same else ops.cast(entries, self.weight.dtype)
 
     def input_types(self) -> list[TensorType]:
         """A batch of sequences of numbers."""
