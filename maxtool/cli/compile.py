@@ -117,6 +117,8 @@ def _invocation(made: Build) -> str:
         return f"python {script} --info"
     if made.tokenizer is None:
         return f"python {script} --ids 1,2,3"
+    if "decode" in entries and "default" in made.tokenizer.chat_templates:
+        return f"python {script} --chat"
     return f"python {script} {next(trial for entry, trial in TRIALS.items() if entry in entries)}"
 
 

@@ -12,8 +12,10 @@ As a module::
     model = run.load()
     logits = model(input_ids=[[1, 2, 3]])["logits"]
     for token in model.generate(model.encode("Once upon a time"), max_tokens=100): ...
+    for piece in run.Conversation(model).ask("Hello!"): ...
 
-It needs NumPy, apache-tvm-ffi and TVM's runtime library; for text also ``tokenizers``. Exit codes:
+It needs NumPy, apache-tvm-ffi and TVM's runtime library; for text also ``tokenizers``,
+for conversations ``jinja2``. Exit codes:
 0 ok, 1 a file does not match its checksum, 2 usage, 3 an input or the manifest is malformed, 4 what
 was asked does not fit the model, 6 the machine lacks something, 130 interrupted.
 """
@@ -63,6 +65,7 @@ except ImportError as error:
     sys.exit(6)
 Manifest, Model, State = loader.Manifest, loader.Model, loader.State
 TextStream = loader.TextStream
+Conversation, open_template = loader.Conversation, loader.open_template
 RunError, NotVerified, BadUsage = loader.RunError, loader.NotVerified, loader.BadUsage
 BadInput, DoesNotFit, MachineLacks = loader.BadInput, loader.DoesNotFit, loader.MachineLacks
 

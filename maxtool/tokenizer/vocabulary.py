@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from pathlib import Path
@@ -153,13 +153,14 @@ def looks_special(text: str) -> bool:
 
 
 def check_tokens(tokens: Sequence[str], file: str | Path | None) -> None:
-    """Refuse a vocabulary that is empty, absurdly long, or that holds a token twice.
+    """Refuse a vocabulary that is empty, absurdly long, no text, or that holds a token twice.
 
     Raises:
         MalformedFile: With every finding, ten of them spelled out.
     """
     if not tokens or len(tokens) > MAX_TOKENS:
         raise MalformedFile(f"a vocabulary of {len(tokens)} tokens", file=file)
+    _check_text(tokens, file)
     first: dict[str, int] = {}
     twice = [
         f"token {i} is {token!r} again (first at {first[token]})"
@@ -172,13 +173,23 @@ def check_tokens(tokens: Sequence[str], file: str | Path | None) -> None:
         )
 
 
+def _check_text(texts: Iterable[str], file: str | Path | None) -> None:
+    """Refuse halves of characters, which JSON can escape and no file can hold."""
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError as error:
+        what = f"half of a character is no text: {error.object[error.start]!a}"
+        raise MalformedFile(what, file=file) from None
+
+
 def check_templates(templates: Mapping[str, str], file: str | Path | None) -> None:
-    """Refuse chat templates that are longer than any are.
+    """Refuse chat templates that are longer than any are, or no text.
 
     Raises:
-        MalformedFile: With every one that is.
+        MalformedFile: With every one that is too long.
     """
-    sizes = {name: len(text.encode("utf-8", "replace")) for name, text in templates.items()}
+    _check_text(templates.values(), file)
+    sizes = {name: len(text.encode()) for name, text in templates.items()}
     wrong = [f"{name!r:.80}: {size} bytes" for name, size in sizes.items() if size > MAX_TEMPLATE]
     if wrong:
         what = f"chat templates of more than {MAX_TEMPLATE} bytes"

@@ -18,7 +18,7 @@ import pytest
 import tokenizers
 
 from maxtool.runtime import loader
-from maxtool.runtime.loader import session, template
+from maxtool.runtime.loader import converse, session, template
 
 sys.path.insert(0, str(Path(__file__).parent))
 import tiny_artifact
@@ -354,3 +354,35 @@ def test_interrupted_on_a_terminal(speaker: Path) -> None:
     terminal = Terminal(speaker, "--json")
     terminal.until("replies to one text")
     assert terminal.close() == 2
+
+
+def test_an_interrupted_reply_is_no_end(
+    speaker: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ctrl-C while a reply comes ends that reply; what came of it stays said."""
+    model = loader.load(speaker)
+    talk = loader.Conversation(model)
+    said = iter([ASKED[0], ASKED[1]])
+
+    def typed(_prompt: str) -> str:
+        return next(said, None) or end()
+
+    def end() -> str:
+        raise EOFError
+
+    decode, pieces = model.decode, iter(range(9))
+
+    def interrupted(ids: Any) -> str:
+        if next(pieces, None) == 4:
+            raise KeyboardInterrupt
+        return decode(ids)
+
+    monkeypatch.setattr("builtins.input", typed)
+    monkeypatch.setattr(model, "decode", interrupted)
+    converse.talk(loader.Options(folder=speaker, quiet=True), model, talk)
+    shown, second = capsys.readouterr().out.split("\n", 1)
+    assert ANSWERED[0].startswith(shown)
+    assert shown != ANSWERED[0]
+    assert second
+    assert [one["role"] for one in talk.messages] == ["user", "assistant"] * 2
+    assert talk.messages[1]["content"] == shown

@@ -194,6 +194,8 @@ def test_no_tokenizer_is_none(tmp_path: Path) -> None:
         ),
         ("added_tokens.json", '{"x": 1000000000}'),
         ("added_tokens.json", '{"</s>": 499}'),
+        ("added_tokens.json", '{"\\ud800": 499}'),
+        ("tokenizer_config.json", '{"chat_template": "\\udfff"}'),
     ],
 )
 def test_malformed_configuration(

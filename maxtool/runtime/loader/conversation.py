@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from .chat import ChatEncoder, ChatTemplate, Message
+from .chat import ChatEncoder, ChatTemplate, Message, open_template
 from .model import Model
 from .reply import Reply
 from .sampling import Sampling, chooser
@@ -24,7 +24,7 @@ class Conversation:
     def __init__(
         self,
         model: Model,
-        template: ChatTemplate,
+        template: ChatTemplate | None = None,
         *,
         system: str | None = None,
         sampling: Sampling | None = None,
@@ -34,18 +34,19 @@ class Conversation:
 
         Args:
             model: Who replies.
-            template: How the model writes a conversation.
+            template: How the model writes a conversation; as the artifact says if None.
             system: What the model is told before the first turn.
             sampling: How tokens are picked.
             stops: Strings before which a reply ends.
 
         Raises:
             BadUsage: If the sampling is out of range.
-            DoesNotFit: If the model has no tokenizer.
+            DoesNotFit: If the model has no tokenizer, or no template and none is given.
         """
         self.forgotten = 0
         self._model, self._stops = model, stops
         self._choose = chooser(sampling or Sampling())
+        template = template or open_template(model.manifest)
         self._encoder = ChatEncoder(template, model.tokenizer)
         self._session = Session(model)
         self._system = [] if system is None else [_message("system", system)]

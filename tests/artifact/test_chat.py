@@ -1,0 +1,85 @@
+"""Conversations with compiled models: from both dialects, and with caches of every kind."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tokenizers
+
+from maxtool import conversion
+from maxtool.artifact import tokens
+from maxtool.runtime import loader
+from maxtool.runtime.loader.session import Session
+from maxtool.weights import open_checkpoint
+from tests.artifact.measure import Compile
+
+TEMPLATE = "{{ bos_token }}{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"
+MULTILINGUAL = json.loads(
+    (Path(__file__).parents[1] / "data" / "multilingual.json").read_text(encoding="utf-8")
+)
+
+
+@pytest.fixture
+def source(sample: Path, tmp_path: Path) -> Path:
+    """The sample model, with a chat template."""
+    folder = tmp_path / "source"
+    shutil.copytree(sample, folder)
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    config["chat_template"] = TEMPLATE
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    return folder
+
+
+def converted(source: Path, output: Path) -> Path:
+    conversion.convert(conversion.prepare(conversion.Request(source, output)))
+    return output
+
+
+def test_both_dialects_keep_the_tokenizer_and_the_template(source: Path, tmp_path: Path) -> None:
+    gguf = converted(source, tmp_path / "there.gguf")
+    back = converted(gguf, tmp_path / "back")
+    found = []
+    for i, path in enumerate((source, gguf, back)):
+        folder = tmp_path / str(i)
+        folder.mkdir()
+        tokenizer = tokens.find(open_checkpoint(path))
+        assert tokenizer is not None
+        manifest = tokens.write(tokenizer, folder)
+        library = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+        ids = [library.encode(text, add_special_tokens=False).ids for text in MULTILINGUAL.values()]
+        assert (folder / "chat_template.jinja").read_text() == TEMPLATE
+        found.append((manifest, ids))
+    assert found[0] == found[1] == found[2]
+    special = {"bos_token": "<|begin_of_text|>", "eos_token": "<|end_of_text|>"}
+    assert found[0][0]["special_tokens"] == special
+
+
+@pytest.mark.parametrize("name", ["tiny-llama", "tiny-mistral", "tiny-gemma3", "tiny-yarn"])
+def test_what_is_kept_changes_nothing(compiled: Compile, data: Path, name: str) -> None:
+    """A text read in two parts is continued as one read at once, with windows and scaling too."""
+    model = loader.load(compiled(data / name))
+    choose = loader.chooser(loader.Sampling())
+    ids = np.random.default_rng(2).integers(3, 60, 20).tolist()
+    kept = Session(model)
+    first = list(kept.generate(ids[:11], 3, choose))
+    assert len(kept.ids) >= 11
+    assert list(kept.generate(ids, 12, choose)) == list(Session(model).generate(ids, 12, choose))
+    assert kept.reused == 11
+    assert list(kept.generate(ids[:11], 3, choose)) == first
+
+
+def test_the_artifact_replies(compiled: Compile, source: Path) -> None:
+    folder = compiled(source)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["tokenizer"]["chat_template"] == "chat_template.jinja"
+    assert "chat_template.jinja" in manifest["files"]
+    model = loader.load(folder)
+    talk = loader.Conversation(model)
+    reply = talk.ask("Once upon a time", max_tokens=8)
+    assert "".join(reply) == model.decode(reply.made)
+    asked = model.tokenizer.encode("Once upon a time", add_special_tokens=False).ids
+    assert list(reply.ids) == [0, *asked, 1]
