@@ -143,9 +143,11 @@ def test_dry_run_writes_nothing(source: Path, tmp_path: Path) -> None:
 
 
 def test_failed_check_leaves_nothing(source: Path, tmp_path: Path) -> None:
-    text = (ROOT / "recipes" / "llama.toml").read_text()
     strict = tmp_path / "strict.toml"
-    strict.write_text(text.replace("rtol = 1e-4, atol = 1e-5", "rtol = 1e-12, atol = 1e-12"))
+    strict.write_text(
+        'schema = 1\nname = "strict"\nextends = "llama"\n'
+        "[check]\nfloat32 = { rtol = 1e-12, atol = 1e-12 }\n"
+    )
     result = run(source, "-o", tmp_path / "out", "--check", "--recipe", strict)
     assert result.exit_code == 1
     assert "forward" in result.stderr
