@@ -45,15 +45,15 @@ def _put(owner: Stateful, keys: tuple[Any, ...], value: Any) -> None:  # noqa: A
     if isinstance(owner, list) and name.isdecimal():
         owner[int(name)] = value
         return
-    held = getattr(owner, name) if inner else None
-    object.__setattr__(owner, name, _with(held, inner, value))
+    container = getattr(owner, name) if inner else None
+    object.__setattr__(owner, name, _with(container, inner, value))
 
 
-def _with(held: Any, keys: Sequence[Any], value: Any) -> Any:  # noqa: ANN401 - containers
+def _with(container: Any, keys: Sequence[Any], value: Any) -> Any:  # noqa: ANN401 - lists, dicts
     """A container with the value at ``keys``, changed in place; the value if there are none."""
     if keys:
-        held[keys[0]] = _with(held[keys[0]], keys[1:], value)
-    return held if keys else value
+        container[keys[0]] = _with(container[keys[0]], keys[1:], value)
+    return container if keys else value
 
 
 def children(module: Stateful) -> Iterator[Named]:
