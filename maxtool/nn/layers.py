@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from maxtool.dtype import DType
 from maxtool.graph import DeviceRef, ShardingStrategy, Tensor, Weight, ops
+from maxtool.nn import parallel
 from maxtool.nn.module import Module
 from maxtool.quantization import QuantizationEncoding
 
@@ -39,7 +40,7 @@ class Linear(Module[[Tensor], Tensor]):
 
     def forward(self, x: Tensor) -> Tensor:
         """From ``[..., in_dim]`` to ``[..., out_dim]``."""
-        return ops.linear(x, self.weight, self.bias)
+        return parallel.linear(x, self.weight, self.bias)
 
 
 class Embedding(Module[[Tensor], Tensor]):
@@ -66,7 +67,7 @@ class Embedding(Module[[Tensor], Tensor]):
 
     def forward(self, ids: Tensor) -> Tensor:
         """From int64 ``[...]`` to float32 ``[..., hidden_dim]``."""
-        return ops.embedding(ids, self.weight)
+        return parallel.embedding(ids, self.weight)
 
 
 class RMSNorm(Module[[Tensor], Tensor]):
@@ -87,7 +88,7 @@ class RMSNorm(Module[[Tensor], Tensor]):
 
     def forward(self, x: Tensor) -> Tensor:
         """From ``[..., dim]`` to the same shape."""
-        return ops.rms_norm(x, self.weight, self.eps)
+        return ops.rms_norm(x, parallel.local(self.weight, x.device), self.eps)
 
     def sharding_of(
         self,

@@ -174,7 +174,7 @@ def test_a_layer_computes_with_the_parts_of_its_weight() -> None:
     state = loaded(model)
     graph = Graph("parallel", model, [ROWS])
     names = {name: tuple(value.shape) for name, value in graph.weight_values.items()}
-    assert names == {"weight[0]": (3, 8), "weight[1]": (2, 8), "norm.weight": (8,)}
+    assert names == {"weight[0]": (3, 8), "weight[1]": (2, 8), "norm.weight[0]": (8,)}
     assert graph.weight_values["weight[1]"].device == DEVICES[1]
     x = random(3, 8)
     expected = parallel_in_numpy(x, *state.values())
