@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxtool.errors import ConfigurationError
-from maxtool.parity import decoder
+from maxtool.parity import decoder, encoder
 from maxtool.weights.checkpoint import Checkpoint
 
 Inputs = Mapping[str, NDArray[Any]]
@@ -48,6 +48,23 @@ class CachedReference(Reference, Protocol):
         """
 
 
+@runtime_checkable
+class EmbeddingReference(Reference, Protocol):
+    """A reference of a model that makes one vector of a text."""
+
+    def embed(self, inputs: Inputs, pooling: str, *, normalize: bool) -> NDArray[np.float64]:
+        """What the compiled entry ``embed`` should give.
+
+        Args:
+            inputs: Its inputs, by their names.
+            pooling: How tokens' vectors become one: ``mean``, ``cls`` or ``max``.
+            normalize: Whether it is scaled to length 1.
+
+        Returns:
+            Vectors [batch, hidden].
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """Models that one class of references computes.
@@ -73,6 +90,7 @@ REFERENCES: tuple[Kind, ...] = (
         decoder.GGUF_ARCHITECTURES,
         decoder.CLASSES,
     ),
+    Kind(encoder.EncoderReference, encoder.MODEL_TYPES, encoder.GGUF_ARCHITECTURES),
 )
 
 

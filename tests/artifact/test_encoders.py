@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from maxtool.cli.app import app
 from maxtool.runtime import loader
 from tests.artifact.measure import BOUND, Array, Compile, error, recorded
 
+ROOT = Path(__file__).resolve().parents[2]
 TINY = ("tiny-bert", "tiny-distilbert", "tiny-nomic-bert")
 OUTPUTS = ("last_hidden_state", "pooler_output")
 
@@ -82,3 +86,25 @@ def test_reference(compiled: Compile, reference: Path, tmp_path: Path, config: s
     arrays = {"input_ids": ids, "attention_mask": mask}
     embeddings = model.run("embed", arrays)["embeddings"]
     assert error(embeddings, mean(expected["last_hidden_state"], mask)) <= BOUND
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_check_passes(data: Path, tmp_path: Path, name: str) -> None:
+    command = ["compile", str(data / name), "-o", str(tmp_path / "out"), "--check", "--json"]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["check"]["relative_error"] < 1e-5
+
+
+def test_check_sees_a_wrong_weight(data: Path, tmp_path: Path) -> None:
+    """A recipe that exchanges two tensors of one shape."""
+    text = (ROOT / "recipes" / "bert.toml").read_text()
+    query, key = "attention.self.query.weight", "attention.self.key.weight"
+    text = text.replace(query, "@").replace(key, query).replace("@", key)
+    (tmp_path / "wrong.toml").write_text(text)
+    command = ["compile", str(data / "tiny-bert"), "-o", str(tmp_path / "out"), "--check"]
+    result = CliRunner().invoke(app, [*command, "--recipe", str(tmp_path / "wrong.toml")])
+    assert result.exit_code == 1
+    for name in ("forward, last_hidden_state", "forward, pooler_output", "embed"):
+        assert f"- {name}: relative error" in result.stderr
+    assert not (tmp_path / "out").exists()
