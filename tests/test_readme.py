@@ -111,7 +111,8 @@ def test_readme_has_examples_in_the_sections_named_here() -> None:
 )
 def test_readme_section(title: str, tmp_path: Path, environment: Mapping[str, str]) -> None:
     folder = tmp_path / "work"
-    shutil.copytree(ROOT / "samples" / "fireside", folder / "samples" / "fireside")
+    for used in (Path("samples", "fireside"), Path("tests", "data", "tiny-bert")):
+        shutil.copytree(ROOT / used, folder / used)
     for example in EXAMPLES[title]:
         printed = run([*example.command, example.code], cwd=folder, env=environment)
         assert_prints(example, printed)

@@ -235,15 +235,27 @@ def _check(made: Build, folder: Path) -> Comparison:
 
 def _module(request: Request, planned: Plan, dtype: DType) -> Architecture:
     """The architecture, for as many positions as were asked for, or as many as it can have."""
-    make_one = partial(build, planned.recipe.architecture, planned.config, dtype)
-    largest = make_one()
+    config = {**planned.config, **_chosen(request, planned)}
+    make_one = partial(build, planned.recipe.architecture, config, dtype)
+    usual = make_one()
     if request.context is None:
-        return largest
-    if largest.context is None:
+        return usual
+    if usual.context is None:
         raise UsageError(f"--context is for models of sequences, not {planned.recipe.name}")
-    if not 1 <= request.context <= largest.context:
-        raise UsageError(f"--context {request.context} is not from 1 to {largest.context}")
+    # An encoder's own context may be where its texts are cut, which is less than it can have.
+    largest = max(usual.context, planned.config.get("context_length", 1))
+    if not 1 <= request.context <= largest:
+        raise UsageError(f"--context {request.context} is not from 1 to {largest}")
     return make_one(request.context)
+
+
+def _chosen(request: Request, planned: Plan) -> dict[str, object]:
+    """The fields of the configuration that were asked for."""
+    asked: dict[str, object] = {"pooling": request.pooling, "normalize": request.normalize}
+    chosen = {name: value for name, value in asked.items() if value is not None}
+    if unknown := [name for name in chosen if name not in planned.recipe.fields]:
+        raise UsageError(f"--{unknown[0]} is for encoders, not {planned.recipe.name}")
+    return chosen
 
 
 def _check_replaceable(output: Path) -> None:

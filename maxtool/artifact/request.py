@@ -21,7 +21,10 @@ class Request:
         target: What to compile for: ``cpu``, or ``cpu:NAME`` for another machine.
         dtype: Element type of the matrices. When not given: that of the source if all its matrices
             have one of the three that kernels read, else float32.
-        context: Positions the cache holds; those the model was trained for when not given.
+        context: Positions to make room for; when not given those the model was trained for, or
+            those that its embeddings are cut to.
+        pooling: How an encoder makes one vector of a text; what the source says when not given.
+        normalize: Whether that vector is scaled to length 1; what the source says when None.
         check: Whether the outputs are compared with the float64 reference.
         standalone: Whether TVM's runtime library is put into the folder.
         force: Whether an existing artifact may be replaced.
@@ -34,6 +37,8 @@ class Request:
     target: str = "cpu"
     dtype: DType | None = None
     context: int | None = None
+    pooling: str | None = None
+    normalize: bool | None = None
     check: bool = False
     standalone: bool = False
     force: bool = False

@@ -42,6 +42,19 @@ def compile(  # noqa: A001 - the command's name
         int | None,
         typer.Option("--context", help="Positions to make room for; the model's own if absent."),
     ] = None,
+    pooling: Annotated[
+        str | None,
+        typer.Option(
+            "--pooling", help="How an encoder makes one vector: mean, cls or max; else its own."
+        ),
+    ] = None,
+    normalize: Annotated[
+        bool | None,
+        typer.Option(
+            "--normalize/--no-normalize",
+            help="Scale that vector to length 1, or not; else its own.",
+        ),
+    ] = None,
     check: Annotated[
         bool, options.flag("--check", help="Compare the outputs with a float64 reference.")
     ] = False,
@@ -62,6 +75,8 @@ def compile(  # noqa: A001 - the command's name
         target=target,
         dtype=options.parse_dtype(dtype),
         context=context,
+        pooling=options.parse_pooling(pooling),
+        normalize=normalize,
         check=check,
         standalone=standalone,
         force=force,

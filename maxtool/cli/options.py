@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 
 DTYPES = ("float32", "float16", "bfloat16")
+POOLINGS = ("mean", "cls", "max")
 
 
 def flag(*names: str, help: str) -> Any:  # noqa: A002, ANN401 - typer's names and types
@@ -34,6 +35,17 @@ IgnoreConfig = Annotated[
     list[str] | None,
     typer.Option("--ignore-config", metavar="KEY", help="Let a configuration key pass."),
 ]
+
+
+def parse_pooling(text: str | None) -> str | None:
+    """How tokens become one vector, as a user names it; None stays.
+
+    Raises:
+        UsageError: If it is none of those there are.
+    """
+    if text is not None and text not in POOLINGS:
+        raise UsageError(f"--pooling {text!r} is not one of {', '.join(POOLINGS)}")
+    return text
 
 
 def parse_dtype(text: str | None) -> DType | None:

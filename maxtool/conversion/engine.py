@@ -149,7 +149,9 @@ def convert(conversion: Conversion, progress: Callable[[int], None] | None = Non
     if report.rounded:
         first, others = min(report.rounded), len(report.rounded) - 1
         named = f"{first} and of {others} others" if others else first
-        report.warnings.append(f"values of {named} are rounded by the recipe's operations")
+        report.warnings.append(
+            f"values of {named} are rounded or left out by the recipe's operations"
+        )
     return report
 
 

@@ -60,6 +60,27 @@ def _rope_shape(shape: Shape, params: Params) -> Shape:
     return shape
 
 
+def _rows_before(array: Array, params: Params) -> Array:
+    rows = np.zeros((params["count"], *array.shape[1:]), array.dtype)
+    return np.concatenate([rows, array])
+
+
+def _rows_before_shape(shape: Shape, params: Params) -> Shape:
+    if not shape:
+        raise MisshapenWeight("rows cannot be put before a single value")
+    return (shape[0] + params["count"], *shape[1:])
+
+
+def _rows_from(array: Array, params: Params) -> Array:
+    return array[params["count"] :]
+
+
+def _rows_from_shape(shape: Shape, params: Params) -> Shape:
+    if not shape or shape[0] < params["count"]:
+        raise MisshapenWeight(f"there are no {params['count']} rows in {shape}")
+    return (shape[0] - params["count"], *shape[1:])
+
+
 # --- changing values -----------------------------------------------------------------------------
 
 
@@ -242,6 +263,20 @@ OPERATIONS: Mapping[str, Operation] = {
         shapes=_each(_rope_shape),
         inverse=_to("rope_pairs_to_halves"),
         whole_rows=lambda _params, ndim: ndim > 1,
+    ),
+    "zero_rows_before": Operation(
+        params={"count": "size"},
+        apply=_each(_rows_before),
+        shapes=_each(_rows_before_shape),
+        inverse=_to("rows_from"),
+    ),
+    "rows_from": Operation(
+        params={"count": "size"},
+        apply=_each(_rows_from),
+        shapes=_each(_rows_from_shape),
+        inverse=_to("zero_rows_before"),
+        rounds=True,
+        recipe=False,
     ),
     "add": Operation(
         params={"value": "number"},

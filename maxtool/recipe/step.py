@@ -37,7 +37,7 @@ class Operation:
         admits: The element types it is exact for; others are widened to float32 first.
         whole_rows: Whether it moves whole rows only, given parameters and number of dimensions.
         result: The element type it gives.
-        rounds: Whether some values get rounded, and the inverse then gives other bits.
+        rounds: Whether some values get rounded or lost, and the inverse then gives other bits.
         problems: What is wrong with the parameters themselves.
         recipe: Whether a recipe may name it; the others exist as inverses only.
     """

@@ -15,7 +15,7 @@ from maxtool.runtime import loader
 from tests.artifact.measure import BOUND, Array, Compile, error, recorded
 
 ROOT = Path(__file__).resolve().parents[2]
-TINY = ("tiny-bert", "tiny-distilbert", "tiny-nomic-bert")
+TINY = ("tiny-bert", "tiny-roberta", "tiny-distilbert", "tiny-nomic-bert")
 OUTPUTS = ("last_hidden_state", "pooler_output")
 
 
@@ -31,7 +31,18 @@ def assert_recorded(artifact: Path, folder: Path) -> None:
 
 @pytest.mark.parametrize("name", TINY)
 def test_hidden_states(compiled: Compile, data: Path, name: str) -> None:
-    assert_recorded(compiled(data / name), data / name)
+    assert_recorded(compiled(data / name, context=40), data / name)
+
+
+def test_what_sentence_transformers_says(compiled: Compile, data: Path) -> None:
+    """The first token's vector, scaled, of texts that are cut to 16 tokens."""
+    expected = recorded(data / "tiny-roberta")
+    model = loader.load(compiled(data / "tiny-roberta"))
+    assert model.manifest.context == 16
+    ids, mask = expected["input_ids"][1:, :16], expected["attention_mask"][1:, :16]
+    first = expected["last_hidden_state"][1:, 0]
+    found = model.run("embed", {"input_ids": ids, "attention_mask": mask})["embeddings"]
+    assert error(found, first / np.linalg.norm(first, axis=1, keepdims=True)) <= BOUND
 
 
 def test_the_configuration_that_transformers_5_writes(
@@ -108,3 +119,30 @@ def test_check_sees_a_wrong_weight(data: Path, tmp_path: Path) -> None:
     for name in ("forward, last_hidden_state", "forward, pooler_output", "embed"):
         assert f"- {name}: relative error" in result.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_pooling_and_normalisation_may_be_asked_for(compiled: Compile, data: Path) -> None:
+    folder = compiled(data / "tiny-distilbert", pooling="max", normalize=True, check=True)
+    expected = recorded(data / "tiny-distilbert")
+    ids, mask = expected["input_ids"], expected["attention_mask"]
+    hidden = np.where(mask[..., None] == 1, expected["last_hidden_state"], -np.inf).max(1)
+    arrays = {"input_ids": ids, "attention_mask": mask}
+    found = loader.load(folder).run("embed", arrays)["embeddings"]
+    assert error(found, hidden / np.linalg.norm(hidden, axis=1, keepdims=True)) <= BOUND
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "said"),
+    [
+        ("tiny-llama", ["--pooling", "cls"], "--pooling is for encoders, not llama"),
+        ("tiny-llama", ["--no-normalize"], "--normalize is for encoders, not llama"),
+        ("tiny-bert", ["--pooling", "last"], "'last' is not one of mean, cls, max"),
+    ],
+)
+def test_pooling_that_cannot_be(
+    data: Path, tmp_path: Path, name: str, arguments: list[str], said: str
+) -> None:
+    command = ["compile", str(data / name), "-o", str(tmp_path / "out"), *arguments]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 2
+    assert said in result.stderr

@@ -86,6 +86,18 @@ def ropes(draw: st.DrawFn, op: str) -> Case:
 
 
 @st.composite
+def rows(draw: st.DrawFn, op: str) -> Case:
+    """Tables whose first rows are zero, or any bits."""
+    count, shape = draw(DIM), draw(SHAPE)
+    dtype = admitted(draw, op)
+    table = bits(draw, shape, dtype)
+    if op == "rows_from":
+        first = bits(draw, (count, *shape[1:]), dtype)
+        table = np.concatenate([first if draw(st.booleans()) else np.zeros_like(first), table])
+    return Step(op, {"count": count}), [table]
+
+
+@st.composite
 def values(draw: st.DrawFn, op: str) -> Case:
     """Half of the arrays are such that nothing is rounded, half are any bits."""
     dtype, shape = admitted(draw, op), draw(SHAPE)
@@ -129,6 +141,8 @@ STRATEGIES: dict[str, Callable[[str], st.SearchStrategy[Case]]] = {
     "reshape": reshapes,
     "rope_pairs_to_halves": ropes,
     "rope_halves_to_pairs": ropes,
+    "zero_rows_before": rows,
+    "rows_from": rows,
     "add": values,
     "scale": values,
     "cast": casts,
@@ -220,6 +234,8 @@ def test_rope_directions_differ_and_match_transformers() -> None:
         (Step("reshape", {"stored": (6,), "shape": (2, 2)}), [(6,)]),
         (Step("rope_pairs_to_halves", {"heads": 4}), [(12, 2)]),
         (Step("rope_pairs_to_halves", {"heads": 4}), [()]),
+        (Step("zero_rows_before", {"count": 2}), [()]),
+        (Step("rows_from", {"count": 2}), [(1, 3)]),
     ],
 )
 def test_shapes_that_do_not_fit(step: Step, shapes: list[tuple[int, ...]]) -> None:
