@@ -149,7 +149,7 @@ class _Reader:
             return
         some = False
         for source in spelling.sources:
-            raw = self._raw(source) if source.kind not in MEASURED or not some else None
+            raw = self._raw(source) if source.kind == "key" or not some else None
             if raw is not None:
                 some = True
                 yield source.text, meaning(spelling, source, raw, self.values)

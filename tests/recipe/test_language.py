@@ -121,6 +121,7 @@ def test_what_is_not_said_follows(recipe: Recipe, folder: Path) -> None:
             "sliding",
             (True, False) * 3,
         ),
+        ({"use_window": True, "layer_types": ["slide"] * 6, "first": 3}, "sliding", None),
         ({"ropes": [1, 1, 0, 1, 1, 0]}, "rope", (True, True, False) * 2),
         ({"ropes": [1] * 6}, "rope", None),
         ({"dense": [0, 5]}, "experts", (False, True, True, True, True, False)),
@@ -149,10 +150,6 @@ def test_huggingface(
             "is not a list of flags (sliding)",
         ),
         ({"use_window": True, "layer_types": "slide"}, "is not a list of flags"),
-        (
-            {"use_window": True, "layer_types": ["slide"] * 6, "first": 3},
-            "first = (False, False, False, True, True, True) disagrees with layer_types = None",
-        ),
         ({"layers": 10**9, "ropes": [1]}, "1000000000 layers are more than"),
         ({"dense": "0"}, "is not a list of flags"),
         ({"step": 0}, "is not a list of flags"),

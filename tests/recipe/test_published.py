@@ -1,0 +1,83 @@
+"""Configurations with the keys and values of published models: each passes as it is.
+
+``published.json`` holds them, with the recipe and some of the fields that each must give.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from maxtool.architectures import DecoderConfig
+from maxtool.errors import ConfigurationError
+from maxtool.recipe import Recipe, ResolvedConfig, find_recipe, resolve_config
+from maxtool.weights import open_checkpoint
+
+PUBLISHED: dict[str, Any] = json.loads(
+    (Path(__file__).resolve().parents[1] / "data" / "published.json").read_text()
+)
+
+
+def resolved(folder: Path, config: dict[str, Any]) -> tuple[Recipe, ResolvedConfig]:
+    save_file({"x": np.zeros(1, np.float32)}, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(config))
+    checkpoint = open_checkpoint(folder)
+    recipe = find_recipe(checkpoint)
+    return recipe, resolve_config(recipe, checkpoint)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_configurations_pass(tmp_path: Path, name: str) -> None:
+    recipe, found = resolved(tmp_path, PUBLISHED[name]["config"])
+    assert recipe.name == PUBLISHED[name]["recipe"]
+    assert all("is unknown, and off" in note for note in found.notes)
+    for field, value in PUBLISHED[name]["fields"].items():
+        expected = tuple(value) if isinstance(value, list) else value
+        assert found.values[field] == expected, field
+    assert DecoderConfig(**found.values).problems() == []
+
+
+UNSUPPORTED: list[tuple[str, dict[str, Any], str]] = [
+    ("falcon-7b", {"alibi": True}, "alibi = True is not supported (False is)"),
+    ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx = True"),
+    ("gpt2", {"scale_attn_weights": False}, "scale_attn_weights = False is not supported"),
+    ("gpt2", {"activation_function": "mish"}, "activation_function = 'mish' is not supported"),
+    ("gpt2", {"n_ctx": 512}, "n_ctx = 512 disagrees with n_positions = 1024"),
+    ("Llama-3.1-8B", {"hidden_act": "gelu"}, "hidden_act = 'gelu' is not supported (silu is)"),
+    ("Llama-3.1-8B", {"rope_scaling": {"rope_type": "mrope"}}, "'mrope' is not supported"),
+    ("Qwen2.5-0.5B", {"use_mrope": True}, "use_mrope = True is unknown"),
+    (
+        "Qwen2.5-7B",
+        {"quantization_config": {"quant_method": "gptq", "bits": 4}},
+        "quantization_config = {'quant_method': 'gptq', 'bits': 4} is not supported",
+    ),
+    (
+        "gemma-2-2b",
+        {"use_bidirectional_attention": True},
+        "use_bidirectional_attention = True is not supported",
+    ),
+    (
+        "gemma-3-1b",
+        {"layer_types": ["chunked_attention"] * 26},
+        "is not a list of flags (sliding_layers)",
+    ),
+    ("Phi-3-mini-4k", {"rope_scaling": {"type": "linear", "factor": 2.0}}, "'linear' is not supp"),
+    ("Phi-4-mini", {"interpolate_factor": 2}, "interpolate_factor = 2 is not supported"),
+    ("starcoder2-3b", {"norm_type": "rms_norm"}, "norm_type = 'rms_norm' is not supported"),
+    ("SmolLM3-3B", {"no_rope_layers": [1, 0]}, "one flag for each of 36 layers, but of 2"),
+    ("Qwen3-30B-A3B", {"shared_expert_intermediate_size": 8}, "shared_expert_intermediate_size = "),
+]
+
+
+@pytest.mark.parametrize(("name", "changes", "problem"), UNSUPPORTED)
+def test_values_that_are_not_supported(
+    tmp_path: Path, name: str, changes: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        resolved(tmp_path, PUBLISHED[name]["config"] | changes)
+    assert problem in str(caught.value)
