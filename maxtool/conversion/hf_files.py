@@ -17,6 +17,7 @@ from maxtool.weights import TensorSpec
 
 CONFIG = "config.json"
 GENERATION = "generation_config.json"
+ID_KEYS = ("bos_token_id", "eos_token_id", "pad_token_id")
 DTYPE_KEYS = ("dtype", "torch_dtype")
 
 
@@ -28,6 +29,9 @@ def from_huggingface(plan: Plan, specs: Sequence[TensorSpec]) -> dict[str, bytes
         specs: The tensors to be written.
     """
     config = dict(plan.checkpoint.config or {})
+    if plan.recipe.section:  # the whole describes more than is written
+        ids = {key: config[key] for key in ID_KEYS if key in config}
+        config = nested(written_keys(plan.recipe, "hf", plan.config)) | ids
     present = [key for key in DTYPE_KEYS if key in config] or DTYPE_KEYS[:1]
     config.update(dict.fromkeys(present, _dtype_name(specs)))
     files = {CONFIG: _json(config)}

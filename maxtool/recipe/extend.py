@@ -18,6 +18,7 @@ DEPTHS: Mapping[str, int] = {
     "constants": 2,
     "order": 1,
     "computed": 2,
+    "aside": 1,
     "weights": 2,
     "entries": 1,
     "check": 1,

@@ -33,6 +33,19 @@ class Keys:
         beside = sentence_transformers.read(checkpoint.folder)
         return cls("hf", {**dict(_leaves("", checkpoint.config or {})), **beside})
 
+    def within(self, section: str) -> Keys:
+        """The same with the keys of one table over those beside it; itself where there is none.
+
+        Args:
+            section: The table's name, empty for none.
+        """
+        if not section or self.dialect == "gguf":
+            return self
+        prefix = f"{section}."
+        inside = {k.removeprefix(prefix): v for k, v in self.values.items() if k.startswith(prefix)}
+        beside = {k: v for k, v in self.values.items() if not k.startswith(prefix)}
+        return Keys(self.dialect, beside | inside)
+
     def get(self, key: str) -> Any:  # noqa: ANN401
         """The key's value, arrays as tuples; None where it is null or missing."""
         value = self.values.get(key)

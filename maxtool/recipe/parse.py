@@ -13,6 +13,7 @@ from maxtool.recipe.problems import Problems, Table
 from maxtool.recipe.schema import (
     DIALECTS,
     SCHEMA_VERSION,
+    Aside,
     Computed,
     Dialect,
     Match,
@@ -23,10 +24,15 @@ from maxtool.recipe.schema import (
 T = TypeVar("T")
 
 REQUIRED = ("schema", "name", "architecture", "match", "config", "weights")
-TEXTS = frozenset({"schema", "name", "architecture"})
+TEXTS = frozenset({"schema", "name", "architecture", "section"})
 SECTIONS = frozenset(
-    {*REQUIRED, "tables", "expect", "constants", "order", "computed", "entries", "check"}
+    {
+        *REQUIRED,
+        *("section", "tables", "expect", "constants", "order", "computed", "aside"),
+        *("entries", "check"),
+    }
 )
+ASIDE_KEYS = frozenset({"note", "keys", "tensors"})
 COMPUTED_KEYS = frozenset({"formula", "field", "when"})
 MATCH_REQUIRES = "requires"
 
@@ -58,12 +64,14 @@ def parse(data: Table, file: Path, problems: Problems) -> Recipe | None:
         name=problems.text("name", data["name"]),
         file=file,
         architecture=problems.text("architecture", data["architecture"]),
+        section=problems.text("section", data["section"]) if "section" in data else "",
         match=_by_dialect("match", tables["match"], problems, _match),
         fields=parse_fields.fields(tables["config"], _tables(tables["tables"], problems), problems),
         expect=_by_dialect("expect", tables["expect"], problems, _expect),
         constants=_by_dialect("constants", tables["constants"], problems, _constants),
         order=_order(tables["order"], problems),
         computed=_by_dialect("computed", tables["computed"], problems, _computed),
+        aside=_by_dialect("aside", tables["aside"], problems, _aside),
         rules=_by_dialect("weights", tables["weights"], problems, parse_rules.rules),
         entries=_entries(tables["entries"], problems),
         check=_check(tables["check"], problems),
@@ -127,6 +135,16 @@ def _order(table: Table, problems: Problems) -> dict[Dialect, tuple[str, ...]]:
 def _tables(table: Table, problems: Problems) -> dict[str, tuple[str, ...]]:
     """The names that a table of config.json has had, by what the recipe calls it."""
     return {name: problems.strings(f"tables.{name}", value) for name, value in table.items()}
+
+
+def _aside(where: str, table: Table, problems: Problems) -> Aside:
+    problems.unknown(where, table, ASIDE_KEYS)
+    if not table:
+        return Aside()
+    keys = problems.strings(where, table["keys"]) if "keys" in table else ()
+    names = problems.strings(where, table["tensors"]) if "tensors" in table else ()
+    patterns = tuple(problems.pattern(where, name) for name in names)
+    return Aside(problems.text(where, table.get("note")), frozenset(keys), patterns)
 
 
 def _computed(where: str, table: Table, problems: Problems) -> tuple[Computed, ...]:

@@ -298,8 +298,9 @@ def _sort_out(made: Plan) -> None:
     """Put every tensor that no parameter uses where it belongs."""
     rules = made.recipe.rules[made.dialect]
     read = {computed.tensor for computed in made.recipe.computed[made.dialect]}
+    passed = made.claimed | read | _set_aside(made)
     for name, tensor in made.tensors.items():
-        if name in made.claimed or name in read:
+        if name in passed:
             continue
         if reason := _reason(rules.refuse, name):
             made.refused.append(f"{tensor.name}: {reason}")
@@ -308,6 +309,16 @@ def _sort_out(made: Plan) -> None:
             made.notes.append(f"{tensor.name} carries nothing and is dropped")
         elif not _is_duplicate(made, name):
             made.unused.append(f"{tensor.name} {list(tensor.shape)}{_why(made, name)}")
+
+
+def _set_aside(made: Plan) -> set[str]:
+    """The tensors of a part of the model that is left out; noted if there are any."""
+    aside = made.recipe.aside[made.dialect]
+    left = [name for name in made.tensors if any(p.match(name) is not None for p in aside.tensors)]
+    if left:
+        made.dropped += left
+        made.notes.append(f"{aside.note}: {len(left)} tensors")
+    return set(left)
 
 
 def _reason(refuse: Mapping[Pattern, str], name: str) -> str | None:

@@ -61,7 +61,7 @@ def resolve_config(
     Raises:
         ConfigurationError: If anything does not fit; lists all of it.
     """
-    reader = _Reader(recipe, checkpoint, Keys.of(checkpoint))
+    reader = _Reader(recipe, checkpoint, Keys.of(checkpoint).within(recipe.section))
     for item in recipe.fields.values():
         reader.read(item)
     reader.check_expected(ignore)
@@ -259,10 +259,11 @@ class _Reader:
     def check_unknown(self, ignore: frozenset[str]) -> None:
         """Note every key that neither the recipe nor the list of inert keys knows."""
         self.known |= {*self.recipe.expect[self.dialect], *self.recipe.constants[self.dialect]}
+        inert = INERT[self.dialect] | self.recipe.aside[self.dialect].keys
         for key in self.keys.values:
             if covered(key, NEVER_IGNORED[self.dialect]):
                 self._never(key, self.keys.get(key))
-            elif key not in self.known and not covered(key, INERT[self.dialect]):
+            elif key not in self.known and not covered(key, inert):
                 self._unknown(key, self.keys.get(key), ignored=covered(key, ignore))
 
     def _never(self, key: str, value: Any) -> None:  # noqa: ANN401

@@ -247,6 +247,21 @@ class Match:
 
 
 @dataclass(frozen=True)
+class Aside:
+    """What describes a part of the model that is left out.
+
+    Attributes:
+        note: What is said of it.
+        keys: Configuration keys, each with all below it.
+        tensors: Names of tensors.
+    """
+
+    note: str = ""
+    keys: frozenset[str] = frozenset()
+    tensors: tuple[Pattern, ...] = ()
+
+
+@dataclass(frozen=True)
 class Tolerance:
     """How far compiled and reference outputs may differ."""
 
@@ -262,12 +277,14 @@ class Recipe:
         name: What ``--recipe`` calls it.
         file: Where it was read from.
         architecture: The class that is built.
+        section: The table of a config.json that describes the model, when it is not the whole.
         match: What recognises it, by dialect.
         fields: The configuration, by field name.
         expect: Keys that must have one of these values when they are there, by dialect.
         constants: Keys that are always written with this value, by dialect.
         order: The order in which a dialect's keys are written.
         computed: Tensors that follow from the configuration, by dialect.
+        aside: What is left out of a file, by dialect.
         rules: Weight rules, by dialect.
         entries: What to compile: entry to input name to dimensions.
         check: Parity tolerance, by dtype name.
@@ -276,12 +293,14 @@ class Recipe:
     name: str
     file: Path
     architecture: str
+    section: str
     match: Mapping[Dialect, Match]
     fields: Mapping[str, Field]
     expect: Mapping[Dialect, Mapping[str, tuple[Any, ...]]]
     constants: Mapping[Dialect, Mapping[str, Any]]
     order: Mapping[Dialect, tuple[str, ...]]
     computed: Mapping[Dialect, tuple[Computed, ...]]
+    aside: Mapping[Dialect, Aside]
     rules: Mapping[Dialect, Rules]
     entries: Mapping[str, Mapping[str, tuple[int | str, ...]]]
     check: Mapping[str, Tolerance]

@@ -154,3 +154,43 @@ def test_published_names_of_gpt2_lack_the_prefix(tmp_path: Path) -> None:
     assert sum("carries nothing" in note for note in notes) == 2
     expected = contents(DATA / "tiny-gpt2" / "tiny-gpt2-f32.gguf")[1]
     assert sorted(contents(tmp_path / "bare.gguf")[1]) == sorted(expected)
+
+
+def test_the_language_model_of_one_that_sees(tmp_path: Path) -> None:
+    """What is written, in either dialect, is a Gemma 3 of text alone."""
+    source = DATA / "tiny-gemma3-vision"
+    notes = run(source, tmp_path / "text")
+    assert "the part that sees images is left out: 34 tensors" in notes
+    run(source, tmp_path / "text.gguf")
+    checkpoints = [open_checkpoint(tmp_path / name) for name in ("text", "text.gguf")]
+    assert [find_recipe(one).name for one in checkpoints] == ["gemma3", "gemma3"]
+    whole = load_file(source / "model.safetensors")
+    written = load_file(tmp_path / "text" / "model.safetensors")
+    language = {
+        name.removeprefix("language_model."): array
+        for name, array in whole.items()
+        if name.startswith("language_model.")
+    }
+    assert written.keys() == language.keys()
+    for name, array in written.items():
+        np.testing.assert_allclose(array, language[name], atol=1.2e-7, err_msg=name)
+    before = open_checkpoint(source)
+    values = [resolve_config(find_recipe(one), one).values for one in (before, *checkpoints)]
+    assert all(same(values[0][field], one[field]) for one in values[1:] for field in values[0])
+
+
+def test_part_of_what_is_left_out_may_be_missing(tmp_path: Path) -> None:
+    """Transformers 5 names the parts otherwise, and tunes are saved without the part for images."""
+    from safetensors.numpy import save_file
+
+    shutil.copytree(DATA / "tiny-gemma3-vision", tmp_path / "tuned")
+    whole = load_file(DATA / "tiny-gemma3-vision" / "model.safetensors")
+    renamed = {
+        name.replace("language_model.model.", "model.language_model."): array
+        for name, array in whole.items()
+        if name.startswith("language_model.")
+    }
+    save_file(renamed, tmp_path / "tuned" / "model.safetensors")
+    assert not any("left out" in note for note in run(tmp_path / "tuned", tmp_path / "a.gguf"))
+    run(DATA / "tiny-gemma3-vision", tmp_path / "b.gguf")
+    assert sorted(contents(tmp_path / "a.gguf")[1]) == sorted(contents(tmp_path / "b.gguf")[1])
