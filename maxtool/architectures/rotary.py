@@ -76,6 +76,8 @@ class RotaryTable:
 class RotaryByLength:
     """Angles that depend on the length of the sequence too: computed anew in each call.
 
+    Keys in a cache keep the angles of the call that wrote them, as they do in transformers.
+
     Args:
         name: What the names of the tables start with.
         dim: How many elements of a head are rotated, an even number.

@@ -41,6 +41,7 @@ GEMMA = LLAMA | {
 GPT2 = {
     "transformer.wte": "embed",
     "transformer.wpe": "position",
+    "lm_head": "lm_head",
     "transformer.ln_f": "norm",
     "transformer.h.{i}.ln_1": LAYER + "attn_norm",
     "transformer.h.{i}.ln_2": LAYER + "mlp_norm",
@@ -107,7 +108,7 @@ def read(folder: Path) -> tuple[dict[str, Any], Tensors]:
 def options(config: Config) -> dict[str, Any]:
     """The decoder's options of a configuration of transformers 5."""
     kind = config["model_type"]
-    common = GPT2_OPTIONS(config) if kind == "gpt2" else usual(config)
+    common = gpt2(config) if kind == "gpt2" else usual(config)
     return common | FAMILIES.get(kind, lambda _config: {})(config)
 
 
@@ -213,7 +214,7 @@ def granite(config: Config) -> dict[str, Any]:
     }
 
 
-def GPT2_OPTIONS(config: Config) -> dict[str, Any]:  # noqa: N802 - beside the tables
+def gpt2(config: Config) -> dict[str, Any]:
     activation = config["activation_function"]
     return {
         "vocab_size": config["vocab_size"],
@@ -230,7 +231,8 @@ def GPT2_OPTIONS(config: Config) -> dict[str, Any]:  # noqa: N802 - beside the t
         "mlp": "plain",
         "hidden_act": ACTIVATIONS.get(activation, activation),
         "position": "learned",
-        "tie_word_embeddings": True,
+        "attention_scale": None if config["scale_attn_weights"] else 1.0,
+        "tie_word_embeddings": config.get("tie_word_embeddings", True),
         **dict.fromkeys(("qkv_bias", "o_bias", "mlp_bias"), True),
     }
 

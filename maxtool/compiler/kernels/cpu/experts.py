@@ -66,27 +66,27 @@ def expert_linear(weight_dtype: str, tile: Tile) -> Any:  # noqa: ANN401
         y = made.argument("y", (choices, n))
         one = Linear(n, k, tile, weight_dtype, rows, x, w, None, y)
         per_row = T.Bind(b.greatest(b.quotient(choices, b.greatest(rows, 1)), 1))
-        chunks = _sorted(chosen, choices, experts, tile)
-        most = T.Bind(b.quotient(choices, tile.mr) + b.least(choices, experts))
+        # Each expert that is used has a tile, or a chunk, that is not full.
+        most = T.Bind(b.least(choices, experts) + b.quotient(choices, tile.mr))
+        chunks = _sorted(chosen, choices, experts, most, tile)
         packed = b.workspace((b.greatest(most, 1), k, tile.mr))
+        work = _Work(one, chunks, packed, per_row)
         with b.when(chunks.count[1] > 0):
-            pack = _Packing(one, chunks, packed, per_row)
-            b.each(T.Bind(chunks.count[0]), pack.chunk, threads=True)
-        tasks = T.Bind(chunks.count[0] * blocks)
-        b.each_row(tasks, tile.nr * k, lambda task: _task(one, chunks, packed, per_row, task))
+            b.each(T.Bind(chunks.count[0]), work.pack, threads=True)
+        b.each_row(T.Bind(chunks.count[0] * blocks), tile.nr * k, work.multiply)
     return made.function
 
 
-def _sorted(chosen: b.Buffer, choices: b.Expr, experts: b.Expr, tile: Tile) -> Chunks:
-    """Sort the choices by expert, and cut those of each into chunks."""
-    most = T.Bind(b.greatest(b.least(choices, experts) + b.quotient(choices, tile.mr), 1))
+def _sorted(chosen: b.Buffer, choices: b.Expr, experts: b.Expr, most: b.Expr, tile: Tile) -> Chunks:
+    """Sort the choices by expert, and cut those of each into chunks, ``most`` at most."""
+    size = b.greatest(most, 1)
     places = b.workspace((b.greatest(experts, 1),), "int64")
     chunks = Chunks(
         order=b.workspace((b.greatest(choices, 1),), "int64"),
-        expert=b.workspace((most,), "int64"),
-        start=b.workspace((most,), "int64"),
-        rows=b.workspace((most,), "int64"),
-        tile=b.workspace((most,), "int64"),
+        expert=b.workspace((size,), "int64"),
+        start=b.workspace((size,), "int64"),
+        rows=b.workspace((size,), "int64"),
+        tile=b.workspace((size,), "int64"),
         count=b.workspace((2,), "int64"),
     )
     with T.serial(experts) as e:
@@ -125,50 +125,48 @@ def _cut(chunks: Chunks, places: b.Buffer, experts: b.Expr, tile: Tile) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Packing:
-    """Bringing the rows of a chunk together."""
+class _Work:
+    """What the threads do once the choices are sorted."""
 
     one: Linear
     chunks: Chunks
     packed: b.Buffer
     per_row: b.Expr
 
-    def chunk(self, c: b.Expr) -> None:
-        """Pack the tiles of a chunk of more than one row; past its end, its last row repeats."""
-        mr = self.one.tile.mr
-        rows = b.index(self.chunks.rows[c])
-        with b.when(rows > 1), T.serial(b.ceildiv(rows, mr)) as t:
-            sources = [self.row(c, b.least(t * mr + r, rows - 1)) for r in range(mr)]
-            pack_tile(self.one, self.packed, b.index(self.chunks.tile[c] + t), sources)
-
-    def row(self, c: b.Expr, index: b.Expr) -> b.Expr:
-        """The row of x of a choice of a chunk."""
-        choice = self.chunks.order[self.chunks.start[c] + index]
+    def source(self, choice: b.Expr) -> b.Expr:
+        """The row of x that a choice is of."""
         return b.index(b.quotient(choice, self.per_row))
 
+    def pack(self, c: b.Expr) -> None:
+        """Pack the tiles of a chunk of more than one row; past its end, its last row repeats."""
+        mr, start = self.one.tile.mr, b.index(self.chunks.start[c])
+        rows = b.index(self.chunks.rows[c])
+        with b.when(rows > 1), T.serial(b.ceildiv(rows, mr)) as t:
+            places = [start + b.least(t * mr + r, rows - 1) for r in range(mr)]
+            sources = [self.source(self.chunks.order[place]) for place in places]
+            pack_tile(self.one, self.packed, b.index(self.chunks.tile[c] + t), sources)
 
-def _task(one: Linear, chunks: Chunks, packed: b.Buffer, per_row: b.Expr, task: b.Expr) -> None:
-    """One chunk times one column block of its expert."""
-    c = b.index(b.quotient(task, one.blocks))
-    j = b.index(b.remainder(task, one.blocks))
-    start, rows = b.index(chunks.start[c]), b.index(chunks.rows[c])
-    chosen = replace(one, expert=(b.index(chunks.expert[c]),))
+    def multiply(self, task: b.Expr) -> None:
+        """One chunk times one column block of its expert."""
+        c = b.index(b.quotient(task, self.one.blocks))
+        j = b.index(b.remainder(task, self.one.blocks))
+        one = replace(self.one, expert=(b.index(self.chunks.expert[c]),))
+        start, rows = b.index(self.chunks.start[c]), b.index(self.chunks.rows[c])
 
-    def single() -> None:
-        choice = b.index(chunks.order[start])
-        row_block(chosen, j, b.index(b.quotient(choice, per_row)), choice)
+        def single() -> None:
+            choice = b.index(self.chunks.order[start])
+            row_block(one, j, self.source(choice), choice)
 
-    def many() -> None:
-        tiles = (packed, b.index(chunks.tile[c]), b.index(b.ceildiv(rows, one.tile.mr)))
+        def many() -> None:
+            first, count = b.index(self.chunks.tile[c]), b.index(b.ceildiv(rows, one.tile.mr))
+            multiply_tiles(one, (self.packed, first, count), j, store)
 
         def store(sums: b.Buffer, t: b.Expr, r: b.Expr) -> None:
             index = b.index(t * one.tile.mr + r)
             with b.when(index < rows):
-                store_row(chosen, sums, (t, r), j, b.index(chunks.order[start + index]))
+                store_row(one, sums, (t, r), j, b.index(self.chunks.order[start + index]))
 
-        multiply_tiles(chosen, tiles, j, store)
-
-    b.either(rows == 1, single, many)
+        b.either(rows == 1, single, many)
 
 
 def weighted_sum(tile: Tile) -> Any:  # noqa: ANN401
