@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from maxtool import artifact
 from maxtool.cli.app import app
+from maxtool.errors import UsageError
 from maxtool.runtime import loader
 from tests.artifact.measure import BOUND, Compile, error, recorded
 
@@ -62,6 +64,18 @@ def test_context_is_the_size_of_the_cache(compiled: Compile, data: Path) -> None
     refused = subprocess.run(command, capture_output=True, text=True, check=False)
     assert refused.returncode == 4
     assert "Traceback" not in refused.stderr
+
+
+def test_dynamic_scaling_reaches_beyond_the_trained_context(data: Path, tmp_path: Path) -> None:
+    """Trained for 16 positions, with a factor of 4."""
+
+    def context(asked: int | None) -> int | None:
+        request = artifact.Request(data / "tiny-dynamic", tmp_path / "model", context=asked)
+        return artifact.prepare(request).module.context
+
+    assert (context(None), context(48), context(3)) == (64, 48, 3)
+    with pytest.raises(UsageError, match="--context 65 is not from 1 to 64"):
+        context(65)
 
 
 def test_same_bytes_again(compiled: Compile, data: Path, tmp_path: Path) -> None:
