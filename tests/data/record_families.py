@@ -218,9 +218,9 @@ FAMILIES: Mapping[str, Tiny] = {
     "tiny-phi3": Tiny(
         "phi3",
         sizes(24, 4, 2, intermediate_size=44, vocab_size=61)
-        | {"sliding_window": 7, "pad_token_id": 0}
+        | {"sliding_window": 7, "pad_token_id": 0, "original_max_position_embeddings": 64}
         | rope(),
-        {"attention_bias": False, "original_max_position_embeddings": 64},
+        {"attention_bias": False},
     ),
     "tiny-phi3-longrope": Tiny(
         "phi3",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,14 @@ FOLDERS = tuple(
     )
 )
 """The tiny checkpoints that are decoders."""
+# What llama.cpp's converter does not write, for each of the files it made of the tiny folders.
+UNSAID: Mapping[str, dict[str, Any]] = {
+    "tiny-gemma2": {"query_pre_attn_scalar": 14},
+    "tiny-gemma3": {"query_pre_attn_scalar": 10, "sliding_window_pattern": 6},
+    "tiny-qwen2": {"use_sliding_window": False},
+    "tiny-starcoder2": {"sliding_window": None},
+}
+CONVERTED = tuple(name for name in FOLDERS if (DATA / name / f"{name}-f32.gguf").exists())
 RECORDING_ERROR = 2e-6
 """What float32 arithmetic in transformers adds to the recorded logits, relatively."""
 

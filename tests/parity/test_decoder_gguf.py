@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 from maxtool.errors import ConfigurationError, MissingWeight
 from maxtool.parity.references import reference
 from maxtool.weights.checkpoint import open_checkpoint
-from tests.parity.measure import DATA, FOLDERS, error, logits, recorded
+from tests.parity.measure import CONVERTED, DATA, UNSAID, error, logits, recorded
 
 NAMES = {
     "model.embed_tokens": "token_embd",
@@ -135,16 +135,6 @@ def test_a_bias_in_one_layer_is_wanted_in_all(tmp_path: Path) -> None:
     object.__setattr__(checkpoint, "tensors", tensors)
     with pytest.raises(MissingWeight, match=r"blk\.0\.attn_q\.bias"):
         reference(checkpoint)
-
-
-# What llama.cpp's converter does not write, for each of the files it made of the tiny folders.
-UNSAID: dict[str, dict[str, Any]] = {
-    "tiny-gemma2": {"query_pre_attn_scalar": 14},
-    "tiny-gemma3": {"query_pre_attn_scalar": 10, "sliding_window_pattern": 6},
-    "tiny-qwen2": {"use_sliding_window": False},
-    "tiny-starcoder2": {"sliding_window": None},
-}
-CONVERTED = tuple(name for name in FOLDERS if (DATA / name / f"{name}-f32.gguf").exists())
 
 
 @pytest.mark.parametrize("name", CONVERTED)

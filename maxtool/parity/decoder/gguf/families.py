@@ -15,12 +15,13 @@ from maxtool.weights.checkpoint import Checkpoint
 
 
 def _gemma(layers_of_27b: int) -> Callable[[Reader, Sizes, Checkpoint], Options]:
-    """Scales of Gemma: no key says that the model of 27 billion has another one for scores."""
+    """Scales of Gemma: where no key says it, that of scores is told by the number of layers."""
 
-    def more(read: Reader, sizes: Sizes, checkpoint: Checkpoint) -> Options:  # noqa: ARG001
+    def more(read: Reader, sizes: Sizes, _: Checkpoint) -> Options:
         large = sizes.layers == layers_of_27b
         divisor = sizes.hidden // sizes.heads if large else sizes.head_dim
-        return {"embed_scale": sizes.hidden**0.5, "scale": divisor**-0.5}
+        scale = read.number("attention.scale", divisor**-0.5)
+        return {"embed_scale": sizes.hidden**0.5, "scale": scale}
 
     return more
 
@@ -40,7 +41,6 @@ def _gemma3(read: Reader, sizes: Sizes, checkpoint: Checkpoint) -> Options:
 def _granite(read: Reader, sizes: Sizes, checkpoint: Checkpoint) -> Options:  # noqa: ARG001
     read.only("rope.scaling.finetuned", True)
     return {
-        "scale": read.optional_number("attention.scale"),
         "embed_scale": read.number("embedding_scale", 1.0),
         "residual_scale": read.number("residual_scale", 1.0),
         "logits_scale": 1 / read.number("logit_scale", 1.0),

@@ -39,6 +39,7 @@ def read_settings(checkpoint: Checkpoint) -> Settings:
         "biased": biased(checkpoint),
         "tied": "output.weight" not in checkpoint.tensors,
         "experts": experts,
+        "scale": read.optional_number("attention.scale"),
     }
     options |= row.fixed | (row.more(read, sizes, checkpoint) if row.more else {})
     return check(Settings(**options), problems, checkpoint.path)

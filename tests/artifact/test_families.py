@@ -1,0 +1,61 @@
+"""Every family of decoders, compiled and run: what transformers computes, from both dialects."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from maxtool import artifact
+from maxtool.recipe import find_recipe, plan
+from maxtool.weights import open_checkpoint
+from tests.artifact.measure import BOUND, error, greedy, logits, recorded
+from tests.parity.measure import CONVERTED, DATA, FOLDERS, UNSAID
+
+# These cover norms around, of heads, experts, two rotary bases and windows; the others take long.
+QUICK = ("tiny-gemma3", "tiny-qwen3-moe")
+NEWER = tuple(name for name in FOLDERS if (DATA / name / "config.newer.json").exists())
+
+
+def checked(source: Path, output: Path) -> float:
+    """Compile with ``--check``; the relative error that it found."""
+    found = artifact.make(artifact.prepare(artifact.Request(source, output, check=True))).check
+    assert found is not None
+    return found.relative_error
+
+
+def assert_as_recorded(compiled: Path, folder: Path) -> None:
+    expected = recorded(folder)
+    assert error(logits(compiled, expected["input_ids"]), expected["logits"]) <= BOUND
+    tokens = expected["greedy_tokens"][0].tolist()
+    assert greedy(compiled, expected["greedy_prompt"], len(tokens)) == tokens
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in FOLDERS],
+)
+def test_a_folder_computes_what_was_recorded(name: str, tmp_path: Path) -> None:
+    assert checked(DATA / name, tmp_path / "out") <= BOUND
+    assert_as_recorded(tmp_path / "out", DATA / name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CONVERTED)
+def test_a_converted_file_computes_what_was_recorded(name: str, tmp_path: Path) -> None:
+    """llama.cpp's converter made the file; what it does not write only ``--check`` knows about."""
+    assert checked(DATA / name / f"{name}-f32.gguf", tmp_path / "out") <= BOUND
+    if name not in UNSAID:
+        assert_as_recorded(tmp_path / "out", DATA / name)
+
+
+@pytest.mark.parametrize("name", NEWER)
+def test_both_spellings_plan_the_same(name: str, tmp_path: Path) -> None:
+    copy = tmp_path / name
+    shutil.copytree(DATA / name, copy)
+    shutil.copy(copy / "config.newer.json", copy / "config.json")
+    older, newer = (open_checkpoint(folder) for folder in (DATA / name, copy))
+    found = plan(find_recipe(newer), newer)
+    found.check()
+    assert found.config == plan(find_recipe(older), older).config
