@@ -48,7 +48,7 @@ UNSUPPORTED: list[tuple[str, dict[str, Any], str]] = [
     ("gpt2", {"scale_attn_weights": False}, "scale_attn_weights = False is not supported"),
     ("gpt2", {"activation_function": "mish"}, "activation_function = 'mish' is not supported"),
     ("gpt2", {"n_ctx": 512}, "n_ctx = 512 disagrees with n_positions = 1024"),
-    ("Llama-3.1-8B", {"hidden_act": "gelu"}, "hidden_act = 'gelu' is not supported (silu is)"),
+    ("Llama-3.1-8B", {"hidden_act": "mish"}, "hidden_act = 'mish' is not supported (silu, gelu"),
     ("Llama-3.1-8B", {"rope_scaling": {"rope_type": "mrope"}}, "'mrope' is not supported"),
     ("Qwen2.5-0.5B", {"use_mrope": True}, "use_mrope = True is unknown"),
     (
