@@ -61,3 +61,13 @@ def integers(text: str) -> list[int]:
         return loader.integers(text)
     except ValueError:
         raise UsageError(f"--ids takes integers, not {text!r}") from None
+
+
+def json_object(text: str) -> dict[str, object]:
+    """What ``--chat-template-kwargs`` takes; UsageError if it is no JSON object."""
+    from maxtool.runtime import loader
+
+    try:
+        return loader.json_object(text)
+    except (ValueError, RecursionError):
+        raise UsageError(f"--chat-template-kwargs takes a JSON object, not {text!r:.80}") from None

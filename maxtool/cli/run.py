@@ -9,7 +9,7 @@ import typer
 
 from maxtool.cli import options
 from maxtool.cli.output import Output
-from maxtool.cli.programs import execute, integers
+from maxtool.cli.programs import execute, integers, json_object
 
 
 def run(
@@ -28,6 +28,9 @@ def run(
     ] = None,
     chat_template: Annotated[
         Path | None, typer.Option(metavar="PATH", help="A Jinja file to use with --chat.")
+    ] = None,
+    chat_template_kwargs: Annotated[
+        str | None, typer.Option(metavar="JSON", help="What the template is given besides.")
     ] = None,
     max_tokens: Annotated[
         int | None, typer.Option(help="Tokens to make: 100, with --chat what fits.")
@@ -69,6 +72,9 @@ def run(
         chat=chat,
         system=system,
         chat_template=chat_template,
+        chat_template_kwargs=None
+        if chat_template_kwargs is None
+        else json_object(chat_template_kwargs),
         max_tokens=max_tokens,
         sampling=loader.Sampling(
             temperature=temperature,

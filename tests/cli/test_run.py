@@ -65,6 +65,8 @@ def test_arrays(artifact: Path, cli: typer.Typer, tmp_path: Path) -> None:
         (["--prompt", "a", "--ids", "1"], 2),
         (["--inputs", "nowhere.npz"], 3),
         (["--ids", "1", "--temperature", "-3"], 2),
+        (["--chat", "--prompt", "a", "--chat-template-kwargs", "[]"], 2),
+        (["--chat", "--prompt", "a"], 4),
     ],
 )
 def test_exit_codes(artifact: Path, cli: typer.Typer, arguments: list[str], code: int) -> None:

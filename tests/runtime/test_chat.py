@@ -272,6 +272,7 @@ def test_one_reply_as_json(speaker: Path) -> None:
         (["--chat", "--prompt", "x", "--chat-template", "raw.jinja"], 3, "UTF-8"),
         (["--chat", "--prompt", "x", "--chat-template", "long.jinja"], 3, "at most"),
         (["--chat", "--prompt", "x", "--max-tokens", "-1"], 2, "max-tokens"),
+        (["--prompt", "x", "--chat-template-kwargs", "{}"], 2, "go with --chat"),
     ],
 )
 def test_bad_requests(speaker: Path, arguments: list[str], code: int, says: str) -> None:
@@ -282,6 +283,18 @@ def test_bad_requests(speaker: Path, arguments: list[str], code: int, says: str)
     assert (done.returncode, done.stdout) == (code, "")
     assert says in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_what_a_template_is_given_besides(speaker: Path) -> None:
+    (speaker.parent / "t.jinja").write_text("{{ bos_token }}{% if not think %}a{% endif %}{{ n }}")
+    told = ["--chat", "--prompt", "x", "--chat-template", "t.jinja", "--json", "--max-tokens", "1"]
+    for given, text in (('{"think": true, "n": 7}', "7"), ('{"think": false}', "a")):
+        done = tiny_artifact.run(speaker, *told, "--chat-template-kwargs", given)
+        ids = tiny_artifact.library().encode(f"<s>{text}", add_special_tokens=False).ids
+        assert json.loads(done.stdout)["prompt_ids"] == ids
+    for wrong in ("[1]", "{", "think=false"):
+        done = tiny_artifact.run(speaker, *told, "--chat-template-kwargs", wrong)
+        assert (done.returncode, done.stdout) == (2, "")
 
 
 def test_a_model_without_a_template(artifact: Path) -> None:

@@ -11,7 +11,15 @@ from .machine import RUNTIME, set_threads
 from .manifest import ALIGNMENT, SCHEMA, Entry, Manifest, Spec
 from .memory import State, aligned
 from .model import Model, load
-from .options import Common, EmbedOptions, Options, integers, parse, parse_embedding
+from .options import (
+    Common,
+    EmbedOptions,
+    Options,
+    integers,
+    json_object,
+    parse,
+    parse_embedding,
+)
 from .program import execute, main
 from .reply import Reply
 from .sampling import Sampling, chooser
@@ -49,6 +57,7 @@ __all__ = [
     "chooser",
     "execute",
     "integers",
+    "json_object",
     "load",
     "main",
     "open_template",

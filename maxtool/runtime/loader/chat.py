@@ -52,10 +52,10 @@ class ChatTemplate:
                 more time or memory than rendering may.
             MachineLacks: If there is no Jinja.
         """
-        given = {"messages": list(messages), "tools": None, "documents": None}
+        given = {"messages": list(messages), "add_generation_prompt": reply}
         request = {
             "template": self.text,
-            "variables": {**self.variables, **given, "add_generation_prompt": reply},
+            "variables": {"tools": None, "documents": None, **self.variables, **given},
             "seconds": self.seconds,
             "bytes": MEMORY,
         }
@@ -92,8 +92,15 @@ class ChatTemplate:
         return answer
 
 
-def open_template(manifest: Manifest, file: Path | None = None) -> ChatTemplate:
+def open_template(
+    manifest: Manifest, file: Path | None = None, variables: Mapping[str, object] | None = None
+) -> ChatTemplate:
     """The chat template of an artifact, or that of ``file``.
+
+    Args:
+        manifest: The artifact's.
+        file: A template to use instead of the artifact's.
+        variables: What the template is given besides the special tokens of the artifact.
 
     Raises:
         DoesNotFit: If the artifact has none.
@@ -108,7 +115,8 @@ def open_template(manifest: Manifest, file: Path | None = None) -> ChatTemplate:
             raw = stream.read(MAX_TEMPLATE + 1)
         if len(raw) > MAX_TEMPLATE:
             raise BadInput(f"{found}: a chat template has at most {MAX_TEMPLATE} bytes")
-        return ChatTemplate(raw.decode(), found, manifest.special_tokens)
+        given = {**manifest.special_tokens, **(variables or {})}
+        return ChatTemplate(raw.decode(), found, given)
     except OSError as error:
         raise BadInput(f"cannot read {found}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:

@@ -26,7 +26,7 @@ def run_chat(options: Options) -> None:
     model = load(options.folder, check=options.verify)
     conversation = Conversation(
         model,
-        open_template(model.manifest, options.chat_template),
+        open_template(model.manifest, options.chat_template, options.chat_template_kwargs),
         system=options.system,
         sampling=options.sampling,
         stops=options.stop or (),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -35,6 +36,7 @@ class Options(Common):
     chat: bool = False
     system: str | None = None
     chat_template: Path | None = None
+    chat_template_kwargs: dict[str, object] | None = None
     max_tokens: int | None = None
     sampling: Sampling = field(default_factory=Sampling)
     stop: list[str] | None = None
@@ -62,6 +64,7 @@ def parse(folder: Path, argv: Sequence[str] | None) -> Options:
     add("--chat", action="store_true", help="converse: reply to --prompt, --file, or each line")
     add("--system", metavar="TEXT", help="what the model is told before a conversation")
     add("--chat-template", type=Path, metavar="PATH", help="a Jinja file to use with --chat")
+    add("--chat-template-kwargs", type=json_object, metavar="JSON", help="what it is given too")
     add("--max-tokens", type=int, metavar="N", help="tokens to make (100; what fits with --chat)")
     add("--temperature", type=float, default=0.0, metavar="T", help="0, the default, is greedy")
     add("--top-k", type=int, metavar="K", help="draw from the K likeliest tokens")
@@ -108,3 +111,11 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 def integers(text: str) -> list[int]:
     """Integers separated by commas or spaces."""
     return [int(part) for part in text.replace(",", " ").split()]
+
+
+def json_object(text: str) -> dict[str, object]:
+    """A JSON object; raises ``ValueError`` for what is none."""
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise ValueError(f"no JSON object: {text!r:.80}")
+    return found

@@ -45,8 +45,9 @@ def check(options: Options) -> None:
         raise BadUsage("--chat goes with --prompt, --file, or neither")
     if not options.chat and text + other != 1:
         raise BadUsage("give one of --prompt, --file, --chat, --ids, --inputs and --info")
-    if not options.chat and (options.system is not None or options.chat_template):
-        raise BadUsage("--system and --chat-template go with --chat")
+    more = (options.system, options.chat_template, options.chat_template_kwargs)
+    if not options.chat and any(one is not None for one in more):
+        raise BadUsage("--system, --chat-template and --chat-template-kwargs go with --chat")
     if options.inputs is None and (options.output or options.entry != "forward"):
         raise BadUsage("--output and --entry go with --inputs")
 
