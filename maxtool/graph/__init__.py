@@ -4,10 +4,11 @@ from maxtool.graph import ops
 from maxtool.graph.device import CPU, Device, DeviceRef
 from maxtool.graph.dim import Dim, DimLike, Shape, ShapeLike
 from maxtool.graph.graph import CallNode, Graph, Node
+from maxtool.graph.shard import Shard
 from maxtool.graph.sharding import ShardingStrategy
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import BufferType, TensorType, Type
-from maxtool.graph.weight import DerivedWeight, Shard, Weight
+from maxtool.graph.weight import DerivedWeight, Weight
 
 # One class serves all kinds of values.
 Value = Tensor

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from maxtool.graph.shard import Shard
 from maxtool.graph.sharding import Part
 from maxtool.graph.tensor import Tensor
 from maxtool.graph.type import BufferType, TensorType
-from maxtool.graph.weight import Shard, Weight
+from maxtool.graph.weight import Weight
 from maxtool.weights.view import AllocatedWeight
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -11,12 +11,14 @@ from maxtool.dtype import DType
 from maxtool.errors import MissingWeight
 from maxtool.graph.device import DeviceRef
 from maxtool.graph.dim import Shape, ShapeLike
-from maxtool.graph.sharding import Part, ShardingStrategy
+from maxtool.graph.sharding import ShardingStrategy
 from maxtool.graph.tensor import Tensor
 from maxtool.graph.type import TensorType
 from maxtool.quantization import QuantizationEncoding, dequantize
-from maxtool.weights.data import WeightData
 from maxtool.weights.view import AllocatedWeight
+
+if TYPE_CHECKING:
+    from maxtool.graph.shard import Shard
 
 
 class Weight(Tensor):
@@ -168,34 +170,14 @@ class Weight(Tensor):
             ValueError: If it has no sharding strategy, which says how many devices there are, it
                 cannot be split so, or has no part on that device.
         """
+        from maxtool.graph.shard import split, the_one_on
+
         if isinstance(devices, DeviceRef):
-            return self._shard_on(devices)
+            return the_one_on(devices, self)
         given = tuple(devices)
         if given != tuple(shard.device for shard in self._shards):
-            self._shards = self._split(given)
+            self._shards = split(self, given)
         return list(self._shards)
-
-    def _shard_on(self, device: DeviceRef) -> Shard:
-        for shard in self._shards:
-            if shard.device == device:
-                return shard
-        names = ", ".join(shard.device.name for shard in self._shards)
-        where = f"its parts are on {names}" if names else "it is not split"
-        raise ValueError(f"weight {self.name!r} has no part on {device.name}: {where}")
-
-    def _split(self, devices: tuple[DeviceRef, ...]) -> tuple[Shard, ...]:
-        strategy = self.sharding_strategy
-        if strategy is None:
-            raise ValueError(f"weight {self.name!r} has no sharding strategy")
-        if len(devices) != strategy.num_devices or len(set(devices)) < len(devices):
-            names = ", ".join(device.name for device in devices) or "none"
-            count = strategy.num_devices
-            raise ValueError(
-                f"weight {self.name!r} is split over {count} devices, not over {names}"
-            )
-        if problem := strategy.problem(self.shape, self.quantization_encoding):
-            raise ValueError(f"weight {self.name!r}: {problem}")
-        return tuple(Shard(self, strategy, index, one) for index, one in enumerate(devices))
 
     def elements(self) -> np.ndarray[Any, Any]:
         """The data, decoded if it is quantized, else not copied.
@@ -238,81 +220,3 @@ class DerivedWeight(Weight):
     def to_numpy(self) -> np.ndarray[Any, Any]:
         """The data, computed anew."""
         return self._compute()
-
-
-class Shard(DerivedWeight):
-    """What one device has of a weight: of its shape, name and data, whatever becomes of them.
-
-    Args:
-        whole: The weight.
-        strategy: How it is split.
-        index: Which of the devices.
-        device: That device.
-    """
-
-    def __init__(
-        self, whole: Weight, strategy: ShardingStrategy, index: int, device: DeviceRef
-    ) -> None:
-        self.graph, self._data = None, None
-        self.whole, self.index = whole, index
-        self.sharding_strategy, self._shards = None, ()
-        self._strategy, self._on = strategy, device
-
-    @property
-    def part(self) -> Part:
-        """What it is of the weight."""
-        return Part(self.whole.name, self._strategy, self.index)
-
-    @property
-    def axis(self) -> int | None:
-        """The dimension that is split; None where every device has the whole."""
-        return self._strategy.axis
-
-    @property
-    def bounds(self) -> tuple[int, int]:
-        """First element and end of what it has of the dimension that is split."""
-        whole = self.whole
-        return self._strategy.bounds(list(whole.shape), self.index, whole.quantization_encoding)
-
-    @property
-    def type(self) -> TensorType:  # type: ignore[override]  # it follows the whole weight
-        """Element type, shape and device."""
-        whole = self.whole
-        shape = self._strategy.shape_of(whole.shape, self.index, whole.quantization_encoding)
-        return TensorType(whole.dtype, shape, self._on)
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        """The name of the whole weight, with its number."""
-        return f"{self.whole.name}[{self.index}]"
-
-    @property
-    def local_name(self) -> str:  # type: ignore[override]
-        """The whole weight's name in its layer, with its number."""
-        return f"{self.whole.local_name}[{self.index}]"
-
-    @property
-    def align(self) -> int | None:  # type: ignore[override]
-        """The alignment in bytes asked of the whole weight's data."""
-        return self.whole.align
-
-    @property
-    def quantization_encoding(self) -> QuantizationEncoding | None:  # type: ignore[override]
-        """How its blocks are encoded: as those of the whole."""
-        return self.whole.quantization_encoding
-
-    @property
-    def is_bound(self) -> bool:
-        """Whether the whole weight has data."""
-        return self.whole.is_bound
-
-    def to_numpy(self) -> np.ndarray[Any, Any]:
-        """Its part of the data, not copied.
-
-        Raises:
-            MissingWeight: If the whole weight has none yet.
-        """
-        whole = self.whole
-        data, shape = whole.to_numpy(), whole.shape.static()
-        whole_data = WeightData(data, whole.name, whole.dtype, shape, whole.quantization_encoding)
-        return self._strategy.cut(whole_data, self.index).data

@@ -141,8 +141,8 @@ class Module(Stateful, Generic[P, R]):
             function: What to trace instead of calling the module.
         """
         self.finalize_names()
-        plain = (leaf for leaf in tree.leaves(self) if not isinstance(leaf.tensor, Weight))
-        names = {id(leaf.tensor): leaf.name for leaf in plain}
+        plain = [leaf for leaf in tree.leaves(self) if not isinstance(leaf.tensor, Weight)]
+        names = {id(leaf.tensor): leaf.name for leaf in reversed(plain)}  # the first of several
         with sharing(self):
             return Graph(name, function or self, input_types, names=names)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import gguf
@@ -119,6 +121,27 @@ def test_what_cannot_be_split_is_an_error(case: str) -> None:
     weight.sharding_strategy = getattr(ShardingStrategy, kind)(2)
     with pytest.raises(ValueError, match=rf"'w'.*{message}"):
         weight.shard(DEVICES[:2])
+
+
+def test_a_weight_changed_so_that_it_cannot_be_split_is_named() -> None:
+    weight = bound(random(4, 4))
+    weight.place(DEVICES[:2], ShardingStrategy.rowwise(2))
+    weight.shape = [1, 4]
+    for use in (lambda: weight.shards[0].shape, lambda: weight.shards[0].to_numpy()):
+        with pytest.raises(ValueError, match="'w': 1 elements"):
+            use()
+
+
+def test_copies_have_parts_of_their_own() -> None:
+    model = Parallel()
+    model.to(*DEVICES[:2], sharding_strategy=ShardingStrategy.rowwise(2))
+    state = loaded(model)
+    x = random(2, 8)
+    for copied in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):  # noqa: S301
+        assert copied.weight.shards[0].whole is copied.weight
+        result = copied.compile(ROWS)(x).to_numpy()
+        expected = parallel_in_numpy(x, *state.values())
+        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_devices_must_be_those_of_the_strategy() -> None:
