@@ -26,6 +26,7 @@ from maxtool.errors import ConfigurationError, OutputExists, UsageError
 from maxtool.files import check_output, check_space, sha256, staged
 from maxtool.graph import Graph
 from maxtool.parity.compare import Comparison
+from maxtool.parity.references import reference
 from maxtool.recipe import Plan, find_recipe, load_recipe, plan
 from maxtool.tokenizer import Tokenizer
 from maxtool.weights import Checkpoint, open_checkpoint
@@ -102,7 +103,8 @@ def prepare(request: Request) -> Build:
     Raises:
         UsageError: If the request contradicts itself, or the output is in the way.
         InputError: If the source cannot be read.
-        ModelMismatch: If no recipe recognises the source, or it does not fit its recipe.
+        ModelMismatch: If no recipe recognises the source, it does not fit its recipe, or it is to
+            be checked and nothing computes its reference.
         MachineLacks: If the disk has no room for the artifact, or nothing can link it.
     """
     target = cpu_target(request.target)
@@ -114,6 +116,9 @@ def prepare(request: Request) -> Build:
     recipe = load_recipe(request.recipe) if request.recipe else find_recipe(checkpoint)
     planned = plan(recipe, checkpoint, ignore=request.ignore)
     planned.check()
+    if request.check:
+        # Minutes of compilation later would be a bad time to hear that there is none.
+        reference(checkpoint)
     dtype = request.dtype or natural_dtype(planned)
     module = _module(request, planned, dtype)
     graphs = {
