@@ -36,6 +36,14 @@ def decoder(folder: Path) -> Decoder:
     return model
 
 
+def allowed(torch: Any, folder: Path, ids: np.ndarray[Any, Any], expected: Any) -> float:
+    """1e-5, or what transformers itself is off by in float32, where a model loses more digits."""
+    with torch.no_grad():
+        single = peers.load(torch, folder).float()
+        found = single(input_ids=torch.from_numpy(ids), use_cache=False).logits.numpy()
+    return max(1e-5, 3 * relative_error(found, expected))
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("model_type", FAMILIES)
 @settings(max_examples=4, suppress_health_check=[*HealthCheck])
@@ -51,10 +59,11 @@ def test_the_same_as_transformers(torch: Any, model_type: str, data: st.DataObje
         expected = peers.forward(torch, peers.load(torch, folder), ids)
         kinds = model.entries()[0].inputs.values()
         found = model.compile(*kinds)(ids).to_numpy()
-        assert relative_error(found, expected) < 1e-5
+        bound = allowed(torch, folder, ids, expected)
+        assert relative_error(found, expected) < bound
         starts = [0, *range(first, length)]
         expected = peers.cached(torch, peers.load(torch, folder), ids, starts)
         steps = Steps(model, batch=2)
         parts = zip(starts, [*starts[1:], length], strict=True)
         found = np.stack([steps(ids[:, start:stop]) for start, stop in parts], axis=1)
-        assert relative_error(found, expected) < 1e-5
+        assert relative_error(found, expected) < bound
