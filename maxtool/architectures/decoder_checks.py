@@ -21,8 +21,10 @@ POSITIVE = (
 )
 NOT_NEGATIVE = ("norm_eps", "rope_mscale", "rope_mscale_all_dim")
 
-# A position is an int32, and each layer costs time when a model is only planned.
-MAXIMA = {"context_length": 2**31 - 1, "n_layers": 10_000}
+MAX_POSITIONS = 2**31 - 1  # a position is an int32
+
+# Each layer costs time when a model is only planned.
+MAXIMA = {"context_length": MAX_POSITIONS, "n_layers": 10_000}
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "norm": ("rms", "layer"),

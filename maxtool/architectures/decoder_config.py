@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from maxtool.architectures import decoder_checks
+from maxtool.architectures.decoder_checks import MAX_POSITIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,8 @@ class DecoderConfig:
         """Positions it can be built for: with dynamic scaling, more than it was trained for."""
         if self.rope_scaling != "dynamic" or self.rope_factor is None:
             return self.context_length
-        return max(self.context_length, int(self.original_context * self.rope_factor))
+        stretched = min(self.original_context * self.rope_factor, MAX_POSITIONS)
+        return max(self.context_length, int(stretched))
 
     def has_rope(self, layer: int) -> bool:
         """Whether a layer has rotary positions."""

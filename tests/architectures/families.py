@@ -99,10 +99,21 @@ ROPE = {
 
 def read(folder: Path) -> tuple[dict[str, Any], Tensors]:
     """The decoder's options and weights of a folder that transformers 5 has written."""
-    config = json.loads((folder / "config.json").read_text())
-    if (folder / "config.newer.json").exists():
-        config = json.loads((folder / "config.newer.json").read_text())
+    config = configuration(folder)
     return options(config), weights(config, load_file(folder / "model.safetensors"))
+
+
+def configuration(folder: Path) -> Config:
+    """The folder's configuration as transformers 5 spells it, where there are two."""
+    newer, usual = folder / "config.newer.json", folder / "config.json"
+    found: Config = json.loads((newer if newer.exists() else usual).read_text())
+    return found
+
+
+def knows(folder: Path) -> bool:
+    """Whether this reads it: the older spelling, and families not listed here, are left out."""
+    config = configuration(folder)
+    return config["model_type"] in MODEL_TYPES and "rope_theta" not in config
 
 
 def options(config: Config) -> dict[str, Any]:
@@ -264,6 +275,7 @@ FAMILIES: dict[str, Callable[[Config], dict[str, Any]]] = {
     },
     "falcon": falcon,
 }
+MODEL_TYPES = {"llama", "mistral", "phi3", "gpt2", *FAMILIES}
 
 
 def weights(config: Config, tensors: Tensors) -> Tensors:

@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
-import numpy as np
 import pytest
 
 from maxtool.architectures import Decoder, build
 from tests.architectures import families
 from tests.architectures.decoders import Steps
+from tests.parity.measure import DATA, FOLDERS, error, recorded
 
-DATA = Path(__file__).parents[1] / "data"
-ENCODERS = {"tiny-bert", "tiny-roberta", "tiny-distilbert", "tiny-nomic-bert"}
-RECORDED = sorted(
-    folder.name
-    for folder in DATA.glob("tiny-*")
-    if folder.name not in ENCODERS and "llama-tied" not in folder.name
-)
-
-
-def relative_error(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> float:
-    return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
+RECORDED = [name for name in FOLDERS if families.knows(DATA / name)]
 
 
 @pytest.mark.slow
@@ -33,14 +20,19 @@ def test_a_family(name: str) -> None:
     model = build("decoder", options)
     assert isinstance(model, Decoder)
     model.load_state_dict(weights)
-    recorded = np.load(DATA / name / "expected.npz")
+    expected = recorded(DATA / name)
     forward = model.entries()[0]
-    logits = model.compile(*forward.inputs.values())(recorded["input_ids"]).to_numpy()
-    assert relative_error(logits, recorded["logits"]) < 1e-5
+    logits = model.compile(*forward.inputs.values())(expected["input_ids"]).to_numpy()
+    assert error(logits, expected["logits"]) < 1e-5
 
     steps, tokens = Steps(model, batch=1), []
-    ids = recorded["greedy_prompt"]
-    for _ in range(recorded["greedy_tokens"].shape[1]):
+    ids = expected["greedy_prompt"]
+    for _ in range(expected["greedy_tokens"].shape[1]):
         ids = steps(ids).argmax(-1)[:, None]
         tokens.append(int(ids[0, 0]))
-    assert tokens == recorded["greedy_tokens"][0].tolist()
+    assert tokens == expected["greedy_tokens"][0].tolist()
+
+
+def test_every_family_is_recorded() -> None:
+    kinds = {families.configuration(DATA / name)["model_type"] for name in RECORDED}
+    assert kinds == families.MODEL_TYPES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -107,3 +108,4 @@ def test_within_the_original_context_the_length_changes_nothing() -> None:
     assert isinstance(make_rotaries(config, 16)[False], RotaryTable)
     assert isinstance(make_rotaries(config, 17)[False], RotaryByLength)
     assert config.max_context == 64
+    assert replace(config, rope_factor=1e30).max_context == 2**31 - 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,9 @@ from hypothesis import strategies as st
 from maxtool.architectures import Decoder, DecoderConfig
 from tests.architectures import families
 from tests.architectures.decoders import Steps
-from tests.architectures.test_families import relative_error
 from tests.parity import test_transformers_peers as peers
 from tests.parity.configurations import FAMILIES, LONGEST, configurations
+from tests.parity.measure import error
 
 pytestmark = [pytest.mark.peers, pytest.mark.slow]
 
@@ -25,13 +24,11 @@ torch = peers.torch
 
 def decoder(folder: Path) -> Decoder:
     """The model in a folder of transformers; a rotary part of odd width is not tried."""
-    config = json.loads((folder / "config.json").read_text())
-    options = families.options(config)
+    options, weights = families.read(folder)
     assume(options.get("rotary_dim", 2) % 2 == 0)
     found = DecoderConfig(**options)
     assert found.problems() == []
     model = Decoder(found, context=max(LONGEST, found.context_length))
-    _, weights = families.read(folder)
     model.load_state_dict(weights)
     return model
 
@@ -41,7 +38,7 @@ def allowed(torch: Any, folder: Path, ids: np.ndarray[Any, Any], expected: Any) 
     with torch.no_grad():
         single = peers.load(torch, folder).float()
         found = single(input_ids=torch.from_numpy(ids), use_cache=False).logits.numpy()
-    return max(1e-5, 3 * relative_error(found, expected))
+    return max(1e-5, 3 * error(found, expected))
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -60,10 +57,10 @@ def test_the_same_as_transformers(torch: Any, model_type: str, data: st.DataObje
         kinds = model.entries()[0].inputs.values()
         found = model.compile(*kinds)(ids).to_numpy()
         bound = allowed(torch, folder, ids, expected)
-        assert relative_error(found, expected) < bound
+        assert error(found, expected) < bound
         starts = [0, *range(first, length)]
         expected = peers.cached(torch, peers.load(torch, folder), ids, starts)
         steps = Steps(model, batch=2)
         parts = zip(starts, [*starts[1:], length], strict=True)
         found = np.stack([steps(ids[:, start:stop]) for start, stop in parts], axis=1)
-        assert relative_error(found, expected) < bound
+        assert error(found, expected) < bound
