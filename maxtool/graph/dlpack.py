@@ -28,6 +28,9 @@ CODES = {
 }
 DTYPES = {code: dtype for dtype, code in CODES.items()}
 
+# DLDeviceType: the host's memory, and such as CUDA pins.
+HOST = (1, 3)
+
 # Where the code of the element type is: DLTensor begins with a pointer, a device and a rank.
 CODE_OFFSET = 8 + 8 + 4
 # By the capsule's name, where its DLTensor begins; before it, a version, two pointers and flags.
@@ -50,6 +53,11 @@ def load(producer: Any) -> Array:  # noqa: ANN401 - anything with the protocol
     Raises:
         BufferError: If it lies elsewhere, or has a type that there is no ``DType`` of.
     """
+    kind, number = producer.__dlpack_device__()
+    if int(kind) not in HOST:
+        raise BufferError(
+            f"from_dlpack: the memory lies on device ({int(kind)}, {number}); copy it"
+        )
     try:
         return np.from_dlpack(producer)
     except (BufferError, RuntimeError, TypeError) as error:

@@ -47,3 +47,34 @@ def test_nan_comes_first_and_infinity_counts() -> None:
 def test_operands_that_do_not_fit(shape: list[int | str], k: int, axis: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Graph("g", lambda x: ops.top_k(x, k, axis), [TensorType(F32, shape)])
+
+
+SORTED = [DType.float32, DType.bfloat16, DType.int64, DType.uint8]
+
+
+@pytest.mark.parametrize("dtype", SORTED, ids=lambda dtype: dtype.value)
+def test_the_order_of_all(dtype: DType) -> None:
+    """As NumPy's stable order, in each direction, of rows of any length."""
+    rng = np.random.default_rng(0)
+
+    def call(x: Tensor) -> list[Tensor]:
+        return [ops.argsort(x), ops.argsort(x, ascending=False), ops.argsort(x, axis=0)]
+
+    run = executor.find().compile(Graph("g", call, [TensorType(dtype, ["a", "b"])]), {})
+    for shape in ((3, 1), (1, 2), (4, 37), (2, 0)):
+        x = rng.integers(0, 30, shape).astype(dtype.to_numpy())
+        up, down, first = (value.to_numpy() for value in run(Tensor(x)))
+        wide = x.astype(np.float64)
+        np.testing.assert_array_equal(up, np.argsort(wide, kind="stable"))
+        np.testing.assert_array_equal(down, np.argsort(-wide, kind="stable"))
+        np.testing.assert_array_equal(first, np.argsort(wide, axis=0, kind="stable"))
+
+
+def test_the_order_of_what_has_none() -> None:
+    x = np.array([np.nan, 1, -np.inf, np.nan, np.inf], np.float32)
+    np.testing.assert_array_equal(ops.argsort(x).to_numpy(), [2, 1, 4, 0, 3])
+    np.testing.assert_array_equal(ops.argsort(x, ascending=False).to_numpy(), [0, 3, 4, 1, 2])
+    with pytest.raises(ValueError, match=r"argsort\(bool\[1\]\): needs numbers"):
+        ops.argsort(np.array([True]))
+    with pytest.raises(ValueError, match=r"argsort\(float32\[5\]\): there is no dimension 1"):
+        ops.argsort(x, axis=1)

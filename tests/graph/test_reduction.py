@@ -141,3 +141,28 @@ def test_operands_that_do_not_fit(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         Graph("g", call, [TensorType(dtype, ["n", 0])])
+
+
+@pytest.mark.parametrize("dtype", [F32, DType.float16, DType.bfloat16, DType.float64])
+def test_variance(dtype: DType) -> None:
+    """Far from 0 too, where the mean of squares less the square of the mean has no digits left."""
+
+    def call(x: Tensor) -> list[Tensor]:
+        one, all_, both = ops.variance(x), ops.variance(x, None, 1), ops.std(x, (0, 1), 1)
+        return [one, all_, both]
+
+    run = executor.find().compile(Graph("g", call, [TensorType(dtype, ["a", 5])]), {})
+    x = (100 + values(F32, (7, 5))).astype(dtype.to_numpy())
+    wide = x.astype(np.float64)
+    wanted = [
+        wide.var(-1, keepdims=True),
+        wide.var(ddof=1, keepdims=True),
+        wide.std(ddof=1, keepdims=True),
+    ]
+    for got, exact in zip(run(Tensor(x)), wanted, strict=True):
+        assert got.dtype is dtype
+        np.testing.assert_allclose(
+            got.to_numpy().astype(float), exact, rtol=2 * TOLERANCE[dtype.value]
+        )
+    single = ops.variance(Tensor([[1.0]]), correction=1).to_numpy()
+    assert np.isnan(single).all()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from tvm import te, tirx, topi
+from tvm import te, tirx
 
 from maxtool.compiler.lowering.scalars import SCALAR
 from maxtool.dtype import DType
@@ -52,7 +52,7 @@ def refuse_float8(op: str, *dtypes: DType) -> None:
         named = " to ".join(dtype.value for dtype in dtypes)
         raise CompilationFailed(
             f"no kernel for {op} of {named}",
-            hint="convert the data with WeightData.astype before the graph runs",
+            hint="8-bit floats are for storage: cast it to a wider type first",
         )
 
 
@@ -64,7 +64,7 @@ def widened(value: Expr, dtype: DType) -> Expr:
 def narrowed(value: Expr, dtype: DType) -> Expr:
     """What was computed, as it is stored."""
     if dtype is DType.bfloat16:
-        return _to_bfloat16(value)
+        return to_bfloat16(value)
     return value.astype("float16") if dtype is DType.float16 else value
 
 
@@ -173,21 +173,7 @@ def _is_one(size: Expr) -> bool:
     return isinstance(size, int | tirx.IntImm) and int(size) == 1
 
 
-def cast(source: DType, dtype: DType) -> Compute:
-    """The elements in another type.
-
-    Raises:
-        CompilationFailed: For a float8 type, which TVM converts wrongly on a CPU.
-    """
-    refuse_float8("cast", source, dtype)
-    if DType.bfloat16 not in (source, dtype):
-        return lambda x: topi.cast(x, dtype.value)
-    if source is DType.bfloat16:
-        return lambda x: te.compute(x.shape, lambda *i: as_float32(x(*i)).astype(dtype.value))
-    return lambda x: te.compute(x.shape, lambda *i: _to_bfloat16(x(*i).astype("float32")))
-
-
-def _to_bfloat16(value: Expr) -> Expr:
+def to_bfloat16(value: Expr) -> Expr:
     """The bits of the nearest bfloat16, ties to even; a NaN stays one."""
     bits = tirx.reinterpret("uint32", value)
     one, sixteen = tirx.const(1, "uint32"), tirx.const(16, "uint32")

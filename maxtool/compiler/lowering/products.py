@@ -11,6 +11,7 @@ from tvm import tirx
 from maxtool.compiler.kernels.cpu.columns import pack_columns
 from maxtool.compiler.kernels.cpu.linear import linear
 from maxtool.compiler.lowering import expressions as te
+from maxtool.compiler.lowering.casting import cast
 from maxtool.compiler.lowering.function import FunctionLowering, stored
 from maxtool.compiler.rewriting import has_kernel
 from maxtool.dtype import DType
@@ -82,7 +83,7 @@ def _packed(function: FunctionLowering, value: Tensor, *, transposed: bool) -> E
 def _converted(function: FunctionLowering, value: Expr, source: DType, dtype: DType) -> Expr:
     if source is dtype:
         return value
-    return function.compute(te.cast(source, dtype), value, name="cast")
+    return function.compute(cast(source, dtype), value, name="cast")
 
 
 PRODUCTS: dict[str, Rule] = {"linear": _linear, "matmul": _matmul}

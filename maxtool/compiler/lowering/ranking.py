@@ -1,4 +1,4 @@
-"""The rule for the largest elements."""
+"""Rules for the largest elements, and the order of all."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TypeAlias
 from tvm import te
 
 from maxtool.compiler.kernels.cpu.ranking import top_rows
+from maxtool.compiler.kernels.cpu.sorting import sorted_places
 from maxtool.compiler.lowering.function import FunctionLowering
 from maxtool.compiler.lowering.rowwise import row_sizes, rows, set_rows
 from maxtool.dtype import DType
@@ -33,4 +34,12 @@ def _top_k(function: FunctionLowering, node: Node) -> None:
     set_rows(function, values, axes, taken)
 
 
-RANKING: dict[str, Rule] = {"top_k": _top_k}
+def _argsort(function: FunctionLowering, node: Node) -> None:
+    (x,), (result,), axes = node.inputs, node.outputs, node.attributes["axes"]
+    arguments = (x.dtype.value, node.attributes["ascending"])
+    sizes = row_sizes(function, x, axes)
+    found = function.kernel(sorted_places, arguments, [rows(function, x, axes)], sizes, DType.int64)
+    set_rows(function, result, axes, found)
+
+
+RANKING: dict[str, Rule] = {"argsort": _argsort, "top_k": _top_k}

@@ -18,6 +18,7 @@ from maxtool.compiler.kernels.cpu.embedding import embedding
 from maxtool.compiler.kernels.cpu.power import integer_power
 from maxtool.compiler.lowering import expressions as te
 from maxtool.compiler.lowering.attending import ATTENDING
+from maxtool.compiler.lowering.casting import cast_rule
 from maxtool.compiler.lowering.experts import EXPERTS
 from maxtool.compiler.lowering.function import FunctionLowering
 from maxtool.compiler.lowering.images import IMAGES
@@ -111,15 +112,6 @@ def _pow(function: FunctionLowering, node: Node) -> None:
     return None
 
 
-def _cast(function: FunctionLowering, node: Node) -> None:
-    x, dtype = node.inputs[0], node.attributes["dtype"]
-    if x.dtype is not dtype:
-        value = function.compute(te.cast(x.dtype, dtype), function.get(x), name="cast")
-    else:
-        value = function.copied(x) if isinstance(x.type, BufferType) else function.get(x)
-    function.set_whole(node.outputs[0], value)
-
-
 def _transfer_to(function: FunctionLowering, node: Node) -> None:
     """Nothing, between devices that are the host."""
     x = node.inputs[0]
@@ -149,7 +141,7 @@ RULES: dict[str, Rule] = {
     "attention": _attention,
     "cache_write_key": _cache_write(cache_write_key),
     "cache_write_value": _cache_write(cache_write_value),
-    "cast": _cast,
+    "cast": cast_rule,
     "embedding": _embedding,
     "pow": _pow,
     "print": _print,

@@ -92,7 +92,7 @@ from maxtool.graph.ops.layout import (
 from maxtool.graph.ops.neural import embedding, linear, matmul
 from maxtool.graph.ops.normalization import group_norm, layer_norm, logsoftmax, rms_norm, softmax
 from maxtool.graph.ops.positions import add_positions, rope, rope_angles
-from maxtool.graph.ops.ranking import top_k
+from maxtool.graph.ops.ranking import argsort, top_k
 from maxtool.graph.ops.reduction import (
     all,  # noqa: A004 - the operation's name
     any,  # noqa: A004
@@ -105,6 +105,7 @@ from maxtool.graph.ops.reduction import (
     prod,
     sum,  # noqa: A004
 )
+from maxtool.graph.ops.statistics import std, variance
 from maxtool.graph.ops.table import OPS, Op, apply
 
 __all__ = [
@@ -120,6 +121,7 @@ __all__ = [
     "arange",
     "argmax",
     "argmin",
+    "argsort",
     "atanh",
     "attention",
     "avg_pool2d",
@@ -208,6 +210,7 @@ __all__ = [
     "sqrt",
     "squeeze",
     "stack",
+    "std",
     "sub",
     "sum",
     "tanh",
@@ -217,6 +220,7 @@ __all__ = [
     "transpose",
     "trunc",
     "unsqueeze",
+    "variance",
     "weighted_sum",
     "where",
 ]

@@ -1,4 +1,4 @@
-"""The largest elements and their places."""
+"""The largest elements and their places, and the places of all in order."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import SupportsIndex
 
 from maxtool.dtype import DType
 from maxtool.graph.dim import Dim
-from maxtool.graph.ops.table import apply, define
+from maxtool.graph.ops.axes import axis_of
+from maxtool.graph.ops.table import apply, as_tensor, define
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
 
 def _infer_top_k(x: TensorType, axes: tuple[int, ...], k: int) -> tuple[TensorType, ...]:
     (axis,) = axes
-    if x.dtype is DType.bool or x.dtype.value.startswith("float8"):
-        raise ValueError(f"needs numbers of at least 16 bits or integers, not {x.dtype.value}")
+    _require_order(x)
     if not 0 <= axis < x.rank:
         raise ValueError(f"there is no axis {axis} in {x.rank} dimensions")
     size = x.shape[axis]
@@ -24,7 +24,22 @@ def _infer_top_k(x: TensorType, axes: tuple[int, ...], k: int) -> tuple[TensorTy
     return tuple(TensorType(dtype, sizes, x.device) for dtype in (x.dtype, DType.int64))
 
 
+def _infer_argsort(
+    x: TensorType,
+    axes: tuple[int, ...],  # noqa: ARG001 - part of the operation's signature
+    ascending: bool,  # noqa: ARG001
+) -> tuple[TensorType, ...]:
+    _require_order(x)
+    return (TensorType(DType.int64, x.shape, x.device),)
+
+
+def _require_order(x: TensorType) -> None:
+    if x.dtype is DType.bool or x.dtype.value.startswith("float8"):
+        raise ValueError(f"needs numbers of at least 16 bits or integers, not {x.dtype.value}")
+
+
 define("top_k", _infer_top_k)
+define("argsort", _infer_argsort)
 
 
 def top_k(input: TensorLike, k: int, axis: SupportsIndex = -1) -> tuple[Tensor, Tensor]:  # noqa: A002
@@ -38,3 +53,16 @@ def top_k(input: TensorLike, k: int, axis: SupportsIndex = -1) -> tuple[Tensor, 
     from_first = place + tensor.rank if -tensor.rank <= place < 0 else place
     values, places = apply("top_k", tensor, axes=(from_first,), k=int(k))
     return values, places
+
+
+def argsort(x: TensorLike, ascending: bool = True, axis: SupportsIndex = -1) -> Tensor:
+    """The places (int64) of all elements along ``axis`` in order.
+
+    The first of equal elements comes first; NaN is above every number.
+
+    Raises:
+        ValueError: If there is no such dimension, or the elements have no order.
+    """
+    tensor = as_tensor(x)
+    axes = (axis_of("argsort", tensor, axis),)
+    return apply("argsort", tensor, axes=axes, ascending=bool(ascending))[0]

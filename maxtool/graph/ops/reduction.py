@@ -105,10 +105,10 @@ define("cumsum", _infer_cumsum)
 def reduce(name: str, x: TensorLike, axis: Axes) -> Tensor:
     """One of ``REDUCTIONS`` and ``INDICES`` over one, several or (None) all dimensions of ``x``."""
     tensor = x if isinstance(x, Tensor) else Tensor(x)
-    return apply(name, tensor, axes=_axes(tensor, axis))[0]
+    return apply(name, tensor, axes=axes_of(tensor, axis))[0]
 
 
-def _axes(tensor: Tensor, axis: Axes) -> tuple[int, ...]:
+def axes_of(tensor: Tensor, axis: Axes) -> tuple[int, ...]:
     """Dimensions counted from the first, ascending; what is no dimension of it stays as it is."""
     if axis is None:
         return tuple(range(tensor.rank))
@@ -184,4 +184,4 @@ def cumsum(
     """
     tensor = x if isinstance(x, Tensor) else Tensor(x)
     options = {"exclusive": bool(exclusive), "reverse": bool(reverse)}
-    return apply("cumsum", tensor, axes=_axes(tensor, axis), **options)[0]
+    return apply("cumsum", tensor, axes=axes_of(tensor, axis), **options)[0]

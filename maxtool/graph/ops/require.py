@@ -6,6 +6,7 @@ from maxtool.dtype import DType
 from maxtool.graph.dim import Shape
 from maxtool.graph.type import TensorType
 
+NARROW_FLOATS = (DType.float16, DType.bfloat16)
 FLOATS = (DType.float32, DType.float16, DType.bfloat16, DType.float64)
 
 

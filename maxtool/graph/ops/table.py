@@ -117,11 +117,11 @@ def _operand(op: Op, operand: TensorLike, dtype: DType | None, device: DeviceRef
     if isinstance(operand, Tensor):
         return operand
     if isinstance(operand, Dim):
-        return _size(operand, dtype)
+        return as_number(operand, dtype)
     return _tensor(op, operand, dtype, device)
 
 
-def _size(dim: Dim, dtype: DType | None) -> Tensor:
+def as_number(dim: Dim, dtype: DType | None) -> Tensor:
     """A dimension as a number of a type, computed where it has only a name."""
     if dim.is_static:
         return Tensor(int(dim), dtype or DType.int64)

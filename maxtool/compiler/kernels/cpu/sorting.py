@@ -1,0 +1,74 @@
+"""The order of the elements of a row, by merging runs that are in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import tirx
+from tvm.tirx.script.builder import ir as T  # noqa: N812
+
+from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.kernels.cpu import elements as e
+
+
+def sorted_places(dtype: str, ascending: bool) -> Any:  # noqa: ANN401
+    """Build where the elements of each row are in order, the first of equal ones first.
+
+    Parameters of the kernel: x[rows, n] of ``dtype``, y[rows, n] int64. NaN is above every number.
+    """
+    kind = e.computed(dtype)
+    with b.kernel(f"argsort_{dtype}") as made:
+        rows, n = made.dim("rows"), made.dim("n")
+        x = made.argument("x", (rows, n), e.stored(dtype))
+        y = made.argument("y", (rows, n), "int64")
+        merged = b.workspace((rows, n), "int64")
+
+        def row(i: b.Expr) -> None:
+            def value(place: b.Expr) -> b.Expr:
+                return b.let(e.read(x, (i, b.least(place, n - 1)), 1, dtype), 1, kind)
+
+            def second_first(one: b.Expr, two: b.Expr) -> b.Expr:
+                first, second = value(one), value(two)
+                return _below(second, first, kind) if ascending else _below(first, second, kind)
+
+            run = b.scratch((1,), "int64")
+            b.store(run, b.integer(1), (0,), 1)
+            with T.serial(n) as k:
+                b.store(y, k, (i, k), 1)
+            with T.While(run[0] < n):
+                with T.serial(T.truncdiv(n + 2 * run[0] - 1, 2 * run[0])) as pair:
+                    start = b.index(pair * 2 * run[0])
+                    _merge(y, merged, i, (start, run[0], n), second_first)
+                with T.serial(n) as k:
+                    b.store(y, merged[i, k], (i, k), 1)
+                b.store(run, run[0] * 2, (0,), 1)
+
+        b.each_row(rows, 16 * n, row)
+    return made.function
+
+
+def _merge(y: b.Buffer, merged: b.Buffer, i: b.Expr, where: Any, second_first: Any) -> None:  # noqa: ANN401
+    """Merge the runs ``y[i, start : start + run]`` and the one after it."""
+    start, run, n = where
+    middle, end = b.index(b.least(start + run, n)), b.index(b.least(start + 2 * run, n))
+    left, right = b.scratch((1,), "int64"), b.scratch((1,), "int64")
+    b.store(left, start, (0,), 1)
+    b.store(right, middle, (0,), 1)
+    with T.serial(end - start) as step:
+        one = b.index(y[i, b.least(left[0], n - 1)])
+        two = b.index(y[i, b.least(right[0], n - 1)])
+        ahead = tirx.any(left[0] >= middle, second_first(one, two))
+        take_right = tirx.all(right[0] < end, ahead)
+
+        def take(place: b.Expr, side: b.Buffer) -> None:
+            b.store(merged, place, (i, start + step), 1)
+            b.store(side, side[0] + 1, (0,), 1)
+
+        b.either(take_right, lambda: take(two, right), lambda: take(one, left))
+
+
+def _below(one: b.Expr, two: b.Expr, kind: str) -> b.Expr:
+    """Whether ``one`` comes before ``two`` in ascending order."""
+    if "float" not in kind:
+        return one < two
+    return tirx.any(one < two, tirx.all(tirx.isnan(two), tirx.Not(tirx.isnan(one))))
