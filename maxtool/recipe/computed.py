@@ -80,13 +80,16 @@ def llama3_factors(values: Values) -> Vector:
     factor, low, high, original = (values[name] for name in LLAMA3)
     context = original or values["context_length"]
     dim = values.get("rotary_dim") or values["head_dim"]
+    one, low, high, factor = (np.float32(number) for number in (1, low, high, factor))
+    # Rounded after each step as llama.cpp's converter does, so that the bytes are the same.
     exponents = np.arange(0, dim, 2, dtype=np.float32) / np.float32(dim)
-    wavelengths = np.float32(2 * math.pi) * np.float32(values["rope_theta"]) ** exponents
+    powers = (float(values["rope_theta"]) ** exponents.astype(np.float64)).astype(np.float32)
+    wavelengths = np.float32(2 * math.pi) / (one / powers)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        smooth = (np.float32(context) / wavelengths - np.float32(low)) / np.float32(high - low)
-        between = 1 / ((1 - smooth) / np.float32(factor) + smooth)
-    long = np.where(wavelengths > context / low, np.float32(factor), between)
-    return np.asarray(np.where(wavelengths < context / high, np.float32(1), long), np.float32)
+        smooth = (np.float32(context) / wavelengths - low) / (high - low)
+        between = one / ((one - smooth) / factor + smooth)
+    long = np.where(wavelengths > context / low, factor, between)
+    return np.asarray(np.where(wavelengths < context / high, one, long), np.float32)
 
 
 def _read_llama3(tensor: Computed, array: Vector, values: Values) -> dict[str, Any]:
@@ -98,7 +101,7 @@ def _read_llama3(tensor: Computed, array: Vector, values: Values) -> dict[str, A
         return {"rope_scaling": "none"}
     for context in CONTEXTS:
         found = dict(zip(LLAMA3, (float(str(array.max())), 1.0, 4.0, context), strict=True))
-        if np.allclose(llama3_factors({**values, **found}), array, rtol=1e-6, atol=0):
+        if np.allclose(llama3_factors({**values, **found}), array, rtol=1e-5, atol=0):
             return {**tensor.when, **found}
     factors = _numbers(array)
     same = {"rope_long_factors": factors, "rope_short_factors": factors}
