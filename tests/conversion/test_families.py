@@ -28,11 +28,10 @@ ADDED = {
     "tiny-qwen2": {"qwen2.attention.sliding_window", "qwen2.attention.sliding_window_pattern"},
     "tiny-starcoder2": {"starcoder2.attention.sliding_window"},
 }
-# It writes 2048 for every Falcon, and takes 8192 for every Llama's original context.
+# It writes 2048 for every Falcon.
 CORRECTED = {
     "tiny-falcon": {"falcon.context_length"},
     "tiny-falcon-new": {"falcon.context_length"},
-    "tiny-llama3": {"rope_freqs.weight"},
 }
 ROUNDED = {"tiny-gemma2", "tiny-gemma3"}
 
