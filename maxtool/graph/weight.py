@@ -68,7 +68,7 @@ class Weight(Tensor):
         """
         device = DeviceRef.named(allocated.device)
         shape, encoding = allocated.shape, allocated.quantization_encoding
-        weight = cls(allocated.name, allocated.dtype, shape, device, encoding)
+        weight = cls(allocated.name, allocated.dtype, shape, device, encoding, align=1)
         if allocated.data is not None:
             weight.bind(allocated.data)
         return weight

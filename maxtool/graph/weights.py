@@ -42,6 +42,8 @@ class Weights(View):
     ) -> Weight:
         """Declare this weight for a graph, converted if need be; it has its data.
 
+        Data in a file may begin at any byte, so its alignment is 1.
+
         Args:
             dtype: The type to convert to; the stored one if ``None``.
             shape: What the shape must be; any if ``None``.
@@ -56,7 +58,7 @@ class Weights(View):
         """
         data = self._converted(dtype, shape, quantization_encoding)
         encoding = data.quantization_encoding
-        weight = Weight(self.name, data.dtype, data.shape, device, encoding)
+        weight = Weight(self.name, data.dtype, data.shape, device, encoding, align=1)
         weight.bind(data.data)
         return weight
 

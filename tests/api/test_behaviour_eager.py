@@ -209,6 +209,13 @@ def test_load_state_checks_and_changes_nothing_on_failure() -> None:
         np.testing.assert_array_equal(value, before[name])
 
 
+def test_arrays_are_kept_and_not_copied() -> None:
+    model, weight = Linear(2, 3), np.zeros((3, 2), np.float32)
+    model.load_state_dict({"weight": weight, "bias": np.zeros(3, np.float32)})
+    weight[0] = 7
+    np.testing.assert_array_equal(model.weight.to_numpy()[0], [7, 7])
+
+
 # tied
 
 

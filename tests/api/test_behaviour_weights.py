@@ -67,6 +67,7 @@ def test_allocated_weights_are_shared_by_views(weights: Weights) -> None:
     weight = weights.model.layers[1].w.allocate()
     again = weights.model.layers[1].w.allocate()
     assert (weight.name, weight.type) == (again.name, again.type)
+    assert weight.align == 1
     assert list(weights.allocated_weights) == ["model.layers.1.w"]
     assert list(weights.model.allocated_weights) == ["model.layers.1.w"]
 
