@@ -132,6 +132,7 @@ def main() -> None:
     parser.add_argument("--max", help="a Python that has max 26.7.0; without it maxtool alone")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cold-rounds", type=int, default=1)
+    parser.add_argument("--threads", type=int, help="of the runs; with 1 they are CPU time")
     parser.add_argument("--depths", type=int, nargs="+", default=DEPTHS)
     given = parser.parse_args()
     print(f"machine     {machine()}", flush=True)
@@ -140,7 +141,9 @@ def main() -> None:
         ours = Package("maxtool", sys.executable, caches)
         packages = [ours, *([Package("max", given.max, caches)] if given.max else [])]
         code_generation(ours, (min(given.depths), max(given.depths)), given.rounds)
+        threads = ["--threads", str(given.threads)] if given.threads else []
         for model, arguments in models(given.depths).items():
+            arguments += threads
             table(model, measure(packages, model, arguments, given.rounds, given.cold_rounds))
 
 
