@@ -10,14 +10,13 @@ from maxtool.architectures.config import typed
 from maxtool.architectures.encoder_config import EncoderConfig
 from maxtool.architectures.entry import Entry, Limit
 from maxtool.architectures.mlp import MLPS
-from maxtool.architectures.norm import LayerNorm
 from maxtool.architectures.pooling import pooled
 from maxtool.architectures.rope_scaling import waves
 from maxtool.architectures.rotary import Angles, RotaryTable
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
 from maxtool.graph import Tensor, TensorType, ops
-from maxtool.nn import Embedding, Linear, Module, ModuleList
+from maxtool.nn import Embedding, LayerNorm, Linear, Module, ModuleList
 
 
 class EncoderAttention(Module[[Tensor, Tensor, Angles | None], Tensor]):
@@ -56,9 +55,9 @@ class EncoderLayer(Module[[Tensor, Tensor, Angles | None], Tensor]):
     def __init__(self, config: EncoderConfig, dtype: DType) -> None:
         hidden, inner = config.hidden_size, config.intermediate_size
         self.attn = EncoderAttention(config, dtype)
-        self.attn_norm = LayerNorm(hidden, config.norm_eps)
+        self.attn_norm = LayerNorm(hidden, eps=config.norm_eps)
         self.mlp = MLPS[config.mlp](hidden, inner, config.hidden_act, dtype, config.mlp_bias)
-        self.mlp_norm = LayerNorm(hidden, config.norm_eps)
+        self.mlp_norm = LayerNorm(hidden, eps=config.norm_eps)
 
     def forward(self, x: Tensor, mask: Tensor, angles: Angles | None) -> Tensor:
         """From ``[batch, seq, hidden]`` to the same shape; arguments as those of attention."""
@@ -89,7 +88,7 @@ class Encoder(Module[[Tensor, Tensor, Tensor], "tuple[Tensor, ...]"]):
         self.token_type = (
             Embedding(config.token_types, hidden, dtype) if config.token_types else None
         )
-        self.embed_norm = LayerNorm(hidden, config.norm_eps)
+        self.embed_norm = LayerNorm(hidden, eps=config.norm_eps)
         self.layers = ModuleList(EncoderLayer(config, dtype) for _ in range(config.n_layers))
         self.pooler = Linear(hidden, hidden, dtype, has_bias=True) if config.pooler else None
         self.rotary = None if learned else _rotary(config, self.context)

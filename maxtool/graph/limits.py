@@ -9,6 +9,7 @@ from maxtool.graph.device import DeviceRef
 from maxtool.graph.dim import Dim
 from maxtool.graph.graph import CallNode, Graph, Node
 from maxtool.graph.ops.reduction import NOT_OF_NOTHING
+from maxtool.graph.tensor import Tensor
 
 # Dimensions, and the sizes that they must have at least.
 Demands: TypeAlias = Iterator[tuple[Dim, int]]
@@ -18,7 +19,8 @@ def least_sizes(graph: Graph) -> dict[Dim, int]:
     """The least size of each symbolic dimension with which nothing outside a tensor is read.
 
     ``x[:, -1]`` needs one element, ``x[:, 3]`` four; a sum of products needs one term, a maximum
-    one element. Dimensions of which nothing is demanded are not in it.
+    one element; a table of positions that begins at a known one holds as many as it has rows.
+    Dimensions of which nothing is demanded are not in it.
     """
     least: dict[Dim, int] = {}
     for dim, size in _demands(graph):
@@ -42,9 +44,12 @@ def _demands(graph: Graph) -> Demands:
     called = {id(node.callee): node.callee for node in graph.nodes if isinstance(node, CallNode)}
     for callee in called.values():
         yield from _demands(callee)
+    known = {id(value): constant for constant, value in graph.constants}
     for node in graph.nodes:
         if not isinstance(node, CallNode):
             yield from DEMANDS.get(node.op, _nothing)(node)
+            if node.op in POSITIONED and id(node.inputs[-1]) in known:
+                yield _positions(node, known[id(node.inputs[-1])])
 
 
 def _nothing(_node: Node) -> Demands:
@@ -75,6 +80,15 @@ def _gather_nd(node: Node) -> Demands:
     for dim in node.inputs[0].shape[batch : batch + depth]:
         yield dim, 1
 
+
+def _positions(node: Node, first: Tensor) -> tuple[Dim, int]:
+    """The rows of the table that are left: beyond the last, kernels would repeat it."""
+    length, rows = node.inputs[0].shape[1], node.inputs[1].shape[0]
+    return rows - length + (1 - int(first.to_numpy()[0])), 1
+
+
+# Operations on [batch, seq, ...] that take rows of a table, from the position that comes last on.
+POSITIONED = ("add_positions", "rope")
 
 DEMANDS = {
     "gather": _gather,

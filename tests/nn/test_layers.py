@@ -245,6 +245,17 @@ def test_positions_beyond_the_table_are_refused() -> None:
         nn.RotaryEmbedding(15, 3, 1e4, 8)
 
 
+def test_longer_sequences_than_the_table_are_refused_by_what_was_compiled() -> None:
+    for rope in (
+        eager.RotaryEmbedding(Tensor(table(6, 4, 9.0))),
+        nn.RotaryEmbedding(24, 3, 9.0, 3),
+    ):
+        run = Shifted(rope).compile(TensorType(F32, ["batch", "seq", 3, 8]))
+        assert run(np.ones((1, 3, 3, 8), np.float32)).shape == [1, 3, 3, 8]
+        with pytest.raises(ValueError, match="seq"):
+            run(np.ones((1, 4, 3, 8), np.float32))
+
+
 @STYLES
 def test_attention_with_rotary_embedding(style: Any) -> None:
     """Scores depend on distances: a sequence moved by some positions gives the same."""
