@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maxtool.runtime import loader
+from maxtool.runtime.loader import terminal
 
 sys.path.insert(0, str(Path(__file__).parent))
 import tiny_artifact
@@ -481,3 +482,15 @@ def test_nothing_is_written_into_the_artifact(artifact: Path) -> None:
     before = sorted(artifact.iterdir())
     tiny_artifact.run(artifact, "--prompt", PROMPT)
     assert sorted(artifact.iterdir()) == before
+
+
+def test_text_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    shown = Terminal()
+    monkeypatch.setattr(sys, "stdout", shown)
+    terminal.emit_text("a\x1b[31m\r\b\x9b\x00b\tc\n")
+    terminal.emit_text("می‌خواهم 👩‍👧 日本　語 x\u00a0y")
+    assert shown.getvalue() == "a[31mb\tc\nمی‌خواهم 👩‍👧 日本　語 x\u00a0y"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,9 +32,12 @@ def emit(text: str) -> None:
 
 
 def emit_text(text: str) -> None:
-    """Write generated text; on a terminal without control characters other than line ends."""
+    """Write generated text; on a terminal without control characters other than line ends.
+
+    Joiners and wide spaces stay, which are no control characters but part of many scripts.
+    """
     if sys.stdout.isatty():
-        text = "".join(c for c in text if c in "\n\t" or c.isprintable())
+        text = "".join(c for c in text if c in "\n\t" or unicodedata.category(c) != "Cc")
     emit(text)
 
 
