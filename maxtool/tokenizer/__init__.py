@@ -6,7 +6,8 @@ A tokenizer comes as a ``tokenizer.json`` (the ``tokenizers`` library), as a ``t
 never rendered: they are programs.
 """
 
-from maxtool.tokenizer.gguf import from_gguf, to_gguf
+from maxtool.tokenizer.gguf import from_gguf
+from maxtool.tokenizer.gguf_writer import to_gguf
 from maxtool.tokenizer.huggingface import read, write_hf
 from maxtool.tokenizer.library import to_json
 from maxtool.tokenizer.vocabulary import AddedToken, BytePairs, SentencePiece, Tokenizer, TokenType

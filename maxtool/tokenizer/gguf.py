@@ -1,4 +1,4 @@
-"""The ``tokenizer.ggml.*`` keys of a GGUF file, read and written.
+"""The ``tokenizer.ggml.*`` keys of a GGUF file, read.
 
 Keys and their order are those of llama.cpp's ``convert_hf_to_gguf.py`` (``gguf/constants.py``,
 ``gguf/vocab.py``); what a missing key means is what ``llama-vocab.cpp`` takes it for.
@@ -7,7 +7,7 @@ Keys and their order are those of llama.cpp's ``convert_hf_to_gguf.py`` (``gguf/
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -41,6 +41,12 @@ SPECIAL_KEYS = {
     "eom": "eom_token_id",
 }
 ADDED = ("bos", "eos", "sep")
+MODELS = {"bpe": "llama", "unigram": "t5"}
+# What llama.cpp takes a SentencePiece model to do with spaces where a file does not say.
+ASSUMED_SPACES = {
+    "bpe": {"add_space_prefix": True, "remove_extra_whitespaces": False},
+    "unigram": {"add_space_prefix": False, "remove_extra_whitespaces": False},
+}
 # What llama.cpp takes for ends of text by name (llama-vocab.cpp).
 ENDS = frozenset(
     (
@@ -87,120 +93,44 @@ def from_gguf(metadata: Mapping[str, object]) -> Tokenizer | None:
     )
 
 
-def to_gguf(
-    tokenizer: Tokenizer, config: Mapping[str, object], vocab_size: int
-) -> dict[str, object]:
-    """The keys that describe a tokenizer, typed as :func:`maxtool.weights` writers expect.
-
-    Args:
-        tokenizer: What to write.
-        config: The model's ``config.json``, for special ids that the tokenizer does not name.
-        vocab_size: Rows of the embedding; the vocabulary is padded up to it.
-
-    Raises:
-        ConfigurationError: If the tokenizer has no form in GGUF, or more tokens than rows.
-    """
-    vocabulary = tokenizer.vocabulary
-    if vocabulary is None:
-        raise ConfigurationError("GGUF output knows SentencePiece and byte-level BPE tokenizers")
-    if isinstance(vocabulary, SentencePiece):
-        keys = _sentencepiece_keys(vocabulary.extended(tokenizer.added, vocab_size))
-    else:
-        keys = _byte_pairs_keys(vocabulary, vocab_size)
-    count = len(keys[f"{ROOT}tokens"])
-    if count > vocab_size:
-        what = f"the tokenizer has {count} tokens and the model {vocab_size} rows for them"
-        raise ConfigurationError(what)
-    ids = dict(tokenizer.special_ids)
-    for name in SPECIAL_KEYS:
-        value = config.get(f"{name}_token_id")
-        if isinstance(value, int) and not isinstance(value, bool):
-            ids.setdefault(name, value)
-    check_ids(ids, count, SOURCE)
-    for name, value in ids.items():
-        if name in SPECIAL_KEYS:
-            keys[f"{ROOT}{SPECIAL_KEYS[name]}"] = np.uint32(value)
-    for name, flag in tokenizer.add.items():
-        keys[f"{ROOT}add_{name}_token"] = flag
-    keys.update(_template_keys(tokenizer.chat_templates))
-    if isinstance(vocabulary, SentencePiece):
-        keys.update(_whitespace_keys(vocabulary))
-    return keys
-
-
-def _sentencepiece_keys(vocabulary: SentencePiece) -> dict[str, Any]:
-    if vocabulary.algorithm != "bpe":
-        raise ConfigurationError("GGUF output of a SentencePiece unigram model is not supported")
-    return {
-        f"{ROOT}model": "llama",
-        f"{ROOT}pre": "default",
-        f"{ROOT}tokens": list(vocabulary.pieces),
-        f"{ROOT}scores": np.array(vocabulary.scores, np.float32),
-        f"{ROOT}token_type": np.array(vocabulary.types, np.int32),
-    }
-
-
-def _whitespace_keys(vocabulary: SentencePiece) -> dict[str, Any]:
-    """What differs from llama.cpp's assumptions."""
-    keys: dict[str, Any] = {}
-    if not vocabulary.add_dummy_prefix:
-        keys[f"{ROOT}add_space_prefix"] = False
-    if vocabulary.remove_extra_whitespaces:
-        keys[f"{ROOT}remove_extra_whitespaces"] = True
-    if vocabulary.charsmap:
-        keys[f"{ROOT}precompiled_charsmap"] = np.frombuffer(vocabulary.charsmap, np.uint8)
-    return keys
-
-
-def _byte_pairs_keys(vocabulary: BytePairs, size: int) -> dict[str, Any]:
-    if vocabulary.pre is None:
-        known = ", ".join(pre.TABLE)
-        what = f"this tokenizer has no form in GGUF: {vocabulary.reason}"
-        raise ConfigurationError(what, hint=f"known are {known}")
-    room = range(len(vocabulary.tokens), size)
-    types = [*vocabulary.types, *(TokenType.UNUSED for _ in room)]
-    return {
-        f"{ROOT}model": "gpt2",
-        f"{ROOT}pre": vocabulary.pre,
-        f"{ROOT}tokens": [*vocabulary.tokens, *(f"[PAD{i}]" for i in room)],
-        f"{ROOT}token_type": np.array(types, np.int32),
-        f"{ROOT}merges": [f"{left} {right}" for left, right in vocabulary.merges],
-    }
-
-
-def _template_keys(templates: Mapping[str, str]) -> dict[str, object]:
-    named = {name: text for name, text in templates.items() if name != "default"}
-    keys: dict[str, object] = {f"{TEMPLATE}.{name}": text for name, text in named.items()}
-    if "default" in templates:
-        keys[TEMPLATE] = templates["default"]
-    if named:
-        keys[f"{TEMPLATE}s"] = list(named)
-    return keys
-
-
 Read = tuple[SentencePiece | BytePairs, dict[str, int], dict[str, bool]]
 
 
 def _read_sentencepiece(metadata: Mapping[str, object], tokens: tuple[str, ...]) -> Read:
+    vocabulary = _sentencepiece(metadata, tokens, "bpe")
+    assumed = {"bos": 1, "eos": 2}
+    ids = {name: i for name, i in assumed.items() if i < len(tokens)}
+    return vocabulary, ids, {"bos": True, "eos": False}
+
+
+def _read_unigram(metadata: Mapping[str, object], tokens: tuple[str, ...]) -> Read:
+    vocabulary = _sentencepiece(metadata, tokens, "unigram")
+    return vocabulary, {"eos": 1} if len(tokens) > 1 else {}, {"bos": False, "eos": True}
+
+
+def _sentencepiece(
+    metadata: Mapping[str, object], tokens: tuple[str, ...], algorithm: Literal["bpe", "unigram"]
+) -> SentencePiece:
     scores = tuple(float(score) for score in _numbers(metadata, "scores"))
     types = _types(metadata, tokens)
     check_lengths(len(tokens), {"scores": len(scores), "token_type": len(types)}, SOURCE)
     check_scores(scores, SOURCE)
     charsmap = metadata.get(f"{ROOT}precompiled_charsmap")
+    spaces = ASSUMED_SPACES[algorithm]
     vocabulary = SentencePiece(
-        algorithm="bpe",
+        algorithm=algorithm,
         pieces=tuple(map(_visible, tokens, types)),
         scores=scores,
         types=types,
-        add_dummy_prefix=_flag(metadata, "add_space_prefix", default=True),
-        remove_extra_whitespaces=_flag(metadata, "remove_extra_whitespaces", default=False),
+        add_dummy_prefix=_flag(metadata, "add_space_prefix", default=spaces["add_space_prefix"]),
+        remove_extra_whitespaces=_flag(
+            metadata, "remove_extra_whitespaces", default=spaces["remove_extra_whitespaces"]
+        ),
         charsmap=b"" if charsmap is None else np.asarray(charsmap).astype(np.uint8).tobytes(),
         prefix_everywhere=True,
     )
     sentencepiece.check_bytes(vocabulary, SOURCE)
-    assumed = {"bos": 1, "eos": 2}
-    ids = {name: i for name, i in assumed.items() if i < len(tokens)}
-    return vocabulary, ids, {"bos": True, "eos": False}
+    return vocabulary
 
 
 def _visible(token: str, kind: TokenType) -> str:
@@ -221,6 +151,7 @@ def _read_byte_pairs(metadata: Mapping[str, object], tokens: tuple[str, ...]) ->
 
 READERS: dict[str, Callable[[Mapping[str, object], tuple[str, ...]], Read]] = {
     "llama": _read_sentencepiece,
+    "t5": _read_unigram,
     "gpt2": _read_byte_pairs,
 }
 

@@ -1,0 +1,113 @@
+"""The ``tokenizer.ggml.*`` keys of a GGUF file, written; ``gguf.py`` reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from maxtool.errors import ConfigurationError
+from maxtool.tokenizer import pre
+from maxtool.tokenizer.gguf import ASSUMED_SPACES, MODELS, ROOT, SOURCE, SPECIAL_KEYS, TEMPLATE
+from maxtool.tokenizer.vocabulary import (
+    BytePairs,
+    SentencePiece,
+    Tokenizer,
+    TokenType,
+    check_ids,
+)
+
+
+def to_gguf(
+    tokenizer: Tokenizer, config: Mapping[str, object], vocab_size: int
+) -> dict[str, object]:
+    """The keys that describe a tokenizer, typed as :func:`maxtool.weights` writers expect.
+
+    Args:
+        tokenizer: What to write.
+        config: The model's ``config.json``, for special ids that the tokenizer does not name.
+        vocab_size: Rows of the embedding; the vocabulary is padded up to it.
+
+    Raises:
+        ConfigurationError: If the tokenizer has no form in GGUF, or more tokens than rows.
+    """
+    vocabulary = tokenizer.vocabulary
+    if vocabulary is None:
+        raise ConfigurationError("GGUF output knows SentencePiece and byte-level BPE tokenizers")
+    if isinstance(vocabulary, SentencePiece):
+        keys = _sentencepiece_keys(vocabulary.extended(tokenizer.added, vocab_size))
+    else:
+        keys = _byte_pairs_keys(vocabulary, vocab_size)
+    count = len(keys[f"{ROOT}tokens"])
+    if count > vocab_size:
+        what = f"the tokenizer has {count} tokens and the model {vocab_size} rows for them"
+        raise ConfigurationError(what)
+    ids = dict(tokenizer.special_ids)
+    for name in SPECIAL_KEYS:
+        value = config.get(f"{name}_token_id")
+        if isinstance(value, int) and not isinstance(value, bool):
+            ids.setdefault(name, value)
+    if isinstance(vocabulary, SentencePiece) and vocabulary.algorithm == "unigram":
+        ids.setdefault("unk", vocabulary.unknown or 0)  # llama.cpp takes it for 2
+    check_ids(ids, count, SOURCE)
+    for name, value in ids.items():
+        if name in SPECIAL_KEYS:
+            keys[f"{ROOT}{SPECIAL_KEYS[name]}"] = np.uint32(value)
+    for name, flag in tokenizer.add.items():
+        keys[f"{ROOT}add_{name}_token"] = flag
+    keys.update(_template_keys(tokenizer.chat_templates))
+    if isinstance(vocabulary, SentencePiece):
+        keys.update(_whitespace_keys(vocabulary))
+    return keys
+
+
+def _sentencepiece_keys(vocabulary: SentencePiece) -> dict[str, Any]:
+    if vocabulary.algorithm == "unigram" and vocabulary.byte_fallback:
+        raise ConfigurationError("GGUF has no SentencePiece unigram models with byte pieces")
+    return {
+        f"{ROOT}model": MODELS[vocabulary.algorithm],
+        f"{ROOT}pre": "default",
+        f"{ROOT}tokens": list(vocabulary.pieces),
+        f"{ROOT}scores": np.array(vocabulary.scores, np.float32),
+        f"{ROOT}token_type": np.array(vocabulary.types, np.int32),
+    }
+
+
+def _whitespace_keys(vocabulary: SentencePiece) -> dict[str, Any]:
+    """What differs from llama.cpp's assumptions."""
+    spaces = ASSUMED_SPACES[vocabulary.algorithm]
+    keys: dict[str, Any] = {}
+    if vocabulary.add_dummy_prefix != spaces["add_space_prefix"]:
+        keys[f"{ROOT}add_space_prefix"] = vocabulary.add_dummy_prefix
+    if vocabulary.remove_extra_whitespaces != spaces["remove_extra_whitespaces"]:
+        keys[f"{ROOT}remove_extra_whitespaces"] = vocabulary.remove_extra_whitespaces
+    if vocabulary.charsmap:
+        keys[f"{ROOT}precompiled_charsmap"] = np.frombuffer(vocabulary.charsmap, np.uint8)
+    return keys
+
+
+def _byte_pairs_keys(vocabulary: BytePairs, size: int) -> dict[str, Any]:
+    if vocabulary.pre is None:
+        known = ", ".join(pre.TABLE)
+        what = f"this tokenizer has no form in GGUF: {vocabulary.reason}"
+        raise ConfigurationError(what, hint=f"known are {known}")
+    room = range(len(vocabulary.tokens), size)
+    types = [*vocabulary.types, *(TokenType.UNUSED for _ in room)]
+    return {
+        f"{ROOT}model": "gpt2",
+        f"{ROOT}pre": vocabulary.pre,
+        f"{ROOT}tokens": [*vocabulary.tokens, *(f"[PAD{i}]" for i in room)],
+        f"{ROOT}token_type": np.array(types, np.int32),
+        f"{ROOT}merges": [f"{left} {right}" for left, right in vocabulary.merges],
+    }
+
+
+def _template_keys(templates: Mapping[str, str]) -> dict[str, object]:
+    named = {name: text for name, text in templates.items() if name != "default"}
+    keys: dict[str, object] = {f"{TEMPLATE}.{name}": text for name, text in named.items()}
+    if "default" in templates:
+        keys[TEMPLATE] = templates["default"]
+    if named:
+        keys[f"{TEMPLATE}s"] = list(named)
+    return keys
