@@ -87,9 +87,12 @@ class Decoder(Module[[Tensor], Tensor]):
 
     @property
     def facts(self) -> Mapping[str, object]:
-        """Its sizes."""
+        """Its sizes, and beyond which length a sequence is to be read anew, if there is one."""
         names = ("vocab_size", "hidden_size", "n_layers")
-        return {name: getattr(self.config, name) for name in names}
+        sizes = {name: getattr(self.config, name) for name in names}
+        original = self.config.original_context
+        switches = self.config.rope_scaling == "longrope" and self.context > original
+        return sizes | ({"reread_beyond": original} if switches else {})
 
     @property
     def limits(self) -> Mapping[str, Limit]:

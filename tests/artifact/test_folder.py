@@ -78,6 +78,18 @@ def test_dynamic_scaling_reaches_beyond_the_trained_context(data: Path, tmp_path
         context(65)
 
 
+def test_generation_reads_anew_where_longrope_takes_other_factors(
+    compiled: Compile, data: Path
+) -> None:
+    """As transformers' own ``generate`` does: each token follows from the text as a whole."""
+    model = loader.load(compiled(data / "tiny-phi3-longrope"))
+    assert model.manifest.reread_beyond == 16
+    text = list(range(3, 13))
+    for _ in range(12):
+        text.append(int(model(input_ids=[text])["logits"][0, -1].argmax()))
+    assert list(model.generate(text[:10], max_tokens=12)) == text[10:]
+
+
 def test_same_bytes_again(compiled: Compile, data: Path, tmp_path: Path) -> None:
     first = compiled(data / "tiny-llama")
     output = tmp_path / "again"

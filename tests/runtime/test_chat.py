@@ -135,8 +135,9 @@ def test_without_jinja(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 class Fake:
     """A model whose next token is the last one and one more, and that keeps count of its work."""
 
-    def __init__(self, context: int = 40, end: int = 99) -> None:
-        self.manifest = type("M", (), {"eos": (end,), "context": context})()
+    def __init__(self, context: int = 40, end: int = 99, beyond: int | None = None) -> None:
+        facts = {"eos": (end,), "context": context, "reread_beyond": beyond}
+        self.manifest = type("M", (), facts)()
         self.cache: list[int] = []
         self.read = 0
 
@@ -175,6 +176,20 @@ def test_only_what_is_new_is_read() -> None:
     assert memory.reused == 2
     assert list(memory.generate(changed, 3, choose)) == fresh(changed, 3), "one is read again"
     assert memory.reused == 3
+
+
+def test_a_text_that_outgrows_its_memory_is_read_anew() -> None:
+    """Once when it grows beyond the length, and again when a shorter one follows."""
+    model: Any = Fake(beyond=5)
+    memory = session.Session(model)
+    choose = loader.chooser(loader.Sampling())
+    made = list(memory.generate([1, 2, 3], 5, choose))
+    assert made == list(session.Session(Fake()).generate([1, 2, 3], 5, choose))  # type: ignore[arg-type]
+    assert model.read == 3 + 1 + 1 + 6 + 1
+    list(memory.generate([1, 2, 3, *made], 1, choose))
+    assert (memory.reused, model.read) == (7, 12 + 1)
+    list(memory.generate([1, 2, 3], 1, choose))
+    assert (memory.reused, model.read) == (0, 13 + 3)
 
 
 def test_a_generation_that_is_left() -> None:

@@ -76,6 +76,8 @@ class Manifest:
         self.weights_file = self._file(get(get(root, "weights", dict), "file", str))
         self.weights = self._specs(root["weights"], "tensors")
         self.context: int | None = get(root, "context", (int, type(None)))
+        # Texts longer than this are read in another way: what was cached before is of no use then.
+        self.reread_beyond: int | None = get(root, "reread_beyond", (int, type(None)))
         self.target: dict[str, Any] = get(root, "target", dict)
         self.limits: dict[str, Any] = get(root, "limits", (dict, type(None))) or {}
         self.tokenizer_file: Path | None = None

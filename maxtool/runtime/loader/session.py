@@ -27,20 +27,34 @@ class Session:
         self.ids: list[int] = []
         self.reused = 0
         self._model, self._state = model, model.new_state(batch=1)
+        self._is_long = False
 
     def generate(self, ids: Sequence[int], count: int, choose: Choose) -> Iterator[int]:
         """Tokens behind ``ids``, one at a time, up to ``count`` or an end-of-text token."""
         before = list(ids)
-        self.reused = min(_common(self.ids, before), len(before) - 1)
+        common = min(_common(self.ids, before), len(before) - 1)
+        self.reused = self._usable(common, len(before))
         name, position = "prefill", self.reused
         for _ in range(count):
             logits = self._read(name, before, position)
             chosen = choose(logits, before)
             if chosen in self._model.manifest.eos:
                 return
-            name, position = "decode", len(before)
             before.append(chosen)
+            position = self._usable(len(before) - 1, len(before))
+            name = "decode" if position else "prefill"
             yield chosen
+
+    def _usable(self, count: int, length: int) -> int:
+        """How many of ``count`` tokens in the state a text of ``length`` tokens may rely on.
+
+        On none of them where the model reads longer texts in another way than shorter ones, and the
+        state was read in the other way.
+        """
+        limit = self._model.manifest.reread_beyond
+        is_long = limit is not None and length > limit
+        same, self._is_long = is_long == self._is_long, is_long
+        return count if same else 0
 
     def _read(self, name: str, ids: list[int], start: int) -> Array:
         """Read the tokens from ``start`` on; the logits of what follows."""
