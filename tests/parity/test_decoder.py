@@ -50,6 +50,18 @@ def test_both_spellings_say_the_same(name: str) -> None:
     np.testing.assert_array_equal(newer, logits(folder, ids))
 
 
+def test_falcon_under_its_first_name(tmp_path: Path) -> None:
+    config = json.loads((DATA / "tiny-falcon" / "config.json").read_text())
+    renamed = {"hidden_size": "n_embed", "num_hidden_layers": "n_layer"}
+    renamed |= {"num_attention_heads": "n_head", "num_kv_heads": "n_head_kv"}
+    first = {renamed.get(key, key): value for key, value in config.items()}
+    first |= {"model_type": "RefinedWebModel", "architectures": ["RWForCausalLM"]}
+    (tmp_path / "config.json").write_text(json.dumps(first))
+    ids = recorded(DATA / "tiny-falcon")["input_ids"]
+    found = logits(DATA / "tiny-falcon", ids, tmp_path / "config.json")
+    np.testing.assert_array_equal(found, logits(DATA / "tiny-falcon", ids))
+
+
 @pytest.mark.parametrize("name", ["tiny-mistral", "tiny-dynamic", "tiny-qwen3-moe"])
 def test_a_batch_is_its_rows(name: str) -> None:
     ids = np.random.default_rng(0).integers(0, 61, (3, 20))

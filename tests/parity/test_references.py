@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from maxtool.errors import ConfigurationError
-from maxtool.parity.references import CachedReference, reference
+from maxtool.parity.references import REFERENCES, CachedReference, reference
+from maxtool.recipe import load_recipe, recipe_names
 from maxtool.weights.checkpoint import open_checkpoint
 
 TINY = Path(__file__).resolve().parents[1] / "data" / "tiny-llama"
@@ -46,3 +47,12 @@ def test_a_model_of_a_known_class_may_call_itself_as_it_likes(tmp_path: Path) ->
         for path in (tmp_path, TINY)
     )
     np.testing.assert_array_equal(found["logits"], expected["logits"])
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_model_that_a_recipe_recognises_has_a_reference(name: str) -> None:
+    match = load_recipe(name).match
+    model_types = {known for kind in REFERENCES for known in kind.model_types}
+    architectures = {known for kind in REFERENCES for known in kind.gguf}
+    assert set(match["hf"].values.get("model_type", ())) <= model_types
+    assert set(match["gguf"].values.get("general.architecture", ())) <= architectures

@@ -39,6 +39,7 @@ class DecoderReference:
     def __init__(self, checkpoint: Checkpoint) -> None:
         self.settings: Settings = read_settings(checkpoint)
         self._tensors = Tensors(self.settings, checkpoint)
+        self._tensors.check()
         self._last: tuple[tuple[bytes, tuple[int, ...]], Array] | None = None
 
     def forward(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Array]:

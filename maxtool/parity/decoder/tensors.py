@@ -36,10 +36,6 @@ class Tensors:
     Args:
         settings: Which tensors there are, of which shapes, under which names.
         checkpoint: Where they are.
-
-    Raises:
-        MissingWeight: If tensors are missing.
-        MisshapenWeight: If tensors have other shapes than the configuration says.
     """
 
     def __init__(self, settings: Settings, checkpoint: Checkpoint) -> None:
@@ -47,7 +43,39 @@ class Tensors:
         embed = self._names.roles["embed"] + ".weight"
         fitting = (base for base in self._names.bases if base + embed in checkpoint.tensors)
         self._base = next(fitting, self._names.bases[0])
-        self._check()
+
+    def wanted(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """Stored name and shape of every tensor that the computation reads."""
+        yield from self._entry("embed")
+        yield from self._entry("norm", bias=self._settings.norm == "layer")
+        if self._settings.positions:
+            yield from self._entry("position")
+        if not self._settings.tied:
+            yield from self._entry("head")
+        for layer in range(self._settings.sizes.layers):
+            yield from self._layer(layer)
+
+    def check(self) -> None:
+        """Compare what is wanted with the headers.
+
+        Raises:
+            MissingWeight: If tensors are missing.
+            MisshapenWeight: If tensors have other shapes than the configuration says.
+        """
+        wanted, found = dict(self.wanted()), self._checkpoint.tensors
+        if missing := [name for name in wanted if name not in found]:
+            raise MissingWeight("tensors are missing", file=self._checkpoint.path, problems=missing)
+        misshapen = [
+            f"{name} has shape {list(found[name].shape)}, not {list(shape)}"
+            for name, shape in wanted.items()
+            if tuple(found[name].shape) != shape
+        ]
+        if misshapen:
+            raise MisshapenWeight(
+                "tensors have other shapes than the configuration says",
+                file=self._checkpoint.path,
+                problems=misshapen,
+            )
 
     def read(
         self, role: str, kind: str = "weight", layer: int | None = None, part: int | None = None
@@ -146,17 +174,6 @@ class Tensors:
         }
         return table.get(role, (s.hidden,))
 
-    def _wanted(self) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """Stored name and shape of every tensor that the computation reads."""
-        yield from self._entry("embed")
-        yield from self._entry("norm", bias=self._settings.norm == "layer")
-        if self._settings.positions:
-            yield from self._entry("position")
-        if not self._settings.tied:
-            yield from self._entry("head")
-        for layer in range(self._settings.sizes.layers):
-            yield from self._layer(layer)
-
     def _layer(self, layer: int) -> Iterator[tuple[str, tuple[int, ...]]]:
         settings = self._settings
         for role in NORMS[settings.block]:
@@ -191,22 +208,6 @@ class Tensors:
         yield self._name(role, "weight", layer, part), stored
         if bias:
             yield self._name(role, "bias", layer, part), shape[:1]
-
-    def _check(self) -> None:
-        wanted, found = dict(self._wanted()), self._checkpoint.tensors
-        if missing := [name for name in wanted if name not in found]:
-            raise MissingWeight("tensors are missing", file=self._checkpoint.path, problems=missing)
-        misshapen = [
-            f"{name} has shape {list(found[name].shape)}, not {list(shape)}"
-            for name, shape in wanted.items()
-            if tuple(found[name].shape) != shape
-        ]
-        if misshapen:
-            raise MisshapenWeight(
-                "tensors have other shapes than the configuration says",
-                file=self._checkpoint.path,
-                problems=misshapen,
-            )
 
 
 def _cut(weight: WeightData, index: Any) -> WeightData:  # noqa: ANN401 - whatever indexes rows

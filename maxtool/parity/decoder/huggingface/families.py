@@ -126,6 +126,28 @@ GEMMA3 = Row(
     more=_gemma,
 )
 
+FALCON = Row(
+    names.FALCON,
+    fixed=LAYER_NORM,
+    keys={
+        "inner": "ffn_hidden_size",
+        "kv_heads": "num_kv_heads",
+        "eps": "layer_norm_epsilon",
+        "activation": "activation",
+    },
+    defaults=TIED
+    | {"layer_norm_epsilon": 1e-5, "activation": "gelu", "max_position_embeddings": 2048},
+    older={
+        "n_embed": "hidden_size",
+        "n_layer": "num_hidden_layers",
+        "n_head": "num_attention_heads",
+        "n_head_kv": "num_kv_heads",
+    },
+    biases={"bias": EVERY},
+    only={"alibi": (False,)},
+    more=_falcon,
+)
+
 ROWS: Mapping[str, Row] = {
     "llama": Row(names.LLAMA, defaults=LLAMA_EPS, biases=ATTENTION_BIAS | {"mlp_bias": MLP}),
     "mistral": Row(
@@ -255,21 +277,9 @@ ROWS: Mapping[str, Row] = {
         rope=RopeKeys(default_theta=2e6),
         ropes=smollm3_ropes,
     ),
-    "falcon": Row(
-        names.FALCON,
-        fixed=LAYER_NORM,
-        keys={
-            "inner": "ffn_hidden_size",
-            "kv_heads": "num_kv_heads",
-            "eps": "layer_norm_epsilon",
-            "activation": "activation",
-        },
-        defaults=TIED
-        | {"layer_norm_epsilon": 1e-5, "activation": "gelu", "max_position_embeddings": 2048},
-        biases={"bias": EVERY},
-        only={"alibi": (False,)},
-        more=_falcon,
-    ),
+    "falcon": FALCON,
+    "RefinedWebModel": FALCON,
+    "RefinedWeb": FALCON,
 }
 """How each ``model_type`` is read."""
 

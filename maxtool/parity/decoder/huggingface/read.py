@@ -24,6 +24,7 @@ def read_settings(checkpoint: Checkpoint) -> Settings:
     row = _row(config)
     if row.section is not None:
         config |= Reader(config, problems).section(row.section)
+    config = {row.older.get(key, key): value for key, value in config.items()}
     read = Reader({**row.defaults, **config}, problems)
     for key, allowed in {"quantization_config": (None,), **row.only}.items():
         read.only(key, *allowed)

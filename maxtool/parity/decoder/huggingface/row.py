@@ -53,6 +53,7 @@ class Row:
         names: What the tensors are called.
         fixed: Settings that all models of the family have in common.
         keys: For a value of :data:`KEYS` the family's own key.
+        older: For a key that the first releases of the family had its name of today.
         defaults: For a key what it means where it is absent.
         biased: Projections with a bias, whatever the configuration says.
         biases: For a key the projections that have a bias if it is true.
@@ -67,6 +68,7 @@ class Row:
     names: Names
     fixed: Options = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)
+    older: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, object] = field(default_factory=dict)
     biased: tuple[str, ...] = ()
     biases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
