@@ -443,7 +443,7 @@ def test_no_branch_on_a_traced_value() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return F.relu(x) if x[0] > 0 else x
 
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="tracing cannot take a branch"):
         Branch().compile(kind(2))
 
 

@@ -527,3 +527,22 @@ def test_values_of_another_shape_are_never_executed() -> None:
         MLP().compile(kind("n", 5), weights={**values(), "up.weight": np.ones((1, 1), np.float32)})
     with pytest.raises(KeyError, match=r"up\.weight"):
         MLP().compile(kind("n", 5), weights={})
+
+
+def test_an_input_of_a_wider_type_than_the_weights() -> None:
+    """Accepted, and the product is of the wider type."""
+    model = Linear(5, 3)
+    weights = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)
+    model.load_state_dict({"weight": weights})
+    wide = kind("n", 5, dtype=DType.float64)
+    assert Graph("g", model, [wide]).outputs[0].type == kind("n", 3, dtype=DType.float64)
+    x = np.random.default_rng(1).normal(size=(2, 5))
+    compiled = model.compile(wide, session=InferenceSession())
+    found = np.from_dlpack(compiled(Buffer.from_numpy(x)))
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, x @ weights.T.astype(np.float64), rtol=1e-14)
+
+
+def test_a_product_that_does_not_fit_is_found_while_tracing() -> None:
+    with pytest.raises(ValueError, match=r"(linear|matmul)\(float32\[n, 6\], float32\[.*\]"):
+        Graph("g", MLP(), [kind("n", 6)])

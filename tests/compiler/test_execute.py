@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from maxtool.compiler.lowering.rules import RULES
 from maxtool.dtype import DType
-from maxtool.errors import CompilationFailed, MachineLacks, MisshapenWeight, MissingWeight
+from maxtool.errors import MachineLacks, MisshapenWeight, MissingWeight
 from maxtool.graph import BufferType, DeviceRef, Graph, Tensor, TensorType, Weight, executor, ops
 from maxtool.graph.ops import OPS
 
@@ -243,17 +243,6 @@ def test_negative_floats_wrap_around_where_there_is_no_sign() -> None:
             got = Tensor(x.astype(source.to_numpy())).cast(dtype).to_numpy()
             wanted = np.array([-1, -3, 2]).astype(dtype.to_numpy())
             np.testing.assert_array_equal(got, wanted)
-
-
-@pytest.mark.parametrize("op", ["exp", "matmul"])
-def test_float8_is_refused(op: str) -> None:
-    kind = TensorType(DType.float8_e4m3fn, [2, 2])
-    calls: dict[str, Callable[[Tensor], Tensor]] = {
-        "exp": ops.exp,
-        "matmul": lambda x: x @ x,
-    }
-    with pytest.raises(CompilationFailed, match=f"no kernel for {op} of float8_e4m3fn"):
-        compiled(calls[op], kind)
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS[:2], DType.int32], ids=lambda dtype: dtype.value)

@@ -10,7 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maxtool.dtype import DType
@@ -61,6 +61,7 @@ def test_what_numpy_gives(shape: tuple[int, ...], index: tuple[Any, ...]) -> Non
 
 
 @given(st.data())
+@settings(max_examples=25)
 def test_masks(data: st.DataObject) -> None:
     x = np.arange(24).reshape(2, 3, 4)
     first, depth = data.draw(st.sampled_from([(0, 1), (0, 2), (0, 3), (1, 1), (1, 2)]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -136,3 +137,26 @@ def test_gelu_names_its_approximations() -> None:
         ValueError, match="gelu: approximate is one of none, quick, tanh, not 'erf'"
     ):
         ops.gelu(Tensor([1.0]), approximate="erf")
+
+
+F8 = TensorType(DType.float8_e5m2, [2, 2])
+COMPUTED: list[Callable[..., Any]] = [
+    *(getattr(ops, name) for name in ("exp", "abs", "relu", "is_nan", "sum", "mean", "argmax")),
+    *(getattr(ops, name) for name in ("cumsum", "softmax", "argsort", "variance")),
+    lambda x: x + x,
+    lambda x: x == x,
+    lambda x: x @ x,
+    lambda x: ops.maximum(x, x),
+    lambda x: ops.top_k(x, 1)[0],
+    lambda x: ops.linear(x, x),
+    lambda x: ops.embedding([0], x),
+    lambda x: ops.rms_norm(x, x[0], 1e-6),
+    lambda x: ops.conv1d(x.reshape([1, 2, 2]), x.reshape([2, 2, 1])),
+]
+
+
+@pytest.mark.parametrize("call", COMPUTED)
+def test_nothing_is_computed_with_floats_of_8_bits(call: Callable[..., Any]) -> None:
+    """They are carried as integers, with which it would be wrong."""
+    with pytest.raises(ValueError, match=r"^\w+\(.*float8_e5m2"):
+        Graph("g", lambda x: [call(x)], [F8])

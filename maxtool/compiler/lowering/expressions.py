@@ -13,7 +13,6 @@ from tvm import te, tirx
 
 from maxtool.compiler.lowering.scalars import SCALAR
 from maxtool.dtype import DType
-from maxtool.errors import CompilationFailed
 
 Expr: TypeAlias = Any  # tvm ships no types
 Compute: TypeAlias = Callable[..., Any]
@@ -24,7 +23,6 @@ NARROW = (DType.float16, DType.bfloat16)
 
 def elementwise(op: str, dtype: DType) -> Compute:
     """An operation of the table on elements of a type, with broadcasting."""
-    refuse_float8(op, dtype)
 
     def compute(*operands: Expr) -> Expr:
         rank = max(len(operand.shape) for operand in operands)
@@ -40,20 +38,6 @@ def elementwise(op: str, dtype: DType) -> Compute:
         return te.compute(sizes, element, name=op)
 
     return compute
-
-
-def refuse_float8(op: str, *dtypes: DType) -> None:
-    """Stop at a float8 type, which TVM converts wrongly on a CPU.
-
-    Raises:
-        CompilationFailed: Naming the operation and the types.
-    """
-    if any(dtype.value.startswith("float8") for dtype in dtypes):
-        named = " to ".join(dtype.value for dtype in dtypes)
-        raise CompilationFailed(
-            f"no kernel for {op} of {named}",
-            hint="8-bit floats are for storage: cast it to a wider type first",
-        )
 
 
 def widened(value: Expr, dtype: DType) -> Expr:
@@ -129,7 +113,6 @@ def as_float32(value: Expr) -> Expr:
 
 def matmul(dtype: DType) -> Compute:
     """The product over the last two dimensions; those before them broadcast."""
-    refuse_float8("matmul", dtype)
 
     def compute(x: Expr, y: Expr) -> Expr:
         rank = max(len(x.shape), len(y.shape)) - 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from maxtool.dtype import DType
 from maxtool.graph.ops.elementwise import broadcast
-from maxtool.graph.ops.require import require, require_floats
+from maxtool.graph.ops.require import require, require_computed, require_floats
 from maxtool.graph.ops.table import apply, define
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
@@ -15,6 +15,7 @@ TESTS = ("is_inf", "is_nan")
 
 
 def _infer_comparison(one: TensorType, two: TensorType) -> tuple[TensorType, ...]:
+    require_computed(one)
     return (TensorType(DType.bool, broadcast(one.shape, two.shape), one.device),)
 
 

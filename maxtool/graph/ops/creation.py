@@ -20,7 +20,7 @@ from maxtool.graph.ops.comparison import (
 )
 from maxtool.graph.ops.elementwise import mul, sub
 from maxtool.graph.ops.layout import unsqueeze
-from maxtool.graph.ops.require import require
+from maxtool.graph.ops.require import require, require_numbers
 from maxtool.graph.ops.table import apply, as_tensor, define
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
@@ -29,7 +29,7 @@ from maxtool.graph.type import TensorType
 def _infer_range(start: TensorType, step: TensorType, size: Dim) -> tuple[TensorType, ...]:
     require(start.rank == step.rank == 0, "start and step are one number each")
     require(start.dtype is step.dtype, "start and step are of one type")
-    require(start.dtype is not DType.bool, "needs numbers, not bool")
+    require_numbers(start)
     return (TensorType(start.dtype, [size], start.device),)
 
 

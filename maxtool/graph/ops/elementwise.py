@@ -10,6 +10,7 @@ from itertools import zip_longest
 
 from maxtool.dtype import DType
 from maxtool.graph.dim import Dim, Shape
+from maxtool.graph.ops.require import require_floats, require_numbers
 from maxtool.graph.ops.table import apply, define
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
@@ -59,32 +60,22 @@ def _broadcast_dim(one: Dim, two: Dim) -> Dim:
 
 
 def _infer_binary(one: TensorType, two: TensorType) -> tuple[TensorType, ...]:
-    _require_numbers(one)
+    require_numbers(one)
     return (TensorType(one.dtype, broadcast(one.shape, two.shape), one.device),)
 
 
 def _infer_division(one: TensorType, two: TensorType) -> tuple[TensorType, ...]:
-    _require_float(one)
+    require_floats(one)
     return _infer_binary(one, two)
 
 
-def _require_numbers(kind: TensorType) -> None:
-    if kind.dtype is DType.bool:
-        raise ValueError("needs numbers, not bool; cast the operand")
-
-
-def _require_float(kind: TensorType) -> None:
-    if not kind.dtype.is_float():
-        raise ValueError(f"needs floating-point operands, not {kind.dtype.value}")
-
-
 def _infer_unary(kind: TensorType) -> tuple[TensorType, ...]:
-    _require_numbers(kind)
+    require_numbers(kind)
     return (TensorType(kind.dtype, kind.shape, kind.device),)
 
 
 def _infer_float(kind: TensorType) -> tuple[TensorType, ...]:
-    _require_float(kind)
+    require_floats(kind)
     return _infer_unary(kind)
 
 

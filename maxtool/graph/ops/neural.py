@@ -15,7 +15,7 @@ from maxtool.graph.dim import DimLike
 from maxtool.graph.graph import Graph
 from maxtool.graph.ops.elementwise import broadcast
 from maxtool.graph.ops.layout import reshape
-from maxtool.graph.ops.require import require
+from maxtool.graph.ops.require import require, require_numbers
 from maxtool.graph.ops.table import apply, as_operand, define
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
@@ -28,7 +28,7 @@ _ACTIVATIONS = (*WEIGHT_DTYPES, DType.float64)
 
 def _infer_matmul(x: TensorType, y: TensorType) -> tuple[TensorType, ...]:
     require(x.rank >= 2 and y.rank >= 2, "both operands need at least two dimensions")
-    require(x.dtype is not DType.bool, "needs numbers, not bool")
+    require_numbers(x)
     require(x.shape[-1] == y.shape[-2], f"inner dimensions {x.shape[-1]} and {y.shape[-2]} differ")
     require(x.shape[-1] != 0, "the inner dimension is 0")
     batch = broadcast(x.shape[:-2], y.shape[:-2])

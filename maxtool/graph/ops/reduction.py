@@ -12,6 +12,7 @@ from typing import SupportsIndex, TypeAlias
 
 from maxtool.dtype import DType
 from maxtool.graph.dim import Dim
+from maxtool.graph.ops.require import require_numbers
 from maxtool.graph.ops.table import apply, define
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
@@ -25,7 +26,7 @@ NOT_OF_NOTHING = ("max", "min", *INDICES)
 
 
 def _infer_reduction(kind: TensorType, axes: tuple[int, ...]) -> tuple[TensorType, ...]:
-    _require_numbers(kind)
+    require_numbers(kind)
     return (_reduced(kind, axes),)
 
 
@@ -58,16 +59,9 @@ def _infer_cumsum(
     exclusive: bool,  # noqa: ARG001 - part of the operation's signature
     reverse: bool,  # noqa: ARG001
 ) -> tuple[TensorType, ...]:
-    _require_numbers(kind)
+    require_numbers(kind)
     _reduced(kind, axes)
     return (TensorType(kind.dtype, kind.shape, kind.device),)
-
-
-def _require_numbers(kind: TensorType) -> None:
-    if kind.dtype is DType.bool:
-        raise ValueError("needs numbers, not bool; cast the operand")
-    if kind.dtype.value.startswith("float8"):
-        raise ValueError(f"needs a wider type than {kind.dtype.value}; cast the operand")
 
 
 def _require_something(kind: TensorType, axes: tuple[int, ...]) -> None:

@@ -16,6 +16,20 @@ def require(condition: bool, message: str) -> None:
         raise ValueError(message)
 
 
+def require_computed(*kinds: TensorType) -> None:
+    """Raise a ``ValueError`` that names the first 8-bit float, which is for storage only."""
+    for kind in kinds:
+        wide = not kind.dtype.value.startswith("float8")
+        require(wide, f"needs a wider type than {kind.dtype.value}; cast the operand")
+
+
+def require_numbers(*kinds: TensorType) -> None:
+    """Raise a ``ValueError`` that names the first element type that is not computed with."""
+    for kind in kinds:
+        require(kind.dtype is not DType.bool, "needs numbers, not bool; cast the operand")
+        require_computed(kind)
+
+
 def require_floats(*kinds: TensorType) -> None:
     """Raise a ``ValueError`` that names the first element type that is no float."""
     for kind in kinds:
