@@ -143,6 +143,7 @@ def convert(conversion: Conversion, progress: Callable[[int], None] | None = Non
             progress,
         )
         for name, data in conversion.files.items():
+            (path / name).parent.mkdir(exist_ok=True)
             (path / name).write_bytes(data)
             if progress is not None:
                 progress(len(data))

@@ -17,6 +17,7 @@ FILE_TYPE = "general.file_type"
 QUANTIZATION_VERSION = "general.quantization_version"
 VERSION = np.uint32(2)  # ggml.h's GGML_QNT_VERSION
 SPLIT = "split."
+TYPE_COUNT = "tokenizer.ggml.token_type_count"  # rows of a table of the network, all the same
 EXPERTS = "_exps."  # in the name of a tensor that stacks the experts of a layer
 SCALES = ((1e12, 1e-12, "T"), (1e9, 1e-9, "B"), (1e6, 1e-6, "M"), (0.0, 1e-3, "K"))
 
@@ -34,7 +35,8 @@ def from_huggingface(plan: Plan, specs: Sequence[TensorSpec]) -> dict[str, Any]:
     keys = written_keys(plan.recipe, "gguf", plan.config, _described_by(plan, specs))
     tokens = _tokenizer_keys(plan)
     # What a recipe says of tokens is said of SentencePiece models, after their own keys.
-    said = {key: keys.pop(key) for key in list(keys) if key.startswith("tokenizer.")}
+    of_tokens = [key for key in keys if key.startswith("tokenizer.") and key != TYPE_COUNT]
+    said = {key: keys.pop(key) for key in of_tokens}
     if tokens.get("tokenizer.ggml.model") == "llama":
         tokens |= said
     return {

@@ -11,7 +11,7 @@ from typing import Any
 from maxtool import tokenizer
 from maxtool.conversion.types import main_type
 from maxtool.dtype import DType
-from maxtool.recipe import Plan, written_keys
+from maxtool.recipe import Plan, sentence_transformers, written_keys
 from maxtool.tokenizer.huggingface import CARRIED
 from maxtool.weights import TensorSpec
 
@@ -35,7 +35,8 @@ def from_huggingface(plan: Plan, specs: Sequence[TensorSpec]) -> dict[str, bytes
     present = [key for key in DTYPE_KEYS if key in config] or DTYPE_KEYS[:1]
     config.update(dict.fromkeys(present, _dtype_name(specs)))
     files = {CONFIG: _json(config)}
-    for name in (GENERATION, *CARRIED):
+    beside = sentence_transformers.carried(plan.checkpoint.folder)
+    for name in (GENERATION, *CARRIED, *beside):
         file = plan.checkpoint.folder / name
         if file.is_file():
             files[name] = file.read_bytes()
@@ -56,8 +57,11 @@ def from_gguf(plan: Plan, specs: Sequence[TensorSpec]) -> dict[str, bytes]:
     found = tokenizer.from_gguf(plan.checkpoint.metadata)
     ids = {} if found is None else _token_ids(found)
     config = nested(written_keys(plan.recipe, "hf", plan.config))
+    beside = config.pop(sentence_transformers.TABLE, {})
     config |= {"dtype": _dtype_name(specs), **ids}
     files = {CONFIG: _json(config)}
+    if beside:
+        files |= sentence_transformers.files(beside, int(plan.config["hidden_size"]))
     if ids:
         files[GENERATION] = _json({"_from_model_config": True, **ids})
     return files if found is None else files | _written(found)

@@ -51,8 +51,13 @@ def read(folder: Path) -> dict[str, Any]:
     return {f"{TABLE}.{name}": value for name, value in keys.items()}
 
 
-def files(keys: Mapping[str, Any]) -> dict[str, bytes]:
-    """The files that say what ``keys`` say, by their paths in the folder."""
+def files(keys: Mapping[str, Any], width: int) -> dict[str, bytes]:
+    """The files that say what ``keys`` say, by their paths in the folder.
+
+    Args:
+        keys: Without their table's name.
+        width: Elements of a vector.
+    """
     mode = keys.get("pooling")
     if mode is None:
         return {}
@@ -65,7 +70,7 @@ def files(keys: Mapping[str, Any]) -> dict[str, bytes]:
             {"idx": i, "name": str(i), "path": path, "type": f"{TABLE}.models.{kind}"}
             for i, (kind, path) in enumerate(modules)
         ],
-        f"{POOLING_FOLDER}/config.json": {"word_embedding_dimension": keys["dimension"], **flags},
+        f"{POOLING_FOLDER}/config.json": {"word_embedding_dimension": width, **flags},
         **({} if length is None else {SETTINGS: {"max_seq_length": length}}),
     }
     return {name: (json.dumps(content, indent=2) + "\n").encode() for name, content in made.items()}

@@ -10,7 +10,14 @@ from maxtool.tokenizer.gguf import from_gguf
 from maxtool.tokenizer.gguf_writer import to_gguf
 from maxtool.tokenizer.huggingface import read, write_hf
 from maxtool.tokenizer.library import to_json
-from maxtool.tokenizer.vocabulary import AddedToken, BytePairs, SentencePiece, Tokenizer, TokenType
+from maxtool.tokenizer.vocabulary import (
+    AddedToken,
+    BytePairs,
+    SentencePiece,
+    Tokenizer,
+    TokenType,
+    WordPieces,
+)
 
 __all__ = [
     "AddedToken",
@@ -18,6 +25,7 @@ __all__ = [
     "SentencePiece",
     "TokenType",
     "Tokenizer",
+    "WordPieces",
     "from_gguf",
     "read",
     "to_gguf",

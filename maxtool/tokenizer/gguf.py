@@ -12,12 +12,13 @@ from typing import Any, Literal
 import numpy as np
 
 from maxtool.errors import ConfigurationError, MalformedFile
-from maxtool.tokenizer import pre, sentencepiece
+from maxtool.tokenizer import pre, sentencepiece, wordpiece
 from maxtool.tokenizer.vocabulary import (
     BytePairs,
     SentencePiece,
     Tokenizer,
     TokenType,
+    Vocabulary,
     check_ids,
     check_lengths,
     check_scores,
@@ -93,7 +94,7 @@ def from_gguf(metadata: Mapping[str, object]) -> Tokenizer | None:
     )
 
 
-Read = tuple[SentencePiece | BytePairs, dict[str, int], dict[str, bool]]
+Read = tuple[Vocabulary, dict[str, int], dict[str, bool]]
 
 
 def _read_sentencepiece(metadata: Mapping[str, object], tokens: tuple[str, ...]) -> Read:
@@ -149,10 +150,19 @@ def _read_byte_pairs(metadata: Mapping[str, object], tokens: tuple[str, ...]) ->
     return BytePairs(tokens, types, merges, str(name)), {}, {"bos": row.add_bos, "eos": False}
 
 
+def _read_word_pieces(metadata: Mapping[str, object], tokens: tuple[str, ...]) -> Read:
+    types = _types(metadata, tokens)
+    check_lengths(len(tokens), {"token_type": len(types)}, SOURCE)
+    vocabulary, ids = wordpiece.from_gguf_columns(tokens, types, _special_ids(metadata))
+    check_tokens(vocabulary.tokens, SOURCE)
+    return vocabulary, ids, {}
+
+
 READERS: dict[str, Callable[[Mapping[str, object], tuple[str, ...]], Read]] = {
     "llama": _read_sentencepiece,
     "t5": _read_unigram,
     "gpt2": _read_byte_pairs,
+    "bert": _read_word_pieces,
 }
 
 
@@ -214,7 +224,7 @@ def _flag(metadata: Mapping[str, object], key: str, *, default: bool) -> bool:
     return bool(value)
 
 
-def _ends(vocabulary: SentencePiece | BytePairs) -> tuple[int, ...]:
+def _ends(vocabulary: Vocabulary) -> tuple[int, ...]:
     """The tokens that end a turn by their names, which files often do not say otherwise."""
     rows = enumerate(zip(vocabulary.tokens, vocabulary.types, strict=True))
     kinds = (TokenType.CONTROL, TokenType.USER_DEFINED)

@@ -8,15 +8,17 @@ from typing import Any
 import numpy as np
 
 from maxtool.errors import ConfigurationError
-from maxtool.tokenizer import pre
+from maxtool.tokenizer import pre, wordpiece
 from maxtool.tokenizer.gguf import ASSUMED_SPACES, MODELS, ROOT, SOURCE, SPECIAL_KEYS, TEMPLATE
 from maxtool.tokenizer.vocabulary import (
     BytePairs,
     SentencePiece,
     Tokenizer,
     TokenType,
+    WordPieces,
     check_ids,
 )
+from maxtool.tokenizer.wordpiece import LLAMA_CPP_CLS
 
 
 def to_gguf(
@@ -34,9 +36,13 @@ def to_gguf(
     """
     vocabulary = tokenizer.vocabulary
     if vocabulary is None:
-        raise ConfigurationError("GGUF output knows SentencePiece and byte-level BPE tokenizers")
+        what = "GGUF output knows SentencePiece, byte-level BPE and BERT's WordPiece"
+        raise ConfigurationError(what)
     if isinstance(vocabulary, SentencePiece):
         keys = _sentencepiece_keys(vocabulary.extended(tokenizer.added, vocab_size))
+    elif isinstance(vocabulary, WordPieces):
+        columns = wordpiece.gguf_columns(vocabulary, vocab_size)
+        keys = {f"{ROOT}{name}": column for name, column in columns.items()}
     else:
         keys = _byte_pairs_keys(vocabulary, vocab_size)
     count = len(keys[f"{ROOT}tokens"])
@@ -50,6 +56,8 @@ def to_gguf(
             ids.setdefault(name, value)
     if isinstance(vocabulary, SentencePiece) and vocabulary.algorithm == "unigram":
         ids.setdefault("unk", vocabulary.unknown or 0)  # llama.cpp takes it for 2
+    if isinstance(vocabulary, WordPieces) and ids.get("cls") not in (None, LLAMA_CPP_CLS):
+        ids.setdefault("bos", ids["cls"])  # by which name GGUF has what comes first
     check_ids(ids, count, SOURCE)
     for name, value in ids.items():
         if name in SPECIAL_KEYS:

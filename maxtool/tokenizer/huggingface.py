@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from maxtool.errors import ConfigurationError, MalformedFile, MissingFile
-from maxtool.tokenizer import jsonfile, sentencepiece
+from maxtool.tokenizer import jsonfile, sentencepiece, wordpiece
 from maxtool.tokenizer.library import to_json
 from maxtool.tokenizer.vocabulary import (
     AddedToken,
-    BytePairs,
     SentencePiece,
     Tokenizer,
+    Vocabulary,
     check_ids,
     check_templates,
     check_tokens,
@@ -32,11 +32,14 @@ CARRIED = (
     "special_tokens_map.json",
     "added_tokens.json",
     "vocab.json",
+    "vocab.txt",
     "merges.txt",
     "chat_template.jinja",
     "chat_template.json",
 )
 
+
+VOCAB = "vocab.txt"
 
 # Of a token's id; ids themselves are compared with the size of the vocabulary.
 MAX_DIGITS = 18
@@ -46,8 +49,9 @@ def read(folder: Path) -> Tokenizer | None:
     """The tokenizer of a folder, or None where there is none.
 
     A ``tokenizer.model`` says what the vocabulary is, a ``tokenizer.json`` beside it how text is
-    encoded. Special ids come from ``tokenizer_config.json``, then ``config.json``, then
-    ``generation_config.json`` (its list of end tokens), then the model itself.
+    encoded; a ``vocab.txt`` is read where there is neither. Special ids come from
+    ``tokenizer_config.json``, then ``config.json``, then ``generation_config.json`` (its list of
+    end tokens), then the model itself.
 
     Raises:
         MissingFile: If a file cannot be opened.
@@ -55,9 +59,11 @@ def read(folder: Path) -> Tokenizer | None:
         ConfigurationError: If the tokenizer is of a kind that maxtool cannot use.
     """
     files = _files(folder)
-    if "tokenizer.json" not in files and "tokenizer.model" not in files:
+    if not {"tokenizer.json", "tokenizer.model", VOCAB} & set(files):
         return None
     config = _json(folder, "tokenizer_config.json")
+    if not {"tokenizer.json", "tokenizer.model"} & set(files):
+        return _word_pieces(folder, files, config)
     parsed = None
     if "tokenizer.json" in files:
         parsed = jsonfile.parse(files["tokenizer.json"], folder / "tokenizer.json")
@@ -81,6 +87,17 @@ def read(folder: Path) -> Tokenizer | None:
         json=files["tokenizer.json"].decode() if parsed else None,
         files=files,
     )
+
+
+def _word_pieces(
+    folder: Path, files: Mapping[str, bytes], config: Mapping[str, Any]
+) -> Tokenizer | None:
+    """The tokenizer of a folder with a ``vocab.txt`` and no other vocabulary."""
+    vocabulary = wordpiece.from_vocab(files[VOCAB], config, folder / VOCAB)
+    if vocabulary is None:
+        return None
+    ids = wordpiece.special_ids(vocabulary.tokens)
+    return Tokenizer(vocabulary=vocabulary, special_ids=ids, files=files)
 
 
 def write_hf(tokenizer: Tokenizer, folder: Path) -> list[Path]:
@@ -189,7 +206,7 @@ def _special_ids(
     config: Mapping[str, Any],
     parsed: jsonfile.Parsed | None,
     own: Mapping[str, int],
-    vocabulary: SentencePiece | BytePairs | None,
+    vocabulary: Vocabulary | None,
 ) -> tuple[dict[str, int], tuple[int, ...]]:
     """Ids by name in the order llama.cpp's converter finds them, and the further end tokens."""
     ids: dict[str, int] = {}
@@ -219,7 +236,7 @@ def _special_tokens(
     folder: Path,
     config: Mapping[str, Any],
     own: Mapping[str, int],
-    vocabulary: SentencePiece | BytePairs | None,
+    vocabulary: Vocabulary | None,
 ) -> dict[str, str]:
     """Texts of special tokens: the configurations' word, for what they do not name the model's.
 
@@ -236,7 +253,7 @@ def _special_tokens(
 def _check_known(
     ids: Mapping[str, int],
     stops: Iterable[int],
-    vocabulary: SentencePiece | BytePairs | None,
+    vocabulary: Vocabulary | None,
     declared: object,
     folder: Path,
 ) -> None:

@@ -2,7 +2,8 @@
 
 Its parts are documented by the library alone; the names here are those it writes. Byte-level BPE
 becomes :class:`BytePairs`, BPE with byte fallback (a SentencePiece model in disguise) becomes
-:class:`SentencePiece`; of any other kind only the special tokens are taken.
+:class:`SentencePiece`, BERT's WordPiece :class:`WordPieces`; of any other kind only the special
+tokens are taken.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from maxtool.errors import MalformedFile
-from maxtool.tokenizer import pre
+from maxtool.tokenizer import pre, wordpiece
 from maxtool.tokenizer.vocabulary import (
     AddedToken,
     BytePairs,
     SentencePiece,
     TokenType,
+    Vocabulary,
     check_tokens,
     looks_special,
 )
@@ -33,7 +35,7 @@ MEMORY = 600_000_000
 class Parsed:
     """What a ``tokenizer.json`` says: ``add`` is what its template adds around a text."""
 
-    vocabulary: SentencePiece | BytePairs | None
+    vocabulary: Vocabulary | None
     added: tuple[AddedToken, ...]
     ends: tuple[str | None, str | None]
 
@@ -63,9 +65,11 @@ def parse(data: bytes, file: Path) -> Parsed:
     _check_with_library(data, file)
     added = _added(root.get("added_tokens") or [], file)
     model = root.get("model")
-    vocabulary = None
+    vocabulary: Vocabulary | None = None
     if isinstance(model, dict) and model.get("type", "BPE") == "BPE" and "merges" in model:
         vocabulary = _bpe(root, model, added, file)
+    elif isinstance(model, dict) and model.get("type") == "WordPiece":
+        vocabulary = wordpiece.from_json(root, added, file)
     return Parsed(vocabulary, added, _template_ends(root.get("post_processor")))
 
 

@@ -21,8 +21,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from maxtool.errors import ConfigurationError
-from maxtool.tokenizer import pre
-from maxtool.tokenizer.vocabulary import BytePairs, SentencePiece, Tokenizer, TokenType
+from maxtool.tokenizer import pre, wordpiece
+from maxtool.tokenizer.vocabulary import (
+    BytePairs,
+    SentencePiece,
+    Tokenizer,
+    TokenType,
+    Vocabulary,
+    WordPieces,
+)
 
 SPACE = "▁"
 # The library's unigram model takes "<0x41>" in a text for that byte's piece, unless it is cut.
@@ -54,11 +61,14 @@ def to_json(tokenizer: Tokenizer) -> str:
         matched = () if vocabulary.algorithm == "unigram" else (TokenType.USER_DEFINED,)
         prepended = vocabulary.remove_extra_whitespaces and vocabulary.add_dummy_prefix
         added = _added(vocabulary, (*SPECIAL_TYPES, *matched), normalized=not prepended)
+    elif isinstance(vocabulary, WordPieces):
+        parts = wordpiece.json_parts(vocabulary, tokenizer.special_ids)
+        added = _added(vocabulary, SPECIAL_TYPES)
     else:
         parts = _byte_pairs(vocabulary)
         added = _added(vocabulary, (*SPECIAL_TYPES, TokenType.USER_DEFINED))
     head = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added}
-    root = {**head, **parts, "post_processor": _template(tokenizer, vocabulary.tokens)}
+    root = {**head, "post_processor": _template(tokenizer, vocabulary.tokens), **parts}
     return json.dumps(root, ensure_ascii=False, indent=1)
 
 
@@ -215,7 +225,7 @@ def _used(vocabulary: BytePairs) -> dict[str, int]:
 
 
 def _added(
-    vocabulary: SentencePiece | BytePairs, kinds: tuple[TokenType, ...], *, normalized: bool = False
+    vocabulary: Vocabulary, kinds: tuple[TokenType, ...], *, normalized: bool = False
 ) -> list[dict[str, Any]]:
     """Tokens of these kinds, to be matched before anything else is done.
 

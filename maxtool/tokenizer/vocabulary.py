@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from maxtool.errors import MalformedFile
 
@@ -102,6 +102,23 @@ class BytePairs:
 
 
 @dataclass(frozen=True, slots=True)
+class WordPieces:
+    """A WordPiece vocabulary, as BERT introduced it; pieces inside a word begin with ``##``.
+
+    ``strip_accents`` of None takes accents away where letters are made small.
+    """
+
+    tokens: tuple[str, ...]
+    types: tuple[TokenType, ...]
+    lowercase: bool = True
+    strip_accents: bool | None = None
+    chinese_characters: bool = True
+
+
+Vocabulary: TypeAlias = SentencePiece | BytePairs | WordPieces
+
+
+@dataclass(frozen=True, slots=True)
 class Tokenizer:
     """A tokenizer as read.
 
@@ -117,7 +134,7 @@ class Tokenizer:
         files: The tokenizer files of the folder it came from, by name.
     """
 
-    vocabulary: SentencePiece | BytePairs | None
+    vocabulary: Vocabulary | None
     added: tuple[AddedToken, ...] = ()
     special_ids: Mapping[str, int] = field(default_factory=dict)
     add: Mapping[str, bool] = field(default_factory=dict)

@@ -74,19 +74,21 @@ class EncoderReference:
         if self.settings.types:
             x = x + self._tensors.read("type")[types]
         if self.settings.theta is None:
-            x = x + self._tensors.read("position")[self._rows(ids)]
+            x = x + self._positions(ids)
         return self._norm("norm", x)
 
-    def _rows(self, ids: Integers) -> Integers:
-        """The row of each token; a padding token takes the one before the first, if there is one.
+    def _positions(self, ids: Integers) -> Array:
+        """The vector of each position; where tokens are counted, padding has that before the first.
 
-        What padding gets is seen by no other token.
+        GGUF files lack that row, which holds zeros.
         """
-        pad, offset = self.settings.pad, self.settings.offset
+        table, pad = self._tensors.read("position"), self.settings.pad
         if pad is None:
-            return np.broadcast_to(np.arange(ids.shape[1]) + offset, ids.shape)
-        counted = np.cumsum(ids != pad, axis=1)
-        return np.where(ids != pad, counted + offset - 1, max(offset - 1, 0))
+            return np.broadcast_to(table[: ids.shape[1]], (*ids.shape, table.shape[1]))
+        rows = np.where(ids != pad, np.cumsum(ids != pad, axis=1), 0) + self.settings.offset
+        before = np.zeros((1, table.shape[1]))
+        vectors: Array = np.concatenate([before, table])[rows]
+        return vectors
 
     def _norm(self, role: str, x: Array, layer: int = 0) -> Array:
         weight, bias = (self._tensors.read(role, kind, layer) for kind in ("weight", "bias"))

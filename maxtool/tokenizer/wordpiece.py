@@ -1,0 +1,177 @@
+"""WordPiece, BERT's tokenizer: in a ``vocab.txt``, a ``tokenizer.json`` or the keys of a GGUF file.
+
+Words are cut at spaces and punctuation, and a word into the longest pieces that are known; pieces
+that continue a word begin with ``##``. GGUF has pieces the other way round, in llama.cpp's phantom
+spaces: those that begin a word are marked by a visible space, and the others by nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maxtool.errors import ConfigurationError, MalformedFile
+from maxtool.tokenizer.vocabulary import (
+    AddedToken,
+    TokenType,
+    WordPieces,
+    check_tokens,
+)
+
+CONTINUES, PHANTOM = "##", "▁"
+# The names of BERT's special tokens, and the ids that llama.cpp takes where none is told.
+SPECIAL = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+LLAMA_CPP_CLS = 101
+# Tokenizers that keep no more than a vocab.txt and mean this by it.
+CLASSES = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer")
+LONGEST_WORD = 100
+
+
+def from_vocab(data: bytes, config: Mapping[str, Any], file: Path) -> WordPieces | None:
+    """The vocabulary of a ``vocab.txt``: a token a line, its number the id.
+
+    Args:
+        data: The file.
+        config: ``tokenizer_config.json``.
+        file: Named in errors.
+
+    Returns:
+        None where the configuration names a class that means something else by the file.
+
+    Raises:
+        MalformedFile: If it is not UTF-8, empty, or holds a token twice.
+    """
+    if str(config.get("tokenizer_class") or CLASSES[0]).removesuffix("Fast") not in CLASSES:
+        return None
+    try:
+        tokens = tuple(data.decode().removesuffix("\n").replace("\r\n", "\n").split("\n"))
+    except UnicodeDecodeError as error:
+        raise MalformedFile("not UTF-8", file=file, offset=error.start) from None
+    check_tokens(tokens, file)
+    accents = config.get("strip_accents")
+    return WordPieces(
+        tokens=tokens,
+        types=_types(tokens, set(SPECIAL.values())),
+        lowercase=config.get("do_lower_case") is not False,
+        strip_accents=accents if isinstance(accents, bool) else None,
+        chinese_characters=config.get("tokenize_chinese_chars") is not False,
+    )
+
+
+def from_json(
+    root: Mapping[str, Any], added: Sequence[AddedToken], file: Path
+) -> WordPieces | None:
+    """The vocabulary of a ``tokenizer.json``, None where it cuts words in another way."""
+    model, normalizer = root["model"], root.get("normalizer") or {}
+    parts = (root.get("pre_tokenizer") or {}).get("type"), normalizer.get("type")
+    prefix = model.get("continuing_subword_prefix", CONTINUES)
+    if parts != ("BertPreTokenizer", "BertNormalizer") or prefix != CONTINUES:
+        return None
+    by_id = {i: token for token, i in model["vocab"].items()}
+    by_id.update({token.id: token.content for token in added})
+    if sorted(by_id) != list(range(len(by_id))):
+        raise MalformedFile("ids of tokens with gaps, or one for two tokens", file=file)
+    tokens = tuple(by_id[i] for i in range(len(by_id)))
+    check_tokens(tokens, file)
+    return WordPieces(
+        tokens=tokens,
+        types=_types(tokens, {token.content for token in added if token.special}),
+        lowercase=normalizer.get("lowercase", True),
+        strip_accents=normalizer.get("strip_accents"),
+        chinese_characters=normalizer.get("handle_chinese_chars", True),
+    )
+
+
+def special_ids(tokens: Sequence[str]) -> dict[str, int]:
+    """The ids of BERT's special tokens, by their usual names."""
+    places = {token: i for i, token in enumerate(tokens)}
+    return {name: places[token] for name, token in SPECIAL.items() if token in places}
+
+
+def json_parts(vocabulary: WordPieces, ids: Mapping[str, int]) -> dict[str, Any]:
+    """The parts of a ``tokenizer.json``.
+
+    Raises:
+        ConfigurationError: If there are no tokens to put around a text.
+    """
+    known = special_ids(vocabulary.tokens) | {k: ids[k] for k in ("cls", "sep") if k in ids}
+    missing = [name for name in ("unk", "cls", "sep") if name not in known]
+    if missing:
+        raise ConfigurationError(f"the vocabulary has no token for {', '.join(missing)}")
+    first, last = ([vocabulary.tokens[known[name]], known[name]] for name in ("cls", "sep"))
+    return {
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": vocabulary.chinese_characters,
+            "strip_accents": vocabulary.strip_accents,
+            "lowercase": vocabulary.lowercase,
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "decoder": {"type": "WordPiece", "prefix": CONTINUES, "cleanup": True},
+        "post_processor": {"type": "BertProcessing", "sep": last, "cls": first},
+        "model": {
+            "type": "WordPiece",
+            "unk_token": vocabulary.tokens[known["unk"]],
+            "continuing_subword_prefix": CONTINUES,
+            "max_input_chars_per_word": LONGEST_WORD,
+            "vocab": {token: i for i, token in enumerate(vocabulary.tokens)},
+        },
+    }
+
+
+def gguf_columns(vocabulary: WordPieces, size: int) -> dict[str, Any]:
+    """Model, tokens and types as GGUF keys without their prefix, padded to ``size`` tokens.
+
+    Raises:
+        ConfigurationError: If capitals matter, since llama.cpp makes all letters small.
+    """
+    if not vocabulary.lowercase or vocabulary.strip_accents is False:
+        raise ConfigurationError(
+            "GGUF cannot say that WordPiece keeps capitals or accents, which llama.cpp takes away"
+        )
+    room = range(len(vocabulary.tokens), size)
+    tokens = [*vocabulary.tokens, *(f"[PAD{i}]" for i in room)]
+    types = [*vocabulary.types, *(TokenType.UNUSED for _ in room)]
+    return {
+        "model": "bert",
+        "pre": "default",
+        "tokens": [_phantom(*row) for row in zip(tokens, types, strict=True)],
+        "token_type": np.array(types, np.int32),
+    }
+
+
+def from_gguf_columns(
+    tokens: Sequence[str], types: Sequence[TokenType], ids: Mapping[str, int]
+) -> tuple[WordPieces, dict[str, int]]:
+    """The vocabulary of GGUF's columns, and the ids of its special tokens.
+
+    Args:
+        tokens: With phantom spaces.
+        types: Their types.
+        ids: Those that the file names.
+    """
+    plain = tuple(_plain(*row) for row in zip(tokens, types, strict=True))
+    found = special_ids(plain) | {name: i for name, i in ids.items() if name in SPECIAL}
+    found.setdefault("cls", ids.get("bos", LLAMA_CPP_CLS))
+    return WordPieces(plain, tuple(types)), found
+
+
+def _types(tokens: Sequence[str], special: set[str]) -> tuple[TokenType, ...]:
+    kinds = {True: TokenType.CONTROL, False: TokenType.NORMAL}
+    return tuple(kinds[token in special] for token in tokens)
+
+
+def _phantom(token: str, kind: TokenType) -> str:
+    if kind is TokenType.CONTROL:
+        return token
+    return token[len(CONTINUES) :] if token.startswith(CONTINUES) else PHANTOM + token
+
+
+def _plain(token: str, kind: TokenType) -> str:
+    if kind is TokenType.CONTROL:
+        return token
+    return token[len(PHANTOM) :] if token.startswith(PHANTOM) else CONTINUES + token

@@ -1,0 +1,110 @@
+"""What sentence-transformers keeps beside a model."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maxtool.errors import ConfigurationError, InputError, MalformedFile
+from maxtool.recipe import load_recipe, resolve_config
+from maxtool.recipe.sentence_transformers import files, read
+from maxtool.weights import open_checkpoint
+from tests.recipe.conftest import DATA
+
+TYPE = "sentence_transformers.models."
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    shutil.copytree(DATA / "tiny-roberta", tmp_path / "model")
+    return tmp_path / "model"
+
+
+def values(folder: Path) -> dict[str, Any]:
+    return resolve_config(load_recipe("roberta"), open_checkpoint(folder)).values
+
+
+def test_pooling_normalisation_and_length(folder: Path) -> None:
+    found = values(folder)
+    assert (found["pooling"], found["normalize"], found["max_length"]) == ("cls", True, 16)
+    (folder / "modules.json").unlink()
+    found = values(folder)
+    assert (found["pooling"], found["normalize"], found["max_length"]) == (None, False, None)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({"pooling_mode_lasttoken": True}, "'last'"),
+        ({"pooling_mode_mean_tokens": True, "pooling_mode_max_tokens": True}, r"'mean\+max'"),
+        ({}, "'none'"),
+    ],
+)
+def test_pooling_that_is_not_supported(folder: Path, flags: dict[str, Any], said: str) -> None:
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(flags))
+    with pytest.raises(ConfigurationError, match=rf"pooling = {said} is not supported"):
+        values(folder)
+
+
+def test_a_module_that_is_not_supported(folder: Path) -> None:
+    modules = json.loads((folder / "modules.json").read_text())
+    modules.insert(2, {"idx": 2, "name": "2", "path": "2_Dense", "type": f"{TYPE}Dense"})
+    (folder / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(ConfigurationError, match="'Transformer Pooling Dense Normalize'"):
+        values(folder)
+
+
+@pytest.mark.parametrize(
+    "modules",
+    [
+        "{}",
+        "[3]",
+        "[",
+        '[{"type": "a.Pooling"}]',
+        '[{"type": "a.Pooling", "path": "../.."}]',
+        '[{"type": "a.Pooling", "path": ".."}]',
+        '[{"type": "a.Pooling", "path": "/etc"}]',
+        '[{"type": "a.Pooling", "path": "1_Pooling/../../x"}]',
+        '[], "modules": [',
+    ],
+)
+def test_hostile_modules(folder: Path, modules: str) -> None:
+    (folder / "modules.json").write_text(modules)
+    with pytest.raises(MalformedFile):
+        read(folder)
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    folder = tmp_path_factory.mktemp("any")
+    (folder / "modules.json").write_bytes(data)
+    with suppress(InputError):
+        read(folder)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
+@pytest.mark.parametrize("normalize", [False, True])
+def test_written_files_say_the_same(tmp_path: Path, pooling: str, normalize: bool) -> None:
+    keys = {"pooling": pooling, "normalize": normalize, "max_seq_length": 9}
+    for name, data in files(keys, 20).items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(data)
+    found = {key.removeprefix("sentence_transformers."): v for key, v in read(tmp_path).items()}
+    assert found.pop("modules").startswith("Transformer Pooling")
+    assert found == keys
+
+
+def test_another_recipe_passes_them_over(tmp_path: Path) -> None:
+    shutil.copytree(DATA / "tiny-llama", tmp_path / "model")
+    for name in ("modules.json", "sentence_bert_config.json", "1_Pooling"):
+        source = DATA / "tiny-roberta" / name
+        copy = shutil.copytree if source.is_dir() else shutil.copyfile
+        copy(source, tmp_path / "model" / name)
+    resolve_config(load_recipe("llama"), open_checkpoint(tmp_path / "model"))
