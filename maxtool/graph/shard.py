@@ -29,7 +29,7 @@ class Shard(DerivedWeight):
     ) -> None:
         self.graph, self._data = None, None
         self.whole, self.index = whole, index
-        self.sharding_strategy, self._shards = None, ()
+        self.sharding_strategy = None
         self._strategy, self._on = strategy, device
 
     @property

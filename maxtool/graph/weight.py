@@ -57,7 +57,6 @@ class Weight(Tensor):
         self.quantization_encoding = quantization_encoding
         self.align = align
         self.sharding_strategy = sharding_strategy
-        self._shards: tuple[Shard, ...] = ()
 
     @classmethod
     def of(cls, allocated: AllocatedWeight) -> Weight:
@@ -144,6 +143,16 @@ class Weight(Tensor):
         return self._data
 
     @property
+    def sharding_strategy(self) -> ShardingStrategy | None:
+        """How :meth:`shard` splits it, if it does."""
+        return self._sharding
+
+    @sharding_strategy.setter
+    def sharding_strategy(self, strategy: ShardingStrategy | None) -> None:
+        self._sharding = strategy
+        self._shards: tuple[Shard, ...] = ()
+
+    @property
     def shards(self) -> tuple[Shard, ...]:
         """Its parts on the devices that it was last split over."""
         return self._shards
@@ -155,7 +164,6 @@ class Weight(Tensor):
             ValueError: If it cannot be split so.
         """
         self.device, self.sharding_strategy = devices[0], strategy
-        self._shards = ()
         if strategy is not None:
             self.shard(devices)
 

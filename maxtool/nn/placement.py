@@ -27,11 +27,12 @@ def place(root: Stateful, devices: Sequence[DeviceRef], strategy: ShardingStrate
     ]
     if problems:
         raise ValueError(f"weights cannot be split so: {'; '.join(problems)}")
+    plain = [leaf for leaf in tree.leaves(root) if not isinstance(leaf.tensor, Weight)]
+    moved = [leaf.tensor.to(devices[0]) for leaf in plain]
     for _, weight, own in placed:
         weight.place(devices, own)
-    for leaf in tree.leaves(root):
-        if not isinstance(leaf.tensor, Weight):
-            leaf.replace(leaf.tensor.to(devices[0]))
+    for leaf, tensor in zip(plain, moved, strict=True):
+        leaf.replace(tensor)
 
 
 def _check(devices: Sequence[DeviceRef], strategy: ShardingStrategy | None) -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from maxtool import nn
 from maxtool.dtype import DType
 from maxtool.engine import InferenceSession
+from maxtool.errors import MachineLacks
 from maxtool.graph import DeviceRef, Graph, Shard, ShardingStrategy, Tensor, TensorType, Weight, ops
 from maxtool.nn.layer import LayerList, LayerV2
 from maxtool.quantization import QuantizationEncoding
@@ -83,6 +84,8 @@ def test_shards_follow_their_weight() -> None:
     assert first.is_bound
     assert weight.shard(DEVICES[:2]) == [first, second]
     assert weight.shard(DEVICES[1]) is second
+    weight.sharding_strategy = ShardingStrategy.rowwise(2)
+    assert [shard.shape for shard in weight.shard(DEVICES[:2])] == [[2, 5], [2, 5]]
 
 
 @pytest.mark.parametrize("axis", [0, 1])
@@ -267,6 +270,16 @@ def test_a_weight_with_a_strategy_on_an_attribute_is_no_parameter() -> None:
     model.to(*DEVICES[:2], sharding_strategy=ShardingStrategy.rowwise(2))
     model.mine = model.weight.shard(DEVICES[1])  # type: ignore[attr-defined]
     assert list(model.state_dict()) == ["weight", "norm.weight"]
+
+
+def test_to_moves_plain_tensors_too() -> None:
+    model = Parallel()
+    model.table = Tensor.ones([2])  # type: ignore[attr-defined]
+    with pytest.raises(MachineLacks, match="gpu:0"):
+        model.to(DeviceRef.GPU(0))
+    assert model.weight.device == DEVICES[0]
+    model.to(DEVICES[1])
+    assert model.table.device == model.weight.device == DEVICES[1]  # type: ignore[attr-defined]
 
 
 def test_to_changes_everything_or_nothing() -> None:
