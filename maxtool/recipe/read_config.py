@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from maxtool.errors import ConfigurationError
+from maxtool.recipe.check_keys import KeyCheck
 from maxtool.recipe.computed import Findings, found_in
 from maxtool.recipe.expressions import Expression, evaluate, same
 from maxtool.recipe.fieldtypes import typed
-from maxtool.recipe.inert import INERT, NEVER_IGNORED, covered
 from maxtool.recipe.keys import Keys, listed, short
 from maxtool.recipe.rename import renamed
 from maxtool.recipe.schema import (
@@ -64,30 +64,28 @@ def resolve_config(
     reader = _Reader(recipe, checkpoint, Keys.of(checkpoint).within(recipe.section))
     for item in recipe.fields.values():
         reader.read(item)
-    reader.check_expected(ignore)
-    reader.check_unknown(ignore)
-    if reader.problems:
+    check = KeyCheck(recipe, reader.keys, reader.known, reader.failed, ignore)
+    check.run()
+    if problems := [*reader.problems, *check.problems]:
         raise ConfigurationError(
             f"the configuration does not fit the recipe {recipe.name}",
             file=checkpoint.config_file or checkpoint.path,
-            problems=reader.problems,
-            hint=IGNORE_HINT if reader.can_ignore else None,
+            problems=problems,
+            hint=IGNORE_HINT if check.can_ignore else None,
         )
-    return ResolvedConfig(reader.values, reader.notes)
+    return ResolvedConfig(reader.values, check.notes)
 
 
 @dataclass
 class _Reader:
-    """One reading of a configuration: the fields so far, and what was found on the way."""
+    """One reading of the fields: those so far, and what was found on the way."""
 
     recipe: Recipe
     checkpoint: Checkpoint
     keys: Keys
     values: dict[str, Any] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     failed: set[str] = field(default_factory=set)
-    can_ignore: bool = False
     known: set[str] = field(default_factory=set)
     computed: Findings | None = None
 
@@ -100,8 +98,6 @@ class _Reader:
     def tensors(self) -> Mapping[str, TensorInfo]:
         """The checkpoint's tensors by the names that the recipe has for them."""
         return renamed(self.recipe.rules[self.dialect].rename, self.checkpoint.tensors)
-
-    # --- one field -------------------------------------------------------------------------------
 
     def read(self, item: Field) -> None:
         """Read one field from its first spelling that is there, or its default."""
@@ -241,59 +237,3 @@ class _Reader:
         self.failed.add(item.name)
         self.values.pop(item.name, None)
         self.problems.append(problem)
-
-    # --- all keys --------------------------------------------------------------------------------
-
-    def check_expected(self, ignore: frozenset[str]) -> None:
-        """Note every key without a field whose value is none of those the recipe expects."""
-        for key, allowed in self.recipe.expect[self.dialect].items():
-            value = self.keys.get(key)
-            if value is None or value in allowed or key in self.known:
-                continue
-            if key in ignore:
-                self.notes.append(f"{key} = {short(value)} is ignored as asked")
-                continue
-            self.can_ignore = True
-            self.problems.append(f"{key} = {short(value)} is not supported ({listed(allowed)} is)")
-
-    def check_unknown(self, ignore: frozenset[str]) -> None:
-        """Note every key that neither the recipe nor the list of inert keys knows."""
-        self.known |= {*self.recipe.expect[self.dialect], *self.recipe.constants[self.dialect]}
-        inert = INERT[self.dialect] | self.recipe.aside[self.dialect].keys
-        for key in self.keys.values:
-            if covered(key, NEVER_IGNORED[self.dialect]):
-                self._never(key, self.keys.get(key))
-            elif key not in self.known and not covered(key, inert):
-                self._unknown(key, self.keys.get(key), ignored=covered(key, ignore))
-
-    def _never(self, key: str, value: Any) -> None:  # noqa: ANN401
-        if value is not None:
-            self.problems.append(f"{key} = {short(value)} is not supported, and never ignored")
-
-    def _unknown(self, key: str, value: Any, *, ignored: bool) -> None:  # noqa: ANN401
-        if self._beside_failure(key) or (value is None and self._holds_known(key)):
-            return
-        if ignored:
-            self.notes.append(f"{key} = {short(value)} is ignored as asked")
-        elif value is None or value is False or value in ({}, []):
-            self.notes.append(f"{key} = {short(value)} is unknown, and off")
-        else:
-            self.can_ignore = True
-            self.problems.append(f"{key} = {short(value)} is unknown")
-
-    def _holds_known(self, key: str) -> bool:
-        """Whether the key is a table of known keys: null says no more than their absence."""
-        return any(name.startswith(f"{key}.") for name in self.known)
-
-    def _beside_failure(self, key: str) -> bool:
-        """Whether the key only details a table whose main key has failed already."""
-        if self.dialect == "gguf" or "." not in key:
-            return False
-        table = key.rpartition(".")[0]
-        failed = [self.recipe.fields[name].spellings.get("hf", ()) for name in self.failed]
-        return any(
-            known.rpartition(".")[0] == table and self.keys.get(known) is not None
-            for ways in failed
-            for way in ways
-            for known in way.keys
-        )

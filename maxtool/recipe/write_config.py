@@ -68,7 +68,11 @@ def _order(
 def written_notes(recipe: Recipe, dialect: Dialect, values: Values) -> list[str]:
     """What a user should know of the keys that :func:`written_keys` gives."""
     said = said_by_tensors(recipe.computed[dialect], values).whole
-    items = [item for item in recipe.fields.values() if item.name not in said]
+    items = [
+        item
+        for item in recipe.fields.values()
+        if item.name not in said and not _is_idle(item, values)
+    ]
     return [note for item in items for note in _notes(item, dialect, values)]
 
 
@@ -101,7 +105,7 @@ def _keys(item: Field, dialect: Dialect, values: Values) -> dict[str, Any]:
         Unspellable: If there is no such way.
     """
     ways = item.spellings.get(dialect, ())
-    if item.beside is not None and values[item.beside] is None:
+    if _is_idle(item, values):
         return {}
     for way in ways:
         said = _said(item, way, dialect, values)
@@ -110,6 +114,11 @@ def _keys(item: Field, dialect: Dialect, values: Values) -> dict[str, Any]:
     if not same(_unsaid(item, ways, values), values[item.name]):
         raise Unspellable
     return {}
+
+
+def _is_idle(item: Field, values: Values) -> bool:
+    """Whether the field beside which this one stands is null, and it with it."""
+    return item.beside is not None and values[item.beside] is None
 
 
 def _unsaid(item: Field, ways: tuple[Spelling, ...], values: Values) -> Any:  # noqa: ANN401

@@ -1,0 +1,90 @@
+"""The keys of a configuration that no field reads: expected, inert, off, or a problem."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass, field
+from typing import Any
+
+from maxtool.recipe.inert import INERT, NEVER_IGNORED, covered
+from maxtool.recipe.keys import Keys, listed, short
+from maxtool.recipe.schema import Recipe
+
+
+@dataclass
+class KeyCheck:
+    """One look at the keys that are left once all fields are read.
+
+    Attributes:
+        recipe: Says what is expected.
+        keys: The configuration.
+        known: Keys that some field knows.
+        failed: Fields that could not be read.
+        ignore: Keys to pass over.
+        notes: What was seen and passed over.
+        problems: What was not.
+        can_ignore: Whether a problem is one that could be ignored.
+    """
+
+    recipe: Recipe
+    keys: Keys
+    known: Set[str]
+    failed: Set[str]
+    ignore: frozenset[str]
+    notes: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    can_ignore: bool = False
+
+    def run(self) -> None:
+        """Look at every key."""
+        dialect = self.keys.dialect
+        expected, aside = self.recipe.expect[dialect], self.recipe.aside[dialect]
+        for key, allowed in expected.items():
+            if key not in self.known:
+                self._expected(key, allowed, self.keys.get(key))
+        known = self.known | expected.keys() | self.recipe.constants[dialect].keys()
+        inert = INERT[dialect] | aside.keys
+        for key in self.keys.values:
+            if covered(key, NEVER_IGNORED[dialect]):
+                self._never(key, self.keys.get(key))
+            elif key not in known and not covered(key, inert):
+                self._unknown(key, self.keys.get(key), known)
+
+    def _expected(self, key: str, allowed: tuple[Any, ...], value: Any) -> None:  # noqa: ANN401
+        if value is None or value in allowed:
+            return
+        if key in self.ignore:
+            self.notes.append(f"{key} = {short(value)} is ignored as asked")
+            return
+        self.can_ignore = True
+        self.problems.append(f"{key} = {short(value)} is not supported ({listed(allowed)} is)")
+
+    def _never(self, key: str, value: Any) -> None:  # noqa: ANN401
+        if value is not None:
+            self.problems.append(f"{key} = {short(value)} is not supported, and never ignored")
+
+    def _unknown(self, key: str, value: Any, known: Set[str]) -> None:  # noqa: ANN401
+        # A table of known keys that is null says no more than their absence.
+        table = value is None and any(name.startswith(f"{key}.") for name in known)
+        if table or self._beside_failure(key):
+            return
+        if covered(key, self.ignore):
+            self.notes.append(f"{key} = {short(value)} is ignored as asked")
+        elif value is None or value is False or value in ({}, []):
+            self.notes.append(f"{key} = {short(value)} is unknown, and off")
+        else:
+            self.can_ignore = True
+            self.problems.append(f"{key} = {short(value)} is unknown")
+
+    def _beside_failure(self, key: str) -> bool:
+        """Whether the key only details a table whose main key has failed already."""
+        if self.keys.dialect == "gguf" or "." not in key:
+            return False
+        table = key.rpartition(".")[0]
+        failed = [self.recipe.fields[name].spellings.get("hf", ()) for name in self.failed]
+        return any(
+            known.rpartition(".")[0] == table and self.keys.get(known) is not None
+            for ways in failed
+            for way in ways
+            for known in way.keys
+        )

@@ -1,0 +1,75 @@
+"""Tensors that make no parameter: what they are, and why they are there all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from maxtool.recipe.names import Pattern
+
+if TYPE_CHECKING:
+    from maxtool.recipe.plan import Plan
+
+
+def sort_out(made: Plan) -> None:
+    """Put every tensor that no parameter uses where it belongs."""
+    rules = made.recipe.rules[made.dialect]
+    read = {computed.tensor for computed in made.recipe.computed[made.dialect]}
+    passed = made.claimed | read | _set_aside(made)
+    for name, tensor in made.tensors.items():
+        if name in passed:
+            continue
+        if reason := _reason(rules.refuse, name):
+            made.refused.append(f"{tensor.name}: {reason}")
+        elif any(pattern.match(name) is not None for pattern in rules.drop):
+            made.dropped.append(name)
+            made.notes.append(f"{tensor.name} carries nothing and is dropped")
+        elif not _is_duplicate(made, name):
+            made.unused.append(f"{tensor.name} {list(tensor.shape)}{_why(made, name)}")
+
+
+def _set_aside(made: Plan) -> set[str]:
+    """The tensors of a part of the model that is left out; noted if there are any."""
+    aside = made.recipe.aside[made.dialect]
+    left = [name for name in made.tensors if any(p.match(name) is not None for p in aside.tensors)]
+    if left:
+        made.dropped += left
+        made.notes.append(f"{aside.note}: {len(left)} tensors")
+    return set(left)
+
+
+def _reason(refuse: Mapping[Pattern, str], name: str) -> str | None:
+    return next((why for pattern, why in refuse.items() if pattern.match(name) is not None), None)
+
+
+def _is_duplicate(made: Plan, name: str) -> bool:
+    """Whether the tensor repeats one that its parameter is tied to; noted if so."""
+    for rule in made.recipe.rules[made.dialect].rules:
+        if not rule.tied(made.config) or rule.tie not in made.parameters:
+            continue
+        if name not in {source.text for source in rule.sources}:
+            continue
+        original = made.parameters[rule.tie].sources[0]
+        tensor = made.tensors[name]
+        if tensor.shape != original.shape:
+            made.misshapen.append(
+                f"{name}: needs {list(original.shape)} as {original.name}, to which it is tied, "
+                f"found {list(tensor.shape)}"
+            )
+        else:
+            made.duplicates[tensor.name] = original.name
+            made.notes.append(
+                f"{tensor.name} repeats {original.name}, to which it is tied, and is dropped"
+            )
+        return True
+    return False
+
+
+def _why(made: Plan, name: str) -> str:
+    """Why a tensor that some rule knows is not used all the same."""
+    for rule in made.recipe.rules[made.dialect].rules:
+        for source in rule.sources:
+            indices = source.match(name)
+            if indices is not None:
+                return f" (for {rule.target.name(indices)}, which this configuration does not have)"
+    return ""
