@@ -12,12 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from maxtool.casting import holds_nan
 from maxtool.conversion import gguf_metadata, hf_files
 from maxtool.conversion.request import DIALECT, Request
-from maxtool.conversion.types import Natural, choose, main_type
+from maxtool.conversion.tensors import Made, is_rounded, natural, plain, planned_tensors
 from maxtool.dtype import DType
 from maxtool.errors import UsageError
 from maxtool.files import check_output, check_space, staged
@@ -25,10 +23,7 @@ from maxtool.quantization import quantize
 from maxtool.recipe import (
     Emission,
     Plan,
-    computed_tensors,
-    emissions,
     find_recipe,
-    left_out,
     load_recipe,
     plan,
     written_keys,
@@ -39,7 +34,6 @@ from maxtool.weights import TensorSpec, WeightData, open_checkpoint
 from maxtool.weights.formats import gguf, safetensors
 
 TENSORS_FILE = "model.safetensors"
-NARROW = (DType.float16, DType.bfloat16)
 
 
 @dataclass
@@ -58,7 +52,7 @@ class Conversion:
 
     request: Request
     plan: Plan
-    tensors: list[tuple[TensorSpec, Emission | Array]]
+    tensors: list[Made]
     metadata: dict[str, Any]
     files: dict[str, bytes]
     notes: list[str]
@@ -110,7 +104,7 @@ def prepare(request: Request) -> Conversion:
     planned.check()
     if planned.dialect != DIALECT[request.target]:
         written_keys(recipe, DIALECT[request.target], planned.config)
-    tensors, notes = _tensors(planned, request)
+    tensors, notes = planned_tensors(planned, request)
     specs = [spec for spec, _ in tensors]
     WRITERS[request.target].check(specs)
     made = Conversion(
@@ -178,117 +172,14 @@ def _check_replaceable(request: Request) -> None:
         )
 
 
-def _tensors(
-    planned: Plan, request: Request
-) -> tuple[list[tuple[TensorSpec, Emission | Array]], list[str]]:
-    shapes = {name: binding.shape for name, binding in planned.parameters.items()}
-    made = emissions(planned.recipe, DIALECT[request.target], planned.config, shapes)
-    made.sort(key=_order(planned, request))
-    pairs = [(_natural(planned, emission), emission) for emission in made]
-    chosen = [choose(natural, request) for natural, _ in pairs]
-    specs = _narrowed(planned, request, [spec for spec, _ in chosen], made)
-    notes = left_out(planned.recipe, DIALECT[request.target], planned.config, shapes)
-    notes += [note for _, note in chosen if note is not None]
-    decoded = _decoded([n for n, _ in pairs], specs)
-    return _with_computed(planned, request, list(zip(specs, made, strict=True))), notes + decoded
-
-
-def _with_computed(
-    planned: Plan, request: Request, tensors: list[tuple[TensorSpec, Emission]]
-) -> list[tuple[TensorSpec, Emission | Array]]:
-    """Those that follow from the configuration too: first, or where the source has them."""
-    dialect = DIALECT[request.target]
-    computed = planned.recipe.computed[dialect]
-    source = planned.checkpoint
-    if planned.dialect != dialect:
-        arrays = computed_tensors(computed, planned.config)
-        return [*map(_fixed, arrays.items()), *tensors]
-    there = [tensor.tensor for tensor in computed if tensor.tensor in source.tensors]
-    kept = [_fixed((name, source.read(name).astype(DType.float32).data)) for name in there]
-    place = {name: index for index, name in enumerate(source.tensors)}
-    merged: list[tuple[TensorSpec, Emission | Array]] = [*tensors, *kept]
-    if kept:
-        merged.sort(key=lambda pair: place[pair[0].name])
-    return merged
-
-
-def _fixed(entry: tuple[str, Array]) -> tuple[TensorSpec, Emission | Array]:
-    name, array = entry
-    return TensorSpec(name, DType.from_numpy(array.dtype), array.shape), array
-
-
-def _order(planned: Plan, request: Request) -> Callable[[Emission], Any]:
-    """The order of the output: by name; for GGUF that of the source's files, each by name."""
-    if request.target != "gguf":
-        return lambda emission: emission.name
-    files = {file: index for index, file in enumerate(planned.checkpoint.files)}
-    same = planned.dialect == "gguf"
-    names = list(planned.checkpoint.tensors)
-    if not same:
-        names.sort(key=lambda name: (files[planned.checkpoint.tensors[name].file], name))
-    place = {name: index for index, name in enumerate(names)}
-
-    def key(emission: Emission) -> tuple[int, int, str]:
-        sources = planned.parameters[emission.parameters[0]].sources
-        return max(place[source.name] for source in sources), emission.index, emission.name
-
-    return key
-
-
-def _natural(planned: Plan, emission: Emission) -> Natural:
-    bindings = [planned.parameters[name] for name in emission.parameters]
-    encodings = {binding.encoding for binding in bindings}
-    dtypes = {binding.dtype for binding in bindings}
-    packed = len(encodings) == 1 and emission.whole_rows([b.shape for b in bindings])
-    return Natural(
-        name=emission.name,
-        shape=emission.shape,
-        dtype=next(iter(dtypes)) if len(dtypes) == 1 else DType.float32,
-        encoding=next(iter(encodings)) if packed else None,
-        blocks=any(source.encoding for binding in bindings for source in binding.sources),
-    )
-
-
-def _narrowed(
-    planned: Plan, request: Request, specs: list[TensorSpec], made: list[Emission]
-) -> list[TensorSpec]:
-    """Undo GGUF's widening of vectors: back to the type of the matrices, if all of them fit it."""
-    narrow = main_type(specs)
-    back = planned.dialect == "gguf" and request.target != "gguf" and request.dtype is None
-    if not back or narrow not in NARROW or not isinstance(narrow, DType):
-        return specs
-    widened = [
-        (index, emission)
-        for index, (spec, emission) in enumerate(zip(specs, made, strict=True))
-        if spec.dtype is DType.float32 and len(spec.shape) == 1
-    ]
-    if not all(_fits(_plain(planned, emission), narrow) for _, emission in widened):
-        return specs
-    places = {index for index, _ in widened}
-    return [
-        TensorSpec(spec.name, narrow, spec.shape) if index in places else spec
-        for index, spec in enumerate(specs)
-    ]
-
-
-def _fits(array: Array, dtype: DType) -> bool:
-    with np.errstate(all="ignore"):
-        back = array.astype(dtype.to_numpy()).astype(array.dtype)
-    return back.tobytes() == array.tobytes()
-
-
-def _decoded(naturals: list[Natural], specs: list[TensorSpec]) -> list[str]:
-    count = sum(n.blocks and s.encoding is None for n, s in zip(naturals, specs, strict=True))
-    return [f"{count} quantized tensors are decoded"] if count else []
-
-
 def _describe(made: Conversion) -> None:
     """Fill in the key/values or the small files."""
     source, target = made.plan.dialect, made.request.target
     if target == "gguf":
         writer = gguf_metadata.from_gguf if source == "gguf" else gguf_metadata.from_huggingface
         made.metadata = writer(made.plan, made.specs)
-        made.notes += written_notes(made.plan.recipe, "gguf", made.plan.config)
+        if source != target:
+            made.notes += written_notes(made.plan.recipe, "gguf", made.plan.config)
         if not gguf_metadata.described(made.metadata):
             made.notes.append("the source has no tokenizer, so the output has none")
     elif target == "hf":
@@ -322,26 +213,15 @@ def _arrays(conversion: Conversion, report: Report) -> Iterator[Array]:
 
 
 def _array(planned: Plan, spec: TensorSpec, emission: Emission, report: Report) -> Array:
-    natural = _natural(planned, emission)
-    if spec.encoding is not None and spec.encoding is natural.encoding:
+    kept = natural(planned, emission).encoding
+    if spec.encoding is not None and spec.encoding is kept:
         return emission.apply([planned.read(name).data for name in emission.parameters])
-    array = _plain(planned, emission, report)
+    array = plain(planned, emission)
+    if is_rounded(planned, emission):
+        report.rounded.add(emission.name)
     if spec.encoding is not None:
         return quantize(array, spec.encoding, tensor=spec.name)
     if holds_nan(array):
         report.warnings.append(f"{spec.name} holds NaN")
     given = WeightData(array, spec.name, DType.from_numpy(array.dtype), spec.shape)
     return given.astype(spec.dtype).data
-
-
-def _plain(planned: Plan, emission: Emission, report: Report | None = None) -> Array:
-    """The tensor's elements, not packed, in the source's type."""
-    read = [planned.read(name) for name in emission.parameters]
-    if len({data.dtype for data in read}) > 1:
-        read = [data.astype(DType.float32) for data in read]
-    arrays = [d.astype(DType.float32).data if d.quantization_encoding else d.data for d in read]
-    if report is not None and not (
-        emission.is_exact(arrays) and all(map(planned.is_exact, emission.parameters))
-    ):
-        report.rounded.add(emission.name)
-    return emission.apply(arrays)

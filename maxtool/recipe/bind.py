@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from maxtool.errors import ConfigurationError
-from maxtool.recipe.ops import inverted, is_exact, moves_whole_rows, run, run_shapes
+from maxtool.recipe.ops import inverted, is_exact, may_round, moves_whole_rows, run, run_shapes
 from maxtool.recipe.schema import Dialect, Recipe, Rule, resolve_step
 from maxtool.recipe.step import Array, Shape, Step
 
@@ -47,6 +47,11 @@ class Bound:
     def apply(self, arrays: Sequence[Array]) -> Array:
         """The parameter's array from those of the sources."""
         return run(self.rest, self._selected(run(self.select, arrays)))[0]
+
+    @property
+    def may_round(self) -> bool:
+        """Whether there are values that the rule rounds."""
+        return may_round(self.steps)
 
     def is_exact(self, arrays: Sequence[Array]) -> bool:
         """Whether undoing the rule gives every bit of the sources' arrays back."""
@@ -98,6 +103,11 @@ class Emission:
             for array in run(steps, [given])
         ]
         return run(self.join, undone)[self.index]
+
+    @property
+    def may_round(self) -> bool:
+        """Whether there are values that get rounded."""
+        return any(may_round(steps) for _, steps in self.inputs)
 
     def is_exact(self, arrays: Sequence[Array]) -> bool:
         """Whether reading the tensor by the rule again gives every bit of the parameters."""

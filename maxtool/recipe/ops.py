@@ -23,10 +23,13 @@ def run(steps: Sequence[Step], arrays: Sequence[Array]) -> list[Array]:
     return current
 
 
+def may_round(steps: Sequence[Step]) -> bool:
+    """Whether there are values that ``steps`` round."""
+    return any(OPERATIONS[step.op].rounds for step in steps)
+
+
 def is_exact(steps: Sequence[Step], arrays: Sequence[Array]) -> bool:
     """Whether undoing ``steps`` gives every bit of these arrays back: nothing is rounded."""
-    if not any(OPERATIONS[step.op].rounds for step in steps):
-        return True
     current = list(arrays)
     for step in steps:
         operation, before = OPERATIONS[step.op], _admitted(step, current)

@@ -148,7 +148,7 @@ class Plan:
     def is_exact(self, parameter: str) -> bool:
         """Whether writing a parameter of ``parameters`` by its rule again gives every bit read."""
         binding = self.parameters[parameter]
-        if binding.encoding is not None:
+        if binding.encoding is not None or not binding.rule.may_round:
             return True
         arrays = [self._source(source, binding) for source in binding.sources]
         return binding.rule.is_exact(arrays)
