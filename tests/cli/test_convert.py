@@ -115,7 +115,7 @@ def unknown(folder: Path) -> None:
 
 
 def unsupported(folder: Path) -> None:
-    edit_config(folder, hidden_act="gelu")
+    edit_config(folder, hidden_act="mish")
 
 
 def unknown_key(folder: Path) -> None:
