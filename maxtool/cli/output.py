@@ -41,6 +41,7 @@ class Output:
         self.quiet = quiet
         self.verbose = verbose
         self.color = color and not os.environ.get("NO_COLOR")
+        self._printed = False
 
     @cached_property
     def stdout(self) -> Console:
@@ -54,11 +55,18 @@ class Output:
 
     def print(self, renderable: RenderableType) -> None:
         """Draw data on stdout. Text from files must have gone through :meth:`escape`."""
+        self._printed = True
         self.stdout.print(renderable)
 
     def text(self, text: str) -> None:
         """Write one line of data as it is, without markup and without wrapping."""
+        self._printed = True
         sys.stdout.write(f"{printable(text)}\n")
+
+    def gap(self) -> None:
+        """A blank line between this and what was printed before, if anything was."""
+        if self._printed:
+            self.text("")
 
     def data(self, schema: str, content: Mapping[str, object]) -> None:
         """Write one JSON object, its first field ``schema``, on stdout."""

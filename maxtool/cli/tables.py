@@ -29,12 +29,12 @@ def table(*columns: Column) -> Table:
 
 
 def draw(out: Output, drawn: Table) -> None:
-    """Print a table after a blank line; piped, it is as wide as its contents need."""
+    """Print a table, apart from what is before it; piped, it is as wide as its contents need."""
     console = out.stdout
     if not console.is_terminal and not os.environ.get("COLUMNS"):
         needed = console.measure(drawn, options=console.options.update(max_width=1 << 16))
         console.width = max(console.width, needed.maximum)
-    out.print("")
+    out.gap()
     out.print(drawn)
 
 
@@ -78,7 +78,7 @@ def write(out: Output, columns: Sequence[Column], cells: Sequence[Sequence[str]]
         *([printable(cell) for cell in row] for row in cells),
     ]
     widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
-    out.text("")
+    out.gap()
     for line in lines:
         padded = [
             text + " " * (width - _width(text))
