@@ -97,3 +97,9 @@ def test_check_with_a_recipe_of_ones_own(tmp_path: Path) -> None:
     result = run("check", str(file), str(DATA / "tiny-llama"), code=4)
     assert "missing: other.norm.weight" in result.stderr
     assert "not used: model.norm.weight" in result.stderr
+
+
+def test_the_first_line_of_a_listing_is_its_header() -> None:
+    printed = CliRunner().invoke(app, ["recipes", "list"]).stdout
+    assert printed.split()[0] == "Recipe"
+    assert not printed.startswith("\n")
