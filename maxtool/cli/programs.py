@@ -69,5 +69,5 @@ def json_object(text: str) -> dict[str, object]:
 
     try:
         return loader.json_object(text)
-    except (ValueError, RecursionError):
+    except ValueError:
         raise UsageError(f"--chat-template-kwargs takes a JSON object, not {text!r:.80}") from None

@@ -307,7 +307,7 @@ def test_what_a_template_is_given_besides(speaker: Path) -> None:
         done = tiny_artifact.run(speaker, *told, "--chat-template-kwargs", given)
         ids = tiny_artifact.library().encode(f"<s>{text}", add_special_tokens=False).ids
         assert json.loads(done.stdout)["prompt_ids"] == ids
-    for wrong in ("[1]", "{", "think=false"):
+    for wrong in ("[1]", "{", "think=false", "[" * 50_000):
         done = tiny_artifact.run(speaker, *told, "--chat-template-kwargs", wrong)
         assert (done.returncode, done.stdout) == (2, "")
 

@@ -115,7 +115,10 @@ def integers(text: str) -> list[int]:
 
 def json_object(text: str) -> dict[str, object]:
     """A JSON object; raises ``ValueError`` for what is none."""
-    found = json.loads(text)
+    try:
+        found = json.loads(text)
+    except RecursionError:
+        found = None
     if not isinstance(found, dict):
         raise ValueError(f"no JSON object: {text!r:.80}")
     return found
