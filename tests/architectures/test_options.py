@@ -6,8 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from maxtool.architectures import Decoder, DecoderConfig
+from maxtool.architectures.decoder_checks import CHOICES
 from maxtool.dtype import DType
 from tests.architectures.decoders import CONFIG, Steps, fill
 from tests.architectures.oracle import Oracle
@@ -80,22 +83,76 @@ def error(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> float:
     return float(np.abs(found - expected).max() / np.abs(expected).max())
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_an_option(name: str) -> None:
-    config = DecoderConfig(**CONFIG | SIZES | CASES[name])
+# What is compiled without a cache too; the two differ in how keys come to the attention only.
+WITHOUT_CACHE = ("norms around", "biases, learned positions", "two bases", "experts")
+
+
+def check(config: DecoderConfig, seed: int = 1, *, without_cache: bool) -> None:
+    """Compare with NumPy: the last logits of a sequence read in parts, and all without a cache."""
     assert config.problems() == []
     model = Decoder(config)
-    oracle = Oracle(config, fill(model))
-    ids = np.random.default_rng(1).integers(0, config.vocab_size, (2, 9))
+    oracle = Oracle(config, fill(model, seed))
+    ids = np.random.default_rng(seed).integers(0, config.vocab_size, (2, 9))
     expected = oracle.logits(ids)
-    forward = model.entries()[0]
-    found = model.compile(*forward.inputs.values())(ids).to_numpy()
-    assert error(found, expected) < 1e-5
+    if without_cache:
+        forward = model.entries()[0]
+        found = model.compile(*forward.inputs.values())(ids).to_numpy()
+        assert error(found, expected) < 1e-5
     steps, at = Steps(model, batch=2), 0
     for length in (4, 3, 1, 1):
         at += length
         logits = steps(ids[:, at - length : at])
         assert error(logits, expected[:, at - 1]) < 1e-5
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_option(name: str) -> None:
+    config = DecoderConfig(**CONFIG | SIZES | CASES[name])
+    check(config, without_cache=name in WITHOUT_CACHE)
+
+
+@st.composite
+def options(draw: st.DrawFn) -> dict[str, Any]:
+    """Any options that go together, on sizes that are small and odd."""
+    kv_heads, dim = draw(st.integers(1, 3)), draw(st.integers(1, 5))
+    layers = st.one_of(st.none(), st.tuples(*[st.booleans()] * 3))
+    chosen = {name: draw(st.sampled_from(known)) for name, known in CHOICES.items()}
+    chosen["rope_scaling"] = "none"
+    found = chosen | {
+        "vocab_size": draw(st.integers(2, 70)),
+        "hidden_size": draw(st.integers(3, 40)),
+        "intermediate_size": draw(st.integers(1, 40)),
+        "n_kv_heads": kv_heads,
+        "n_heads": kv_heads * draw(st.integers(1, 3)),
+        "head_dim": 2 * dim + draw(st.integers(0, 3)),
+        "norm_bias": chosen["norm"] == "layer" and draw(st.booleans()),
+        **{name: draw(st.booleans()) for name in ("qkv_bias", "o_bias", "mlp_bias")},
+        "tie_word_embeddings": draw(st.booleans()),
+        "sliding_window": draw(st.none() | st.integers(1, 12)),
+        "attention_softcap": draw(st.none() | st.floats(0.5, 30)),
+        "logits_softcap": draw(st.none() | st.floats(0.5, 30)),
+        "embed_scale": draw(st.floats(0.5, 6)),
+        "residual_scale": draw(st.floats(0.2, 1)),
+    }
+    if found["sliding_window"] is not None:
+        found["sliding_layers"] = draw(layers)
+        if chosen["position"] == "rope":
+            found["rope_local_theta"] = draw(st.none() | st.floats(10, 1000))
+    if chosen["position"] == "rope":
+        found |= {"rotary_dim": 2 * dim, "rope_layers": draw(layers)}
+    if chosen["mlp"] == "gated" and draw(st.booleans()):
+        experts = draw(st.integers(1, 6))
+        used = draw(st.integers(1, experts))
+        found |= {"n_experts": experts, "n_experts_used": used, "expert_layers": draw(layers)}
+        found |= {"norm_topk": draw(st.booleans()), "expert_size": draw(st.integers(1, 30))}
+    return found
+
+
+@pytest.mark.slow
+@given(options(), st.integers(0, 9))
+@settings(max_examples=15)
+def test_any_options_that_go_together(found: dict[str, Any], seed: int) -> None:
+    check(DecoderConfig(**CONFIG | found), seed, without_cache=True)
 
 
 @pytest.mark.parametrize("dtype", [DType.float16, DType.bfloat16], ids=lambda dtype: dtype.value)
