@@ -428,6 +428,20 @@ def test_a_subgraph_uses_each_layers_weights() -> None:
     np.testing.assert_allclose(run(model, x), expected, rtol=1e-4, atol=1e-4)
 
 
+def test_a_hook_sees_a_subgraph_where_it_is_built(seen: list[str]) -> None:
+    add_layer_hook(lambda layer, *_: seen.append(type(layer).__name__))
+    Stack().trace("g", [kind("rows", 4)])
+    assert seen == ["Linear", "Stack"]
+
+
+def test_a_hook_sees_every_layer_of_a_list(seen: list[str]) -> None:
+    add_layer_hook(lambda layer, *_: seen.append(type(layer).__name__))
+    layers = nn.Sequential(*(Linear(4, 4) for _ in range(3)))
+    layers.trace("g", [kind("rows", 4)])
+    # instead of once for all that are traced together
+    assert seen == ["Linear", "Linear", "Linear", "Sequential"]
+
+
 @pytest.mark.parametrize("prefix", ["other.", "layers.1.", "0."])
 def test_a_prefix_that_no_weight_has_is_an_error(prefix: str) -> None:
     # instead of every call silently using the weights of layer 0
