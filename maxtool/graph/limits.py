@@ -90,10 +90,20 @@ def _positions(node: Node, first: Tensor) -> tuple[Dim, int]:
 # Operations on [batch, seq, ...] that take rows of a table, from the position that comes last on.
 POSITIONED = ("add_positions", "rope")
 
+
+def _made(node: Node) -> Demands:
+    """Sizes that are asked for, such as n - 5, are not negative."""
+    for dim in node.outputs[0].shape:
+        if any(factor < 0 for _, factor in dim.polynomial.terms):
+            yield dim + 1, 1
+
+
 DEMANDS = {
+    "broadcast_to": _made,
     "gather": _gather,
     "gather_nd": _gather_nd,
     "matmul": _matmul,
+    "range": _made,
     "slice": _slice,
     **dict.fromkeys(NOT_OF_NOTHING, _extreme),
 }

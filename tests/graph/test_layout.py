@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from maxtool.dtype import DType
 from maxtool.graph import Dim, Graph, Tensor, TensorType, executor, ops
+from maxtool.nn.eager import Module
 
 Array = np.ndarray[Any, Any]
 Case = tuple[Callable[[Any], Any], Callable[[Array], Any]]
@@ -228,6 +229,33 @@ def test_a_claim_that_does_not_hold() -> None:
     assert ops.rebind(one, ["k", Dim("k") + 1]).shape == [2, 3]
     with pytest.raises(ValueError, match=r"rebind\(float32\[2, 3\]\): .*\[k, k\]: a square"):
         ops.rebind(one, ["k", "k"], message="a square")
+
+
+def test_the_memory_of_what_has_a_claim_is_kept() -> None:
+    """The planner of memory does not see that the check looks at it, and must not need to."""
+
+    def call(x: Tensor) -> list[Tensor]:
+        kept, other = ops.rebind(ops.exp(x) * 2.0, ["n", 3]), x
+        for _ in range(4):
+            other = ops.softmax(other * 3.0)
+        return [kept + other, kept]
+
+    run = executor.find().compile(Graph("g", call, [TensorType(F32, ["n", 3])]), {})
+    x = np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32)
+    np.testing.assert_allclose(run(Tensor(x))[1].to_numpy(), 2 * np.exp(x), rtol=1e-6)
+
+
+class Counting(Module[[Tensor], Tensor]):
+    def forward(self, x: Tensor) -> Tensor:
+        return ops.range(5, x.shape[0])
+
+
+def test_a_size_that_would_be_negative_is_refused() -> None:
+    compiled = Counting().compile(TensorType(F32, ["n"]))
+    np.testing.assert_array_equal(compiled(np.zeros(7, np.float32)).to_numpy(), [5, 6])
+    assert compiled(np.zeros(5, np.float32)).shape == [0]
+    with pytest.raises(ValueError, match="expected 'n - 4' to be at least 1, got 0"):
+        compiled(np.zeros(4, np.float32))
 
 
 @pytest.mark.parametrize(

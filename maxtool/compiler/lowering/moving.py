@@ -54,22 +54,22 @@ def _broadcast_to(function: FunctionLowering, node: Node) -> None:
 
 
 def _rebind(function: FunctionLowering, node: Node) -> None:
-    """Checked by ``match_cast``, from a value whose sizes are forgotten before.
+    """The value itself, after ``match_cast`` has checked a second name for it.
 
-    With the sizes it has, TVM would conclude that the claim is true, and leave the check out.
+    Of that name TVM knows no size; with the sizes of the value it would conclude that the claim is
+    true, and leave the check out. Nothing reads the elements by it: the memory of the value is
+    planned without knowing of it.
     """
     x, result = node.inputs[0], node.outputs[0]
     value = function.copied(x) if isinstance(x.type, BufferType) else function.get(x)
-    forgotten = relax.op.call_pure_packed(
+    unknown = relax.op.call_pure_packed(
         "vm.builtin.tuple_getitem",
         function.emit(relax.Tuple([value])),
         relax.prim_value(0),
         ty_args=[relax.TensorType(ndim=x.rank, dtype=stored(x.dtype))],
     )
-    claimed = function.type(result.type)
-    function.set_whole(
-        result, function.module.builder.match_cast(function.emit(forgotten), claimed)
-    )
+    function.module.builder.match_cast(function.emit(unknown), function.type(result.type))
+    function.set_whole(result, value)
 
 
 def _concat(function: FunctionLowering, node: Node) -> None:

@@ -11,7 +11,7 @@ from maxtool.graph.dim import Dim
 from maxtool.graph.ops.require import require
 from maxtool.graph.ops.table import apply, define
 from maxtool.graph.tensor import Tensor
-from maxtool.graph.type import TensorType
+from maxtool.graph.type import BufferType, TensorType
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,12 @@ define("slice", _infer_slice)
 
 
 def cut(x: Tensor, ranges: Sequence[Range]) -> Tensor:
-    """The elements of ``x`` in a range for each dimension; ``x`` itself if these are all."""
-    if all(one == Range.all(dim) for one, dim in zip(ranges, x.shape, strict=True)):
+    """The elements of ``x`` in a range for each dimension; ``x`` itself if these are all.
+
+    Of a buffer they are copied all the same: it may be overwritten later.
+    """
+    own = not isinstance(x.type, BufferType)
+    if own and all(one == Range.all(dim) for one, dim in zip(ranges, x.shape, strict=True)):
         return x
     return apply("slice", x, ranges=tuple(ranges))[0]
 
