@@ -3,7 +3,7 @@
 A tokenizer comes as a ``tokenizer.json`` (the ``tokenizers`` library), as a ``tokenizer.model``
 (SentencePiece) or as the ``tokenizer.ggml.*`` keys of a GGUF file. Each is read into one
 :class:`Tokenizer`, from which the other forms are written. Chat templates are carried as text and
-never rendered: they are programs.
+never rendered here: they are programs.
 """
 
 from maxtool.tokenizer.gguf import from_gguf
