@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from maxtool.errors import MissingWeight
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 # Attributes that are the module system's own.
 BOOKKEEPING = ("_shared_weights", "_device")
+# Slots that hold none.
+NO_ATTRIBUTES = ("__dict__", "__weakref__")
 
 
 class Stateful:
@@ -37,7 +40,8 @@ class Stateful:
 
     def tree_items(self) -> Iterator[tuple[str, Any]]:
         """Attributes by name, without the module's own bookkeeping. A list adds its items."""
-        for name in _slots(type(self)):
+        kind: Any = type(self)
+        for name in _slots(kind):
             if hasattr(self, name):
                 yield name, getattr(self, name)
         for name, value in vars(self).items():
@@ -241,9 +245,9 @@ def _takes_one(lookup: Callable[..., Any]) -> bool:
     return True
 
 
-def _slots(kind: type) -> Iterator[str]:
+@cache
+def _slots(kind: type) -> tuple[str, ...]:
     """The attributes that a class and its bases keep in slots, as dataclasses may."""
-    for base in reversed(kind.__mro__):
-        declared = vars(base).get("__slots__", ())
-        names = (declared,) if isinstance(declared, str) else tuple(declared)
-        yield from (name for name in names if name not in ("__dict__", "__weakref__"))
+    declared = [vars(base).get("__slots__", ()) for base in reversed(kind.__mro__)]
+    listed = [(names,) if isinstance(names, str) else tuple(names) for names in declared]
+    return tuple(name for names in listed for name in names if name not in NO_ATTRIBUTES)
