@@ -59,6 +59,8 @@ def _nothing(_node: Node) -> Demands:
 def _slice(node: Node) -> Demands:
     for dim, part in zip(node.inputs[0].shape, node.attributes["ranges"], strict=True):
         yield dim, part.least
+        if not part.least:  # a piece of a size that was asked for
+            yield from _not_negative(part.size)
 
 
 def _matmul(node: Node) -> Demands:
@@ -92,10 +94,14 @@ POSITIONED = ("add_positions", "rope")
 
 
 def _made(node: Node) -> Demands:
-    """Sizes that are asked for, such as n - 5, are not negative."""
     for dim in node.outputs[0].shape:
-        if any(factor < 0 for _, factor in dim.polynomial.terms):
-            yield dim + 1, 1
+        yield from _not_negative(dim)
+
+
+def _not_negative(size: Dim) -> Demands:
+    """Of a size that may be negative by its form, such as n - 5, that it is not."""
+    if any(factor < 0 for _, factor in size.polynomial.terms):
+        yield size + 1, 1
 
 
 DEMANDS = {

@@ -245,6 +245,18 @@ def test_the_memory_of_what_has_a_claim_is_kept() -> None:
     np.testing.assert_allclose(run(Tensor(x))[1].to_numpy(), 2 * np.exp(x), rtol=1e-6)
 
 
+class Cut(Module[[Tensor], Tensor]):
+    def forward(self, x: Tensor) -> Tensor:
+        return ops.split(x, [Dim("n") - 2, 2])[0]
+
+
+def test_pieces_that_would_be_negative_are_refused() -> None:
+    compiled = Cut().compile(TensorType(F32, ["n"]))
+    np.testing.assert_array_equal(compiled(np.arange(3, dtype=np.float32)).to_numpy(), [0])
+    with pytest.raises(ValueError, match="expected 'n - 1' to be at least 1, got 0"):
+        compiled(np.zeros(1, np.float32))
+
+
 class Counting(Module[[Tensor], Tensor]):
     def forward(self, x: Tensor) -> Tensor:
         return ops.range(5, x.shape[0])

@@ -8,11 +8,12 @@ from typing import Any, TypeAlias
 
 from tvm import relax, tirx
 
+from maxtool.compiler.kernels.cpu.gather import gather_rows
 from maxtool.compiler.kernels.cpu.scatter import scatter_blocks, scatter_rows
 from maxtool.compiler.lowering import places as te
 from maxtool.compiler.lowering.function import FunctionLowering, stored
 from maxtool.compiler.lowering.rowwise import row_sizes, rows, set_rows
-from maxtool.graph import BufferType, Node, Tensor
+from maxtool.graph import BufferType, Node, Shape, Tensor
 
 Rule: TypeAlias = Callable[[FunctionLowering, Node], None]
 Expr: TypeAlias = Any  # tvm ships no types
@@ -88,9 +89,23 @@ def _pad(function: FunctionLowering, node: Node) -> None:
 
 
 def _gather(function: FunctionLowering, node: Node) -> None:
-    operands = [function.get(one) for one in node.inputs]
-    compute = te.gather(node.attributes["axis"])
-    function.set_whole(node.outputs[0], function.compute(compute, *operands, name="gather"))
+    (x, places), (result,), axis = node.inputs, node.outputs, node.attributes["axis"]
+    outer, inner = (
+        _count(function, x.shape[part]) for part in (slice(axis), slice(axis + 1, None))
+    )
+    n, m = function.size(x.shape[axis]), _count(function, places.shape)
+    operands = [
+        function.reshaped(function.get(x), [outer, n, inner]),
+        function.reshaped(function.get(places), [m]),
+    ]
+    arguments = (stored(x.dtype), places.dtype.value)
+    value = function.kernel(gather_rows, arguments, operands, [outer, m, inner], x.dtype)
+    function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
+
+
+def _count(function: FunctionLowering, shape: Shape) -> Expr:
+    """How many elements a shape has."""
+    return prod(function.sizes(shape), start=tirx.IntImm("int64", 1))
 
 
 def _gather_nd(function: FunctionLowering, node: Node) -> None:
@@ -112,10 +127,8 @@ def _scatter(function: FunctionLowering, node: Node) -> None:
 def _scatter_nd(function: FunctionLowering, node: Node) -> None:
     x, updates, places = node.inputs
     depth = int(places.shape[-1])
-    one = tirx.IntImm("int64", 1)
-    count = prod(function.sizes(places.shape[:-1]), start=one)
-    block = prod(function.sizes(x.shape[depth:]), start=one)
-    total = prod(function.sizes(x.shape[:depth]), start=one)
+    count = _count(function, places.shape[:-1])
+    block, total = _count(function, x.shape[depth:]), _count(function, x.shape[:depth])
     at = function.reshaped(function.get(places), [count, depth])
     operands = [
         function.reshaped(function.get(x), [total, block]),

@@ -81,22 +81,6 @@ def pad(before: Sequence[int]) -> Compute:
     return compute
 
 
-def gather(axis: int) -> Compute:
-    """The elements at some places of a dimension."""
-
-    def compute(x: Expr, places: Expr) -> Expr:
-        end = axis + len(places.shape)
-
-        def element(*index: Expr) -> Expr:
-            place = nearest(places(*index[axis:end]), x.shape[axis])
-            return x(*index[:axis], place, *index[end:])
-
-        sizes = [*x.shape[:axis], *places.shape, *x.shape[axis + 1 :]]
-        return te.compute(sizes, element, name="gather")
-
-    return compute
-
-
 def gather_nd(batch: int, depth: int) -> Compute:
     """The elements at places that each name ``depth`` dimensions after the first ``batch``."""
 
