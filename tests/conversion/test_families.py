@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 
 from maxtool.conversion import Request, convert, prepare
 from maxtool.errors import ConfigurationError
-from maxtool.recipe import find_recipe, resolve_config
+from maxtool.recipe import find_recipe, resolve_config, written_keys
 from maxtool.recipe.expressions import same
 from maxtool.weights import open_checkpoint
 
@@ -138,6 +138,26 @@ def test_what_gguf_has_no_form_for(tmp_path: Path, name: str, problem: str) -> N
     with pytest.raises(ConfigurationError) as caught:
         prepare(Request(DATA / name, tmp_path / "out.gguf"))
     assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("tiny-gemma2", {"attention_softcap": None}),
+        ("tiny-gemma2", {"sliding_window": None}),
+        ("tiny-qwen3-moe-all", {"norm_topk": False}),
+        ("tiny-llama", {"hidden_act": "gelu"}),
+        ("tiny-gpt-neox", {"hidden_act": "gelu_tanh"}),
+        ("tiny-smollm3", {"rope_layers": (True, False, True, True)}),
+    ],
+)
+def test_what_llama_cpp_assumes_is_not_contradicted(name: str, changes: dict[str, Any]) -> None:
+    checkpoint = open_checkpoint(DATA / name)
+    recipe = find_recipe(checkpoint)
+    values = resolve_config(recipe, checkpoint).values
+    assert written_keys(recipe, "gguf", values)
+    with pytest.raises(ConfigurationError, match=f"{next(iter(changes))} = .* has no spelling"):
+        written_keys(recipe, "gguf", values | changes)
 
 
 def test_published_names_of_gpt2_lack_the_prefix(tmp_path: Path) -> None:

@@ -15,7 +15,14 @@ from safetensors.numpy import save_file
 
 from maxtool.architectures import DecoderConfig
 from maxtool.errors import ConfigurationError
-from maxtool.recipe import Recipe, ResolvedConfig, find_recipe, resolve_config
+from maxtool.recipe import (
+    Recipe,
+    ResolvedConfig,
+    find_recipe,
+    load_recipe,
+    recipe_names,
+    resolve_config,
+)
 from maxtool.weights import open_checkpoint
 
 PUBLISHED: dict[str, Any] = json.loads(
@@ -40,6 +47,16 @@ def test_published_configurations_pass(tmp_path: Path, name: str) -> None:
         expected = tuple(value) if isinstance(value, list) else value
         assert found.values[field] == expected, field
     assert DecoderConfig(**found.values).problems() == []
+
+
+def test_every_decoder_is_in_the_documents_with_what_it_fits() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "models.md").read_text()
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if "e-0" in line]
+    decoders = {name for name in recipe_names() if load_recipe(name).architecture == "decoder"}
+    assert {row[0].strip("`") for row in rows} == decoders
+    for row in rows:
+        published = [PUBLISHED[name]["recipe"] for name in row[-1].split(", ")]
+        assert set(published) == {row[0].strip("`")}
 
 
 UNSUPPORTED: list[tuple[str, dict[str, Any], str]] = [
