@@ -338,3 +338,14 @@ def test_errors_have_the_documented_codes() -> None:
         loader.MachineLacks: 6,
     }
     assert {error: error.exit_code for error in codes} == codes
+
+
+def test_a_prompt_is_neither_cut_nor_padded(artifact: Path, ids: dict[str, list[int]]) -> None:
+    """Whoever saved the tokenizer may have used it so; transformers too does it when asked only."""
+    library = tiny_artifact.library()
+    library = tokenizers.Tokenizer.from_str(library.to_str())
+    library.enable_truncation(3)
+    library.enable_padding(length=20, pad_id=7)
+    (artifact / "tokenizer.json").write_text(library.to_str(), encoding="utf-8")
+    model = loader.load(artifact, check=False)
+    assert model.encode(tiny_artifact.PROMPT) == ids["prompt"]

@@ -92,10 +92,8 @@ class Embedder:
             if any("\ud800" <= char <= "\udfff" for char in text):
                 raise BadInput(f"text {number} is no valid text")
         if self._tokenizer is None:
-            # One of its own: what a tokenizer.json says of padding and cutting is for training.
+            # One of its own, as it is told to cut texts.
             self._tokenizer = self._model.open_tokenizer()
-            self._tokenizer.no_padding()
-            self._tokenizer.no_truncation()
             if self._model.manifest.context is not None:
                 self._tokenizer.enable_truncation(self._model.manifest.context)
         found = self._tokenizer.encode_batch(list(texts))

@@ -273,8 +273,11 @@ def _open_tokenizer(manifest: Manifest) -> Any:  # noqa: ANN401
     except ImportError:
         raise MachineLacks("text needs the tokenizers package: pip install tokenizers") from None
     try:
-        return tokenizers.Tokenizer.from_file(str(manifest.tokenizer_file))
+        found = tokenizers.Tokenizer.from_file(str(manifest.tokenizer_file))
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # a panic of the package is no Exception
         raise BadInput(f"cannot read {manifest.tokenizer_file}: {last_line(error)}") from None
+    found.no_truncation()  # the file has what whoever saved it last cut texts to
+    found.no_padding()
+    return found
