@@ -15,6 +15,7 @@ from tvm import relax
 from maxtool.compiler.lowering.function import bits
 from maxtool.compiler.lowering.module import ModuleLowering
 from maxtool.compiler.lowering.rules import PRINT
+from maxtool.compiler.packing import ALIGNMENT, aligned_empty
 from maxtool.compiler.pipeline import compile_module
 from maxtool.compiler.storage import Storage, plan_storage
 from maxtool.compiler.target import CpuTarget
@@ -24,8 +25,6 @@ from maxtool.graph import BufferType, CallNode, Graph, Tensor, TensorType
 from maxtool.graph.ops.flow import show
 
 Array = np.ndarray[Any, Any]
-
-ALIGNMENT = 64
 
 
 class Program:
@@ -125,9 +124,7 @@ def aligned(array: Array) -> Array:
 
 def aligned_copy(array: Array) -> Array:
     """The same elements contiguous, in memory of their own, at such an address."""
-    raw = np.empty(array.nbytes + ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
-    copy = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy = aligned_empty(array.shape, array.dtype)
     copy[...] = array
     return copy
 
@@ -152,7 +149,7 @@ def _captured(place: Storage, values: Array) -> Any:  # noqa: ANN401 - tvm ships
     """A weight as it is stored, in memory of its own."""
     stored = _device_array(place.store(values))
     shared = np.may_share_memory(stored, values)
-    return _device_tensor(aligned(stored.copy()) if shared else stored)
+    return _device_tensor(aligned_copy(stored) if shared else stored)
 
 
 def _device_tensor(array: Array) -> Any:  # noqa: ANN401 - tvm ships no types

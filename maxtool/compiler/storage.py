@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from maxtool.compiler.packing import pack_linear, packed_shape
+from maxtool.compiler.packing import aligned_empty, pack_linear, packed_shape
 from maxtool.compiler.rewriting import rewritten
 from maxtool.compiler.target import CpuTarget
 from maxtool.dtype import DType
@@ -65,7 +65,7 @@ class Storage:
         """The matrix, or one after the other those of all experts."""
         if values.ndim == 2:
             return pack_linear(values, block)
-        laid = np.empty(self.stored_shape, values.dtype)
+        laid = aligned_empty(self.stored_shape, values.dtype)
         for one, out in zip(values, laid, strict=True):
             pack_linear(one, block, out=out)
         return laid

@@ -233,7 +233,14 @@ class Stateful:
 
 
 def _takes_one(lookup: Callable[..., Any]) -> bool:
-    """Whether a lookup can be called with the name alone; one without a signature can."""
+    """Whether a lookup can be called with the name alone; one without a signature can.
+
+    Raises:
+        TypeError: If it cannot be called.
+    """
+    if not callable(lookup):
+        kind = type(lookup).__name__
+        raise TypeError(f"load_state takes a function of a name, not a {kind}: see load_state_dict")
     try:
         signature = inspect.signature(lookup)
     except ValueError:

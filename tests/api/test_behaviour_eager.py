@@ -205,6 +205,8 @@ def test_load_state_checks_and_changes_nothing_on_failure() -> None:
         model.load_state(lambda _: Tensor.zeros([3, 2]))
     with pytest.raises(KeyError):
         model.load_state({"weight": Tensor.zeros([3, 2])}.__getitem__)
+    with pytest.raises(TypeError, match=r"^load_state takes a function of a name, not a dict"):
+        model.load_state(before)  # type: ignore[arg-type]
     for name, value in state_of(model).items():
         np.testing.assert_array_equal(value, before[name])
 
@@ -393,6 +395,15 @@ def test_a_plain_dataclass_is_a_module_too() -> None:
 
 
 # compile
+
+
+def test_a_size_that_contradicts_itself_is_said_once() -> None:
+    class Same(Module[[Tensor], Tensor]):
+        def forward(self, x: Tensor) -> Tensor:
+            return F.relu(x)
+
+    with pytest.raises(ValueError, match=r"^argument 'x': expected 'n' to be 2 as in 'x', got 3$"):
+        Same().compile(kind("n", "n"))(Tensor.ones([2, 3]))
 
 
 def test_one_compiled_callable_serves_every_batch() -> None:

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from maxtool.compiler.execute import Program
 from maxtool.compiler.lowering.module import ModuleLowering
 from maxtool.compiler.lowering.pointwise import MAX_INPUTS, MAX_STEPS
+from maxtool.compiler.lowering.rules import RULES
 from maxtool.compiler.storage import plan_storage
 from maxtool.compiler.target import cpu_target
 from maxtool.dtype import DType
+from maxtool.errors import CompilationFailed
 from maxtool.graph import BufferType, Graph, Tensor, TensorType, Weight, executor, ops
 
 F32 = DType.float32
@@ -251,3 +253,18 @@ def test_symbolic_sizes_are_those_of_each_function() -> None:
         first, second = run(Tensor(x), Tensor(y))
         np.testing.assert_allclose(first.to_numpy(), np.tanh(2 * x), rtol=1e-6)
         np.testing.assert_array_equal(second.to_numpy(), 1 + y)
+
+
+def test_an_operation_without_a_kernel_is_one_error(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """TVM would complain on stderr of what it was building."""
+
+    def refuse(_function: object, _node: object) -> None:
+        raise CompilationFailed("no kernel for relu")
+
+    monkeypatch.setitem(RULES, "relu", refuse)
+    graph = Graph("g", lambda x: ops.relu(x + 1.0), [TensorType(DType.float32, ["n"])])
+    with pytest.raises(CompilationFailed, match="no kernel for relu"):
+        executor.find().compile(graph, {})
+    assert not capfd.readouterr().err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from tvm import relax, tirx
@@ -144,10 +145,20 @@ class ModuleLowering:
         """Add a Relax function: bind its parameters, lower the nodes, return the outputs."""
         attributes = {"relax.force_pure": True}
         with self.builder.function(name, parameters, attrs=attributes, private=private):
-            with self.builder.dataflow():
+            with self._dataflow():
                 bind()
                 output = self.builder.emit_output(self._body(function, graph))
             return self.builder.emit_func_output(output)
+
+    @contextmanager
+    def _dataflow(self) -> Iterator[None]:
+        """A dataflow block; after an error no block stays open, of which TVM would complain."""
+        try:
+            with self.builder.dataflow():
+                yield
+        except Exception:
+            self.builder._end_block()
+            raise
 
     def _body(self, function: FunctionLowering, graph: Graph) -> Any:  # noqa: ANN401
         """Lower every node; the outputs, a tuple if there are several."""
