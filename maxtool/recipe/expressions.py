@@ -128,6 +128,7 @@ FORMULAS: Mapping[str, Formula] = {
     "share": Formula(2, lambda _values, number, part: int(number * part)),
     "sqrt": Formula(1, lambda _values, number: math.sqrt(number)),
     "rsqrt": Formula(1, lambda _values, number: number**-0.5),
+    "not": Formula(1, lambda _values, flags: tuple(not flag for flag in flags)),
     "period": Formula(1, lambda values, every: period(values["n_layers"], every)),
     "from": Formula(1, lambda values, first: starting(values["n_layers"], first)),
     "longrope_attention": Formula(2, _longrope_attention),

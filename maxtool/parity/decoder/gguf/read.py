@@ -83,8 +83,8 @@ def _windows(read: Reader, row: Row, layers: int) -> tuple[int | None, ...]:
     if isinstance(pattern, list | tuple | np.ndarray) and len(pattern) == layers:
         sliding = tuple(map(bool, pattern))
     else:
-        every = read.integer("attention.sliding_window_pattern", row.pattern)
-        sliding = tuple(every == 1 or (layer + 1) % every != 0 for layer in range(layers))
+        every = row.pattern if pattern is None else read.integer("attention.sliding_window_pattern")
+        sliding = tuple(not every or (layer + 1) % every != 0 for layer in range(layers))
     return tuple(size if slides else None for slides in sliding)
 
 

@@ -21,7 +21,7 @@ class Row:
     Attributes:
         fixed: Settings that all its models have in common.
         eps: Key of what norms add under their root.
-        pattern: Every so many layers there is one without a window; 1 for a window in all.
+        pattern: Every so many layers there is one without a window; 0 for a window in all.
         window: The window where no key says it, None for none.
         without_rope: Every so many layers there is one that does not rotate; 0 for none.
         rope: Whether heads rotate.
@@ -31,7 +31,7 @@ class Row:
 
     fixed: Options = field(default_factory=dict)
     eps: str = RMS_EPS
-    pattern: int = 1
+    pattern: int = 0
     window: int | None = None
     without_rope: int = 0
     rope: bool = True
