@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +151,7 @@ class ChatEncoder:
         """
         said = [{key: self._mark(value) for key, value in one.items()} for one in messages]
         first, *rest = self._marked.split(self._template.render(said))
-        ids = self._ids(first)
+        ids = _ids(self._tokenizer, first)
         # The pattern has one group: every second part is a marked token, or None for a lone mark.
         for i, part in enumerate(rest):
             ids += self._within(part, as_text=i % 2 == 0) if part else []
@@ -164,19 +165,24 @@ class ChatEncoder:
         plain = value.replace(OPENED, "").replace(CLOSED, "")
         return self._special.sub(rf"{OPENED}\g<0>{CLOSED}", plain)
 
-    def _ids(self, text: str) -> list[int]:
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
-        return ids
+    @cached_property
+    def _plain(self) -> Any:  # noqa: ANN401
+        """A tokenizer of its own that knows no special tokens; threads may share the other."""
+        plain = type(self._tokenizer).from_str(self._tokenizer.to_str())
+        plain.encode_special_tokens = True
+        return plain
 
     def _within(self, text: str, *, as_text: bool) -> list[int]:
         """The ids of a part in the middle, without the space that some put before a beginning.
 
         Behind a line end there is none; the line end is taken off again.
         """
-        self._tokenizer.encode_special_tokens = as_text
-        try:
-            line_end, ids = self._ids("\n"), self._ids(f"\n{text}")
-            behind = ids[: len(line_end)] == line_end
-            return ids[len(line_end) :] if behind else self._ids(text)
-        finally:
-            self._tokenizer.encode_special_tokens = False
+        tokenizer = self._plain if as_text else self._tokenizer
+        line_end, ids = _ids(tokenizer, "\n"), _ids(tokenizer, f"\n{text}")
+        behind = ids[: len(line_end)] == line_end
+        return ids[len(line_end) :] if behind else _ids(tokenizer, text)
+
+
+def _ids(tokenizer: Any, text: str) -> list[int]:  # noqa: ANN401
+    ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
+    return ids
