@@ -66,17 +66,31 @@ def dot_attention(
             shared = b.index(b.quotient(head, heads.queries // heads.keys))
             state = _State(kind, lanes, heads)
             state.load(lambda o, w: e.read(q, (at, head, r, o), w, dtype), scale)
-            seen = b.least(m, b.greatest(r + m - n + 1, 0)) if causal else m
-            with T.serial(b.index(seen)) as j:
-                score = state.score(lambda o, w: e.read(k, (at, shared, j, o), w, dtype))
+            seen = b.index(b.least(m, b.greatest(r + m - n + 1, 0)) if causal else m)
+
+            def score(j: b.Index) -> b.Expr:
+                found = state.score(lambda o, w: e.read(k, (at, shared, j, o), w, dtype))
                 if mask is not None:
                     where = (at, head, r, j)
                     place = [0 if one else p for one, p in zip(mask.single, where, strict=True)]
-                    score = _masked(score, hidden, place, mask.dtype, kind)
-                score = b.let(score, 1, kind)
-                seen_at_all = score > tirx.const(float("-inf"), kind)
-                with b.when(tirx.any(seen_at_all, tirx.isnan(score))):
-                    state.add(score, lambda o, w: e.read(v, (at, shared, j, o), w, dtype))
+                    found = _masked(found, hidden, place, mask.dtype, kind)
+                return b.let(found, 1, kind)
+
+            def value(j: b.Index) -> Any:  # noqa: ANN401
+                return lambda o, w: e.read(v, (at, shared, j, o), w, dtype)
+
+            blocks = b.index(b.quotient(seen, lanes))
+            with T.serial(blocks) as block:
+                start = b.index(block * lanes)
+                state.begin()
+                with T.serial(lanes) as j:
+                    state.put(j, score(start + j))
+                state.add_block(lambda j: value(start + j))
+            with T.serial(seen - blocks * lanes) as j:
+                rest = b.index(blocks * lanes + j)
+                found = score(rest)
+                with b.when(state.counts(found)):
+                    state.add(found, value(rest))
             state.finish(lambda o, w, value: e.write(y, value, (at, head, r, o), w, dtype))
 
         b.each_row(batch * heads.queries * n, m * heads.key_dim, row)
@@ -97,6 +111,8 @@ class _State:
         self.query = b.scratch((heads.key_dim,), kind)
         self.out = b.scratch((heads.value_dim,), kind)
         self.top, self.total = b.scratch((1,), kind), b.scratch((1,), kind)
+        self.scores, self.weights = b.scratch((lanes,), kind), b.scratch((lanes,), kind)
+        self.best = b.scratch((1,), kind)
         b.store(self.top, tirx.const(float("-inf"), kind), (0,), 1)
         b.store(self.total, tirx.const(0, kind), (0,), 1)
 
@@ -127,19 +143,53 @@ class _State:
         b.each_vector(self.heads.key_dim, self.lanes, one)
         return b.fold(b.load(whole, (0,), self.lanes), self.lanes, b.add) + rest[0]
 
+    def counts(self, score: b.Expr) -> b.Expr:
+        """Whether a key is seen: NaN counts, so that it is not lost."""
+        return tirx.any(score > tirx.const(float("-inf"), self.kind), tirx.isnan(score))
+
+    def begin(self) -> None:
+        """Begin a block of as many keys as a vector has lanes."""
+        b.store(self.best, tirx.const(float("-inf"), self.kind), (0,), 1)
+
+    def put(self, place: b.Index, score: b.Expr) -> None:
+        """The score of one key of the block."""
+        b.store(self.scores, score, (place,), 1)
+        b.store(self.best, VECTOR_OPS["maximum"](1, self.best[0], score), (0,), 1)
+
+    def add_block(self, value: Any) -> None:  # noqa: ANN401
+        """Take the values of the block's keys in, with one power for all of them."""
+        top = b.let(VECTOR_OPS["maximum"](1, self.top[0], self.best[0]), 1, self.kind)
+        with b.when(self.counts(top)):
+            shrink = b.let(e.exp(self.top[0] - top, 1, self.kind), 1, self.kind)
+            b.store(self.top, top, (0,), 1)
+            b.store(self.total, self.total[0] * shrink, (0,), 1)
+            self._each_out(lambda _o, w, old: old * _spread(shrink, w))
+            gaps = b.load(self.scores, (0,), self.lanes) - _spread(top, self.lanes)
+            b.store(self.weights, e.exp(gaps, self.lanes, self.kind), (0,), self.lanes)
+            with T.serial(self.lanes) as j:
+                score = b.let(self.scores[j], 1, self.kind)
+                with b.when(self.counts(score)):
+                    self._add_weighted(b.let(self.weights[j], 1, self.kind), value(j))
+
+    def _add_weighted(self, weight: b.Expr, read: Any) -> None:  # noqa: ANN401
+        b.store(self.total, self.total[0] + weight, (0,), 1)
+        self._each_out(lambda o, w, old: old + read(o, w) * _spread(weight, w))
+
+    def _each_out(self, change: Any) -> None:  # noqa: ANN401
+        def one(o: b.Index, w: int) -> None:
+            b.store(self.out, change(o, w, b.load(self.out, (o,), w)), (o,), w)
+
+        b.each_vector(self.heads.value_dim, self.lanes, one)
+
     def add(self, score: b.Expr, read: Any) -> None:  # noqa: ANN401
         """Take a key's value in."""
         top = b.let(VECTOR_OPS["maximum"](1, self.top[0], score), 1, self.kind)
         shrink = b.let(e.exp(self.top[0] - top, 1, self.kind), 1, self.kind)
         weight = b.let(e.exp(score - top, 1, self.kind), 1, self.kind)
         b.store(self.top, top, (0,), 1)
-        b.store(self.total, self.total[0] * shrink + weight, (0,), 1)
-
-        def one(o: b.Index, w: int) -> None:
-            old = b.load(self.out, (o,), w) * _spread(shrink, w)
-            b.store(self.out, old + read(o, w) * _spread(weight, w), (o,), w)
-
-        b.each_vector(self.heads.value_dim, self.lanes, one)
+        b.store(self.total, self.total[0] * shrink, (0,), 1)
+        self._each_out(lambda _o, w, old: old * _spread(shrink, w))
+        self._add_weighted(weight, read)
 
     def finish(self, write: Any) -> None:  # noqa: ANN401
         """Hand over the mean of the values, zeros if there was none."""
