@@ -290,6 +290,13 @@ def test_operators_and_python_numbers(call: Reference, numpy: Reference) -> None
     np.testing.assert_array_equal(call(Tensor(x)).to_numpy(), numpy(x))
 
 
+def test_numbers_at_the_limits_of_a_type() -> None:
+    largest = Tensor(np.array([1], np.uint64)) * (2**64 - 1)
+    assert largest.item() == 2**64 - 1
+    assert (Tensor([1.0]) * float("inf")).item() == np.inf
+    assert (Tensor(np.array([True])) == 1).item() is True
+
+
 def test_identity_decides_in_sets_and_dictionaries() -> None:
     one, two = Tensor([1.0]), Tensor([1.0])
     assert len({one, two, one}) == 2
@@ -348,9 +355,42 @@ def test_types_of_which_none_holds_the_other(one: DType, two: DType) -> None:
         (lambda: ops.where(Tensor([1.0]), 1, 2), r"where\(float32\[1\].*needs bool"),
         (lambda: Tensor(np.array([1], np.int8)) * 1000, "mul: 1000 beside int8"),
         (lambda: Tensor([1.0, 2.0]) < Tensor([1.0, 2.0, 3.0]), r"less\(float32\[2\], float32\[3\]"),
+        (lambda: Tensor(np.ones(1, np.float16)) * 1e5, "mul: 100000.0 beside float16"),
+        (lambda: Tensor([1.0]) * 1e300, "mul: 1e[+]300 beside float32"),
+        (lambda: Tensor([True]) == 2, "equal: 2 beside bool"),
+        (lambda: Tensor(np.ones(1, np.int64)) + 2**63, "add: 9223372036854775808 beside int64"),
         (lambda: Tensor([True]) * True, r"mul\(bool.*needs numbers"),
     ],
 )
 def test_operands_that_do_not_fit(call: Callable[[], Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
+
+
+EVERYTHING = COMPARE | ARITHMETIC | {"div": np.divide, "pow": np.power}
+
+
+@pytest.mark.parametrize("dtype", [DType.float32, DType.int32])
+def test_shapes_of_all_kinds(dtype: DType) -> None:
+    """Of nothing, of one element, of any rank, and broadcast, as NumPy's results."""
+    names = {name: one for name, one in EVERYTHING.items() if dtype.is_float() or name != "div"}
+    kinds = [TensorType(dtype, shape) for shape in (["n", "m"], ["n", 1], [1, "m"], [])]
+
+    def call(*operands: Tensor) -> list[Tensor]:
+        x, *others = operands
+        return [ops.apply(name, x, other)[0] for name in names for other in (x, *others)]
+
+    compiled = executor.find().compile(Graph("g", call, kinds), {})
+    for n, m in ((0, 3), (2, 0), (1, 1), (3, 2)):
+        shapes = ((n, m), (n, 1), (1, m), ())
+        x, *others = (np.full(shape, 3, dtype.to_numpy()) for shape in shapes)
+        found = compiled(*map(Tensor, (x, *others)))
+        wanted = [numpy(x, other) for numpy in names.values() for other in (x, *others)]
+        for got, exact in zip(found, wanted, strict=True):
+            assert got.shape == list(exact.shape)
+            np.testing.assert_array_equal(got.to_numpy(), exact)
+    for shape in ((0, 3), (), (2, 1, 2)):
+        x = np.full(shape, 3, dtype.to_numpy())
+        for name in ("add", "less"):
+            got = ops.apply(name, Tensor(x), Tensor(x))[0].to_numpy()
+            np.testing.assert_array_equal(got, names[name](x, x))

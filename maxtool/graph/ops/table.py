@@ -177,17 +177,21 @@ def _require_one_device(types: Sequence[TensorType]) -> None:
 
 def _tensor(op: Op, operand: TensorLike, dtype: DType | None, device: DeviceRef | None) -> Tensor:
     """Python numbers as a tensor of that type, if they are such numbers; arrays keep theirs."""
-    tensor = Tensor.natural(operand, device)
     if dtype is None or isinstance(operand, np.ndarray | np.generic):
-        return tensor
-    exact = tensor.to_numpy()
-    if dtype.is_integral() and not _fits(exact, dtype):
+        return Tensor.natural(operand, device)
+    if not _fits(np.asarray(operand), dtype):
         raise ValueError(f"{op.name}: {operand} beside {dtype.value}; cast the tensor first")
     return Tensor(operand, dtype, device)
 
 
 def _fits(numbers: np.ndarray[Any, Any], dtype: DType) -> bool:
-    """Whether these are whole numbers in the range of an integer type."""
-    limits = np.iinfo(dtype.to_numpy())
-    in_range = np.all((numbers >= limits.min) & (numbers <= limits.max))
-    return numbers.dtype.kind in "biu" and bool(in_range)
+    """Whether a type has such numbers: whole ones in its range, or floats that stay finite."""
+    if dtype is DType.bool:
+        return bool(np.all((numbers == 0) | (numbers == 1)))
+    if dtype.is_integral():
+        limits = np.iinfo(dtype.to_numpy())
+        in_range = np.all((numbers >= limits.min) & (numbers <= limits.max))
+        return numbers.dtype.kind in "biu" and bool(in_range)
+    with np.errstate(over="ignore"):
+        rounded = numbers.astype(dtype.to_numpy()).astype(np.float64)
+    return bool(np.all(np.isfinite(rounded) | ~np.isfinite(numbers.astype(np.float64))))
