@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Any
 
 from maxtool.errors import ConfigurationError
@@ -58,9 +58,7 @@ def to_json(tokenizer: Tokenizer) -> str:
     if isinstance(vocabulary, SentencePiece):
         vocabulary = vocabulary.extended(tokenizer.added)
         parts = _sentencepiece(vocabulary)
-        matched = () if vocabulary.algorithm == "unigram" else (TokenType.USER_DEFINED,)
-        prepended = vocabulary.remove_extra_whitespaces and vocabulary.add_dummy_prefix
-        added = _added(vocabulary, (*SPECIAL_TYPES, *matched), normalized=not prepended)
+        added = _sentencepiece_added(vocabulary, {token.id for token in tokenizer.added})
     elif isinstance(vocabulary, WordPieces):
         parts = wordpiece.json_parts(vocabulary, tokenizer.special_ids)
         added = _added(vocabulary, SPECIAL_TYPES)
@@ -224,17 +222,27 @@ def _used(vocabulary: BytePairs) -> dict[str, int]:
     return {token: i for i, (token, kind) in rows if kind is not TokenType.UNUSED}
 
 
+def _sentencepiece_added(vocabulary: SentencePiece, own: Set[int]) -> list[dict[str, Any]]:
+    """What is matched before the model: of a unigram one not its own user-defined pieces.
+
+    These are cuts like others there. In a BPE model they are looked for where spaces are visible
+    already, unless that is where the leading one is put.
+
+    Args:
+        vocabulary: The model, extended.
+        own: Ids of the tokens that it was extended by.
+    """
+    prepended = vocabulary.remove_extra_whitespaces and vocabulary.add_dummy_prefix
+    added = _added(vocabulary, (*SPECIAL_TYPES, TokenType.USER_DEFINED), normalized=not prepended)
+    if vocabulary.algorithm == "bpe":
+        return added
+    return [token for token in added if token["special"] or token["id"] in own]
+
+
 def _added(
     vocabulary: Vocabulary, kinds: tuple[TokenType, ...], *, normalized: bool = False
 ) -> list[dict[str, Any]]:
-    """Tokens of these kinds, to be matched before anything else is done.
-
-    Args:
-        vocabulary: What they are taken from.
-        kinds: Those to be matched.
-        normalized: Whether user-defined ones are looked for where spaces are visible already, as
-            SentencePiece does.
-    """
+    """Tokens of these kinds; ``normalized`` ones are those that are not special."""
     rows = enumerate(zip(vocabulary.tokens, vocabulary.types, strict=True))
     return [
         {

@@ -350,3 +350,15 @@ def test_special_tokens_are_the_configuration_s(trained: dict[str, bytes], tmp_p
     found = room.read(folder)
     assert found is not None
     assert found.special_tokens == {"eos_token": "</s>", "unk_token": "?", "pad_token": "<pad>"}
+
+
+def test_tokens_added_beside_a_unigram_model(trained: dict[str, bytes], tmp_path: Path) -> None:
+    size = sentencepiece.SentencePieceProcessor(model_proto=trained["unigram"]).vocab_size()
+    decoder = {str(size): {"content": "<my tool>", "special": False}}
+    folder = samples.sentencepiece_folder(
+        tmp_path, trained["unigram"], added_tokens_decoder=decoder
+    )
+    tokenizer = room.read(folder)
+    assert tokenizer is not None
+    library = tokenizers.Tokenizer.from_str(room.to_json(tokenizer))
+    assert size in library.encode("a <my tool> b", add_special_tokens=False).ids
