@@ -79,7 +79,8 @@ def same(left: object, right: object) -> bool:
     if isinstance(left, tuple) and isinstance(right, tuple):
         return len(left) == len(right) and all(map(same, left, right))
     if _number(left) and _number(right):
-        return left == right or bool(np.float32(left) == np.float32(right))  # type: ignore[arg-type]
+        with np.errstate(over="ignore"):
+            return left == right or bool(np.float32(left) == np.float32(right))  # type: ignore[arg-type]
     return type(left) is type(right) and left == right
 
 

@@ -49,22 +49,28 @@ def _convert(spelling: Spelling, raw: Any, values: Values) -> Any:  # noqa: ANN4
     if spelling.convert is None or not _positive(raw):
         return raw
     name, field = spelling.convert
-    return CONVERSIONS[name].read(raw, values[field] if field else 1)
+    other = values[field] if field else 1
+    try:
+        return CONVERSIONS[name].read(raw, other)
+    except OverflowError:
+        return math.inf  # which no type takes
 
 
 def _converted_back(spelling: Spelling, value: float, values: Values) -> float:
-    """The shortest number that is read as ``value``."""
+    """The shortest number that is read as ``value``; Unspellable where there is none."""
     if spelling.convert is None:
         return value
     name, field = spelling.convert
     row, other = CONVERSIONS[name], values[field] if field else 1
-    exact = row.write(value, other)
-    near = [float(f"{exact:.{digits}g}") for digits in (6, 9, 12, 15, 17)]
-    near.append(math.nextafter(exact, math.inf))
-    for number in near:
-        if same(row.read(number, other), value):
-            return int(number) if row.whole and number.is_integer() else number
-    return exact
+    try:
+        exact = row.write(value, other)
+        near = [float(f"{exact:.{digits}g}") for digits in (6, 9, 12, 15, 17)]
+        near.append(math.nextafter(exact, math.inf))
+        found = (number for number in near if same(row.read(number, other), value))
+        number = next(filter(math.isfinite, found))
+    except (ArithmeticError, StopIteration):
+        raise Unspellable from None
+    return int(number) if row.whole and number.is_integer() else number
 
 
 def _positive(value: object) -> bool:
