@@ -10,6 +10,8 @@ from typing import TypeGuard, TypeVar
 import numpy as np
 
 StandIn = TypeVar("StandIn")
+LARGEST = 2**63
+"""Below it is every number that is believed: what sizes and bases can be."""
 
 
 @dataclass(slots=True)
@@ -27,13 +29,14 @@ class Reader:
     prefix: str = ""
 
     def get(self, key: str) -> object:
-        """The raw value, or None."""
-        return self.values.get(self.prefix + key)
+        """The raw value, an array as a tuple; or None."""
+        value = self.values.get(self.prefix + key)
+        return tuple(value.tolist()) if isinstance(value, np.ndarray) else value
 
     def integer(self, key: str, default: int | None = None) -> int:
         """A positive integer; 1 stands in for one that is reported as wrong."""
         value = self._value(key, default)
-        if isinstance(value, Integral) and not isinstance(value, bool) and int(value) > 0:
+        if _is_positive(value) and isinstance(value, Integral):
             return int(value)
         return self._refuse(key, value, "a positive integer", 1)
 
@@ -49,12 +52,12 @@ class Reader:
         return None if self.get(key) is None else self.number(key)
 
     def numbers(self, key: str, count: int) -> tuple[float, ...]:
-        """A list of positive numbers; ones stand in for what is reported as wrong."""
+        """A list of positive numbers; none stand in for what is reported as wrong."""
         value = self.get(key)
         listed = value if isinstance(value, list | tuple) else []
         if len(listed) == count and all(map(_is_positive, listed)):
             return tuple(map(float, listed))
-        return self._refuse(key, value, f"a list of {count} positive numbers", (1.0,) * count)
+        return self._refuse(key, value, f"a list of {count} positive numbers", ())
 
     def section(self, key: str) -> Mapping[str, object]:
         """A table; an empty one where there is none."""
@@ -92,5 +95,7 @@ class Reader:
 
 
 def _is_positive(value: object) -> TypeGuard[Real]:
-    """Whether it is a number above zero; not NaN, infinity or a truth value."""
-    return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < np.inf
+    """Whether it is a number above zero that 64 bits hold; not NaN or a truth value."""
+    if not isinstance(value, Real) or isinstance(value, bool):
+        return False
+    return bool(value > 0 and value < LARGEST)  # type: ignore[operator]

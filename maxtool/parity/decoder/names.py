@@ -33,6 +33,11 @@ class Names:
     qkv: Literal["stacked", "grouped"] = "stacked"
     transposed: bool = False
 
+    @property
+    def expert_by_expert(self) -> bool:
+        """Whether each expert has tensors of its own."""
+        return self.roles.get("expert_gate", "").count("{}") > 1
+
 
 def _layers(prefix: str, names: Mapping[str, str]) -> dict[str, str]:
     return {role: prefix + name for role, name in names.items()}

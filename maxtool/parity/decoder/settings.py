@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Literal
 
 from maxtool.errors import ConfigurationError
@@ -118,16 +117,18 @@ class Settings:
         return any(rope is not None and rope.scaling.depends_on_length for rope in self.ropes)
 
 
-def check(settings: Settings, problems: list[str], file: Path) -> Settings:
+def check(settings: Settings, problems: list[str], checkpoint: Checkpoint) -> Settings:
     """The settings, if nothing was wrong with what they were read from.
 
     Raises:
         ConfigurationError: Listing what was found while reading, or else what does not fit.
     """
-    problems = list(dict.fromkeys(problems)) or _problems(settings)
+    problems = list(dict.fromkeys(problems)) or _problems(settings, len(checkpoint.tensors))
     if problems:
         raise ConfigurationError(
-            "the configuration cannot be used for a reference", file=file, problems=problems
+            "the configuration cannot be used for a reference",
+            file=checkpoint.config_file or checkpoint.path,
+            problems=problems,
         )
     return settings
 
@@ -140,7 +141,7 @@ def layer_count(found: int, checkpoint: Checkpoint, problems: list[str]) -> int:
     return 1
 
 
-def _problems(settings: Settings) -> list[str]:
+def _problems(settings: Settings, tensors: int) -> list[str]:
     sizes, experts = settings.sizes, settings.experts
     widest = max((rope.width for rope in settings.ropes if rope), default=0)
     found = (
@@ -155,6 +156,10 @@ def _problems(settings: Settings) -> list[str]:
         (
             experts is not None and experts.used > experts.count,
             f"more experts are used than there are: {experts}",
+        ),
+        (
+            experts is not None and settings.names.expert_by_expert and experts.count > tensors,
+            f"{tensors} tensors cannot make so many experts: {experts}",
         ),
     )
     return [problem for wrong, problem in found if wrong]

@@ -92,7 +92,7 @@ class Tensors:
         weight = self._checkpoint.read(self._name(stored, kind, layer, part))
         if self._is_transposed(stored) and kind == "weight":
             weight = replace(weight, data=weight.data.T, shape=weight.shape[::-1])
-        if stored in EXPERTS and not self._one_by_one(stored):
+        if stored in EXPERTS and not self._names.expert_by_expert:
             weight = _cut(weight, part)
         if stored != role:
             weight = _cut(weight, self._rows(role))
@@ -123,10 +123,6 @@ class Tensors:
             return f"{self._names.head}.{kind}"
         return f"{self._base}{self._names.roles[role].format(layer, part)}.{kind}"
 
-    def _one_by_one(self, role: str) -> bool:
-        """Whether each expert has tensors of its own."""
-        return self._names.roles[role].count("{}") > 1
-
     def _is_transposed(self, role: str) -> bool:
         return self._names.transposed and role in (*ATTENTION, *MLP, *JOINED.values())
 
@@ -151,7 +147,7 @@ class Tensors:
         each = self._settings.qk_norm == "head"
         experts = self._settings.experts
         count, inner = (experts.count, experts.inner) if experts else (0, 0)
-        stacked = () if role not in EXPERTS or self._one_by_one(role) else (count,)
+        stacked = () if role not in EXPERTS or self._names.expert_by_expert else (count,)
         table = {
             "embed": (s.vocab, s.hidden),
             "head": (s.vocab, s.hidden),
@@ -197,7 +193,7 @@ class Tensors:
         yield from self._entry("router", layer)
         count = self._settings.experts.count if self._settings.experts else 0
         for role in EXPERTS:
-            for part in range(count) if self._one_by_one(role) else (None,):
+            for part in range(count) if self._names.expert_by_expert else (None,):
                 yield from self._entry(role, layer, part)
 
     def _entry(

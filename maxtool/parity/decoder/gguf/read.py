@@ -6,8 +6,6 @@ which layers have experts is told by the tensors, and the activation by the arch
 
 from __future__ import annotations
 
-import numpy as np
-
 from maxtool.parity.decoder.gguf.families import ROWS
 from maxtool.parity.decoder.gguf.rope import read_rope
 from maxtool.parity.decoder.gguf.row import Options, Row
@@ -42,7 +40,7 @@ def read_settings(checkpoint: Checkpoint) -> Settings:
         "scale": read.optional_number("attention.scale"),
     }
     options |= row.fixed | (row.more(read, sizes, checkpoint) if row.more else {})
-    return check(Settings(**options), problems, checkpoint.path)
+    return check(Settings(**options), problems, checkpoint)
 
 
 def _sizes(read: Reader, checkpoint: Checkpoint) -> Sizes:
@@ -80,7 +78,7 @@ def _windows(read: Reader, row: Row, layers: int) -> tuple[int | None, ...]:
     if (stated := read.get("attention.sliding_window")) is not None:
         size = read.integer("attention.sliding_window") if stated else None
     pattern = read.get("attention.sliding_window_pattern")
-    if isinstance(pattern, list | tuple | np.ndarray) and len(pattern) == layers:
+    if isinstance(pattern, list | tuple) and len(pattern) == layers:
         sliding = tuple(map(bool, pattern))
     else:
         every = row.pattern if pattern is None else read.integer("attention.sliding_window_pattern")

@@ -79,10 +79,10 @@ def _longrope(read: Reader, checkpoint: Checkpoint, planes: int) -> Scaling:
 
 
 def _divisors(read: Reader, checkpoint: Checkpoint, name: str, planes: int) -> tuple[float, ...]:
-    """The numbers of a tensor; ones stand in for a tensor that is reported as wrong."""
+    """The numbers of a tensor; none stand in for a tensor that is reported as wrong."""
     found = checkpoint.tensors.get(name)
     if found is None or tuple(found.shape) != (planes,):
         shape = "is missing" if found is None else f"has shape {list(found.shape)}"
         read.problems.append(f"{name} {shape}, not [{planes}]")
-        return (1.0,) * planes
+        return ()
     return tuple(checkpoint.read(name).astype(DType.float32).data.tolist())

@@ -41,7 +41,7 @@ def read_settings(checkpoint: Checkpoint) -> Settings:
         "activation": read.choice(row.key("activation"), ACTIVATIONS, "silu"),
     }
     options |= row.fixed | (row.more(read, sizes) if row.more else {})
-    return check(Settings(**options), problems, checkpoint.config_file or checkpoint.path)
+    return check(Settings(**options), problems, checkpoint)
 
 
 def _row(config: Options) -> Row:
