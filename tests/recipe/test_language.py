@@ -277,6 +277,9 @@ def test_two_fields_of_one_key_must_agree(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
+        ("[tables]", '[aside.hf]\nkeys = ["x"]\n[tables]', "aside.hf: needs a text, found None"),
+        ("[tables]", '[aside.hf]\nnote = "x"\nnames = []\n[tables]', "unknown key 'names'"),
+        ("schema = 1", "schema = 1\nsection = 3", "section: needs a text, found 3"),
         ('norm = "layer"', "norm = [1]", "config.norm: needs a table or a value"),
         ("{ sqrt =", "{ cube =", "a default is a value or one of field, by, quotient"),
         ("{ product = [4,", "{ product = [true,", "neither a field nor a number nor a formula"),
