@@ -51,6 +51,7 @@ def test_published_configurations_pass(tmp_path: Path, name: str) -> None:
 
 def test_every_decoder_is_in_the_documents_with_what_it_fits() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "models.md").read_text()
+    page = page.partition("## Encoders")[0]
     rows = [line.strip("| ").split(" | ") for line in page.splitlines() if "e-0" in line]
     decoders = {name for name in recipe_names() if load_recipe(name).architecture == "decoder"}
     assert {row[0].strip("`") for row in rows} == decoders

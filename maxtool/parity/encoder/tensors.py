@@ -17,6 +17,21 @@ Array = NDArray[np.float64]
 LAYER = "encoder.layer.{}."
 DISTIL = "transformer.layer.{}."
 NOMIC = "encoder.layers.{}."
+JOINED = {"q", "k", "v"}
+GGUF = {
+    "word": "token_embd",
+    "position": "position_embd",
+    "type": "token_types",
+    "norm": "token_embd_norm",
+    "q": "blk.{}.attn_q",
+    "k": "blk.{}.attn_k",
+    "v": "blk.{}.attn_v",
+    "o": "blk.{}.attn_output",
+    "attn_norm": "blk.{}.attn_output_norm",
+    "up": "blk.{}.ffn_up",
+    "down": "blk.{}.ffn_down",
+    "mlp_norm": "blk.{}.layer_output_norm",
+}
 # What each tensor is called, without ".weight" or ".bias".
 NAMES: Mapping[str, Mapping[str, str]] = {
     "bert": {
@@ -59,24 +74,6 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "down": NOMIC + "mlp.fc2",
         "mlp_norm": NOMIC + "norm2",
     },
-}
-GGUF = {
-    "word": "token_embd",
-    "position": "position_embd",
-    "type": "token_types",
-    "norm": "token_embd_norm",
-    "q": "blk.{}.attn_q",
-    "k": "blk.{}.attn_k",
-    "v": "blk.{}.attn_v",
-    "o": "blk.{}.attn_output",
-    "attn_norm": "blk.{}.attn_output_norm",
-    "up": "blk.{}.ffn_up",
-    "down": "blk.{}.ffn_down",
-    "mlp_norm": "blk.{}.layer_output_norm",
-}
-JOINED = {"q", "k", "v"}
-NAMES = {
-    **NAMES,
     "gguf": GGUF,
     "gguf-nomic": {
         **{role: name for role, name in GGUF.items() if role not in {*JOINED, "position"}},

@@ -1,0 +1,152 @@
+"""Configurations of encoders as they are published, with keys that change nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from maxtool.architectures.encoder_config import EncoderConfig
+from maxtool.recipe import find_recipe, resolve_config
+from maxtool.weights import open_checkpoint
+
+COMMON = {
+    "attention_probs_dropout_prob": 0.1,
+    "hidden_dropout_prob": 0.1,
+    "initializer_range": 0.02,
+}
+BASE = COMMON | {
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.1,
+    "hidden_size": 768,
+    "initializer_range": 0.02,
+    "intermediate_size": 3072,
+    "num_attention_heads": 12,
+    "num_hidden_layers": 12,
+}
+# Name to the configuration, the recipe, and some fields.
+PUBLISHED: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
+    "bert-base-multilingual-cased": (
+        BASE
+        | {
+            "architectures": ["BertForMaskedLM"],
+            "directionality": "bidi",
+            "layer_norm_eps": 1e-12,
+            "max_position_embeddings": 512,
+            "model_type": "bert",
+            "pad_token_id": 0,
+            "pooler_fc_size": 768,
+            "pooler_num_attention_heads": 12,
+            "pooler_num_fc_layers": 3,
+            "pooler_size_per_head": 128,
+            "pooler_type": "first_token_transform",
+            "type_vocab_size": 2,
+            "vocab_size": 119547,
+        },
+        "bert",
+        {"context_length": 512, "head_dim": 64, "token_types": 2, "pad_token_id": None},
+    ),
+    "bge-small-en-v1.5": (
+        BASE
+        | {
+            "_name_or_path": "/root/.cache/torch/sentence_transformers/BAAI_bge-small-en/",
+            "architectures": ["BertModel"],
+            "classifier_dropout": None,
+            "hidden_size": 384,
+            "id2label": {"0": "LABEL_0"},
+            "intermediate_size": 1536,
+            "label2id": {"LABEL_0": 0},
+            "layer_norm_eps": 1e-12,
+            "max_position_embeddings": 512,
+            "model_type": "bert",
+            "pad_token_id": 0,
+            "position_embedding_type": "absolute",
+            "torch_dtype": "float32",
+            "transformers_version": "4.30.0",
+            "type_vocab_size": 2,
+            "use_cache": True,
+            "vocab_size": 30522,
+        },
+        "bert",
+        {"hidden_size": 384, "head_dim": 32},
+    ),
+    "roberta-base": (
+        BASE
+        | {
+            "architectures": ["RobertaForMaskedLM"],
+            "bos_token_id": 0,
+            "eos_token_id": 2,
+            "layer_norm_eps": 1e-05,
+            "max_position_embeddings": 514,
+            "model_type": "roberta",
+            "pad_token_id": 1,
+            "type_vocab_size": 1,
+            "vocab_size": 50265,
+        },
+        "roberta",
+        {"context_length": 512, "position_offset": 2, "pad_token_id": 1, "token_types": 1},
+    ),
+    "multilingual-e5-base": (
+        BASE
+        | {
+            "architectures": ["XLMRobertaModel"],
+            "bos_token_id": 0,
+            "classifier_dropout": None,
+            "eos_token_id": 2,
+            "layer_norm_eps": 1e-05,
+            "max_position_embeddings": 514,
+            "model_type": "xlm-roberta",
+            "output_past": True,
+            "pad_token_id": 1,
+            "position_embedding_type": "absolute",
+            "torch_dtype": "float32",
+            "transformers_version": "4.29.0",
+            "type_vocab_size": 1,
+            "use_cache": True,
+            "vocab_size": 250002,
+        },
+        "roberta",
+        {"vocab_size": 250002, "context_length": 512},
+    ),
+    "distilbert-base-uncased": (
+        {
+            "activation": "gelu",
+            "architectures": ["DistilBertForMaskedLM"],
+            "attention_dropout": 0.1,
+            "dim": 768,
+            "dropout": 0.1,
+            "hidden_dim": 3072,
+            "initializer_range": 0.02,
+            "max_position_embeddings": 512,
+            "model_type": "distilbert",
+            "n_heads": 12,
+            "n_layers": 6,
+            "pad_token_id": 0,
+            "qa_dropout": 0.1,
+            "seq_classif_dropout": 0.2,
+            "sinusoidal_pos_embds": False,
+            "tie_weights_": True,
+            "transformers_version": "4.10.0.dev0",
+            "vocab_size": 30522,
+        },
+        "distilbert",
+        {"n_layers": 6, "head_dim": 64, "token_types": 0},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_configurations_pass(tmp_path: Path, name: str) -> None:
+    config, recipe, fields = PUBLISHED[name]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    save_file({"x": np.zeros(1, np.float32)}, tmp_path / "model.safetensors")
+    checkpoint = open_checkpoint(tmp_path)
+    assert find_recipe(checkpoint).name == recipe
+    found = resolve_config(find_recipe(checkpoint), checkpoint)
+    assert not found.notes
+    assert {field: found.values[field] for field in fields} == fields
+    assert EncoderConfig(**found.values).problems() == []
