@@ -43,7 +43,7 @@ def changed(data: st.DataObject, values: Mapping[str, Any], kinds: st.SearchStra
 
 
 @pytest.mark.parametrize("name", FOLDERS)
-@settings(max_examples=40)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_any_config(name: str, data: st.DataObject) -> None:
     checkpoint = open_checkpoint(DATA / name)
@@ -59,7 +59,7 @@ def test_any_config(name: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", CONVERTED)
-@settings(max_examples=40)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_any_metadata(name: str, data: st.DataObject) -> None:
     checkpoint = open_checkpoint(DATA / name / f"{name}-f32.gguf")
