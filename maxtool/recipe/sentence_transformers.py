@@ -17,7 +17,9 @@ from maxtool.weights.jsonfile import parse_object, read_object
 
 TABLE = "sentence_transformers"
 MODULES = "modules.json"
-SETTINGS = "sentence_bert_config.json"
+SETTINGS, PROMPTS = "sentence_bert_config.json", "config_sentence_transformers.json"
+# What of those two files matters: where texts are cut, and what is done to them before.
+TOLD = ("max_seq_length", "do_lower_case", "default_prompt_name")
 POOLING_FOLDER = "1_Pooling"
 # The flags of a pooling module, by our names for the modes.
 MODES = {
@@ -27,6 +29,11 @@ MODES = {
     "mean_sqrt_len": "pooling_mode_mean_sqrt_len_tokens",
     "weighted_mean": "pooling_mode_weightedmean_tokens",
     "last": "pooling_mode_lasttoken",
+}
+NEWER = {
+    "lasttoken": "last",
+    "weightedmean": "weighted_mean",
+    "mean_sqrt_len_tokens": "mean_sqrt_len",
 }
 MOST = 1 << 20  # bytes of each of these files
 
@@ -46,8 +53,8 @@ def read(folder: Path) -> dict[str, Any]:
     for kind, path in modules:
         if kind == "Pooling":
             keys["pooling"] = _pooling(folder / path / "config.json")
-    length = _settings(folder).get("max_seq_length")
-    keys |= {} if length is None else {"max_seq_length": length}
+    settings = _optional(folder / SETTINGS) | _optional(folder / PROMPTS)
+    keys |= {name: settings[name] for name in TOLD if settings.get(name) is not None}
     return {f"{TABLE}.{name}": value for name, value in keys.items()}
 
 
@@ -81,7 +88,7 @@ def carried(folder: Path) -> list[str]:
     if not (folder / MODULES).is_file():
         return []
     inside = [f"{path}/config.json" for _, path in _modules(folder / MODULES) if path]
-    names = [MODULES, SETTINGS, "config_sentence_transformers.json", *inside]
+    names = [MODULES, SETTINGS, PROMPTS, *inside]
     return [name for name in names if (folder / name).is_file()]
 
 
@@ -109,11 +116,13 @@ def _inside(path: str) -> bool:
 
 
 def _pooling(file: Path) -> str:
+    """The mode, as newer versions name it or as flags say it; several are joined by a plus."""
     config = read_object(file, most=MOST)
+    if isinstance(name := config.get("pooling_mode"), str):
+        return NEWER.get(name, name)
     modes = [name for name, flag in MODES.items() if config.get(flag) is True]
     return "+".join(modes) or "none"
 
 
-def _settings(folder: Path) -> dict[str, object]:
-    file = folder / SETTINGS
+def _optional(file: Path) -> dict[str, object]:
     return read_object(file, most=MOST) if file.is_file() else {}

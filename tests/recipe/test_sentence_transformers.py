@@ -61,6 +61,25 @@ def test_a_module_that_is_not_supported(folder: Path) -> None:
         values(folder)
 
 
+@pytest.mark.parametrize("mode", ["mean", "max"])
+def test_the_newer_spelling_of_pooling(folder: Path, mode: str) -> None:
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode": mode}))
+    assert values(folder)["pooling"] == mode
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("sentence_bert_config.json", {"do_lower_case": True}),
+        ("config_sentence_transformers.json", {"default_prompt_name": "query"}),
+    ],
+)
+def test_what_is_done_to_texts_before(folder: Path, file: str, content: dict[str, Any]) -> None:
+    (folder / file).write_text(json.dumps(content))
+    with pytest.raises(ConfigurationError, match=f"{next(iter(content))} = .* is not supported"):
+        values(folder)
+
+
 @pytest.mark.parametrize(
     "modules",
     [
