@@ -33,6 +33,8 @@ from maxtool.recipe.spell import MAX_LAYERS, meaning
 from maxtool.weights import Checkpoint, TensorInfo
 
 IGNORE_HINT = "--ignore-config KEY lets a key pass that you know to change nothing"
+# What a key that decides how a field is spelled may hold.
+_KINDS = {bool: "true or false", int: "an integer", float: "a number", str: "a text"}
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,9 @@ class _Reader:
             spelling = self._chosen(item)
             if spelling is not None:
                 self.known.update(spelling.keys)
+            if problem := self._undecided(item):
+                self._fail(item, problem)
+                return
             if item.beside is not None and self.values[item.beside] is None:
                 self.values[item.name] = None
                 return
@@ -126,6 +131,19 @@ class _Reader:
         ways = item.spellings.get(self.dialect, ())
         self.known.update(key for way in ways if way.only for key in way.keys)
         return next((way for way in ways if self._fits(way)), None)
+
+    def _undecided(self, item: Field) -> str | None:
+        """What is wrong with the type of a key that decides how the field is spelled, if it is."""
+        wanted: dict[str, list[Any]] = {}
+        for way in item.spellings.get(self.dialect, ()):
+            for key in way.conditions:
+                wanted.setdefault(key, []).extend(way.only[key])
+        for key, values in wanted.items():
+            value = self.keys.get(key)
+            if value is not None and type(value) not in map(type, values):
+                kinds = sorted({_KINDS[type(one)] for one in values})
+                return f"{key} = {short(value)} is not {' or '.join(kinds)} ({item.name})"
+        return None
 
     def _fits(self, way: Spelling) -> bool:
         return all(self.values[name] in wanted for name, wanted in way.when.items()) and all(

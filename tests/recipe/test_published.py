@@ -22,6 +22,7 @@ from maxtool.recipe import (
     load_recipe,
     recipe_names,
     resolve_config,
+    written_keys,
 )
 from maxtool.weights import open_checkpoint
 
@@ -63,7 +64,11 @@ def test_every_decoder_is_in_the_documents_with_what_it_fits() -> None:
 UNSUPPORTED: list[tuple[str, dict[str, Any], str]] = [
     ("falcon-7b", {"alibi": True}, "alibi = True is not supported (False is)"),
     ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx = True"),
-    ("gpt2", {"scale_attn_weights": False}, "scale_attn_weights = False is not supported"),
+    ("gpt2", {"scale_attn_weights": "no"}, "scale_attn_weights = 'no' is not true or false"),
+    ("Qwen2.5-0.5B", {"use_sliding_window": 1}, "use_sliding_window = 1 is not true or false"),
+    ("falcon-7b", {"new_decoder_architecture": "y"}, "'y' is not true or false (block)"),
+    ("Qwen2.5-7B", {"is_causal": False}, "is_causal = False is not supported (True is)"),
+    ("gpt2", {"is_causal": False}, "is_causal = False is not supported (True is)"),
     ("gpt2", {"activation_function": "mish"}, "activation_function = 'mish' is not supported"),
     ("gpt2", {"n_ctx": 512}, "n_ctx = 512 disagrees with n_positions = 1024"),
     ("Llama-3.1-8B", {"hidden_act": "mish"}, "hidden_act = 'mish' is not supported (silu, gelu"),
@@ -99,3 +104,29 @@ def test_values_that_are_not_supported(
     with pytest.raises(ConfigurationError) as caught:
         resolved(tmp_path, PUBLISHED[name]["config"] | changes)
     assert problem in str(caught.value)
+
+
+YARN = {"type": "yarn", "factor": 16.0, "original_max_position_embeddings": 8192}
+SUPPORTED: list[tuple[str, dict[str, Any], str, object]] = [
+    ("gpt2", {"scale_attn_weights": False}, "attention_scale", 1.0),
+    ("gpt2", {"scale_attn_weights": True}, "attention_scale", None),
+    ("Mistral-7B-v0.1", {"rope_scaling": YARN | {"finetuned": True}}, "rope_factor", 16.0),
+    ("Qwen2.5-7B", {"is_causal": True}, "qkv_bias", True),
+]
+
+
+@pytest.mark.parametrize(("name", "changes", "field", "value"), SUPPORTED)
+def test_values_that_published_models_do_not_have(
+    tmp_path: Path, name: str, changes: dict[str, Any], field: str, value: object
+) -> None:
+    _, found = resolved(tmp_path, PUBLISHED[name]["config"] | changes)
+    assert found.values[field] == value
+    assert DecoderConfig(**found.values).problems() == []
+
+
+def test_scores_that_are_not_scaled_have_no_key_in_gguf(tmp_path: Path) -> None:
+    config = PUBLISHED["gpt2"]["config"] | {"scale_attn_weights": False}
+    recipe, found = resolved(tmp_path, config)
+    assert written_keys(recipe, "hf", found.values)["scale_attn_weights"] is False
+    with pytest.raises(ConfigurationError, match=r"attention_scale = 1\.0 has no spelling in gguf"):
+        written_keys(recipe, "gguf", found.values)
