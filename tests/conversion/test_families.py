@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 
 from maxtool.conversion import Request, convert, prepare
 from maxtool.errors import ConfigurationError
-from maxtool.recipe import find_recipe, resolve_config, written_keys
+from maxtool.recipe import find_recipe, resolve_config, written_keys, written_notes
 from maxtool.recipe.expressions import same
 from maxtool.weights import open_checkpoint
 
@@ -158,6 +158,17 @@ def test_what_llama_cpp_assumes_is_not_contradicted(name: str, changes: dict[str
     assert written_keys(recipe, "gguf", values)
     with pytest.raises(ConfigurationError, match=f"{next(iter(changes))} = .* has no spelling"):
         written_keys(recipe, "gguf", values | changes)
+
+
+def test_yarn_keys_that_llama_cpp_does_not_read_are_told() -> None:
+    checkpoint = open_checkpoint(DATA / "tiny-yarn")
+    recipe = find_recipe(checkpoint)
+    values = resolve_config(recipe, checkpoint).values
+    assert written_notes(recipe, "gguf", values) == []
+    changes = {"rope_attention_factor": 1.5, "rope_beta_fast": 16.0, "rope_beta_slow": 2.0}
+    notes = written_notes(recipe, "gguf", values | changes)
+    assert len(notes) == 3
+    assert all("llama.cpp does not read it here" in note for note in notes)
 
 
 def test_published_names_of_gpt2_lack_the_prefix(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from maxtool.parity.decoder.rope import Rope
 from maxtool.parity.decoder.settings import Sizes
 from maxtool.parity.raw_config import Reader
 
-SLIDING = "sliding_attention"
+SLIDING, FULL = KINDS = ("sliding_attention", "full_attention")
 GEMMA3_GLOBAL = RopeKeys(default_theta=1e6)
 GEMMA3_LOCAL = RopeKeys(theta="rope_local_base_freq")
 
@@ -21,11 +21,12 @@ def sliding_layers(read: Reader, row: Row, layers: int) -> tuple[bool, ...]:
     if windows is None:
         return (False,) * layers
     kinds = read.get("layer_types") if windows.listed else None
-    if isinstance(kinds, list) and len(kinds) == layers:
+    if kinds is None:
+        return tuple(windows.rule(read, layer) for layer in range(layers))
+    if isinstance(kinds, list) and len(kinds) == layers and all(k in KINDS for k in kinds):
         return tuple(kind == SLIDING for kind in kinds)
-    if kinds is not None:
-        read.problems.append(f"layer_types does not name the kind of {layers} layers")
-    return tuple(windows.rule(read, layer) for layer in range(layers))
+    read.problems.append(f"layer_types does not name the kind of {layers} layers")
+    return (False,) * layers
 
 
 def window_sizes(read: Reader, row: Row, sliding: tuple[bool, ...]) -> tuple[int | None, ...]:
@@ -65,7 +66,7 @@ def gemma3_ropes(
             context=context,
             section=kind if nested else None,
         )
-        for slides, kind in ((False, "full_attention"), (True, SLIDING))
+        for slides, kind in ((False, FULL), (True, SLIDING))
     }
     return tuple(ropes[slides] for slides in sliding)
 
@@ -74,6 +75,9 @@ def smollm3_ropes(
     read: Reader, row: Row, sizes: Sizes, sliding: tuple[bool, ...]
 ) -> tuple[Rope | None, ...]:
     """No rotation in some of the layers."""
+    listed = read.get("no_rope_layers")
+    if listed is not None and not (isinstance(listed, list) and len(listed) == sizes.layers):
+        read.problems.append(f"no_rope_layers is not a list of {sizes.layers} numbers")
     ropes = one_rope(read, row, sizes, sliding)
     return tuple(rope if rotates(read, layer) else None for layer, rope in enumerate(ropes))
 
@@ -81,9 +85,9 @@ def smollm3_ropes(
 def rotates(read: Reader, layer: int) -> bool:
     """Whether a layer of SmolLM3 rotates: its list of layers says 1 for those that do."""
     listed = read.get("no_rope_layers")
-    if isinstance(listed, list) and layer < len(listed):
-        return bool(listed[layer])
-    return (layer + 1) % read.integer("no_rope_layer_interval", 4) != 0
+    if listed is None:
+        return (layer + 1) % read.integer("no_rope_layer_interval", 4) != 0
+    return isinstance(listed, list) and layer < len(listed) and bool(listed[layer])
 
 
 def late(read: Reader, layer: int) -> bool:
