@@ -121,7 +121,8 @@ def in_maxtool(case: Case) -> Callable[[], Any]:
     from maxtool.compiler.kernels.cpu.attention import attention
     from maxtool.compiler.kernels.cpu.linear import linear
     from maxtool.compiler.kernels.cpu.norm import rms_norm
-    from maxtool.compiler.kernels.cpu.pointwise import SILU_MUL, pointwise
+    from maxtool.compiler.kernels.cpu.pointwise import pointwise
+    from maxtool.compiler.kernels.forms import SILU_MUL
     from maxtool.compiler.packing import pack_linear
     from maxtool.compiler.target import cpu_target
 
@@ -133,7 +134,7 @@ def in_maxtool(case: Case) -> Callable[[], Any]:
         dtype = ml_dtypes.bfloat16 if case.dtype == "bfloat16" else case.dtype
         inputs[1] = pack_linear(inputs[1].astype(dtype), target.tile.nr).view(case.storage)
         out = np.empty((rows, n), "f4")
-        function = linear(None, None, case.dtype, target.tile)
+        function = linear(case.dtype, target.tile)
     elif case.kernel == "attention":
         seq, heads, kv, d, context = case.sizes
         inputs.append(np.array([context - seq], "i4"))

@@ -88,7 +88,7 @@ def plan_storage(graphs: Iterable[Graph], target: CpuTarget) -> dict[str, Storag
             name,
             types[name].dtype,
             types[name].shape.static(),
-            target.tile.nr if uses[name] == {True} else None,
+            target.packing if uses[name] == {True} else None,
         )
         for name in sorted(uses)
     }

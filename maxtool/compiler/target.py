@@ -6,7 +6,7 @@ import difflib
 import platform
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import tvm
 from tvm.target import codegen
@@ -76,6 +76,12 @@ class CpuTarget:
     features: tuple[str, ...]
     tile: Tile
     host: bool
+    kind: ClassVar[str] = "cpu"
+
+    @property
+    def packing(self) -> int | None:
+        """Output features in a block of a packed weight; None if weights are stored as they are."""
+        return self.tile.nr
 
     @property
     def tvm(self) -> Any:  # noqa: ANN401 - tvm ships no types
@@ -86,7 +92,7 @@ class CpuTarget:
     def manifest(self) -> dict[str, object]:
         """What an artifact records: kind, triple, cpu and features."""
         features = list(self.features)
-        return {"kind": "cpu", "triple": self.triple, "cpu": self.cpu, "features": features}
+        return {"kind": self.kind, "triple": self.triple, "cpu": self.cpu, "features": features}
 
 
 def cpu_target(name: str = "cpu") -> CpuTarget:

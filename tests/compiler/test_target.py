@@ -16,8 +16,9 @@ from maxtool.compiler.kernels.cpu.cache import cache_write_key, cache_write_valu
 from maxtool.compiler.kernels.cpu.embedding import embedding
 from maxtool.compiler.kernels.cpu.linear import linear
 from maxtool.compiler.kernels.cpu.norm import rms_norm
-from maxtool.compiler.kernels.cpu.pointwise import SILU_MUL, pointwise
+from maxtool.compiler.kernels.cpu.pointwise import pointwise
 from maxtool.compiler.kernels.cpu.rope import rope
+from maxtool.compiler.kernels.forms import SILU_MUL
 from maxtool.compiler.target import TILES, Tile, cpu_target
 from maxtool.errors import UsageError
 
@@ -90,9 +91,9 @@ def test_tiles_fit_their_registers() -> None:
 
 def every_kernel(tile: Tile) -> dict[str, Any]:
     return {
-        "linear": linear(40, 64, "float32", tile, True),
-        "linear_f16": linear(40, 64, "float16", tile),
-        "linear_bf16": linear(40, 64, "bfloat16", tile),
+        "linear": linear("float32", tile, True, n=40, k=64),
+        "linear_f16": linear("float16", tile, n=40, k=64),
+        "linear_bf16": linear("bfloat16", tile, n=40, k=64),
         "embedding": embedding(40, 64, "float16", tile),
         "norm": rms_norm(64, 1e-5, tile),
         "gate": pointwise(64, 2, SILU_MUL, tile),
@@ -119,7 +120,7 @@ def test_every_kernel_compiles_for_other_machines(tmp_path: Path, name: str, mac
 
 def test_wide_vectors_are_used_where_there_are_any() -> None:
     target = cpu_target("cpu:cascadelake")
-    kernels = {"linear": linear(64, 64, "float32", target.tile)}
+    kernels = {"linear": linear("float32", target.tile, n=64, k=64)}
     assembly = builder.build(kernels, target.tvm).mod.inspect_source("asm")
     multiplies = [line for line in assembly.splitlines() if "vfmadd" in line]
     assert multiplies

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from maxtool.compiler.kernels.cpu.dot_attention import Heads, Mask, dot_attention
+from maxtool.compiler.kernels.forms import Heads, Mask
 from maxtool.compiler.lowering.function import FunctionLowering
 from maxtool.graph import Node
 
@@ -26,10 +26,15 @@ def _attention(function: FunctionLowering, node: Node) -> None:
     heads = Heads(int(query.shape[1]), int(key.shape[1]), dim, int(value.shape[3]))
     given = node.attributes["scale"]
     scale = dim**-0.5 if given is None else given
-    lanes = function.module.target.tile.lanes
-    arguments = (query.dtype.value, heads, mask, node.attributes["causal"], scale, lanes)
+    options = {
+        "dtype": query.dtype.value,
+        "heads": heads,
+        "mask": mask,
+        "causal": node.attributes["causal"],
+        "scale": scale,
+    }
     sizes = function.sizes(result.shape)
-    made = function.kernel(dot_attention, arguments, operands, sizes, result.dtype)
+    made = function.kernel("dot_attention", options, operands, sizes, result.dtype)
     function.set_whole(result, made)
 
 

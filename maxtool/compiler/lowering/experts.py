@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 
 from tvm import te, tirx
 
-from maxtool.compiler.kernels.cpu.experts import expert_linear, weighted_sum
 from maxtool.compiler.lowering.expressions import as_float32
 from maxtool.compiler.lowering.function import FunctionLowering
 from maxtool.graph import Node
@@ -25,9 +24,9 @@ def _expert_linear(function: FunctionLowering, node: Node) -> None:
     operands = [function.get_flat(x), function.get(weight), choices]
     place = function.storage.get(id(weight))
     if place is not None and place.block is not None:
-        arguments = (place.dtype.value, function.module.target.tile)
+        options = {"weight_dtype": place.dtype.value}
         sizes = function.flat_sizes(result.shape)
-        value = function.kernel(expert_linear, arguments, operands, sizes)
+        value = function.kernel("expert_linear", options, operands, sizes)
     else:
         per_row = int(chosen.shape[-1]) if x.rank == chosen.rank else 1
         value = function.compute(_general(per_row), *operands, name="expert_linear")
@@ -60,7 +59,7 @@ def _weighted_sum(function: FunctionLowering, node: Node) -> None:
         function.get_flat(shares),
     ]
     sizes = function.flat_sizes(result.shape)
-    value = function.kernel(weighted_sum, (function.module.target.tile,), operands, sizes)
+    value = function.kernel("weighted_sum", {}, operands, sizes)
     function.set_flat(result, value)
 
 

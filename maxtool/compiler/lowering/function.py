@@ -36,6 +36,7 @@ class FunctionLowering:
         self.module = module
         self.whole: dict[int, Expr] = {}
         self.flat: dict[int, Expr] = {}
+        self.narrowed: dict[tuple[int, DType], Expr] = {}
         self.chains: dict[int, Chain] = {}
         self.storage: dict[int, Storage] = {}
         self.constants: dict[int, np.ndarray[Any, Any]] = {}
@@ -110,6 +111,15 @@ class FunctionLowering:
             self.flat[key] = whole if same else self.reshaped(whole, self.flat_sizes(value.shape))
         return self.flat[key]
 
+    def narrow(self, value: Tensor, dtype: DType) -> Expr:
+        """``value`` flat, rounded to a narrower float type, once for all that read it so."""
+        key = (id(value), dtype)
+        if key not in self.narrowed:
+            options, sizes = {"dtype": dtype.value}, self.flat_sizes(value.shape)
+            flat = self.get_flat(value)
+            self.narrowed[key] = self.kernel("narrow", options, [flat], sizes, dtype)
+        return self.narrowed[key]
+
     def any(self, value: Tensor) -> Expr:
         """``value`` in whichever shape it is known already."""
         key = id(value)
@@ -127,8 +137,8 @@ class FunctionLowering:
 
     def kernel(
         self,
-        factory: Callable[..., Any],
-        arguments: Sequence[Any],
+        name: str,
+        options: Mapping[str, Any],
         operands: Sequence[Expr],
         sizes: Sequence[Expr],
         dtype: DType = DType.float32,
@@ -136,23 +146,23 @@ class FunctionLowering:
         """Call a kernel that writes a new tensor.
 
         Args:
-            factory: What builds its PrimFunc; called once in a module for equal arguments.
-            arguments: What it is built for.
+            name: Its name in the target's table.
+            options: What it is built for; a module has one kernel for equal options.
             operands: The tensors it reads, in the order of its parameters.
             sizes: The shape of the result, whole or flat as the kernel has it.
             dtype: The element type of the result.
         """
-        name = self.module.kernel(factory, arguments)
+        made = self.module.kernel(name, options)
         kind = relax.TensorType(list(sizes), stored(dtype))
-        return self.emit(relax.op.call_tir(name, list(operands), kind))
+        return self.emit(relax.op.call_tir(made, list(operands), kind))
 
     def kernel_inplace(
-        self, factory: Callable[..., Any], arguments: Sequence[Any], operands: Sequence[Expr]
+        self, name: str, options: Mapping[str, Any], operands: Sequence[Expr]
     ) -> Expr:
         """Call a kernel that overwrites its first operand; the result is that operand anew."""
-        name = self.module.kernel(factory, arguments)
+        made = self.module.kernel(name, options)
         kind = operands[0].ty
-        return self.emit(relax.op.call_tir_inplace(name, list(operands), [0], [kind]))
+        return self.emit(relax.op.call_tir_inplace(made, list(operands), [0], [kind]))
 
     def compute(self, function: Callable[..., Any], *operands: Expr, name: str) -> Expr:
         """Call a kernel described by a tensor expression, scheduled by rule."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from maxtool.compiler.kernels.cpu.convolution import Window, convolution, pool
+from maxtool.compiler.kernels.forms import Window
 from maxtool.compiler.lowering.function import FunctionLowering
 from maxtool.graph import Node
 
@@ -24,19 +24,28 @@ def _convolution(function: FunctionLowering, node: Node) -> None:
         function.reshaped(function.get(weight), [*line, *function.sizes(weight.shape)]),
         function.get(bias),
     ]
-    channels, features = int(x.shape[-1]), int(weight.shape[-1])
-    lanes, groups = function.module.target.tile.lanes, node.attributes["groups"]
-    arguments = (x.dtype.value, _window(node), channels, features, groups, lanes)
-    value = function.kernel(convolution, arguments, operands, [batch, *line, *made], x.dtype)
+    options = {
+        "dtype": x.dtype.value,
+        "window": _window(node),
+        "channels": int(x.shape[-1]),
+        "features": int(weight.shape[-1]),
+        "groups": node.attributes["groups"],
+    }
+    value = function.kernel("convolution", options, operands, [batch, *line, *made], x.dtype)
     function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
 
 
 def _pool(function: FunctionLowering, node: Node) -> None:
     (x,), (result,) = node.inputs, node.outputs
-    counts, lanes = node.attributes["count_boundary"], function.module.target.tile.lanes
-    arguments = (node.op, x.dtype.value, _window(node), int(x.shape[-1]), counts, lanes)
+    options = {
+        "op": node.op,
+        "dtype": x.dtype.value,
+        "window": _window(node),
+        "channels": int(x.shape[-1]),
+        "count_padding": node.attributes["count_boundary"],
+    }
     sizes = function.sizes(result.shape)
-    value = function.kernel(pool, arguments, [function.get(x)], sizes, x.dtype)
+    value = function.kernel("pool", options, [function.get(x)], sizes, x.dtype)
     function.set_whole(result, value)
 
 

@@ -9,9 +9,10 @@ from typing import Any
 
 from tvm import relax, tirx
 
-from maxtool.compiler.kernels.cpu.pointwise import Step, pointwise
+from maxtool.compiler.kernels.forms import Step
+from maxtool.compiler.kernels.table import kernels
 from maxtool.compiler.lowering.function import FunctionLowering
-from maxtool.compiler.lowering.rules import RULES
+from maxtool.compiler.lowering.table import RULES_OF
 from maxtool.compiler.rewriting import rewritten
 from maxtool.compiler.storage import Storage
 from maxtool.compiler.target import CpuTarget
@@ -38,16 +39,20 @@ class ModuleLowering:
         self.prints = prints
         self.weights = weights
         self.builder = relax.BlockBuilder()
+        self._factories = kernels(target)
+        self._rules = RULES_OF[target.kind]
         self._kernels: dict[tuple[object, ...], Any] = {}
         self._names: Counter[str] = Counter()
         self._subgraphs: dict[tuple[object, ...], Any] = {}
 
-    def kernel(self, factory: Callable[..., Any], arguments: Sequence[Any]) -> Any:  # noqa: ANN401
+    def kernel(self, name: str, options: Mapping[str, Any]) -> Any:  # noqa: ANN401
         """The global name of a kernel, built when it is first asked for."""
-        key = (factory, *arguments)
+        key = (name, *sorted(options.items()))
         if key not in self._kernels:
-            function = factory(*arguments)
-            hint = str(function.attrs["global_symbol"]) if function.attrs else factory.__name__
+            if name not in self._factories:
+                raise CompilationFailed(f"there is no kernel {name} for {self.target.kind}")
+            function = self._factories[name](**options)
+            hint = str(function.attrs["global_symbol"]) if function.attrs else name
             self._kernels[key] = self.builder.add_func(
                 function.without_attr("global_symbol"), self.unique(hint)
             )
@@ -100,7 +105,7 @@ class ModuleLowering:
         and asks for a C compiler to run it.
         """
         if not any(isinstance(one, tirx.PrimFunc) for one in self.builder.get().functions.values()):
-            self.kernel(pointwise, (1, 1, (Step("add", (0, 0)),), self.target.tile))
+            self.kernel("pointwise", {"dim": 1, "inputs": 1, "steps": (Step("add", (0, 0)),)})
         return self.builder.get()
 
     def _add_subgraphs(self, graph: Graph, places: Mapping[int, Storage]) -> None:
@@ -171,7 +176,7 @@ class ModuleLowering:
             if isinstance(node, CallNode):
                 self._call(function, node)
             else:
-                RULES[node.op](function, node)
+                self._rules[node.op](function, node)
         results = [function.get(value) for value in graph.outputs]
         return results[0] if len(results) == 1 else relax.Tuple(results)
 

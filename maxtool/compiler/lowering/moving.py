@@ -8,8 +8,6 @@ from typing import Any, TypeAlias
 
 from tvm import relax, tirx
 
-from maxtool.compiler.kernels.cpu.gather import gather_rows
-from maxtool.compiler.kernels.cpu.scatter import scatter_blocks, scatter_rows
 from maxtool.compiler.lowering import places as te
 from maxtool.compiler.lowering.function import FunctionLowering, stored
 from maxtool.compiler.lowering.rowwise import row_sizes, rows, set_rows
@@ -98,8 +96,8 @@ def _gather(function: FunctionLowering, node: Node) -> None:
         function.reshaped(function.get(x), [outer, n, inner]),
         function.reshaped(function.get(places), [m]),
     ]
-    arguments = (stored(x.dtype), places.dtype.value)
-    value = function.kernel(gather_rows, arguments, operands, [outer, m, inner], x.dtype)
+    options = {"dtype": stored(x.dtype), "places": places.dtype.value}
+    value = function.kernel("gather_rows", options, operands, [outer, m, inner], x.dtype)
     function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
 
 
@@ -118,9 +116,9 @@ def _scatter(function: FunctionLowering, node: Node) -> None:
     x, updates, places = node.inputs
     axes = (node.attributes["axis"],)
     operands = [rows(function, one, axes) for one in (x, updates, places)]
-    arguments = (x.dtype.value, places.dtype.value)
+    options = {"dtype": x.dtype.value, "places": places.dtype.value}
     sizes = row_sizes(function, x, axes)
-    value = function.kernel(scatter_rows, arguments, operands, sizes, x.dtype)
+    value = function.kernel("scatter_rows", options, operands, sizes, x.dtype)
     set_rows(function, node.outputs[0], axes, value)
 
 
@@ -135,7 +133,8 @@ def _scatter_nd(function: FunctionLowering, node: Node) -> None:
         function.reshaped(function.get(updates), [count, block]),
         function.compute(te.rows_of, function.get(x), at, name="rows"),
     ]
-    value = function.kernel(scatter_blocks, (x.dtype.value,), operands, [total, block], x.dtype)
+    options = {"dtype": x.dtype.value}
+    value = function.kernel("scatter_blocks", options, operands, [total, block], x.dtype)
     result = node.outputs[0]
     function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from maxtool.compiler.kernels.cpu.permute import permute
 from maxtool.compiler.lowering.function import FunctionLowering, stored
 from maxtool.dtype import DType
 from maxtool.graph import BufferType, Node
@@ -25,7 +24,8 @@ def permuted(
     if list(dims) == sorted(dims):
         return value
     made = [sizes[dim] for dim in dims]
-    return function.kernel(permute, (stored(dtype), tuple(dims)), [value], made, dtype)
+    options = {"dtype": stored(dtype), "dims": tuple(dims)}
+    return function.kernel("permute", options, [value], made, dtype)
 
 
 def _permute(function: FunctionLowering, node: Node) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from maxtool.compiler.kernels.cpu.pointwise import VECTOR_OPS, Step, pointwise
+from maxtool.compiler.kernels.forms import CHAINED, Step
 from maxtool.dtype import DType
 from maxtool.graph import Node, Tensor
 
@@ -36,9 +36,8 @@ class Chain:
 
     def emit(self, function: FunctionLowering, sizes: Sequence[Any]) -> Any:  # noqa: ANN401
         """Call the kernel of the chain."""
-        tile = function.module.target.tile
-        arguments = (self.width, len(self.inputs), self.steps, tile)
-        return function.kernel(pointwise, arguments, self.inputs, sizes)
+        options = {"dim": self.width, "inputs": len(self.inputs), "steps": self.steps}
+        return function.kernel("pointwise", options, self.inputs, sizes)
 
 
 def chain(function: FunctionLowering, node: Node) -> Chain | None:
@@ -49,7 +48,7 @@ def chain(function: FunctionLowering, node: Node) -> Chain | None:
     """
     result = node.outputs[0]
     known = result.rank > 0 and result.shape[-1].is_static and result.shape[-1] != 0
-    if node.op not in VECTOR_OPS or result.dtype is not DType.float32 or not known:
+    if node.op not in CHAINED or result.dtype is not DType.float32 or not known:
         return None
     constants = [_number(function, operand) for operand in node.inputs]
     tensors = [

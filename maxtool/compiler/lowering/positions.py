@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from maxtool.compiler.kernels.cpu.positions import add_positions
-from maxtool.compiler.kernels.cpu.rope import rope, rope_angles
 from maxtool.compiler.lowering.function import FunctionLowering
 from maxtool.graph import Node
 
@@ -15,9 +13,9 @@ Rule: TypeAlias = Callable[[FunctionLowering, Node], None]
 
 def _rope(function: FunctionLowering, node: Node) -> None:
     x, cos = node.inputs[:2]
-    arguments = (int(x.shape[3]), 2 * int(cos.shape[1]), function.module.target.tile)
+    options = {"head_dim": int(x.shape[3]), "dim": 2 * int(cos.shape[1])}
     operands = [function.get(operand) for operand in node.inputs]
-    value = function.kernel(rope, arguments, operands, function.sizes(x.shape))
+    value = function.kernel("rope", options, operands, function.sizes(x.shape))
     function.set_whole(node.outputs[0], value)
 
 
@@ -25,18 +23,22 @@ def _rope_angles(function: FunctionLowering, node: Node) -> None:
     """The tokens are not read: their shape is that of the result."""
     _, *operands = node.inputs
     for result, part in zip(node.outputs, ("cos", "sin"), strict=True):
-        half = int(result.shape[1])
-        arguments = (half, node.attributes["original"], node.attributes["factor"], part)
+        options = {
+            "half": int(result.shape[1]),
+            "original": node.attributes["original"],
+            "factor": node.attributes["factor"],
+            "function": part,
+        }
         values = [function.get(operand) for operand in operands]
-        value = function.kernel(rope_angles, arguments, values, function.sizes(result.shape))
+        value = function.kernel("rope_angles", options, values, function.sizes(result.shape))
         function.set_whole(result, value)
 
 
 def _add_positions(function: FunctionLowering, node: Node) -> None:
     x, table = node.inputs[:2]
-    arguments = (int(x.shape[2]), table.dtype.value, function.module.target.tile)
+    options = {"hidden": int(x.shape[2]), "weight_dtype": table.dtype.value}
     operands = [function.get(operand) for operand in node.inputs]
-    value = function.kernel(add_positions, arguments, operands, function.sizes(x.shape))
+    value = function.kernel("add_positions", options, operands, function.sizes(x.shape))
     function.set_whole(node.outputs[0], value)
 
 

@@ -8,8 +8,6 @@ from typing import Any, TypeAlias
 
 from tvm import tirx
 
-from maxtool.compiler.kernels.cpu.columns import pack_columns
-from maxtool.compiler.kernels.cpu.linear import linear
 from maxtool.compiler.lowering import expressions as te
 from maxtool.compiler.lowering.casting import cast
 from maxtool.compiler.lowering.function import FunctionLowering, stored
@@ -33,8 +31,8 @@ def _linear(function: FunctionLowering, node: Node) -> None:
     at_rest = place is not None and place.block is not None
     if at_rest or (wide is DType.float32 and weight.dtype in WEIGHT_DTYPES):
         packed = function.get(weight) if at_rest else _packed(function, weight, transposed=True)
-        arguments = (None, None, weight.dtype.value, function.module.target.tile, bool(bias))
-        value = function.kernel(linear, arguments, [rows, packed, *added], sizes)
+        options = {"weight_dtype": weight.dtype.value, "bias": bool(bias)}
+        value = function.kernel("linear", options, [rows, packed, *added], sizes)
     else:
         compute = te.linear(weight.dtype, wide)
         value = function.compute(compute, rows, function.get(weight), *added, name="linear")
@@ -53,9 +51,9 @@ def _matmul(function: FunctionLowering, node: Node) -> None:
     sizes = _matrices if batched else FunctionLowering.flat_sizes
     rows = function.reshaped(function.any(x), sizes(function, x.shape))
     columns = _packed(function, y, transposed=node.attributes.get("transposed", False))
-    arguments = (None, None, y.dtype.value, function.module.target.tile, False, batched)
+    options = {"weight_dtype": y.dtype.value, "batched": batched}
     operands = [_converted(function, rows, x.dtype, wide), columns]
-    made = function.kernel(linear, arguments, operands, sizes(function, result.shape))
+    made = function.kernel("linear", options, operands, sizes(function, result.shape))
     value = _converted(function, made, wide, x.dtype)
     function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
 
@@ -73,10 +71,9 @@ def _packed(function: FunctionLowering, value: Tensor, *, transposed: bool) -> E
     k, n = (second, first) if transposed else (first, second)
     operand = function.reshaped(function.any(value), sizes)
     blocks = tirx.floordiv(n + (tile.nr - 1), tile.nr)
-    arguments = (stored(value.dtype), tile, transposed)
-    made = function.kernel(
-        pack_columns, arguments, [operand], [batch, blocks, k, tile.nr], value.dtype
-    )
+    options = {"dtype": stored(value.dtype), "transposed": transposed}
+    packed = [batch, blocks, k, tile.nr]
+    made = function.kernel("pack_columns", options, [operand], packed, value.dtype)
     return made if value.rank > 2 else function.reshaped(made, [blocks, k, tile.nr])
 
 

@@ -7,8 +7,6 @@ from typing import TypeAlias
 
 from tvm import te
 
-from maxtool.compiler.kernels.cpu.ranking import top_rows
-from maxtool.compiler.kernels.cpu.sorting import sorted_places
 from maxtool.compiler.lowering.function import FunctionLowering
 from maxtool.compiler.lowering.rowwise import row_sizes, rows, set_rows
 from maxtool.dtype import DType
@@ -23,7 +21,8 @@ def _top_k(function: FunctionLowering, node: Node) -> None:
     axes, count = node.attributes["axes"], node.attributes["k"]
     operand = rows(function, x, axes)
     sizes = [row_sizes(function, x, axes)[0], count]
-    found = function.kernel(top_rows, (x.dtype.value, count), [operand], sizes, DType.int64)
+    options = {"dtype": x.dtype.value, "count": count}
+    found = function.kernel("top_rows", options, [operand], sizes, DType.int64)
     taken = function.compute(
         lambda x, at: te.compute(at.shape, lambda i, j: x(i, at(i, j)), name="taken"),
         operand,
@@ -36,9 +35,10 @@ def _top_k(function: FunctionLowering, node: Node) -> None:
 
 def _argsort(function: FunctionLowering, node: Node) -> None:
     (x,), (result,), axes = node.inputs, node.outputs, node.attributes["axes"]
-    arguments = (x.dtype.value, node.attributes["ascending"])
+    options = {"dtype": x.dtype.value, "ascending": node.attributes["ascending"]}
     sizes = row_sizes(function, x, axes)
-    found = function.kernel(sorted_places, arguments, [rows(function, x, axes)], sizes, DType.int64)
+    operand = rows(function, x, axes)
+    found = function.kernel("sorted_places", options, [operand], sizes, DType.int64)
     set_rows(function, result, axes, found)
 
 

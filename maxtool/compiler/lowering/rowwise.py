@@ -8,14 +8,6 @@ from typing import Any, TypeAlias
 
 from tvm import tirx
 
-from maxtool.compiler.kernels.cpu.norm import rms_norm
-from maxtool.compiler.kernels.cpu.normalize import (
-    group_norm_rows,
-    layer_norm_rows,
-    rms_norm_rows,
-    softmax_rows,
-)
-from maxtool.compiler.kernels.cpu.reduction import cumsum_rows, index_rows, reduce_rows
 from maxtool.compiler.lowering.function import FunctionLowering
 from maxtool.compiler.lowering.permuting import permuted
 from maxtool.dtype import DType
@@ -59,52 +51,57 @@ def _reduction(function: FunctionLowering, node: Node) -> None:
     (x,), (result,), axes = node.inputs, node.outputs, node.attributes["axes"]
     operand = rows(function, x, axes)
     count = row_sizes(function, x, axes)[:1]
-    if node.op in INDICES:
-        named = (node.op, x.dtype.value)
-        value = function.kernel(index_rows, named, [operand], count, result.dtype)
-    else:
-        typed = (node.op, x.dtype.value, function.module.target.tile.lanes)
-        value = function.kernel(reduce_rows, typed, [operand], count, result.dtype)
+    name = "index_rows" if node.op in INDICES else "reduce_rows"
+    options = {"op": node.op, "dtype": x.dtype.value}
+    value = function.kernel(name, options, [operand], count, result.dtype)
     function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
 
 
 def _cumsum(function: FunctionLowering, node: Node) -> None:
     (x,), (result,), axes = node.inputs, node.outputs, node.attributes["axes"]
-    arguments = (x.dtype.value, node.attributes["exclusive"], node.attributes["reverse"])
+    options = {
+        "dtype": x.dtype.value,
+        "exclusive": node.attributes["exclusive"],
+        "reverse": node.attributes["reverse"],
+    }
     sizes = row_sizes(function, x, axes)
-    value = function.kernel(cumsum_rows, arguments, [rows(function, x, axes)], sizes, x.dtype)
+    value = function.kernel("cumsum_rows", options, [rows(function, x, axes)], sizes, x.dtype)
     set_rows(function, result, axes, value)
 
 
 def _softmax(function: FunctionLowering, node: Node) -> None:
     (x,), (result,), axes = node.inputs, node.outputs, node.attributes["axes"]
-    arguments = (node.op, x.dtype.value, function.module.target.tile.lanes)
+    options = {"op": node.op, "dtype": x.dtype.value}
     sizes = row_sizes(function, x, axes)
-    value = function.kernel(softmax_rows, arguments, [rows(function, x, axes)], sizes, x.dtype)
+    value = function.kernel("softmax_rows", options, [rows(function, x, axes)], sizes, x.dtype)
     set_rows(function, result, axes, value)
 
 
 def _layer_norm(function: FunctionLowering, node: Node) -> None:
     x, gamma, beta = node.inputs
-    lanes = function.module.target.tile.lanes
-    arguments = (x.dtype.value, gamma.dtype.value, node.attributes["eps"], lanes)
+    options = {"dtype": x.dtype.value, "weight": gamma.dtype.value, "eps": node.attributes["eps"]}
     operands = [function.get_flat(x), function.get(gamma), function.get(beta)]
     sizes = function.flat_sizes(x.shape)
-    value = function.kernel(layer_norm_rows, arguments, operands, sizes, x.dtype)
+    value = function.kernel("layer_norm_rows", options, operands, sizes, x.dtype)
     function.set_flat(node.outputs[0], value)
 
 
 def _group_norm(function: FunctionLowering, node: Node) -> None:
     """A row for each group of each example: they lie one after the other."""
     x, gamma, beta = node.inputs
-    groups, eps = node.attributes["num_groups"], node.attributes["eps"]
-    lanes, channels = function.module.target.tile.lanes, int(x.shape[1])
-    arguments = (x.dtype.value, gamma.dtype.value, eps, groups, channels, lanes)
+    groups, channels = node.attributes["num_groups"], int(x.shape[1])
+    options = {
+        "dtype": x.dtype.value,
+        "weight": gamma.dtype.value,
+        "eps": node.attributes["eps"],
+        "groups": groups,
+        "channels": channels,
+    }
     batch, _, *rest = function.sizes(x.shape)
     one = tirx.IntImm("int64", 1)
     sizes = [batch * one * groups, prod(rest, start=one) * (channels // groups)]
     operands = [function.reshaped(function.any(x), sizes), function.get(gamma), function.get(beta)]
-    value = function.kernel(group_norm_rows, arguments, operands, sizes, x.dtype)
+    value = function.kernel("group_norm_rows", options, operands, sizes, x.dtype)
     function.set_whole(node.outputs[0], function.reshaped(value, function.sizes(x.shape)))
 
 
@@ -112,14 +109,19 @@ def _rms_norm(function: FunctionLowering, node: Node) -> None:
     x, weight = node.inputs
     eps, offset = node.attributes["eps"], node.attributes["weight_offset"]
     operands = [function.get_flat(x), function.get(weight)]
-    sizes, tile = function.flat_sizes(x.shape), function.module.target.tile
+    sizes = function.flat_sizes(x.shape)
     if x.dtype is weight.dtype is DType.float32 and not offset:
-        fixed = (int(weight.shape[0]), eps, tile)
-        value = function.kernel(rms_norm, fixed, operands, sizes)
+        fixed = {"dim": int(weight.shape[0]), "eps": eps}
+        value = function.kernel("rms_norm", fixed, operands, sizes)
     else:
-        first = not node.attributes["multiply_before_cast"]
-        general = (x.dtype.value, weight.dtype.value, eps, offset, first, tile.lanes)
-        value = function.kernel(rms_norm_rows, general, operands, sizes, x.dtype)
+        general = {
+            "dtype": x.dtype.value,
+            "weight": weight.dtype.value,
+            "eps": eps,
+            "offset": offset,
+            "round_first": not node.attributes["multiply_before_cast"],
+        }
+        value = function.kernel("rms_norm_rows", general, operands, sizes, x.dtype)
     function.set_flat(node.outputs[0], value)
 
 

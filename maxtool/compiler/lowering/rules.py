@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from tvm import relax, tirx
 from tvm.ir import StringImm
 
-from maxtool.compiler.kernels.cpu.attention import attention
-from maxtool.compiler.kernels.cpu.cache import cache_write_key, cache_write_value
-from maxtool.compiler.kernels.cpu.embedding import embedding
-from maxtool.compiler.kernels.cpu.power import integer_power
 from maxtool.compiler.lowering import expressions as te
 from maxtool.compiler.lowering.attending import ATTENDING
 from maxtool.compiler.lowering.casting import cast_rule
@@ -55,33 +51,33 @@ def _embedding(function: FunctionLowering, node: Node) -> None:
         compute = te.embedding(weight.dtype, result.dtype)
         value = function.compute(compute, rows, table, name="embedding")
     else:
-        arguments = (vocab, *row, place.dtype.value, function.module.target.tile)
+        (dim,) = row
+        options = {"vocab": vocab, "dim": dim, "weight_dtype": place.dtype.value}
         operands = [rows, function.get(weight)]
-        value = function.kernel(embedding, arguments, operands, [count, *row])
+        value = function.kernel("embedding", options, operands, [count, dim])
     function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
 
 
 def _attention(function: FunctionLowering, node: Node) -> None:
     query, key = node.inputs[:2]
-    scale, window, softcap = (node.attributes[name] for name in ("scale", "window", "softcap"))
-    sizes = (int(query.shape[2]), int(key.shape[1]), int(query.shape[3]))
-    arguments = (*sizes, scale, function.module.target.tile, window, softcap)
+    options = {
+        "heads": int(query.shape[2]),
+        "kv_heads": int(key.shape[1]),
+        "head_dim": int(query.shape[3]),
+        **{name: node.attributes[name] for name in ("scale", "window", "softcap")},
+    }
     operands = [function.get(operand) for operand in node.inputs]
-    value = function.kernel(attention, arguments, operands, function.sizes(query.shape))
+    value = function.kernel("attention", options, operands, function.sizes(query.shape))
     function.set_whole(node.outputs[0], value)
 
 
-def _cache_write(factory: Callable[..., Any]) -> Rule:
-    def rule(function: FunctionLowering, node: Node) -> None:
-        x = node.inputs[1]
-        arguments = (int(x.shape[2]), int(x.shape[3]), function.module.target.tile)
-        cache = node.inputs[0]
-        owned = isinstance(cache.type, BufferType)
-        written = function.get(cache) if owned else function.copied(cache)
-        operands = [written, *map(function.get, node.inputs[1:])]
-        function.set_whole(node.outputs[0], function.kernel_inplace(factory, arguments, operands))
-
-    return rule
+def _cache_write(function: FunctionLowering, node: Node) -> None:
+    cache, x = node.inputs[:2]
+    options = {"kv_heads": int(x.shape[2]), "head_dim": int(x.shape[3])}
+    owned = isinstance(cache.type, BufferType)
+    written = function.get(cache) if owned else function.copied(cache)
+    operands = [written, *map(function.get, node.inputs[1:])]
+    function.set_whole(node.outputs[0], function.kernel_inplace(node.op, options, operands))
 
 
 def _elementwise(function: FunctionLowering, node: Node) -> None:
@@ -107,7 +103,8 @@ def _pow(function: FunctionLowering, node: Node) -> None:
     operands = [
         function.reshaped(function.broadcast(operand, result.shape), sizes) for operand in (x, y)
     ]
-    value = function.kernel(integer_power, (result.dtype.value,), operands, sizes, result.dtype)
+    options = {"dtype": result.dtype.value}
+    value = function.kernel("integer_power", options, operands, sizes, result.dtype)
     function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
     return None
 
@@ -139,8 +136,8 @@ RULES: dict[str, Rule] = {
     **RANKING,
     **ROWWISE,
     "attention": _attention,
-    "cache_write_key": _cache_write(cache_write_key),
-    "cache_write_value": _cache_write(cache_write_value),
+    "cache_write_key": _cache_write,
+    "cache_write_value": _cache_write,
     "cast": cast_rule,
     "embedding": _embedding,
     "pow": _pow,

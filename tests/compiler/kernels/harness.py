@@ -16,9 +16,11 @@ TILE = HOST.tile
 
 
 @cache
-def compiled(factory: Callable[..., object], *arguments: object) -> Callable[..., None]:
+def compiled(
+    factory: Callable[..., object], *arguments: object, **options: object
+) -> Callable[..., None]:
     """The machine code of a kernel for this machine."""
-    module = builder.build({"kernel": factory(*arguments)}, HOST.tvm)
+    module = builder.build({"kernel": factory(*arguments, **options)}, HOST.tvm)
     function: Callable[..., None] = module["kernel"]
     return function
 

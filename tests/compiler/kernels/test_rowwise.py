@@ -10,8 +10,9 @@ import tvm
 from maxtool.compiler.kernels.cpu.cache import cache_write_key, cache_write_value
 from maxtool.compiler.kernels.cpu.embedding import embedding
 from maxtool.compiler.kernels.cpu.norm import rms_norm
-from maxtool.compiler.kernels.cpu.pointwise import SILU_MUL, pointwise
+from maxtool.compiler.kernels.cpu.pointwise import pointwise
 from maxtool.compiler.kernels.cpu.rope import rope
+from maxtool.compiler.kernels.forms import SILU_MUL
 from maxtool.compiler.packing import pack_linear
 
 from .harness import TILE, call, compiled, error, normal

@@ -8,7 +8,8 @@ from math import erfc, sqrt
 import numpy as np
 import pytest
 
-from maxtool.compiler.kernels.cpu.pointwise import VECTOR_OPS, Step, pointwise
+from maxtool.compiler.kernels.cpu.pointwise import VECTOR_OPS, pointwise
+from maxtool.compiler.kernels.forms import Step
 
 from .harness import TILE, call, compiled
 

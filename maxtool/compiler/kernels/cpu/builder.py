@@ -1,32 +1,91 @@
-"""What every CPU kernel is built with: arguments, vectors, loops, conversions and exp.
-
-Kernels are built call by call rather than parsed from decorated source, so that plain Python
-functions, loops and tables decide what is emitted. All indices are int64: a packed weight can have
-more than 2**31 elements.
-"""
+"""What CPU kernels are built with: threads, register tiles, conversions and exp, and the rest."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tvm
 from tvm import tirx
-from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVM's own name for it
 
+from maxtool.compiler.kernels.builder import (
+    STORAGE,
+    Buffer,
+    Expr,
+    Index,
+    Kernel,
+    add,
+    ceildiv,
+    clamped,
+    either,
+    greatest,
+    index,
+    int32,
+    integer,
+    kernel,
+    least,
+    let,
+    load,
+    quotient,
+    remainder,
+    scratch,
+    splat,
+    store,
+    vector_type,
+    when,
+    widths,
+    workspace,
+)
 from maxtool.compiler.kernels.cpu import pipeline
 
-Expr = Any  # tvm ships no types
-Buffer = Any
-Index = Expr | int
+__all__ = [
+    "EXP_COEFFICIENTS",
+    "EXP_LOWEST",
+    "LN2_HIGH",
+    "LN2_LOW",
+    "LOG2_E",
+    "ROUND",
+    "ROUND_BITS",
+    "SERIAL_WORK",
+    "STORAGE",
+    "Buffer",
+    "Expr",
+    "Index",
+    "Kernel",
+    "Registers",
+    "add",
+    "build",
+    "ceildiv",
+    "clamped",
+    "each",
+    "each_row",
+    "each_vector",
+    "either",
+    "exp",
+    "fold",
+    "greatest",
+    "index",
+    "int32",
+    "integer",
+    "kernel",
+    "least",
+    "let",
+    "load",
+    "load_weight",
+    "quotient",
+    "remainder",
+    "scratch",
+    "splat",
+    "store",
+    "vector_type",
+    "when",
+    "widths",
+    "workspace",
+]
 
 # Below this many multiplications a loop runs on one thread: waking the others costs more.
 SERIAL_WORK = 1 << 15
-
-# How a weight type is passed and how many bits it has. bfloat16 travels as its bits.
-STORAGE = {"float32": "float32", "float16": "float16", "bfloat16": "uint16"}
 
 # exp on [-ln 2 / 2, ln 2 / 2], highest power first: interpolated at the Chebyshev nodes, relative
 # error of the polynomial itself 3e-9 (the constant and linear terms are 1 in float32).
@@ -47,102 +106,6 @@ ROUND_BITS = 0x4B400000
 EXP_LOWEST = -87.3365447504019  # exp below is no normal float32, and is taken as 0
 
 
-class Kernel:
-    """A PrimFunc under construction; ``function`` is it, once the block that built it ends."""
-
-    def __init__(self) -> None:
-        self.function: Any = None
-
-    def dim(self, name: str) -> Expr:
-        """A dimension known only at run time."""
-        return tirx.Var(name, "int64")
-
-    def argument(self, name: str, shape: Sequence[Index], dtype: str = "float32") -> Buffer:
-        """The next parameter: a contiguous tensor."""
-        return T.arg(name, T.buffer(tuple(shape), dtype, layout=None, buffer_name=name))
-
-
-@contextmanager
-def kernel(name: str) -> Iterator[Kernel]:
-    """Build a PrimFunc whose arguments do not overlap and whose loops no pass rearranges."""
-    made = Kernel()
-    with IRBuilder() as builder:
-        with T.prim_func(s_tir=True):
-            T.func_name(name)
-            T.func_attr({"tirx.noalias": True, "tirx.is_scheduled": True, "op_pattern": OPAQUE})
-            yield made
-        made.function = builder.get()
-
-
-OPAQUE = 8  # relax.op_pattern "opaque": fusion leaves the call alone
-
-
-def scratch(shape: Sequence[Index], dtype: str = "float32") -> Buffer:
-    """Memory of fixed size on the stack, or in registers where every index is a constant."""
-    return T.alloc_buffer(
-        tuple(shape), dtype, scope="local", layout=None, annotations={"disable_lower_builtin": True}
-    )
-
-
-def workspace(shape: Sequence[Index], dtype: str = "float32") -> Buffer:
-    """Memory of any size, from TVM's pool; shared by the threads when taken outside their loop."""
-    return T.alloc_buffer(tuple(shape), dtype, scope="global", layout=None)
-
-
-def load(buffer: Buffer, index: Sequence[Index], lanes: int) -> Expr:
-    """``lanes`` neighbours along the last dimension, from ``index`` on."""
-    return buffer[_vector_index(index, lanes)]
-
-
-def store(buffer: Buffer, value: Expr, index: Sequence[Index], lanes: int) -> None:
-    """Store ``lanes`` neighbours along the last dimension, from ``index`` on."""
-    T.buffer_store(buffer, value, list(_vector_index(index, lanes)))
-
-
-def _vector_index(index: Sequence[Index], lanes: int) -> tuple[Index, ...]:
-    *outer, last = index
-    return (*outer, last if lanes == 1 else T.ramp(last, 1, lanes))
-
-
-def let(value: Expr, lanes: int = 1, dtype: str = "float32") -> Expr:
-    """Compute a value once and use it by name.
-
-    It is stored in a register rather than bound: passes inline bound values wherever they are used,
-    and the copies of copies grow exponentially.
-    """
-    held = scratch((lanes,), dtype)
-    store(held, value, (0,), lanes)
-    return load(held, (0,), lanes)
-
-
-def splat(value: Expr, lanes: int) -> Expr:
-    """A vector of ``lanes`` copies; a Python number becomes float32."""
-    if isinstance(value, (int, float)):
-        value = T.float32(value)
-    return value if lanes == 1 else T.broadcast(value, lanes)
-
-
-def vector_type(dtype: str, lanes: int) -> str:
-    """TVM's name of a vector type."""
-    return dtype if lanes == 1 else f"{dtype}x{lanes}"
-
-
-def widths(count: int, lanes: int) -> list[tuple[int, int]]:
-    """Cut ``count`` elements into vectors: ``(offset, lanes)``, the last ones ever narrower.
-
-    >>> widths(22, 8)
-    [(0, 8), (8, 8), (16, 4), (20, 2)]
-    """
-    pieces = []
-    offset = 0
-    while offset < count:
-        while lanes > count - offset:
-            lanes //= 2
-        pieces.append((offset, lanes))
-        offset += lanes
-    return pieces
-
-
 def each_vector(count: int, lanes: int, body: Callable[[Index, int], None]) -> None:
     """Run ``body(offset, lanes)`` over ``count`` elements: a loop, then the narrower rest."""
     whole = count // lanes
@@ -151,67 +114,6 @@ def each_vector(count: int, lanes: int, body: Callable[[Index, int], None]) -> N
             body(i * lanes, lanes)
     for offset, width in widths(count % lanes, lanes):
         body(whole * lanes + offset, width)
-
-
-def index(value: Index) -> Expr:
-    """Compute an int64 index once; see ``let``. Only for use on the thread that computes it."""
-    return let(integer(value), 1, "int64")
-
-
-def quotient(a: Expr, b: Index) -> Expr:
-    """``a / b`` rounded down, for an ``a`` that is not negative: cheaper than ``//``."""
-    return T.truncdiv(a, integer(b))
-
-
-def remainder(a: Expr, b: Index) -> Expr:
-    """What ``quotient`` leaves."""
-    return T.truncmod(a, integer(b))
-
-
-def integer(value: Index) -> Expr:
-    """An int64 constant; expressions are passed through."""
-    return tirx.IntImm("int64", value) if isinstance(value, int) else value
-
-
-def int32(value: int) -> Expr:
-    """An int32 constant."""
-    return tirx.IntImm("int32", value)
-
-
-def ceildiv(a: Index, b: int) -> Expr:
-    """``a / b`` rounded up, for an ``a`` that is not negative."""
-    return quotient(integer(a) + (b - 1), b)
-
-
-def least(a: Index, b: Index) -> Expr:
-    """The lesser of two indices."""
-    return T.min(integer(a), integer(b))
-
-
-def greatest(a: Index, b: Index) -> Expr:
-    """The greater of two indices."""
-    return T.max(integer(a), integer(b))
-
-
-def clamped(value: Expr, size: Index) -> Expr:
-    """``value`` as an int64 index into ``size`` elements, whatever it was."""
-    return T.max(T.min(T.Cast("int64", value), integer(size) - 1), integer(0))
-
-
-@contextmanager
-def when(condition: Expr) -> Iterator[None]:
-    """Emit the block for when ``condition`` holds."""
-    with T.If(condition), T.Then():
-        yield
-
-
-def either(condition: Expr, then: Callable[[], None], otherwise: Callable[[], None]) -> None:
-    """Emit both branches."""
-    with T.If(condition):
-        with T.Then():
-            then()
-        with T.Else():
-            otherwise()
 
 
 class Registers:
@@ -312,11 +214,6 @@ def fold(vector: Expr, lanes: int, combine: Callable[[Expr, Expr], Expr]) -> Exp
         halves = [list(range(start, start + lanes)) for start in (0, lanes)]
         vector = combine(*(tirx.Shuffle([vector], half) for half in halves))
     return vector
-
-
-def add(a: Expr, b: Expr) -> Expr:
-    """The sum."""
-    return a + b
 
 
 def build(functions: dict[str, Any], target: Any) -> Any:  # noqa: ANN401

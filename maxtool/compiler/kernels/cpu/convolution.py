@@ -12,30 +12,10 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import elements as e
 from maxtool.compiler.kernels.cpu.reduction import COMBINE
+from maxtool.compiler.kernels.forms import Window
 
 # Vectors of output channels that are computed together.
 VECTORS = 4
-
-Pair = tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """What an output pixel looks at, (height, width) each.
-
-    Attributes:
-        size: Rows and columns.
-        stride: Input pixels from one window to the next.
-        dilation: Input pixels from one row or column of the window to the next.
-        before: Padding above and to the left.
-        after: Padding below and to the right.
-    """
-
-    size: Pair
-    stride: Pair
-    dilation: Pair
-    before: Pair
-    after: Pair
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from tvm import tirx
@@ -11,29 +10,7 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import elements as e
 from maxtool.compiler.kernels.cpu.pointwise import VECTOR_OPS
-
-
-@dataclass(frozen=True, slots=True)
-class Mask:
-    """What hides keys from queries.
-
-    Attributes:
-        dtype: bool, where True is seen, or a float type that is added to the scores.
-        single: For batch, heads, queries and keys: whether the mask has one for all.
-    """
-
-    dtype: str
-    single: tuple[bool, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Heads:
-    """The sizes of one kernel: heads of queries, of keys; elements of a key, of a value."""
-
-    queries: int
-    keys: int
-    key_dim: int
-    value_dim: int
+from maxtool.compiler.kernels.forms import Heads, Mask
 
 
 def dot_attention(

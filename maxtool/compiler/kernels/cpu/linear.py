@@ -63,12 +63,13 @@ class Linear:
 
 
 def linear(
-    n: int | None,
-    k: int | None,
     weight_dtype: str,
     tile: Tile,
     bias: bool = False,
     batched: bool = False,
+    *,
+    n: int | None = None,
+    k: int | None = None,
 ) -> Any:  # noqa: ANN401
     """Build ``y = x @ w.T (+ bias)``.
 
@@ -77,13 +78,13 @@ def linear(
     dimension before these, of as many matrices.
 
     Args:
-        n: Output features, or ``None`` to learn them at run time: one kernel for every layer, as
-            fast, and compiled once.
-        k: Input features, likewise.
         weight_dtype: float32, float16, or bfloat16 (passed as uint16 bits).
         tile: The register tile, of which ``nr`` is the width of the packed blocks.
         bias: Whether there is one.
         batched: Whether it multiplies a batch.
+        n: Output features, or ``None`` to learn them at run time: one kernel for every layer, as
+            fast, and compiled once.
+        k: Input features, likewise.
     """
     sizes = "".join(f"_{size}" for size in (n, k) if size is not None)
     with b.kernel(f"linear_{weight_dtype}{sizes}{'_batch' if batched else ''}") as made:

@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tvm.tirx.script.builder import ir as T  # noqa: N812
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import special
+from maxtool.compiler.kernels.forms import Step
 from maxtool.compiler.target import Tile
 
 # Operations that cost about as much as this many additions.
 HEAVY = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One operation of a chain.
-
-    Attributes:
-        op: A name in ``VECTOR_OPS``.
-        operands: Indices of earlier values (the inputs come first), or constants as ``float.hex``
-            writes them: as floats, 1.0 would equal the index 1, and 0.0 would equal -0.0, where
-            equal steps are to mean equal kernels.
-    """
-
-    op: str
-    operands: tuple[int | str, ...]
 
 
 def pointwise(dim: int, inputs: int, steps: Sequence[Step], tile: Tile) -> Any:  # noqa: ANN401
@@ -76,9 +61,6 @@ def _relu(lanes: int, x: b.Expr) -> b.Expr:
     zero = b.splat(0.0, lanes)
     return T.Select(x < zero, zero, x)
 
-
-# The chain of a gated MLP: its gate, then what comes up.
-SILU_MUL = (Step("silu", (0,)), Step("mul", (2, 1)))
 
 VECTOR_OPS: dict[str, Callable[..., b.Expr]] = {
     "add": lambda _lanes, x, y: x + y,

@@ -1,0 +1,1 @@
+"""Kernels of NVIDIA GPUs, in TensorIR bound to blocks and threads."""

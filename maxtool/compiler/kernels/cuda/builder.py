@@ -1,0 +1,226 @@
+"""What CUDA kernels are built with: launches, memory, warps, tensor cores, conversions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from tvm import tirx
+from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVM's own name for it
+
+from maxtool.compiler.kernels.builder import (
+    STORAGE,
+    Buffer,
+    Expr,
+    Index,
+    Kernel,
+    add,
+    ceildiv,
+    clamped,
+    either,
+    greatest,
+    index,
+    int32,
+    integer,
+    kernel,
+    least,
+    let,
+    load,
+    quotient,
+    remainder,
+    scratch,
+    splat,
+    store,
+    vector_type,
+    when,
+    widths,
+)
+from maxtool.compiler.kernels.cuda.device import call
+
+__all__ = [
+    "STORAGE",
+    "WARP",
+    "Buffer",
+    "Expr",
+    "Index",
+    "Kernel",
+    "add",
+    "barrier",
+    "block_reduce",
+    "call",
+    "ceildiv",
+    "clamped",
+    "do",
+    "either",
+    "greatest",
+    "index",
+    "int32",
+    "integer",
+    "kernel",
+    "launch",
+    "least",
+    "let",
+    "load",
+    "place",
+    "pointer",
+    "quotient",
+    "remainder",
+    "scratch",
+    "shared",
+    "splat",
+    "store",
+    "to_bfloat16",
+    "to_float32",
+    "to_storage",
+    "vector_type",
+    "warp_reduce",
+    "when",
+    "widths",
+]
+
+WARP = 32
+_EVERY_LANE = 0xFFFFFFFF
+
+
+@contextmanager
+def launch(blocks: Sequence[Index], threads: int) -> Iterator[tuple[Expr, ...]]:
+    """Run the body for each of ``blocks`` (x, y, z) and each thread of a block.
+
+    A launch without blocks is an error of CUDA: each extent is at least 1, and what lies beyond
+    ``blocks`` is skipped by all threads of a block together.
+
+    Yields:
+        The indices of the block, int64, one for each of ``blocks``; then the thread's, int32.
+    """
+    names = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
+    extents = [integer(extent) for extent in blocks]
+    launched = [_at_least_one(extent) for extent in extents]
+    with _frames(
+        [
+            *(T.launch_thread(name, one) for name, one in zip(names, launched, strict=False)),
+            T.launch_thread("threadIdx.x", threads),
+        ]
+    ) as (*at, thread):
+        wide = [T.Cast("int64", one) for one in at]
+        unknown = [
+            one < extent
+            for one, extent in zip(wide, extents, strict=True)
+            if not isinstance(extent, tirx.IntImm)
+        ]
+        if not unknown:
+            yield (*wide, thread)
+            return
+        inside = unknown[0]
+        for one in unknown[1:]:
+            inside = T.And(inside, one)
+        with when(inside):
+            yield (*wide, thread)
+
+
+@contextmanager
+def _frames(frames: Sequence[Expr]) -> Iterator[tuple[Expr, ...]]:
+    """Enter nested frames, all at once."""
+    if not frames:
+        yield ()
+        return
+    with frames[0] as first, _frames(frames[1:]) as rest:
+        yield (first, *rest)
+
+
+def _at_least_one(extent: Expr) -> Expr:
+    if isinstance(extent, tirx.IntImm):
+        return integer(max(1, int(extent)))
+    return T.max(extent, integer(1))
+
+
+def shared(shape: Sequence[int], dtype: str = "float32", *, dynamic: bool = False) -> Buffer:
+    """Memory of a block; ``dynamic`` where all of it together exceeds 48 KiB."""
+    scope = "shared.dyn" if dynamic else "shared"
+    return T.alloc_buffer(tuple(shape), dtype, scope=scope, layout=None)
+
+
+def barrier() -> None:
+    """Wait until every thread of the block is here, and see what each has written."""
+    do(T.tvm_storage_sync("shared"))
+
+
+def do(expression: Expr) -> None:
+    """Evaluate an expression for what it does."""
+    T.evaluate(expression)
+
+
+def place(*indices: Index) -> tuple[Expr, ...]:
+    """Indices as int64."""
+    return tuple(integer(one) if isinstance(one, int) else T.Cast("int64", one) for one in indices)
+
+
+def pointer(buffer: Buffer, *indices: Index) -> Expr:
+    """The address of an element, as device functions take it."""
+    return T.address_of(buffer[indices])
+
+
+def warp_reduce(value: Expr, combine: Callable[[Expr, Expr], Expr], width: int = WARP) -> Expr:
+    """Combine the values of ``width`` neighbouring lanes; every one of them gets the result.
+
+    All lanes of the warp must take part.
+    """
+    held = scratch((1,), str(value.ty.dtype) if hasattr(value, "ty") else "float32")
+    store(held, value, (0,), 1)
+    distance = width // 2
+    while distance:
+        mask = tirx.const(_EVERY_LANE, "uint32")
+        other = T.tvm_warp_shuffle_xor(mask, held[0], distance, WARP, WARP)
+        store(held, combine(held[0], let(other)), (0,), 1)
+        distance //= 2
+    return held[0]
+
+
+def block_reduce(
+    value: Expr,
+    combine: Callable[[Expr, Expr], Expr],
+    thread: Expr,
+    threads: int,
+    partial: Buffer,
+) -> Expr:
+    """Combine the float32 values of all threads of a block; every thread gets the result.
+
+    Args:
+        value: The thread's own.
+        combine: Of two values; associative.
+        thread: The thread's index.
+        threads: Threads in the block, a multiple of 32.
+        partial: Shared memory, ``[threads // 32]``. It may be used anew after another barrier.
+    """
+    warps = threads // WARP
+    mine = warp_reduce(value, combine)
+    if warps == 1:
+        return mine
+    with when(thread % WARP == 0):
+        store(partial, mine, (thread // WARP,), 1)
+    barrier()
+    total = let(partial[0])
+    for warp in range(1, warps):
+        total = let(combine(total, partial[warp]))
+    return total
+
+
+def to_float32(value: Expr, dtype: str) -> Expr:
+    """One stored value (float32, float16, or the bits of bfloat16) as float32; exact."""
+    if dtype == "float32":
+        return value
+    if dtype == "float16":
+        return T.Cast("float32", value)
+    bits = T.shift_left(T.Cast("uint32", value), tirx.const(16, "uint32"))
+    return T.reinterpret("float32", bits)
+
+
+def to_bfloat16(value: Expr) -> Expr:
+    """The bits of a float32 value rounded to bfloat16, to nearest even."""
+    return call("mt_bf16", value, returns="uint16")
+
+
+def to_storage(value: Expr, dtype: str) -> Expr:
+    """One float32 value as it is stored in float32, float16 or bfloat16, rounded to nearest."""
+    if dtype == "bfloat16":
+        return to_bfloat16(value)
+    return value if dtype == "float32" else T.Cast(dtype, value)

@@ -1,0 +1,23 @@
+"""The kernels of each kind of target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from maxtool.compiler.kernels.cpu import table as cpu
+from maxtool.compiler.kernels.cuda import table as cuda
+from maxtool.compiler.target import CpuTarget
+
+OF_KIND: dict[str, Callable[[Any], Mapping[str, Callable[..., Any]]]] = {
+    "cpu": cpu.kernels,
+    "cuda": cuda.kernels,
+}
+
+
+def kernels(target: CpuTarget) -> Mapping[str, Callable[..., Any]]:
+    """What builds each kernel for a target, by its name.
+
+    A kernel of one name has the same parameters and options for every target.
+    """
+    return OF_KIND[target.kind](target)

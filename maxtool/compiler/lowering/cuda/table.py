@@ -1,0 +1,7 @@
+"""The lowering table of NVIDIA GPUs: that of the CPU, but for what has rules of its own."""
+
+from __future__ import annotations
+
+from maxtool.compiler.lowering.rules import RULES, Rule
+
+CUDA_RULES: dict[str, Rule] = {**RULES}
