@@ -40,7 +40,7 @@ CASES: list[tuple[str, Callable[[Tensor], Any], Callable[[Any], Any], list[str]]
     ("shown", lambda x: [x @ weight.T, weight.T], lambda x: [x @ W.T, W.T],
      ["linear", "permute"]),
     ("vector", lambda x: x[0] @ weight.T + bias, lambda x: x[0] @ W.T + B,
-     ["slice", "reshape", "linear", "reshape", "add"]),
+     ["slice", "reshape", "reshape", "linear", "reshape", "add"]),
     ("own", lambda x: x @ x.T, lambda x: x @ x.T, ["matmul"]),
     ("batch", lambda x: (y := x.reshape(["n", 2, 4])) @ y.T,
      lambda x: x.reshape(-1, 2, 4) @ x.reshape(-1, 2, 4).swapaxes(1, 2), ["reshape", "matmul"]),
