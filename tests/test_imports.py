@@ -42,8 +42,15 @@ UPWARDS = {("graph/executor.py", "compiler")}
 # Copied into every artifact, where there is no maxtool.
 ALONE = "runtime"
 
-COMPILER_PACKAGES = {"tvm": {"compiler"}, "tvm_ffi": {"compiler", "runtime"}}
-IMPORTED_AS = {"apache_tvm": "tvm", "apache_tvm_ffi": "tvm_ffi", "protobuf": "google"}
+COMPILER_PACKAGES = {"tvm": {"compiler"}, "tvm_ffi": {"compiler", "runtime"}, "cuda": {"compiler"}}
+IMPORTED_AS = {
+    "apache_tvm": "tvm",
+    "apache_tvm_ffi": "tvm_ffi",
+    "cuda_bindings": "cuda",
+    "protobuf": "google",
+}
+# Extras with packages that are imported where they are asked for.
+EXTRAS = ("cuda", "remote")
 # Type checkers know it wherever it is imported for them; nobody needs it to run anything.
 FOR_CHECKERS = "typing_extensions"
 NEVER = {"torch", "transformers", "tensorflow", "jax", "click", "pickle"}
@@ -150,7 +157,8 @@ def test_frameworks_are_never_imported() -> None:
 
 def test_every_package_imported_is_a_dependency() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    lines = [*project["dependencies"], *project["optional-dependencies"]["remote"]]
+    extras = [line for extra in EXTRAS for line in project["optional-dependencies"][extra]]
+    lines = [*project["dependencies"], *extras]
     named = [re.match(r"[\w-]+", line) for line in lines]
     declared = {match[0].replace("-", "_") for match in named if match}
     provided = {IMPORTED_AS.get(name, name) for name in declared}

@@ -1,0 +1,61 @@
+"""What each kernel takes of a GPU: what ptxas reports while it makes machine code."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+
+_ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
+_FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_USED = re.compile(r"Used (\d+) registers")
+_SHARED = re.compile(r"(\d+) bytes smem")
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What one kernel takes.
+
+    Attributes:
+        registers: Registers of each thread.
+        stack: Bytes of local memory of each thread; arrays whose indices are not known lie there.
+        spill_stores: Bytes that each thread writes there for want of registers.
+        spill_loads: Bytes that it reads back.
+        shared: Bytes of shared memory of each block, without what the launch adds.
+    """
+
+    registers: int
+    stack: int
+    spill_stores: int
+    spill_loads: int
+    shared: int
+
+    @property
+    def spills(self) -> bool:
+        """Whether it is slowed down by too few registers."""
+        return bool(self.spill_stores or self.spill_loads)
+
+    @property
+    def manifest(self) -> dict[str, int]:
+        """As JSON has it."""
+        return asdict(self)
+
+
+def read_resources(log: str) -> dict[str, Resources]:
+    """The resources of each kernel, by its name, from a log of ``ptxas -v`` for one architecture.
+
+    Functions that were not inlined count towards the kernel that they are reported under.
+    """
+    parts = _ENTRY.split(log)[1:]
+    return {name: _resources(text) for name, text in zip(parts[::3], parts[2::3], strict=True)}
+
+
+def _resources(text: str) -> Resources:
+    frames = [tuple(map(int, found)) for found in _FRAME.findall(text)]
+    stack, stores, loads = (sum(numbers) for numbers in zip(*frames, strict=True))
+    return Resources(
+        registers=max(map(int, _USED.findall(text)), default=0),
+        stack=stack,
+        spill_stores=stores,
+        spill_loads=loads,
+        shared=sum(map(int, _SHARED.findall(text))),
+    )
