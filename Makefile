@@ -8,6 +8,7 @@ PY := $(BIN)/python
 READY := $(VENV)/.ready
 DEMO := build/demo
 FAST := not slow and not reference and not peers
+PYTEST := $(PY) -m pytest -q -n auto --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all lint format bench explore fuzz clean setup
@@ -39,12 +40,12 @@ demo: $(READY)
 	$(PY) $(DEMO)/fireside/run.py --prompt "Once upon a time" --max-tokens 200
 
 test: $(READY)
-	$(PY) -m pytest -q -m "$(FAST)"
+	$(PYTEST) -m "$(FAST)"
 
 test-all: lint
 	@if $(PY) -c "import torch, transformers" 2>/dev/null; then kept=""; else kept="not peers"; fi; \
-	echo "$(PY) -m pytest -q --durations=10 -m \"$$kept\""; \
-	$(PY) -m pytest -q --durations=10 -m "$$kept"
+	echo "$(PYTEST) --durations=10 -m \"$$kept\""; \
+	$(PYTEST) --durations=10 -m "$$kept"
 
 lint: $(READY)
 	$(PY) -m ruff check .
@@ -61,7 +62,7 @@ bench: $(READY)
 	$(PY) benchmarks/decode.py
 
 explore: $(READY)
-	$(PY) -m pytest -q -m "$(FAST)" --hypothesis-profile=explore
+	$(PYTEST) -m "$(FAST)" --hypothesis-profile=explore
 
 fuzz: $(READY)
 	@$(PY) -c "import atheris" 2>/dev/null || { \

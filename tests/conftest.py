@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,10 @@ settings.register_profile(
 )
 settings.register_profile("explore", settings.get_profile("patient"), derandomize=False)
 settings.load_profile("patient")
+
+# Commands draw for the terminal they find: a runner's own must not decide what is compared.
+for name in ("COLUMNS", "LINES"):
+    os.environ.pop(name, None)
 
 REFERENCE = Path(__file__).resolve().parents[2] / "shared" / "reference"
 
