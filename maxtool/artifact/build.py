@@ -25,7 +25,6 @@ from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError, OutputExists, UsageError
 from maxtool.files import check_output, check_space, sha256, staged
 from maxtool.graph import Graph
-from maxtool.parity.compare import Comparison
 from maxtool.parity.references import reference
 from maxtool.recipe import Plan, find_recipe, load_recipe, plan
 from maxtool.tokenizer import Tokenizer
@@ -93,7 +92,7 @@ class Report:
 
     output: Path
     nbytes: int
-    check: Comparison | None
+    check: parity.Checked | None
     seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -226,7 +225,7 @@ def _write_weights(made: Build, folder: Path, progress: Progress) -> str:
     return weights.write(folder / weights.FILE, placed, read, progress)
 
 
-def _check(made: Build, folder: Path) -> Comparison:
+def _check(made: Build, folder: Path) -> parity.Checked:
     """Compare with the reference; the tolerance is that of float32 unless values were rounded."""
     rounded = made.dtype is not natural_dtype(made.plan) and made.dtype is not DType.float32
     name = made.dtype.value if rounded else DType.float32.value

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from maxtool import __version__
 from maxtool.architectures import Architecture, Entry
+from maxtool.artifact.check import Checked
 from maxtool.artifact.weights import ALIGNMENT, Placed
 from maxtool.artifact.weights import FILE as WEIGHTS
 from maxtool.errors import MachineLacks
 from maxtool.graph import Graph, TensorType
-from maxtool.parity.compare import Comparison
 from maxtool.runtime import loader
 from maxtool.runtime.loader import RUNTIME, SCHEMA
 
@@ -61,15 +61,17 @@ def describe(
     }
 
 
-def checked(found: Comparison) -> dict[str, object]:
+def checked(found: Checked) -> dict[str, object]:
     """What the manifest says of a check that was passed."""
     return {
         "status": "passed",
-        "relative_error": found.relative_error,
-        "max_abs_error": found.max_abs_error,
-        "rtol": found.rtol,
-        "atol": found.atol,
+        "relative_error": found.worst.relative_error,
+        "max_abs_error": found.worst.max_abs_error,
+        "rtol": found.worst.rtol,
+        "atol": found.worst.atol,
         "reference": "numpy float64",
+        "tokens": found.tokens,
+        "unreached": found.unreached,
     }
 
 

@@ -118,9 +118,12 @@ def _show(out: Output, made: Build, report: Report | None) -> None:
     if out.verbose:
         stages = ", ".join(f"{stage} {value:.2f}" for stage, value in report.seconds.items())
         out.note(f"CPU seconds: {stages}")
-    checked = "not checked" if report.check is None else f"checked: {report.check}"
+    checked = "not checked" if report.check is None else str(report.check)
     size = units.binary_size(report.nbytes)
     out.text(f"wrote {report.output}: {size}, {weights} of weights; {checked}")
+    if report.check is not None and report.check.unreached:
+        lengths = " and ".join(map(str, report.check.unreached))
+        out.note(f"not checked: what the model computes otherwise beyond {lengths} tokens")
     out.note(f"run it: {_invocation(made)}")
 
 

@@ -36,6 +36,17 @@ class Reference(Protocol):
 class CachedReference(Reference, Protocol):
     """A reference of a model that also runs a few tokens at a time, with a cache."""
 
+    @property
+    def turns(self) -> tuple[int, ...]:
+        """Lengths, ascending, beyond which it computes otherwise: windows, and contexts.
+
+        A context is one that the scaling of rotary positions looks at.
+        """
+
+    @property
+    def work(self) -> int:
+        """How many multiplications a token costs at most, but for those of attention."""
+
     def cached(self, input_ids: NDArray[Any], starts: Sequence[int]) -> NDArray[np.float64]:
         """What the compiled entries ``prefill`` and ``decode`` should give, called in turn.
 

@@ -5,9 +5,6 @@ The oracle is the float64 reference, which reads either dialect by itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -16,24 +13,11 @@ from hypothesis import strategies as st
 from maxtool.conversion import Request, convert, prepare
 from maxtool.errors import ConfigurationError
 from tests.parity import folders
-from tests.parity.configurations import FAMILIES, LONGEST, configurations, published
+from tests.parity.configurations import FAMILIES, GRANTED, LONGEST, configurations, published
 from tests.parity.measure import error, logits
 
 BOUND = 1e-5
 """Llama 3's frequencies are divided once more in GGUF, which rounds them differently."""
-TANH, SILU = {"hidden_activation": "gelu_pytorch_tanh"}, {"hidden_act": "silu"}
-# What llama.cpp takes for granted; other values are refused, and are not what is tried here.
-GRANTED: Mapping[str, dict[str, Any]] = {
-    **dict.fromkeys(FAMILIES, SILU),
-    "falcon": {"activation": "gelu", "bias": False},
-    "gemma2": TANH | {"attn_logit_softcapping": 20.0, "final_logit_softcapping": 30.0},
-    "gemma3_text": TANH,
-    "gpt2": {"activation_function": "gelu_new", "scale_attn_weights": True},
-    "gpt_neox": {"hidden_act": "gelu"},
-    "qwen3_moe": SILU | {"norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": []},
-    "smollm3": SILU | {"no_rope_layer_interval": 4},
-    "starcoder2": {"hidden_act": "gelu_pytorch_tanh"},
-}
 
 
 @pytest.mark.slow

@@ -343,6 +343,21 @@ FAMILIES: Mapping[str, Callable[[Draw], Config]] = {
 }
 
 
+TANH, SILU = {"hidden_activation": "gelu_pytorch_tanh"}, {"hidden_act": "silu"}
+GRANTED: Mapping[str, Config] = {
+    **dict.fromkeys(FAMILIES, SILU),
+    "falcon": {"activation": "gelu", "bias": False},
+    "gemma2": TANH | {"attn_logit_softcapping": 20.0, "final_logit_softcapping": 30.0},
+    "gemma3_text": TANH,
+    "gpt2": {"activation_function": "gelu_new", "scale_attn_weights": True},
+    "gpt_neox": {"hidden_act": "gelu"},
+    "qwen3_moe": SILU | {"norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": []},
+    "smollm3": SILU | {"no_rope_layer_interval": 4},
+    "starcoder2": {"hidden_act": "gelu_pytorch_tanh"},
+}
+"""What llama.cpp takes for granted of each family: other values are refused for GGUF."""
+
+
 @st.composite
 def configurations(draw: Draw, model_type: str) -> Config:
     """A configuration of a family."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -41,6 +42,16 @@ class DecoderReference:
         self._tensors = Tensors(self.settings, checkpoint)
         self._tensors.check()
         self._last: tuple[tuple[bytes, tuple[int, ...]], Array] | None = None
+
+    @property
+    def turns(self) -> tuple[int, ...]:
+        """Lengths, ascending, beyond which sequences are computed otherwise than up to them."""
+        return self.settings.turns
+
+    @property
+    def work(self) -> int:
+        """How many multiplications a token costs at most, but for those of attention."""
+        return sum(math.prod(shape) for _, shape in self._tensors.wanted())
 
     def forward(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Array]:
         """Logits at every position [batch, seq, vocab] of ``input_ids`` [batch, seq].

@@ -20,12 +20,13 @@ class Scaling(Protocol):
     """How frequencies are changed for sequences longer than the model was first trained on.
 
     Attributes:
-        depends_on_length: Whether the frequencies depend on the sequence's length.
+        turn: The length beyond which frequencies depend on how long a sequence is; None if they
+            never do.
         attention: What cosines and sines are multiplied by.
     """
 
     @property
-    def depends_on_length(self) -> bool: ...  # noqa: D102 - described above
+    def turn(self) -> int | None: ...  # noqa: D102 - described above
     @property
     def attention(self) -> float: ...  # noqa: D102 - described above
 
@@ -59,7 +60,7 @@ def power(base: float | np.float32, exponent: Single) -> Single:
 class Unscaled:
     """The frequencies as they are."""
 
-    depends_on_length: ClassVar[bool] = False
+    turn: ClassVar[int | None] = None
     attention: ClassVar[float] = 1.0
 
     def frequencies(self, dim: int, theta: float, length: int) -> Single:  # noqa: ARG002 - Scaling
@@ -72,7 +73,7 @@ class Linear:
     """Positions divided by a factor (arXiv:2306.15595)."""
 
     factor: float
-    depends_on_length: ClassVar[bool] = False
+    turn: ClassVar[int | None] = None
     attention: ClassVar[float] = 1.0
 
     def frequencies(self, dim: int, theta: float, length: int) -> Single:  # noqa: ARG002 - Scaling
@@ -85,7 +86,7 @@ class Divided:
     """Frequencies divided by numbers that the file lists, as GGUF keeps Llama 3's scaling."""
 
     divisors: tuple[float, ...]
-    depends_on_length: ClassVar[bool] = False
+    turn: ClassVar[int | None] = None
     attention: ClassVar[float] = 1.0
 
     def frequencies(self, dim: int, theta: float, length: int) -> Single:  # noqa: ARG002 - Scaling
@@ -100,8 +101,12 @@ class Dynamic:
 
     factor: float
     context: int
-    depends_on_length: ClassVar[bool] = True
     attention: ClassVar[float] = 1.0
+
+    @property
+    def turn(self) -> int:
+        """See :class:`Scaling`."""
+        return self.context
 
     def frequencies(self, dim: int, theta: float, length: int) -> Single:
         """See :class:`Scaling`."""
@@ -121,7 +126,7 @@ class Llama3:
     low: float
     high: float
     original: int
-    depends_on_length: ClassVar[bool] = False
+    turn: ClassVar[int | None] = None
     attention: ClassVar[float] = 1.0
 
     def frequencies(self, dim: int, theta: float, length: int) -> Single:  # noqa: ARG002 - Scaling
@@ -157,7 +162,7 @@ class Yarn:
     fast: float = 32.0
     slow: float = 1.0
     truncate: bool = True
-    depends_on_length: ClassVar[bool] = False
+    turn: ClassVar[int | None] = None
 
     def frequencies(self, dim: int, theta: float, length: int) -> Single:  # noqa: ARG002 - Scaling
         """See :class:`Scaling`."""
@@ -189,7 +194,11 @@ class LongRope:
     long: tuple[float, ...]
     original: int
     attention: float
-    depends_on_length: ClassVar[bool] = True
+
+    @property
+    def turn(self) -> int:
+        """See :class:`Scaling`."""
+        return self.original
 
     def frequencies(self, dim: int, theta: float, length: int) -> Single:
         """See :class:`Scaling`."""

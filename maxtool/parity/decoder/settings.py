@@ -114,7 +114,18 @@ class Settings:
     @cached_property
     def depends_on_length(self) -> bool:
         """Whether a token's rotation depends on how long the sequence is by then."""
-        return any(rope is not None and rope.scaling.depends_on_length for rope in self.ropes)
+        return bool(self._scaling_turns)
+
+    @property
+    def turns(self) -> tuple[int, ...]:
+        """Lengths, ascending, beyond which sequences are computed otherwise than up to them."""
+        windows = {window for window in self.windows if window is not None}
+        return tuple(sorted(windows | self._scaling_turns))
+
+    @property
+    def _scaling_turns(self) -> set[int]:
+        turns = {rope.scaling.turn for rope in self.ropes if rope is not None}
+        return {turn for turn in turns if turn is not None}
 
 
 def check(settings: Settings, problems: list[str], checkpoint: Checkpoint) -> Settings:

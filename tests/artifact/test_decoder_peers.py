@@ -1,0 +1,86 @@
+"""Compiled decoders beside transformers, on random configurations of every family.
+
+Each is compiled with ``--check``, from the folder that transformers saved or from the GGUF file
+that it is converted to, so that a configuration which recipe and reference read alike, but not as
+transformers does, fails too.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from maxtool import artifact
+from maxtool.conversion import Request, convert, prepare
+from maxtool.errors import ConfigurationError
+from maxtool.runtime import loader
+from tests.artifact.measure import BOUND, Array, error
+from tests.parity.configurations import FAMILIES, GRANTED, LONGEST, configurations
+from tests.parity.test_transformers_peers import cached, forward, load, saved, torch
+
+__all__ = ["torch"]  # the fixture
+
+pytestmark = [pytest.mark.peers, pytest.mark.slow]
+
+# What is refused: values that GGUF cannot say, and half a plane to rotate.
+REFUSED = ("has no spelling in gguf", "is odd")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dialect", ["hf", "gguf"])
+@pytest.mark.parametrize("model_type", FAMILIES)
+@settings(max_examples=5, suppress_health_check=[*HealthCheck])
+@given(data=st.data())
+def test_the_same_as_transformers(
+    torch: Any, model_type: str, dialect: str, data: st.DataObject
+) -> None:
+    config = data.draw(configurations(model_type), label="configuration")
+    if dialect == "gguf":
+        config = config | GRANTED[model_type]
+        config.pop("no_rope_layers", None)
+    older = data.draw(st.booleans(), label="in the older spelling")
+    length = data.draw(st.integers(3, LONGEST), label="tokens")
+    first = data.draw(st.integers(1, length - 1), label="tokens of the first call")
+    torch.manual_seed(data.draw(st.integers(0, 99), label="seed"))
+    ids = np.random.default_rng(length).integers(0, config["vocab_size"], (2, length))
+    with (
+        saved(torch, model_type, config, older=older) as folder,
+        tempfile.TemporaryDirectory() as scratch,
+    ):
+        compiled = loader.load(made(folder, Path(scratch), dialect))
+        expected = forward(torch, load(torch, folder), ids)
+        assert error(compiled(input_ids=ids)["logits"], expected) < BOUND
+        starts = [0, *range(first, length)]
+        expected = cached(torch, load(torch, folder), ids, starts)
+        assert error(in_turn(compiled, ids, starts), expected) < BOUND
+
+
+def made(folder: Path, scratch: Path, dialect: str) -> Path:
+    """The artifact, checked; the example is passed over if it is refused as it should be."""
+    source, output = folder, scratch / "artifact"
+    try:
+        if dialect == "gguf":
+            source = scratch / "model.gguf"
+            convert(prepare(Request(folder, source)))
+        planned = artifact.prepare(artifact.Request(source, output, check=True))
+    except ConfigurationError as refusal:
+        assume(not any(reason in str(refusal) for reason in REFUSED))
+        raise
+    artifact.make(planned)
+    return output
+
+
+def in_turn(model: loader.Model, ids: Array, starts: list[int]) -> Array:
+    """Logits after each call with a cache: ``prefill``, then ``decode``."""
+    state = model.new_state(batch=len(ids))
+    logits = []
+    for start, stop in zip(starts, [*starts[1:], ids.shape[1]], strict=True):
+        inputs = {"input_ids": ids[:, start:stop], "position": np.array([start], np.int32)}
+        logits.append(model.run("decode" if start else "prefill", inputs, state)["logits"])
+    return np.stack(logits, axis=1)
