@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from maxtool.architectures import Decoder, DecoderConfig
 from tests.architectures import families
 from tests.architectures.decoders import Steps
-from tests.parity import test_transformers_peers as peers
+from tests.parity import peers
 from tests.parity.configurations import FAMILIES, LONGEST, configurations
 from tests.parity.measure import error
 

@@ -22,7 +22,7 @@ from maxtool.errors import ConfigurationError
 from maxtool.runtime import loader
 from tests.artifact.measure import BOUND, Array, error
 from tests.parity.configurations import FAMILIES, GRANTED, LONGEST, configurations
-from tests.parity.test_transformers_peers import cached, forward, load, saved, torch
+from tests.parity.peers import cached, forward, load, saved, torch
 
 __all__ = ["torch"]  # the fixture
 

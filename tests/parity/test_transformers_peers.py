@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,90 +11,16 @@ from hypothesis import strategies as st
 
 from maxtool.parity.references import CachedReference, reference
 from maxtool.weights.checkpoint import open_checkpoint
-from tests.parity.configurations import FAMILIES, LONGEST, configurations, published
+from tests.parity.configurations import FAMILIES, LONGEST, configurations
 from tests.parity.measure import error
+from tests.parity.peers import cached, forward, load, saved, torch
+
+__all__ = ["torch"]  # the fixture
 
 pytestmark = [pytest.mark.peers, pytest.mark.slow]
 
 ALLOWED = 5e-6
 """Rotary tables are float32 and may differ in the last bit; the rest is float64 in both."""
-
-
-@pytest.fixture(scope="module")
-def torch() -> Iterator[Any]:
-    """The package, on one thread, with warnings of transformers left alone."""
-    found = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    threads = found.get_num_threads()
-    found.set_num_threads(1)
-    yield found
-    found.set_num_threads(threads)
-
-
-@contextlib.contextmanager
-def saved(torch: Any, model_type: str, config: dict[str, Any], *, older: bool) -> Iterator[Path]:
-    """A folder with a random model, as ``save_pretrained`` writes it."""
-    import transformers
-
-    built = transformers.AutoConfig.for_model(model_type, **config)
-    model = transformers.AutoModelForCausalLM.from_config(built).to(torch.float32)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            centre = 1.0 if "norm" in name or ".ln_" in name else 0.0
-            spread = 0.3 if parameter.dim() == 1 else 1.2 / parameter.shape[-1] ** 0.5
-            parameter.normal_(0.0 if name.endswith("bias") else centre, spread)
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        model.save_pretrained(folder)
-        if older:
-            written = json.loads((folder / "config.json").read_text())
-            (folder / "config.json").write_text(json.dumps(published(written)))
-        yield folder
-
-
-def load(torch: Any, folder: Path) -> Any:
-    """The folder as transformers loads it, in float64: a scaling may remember lengths."""
-    import transformers
-
-    # The other implementations of experts know no float64.
-    options = {"dtype": torch.float64, "experts_implementation": "eager"}
-    return transformers.AutoModelForCausalLM.from_pretrained(folder, **options).eval()
-
-
-@contextlib.contextmanager
-def all_double(torch: Any) -> Iterator[None]:
-    """Norms and softmax, which models compute in float32 whatever their type, in float64 too.
-
-    The rotary tables ask for ``torch.float``, and for float32 of what is not float64: they stay.
-    """
-    narrow = torch.Tensor.float
-
-    def float_unless_double(self: Any) -> Any:
-        return self if self.dtype is torch.float64 else narrow(self)
-
-    with pytest.MonkeyPatch.context() as patch, torch.no_grad():
-        patch.setattr(torch, "float32", torch.float64)
-        patch.setattr(torch.Tensor, "float", float_unless_double)
-        yield
-
-
-def forward(torch: Any, model: Any, ids: np.ndarray) -> np.ndarray:
-    with all_double(torch):
-        return model(input_ids=torch.from_numpy(ids), use_cache=False).logits.numpy()
-
-
-def cached(torch: Any, model: Any, ids: np.ndarray, starts: list[int]) -> np.ndarray:
-    """Logits after each call with a cache."""
-    cache, logits = None, []
-    for start, stop in zip(starts, [*starts[1:], ids.shape[1]], strict=True):
-        with all_double(torch):
-            part = torch.from_numpy(ids[:, start:stop])
-            found = model(input_ids=part, past_key_values=cache, use_cache=True)
-        cache = found.past_key_values
-        logits.append(found.logits[:, -1].numpy())
-    return np.stack(logits, axis=1)
 
 
 @pytest.mark.filterwarnings("ignore")
