@@ -21,6 +21,7 @@ Index = Expr | int
 
 # How a weight type is passed and how many bits it has. bfloat16 travels as its bits.
 STORAGE = {"float32": "float32", "float16": "float16", "bfloat16": "uint16"}
+_LARGEST = (1 << 63) - 1
 OPAQUE = 8  # relax.op_pattern "opaque": fusion leaves the call alone
 
 
@@ -160,6 +161,25 @@ def greatest(a: Index, b: Index) -> Expr:
 def clamped(value: Expr, size: Index) -> Expr:
     """``value`` as an int64 index into ``size`` elements, whatever it was."""
     return T.max(T.min(T.Cast("int64", value), integer(size) - 1), integer(0))
+
+
+def from_first(place: Expr, n: Expr, dtype: str) -> Expr:
+    """A place among ``n``, which is of type ``dtype``, as int64; a negative one from the last."""
+    if dtype.startswith("u"):  # none of which is negative, as an int64 either
+        limit = tirx.const(_LARGEST, dtype) if dtype == "uint64" else None
+        return T.Cast("int64", place if limit is None else T.min(place, limit))
+    wide = index(T.Cast("int64", place))
+    return tirx.Select(wide < integer(0), wide + n, wide)
+
+
+def unravel(row: Expr, sizes: Sequence[Expr]) -> list[Expr]:
+    """Where a row is along each of several dimensions."""
+    places: list[Expr] = []
+    for size in reversed(sizes):
+        rest = index(quotient(row, size))
+        places.insert(0, index(row - rest * size))
+        row = rest
+    return places
 
 
 @contextmanager

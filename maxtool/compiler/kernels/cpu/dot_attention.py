@@ -9,8 +9,8 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import elements as e
-from maxtool.compiler.kernels.cpu.pointwise import VECTOR_OPS
 from maxtool.compiler.kernels.forms import Heads, Mask
+from maxtool.compiler.kernels.ordering import maximum
 
 
 def dot_attention(
@@ -131,11 +131,11 @@ class _State:
     def put(self, place: b.Index, score: b.Expr) -> None:
         """The score of one key of the block."""
         b.store(self.scores, score, (place,), 1)
-        b.store(self.best, VECTOR_OPS["maximum"](1, self.best[0], score), (0,), 1)
+        b.store(self.best, maximum(self.best[0], score), (0,), 1)
 
     def add_block(self, value: Any) -> None:  # noqa: ANN401
         """Take the values of the block's keys in, with one power for all of them."""
-        top = b.let(VECTOR_OPS["maximum"](1, self.top[0], self.best[0]), 1, self.kind)
+        top = b.let(maximum(self.top[0], self.best[0]), 1, self.kind)
         with b.when(self.counts(top)):
             shrink = b.let(e.exp(self.top[0] - top, 1, self.kind), 1, self.kind)
             b.store(self.top, top, (0,), 1)
@@ -160,7 +160,7 @@ class _State:
 
     def add(self, score: b.Expr, read: Any) -> None:  # noqa: ANN401
         """Take a key's value in."""
-        top = b.let(VECTOR_OPS["maximum"](1, self.top[0], score), 1, self.kind)
+        top = b.let(maximum(self.top[0], score), 1, self.kind)
         shrink = b.let(e.exp(self.top[0] - top, 1, self.kind), 1, self.kind)
         weight = b.let(e.exp(score - top, 1, self.kind), 1, self.kind)
         b.store(self.top, top, (0,), 1)

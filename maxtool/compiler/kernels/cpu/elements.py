@@ -8,20 +8,20 @@ from tvm import tirx
 from tvm.tirx.script.builder import ir as T  # noqa: N812
 
 from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.kernels.elements import WIDENED, computed, constant, stored
 
-WIDENED = ("float16", "bfloat16")
-
-
-def stored(dtype: str) -> str:
-    """How a type is passed: bfloat16 and 8-bit floats travel as their bits."""
-    if dtype.startswith("float8"):
-        return "uint8"
-    return "uint16" if dtype == "bfloat16" else dtype
-
-
-def computed(dtype: str) -> str:
-    """The type that elements of ``dtype`` are computed with."""
-    return "float32" if dtype in WIDENED else dtype
+__all__ = [
+    "WIDENED",
+    "computed",
+    "constant",
+    "exp",
+    "lanes_of",
+    "read",
+    "read_as",
+    "rounded",
+    "stored",
+    "write",
+]
 
 
 def lanes_of(dtype: str, lanes: int) -> int:
@@ -61,12 +61,6 @@ def _bfloat16(value: b.Expr, lanes: int) -> b.Expr:
     magnitude = bits & number(0x7FFF_FFFF)
     chosen = T.Select(magnitude > number(0x7F80_0000), high | number(0x40), rounded)
     return T.Cast(b.vector_type("uint16", lanes), chosen)
-
-
-def constant(value: float, dtype: str, lanes: int = 1) -> b.Expr:
-    """A number of a type, in every lane."""
-    one = tirx.const(value, dtype)
-    return one if lanes == 1 else T.broadcast(one, lanes)
 
 
 def read_as(

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm import tirx
 from tvm.tirx.script.builder import ir as T  # noqa: N812
 
 from maxtool.compiler.kernels.cpu import builder as b
-
-LARGEST = (1 << 63) - 1
 
 
 def gather_rows(dtype: str, places: str) -> Any:  # noqa: ANN401
@@ -30,17 +27,9 @@ def gather_rows(dtype: str, places: str) -> Any:  # noqa: ANN401
 
         def row(index: b.Expr) -> None:
             i, j = b.index(b.quotient(index, m)), b.index(b.remainder(index, m))
-            place = b.index(b.greatest(b.least(_from_first(at[j], n, places), n - 1), 0))
+            place = b.index(b.greatest(b.least(b.from_first(at[j], n, places), n - 1), 0))
             with T.serial(inner) as k:
                 b.store(y, x[i, place, k], (i, j, k), 1)
 
         b.each_row(outer * m, inner, row)
     return made.function
-
-
-def _from_first(place: b.Expr, n: b.Expr, places: str) -> b.Expr:
-    if places.startswith("u"):  # none of which is negative, as an int64 either
-        limit = tirx.const(LARGEST, places) if places == "uint64" else None
-        return T.Cast("int64", place if limit is None else T.min(place, limit))
-    wide = b.index(T.Cast("int64", place))
-    return tirx.Select(wide < b.integer(0), wide + n, wide)

@@ -9,7 +9,8 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import elements as e
-from maxtool.compiler.kernels.cpu.reduction import COMBINE, fold_row
+from maxtool.compiler.kernels.cpu.reduction import fold_row
+from maxtool.compiler.kernels.ordering import COMBINE
 
 Read = Callable[[b.Index, int], b.Expr]
 

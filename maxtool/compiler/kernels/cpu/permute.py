@@ -25,7 +25,7 @@ def permute(dtype: str, dims: tuple[int, ...]) -> Any:  # noqa: ANN401
         y = made.argument("y", (*outer, width), dtype)
 
         def row(i: b.Expr) -> None:
-            places = _places(i, outer)
+            places = b.unravel(i, outer)
             with T.serial(width) as j:
                 source = dict(zip(dims, (*places, j), strict=True))
                 b.store(y, x[tuple(source[axis] for axis in range(len(dims)))], (*places, j), 1)
@@ -35,13 +35,3 @@ def permute(dtype: str, dims: tuple[int, ...]) -> Any:  # noqa: ANN401
             rows = rows * size
         b.each_row(rows, width, row)
     return made.function
-
-
-def _places(row: b.Expr, sizes: list[b.Expr]) -> list[b.Expr]:
-    """Where a row is along each dimension but the last."""
-    places: list[b.Expr] = []
-    for size in reversed(sizes):
-        rest = b.index(b.quotient(row, size))
-        places.insert(0, b.index(row - rest * size))
-        row = rest
-    return places

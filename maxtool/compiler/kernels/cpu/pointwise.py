@@ -10,6 +10,7 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import special
 from maxtool.compiler.kernels.forms import Step
+from maxtool.compiler.kernels.ordering import maximum, minimum
 from maxtool.compiler.target import Tile
 
 # Operations that cost about as much as this many additions.
@@ -47,15 +48,6 @@ def _operand(values: list[b.Expr], operand: int | str, lanes: int) -> b.Expr:
     return b.splat(float.fromhex(operand), lanes)
 
 
-def _maximum(_lanes: int, x: b.Expr, y: b.Expr) -> b.Expr:
-    """The sum, which is NaN, where the two have no order."""
-    return T.Select(x < y, y, T.Select(y <= x, x, x + y))
-
-
-def _minimum(_lanes: int, x: b.Expr, y: b.Expr) -> b.Expr:
-    return T.Select(y < x, y, T.Select(x <= y, x, x + y))
-
-
 def _relu(lanes: int, x: b.Expr) -> b.Expr:
     """``x`` unless it is less than 0, so that NaN stays."""
     zero = b.splat(0.0, lanes)
@@ -67,8 +59,8 @@ VECTOR_OPS: dict[str, Callable[..., b.Expr]] = {
     "sub": lambda _lanes, x, y: x - y,
     "mul": lambda _lanes, x, y: x * y,
     "div": lambda _lanes, x, y: x / y,
-    "maximum": _maximum,
-    "minimum": _minimum,
+    "maximum": lambda _lanes, x, y: maximum(x, y),
+    "minimum": lambda _lanes, x, y: minimum(x, y),
     "negative": lambda lanes, x: b.splat(-0.0, lanes) - x,
     "relu": _relu,
     "sqrt": lambda _lanes, x: T.sqrt(x),

@@ -4,48 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm import tirx
-from tvm.tirx.script.builder import ir as T  # noqa: N812
-
 from maxtool.compiler.kernels.cpu import builder as b
-
-# Bits of an integer type by its name.
-BITS = {f"{sign}int{bits}": bits for sign in ("", "u") for bits in (8, 16, 32, 64)}
+from maxtool.compiler.kernels.power import BITS, power
 
 
 def integer_power(dtype: str) -> Any:  # noqa: ANN401
     """Build ``z[i] = x[i] ** y[i]``, which wraps around.
 
-    Parameters of the kernel: x[n], y[n], z[n], all of ``dtype``. The power is a product of squares,
-    one for each bit of y; for a negative y it is what is left of ``1 / x**-y`` before the point.
+    Parameters of the kernel: x[n], y[n], z[n], all of ``dtype``.
     """
-    # Without a sign: LLVM takes the overflow of a signed product to be impossible.
-    kind, bits = f"uint{BITS[dtype]}", BITS[dtype]
     with b.kernel(f"pow_{dtype}") as made:
         n = made.dim("n")
         x, y, z = (made.argument(name, (n,), dtype) for name in "xyz")
 
         def element(i: b.Expr) -> None:
-            power, left, square = (b.scratch((1,), kind) for _ in range(3))
-            b.store(power, tirx.const(1, kind), (0,), 1)
-            b.store(left, T.Cast(kind, y[i]), (0,), 1)
-            b.store(square, T.Cast(kind, x[i]), (0,), 1)
-            with T.serial(b.integer(bits)):
-                with b.when((left[0] & tirx.const(1, kind)) == tirx.const(1, kind)):
-                    b.store(power, power[0] * square[0], (0,), 1)
-                b.store(square, square[0] * square[0], (0,), 1)
-                b.store(left, T.shift_right(left[0], tirx.const(1, kind)), (0,), 1)
-            b.store(z, _rounded(x[i], y[i], T.Cast(dtype, power[0]), dtype), (i,), 1)
+            b.store(z, power(x[i], y[i], dtype), (i,), 1)
 
-        b.each_row(n, 4 * bits, element)
+        b.each_row(n, 4 * BITS[dtype], element)
     return made.function
-
-
-def _rounded(x: b.Expr, y: b.Expr, power: b.Expr, dtype: str) -> b.Expr:
-    """The power, or for a negative exponent what one over it is without digits after the point."""
-    if dtype.startswith("u"):
-        return power
-    zero, one, minus_one = (tirx.const(value, dtype) for value in (0, 1, -1))
-    # The power of -1 by a negative exponent, taken without its sign, is -1 or 1 as it should be.
-    is_unit = tirx.any(x == one, x == minus_one)
-    return T.Select(tirx.all(y < zero, tirx.Not(is_unit)), zero, power)

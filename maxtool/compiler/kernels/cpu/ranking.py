@@ -9,6 +9,7 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import elements as e
+from maxtool.compiler.kernels.ordering import above, equal
 
 
 def top_rows(dtype: str, count: int) -> Any:  # noqa: ANN401
@@ -31,9 +32,9 @@ def top_rows(dtype: str, count: int) -> Any:  # noqa: ANN401
                 b.store(place, b.integer(-1), (0,), 1)
                 with T.serial(n) as k:
                     value = b.let(e.read(x, (i, k), 1, dtype), 1, kind)
-                    same = tirx.all(_equal(value, last[0], kind), k > before[0])
-                    left = tirx.any(before[0] < 0, _above(last[0], value, kind), same)
-                    ahead = tirx.any(place[0] < 0, _above(value, best[0], kind))
+                    same = tirx.all(equal(value, last[0], kind), k > before[0])
+                    left = tirx.any(before[0] < 0, above(last[0], value, kind), same)
+                    ahead = tirx.any(place[0] < 0, above(value, best[0], kind))
                     with b.when(tirx.all(left, ahead)):
                         b.store(best, value, (0,), 1)
                         b.store(place, k, (0,), 1)
@@ -43,17 +44,3 @@ def top_rows(dtype: str, count: int) -> Any:  # noqa: ANN401
 
         b.each_row(rows, n * count, row)
     return made.function
-
-
-def _above(one: b.Expr, two: b.Expr, kind: str) -> b.Expr:
-    """Whether ``one`` comes before ``two``."""
-    if "float" not in kind:
-        return one > two
-    return tirx.any(one > two, tirx.all(tirx.isnan(one), tirx.Not(tirx.isnan(two))))
-
-
-def _equal(one: b.Expr, two: b.Expr, kind: str) -> b.Expr:
-    """Whether neither comes before the other; "not above" would be simplified to "<="."""
-    if "float" not in kind:
-        return one == two
-    return tirx.any(one == two, tirx.all(tirx.isnan(one), tirx.isnan(two)))

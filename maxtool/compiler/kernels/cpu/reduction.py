@@ -13,11 +13,7 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import elements as e
-from maxtool.compiler.kernels.cpu.pointwise import VECTOR_OPS
-
-Combine = Callable[[b.Expr, b.Expr], b.Expr]
-# How two elements become one, and what changes nothing then, by type.
-Fold = tuple[Combine, Callable[[str], b.Expr]]
+from maxtool.compiler.kernels.ordering import COMBINE, Fold, leads
 
 
 def reduce_rows(op: str, dtype: str, lanes: int) -> Any:  # noqa: ANN401
@@ -82,28 +78,6 @@ def fold_row(
     return total[0]
 
 
-def _extreme(name: str) -> Combine:
-    return lambda one, two: VECTOR_OPS[name](1, one, two)
-
-
-def _lowest(kind: str) -> b.Expr:
-    return tirx.const(float("-inf"), kind) if "float" in kind else tirx.min_value(kind)
-
-
-def _highest(kind: str) -> b.Expr:
-    return tirx.const(float("inf"), kind) if "float" in kind else tirx.max_value(kind)
-
-
-COMBINE: dict[str, Fold] = {
-    "all": (tirx.all, lambda kind: tirx.const(True, kind)),
-    "any": (tirx.any, lambda kind: tirx.const(False, kind)),
-    "max": (_extreme("maximum"), _lowest),
-    "min": (_extreme("minimum"), _highest),
-    "prod": (lambda one, two: one * two, lambda kind: tirx.const(1, kind)),
-    "sum": (b.add, lambda kind: tirx.const(0, kind)),
-}
-
-
 def index_rows(op: str, dtype: str) -> Any:  # noqa: ANN401
     """Build where the largest (argmax) or smallest (argmin) element of each row is.
 
@@ -121,21 +95,13 @@ def index_rows(op: str, dtype: str) -> Any:  # noqa: ANN401
             b.store(place, b.integer(0), (0,), 1)
             with T.serial(n) as k:
                 value = b.let(e.read(x, (i, k), 1, dtype), 1, kind)
-                with b.when(tirx.any(k == 0, _before(op, kind, value, best[0]))):
+                with b.when(tirx.any(k == 0, leads(op, value, best[0], kind))):
                     b.store(best, value, (0,), 1)
                     b.store(place, k, (0,), 1)
             b.store(y, place[0], (i,), 1)
 
         b.each_row(rows, n, row)
     return made.function
-
-
-def _before(op: str, kind: str, value: b.Expr, best: b.Expr) -> b.Expr:
-    """Whether ``value`` is to replace ``best``."""
-    more = value > best if op == "argmax" else value < best
-    if "float" not in kind:
-        return more
-    return tirx.any(more, tirx.all(tirx.isnan(value), tirx.Not(tirx.isnan(best))))
 
 
 def cumsum_rows(dtype: str, exclusive: bool, reverse: bool) -> Any:  # noqa: ANN401

@@ -33,8 +33,7 @@ def scatter_rows(dtype: str, places: str) -> Any:  # noqa: ANN401
             with T.serial(n) as j:
                 b.store(y, x[i, j], (i, j), 1)
             with T.serial(m) as j:
-                place = b.let(T.Cast("int64", at[i, j]), 1, "int64")
-                counted = b.let(tirx.Select(place < b.integer(0), place + n, place), 1, "int64")
+                counted = b.index(b.from_first(at[i, j], n, places))
                 with b.when(tirx.all(counted >= b.integer(0), counted < n)):
                     b.store(y, updates[i, j], (i, counted), 1)
 

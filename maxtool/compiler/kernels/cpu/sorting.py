@@ -9,6 +9,7 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import elements as e
+from maxtool.compiler.kernels.ordering import above
 
 
 def sorted_places(dtype: str, ascending: bool) -> Any:  # noqa: ANN401
@@ -29,7 +30,7 @@ def sorted_places(dtype: str, ascending: bool) -> Any:  # noqa: ANN401
 
             def second_first(one: b.Expr, two: b.Expr) -> b.Expr:
                 first, second = value(one), value(two)
-                return _below(second, first, kind) if ascending else _below(first, second, kind)
+                return above(first, second, kind) if ascending else above(second, first, kind)
 
             run = b.scratch((1,), "int64")
             b.store(run, b.integer(1), (0,), 1)
@@ -65,10 +66,3 @@ def _merge(y: b.Buffer, merged: b.Buffer, i: b.Expr, where: Any, second_first: A
             b.store(side, side[0] + 1, (0,), 1)
 
         b.either(take_right, lambda: take(two, right), lambda: take(one, left))
-
-
-def _below(one: b.Expr, two: b.Expr, kind: str) -> b.Expr:
-    """Whether ``one`` comes before ``two`` in ascending order."""
-    if "float" not in kind:
-        return one < two
-    return tirx.any(one < two, tirx.all(tirx.isnan(two), tirx.Not(tirx.isnan(one))))

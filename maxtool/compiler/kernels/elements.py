@@ -1,0 +1,29 @@
+"""Element types as kernels have them: how they are passed, and what they are computed with."""
+
+from __future__ import annotations
+
+from tvm import tirx
+from tvm.tirx.script.builder import ir as T  # noqa: N812
+
+from maxtool.compiler.kernels.builder import Expr
+
+# 16-bit floats are computed with as float32, the rest as it is.
+WIDENED = ("float16", "bfloat16")
+
+
+def stored(dtype: str) -> str:
+    """How a type is passed: bfloat16 and 8-bit floats travel as their bits."""
+    if dtype.startswith("float8"):
+        return "uint8"
+    return "uint16" if dtype == "bfloat16" else dtype
+
+
+def computed(dtype: str) -> str:
+    """The type that elements of ``dtype`` are computed with."""
+    return "float32" if dtype in WIDENED else dtype
+
+
+def constant(value: float, dtype: str, lanes: int = 1) -> Expr:
+    """A number of a type, in every lane."""
+    one = tirx.const(value, dtype)
+    return one if lanes == 1 else T.broadcast(one, lanes)

@@ -1,0 +1,41 @@
+"""Whole numbers to the power of whole numbers."""
+
+from __future__ import annotations
+
+from tvm import tirx
+from tvm.tirx.script.builder import ir as T  # noqa: N812
+
+from maxtool.compiler.kernels import builder as b
+
+# Bits of an integer type by its name.
+BITS = {f"{sign}int{bits}": bits for sign in ("", "u") for bits in (8, 16, 32, 64)}
+
+
+def power(x: b.Expr, y: b.Expr, dtype: str) -> b.Expr:
+    """``x ** y``, which wraps around.
+
+    It is a product of squares, one for each bit of y; for a negative y it is what is left of
+    ``1 / x**-y`` before the point.
+    """
+    # Without a sign: compilers take the overflow of a signed product to be impossible.
+    kind, bits = f"uint{BITS[dtype]}", BITS[dtype]
+    product, left, square = (b.scratch((1,), kind) for _ in range(3))
+    b.store(product, tirx.const(1, kind), (0,), 1)
+    b.store(left, T.Cast(kind, y), (0,), 1)
+    b.store(square, T.Cast(kind, x), (0,), 1)
+    with T.serial(b.integer(bits)):
+        with b.when((left[0] & tirx.const(1, kind)) == tirx.const(1, kind)):
+            b.store(product, product[0] * square[0], (0,), 1)
+        b.store(square, square[0] * square[0], (0,), 1)
+        b.store(left, T.shift_right(left[0], tirx.const(1, kind)), (0,), 1)
+    return _rounded(x, y, T.Cast(dtype, product[0]), dtype)
+
+
+def _rounded(x: b.Expr, y: b.Expr, product: b.Expr, dtype: str) -> b.Expr:
+    """The power, or for a negative exponent what one over it is without digits after the point."""
+    if dtype.startswith("u"):
+        return product
+    zero, one, minus_one = (tirx.const(value, dtype) for value in (0, 1, -1))
+    # The power of -1 by a negative exponent, taken without its sign, is -1 or 1 as it should be.
+    is_unit = tirx.any(x == one, x == minus_one)
+    return T.Select(tirx.all(y < zero, tirx.Not(is_unit)), zero, product)
