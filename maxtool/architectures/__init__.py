@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from maxtool.architectures import decoder, encoder
+from maxtool.architectures.cache import CacheForm
 from maxtool.architectures.decoder import Decoder
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.entry import Architecture, Entry, Limit
@@ -24,6 +25,7 @@ def build(
     config: Mapping[str, object],
     dtype: DType = DType.float32,
     context: int | None = None,
+    form: CacheForm = decoder.CPU_FORM,
 ) -> Architecture:
     """The module of an architecture, its weights declared and not bound.
 
@@ -32,6 +34,7 @@ def build(
         config: Its configuration, field by field.
         dtype: The element type of the matrices.
         context: Positions it is built for; those it was trained for when absent.
+        form: How a decoder's cache lies; architectures of installed packages see to their own.
 
     Raises:
         ConfigurationError: If there is no such architecture, or listing all that is wrong with the
@@ -41,6 +44,8 @@ def build(
     if builder is None:
         known = ", ".join(dict.fromkeys([*ARCHITECTURES, *installed_names()]))
         raise ConfigurationError(f"no architecture {architecture!r}", hint=f"there are: {known}")
+    if builder is decoder.build:
+        return decoder.build(config, dtype, context, form)
     return builder(config, dtype, context)
 
 
@@ -48,6 +53,7 @@ __all__ = [
     "ARCHITECTURES",
     "Architecture",
     "Builder",
+    "CacheForm",
     "Decoder",
     "DecoderConfig",
     "Entry",

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from maxtool.architectures.cache import Cache, CacheForm
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.rotary import Angles
 from maxtool.dtype import DType
 from maxtool.graph import Tensor, ops
 from maxtool.nn import Linear, Module, RMSNorm
 
-# Keys and values.
-Cache: TypeAlias = tuple[Tensor, Tensor]
 # Hidden state, angles, position and cache, to the hidden state and the written cache.
 CachedModule: TypeAlias = Module[
     [Tensor, Angles | None, Tensor, Cache | None], tuple[Tensor, Cache | None]
@@ -25,9 +24,12 @@ class Attention(CachedModule):
         config: The decoder's options.
         window: How many keys a query sees at most, its own included; None for all.
         dtype: The element type of the matrices.
+        form: How keys and values lie.
     """
 
-    def __init__(self, config: DecoderConfig, window: int | None, dtype: DType) -> None:
+    def __init__(
+        self, config: DecoderConfig, window: int | None, dtype: DType, form: CacheForm
+    ) -> None:
         hidden, dim = config.hidden_size, config.head_dim
         inner, shared = config.n_heads * dim, config.n_kv_heads * dim
         self.q = Linear(hidden, inner, dtype, has_bias=config.qkv_bias)
@@ -40,6 +42,7 @@ class Attention(CachedModule):
             self.q_norm, self.k_norm = (RMSNorm(width, config.norm_eps) for width in widths)
         self.head_dim = dim
         self.window = window
+        self.form = form
         self.softcap = config.attention_softcap
         self.scale = dim**-0.5 if config.attention_scale is None else config.attention_scale
 
@@ -61,11 +64,9 @@ class Attention(CachedModule):
         if angles is not None:
             query, key = (ops.rope(one, *angles) for one in (query, key))
         if cache is None:
-            keys, values = key.permute([0, 2, 3, 1]), value.permute([0, 2, 1, 3])
+            keys, values = self.form.laid(key, value)
         else:
-            keys = ops.cache_write_key(cache[0], key, position)
-            values = ops.cache_write_value(cache[1], value, position)
-            cache = (keys, values)
+            keys, values = cache = self.form.written(cache, key, value, position)
         mixed = ops.attention(
             query,
             keys,
@@ -74,6 +75,7 @@ class Attention(CachedModule):
             scale=self.scale,
             window=self.window,
             softcap=self.softcap,
+            transposed=self.form.transposed,
         )
         width = int(query.shape[2]) * self.head_dim
         return self.o(mixed.reshape([*x.shape[:2], width])), cache

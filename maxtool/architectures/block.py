@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from maxtool.architectures.attention import Attention, Cache, CachedModule
+from maxtool.architectures.attention import Attention, CachedModule
+from maxtool.architectures.cache import Cache, CacheForm
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.experts import Experts
 from maxtool.architectures.mlp import MLPS, GatedMLP, PlainMLP
@@ -31,16 +32,17 @@ class DecoderLayer(CachedModule):
         config: The decoder's options.
         index: Which of its layers it is.
         dtype: The element type of the matrices.
+        form: How keys and values lie.
     """
 
-    def __init__(self, config: DecoderConfig, index: int, dtype: DType) -> None:
+    def __init__(self, config: DecoderConfig, index: int, dtype: DType, form: CacheForm) -> None:
         def norm(name: str) -> Norm | None:
             if name not in NORMS[config.block]:
                 return None
             return make_norm(config.norm, config.hidden_size, config.norm_eps, config.norm_bias)
 
         self.attn_norm = norm("attn_norm")
-        self.attn = Attention(config, config.window(index), dtype)
+        self.attn = Attention(config, config.window(index), dtype, form)
         self.attn_post_norm = norm("attn_post_norm")
         self.mlp_norm = norm("mlp_norm")
         self.mlp = _make_mlp(config, index, dtype)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from maxtool.architectures.attention import Cache
 from maxtool.architectures.block import DecoderLayer
+from maxtool.architectures.cache import Cache, CacheForm
 from maxtool.architectures.config import typed
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.entry import Entry, Limit
@@ -15,6 +15,8 @@ from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
 from maxtool.graph import BufferType, Tensor, TensorType, Weight, ops
 from maxtool.nn import Embedding, Linear, Module, ModuleList
+
+CPU_FORM = CacheForm()
 
 
 class PositionEmbedding(Module[[Tensor, Tensor], Tensor]):
@@ -40,19 +42,25 @@ class Decoder(Module[[Tensor], Tensor]):
         dtype: The element type of the matrices. Norms and biases, and everything computed, are
             float32.
         context: Positions it is built for; as many as the configuration allows when absent.
+        form: How the cache lies in memory.
     """
 
     def __init__(
-        self, config: DecoderConfig, dtype: DType = DType.float32, context: int | None = None
+        self,
+        config: DecoderConfig,
+        dtype: DType = DType.float32,
+        context: int | None = None,
+        form: CacheForm = CPU_FORM,
     ) -> None:
         self.config = config
+        self.form = form
         self.context = context or config.max_context
         hidden = config.hidden_size
         self.embed = Embedding(config.vocab_size, hidden, dtype)
         if config.position == "learned":
             self.position = PositionEmbedding(config.context_length, hidden, dtype)
         layers = range(config.n_layers)
-        self.layers = ModuleList(DecoderLayer(config, index, dtype) for index in layers)
+        self.layers = ModuleList(DecoderLayer(config, index, dtype, form) for index in layers)
         self.norm = make_norm(config.norm, hidden, config.norm_eps, config.norm_bias)
         self.lm_head = Linear(hidden, config.vocab_size, dtype)
         if config.tie_word_embeddings:
@@ -112,13 +120,11 @@ class Decoder(Module[[Tensor], Tensor]):
 
     def cache(self) -> Mapping[str, BufferType]:
         """The keys and values of each layer, one fixed buffer of ``context`` positions each."""
-        heads, dim = self.config.n_kv_heads, self.config.head_dim
-        key = BufferType(DType.float32, ["batch", heads, dim, self.context])
-        value = BufferType(DType.float32, ["batch", heads, self.context, dim])
+        kinds = self.form.buffers(self.config.n_kv_heads, self.config.head_dim, self.context)
         return {
             f"cache.{layer}.{part}": kind
             for layer in range(self.config.n_layers)
-            for part, kind in (("key", key), ("value", value))
+            for part, kind in zip(("key", "value"), kinds, strict=True)
         }
 
     def _hidden(self, input_ids: Tensor, position: Tensor, cache: list[Cache]) -> Tensor:
@@ -153,7 +159,10 @@ def _scaled(x: Tensor, factor: float) -> Tensor:
 
 
 def build(
-    config: Mapping[str, object], dtype: DType = DType.float32, context: int | None = None
+    config: Mapping[str, object],
+    dtype: DType = DType.float32,
+    context: int | None = None,
+    form: CacheForm = CPU_FORM,
 ) -> Decoder:
     """A decoder with its weights declared and not bound.
 
@@ -165,4 +174,4 @@ def build(
         raise ConfigurationError(
             f"a context of {context} positions", hint=f"it is from 1 to {options.max_context}"
         )
-    return Decoder(options, dtype, context)
+    return Decoder(options, dtype, context, form)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from maxtool.architectures import Architecture, Entry, build
+from maxtool.architectures import Architecture, CacheForm, Entry, build
 from maxtool.artifact import check as parity
 from maxtool.artifact import manifest, tokens, weights
 from maxtool.artifact.request import DTYPES, Request
@@ -34,6 +34,12 @@ from maxtool.weights import Checkpoint, open_checkpoint
 SPARE_BYTES = 16 << 20
 
 Progress = Callable[[int], None]
+
+# How the kernels of each kind of target read a cache, by the type of the matrices.
+CACHE_FORMS: dict[str, Callable[[DType], CacheForm]] = {
+    "cpu": lambda _: CacheForm(),
+    "cuda": lambda dtype: CacheForm(dtype, transposed=False),
+}
 
 
 @dataclass
@@ -119,7 +125,7 @@ def prepare(request: Request) -> Build:
         # Minutes of compilation later would be a bad time to hear that there is none.
         reference(checkpoint)
     dtype = request.dtype or natural_dtype(planned)
-    module = _module(request, planned, dtype)
+    module = _module(request, planned, dtype, CACHE_FORMS[target.kind](dtype))
     graphs = {
         entry: module.trace(entry.name, entry.types, entry.function)
         for entry in module.entries()
@@ -237,10 +243,10 @@ def _check(made: Build, folder: Path) -> parity.Checked:
     return parity.check(folder, made.plan.checkpoint, tolerance)
 
 
-def _module(request: Request, planned: Plan, dtype: DType) -> Architecture:
+def _module(request: Request, planned: Plan, dtype: DType, form: CacheForm) -> Architecture:
     """The architecture, for as many positions as were asked for, or as many as it can have."""
     config = {**planned.config, **_chosen(request, planned)}
-    make_one = partial(build, planned.recipe.architecture, config, dtype)
+    make_one = partial(build, planned.recipe.architecture, config, dtype, form=form)
     usual = make_one()
     if request.context is None:
         return usual

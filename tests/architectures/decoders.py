@@ -47,7 +47,7 @@ class Steps:
         weights = model.state_dict() | {n: w.to_numpy() for n, w in graph.owners.items()}
         self._step = executor.find().compile(graph, weights)
         self._cache = [
-            np.zeros([batch, *map(int, kind.shape[1:])], np.float32)
+            np.zeros([batch, *map(int, kind.shape[1:])], kind.dtype.to_numpy())
             for kind in model.cache().values()
         ]
         self.position = 0

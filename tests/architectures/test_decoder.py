@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from maxtool.architectures import ARCHITECTURES, Decoder, build
+from maxtool.architectures import ARCHITECTURES, CacheForm, Decoder, build
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
 from maxtool.graph.limits import least_sizes
-from tests.architectures.decoders import CONFIG, Steps
+from tests.architectures.decoders import CONFIG, Steps, fill
 
 
 def made(dtype: DType = DType.float32, **changes: Any) -> Decoder:
@@ -136,6 +136,33 @@ def test_a_cache_changes_no_number(changes: dict[str, Any]) -> None:
         at += length
         logits = steps(ids[:, at - length : at])
         np.testing.assert_allclose(logits, whole[:, at - 1], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [DType.float32, DType.float16, DType.bfloat16])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_the_form_of_a_cache_changes_no_more_than_its_rounding(
+    dtype: DType, transposed: bool
+) -> None:
+    form = CacheForm(dtype, transposed)
+    model, plain = build("decoder", CONFIG, form=form), build("decoder", CONFIG)
+    fill(model), fill(plain)
+    ids = np.random.default_rng(1).integers(0, 11, (2, 9))
+    exact = plain.compile(*plain.entries()[0].inputs.values())(ids).to_numpy()
+    whole = model.compile(*model.entries()[0].inputs.values())(ids).to_numpy()
+    bound = {DType.float32: 1e-5, DType.float16: 1e-2, DType.bfloat16: 8e-2}[dtype]
+    np.testing.assert_allclose(whole, exact, atol=bound, rtol=0)
+    steps, at = Steps(model, batch=2), 0
+    for length in (4, 3, 1, 1):
+        at += length
+        np.testing.assert_allclose(
+            steps(ids[:, at - length : at]), whole[:, at - 1], rtol=1e-4, atol=1e-4
+        )
+
+
+def test_the_state_is_what_the_form_says() -> None:
+    state = build("decoder", CONFIG, form=CacheForm(DType.bfloat16, transposed=False)).cache()
+    assert {kind.dtype for kind in state.values()} == {DType.bfloat16}
+    assert {tuple(map(str, kind.shape)) for kind in state.values()} == {("batch", "2", "16", "4")}
 
 
 @pytest.mark.parametrize(

@@ -399,6 +399,38 @@ def test_an_eager_write_leaves_the_callers_array_alone() -> None:
     np.testing.assert_array_equal(values[:, :, 4:7], x.transpose(0, 2, 1, 3))
 
 
+CACHED = [DType.float32, DType.float16, DType.bfloat16]
+
+
+@pytest.mark.parametrize("dtype", CACHED)
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(("window", "softcap"), [(None, None), (3, 2.0)])
+def test_attention_over_a_cache_of_any_form(
+    dtype: DType, transposed: bool, window: int | None, softcap: float | None
+) -> None:
+    """Keys and values are rounded to the cache's type, and what they give is computed exactly."""
+    x, query = sample(2, 3, 2, 4), sample(2, 3, 6, 4)
+    before = sample(2, 2, 8, 4, dtype=dtype)
+    keys = Tensor(np.ascontiguousarray(before.swapaxes(2, 3)) if transposed else before)
+    keys = ops.cache_write_key(keys, Tensor(x), [4], transposed=transposed)
+    values = ops.cache_write_value(Tensor(before), Tensor(x), [4])
+    wanted = before.copy()
+    wanted[:, :, 4:7] = x.swapaxes(1, 2).astype(before.dtype)
+    np.testing.assert_array_equal(values.to_numpy(), wanted)
+    found = keys.to_numpy().swapaxes(2, 3) if transposed else keys.to_numpy()
+    np.testing.assert_array_equal(found, wanted)
+    options = {"scale": 0.5, "window": window, "softcap": softcap, "transposed": transposed}
+    got = ops.attention(Tensor(query), keys, values, [4], **options).to_numpy()
+    held = np.repeat(wanted.astype(np.float64), 3, 1)
+    scores = np.einsum("bihd,bhjd->bhij", query.astype(np.float64), held) * 0.5
+    scores = scores if softcap is None else softcap * np.tanh(scores / softcap)
+    at, key = 4 + np.arange(3)[:, None], np.arange(8)[None]
+    scores[..., (key > at) | (key <= at - (window or 99))] = -np.inf
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    exact = np.einsum("bhij,bhjd->bihd", weights / weights.sum(-1, keepdims=True), held)
+    np.testing.assert_allclose(got, exact, rtol=2e-6, atol=2e-6)
+
+
 def test_a_traced_write_to_a_tensor_leaves_the_callers_array_alone() -> None:
     kinds = [TensorType(F32, shape) for shape in (CACHE, WRITTEN)]
     cache, x = sample(*CACHE), sample(*WRITTEN)

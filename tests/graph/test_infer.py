@@ -88,10 +88,12 @@ def test_operands_that_do_not_fit(
 HEADS, TABLE, AT = kind("b", "s", 2, 4), kind(8, 2), kind(1, dtype=I32)
 KEYS, VALUES = kind("b", 2, 4, 8), kind("b", 2, 8, 4)
 HALF = kind("b", "s", 2, 4, dtype=DType.float16)
+HALF_VALUES = kind("b", 2, 8, 4, dtype=DType.float16)
+ROWS = {"transposed": False}
 
 
-def attention(*operands: Tensor, **options: float) -> Tensor:
-    return ops.attention(*operands, scale=1.0, **options)  # type: ignore[misc,arg-type]
+def attention(*operands: Tensor, **options: Any) -> Tensor:
+    return ops.attention(*operands, scale=1.0, **options)
 
 
 @pytest.mark.parametrize(
@@ -112,6 +114,11 @@ def attention(*operands: Tensor, **options: float) -> Tensor:
         (attention, [HEADS, KEYS, KEYS, AT], r"attention\(.*values are"),
         (attention, [kind("b", "s", 3, 4), KEYS, VALUES, AT], r"multiple"),
         (attention, [HALF, KEYS, VALUES, AT], r"float32"),
+        (attention, [HEADS, KEYS, HALF_VALUES, AT], r"keys and values are of one type"),
+        (attention, [HEADS, kind("b", 2, 4, 8, dtype=I32), VALUES, AT], r"bfloat16, not int32"),
+        (lambda *o: attention(*o, **ROWS), [HEADS, KEYS, VALUES, AT], r"\[batch, kv, context, dim"),
+        (lambda *o: ops.cache_write_key(*o, **ROWS), [KEYS, HEADS, AT], r"context, dim\]"),
+        (ops.cache_write_key, [kind("b", 2, 4, 8, dtype=I32), HEADS, AT], r"bfloat16, not int32"),
         (lambda *o: attention(*o, window=0), [HEADS, KEYS, VALUES, AT], r"window"),
         (lambda *o: attention(*o, softcap=0.0), [HEADS, KEYS, VALUES, AT], r"soft cap is above 0"),
     ],

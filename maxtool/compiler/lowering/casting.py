@@ -26,18 +26,19 @@ def cast_rule(function: FunctionLowering, node: Node) -> None:
     if x.dtype is result.dtype:
         value = function.copied(x) if isinstance(x.type, BufferType) else function.get(x)
     else:
-        value = _converted(function, function.get(x), x.dtype, result.dtype)
+        value = converted(function, function.get(x), x.dtype, result.dtype)
     function.set_whole(result, value)
 
 
-def _converted(function: FunctionLowering, value: Expr, source: DType, dtype: DType) -> Expr:
+def converted(function: FunctionLowering, value: Expr, source: DType, dtype: DType) -> Expr:
+    """``value``, of the type ``source``, in another type."""
     if _is_float8(source):
         wide = DType.float32 if _is_float8(dtype) else dtype
         table = _constant(_numbers(source, wide))
         value = function.compute(_looked_up, value, table, name="cast")
-        return value if wide is dtype else _converted(function, value, wide, dtype)
+        return value if wide is dtype else converted(function, value, wide, dtype)
     if _is_float8(dtype):
-        wide = _converted(function, value, source, DType.float32)
+        wide = converted(function, value, source, DType.float32)
         table = _constant(_rounded(dtype))
         return function.compute(_looked_up_float, wide, table, name="cast")
     return function.compute(cast(source, dtype), value, name="cast")

@@ -14,6 +14,7 @@ from tvm.ir import StringImm
 
 from maxtool.compiler.lowering import expressions as te
 from maxtool.compiler.lowering.attending import ATTENDING
+from maxtool.compiler.lowering.caching import CACHING
 from maxtool.compiler.lowering.casting import cast_rule
 from maxtool.compiler.lowering.experts import EXPERTS
 from maxtool.compiler.lowering.function import FunctionLowering
@@ -56,28 +57,6 @@ def _embedding(function: FunctionLowering, node: Node) -> None:
         operands = [rows, function.get(weight)]
         value = function.kernel("embedding", options, operands, [count, dim])
     function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
-
-
-def _attention(function: FunctionLowering, node: Node) -> None:
-    query, key = node.inputs[:2]
-    options = {
-        "heads": int(query.shape[2]),
-        "kv_heads": int(key.shape[1]),
-        "head_dim": int(query.shape[3]),
-        **{name: node.attributes[name] for name in ("scale", "window", "softcap")},
-    }
-    operands = [function.get(operand) for operand in node.inputs]
-    value = function.kernel("attention", options, operands, function.sizes(query.shape))
-    function.set_whole(node.outputs[0], value)
-
-
-def _cache_write(function: FunctionLowering, node: Node) -> None:
-    cache, x = node.inputs[:2]
-    options = {"kv_heads": int(x.shape[2]), "head_dim": int(x.shape[3])}
-    owned = isinstance(cache.type, BufferType)
-    written = function.get(cache) if owned else function.copied(cache)
-    operands = [written, *map(function.get, node.inputs[1:])]
-    function.set_whole(node.outputs[0], function.kernel_inplace(node.op, options, operands))
 
 
 def _elementwise(function: FunctionLowering, node: Node) -> None:
@@ -127,6 +106,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys((*UNARY, *BINARY, *COMPARISONS, *LOGICAL, *TESTS), _elementwise),
     **dict.fromkeys(("logical_not", "where"), _elementwise),
     **ATTENDING,
+    **CACHING,
     **EXPERTS,
     **IMAGES,
     **POSITIONS,
@@ -135,9 +115,6 @@ RULES: dict[str, Rule] = {
     **PRODUCTS,
     **RANKING,
     **ROWWISE,
-    "attention": _attention,
-    "cache_write_key": _cache_write,
-    "cache_write_value": _cache_write,
     "cast": cast_rule,
     "embedding": _embedding,
     "pow": _pow,

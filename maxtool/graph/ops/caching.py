@@ -15,11 +15,23 @@ from maxtool.graph.type import TensorType
 
 _POSITION = DType.int32  # what a Python number is there
 
+# What keys and values in a cache may be; queries, and what is written, are float32.
+CACHED = (DType.float32, DType.float16, DType.bfloat16)
+
+
+def _require_cached(*kinds: TensorType) -> None:
+    for kind in kinds:
+        known = ", ".join(dtype.value for dtype in CACHED)
+        require(kind.dtype in CACHED, f"keys and values are {known}, not {kind.dtype.value}")
+
 
 def _infer_cache_key(
-    cache: TensorType, x: TensorType, position: TensorType
+    cache: TensorType, x: TensorType, position: TensorType, transposed: bool
 ) -> tuple[TensorType, ...]:
-    require_float32(cache, x)
+    if not transposed:
+        return _infer_cache_value(cache, x, position)
+    _require_cached(cache)
+    require_float32(x)
     require_position(position)
     batch, _, heads, dim = require_heads(x)
     fits = cache.rank == 4 and cache.shape[:3] == [batch, heads, dim]
@@ -30,7 +42,8 @@ def _infer_cache_key(
 def _infer_cache_value(
     cache: TensorType, x: TensorType, position: TensorType
 ) -> tuple[TensorType, ...]:
-    require_float32(cache, x)
+    _require_cached(cache)
+    require_float32(x)
     require_position(position)
     batch, _, heads, dim = require_heads(x)
     fits = cache.rank == 4 and cache.shape[:2] == [batch, heads] and cache.shape[3] == dim
@@ -46,13 +59,18 @@ def _infer_attention(
     scale: float,  # noqa: ARG001 - part of the operation's signature
     window: int | None,
     softcap: float | None,
+    transposed: bool,
 ) -> tuple[TensorType, ...]:
-    require_float32(query, key, value)
+    require_float32(query)
     require_position(position)
     batch, _, heads, dim = require_heads(query)
+    _require_cached(key, value)
     require(key.rank == 4 and value.rank == 4, "keys and values have four dimensions")
-    kv_heads, context = key.shape[1], key.shape[3]
-    require(key.shape == [batch, kv_heads, dim, context], "keys are [batch, kv, dim, context]")
+    require(key.dtype is value.dtype, "keys and values are of one type")
+    kv_heads, context = key.shape[1], key.shape[3 if transposed else 2]
+    sizes = [dim, context] if transposed else [context, dim]
+    said = "dim, context" if transposed else "context, dim"
+    require(key.shape == [batch, kv_heads, *sizes], f"keys are [batch, kv, {said}]")
     require(value.shape == [batch, kv_heads, context, dim], "values are [batch, kv, context, dim]")
     require(kv_heads.is_static and kv_heads != 0, "the number of key/value heads is known")
     require(int(heads) % int(kv_heads) == 0, "query heads are a multiple of key/value heads")
@@ -66,16 +84,24 @@ define("cache_write_value", _infer_cache_value, writes=0, numbers={2: _POSITION}
 define("attention", _infer_attention, numbers={3: _POSITION})
 
 
-def cache_write_key(cache: Tensor, x: Tensor, position: TensorLike) -> Tensor:
+def cache_write_key(
+    cache: Tensor, x: Tensor, position: TensorLike, *, transposed: bool = True
+) -> Tensor:
     """Write keys ``x [batch, seq, heads, dim]`` into ``cache [batch, heads, dim, context]``.
 
     The write starts at ``position``, an int32 ``[1]``; what would land outside is dropped. It
     happens in place where the cache is an input of a ``BufferType``, and on a copy otherwise.
     Either way the cache after the write is what this returns: a graph refuses to read a buffer
-    anew that was overwritten. Keys lie transposed, so that the scores of neighbouring keys are
-    neighbours.
+    anew that was overwritten.
+
+    Args:
+        cache: float32, float16 or bfloat16: keys are rounded to its type.
+        x: float32.
+        position: Where the first key goes.
+        transposed: Whether keys lie transposed, so that the scores of neighbouring keys are
+            neighbours; the cache is ``[batch, heads, context, dim]`` otherwise.
     """
-    return apply("cache_write_key", cache, x, position)[0]
+    return apply("cache_write_key", cache, x, position, transposed=bool(transposed))[0]
 
 
 def cache_write_value(cache: Tensor, x: Tensor, position: TensorLike) -> Tensor:
@@ -95,6 +121,7 @@ def attention(
     scale: float,
     window: int | None = None,
     softcap: float | None = None,
+    transposed: bool = True,
 ) -> Tensor:
     """Causal attention with grouped queries.
 
@@ -102,16 +129,22 @@ def attention(
 
     Args:
         query: ``[batch, seq, heads, dim]``.
-        key: ``[batch, kv_heads, dim, context]``.
-        value: ``[batch, kv_heads, context, dim]``.
+        key: ``[batch, kv_heads, dim, context]``; float32, float16 or bfloat16.
+        value: ``[batch, kv_heads, context, dim]``, of the type of the keys.
         position: int32 ``[1]``: where the first query stands among the keys.
         scale: What scores are multiplied by.
         window: How many keys a query sees at most, its own included.
         softcap: Scores become ``softcap * tanh(score / softcap)``, before any is hidden.
+        transposed: Whether keys are as above; ``[batch, kv_heads, context, dim]`` otherwise.
 
     Returns:
         ``[batch, seq, heads, dim]``.
     """
     cap = None if softcap is None else float(softcap)
-    options = {"scale": float(scale), "window": window, "softcap": cap}
+    options = {
+        "scale": float(scale),
+        "window": window,
+        "softcap": cap,
+        "transposed": bool(transposed),
+    }
     return apply("attention", query, key, value, position, **options)[0]

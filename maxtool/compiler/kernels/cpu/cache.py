@@ -10,19 +10,21 @@ from typing import Any
 from tvm.tirx.script.builder import ir as T  # noqa: N812
 
 from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.kernels.cpu import elements as e
 from maxtool.compiler.target import Tile
 
 
-def cache_write_key(kv_heads: int, head_dim: int, tile: Tile) -> Any:  # noqa: ANN401
+def cache_write_key(kv_heads: int, head_dim: int, tile: Tile, dtype: str = "float32") -> Any:  # noqa: ANN401
     """Build the write of keys, transposed so that one dimension of many keys is a vector.
 
     Parameters of the kernel: cache[batch, kv_heads, head_dim, context] (changed in place),
-    x[batch, seq, kv_heads, head_dim], position[1] int32 of the first new key.
+    x[batch, seq, kv_heads, head_dim], position[1] int32 of the first new key. The cache is of
+    ``dtype``, x float32.
     """
     del tile  # single elements move
     with b.kernel(f"cache_write_key_{kv_heads}_{head_dim}") as made:
         batch, seq, context = made.dim("batch"), made.dim("seq"), made.dim("context")
-        cache = made.argument("cache", (batch, kv_heads, head_dim, context))
+        cache = made.argument("cache", (batch, kv_heads, head_dim, context), e.stored(dtype))
         x = made.argument("x", (batch, seq, kv_heads, head_dim))
         position = made.argument("position", (1,), "int32")
 
@@ -31,21 +33,22 @@ def cache_write_key(kv_heads: int, head_dim: int, tile: Tile) -> Any:  # noqa: A
             start = b.index(T.Cast("int64", position[0]))
             first, last = _inside(start, seq, context)
             with T.serial(b.integer(head_dim)) as d, T.serial(first, last) as s:
-                b.store(cache, x[at, s, h, d], (at, h, d, start + s), 1)
+                e.write(cache, x[at, s, h, d], (at, h, d, start + s), 1, dtype)
 
         b.each_row(batch * kv_heads, seq * head_dim, row)
     return made.function
 
 
-def cache_write_value(kv_heads: int, head_dim: int, tile: Tile) -> Any:  # noqa: ANN401
-    """Build the write of values.
+def cache_write_value(kv_heads: int, head_dim: int, tile: Tile, dtype: str = "float32") -> Any:  # noqa: ANN401
+    """Build the write of values, or of keys that lie as values do.
 
     Parameters of the kernel: cache[batch, kv_heads, context, head_dim] (changed in place),
-    x[batch, seq, kv_heads, head_dim], position[1] int32 of the first new value.
+    x[batch, seq, kv_heads, head_dim], position[1] int32 of the first new value. The cache is of
+    ``dtype``, x float32.
     """
     with b.kernel(f"cache_write_value_{kv_heads}_{head_dim}") as made:
         batch, seq, context = made.dim("batch"), made.dim("seq"), made.dim("context")
-        cache = made.argument("cache", (batch, kv_heads, context, head_dim))
+        cache = made.argument("cache", (batch, kv_heads, context, head_dim), e.stored(dtype))
         x = made.argument("x", (batch, seq, kv_heads, head_dim))
         position = made.argument("position", (1,), "int32")
 
@@ -56,7 +59,7 @@ def cache_write_value(kv_heads: int, head_dim: int, tile: Tile) -> Any:  # noqa:
             with T.serial(first, last) as s:
                 for offset, lanes in b.widths(head_dim, tile.lanes):
                     value = b.load(x, (at, s, h, offset), lanes)
-                    b.store(cache, value, (at, h, start + s, offset), lanes)
+                    e.write(cache, value, (at, h, start + s, offset), lanes, dtype)
 
         b.each_row(batch * kv_heads, seq * head_dim, row)
     return made.function

@@ -1,0 +1,68 @@
+"""The rules for attention over a cache and for what is written into one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from maxtool.compiler.lowering.casting import converted
+from maxtool.compiler.lowering.function import FunctionLowering
+from maxtool.compiler.lowering.permuting import permuted
+from maxtool.dtype import DType
+from maxtool.graph import BufferType, Node, Tensor
+
+Expr: TypeAlias = Any  # tvm ships no types
+Rule: TypeAlias = Callable[[FunctionLowering, Node], None]
+
+# The order of dimensions that makes transposed keys of others, and others of transposed ones.
+TRANSPOSED = (0, 1, 3, 2)
+
+
+def attention_options(node: Node) -> dict[str, Any]:
+    """What a kernel of attention is built for, on any target."""
+    query, key = node.inputs[:2]
+    return {
+        "heads": int(query.shape[2]),
+        "kv_heads": int(key.shape[1]),
+        "head_dim": int(query.shape[3]),
+        **{name: node.attributes[name] for name in ("scale", "window", "softcap")},
+    }
+
+
+def cache_write(function: FunctionLowering, node: Node) -> None:
+    """The rule of writes into a cache, on any target."""
+    cache, x = node.inputs[:2]
+    name = "cache_write_key" if node.attributes.get("transposed") else "cache_write_value"
+    options = {
+        "kv_heads": int(x.shape[2]),
+        "head_dim": int(x.shape[3]),
+        "dtype": cache.dtype.value,
+    }
+    owned = isinstance(cache.type, BufferType)
+    written = function.get(cache) if owned else function.copied(cache)
+    operands = [written, *map(function.get, node.inputs[1:])]
+    function.set_whole(node.outputs[0], function.kernel_inplace(name, options, operands))
+
+
+def _attention(function: FunctionLowering, node: Node) -> None:
+    """The kernel knows float32 and transposed keys; others are made such, and cost a copy."""
+    query, key, value, position = node.inputs
+    keys, values = _widened(function, key), _widened(function, value)
+    if not node.attributes["transposed"]:
+        keys = permuted(function, keys, function.sizes(key.shape), TRANSPOSED, DType.float32)
+    operands = [function.get(query), keys, values, function.get(position)]
+    sizes = function.sizes(query.shape)
+    made = function.kernel("attention", attention_options(node), operands, sizes)
+    function.set_whole(node.outputs[0], made)
+
+
+def _widened(function: FunctionLowering, x: Tensor) -> Expr:
+    value = function.get(x)
+    return value if x.dtype is DType.float32 else converted(function, value, x.dtype, DType.float32)
+
+
+CACHING: dict[str, Rule] = {
+    "attention": _attention,
+    "cache_write_key": cache_write,
+    "cache_write_value": cache_write,
+}
