@@ -1,0 +1,55 @@
+"""Kernels as the compiler lowers them for a GPU, up to where host and device part."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import s_tir, tirx
+
+SPLIT = "tirx.SplitHostDevice"
+PASSES = (
+    s_tir.transform.LowerInitBlock,
+    s_tir.transform.PlanAndUpdateBufferAllocationLocation,
+    s_tir.transform.ConvertBlocksToOpaque,
+    s_tir.transform.LiftThreadBinding,
+    s_tir.transform.UnifyThreadBinding,
+    s_tir.transform.LowerMatchBuffer,
+    s_tir.transform.LowerOpaqueBlock,
+    tirx.transform.FlattenBuffer,
+    tirx.transform.BF16ComputeLegalize,
+    lambda: tirx.transform.NarrowDataType(32),
+    lambda: tirx.transform.VectorizeLoop(True),
+    tirx.transform.UnrollLoop,
+    tirx.transform.StmtSimplify,
+    tirx.transform.RemoveNoOp,
+    tirx.transform.FP8ComputeLegalize,
+    tirx.transform.VerifyMemory,
+    tirx.transform.AnnotateEntryFunc,
+    s_tir.transform.MergeSharedMemoryAllocations,
+)
+TARGET = {
+    "kind": "cuda",
+    "arch": "sm_90",
+    "max_threads_per_block": 1024,
+    "max_num_threads": 1024,
+    "thread_warp_size": 32,
+    "max_shared_memory_per_block": 49152,
+    "host": {"kind": "llvm", "mcpu": "x86-64-v3"},
+}
+
+
+def lower(function: Any) -> Any:
+    """A PrimFunc as a kernel factory returns it, lowered."""
+    named = function.with_attr("global_symbol", _name(function))
+    module = tvm.IRModule({_name(function): named})
+    target = tvm.target.Target(TARGET)
+    with target:
+        for make in (lambda: tirx.transform.BindTarget(target), *PASSES):
+            module = make()(module)
+    (lowered,) = module.functions.values()
+    return lowered
+
+
+def _name(function: Any) -> str:
+    return str(function.attrs.get("global_symbol", "kernel")) if function.attrs else "kernel"

@@ -1,0 +1,82 @@
+"""What buffers and pointers lie in, and what every access has to keep to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from tests.simt.dtypes import Value
+from tests.simt.faults import Misaligned
+from tests.simt.scope import Scope
+
+# Bytes of the widest access, and what every allocation is aligned to.
+WIDEST = 16
+
+
+class Memory(Protocol):
+    """What buffers and pointers lie in. Indices count elements of ``dtype``."""
+
+    def load(self, scope: Scope, index: Value, dtype: np.dtype[Any], count: int) -> Value:
+        """``count`` neighbouring elements: [threads], or [count, threads] if more than one."""
+
+    def store(
+        self, scope: Scope, index: Value, dtype: np.dtype[Any], count: int, value: Value
+    ) -> None:
+        """Write ``count`` neighbouring elements."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """An address: an element of some type in a memory."""
+
+    memory: Memory
+    index: Value
+    dtype: np.dtype[Any]
+
+    def load(self, scope: Scope, dtype: np.dtype[Any], count: int) -> Value:
+        """``count`` elements of ``dtype`` from here on."""
+        return self.memory.load(scope, self._in(dtype), dtype, count)
+
+    def store(self, scope: Scope, dtype: np.dtype[Any], count: int, value: Value) -> None:
+        """Write ``count`` elements of ``dtype`` from here on."""
+        self.memory.store(scope, self._in(dtype), dtype, count, value)
+
+    def _in(self, dtype: np.dtype[Any]) -> Value:
+        mine, its = self.dtype.itemsize, dtype.itemsize
+        index = self.index
+        if mine < its and np.any(np.asarray(index) * mine % its):
+            raise Misaligned(f"a pointer to {self.dtype} used as one to {dtype} is not aligned")
+        return index * mine // its if mine != its else index
+
+
+def require_aligned(index: Value, dtype: np.dtype[Any], count: int, name: str) -> None:
+    """A vector access starts at a multiple of its own size."""
+    if count == 1:
+        return
+    step = max(1, min(dtype.itemsize * count, WIDEST) // dtype.itemsize)
+    if np.any(np.asarray(index) % step):
+        raise Misaligned(f"{count} elements of {dtype} of {name} at element {_some(index, step)}")
+
+
+def _some(index: Value, step: int) -> int:
+    found = np.asarray(index).ravel()
+    return int(found[found % step != 0][0])
+
+
+def outside(scope: Scope, name: str, index: Value, count: int, limit: int) -> str:
+    """What is said of an access that leaves its buffer."""
+    flat = np.asarray(index)
+    bad = (flat < 0) | (flat + count > limit)
+    at = tuple(np.argwhere(bad)[0]) if flat.ndim else ()
+    lane = int(at[-1]) if at else 0
+    what = f"element {int(flat[at])}" + (f" and {count - 1} more" if count > 1 else "")
+    return f"{thread_name(scope, lane)} uses {what} of {name}, which has {limit}"
+
+
+def thread_name(scope: Scope, at: int) -> str:
+    """The thread at a place of the arrays of a scope, for messages."""
+    if scope.chunk is None:
+        return "the host"
+    return scope.chunk.name(int(scope.lanes[min(at, scope.size - 1)]))

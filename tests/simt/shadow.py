@@ -1,0 +1,125 @@
+"""Who touched a place of memory last, and when: races and reads of nothing, for whole arrays.
+
+Times are ``barriers of the block << WARP_BITS | synchronisations of the warp``; threads are
+numbered over the whole launch, each block starting at a multiple of a warp.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.simt.dtypes import Array
+from tests.simt.faults import Race
+from tests.simt.scope import WARP, WARP_BITS, Chunk
+
+# How many threads have read a place since it was last ordered with its block.
+NONE, ONE, WARP_WIDE, BLOCK_WIDE, GRID_WIDE = range(5)
+
+
+class Shadow:
+    """The last write and the last reads of each unit of an allocation.
+
+    Args:
+        units: How many units.
+        name: Of the buffer, for messages.
+    """
+
+    def __init__(self, units: int, name: str) -> None:
+        self.name = name
+        self.write_time = np.full(units, -1, np.int64)
+        self.writer = np.full(units, -1, np.int64)
+        self.read_time = np.full(units, -1, np.int64)
+        self.reader = np.full(units, -1, np.int64)
+        self.readers = np.zeros(units, np.int8)
+
+    def read(self, chunk: Chunk, units: Array, who: Array, time: Array) -> None:
+        """Threads ``who`` read ``units`` (arrays of one shape)."""
+        last = self.writer[units]
+        other = (last >= 0) & (last != who)
+        if other.any():
+            found = other & ~_ordered(chunk, last, self.write_time[units], who, time, alone=True)
+            if found.any():
+                self._report(chunk, found, units, who, last, "reads", "wrote")
+        self._note_readers(chunk, units, who, time)
+
+    def write(
+        self, chunk: Chunk, units: Array, who: Array, time: Array, harmless: Array | None = None
+    ) -> None:
+        """Threads ``who`` write ``units``.
+
+        ``harmless`` says where the value stays as it was; several threads may then write it, and
+        the caller sees to those that write one place at the same time.
+        """
+        self._after_writes(chunk, units, who, time, harmless)
+        self._after_reads(chunk, units, who, time)
+        self.writer[units], self.write_time[units] = who, time
+        self.readers[units] = NONE
+        clash = self.writer[units] != who
+        if harmless is None and clash.any():
+            self._report(chunk, clash, units, who, self.writer[units], "writes", "writes too")
+
+    def _after_writes(
+        self, chunk: Chunk, units: Array, who: Array, time: Array, harmless: Array | None
+    ) -> None:
+        last = self.writer[units]
+        other = (last >= 0) & (last != who)
+        if harmless is not None:
+            other &= ~harmless
+        if not other.any():
+            return
+        found = other & ~_ordered(chunk, last, self.write_time[units], who, time, alone=True)
+        if found.any():
+            self._report(chunk, found, units, who, last, "writes", "wrote")
+
+    def _after_reads(self, chunk: Chunk, units: Array, who: Array, time: Array) -> None:
+        readers, last = self.readers[units], self.reader[units]
+        other = (readers > ONE) | ((readers == ONE) & (last != who))
+        if not other.any():
+            return
+        inside = _ordered(chunk, last, self.read_time[units], who, time, readers <= WARP_WIDE)
+        found = other & ~(inside & (readers < GRID_WIDE))
+        if found.any():
+            self._report(chunk, found, units, who, last, "writes", "(or another) read")
+
+    def _note_readers(self, chunk: Chunk, units: Array, who: Array, time: Array) -> None:
+        readers, last = self.readers[units], self.reader[units]
+        level = np.maximum(np.maximum(readers, _apart(chunk, last, who)), ONE)
+        same_block = last // chunk.padded == who // chunk.padded
+        fresh = same_block & (self.read_time[units] >> WARP_BITS != time >> WARP_BITS)
+        level[(readers == NONE) | (fresh & (readers < GRID_WIDE))] = ONE
+        self.reader[units], self.read_time[units] = who, time
+        self.readers[units] = ONE
+        level = np.maximum(level, _apart(chunk, self.reader[units], who))
+        for some in range(WARP_WIDE, GRID_WIDE + 1):  # the widest last: units may repeat
+            at = level == some
+            if at.any():
+                self.readers[units[at]] = some
+
+    def _report(
+        self, chunk: Chunk, found: Array, units: Array, who: Array, last: Array, does: str, did: str
+    ) -> None:
+        at = tuple(np.argwhere(found)[0])
+        me, it = chunk.name_who(int(who[at])), chunk.name_who(int(last[at]))
+        raise Race(
+            f"race on {self.name}, unit {int(units[at])}: {me} {does} what {it} {did}, "
+            "and nothing orders the two"
+        )
+
+
+def _ordered(
+    chunk: Chunk, last: Array, then: Array, who: Array, now: Array, alone: Array | bool
+) -> Array:
+    """Whether a barrier of the block, or one of the warp if it was ``alone``, lies between."""
+    barrier = then >> WARP_BITS != now >> WARP_BITS
+    within = (last // WARP == who // WARP) & (then != now) & alone
+    ordered: Array = (last // chunk.padded == who // chunk.padded) & (barrier | within)
+    return ordered
+
+
+def _apart(chunk: Chunk, last: Array, who: Array) -> Array:
+    """How far two threads are from each other."""
+    level = np.full(who.shape, ONE, np.int8)
+    level[last != who] = WARP_WIDE
+    level[last // WARP != who // WARP] = BLOCK_WIDE
+    level[last // chunk.padded != who // chunk.padded] = GRID_WIDE
+    return level

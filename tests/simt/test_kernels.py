@@ -1,0 +1,137 @@
+"""Kernels of the usual kinds give what NumPy gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVM's own name for it
+
+from maxtool.compiler.kernels.cuda import builder as b
+from tests.simt import run
+
+
+def rms_norm(dim: int, threads: int = 128) -> object:
+    with b.kernel("rms_norm") as made:
+        rows = made.dim("rows")
+        x, weight = made.argument("x", (rows, dim)), made.argument("weight", (dim,), "float16")
+        out = made.argument("out", (rows, dim))
+        with b.launch([rows], threads) as (row, thread):
+            total = b.scratch((1,))
+            partial = b.shared((threads // 32,))
+            b.store(total, T.float32(0), (0,), 1)
+            at = b.index(b.place(thread)[0])
+            with T.serial(-(-dim // threads)) as i:
+                column = b.index(at + i * threads)
+                with b.when(column < dim):
+                    b.store(total, total[0] + x[row, column] * x[row, column], (0,), 1)
+            summed = b.block_reduce(total[0], lambda a, c: a + c, thread, threads, partial)
+            factor = b.let(T.rsqrt(summed / T.float32(dim) + T.float32(1e-6)))
+            with T.serial(-(-dim // threads)) as i:
+                column = b.index(at + i * threads)
+                with b.when(column < dim):
+                    scale = T.Cast("float32", weight[column])
+                    b.store(out, x[row, column] * factor * scale, (row, column), 1)
+    return made.function
+
+
+@pytest.mark.parametrize(("rows", "dim"), [(1, 128), (7, 100), (300, 130), (0, 64)])
+def test_norm(rows: int, dim: int) -> None:
+    random = np.random.default_rng(0)
+    x = random.standard_normal((rows, dim), dtype="f4")
+    weight = random.standard_normal(dim, dtype="f4").astype("f2")
+    out = np.zeros_like(x)
+    run(rms_norm(dim), x, weight, out)
+    expected = x / np.sqrt((x.astype("f8") ** 2).mean(-1, keepdims=True) + 1e-6) * weight
+    np.testing.assert_allclose(out, expected, rtol=1e-5)
+
+
+def product(n: int, k: int, half: str) -> object:
+    """``out = x @ weight.T`` by tensor cores: a warp for 16 rows and all columns."""
+    with b.kernel("product") as made:
+        rows = made.dim("rows")
+        x = made.argument("x", (rows, k), b.STORAGE[half])
+        weight = made.argument("weight", (n, k), b.STORAGE[half])
+        out = made.argument("out", (rows, n))
+        short = {"float16": "f16", "bfloat16": "bf16"}[half]
+        with b.launch([b.ceildiv(rows, 16)], 32) as (tile, lane):
+            left = b.shared((16, 16), b.STORAGE[half])
+            right = b.shared((n, 16), b.STORAGE[half])
+            sums = b.scratch((n // 8 * 4,))
+            a, second = b.scratch((4,), "uint32"), b.scratch((4,), "uint32")
+            for i in range(n // 8 * 4):
+                b.store(sums, T.float32(0), (i,), 1)
+            with T.serial(k // 16) as step:
+                b.barrier()
+                row = b.index(T.truncdiv(lane, 2))
+                half_row = b.index(T.truncmod(lane, 2) * 8)
+                source = b.index(T.min(tile * 16 + row, rows - 1))
+                column = b.index(T.Cast("int64", step) * 16 + half_row)
+                size = T.if_then_else(tile * 16 + row < rows, 16, 0)
+                b.do(
+                    b.call(
+                        "mt_cp_async_16",
+                        b.pointer(left, row, half_row),
+                        b.pointer(x, source, column),
+                        size,
+                    )
+                )
+                with T.serial(n // 16) as block:
+                    there = b.index(T.Cast("int64", block) * 16 + row)
+                    b.do(
+                        b.call(
+                            "mt_cp_async_16",
+                            b.pointer(right, there, half_row),
+                            b.pointer(weight, there, column),
+                            16,
+                        )
+                    )
+                b.do(b.call("mt_cp_async_commit"))
+                b.do(b.call("mt_cp_async_wait", 0))
+                b.barrier()
+                b.do(
+                    b.call(
+                        "mt_ldmatrix_x4",
+                        b.pointer(a, 0),
+                        b.pointer(left, T.truncmod(lane, 16), T.truncdiv(lane, 16) * 8),
+                    )
+                )
+                for pair in range(n // 16):
+                    # Matrices of the lower 8 columns of k, both halves of n, then of the upper 8.
+                    at = pair * 16 + T.truncdiv(lane, 16) * 8 + T.truncmod(lane, 8)
+                    b.do(
+                        b.call(
+                            "mt_ldmatrix_x4",
+                            b.pointer(second, 0),
+                            b.pointer(right, at, T.truncmod(T.truncdiv(lane, 8), 2) * 8),
+                        )
+                    )
+                    for j in range(2):
+                        b.do(
+                            b.call(
+                                f"mt_mma_{short}",
+                                b.pointer(sums, (pair * 2 + j) * 4),
+                                b.pointer(a, 0),
+                                b.pointer(second, j * 2),
+                            )
+                        )
+            for j in range(n // 8):
+                for i in range(4):
+                    row = b.index(tile * 16 + T.truncdiv(lane, 4) + 8 * (i // 2))
+                    with b.when(row < rows):
+                        column = j * 8 + T.truncmod(lane, 4) * 2 + i % 2
+                        b.store(out, sums[j * 4 + i], (row, column), 1)
+    return made.function
+
+
+@pytest.mark.parametrize("half", ["float16", "bfloat16"])
+def test_product_on_tensor_cores(half: str) -> None:
+    import ml_dtypes
+
+    dtype = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16}[half]
+    random = np.random.default_rng(1)
+    x = random.standard_normal((37, 48), dtype="f4").astype(dtype)
+    weight = random.standard_normal((32, 48), dtype="f4").astype(dtype)
+    out = np.zeros((37, 32), "f4")
+    run(product(32, 48, half), x, weight, out)
+    expected = x.astype("f8") @ weight.astype("f8").T
+    np.testing.assert_allclose(out, expected, atol=1e-5)
