@@ -6,14 +6,20 @@ may drop a call whose only effect is a write in place.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
 from tvm import relax
 
-from maxtool.compiler.kernels.cpu import pipeline as kernel_pipeline
-from maxtool.compiler.schedule import schedule_all
-from maxtool.compiler.target import CpuTarget
+from maxtool.compiler import schedule as cpu_schedule
+from maxtool.compiler.cuda import schedule as cuda_schedule
+from maxtool.compiler.cuda.binaries import source_kept
+from maxtool.compiler.kernels.cpu import pipeline as cpu_pipeline
+from maxtool.compiler.kernels.cuda import pipeline as cuda_pipeline
+from maxtool.compiler.targets import Target
 from maxtool.errors import CompilationFailed
 
 PASSES = (
@@ -30,7 +36,28 @@ PASSES = (
 )
 
 
-def compile_module(module: Any, target: CpuTarget, *, asserts: bool = True) -> Any:  # noqa: ANN401 - tvm ships no types
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """How functions of one kind of target are compiled.
+
+    Attributes:
+        schedule: Gives a schedule to every PrimFunc of a module that has none.
+        register: Makes the passes that lower PrimFuncs known to TVM; their name.
+        around: What holds while TVM compiles.
+    """
+
+    schedule: Callable[[Any], Any]
+    register: Callable[[], str]
+    around: Callable[[], AbstractContextManager[None]] = nullcontext
+
+
+BACKENDS = {
+    "cpu": Backend(cpu_schedule.schedule_all, cpu_pipeline.register),
+    "cuda": Backend(cuda_schedule.schedule_all, cuda_pipeline.register, source_kept),
+}
+
+
+def compile_module(module: Any, target: Target, *, asserts: bool = True) -> Any:  # noqa: ANN401 - tvm ships no types
     """Compile a Relax module.
 
     Args:
@@ -46,13 +73,14 @@ def compile_module(module: Any, target: CpuTarget, *, asserts: bool = True) -> A
     Raises:
         CompilationFailed: With the compiler's own last words.
     """
+    backend, aim = BACKENDS[target.kind], target.tvm
+    config = {"tirx.disable_assert": not asserts}
     try:
-        with target.tvm, tvm.transform.PassContext(config={"tirx.disable_assert": not asserts}):
-            lowered = tvm.transform.Sequential([make() for make in PASSES])(schedule_all(module))
-            kernels = kernel_pipeline.register()
-            return tvm.compile(
-                lowered, target=target.tvm, relax_pipeline=None, tir_pipeline=kernels
-            )
+        with aim, tvm.transform.PassContext(config=config), backend.around():
+            passes = tvm.transform.Sequential([make() for make in PASSES])
+            lowered = passes(backend.schedule(module))
+            name = backend.register()
+            return tvm.compile(lowered, target=aim, relax_pipeline=None, tir_pipeline=name)
     except Exception as error:  # TVM raises classes of its own and any of Python's
         last = str(error).strip().splitlines()[-1:] or [type(error).__name__]
         raise CompilationFailed(f"TVM could not compile the model: {last[0]}") from error

@@ -18,7 +18,7 @@ from maxtool.compiler.lowering.rules import PRINT
 from maxtool.compiler.packing import ALIGNMENT, aligned_empty
 from maxtool.compiler.pipeline import compile_module
 from maxtool.compiler.storage import Storage, plan_storage
-from maxtool.compiler.target import CpuTarget
+from maxtool.compiler.targets import Target
 from maxtool.dtype import DType
 from maxtool.errors import MisshapenWeight, MissingWeight
 from maxtool.graph import BufferType, CallNode, Graph, Tensor, TensorType
@@ -35,7 +35,7 @@ class Program:
         target: What to compile for: this machine.
     """
 
-    def __init__(self, graphs: Sequence[Graph], target: CpuTarget) -> None:
+    def __init__(self, graphs: Sequence[Graph], target: Target) -> None:
         self.storage: dict[str, Storage] = plan_storage(graphs, target)
         lowering = ModuleLowering(target, self.storage, prints=True)
         for graph in graphs:

@@ -12,7 +12,7 @@ import numpy as np
 
 from maxtool.compiler.packing import aligned_empty, pack_linear, packed_shape
 from maxtool.compiler.rewriting import rewritten
-from maxtool.compiler.target import CpuTarget
+from maxtool.compiler.targets import Target
 from maxtool.dtype import DType
 from maxtool.graph import CallNode, Graph, Node, Tensor
 
@@ -71,7 +71,7 @@ class Storage:
         return laid
 
 
-def plan_storage(graphs: Iterable[Graph], target: CpuTarget) -> dict[str, Storage]:
+def plan_storage(graphs: Iterable[Graph], target: Target) -> dict[str, Storage]:
     """The storage of every weight that the graphs need, sorted by name.
 
     A weight is packed when every use of it, in any graph, reads it packed.

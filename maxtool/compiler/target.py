@@ -79,6 +79,16 @@ class CpuTarget:
     kind: ClassVar[str] = "cpu"
 
     @property
+    def label(self) -> str:
+        """What messages call it."""
+        return self.cpu
+
+    @property
+    def processor(self) -> CpuTarget:
+        """The CPU that runs the code: itself."""
+        return self
+
+    @property
     def packing(self) -> int | None:
         """Output features in a block of a packed weight; None if weights are stored as they are."""
         return self.tile.nr

@@ -7,7 +7,7 @@ from typing import Any
 
 from maxtool.compiler.kernels.cpu import table as cpu
 from maxtool.compiler.kernels.cuda import table as cuda
-from maxtool.compiler.target import CpuTarget
+from maxtool.compiler.targets import Target
 
 OF_KIND: dict[str, Callable[[Any], Mapping[str, Callable[..., Any]]]] = {
     "cpu": cpu.kernels,
@@ -15,7 +15,7 @@ OF_KIND: dict[str, Callable[[Any], Mapping[str, Callable[..., Any]]]] = {
 }
 
 
-def kernels(target: CpuTarget) -> Mapping[str, Callable[..., Any]]:
+def kernels(target: Target) -> Mapping[str, Callable[..., Any]]:
     """What builds each kernel for a target, by its name.
 
     A kernel of one name has the same parameters and options for every target.

@@ -15,7 +15,7 @@ from maxtool.compiler.lowering.function import FunctionLowering
 from maxtool.compiler.lowering.table import RULES_OF
 from maxtool.compiler.rewriting import rewritten
 from maxtool.compiler.storage import Storage
-from maxtool.compiler.target import CpuTarget
+from maxtool.compiler.targets import Target
 from maxtool.errors import CompilationFailed
 from maxtool.graph import BufferType, CallNode, Graph
 
@@ -33,7 +33,7 @@ class ModuleLowering:
     """
 
     def __init__(
-        self, target: CpuTarget, weights: Mapping[str, Storage], *, prints: bool = False
+        self, target: Target, weights: Mapping[str, Storage], *, prints: bool = False
     ) -> None:
         self.target = target
         self.prints = prints

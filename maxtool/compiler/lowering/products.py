@@ -66,7 +66,7 @@ def _matrices(function: FunctionLowering, shape: Shape) -> list[Expr]:
 
 def _packed(function: FunctionLowering, value: Tensor, *, transposed: bool) -> Expr:
     """Matrices, known at run time only, in blocks of columns: with a batch if there is one."""
-    tile = function.module.target.tile
+    tile = function.module.target.processor.tile
     batch, first, second = sizes = _matrices(function, value.shape)
     k, n = (second, first) if transposed else (first, second)
     operand = function.reshaped(function.any(value), sizes)

@@ -1,0 +1,67 @@
+"""The passes that lower PrimFuncs to launches on the host and CUDA C++ for the device.
+
+Kernels come with their threads bound and their synchronisation placed, so that of TVM's own list
+what plans copies, tensor cores and barriers is left out, as is what the compiler of the C++ does
+again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import s_tir, tirx
+from tvm.tirx import compilation_pipeline
+
+# Pass it as ``tvm.compile(module, target, tir_pipeline=NAME)``.
+NAME = "maxtool_cuda"
+
+
+def register() -> str:
+    """Make the pipeline known to TVM; its name."""
+    compilation_pipeline.register_tir_pipeline(NAME, _pipeline)
+    return NAME
+
+
+def _pipeline() -> tuple[Any, Any, Any]:
+    """What TVM asks for: the lowering, and the last passes for host and device functions."""
+    host = compilation_pipeline.finalize_host_passes
+    device = compilation_pipeline.finalize_device_passes
+    return tvm.ir.transform.Sequential([*lowering_passes(), *_splitting_passes()]), host, device
+
+
+def lowering_passes() -> list[Any]:
+    """From scheduled PrimFuncs to flat loops, launches still inside their functions."""
+    blocks = s_tir.transform
+    plain = tirx.transform
+    return [
+        blocks.LowerInitBlock(),
+        blocks.PlanAndUpdateBufferAllocationLocation(),
+        blocks.ConvertBlocksToOpaque(),
+        blocks.LiftThreadBinding(),
+        blocks.UnifyThreadBinding(),
+        blocks.LowerMatchBuffer(),
+        blocks.LowerOpaqueBlock(),
+        plain.FlattenBuffer(),
+        plain.BF16ComputeLegalize(),
+        plain.NarrowDataType(32),
+        plain.VectorizeLoop(True),
+        plain.UnrollLoop(),
+        plain.StmtSimplify(),
+        plain.RemoveNoOp(),
+        plain.FP8ComputeLegalize(),
+        plain.VerifyMemory(),
+        plain.AnnotateEntryFunc(),
+        blocks.MergeSharedMemoryAllocations(),
+    ]
+
+
+def _splitting_passes() -> list[Any]:
+    """From there to a host function each, and one kernel for each launch."""
+    plain = tirx.transform
+    return [
+        plain.SplitHostDevice(),
+        plain.MakePackedAPI(),
+        plain.FP8StorageLegalize(),
+        plain.BF16StorageLegalize(),
+    ]

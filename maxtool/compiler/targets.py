@@ -1,0 +1,67 @@
+"""Targets of every kind by name, and what the compiler needs to know of one."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from maxtool.compiler.cuda.target import cuda_target
+from maxtool.compiler.target import CpuTarget, cpu_target
+from maxtool.errors import UsageError
+
+HINT = (
+    "give cpu for this machine, cpu:NAME (cpu:x86-64-v3), cuda for the GPU here, "
+    "or cuda:sm_XX (cuda:sm_80,sm_90)"
+)
+
+
+class Target(Protocol):
+    """What is compiled for: a CPU, or GPUs and the CPU of their machine."""
+
+    @property
+    def kind(self) -> str:
+        """``cpu`` or ``cuda``: which kernels, rules and passes it takes."""
+
+    @property
+    def label(self) -> str:
+        """What messages call it."""
+
+    @property
+    def host(self) -> bool:
+        """Whether it is this machine."""
+
+    @property
+    def processor(self) -> CpuTarget:
+        """The CPU that runs the code, or launches it."""
+
+    @property
+    def packing(self) -> int | None:
+        """Output features in a block of a packed weight; None if weights are stored as they are."""
+
+    @property
+    def tvm(self) -> Any:  # noqa: ANN401 - tvm ships no types
+        """The ``tvm.target.Target``."""
+
+    @property
+    def manifest(self) -> dict[str, object]:
+        """What an artifact records."""
+
+
+def parse_target(name: str, *, ptx: bool = False) -> Target:
+    """The target a user names.
+
+    Args:
+        name: As :func:`cpu_target` and :func:`cuda_target` have it.
+        ptx: Whether PTX is wanted beside machine code.
+
+    Raises:
+        UsageError: If the name is unknown, or PTX is asked of a CPU.
+        MissingDevice: If the GPU here is meant, and there is none.
+    """
+    kind = name.partition(":")[0]
+    if kind == "cuda":
+        return cuda_target(name, ptx=ptx)
+    if kind != "cpu":
+        raise UsageError(f"no target {name!r}", hint=HINT)
+    if ptx:
+        raise UsageError(f"--ptx is for GPUs, and the target is {name}")
+    return cpu_target(name)
