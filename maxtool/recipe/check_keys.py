@@ -57,7 +57,8 @@ class KeyCheck:
             self.notes.append(f"{key} = {short(value)} is ignored as asked")
             return
         self.can_ignore = True
-        self.problems.append(f"{key} = {short(value)} is not supported ({listed(allowed)} is)")
+        supported = f"{listed(allowed)} is" if allowed else "no value is"
+        self.problems.append(f"{key} = {short(value)} is not supported ({supported})")
 
     def _never(self, key: str, value: Any) -> None:  # noqa: ANN401
         if value is not None:

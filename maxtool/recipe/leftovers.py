@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from maxtool.recipe.folding import folded
 from maxtool.recipe.names import Pattern
 
 if TYPE_CHECKING:
@@ -16,16 +17,18 @@ def sort_out(made: Plan) -> None:
     rules = made.recipe.rules[made.dialect]
     read = {computed.tensor for computed in made.recipe.computed[made.dialect]}
     passed = made.claimed | read | _set_aside(made)
+    idle: list[str] = []
     for name, tensor in made.tensors.items():
         if name in passed:
             continue
         if reason := _reason(rules.refuse, name):
             made.refused.append(f"{tensor.name}: {reason}")
         elif any(pattern.match(name) is not None for pattern in rules.drop):
-            made.dropped.append(name)
-            made.notes.append(f"{tensor.name} carries nothing and is dropped")
+            idle.append(tensor.name)
         elif not _is_duplicate(made, name):
             made.unused.append(f"{tensor.name} {list(tensor.shape)}{_why(made, name)}")
+    made.dropped += idle
+    made.notes += folded(f"{name} is not needed to run and is dropped" for name in idle)
 
 
 def _set_aside(made: Plan) -> set[str]:

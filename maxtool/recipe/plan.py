@@ -22,6 +22,7 @@ from maxtool.errors import (
 )
 from maxtool.quantization import QuantizationEncoding
 from maxtool.recipe.bind import Bound, bind
+from maxtool.recipe.folding import folded
 from maxtool.recipe.leftovers import sort_out
 from maxtool.recipe.load import dialect
 from maxtool.recipe.ops import result_dtype
@@ -72,7 +73,7 @@ class Plan:
         unused: Tensors that nothing uses, with the reason.
         misshapen: Tensors of another shape or type than is needed.
         refused: Tensors that say the model is of an unsupported kind, with the reason.
-        dropped: Tensors that carry nothing.
+        dropped: Tensors that are not needed to run.
         duplicates: Tensor to the tensor it must equal, because their parameters are tied.
         claimed: Tensors that a parameter asked for, whether they fit or not.
     """
@@ -114,7 +115,7 @@ class Plan:
         raise error(
             f"the tensors do not fit the recipe {self.recipe.name}",
             file=self.checkpoint.path,
-            problems=[f"{name}: {problem}" for _, name, found in wrong for problem in found],
+            problems=[f"{name}: {line}" for _, name, found in wrong for line in folded(found)],
         )
 
     def read(self, parameter: str) -> WeightData:

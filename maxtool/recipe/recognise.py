@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from maxtool.errors import ModelMismatch
+from maxtool.recipe.folding import folded
 from maxtool.recipe.load import find_recipe
 from maxtool.recipe.plan import plan
 from maxtool.weights import Checkpoint
@@ -44,5 +45,5 @@ def recognise(checkpoint: Checkpoint) -> Recognition:
         "wrong": planned.misshapen,
         "not used": planned.unused,
     }
-    problems = [f"{kind}: {problem}" for kind, listed in found.items() for problem in listed]
+    problems = [f"{kind}: {line}" for kind, lines in found.items() for line in folded(lines)]
     return Recognition(recipe.name, len(planned.parameters), problems, planned.notes)

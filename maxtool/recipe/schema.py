@@ -224,7 +224,7 @@ class Rules:
 
     Attributes:
         rules: One for each parameter.
-        drop: Names of tensors that carry nothing.
+        drop: Names of tensors that are not needed to run.
         refuse: Names of tensors that say the model is not supported, with the reason.
         rename: Other spellings of names, applied in order before all else.
     """
