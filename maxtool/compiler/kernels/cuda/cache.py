@@ -1,0 +1,135 @@
+"""Writing new keys and values into a cache, in place.
+
+What would land outside the cache is dropped: a caller checks the position and reports.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm.tirx.script.builder import ir as T  # noqa: N812
+
+from maxtool.compiler.kernels.cuda import builder as b
+from maxtool.compiler.kernels.cuda import lanes as ln
+from maxtool.compiler.kernels.cuda.positions import Rotation
+
+
+def cache_write_key(kv_heads: int, head_dim: int, dtype: str = "float32") -> Any:  # noqa: ANN401
+    """Build the write of keys that lie transposed.
+
+    Parameters of the kernel: cache[batch, kv_heads, head_dim, context] of ``dtype`` (changed in
+    place), x[batch, seq, kv_heads, head_dim], position[1] int32 of the first new key.
+    """
+    threads = ln.threads_for(head_dim)
+    with b.kernel(f"cache_write_key_{kv_heads}_{head_dim}") as made:
+        batch, seq, context = made.dim("batch"), made.dim("seq"), made.dim("context")
+        sizes = (batch, kv_heads, head_dim, context)
+        cache = made.argument("cache", sizes, b.STORAGE[dtype])
+        x = made.argument("x", (batch, seq, kv_heads, head_dim))
+        position = made.argument("position", (1,), "int32")
+        with b.launch([batch * seq, kv_heads], threads) as (token, head, thread):
+            at, s = b.index(b.quotient(token, seq)), b.index(b.remainder(token, seq))
+            row = b.index(T.Cast("int64", position[0]) + s)
+
+            def work(d: b.Expr) -> None:
+                value = b.to_storage(x[at, s, head, d], dtype)
+                b.store(cache, value, (at, head, d, row), 1)
+
+            with b.when(_inside(row, context)):
+                ln.strided(head_dim, thread, threads, work)
+    return made.function
+
+
+def cache_write_value(kv_heads: int, head_dim: int, dtype: str = "float32") -> Any:  # noqa: ANN401
+    """Build the write of values, or of keys that lie as values do.
+
+    Parameters of the kernel: cache[batch, kv_heads, context, head_dim] of ``dtype`` (changed in
+    place), x[batch, seq, kv_heads, head_dim], position[1] int32 of the first new value.
+    """
+    lanes = min(4, ln.widest("float32", head_dim), ln.widest(dtype, head_dim, limit=8))
+    threads = ln.threads_for(head_dim // lanes)
+    with b.kernel(f"cache_write_value_{kv_heads}_{head_dim}") as made:
+        batch, seq, context = made.dim("batch"), made.dim("seq"), made.dim("context")
+        sizes = (batch, kv_heads, context, head_dim)
+        cache = made.argument("cache", sizes, b.STORAGE[dtype])
+        x = made.argument("x", (batch, seq, kv_heads, head_dim))
+        position = made.argument("position", (1,), "int32")
+        with b.launch([batch * seq, kv_heads], threads) as (token, head, thread):
+            at, s = b.index(b.quotient(token, seq)), b.index(b.remainder(token, seq))
+            row = b.index(T.Cast("int64", position[0]) + s)
+
+            def work(unit: b.Expr) -> None:
+                offset = b.index(unit * lanes)
+                value = ln.read(x, (at, s, head, offset), lanes, "float32")
+                ln.write(cache, value, (at, head, row, offset), lanes, dtype)
+
+            with b.when(_inside(row, context)):
+                ln.strided(head_dim // lanes, thread, threads, work)
+    return made.function
+
+
+def rope_into_cache(heads: int, kv_heads: int, head_dim: int, dim: int, dtype: str) -> Any:  # noqa: ANN401
+    """Build, in one launch, what attention needs of a call: rotated queries and a written cache.
+
+    Parameters of the kernel: key and value cache[batch, kv_heads, context, head_dim] of ``dtype``
+    (changed in place), q[batch, seq, heads, head_dim], k and v[batch, seq, kv_heads, head_dim],
+    cos and sin[angles, dim / 2], first[1] int32 of the row of the first angle, position[1] int32 of
+    the first new key, y like q. A block rotates or copies one head of one token.
+    """
+    rotation = Rotation(head_dim, dim)
+    lanes = min(4, rotation.lanes(), ln.widest(dtype, head_dim, dim // 2, limit=8))
+    threads = ln.threads_for(rotation.units(lanes))
+    with b.kernel(f"rope_into_cache_{heads}_{kv_heads}_{head_dim}") as made:
+        batch, seq, context = made.dim("batch"), made.dim("seq"), made.dim("context")
+        angles = made.dim("angles")
+        sizes = (batch, kv_heads, context, head_dim)
+        keys = made.argument("keys", sizes, b.STORAGE[dtype])
+        values = made.argument("values", sizes, b.STORAGE[dtype])
+        q = made.argument("q", (batch, seq, heads, head_dim))
+        k = made.argument("k", (batch, seq, kv_heads, head_dim))
+        v = made.argument("v", (batch, seq, kv_heads, head_dim))
+        cos = made.argument("cos", (angles, dim // 2))
+        sin = made.argument("sin", (angles, dim // 2))
+        first = made.argument("first", (1,), "int32")
+        position = made.argument("position", (1,), "int32")
+        y = made.argument("y", (batch, seq, heads, head_dim))
+        blocks = [batch * seq, heads + 2 * kv_heads]
+        with b.launch(blocks, threads) as (token, which, thread):
+            at, s = b.index(b.quotient(token, seq)), b.index(b.remainder(token, seq))
+            angle = (cos, sin, b.index(b.clamped(T.Cast("int64", first[0]) + s, angles)))
+            row = b.index(T.Cast("int64", position[0]) + s)
+
+            def rotate(source: b.Buffer, head: b.Expr, target: b.Buffer, *to: b.Index) -> None:
+                kind = dtype if target is keys else "float32"
+                ln.strided(
+                    rotation.units(lanes),
+                    thread,
+                    threads,
+                    lambda unit: rotation.apply(
+                        unit, lanes, (source, (at, s, head)), angle, (target, to, kind)
+                    ),
+                )
+
+            def copy(head: b.Expr) -> None:
+                def work(unit: b.Expr) -> None:
+                    offset = b.index(unit * lanes)
+                    value = ln.read(v, (at, s, head, offset), lanes, "float32")
+                    ln.write(values, value, (at, head, row, offset), lanes, dtype)
+
+                ln.strided(head_dim // lanes, thread, threads, work)
+
+            def write() -> None:
+                with b.when(_inside(row, context)):
+                    key, value = b.index(which - heads), b.index(which - (heads + kv_heads))
+                    b.either(
+                        which < heads + kv_heads,
+                        lambda: rotate(k, key, keys, at, key, row),
+                        lambda: copy(value),
+                    )
+
+            b.either(which < heads, lambda: rotate(q, which, y, at, s, which), write)
+    return made.function
+
+
+def _inside(row: b.Expr, context: b.Expr) -> b.Expr:
+    return T.And(row >= b.integer(0), row < context)

@@ -1,0 +1,169 @@
+"""Rotary positions, their angles, and learned positions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tvm.tirx.script.builder import ir as T  # noqa: N812
+
+from maxtool.compiler.kernels.cuda import builder as b
+from maxtool.compiler.kernels.cuda import lanes as ln
+
+FUNCTIONS = {"cos": T.cos, "sin": T.sin}
+
+
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """The rotation of element j and j + dim / 2 of a head, and how it is shared out.
+
+    Attributes:
+        head_dim: Elements of a head.
+        dim: How many of them, from the first on, are rotated.
+    """
+
+    head_dim: int
+    dim: int
+
+    @property
+    def half(self) -> int:
+        """Pairs of a head."""
+        return self.dim // 2
+
+    def lanes(self, *dtypes: str) -> int:
+        """How many neighbours are moved at a time, if they have these types."""
+        sizes = (self.half, self.head_dim, self.head_dim - self.dim)
+        return min(4, *(ln.widest(dtype, *sizes) for dtype in ("float32", *dtypes)))
+
+    def units(self, lanes: int) -> int:
+        """Pieces of work in a head: pairs of vectors that are rotated, vectors that are copied."""
+        return (self.half + self.head_dim - self.dim) // lanes
+
+    def apply(
+        self,
+        unit: b.Expr,
+        lanes: int,
+        source: tuple[b.Buffer, tuple[b.Index, ...]],
+        angle: tuple[b.Buffer, b.Buffer, b.Expr],
+        target: tuple[b.Buffer, tuple[b.Index, ...], str],
+    ) -> None:
+        """Emit one piece of work of a head.
+
+        Args:
+            unit: Which.
+            lanes: What ``lanes`` gave.
+            source: A float32 tensor, and where in it the head is.
+            angle: Cosines, sines, and the row of both.
+            target: What is written, where in it, and its type.
+        """
+        (x, at), (cos, sin, row), (y, to, dtype) = source, angle, target
+        rotated = self.half // lanes
+
+        def rotate() -> None:
+            low = b.index(unit * lanes)
+            high = b.index(low + self.half)
+            first, second = (ln.read(x, (*at, one), lanes, "float32") for one in (low, high))
+            c, s = (ln.read(table, (row, low), lanes, "float32") for table in (cos, sin))
+            less, more = b.scratch((lanes,)), b.scratch((lanes,))
+            for i in range(lanes):
+                b.store(less, first[i] * c[i] - second[i] * s[i], (i,), 1)
+                b.store(more, second[i] * c[i] + first[i] * s[i], (i,), 1)
+            ln.write(y, less, (*to, low), lanes, dtype)
+            ln.write(y, more, (*to, high), lanes, dtype)
+
+        def copy() -> None:
+            place = b.index(self.dim + (unit - rotated) * lanes)
+            ln.write(y, ln.read(x, (*at, place), lanes, "float32"), (*to, place), lanes, dtype)
+
+        if self.dim == self.head_dim:
+            rotate()
+        else:
+            b.either(unit < rotated, rotate, copy)
+
+
+def rope(head_dim: int, dim: int) -> Any:  # noqa: ANN401
+    """Build the rotation of element j and j + dim / 2 by the angle of their position.
+
+    Parameters of the kernel: x[batch, seq, heads, head_dim], cos[context, dim / 2],
+    sin[context, dim / 2], position[1] int32 of the first row, y like x. Positions outside the
+    tables take their first or last row. Elements from ``dim`` on are copied.
+    """
+    rotation = Rotation(head_dim, dim)
+    lanes = rotation.lanes()
+    threads = ln.threads_for(rotation.units(lanes))
+    with b.kernel(f"rope_{head_dim}_{dim}") as made:
+        batch, seq, heads = made.dim("batch"), made.dim("seq"), made.dim("heads")
+        context = made.dim("context")
+        x = made.argument("x", (batch, seq, heads, head_dim))
+        cos = made.argument("cos", (context, rotation.half))
+        sin = made.argument("sin", (context, rotation.half))
+        position = made.argument("position", (1,), "int32")
+        y = made.argument("y", (batch, seq, heads, head_dim))
+        with b.launch([batch * seq, heads], threads) as (token, head, thread):
+            at, s = b.index(b.quotient(token, seq)), b.index(b.remainder(token, seq))
+            row = b.index(b.clamped(T.Cast("int64", position[0]) + s, context))
+            place = (at, s, head)
+
+            def work(unit: b.Expr) -> None:
+                target = (y, place, "float32")
+                rotation.apply(unit, lanes, (x, place), (cos, sin, row), target)
+
+            ln.strided(rotation.units(lanes), thread, threads, work)
+    return made.function
+
+
+def rope_angles(half: int, original: int, factor: float, function: str) -> Any:  # noqa: ANN401
+    """Build a table of cosines or sines whose frequencies depend on the sequence's length.
+
+    Parameters of the kernel: frequencies[lengths, half], position[1] int32 of the first row,
+    y[seq, half]. The sequence ends at ``position + seq``; the frequencies are those in row
+    ``position + seq - original``, or in the first or last one.
+    """
+    threads = ln.threads_for(half)
+    with b.kernel(f"rope_{function}_{half}") as made:
+        lengths, seq = made.dim("lengths"), made.dim("seq")
+        frequencies = made.argument("frequencies", (lengths, half))
+        position = made.argument("position", (1,), "int32")
+        y = made.argument("y", (seq, half))
+        with b.launch([seq], threads) as (row, thread):
+            first = b.index(T.Cast("int64", position[0]))
+            length = b.index(b.clamped(first + seq - b.integer(original), lengths))
+            place = b.let(T.Cast("float32", first + row))
+
+            def angle(j: b.Expr) -> None:
+                value = FUNCTIONS[function](place * frequencies[length, j])
+                b.store(y, value * T.float32(factor), (row, j), 1)
+
+            ln.strided(half, thread, threads, angle)
+    return made.function
+
+
+def add_positions(hidden: int, weight_dtype: str) -> Any:  # noqa: ANN401
+    """Build the sum of each token with the row of its position.
+
+    Parameters of the kernel: x[batch, seq, hidden], table[positions, hidden] of ``weight_dtype``,
+    position[1] int32 of the first token, y like x. Positions outside the table take its first or
+    last row.
+    """
+    lanes = min(ln.widest("float32", hidden), ln.widest(weight_dtype, hidden, limit=8))
+    threads = ln.threads_for(hidden // lanes, 256)
+    with b.kernel(f"add_positions_{hidden}_{weight_dtype}") as made:
+        batch, seq, positions = made.dim("batch"), made.dim("seq"), made.dim("positions")
+        x = made.argument("x", (batch, seq, hidden))
+        table = made.argument("table", (positions, hidden), b.STORAGE[weight_dtype])
+        position = made.argument("position", (1,), "int32")
+        y = made.argument("y", (batch, seq, hidden))
+        with b.launch([batch * seq], threads) as (token, thread):
+            at, s = b.index(b.quotient(token, seq)), b.index(b.remainder(token, seq))
+            row = b.index(b.clamped(T.Cast("int64", position[0]) + s, positions))
+
+            def work(unit: b.Expr) -> None:
+                offset = b.index(unit * lanes)
+                total = ln.read(x, (at, s, offset), lanes, "float32")
+                more = ln.read(table, (row, offset), lanes, weight_dtype)
+                for i in range(lanes):
+                    b.store(total, total[i] + more[i], (i,), 1)
+                ln.write(y, total, (at, s, offset), lanes, "float32")
+
+            ln.strided(hidden // lanes, thread, threads, work)
+    return made.function
