@@ -113,8 +113,6 @@ def prepare(request: Request) -> Build:
         MachineLacks: If the disk has no room for the artifact, or nothing can link it.
     """
     target = cpu_target(request.target)
-    if request.check and not target.host:
-        raise UsageError(f"--check runs the artifact, and {request.target} is another machine")
     checkpoint = open_checkpoint(request.source)
     check_output(request.output, force=request.force, sources=checkpoint.protected)
     _check_replaceable(request.output)
@@ -177,7 +175,7 @@ def make(made: Build, progress: Progress = lambda _done: None) -> Report:
         clock.lap("link")
         digest = _write_weights(made, folder, progress)
         clock.lap("weights")
-        described = manifest.describe(
+        described: dict[str, Any] = manifest.describe(
             made.module,
             made.graphs,
             weights.place(made.storage.values())[0],
@@ -198,6 +196,8 @@ def make(made: Build, progress: Progress = lambda _done: None) -> Report:
         found = _check(made, folder) if made.request.check else None
         if found is not None:
             described["check"] = manifest.checked(found)
+            known = {name: file["sha256"] for name, file in described["files"].items()}
+            described["files"] = _files(folder, known)
             _save(folder, described)
             clock.lap("check")
         nbytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
@@ -232,15 +232,21 @@ def _write_weights(made: Build, folder: Path, progress: Progress) -> str:
 
 
 def _check(made: Build, folder: Path) -> parity.Checked:
-    """Compare with the reference; the tolerance is that of float32 unless values were rounded."""
-    rounded = made.dtype is not natural_dtype(made.plan) and made.dtype is not DType.float32
+    """Compare with the reference, or record what it gives for the machine that this is for.
+
+    The tolerance is that of float32 unless values were rounded: weights from a wider type, or on a
+    GPU what they are multiplied with.
+    """
+    narrower = made.dtype is not natural_dtype(made.plan) or made.target.kind == "cuda"
+    rounded = narrower and made.dtype is not DType.float32
     name = made.dtype.value if rounded else DType.float32.value
     tolerance = made.plan.recipe.check.get(name)
     if tolerance is None:
         raise ConfigurationError(
             f"the recipe has no tolerance for {name}", file=made.plan.recipe.file
         )
-    return parity.check(folder, made.plan.checkpoint, tolerance)
+    compare = parity.check if made.target.host else parity.record
+    return compare(folder, made.plan.checkpoint, tolerance)
 
 
 def _module(request: Request, planned: Plan, dtype: DType, form: CacheForm) -> Architecture:
@@ -297,6 +303,7 @@ def _files(folder: Path, known: dict[str, str]) -> dict[str, dict[str, object]]:
     """Bytes and SHA-256 of every file of the artifact, by its path in the folder."""
     files = sorted(file for file in folder.rglob("*") if file.is_file())
     named = {file.relative_to(folder).as_posix(): file for file in files}
+    named.pop(manifest.FILE, None)  # it cannot hold its own
     return {
         name: {"bytes": file.stat().st_size, "sha256": known.get(name) or sha256(file)}
         for name, file in named.items()

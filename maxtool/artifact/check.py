@@ -12,7 +12,6 @@ import numpy as np
 
 from maxtool.artifact import lengths
 from maxtool.errors import ParityFailed
-from maxtool.parity.compare import Comparison, SupportsTolerance, compare
 from maxtool.parity.references import (
     CachedReference,
     EmbeddingReference,
@@ -20,11 +19,11 @@ from maxtool.parity.references import (
     reference,
 )
 from maxtool.runtime import loader
+from maxtool.runtime.loader.comparison import Comparison, SupportsTolerance
+from maxtool.runtime.loader.trials import FILE, Call, Tolerance, Trial, save
 from maxtool.weights import Checkpoint
 
 Array: TypeAlias = np.ndarray[Any, Any]
-# What was run, what the artifact gave, and what its reference gives.
-Output: TypeAlias = tuple[str, tuple[Array, Array]]
 
 MASK = "attention_mask"
 DECODED = 11
@@ -32,30 +31,44 @@ DECODED = 11
 
 
 @dataclass(frozen=True, slots=True)
+class Trials:
+    """What is to be compared.
+
+    Attributes:
+        each: The calls, and their outputs in float64.
+        tokens: How many tokens are compared.
+        unreached: Lengths, ascending, beyond which the artifact computes otherwise, and which are
+            not passed: windows, and contexts of rotary scalings.
+    """
+
+    each: tuple[Trial, ...]
+    tokens: int
+    unreached: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Checked:
     """A check that was passed.
 
     Attributes:
-        worst: The comparison that is furthest off.
-        tokens: How many tokens were compared.
-        unreached: Lengths, ascending, beyond which the artifact computes otherwise, and which were
-            not passed: windows, and contexts of rotary scalings.
+        worst: The comparison that is furthest off; None where nothing was run, and the outputs
+            were recorded for the machine that the artifact is for.
+        tokens: How many tokens were compared, or are to be.
+        unreached: As in :class:`Trials`.
     """
 
-    worst: Comparison
+    worst: Comparison | None
     tokens: int
     unreached: tuple[int, ...] = ()
 
     def __str__(self) -> str:
+        if self.worst is None:
+            return f"outputs for {self.tokens} tokens recorded, to be checked where it runs"
         return f"checked with {self.tokens} tokens: {self.worst}"
 
 
 def check(folder: Path, checkpoint: Checkpoint, tolerance: SupportsTolerance) -> Checked:
     """Compare every entry with the reference: for a decoder, the cached ones called in turn.
-
-    Inputs are drawn at random, with a fixed seed, from all values that are allowed; masks leave
-    one text whole and pad the others. There are as many tokens as :mod:`maxtool.artifact.lengths`
-    says.
 
     Args:
         folder: The artifact, compiled for this machine.
@@ -66,65 +79,83 @@ def check(folder: Path, checkpoint: Checkpoint, tolerance: SupportsTolerance) ->
         ParityFailed: If one of them is not allowed.
         ConfigurationError: If there is no reference for this kind of model.
     """
-    model, expected = loader.load(folder), reference(checkpoint)
-    context = model.manifest.context
-    length = lengths.tokens(expected, context)
-    found = {name: compare(*both, tolerance) for name, both in _outputs(model, expected, length)}
+    trials = _trials(loader.Manifest(folder), checkpoint)
+    model, allowed = loader.load(folder), Tolerance(tolerance.rtol, tolerance.atol)
+    found = {trial.name: trial.compare(model, allowed) for trial in trials.each}
     failed = [f"{name}: {result}" for name, result in found.items() if not result.passed]
     if failed:
         raise ParityFailed(
             "the compiled model does not compute what its reference computes", problems=failed
         )
     worst = max(found.values(), key=lambda result: result.relative_error)
+    return Checked(worst, trials.tokens, trials.unreached)
+
+
+def record(folder: Path, checkpoint: Checkpoint, tolerance: SupportsTolerance) -> Checked:
+    """Put the reference's outputs into an artifact that another machine runs and checks.
+
+    Args:
+        folder: The artifact.
+        checkpoint: What it was compiled from.
+        tolerance: What is allowed.
+
+    Raises:
+        ConfigurationError: If there is no reference for this kind of model.
+    """
+    trials = _trials(loader.Manifest(folder), checkpoint)
+    save(folder / FILE, trials.each, Tolerance(tolerance.rtol, tolerance.atol))
+    return Checked(None, trials.tokens, trials.unreached)
+
+
+def _trials(manifest: loader.Manifest, checkpoint: Checkpoint) -> Trials:
+    """Calls of all entries, and what the reference gives for them.
+
+    Inputs are drawn at random, with a fixed seed, from all values that are allowed; masks leave
+    one text whole and pad the others. There are as many tokens as :mod:`maxtool.artifact.lengths`
+    says.
+    """
+    expected, context = reference(checkpoint), manifest.context
+    length = lengths.tokens(expected, context)
     unreached = [turn for turn in lengths.turns(expected, context) if turn >= length]
-    return Checked(worst, length, tuple(unreached))
+    return Trials(tuple(_each(manifest, expected, length)), length, tuple(unreached))
 
 
-def _outputs(model: loader.Model, expected: Reference, length: int) -> Iterator[Output]:
-    inputs = _inputs(model, "forward", length)
-    found, wanted = model.run("forward", inputs), expected.forward(inputs)
-    yield from ((f"forward, {name}", (found[name], wanted[name])) for name in found)
+def _each(manifest: loader.Manifest, expected: Reference, length: int) -> Iterator[Trial]:
+    inputs = _inputs(manifest, "forward", length)
+    for name, wanted in expected.forward(inputs).items():
+        yield Trial(f"forward, {name}", [Call("forward", inputs)], name, wanted)
     if isinstance(expected, CachedReference):
-        yield "prefill and decode", _in_turn(model, expected, inputs["input_ids"])
+        yield _in_turn(expected, inputs["input_ids"])
     if isinstance(expected, EmbeddingReference):
-        yield "embed", _embedded(model, expected, length)
+        inputs, facts = _inputs(manifest, "embed", length), manifest.root
+        wanted = expected.embed(inputs, facts["pooling"], normalize=facts["normalize"])
+        yield Trial("embed", [Call("embed", inputs)], "embeddings", wanted)
 
 
-def _in_turn(model: loader.Model, expected: CachedReference, ids: Array) -> tuple[Array, Array]:
+def _in_turn(expected: CachedReference, ids: Array) -> Trial:
+    """``prefill`` up to the second start, then ``decode``."""
     length = ids.shape[1]
     starts = [0, *range(max(length // 2 + 1, length - DECODED), length)]
-    return _cached(model, ids, starts), expected.cached(ids, starts)
+    calls = [
+        Call(
+            "decode" if start else "prefill",
+            {"input_ids": ids[:, start:stop], "position": np.array([start], np.int32)},
+        )
+        for start, stop in pairwise([*starts, length])
+    ]
+    return Trial("prefill and decode", calls, "logits", expected.cached(ids, starts))
 
 
-def _embedded(
-    model: loader.Model, expected: EmbeddingReference, length: int
-) -> tuple[Array, Array]:
-    inputs, facts = _inputs(model, "embed", length), model.manifest.root
-    wanted = expected.embed(inputs, facts["pooling"], normalize=facts["normalize"])
-    return model.run("embed", inputs)["embeddings"], wanted
-
-
-def _inputs(model: loader.Model, name: str, length: int) -> dict[str, Array]:
+def _inputs(manifest: loader.Manifest, name: str, length: int) -> dict[str, Array]:
     """Values for the inputs ``[batch, seq]`` of an entry; one text where none is padded."""
-    specs = model.entry(name).inputs
+    specs = manifest.entries[name].inputs
     masked = MASK in {spec.name for spec in specs}
     texts = [length, length - length // 3, 1] if masked else [length]
     shape, random = (len(texts), length), np.random.default_rng(0)
     inputs = {}
     for spec in specs:
-        low, high = model.manifest.limits[spec.name]
+        low, high = manifest.limits[spec.name]
         inputs[spec.name] = random.integers(low, high + 1, shape)
     if masked:
         inputs[MASK] = (np.arange(length) < np.array(texts)[:, None]).astype(np.int64)
     return inputs
-
-
-def _cached(model: loader.Model, ids: Array, starts: list[int]) -> Array:
-    """Logits after each call: ``prefill`` up to the second start, then ``decode``."""
-    state = model.new_state(batch=1)
-    logits = []
-    for start, stop in pairwise([*starts, ids.shape[1]]):
-        name = "decode" if start else "prefill"
-        inputs = {"input_ids": ids[:, start:stop], "position": np.array([start], np.int32)}
-        logits.append(model.run(name, inputs, state)["logits"])
-    return np.stack(logits, axis=1)

@@ -58,6 +58,9 @@ def run(
     ] = None,
     entry: Annotated[str, typer.Option(help="The entry to run.")] = "forward",
     info: Annotated[bool, options.flag("--info", help="Say what the model is.")] = False,
+    check: Annotated[
+        bool, options.flag("--check", help="Compare with the outputs recorded by compile --check.")
+    ] = False,
     force: Annotated[bool, options.flag("--force", help="Replace an existing --output.")] = False,
     no_verify: Annotated[bool, options.flag("--no-verify", help="Skip the checksums.")] = False,
 ) -> None:
@@ -90,6 +93,7 @@ def run(
         entry=entry,
         force=force,
         info=info,
+        check=check,
         verify=not no_verify,
         json=out.json_mode,
         quiet=out.quiet,

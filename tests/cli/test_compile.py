@@ -68,7 +68,7 @@ BAD: dict[str, tuple[Callable[[Path], None], list[str], int, list[str]]] = {
     "missing source": (remove, [], 3, ["source"]),
     "truncated": (truncate, [], 3, ["model.safetensors"]),
     "tensors": (misfit, [], 4, [Q0, "stray.weight", "model.norm.weight"]),
-    "config": (lambda f: edit_config(f, hidden_size=64), [], 4, [Q0, "64"]),
+    "config": (lambda f: edit_config(f, hidden_size=64), [], 4, ["self_attn.q_proj.weight", "64"]),
     "architecture": (lambda f: edit_config(f, model_type="mamba"), [], 4, ["mamba", "llama"]),
     "activation": (lambda f: edit_config(f, hidden_act="mish"), [], 4, ["mish", "silu"]),
     "unknown key": (lambda f: edit_config(f, novel=1), [], 4, ["novel", "--ignore-config"]),
@@ -78,7 +78,6 @@ BAD: dict[str, tuple[Callable[[Path], None], list[str], int, list[str]]] = {
     "dtype": (lambda _: None, ["--dtype", "int4"], 2, ["int4", "bfloat16"]),
     "context": (lambda _: None, ["--context", "100000"], 2, ["100000"]),
     "no context": (lambda _: None, ["--context", "0"], 2, ["--context 0"]),
-    "foreign check": (lambda _: None, ["--target", "cpu:apple-m1", "--check"], 2, ["--check"]),
 }
 
 

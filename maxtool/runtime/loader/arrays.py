@@ -60,12 +60,13 @@ def check_output(options: Common) -> None:
         raise BadUsage(f"{output} exists; --force replaces it")
 
 
-def read_arrays(path: Path, wanted: set[str]) -> tuple[dict[str, Array], list[str]]:
-    """The wanted arrays of an npz file, and the names of the others."""
+def read_arrays(path: Path, wanted: set[str] | None) -> tuple[dict[str, Array], list[str]]:
+    """The wanted arrays of an npz file, all if None, and the names of the others."""
     try:
         with np.load(path, allow_pickle=False) as archive:
-            names = list(archive.files)
-            return {n: archive[n] for n in names if n in wanted}, sorted({*names} - wanted)
+            names = set(archive.files)
+            chosen = names if wanted is None else names & wanted
+            return {name: archive[name] for name in chosen}, sorted(names - chosen)
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror or error}") from None
     except Exception as error:

@@ -13,6 +13,10 @@ class NotVerified(RunError):
     """A file does not match its recorded checksum."""
 
 
+class Disagrees(RunError):
+    """The model computes something else than was recorded of it."""
+
+
 class BadUsage(RunError):
     """The options ask for something impossible."""
 

@@ -23,6 +23,7 @@ class Common:
     entry: str = "forward"
     force: bool = False
     info: bool = False
+    check: bool = False
     verify: bool = True
     json: bool = False
     quiet: bool = False
@@ -59,7 +60,7 @@ def parse(folder: Path, argv: Sequence[str] | None) -> Options:
     what.add_argument("--file", type=Path, help="a file of text to continue; - is stdin")
     what.add_argument("--ids", type=integers, help="token ids to continue, such as 1,2,3")
     what.add_argument("--inputs", type=Path, metavar="NPZ", help="arrays to run an entry on")
-    what.add_argument("--info", action="store_true", help="say what this model is")
+    _add_looks(what)
     add = parser.add_argument
     add("--chat", action="store_true", help="converse: reply to --prompt, --file, or each line")
     add("--system", metavar="TEXT", help="what the model is told before a conversation")
@@ -91,12 +92,18 @@ def parse_embedding(folder: Path, argv: Sequence[str] | None) -> EmbedOptions:
     what.add_argument("--file", type=Path, help="a file with a text on each line; - is stdin")
     what.add_argument("--ids", type=integers, help="the token ids of a text, such as 1,2,3")
     what.add_argument("--inputs", type=Path, metavar="NPZ", help="arrays to run an entry on")
-    what.add_argument("--info", action="store_true", help="say what this model is")
+    _add_looks(what)
     add = parser.add_argument
     add("-o", "--output", type=Path, metavar="PATH", help="NAME.npy; NAME.npz with --inputs")
     add("--batch", type=int, default=32, metavar="N", help="texts in one call (32)")
     _add_common(parser)
     return EmbedOptions(folder=folder, **vars(parser.parse_args(argv)))
+
+
+def _add_looks(what: argparse._MutuallyExclusiveGroup) -> None:
+    """What any program can do but run the model on what a user gives."""
+    what.add_argument("--info", action="store_true", help="say what this model is")
+    what.add_argument("--check", action="store_true", help="compare with its recorded outputs")
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:

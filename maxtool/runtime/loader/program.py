@@ -15,6 +15,7 @@ from .options import Common, EmbedOptions, Options, parse, parse_embedding
 from .terminal import emit, emit_json, open_streams, printable
 from .text import run_text
 from .vectors import check_embedding, run_embedding
+from .verdict import run_check
 
 BULKY = {"schema", "module", "entries", "state", "weights", "files", "sources", "tokenizer"}
 
@@ -27,6 +28,8 @@ def execute(options: Options | EmbedOptions) -> None:
         check(options)
     if options.info:
         show_info(options)
+    elif options.check:
+        run_check(options)
     elif options.inputs is not None:
         run_arrays(options, options.inputs)
     elif isinstance(options, EmbedOptions):
@@ -40,11 +43,12 @@ def execute(options: Options | EmbedOptions) -> None:
 def check(options: Options) -> None:
     """Refuse options that do not go together."""
     text = sum(one is not None for one in (options.prompt, options.file))
-    other = sum([options.ids is not None, options.inputs is not None, options.info])
+    given = (options.ids is not None, options.inputs is not None, options.info, options.check)
+    other = sum(given)
     if options.chat and (other or text > 1):
         raise BadUsage("--chat goes with --prompt, --file, or neither")
     if not options.chat and text + other != 1:
-        raise BadUsage("give one of --prompt, --file, --chat, --ids, --inputs and --info")
+        raise BadUsage("give one of --prompt, --file, --chat, --ids, --inputs, --info and --check")
     more = (options.system, options.chat_template, options.chat_template_kwargs)
     if not options.chat and any(one is not None for one in more):
         raise BadUsage("--system, --chat-template and --chat-template-kwargs go with --chat")

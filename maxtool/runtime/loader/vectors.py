@@ -24,8 +24,8 @@ SCHEMA = "maxtool.embeddings/1"
 def check_embedding(options: EmbedOptions) -> None:
     """Refuse options that do not go together."""
     asked = (options.texts, options.file, options.ids, options.inputs)
-    if sum([*(one is not None for one in asked), options.info]) != 1:
-        raise BadUsage("give one of --text, --file, --ids, --inputs and --info")
+    if sum([*(one is not None for one in asked), options.info, options.check]) != 1:
+        raise BadUsage("give one of --text, --file, --ids, --inputs, --info and --check")
     if options.inputs is None and options.entry != "forward":
         raise BadUsage("--entry goes with --inputs")
 

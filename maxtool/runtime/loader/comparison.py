@@ -8,8 +8,6 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from maxtool.errors import ParityFailed
-
 
 class SupportsTolerance(Protocol):
     """What a recipe allows for one dtype."""
@@ -71,7 +69,7 @@ def compare(
         tolerance: ``rtol`` and ``atol`` of the rule above.
 
     Raises:
-        ParityFailed: If the shapes differ or there is nothing to compare.
+        ValueError: If the shapes differ or there is nothing to compare.
     """
     _check_shapes(actual, expected)
     wide, reference = actual.astype(np.float64), expected.astype(np.float64)
@@ -97,11 +95,11 @@ def compare(
 
 def _check_shapes(actual: NDArray[Any], expected: NDArray[Any]) -> None:
     if actual.shape != expected.shape:
-        raise ParityFailed(
+        raise ValueError(
             f"the output has shape {list(actual.shape)}, the reference {list(expected.shape)}"
         )
     if not actual.size:
-        raise ParityFailed(f"nothing to compare: the shape is {list(actual.shape)}")
+        raise ValueError(f"nothing to compare: the shape is {list(actual.shape)}")
 
 
 def _root_mean_square(values: NDArray[np.float64]) -> float:

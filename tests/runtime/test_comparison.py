@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from maxtool.errors import ParityFailed
-from maxtool.parity.compare import compare
+from maxtool.runtime.loader.comparison import compare
 
 finite = st.floats(-1e6, 1e6, width=32)
 some_arrays = arrays(np.float32, array_shapes(max_dims=3, max_side=5), elements=finite)
@@ -95,5 +94,5 @@ def test_one_wrong_element_among_a_million_fails() -> None:
 @pytest.mark.parametrize("shapes", [((2, 3), (3, 2)), ((2, 3), (2, 3, 1)), ((0, 3), (0, 3))])
 def test_shapes_must_match_and_hold_something(shapes: tuple[tuple[int, ...], ...]) -> None:
     actual, expected = map(np.zeros, shapes)
-    with pytest.raises(ParityFailed, match="shape"):
+    with pytest.raises(ValueError, match="shape"):
         compare(actual, expected, Tolerance())

@@ -1,0 +1,137 @@
+"""Calls of a model and the outputs of its reference, recorded when it was compiled.
+
+The file is NumPy's npz: arrays named by number, and ``trials``, a text in JSON that says what they
+are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .arrays import read_arrays
+from .comparison import Comparison, compare
+from .errors import BadInput, DoesNotFit
+from .memory import Array
+
+if TYPE_CHECKING:
+    from .model import Model
+
+FILE = "check.npz"
+PLAN = "trials"
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """The error that is allowed: ``atol + rtol * size``."""
+
+    rtol: float
+    atol: float
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call: an entry, and its inputs by name."""
+
+    entry: str
+    inputs: Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Calls that follow each other, and what one of their outputs should be.
+
+    Attributes:
+        name: What people call it.
+        calls: The calls, in order. They share one state where their entries have any.
+        output: The name of the output that is compared.
+        expected: That output; of several calls one after the other along axis 1.
+    """
+
+    name: str
+    calls: Sequence[Call]
+    output: str
+    expected: Array
+
+    def run(self, model: Model) -> Array:
+        """What the model gives."""
+        first = self.calls[0]
+        keeps = bool(model.entry(first.entry).state)
+        batch = len(next(iter(first.inputs.values())))
+        state = model.new_state(batch=batch) if keeps else None
+        found = [model.run(call.entry, call.inputs, state)[self.output] for call in self.calls]
+        return found[0] if len(found) == 1 and not keeps else np.stack(found, axis=1)
+
+    def compare(self, model: Model, tolerance: Tolerance) -> Comparison:
+        """How far the model is from what is expected.
+
+        Raises:
+            DoesNotFit: If its output has another shape.
+        """
+        try:
+            return compare(self.run(model), self.expected, tolerance)
+        except (KeyError, ValueError) as error:
+            raise DoesNotFit(f"{self.name}: {error}") from None
+
+
+def save(path: Path, trials: Sequence[Trial], tolerance: Tolerance) -> None:
+    """Write a file of trials."""
+    arrays: dict[str, Array] = {}
+
+    def kept(array: Array) -> str:
+        name = str(len(arrays))
+        wide = array.dtype == np.float64
+        arrays[name] = array.astype(np.float32) if wide else array
+        return name
+
+    plan = {
+        "rtol": tolerance.rtol,
+        "atol": tolerance.atol,
+        "trials": [
+            {
+                "name": trial.name,
+                "output": trial.output,
+                "expected": kept(trial.expected),
+                "calls": [
+                    {
+                        "entry": call.entry,
+                        "inputs": {name: kept(array) for name, array in call.inputs.items()},
+                    }
+                    for call in trial.calls
+                ],
+            }
+            for trial in trials
+        ],
+    }
+    np.savez(path, **{PLAN: np.array(json.dumps(plan))}, **arrays)  # type: ignore[arg-type]
+
+
+def load(path: Path) -> tuple[list[Trial], Tolerance]:
+    """Read a file of trials.
+
+    Raises:
+        BadInput: If it is missing, damaged, or says something else.
+    """
+    arrays, _ = read_arrays(path, None)
+    try:
+        plan = json.loads(str(arrays.pop(PLAN)))
+        tolerance = Tolerance(float(plan["rtol"]), float(plan["atol"]))
+        return list(_trials(plan["trials"], arrays)), tolerance
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise BadInput(f"{path} holds no recorded outputs: {error!r:.200}") from None
+
+
+def _trials(plan: Sequence[Mapping[str, Any]], arrays: Mapping[str, Array]) -> Iterator[Trial]:
+    for trial in plan:
+        calls = [
+            Call(call["entry"], {name: arrays[kept] for name, kept in call["inputs"].items()})
+            for call in trial["calls"]
+        ]
+        if not calls or any(not call.inputs for call in calls):
+            raise ValueError("a trial without a call, or a call without inputs")
+        yield Trial(trial["name"], calls, trial["output"], arrays[trial["expected"]])

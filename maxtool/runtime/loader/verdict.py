@@ -1,0 +1,67 @@
+"""The model on this machine beside the outputs that were recorded when it was compiled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .comparison import Comparison
+from .errors import BadInput, BadUsage, Disagrees, NotVerified
+from .manifest import Manifest
+from .model import load
+from .options import Common
+from .terminal import emit, emit_json, printable
+from .trials import FILE
+from .trials import load as load_trials
+
+
+def run_check(options: Common) -> None:
+    """Run what was recorded, and compare.
+
+    Raises:
+        BadUsage: If nothing was recorded.
+        Disagrees: If an output is further off than the recipe allows.
+    """
+    path = _recorded(Manifest(options.folder), verified=options.verify)
+    trials, tolerance = load_trials(path)
+    model = load(options.folder, check=options.verify)
+    found = {trial.name: trial.compare(model, tolerance) for trial in trials}
+    worst = max(found.values(), key=lambda one: one.relative_error, default=None)
+    if worst is None:
+        raise BadInput(f"{path} records no output")
+    if options.json:
+        emit_json("maxtool.check/1", _as_json(found, worst))
+    else:
+        for name, one in found.items():
+            emit(printable(f"{name}: {one}") + "\n")
+    if failed := [name for name, one in found.items() if not one.passed]:
+        raise Disagrees(f"the model does not compute what was recorded: {', '.join(failed)}")
+
+
+def _recorded(manifest: Manifest, *, verified: bool) -> Path:
+    path = manifest.folder / FILE
+    if not path.is_file():
+        raise BadUsage(
+            f"{manifest.folder} has no recorded outputs: compile it with --check for a target "
+            "other than the machine that compiles it"
+        )
+    if verified and path not in manifest.files:
+        raise NotVerified(f"{path} is not listed in the manifest (--no-verify reads it anyway)")
+    return path
+
+
+def _as_json(found: dict[str, Comparison], worst: Comparison) -> dict[str, object]:
+    return {
+        "passed": all(one.passed for one in found.values()),
+        "relative_error": worst.relative_error,
+        "rtol": worst.rtol,
+        "atol": worst.atol,
+        "trials": {
+            name: {
+                "passed": one.passed,
+                "relative_error": one.relative_error,
+                "max_abs_error": one.max_abs_error,
+                "argmax_agreement": one.argmax_agreement,
+            }
+            for name, one in found.items()
+        },
+    }
