@@ -15,7 +15,10 @@ from tests.simt.faults import Unsupported
 Value = Any
 Array = np.ndarray[Any, Any]
 
-SPECIAL = {"bool": np.dtype(np.bool_), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
+SPECIAL: dict[str, np.dtype[Any]] = {
+    "bool": np.dtype(np.bool_),
+    "bfloat16": np.dtype(ml_dtypes.bfloat16),
+}
 
 
 @cache
@@ -30,7 +33,7 @@ def _element(name: str) -> np.dtype[Any]:
     if name in SPECIAL:
         return SPECIAL[name]
     try:
-        found: np.dtype[Any] = np.dtype(name)
+        found = np.dtype(name)
     except TypeError:
         raise Unsupported(f"type {name}") from None
     return found

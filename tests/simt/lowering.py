@@ -41,15 +41,31 @@ TARGET = {
 
 def lower(function: Any) -> Any:
     """A PrimFunc as a kernel factory returns it, lowered."""
-    named = function.with_attr("global_symbol", _name(function))
-    module = tvm.IRModule({_name(function): named})
+    name = str(function.attrs.get("global_symbol", "kernel")) if function.attrs else "kernel"
+    (lowered,) = _lowered(tvm.IRModule({name: function})).functions.values()
+    return lowered
+
+
+def device_functions(module: Any) -> dict[str, Any]:
+    """The device functions that the PrimFuncs of a module are split into, by name."""
+    kernels = {
+        variable.name_hint: function
+        for variable, function in module.functions.items()
+        if isinstance(function, tirx.PrimFunc)
+    }
+    split = tirx.transform.SplitHostDevice()(_lowered(tvm.IRModule(kernels)))
+    return {
+        variable.name_hint: function
+        for variable, function in split.functions.items()
+        if variable.name_hint not in kernels
+    }
+
+
+def _lowered(module: Any) -> Any:
+    for variable, function in module.functions.items():
+        module[variable] = function.with_attr("global_symbol", variable.name_hint)
     target = tvm.target.Target(TARGET)
     with target:
         for make in (lambda: tirx.transform.BindTarget(target), *PASSES):
             module = make()(module)
-    (lowered,) = module.functions.values()
-    return lowered
-
-
-def _name(function: Any) -> str:
-    return str(function.attrs.get("global_symbol", "kernel")) if function.attrs else "kernel"
+    return module

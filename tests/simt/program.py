@@ -14,8 +14,10 @@ from tests.simt.dtypes import Array, split
 from tests.simt.expressions import View
 from tests.simt.faults import BadLaunch, KernelFault
 from tests.simt.flat_memory import FlatMemory
+from tests.simt.memory import Pointer
 from tests.simt.scope import Chunk, Scope
 from tests.simt.statements import Region, Statements
+from tests.simt.usage import Usage
 
 TAGS = tuple(f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx") for axis in "xyz")
 # What every GPU since sm_30 takes: CUDA C++ Programming Guide, "Compute Capabilities".
@@ -28,7 +30,7 @@ SHARED_MEMORY = 227 << 10
 LANES = 1 << 13
 
 
-class Program:
+class Interpreter:
     """A PrimFunc, compiled once to closures.
 
     Args:
@@ -47,6 +49,61 @@ class Program:
             fault.kernel = self.name
             raise
 
+    @property
+    def usage(self) -> Usage:
+        """What the function does with each of its parameters."""
+        return self._statements.usage
+
+    def host_scope(self) -> Scope:
+        """Where the parameters are bound."""
+        return Scope(None, None, 1, self._statements.expressions.dependents)
+
+    def run(self, scope: Scope) -> None:
+        """Run it with the parameters that are bound."""
+        with np.errstate(all="ignore"):
+            self._body(scope)
+
+    def _launch(self, region: Region, extents: dict[str, Any], host: Scope) -> None:
+        self.on_launch(region, {tag: int(extents.get(tag, 1)) for tag in TAGS}, host)
+
+    def on_launch(self, region: Region, extents: dict[str, int], host: Scope) -> None:
+        """Run a kernel for all its blocks."""
+        self._require_limits(extents, region)
+        x, y, z, *threads = (extents[tag] for tag in TAGS)
+        grid, block = (x, y, z), (threads[0], threads[1], threads[2])
+        for value in host.values.values():
+            if isinstance(value, View | Pointer) and isinstance(value.memory, FlatMemory):
+                value.memory.begin_launch()
+        at_once = max(1, LANES // prod(block))
+        for first in range(0, prod(grid), at_once):
+            blocks = min(at_once, prod(grid) - first)
+            chunk = Chunk(first, blocks, prod(block), block, grid)
+            chunk.copies = Copies(np.zeros(len(chunk.everyone), np.int64))
+            scope = Scope(chunk, None, blocks * prod(block), host.dependents)
+            scope.values.update(host.values)
+            region.body(scope)
+
+    def _require_limits(self, sizes: dict[str, int], region: Region) -> None:
+        wrong = [
+            f"{tag} is {size}, from 1 to {LIMITS[tag]} are possible"
+            for tag, size in sizes.items()
+            if not 1 <= size <= LIMITS[tag]
+        ]
+        threads = prod(sizes[tag] for tag in TAGS if tag.startswith("thread"))
+        if threads > THREADS:
+            wrong.append(f"{threads} threads in a block, {THREADS} are possible")
+        static, total = region.shared["shared"], sum(region.shared.values())
+        if static > STATIC_SHARED:
+            wrong.append(f"{static} bytes of static shared memory, {STATIC_SHARED} are possible")
+        if total > self.shared_memory:
+            wrong.append(f"{total} bytes of shared memory, {self.shared_memory} are possible")
+        if wrong:
+            raise BadLaunch("; ".join(wrong))
+
+
+class Program(Interpreter):
+    """A lowered PrimFunc to be called with arrays."""
+
     def __call__(self, *arguments: Any, updated: Collection[int] = ()) -> None:
         """Run it.
 
@@ -59,11 +116,10 @@ class Program:
         Raises:
             KernelFault: If it does what a GPU would not do, or would not notice.
         """
-        scope = Scope(None, None, 1, self._statements.expressions.dependents)
+        scope = self.host_scope()
         try:
-            with np.errstate(all="ignore"):
-                self._bind(scope, arguments, updated)
-                self._body(scope)
+            self._bind(scope, arguments, updated)
+            self.run(scope)
         except KernelFault as fault:
             fault.kernel = fault.kernel or self.name
             raise
@@ -100,7 +156,7 @@ class Program:
         self, scope: Scope, group: Sequence[tuple[int, Any, Array]], updated: Collection[int]
     ) -> None:
         """Arrays that lie in each other share what is known of their bytes."""
-        usage = self._statements.usage
+        usage = self.usage
         start = min(array.ctypes.data for _, _, array in group)
         data = _bytes_of([array for _, _, array in group])
         keys = [hash(param) for _, param, _ in group]
@@ -119,40 +175,6 @@ class Program:
             dtype, _ = split(str(param.ty.dtype))
             offset = (array.ctypes.data - start) // dtype.itemsize
             scope.bind(hash(param), View(memory, dtype, offset))
-
-    def _launch(self, region: Region, extents: dict[str, Any], host: Scope) -> None:
-        sizes = {tag: int(extents.get(tag, 1)) for tag in TAGS}
-        self._require_limits(sizes, region)
-        grid = (sizes["blockIdx.x"], sizes["blockIdx.y"], sizes["blockIdx.z"])
-        block = (sizes["threadIdx.x"], sizes["threadIdx.y"], sizes["threadIdx.z"])
-        for value in host.values.values():
-            if isinstance(value, View) and isinstance(value.memory, FlatMemory):
-                value.memory.begin_launch()
-        at_once = max(1, LANES // prod(block))
-        for first in range(0, prod(grid), at_once):
-            blocks = min(at_once, prod(grid) - first)
-            chunk = Chunk(first, blocks, prod(block), block, grid)
-            chunk.copies = Copies(np.zeros(len(chunk.everyone), np.int64))
-            scope = Scope(chunk, None, blocks * prod(block), host.dependents)
-            scope.values.update(host.values)
-            region.body(scope)
-
-    def _require_limits(self, sizes: dict[str, int], region: Region) -> None:
-        wrong = [
-            f"{tag} is {size}, from 1 to {LIMITS[tag]} are possible"
-            for tag, size in sizes.items()
-            if not 1 <= size <= LIMITS[tag]
-        ]
-        threads = prod(sizes[tag] for tag in TAGS if tag.startswith("thread"))
-        if threads > THREADS:
-            wrong.append(f"{threads} threads in a block, {THREADS} are possible")
-        static, total = region.shared["shared"], sum(region.shared.values())
-        if static > STATIC_SHARED:
-            wrong.append(f"{static} bytes of static shared memory, {STATIC_SHARED} are possible")
-        if total > self.shared_memory:
-            wrong.append(f"{total} bytes of shared memory, {self.shared_memory} are possible")
-        if wrong:
-            raise BadLaunch("; ".join(wrong))
 
 
 def _bind_shape(scope: Scope, param: Any, array: Array) -> None:

@@ -280,9 +280,12 @@ def _named(run: Run, node: Any) -> Run:
     return guarded
 
 
+# Lines of a printed statement that only declare what it uses, and the source of what it calls.
+DECLARATION = re.compile(r"#|\w+ = T\.(Buffer\(|\w+\(\)$)")
+SOURCE = re.compile(r', source_code=".*"')
+
+
 def _text(node: Any) -> str:
-    """A statement as one reads it: without the buffers it uses, and the source it calls."""
-    lines = [
-        line for line in str(node).splitlines() if "= T.Buffer(" not in line and line[:1] != "#"
-    ]
-    return re.sub(r', source_code=".*"', "", "\n".join(lines)).strip()[:400]
+    """A statement as one reads it."""
+    lines = [line for line in str(node).splitlines() if not DECLARATION.match(line)]
+    return SOURCE.sub("", "\n".join(lines)).strip()[:400]
