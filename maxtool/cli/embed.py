@@ -30,6 +30,10 @@ def embed(
         ),
     ] = None,
     batch: Annotated[int, typer.Option(min=1, help="Texts in one call.")] = 32,
+    device: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="cpu, cuda or cuda:1; what it was compiled for."),
+    ] = None,
     force: Annotated[bool, options.flag("--force", help="Replace an existing --output.")] = False,
     no_verify: Annotated[bool, options.flag("--no-verify", help="Skip the checksums.")] = False,
 ) -> None:
@@ -45,6 +49,7 @@ def embed(
         batch=batch,
         force=force,
         verify=not no_verify,
+        device=device,
         json=out.json_mode,
         quiet=out.quiet,
     )

@@ -61,6 +61,10 @@ def run(
     check: Annotated[
         bool, options.flag("--check", help="Compare with the outputs recorded by compile --check.")
     ] = False,
+    device: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="cpu, cuda or cuda:1; what it was compiled for."),
+    ] = None,
     force: Annotated[bool, options.flag("--force", help="Replace an existing --output.")] = False,
     no_verify: Annotated[bool, options.flag("--no-verify", help="Skip the checksums.")] = False,
 ) -> None:
@@ -95,6 +99,7 @@ def run(
         info=info,
         check=check,
         verify=not no_verify,
+        device=device,
         json=out.json_mode,
         quiet=out.quiet,
     )

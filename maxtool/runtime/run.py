@@ -70,15 +70,19 @@ RunError, NotVerified, BadUsage = loader.RunError, loader.NotVerified, loader.Ba
 BadInput, DoesNotFit, MachineLacks = loader.BadInput, loader.DoesNotFit, loader.MachineLacks
 
 
-def load(path: str | os.PathLike[str] | None = None, *, check: bool = True) -> Any:  # noqa: ANN401
+def load(path: str | os.PathLike[str] | None = None, **options: Any) -> Any:  # noqa: ANN401
     """Open an artifact, a ``Model``; ``path`` is its folder, that of this file if None.
 
+    ``options`` are those of ``loader.load``: ``device="cuda:1"``, ``check=False``, ``progress``.
+
     Raises:
-        NotVerified: If ``check`` is true and a file is not the one that was compiled.
+        NotVerified: If a file is not the one that was compiled, and ``check`` is not false.
         BadInput: If the manifest is missing or malformed.
-        MachineLacks: If the runtime is missing or the CPU is another.
+        BadUsage: If there is no such device.
+        DoesNotFit: If the model was compiled for another kind of device.
+        MachineLacks: If the machine has not what the model needs.
     """
-    return loader.load(FOLDER if path is None else path, check=check)
+    return loader.load(FOLDER if path is None else path, **options)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -5,9 +5,11 @@ The package is copied into every artifact, beside ``run.py``, which is a program
 
 from .chat import ChatEncoder, ChatTemplate, open_template
 from .conversation import Conversation
+from .cuda_driver import Gpu, find_gpus
 from .embedding import Embedder
 from .errors import BadInput, BadUsage, DoesNotFit, MachineLacks, NotVerified, RunError
-from .machine import RUNTIME, set_threads
+from .host import set_threads
+from .machine import CUDA_RUNTIME, RUNTIME
 from .manifest import ALIGNMENT, SCHEMA, Entry, Manifest, Spec
 from .memory import State, aligned
 from .model import Model, load
@@ -28,6 +30,7 @@ from .stream import Stops, TextStream
 
 __all__ = [
     "ALIGNMENT",
+    "CUDA_RUNTIME",
     "RUNTIME",
     "SCHEMA",
     "BadInput",
@@ -40,6 +43,7 @@ __all__ = [
     "EmbedOptions",
     "Embedder",
     "Entry",
+    "Gpu",
     "MachineLacks",
     "Manifest",
     "Model",
@@ -56,6 +60,7 @@ __all__ = [
     "aligned",
     "chooser",
     "execute",
+    "find_gpus",
     "integers",
     "json_object",
     "load",

@@ -12,7 +12,7 @@ import numpy as np
 from .errors import BadInput, BadUsage
 from .machine import last_line
 from .memory import Array
-from .model import load
+from .opening import open_model
 from .options import Common
 from .terminal import emit, emit_json, note, printable
 
@@ -20,7 +20,7 @@ from .terminal import emit, emit_json, note, printable
 def run_arrays(options: Common, path: Path) -> None:
     """Run an entry on the arrays of an npz file and write its outputs to another."""
     check_output(options)
-    model = load(options.folder, check=options.verify)
+    model = open_model(options)
     arrays, ignored = read_arrays(path, {spec.name for spec in model.entry(options.entry).inputs})
     started = time.perf_counter()
     outputs = model.run(options.entry, arrays)

@@ -9,7 +9,8 @@ from pathlib import Path
 from .chat import open_template
 from .conversation import Conversation
 from .errors import BadInput, BadUsage, RunError
-from .model import Model, load
+from .model import Model
+from .opening import open_model
 from .options import Options
 from .reply import Reply
 from .terminal import emit, emit_json, note, printable
@@ -23,7 +24,7 @@ def run_chat(options: Options) -> None:
     typed = options.prompt is None and options.file is None and sys.stdin.isatty()
     if typed and options.json:
         raise BadUsage("--json --chat replies to one text: --prompt, --file or a pipe")
-    model = load(options.folder, check=options.verify)
+    model = open_model(options)
     conversation = Conversation(
         model,
         open_template(model.manifest, options.chat_template, options.chat_template_kwargs),

@@ -18,6 +18,7 @@ SCHEMA = "maxtool.artifact/1"
 ALIGNMENT = 64
 MAX_MANIFEST = 64 << 20
 MAX_SIZE = 1 << 48
+IDS = ("input_ids", "token")
 SPEC_KEYS = (("name", str), ("dtype", str), ("shape", list))
 # bfloat16 has no NumPy type of its own: its arrays hold the bits.
 DTYPES = {name: np.dtype(name) for name in ("bool", "float16", "float32", "float64")}
@@ -56,6 +57,11 @@ class Entry:
     inputs: tuple[Spec, ...]
     outputs: tuple[Spec, ...]
     state: bool
+
+    @property
+    def ids(self) -> Spec | None:
+        """The input of token ids: one of those the next position follows from."""
+        return next((spec for spec in self.inputs if spec.name in IDS), None)
 
 
 class Manifest:
@@ -191,7 +197,7 @@ class Manifest:
     def _check_stateful(self, name: str, entry: Entry) -> None:
         """An entry that writes the state says where, and how much: the position is checked."""
         inputs = {spec.name: spec for spec in entry.inputs}
-        ids, position = inputs.get("input_ids"), inputs.get("position")
+        ids, position = entry.ids, inputs.get("position")
         if not ids or len(ids.shape) != 2 or not position or position.shape != (1,):
             raise self._wrong(f"{name!r} has state, but not input_ids[batch, seq] and position[1]")
         if self.context is None:

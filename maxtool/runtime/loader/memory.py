@@ -1,15 +1,18 @@
-"""Arrays as compiled code takes them: aligned, of their type, mapped from a file."""
+"""Arrays as compiled code takes them: aligned, and of their type."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from .errors import BadInput, BadUsage
-from .manifest import ALIGNMENT, DTYPES, Manifest, Spec
+from .manifest import ALIGNMENT, DTYPES, Spec
+
+if TYPE_CHECKING:
+    from .devices import Processor
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -23,32 +26,34 @@ def aligned(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
 
 
 class State:
-    """The memory of one generation: zeros at first, written in place by each call."""
+    """The memory of one generation: zeros at first, written in place by each call.
 
-    def __init__(self, specs: Sequence[Spec], dims: Mapping[str, int]) -> None:
+    Attributes:
+        dims: The sizes of its named dimensions.
+        tensors: What compiled code takes: one array of all its tensors.
+    """
+
+    def __init__(
+        self, processor: Processor, specs: Sequence[Spec], dims: Mapping[str, int]
+    ) -> None:
         import tvm_ffi
 
         named = {size for spec in specs for size in spec.shape if isinstance(size, str)}
         if wrong := [name for name in sorted(named) if dims.get(name, 0) < 1]:
             raise BadUsage(f"a state needs the sizes of {', '.join(wrong)}, from 1 up")
         self.specs, self.dims = specs, {name: dims[name] for name in named}
-        self.arrays = [aligned(spec.sizes(dims), DTYPES[spec.dtype]) for spec in specs]
-        self.tensors = tvm_ffi.Array([tvm_ffi.from_dlpack(array) for array in self.arrays])
+        self._processor = processor
+        self._tensors = [processor.zeros(spec.sizes(dims), spec.dtype) for spec in specs]
+        self.tensors = tvm_ffi.Array(self._tensors)
 
+    @property
+    def arrays(self) -> list[Array]:
+        """What it holds: its own memory on a CPU, a copy from other devices."""
+        return self._processor.arrays(self._tensors)
 
-def map_weights(manifest: Manifest) -> Any:  # noqa: ANN401
-    """The weights, as tensors over the mapped file: copy-on-write, since DLPack wants writable."""
-    import tvm_ffi
-
-    size = manifest.weights_file.stat().st_size
-    mapped = (
-        np.memmap(manifest.weights_file, np.uint8, "c") if size else aligned((0,), np.dtype("u1"))
-    )
-    tensors = []
-    for spec in manifest.weights:
-        raw = mapped[spec.offset : spec.offset + spec.nbytes()]
-        tensors.append(tvm_ffi.from_dlpack(raw.view(DTYPES[spec.dtype]).reshape(spec.sizes({}))))
-    return tvm_ffi.Array(tensors)
+    def tensor(self, name: str) -> Any:  # noqa: ANN401
+        """One of its tensors."""
+        return self._tensors[[spec.name for spec in self.specs].index(name)]
 
 
 def checked(spec: Spec, array: Array, dims: dict[str, int]) -> Array:

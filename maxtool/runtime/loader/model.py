@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .devices import open_device
 from .embedding import Text, embed
 from .errors import BadInput, BadUsage, DoesNotFit, MachineLacks
-from .machine import THREADS, check_machine, last_line, open_module, set_threads
+from .machine import last_line, open_module
 from .manifest import Entry, Manifest
-from .memory import Array, State, checked, map_weights
+from .memory import Array, State, checked
 from .sampling import Sampling, chooser
 from .session import Session
 
@@ -24,16 +25,27 @@ class Model:
     """A compiled model.
 
     Calling it runs the entry ``forward``; :meth:`run` runs any entry. Arrays go in and come out by
-    name. Weights are mapped from the file, not copied. Threads may share it; their calls wait for
-    each other.
+    name. On a CPU weights are mapped from the file, on a GPU they are copied to it. Threads may
+    share a model; their calls wait for each other.
+
+    Attributes:
+        manifest: What it is.
+        processor: What runs it.
     """
 
-    def __init__(self, manifest: Manifest, *, verified: bool = True) -> None:
-        self._threads = set_threads(sum(spec.nbytes() for spec in manifest.weights))
-        check_machine(manifest.target)
+    def __init__(
+        self,
+        manifest: Manifest,
+        *,
+        verified: bool = True,
+        device: str | None = None,
+        progress: Callable[[float], None] = lambda _share: None,
+    ) -> None:
+        """What :func:`load` does with a manifest that was read."""
         self.manifest = manifest
-        self._machine = open_module(manifest, verified=verified)
-        self._weights = map_weights(manifest)
+        self.processor = open_device(manifest, device)
+        self._machine = open_module(manifest, self.processor, verified=verified)
+        self._weights = _array(self.processor.weights(manifest, progress))
         self._functions = {name: self._function(e) for name, e in manifest.entries.items()}
         self._tokenizer: Any = None
         # Concurrent calls of one virtual machine crash the process.
@@ -61,7 +73,7 @@ class Model:
 
     def new_state(self, **dims: int) -> State:
         """Zeroed state for the given sizes of named dimensions, such as ``batch=1``."""
-        return State(self.manifest.state, dims)
+        return State(self.processor, self.manifest.state, dims)
 
     def run(
         self, name: str, arrays: Mapping[str, object], state: State | None = None
@@ -81,8 +93,7 @@ class Model:
         inputs, dims = self._bind(entry, arrays)
         self._check_position(entry, inputs)
         memory = [self._fitting(state, dims).tensors] if entry.state else []
-        result = self._call(name, [inputs[spec.name] for spec in entry.inputs], memory)
-        return self._outputs(entry, result)
+        return _widened(entry, self._call(name, inputs, memory))
 
     def _bind(
         self, entry: Entry, arrays: Mapping[str, object]
@@ -114,7 +125,8 @@ class Model:
         """Refuse a position whose tokens would be written behind the end of the state."""
         if not entry.state or self.manifest.context is None:
             return
-        position, length = int(inputs["position"][0]), inputs["input_ids"].shape[1]
+        ids = "input_ids" if entry.ids is None else entry.ids.name
+        position, length = int(inputs["position"][0]), inputs[ids].shape[1]
         if position < 0 or position + length > self.manifest.context:
             what = f"position {position} and {length} tokens"
             raise DoesNotFit(f"{what} go beyond the context of {self.manifest.context}")
@@ -122,32 +134,22 @@ class Model:
     def _fitting(self, state: State | None, dims: Mapping[str, int]) -> State:
         """The state given, which must be of this model and these sizes; new memory if None."""
         if state is None:
-            return State(self.manifest.state, dims)
+            return self.new_state(**dims)
         if state.specs is not self.manifest.state or not state.dims.items() <= dims.items():
             raise DoesNotFit(f"the state is of another model, or of other sizes: {state.dims}")
         return state
 
-    def _call(self, name: str, inputs: Sequence[Array], memory: Sequence[object]) -> Any:  # noqa: ANN401
-        import tvm_ffi
-
-        tensors = [tvm_ffi.from_dlpack(array) for array in inputs]
+    def _call(
+        self, name: str, inputs: Mapping[str, Array], memory: Sequence[object]
+    ) -> list[Array]:
+        """The outputs of compiled code, in its order."""
         try:
-            with self._lock:
-                use_threads = tvm_ffi.get_global_func(THREADS)
-                use_threads(1, self._threads)  # 1: any core
-                return self._functions[name](*tensors, *memory, self._weights)
+            with self._lock, self.processor.running():
+                tensors = [self.processor.tensor(*named) for named in inputs.items()]
+                result = self._functions[name](*tensors, *memory, self._weights)
+                return self.processor.arrays([result] if hasattr(result, "shape") else list(result))
         except (RuntimeError, ValueError, TypeError) as error:
-            raise DoesNotFit(f"the compiled {name} refused the call: {last_line(error)}") from None
-
-    def _outputs(self, entry: Entry, result: Any) -> dict[str, Array]:  # noqa: ANN401
-        """The results by name; bfloat16 is widened to float32."""
-        results = [result] if len(entry.outputs) == 1 and hasattr(result, "shape") else list(result)
-        arrays = {s.name: np.from_dlpack(r) for s, r in zip(entry.outputs, results, strict=True)}
-        for spec in entry.outputs:
-            if spec.dtype == "bfloat16":
-                bits = arrays[spec.name].view(np.uint16).astype(np.uint32) << 16
-                arrays[spec.name] = bits.view(np.float32)
-        return arrays
+            raise self.processor.refused(name, last_line(error)) from None
 
     # text and generation
 
@@ -251,18 +253,50 @@ class Model:
         return sys.maxsize if context is None else context - length + 1
 
 
-def load(path: str | os.PathLike[str], *, check: bool = True) -> Model:
+def load(
+    path: str | os.PathLike[str],
+    *,
+    check: bool = True,
+    device: str | None = None,
+    progress: Callable[[float], None] = lambda _share: None,
+) -> Model:
     """Open the artifact in the folder ``path``.
 
+    Args:
+        path: The folder.
+        check: Whether every file must be the one that was compiled.
+        device: ``cpu``, ``cuda`` or ``cuda:1``; what it was compiled for if None.
+        progress: Told the share of the weights that is in the memory of the device, from 0 to 1.
+
     Raises:
-        NotVerified: If ``check`` is true and a file is not the one that was compiled.
+        NotVerified: If ``check`` is true and a file is another.
         BadInput: If the manifest is missing or malformed.
-        MachineLacks: If the runtime is missing or the CPU is another.
+        BadUsage: If there is no such device.
+        DoesNotFit: If the model was compiled for another kind of device.
+        MachineLacks: If the runtime is missing, the processor is another, or there is no driver, no
+            CUDA runtime or no GPU that the model needs, or not enough memory.
     """
     manifest = Manifest(Path(path))
     if check:
         manifest.verify()
-    return Model(manifest, verified=check)
+    return Model(manifest, verified=check, device=device, progress=progress)
+
+
+def _array(tensors: Sequence[Any]) -> Any:  # noqa: ANN401
+    """Tensors as the one argument that compiled code takes."""
+    import tvm_ffi
+
+    return tvm_ffi.Array(tensors)
+
+
+def _widened(entry: Entry, arrays: Sequence[Array]) -> dict[str, Array]:
+    """The outputs by name; bfloat16 as float32."""
+    found = dict(zip((spec.name for spec in entry.outputs), arrays, strict=True))
+    for spec in entry.outputs:
+        if spec.dtype == "bfloat16":
+            bits = found[spec.name].view(np.uint16).astype(np.uint32) << 16
+            found[spec.name] = bits.view(np.float32)
+    return found
 
 
 def _open_tokenizer(manifest: Manifest) -> Any:  # noqa: ANN401

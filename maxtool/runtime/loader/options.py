@@ -25,6 +25,7 @@ class Common:
     info: bool = False
     check: bool = False
     verify: bool = True
+    device: str | None = None
     json: bool = False
     quiet: bool = False
 
@@ -109,6 +110,7 @@ def _add_looks(what: argparse._MutuallyExclusiveGroup) -> None:
 def _add_common(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--entry", default="forward", help="the entry to run (forward)")
+    add("--device", metavar="NAME", help="cpu, cuda or cuda:1; what the model was compiled for")
     add("--force", action="store_true", help="replace an existing --output")
     add("--no-verify", dest="verify", action="store_false", help="skip the checksums")
     add("--json", action="store_true", help="print one JSON object")

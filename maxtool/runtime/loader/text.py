@@ -7,7 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from .errors import BadInput
-from .model import Model, load
+from .model import Model
+from .opening import open_model
 from .options import Options
 from .reply import Reply
 from .terminal import emit_json, emit_text, note
@@ -17,7 +18,7 @@ MAX_TOKENS = 100  # where the option is not given
 
 def run_text(options: Options) -> None:
     """Generate, showing the text as it comes and the speed at the end."""
-    model = load(options.folder, check=options.verify)
+    model = open_model(options)
     prompt = options.prompt if options.file is None else read_text(options.file)
     ids = options.ids if options.ids is not None else model.encode(prompt or "")
     most = MAX_TOKENS if options.max_tokens is None else options.max_tokens

@@ -13,8 +13,8 @@ from .arrays import check_output
 from .embedding import Embedder, Text
 from .errors import BadInput, BadUsage
 from .memory import Array
-from .model import load
 from .npy import appended
+from .opening import open_model
 from .options import EmbedOptions
 from .terminal import bar, emit, note, printable
 
@@ -33,7 +33,7 @@ def check_embedding(options: EmbedOptions) -> None:
 def run_embedding(options: EmbedOptions) -> None:
     """Embed what is asked for: one JSON array a line, or a file, or one JSON object."""
     check_output(options)
-    embedder = Embedder(load(options.folder, check=options.verify), options.batch)
+    embedder = Embedder(open_model(options), options.batch)
     kept: list[list[float]] = []
     started = time.perf_counter()
     with ExitStack() as stack:

@@ -7,7 +7,7 @@ from pathlib import Path
 from .comparison import Comparison
 from .errors import BadInput, BadUsage, Disagrees, NotVerified
 from .manifest import Manifest
-from .model import load
+from .opening import open_model
 from .options import Common
 from .terminal import emit, emit_json, printable
 from .trials import FILE
@@ -23,7 +23,7 @@ def run_check(options: Common) -> None:
     """
     path = _recorded(Manifest(options.folder), verified=options.verify)
     trials, tolerance = load_trials(path)
-    model = load(options.folder, check=options.verify)
+    model = open_model(options)
     found = {trial.name: trial.compare(model, tolerance) for trial in trials}
     worst = max(found.values(), key=lambda one: one.relative_error, default=None)
     if worst is None:

@@ -1,0 +1,95 @@
+"""The machine code of an artifact that a GPU runs, and how TVM gets it."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from .cuda_driver import Gpu
+from .errors import BadInput, MachineLacks
+from .manifest import Manifest
+
+Capability = tuple[int, int]
+
+CUBIN = re.compile(r"sm_(\d+)(\d)\.cubin")
+PTX = re.compile(r"compute_(\d+)(\d)\.ptx")
+# Parts of systems on a chip: cubins of other GPUs of their generation do not run on them (CUDA C++
+# Programming Guide, "Binary Compatibility").
+ALONE = {(5, 3), (6, 2), (7, 2), (8, 7), (11, 0)}
+CALLBACK = "tvm_callback_cuda_compile"  # what TVM's runtime calls with the source of the kernels
+
+
+def choose_code(manifest: Manifest, gpu: Gpu) -> Path:
+    """The file with the code for a GPU.
+
+    That is machine code of its own architecture, else of the newest that is older and of the same
+    generation, else PTX that the driver translates.
+
+    Raises:
+        BadInput: If the artifact has no code at all.
+        MachineLacks: If none of it runs on this GPU.
+    """
+    cubins, ptx = _files(manifest, CUBIN), _files(manifest, PTX)
+    if not cubins and not ptx:
+        raise BadInput(f"{manifest.path}: 'files' lists no machine code (sm_XX.cubin)")
+    if fitting := [one for one in cubins if _runs(one, gpu.capability)]:
+        return cubins[max(fitting)]
+    if older := [one for one in ptx if one <= gpu.capability]:
+        return ptx[max(older)]
+    held = [*(f"sm_{x}{y}" for x, y in sorted(cubins)), *(f"PTX {x}.{y}" for x, y in sorted(ptx))]
+    what = f"the model has code for {', '.join(held)}; {gpu} runs none of it"
+    raise MachineLacks(f"{what}: {_advice(gpu.capability, min([*cubins, *ptx]))}")
+
+
+def _files(manifest: Manifest, name: re.Pattern[str]) -> dict[Capability, Path]:
+    """The recorded files of the folder that have such a name, by compute capability."""
+    beside = [path for path in manifest.files if path.parent == manifest.folder]
+    found = ((name.fullmatch(path.name), path) for path in beside)
+    return {(int(match[1]), int(match[2])): path for match, path in found if match}
+
+
+def _runs(cubin: Capability, gpu: Capability) -> bool:
+    """Whether a GPU runs machine code: within a generation newer GPUs run what older ones do."""
+    same_generation = cubin[0] == gpu[0] and cubin[1] <= gpu[1]
+    return cubin == gpu or (same_generation and not {cubin, gpu} & ALONE)
+
+
+def _advice(gpu: Capability, oldest: Capability) -> str:
+    if gpu < oldest:
+        return "it is older than all of them"
+    return f"compile it with --target cuda:sm_{gpu[0]}{gpu[1]}, or with --ptx"
+
+
+@contextmanager
+def given_code(path: Path) -> Iterator[None]:
+    """While a library is loaded, TVM's runtime is given this code instead of compiling its own.
+
+    The runtime has one such function for the process, and asks it while a library is loaded: so it
+    is in place for that time alone, and for this thread alone. Every loader of the process takes
+    the same lock.
+    """
+    import tvm_ffi
+
+    code, thread = path.read_bytes() + b"\0", threading.get_ident()  # PTX ends with a zero
+    lock = vars(tvm_ffi).setdefault("maxtool_given_code", threading.Lock())
+    with lock:
+        before = tvm_ffi.get_global_func(CALLBACK, allow_missing=True)
+
+        def give(source: str) -> bytes:
+            if threading.get_ident() == thread:
+                return code
+            if before is None:
+                raise RuntimeError(f"there is no {CALLBACK}")
+            return bytes(before(source))
+
+        tvm_ffi.register_global_func(CALLBACK, give, override=True)
+        try:
+            yield
+        finally:
+            if before is None:
+                tvm_ffi.registry.remove_global_func(CALLBACK)
+            else:
+                tvm_ffi.register_global_func(CALLBACK, before, override=True)

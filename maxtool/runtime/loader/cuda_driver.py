@@ -1,0 +1,124 @@
+"""NVIDIA's driver, and the GPUs that it knows."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import BadUsage, MachineLacks
+
+LIBRARY = "libcuda.so.1"
+CUDA = 13000  # the release that TVM's runtime is built for, as cuDriverGetVersion counts
+OLDEST_DRIVER = "580"
+NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
+MAJOR, MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU of this machine.
+
+    Attributes:
+        index: Its number, from 0, among those that this process may use.
+        name: Its product name.
+        capability: Its compute capability, such as (9, 0).
+        nbytes: All of its memory.
+    """
+
+    index: int
+    name: str
+    capability: tuple[int, int]
+    nbytes: int
+
+    def __str__(self) -> str:
+        major, minor = self.capability
+        return f"GPU {self.index} ({self.name}, compute capability {major}.{minor})"
+
+
+def find_gpu(index: int) -> Gpu:
+    """The GPU of this number.
+
+    Raises:
+        MachineLacks: If there is no driver that can run CUDA 13, or no GPU.
+        BadUsage: If there are fewer GPUs.
+    """
+    found = find_gpus()
+    if index >= len(found):
+        listed = "; ".join(map(str, found))
+        raise BadUsage(f"there is no device cuda:{index}; this machine has {listed}")
+    return found[index]
+
+
+def find_gpus() -> list[Gpu]:
+    """The GPUs of this machine, at least one.
+
+    Raises:
+        MachineLacks: If there is no driver that can run CUDA 13, or no GPU.
+    """
+    driver = _open_driver()
+    count = _number(driver, driver.cuDeviceGetCount)
+    if not count:
+        raise MachineLacks(_no_gpu())
+    return [_describe(driver, index) for index in range(count)]
+
+
+def _open_driver() -> ctypes.CDLL:
+    """The driver's library, initialised, and new enough."""
+    try:
+        driver = ctypes.CDLL(LIBRARY, ctypes.RTLD_GLOBAL)
+    except OSError:
+        raise MachineLacks(
+            f"there is no NVIDIA driver here ({LIBRARY} cannot be loaded): this model was compiled "
+            "for GPUs; on a machine without one, compile it with --target cpu"
+        ) from None
+    version = ctypes.c_int()
+    known = driver.cuDriverGetVersion(ctypes.byref(version)) == 0
+    if known and version.value < CUDA:
+        release = f"{version.value // 1000}.{version.value % 1000 // 10}"
+        raise MachineLacks(
+            f"the NVIDIA driver is for CUDA {release}; models need CUDA 13: install driver "
+            f"{OLDEST_DRIVER} or newer"
+        )
+    if failure := driver.cuInit(0):
+        raise MachineLacks(
+            _no_gpu()
+            if failure == NO_DEVICE
+            else f"the NVIDIA driver does not start: {_said(driver, failure)}"
+        )
+    return driver
+
+
+def _no_gpu() -> str:
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    hint = "" if visible is None else f" (CUDA_VISIBLE_DEVICES is {visible!r:.40})"
+    return f"the NVIDIA driver finds no GPU{hint}"
+
+
+def _describe(driver: ctypes.CDLL, index: int) -> Gpu:
+    device = _number(driver, driver.cuDeviceGet, index)
+    name, nbytes = ctypes.create_string_buffer(256), ctypes.c_size_t()
+    _check(driver, driver.cuDeviceGetName(name, len(name), device))
+    _check(driver, driver.cuDeviceTotalMem_v2(ctypes.byref(nbytes), device))
+    major, minor = (_number(driver, driver.cuDeviceGetAttribute, a, device) for a in (MAJOR, MINOR))
+    return Gpu(index, name.value.decode(errors="replace"), (major, minor), nbytes.value)
+
+
+def _number(driver: ctypes.CDLL, function: Callable[..., Any], *arguments: int) -> int:
+    """What a function of the driver writes to its first argument."""
+    found = ctypes.c_int()
+    _check(driver, function(ctypes.byref(found), *arguments))
+    return found.value
+
+
+def _check(driver: ctypes.CDLL, failure: int) -> None:
+    if failure:
+        raise MachineLacks(f"the NVIDIA driver fails: {_said(driver, failure)}")
+
+
+def _said(driver: ctypes.CDLL, failure: int) -> str:
+    text = ctypes.c_char_p()
+    driver.cuGetErrorString(failure, ctypes.byref(text))
+    return f"error {failure}, {(text.value or b'unknown').decode(errors='replace')}"

@@ -1,0 +1,144 @@
+"""A GPU as what runs a model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import numpy as np
+
+from .cuda_code import choose_code, given_code
+from .cuda_driver import find_gpu
+from .cuda_runtime import STREAM, TO_DEVICE, TO_HOST, Cuda
+from .cuda_upload import upload
+from .errors import DoesNotFit, MachineLacks, RunError
+from .host import CPU, POOLED, check_machine
+from .manifest import DTYPES, Manifest
+from .memory import Array
+
+CUDA = 2  # DLDeviceType
+ALLOCATE = "runtime.TVMTensorAllocWithScope"  # a function of TVM's runtime
+GIB = 1 << 30
+# What the driver says of machine code and of the GPU, and what to do.
+FAILURES = {
+    "CUDA_ERROR_UNSUPPORTED_PTX_VERSION": "the driver is older than the PTX in this artifact: "
+    "install a newer one, or compile the model with --target cuda:sm_XX for this GPU",
+    "CUDA_ERROR_NO_BINARY_FOR_GPU": "the machine code in this artifact is not for this GPU: "
+    "compile the model for it with --target cuda:sm_XX",
+    "CUDA_ERROR_INVALID_PTX": "the driver cannot translate the PTX in this artifact",
+    "CUDA_ERROR_OUT_OF_MEMORY": "there is not enough free memory",
+    "out of memory": "there is not enough free memory",
+}
+
+
+class CudaGpu:
+    """A GPU: weights and state are in its memory, inputs and outputs are copied.
+
+    Attributes:
+        gpu: Which it is.
+        cuda: NVIDIA's runtime library for it.
+
+    Args:
+        manifest: Of the model.
+        index: The number of the GPU.
+
+    Raises:
+        BadUsage: If there is no GPU of this number.
+        MachineLacks: If there is no driver, no CUDA runtime or no GPU, or the model has no code for
+            it, or was compiled for machines with another processor.
+    """
+
+    def __init__(self, manifest: Manifest, index: int) -> None:
+        self.gpu = find_gpu(index)
+        self._code = choose_code(manifest, self.gpu)
+        check_machine(manifest.target.get("host") or {})
+        self.cuda = Cuda(index)
+        self.vm = (CUDA, index, POOLED, CPU, 0, POOLED)
+        self._inputs: dict[str, Any] = {}
+
+    def loading(self) -> AbstractContextManager[None]:
+        """TVM is given the machine code for this GPU."""
+        return given_code(self._code)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """The GPU is the current one of this thread, with its default stream."""
+        import tvm_ffi
+
+        before = self.cuda.select()
+        try:
+            with tvm_ffi.use_raw_stream(tvm_ffi.device("cuda", self.gpu.index), STREAM.value or 0):
+                yield
+        finally:
+            self.cuda.restore(before)
+
+    def weights(self, manifest: Manifest, progress: Callable[[float], None]) -> list[Any]:
+        """The weights, copied to the GPU; ``progress`` is told the share that is there.
+
+        Raises:
+            MachineLacks: If they are more than the memory that is free.
+        """
+        with self.running():
+            needed, free = sum(spec.nbytes() for spec in manifest.weights), self.cuda.free_bytes()
+            if needed > free:
+                what = f"{self.gpu} has {free / GIB:.1f} GiB of free memory"
+                raise MachineLacks(f"{what}; the weights of the model are {needed / GIB:.1f} GiB")
+            tensors = [self.empty(spec.sizes({}), spec.dtype) for spec in manifest.weights]
+            upload(self.cuda, manifest, [tensor.data_ptr() for tensor in tensors], progress)
+        return tensors
+
+    def empty(self, shape: Sequence[int], dtype: str) -> Any:  # noqa: ANN401
+        """A tensor of the GPU with whatever its memory holds.
+
+        Raises:
+            MachineLacks: If there is not enough memory.
+        """
+        import tvm_ffi
+
+        allocate = tvm_ffi.get_global_func(ALLOCATE)
+        kind, device = tvm_ffi.dtype(str(DTYPES[dtype])), tvm_ffi.device("cuda", self.gpu.index)
+        try:
+            return allocate(tvm_ffi.Shape(tuple(shape)), kind, device, None)
+        except RuntimeError:
+            needed = math.prod(shape) * DTYPES[dtype].itemsize
+            what = f"{self.gpu} has not enough free memory for {needed / GIB:.2f} GiB"
+            free = self.cuda.free_bytes()
+            raise MachineLacks(f"{what} more: {free / GIB:.2f} GiB are free") from None
+
+    def zeros(self, shape: Sequence[int], dtype: str) -> Any:  # noqa: ANN401
+        """A tensor of zeros."""
+        with self.running():
+            tensor = self.empty(shape, dtype)
+            self.cuda.zero(tensor.data_ptr(), math.prod(shape) * DTYPES[dtype].itemsize)
+        return tensor
+
+    def tensor(self, name: str, array: Array) -> Any:  # noqa: ANN401
+        """An array copied to the GPU: into the memory of the last input of the name, if it fits."""
+        found = self._inputs.get(name)
+        if found is None or tuple(found.shape) != array.shape or str(found.dtype) != array.dtype:
+            found = self._inputs[name] = self.empty(array.shape, str(array.dtype))
+        self.write(found, array)
+        return found
+
+    def write(self, tensor: Any, array: Array) -> None:  # noqa: ANN401
+        """Copy an array, which is contiguous, into a tensor of its size."""
+        self.cuda.copy(tensor.data_ptr(), array.ctypes.data, array.nbytes, TO_DEVICE)
+
+    def arrays(self, tensors: Sequence[Any]) -> list[Array]:
+        """What tensors hold, once everything before is done."""
+        with self.running():
+            found = [np.empty(tuple(one.shape), str(one.dtype)) for one in tensors]
+            for tensor, array in zip(tensors, found, strict=True):
+                self.cuda.copy(array.ctypes.data, tensor.data_ptr(), array.nbytes, TO_HOST)
+            self.cuda.wait()
+        return found
+
+    def refused(self, name: str, said: str) -> RunError:
+        """What to raise when compiled code does not take a call."""
+        if known := next((text for key, text in FAILURES.items() if key in said), None):
+            return MachineLacks(f"{self.gpu} cannot run {name}: {known}")
+        if "CUDA" in said:
+            return RunError(f"{name} fails on {self.gpu}: {said}")
+        return DoesNotFit(f"the compiled {name} refused the call: {said}")

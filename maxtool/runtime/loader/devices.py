@@ -1,0 +1,85 @@
+"""Which device a model runs on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from .cuda_gpu import CudaGpu
+from .errors import BadUsage, DoesNotFit, MachineLacks, RunError
+from .host import Host
+from .manifest import Manifest
+from .memory import Array
+
+NAME = re.compile(r"cpu|cuda(?::(\d{1,4}))?")
+# By the kind a model was compiled for: what else may be asked for, and what to do then.
+OTHER = {
+    "cpu": "this model was compiled for a CPU, and does not run on {device}: compile it with "
+    "--target cuda for the GPU here, or with --target cuda:sm_XX",
+    "cuda": "this model was compiled for GPUs, and does not run on {device}: compile it with "
+    "--target cpu",
+}
+
+
+class Processor(Protocol):
+    """What runs a model and has the memory that its tensors are in."""
+
+    @property
+    def vm(self) -> tuple[int, ...]:
+        """What TVM's virtual machine is started with: kind, number and allocator of each device."""
+
+    def loading(self) -> AbstractContextManager[None]:
+        """What must hold while the compiled code is loaded."""
+
+    def running(self) -> AbstractContextManager[None]:
+        """What must hold while it runs, and while tensors are made of arrays or read."""
+
+    def weights(self, manifest: Manifest, progress: Callable[[float], None], /) -> list[Any]:
+        """The weights in their order; ``progress`` is told the share that is there."""
+
+    def zeros(self, shape: Sequence[int], dtype: str) -> Any:  # noqa: ANN401
+        """A tensor of zeros."""
+
+    def tensor(self, name: str, array: Array, /) -> Any:  # noqa: ANN401
+        """An input as a tensor, good until the next input of the same name."""
+
+    def arrays(self, tensors: Sequence[Any]) -> list[Array]:
+        """What tensors hold."""
+
+    def refused(self, name: str, said: str) -> RunError:
+        """What to raise when compiled code does not take a call."""
+
+
+def open_device(manifest: Manifest, device: str | None) -> Processor:
+    """The device that a model is to run on.
+
+    Args:
+        manifest: Of the model.
+        device: ``cpu``, ``cuda``, ``cuda:1``; what the model was compiled for if None.
+
+    Raises:
+        BadUsage: If there is no such device.
+        DoesNotFit: If the model was compiled for something else.
+        MachineLacks: If the machine has not what the model needs.
+    """
+    compiled = manifest.target.get("kind")
+    if compiled not in OTHER:
+        raise MachineLacks(f"this loader runs models for CPUs and GPUs, not for {compiled!r:.40}")
+    kind, index = parse_device(compiled if device is None else device)
+    if kind != compiled:
+        raise DoesNotFit(OTHER[compiled].format(device=device))
+    return CudaGpu(manifest, index) if kind == "cuda" else Host(manifest)
+
+
+def parse_device(name: str) -> tuple[str, int]:
+    """The kind and the number of a device.
+
+    Raises:
+        BadUsage: If it is none.
+    """
+    match = NAME.fullmatch(name)
+    if match is None:
+        raise BadUsage(f"--device takes cpu, cuda or cuda:1, not {name!r:.40}")
+    return name.partition(":")[0], int(match[1] or 0)

@@ -1,0 +1,145 @@
+"""The processor of this machine: its threads, its instructions, arrays in its memory."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .errors import DoesNotFit, MachineLacks, RunError
+from .manifest import DTYPES, Manifest
+from .memory import Array, aligned
+
+BYTES_PER_THREAD = 4 << 20
+THREADS = "runtime.config_threadpool"  # a function of TVM's runtime
+CPU, POOLED = 1, 2  # DLDeviceType, and TVM's allocator that keeps what it gets
+
+
+class Host:
+    """The processor as what runs a model: arrays are where NumPy has them, and stay there.
+
+    Args:
+        manifest: Of the model.
+
+    Raises:
+        MachineLacks: If the model was compiled for another processor.
+    """
+
+    vm = (CPU, 0, POOLED)
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._threads = set_threads(sum(spec.nbytes() for spec in manifest.weights))
+        check_machine(manifest.target)
+
+    @contextmanager
+    def loading(self) -> Iterator[None]:
+        """What must hold while the compiled code is loaded: nothing."""
+        yield
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """What must hold while it runs: the pool has the model's number of threads."""
+        import tvm_ffi
+
+        use_threads = tvm_ffi.get_global_func(THREADS)
+        use_threads(1, self._threads)  # 1: any core
+        yield
+
+    def weights(self, manifest: Manifest, _progress: Callable[[float], None]) -> list[Any]:
+        """The weights, as tensors over the mapped file: copy-on-write, DLPack wants writable."""
+        import tvm_ffi
+
+        size = manifest.weights_file.stat().st_size
+        mapped = (
+            np.memmap(manifest.weights_file, np.uint8, "c")
+            if size
+            else aligned((0,), np.dtype("u1"))
+        )
+        tensors = []
+        for spec in manifest.weights:
+            raw = mapped[spec.offset : spec.offset + spec.nbytes()].view(DTYPES[spec.dtype])
+            tensors.append(tvm_ffi.from_dlpack(raw.reshape(spec.sizes({}))))
+        return tensors
+
+    def zeros(self, shape: Sequence[int], dtype: str) -> Any:  # noqa: ANN401
+        """A tensor of zeros."""
+        import tvm_ffi
+
+        return tvm_ffi.from_dlpack(aligned(shape, DTYPES[dtype]))
+
+    def tensor(self, _name: str, array: Array) -> Any:  # noqa: ANN401
+        """An input as a tensor: the array itself."""
+        import tvm_ffi
+
+        return tvm_ffi.from_dlpack(array)
+
+    def arrays(self, tensors: Sequence[Any]) -> list[Array]:
+        """Tensors as arrays: the same memory."""
+        return [np.from_dlpack(tensor) for tensor in tensors]
+
+    def refused(self, name: str, said: str) -> RunError:
+        """What to raise when compiled code does not take a call."""
+        return DoesNotFit(f"the compiled {name} refused the call: {said}")
+
+
+def set_threads(weight_bytes: int) -> int:
+    """Choose the size of TVM's thread pool, unless the environment already does.
+
+    One thread per physical core that this process may use, at most its share of CPU time: worker
+    threads spin while they wait, so more of them than cores ruins every call. Threads are not
+    pinned: TVM would pin them to the first cores, whoever else is busy there, and whether or not
+    they may be used.
+
+    Args:
+        weight_bytes: Size of the weights, about what a generated token reads.
+
+    Returns:
+        How many of the threads a model of that size uses: one that has few weights to read costs
+        more to wake than it saves.
+    """
+    allowed = getattr(os, "sched_getaffinity", lambda _: set(range(os.cpu_count() or 1)))(0)
+    most = str(max(1, min(_cores(allowed), _quota())))
+    pool = os.environ.setdefault("TVM_NUM_THREADS", most)
+    os.environ.setdefault("TVM_BIND_THREADS", "0")
+    return max(1, min(int(pool if pool.isdigit() else most), weight_bytes // BYTES_PER_THREAD))
+
+
+def _cores(allowed: set[int]) -> int:
+    """Physical cores among the CPUs: those that share a core count once."""
+    siblings = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
+    return len({_contents(siblings.format(cpu)) or str(cpu) for cpu in allowed})
+
+
+def _quota() -> int:
+    """CPUs' worth of time that the control group grants; very many where it does not say."""
+    quota, _, period = _contents("/sys/fs/cgroup/cpu.max").partition(" ")
+    return int(quota) // int(period) if quota.isdigit() and period.isdigit() else 1 << 16
+
+
+def _contents(path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""
+
+
+def check_machine(target: Mapping[str, Any]) -> None:
+    """Refuse a model for another processor, which would end in an illegal instruction."""
+    arch = str(target.get("triple", "")).partition("-")[0].replace("arm64", "aarch64")
+    machine = platform.machine().lower().replace("arm64", "aarch64").replace("amd64", "x86_64")
+    if arch and arch != machine:
+        raise MachineLacks(f"the model was compiled for {arch}; this machine is {machine}")
+    flags = _contents("/proc/cpuinfo").partition("flags")[2].partition("\n")[0].replace("_", "")
+    missing = [
+        f for f in target.get("features") or [] if arch == "x86_64" and f not in flags.split()
+    ]
+    if missing and flags:
+        raise MachineLacks(
+            f"the model was compiled for a CPU with {', '.join(missing)}, which this "
+            "machine has not; compile it here, or with --target cpu:x86-64-v3"
+        )
