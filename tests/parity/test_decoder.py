@@ -224,7 +224,7 @@ def test_an_absent_window_is_mistrals_default_and_null_is_none(tmp_path: Path) -
         ("tiny-llama", {"num_attention_heads": None}, ["num_attention_heads is missing"]),
         ("tiny-yarn", {"rope_theta": 1.0}, ["base"]),
         ("tiny-mixtral", {"num_experts_per_tok": 6}, ["more experts"]),
-        ("tiny-mixtral", {"num_local_experts": None}, ["num_local_experts is missing"]),
+        ("tiny-mixtral", {"num_local_experts": "all"}, ["num_local_experts is 'all'"]),
         ("tiny-qwen3-moe", {"mlp_only_layers": 3}, ["mlp_only_layers"]),
         ("tiny-qwen2", {"layer_types": ["full_attention"]}, ["layer_types"]),
         ("tiny-gemma2", {"use_bidirectional_attention": True}, ["use_bidirectional_attention"]),

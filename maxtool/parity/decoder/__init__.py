@@ -11,7 +11,7 @@
 """
 
 from maxtool.parity.decoder.gguf.families import ROWS as GGUF_ROWS
-from maxtool.parity.decoder.huggingface.families import CLASSES
+from maxtool.parity.decoder.huggingface.classes import CLASSES
 from maxtool.parity.decoder.huggingface.families import ROWS as HUGGING_FACE_ROWS
 from maxtool.parity.decoder.reference import DecoderReference
 

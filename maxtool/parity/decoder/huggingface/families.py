@@ -94,7 +94,11 @@ def _falcon(read: Reader, sizes: Sizes) -> Options:
     }
 
 
-LLAMA_EPS, TIED = {"rms_norm_eps": 1e-6}, {"tie_word_embeddings": True}
+CONTEXT_2K: Options = {"max_position_embeddings": 2048}
+CONTEXT_32K: Options = {"max_position_embeddings": 32768}
+CONTEXT_128K: Options = {"max_position_embeddings": 131072}
+LLAMA_EPS: Options = {"rms_norm_eps": 1e-6}
+TIED: Options = {"tie_word_embeddings": True}
 ATTENTION_BIAS = {"attention_bias": ATTENTION}
 GEMMA: Options = {"norm_offset": 1.0, "block": "sandwich"}
 GEMMA_DEFAULTS = (
@@ -104,6 +108,7 @@ GEMMA_DEFAULTS = (
         "hidden_activation": "gelu_pytorch_tanh",
         "head_dim": 256,
         "query_pre_attn_scalar": 256,
+        "num_key_value_heads": 4,
     }
 )
 LAYER_NORM: Options = {"norm": "layer", "gated": False}
@@ -116,9 +121,8 @@ GEMMA3 = Row(
     | {
         "vocab_size": 262208,
         "num_attention_heads": 8,
-        "num_key_value_heads": 4,
-        "max_position_embeddings": 131072,
-    },
+    }
+    | CONTEXT_128K,
     biases=ATTENTION_BIAS,
     windows=Windows(4096, listed=True, rule=not_every(6)),
     ropes=gemma3_ropes,
@@ -135,8 +139,7 @@ FALCON = Row(
         "eps": "layer_norm_epsilon",
         "activation": "activation",
     },
-    defaults=TIED
-    | {"layer_norm_epsilon": 1e-5, "activation": "gelu", "max_position_embeddings": 2048},
+    defaults=TIED | CONTEXT_2K | {"layer_norm_epsilon": 1e-5, "activation": "gelu"},
     older={
         "n_embed": "hidden_size",
         "n_layer": "num_hidden_layers",
@@ -149,18 +152,22 @@ FALCON = Row(
 )
 
 ROWS: Mapping[str, Row] = {
-    "llama": Row(names.LLAMA, defaults=LLAMA_EPS, biases=ATTENTION_BIAS | {"mlp_bias": MLP}),
+    "llama": Row(
+        names.LLAMA, defaults=LLAMA_EPS | CONTEXT_2K, biases=ATTENTION_BIAS | {"mlp_bias": MLP}
+    ),
     "mistral": Row(
         names.LLAMA,
-        defaults=LLAMA_EPS | {"num_key_value_heads": 8, "max_position_embeddings": 131072},
+        defaults=LLAMA_EPS | CONTEXT_128K | {"num_key_value_heads": 8},
         windows=Windows(4096),
     ),
     "mixtral": Row(
         names.MIXTRAL,
-        defaults={
+        defaults=CONTEXT_128K
+        | {
             "rms_norm_eps": 1e-5,
             "num_key_value_heads": 8,
-            "max_position_embeddings": 131072,
+            "num_local_experts": 8,
+            "num_experts_per_tok": 2,
         },
         windows=Windows(),
         rope=RopeKeys(default_theta=1e6),
@@ -168,21 +175,28 @@ ROWS: Mapping[str, Row] = {
     ),
     "qwen2": Row(
         names.LLAMA,
-        defaults=LLAMA_EPS,
+        defaults=LLAMA_EPS | CONTEXT_32K,
         biased=QKV,
         windows=Windows(4096, switch=True, listed=True, rule=late),
     ),
     "qwen3": Row(
         names.LLAMA,
         fixed={"qk_norm": "head"},
-        defaults=LLAMA_EPS | {"head_dim": 128},
+        defaults=LLAMA_EPS | CONTEXT_32K | {"head_dim": 128},
         biases=ATTENTION_BIAS,
         windows=Windows(4096, switch=True, listed=True, rule=late),
     ),
     "qwen3_moe": Row(
         names.QWEN3_MOE,
         fixed={"qk_norm": "head"},
-        defaults=LLAMA_EPS,
+        defaults=LLAMA_EPS
+        | CONTEXT_32K
+        | {
+            "num_key_value_heads": 4,
+            "num_local_experts": 128,
+            "num_experts_per_tok": 8,
+            "moe_intermediate_size": 768,
+        },
         biases=ATTENTION_BIAS,
         windows=Windows(4096, switch=True),
         more=_qwen3_moe,
@@ -191,7 +205,12 @@ ROWS: Mapping[str, Row] = {
         names.GEMMA,
         fixed=GEMMA,
         keys={"activation": "hidden_activation"},
-        defaults=GEMMA_DEFAULTS | {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},
+        defaults=GEMMA_DEFAULTS
+        | {
+            "attn_logit_softcapping": 50.0,
+            "final_logit_softcapping": 30.0,
+            "max_position_embeddings": 8192,
+        },
         biases=ATTENTION_BIAS,
         windows=Windows(4096, listed=True, rule=not_every(2)),
         only={"use_bidirectional_attention": (None, False)},
@@ -201,7 +220,7 @@ ROWS: Mapping[str, Row] = {
     "gemma3": replace(GEMMA3, section="text_config"),
     "phi3": Row(
         names.PHI3,
-        defaults={"rms_norm_eps": 1e-5},
+        defaults={"rms_norm_eps": 1e-5, "max_position_embeddings": 4096},
         windows=Windows(),
         rope=RopeKeys(
             partial="partial_rotary_factor",
@@ -222,7 +241,8 @@ ROWS: Mapping[str, Row] = {
             "activation": "activation_function",
             "context": "n_positions",
         },
-        defaults=TIED | {"layer_norm_epsilon": 1e-5, "activation_function": "gelu_new"},
+        defaults=TIED
+        | {"layer_norm_epsilon": 1e-5, "activation_function": "gelu_new", "n_positions": 1024},
         biased=EVERY,
         rope=None,
         only={"scale_attn_by_inverse_layer_idx": (False,), "add_cross_attention": (False,)},
@@ -232,7 +252,8 @@ ROWS: Mapping[str, Row] = {
         names.GPT_NEOX,
         fixed=LAYER_NORM,
         keys={"eps": "layer_norm_eps"},
-        defaults={"layer_norm_eps": 1e-5, "hidden_act": "gelu", "attention_bias": True},
+        defaults=CONTEXT_2K
+        | {"layer_norm_eps": 1e-5, "hidden_act": "gelu", "attention_bias": True},
         biased=MLP,
         biases=ATTENTION_BIAS,
         rope=RopeKeys("rotary_emb_base", partial="rotary_pct", default_partial=0.25),
@@ -242,19 +263,27 @@ ROWS: Mapping[str, Row] = {
         names.STARCODER2,
         fixed=LAYER_NORM,
         keys={"eps": "norm_epsilon"},
-        defaults=TIED | {"norm_epsilon": 1e-5, "hidden_act": "gelu_pytorch_tanh", "use_bias": True},
+        defaults=TIED
+        | {
+            "norm_epsilon": 1e-5,
+            "hidden_act": "gelu_pytorch_tanh",
+            "use_bias": True,
+            "num_key_value_heads": 2,
+            "max_position_embeddings": 4096,
+        },
         biases={"use_bias": EVERY},
         windows=Windows(),
     ),
     "olmo2": Row(
         names.OLMO2,
         fixed={"block": "post", "qk_norm": "full"},
-        defaults={"rms_norm_eps": 1e-5},
+        defaults=CONTEXT_2K | {"rms_norm_eps": 1e-5},
         biases=ATTENTION_BIAS,
     ),
     "granite": Row(
         names.LLAMA,
         defaults=LLAMA_EPS
+        | CONTEXT_2K
         | dict.fromkeys(
             (
                 "attention_multiplier",
@@ -269,7 +298,7 @@ ROWS: Mapping[str, Row] = {
     ),
     "smollm3": Row(
         names.LLAMA,
-        defaults=LLAMA_EPS | TIED | {"num_key_value_heads": 4},
+        defaults=LLAMA_EPS | TIED | CONTEXT_32K | {"num_key_value_heads": 4},
         biases=ATTENTION_BIAS | {"mlp_bias": MLP},
         windows=Windows(
             switch=True, listed=True, rule=lambda read, layer: not rotates(read, layer)
@@ -282,24 +311,3 @@ ROWS: Mapping[str, Row] = {
     "RefinedWeb": FALCON,
 }
 """How each ``model_type`` is read."""
-
-CLASSES: Mapping[str, str] = {
-    "LlamaForCausalLM": "llama",
-    "MistralForCausalLM": "mistral",
-    "MixtralForCausalLM": "mixtral",
-    "Qwen2ForCausalLM": "qwen2",
-    "Qwen3ForCausalLM": "qwen3",
-    "Qwen3MoeForCausalLM": "qwen3_moe",
-    "Gemma2ForCausalLM": "gemma2",
-    "Gemma3ForCausalLM": "gemma3_text",
-    "Gemma3ForConditionalGeneration": "gemma3",
-    "Phi3ForCausalLM": "phi3",
-    "GPT2LMHeadModel": "gpt2",
-    "GPTNeoXForCausalLM": "gpt_neox",
-    "Starcoder2ForCausalLM": "starcoder2",
-    "Olmo2ForCausalLM": "olmo2",
-    "GraniteForCausalLM": "granite",
-    "SmolLM3ForCausalLM": "smollm3",
-    "FalconForCausalLM": "falcon",
-}
-"""The ``model_type`` of each class of transformers, for models that call themselves otherwise."""

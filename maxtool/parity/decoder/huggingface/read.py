@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from maxtool.parity.decoder.huggingface.families import CLASSES, ROWS
+from maxtool.parity.decoder.huggingface.classes import CLASSES
+from maxtool.parity.decoder.huggingface.families import ROWS
 from maxtool.parity.decoder.huggingface.layers import one_rope, sliding_layers, window_sizes
 from maxtool.parity.decoder.huggingface.row import Options, Row
 from maxtool.parity.decoder.mlp import ACTIVATIONS
