@@ -42,7 +42,7 @@ def _show(out: Output, made: Plan) -> None:
     from maxtool.cli.tables import write
 
     if made.parameters:
-        write(out, COLUMNS, [_row(binding) for binding in made.parameters.values()])
+        write(out, COLUMNS, [_row(binding) for binding in made.parameters.values()], folds=1)
     for note in made.notes:
         out.note(note)
     made.check()

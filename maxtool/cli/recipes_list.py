@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from maxtool.cli.output import Output
 
 if TYPE_CHECKING:
     from maxtool.recipe import Recipe
+    from maxtool.recipe.schema import Dialect
 
 SCHEMA = "maxtool.recipes-list/1"
+# In each dialect, the key that names the kind of model.
+KINDS: Mapping[Dialect, str] = {"hf": "model_type", "gguf": "general.architecture"}
 
 
 def recipes_list(out: Output) -> None:
@@ -29,9 +33,8 @@ def recipes_list(out: Output) -> None:
 
 
 def _row(recipe: Recipe) -> list[str]:
-    matches = [recipe.match[dialect] for dialect in ("hf", "gguf")]
-    values = [[str(one) for many in match.values.values() for one in many] for match in matches]
-    return [recipe.name, recipe.architecture, *(", ".join(one) for one in values)]
+    kinds = [recipe.match[dialect].values.get(key, ()) for dialect, key in KINDS.items()]
+    return [recipe.name, recipe.architecture, *(", ".join(map(str, one)) for one in kinds)]
 
 
 def _as_json(recipe: Recipe) -> dict[str, object]:

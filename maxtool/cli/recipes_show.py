@@ -32,9 +32,9 @@ def recipes_show(
 
     out.text(f"{shown.name}: {shown.architecture}, {shown.file}")
     for dialect, title in DIALECTS.items():
-        write(out, _columns("Field", "Type", title), _field_rows(shown, dialect))
+        write(out, _columns("Field", "Type", title), _field_rows(shown, dialect), folds=2)
     for dialect, title in DIALECTS.items():
-        write(out, _columns("Parameter", title), _rule_rows(shown, dialect))
+        write(out, _columns("Parameter", title), _rule_rows(shown, dialect), folds=1)
 
 
 def _columns(*headers: str) -> list[Column]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from maxtool.cli.output import Output, printable
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 # A column's header, and "left" or "right".
 Column = tuple[str, str]
 MAX_DRAWN = 1000
+GAP = "  "
+# Of a column that folds: terminals that leave it less wrap the lines themselves.
+NARROWEST = 24
 
 
 def table(*columns: Column) -> Table:
@@ -71,22 +75,59 @@ def draw_labels(
     draw(out, drawn)
 
 
-def write(out: Output, columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> None:
-    """The same lines as rich's, but neither wrapped nor cut at the terminal's width."""
+def write(
+    out: Output,
+    columns: Sequence[Column],
+    cells: Sequence[Sequence[str]],
+    *,
+    folds: int | None = None,
+) -> None:
+    """The same lines as rich's, but never cut.
+
+    Args:
+        out: Where to.
+        columns: Headers.
+        cells: Rows of plain text.
+        folds: The column that takes several lines where a terminal is narrower than the table.
+    """
     lines = [
         [header for header, _ in columns],
         *([printable(cell) for cell in row] for row in cells),
     ]
     widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
+    if folds is not None and out.stdout.is_terminal:
+        spare = out.stdout.width - sum(widths) - len(GAP) * (len(widths) - 1)
+        widths[folds] = max(widths[folds] + min(spare, 0), NARROWEST)
     out.gap()
     for line in lines:
-        padded = [
-            text + " " * (width - _width(text))
-            if justify == "left"
-            else " " * (width - _width(text)) + text
-            for text, width, (_, justify) in zip(line, widths, columns, strict=True)
-        ]
-        out.text("  ".join(padded).rstrip())
+        for part in [line] if folds is None else _parts(line, folds, widths[folds]):
+            out.text(GAP.join(map(_padded, part, widths, columns)).rstrip())
+
+
+def _parts(line: Sequence[str], folds: int, width: int) -> Iterator[list[str]]:
+    """The lines of one row: the first with all cells, the others with the rest of one."""
+    for index, text in enumerate(fold(line[folds], width)):
+        part = [""] * len(line) if index else list(line)
+        part[folds] = text
+        yield part
+
+
+def fold(text: str, width: int) -> list[str]:
+    """A text as lines of at most ``width`` cells, ended at spaces and after dots where it can."""
+    from rich.cells import chop_cells
+
+    lines = [""]
+    for piece in re.findall(r"[^. ]*[. ]*", text):
+        if _width(lines[-1] + piece.rstrip()) <= width:
+            lines[-1] += piece
+        else:
+            lines += chop_cells(piece, width)
+    return [line.rstrip() for line in lines if line.strip()] or [text]
+
+
+def _padded(text: str, width: int, column: Column) -> str:
+    spaces = " " * (width - _width(text))
+    return text + spaces if column[1] == "left" else spaces + text
 
 
 def _width(text: str) -> int:

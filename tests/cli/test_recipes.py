@@ -39,6 +39,8 @@ def damaged(tmp_path: Path) -> Path:
 def test_list() -> None:
     lines = run("list").stdout.split("\n")
     assert [line.split()[0] for line in lines if line][1:] == recipe_names()
+    roberta = next(line for line in lines if line.startswith("roberta"))
+    assert roberta.strip().endswith("camembert      bert"), "the kind of model alone"
     content = json.loads(run("list", "--json").stdout)
     assert content["schema"] == "maxtool.recipes-list/1"
     by_name = {recipe["name"]: recipe for recipe in content["recipes"]}
