@@ -8,17 +8,17 @@ from functools import partial
 from pathlib import Path
 
 from maxtool.architectures import Architecture, CacheForm, Entry, build
-from maxtool.artifact import manifest, tokens, weights
+from maxtool.artifact import code, manifest, tokens, weights
 from maxtool.artifact.request import DTYPES, Request
-from maxtool.compiler.linking import find_linker
+from maxtool.compiler.linking import is_native
 from maxtool.compiler.storage import Storage, plan_storage
-from maxtool.compiler.target import CpuTarget, cpu_target
+from maxtool.compiler.targets import Target, parse_target
 from maxtool.dtype import DType
 from maxtool.errors import OutputExists, UsageError
 from maxtool.files import check_output, check_space
 from maxtool.graph import Graph
 from maxtool.parity.references import reference
-from maxtool.recipe import Plan, find_recipe, load_recipe, plan
+from maxtool.recipe import Binding, Plan, find_recipe, load_recipe, plan
 from maxtool.tokenizer import Tokenizer
 from maxtool.weights import open_checkpoint
 
@@ -50,7 +50,7 @@ class Build:
 
     request: Request
     plan: Plan
-    target: CpuTarget
+    target: Target
     dtype: DType
     module: Architecture
     graphs: dict[Entry, Graph]
@@ -83,9 +83,15 @@ def prepare(request: Request) -> Build:
         InputError: If the source cannot be read.
         ModelMismatch: If no recipe recognises the source, it does not fit its recipe, or it is to
             be checked and nothing computes its reference.
-        MachineLacks: If the disk has no room for the artifact, or nothing can link it.
+        MachineLacks: If the disk has no room for the artifact, nothing can compile or link it, or
+            it is to be for the GPU here and there is none.
     """
-    target = cpu_target(request.target)
+    target = parse_target(request.target, ptx=request.ptx)
+    if request.standalone and not is_native(target.processor):
+        raise UsageError(
+            f"--standalone copies this machine's libraries, and {request.target} is another kind",
+            hint="omit it, and install apache-tvm there",
+        )
     checkpoint = open_checkpoint(request.source)
     check_output(request.output, force=request.force, sources=checkpoint.protected)
     _check_replaceable(request.output)
@@ -95,7 +101,7 @@ def prepare(request: Request) -> Build:
     if request.check:
         # Minutes of compilation later would be a bad time to hear that there is none.
         reference(checkpoint)
-    dtype = request.dtype or natural_dtype(planned)
+    dtype = request.dtype or default_dtype(planned, target)
     module = _module(request, planned, dtype, CACHE_FORMS[target.kind](dtype))
     graphs = {
         entry: module.trace(entry.name, entry.types, entry.function)
@@ -115,18 +121,35 @@ def prepare(request: Request) -> Build:
     )
     if made.tokenizer is None:
         made.notes.append("the source has no tokenizer: the artifact takes token ids, not text")
-    find_linker(target)
+    code.require_tools(target)
     check_space(request.output, made.weight_bytes + SPARE_BYTES)
     return made
 
 
+def default_dtype(planned: Plan, target: Target) -> DType:
+    """The type of the matrices when none is asked for.
+
+    It is the one that loses nothing. On GPUs quantized matrices are float16: their tensor cores
+    multiply that, and few of the values that were quantized need more.
+    """
+    if target.kind == "cuda" and _is_quantized(planned):
+        return DType.float16
+    return natural_dtype(planned)
+
+
 def natural_dtype(planned: Plan) -> DType:
     """The type that stores the matrices without loss: theirs if all agree, else float32."""
-    matrices = [binding for binding in planned.parameters.values() if len(binding.shape) > 1]
-    plain = {binding.dtype for binding in matrices if binding.encoding is None}
-    quantized = any(source.encoding for binding in matrices for source in binding.sources)
-    agreed = next(iter(plain)) if len(plain) == 1 and not quantized else DType.float32
+    plain = {binding.dtype for binding in _matrices(planned) if binding.encoding is None}
+    agreed = next(iter(plain)) if len(plain) == 1 and not _is_quantized(planned) else DType.float32
     return agreed if agreed in DTYPES else DType.float32
+
+
+def _is_quantized(planned: Plan) -> bool:
+    return any(source.encoding for binding in _matrices(planned) for source in binding.sources)
+
+
+def _matrices(planned: Plan) -> list[Binding]:
+    return [binding for binding in planned.parameters.values() if len(binding.shape) > 1]
 
 
 def _module(request: Request, planned: Plan, dtype: DType, form: CacheForm) -> Architecture:

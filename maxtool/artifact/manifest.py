@@ -17,12 +17,14 @@ from maxtool.artifact.weights import FILE as WEIGHTS
 from maxtool.errors import MachineLacks
 from maxtool.graph import Graph, TensorType
 from maxtool.runtime import loader
-from maxtool.runtime.loader import RUNTIME, SCHEMA
+from maxtool.runtime.loader import CUDA_RUNTIME, RUNTIME, SCHEMA
 
 FILE = "manifest.json"
 MODULE = "model.so"
 PROGRAM, LOADER = "run.py", "loader"
 LIBRARIES = "lib"
+# Of TVM's libraries those that an artifact of each kind runs on.
+RUNTIMES = {"cpu": (RUNTIME,), "cuda": (RUNTIME, CUDA_RUNTIME)}
 
 
 def describe(
@@ -37,7 +39,7 @@ def describe(
         module: What was compiled.
         entries: Its functions, and what each was traced to.
         placed: Its weights, in the order of the file.
-        facts: Name, recipe, architecture, dtype, target, tokenizer and sources.
+        facts: Name, recipe, architecture, dtype, target, what kernels take, tokenizer and sources.
     """
     state = next((entry.state for entry in entries if entry.state), {})
     return {
@@ -100,23 +102,27 @@ def copy_loader(folder: Path) -> None:
         shutil.copyfile(file, folder / LOADER / file.name)
 
 
-def copy_runtime(folder: Path) -> None:
-    """Put TVM's runtime library into the artifact, so that it runs without the compiler package.
+def copy_runtime(folder: Path, kind: str) -> None:
+    """Put TVM's runtime libraries into the artifact, so that it runs without the compiler package.
+
+    Args:
+        folder: The artifact.
+        kind: What it is for: ``cpu`` or ``cuda``.
 
     Raises:
-        MachineLacks: If the installed TVM has no such library.
+        MachineLacks: If the installed TVM lacks one of them.
     """
     spec = find_spec("tvm")
-    places = list(spec.submodule_search_locations or ()) if spec else []
-    found = [Path(place) / "lib" / RUNTIME for place in places]
-    library = next((path for path in found if path.is_file()), None)
-    if library is None:
-        raise MachineLacks(
-            f"{RUNTIME} is not in the installed TVM",
-            hint="install apache-tvm, or omit --standalone",
-        )
+    places = [Path(place) / "lib" for place in (spec and spec.submodule_search_locations) or ()]
     (folder / LIBRARIES).mkdir()
-    shutil.copyfile(library, folder / LIBRARIES / RUNTIME)
+    for name in RUNTIMES[kind]:
+        found = [place / name for place in places if (place / name).is_file()]
+        if not found:
+            raise MachineLacks(
+                f"{name} is not in the installed TVM",
+                hint="install apache-tvm, or omit --standalone",
+            )
+        shutil.copyfile(found[0], folder / LIBRARIES / name)
 
 
 def _entry(entry: Entry, graph: Graph) -> dict[str, object]:

@@ -18,9 +18,12 @@ class Request:
         source: A Hugging Face folder, a safetensors file or a GGUF file.
         output: The folder to make.
         recipe: Name or path of the recipe; found from the source when not given.
-        target: What to compile for: ``cpu``, or ``cpu:NAME`` for another machine.
+        target: What to compile for: ``cpu`` or ``cuda`` for what is here, ``cpu:NAME`` or
+            ``cuda:sm_XX,...`` for another machine.
+        ptx: Whether an artifact for GPUs holds PTX too, for GPUs that are newer.
         dtype: Element type of the matrices. When not given: that of the source if all its matrices
-            have one of the three that kernels read, else float32.
+            have one of the three that kernels read, else float32; for GPUs float16 if they are
+            quantized.
         context: Positions to make room for; when not given those the model was trained for, or
             those that its embeddings are cut to.
         pooling: How an encoder makes one vector of a text; what the source says when not given.
@@ -35,6 +38,7 @@ class Request:
     output: Path
     recipe: str | None = None
     target: str = "cpu"
+    ptx: bool = False
     dtype: DType | None = None
     context: int | None = None
     pooling: str | None = None

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import process_time
 from typing import Any
 
 import numpy as np
 
 from maxtool.artifact import check as parity
-from maxtool.artifact import manifest, tokens, weights
+from maxtool.artifact import code, manifest, tokens, weights
 from maxtool.artifact.build import Build, natural_dtype
-from maxtool.compiler.linking import export_library
-from maxtool.compiler.lowering.module import ModuleLowering
-from maxtool.compiler.pipeline import compile_module
+from maxtool.artifact.code import Kernels
+from maxtool.artifact.progress import Clock, Progress, Silent
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
 from maxtool.files import sha256, staged
 from maxtool.weights import Checkpoint
-
-Progress = Callable[[int], None]
 
 
 @dataclass
@@ -33,71 +28,74 @@ class Report:
         output: The artifact.
         nbytes: Its bytes.
         check: How far it is from its reference, if that was asked.
+        kernels: For GPUs what each kernel takes, by architecture.
         seconds: CPU time of each stage.
     """
 
     output: Path
     nbytes: int
     check: parity.Checked | None
+    kernels: Kernels
     seconds: dict[str, float] = field(default_factory=dict)
 
 
-def make(made: Build, progress: Progress = lambda _done: None) -> Report:
+def make(made: Build, progress: Progress = Silent()) -> Report:  # noqa: B008 - it has no state
     """Compile, and write the artifact.
 
     Args:
         made: What :func:`prepare` gave.
-        progress: Told the bytes read, written or hashed since the last call.
+        progress: Told each stage, and the bytes that are read, written or hashed.
 
     Raises:
         CompilationFailed: If the compiler gives up.
         ModelMismatch: If values do not fit the type they are to have.
         ParityFailed: If the outputs are not those of the reference; nothing is written then.
     """
-    clock = _Clock()
+    clock = Clock()
     with staged(made.request.output, folder=True) as folder:
-        executable = _compile(made, clock)
-        export_library(executable, folder / manifest.MODULE, made.target)
-        clock.lap("link")
+        graphs = made.graphs.values()
+        kernels = code.write(graphs, made.storage, made.target, folder, clock, progress)
+        progress.stage("Writing")
         digest = _write_weights(made, folder, progress)
         clock.lap("weights")
-        described: dict[str, Any] = manifest.describe(
-            made.module,
-            made.graphs,
-            weights.place(made.storage.values())[0],
-            {
-                "name": _name(made.plan.checkpoint),
-                "recipe": made.plan.recipe.name,
-                "architecture": made.plan.recipe.architecture,
-                "dtype": made.dtype.value,
-                "target": made.target.manifest,
-                "tokenizer": tokens.write(made.tokenizer, folder) if made.tokenizer else None,
-                "sources": _hashed(made.sources, progress),
-            },
-        )
+        described = _described(made, folder, kernels, progress)
         _copy_loader(made, folder)
         described["files"] = _files(folder, {weights.FILE: digest})
         _save(folder, described)
         clock.lap("files")
-        found = _check(made, folder) if made.request.check else None
-        if found is not None:
-            described["check"] = manifest.checked(found)
-            known = {name: file["sha256"] for name, file in described["files"].items()}
-            described["files"] = _files(folder, known)
-            _save(folder, described)
+        found = None
+        if made.request.check:
+            progress.stage("Checking")
+            found = _checked(made, folder, described)
             clock.lap("check")
         nbytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    return Report(made.request.output, nbytes, found, clock.seconds)
+    return Report(made.request.output, nbytes, found, kernels, clock.seconds)
 
 
-def _compile(made: Build, clock: _Clock) -> Any:  # noqa: ANN401 - tvm ships no types
-    lowering = ModuleLowering(made.target, made.storage)
-    for graph in made.graphs.values():
-        lowering.entry(graph)
-    clock.lap("lower")
-    executable = compile_module(lowering.module(), made.target, asserts=False)
-    clock.lap("compile")
-    return executable
+def _described(made: Build, folder: Path, kernels: Kernels, progress: Progress) -> dict[str, Any]:
+    """The manifest, but for files and check; the tokenizer is written on the way."""
+    facts = {
+        "name": _name(made.plan.checkpoint),
+        "recipe": made.plan.recipe.name,
+        "architecture": made.plan.recipe.architecture,
+        "dtype": made.dtype.value,
+        "target": made.target.manifest,
+        **({"kernels": code.described(kernels)} if kernels else {}),
+        "tokenizer": tokens.write(made.tokenizer, folder) if made.tokenizer else None,
+        "sources": _hashed(made.sources, progress),
+    }
+    placed, _ = weights.place(made.storage.values())
+    return manifest.describe(made.module, made.graphs, placed, facts)
+
+
+def _checked(made: Build, folder: Path, described: dict[str, Any]) -> parity.Checked:
+    """Check the artifact, and add to its manifest what was found."""
+    found = _check(made, folder)
+    described["check"] = manifest.checked(found)
+    known = {name: file["sha256"] for name, file in described["files"].items()}
+    described["files"] = _files(folder, known)
+    _save(folder, described)
+    return found
 
 
 def _write_weights(made: Build, folder: Path, progress: Progress) -> str:
@@ -138,7 +136,7 @@ def _check(made: Build, folder: Path) -> parity.Checked:
 def _copy_loader(made: Build, folder: Path) -> None:
     manifest.copy_loader(folder)
     if made.request.standalone:
-        manifest.copy_runtime(folder)
+        manifest.copy_runtime(folder, made.target.kind)
 
 
 def _hashed(paths: list[Path], progress: Progress) -> dict[str, dict[str, object]]:
@@ -167,16 +165,3 @@ def _save(folder: Path, described: dict[str, object]) -> None:
 def _name(checkpoint: Checkpoint) -> str:
     path = checkpoint.path.resolve()
     return path.name if path.is_dir() else path.stem
-
-
-class _Clock:
-    """CPU seconds of each stage."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._last = process_time()
-
-    def lap(self, stage: str) -> None:
-        now = process_time()
-        self.seconds[stage] = now - self._last
-        self._last = now

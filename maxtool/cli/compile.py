@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,14 +29,22 @@ def compile(  # noqa: A001 - the command's name
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder to make.")],
     recipe: options.Recipe = None,
     target: Annotated[
-        str, typer.Option("--target", help="cpu for this machine, or cpu:NAME (cpu:x86-64-v3).")
+        str,
+        typer.Option(
+            "--target",
+            help="cpu for this machine, cpu:NAME (cpu:x86-64-v3), cuda for the GPU here, or "
+            "architectures of GPUs (cuda:sm_80,sm_90), which need none here.",
+        ),
     ] = "cpu",
+    ptx: Annotated[
+        bool, options.flag("--ptx", help="With cuda: PTX too, which newer GPUs translate.")
+    ] = False,
     dtype: Annotated[
         str | None,
         typer.Option(
             "--dtype",
-            help="How matrices are stored: float32, float16 or bfloat16; computing is float32. "
-            "The source's own if absent, float32 for quantized ones.",
+            help="How matrices are stored: float32, float16 or bfloat16; sums are float32. "
+            "The source's own if absent; for quantized ones float32, on GPUs float16.",
         ),
     ] = None,
     context: Annotated[
@@ -73,6 +82,7 @@ def compile(  # noqa: A001 - the command's name
         output=output,
         recipe=recipe,
         target=target,
+        ptx=ptx,
         dtype=options.parse_dtype(dtype),
         context=context,
         pooling=options.parse_pooling(pooling),
@@ -101,7 +111,7 @@ def _found(made: Build) -> str:
     context = "" if module.context is None else f", context {module.context}"
     return (
         f"{made.plan.dialect} checkpoint, recipe {made.plan.recipe.name}: "
-        f"{', '.join([*sizes, units.count(size)])} parameters; for {made.target.cpu}, "
+        f"{', '.join([*sizes, units.count(size)])} parameters; for {made.target.label}, "
         f"matrices in {made.dtype.value}{context}"
     )
 
@@ -118,6 +128,8 @@ def _show(out: Output, made: Build, report: Report | None) -> None:
     if out.verbose:
         stages = ", ".join(f"{stage} {value:.2f}" for stage, value in report.seconds.items())
         out.note(f"CPU seconds: {stages}")
+        for line in _kernels(report):
+            out.note(line)
     checked = "not checked" if report.check is None else str(report.check)
     size = units.binary_size(report.nbytes)
     out.text(f"wrote {report.output}: {size}, {weights} of weights; {checked}")
@@ -125,6 +137,17 @@ def _show(out: Output, made: Build, report: Report | None) -> None:
         lengths = " and ".join(map(str, report.check.unreached))
         out.note(f"not checked: what the model computes otherwise beyond {lengths} tokens")
     out.note(f"run it: {_invocation(made)}")
+
+
+def _kernels(report: Report) -> Iterator[str]:
+    """A line on each kernel of a GPU: what a thread and a block of it take."""
+    for arch, kernels in report.kernels.items():
+        for name, taken in sorted(kernels.items()):
+            memory = f", {taken.stack} bytes of local memory" if taken.stack else ""
+            spilled = taken.spill_stores + taken.spill_loads
+            spills = f", {spilled} bytes spilled" if spilled else ""
+            shared = units.binary_size(taken.shared)
+            yield f"{arch} {name}: {taken.registers} registers, {shared} shared{memory}{spills}"
 
 
 def _invocation(made: Build) -> str:
@@ -141,6 +164,8 @@ def _invocation(made: Build) -> str:
 
 
 def _as_json(made: Build, report: Report | None) -> dict[str, object]:
+    from maxtool.artifact.code import described
+
     return {
         "source": str(made.request.source),
         "output": str(made.request.output),
@@ -154,6 +179,7 @@ def _as_json(made: Build, report: Report | None) -> dict[str, object]:
         "bytes": None if report is None else report.nbytes,
         "check": None if report is None or report.check is None else _check(report),
         "cpu_seconds": {} if report is None else report.seconds,
+        "kernels": {} if report is None else described(report.kernels),
         "notes": made.notes,
     }
 

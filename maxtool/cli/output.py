@@ -97,10 +97,10 @@ class Output:
         return escape(printable(text))
 
     @contextmanager
-    def progress(self, label: str, total: int) -> Iterator[Callable[[int], None]]:
-        """A bar with bytes, rate and time left; yields a function taking the bytes just done."""
+    def progress(self, label: str, total: int) -> Iterator[Bar]:
+        """A bar with bytes, rate and time left; call what it yields with the bytes just done."""
         if self.quiet or self.json_mode or not sys.stderr.isatty():
-            yield lambda _done: None
+            yield Bar()
             return
         from rich import progress as bars
 
@@ -111,9 +111,9 @@ class Output:
             bars.TransferSpeedColumn(),
             bars.TimeRemainingColumn(),
         )
-        with bars.Progress(*columns, console=self.stderr, transient=True, expand=True) as bar:
-            task = bar.add_task(label, total=total)
-            yield lambda done: bar.advance(task, done)
+        with bars.Progress(*columns, console=self.stderr, transient=True, expand=True) as drawn:
+            task = drawn.add_task(label, total=total)
+            yield Bar(lambda **change: drawn.update(task, **change))
 
     def _say(self, prefix: str, text: str) -> None:
         self.stderr.print(prefix + self.escape(text), soft_wrap=True, highlight=False)
@@ -129,6 +129,25 @@ class Output:
             highlight=False,
             width=width,
         )
+
+
+class Bar:
+    """A progress bar, drawn or not.
+
+    Args:
+        update: Changes what is drawn, by the names that rich has for it.
+    """
+
+    def __init__(self, update: Callable[..., None] = lambda **_: None) -> None:
+        self._update = update
+
+    def __call__(self, done: int) -> None:
+        """That many bytes were done since the last call."""
+        self._update(advance=done)
+
+    def stage(self, name: str) -> None:
+        """Something else begins: what the bar is called from now on."""
+        self._update(description=name)
 
 
 def printable(text: str) -> str:

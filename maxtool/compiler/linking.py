@@ -63,8 +63,8 @@ def find_linker(target: CpuTarget) -> list[str]:
     Raises:
         MachineLacks: If there is none; it says what to install.
     """
-    system = "Darwin" if "apple" in target.triple else "Linux"
-    if compiler := _compiler(target, system):
+    system = _system(target)
+    if compiler := _compiler(target):
         return [compiler, *SHARED[system]]
     if system == "Darwin":
         raise MachineLacks(
@@ -78,12 +78,22 @@ def find_linker(target: CpuTarget) -> list[str]:
     )
 
 
-def _compiler(target: CpuTarget, system: str) -> str | None:
+def _compiler(target: CpuTarget) -> str | None:
     """A C compiler for the target: the system's own, or one whose name begins with the triple."""
     names: tuple[str, ...] = (f"{target.triple}-gcc",)
-    if platform.system() == system and _machine(target.triple) == _machine(platform.machine()):
+    if is_native(target):
         names = (*COMPILERS, *names)
     return next((found for name in names if (found := shutil.which(name))), None)
+
+
+def is_native(target: CpuTarget) -> bool:
+    """Whether libraries of this machine, whatever its CPU, are of the target's kind."""
+    same_machine = _machine(target.triple) == _machine(platform.machine())
+    return platform.system() == _system(target) and same_machine
+
+
+def _system(target: CpuTarget) -> str:
+    return "Darwin" if "apple" in target.triple else "Linux"
 
 
 def _machine(name: str) -> str:

@@ -33,7 +33,7 @@ class DeviceCode:
 
     Attributes:
         name: ``sm_XX`` for machine code, ``compute_XX`` for PTX.
-        data: A cubin, which is an ELF file, or the text of the PTX, which ends with a zero byte.
+        data: A cubin, which is an ELF file, or the text of the PTX.
         log: What nvrtc and ptxas said.
     """
 
@@ -42,9 +42,14 @@ class DeviceCode:
     log: str
 
     @property
+    def is_machine(self) -> bool:
+        """Whether it is machine code."""
+        return _is_machine(self.name)
+
+    @property
     def file(self) -> str:
         """Its name in an artifact."""
-        return f"{self.name}.{'cubin' if self.name.startswith('sm_') else 'ptx'}"
+        return f"{self.name}.{'cubin' if self.is_machine else 'ptx'}"
 
 
 def compile_source(source: str, codes: Sequence[str]) -> list[DeviceCode]:
@@ -61,6 +66,10 @@ def compile_source(source: str, codes: Sequence[str]) -> list[DeviceCode]:
     nvrtc = load()
     with ThreadPoolExecutor() as pool:  # nvrtc works outside of Python's lock
         return list(pool.map(lambda code: _compile(nvrtc, source, code), codes))
+
+
+def _is_machine(name: str) -> bool:
+    return name.startswith("sm_")
 
 
 @cache
@@ -112,7 +121,7 @@ def _include_paths() -> tuple[Path, ...]:
 
 
 def _compile(nvrtc: Any, source: str, code: str) -> DeviceCode:  # noqa: ANN401
-    machine = code.startswith("sm_")
+    machine = _is_machine(code)
     options = [f"--gpu-architecture={code}", *OPTIONS, *([REPORT] if machine else [])]
     options += [f"-I{path}" for path in _include_paths()]
     status, program = nvrtc.nvrtcCreateProgram(
@@ -125,7 +134,8 @@ def _compile(nvrtc: Any, source: str, code: str) -> DeviceCode:  # noqa: ANN401
         log = _read(nvrtc, program, "ProgramLog").rstrip(b"\0").decode(errors="replace")
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             raise _failure(nvrtc, status, code, log)
-        return DeviceCode(code, _read(nvrtc, program, "CUBIN" if machine else "PTX"), log)
+        data = _read(nvrtc, program, "CUBIN" if machine else "PTX")
+        return DeviceCode(code, data if machine else data.rstrip(b"\0"), log)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 

@@ -29,6 +29,9 @@ SHARED_MEMORY = {
 THREADS_PER_BLOCK = 1024
 WARP = 32
 
+# A part of systems on a chip does not run the machine code of other GPUs of its generation.
+ON_A_CHIP = {(8, 7)}
+
 # The host's part only launches kernels: it is compiled for what every machine of its kind has, so
 # that an artifact goes from where it was built to where the GPU is.
 BASELINES = {"x86_64": "cpu:x86-64", "amd64": "cpu:x86-64", "aarch64": "cpu:aarch64-linux-gnu"}
@@ -145,7 +148,8 @@ def _arch_of(capability: tuple[int, int]) -> str:
     """The newest architecture whose machine code a GPU runs: of its generation, and no newer."""
     major, minor = capability
     numbers = {arch: divmod(int(arch.removeprefix("sm_")), 10) for arch in SHARED_MEMORY}
-    fitting = [arch for arch, (x, y) in numbers.items() if x == major and y <= minor]
+    older = [arch for arch, (x, y) in numbers.items() if x == major and y <= minor]
+    fitting = [] if capability in ON_A_CHIP else older
     if not fitting:
         raise MissingDevice(
             f"the GPU here has compute capability {major}.{minor}, which nothing compiles for",

@@ -17,7 +17,17 @@ from .text import run_text
 from .vectors import check_embedding, run_embedding
 from .verdict import run_check
 
-BULKY = {"schema", "module", "entries", "state", "weights", "files", "sources", "tokenizer"}
+BULKY = {
+    "schema",
+    "module",
+    "entries",
+    "kernels",
+    "state",
+    "weights",
+    "files",
+    "sources",
+    "tokenizer",
+}
 
 
 def execute(options: Options | EmbedOptions) -> None:

@@ -108,7 +108,7 @@ def test_what_names_no_target(name: str, said: str) -> None:
         ("9,0", ("sm_90",)),
         ("12,0, 8,6, 8,6", ("sm_86", "sm_120")),
         # Machine code runs on later GPUs of its generation.
-        ("8,7", ("sm_86",)),
+        ("8,8", ("sm_86",)),
         ("10,3", ("sm_100",)),
     ],
 )
@@ -120,7 +120,7 @@ def test_the_gpus_here(
     assert (target.archs, target.host, target.processor.host) == (archs, True, True)
 
 
-@pytest.mark.parametrize("capability", ["7,5", "11,0", "13,0"])
+@pytest.mark.parametrize("capability", ["7,5", "8,7", "11,0", "13,0"])
 def test_a_gpu_that_nothing_compiles_for(driver: Callable[..., None], capability: str) -> None:
     driver(capability)
     with pytest.raises(MissingDevice, match=capability.replace(",", r"\.")):

@@ -64,6 +64,7 @@ def test_machine_code_for_every_architecture() -> None:
 def test_ptx() -> None:
     (code,) = nvrtc.compile_source(SCALE, ["compute_90"])
     assert code.file == "compute_90.ptx"
+    assert not code.is_machine and code.data.endswith(b"}\n\n")
     assert b".target sm_90\n" in code.data and b".entry scale(" in code.data
 
 

@@ -1,0 +1,84 @@
+"""The code of an artifact: a library for the host, and for GPUs machine code beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+from maxtool.artifact.manifest import MODULE
+from maxtool.artifact.progress import Clock, Progress
+from maxtool.compiler.cuda import nvrtc
+from maxtool.compiler.cuda.binaries import device_code
+from maxtool.compiler.cuda.resources import Resources, read_resources
+from maxtool.compiler.cuda.target import CudaTarget
+from maxtool.compiler.linking import export_library, find_linker
+from maxtool.compiler.lowering.module import ModuleLowering
+from maxtool.compiler.pipeline import compile_module
+from maxtool.compiler.storage import Storage
+from maxtool.compiler.targets import Target
+from maxtool.graph import Graph
+
+# By architecture, then by the name of the kernel.
+Kernels: TypeAlias = dict[str, dict[str, Resources]]
+
+
+def described(kernels: Kernels) -> dict[str, dict[str, dict[str, int]]]:
+    """The same as JSON has it."""
+    return {
+        arch: {name: one.manifest for name, one in found.items()} for arch, found in kernels.items()
+    }
+
+
+def require_tools(target: Target) -> None:
+    """Check that what compiles and links for a target is here.
+
+    Raises:
+        MachineLacks: If something is not; it says what to install.
+    """
+    find_linker(target.processor)
+    if isinstance(target, CudaTarget):
+        nvrtc.load()
+
+
+def write(
+    graphs: Iterable[Graph],
+    storage: Mapping[str, Storage],
+    target: Target,
+    folder: Path,
+    clock: Clock,
+    progress: Progress,
+) -> Kernels:
+    """Compile graphs into a folder.
+
+    Args:
+        graphs: The functions, each under its graph's name.
+        storage: How each of their weights is stored.
+        target: What to compile for.
+        folder: Where ``model.so`` goes, and for GPUs ``sm_XX.cubin`` and ``compute_XX.ptx``.
+        clock: Told what took how long.
+        progress: Told what is done.
+
+    Returns:
+        For GPUs what each kernel takes, for each architecture with machine code.
+
+    Raises:
+        CompilationFailed: If a compiler or the linker gives up.
+    """
+    progress.stage("Compiling")
+    lowering = ModuleLowering(target, storage)
+    for graph in graphs:
+        lowering.entry(graph)
+    clock.lap("lower")
+    executable = compile_module(lowering.module(), target, asserts=False)
+    clock.lap("compile")
+    export_library(executable, folder / MODULE, target.processor)
+    clock.lap("link")
+    if not isinstance(target, CudaTarget):
+        return {}
+    progress.stage(f"Compiling for {target.label}")
+    codes = device_code(executable, target)
+    for code in codes:
+        (folder / code.file).write_bytes(code.data)
+    clock.lap("device code")
+    return {code.name: read_resources(code.log) for code in codes if code.is_machine}
