@@ -5,29 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import tvm
-from tvm import s_tir, tirx
+from tvm import tirx
 
-SPLIT = "tirx.SplitHostDevice"
-PASSES = (
-    s_tir.transform.LowerInitBlock,
-    s_tir.transform.PlanAndUpdateBufferAllocationLocation,
-    s_tir.transform.ConvertBlocksToOpaque,
-    s_tir.transform.LiftThreadBinding,
-    s_tir.transform.UnifyThreadBinding,
-    s_tir.transform.LowerMatchBuffer,
-    s_tir.transform.LowerOpaqueBlock,
-    tirx.transform.FlattenBuffer,
-    tirx.transform.BF16ComputeLegalize,
-    lambda: tirx.transform.NarrowDataType(32),
-    lambda: tirx.transform.VectorizeLoop(True),
-    tirx.transform.UnrollLoop,
-    tirx.transform.StmtSimplify,
-    tirx.transform.RemoveNoOp,
-    tirx.transform.FP8ComputeLegalize,
-    tirx.transform.VerifyMemory,
-    tirx.transform.AnnotateEntryFunc,
-    s_tir.transform.MergeSharedMemoryAllocations,
-)
+from maxtool.compiler.kernels.cuda.pipeline import lowering_passes
+
 TARGET = {
     "kind": "cuda",
     "arch": "sm_90",
@@ -66,6 +47,6 @@ def _lowered(module: Any) -> Any:
         module[variable] = function.with_attr("global_symbol", variable.name_hint)
     target = tvm.target.Target(TARGET)
     with target:
-        for make in (lambda: tirx.transform.BindTarget(target), *PASSES):
-            module = make()(module)
+        for one in (tirx.transform.BindTarget(target), *lowering_passes()):
+            module = one(module)
     return module

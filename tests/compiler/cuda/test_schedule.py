@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import tvm
 from tvm import te, tirx
@@ -14,6 +16,7 @@ from maxtool.compiler.cuda.resources import read_resources
 from maxtool.compiler.cuda.schedule import schedule_all
 from maxtool.compiler.cuda.target import cuda_target
 from maxtool.compiler.kernels.cuda.pipeline import register
+from tests import simt
 
 TARGET = cuda_target("cuda:sm_80,sm_90")
 
@@ -73,6 +76,38 @@ FUNCTIONS = {
 def module(names: Any = FUNCTIONS) -> Any:
     functions = {name: FUNCTIONS[name].with_attr("global_symbol", name) for name in names}
     return schedule_all(tvm.IRModule(functions))
+
+
+# What NumPy gives for the same.
+EXPECTED: dict[str, Callable[..., Any]] = {
+    "transposed": lambda x: x.T,
+    "inlined": lambda x: (x + np.float32(1.0)) * np.float32(2.0),
+    "product": lambda x, w: x @ w.T,
+    "biased": lambda x, w: x @ w.T + np.float32(1.0),
+}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+@pytest.mark.parametrize("shape", [(5, 3), (1, 256), (37, 19), (0, 4), (3, 0)])
+def test_every_element_is_numpys(name: str, shape: tuple[int, int]) -> None:
+    rng = np.random.default_rng(0)
+    operands = [rng.integers(-8, 8, shape).astype(np.float32)]
+    if name in ("product", "biased"):
+        operands.append(rng.integers(-8, 8, (7, shape[1])).astype(np.float32))
+    expected = EXPECTED[name](*operands)
+    out = np.full(expected.shape, np.nan, np.float32)
+    simt.run(module([name])[name], *operands, out)
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_functions_with_a_scalar_and_with_two_results() -> None:
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    twice, thrice = np.empty_like(x), np.empty_like(x)
+    simt.run(module(["two_results"])["two_results"], x, twice, thrice)
+    np.testing.assert_array_equal((twice, thrice), (x * 2, x * 3))
+    one, out = np.array(21, np.float32), np.empty((), np.float32)
+    simt.run(module(["scalar"])["scalar"], one, out)
+    assert out == 42
 
 
 @pytest.fixture(scope="module")
