@@ -22,7 +22,13 @@ from tests.simt.usage import Usage
 Run = Callable[[Scope], None]
 SHARED = ("shared", "shared.dyn")
 # Attributes that say nothing about what a program computes.
-SILENT = {"tirx.hint", "storage_alignment", "pragma_unroll_explicit", "realize_scope"}
+SILENT = {
+    "pragma_unroll_explicit",
+    "realize_scope",
+    "storage_alignment",
+    "tirx.hint",
+    "tirx.launch_bounds_min_blocks_per_sm",
+}
 
 
 @dataclass(slots=True)

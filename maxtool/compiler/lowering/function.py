@@ -156,6 +156,19 @@ class FunctionLowering:
         kind = relax.TensorType(list(sizes), stored(dtype))
         return self.emit(relax.op.call_tir(made, list(operands), kind))
 
+    def kernel_several(
+        self,
+        name: str,
+        options: Mapping[str, Any],
+        operands: Sequence[Expr],
+        shapes: Sequence[Sequence[Expr]],
+    ) -> list[Expr]:
+        """Call a kernel that writes several new float32 tensors, of these shapes."""
+        made = self.module.kernel(name, options)
+        kinds = [relax.TensorType(list(sizes), "float32") for sizes in shapes]
+        result = self.emit(relax.op.call_tir(made, list(operands), kinds))
+        return [self.emit(relax.TupleGetItem(result, index)) for index in range(len(kinds))]
+
     def kernel_inplace(
         self, name: str, options: Mapping[str, Any], operands: Sequence[Expr]
     ) -> Expr:

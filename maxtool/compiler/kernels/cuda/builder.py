@@ -77,6 +77,7 @@ __all__ = [
     "to_storage",
     "unravel",
     "vector_type",
+    "warp_across",
     "warp_reduce",
     "when",
     "widths",
@@ -84,14 +85,25 @@ __all__ = [
 
 WARP = 32
 _EVERY_LANE = 0xFFFFFFFF
+# The second number of CUDA's __launch_bounds__.
+_RESIDENT = "tirx.launch_bounds_min_blocks_per_sm"
 
 
 @contextmanager
-def launch(blocks: Sequence[Index], threads: int) -> Iterator[tuple[Expr, ...]]:
+def launch(
+    blocks: Sequence[Index], threads: int, *, resident: int | None = None
+) -> Iterator[tuple[Expr, ...]]:
     """Run the body for each of ``blocks`` (x, y, z) and each thread of a block.
 
     A launch without blocks is an error of CUDA: each extent is at least 1, and what lies beyond
     ``blocks`` is skipped by all threads of a block together.
+
+    Args:
+        blocks: How many, in each dimension.
+        threads: Threads of a block.
+        resident: Blocks that a multiprocessor is to run at once, which bounds the registers of a
+            thread, and lets it have as many as that. If nothing is said, ptxas may spill some
+            for the sake of more blocks.
 
     Yields:
         The indices of the block, int64, one for each of ``blocks``; then the thread's, int32.
@@ -99,12 +111,12 @@ def launch(blocks: Sequence[Index], threads: int) -> Iterator[tuple[Expr, ...]]:
     names = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
     extents = [integer(extent) for extent in blocks]
     launched = [_at_least_one(extent) for extent in extents]
-    with _frames(
-        [
-            *(T.launch_thread(name, one) for name, one in zip(names, launched, strict=False)),
-            T.launch_thread("threadIdx.x", threads),
-        ]
-    ) as (*at, thread):
+    bounds = [] if resident is None else [T.attr(0, _RESIDENT, int32(resident))]
+    frames = [
+        *(T.launch_thread(name, one) for name, one in zip(names, launched, strict=False)),
+        T.launch_thread("threadIdx.x", threads),
+    ]
+    with _frames(frames) as (*at, thread), _frames(bounds):
         wide = [T.Cast("int64", one) for one in at]
         unknown = [
             one < extent
@@ -163,20 +175,33 @@ def pointer(buffer: Buffer, *indices: Index) -> Expr:
     return T.address_of(buffer[indices])
 
 
-def warp_reduce(value: Expr, combine: Callable[[Expr, Expr], Expr], width: int = WARP) -> Expr:
+def warp_reduce(
+    value: Expr,
+    combine: Callable[[Expr, Expr], Expr],
+    width: int = WARP,
+    dtype: str = "float32",
+) -> Expr:
     """Combine the values of ``width`` neighbouring lanes; every one of them gets the result.
 
     All lanes of the warp must take part.
     """
-    held = scratch((1,), str(value.ty.dtype) if hasattr(value, "ty") else "float32")
+    held = scratch((1,), dtype)
     store(held, value, (0,), 1)
     distance = width // 2
     while distance:
-        mask = tirx.const(_EVERY_LANE, "uint32")
-        other = T.tvm_warp_shuffle_xor(mask, held[0], distance, WARP, WARP)
-        store(held, combine(held[0], let(other)), (0,), 1)
+        other = let(warp_across(held[0], distance), 1, dtype)
+        store(held, combine(held[0], other), (0,), 1)
         distance //= 2
     return held[0]
+
+
+def warp_across(value: Expr, distance: int) -> Expr:
+    """The value of the lane whose number differs by one bit; all lanes must take part."""
+    return T.tvm_warp_shuffle_xor(_every_lane(), value, distance, WARP, WARP)
+
+
+def _every_lane() -> Expr:
+    return tirx.const(_EVERY_LANE, "uint32")
 
 
 def block_reduce(

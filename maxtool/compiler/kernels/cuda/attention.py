@@ -1,0 +1,44 @@
+"""Causal attention of many queries over a cache, or over the sequence itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from maxtool.compiler.kernels.cuda import builder as b
+from maxtool.compiler.kernels.cuda.flash import cached_problem
+from maxtool.compiler.kernels.cuda.flash_simt import flash_simt, shape_for
+from maxtool.compiler.kernels.cuda.scores import Scores
+from maxtool.compiler.kernels.forms import Heads
+
+
+def attention(
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    scale: float,
+    window: int | None,
+    softcap: float | None,
+    dtype: str,
+    shared_memory: int,
+) -> Any:  # noqa: ANN401
+    """Build causal attention.
+
+    Parameters of the kernel: q[batch, seq, heads, head_dim], k and v[batch, kv_heads, context,
+    head_dim] of ``dtype``, position[1] int32, y like q. Query i sees the keys 0 to position + i,
+    and with a window only the last ``window`` of them; its own position included.
+
+    Args:
+        heads: Query heads, a multiple of ``kv_heads``.
+        kv_heads: Key and value heads.
+        head_dim: Elements of a head.
+        scale: Factor of the scores, usually ``head_dim ** -0.5``.
+        window: Keys a query sees at most.
+        softcap: Bound of the scores, which become ``softcap * tanh(score / softcap)``.
+        dtype: The type of keys and values.
+        shared_memory: Bytes that a block may have.
+    """
+    sizes = Heads(heads, kv_heads, head_dim, head_dim)
+    shape = shape_for(sizes, "float32", shared_memory)
+    with b.kernel(f"attention_{heads}_{kv_heads}_{head_dim}") as made:
+        flash_simt(cached_problem(made, sizes, Scores(scale, window, softcap), dtype), shape)
+    return made.function

@@ -1,0 +1,183 @@
+"""What kernels of attention that walk tiles of keys have in common.
+
+A block has a tile of rows; a row is one query of one head, and all heads of a group are rows of the
+same tile: they share its keys. The walk goes over those keys only that some row of the tile sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from tvm.tirx.script.builder import ir as T  # noqa: N812
+
+from maxtool.compiler.kernels.cuda import builder as b
+from maxtool.compiler.kernels.cuda.scores import Scores
+from maxtool.compiler.kernels.forms import Heads
+
+# From batch, head, query and key to what is done to the score.
+Masking: TypeAlias = Callable[[b.Expr, b.Expr, b.Expr, b.Expr, b.Expr], b.Expr]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Queries, keys and values, and which of them belong together.
+
+    Attributes:
+        heads: The sizes.
+        batch: How many sequences.
+        queries: Queries of each head.
+        keys: Keys that there are, seen or not.
+        q: [batch, queries, heads, key_dim], or with the heads before the queries.
+        k: [batch, kv_heads, keys, key_dim].
+        v: [batch, kv_heads, keys, value_dim].
+        y: Like ``q``, with ``value_dim``.
+        types: The types of ``q``, of ``k`` and ``v``, and of ``y``.
+        heads_first: Whether heads are before queries in ``q`` and ``y``.
+        offset: Query i sees the keys up to ``i + offset``; None if it sees all.
+        scores: What becomes of products.
+        mask: What is done to a score then.
+    """
+
+    heads: Heads
+    batch: b.Expr
+    queries: b.Expr
+    keys: b.Expr
+    q: b.Buffer
+    k: b.Buffer
+    v: b.Buffer
+    y: b.Buffer
+    types: tuple[str, str, str]
+    heads_first: bool
+    offset: b.Expr | None
+    scores: Scores
+    mask: Masking | None = None
+
+    @property
+    def group(self) -> int:
+        """Heads of queries that share a head of keys."""
+        return self.heads.queries // self.heads.keys
+
+    def place(self, at: b.Expr, head: b.Expr, query: b.Expr) -> tuple[b.Expr, ...]:
+        """Where a head of a query begins in ``q`` and in ``y``."""
+        return (at, head, query) if self.heads_first else (at, query, head)
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """The rows of one block.
+
+    Attributes:
+        problem: What they are rows of.
+        at: The sequence.
+        kv: The head of keys.
+        first: The first row.
+        begin: The first key that some row sees.
+        end: The key after the last that some row sees.
+    """
+
+    problem: Problem
+    at: b.Expr
+    kv: b.Expr
+    first: b.Expr
+    begin: b.Expr
+    end: b.Expr
+
+    @property
+    def rows(self) -> b.Expr:
+        """Rows there are in all tiles of the head of keys."""
+        return self.problem.queries * self.problem.group
+
+    def split(self, row: b.Expr) -> tuple[b.Expr, b.Expr]:
+        """Head and query of a row; rows that there are not repeat the last."""
+        group = self.problem.group
+        inside = b.index(b.least(row, self.rows - 1))
+        query = b.index(b.quotient(inside, group))
+        return b.index(self.kv * group + (inside - query * group)), query
+
+    def is_seen(self, query: b.Expr, key: b.Expr) -> b.Expr:
+        """Whether a query sees a key, but for the mask."""
+        seen, problem = key < self.end, self.problem
+        if problem.offset is not None:
+            last = query + problem.offset
+            seen = T.And(seen, key <= last)
+            if problem.scores.window is not None:
+                seen = T.And(seen, key > last - problem.scores.window)
+        return seen
+
+    def is_whole(self, first: b.Expr, count: int, rows: int) -> b.Expr:
+        """Whether every row of the tile sees all of ``count`` keys from ``first`` on."""
+        problem = self.problem
+        after = first + count
+        whole = after <= self.end
+        if problem.offset is None:
+            return whole
+        lowest = b.quotient(self.first, problem.group) + problem.offset
+        whole = T.And(whole, after <= lowest + 1)
+        if problem.scores.window is None:
+            return whole
+        last = b.least(self.first + rows, self.rows) - 1
+        highest = b.quotient(last, problem.group) + problem.offset
+        return T.And(whole, first > highest - problem.scores.window)
+
+    def hidden(
+        self, score: b.Expr, head: b.Expr, query: b.Expr, key: b.Expr, *, masked: bool = True
+    ) -> b.Expr:
+        """A score, or minus infinity where the key is hidden from the query."""
+        scores, mask = self.problem.scores, self.problem.mask
+        if mask is None or not masked:
+            return T.Select(self.is_seen(query, key), score, scores.number(float("-inf")))
+        inside = b.index(b.least(key, self.problem.keys - 1))
+        found = b.let(mask(score, self.at, head, query, inside), 1, scores.kind)
+        return T.Select(self.is_seen(query, key), found, scores.number(float("-inf")))
+
+
+@contextmanager
+def tiles(problem: Problem, rows: int, threads: int) -> Iterator[tuple[Tile, b.Expr]]:
+    """Launch a block for each tile of ``rows`` rows: yields the tile and the thread's index.
+
+    Of the tiles of a head those with most keys come first, lest they be the last to end.
+    """
+    heads, group, offset = problem.heads, problem.group, problem.offset
+    count = b.ceildiv(problem.queries * group, rows)
+    with b.launch([problem.batch * heads.keys * count], threads) as (block, thread):
+        pair = b.index(b.quotient(block, count))
+        first = b.index((count - 1 - (block - pair * count)) * rows)
+        at = b.index(b.quotient(pair, heads.keys))
+        kv = b.index(pair - at * heads.keys)
+        if offset is not None:
+            problem = replace(problem, offset=b.index(offset))
+        begin, end = _range(problem, first, rows)
+        yield Tile(problem, at, kv, first, begin, end), thread
+
+
+def _range(problem: Problem, first: b.Expr, rows: int) -> tuple[b.Expr, b.Expr]:
+    """The keys that some row of a tile sees, from the first to the one after the last."""
+    if problem.offset is None:
+        return b.integer(0), b.index(problem.keys)
+    last = b.least(first + rows, problem.queries * problem.group) - 1
+    highest = b.quotient(last, problem.group) + problem.offset
+    end = b.index(b.greatest(b.least(highest + 1, problem.keys), 0))
+    lowest = b.quotient(first, problem.group) + problem.offset
+    return b.index(problem.scores.first(lowest)), end
+
+
+def cached_problem(made: b.Kernel, heads: Heads, scores: Scores, dtype: str) -> Problem:
+    """The arguments of a kernel of causal attention over a cache, and what they mean.
+
+    They are q[batch, seq, heads, head_dim], k and v[batch, kv_heads, context, head_dim] of
+    ``dtype``, position[1] int32 of the first query among the keys, y like q.
+    """
+    batch, seq, context = made.dim("batch"), made.dim("seq"), made.dim("context")
+    dim = heads.key_dim
+    q = made.argument("q", (batch, seq, heads.queries, dim))
+    sizes = (batch, heads.keys, context, dim)
+    k = made.argument("k", sizes, b.STORAGE[dtype])
+    v = made.argument("v", sizes, b.STORAGE[dtype])
+    position = made.argument("position", (1,), "int32")
+    y = made.argument("y", (batch, seq, heads.queries, dim))
+    types = ("float32", dtype, "float32")
+    offset = T.Cast("int64", position[0])
+    return Problem(heads, batch, seq, context, q, k, v, y, types, False, offset, scores)

@@ -1,0 +1,315 @@
+"""Attention in tiles for any type and any width of heads, without tensor cores.
+
+A block of 8 x 16 threads holds its queries in shared memory, and walks over tiles of keys: each
+thread multiplies some rows with some keys, the maximum and the sum of a row are found among 16
+lanes (the online softmax), the powers go through shared memory to be multiplied with the values,
+which take the place of the keys. A tile is as large as shared memory and registers allow: in one of
+64 x 64 a thread reads 12 numbers for 32 products of scores, four neighbours with one instruction
+where their count allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tvm.tirx.script.builder import ir as T  # noqa: N812
+
+from maxtool.compiler.kernels.cuda import builder as b
+from maxtool.compiler.kernels.cuda import lanes as ln
+from maxtool.compiler.kernels.cuda.flash import Problem, Tile, tiles
+from maxtool.compiler.kernels.cuda.scores import HIDDEN
+from maxtool.compiler.kernels.forms import Heads
+from maxtool.errors import CompilationFailed
+
+DOWN, ACROSS = 8, 16  # threads of a block
+THREADS = DOWN * ACROSS
+SIZES = ((64, 64), (32, 32), (16, 32), (8, 16))  # rows and keys of a tile, the best first
+SUMS = 64  # results that a thread holds in registers
+STATIC = 48 << 10  # bytes of shared memory that need not be asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The size of a tile, and how its parts lie.
+
+    Attributes:
+        heads: Widths of keys and values.
+        kind: The type that is computed in.
+        rows: Queries of a tile.
+        keys: Keys of a tile.
+    """
+
+    heads: Heads
+    kind: str
+    rows: int
+    keys: int
+
+    @property
+    def key_lanes(self) -> int:
+        """Neighbours of a key that are multiplied at a time."""
+        return 4 if self.kind == "float32" and self.heads.key_dim % 4 == 0 else 1
+
+    @property
+    def value_lanes(self) -> int:
+        """Neighbours of a value that are multiplied at a time."""
+        return 4 if self.kind == "float32" and self.heads.value_dim % 4 == 0 else 1
+
+    @property
+    def columns(self) -> int:
+        """Groups of neighbours of a value in one thread."""
+        return -(-self.heads.value_dim // (self.value_lanes * ACROSS))
+
+    def pitch(self, width: int, lanes: int) -> int:
+        """Numbers from one row in shared memory to the next: rows begin in different banks."""
+        return width + 4 if lanes == 4 else width | 1
+
+    @property
+    def key_pitch(self) -> int:
+        """Of rows of queries and keys."""
+        return self.pitch(self.heads.key_dim, self.key_lanes)
+
+    @property
+    def value_pitch(self) -> int:
+        """Of rows of values."""
+        return self.pitch(self.heads.value_dim, self.value_lanes)
+
+    @property
+    def shared_memory(self) -> int:
+        """Bytes of shared memory."""
+        moved = self.keys * max(self.key_pitch, self.value_pitch)
+        numbers = self.rows * self.key_pitch + moved + self.rows * (self.keys + 1)
+        return numbers * (8 if self.kind == "float64" else 4)
+
+    def fits(self, shared_memory: int) -> bool:
+        """Whether a block has room for it."""
+        sums = self.rows // DOWN * self.columns * self.value_lanes
+        return self.shared_memory <= shared_memory and (sums <= SUMS or self.rows == DOWN)
+
+
+def shape_for(heads: Heads, kind: str, shared_memory: int) -> Shape:
+    """The best size of tiles.
+
+    Raises:
+        CompilationFailed: If heads are so wide that none fits.
+    """
+    for rows, keys in SIZES:
+        shape = Shape(heads, kind, rows, keys)
+        if shape.fits(shared_memory):
+            return shape
+    raise CompilationFailed(
+        f"attention with heads of {max(heads.key_dim, heads.value_dim)} elements does not fit into "
+        f"the {shared_memory >> 10} KiB of shared memory of a block"
+    )
+
+
+def flash_simt(problem: Problem, shape: Shape) -> None:
+    """Emit attention in tiles."""
+    with tiles(problem, shape.rows, THREADS) as (tile, thread):
+        _Block(shape, tile, thread).run()
+
+
+class _Block:
+    """What a block holds, and what it does with it."""
+
+    def __init__(self, shape: Shape, tile: Tile, thread: b.Expr) -> None:
+        self.problem, self.shape, self.tile, self.thread = tile.problem, shape, tile, thread
+        self.down, self.across = thread // ACROSS, thread % ACROSS
+        kind, dynamic = shape.kind, shape.shared_memory > STATIC
+        moved = shape.keys * max(shape.key_pitch, shape.value_pitch)
+        self.queries = b.shared((shape.rows * shape.key_pitch,), kind, dynamic=dynamic)
+        self.moved = b.shared((moved,), kind, dynamic=dynamic)
+        self.powers = b.shared((shape.rows * (shape.keys + 1),), kind, dynamic=dynamic)
+        self.depth = shape.rows // DOWN
+        self.scores = b.scratch((self.depth, shape.keys // ACROSS), kind)
+        sums = (self.depth, shape.columns * shape.value_lanes)
+        self.out = b.scratch(sums, kind)
+        self.top, self.total = b.scratch((self.depth,), kind), b.scratch((self.depth,), kind)
+
+    def run(self) -> None:
+        """Everything."""
+        shape, tile = self.shape, self.tile
+        self._start()
+        count = b.index(b.ceildiv(b.greatest(tile.end - tile.begin, 0), shape.keys))
+        with T.serial(count) as step:
+            first = b.index(tile.begin + step * shape.keys)
+            b.barrier()  # the values of the step before were read
+            self._load(self.problem.k, first, shape.heads.key_dim, shape.key_pitch)
+            b.barrier()
+            self._score()
+            for i in range(self.depth):
+                self._take(i, first)
+            b.barrier()
+            self._load(self.problem.v, first, shape.heads.value_dim, shape.value_pitch)
+            b.barrier()
+            self._add()
+        for i in range(self.depth):
+            self._finish(i)
+
+    def _start(self) -> None:
+        """Copy the queries; begin with nothing seen."""
+        shape, problem, zero = self.shape, self.problem, self.problem.scores.number(0)
+        dtype = problem.types[0]
+        lanes = self._lanes(dtype, shape.heads.key_dim)
+        units = shape.heads.key_dim // lanes
+
+        def copy(row: b.Expr, unit: b.Expr) -> None:
+            head, query = self.tile.split(self.tile.first + row)
+            place = (*problem.place(self.tile.at, head, query), unit * lanes)
+            to = row * shape.key_pitch + unit * lanes
+            self._put(self.queries, to, problem.q, place, lanes, dtype)
+
+        self._each(shape.rows, units, copy)
+        for i in range(self.depth):
+            b.store(self.top, problem.scores.number(HIDDEN), (i,), 1)
+            b.store(self.total, zero, (i,), 1)
+            for j in range(shape.columns * shape.value_lanes):
+                b.store(self.out, zero, (i, j), 1)
+
+    def _lanes(self, dtype: str, width: int) -> int:
+        return 1 if self.shape.kind == "float64" else min(4, ln.widest(dtype, width))
+
+    def _each(self, rows: int, units: int, body: Callable[[b.Expr, b.Expr], None]) -> None:
+        """Run ``body(row, unit)`` for all of them, neighbours on neighbouring threads."""
+        total = rows * units
+        with T.serial(b.integer(-(-total // THREADS))) as step:
+            index = b.index(step * THREADS + self.thread)
+            with b.when(index < total):
+                row = b.index(b.quotient(index, units))
+                body(row, b.index(index - row * units))
+
+    def _put(
+        self,
+        target: b.Buffer,
+        to: b.Expr,
+        source: b.Buffer,
+        place: tuple[b.Expr, ...],
+        lanes: int,
+        dtype: str,
+    ) -> None:
+        """Copy neighbours into shared memory, as the type that is computed in."""
+        start = b.index(to)
+        if dtype == "float64":
+            return b.store(target, source[place], (start,), 1)
+        numbers = ln.read(source, place, lanes, dtype)
+        for lane in range(lanes):
+            b.store(target, numbers[lane], (start + lane,), 1)
+        return None
+
+    def _load(self, source: b.Buffer, first: b.Expr, width: int, pitch: int) -> None:
+        """Copy a tile of keys or values; zeros where there is none that is seen."""
+        dtype = self.problem.types[1]
+        lanes = self._lanes(dtype, width)
+        tile = self.tile
+
+        def copy(key: b.Expr, unit: b.Expr) -> None:
+            to = b.index(key * pitch + unit * lanes)
+            place = (tile.at, tile.kv, first + key, unit * lanes)
+
+            def nothing() -> None:
+                for lane in range(lanes):
+                    b.store(self.moved, self.problem.scores.number(0), (to + lane,), 1)
+
+            b.either(
+                first + key < tile.end,
+                lambda: self._put(self.moved, to, source, place, lanes, dtype),
+                nothing,
+            )
+
+        self._each(self.shape.keys, width // lanes, copy)
+
+    def _score(self) -> None:
+        """Multiply the thread's rows with its keys."""
+        shape, lanes = self.shape, self.shape.key_lanes
+        across = shape.keys // ACROSS
+        for i in range(self.depth):
+            for j in range(across):
+                b.store(self.scores, self.problem.scores.number(0), (i, j), 1)
+        with T.serial(b.integer(shape.heads.key_dim // lanes)) as step:
+            places = [(self.down + i * DOWN) * shape.key_pitch for i in range(self.depth)]
+            rows = [self._held(self.queries, at + step * lanes, lanes) for at in places]
+            for j in range(across):
+                at = (self.across + j * ACROSS) * shape.key_pitch + step * lanes
+                key = self._held(self.moved, at, lanes)
+                for i in range(self.depth):
+                    for lane in range(lanes):
+                        more = rows[i][lane] * key[lane]
+                        b.store(self.scores, self.scores[i, j] + more, (i, j), 1)
+
+    def _held(self, source: b.Buffer, at: b.Expr, lanes: int) -> b.Buffer:
+        held = b.scratch((lanes,), self.shape.kind)
+        b.store(held, b.load(source, (at,), lanes), (0,), lanes)
+        return held
+
+    def _take(self, i: int, first: b.Expr) -> None:
+        """Turn the scores of a row into powers, and scale what it has to their maximum."""
+        scores, kind, across = self.problem.scores, self.shape.kind, self.shape.keys // ACROSS
+        row = b.index(self.down + i * DOWN)
+        head, query = self.tile.split(self.tile.first + row)
+        own = b.let(scores.number(HIDDEN), 1, kind)
+        for j in range(across):
+            key = b.index(first + self.across + j * ACROSS)
+            score = b.let(scores.of(self.scores[i, j]), 1, kind)
+            b.store(self.scores, self.tile.hidden(score, head, query, key), (i, j), 1)
+            own = b.let(T.max(own, self.scores[i, j]), 1, kind)
+        top = b.let(T.max(self.top[i], b.warp_reduce(own, T.max, ACROSS, dtype=kind)), 1, kind)
+        base = b.let(scores.base(top), 1, kind)
+        shrink = b.let(scores.power(self.top[i], base), 1, kind)
+        b.store(self.top, top, (i,), 1)
+        b.store(self.total, self.total[i] * shrink, (i,), 1)
+        for j in range(across):
+            power = b.let(scores.power(self.scores[i, j], base), 1, kind)
+            b.store(self.total, self.total[i] + power, (i,), 1)
+            place = row * (self.shape.keys + 1) + self.across + j * ACROSS
+            b.store(self.powers, power, (place,), 1)
+        for j in range(self.shape.columns * self.shape.value_lanes):
+            b.store(self.out, self.out[i, j] * shrink, (i, j), 1)
+
+    def _unit(self, column: int) -> b.Expr:
+        """The group of neighbours of a value; those that there are not repeat the last."""
+        units = self.shape.heads.value_dim // self.shape.value_lanes
+        unit = self.across + column * ACROSS
+        return unit if (column + 1) * ACROSS <= units else T.min(unit, b.int32(units - 1))
+
+    def _add(self) -> None:
+        """Add the values of the tile, times their powers."""
+        shape, lanes = self.shape, self.shape.value_lanes
+        with T.serial(b.integer(shape.keys)) as key:
+            powers = [
+                b.let(self.powers[(self.down + i * DOWN) * (shape.keys + 1) + key], 1, shape.kind)
+                for i in range(self.depth)
+            ]
+            for column in range(shape.columns):
+                at = key * shape.value_pitch + self._unit(column) * lanes
+                value = self._held(self.moved, at, lanes)
+                for i in range(self.depth):
+                    for lane in range(lanes):
+                        j = column * lanes + lane
+                        b.store(self.out, self.out[i, j] + powers[i] * value[lane], (i, j), 1)
+
+    def _finish(self, i: int) -> None:
+        """Divide by the sum and write a row; zeros if it saw no key."""
+        shape, problem, kind = self.shape, self.problem, self.shape.kind
+        total = b.let(b.warp_reduce(self.total[i], b.add, ACROSS, dtype=kind), 1, kind)
+        zero, one = problem.scores.number(0), problem.scores.number(1)
+        inverse = b.let(one / T.Select(total == zero, one, total), 1, kind)
+        row = b.index(self.tile.first + self.down + i * DOWN)
+        head, query = self.tile.split(row)
+        place = problem.place(self.tile.at, head, query)
+        units = shape.heads.value_dim // shape.value_lanes
+
+        def write(column: int) -> None:
+            for lane in range(shape.value_lanes):
+                value = self.out[i, column * shape.value_lanes + lane] * inverse
+                element = self._unit(column) * shape.value_lanes + lane
+                dtype = problem.types[2]
+                value = value if dtype == "float64" else b.to_storage(value, dtype)
+                b.store(problem.y, value, (*place, element), 1)
+
+        with b.when(row < self.tile.rows):
+            for column in range(shape.columns):
+                if (column + 1) * ACROSS <= units:
+                    write(column)
+                else:
+                    with b.when(self.across + column * ACROSS < units):
+                        write(column)

@@ -1,0 +1,149 @@
+"""Attention over caches, run without a GPU, against float64 by the definition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import ml_dtypes
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from maxtool.compiler.kernels.cuda.attention import attention
+from maxtool.compiler.kernels.cuda.attention_split import attention_join, attention_split
+from maxtool.compiler.kernels.cuda.scores import Scores
+from tests.simt import run
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+TYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
+FEW = settings(max_examples=15, deadline=None)
+HEADS = st.sampled_from([(1, 1), (4, 2), (6, 2), (9, 1), (3, 3)])
+WINDOWS = st.sampled_from([None, None, 1, 7, 40])
+CAPS = st.sampled_from([None, None, 2.0])
+
+
+@dataclass
+class Problem:
+    """Queries and a cache whose unwritten part is NaN, which must not matter."""
+
+    q: Array
+    k: Array
+    v: Array
+    position: int
+    scores: Scores
+
+    @property
+    def at(self) -> Array:
+        return np.array([self.position], np.int32)
+
+    def expected(self) -> Array:
+        """[batch, seq, heads, dim] in float64."""
+        (_, seq, heads, _), kv_heads = self.q.shape, self.k.shape[1]
+        seen = self.position + seq
+        k, v = (
+            np.repeat(one[:, :, :seen].astype(np.float64), heads // kv_heads, 1)
+            for one in (self.k, self.v)
+        )
+        found = np.einsum("bihd,bhjd->bhij", self.q.astype(np.float64), k) * self.scores.scale
+        if (cap := self.scores.softcap) is not None:
+            found = cap * np.tanh(found / cap)
+        query, key = self.position + np.arange(seq)[:, None], np.arange(seen)[None]
+        hidden = (key > query) | (key <= query - (self.scores.window or 1 << 40))
+        found[:, :, hidden] = -np.inf
+        weights = np.exp(found - found.max(-1, keepdims=True))
+        weights /= weights.sum(-1, keepdims=True)
+        return np.einsum("bhij,bhjd->bihd", weights, v)
+
+
+def problem(
+    batch: int,
+    seq: int,
+    position: int,
+    context: int,
+    heads: tuple[int, int],
+    dim: int,
+    dtype: str,
+    scores: Scores,
+) -> Problem:
+    rng = np.random.default_rng(context + dim)
+    q = rng.standard_normal((batch, seq, heads[0], dim), np.float32)
+    caches = []
+    for _ in range(2):
+        cache = np.full((batch, heads[1], context, dim), np.nan, TYPES[dtype])
+        seen = cache[:, :, : position + seq]
+        seen[...] = rng.standard_normal(seen.shape, np.float32).astype(cache.dtype)
+        caches.append(cache)
+    return Problem(q, *caches, position, scores)
+
+
+@st.composite
+def positions(draw: st.DrawFn, longest: int) -> tuple[int, int]:
+    """A position, and a context beyond it."""
+    position = draw(st.integers(0, longest - 1))
+    return position, draw(st.sampled_from([position + 1, longest]))
+
+
+@given(
+    st.integers(1, 2),
+    positions(300),
+    HEADS,
+    st.sampled_from([1, 6, 8, 10, 64, 80, 128]),
+    st.sampled_from(sorted(TYPES)),
+    WINDOWS,
+    CAPS,
+    st.sampled_from([1, 3, 32, 40]),
+)
+@FEW
+def test_one_token(
+    batch: int,
+    where: tuple[int, int],
+    heads: tuple[int, int],
+    dim: int,
+    dtype: str,
+    window: int | None,
+    softcap: float | None,
+    splits: int,
+) -> None:
+    scores = Scores(dim**-0.5, window, softcap)
+    one = problem(batch, 1, *where, heads, dim, dtype, scores)
+    out = np.full((batch, heads[0], splits, dim), np.nan, np.float32)
+    sums = np.full((batch, heads[0], splits, 2), np.nan, np.float32)
+    y = np.zeros_like(one.q)
+    run(attention_split(*heads, dim, scores, dtype, splits), one.q, one.k, one.v, one.at, out, sums)
+    run(attention_join(heads[0], dim, splits), out, sums, y)
+    np.testing.assert_allclose(y, one.expected(), rtol=1e-5, atol=2e-6)
+
+
+@given(
+    st.integers(1, 2),
+    st.integers(1, 70),
+    positions(150),
+    HEADS,
+    st.sampled_from([1, 6, 8, 10, 64, 80]),
+    st.sampled_from(sorted(TYPES)),
+    WINDOWS,
+    CAPS,
+    st.sampled_from([99, 20]),
+)
+@FEW
+def test_many_tokens_without_tensor_cores(
+    batch: int,
+    seq: int,
+    where: tuple[int, int],
+    heads: tuple[int, int],
+    dim: int,
+    dtype: str,
+    window: int | None,
+    softcap: float | None,
+    kibibytes: int,
+) -> None:
+    """Also where tiles are small because shared memory is."""
+    position, context = where
+    scores = Scores(dim**-0.5, window, softcap)
+    one = problem(batch, seq, position, context + seq, heads, dim, dtype, scores)
+    options = (dim**-0.5, window, softcap, dtype, kibibytes << 10)
+    y = np.full_like(one.q, np.nan)
+    run(attention(*heads, dim, *options), one.q, one.k, one.v, one.at, y)
+    np.testing.assert_allclose(y, one.expected(), rtol=1e-5, atol=2e-6)
