@@ -72,6 +72,8 @@ COMPARISON: dict[str, Operator] = {
     "GT": operator.gt,
     "GE": operator.ge,
 }
+# Bytes of the narrowest type that C++ computes with.
+REGISTER = 4
 BINARY = {*FLOAT, *INTEGER, *COMPARISON}
 
 
@@ -84,6 +86,19 @@ def binary(name: str, dtype: np.dtype[Any]) -> Operator:
     return _integer(INTEGER[name], dtype)
 
 
+def _narrow(compute: Operator, dtype: np.dtype[Any]) -> Operator:
+    """C++ computes with int what is narrower: a result that does not fit is not cut at once."""
+
+    def apply(a: Value, b: Value) -> Value:
+        wide = np.asarray(compute(np.asarray(a, np.int64), np.asarray(b, np.int64)))
+        result = wide.astype(dtype)
+        if np.any(result != wide):
+            raise KernelFault(f"a result in {dtype} does not fit it: {wide[result != wide][:1]}")
+        return constant(result[()], dtype) if uniform(a) and uniform(b) else result
+
+    return apply
+
+
 def _truth(compare: Operator) -> Operator:
     def apply(a: Value, b: Value) -> Value:
         found = compare(a, b)
@@ -93,6 +108,9 @@ def _truth(compare: Operator) -> Operator:
 
 
 def _integer(compute: Operator, dtype: np.dtype[Any]) -> Operator:
+    if dtype.itemsize < REGISTER and dtype.kind != "b":
+        return _narrow(compute, dtype)
+
     def apply(a: Value, b: Value) -> Value:
         if uniform(a) and uniform(b):
             return constant(int(compute(a, b)), dtype)

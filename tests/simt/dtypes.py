@@ -90,8 +90,9 @@ def _saturated(array: Array, target: np.dtype[Any]) -> Array:
     """As ``cvt.rzi`` does it: the nearest integer there is, and 0 for what is not a number."""
     limits = np.iinfo(target)
     wide = np.nan_to_num(np.trunc(array.astype(np.float64)), nan=0.0)
-    result: Array = np.clip(wide, limits.min, limits.max).astype(target)
-    result[wide >= float(limits.max)] = limits.max  # 2^63 - 1 is no float64
+    inside = np.clip(wide, limits.min, limits.max).astype(target)
+    # 2^63 - 1 is no float64.
+    result: Array = np.where(wide >= float(limits.max), target.type(limits.max), inside)
     return result
 
 

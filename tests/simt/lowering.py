@@ -7,17 +7,10 @@ from typing import Any
 import tvm
 from tvm import tirx
 
+from maxtool.compiler.cuda.target import cuda_target
 from maxtool.compiler.kernels.cuda.pipeline import lowering_passes
 
-TARGET = {
-    "kind": "cuda",
-    "arch": "sm_90",
-    "max_threads_per_block": 1024,
-    "max_num_threads": 1024,
-    "thread_warp_size": 32,
-    "max_shared_memory_per_block": 49152,
-    "host": {"kind": "llvm", "mcpu": "x86-64-v3"},
-}
+TARGET = cuda_target("cuda:sm_80,sm_90").tvm
 
 
 def lower(function: Any) -> Any:
@@ -45,8 +38,6 @@ def device_functions(module: Any) -> dict[str, Any]:
 def _lowered(module: Any) -> Any:
     for variable, function in module.functions.items():
         module[variable] = function.with_attr("global_symbol", variable.name_hint)
-    target = tvm.target.Target(TARGET)
-    with target:
-        for one in (tirx.transform.BindTarget(target), *lowering_passes()):
-            module = one(module)
-    return module
+    with TARGET:
+        passes = tvm.transform.Sequential([tirx.transform.BindTarget(TARGET), *lowering_passes()])
+        return passes(module)

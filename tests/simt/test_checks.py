@@ -269,6 +269,21 @@ def test_asynchronous_copies_wait_for_their_group_and_a_barrier(shift: int) -> N
         fault(copied(wait=True, barrier=False, shift=shift), Race, "wrote")
 
 
+def test_narrow_integers_that_overflow_before_cpp_would_cut_them() -> None:
+    def body(_x: Any, out: Any, _block: Any, thread: Any) -> None:
+        narrow = T.Cast("int8", thread + 100)
+        b.store(out, T.Cast("float32", T.shift_right(narrow + narrow, T.int8(1))), (thread,), 1)
+
+    fault(wrong(body), KernelFault, "int8", "200")
+
+
+def test_division_by_zero() -> None:
+    def body(_x: Any, out: Any, _block: Any, thread: Any) -> None:
+        b.store(out, T.Cast("float32", T.truncdiv(5, thread)), (thread,), 1)
+
+    fault(wrong(body), KernelFault, "zero")
+
+
 def test_what_is_unknown_is_named() -> None:
     def body(x: Any, out: Any, _block: Any, thread: Any) -> None:
         b.store(out, T.call_extern("float32", "magic", x[thread]), (thread,), 1)
