@@ -13,6 +13,9 @@ from maxtool.compiler.kernels.cuda.cache import (
     cache_write_value,
     rope_into_cache,
 )
+from maxtool.compiler.kernels.cuda.embedding import embedding
+from maxtool.compiler.kernels.cuda.linear import linear
+from maxtool.compiler.kernels.cuda.narrow import narrow
 from maxtool.compiler.kernels.cuda.positions import add_positions, rope, rope_angles
 
 KERNELS: tuple[Callable[..., Any], ...] = (
@@ -21,12 +24,14 @@ KERNELS: tuple[Callable[..., Any], ...] = (
     attention_split,
     cache_write_key,
     cache_write_value,
+    embedding,
+    narrow,
     rope,
     rope_angles,
     rope_into_cache,
 )
 # Those whose tiles are as large as the shared memory of a block allows.
-TILED: tuple[Callable[..., Any], ...] = (attention,)
+TILED: tuple[Callable[..., Any], ...] = (attention, linear)
 
 
 def kernels(target: Any) -> dict[str, Callable[..., Any]]:  # noqa: ANN401

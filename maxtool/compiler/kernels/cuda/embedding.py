@@ -1,0 +1,34 @@
+"""Rows of an embedding table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from maxtool.compiler.kernels.cuda import builder as b
+
+THREADS = 256
+STEPS = 4  # elements of a thread
+
+
+def embedding(vocab: int, dim: int, weight_dtype: str) -> Any:  # noqa: ANN401
+    """Build the lookup.
+
+    Parameters of the kernel: ids[rows] int64, w[vocab, dim], y[rows, dim] float32. An id below 0 or
+    beyond the vocabulary reads the first or last row.
+    """
+    parts = -(-dim // (THREADS * STEPS))
+    with b.kernel(f"embedding_{vocab}_{dim}_{weight_dtype}") as made:
+        rows = made.dim("rows")
+        ids = made.argument("ids", (rows,), "int64")
+        w = made.argument("w", (vocab, dim), b.STORAGE[weight_dtype])
+        y = made.argument("y", (rows, dim))
+        with b.launch([rows * parts], THREADS) as (block, thread):
+            row = b.index(b.quotient(block, parts))
+            first = b.index((block - row * parts) * (THREADS * STEPS) + thread)
+            source = b.index(b.clamped(ids[row], vocab))
+            for step in range(STEPS):
+                column = b.index(first + step * THREADS)
+                with b.when(column < dim):
+                    value = b.to_float32(w[source, column], weight_dtype)
+                    b.store(y, value, (row, column), 1)
+    return made.function

@@ -1,0 +1,115 @@
+"""How a warp multiplies a chunk of few rows: on tensor cores, or in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tvm.tirx.script.builder import ir as T  # noqa: N812
+
+from maxtool.compiler.kernels.cuda import builder as b
+from maxtool.compiler.kernels.cuda import lanes as ln
+from maxtool.compiler.kernels.cuda.few_rows import Form, Keep, Place
+from maxtool.compiler.kernels.cuda.matrix import MMA
+
+
+@dataclass(frozen=True, slots=True)
+class TensorCores(Form):
+    """Sixteen rows of 16-bit weights times eight of x, 32 terms at a time.
+
+    The weights are the first operand of ``mma.m16n8k16`` and x is the second, so that one
+    instruction serves up to eight rows. Sums over k do not depend on its order: the eight values of
+    a piece are taken for those places of k that the instruction wants of the thread, of both
+    operands alike. So each thread needs just the pieces that it has copied: of each row 64
+    neighbouring bytes by four threads.
+    """
+
+    rows: int = 8
+    columns: int = 16
+    chunk: int = 32
+
+    def pieces(self, place: Place) -> tuple[b.Expr, list[b.Expr], list[b.Expr]]:
+        """Group and member of the thread are those of the fragments in the PTX ISA."""
+        group = place.lane // 4
+        return place.lane % 4 * 8, [group], [group, group + 8]
+
+    def sums(self, count: int) -> b.Buffer:
+        """Four for each matrix."""
+        return _zeros(4 * count)
+
+    def load(self, memory: b.Buffer, place: tuple[b.Index, ...]) -> b.Buffer:
+        """Eight values, in pairs."""
+        return ln.fetch(memory, place, 8, "bfloat16")
+
+    def multiply(self, held: Sequence[b.Buffer], sums: b.Buffer, dtype: str) -> None:
+        """Two instructions for each matrix."""
+        x, *columns = held
+        for index in range(len(columns) // 2):
+            low, high = columns[2 * index : 2 * index + 2]
+            for half in (0, 2):
+                fragment = b.scratch((4,), "uint32")
+                values = (low[half], high[half], low[half + 1], high[half + 1])
+                for one, value in enumerate(values):
+                    b.store(fragment, value, (one,), 1)
+                operands = b.pointer(fragment, 0), b.pointer(x, half)
+                b.do(b.call(MMA[dtype], b.pointer(sums, 4 * index), *operands))
+
+    def hand_out(self, sums: b.Buffer, place: Place, keep: Keep) -> None:
+        """Each thread has four elements of each matrix."""
+        group, member = place.lane // 4, place.lane % 4
+        for index in range(int(sums.shape[0]) // 4):
+            for one in range(4):
+                row, column = member * 2 + one % 2, group + one // 2 * 8
+                keep(row, column, index, sums[4 * index + one])
+
+
+@dataclass(frozen=True, slots=True)
+class Float32(Form):
+    """Four rows of float32 weights times one of x or a few, 128 terms at a time, added in float32.
+
+    The lanes of a warp read 512 neighbouring bytes of each row, and add up what they have of it.
+    """
+
+    rows: int
+    columns: int = 4
+    chunk: int = 4 * b.WARP
+
+    def pieces(self, place: Place) -> tuple[b.Expr, list[b.Expr], list[b.Expr]]:
+        """A piece of every row."""
+        rows, columns = (
+            [b.int32(one) for one in range(size)] for size in (self.rows, self.columns)
+        )
+        return place.lane * 4, rows, columns
+
+    def sums(self, count: int) -> b.Buffer:
+        """One for each row, matrix and column."""
+        return _zeros(self.rows * count * self.columns)
+
+    def load(self, memory: b.Buffer, place: tuple[b.Index, ...]) -> b.Buffer:
+        """Four values."""
+        return ln.read(memory, place, 4, "float32")
+
+    def multiply(self, held: Sequence[b.Buffer], sums: b.Buffer, dtype: str) -> None:  # noqa: ARG002
+        """Four terms of each row and column."""
+        rows, columns = held[: self.rows], held[self.rows :]
+        for i, row in enumerate(rows):
+            for j, column in enumerate(columns):
+                at = i * len(columns) + j
+                for term in range(4):
+                    b.store(sums, sums[at] + row[term] * column[term], (at,), 1)
+
+    def hand_out(self, sums: b.Buffer, place: Place, keep: Keep) -> None:
+        """The sums of the lanes, added up."""
+        width = int(sums.shape[0]) // self.rows
+        for at in range(int(sums.shape[0])):
+            total = b.warp_reduce(sums[at], b.add)
+            with b.when(place.lane == 0):
+                row, column = b.int32(at // width), b.int32(at % width % self.columns)
+                keep(row, column, at % width // self.columns, total)
+
+
+def _zeros(count: int) -> b.Buffer:
+    sums = b.scratch((count,))
+    for place in range(count):
+        b.store(sums, T.float32(0), (place,), 1)
+    return sums

@@ -1,0 +1,216 @@
+"""x @ w.T: which kernel for how many rows, and which part of the result each block computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+from maxtool.compiler.kernels.cuda import builder as b
+from maxtool.compiler.kernels.cuda import few_rows as few
+from maxtool.compiler.kernels.cuda.few_forms import Float32, TensorCores
+from maxtool.compiler.kernels.cuda.few_rows import Form, few_rows
+from maxtool.compiler.kernels.cuda.matrix import Matrix
+from maxtool.compiler.kernels.cuda.output import Output
+from maxtool.compiler.kernels.cuda.tiles import Tile, tile_product
+from maxtool.compiler.kernels.cuda.tiles_float32 import THREADS, tile_product_float32
+
+# With no more rows, the weights are read once for every eight of them instead of once for a tile.
+FEW = 16
+
+# Tiles, largest first. The first one is a warp's 64 x 64 eight times over: per stage it reads the
+# least memory for its products. On a GPU of 132 SMs a larger tile pays when it keeps most of them
+# busy.
+TILES = (
+    Tile(rows=128, columns=256, warps=(2, 4), stages=4),
+    Tile(rows=128, columns=128, warps=(2, 2), stages=3),
+    Tile(rows=64, columns=64, warps=(2, 2), stages=4),
+)
+TILES_FLOAT32 = (128, 64)
+FULL = 96
+
+# Rows of tiles that are walked before the next column of tiles: their x stays in the L2 cache while
+# a column of weights is read once for all of them.
+WALKED = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """The operands and the result of one product."""
+
+    x: Matrix
+    w: Matrix
+    output: Output
+    batch: b.Expr
+
+    def of(self, index: b.Expr) -> Product:
+        """One of a batch."""
+        if not self.x.at:
+            return self
+        at = (index,)
+        parts = replace(self.x, at=at), replace(self.w, at=at), replace(self.output, at=at)
+        return Product(*parts, self.batch)
+
+
+def linear(
+    weight_dtype: str,
+    bias: bool = False,
+    batched: bool = False,
+    *,
+    aligned: bool,
+    paired: bool,
+    shared_memory: int,
+) -> Any:  # noqa: ANN401
+    """Build ``y = x @ w.T (+ bias)``.
+
+    Parameters of the kernel: x[rows, k], float32 for float32 weights and of their type otherwise,
+    w[n, k], bias[n] float32 if asked for, y[rows, n] float32. In a batch, all but the bias have
+    another dimension before these, of as many matrices. None of the sizes but ``rows`` and the
+    batch is 0.
+
+    Args:
+        weight_dtype: float32, float16, or bfloat16 (passed as uint16 bits).
+        bias: Whether there is one.
+        batched: Whether it multiplies a batch.
+        aligned: Whether k is a multiple of 16 bytes.
+        paired: Whether n is even.
+        shared_memory: Bytes that a block may have.
+    """
+    kind = "" if aligned else "_unaligned"
+    with b.kernel(f"linear_{weight_dtype}{'_batch' if batched else ''}{kind}") as made:
+        batch = (made.dim("batch"),) if batched else ()
+        rows, n, k = made.dim("rows"), made.dim("n"), made.dim("k")
+        stored = b.STORAGE[weight_dtype]
+        x = made.argument("x", (*batch, rows, k), stored)
+        w = made.argument("w", (*batch, n, k), stored)
+        added = made.argument("bias", (n,)) if bias else None
+        y = made.argument("y", (*batch, rows, n))
+        first = (b.integer(0),) * len(batch)
+        one = Product(
+            Matrix(x, rows, k, weight_dtype, aligned, first),
+            Matrix(w, n, k, weight_dtype, aligned, first),
+            Output(y, rows, n, added, paired=paired, at=first),
+            prod(batch, start=b.integer(1)),
+        )
+        if weight_dtype == "float32":
+            _float32(one, shared_memory)
+        else:
+            _narrow(one, shared_memory)
+    return made.function
+
+
+def _narrow(one: Product, shared_memory: int) -> None:
+    tiles = [tile.within(shared_memory) for tile in TILES]
+    kept = tiles if one.w.aligned else tiles[-1:]
+    sizes = [(tile.rows, tile.columns) for tile in kept]
+
+    def tiled(index: int) -> None:
+        tile = kept[index]
+
+        def block(here: Product, corner: tuple[b.Expr, b.Expr], thread: b.Expr) -> None:
+            operands, sources = (here.x, here.w), _sources(here, corner)
+            tile_product(tile, operands, sources, thread, _pairs(here.output, corner))
+
+        _launch_tiles(one, sizes[index], tile.threads, block)
+
+    b.either(
+        one.x.rows <= FEW,
+        lambda: _few(one, TensorCores(), shared_memory),
+        lambda: _first_full(one, sizes, tiled),
+    )
+
+
+def _float32(one: Product, shared_memory: int) -> None:
+    sizes = [(size, size) for size in TILES_FLOAT32]
+
+    def tiled(index: int) -> None:
+        def block(here: Product, corner: tuple[b.Expr, b.Expr], thread: b.Expr) -> None:
+            operands, sources = (here.x, here.w), _sources(here, corner)
+            pairs = _pairs(here.output, corner)
+            tile_product_float32(TILES_FLOAT32[index], operands, sources, thread, pairs)
+
+        _launch_tiles(one, sizes[index], THREADS, block)
+
+    def several() -> None:
+        _few(one, Float32(rows=4), shared_memory)
+
+    def more() -> None:
+        b.either(one.x.rows <= FEW, several, lambda: _first_full(one, sizes, tiled))
+
+    b.either(one.x.rows == 1, lambda: _few(one, Float32(rows=1), shared_memory), more)
+
+
+def _first_full(
+    one: Product, sizes: Sequence[tuple[int, int]], tiled: Callable[[int], None], index: int = 0
+) -> None:
+    """The largest tiles of which there are enough, else the smallest."""
+    if index == len(sizes) - 1:
+        tiled(index)
+        return
+    rows, columns = sizes[index]
+    count = b.ceildiv(one.x.rows, rows) * b.ceildiv(one.w.rows, columns) * one.batch
+    b.either(
+        count >= FULL,
+        lambda: tiled(index),
+        lambda: _first_full(one, sizes, tiled, index + 1),
+    )
+
+
+def _few(one: Product, form: Form, shared_memory: int) -> None:
+    def block(here: Product, corner: tuple[b.Expr, b.Expr], thread: b.Expr) -> None:
+        finish = _single(here.output, corner)
+        few_rows(form, here.x, [here.w], corner, thread, finish, shared_memory)
+
+    _launch_tiles(one, (form.rows, form.columns), few.THREADS, block)
+
+
+def _launch_tiles(
+    one: Product,
+    size: tuple[int, int],
+    threads: int,
+    body: Callable[[Product, tuple[b.Expr, b.Expr], b.Expr], None],
+) -> None:
+    """A block for each part of ``size`` of the result of each product of the batch."""
+    rows = b.ceildiv(one.x.rows, size[0])
+    columns = b.ceildiv(one.w.rows, size[1])
+    each = rows * columns
+    with b.launch([one.batch * each], threads) as (block, thread):
+        at = b.index(b.quotient(block, each))
+        row, column = _walk(b.index(block - at * each), rows, columns)
+        body(one.of(at), (b.index(row * size[0]), b.index(column * size[1])), thread)
+
+
+def _walk(index: b.Expr, rows: b.Expr, columns: b.Expr) -> tuple[b.Expr, b.Expr]:
+    """The row and column of the ``index``-th part: down ``WALKED`` rows, then the next column."""
+    band = b.index(b.quotient(index, columns * WALKED))
+    inside = b.index(index - band * (columns * WALKED))
+    height = b.index(b.least(rows - band * WALKED, WALKED))
+    column = b.index(b.quotient(inside, height))
+    return band * WALKED + (inside - column * height), column
+
+
+def _sources(
+    one: Product, corner: tuple[b.Expr, b.Expr]
+) -> tuple[Callable[[b.Expr], b.Expr], Callable[[b.Expr], b.Expr]]:
+    row, column = corner
+    return (lambda at: one.x.inside(row + at)), (lambda at: one.w.inside(column + at))
+
+
+def _single(output: Output, corner: tuple[b.Expr, b.Expr]) -> few.Finish:
+    """Store the sum of an element."""
+
+    def finish(row: b.Expr, column: b.Expr, sums: Sequence[b.Expr]) -> None:
+        output.store(b.index(corner[0] + row), b.index(corner[1] + column), sums[0])
+
+    return finish
+
+
+def _pairs(output: Output, corner: tuple[b.Expr, b.Expr]) -> Callable[..., None]:
+    """Store two neighbouring sums."""
+
+    def finish(row: b.Expr, column: b.Expr, sums: b.Buffer, start: int) -> None:
+        down, right = b.index(corner[0] + row), b.index(corner[1] + column)
+        output.store_pair(down, right, sums, start)
+
+    return finish

@@ -1,0 +1,94 @@
+"""Matrices in global memory as products read them: sixteen bytes of a row at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tvm import tirx
+from tvm.tirx.script.builder import ir as T  # noqa: N812
+
+from maxtool.compiler.kernels.cuda import builder as b
+from maxtool.compiler.kernels.cuda import lanes as ln
+
+# Bytes that one thread moves at a time: the widest load there is.
+PIECE_BYTES = 16
+
+# Values of a type in such a piece.
+PIECE = {"float32": 4, "float16": 8, "bfloat16": 8}
+
+# The element type of a piece in shared memory.
+PIECE_TYPE = {"float32": "float32", "float16": "uint16", "bfloat16": "uint16"}
+
+MMA = {"float16": "mt_mma_f16", "bfloat16": "mt_mma_bf16"}
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """A matrix ``[rows, terms]`` whose rows are contiguous, one of a batch or by itself.
+
+    Attributes:
+        buffer: ``[*batch, rows, terms]``.
+        rows: How many rows it has; not 0 where it is read.
+        terms: How long they are; not 0 either.
+        dtype: float32, float16 or bfloat16 (passed as uint16 bits).
+        aligned: Whether every row begins at a multiple of 16 bytes.
+        at: Which matrix of the batch it is.
+    """
+
+    buffer: b.Buffer
+    rows: b.Expr
+    terms: b.Expr
+    dtype: str
+    aligned: bool
+    at: tuple[b.Expr, ...] = ()
+
+    @property
+    def piece(self) -> int:
+        """Values in 16 bytes."""
+        return PIECE[self.dtype]
+
+    def inside(self, row: b.Expr) -> b.Expr:
+        """``row``, or the last row in the place of one beyond: its result is not stored."""
+        return b.index(b.least(row, self.rows - 1))
+
+    def place(self, row: b.Expr, k: b.Expr) -> tuple[b.Expr, ...]:
+        """The indices of an element."""
+        return (*self.at, row, k)
+
+    def fetch(self, row: b.Expr, k: b.Expr) -> list[b.Expr]:
+        """A piece of float32 values in registers; beyond the last term it is 0.
+
+        Args:
+            row: Which row; there is one.
+            k: The first term, a multiple of ``piece``.
+        """
+        if not self.aligned:
+            return [b.let(self._value(row, k + one)) for one in range(self.piece)]
+        start = b.index(b.least(k, self.terms - self.piece))
+        held = ln.read(self.buffer, self.place(row, start), self.piece, self.dtype)
+        return [T.Select(k < self.terms, held[one], T.float32(0)) for one in range(self.piece)]
+
+    def copy(self, to: b.Buffer, place: Sequence[b.Index], row: b.Expr, k: b.Expr) -> None:
+        """Begin to copy a piece of a row to shared memory; beyond the last term it is 0.
+
+        Args:
+            to: The shared memory.
+            place: Where the piece goes, at a multiple of 16 bytes.
+            row: Which row; there is one.
+            k: The first term, a multiple of ``piece``.
+        """
+        if self.aligned:
+            count = T.Select(k < self.terms, b.int32(PIECE_BYTES), b.int32(0))
+            source = b.pointer(self.buffer, *self.place(row, b.least(k, self.terms - self.piece)))
+            b.do(b.call("mt_cp_async_16", b.pointer(to, *place), source, count))
+            return
+        *outer, last = place
+        for one in range(self.piece):
+            value = self._value(row, k + one)
+            bits = T.reinterpret("uint16", value) if self.dtype == "float16" else value
+            b.store(to, bits, (*outer, last + one), 1)
+
+    def _value(self, row: b.Expr, k: b.Expr) -> b.Expr:
+        zero = tirx.const(0, b.STORAGE[self.dtype])
+        return T.if_then_else(k < self.terms, self.buffer[self.place(row, k)], zero)

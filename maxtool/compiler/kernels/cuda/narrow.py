@@ -1,0 +1,50 @@
+"""Activations rounded to the type of the weights that they are multiplied with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm.tirx.script.builder import ir as T  # noqa: N812
+
+from maxtool.compiler.kernels.cuda import builder as b
+from maxtool.compiler.kernels.cuda import lanes as ln
+
+THREADS = 256
+LANES = 8  # values of a thread: 16 bytes of the result
+
+
+def narrow(dtype: str) -> Any:  # noqa: ANN401
+    """Build the cast of x[rows, dim] float32 to y[rows, dim], to the nearest, ties to even.
+
+    Args:
+        dtype: float16 or bfloat16 (as its bits).
+    """
+    with b.kernel(f"narrow_{dtype}") as made:
+        rows, dim = made.dim("rows"), made.dim("dim")
+        x = made.argument("x", (rows, dim))
+        y = made.argument("y", (rows, dim), b.STORAGE[dtype])
+        count = rows * dim
+        with b.launch([b.ceildiv(count, THREADS * LANES)], THREADS) as (block, thread):
+            start = b.index((block * THREADS + thread) * LANES)
+            # The rows lie one after the other: a place beyond the first is one in a later row.
+            b.either(
+                start + LANES <= count,
+                lambda: _piece(x, y, start, dtype),
+                lambda: _rest(x, y, (start, count), dtype),
+            )
+    return made.function
+
+
+def _piece(x: b.Buffer, y: b.Buffer, start: b.Expr, dtype: str) -> None:
+    numbers = b.scratch((LANES,))
+    for half in range(0, LANES, 4):
+        four = ln.read(x, (0, start + half), 4, "float32")
+        for one in range(4):
+            b.store(numbers, four[one], (half + one,), 1)
+    ln.write(y, numbers, (0, start), LANES, dtype)
+
+
+def _rest(x: b.Buffer, y: b.Buffer, places: tuple[b.Expr, b.Expr], dtype: str) -> None:
+    start, count = places
+    with T.serial(b.greatest(count - start, 0)) as one:
+        b.store(y, b.to_storage(x[0, start + one], dtype), (0, start + one), 1)

@@ -1,0 +1,145 @@
+"""Many rows times float32 weights: tiles of the result by multiply-adds, without tensor cores.
+
+Those would round to TF32. Each thread keeps 8 x 8 sums, and reads 16 values from shared memory for
+64 multiply-adds. Stages lie there transposed, ``[terms, rows]``, so that a thread reads four
+neighbouring rows at once; the next stage waits in registers while this one is multiplied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tvm.tirx.script.builder import ir as T  # noqa: N812
+
+from maxtool.compiler.kernels.cuda import builder as b
+from maxtool.compiler.kernels.cuda import lanes as ln
+from maxtool.compiler.kernels.cuda.matrix import Matrix
+from maxtool.compiler.kernels.cuda.tiles import Finish
+
+DEPTH = 16  # terms of a stage
+PIECES = DEPTH // 4  # in a row of a stage
+GRID = 16  # threads along each side of the tile
+THREADS = GRID * GRID
+PAD = 4  # values after each row of shared memory: writes meet two banks of four in the same one
+
+Sources: TypeAlias = tuple[Callable[[b.Expr], b.Expr], Callable[[b.Expr], b.Expr]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Staged:
+    """One operand: where it comes from, the next stage in registers, two in shared memory.
+
+    Attributes:
+        matrix: Where it comes from.
+        sources: The rows that this thread copies a piece of.
+        held: ``[len(sources) * 4]``.
+        memory: ``[2, DEPTH, rows + PAD]``.
+        thread: The index of the thread.
+    """
+
+    matrix: Matrix
+    sources: list[b.Expr]
+    held: b.Buffer
+    memory: b.Buffer
+    thread: b.Expr
+
+    def fetch(self, k: b.Expr) -> None:
+        """Load the terms from ``k`` on."""
+        term = b.index(k + self.thread % PIECES * 4)
+        for index, source in enumerate(self.sources):
+            for one, value in enumerate(self.matrix.fetch(source, term)):
+                b.store(self.held, value, (4 * index + one,), 1)
+
+    def keep(self, slot: b.Expr) -> None:
+        """Write what was loaded to shared memory."""
+        each = THREADS // PIECES
+        for index in range(len(self.sources)):
+            row = self.thread // PIECES + index * each
+            for one in range(4):
+                place = (slot, self.thread % PIECES * 4 + one, row)
+                b.store(self.memory, self.held[4 * index + one], place, 1)
+
+
+def tile_product_float32(
+    size: int, operands: tuple[Matrix, Matrix], sources: Sources, thread: b.Expr, finish: Finish
+) -> None:
+    """Emit what one block does.
+
+    Args:
+        size: Rows and columns of the tile: 64 or 128.
+        operands: x and the weights.
+        sources: From a row of the tile, and from a column, to the row of x or of the weights to
+            read; there is always one.
+        thread: The index of the thread.
+        finish: Called for all pairs of sums, those that do not exist included.
+    """
+    x, w = (
+        _staged(size, matrix, source, thread)
+        for matrix, source in zip(operands, sources, strict=True)
+    )
+    sums = b.scratch((size // GRID * (size // GRID),))
+    for place in range(int(sums.shape[0])):
+        b.store(sums, T.float32(0), (place,), 1)
+    count = b.index(b.ceildiv(operands[0].terms, DEPTH))
+    top, left = b.let(thread // GRID, dtype="int32"), b.let(thread % GRID, dtype="int32")
+    slot = b.scratch((1,), "int32")
+    b.store(slot, b.int32(0), (0,), 1)
+    for operand in (x, w):
+        operand.fetch(b.integer(0))
+    with T.serial(count) as index:
+        for operand in (x, w):
+            operand.keep(slot[0])
+        b.barrier()
+        with b.when(index + 1 < count):
+            for operand in (x, w):
+                operand.fetch((index + 1) * DEPTH)
+        with T.serial(b.int32(DEPTH)) as term:
+            _multiply(size, sums, (x.memory, w.memory), (slot[0], term), (top, left))
+        b.store(slot, 1 - slot[0], (0,), 1)
+    _finish(size, sums, (top, left), finish)
+
+
+def _staged(
+    size: int, matrix: Matrix, source: Callable[[b.Expr], b.Expr], thread: b.Expr
+) -> _Staged:
+    each = THREADS // PIECES
+    sources = [
+        b.index(source(T.Cast("int64", thread // PIECES + start))) for start in range(0, size, each)
+    ]
+    held = b.scratch((4 * len(sources),))
+    return _Staged(matrix, sources, held, b.shared((2, DEPTH, size + PAD)), thread)
+
+
+def _multiply(
+    size: int,
+    sums: b.Buffer,
+    operands: tuple[b.Buffer, b.Buffer],
+    at: tuple[b.Expr, b.Expr],
+    place: tuple[b.Expr, b.Expr],
+) -> None:
+    """Add the products of one term: of fours of rows and columns, one four from each 64."""
+    width = size // GRID
+    values = []
+    for memory, one in zip(operands, place, strict=True):
+        fours = [
+            ln.read(memory, (*at, one * 4 + start * GRID), 4, "float32")
+            for start in range(0, width, 4)
+        ]
+        values.append([four[index] for four in fours for index in range(4)])
+    rows, columns = values
+    for i in range(width):
+        for j in range(width):
+            index = width * i + j
+            b.store(sums, sums[index] + rows[i] * columns[j], (index,), 1)
+
+
+def _finish(size: int, sums: b.Buffer, place: tuple[b.Expr, b.Expr], finish: Finish) -> None:
+    width = size // GRID
+    top, left = place
+    for i in range(width):
+        for j in range(0, width, 2):
+            row = T.Cast("int64", top * 4 + (i // 4 * 4 * GRID + i % 4))
+            column = T.Cast("int64", left * 4 + (j // 4 * 4 * GRID + j % 4))
+            finish(row, column, sums, width * i + j)

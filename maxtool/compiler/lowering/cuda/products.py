@@ -1,0 +1,118 @@
+"""Rules for products on GPUs: matrices lie as they are; 16-bit ones meet activations like them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, TypeAlias
+
+from tvm import tirx
+
+from maxtool.compiler.kernels.cuda.matrix import PIECE
+from maxtool.compiler.lowering.casting import converted
+from maxtool.compiler.lowering.function import FunctionLowering
+from maxtool.compiler.lowering.permuting import permuted
+from maxtool.compiler.lowering.rules import RULES, Rule
+from maxtool.compiler.rewriting import has_kernel
+from maxtool.dtype import DType
+from maxtool.graph import Dim, Node, Shape, Tensor
+from maxtool.graph.ops.neural import WEIGHT_DTYPES
+
+Expr: TypeAlias = Any  # tvm ships no types
+
+
+def _linear(function: FunctionLowering, node: Node) -> None:
+    x, weight, *bias = node.inputs
+    result = node.outputs[0]
+    if x.dtype is DType.float64 or weight.dtype not in WEIGHT_DTYPES:
+        RULES["linear"](function, node)
+        return
+    added = [as_type(function, function.get(one), one.dtype, DType.float32) for one in bias]
+    operands = [rows_of(function, x, weight.dtype), function.get(weight), *added]
+    options = {"bias": bool(bias), **product_options(weight.dtype, *weight.shape)}
+    value = function.kernel("linear", options, operands, function.flat_sizes(result.shape))
+    function.set_flat(result, as_type(function, value, DType.float32, x.dtype))
+
+
+def _matmul(function: FunctionLowering, node: Node) -> None:
+    x, y = node.inputs
+    result = node.outputs[0]
+    if not has_kernel(x, y):
+        RULES["matmul"](function, node)
+        return
+    batched = y.rank > 2
+    columns, (n, k) = _transposed(function, y, given=node.attributes.get("transposed", False))
+    options = {"batched": batched, **product_options(y.dtype, n, k)}
+    operands = [rows_of(function, x, y.dtype), columns]
+    sizes = function.flat_sizes(result.shape)
+    if batched:
+        shapes = function.sizes(x.shape), function.sizes(Shape([*y.shape[:-2], n, k]))
+        operands = [
+            function.reshaped(operand, _matrices(sizes))
+            for operand, sizes in zip(operands, shapes, strict=True)
+        ]
+        sizes = _matrices(function.sizes(result.shape))
+    made = function.kernel("linear", options, operands, sizes)
+    value = as_type(function, made, DType.float32, x.dtype)
+    function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
+
+
+def _matrices(sizes: Sequence[Expr]) -> list[Expr]:
+    """Sizes as [batch, rows, columns]."""
+    *batch, rows, columns = sizes
+    return [prod(batch, start=tirx.IntImm("int64", 1)), rows, columns]
+
+
+def _transposed(
+    function: FunctionLowering, y: Tensor, *, given: bool
+) -> tuple[Expr, tuple[Dim, Dim]]:
+    """Matrices with the terms of a column next to each other, and their last two sizes."""
+    *_, first, second = y.shape
+    if given:
+        return function.get(y), (first, second)
+    dims = (*range(y.rank - 2), y.rank - 1, y.rank - 2)
+    value = permuted(function, function.get(y), function.sizes(y.shape), dims, y.dtype)
+    return value, (second, first)
+
+
+def product_options(dtype: DType, n: Dim, k: Dim) -> dict[str, Any]:
+    """What the kernel of a product may rely on, of what is known of its sizes now."""
+    return {
+        "weight_dtype": dtype.value,
+        "aligned": _divides(PIECE[dtype.value], k),
+        "paired": _divides(2, n),
+    }
+
+
+def _divides(divisor: int, size: Dim) -> bool:
+    return size.is_static and size != 0 and int(size) % divisor == 0
+
+
+def rows_of(function: FunctionLowering, x: Tensor, dtype: DType) -> Expr:
+    """``x`` flat, in the type of the weights that it is multiplied with."""
+    if x.dtype is DType.float32 and dtype is not DType.float32:
+        return function.narrow(x, dtype)
+    return as_type(function, function.get_flat(x), x.dtype, dtype)
+
+
+def as_type(function: FunctionLowering, value: Expr, source: DType, dtype: DType) -> Expr:
+    """``value``, of the type ``source``, in another; itself if that is the same."""
+    return value if source is dtype else converted(function, value, source, dtype)
+
+
+def _embedding(function: FunctionLowering, node: Node) -> None:
+    ids, weight = node.inputs
+    kernel = weight.dtype in WEIGHT_DTYPES and weight.rank == 2 and ids.dtype is DType.int64
+    if not kernel:
+        RULES["embedding"](function, node)
+        return
+    vocab, dim = weight.shape.static()
+    count = prod(function.sizes(ids.shape), start=tirx.IntImm("int64", 1))
+    options = {"vocab": vocab, "dim": dim, "weight_dtype": weight.dtype.value}
+    operands = [function.reshaped(function.get(ids), [count]), function.get(weight)]
+    value = function.kernel("embedding", options, operands, [count, dim])
+    result = node.outputs[0]
+    function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
+
+
+PRODUCTS: dict[str, Rule] = {"embedding": _embedding, "linear": _linear, "matmul": _matmul}

@@ -1,0 +1,166 @@
+"""Products and embeddings on GPUs, run without one, against NumPy."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, TypeAlias
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from maxtool.compiler.cuda.resources import Resources
+from maxtool.compiler.kernels.cuda import few_rows, linear, tiles
+from maxtool.compiler.kernels.cuda.embedding import embedding
+from maxtool.compiler.kernels.cuda.matrix import PIECE
+from maxtool.compiler.kernels.cuda.narrow import narrow
+from tests.compiler.cuda.machine_code import TARGET, resources
+from tests.simt import Program, program, run
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+TYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
+NARROW = ("float16", "bfloat16")
+SHARED_MEMORY = 99 << 10
+FEW = settings(max_examples=12, deadline=None)
+dtypes = st.sampled_from(sorted(TYPES))
+# Around the width of a piece, of a chunk, of a stage; nothing that divides anything.
+terms = st.sampled_from([1, 4, 7, 8, 16, 24, 31, 33, 64, 65, 136, 172, 1032])
+columns = st.one_of(st.integers(1, 40), st.sampled_from([64, 65, 130]))
+
+
+def normal(seed: int, shape: tuple[int, ...], dtype: str) -> Array:
+    random = np.random.default_rng(seed)
+    return random.standard_normal(shape, np.float32).astype(TYPES[dtype])
+
+
+def error(actual: Array, expected: Array) -> float:
+    return float(np.linalg.norm(actual - expected) / max(np.linalg.norm(expected), 1e-30))
+
+
+@cache
+def product(dtype: str, **options: Any) -> Program:
+    made = linear.linear(dtype, **options, shared_memory=SHARED_MEMORY)
+    return program(made, shared_memory=SHARED_MEMORY)
+
+
+def check(dtype: str, rows: int, n: int, k: int, batch: tuple[int, ...] = ()) -> None:
+    """The kernel that the rules would ask for, against float64; with a bias where n is odd."""
+    x, w = normal(0, (*batch, rows, k), dtype), normal(1, (*batch, n, k), dtype)
+    bias = [normal(2, (n,), "float32")] * (n % 2)
+    y = np.full((*batch, rows, n), np.nan, np.float32)
+    sizes = {"aligned": k % PIECE[dtype] == 0, "paired": n % 2 == 0}
+    product(dtype, bias=bool(bias), batched=bool(batch), **sizes)(x, w, *bias, y)
+    expected = x.astype("f8") @ np.swapaxes(w.astype("f8"), -1, -2) + sum(bias)
+    assert not y.size or error(y, expected) < 1e-6
+
+
+@pytest.mark.parametrize("rows", [0, 1, 5, 9, 17, 70])
+@pytest.mark.parametrize(("dtype", "n", "k"), [("bfloat16", 34, 136), ("float32", 33, 35)])
+def test_products(dtype: str, rows: int, n: int, k: int) -> None:
+    check(dtype, rows, n, k)
+
+
+@pytest.mark.slow
+@given(dtypes, st.integers(0, 150), columns, terms)
+@settings(max_examples=60, deadline=None)
+def test_products_of_any_size(dtype: str, rows: int, n: int, k: int) -> None:
+    check(dtype, rows, n, k)
+
+
+@pytest.mark.slow
+@given(dtypes, st.integers(0, 3), st.sampled_from([1, 5, 70]), terms)
+@FEW
+def test_batches(dtype: str, batch: int, rows: int, k: int) -> None:
+    check(dtype, rows, 66, k, (batch,))
+
+
+def test_a_batch() -> None:
+    check("float32", 5, 66, 33, (3,))
+
+
+@pytest.mark.parametrize(("dtype", "tile"), [("bfloat16", 0), ("float16", 1), ("float32", 0)])
+def test_large_tiles(monkeypatch: pytest.MonkeyPatch, dtype: str, tile: int) -> None:
+    """More than one in each direction, none of them whole, and more stages than the memory has."""
+    monkeypatch.setattr(linear, "FULL", 1)
+    monkeypatch.setattr(linear, "TILES", linear.TILES[tile:])
+    monkeypatch.setattr("tests.compiler.cuda.test_products.product", product.__wrapped__)
+    check(dtype, 150, 270, 5 * tiles.DEPTH + 8)
+
+
+def test_tiles_are_walked_once() -> None:
+    """More rows of tiles than are walked before the next column."""
+    check("bfloat16", 64 * (linear.WALKED + 2) - 5, 130, 8)
+
+
+def test_stages_fit_the_shared_memory() -> None:
+    for memory in (99 << 10, 163 << 10, 227 << 10):
+        for tile in linear.TILES:
+            fitted = tile.within(memory)
+            assert 2 <= fitted.stages <= tile.stages
+            assert fitted.shared_memory <= memory
+
+
+@given(st.sampled_from(NARROW), st.integers(0, 7), st.sampled_from([1, 3, 8, 33, 700]))
+@FEW
+def test_narrow(dtype: str, rows: int, dim: int) -> None:
+    bits = np.random.default_rng(0).integers(0, 1 << 32, (rows, dim), dtype=np.uint32)
+    x = bits.view(np.float32)
+    x[np.isnan(x)] = 0
+    y = np.zeros((rows, dim), TYPES[dtype])
+    run(narrow(dtype), x, y)
+    with np.errstate(over="ignore"):
+        expected = x.astype(TYPES[dtype])
+    np.testing.assert_array_equal(y.view(np.uint16), expected.view(np.uint16))
+
+
+@given(dtypes, st.integers(0, 5), st.sampled_from([1, 64, 1030]))
+@FEW
+def test_embedding(dtype: str, rows: int, dim: int) -> None:
+    w = normal(0, (7, dim), dtype)
+    ids = np.random.default_rng(0).choice([-(1 << 62), -1, 0, 3, 6, 7, 1 << 62], rows)
+    y = np.full((rows, dim), np.nan, np.float32)
+    run(embedding(7, dim, dtype), ids, w, y)
+    np.testing.assert_array_equal(y, w[np.clip(ids, 0, 6)].astype(np.float32))
+
+
+# Of each product: the kernels it has, how many threads each has, and how many blocks are to fit an
+# SM by what they take of its registers. That of few rows fits as often as its shared memory does.
+BLOCKS = {
+    "bfloat16": [
+        (few_rows.THREADS, 2),
+        *((tile.threads, n) for tile, n in zip(linear.TILES, (1, 2, 4), strict=True)),
+    ],
+    "float32": [(few_rows.THREADS, 2), (few_rows.THREADS, 2), (256, 1), (256, 3)],
+}
+REGISTERS = 1 << 16  # of an SM
+
+
+def check_resources(dtype: str, *, aligned: bool) -> dict[str, list[Resources]]:
+    """What each kernel of a product takes on each architecture; all of it is in registers."""
+    made = linear.linear(dtype, aligned=aligned, paired=aligned, shared_memory=TARGET.shared_memory)
+    found: dict[str, list[Resources]] = {}
+    for name, _, one in resources({"made": made}):
+        assert not one.spills, name
+        assert not one.stack, name
+        found.setdefault(name, []).append(one)
+    assert {len(each) for each in found.values()} == {len(TARGET.archs)}
+    return dict(sorted(found.items()))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float32", marks=pytest.mark.slow)])
+def test_registers(dtype: str) -> None:
+    """Registers are given to a warp eight by eight for each of its threads."""
+    found = check_resources(dtype, aligned=True)
+    assert len(found) == len(BLOCKS[dtype])
+    for (name, each), (threads, blocks) in zip(found.items(), BLOCKS[dtype], strict=True):
+        most = max(-(-one.registers // 8) * 8 for one in each)
+        assert most * threads * blocks <= REGISTERS, name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_registers_of_rows_that_are_not_aligned(dtype: str) -> None:
+    check_resources(dtype, aligned=False)
