@@ -261,8 +261,13 @@ class Expressions:
 
     def _call(self, node: Any) -> Compiled:
         name = str(getattr(node.op, "name", node.op))
-        if (function := intrinsics.known(name)) is not None:
-            parts = [self._compile(argument) for argument in node.args]
+        arguments = list(node.args)
+        function = intrinsics.known(name)
+        if name == "tirx.call_pure_extern":
+            name = str(arguments.pop(0).value)
+            function = intrinsics.library(name)
+        if function is not None:
+            parts = [self._compile(argument) for argument in arguments]
             return self._pure(
                 (name,), parts, lambda scope: function(*(part.run(scope) for part in parts))
             )

@@ -12,6 +12,7 @@ import numpy as np
 from tests.simt.dtypes import Array, Value
 
 _erf = np.frompyfunc(math.erf, 1, 1)
+_erfc = np.frompyfunc(math.erfc, 1, 1)
 
 
 def _rounded(function: Callable[..., Value]) -> Callable[..., Value]:
@@ -91,6 +92,25 @@ ELEMENTWISE: dict[str, Callable[..., Value]] = {
     "tirx.popcount": _popcount,
     "prim.likely": lambda x: x,
 }
+
+# Functions of CUDA's mathematical library that kernels call by their C names, as of float64.
+LIBRARY: dict[str, Callable[..., Value]] = {
+    "acos": np.arccos,
+    "atanh": np.arctanh,
+    "cos": np.cos,
+    "erfc": lambda x: np.asarray(_erfc(x), np.float64),
+    "fmod": np.fmod,
+    "log1p": np.log1p,
+    "pow": np.power,
+    "sin": np.sin,
+    "tanh": np.tanh,
+}
+
+
+def library(name: str) -> Callable[..., Value] | None:
+    """The function of a C name such as ``erfc`` or, in float32, ``erfcf``."""
+    found = LIBRARY.get(name) or LIBRARY.get(name.removesuffix("f"))
+    return None if found is None else _rounded(found)
 
 
 def known(name: str) -> Callable[..., Any] | None:

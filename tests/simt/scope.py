@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 WARP = 32
 # A time is a pair of counters: barriers of the block, and synchronisations of the warp.
 WARP_BITS = 20
+# In place of a value that was computed from the former value of a variable.
+FORGOTTEN = object()
 
 
 @dataclass(slots=True)
@@ -134,7 +136,7 @@ class Scope:
         """Give a variable a value; what was computed from the former one is forgotten."""
         self.values[key] = value
         for dependent in self.dependents.get(key, ()):
-            self.values.pop(dependent, None)
+            self.values[dependent] = FORGOTTEN  # in the scopes around this one, too
 
     def get(self, key: int) -> Any:
         """The value of a variable or cached expression.
@@ -144,6 +146,8 @@ class Scope:
         """
         values = self.values
         if key in values:
+            if values[key] is FORGOTTEN:
+                raise KeyError(key)
             return values[key]
         if self._parent is None:
             raise KeyError(key)

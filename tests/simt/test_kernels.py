@@ -135,3 +135,22 @@ def test_product_on_tensor_cores(half: str) -> None:
     run(product(32, 48, half), x, weight, out)
     expected = x.astype("f8") @ weight.astype("f8").T
     np.testing.assert_allclose(out, expected, atol=1e-5)
+
+
+def test_a_loop_that_some_threads_run_alone_counts_anew() -> None:
+    """What was computed in a loop of all threads is nothing to the same loop of a few."""
+    with b.kernel("counted") as made:
+        out = made.argument("out", (2, 4, 32), "int64")
+        with (
+            b.launch([1], 32) as (_, thread),
+            T.serial(b.integer(2)) as turn,
+            b.when(b.place(thread)[0] >= turn * 7),
+            T.serial(b.integer(4)) as step,
+        ):
+            b.store(out, step * 6 + turn, (turn, step, thread), 1)
+    found = np.zeros((2, 4, 32), np.int64)
+    run(made.function, found)
+    expected = np.arange(4)[:, None] * 6 + np.array([0, 1])[:, None, None]
+    expected = np.broadcast_to(expected, (2, 4, 32)).copy()
+    expected[1, :, :7] = 0
+    np.testing.assert_array_equal(found, expected)

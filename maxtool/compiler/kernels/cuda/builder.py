@@ -36,6 +36,7 @@ from maxtool.compiler.kernels.builder import (
     vector_type,
     when,
     widths,
+    workspace,
 )
 from maxtool.compiler.kernels.cuda.device import call
 
@@ -79,8 +80,11 @@ __all__ = [
     "vector_type",
     "warp_across",
     "warp_reduce",
+    "warp_scan",
+    "warp_value",
     "when",
     "widths",
+    "workspace",
 ]
 
 WARP = 32
@@ -200,6 +204,25 @@ def warp_across(value: Expr, distance: int) -> Expr:
     return T.tvm_warp_shuffle_xor(_every_lane(), value, distance, WARP, WARP)
 
 
+def warp_scan(value: Expr, lane: Expr, dtype: str = "float32") -> Expr:
+    """The sum of the values of the lanes before this one; all lanes of the warp must take part."""
+    held = scratch((1,), dtype)
+    store(held, value, (0,), 1)
+    distance = 1
+    while distance < WARP:
+        other = let(T.tvm_warp_shuffle_up(_every_lane(), held[0], distance, WARP, WARP), 1, dtype)
+        with when(lane >= distance):
+            store(held, held[0] + other, (0,), 1)
+        distance *= 2
+    before = let(T.tvm_warp_shuffle_up(_every_lane(), held[0], 1, WARP, WARP), 1, dtype)
+    return let(T.Select(lane == 0, tirx.const(0, dtype), before), 1, dtype)
+
+
+def warp_value(value: Expr, lane: Expr | int) -> Expr:
+    """The value that one lane has; all lanes of the warp must take part."""
+    return T.tvm_warp_shuffle(_every_lane(), value, lane, WARP, WARP)
+
+
 def _every_lane() -> Expr:
     return tirx.const(_EVERY_LANE, "uint32")
 
@@ -210,8 +233,9 @@ def block_reduce(
     thread: Expr,
     threads: int,
     partial: Buffer,
+    dtype: str = "float32",
 ) -> Expr:
-    """Combine the float32 values of all threads of a block; every thread gets the result.
+    """Combine the values of all threads of a block; every thread gets the result.
 
     Args:
         value: The thread's own.
@@ -219,17 +243,18 @@ def block_reduce(
         thread: The thread's index.
         threads: Threads in the block, a multiple of 32.
         partial: Shared memory, ``[threads // 32]``. It may be used anew after another barrier.
+        dtype: The type of the values and of ``partial``.
     """
     warps = threads // WARP
-    mine = warp_reduce(value, combine)
+    mine = warp_reduce(value, combine, dtype=dtype)
     if warps == 1:
         return mine
     with when(thread % WARP == 0):
         store(partial, mine, (thread // WARP,), 1)
     barrier()
-    total = let(partial[0])
+    total = let(partial[0], 1, dtype)
     for warp in range(1, warps):
-        total = let(combine(total, partial[warp]))
+        total = let(combine(total, partial[warp]), 1, dtype)
     return total
 
 

@@ -13,22 +13,54 @@ from maxtool.compiler.kernels.cuda.cache import (
     cache_write_value,
     rope_into_cache,
 )
+from maxtool.compiler.kernels.cuda.convolution import convolution, pool
 from maxtool.compiler.kernels.cuda.embedding import embedding
 from maxtool.compiler.kernels.cuda.linear import linear
+from maxtool.compiler.kernels.cuda.moving import gather_rows, permute, scatter_blocks, scatter_rows
 from maxtool.compiler.kernels.cuda.narrow import narrow
+from maxtool.compiler.kernels.cuda.norm import add_rms_norm, rms_norm
+from maxtool.compiler.kernels.cuda.normalize import (
+    group_norm_rows,
+    layer_norm_rows,
+    rms_norm_rows,
+    softmax_rows,
+)
+from maxtool.compiler.kernels.cuda.pointwise import pointwise
 from maxtool.compiler.kernels.cuda.positions import add_positions, rope, rope_angles
+from maxtool.compiler.kernels.cuda.power import integer_power
+from maxtool.compiler.kernels.cuda.ranking import sorted_places, top_rows
+from maxtool.compiler.kernels.cuda.reduction import cumsum_rows, index_rows, reduce_rows
 
 KERNELS: tuple[Callable[..., Any], ...] = (
     add_positions,
+    add_rms_norm,
     attention_join,
     attention_split,
     cache_write_key,
     cache_write_value,
+    convolution,
+    cumsum_rows,
     embedding,
+    gather_rows,
+    group_norm_rows,
+    index_rows,
+    integer_power,
+    layer_norm_rows,
     narrow,
+    permute,
+    pointwise,
+    pool,
+    reduce_rows,
+    rms_norm,
+    rms_norm_rows,
     rope,
     rope_angles,
     rope_into_cache,
+    scatter_blocks,
+    scatter_rows,
+    softmax_rows,
+    sorted_places,
+    top_rows,
 )
 # Those whose tiles are as large as the shared memory of a block allows.
 TILED: tuple[Callable[..., Any], ...] = (attention, linear)

@@ -1,0 +1,84 @@
+"""Convolution and pooling of images whose channels come last: a thread for each result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import tirx
+from tvm.tirx.script.builder import ir as T  # noqa: N812
+
+from maxtool.compiler.kernels.cuda import builder as b
+from maxtool.compiler.kernels.cuda import elements as e
+from maxtool.compiler.kernels.cuda.rows import each_element
+from maxtool.compiler.kernels.forms import Window
+from maxtool.compiler.kernels.images import Image
+from maxtool.compiler.kernels.ordering import COMBINE
+
+
+def convolution(dtype: str, window: Window, channels: int, features: int, groups: int) -> Any:  # noqa: ANN401
+    """Build the convolution.
+
+    Parameters of the kernel: x[batch, h, w, channels], f[r, s, channels / groups, features],
+    bias[features], y[batch, oh, ow, features], all of ``dtype``.
+    """
+    kind = e.computed(dtype)
+    inner, outer = channels // groups, features // groups
+    with b.kernel(f"convolution_{dtype}") as made:
+        batch, h, w, oh, ow = (made.dim(name) for name in ("batch", "h", "w", "oh", "ow"))
+        x = made.argument("x", (batch, h, w, channels), e.stored(dtype))
+        f = made.argument("f", (*window.size, inner, features), e.stored(dtype))
+        bias = made.argument("bias", (features,), e.stored(dtype))
+        y = made.argument("y", (batch, oh, ow, features), e.stored(dtype))
+        with each_element(batch, oh, ow, features) as (at, row, column, feature):
+            first = b.index(b.quotient(feature, outer) * inner)
+            total = b.scratch((1,), kind)
+            b.store(total, e.read(bias, (feature,), dtype), (0,), 1)
+
+            def place(r: b.Expr, s: b.Expr, top: b.Expr, left: b.Expr) -> None:
+                with T.serial(b.integer(inner)) as c:
+                    value = e.read(x, (at, top, left, first + c), dtype)
+                    factor = e.read(f, (r, s, c, feature), dtype)
+                    b.store(total, total[0] + value * factor, (0,), 1)
+
+            Image(window, (h, w), (row, column)).each(place)
+            e.write(y, total[0], (at, row, column, feature), dtype)
+    return made.function
+
+
+def pool(op: str, dtype: str, window: Window, channels: int, count_padding: bool) -> Any:  # noqa: ANN401
+    """Build the maximum (max_pool2d) or mean (avg_pool2d) of each window.
+
+    Parameters of the kernel: x[batch, h, w, channels], y[batch, oh, ow, channels] of ``dtype``.
+
+    Args:
+        op: The operation.
+        dtype: The element type.
+        window: The window.
+        channels: Channels of the image.
+        count_padding: Whether the padding counts in a mean, as zeros.
+    """
+    kind = e.computed(dtype)
+    combine, neutral = COMBINE["max" if op == "max_pool2d" else "sum"]
+    with b.kernel(f"{op}_{dtype}") as made:
+        batch, h, w, oh, ow = (made.dim(name) for name in ("batch", "h", "w", "oh", "ow"))
+        x = made.argument("x", (batch, h, w, channels), e.stored(dtype))
+        y = made.argument("y", (batch, oh, ow, channels), e.stored(dtype))
+        with each_element(batch, oh, ow, b.integer(channels)) as (at, row, column, channel):
+            image = Image(window, (h, w), (row, column))
+            total, count = b.scratch((1,), kind), b.scratch((1,), kind)
+            b.store(total, neutral(kind), (0,), 1)
+            b.store(count, tirx.const(0, kind), (0,), 1)
+
+            def place(_r: b.Expr, _s: b.Expr, top: b.Expr, left: b.Expr) -> None:
+                value = b.let(e.read(x, (at, top, left, channel), dtype), 1, kind)
+                b.store(total, combine(total[0], value), (0,), 1)
+
+            image.each(place)
+            if op != "max_pool2d":
+                image.each(
+                    lambda *_: b.store(count, count[0] + tirx.const(1, kind), (0,), 1),
+                    padding=count_padding,
+                )
+                b.store(total, total[0] / count[0], (0,), 1)
+            e.write(y, total[0], (at, row, column, channel), dtype)
+    return made.function

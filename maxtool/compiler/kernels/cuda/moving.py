@@ -1,0 +1,123 @@
+"""What moves elements and computes none: a thread for each of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import tirx
+from tvm.tirx.script.builder import ir as T  # noqa: N812
+
+from maxtool.compiler.kernels.cuda import builder as b
+from maxtool.compiler.kernels.cuda import elements as e
+from maxtool.compiler.kernels.cuda.rows import each_element
+
+
+def permute(dtype: str, dims: tuple[int, ...]) -> Any:  # noqa: ANN401
+    """Build the copy with its dimensions in another order.
+
+    Parameters of the kernel: x of any sizes, y whose dimension i is dimension ``dims[i]`` of x.
+
+    Args:
+        dtype: How an element is passed.
+        dims: The order; at least one.
+    """
+    with b.kernel(f"permute_{'_'.join(map(str, dims))}_{dtype}") as made:
+        sizes = [made.dim(f"size_{axis}") for axis in range(len(dims))]
+        x = made.argument("x", sizes, dtype)
+        moved = [sizes[dim] for dim in dims]
+        y = made.argument("y", moved, dtype)
+        with each_element(*moved) as places:
+            source = dict(zip(dims, places, strict=True))
+            b.store(y, x[tuple(source[axis] for axis in range(len(dims)))], places, 1)
+    return made.function
+
+
+def gather_rows(dtype: str, places: str) -> Any:  # noqa: ANN401
+    """Build ``y[i, j, :] = x[i, at[j], :]``.
+
+    Parameters of the kernel: x[outer, n, inner], at[m], y[outer, m, inner]. A negative place counts
+    from the last; one that does not exist is read at the nearest end.
+
+    Args:
+        dtype: How an element is carried.
+        places: The type of the places.
+    """
+    with b.kernel(f"gather_{dtype}") as made:
+        outer, n, m, inner = (made.dim(name) for name in ("outer", "n", "m", "inner"))
+        x = made.argument("x", (outer, n, inner), dtype)
+        at = made.argument("at", (m,), places)
+        y = made.argument("y", (outer, m, inner), dtype)
+        with each_element(outer, m, inner) as (i, j, k):
+            place = b.index(b.greatest(b.least(b.from_first(at[j], n, places), n - 1), 0))
+            b.store(y, x[i, place, k], (i, j, k), 1)
+    return made.function
+
+
+def scatter_rows(dtype: str, places: str) -> Any:  # noqa: ANN401
+    """Build ``y = x`` with ``y[i, at[i, j]] = updates[i, j]``.
+
+    Parameters of the kernel: x[rows, n], updates[rows, m], at[rows, m], y[rows, n]. A negative
+    place counts from the last element; one that does not exist is left out; of several updates of
+    one place the last stays.
+
+    Args:
+        dtype: The element type.
+        places: That of the places.
+    """
+    kind = e.stored(dtype)
+    with b.kernel(f"scatter_{dtype}") as made:
+        rows, n, m = (made.dim(name) for name in ("rows", "n", "m"))
+        x = made.argument("x", (rows, n), kind)
+        updates = made.argument("updates", (rows, m), kind)
+        at = made.argument("at", (rows, m), places)
+        y = made.argument("y", (rows, n), kind)
+        _copy(x, y, rows, n)
+        with each_element(rows, m) as (i, j):
+
+            def place(k: b.Expr) -> b.Expr:
+                return b.index(b.from_first(at[i, k], n, places))
+
+            own = place(j)
+            with b.when(tirx.all(own >= 0, own < n, _is_last(place, own, j, m))):
+                b.store(y, updates[i, j], (i, own), 1)
+    return made.function
+
+
+def scatter_blocks(dtype: str) -> Any:  # noqa: ANN401
+    """Build ``y = x`` with ``y[at[j], :] = updates[j, :]``.
+
+    Parameters of the kernel: x[rows, block], updates[m, block], at[m] int64, y[rows, block]. A row
+    that does not exist is left out; of several updates of one row the last stays.
+    """
+    kind = e.stored(dtype)
+    with b.kernel(f"scatter_blocks_{dtype}") as made:
+        rows, block, m = (made.dim(name) for name in ("rows", "block", "m"))
+        x = made.argument("x", (rows, block), kind)
+        updates = made.argument("updates", (m, block), kind)
+        at = made.argument("at", (m,), "int64")
+        y = made.argument("y", (rows, block), kind)
+        _copy(x, y, rows, block)
+        with each_element(m, block) as (j, k):
+            own = b.index(at[j])
+            exists = tirx.all(own >= 0, own < rows)
+            with b.when(tirx.all(exists, _is_last(lambda one: b.index(at[one]), own, j, m))):
+                b.store(y, updates[j, k], (own, k), 1)
+    return made.function
+
+
+def _copy(x: b.Buffer, y: b.Buffer, *sizes: b.Expr) -> None:
+    """Launch the copy of all elements; what is launched after it finds them."""
+    with each_element(*sizes) as places:
+        b.store(y, x[tuple(places)], places, 1)
+
+
+def _is_last(place: Any, own: b.Expr, j: b.Expr, m: b.Expr) -> b.Expr:  # noqa: ANN401
+    """Whether no update after ``j`` goes to its place."""
+    later = b.scratch((1,), "int64")
+    b.store(later, j + 1, (0,), 1)
+    again = b.scratch((1,), "bool")
+    b.store(again, tirx.const(False, "bool"), (0,), 1)
+    with T.While(tirx.all(later[0] < m, tirx.Not(again[0]))):
+        b.store(again, place(later[0]) == own, (0,), 1)
+        b.store(later, later[0] + 1, (0,), 1)
+    return tirx.Not(again[0])

@@ -1,0 +1,158 @@
+"""Normalisation of rows whose length is known: each is read once, and kept in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tvm.tirx.script.builder import ir as T  # noqa: N812
+
+from maxtool.compiler.kernels.cuda import builder as b
+from maxtool.compiler.kernels.cuda import elements as e
+from maxtool.compiler.kernels.cuda.normalize import inverse_root, rms_norm_rows
+from maxtool.compiler.kernels.cuda.rows import WARPS, Team
+
+# Elements that a thread loads at a time, if they divide a row, and how many it keeps at most.
+LANES = 4
+MOST_KEPT = 32
+MOST_THREADS = 1024
+VECTORS = 2  # of a thread, while there are threads
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a row lies in the registers of the threads that work on it.
+
+    Attributes:
+        dim: Elements of the row.
+        lanes: Neighbours that a thread loads together.
+        threads: How many threads there are.
+    """
+
+    dim: int
+    lanes: int
+    threads: int
+
+    @property
+    def pieces(self) -> int:
+        """Vectors of a thread; of the last, some threads have none."""
+        return -(-self.dim // (self.lanes * self.threads))
+
+    @property
+    def fits(self) -> bool:
+        """Whether the registers of a thread hold its part."""
+        return self.pieces * self.lanes <= MOST_KEPT
+
+    def each(self, lane: b.Expr, body: Callable[[int, b.Expr], None]) -> None:
+        """Run ``body(offset, k)``: a vector that begins at ``offset`` here, and at ``k`` there."""
+        step = self.threads * self.lanes
+        for piece in range(self.pieces):
+            k = b.index(T.Cast("int64", lane) * self.lanes + piece * step)
+            if (piece + 1) * step <= self.dim:
+                body(piece * self.lanes, k)
+            else:
+                with b.when(k < self.dim):
+                    body(piece * self.lanes, k)
+
+
+def layout(dim: int) -> Layout:
+    """The layout of rows of a length."""
+    lanes = LANES if dim % LANES == 0 else 1
+    warps = -(-dim // (lanes * VECTORS * b.WARP))
+    return Layout(dim, lanes, min(warps * b.WARP, MOST_THREADS))
+
+
+def rms_norm(dim: int, eps: float, out: str = "float32") -> Any:  # noqa: ANN401
+    """Build ``y = x / sqrt(mean(x**2) + eps) * w``.
+
+    Parameters of the kernel: x[rows, dim], w[dim], both float32, y[rows, dim] of type ``out``.
+    """
+    shape = layout(dim)
+    if not shape.fits:
+        return rms_norm_rows("float32", "float32", eps, 0.0, False, out)
+    with b.kernel(f"rms_norm_{dim}_{out}") as made:
+        rows = made.dim("rows")
+        x, w = made.argument("x", (rows, dim)), made.argument("w", (dim,))
+        y = made.argument("y", (rows, dim), e.stored(out))
+        with _each_row(rows, shape) as (row, team):
+            _normalised(
+                shape,
+                team,
+                eps,
+                w,
+                lambda k: e.read_vector(x, (row, k), shape.lanes),
+                lambda k, values: e.write_vector(y, values, (row, k), out),
+            )
+    return made.function
+
+
+def add_rms_norm(dim: int, eps: float, out: str = "float32") -> Any:  # noqa: ANN401
+    """Build ``total = x + more`` and its normalisation as of :func:`rms_norm`, ``y``.
+
+    Parameters of the kernel: x[rows, dim], more[rows, dim], w[dim], total[rows, dim], all float32,
+    y[rows, dim] of type ``out``. Only for a ``dim`` whose layout fits.
+    """
+    shape = layout(dim)
+    with b.kernel(f"add_rms_norm_{dim}_{out}") as made:
+        rows = made.dim("rows")
+        x, more = (made.argument(name, (rows, dim)) for name in ("x", "more"))
+        w = made.argument("w", (dim,))
+        total = made.argument("total", (rows, dim))
+        y = made.argument("y", (rows, dim), e.stored(out))
+        with _each_row(rows, shape) as (row, team):
+
+            def added(k: b.Expr) -> list[b.Expr]:
+                first, second = (e.read_vector(one, (row, k), shape.lanes) for one in (x, more))
+                sums = [b.let(one + two) for one, two in zip(first, second, strict=True)]
+                e.write_vector(total, sums, (row, k), "float32")
+                return sums
+
+            def write(k: b.Expr, values: Sequence[b.Expr]) -> None:
+                e.write_vector(y, values, (row, k), out)
+
+            _normalised(shape, team, eps, w, added, write)
+    return made.function
+
+
+@contextmanager
+def _each_row(rows: b.Expr, shape: Layout) -> Iterator[tuple[b.Expr, Team]]:
+    """Launch the block for every row; rows of a warp go several to a block."""
+    single = shape.threads == b.WARP
+    per_block = WARPS if single else 1
+    with b.launch([b.ceildiv(rows, per_block)], per_block * shape.threads) as (block, thread):
+        if not single:
+            yield block, Team(thread, shape.threads)
+            return
+        row = b.index(block * WARPS + T.Cast("int64", thread // b.WARP))
+        with b.when(row < rows):
+            yield row, Team(thread % b.WARP, b.WARP)
+
+
+def _normalised(
+    shape: Layout,
+    team: Team,
+    eps: float,
+    w: b.Buffer,
+    read: Callable[[b.Expr], Sequence[b.Expr]],
+    write: Callable[[b.Expr, Sequence[b.Expr]], None],
+) -> None:
+    """One row: read into registers, squared and added up, then scaled and written."""
+    kept, squares = b.scratch((shape.pieces * shape.lanes,)), b.scratch((1,))
+    b.store(squares, T.float32(0), (0,), 1)
+
+    def load(offset: int, k: b.Expr) -> None:
+        for lane, value in enumerate(read(k)):
+            b.store(kept, value, (offset + lane,), 1)
+            b.store(squares, squares[0] + kept[offset + lane] * kept[offset + lane], (0,), 1)
+
+    shape.each(team.lane, load)
+    total = team.reduce(squares[0], b.add)
+    scale = inverse_root(total / T.float32(shape.dim), eps)
+
+    def finish(offset: int, k: b.Expr) -> None:
+        weights = e.read_vector(w, (k,), shape.lanes)
+        write(k, [kept[offset + lane] * scale * weight for lane, weight in enumerate(weights)])
+
+    shape.each(team.lane, finish)

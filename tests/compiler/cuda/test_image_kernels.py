@@ -1,0 +1,98 @@
+"""Convolution and pooling on GPUs, place by place in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from maxtool.compiler.kernels.forms import Window
+from tests.compiler.cuda.harness import FLOATS, build, elements, resources, run
+
+WINDOWS = [
+    Window((1, 1), (1, 1), (1, 1), (0, 0), (0, 0)),
+    Window((3, 2), (2, 1), (1, 1), (1, 0), (1, 1)),
+    Window((2, 3), (1, 2), (2, 3), (1, 1), (0, 2)),
+    Window((2, 2), (3, 3), (1, 1), (0, 0), (0, 0)),
+]
+SIZE = (7, 9)
+RTOL = {"float32": 1e-5, "float16": 2**-9, "bfloat16": 2**-6, "float64": 1e-12}
+
+
+def outputs(window: Window) -> tuple[int, int]:
+    """Rows and columns of the result."""
+    spread = zip(SIZE, *(getattr(window, name) for name in Window.__slots__), strict=True)
+    return tuple(
+        (one + before + after - dilation * (size - 1) - 1) // stride + 1
+        for one, size, stride, dilation, before, after in spread
+    )
+
+
+def places(window: Window, pixel: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], ...]]:
+    """Of each place of the window, where it is in the window and in the input or its padding."""
+    for tap in np.ndindex(window.size):
+        parts = zip(pixel, tap, window.stride, window.dilation, window.before, strict=True)
+        yield tap, tuple(at * s + t * d - low for at, t, s, d, low in parts)
+
+
+def inside(at: tuple[int, ...]) -> bool:
+    return all(0 <= one < size for one, size in zip(at, SIZE, strict=True))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("groups", [1, 2])
+def test_convolution(dtype: str, window: Window, groups: int) -> None:
+    channels, features = 4, 6
+    x = elements(0, (2, *SIZE, channels), dtype)
+    f = elements(1, (*window.size, channels // groups, features), dtype)
+    bias = elements(2, (features,), dtype)
+    expected = np.zeros((2, *outputs(window), features))
+    for row, column in np.ndindex(expected.shape[1:3]):
+        expected[:, row, column] = bias.astype("f8")
+        for tap, at in places(window, (row, column)):
+            if inside(at):
+                parts = np.split(x[:, *at].astype("f8"), groups, -1)
+                filters = np.split(f[tap].astype("f8"), groups, -1)
+                sums = [one @ two for one, two in zip(parts, filters, strict=True)]
+                expected[:, row, column] += np.concatenate(sums, -1)
+    options = {"channels": channels, "features": features, "groups": groups}
+    into = np.full(expected.shape, 7, x.dtype)
+    found = run("convolution", x, f, bias, into=into, dtype=dtype, window=window, **options)
+    close = {"rtol": RTOL[dtype], "atol": RTOL[dtype]}
+    np.testing.assert_allclose(found.astype("f8"), expected, **close)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("op", ["max_pool2d", "avg_pool2d", "avg_with_padding"])
+def test_pool(dtype: str, window: Window, op: str) -> None:
+    x = elements(0, (2, *SIZE, 3), dtype)
+    expected = np.zeros((2, *outputs(window), 3))
+    for row, column in np.ndindex(expected.shape[1:3]):
+        seen = [at for _, at in places(window, (row, column)) if inside(at)]
+        values = np.stack([x[:, *at].astype("f8") for at in seen])
+        # The padding after the last row or column ends somewhere, too.
+        padded = [at for _, at in places(window, (row, column))]
+        limits = [size + after for size, after in zip(SIZE, window.after, strict=True)]
+        counted = [at for at in padded if all(a < b for a, b in zip(at, limits, strict=True))]
+        count = len(counted) if op == "avg_with_padding" else len(seen)
+        expected[:, row, column] = values.max(0) if op[:3] == "max" else values.sum(0) / count
+    options = {"op": op.replace("with_padding", "pool2d"), "dtype": dtype, "window": window}
+    options |= {"channels": 3, "count_padding": op == "avg_with_padding"}
+    found = run("pool", x, into=np.full(expected.shape, 7, x.dtype), **options)
+    np.testing.assert_allclose(found.astype("f8"), expected, rtol=RTOL[dtype], atol=1e-6)
+
+
+def test_what_they_take_of_a_gpu() -> None:
+    window = WINDOWS[1]
+    image = {"dtype": "float32", "window": window, "channels": 4}
+    functions = {
+        "convolution": build("convolution", **image, features=8, groups=2),
+        "max": build("pool", op="max_pool2d", count_padding=False, **image),
+        "mean": build("pool", op="avg_pool2d", count_padding=True, **image),
+    }
+    found = dict(resources(functions))
+    assert len(found) == 2 * len(functions)
+    assert not [name for name, one in found.items() if one.stack or one.spills]
