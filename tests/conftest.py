@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.accelerators import accelerators
+
+__all__ = ["accelerators"]
+
 # Machines that are busy with something else are slow now and then; that is no finding. The same
 # examples each time, so that a change is judged by what it changed; `make explore` draws new ones.
 settings.register_profile(

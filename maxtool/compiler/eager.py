@@ -15,8 +15,10 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
-from maxtool.compiler.program import Program, aligned_copy
-from maxtool.compiler.target import CpuTarget
+from maxtool.compiler.passing import aligned_copy
+from maxtool.compiler.placement import physical
+from maxtool.compiler.program import Program
+from maxtool.compiler.targets import Target
 from maxtool.errors import CompilationFailed
 from maxtool.graph import Graph, Tensor, TensorType
 from maxtool.graph.ops import OPS
@@ -34,12 +36,12 @@ class EagerPrograms:
     """The programs of eager operations. Threads may share it.
 
     Args:
-        target: What to compile for: this machine.
+        targets: What to compile for, by the kind of device.
         kept: How many programs are kept.
     """
 
-    def __init__(self, target: CpuTarget, kept: int = KEPT) -> None:
-        self._target = target
+    def __init__(self, targets: Mapping[str, Target], kept: int = KEPT) -> None:
+        self._targets = targets
         self._programs: _Recent[Program] = _Recent(kept)
         self._varying: _Recent[_Varying] = _Recent(kept)
         self._compiling = Lock()
@@ -57,22 +59,28 @@ class EagerPrograms:
         """Run one operation on concrete operands, of which none is changed."""
         if all(0 in kind.shape for kind in results):
             return tuple(_empty(kind) for kind in results)
-        arrays = [operand.to_numpy() for operand in operands]
-        if op in VIEWS:
-            (kind,) = results
-            return (Tensor(aligned_copy(VIEWS[op](*arrays, **attributes)), device=kind.device),)
+        if op in VIEWS and operands[0].device.is_cpu():
+            array, (kind,) = operands[0].to_numpy(), results
+            return (Tensor(aligned_copy(VIEWS[op](array, **attributes)), device=kind.device),)
         program = self._program(op, [operand.type for operand in operands], attributes)
-        return program.run("eager", arrays, program.bind({}), results)
+        return program.run("eager", operands, program.bind({}), results)
 
     def _program(
         self, op: str, types: Sequence[TensorType], attributes: Mapping[str, Any]
     ) -> Program:
         options = tuple(sorted(attributes.items()))
         sizes = tuple(kind.shape.static() for kind in types)
-        structure = (op, *((kind.dtype, kind.rank) for kind in types), options)
+        structure = (
+            op,
+            *((kind.dtype, kind.rank, physical(kind.device)) for kind in types),
+            options,
+        )
         varying = self._varying.get(structure, lambda: _Varying(sizes))
         for shapes in dict.fromkeys((varying.named(sizes), sizes)):
-            general = [TensorType(kind.dtype, one) for kind, one in zip(types, shapes, strict=True)]
+            general = [
+                TensorType(kind.dtype, one, physical(kind.device))
+                for kind, one in zip(types, shapes, strict=True)
+            ]
             found = self._found((structure, shapes), op, general, attributes)
             if found is not None:
                 return found
@@ -105,7 +113,7 @@ class EagerPrograms:
         graph = Graph("eager", input_types=types)
         with graph:
             graph.output(*graph.add_node(op, graph.inputs, attributes, results))
-        return Program([graph], self._target)
+        return Program([graph], self._targets)
 
 
 class _Varying:

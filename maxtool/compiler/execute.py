@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from maxtool.compiler.eager import EagerPrograms
+from maxtool.compiler.memory import DeviceArray, upload
 from maxtool.compiler.program import Program
-from maxtool.compiler.target import cpu_target
-from maxtool.errors import MachineLacks
-from maxtool.graph import Graph, Tensor, TensorType
-from maxtool.graph.limits import devices
+from maxtool.compiler.targets import Targets
+from maxtool.graph import DeviceRef, Graph, Tensor, TensorType
 from maxtool.runtime.loader import set_threads
 
 Array = np.ndarray[Any, Any]
@@ -27,8 +26,8 @@ class CompilingExecutor:
 
     def __init__(self) -> None:
         set_threads(0)
-        self._target = cpu_target()
-        self._operations = EagerPrograms(self._target)
+        self._targets = Targets()
+        self._operations = EagerPrograms(self._targets)
 
     def evaluate(
         self,
@@ -48,26 +47,25 @@ class CompilingExecutor:
         The values of the weights are copied: what happens to the arrays later changes nothing.
 
         Raises:
-            MachineLacks: If something is to run on another device.
+            MissingDevice: If something is to run on a device that is not here (also a ValueError).
             MissingWeight: Listing the weights of the graph that ``weights`` lacks.
             MisshapenWeight: Listing those of another dtype or shape than the graph declares.
         """
-        _require_host(graph)
-        program = Program([graph], self._target)
+        program = Program([graph], self._targets)
         bound = program.bind(weights)
         results = [value.type for value in graph.outputs]
-        return lambda *inputs: program.run(
-            graph.name, [tensor.to_numpy() for tensor in inputs], bound, results
-        )
+        return lambda *inputs: program.run(graph.name, inputs, bound, results)
+
+    def upload(self, array: Array, device: DeviceRef) -> DeviceArray:
+        """A copy of an array in the memory of an accelerator.
+
+        Raises:
+            MissingDevice: If this machine has no such device (also a ValueError).
+        """
+        return upload(array, device)
 
 
 @cache
 def executor() -> CompilingExecutor:
     """The one executor of the process."""
     return CompilingExecutor()
-
-
-def _require_host(graph: Graph) -> None:
-    """Refuse a graph that names another device than the host, which alone is compiled for here."""
-    if others := sorted(device.name for device in devices(graph) if not device.is_cpu()):
-        raise MachineLacks(f"nothing here compiles for {', '.join(others)}; there is the host only")

@@ -9,17 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import tvm
 from tvm import relax
 
+from maxtool.compiler import mixed
 from maxtool.compiler import schedule as cpu_schedule
 from maxtool.compiler.cuda import schedule as cuda_schedule
 from maxtool.compiler.cuda.binaries import source_kept
 from maxtool.compiler.kernels.cpu import pipeline as cpu_pipeline
 from maxtool.compiler.kernels.cuda import pipeline as cuda_pipeline
-from maxtool.compiler.targets import Target
+from maxtool.compiler.placement import Placed, Placement, placed
 from maxtool.errors import CompilationFailed
 
 PASSES = (
@@ -34,6 +36,9 @@ PASSES = (
     relax.transform.VMShapeLower,
     relax.transform.AttachGlobalSymbol,
 )
+
+# What holds for modules on one device only: it hands the memory of one device to another's values.
+SINGLE_DEVICE = (relax.transform.StaticPlanBlockMemory,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +62,12 @@ BACKENDS = {
 }
 
 
-def compile_module(module: Any, target: Target, *, asserts: bool = True) -> Any:  # noqa: ANN401 - tvm ships no types
+def compile_module(module: Any, target: Placed, *, asserts: bool = True) -> Any:  # noqa: ANN401 - tvm ships no types
     """Compile a Relax module.
 
     Args:
         module: The module.
-        target: What to compile for.
+        target: What to compile for, or the placement that it was lowered for.
         asserts: Whether every kernel checks its arguments. The calls of one module are typed when
             it is built, and only its entries are called from outside; the checks take a quarter of
             the compile time and most of the code.
@@ -73,14 +78,30 @@ def compile_module(module: Any, target: Target, *, asserts: bool = True) -> Any:
     Raises:
         CompilationFailed: With the compiler's own last words.
     """
-    backend, aim = BACKENDS[target.kind], target.tvm
+    placement = placed(target)
+    main = placement.target(placement.devices[0])
+    backend, aim = _backend(placement), main.tvm
     config = {"tirx.disable_assert": not asserts}
+    skipped = () if placement.is_single else SINGLE_DEVICE
     try:
         with aim, tvm.transform.PassContext(config=config), backend.around():
-            passes = tvm.transform.Sequential([make() for make in PASSES])
+            passes = tvm.transform.Sequential([make() for make in PASSES if make not in skipped])
             lowered = passes(backend.schedule(module))
             name = backend.register()
             return tvm.compile(lowered, target=aim, relax_pipeline=None, tir_pipeline=name)
     except Exception as error:  # TVM raises classes of its own and any of Python's
         last = str(error).strip().splitlines()[-1:] or [type(error).__name__]
         raise CompilationFailed(f"TVM could not compile the model: {last[0]}") from error
+
+
+def _backend(placement: Placement) -> Backend:
+    """How the functions of a module are compiled, which may be for several kinds of target."""
+    kinds = sorted({placement.target(device).kind for device in placement.devices})
+    if len(kinds) == 1:
+        return BACKENDS[kinds[0]]
+    schedules = {kind: BACKENDS[kind].schedule for kind in kinds}
+    return Backend(
+        partial(mixed.treated, treatments=schedules),
+        lambda: mixed.register({kind: BACKENDS[kind].register() for kind in kinds}),
+        BACKENDS["cuda"].around,
+    )

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from maxtool.compiler.packing import aligned_empty, pack_linear, packed_shape
+from maxtool.compiler.placement import Placed, placed
 from maxtool.compiler.rewriting import rewritten
-from maxtool.compiler.targets import Target
 from maxtool.dtype import DType
 from maxtool.graph import CallNode, Graph, Node, Tensor
 
@@ -71,13 +71,14 @@ class Storage:
         return laid
 
 
-def plan_storage(graphs: Iterable[Graph], target: Target) -> dict[str, Storage]:
+def plan_storage(graphs: Iterable[Graph], target: Placed) -> dict[str, Storage]:
     """The storage of every weight that the graphs need, sorted by name.
 
     A weight is packed when every use of it, in any graph, reads it packed.
     """
     uses: dict[str, set[bool]] = defaultdict(set)
     types: dict[str, Tensor] = {}
+    placement = placed(target)
     for graph in graphs:
         roles = _roles(graph, {})
         for name, value in graph.weight_values.items():
@@ -88,7 +89,7 @@ def plan_storage(graphs: Iterable[Graph], target: Target) -> dict[str, Storage]:
             name,
             types[name].dtype,
             types[name].shape.static(),
-            target.packing if uses[name] == {True} else None,
+            placement.target(types[name].device).packing if uses[name] == {True} else None,
         )
         for name in sorted(uses)
     }

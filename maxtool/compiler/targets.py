@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from maxtool.compiler.cuda.target import cuda_target
@@ -44,6 +45,17 @@ class Target(Protocol):
     @property
     def manifest(self) -> dict[str, object]:
         """What an artifact records."""
+
+
+# What finds the target of each kind of device of this machine.
+OF_DEVICE: dict[str, Callable[[], Target]] = {"cpu": cpu_target, "gpu": cuda_target}
+
+
+class Targets(dict[str, Target]):
+    """What the devices of this machine are compiled for, by their kind; found when it is asked."""
+
+    def __missing__(self, kind: str) -> Target:
+        return self.setdefault(kind, OF_DEVICE[kind]())
 
 
 def parse_target(name: str, *, ptx: bool = False) -> Target:

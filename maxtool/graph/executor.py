@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from maxtool.graph.device import DeviceRef
+from maxtool.graph.resident import Resident
 from maxtool.graph.tensor import Tensor
 from maxtool.graph.type import TensorType
 from maxtool.graph.weight import Weight
@@ -34,6 +36,10 @@ class Executor(Protocol):
         """Compile a graph with the values of its weights; the result takes its inputs."""
         ...
 
+    def upload(self, array: np.ndarray[Any, Any], device: DeviceRef) -> Resident:
+        """A copy of an array in the memory of an accelerator."""
+        ...
+
 
 def find() -> Executor:
     """The compiler's executor. Importing it costs a second and 200 MB, so nothing else does."""
@@ -50,6 +56,18 @@ def evaluate(
 ) -> tuple[Tensor, ...]:
     """Run one operation on concrete operands through the compiler."""
     return find().evaluate(op, [_decoded(operand) for operand in operands], attributes, results)
+
+
+def upload(tensor: Tensor, device: DeviceRef) -> Resident:
+    """A copy of a tensor's elements in the memory of an accelerator.
+
+    Raises:
+        MissingDevice: If this machine has no such device (also a ValueError).
+    """
+    there = device.to_device()
+    if tensor.resident is not None:
+        return tensor.resident.to(there)
+    return find().upload(_decoded(tensor).to_numpy(), there)
 
 
 def _decoded(operand: Tensor) -> Tensor:

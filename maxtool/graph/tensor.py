@@ -13,6 +13,7 @@ from maxtool.graph import dlpack
 from maxtool.graph.device import DeviceRef
 from maxtool.graph.dim import Shape, ShapeLike
 from maxtool.graph.methods import Methods
+from maxtool.graph.resident import Resident
 from maxtool.graph.type import BufferType, TensorType
 
 if TYPE_CHECKING:
@@ -27,11 +28,15 @@ class Tensor(Methods):
     Args:
         data: An array, a (nested) sequence of numbers or a number. Arrays are kept, not copied.
         dtype: The element type; that of an array when absent, float32 for Python's numbers.
-        device: Where it lives; the host when absent.
+        device: Where it lives; the host when absent. Numbers for an accelerator wait on the host
+            until something computes with them there, so that graphs can be traced without one;
+            :meth:`to` copies them at once.
     """
 
     type: TensorType
     graph: Graph | None
+    # The elements in the memory of an accelerator, if they are there.
+    resident: Resident | None = None
 
     # NumPy's operators leave the work to ours: np.float32(2) * tensor is a Tensor.
     __array_priority__ = 1000
@@ -56,6 +61,18 @@ class Tensor(Methods):
         tensor._set(type, graph)
         tensor._data = None
         return tensor
+
+    @classmethod
+    def on_accelerator(cls, type: TensorType, resident: Resident) -> Tensor:  # noqa: A002
+        """A tensor of that type whose elements are in the memory of an accelerator."""
+        tensor = cls.__new__(cls)
+        tensor._set(type, None)
+        tensor.settle(resident)
+        return tensor
+
+    def settle(self, resident: Resident) -> None:
+        """Take the elements from the memory of an accelerator, where they are now."""
+        self._data, self.resident = None, resident
 
     @classmethod
     def natural(cls, data: npt.ArrayLike, device: DeviceRef | None = None) -> Tensor:
@@ -178,11 +195,13 @@ class Tensor(Methods):
         return int(np.prod(self.shape.static(), dtype=np.int64))
 
     def to_numpy(self) -> np.ndarray[Any, Any]:
-        """The data, not copied.
+        """The data: not copied, unless it is in the memory of an accelerator.
 
         Raises:
             TypeError: If this is a value of a graph, which has none until the graph runs.
         """
+        if self.resident is not None:
+            return self.resident.to_numpy()
         if self._data is None:
             raise TypeError(f"{self!r} has no data: it is computed when the graph runs")
         return self._data
@@ -193,9 +212,13 @@ class Tensor(Methods):
         return np.array(self.to_numpy(), dtype=dtype, copy=copy)
 
     def __dlpack__(self, **options: Any) -> Any:  # noqa: ANN401 - the protocol's types
+        if self.resident is not None:
+            return self.resident.__dlpack__(**options)
         return dlpack.export(self.to_numpy(), **options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
+        if self.resident is not None:
+            return self.resident.__dlpack_device__()
         return (1, 0)  # kDLCPU
 
     def __bool__(self) -> bool:
@@ -236,9 +259,9 @@ class Tensor(Methods):
         return (self[index] for index in range(len(self)))
 
     def __repr__(self) -> str:
-        if self._data is None:
+        if self.is_traced:
             return f"Tensor(traced, {self.type})"
-        return f"Tensor({np.array2string(self._data, threshold=20, precision=4)}, {self.type})"
+        return f"Tensor({np.array2string(self.to_numpy(), threshold=20, precision=4)}, {self.type})"
 
     @property
     def tensor(self) -> Tensor:

@@ -9,7 +9,7 @@ import pytest
 
 from maxtool.compiler import eager
 from maxtool.compiler.eager import EagerPrograms
-from maxtool.compiler.target import cpu_target
+from maxtool.compiler.targets import Targets
 from maxtool.dtype import DType
 from maxtool.graph import Tensor, TensorType
 
@@ -25,7 +25,7 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> tuple[EagerPrograms, list[str]]
         return build(graphs, target)  # type: ignore[arg-type]
 
     monkeypatch.setattr(eager, "Program", counted)
-    return EagerPrograms(cpu_target(), kept=3), compiled
+    return EagerPrograms(Targets(), kept=3), compiled
 
 
 def add(programs: EagerPrograms, *shapes: tuple[int, ...], op: str = "add") -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from maxtool.compiler.lowering.rules import RULES
 from maxtool.dtype import DType
-from maxtool.errors import MachineLacks, MisshapenWeight, MissingWeight
+from maxtool.errors import MisshapenWeight, MissingDevice, MissingWeight
 from maxtool.graph import BufferType, DeviceRef, Graph, Tensor, TensorType, Weight, executor, ops
 from maxtool.graph.ops import OPS
 
@@ -496,9 +496,9 @@ def test_weights_are_checked_all_at_once_and_copied() -> None:
     np.testing.assert_array_equal(run(Tensor([[1.0, 2.0, 3.0]]))[0].to_numpy(), [[2, 3, 4]])
 
 
-def test_another_device_than_the_host_is_refused() -> None:
-    kind = TensorType(F32, [2], DeviceRef.GPU())
-    with pytest.raises(MachineLacks, match="gpu:0"):
+def test_a_device_that_is_not_here_is_refused() -> None:
+    kind = TensorType(F32, [2], DeviceRef.GPU(97))
+    with pytest.raises(MissingDevice, match="no gpu:97 here"):
         compiled(lambda x: x + 1.0, kind)
 
 

@@ -16,6 +16,7 @@ from maxtool.compiler.lowering.pointwise import MAX_INPUTS, MAX_STEPS
 from maxtool.compiler.lowering.rules import RULES
 from maxtool.compiler.storage import plan_storage
 from maxtool.compiler.target import cpu_target
+from maxtool.compiler.targets import Targets
 from maxtool.dtype import DType
 from maxtool.errors import CompilationFailed
 from maxtool.graph import BufferType, Graph, Tensor, TensorType, Weight, executor, ops
@@ -171,10 +172,10 @@ def test_names_never_collide() -> None:
         return [*ops.call(callee, x), x * 2.0, ops.exp(x)]
 
     for name in ("add_20", "exp", "mul_20", "a name with spaces"):
-        program = Program([Graph(name, call, [ROWS])], TARGET)
+        program = Program([Graph(name, call, [ROWS])], Targets())
         kinds = [ROWS] * 3
         x = np.ones((2, 20), np.float32)
-        got = program.run(name, [x], program.bind({}), kinds)
+        got = program.run(name, [Tensor(x)], program.bind({}), kinds)
         assert [float(one.to_numpy()[0, 0]) for one in got[:2]] == [2, 2]
 
 

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import tvm
 from tvm import relax, tirx
 
 from maxtool.compiler.lowering import places
 from maxtool.compiler.lowering.pointwise import Chain
 from maxtool.dtype import DType
-from maxtool.graph import Dim, Shape, Tensor, TensorType
+from maxtool.graph import DeviceRef, Dim, Shape, Tensor, TensorType
+from maxtool.graph.type import HOST
 
 if TYPE_CHECKING:
     from maxtool.compiler.lowering.module import ModuleLowering
     from maxtool.compiler.storage import Storage
+    from maxtool.compiler.targets import Target
 
 Expr: TypeAlias = Any  # tvm ships no types
 
@@ -42,6 +46,28 @@ class FunctionLowering:
         self.constants: dict[int, np.ndarray[Any, Any]] = {}
         self.uses: Mapping[int, int] = {}
         self._dims: dict[str, Expr] = {}
+        self._device: DeviceRef = HOST
+
+    # Devices
+
+    @contextmanager
+    def on(self, device: DeviceRef) -> Iterator[None]:
+        """Where kernels are called that compute on a device."""
+        before, self._device = self._device, device
+        try:
+            yield
+        finally:
+            self._device = before
+
+    @property
+    def target(self) -> Target:
+        """What the kernels called now are compiled for."""
+        return self.module.placement.target(self._device)
+
+    @property
+    def vdevice(self) -> Expr:
+        """Where they compute, as the types of their results say it; None if there is one place."""
+        return self.module.placement.vdevice(self._device)
 
     # Shapes
 
@@ -67,7 +93,8 @@ class FunctionLowering:
 
     def type(self, kind: TensorType) -> Expr:
         """A type as Relax takes it."""
-        return relax.TensorType(self.sizes(kind.shape), stored(kind.dtype))
+        vdevice = self.module.placement.vdevice(kind.device)
+        return relax.TensorType(self.sizes(kind.shape), stored(kind.dtype), vdevice=vdevice)
 
     # Values
 
@@ -92,8 +119,7 @@ class FunctionLowering:
         """``value`` in its own shape."""
         key = id(value)
         if key in self.constants and key not in self.whole:
-            data = bits(self.constants[key])
-            self.whole[key] = relax.const(data, str(data.dtype))  # else it narrows 64 bits to 32
+            self.whole[key] = self._constant(value)
         if key not in self.whole:
             flat = self.get_flat(value)
             same = value.rank == 2
@@ -104,7 +130,8 @@ class FunctionLowering:
         """``value`` as ``[rows, last dimension]``."""
         key = id(value)
         if key in self.chains and key not in self.flat:
-            self.flat[key] = self.chains[key].emit(self, self.flat_sizes(value.shape))
+            with self.on(value.device):
+                self.flat[key] = self.chains[key].emit(self, self.flat_sizes(value.shape))
         if key not in self.flat:
             whole = self.get(value)
             same = value.rank == 2
@@ -119,6 +146,20 @@ class FunctionLowering:
             flat = self.get_flat(value)
             self.narrowed[key] = self.kernel("narrow", options, [flat], sizes, dtype)
         return self.narrowed[key]
+
+    def moved(self, expr: Expr, device: DeviceRef) -> Expr:
+        """A tensor on another device: a copy of it."""
+        return self.emit(relax.op.to_vdevice(expr, self.module.placement.vdevice(device)))
+
+    def _constant(self, value: Tensor) -> Expr:
+        """What is known now; the machine keeps it on the first of its devices."""
+        data, placement = bits(self.constants[id(value)]), self.module.placement
+        home = placement.devices[0]
+        vdevice = placement.vdevice(home)
+        kind = relax.TensorType(data.shape, str(data.dtype), vdevice=vdevice)
+        constant = tvm.ir.GenericConst(tvm.runtime.tensor(data), kind)
+        there = placement.vdevice(value.device) is vdevice
+        return constant if there else self.moved(constant, value.device)
 
     def any(self, value: Tensor) -> Expr:
         """``value`` in whichever shape it is known already."""
@@ -152,8 +193,8 @@ class FunctionLowering:
             sizes: The shape of the result, whole or flat as the kernel has it.
             dtype: The element type of the result.
         """
-        made = self.module.kernel(name, options)
-        kind = relax.TensorType(list(sizes), stored(dtype))
+        made = self.module.kernel(name, options, self.target)
+        kind = relax.TensorType(list(sizes), stored(dtype), vdevice=self.vdevice)
         return self.emit(relax.op.call_tir(made, list(operands), kind))
 
     def kernel_several(
@@ -164,8 +205,8 @@ class FunctionLowering:
         shapes: Sequence[Sequence[Expr]],
     ) -> list[Expr]:
         """Call a kernel that writes several new float32 tensors, of these shapes."""
-        made = self.module.kernel(name, options)
-        kinds = [relax.TensorType(list(sizes), "float32") for sizes in shapes]
+        made = self.module.kernel(name, options, self.target)
+        kinds = [relax.TensorType(list(one), "float32", vdevice=self.vdevice) for one in shapes]
         result = self.emit(relax.op.call_tir(made, list(operands), kinds))
         return [self.emit(relax.TupleGetItem(result, index)) for index in range(len(kinds))]
 
@@ -173,14 +214,22 @@ class FunctionLowering:
         self, name: str, options: Mapping[str, Any], operands: Sequence[Expr]
     ) -> Expr:
         """Call a kernel that overwrites its first operand; the result is that operand anew."""
-        made = self.module.kernel(name, options)
+        made = self.module.kernel(name, options, self.target)
         kind = operands[0].ty
         return self.emit(relax.op.call_tir_inplace(made, list(operands), [0], [kind]))
 
     def compute(self, function: Callable[..., Any], *operands: Expr, name: str) -> Expr:
         """Call a kernel described by a tensor expression, scheduled by rule."""
         hint = self.module.unique(name)
-        return self.emit(self.module.builder.call_te(function, *operands, primfunc_name_hint=hint))
+        attributes = self.module.attributes(self.target)
+        call = self.module.builder.call_te(
+            function, *operands, primfunc_name_hint=hint, primfunc_attrs=attributes
+        )
+        (made,) = call.ty_args
+        if not made.vdevice and self.vdevice:  # it reads no tensor whose device would be its own
+            kind = relax.TensorType(made.shape, made.dtype, vdevice=self.vdevice)
+            call = relax.Call(call.op, call.args, call.attrs, [kind])
+        return self.emit(call)
 
     def broadcast(self, value: Tensor, shape: Shape) -> Expr:
         """``value`` repeated to another shape."""

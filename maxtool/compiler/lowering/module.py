@@ -13,11 +13,13 @@ from maxtool.compiler.kernels.forms import Step
 from maxtool.compiler.kernels.table import kernels
 from maxtool.compiler.lowering.function import FunctionLowering
 from maxtool.compiler.lowering.table import RULES_OF
+from maxtool.compiler.placement import Placed, placed
 from maxtool.compiler.rewriting import rewritten
 from maxtool.compiler.storage import Storage
 from maxtool.compiler.targets import Target
 from maxtool.errors import CompilationFailed
-from maxtool.graph import BufferType, CallNode, Graph
+from maxtool.graph import BufferType, CallNode, Graph, Node, Tensor
+from maxtool.graph.type import HOST
 
 
 class ModuleLowering:
@@ -27,36 +29,38 @@ class ModuleLowering:
     then one array of all weights of the module. A subgraph takes its inputs and weights one by one.
 
     Args:
-        target: What to compile for.
+        target: What to compile for; a placement, where values are on several devices.
         weights: The storage of every weight that any of the graphs needs, in order.
         prints: Whether it runs where maxtool is, which prints what graphs ask to print.
     """
 
     def __init__(
-        self, target: Target, weights: Mapping[str, Storage], *, prints: bool = False
+        self, target: Placed, weights: Mapping[str, Storage], *, prints: bool = False
     ) -> None:
-        self.target = target
+        self.placement = placed(target)
         self.prints = prints
         self.weights = weights
         self.builder = relax.BlockBuilder()
-        self._factories = kernels(target)
-        self._rules = RULES_OF[target.kind]
         self._kernels: dict[tuple[object, ...], Any] = {}
         self._names: Counter[str] = Counter()
         self._subgraphs: dict[tuple[object, ...], Any] = {}
 
-    def kernel(self, name: str, options: Mapping[str, Any]) -> Any:  # noqa: ANN401
-        """The global name of a kernel, built when it is first asked for."""
-        key = (name, *sorted(options.items()))
+    def kernel(self, name: str, options: Mapping[str, Any], target: Target) -> Any:  # noqa: ANN401
+        """The global name of a kernel for a target, built when it is first asked for."""
+        key = (target, name, *sorted(options.items()))
         if key not in self._kernels:
-            if name not in self._factories:
-                raise CompilationFailed(f"there is no kernel {name} for {self.target.kind}")
-            function = self._factories[name](**options)
+            factories = kernels(target)
+            if name not in factories:
+                raise CompilationFailed(f"there is no kernel {name} for {target.kind}")
+            function = factories[name](**options)
             hint = str(function.attrs["global_symbol"]) if function.attrs else name
-            self._kernels[key] = self.builder.add_func(
-                function.without_attr("global_symbol"), self.unique(hint)
-            )
+            own = function.without_attr("global_symbol").with_attrs(self.attributes(target))
+            self._kernels[key] = self.builder.add_func(own, self.unique(hint))
         return self._kernels[key]
+
+    def attributes(self, target: Target) -> dict[str, Any]:
+        """What a kernel says of itself: its target, where not all have the same."""
+        return {} if self.placement.is_single else {"target": target.tvm}
 
     def entry(self, graph: Graph) -> None:
         """Add a public function that runs ``graph``, named as it is.
@@ -92,7 +96,7 @@ class ModuleLowering:
                 item = _item(buffers[0], index, function.type(value.type))
                 function.set_whole(value, function.emit(item))
             for name, value in graph.weight_values.items():
-                item = _item(weights, order[name], _type(self.weights[name]))
+                item = _item(weights, order[name], self._stored(value, self.weights[name]))
                 function.set_weight(value, function.emit(item), places[id(value)])
 
         everything = [*parameters, *buffers, weights]
@@ -105,8 +109,17 @@ class ModuleLowering:
         and asks for a C compiler to run it.
         """
         if not any(isinstance(one, tirx.PrimFunc) for one in self.builder.get().functions.values()):
-            self.kernel("pointwise", {"dim": 1, "inputs": 1, "steps": (Step("add", (0, 0)),)})
-        return self.builder.get()
+            options = {"dim": 1, "inputs": 1, "steps": (Step("add", (0, 0)),)}
+            self.kernel("pointwise", options, self.placement.target(HOST))
+        module = self.builder.get()
+        if not self.placement.is_single:
+            module.update_global_info("vdevice", self.placement.vdevices)
+        return module
+
+    def _stored(self, value: Tensor, place: Storage) -> Any:  # noqa: ANN401 - tvm ships no types
+        """The type of a weight as it is stored."""
+        vdevice = self.placement.vdevice(value.device)
+        return relax.TensorType(list(place.stored_shape), place.stored_dtype, vdevice=vdevice)
 
     def _add_subgraphs(self, graph: Graph, places: Mapping[int, Storage]) -> None:
         """Add a function for each subgraph and each storage of its weights, inner ones first."""
@@ -126,7 +139,10 @@ class ModuleLowering:
             relax.Var(f"input_{index}", function.type(value.type))
             for index, value in enumerate(graph.inputs)
         ]
-        weights = [relax.Var(f"weight_{index}", _type(place)) for index, place in enumerate(places)]
+        weights = [
+            relax.Var(f"weight_{index}", self._stored(value, place))
+            for index, (value, place) in enumerate(zip(graph.parameters(), places, strict=True))
+        ]
 
         def bind() -> None:
             for value, parameter in zip(graph.inputs, inputs, strict=True):
@@ -176,9 +192,15 @@ class ModuleLowering:
             if isinstance(node, CallNode):
                 self._call(function, node)
             else:
-                self._rules[node.op](function, node)
+                self._lower(function, node)
         results = [function.get(value) for value in graph.outputs]
         return results[0] if len(results) == 1 else relax.Tuple(results)
+
+    def _lower(self, function: FunctionLowering, node: Node) -> None:
+        """Lower one operation, where its operands are."""
+        first = (*node.inputs, *node.outputs)[0]
+        with function.on(first.device):
+            RULES_OF[function.target.kind][node.op](function, node)
 
     def _call(self, function: FunctionLowering, node: CallNode) -> None:
         """Call a subgraph's function."""
@@ -203,10 +225,6 @@ def _printed(graph: Graph) -> Iterator[str]:
             yield from _printed(node.callee)
         elif node.op == "print":
             yield repr(node.attributes["label"])
-
-
-def _type(place: Storage) -> Any:  # noqa: ANN401 - tvm ships no types
-    return relax.TensorType(list(place.stored_shape), place.stored_dtype)
 
 
 def _item(array: Any, index: int, kind: Any) -> Any:  # noqa: ANN401

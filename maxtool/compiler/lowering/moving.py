@@ -65,7 +65,7 @@ def _rebind(function: FunctionLowering, node: Node) -> None:
         "vm.builtin.tuple_getitem",
         function.emit(relax.Tuple([value])),
         relax.prim_value(0),
-        ty_args=[relax.TensorType(ndim=x.rank, dtype=stored(x.dtype))],
+        ty_args=[relax.TensorType(ndim=x.rank, dtype=stored(x.dtype), vdevice=function.vdevice)],
     )
     function.module.builder.match_cast(function.emit(unknown), function.type(result.type))
     function.set_whole(result, value)

@@ -66,15 +66,15 @@ def _matrices(function: FunctionLowering, shape: Shape) -> list[Expr]:
 
 def _packed(function: FunctionLowering, value: Tensor, *, transposed: bool) -> Expr:
     """Matrices, known at run time only, in blocks of columns: with a batch if there is one."""
-    tile = function.module.target.processor.tile
+    block = function.target.packing or 1
     batch, first, second = sizes = _matrices(function, value.shape)
     k, n = (second, first) if transposed else (first, second)
     operand = function.reshaped(function.any(value), sizes)
-    blocks = tirx.floordiv(n + (tile.nr - 1), tile.nr)
+    blocks = tirx.floordiv(n + (block - 1), block)
     options = {"dtype": stored(value.dtype), "transposed": transposed}
-    packed = [batch, blocks, k, tile.nr]
+    packed = [batch, blocks, k, block]
     made = function.kernel("pack_columns", options, [operand], packed, value.dtype)
-    return made if value.rank > 2 else function.reshaped(made, [blocks, k, tile.nr])
+    return made if value.rank > 2 else function.reshaped(made, [blocks, k, block])
 
 
 def _converted(function: FunctionLowering, value: Expr, source: DType, dtype: DType) -> Expr:

@@ -89,10 +89,15 @@ def _pow(function: FunctionLowering, node: Node) -> None:
 
 
 def _transfer_to(function: FunctionLowering, node: Node) -> None:
-    """Nothing, between devices that are the host."""
-    x = node.inputs[0]
-    value = function.copied(x) if isinstance(x.type, BufferType) else function.get(x)
-    function.set_whole(node.outputs[0], value)
+    """A copy on another device; nothing, between devices that are the host."""
+    x, result = node.inputs[0], node.outputs[0]
+    placement = function.module.placement
+    value = function.get(x)
+    if placement.vdevice(x.device) is not placement.vdevice(result.device):
+        value = function.moved(value, result.device)
+    elif isinstance(x.type, BufferType):
+        value = function.copied(x)
+    function.set_whole(result, value)
 
 
 def _print(function: FunctionLowering, node: Node) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from maxtool.casting import cast
 from maxtool.dtype import DType
-from maxtool.errors import MachineLacks
+from maxtool.graph import executor
 from maxtool.graph.device import DeviceRef
 from maxtool.graph.graph import Graph
 from maxtool.graph.ops.table import apply, define, is_traced
@@ -79,21 +79,20 @@ def transfer_to(x: TensorLike, device: DeviceRef) -> Tensor:
     """The elements of ``x`` on another device; ``x`` itself if it is there already.
 
     The devices ``CPU(0)``, ``CPU(1)``, ... share the host's memory: nothing is copied between them.
+    To and from an accelerator elements are copied, when the graph runs or, of data, at once.
 
     Raises:
-        MachineLacks: If data that is here would go to a device that nothing here can use.
+        MissingDevice: If data that is here would go to a device that is not (also a ValueError).
     """
     tensor = x if isinstance(x, Tensor) else Tensor(x)
     if tensor.device == device:
         return tensor
     if is_traced(tensor):
         return apply("transfer_to", tensor, device=device)[0]
-    if not (device.is_cpu() and tensor.device.is_cpu()):
-        raise MachineLacks(
-            f"nothing here moves data from {tensor.device.name} to {device.name}",
-            hint="the host is the only device that maxtool computes on so far",
-        )
-    return Tensor(tensor.to_numpy(), device=device)
+    if device.is_cpu():
+        return Tensor(tensor.to_numpy(), device=device)
+    kind = TensorType(tensor.dtype, tensor.shape, device)
+    return Tensor.on_accelerator(kind, executor.upload(tensor, device))
 
 
 def print(x: TensorLike, label: str = "debug_tensor") -> None:  # noqa: A001 - the operation's name

@@ -1,0 +1,89 @@
+"""Which devices a module computes on, what each is compiled for, and how TVM counts them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from tvm.relax.global_info import VDevice
+
+from maxtool.compiler.memory import runtime_device
+from maxtool.compiler.targets import Target
+from maxtool.graph import DeviceRef, Graph
+from maxtool.graph.limits import devices as named_devices
+from maxtool.graph.type import HOST
+
+
+class Placement:
+    """The devices of one module.
+
+    A virtual machine counts its devices; the host comes last, as TVM wants it. Where all values are
+    on one device nothing needs to be said of it: it is the machine's first.
+
+    Args:
+        devices: All that values are on; every part of the host is the host.
+        targets: What to compile for, by the kind of device.
+    """
+
+    def __init__(self, devices: Iterable[DeviceRef], targets: Mapping[str, Target]) -> None:
+        distinct = {physical(device) for device in devices} or {HOST}
+        self.devices = tuple(sorted(distinct, key=lambda one: (one.is_cpu(), one.id)))
+        self._targets = targets
+
+    @classmethod
+    def of(cls, graphs: Iterable[Graph], targets: Mapping[str, Target]) -> Placement:
+        """That of graphs which run together."""
+        return cls({device for graph in graphs for device in named_devices(graph)}, targets)
+
+    @classmethod
+    def everything(cls, target: Target) -> Placement:
+        """All values on one device, whatever the graphs say of it: that of an artifact."""
+        return _Everything(target)
+
+    @cached_property
+    def vdevices(self) -> list[Any]:
+        """TVM's names of the devices."""
+        return [
+            VDevice(self.target(device).tvm, runtime_device(device).index, "global")
+            for device in self.devices
+        ]
+
+    @property
+    def is_single(self) -> bool:
+        """Whether there is one device only."""
+        return len(self.devices) == 1
+
+    def target(self, device: DeviceRef) -> Target:
+        """What the kernels of a device are compiled for."""
+        return self._targets[device.device_type]
+
+    def vdevice(self, device: DeviceRef) -> Any:  # noqa: ANN401 - tvm ships no types
+        """TVM's name of a device, in the types of its values; None where there is only one."""
+        return None if self.is_single else self.vdevices[self.devices.index(physical(device))]
+
+
+class _Everything(Placement):
+    """One device by any name."""
+
+    def __init__(self, target: Target) -> None:
+        super().__init__([], {HOST.device_type: target})
+        self._target = target
+
+    def target(self, device: DeviceRef) -> Target:  # noqa: ARG002 - by any name
+        """What everything is compiled for."""
+        return self._target
+
+
+def physical(device: DeviceRef) -> DeviceRef:
+    """The name of a device; the host's for all its parts."""
+    return DeviceRef.from_device(device) if device.is_gpu() else HOST
+
+
+# A placement, or a target for everything.
+Placed: TypeAlias = Placement | Target
+
+
+def placed(target: Placed) -> Placement:
+    """A placement itself; that of everything on one device for a target."""
+    return target if isinstance(target, Placement) else Placement.everything(target)

@@ -1,0 +1,280 @@
+"""Tensors and graphs on accelerators, for which parts of the host stand in."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from tvm_ffi import structural_equal
+
+from maxtool.compiler.cuda.binaries import device_source
+from maxtool.compiler.lowering.module import ModuleLowering
+from maxtool.compiler.mixed import kind_of
+from maxtool.compiler.pipeline import compile_module
+from maxtool.compiler.placement import Placement
+from maxtool.compiler.storage import plan_storage
+from maxtool.compiler.targets import parse_target
+from maxtool.driver import CPU, Accelerator
+from maxtool.dtype import DType
+from maxtool.engine import InferenceSession
+from maxtool.errors import MissingDevice
+from maxtool.graph import BufferType, DeviceRef, Graph, Tensor, TensorType, Weight, executor, ops
+from maxtool.graph.ops.flow import show
+
+Array = np.ndarray[Any, Any]
+F32 = DType.float32
+GPUS = [DeviceRef.GPU(0), DeviceRef.GPU(1)]
+
+pytestmark = pytest.mark.usefixtures("accelerators")
+
+
+def random(*shape: int) -> Array:
+    return np.random.default_rng(sum(shape)).normal(size=shape).astype(np.float32)
+
+
+def place(tensor: Tensor) -> str:
+    """Where TVM says that the elements are: gpu:0 is its cpu:1, and so on."""
+    resident: Any = tensor.resident
+    return str(resident.tensor.device)
+
+
+# data
+
+
+@pytest.mark.parametrize("kind", ["float32", "bfloat16", "int64", "bool", "float8_e4m3fn"])
+@pytest.mark.parametrize("shape", [(2, 3), (), (0, 4)])
+def test_data_goes_there_and_back(kind: str, shape: tuple[int, ...]) -> None:
+    dtype = DType(kind).to_numpy()
+    data = np.asarray(np.random.default_rng(0).integers(0, 2, shape)).astype(dtype)
+    there = Tensor(data).to(Accelerator(1))
+    assert (there.device, there.dtype, there.shape) == (Accelerator(1), DType(kind), shape)
+    assert place(there) == "cpu:2"
+    back = there.to(CPU())
+    assert (back.device, back.resident) == (CPU(), None)
+    np.testing.assert_array_equal(back.to_numpy(), data)
+    other = there.to(GPUS[0])
+    assert place(other) == "cpu:1"
+    np.testing.assert_array_equal(other.to_numpy(), data)
+
+
+def test_a_copy_is_a_copy() -> None:
+    data = random(3)
+    before = data.copy()
+    there = Tensor(data).to(GPUS[0])
+    data[:] = 0
+    there.to_numpy()[:] = 0
+    np.testing.assert_array_equal(there.to_numpy(), before)
+    copied = copy.deepcopy(there)
+    assert place(copied) == "cpu:1"
+    np.testing.assert_array_equal(copied.to_numpy(), before)
+
+
+def test_data_for_an_accelerator_waits_until_it_is_needed_there() -> None:
+    waits = Tensor(np.ones(3, np.float32), device=DeviceRef.GPU(0))
+    assert waits.resident is None
+    assert place(waits + 1.0) == place(waits) == "cpu:1"
+    with pytest.raises(MissingDevice, match="no gpu:7 here"):
+        Tensor(np.ones(3, np.float32), device=DeviceRef.GPU(7)) + 1.0
+
+
+def test_others_can_read_it_by_dlpack() -> None:
+    data = random(2, 3)
+    there = Tensor(data).to(GPUS[0])
+    assert there.__dlpack_device__() == (1, 1)
+    np.testing.assert_array_equal(np.from_dlpack(there), data)  # type: ignore[arg-type]
+
+
+# operations
+
+
+EAGER: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Array], Array]]] = {
+    "a chain": (lambda x: ops.maximum(x * 2.0, x), lambda x: np.maximum(x * 2, x)),
+    "a view": (lambda x: x.T, lambda x: x.T),
+    "a slice": (lambda x: x[1:, 0], lambda x: x[1:, 0]),
+    "a product": (lambda x: x @ x.T, lambda x: x @ x.T),
+    "of nothing": (lambda x: x[:0], lambda x: x[:0]),
+    "numbers": (lambda x: x + ops.cast(ops.cumsum(x, axis=0), F32), lambda x: x + x.cumsum(0)),
+}
+
+
+@pytest.mark.parametrize("case", EAGER)
+def test_operations_run_where_their_operands_are(case: str) -> None:
+    ours, numpy = EAGER[case]
+    for rows in (3, 4, 5):  # the second program is for any number of rows
+        x = random(rows, 4)
+        result = ours(Tensor(x).to(GPUS[1]))
+        assert result.device == GPUS[1]
+        np.testing.assert_allclose(result.to_numpy(), numpy(x), rtol=1e-5, atol=1e-6)
+
+
+def test_operands_on_two_devices_are_named() -> None:
+    x, y = Tensor(random(2, 3)), Tensor(random(2, 3)).to(GPUS[0])
+    with pytest.raises(ValueError, match=r"add\(float32\[2, 3\], float32\[2, 3\] on gpu:0\)"):
+        x + y
+    with pytest.raises(ValueError, match="operands on gpu:1 and gpu:0; move them to one"):
+        y.to(GPUS[1]) @ y.T
+
+
+# graphs
+
+
+def two_places(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Something on every device; the numbers are constants, weights and sizes too."""
+    table = np.arange(3, dtype=np.float32)
+    w = Weight("w", F32, [4, 3], GPUS[1])
+    first = ops.silu(x.to(GPUS[0]) * 2.0) + table
+    second = ops.linear(first.to(GPUS[1]), w) + ops.sum(first.to(GPUS[1]) * table)
+    home = second.to(CPU()) + np.ones(4, np.float32)
+    return home, first, second.to(GPUS[0])
+
+
+def two_places_in_numpy(x: Array, w: Array) -> tuple[Array, Array, Array]:
+    first = 2 * x / (1 + np.exp(-2 * x)) + np.arange(3)
+    second = first @ w.T + (first * np.arange(3)).sum(-1, keepdims=True)
+    return second + 1, first, second
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+def test_a_graph_on_three_devices(rows: int) -> None:
+    graph = Graph("main", two_places, [TensorType(F32, ["n", 3])])
+    x, w = random(rows, 3), random(4, 3)
+    results = executor.find().compile(graph, {"w": w})(Tensor(x))
+    for result, expected in zip(results, two_places_in_numpy(x, w), strict=True):
+        np.testing.assert_allclose(result.to_numpy(), expected, rtol=1e-4, atol=1e-5)
+    assert [result.device for result in results] == [CPU(), GPUS[0], GPUS[0]]
+    assert [place(result) for result in results[1:]] == ["cpu:1", "cpu:1"]
+
+
+def test_memory_of_one_device_never_serves_another() -> None:
+    """Known sizes, where memory is planned: the temporary values of each device are as large."""
+
+    def steps(x: Tensor) -> Tensor:
+        for device in (*GPUS, CPU(), *GPUS, CPU()):
+            x = x.to(device)
+            for _ in range(3):
+                x = ops.exp(ops.cumsum(x, axis=0) * 0.1)
+        return x
+
+    x = random(4, 3)
+    expected = x
+    for _ in range(18):
+        expected = np.exp(expected.cumsum(0) * np.float32(0.1))
+    run = executor.find().compile(Graph("main", steps, [TensorType(F32, [4, 3])]), {})
+    np.testing.assert_allclose(run(Tensor(x))[0].to_numpy(), expected, rtol=1e-3)
+
+
+def test_arguments_are_brought_where_they_are_read() -> None:
+    kinds = [TensorType(F32, ["n"], GPUS[0]), TensorType(F32, ["n"])]
+    session = InferenceSession(devices=[Accelerator(0)])
+    model = session.load(Graph("main", lambda x, y: (x + 1.0, y + 1.0), kinds))
+    x = random(3)
+    for given in (x, Tensor(x), Tensor(x).to(GPUS[0]), Tensor(x).to(GPUS[1])):
+        there, here = model(given, given)
+        assert (place(there), here.device) == ("cpu:1", CPU())
+        for result in (there, here):
+            np.testing.assert_array_equal(result.to_numpy(), x + 1)
+
+
+def written(kind: BufferType) -> Callable[..., Any]:
+    x, position = (
+        TensorType(F32, [1, 1, 2, 4], kind.device),
+        TensorType(DType.int32, [1], kind.device),
+    )
+    write = Graph("main", ops.cache_write_value, [kind, x, position])
+    return executor.find().compile(write, {})
+
+
+def test_a_buffer_is_written_where_it_is() -> None:
+    write = written(BufferType(F32, [1, 2, 8, 4], GPUS[0]))
+    cache = Tensor(np.zeros((1, 2, 8, 4), np.float32)).to(GPUS[0])
+    x = random(1, 1, 2, 4)
+    write(cache, Tensor(x), Tensor(np.array([3], np.int32)))
+    expected = np.zeros((1, 2, 8, 4), np.float32)
+    expected[0, :, 3] = x[0, 0]
+    np.testing.assert_array_equal(cache.to_numpy(), expected)
+    for lost in (Tensor(np.zeros((1, 2, 8, 4), np.float32)), cache.to(GPUS[1])):
+        with pytest.raises(
+            ValueError, match=rf"a buffer is on {lost.device.name}, and is written on gpu:0"
+        ):
+            write(lost, Tensor(x), Tensor(np.array([3], np.int32)))
+
+
+def test_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    def call(x: Tensor) -> Tensor:
+        ops.print(x, "there")
+        return x
+
+    x = random(2)
+    executor.find().compile(Graph("main", call, [TensorType(F32, [2], GPUS[0])]), {})(Tensor(x))
+    printed = capsys.readouterr().out
+    show("there", x)
+    assert printed == capsys.readouterr().out
+
+
+# what is compiled
+
+
+def calls(module: Any, placement: Placement) -> list[tuple[str, set[str], str]]:
+    """Of each call of a kernel, the target of its function, and the devices of its operands."""
+
+    def name(kind: Any) -> str:
+        places = zip(placement.vdevices, placement.devices, strict=True)
+        return next(device.name for own, device in places if structural_equal(own, kind.vdevice))
+
+    found = []
+    for binding in (one for block in module["main"].body.blocks for one in block.bindings):
+        call = binding.value
+        if getattr(getattr(call, "op", None), "name", "") == "relax.call_tir":
+            operands = {name(one.ty) for one in call.args[1].fields if hasattr(one.ty, "vdevice")}
+            target = module[call.args[0]].attrs["target"]
+            found.append((str(target), operands | {name(call.ty)}, name(call.ty)))
+    return found
+
+
+def lowered(graph: Graph, placement: Placement) -> Any:
+    lowering = ModuleLowering(placement, plan_storage([graph], placement))
+    lowering.entry(graph)
+    return lowering.module()
+
+
+def three_places(x: Tensor) -> tuple[Tensor, Tensor]:
+    there = ops.exp(x.to(GPUS[0]))
+    return ops.cos(ops.log(there.to(GPUS[1])).to(CPU())), there[1:] + np.ones(3, np.float32)
+
+
+@pytest.mark.parametrize("name", ["cpu:x86-64", "cuda:sm_90"])
+def test_each_kernel_is_for_the_device_of_its_operands(name: str) -> None:
+    host, other = parse_target("cpu"), parse_target(name)
+    graph = Graph("main", three_places, [TensorType(F32, ["n", 3])])
+    placement = Placement.of([graph], {"cpu": host, "gpu": other})
+    found = calls(lowered(graph, placement), placement)
+    expected = {"cpu:0": host, "gpu:0": other, "gpu:1": other}
+    for target, devices, device in found:
+        assert devices == {device}
+        assert target == str(expected[device].tvm)
+    assert {device for _, _, device in found} == set(expected)
+
+
+def test_one_module_holds_code_for_the_host_and_for_gpus() -> None:
+    """Compiled where there is no GPU: every kernel of the GPUs is in the device code."""
+    graph = Graph("main", three_places, [TensorType(F32, ["n", 3])])
+    targets = {"cpu": parse_target("cpu"), "gpu": parse_target("cuda:sm_90")}
+    placement = Placement.of([graph], targets)
+    module = lowered(graph, placement)
+    cuda = [str(name.name_hint) for name, one in module.functions.items() if kind_of(one) == "cuda"]
+    source = device_source(compile_module(module, placement))
+    assert len(cuda) > 1
+    for name in cuda:
+        assert f"{name}_kernel(" in source
+
+
+def test_a_graph_on_one_gpu_is_compiled_as_any_other() -> None:
+    kind = TensorType(F32, [4, 3], GPUS[1])
+    graph = Graph("main", lambda x: ops.exp(ops.log(x)), [kind])
+    placement = Placement.of([graph], {"gpu": parse_target("cuda:sm_80")})
+    assert placement.is_single
+    source = device_source(compile_module(lowered(graph, placement), placement))
+    assert "exp_kernel(" in source
