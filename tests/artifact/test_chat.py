@@ -62,7 +62,7 @@ def test_both_dialects_keep_the_tokenizer_and_the_template(source: Path, tmp_pat
 def test_what_is_kept_changes_nothing(compiled: Compile, data: Path, name: str) -> None:
     """A text read in two parts is continued as one read at once, with windows and scaling too."""
     model = loader.load(compiled(data / name))
-    choose = loader.chooser(loader.Sampling())
+    choose = loader.Chooser(loader.Sampling())
     ids = np.random.default_rng(2).integers(3, 60, 20).tolist()
     kept = Session(model)
     first = list(kept.generate(ids[:11], 3, choose))

@@ -141,6 +141,9 @@ class Fake:
         self.cache: list[int] = []
         self.read = 0
 
+    def decoder(self, _state: list[int]) -> None:
+        return None
+
     def new_state(self, batch: int) -> list[int]:
         assert batch == 1
         return self.cache
@@ -161,7 +164,7 @@ class Fake:
 def test_only_what_is_new_is_read() -> None:
     model: Any = Fake()
     memory = session.Session(model)
-    choose = loader.chooser(loader.Sampling())
+    choose = loader.Chooser(loader.Sampling())
 
     def fresh(ids: list[int], count: int) -> list[int]:
         return list(session.Session(Fake()).generate(ids, count, choose))  # type: ignore[arg-type]
@@ -182,7 +185,7 @@ def test_a_text_that_outgrows_its_memory_is_read_anew() -> None:
     """Once when it grows beyond the length, and again when a shorter one follows."""
     model: Any = Fake(beyond=5)
     memory = session.Session(model)
-    choose = loader.chooser(loader.Sampling())
+    choose = loader.Chooser(loader.Sampling())
     made = list(memory.generate([1, 2, 3], 5, choose))
     assert made == list(session.Session(Fake()).generate([1, 2, 3], 5, choose))  # type: ignore[arg-type]
     assert model.read == 3 + 1 + 1 + 6 + 1
@@ -194,7 +197,7 @@ def test_a_text_that_outgrows_its_memory_is_read_anew() -> None:
 
 def test_a_generation_that_is_left() -> None:
     memory = session.Session(Fake())  # type: ignore[arg-type]
-    choose = loader.chooser(loader.Sampling())
+    choose = loader.Chooser(loader.Sampling())
     tokens: Iterator[int] = memory.generate([5, 6], 9, choose)
     made = [next(tokens), next(tokens)]
     assert memory.ids == [5, 6, made[0]]

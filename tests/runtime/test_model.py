@@ -131,7 +131,7 @@ def test_weights_are_not_copied(artifact: Path) -> None:
 
 def chooser(**options: Any) -> Callable[[np.ndarray[Any, Any]], int]:
     """A chooser that has seen nothing before."""
-    choose = loader.chooser(loader.Sampling(**options))
+    choose = loader.Chooser(loader.Sampling(**options))
     return lambda logits: choose(logits, [])
 
 
@@ -194,7 +194,7 @@ def test_min_p_is_a_share_of_the_best() -> None:
 
 def test_the_penalty_is_for_what_was_seen() -> None:
     logits = np.array([3.0, 2.9, -1.0, -1.1], np.float32)
-    choose = loader.chooser(loader.Sampling(repetition_penalty=1.2))
+    choose = loader.Chooser(loader.Sampling(repetition_penalty=1.2))
     assert choose(logits, []) == 0
     assert choose(logits, [0, 0]) == 1
     assert choose(logits, [0, 1]) == 0

@@ -24,7 +24,7 @@ from .options import (
 )
 from .program import execute, main
 from .reply import Reply
-from .sampling import Sampling, chooser
+from .sampling import Chooser, Sampling
 from .session import Session
 from .stream import Stops, TextStream
 
@@ -37,6 +37,7 @@ __all__ = [
     "BadUsage",
     "ChatEncoder",
     "ChatTemplate",
+    "Chooser",
     "Common",
     "Conversation",
     "DoesNotFit",
@@ -58,7 +59,6 @@ __all__ = [
     "Stops",
     "TextStream",
     "aligned",
-    "chooser",
     "execute",
     "find_gpus",
     "integers",

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .errors import BadInput, BadUsage
-from .machine import last_line
+from .errors import BadInput, BadUsage, last_line
 from .memory import Array
 from .opening import open_model
 from .options import Common

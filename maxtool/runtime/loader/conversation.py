@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from .chat import ChatEncoder, ChatTemplate, Message, open_template
 from .model import Model
 from .reply import Reply
-from .sampling import Sampling, chooser
+from .sampling import Chooser, Sampling
 from .session import Session
 
 SPARE = 4  # a reply has room when this part of the context is free
@@ -45,7 +45,7 @@ class Conversation:
         """
         self.forgotten = 0
         self._model, self._stops = model, stops
-        self._choose = chooser(sampling or Sampling())
+        self._choose = Chooser(sampling or Sampling())
         template = template or open_template(model.manifest)
         self._encoder = ChatEncoder(template, model.tokenizer)
         self._session = Session(model)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -10,13 +11,15 @@ from typing import Any
 import numpy as np
 
 from .cuda_code import choose_code, given_code
+from .cuda_decoding import CudaDecoder
 from .cuda_driver import find_gpu
 from .cuda_runtime import STREAM, TO_DEVICE, TO_HOST, Cuda
 from .cuda_upload import upload
-from .errors import DoesNotFit, MachineLacks, RunError
+from .errors import DoesNotFit, MachineLacks, RunError, last_line
 from .host import CPU, POOLED, check_machine
-from .manifest import DTYPES, Manifest
-from .memory import Array
+from .machine import Compiled
+from .manifest import DTYPES, SAMPLED, Manifest
+from .memory import Array, State
 
 CUDA = 2  # DLDeviceType
 ALLOCATE = "runtime.TVMTensorAllocWithScope"  # a function of TVM's runtime
@@ -65,14 +68,27 @@ class CudaGpu:
     @contextmanager
     def running(self) -> Iterator[None]:
         """The GPU is the current one of this thread, with its default stream."""
-        import tvm_ffi
-
         before = self.cuda.select()
         try:
-            with tvm_ffi.use_raw_stream(tvm_ffi.device("cuda", self.gpu.index), STREAM.value or 0):
+            with self.on_stream(STREAM):
                 yield
         finally:
             self.cuda.restore(before)
+
+    def on_stream(self, stream: ctypes.c_void_p) -> AbstractContextManager[object]:
+        """Compiled code asks for work on this stream."""
+        import tvm_ffi
+
+        place: AbstractContextManager[object] = tvm_ffi.use_raw_stream(
+            tvm_ffi.device("cuda", self.gpu.index), stream.value or 0
+        )
+        return place
+
+    def decoder(self, compiled: Compiled, manifest: Manifest, state: State) -> CudaDecoder | None:
+        """What continues a text without the host, if the model was compiled with that."""
+        if manifest.context is None or not {*SAMPLED} <= manifest.entries.keys():
+            return None
+        return CudaDecoder(self, compiled, state, manifest.context)
 
     def weights(self, manifest: Manifest, progress: Callable[[float], None]) -> list[Any]:
         """The weights, copied to the GPU; ``progress`` is told the share that is there.
@@ -139,6 +155,6 @@ class CudaGpu:
         """What to raise when compiled code does not take a call."""
         if known := next((text for key, text in FAILURES.items() if key in said), None):
             return MachineLacks(f"{self.gpu} cannot run {name}: {known}")
-        if "CUDA" in said:
-            return RunError(f"{name} fails on {self.gpu}: {said}")
-        return DoesNotFit(f"the compiled {name} refused the call: {said}")
+        if line := next((line for line in said.splitlines() if "CUDA" in line), None):
+            return RunError(f"{name} fails on {self.gpu}: {line.strip()}")
+        return DoesNotFit(f"the compiled {name} refused the call: {last_line(said)}")

@@ -81,6 +81,10 @@ class Cuda:
             kind = MachineLacks if failure == NO_MEMORY else RunError
             raise kind(f"CUDA fails on device cuda:{self.index}: {name}: {said}")
 
+    def forget_failure(self) -> None:
+        """Nobody is told any more of a failure that was dealt with."""
+        self._library.cudaGetLastError()
+
     def create(self, name: str, *arguments: object) -> ctypes.c_void_p:
         """The handle that a function writes to its first argument."""
         handle = ctypes.c_void_p()

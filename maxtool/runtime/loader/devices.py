@@ -10,8 +10,10 @@ from typing import Any, Protocol
 from .cuda_gpu import CudaGpu
 from .errors import BadUsage, DoesNotFit, MachineLacks, RunError
 from .host import Host
+from .machine import Compiled
 from .manifest import Manifest
-from .memory import Array
+from .memory import Array, State
+from .sampling import Sampling
 
 NAME = re.compile(r"cpu|cuda(?::(\d{1,4}))?")
 # By the kind a model was compiled for: what else may be asked for, and what to do then.
@@ -21,6 +23,19 @@ OTHER = {
     "cuda": "this model was compiled for GPUs, and does not run on {device}: compile it with "
     "--target cpu",
 }
+
+
+class Decoder(Protocol):
+    """What draws the tokens of one text by itself: each is asked for before the last is read."""
+
+    def begin(self, ids: Sequence[int], start: int, draws: Array, sampling: Sampling) -> None:
+        """Ask for the token behind ``ids``, of which the state holds the first ``start``."""
+
+    def step(self, more: int) -> None:
+        """Ask for the token behind the last that was asked for; ``more`` steps will follow."""
+
+    def read(self) -> int:
+        """The oldest token that was asked for and not read."""
 
 
 class Processor(Protocol):
@@ -47,6 +62,9 @@ class Processor(Protocol):
 
     def arrays(self, tensors: Sequence[Any]) -> list[Array]:
         """What tensors hold."""
+
+    def decoder(self, compiled: Compiled, manifest: Manifest, state: State, /) -> Decoder | None:
+        """What draws the tokens of one text by itself, if anything does."""
 
     def refused(self, name: str, said: str) -> RunError:
         """What to raise when compiled code does not take a call."""

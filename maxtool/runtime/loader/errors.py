@@ -39,3 +39,8 @@ class MachineLacks(RunError):
     """The machine has not what the model needs."""
 
     exit_code = 6
+
+
+def last_line(error: object) -> str:
+    """What an error says in its last line."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1]

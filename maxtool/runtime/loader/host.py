@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import DoesNotFit, MachineLacks, RunError
+from .errors import DoesNotFit, MachineLacks, RunError, last_line
 from .manifest import DTYPES, Manifest
 from .memory import Array, aligned
 
@@ -82,9 +82,12 @@ class Host:
         """Tensors as arrays: the same memory."""
         return [np.from_dlpack(tensor) for tensor in tensors]
 
+    def decoder(self, _compiled: object, _manifest: Manifest, _state: object) -> None:
+        """Nothing: tokens are picked from logits, which are here anyway."""
+
     def refused(self, name: str, said: str) -> RunError:
         """What to raise when compiled code does not take a call."""
-        return DoesNotFit(f"the compiled {name} refused the call: {said}")
+        return DoesNotFit(f"the compiled {name} refused the call: {last_line(said)}")
 
 
 def set_threads(weight_bytes: int) -> int:

@@ -6,21 +6,42 @@ import ctypes
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .devices import Processor
-from .errors import MachineLacks, NotVerified
+from .errors import MachineLacks, NotVerified, last_line
 from .host import CPU, THREADS
 from .manifest import Manifest
+
+if TYPE_CHECKING:
+    from .devices import Processor
 
 RUNTIME = {"darwin": "libtvm_runtime.dylib"}.get(sys.platform, "libtvm_runtime.so")
 CUDA_RUNTIME = "libtvm_runtime_cuda.so"
 # What each library of the runtime registers: loaded twice, it would abort the process.
 MARKS = {RUNTIME: THREADS, CUDA_RUNTIME: "device_api.cuda"}
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """Compiled code, ready for calls.
+
+    Attributes:
+        machine: TVM's virtual machine.
+        functions: The function of each entry.
+        weights: The one array of weights that they take.
+        lock: Held during calls: concurrent calls of one virtual machine crash the process.
+    """
+
+    machine: Any
+    functions: Mapping[str, Any]
+    weights: Any
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 def open_module(manifest: Manifest, processor: Processor, *, verified: bool) -> Any:  # noqa: ANN401 - tvm_ffi has no types
@@ -110,8 +131,3 @@ def check_release(package: str, compiled_with: object) -> None:
     if str(compiled_with).split(".")[:2] != installed.split(".")[:2]:
         what = f"the model was compiled with {package} {compiled_with!s:.40}"
         raise MachineLacks(f"{what}; {installed} is installed")
-
-
-def last_line(error: BaseException) -> str:
-    """What an error says in its last line."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[-1]

@@ -19,6 +19,11 @@ ALIGNMENT = 64
 MAX_MANIFEST = 64 << 20
 MAX_SIZE = 1 << 48
 IDS = ("input_ids", "token")
+# Entries that draw tokens by themselves, and what they take and give: names, types, numbers of
+# dimensions.
+SAMPLED = {"sample_prefill", "sample_decode"}
+DRAWING = ("token int64 2", "position int32 1", "draws float32 1", "settings float32 1")
+SETTINGS = 5
 SPEC_KEYS = (("name", str), ("dtype", str), ("shape", list))
 # bfloat16 has no NumPy type of its own: its arrays hold the bits.
 DTYPES = {name: np.dtype(name) for name in ("bool", "float16", "float32", "float64")}
@@ -189,6 +194,8 @@ class Manifest:
         for name, entry in self.entries.items():
             if entry.state:
                 self._check_stateful(name, entry)
+        for name in SAMPLED & self.entries.keys():
+            self._check_sampled(name, self.entries[name])
         for name, limit in self.limits.items():
             pair = limit if isinstance(limit, list) and len(limit) == 2 else [limit]
             if not all(type(value) is int for value in pair):
@@ -206,3 +213,15 @@ class Manifest:
         named = [size for spec in self.state for size in spec.shape if isinstance(size, str)]
         if not known.issuperset(named):
             raise self._wrong(f"no input of {name!r} has the sizes {', '.join(named):.80}")
+
+    def _check_sampled(self, name: str, entry: Entry) -> None:
+        """Nothing else checks what such an entry is called with."""
+        inputs, outputs = (
+            tuple(f"{s.name} {s.dtype} {len(s.shape)}" for s in side)
+            for side in (entry.inputs, entry.outputs)
+        )
+        if not entry.state or (inputs, outputs) != (DRAWING, DRAWING[:2]):
+            raise self._wrong(f"{name!r} is not from {', '.join(DRAWING)}, and the state")
+        sizes = entry.inputs[2].shape + entry.inputs[3].shape
+        if sizes != (self.context, SETTINGS) or "seen" not in {spec.name for spec in self.state}:
+            raise self._wrong(f"{name!r} has no draws[context], settings[{SETTINGS}] and seen")

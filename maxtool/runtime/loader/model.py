@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .devices import open_device
+from .devices import Decoder, open_device
 from .embedding import Text, embed
-from .errors import BadInput, BadUsage, DoesNotFit, MachineLacks
-from .machine import last_line, open_module
+from .errors import BadInput, BadUsage, DoesNotFit, MachineLacks, last_line
+from .machine import Compiled, open_module
 from .manifest import Entry, Manifest
 from .memory import Array, State, checked
-from .sampling import Sampling, chooser
+from .sampling import Chooser, Sampling
 from .session import Session
 
 
@@ -44,16 +43,15 @@ class Model:
         """What :func:`load` does with a manifest that was read."""
         self.manifest = manifest
         self.processor = open_device(manifest, device)
-        self._machine = open_module(manifest, self.processor, verified=verified)
-        self._weights = _array(self.processor.weights(manifest, progress))
-        self._functions = {name: self._function(e) for name, e in manifest.entries.items()}
+        machine = open_module(manifest, self.processor, verified=verified)
+        functions = {name: self._function(machine, e) for name, e in manifest.entries.items()}
+        weights = _array(self.processor.weights(manifest, progress))
+        self._compiled = Compiled(machine, functions, weights)
         self._tokenizer: Any = None
-        # Concurrent calls of one virtual machine crash the process.
-        self._lock = threading.Lock()
 
-    def _function(self, entry: Entry) -> Any:  # noqa: ANN401
+    def _function(self, machine: Any, entry: Entry) -> Any:  # noqa: ANN401
         try:
-            found = self._machine.get_function(entry.function)
+            found = machine.get_function(entry.function)
         except (AttributeError, RuntimeError):
             found = None
         if found is None:
@@ -74,6 +72,10 @@ class Model:
     def new_state(self, **dims: int) -> State:
         """Zeroed state for the given sizes of named dimensions, such as ``batch=1``."""
         return State(self.processor, self.manifest.state, dims)
+
+    def decoder(self, state: State) -> Decoder | None:
+        """What draws the tokens of one text on the device itself, if the model can do that."""
+        return self.processor.decoder(self._compiled, self.manifest, state)
 
     def run(
         self, name: str, arrays: Mapping[str, object], state: State | None = None
@@ -143,13 +145,14 @@ class Model:
         self, name: str, inputs: Mapping[str, Array], memory: Sequence[object]
     ) -> list[Array]:
         """The outputs of compiled code, in its order."""
+        compiled = self._compiled
         try:
-            with self._lock, self.processor.running():
+            with compiled.lock, self.processor.running():
                 tensors = [self.processor.tensor(*named) for named in inputs.items()]
-                result = self._functions[name](*tensors, *memory, self._weights)
+                result = compiled.functions[name](*tensors, *memory, compiled.weights)
                 return self.processor.arrays([result] if hasattr(result, "shape") else list(result))
         except (RuntimeError, ValueError, TypeError) as error:
-            raise self.processor.refused(name, last_line(error)) from None
+            raise self.processor.refused(name, str(error)) from None
 
     # text and generation
 
@@ -201,7 +204,7 @@ class Model:
             BadInput: If there are no ids.
             DoesNotFit: If they are more than the context, or outside the vocabulary.
         """
-        choose = chooser(Sampling(**sampling))
+        choose = Chooser(Sampling(**sampling))
         count = self.check_prompt(ids, max_tokens)
         return Session(self).generate(ids, count, choose)
 

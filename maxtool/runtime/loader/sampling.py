@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,26 +48,53 @@ class Sampling:
             raise BadUsage("; ".join(wrong))
 
 
-def chooser(sampling: Sampling) -> Callable[[Array, Sequence[int]], int]:
-    """The function that picks a token from logits and the tokens before it.
+class Chooser:
+    """What picks tokens, one after the other.
+
+    Attributes:
+        sampling: How.
 
     Raises:
         BadUsage: If an option is out of range.
     """
-    sampling.check()
-    random = np.random.default_rng(sampling.seed)
 
-    def choose(logits: Array, before: Sequence[int]) -> int:
-        logits = penalised(logits, before, sampling.repetition_penalty)
+    def __init__(self, sampling: Sampling) -> None:
+        sampling.check()
+        self.sampling = sampling
+        self._random = np.random.default_rng(sampling.seed)
+
+    def __call__(self, logits: Array, before: Sequence[int]) -> int:
+        """Pick a token from the logits of all, and the tokens before it.
+
+        Raises:
+            RunError: If the logits are not finite.
+        """
+        logits = penalised(logits, before, self.sampling.repetition_penalty)
         best = int(logits.argmax())
         if not math.isfinite(logits[best]):
             raise RunError("the model's logits are not finite numbers")
-        if sampling.temperature == 0:
+        if self.sampling.temperature == 0:
             return best
-        tokens, shares = distribution(logits, sampling)
-        return int(random.choice(tokens, p=shares))
+        tokens, shares = distribution(logits, self.sampling)
+        draw = _rounded(self._random.random())
+        place = int(np.searchsorted(shares.cumsum(), draw, side="right"))
+        return int(tokens[min(place, tokens.size - 1)])
 
-    return choose
+    def draws(self, count: int) -> Array:
+        """The next random numbers, float32 ``[count]`` from 0 up to but not 1; none is used up."""
+        if self.sampling.temperature == 0:
+            return np.zeros(count, np.float32)
+        return _rounded(copy.deepcopy(self._random).random(count))
+
+    def skip(self) -> None:
+        """Use up the next random number: somebody else has picked a token with it."""
+        if self.sampling.temperature:
+            self._random.random()
+
+
+def _rounded(draws: float | Array) -> Array:
+    """Random numbers as float32, which devices have, and still below 1."""
+    return np.minimum(np.asarray(draws, np.float32), np.nextafter(np.float32(1), np.float32(0)))
 
 
 def distribution(logits: Array, sampling: Sampling) -> tuple[Array, Array]:

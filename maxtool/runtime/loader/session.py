@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .memory import Array
+from .sampling import Chooser
 
 if TYPE_CHECKING:
+    from .devices import Decoder
     from .model import Model
 
 Choose = Callable[[Array, Sequence[int]], int]
@@ -27,13 +29,24 @@ class Session:
         self.ids: list[int] = []
         self.reused = 0
         self._model, self._state = model, model.new_state(batch=1)
+        self._decoder = model.decoder(self._state)
         self._is_long = False
 
     def generate(self, ids: Sequence[int], count: int, choose: Choose) -> Iterator[int]:
-        """Tokens behind ``ids``, one at a time, up to ``count`` or an end-of-text token."""
+        """Tokens behind ``ids``, one at a time, up to ``count`` or an end-of-text token.
+
+        A device that can draws the tokens itself, where ``choose`` is a :class:`Chooser`.
+        """
         before = list(ids)
         common = min(_common(self.ids, before), len(before) - 1)
         self.reused = self._usable(common, len(before))
+        if self._decoder is not None and isinstance(choose, Chooser):
+            yield from self._drawn(self._decoder, before, count, choose)
+        else:
+            yield from self._chosen(before, count, choose)
+
+    def _chosen(self, before: list[int], count: int, choose: Choose) -> Iterator[int]:
+        """Tokens picked from logits."""
         name, position = "prefill", self.reused
         for _ in range(count):
             logits = self._read(name, before, position)
@@ -44,6 +57,46 @@ class Session:
             position = self._usable(len(before) - 1, len(before))
             name = "decode" if position else "prefill"
             yield chosen
+
+    def _drawn(
+        self, decoder: Decoder, before: list[int], count: int, chooser: Chooser
+    ) -> Iterator[int]:
+        """Tokens that the device draws."""
+        start = self.reused
+        while count > 0:
+            part = self._before_rereading(len(before), count)
+            for token in self._part(decoder, before, start, part, chooser):
+                if token in self._model.manifest.eos:
+                    return
+                before.append(token)
+                yield token
+            count -= part
+            start = self._usable(len(before) - 1, len(before))
+
+    def _part(
+        self, decoder: Decoder, before: Sequence[int], start: int, count: int, chooser: Chooser
+    ) -> Iterator[int]:
+        """Tokens behind ``before``, of which the state holds ``start``: an end of text is one too.
+
+        Each is asked for before the last one is read, so that the device never waits for the host.
+        The one behind an end of text is lost, but the state holds that end of text then.
+        """
+        del self.ids[start:]
+        decoder.begin(before, start, chooser.draws(count), chooser.sampling)
+        self.ids += before[start:]
+        for more in reversed(range(count)):
+            if more:
+                decoder.step(more - 1)
+            token = decoder.read()
+            chooser.skip()
+            if more:
+                self.ids.append(token)
+            yield token
+
+    def _before_rereading(self, length: int, count: int) -> int:
+        """How many of ``count`` tokens a text of ``length`` gets before it must be read anew."""
+        limit = self._model.manifest.reread_beyond
+        return count if limit is None or length > limit else min(count, limit - length + 1)
 
     def _usable(self, count: int, length: int) -> int:
         """How many of ``count`` tokens in the state a text of ``length`` tokens may rely on.

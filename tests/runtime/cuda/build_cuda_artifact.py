@@ -35,7 +35,7 @@ def mark(seen_p: T.handle, ids_p: T.handle):
     for b, s in T.grid(batch, seq):
         with T.sblock("write"):
             vb, vs = T.axis.remap("SS", [b, s])
-            seen[vb, ids[vb, vs]] = T.int8(1)
+            seen[vb, T.max(ids[vb, vs], T.int64(0))] = T.int8(1)
 
 
 @T.prim_func(s_tir=True)

@@ -1,9 +1,13 @@
 // What CUDA C++ of kernels needs to be compiled for the host, each thread after the other.
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
 #define __global__
 #define __launch_bounds__(threads)
+
+using std::max;
+using std::min;
 
 struct index3 { unsigned x, y, z; };
 static index3 blockIdx, threadIdx;
@@ -21,7 +25,9 @@ template <typename F> void each(index3 &at, const unsigned *sizes, F body) {
 }
 
 #define RUN(name, parameters, call)                                                             \
-  extern "C" int count_##name = parameters;                                                     \
-  extern "C" void run_##name(const unsigned *grid, const unsigned *block, const uint64_t *p) {  \
+  extern "C" {                                                                                  \
+  int count_##name = parameters;                                                                \
+  void run_##name(const unsigned *grid, const unsigned *block, const uint64_t *p) {             \
     each(blockIdx, grid, [&] { each(threadIdx, block, [&] { call; }); });                       \
+  }                                                                                             \
   }

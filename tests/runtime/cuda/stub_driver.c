@@ -4,7 +4,9 @@
  * Work is put off until somebody waits for it, as it may be on a GPU: who reads a result without
  * waiting finds the old bytes. Everything asked for is written to a log that tests read.
  */
+#define _GNU_SOURCE
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -13,10 +15,16 @@
 
 #include "stub.h"
 
+/* Threads wait and ask for work at the same time; kernels run while one of them waits. */
+static pthread_mutex_t mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+static void leave(int *held) { pthread_mutex_unlock(&mutex); }
+#define ALONE int held __attribute__((cleanup(leave), unused)) = pthread_mutex_lock(&mutex)
+
 static char *log_text;
 static size_t log_size, log_room;
 
 void stub_say(const char *format, ...) {
+  ALONE;
   char line[512];
   va_list arguments;
   va_start(arguments, format);
@@ -39,10 +47,11 @@ static long long number(const char *name, long long otherwise) {
 /* Memory: every range that is alive, of the device (kind 1) or pinned on the host (kind 2). */
 typedef struct range { char *start; size_t size; int kind, device; struct range *next; } range;
 static range *ranges;
-static int current;
+static _Thread_local int current;
 static int failing;  /* what every call answers, once set: a GPU that has failed */
 
 size_t stub_used(int device) {
+  ALONE;
   size_t used = 0;
   for (range *r = ranges; r; r = r->next) used += r->kind == 1 && r->device == device ? r->size : 0;
   return used;
@@ -55,12 +64,14 @@ void stub_fail(int code) { failing = code; }
 int stub_failing(void) { return failing; }
 
 int stub_kind(const void *where, size_t size) {
+  ALONE;
   for (range *r = ranges; r; r = r->next)
     if ((char *)where >= r->start && (char *)where + size <= r->start + r->size) return r->kind;
   return 0;
 }
 
 void *stub_take(size_t size, int kind) {
+  ALONE;
   if (kind == 1 && stub_used(current) + size > stub_memory()) return NULL;
   range *r = malloc(sizeof *r);
   *r = (range){aligned_alloc(256, (size + 256) / 256 * 256), size, kind, current, ranges};
@@ -70,6 +81,7 @@ void *stub_take(size_t size, int kind) {
 }
 
 int stub_drop(void *start) {
+  ALONE;
   for (range **at = &ranges; *at; at = &(*at)->next)
     if ((*at)->start == start) {
       range *r = *at;
@@ -89,18 +101,20 @@ void stub_run(const op *o) {
   if (o->what == COPY) memmove(o->to, o->from ? o->from : o->staged, o->size);
   if (o->what == FILL) memset(o->to, o->value, o->size);
   if (o->what == LAUNCH) o->function->run(o->grid, o->block, o->parameters);
-  if (o->what == MARK) *o->mark = 1;
+  if (o->what == MARK) o->mark->reached = o->turn;
 }
 
 void stub_put(op *o) {
+  ALONE;
   o->next = NULL;
   *last = o;
   last = &o->next;
 }
 
 /* Do what waits: up to this mark, or all of it. */
-void stub_drain_until(const int *mark) {
-  while (first && !(mark && *mark)) {
+void stub_drain_until(const event *mark) {
+  ALONE;
+  while (first && !(mark && mark->reached == mark->asked)) {
     op *o = first;
     if (!(first = o->next)) last = &first;
     stub_run(o);

@@ -5,7 +5,8 @@
 #include "stub.h"
 
 enum { INVALID = 1, NO_MEMORY = 2, NO_CAPTURE = 900 };
-static int captures;  /* streams that capture: nothing may be allocated or waited for meanwhile */
+/* Streams that this thread captures: it may not take memory or wait meanwhile. */
+static _Thread_local int captures;
 
 #define REFUSE_IF_FAILED if (stub_failing()) return stub_failing()
 #define REFUSE_IN_CAPTURE if (captures) { stub_say("in capture: %s", __func__); return NO_CAPTURE; }
@@ -98,25 +99,24 @@ int cudaStreamSynchronize(stream *s) {
   stub_drain();
   return 0;
 }
-int cudaStreamWaitEvent(stream *s, void *event, unsigned flags) { return 0; }
+int cudaStreamWaitEvent(stream *s, event *e, unsigned flags) { return 0; }
 
-int cudaEventCreateWithFlags(int **event, unsigned flags) { *event = calloc(1, sizeof **event); return 0; }
-int cudaEventCreate(int **event) { return cudaEventCreateWithFlags(event, 0); }
-int cudaEventDestroy(int *event) { stub_drain(); free(event); return 0; }
-int cudaEventRecord(int *event, stream *s) {
+int cudaEventCreateWithFlags(event **e, unsigned flags) { *e = calloc(1, sizeof **e); return 0; }
+int cudaEventCreate(event **e) { return cudaEventCreateWithFlags(e, 0); }
+int cudaEventDestroy(event *e) { stub_drain(); free(e); return 0; }
+int cudaEventRecord(event *e, stream *s) {
   op *o = calloc(1, sizeof *o);
-  *event = 0;
-  *o = (op){.what = MARK, .mark = event};
+  *o = (op){.what = MARK, .mark = e, .turn = ++e->asked};
   return stub_submit(o, s, "");
 }
-int cudaEventSynchronize(int *event) {
+int cudaEventSynchronize(event *e) {
   REFUSE_IF_FAILED;
   REFUSE_IN_CAPTURE;
   stub_say("wait event");
-  stub_drain_until(event);
+  stub_drain_until(e);
   return 0;
 }
-int cudaEventElapsedTime(float *milliseconds, int *a, int *b) { *milliseconds = 1; return 0; }
+int cudaEventElapsedTime(float *milliseconds, event *a, event *b) { *milliseconds = 1; return 0; }
 
 int cudaStreamBeginCapture(stream *s, int mode) {
   REFUSE_IF_FAILED;

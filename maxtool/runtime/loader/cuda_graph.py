@@ -1,0 +1,91 @@
+"""Calls of compiled code that a GPU repeats by itself."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from .cuda_runtime import NON_BLOCKING, STREAM, THIS_THREAD, Cuda, release
+from .errors import RunError
+
+ALLOCATION = "vm.builtin.alloc_storage"  # what TVM's virtual machine calls for memory
+
+
+class Graph:
+    """Work that was recorded once, with the memory that it uses.
+
+    Args:
+        cuda: The runtime of the GPU, which is the current one.
+        machine: The virtual machine that the work runs on.
+        work: Asks for the work, on the stream it is given. It is called twice: the first time to
+            make TVM's pool hold enough memory, as none can be had while work is recorded, and to do
+            what is asked for; the second time to be recorded.
+
+    Raises:
+        RunError: If it cannot be recorded; it was done once nevertheless.
+    """
+
+    def __init__(
+        self,
+        cuda: Cuda,
+        machine: Any,  # noqa: ANN401
+        work: Callable[[ctypes.c_void_p], object],
+    ) -> None:
+        self._cuda = cuda
+        with _memory_kept(machine):
+            work(STREAM)
+        # Recorded work writes to the same places for ever: nobody else may be given them.
+        with _memory_kept(machine) as self._memory:
+            self._handle = self._record(work)
+
+    def _record(self, work: Callable[[ctypes.c_void_p], object]) -> ctypes.c_void_p:
+        """Work as a graph that can be launched."""
+        # A stream that others do not wait for: they may go on while this one records.
+        stream = self._cuda.create("cudaStreamCreateWithFlags", NON_BLOCKING)
+        graph = ctypes.c_void_p()
+        try:
+            self._cuda.call("cudaStreamBeginCapture", stream, THIS_THREAD)
+            try:
+                work(stream)
+            finally:
+                self._cuda.call("cudaStreamEndCapture", stream, ctypes.byref(graph))
+            return self._cuda.create("cudaGraphInstantiate", graph, ctypes.c_ulonglong(0))
+        finally:
+            if graph:
+                release(self._cuda, "cudaGraphDestroy", graph)
+            release(self._cuda, "cudaStreamDestroy", stream)
+
+    def launch(self) -> None:
+        """Do the work again, in turn with everything else."""
+        self._cuda.call("cudaGraphLaunch", self._handle, STREAM)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_handle"):
+            release(self._cuda, "cudaGraphExecDestroy", self._handle)
+
+
+@contextmanager
+def _memory_kept(machine: Any) -> Iterator[list[object]]:  # noqa: ANN401
+    """Memory that calls of the virtual machine take does not go back to the pool when they end.
+
+    Gives the list that keeps it. Nothing is used twice within a call then, so that its work needs
+    the same memory whenever it is called.
+    """
+    import tvm_ffi
+
+    kept: list[object] = []
+
+    def keep(_function: object, name: str, before: bool, found: object, *_: object) -> int:
+        if name == ALLOCATION and not before:
+            kept.append(found)
+        return 0  # the call goes on
+
+    instrument = machine.get_function("set_instrument")
+    instrument(tvm_ffi.convert(keep))
+    try:
+        yield kept
+    finally:
+        with suppress(RuntimeError, RunError):
+            instrument(None)
