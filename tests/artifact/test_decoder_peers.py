@@ -22,7 +22,7 @@ from maxtool.errors import ConfigurationError
 from maxtool.runtime import loader
 from tests.artifact.measure import BOUND, Array, error
 from tests.parity.configurations import FAMILIES, GRANTED, LONGEST, configurations
-from tests.parity.peers import cached, forward, load, saved, torch
+from tests.parity.peers import cached, forward, load, saved, single, torch
 
 __all__ = ["torch"]  # the fixture
 
@@ -53,12 +53,23 @@ def test_the_same_as_transformers(
         saved(torch, model_type, config, older=older) as folder,
         tempfile.TemporaryDirectory() as scratch,
     ):
-        compiled = loader.load(made(folder, Path(scratch), dialect))
         expected = forward(torch, load(torch, folder), ids)
+        assume(farthest(single(torch, folder, ids), expected) < BOUND)
+        compiled = loader.load(made(folder, Path(scratch), dialect))
         assert error(compiled(input_ids=ids)["logits"], expected) < BOUND
         starts = [0, *range(first, length)]
         expected = cached(torch, load(torch, folder), ids, starts)
         assert error(in_turn(compiled, ids, starts), expected) < BOUND
+
+
+def farthest(actual: Array, expected: Array) -> float:
+    """The relative error of the position that is furthest off.
+
+    Norms of a few numbers magnify what float32 rounds, in transformers as here: where its own
+    logits in float32 are that far off, nothing could be told from ours.
+    """
+    sizes = [np.linalg.norm(array, axis=-1) for array in (actual - expected, expected)]
+    return float(np.max(sizes[0] / sizes[1]))
 
 
 def made(folder: Path, scratch: Path, dialect: str) -> Path:

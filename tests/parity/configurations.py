@@ -194,6 +194,7 @@ def _gemma3(draw: Draw) -> Config:
     # Transformers gives the length of the latest kind of layer to both.
     if scaled["rope_type"] == "dynamic":
         scaled = {"rope_type": "linear", "rope_theta": scaled["rope_theta"], "factor": 2.0}
+        config["max_position_embeddings"] = LONGEST
     if scaled["rope_type"] == "yarn":
         scaled.pop("truncate", None)
     local = {"rope_type": "default", "rope_theta": draw(THETAS)}

@@ -80,6 +80,17 @@ def forward(torch: Any, model: Any, ids: np.ndarray) -> np.ndarray:
         return model(input_ids=torch.from_numpy(ids), use_cache=False).logits.numpy()
 
 
+def single(torch: Any, folder: Path, ids: np.ndarray) -> np.ndarray:
+    """The folder's logits in float32, as transformers computes them."""
+    import transformers
+
+    # The other implementations of experts want even sizes.
+    options = {"dtype": torch.float32, "experts_implementation": "eager"}
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, **options).eval()
+    with torch.no_grad():
+        return model(input_ids=torch.from_numpy(ids), use_cache=False).logits.numpy()
+
+
 def cached(torch: Any, model: Any, ids: np.ndarray, starts: list[int]) -> np.ndarray:
     """Logits after each call with a cache."""
     cache, logits = None, []

@@ -91,8 +91,10 @@ def _report(
     options: EmbedOptions, embedder: Embedder, kept: list[list[float]], seconds: float
 ) -> None:
     count, cut = embedder.texts, embedder.truncated
+    texts = "1 text" if count == 1 else f"{count} texts"
     if cut:
-        note(options, f"{cut} of {count} texts were cut to the context of the model")
+        were = "was" if cut == 1 else "were"
+        note(options, f"{cut} of {texts} {were} cut to the context of the model")
     if options.json:
         facts = {"count": count, "dimensions": embedder.width, "tokens": embedder.tokens}
         where = {"embeddings": kept} if options.output is None else {"output": str(options.output)}
@@ -100,4 +102,4 @@ def _report(
         emit(json.dumps(content) + "\n")
     elif options.output is not None:
         emit(f"{printable(str(options.output))} float32[{count}, {embedder.width}]\n")
-    note(options, f"{count} texts of {embedder.tokens} tokens took {seconds:.2f} s")
+    note(options, f"{texts} of {embedder.tokens} tokens took {seconds:.2f} s")
