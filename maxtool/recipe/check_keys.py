@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from maxtool.recipe.inert import INERT, NEVER_IGNORED, covered
-from maxtool.recipe.keys import Keys, listed, short
+from maxtool.recipe.keys import Keys, short, supported
 from maxtool.recipe.schema import Recipe
 
 
@@ -57,8 +57,7 @@ class KeyCheck:
             self.notes.append(f"{key} = {short(value)} is ignored as asked")
             return
         self.can_ignore = True
-        supported = f"{listed(allowed)} is" if allowed else "no value is"
-        self.problems.append(f"{key} = {short(value)} is not supported ({supported})")
+        self.problems.append(f"{key} = {short(value)} is not supported ({supported(allowed)})")
 
     def _never(self, key: str, value: Any) -> None:  # noqa: ANN401
         if value is not None:

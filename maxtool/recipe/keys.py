@@ -63,9 +63,10 @@ def short(value: Any) -> str:  # noqa: ANN401
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def listed(values: tuple[Any, ...]) -> str:
-    """Several values as a line can show them."""
-    return ", ".join(str(value) for value in values)
+def supported(values: tuple[Any, ...]) -> str:
+    """Which values are supported: ``none and linear are``, ``silu is`` or ``no value is``."""
+    *others, last = map(str, values or ("no value",))
+    return f"{', '.join(others)} and {last} are" if others else f"{last} is"
 
 
 def _leaves(prefix: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -18,7 +18,7 @@ from maxtool.recipe.check_keys import KeyCheck
 from maxtool.recipe.computed import Findings, found_in
 from maxtool.recipe.expressions import Expression, evaluate, same
 from maxtool.recipe.fieldtypes import typed
-from maxtool.recipe.keys import Keys, listed, short
+from maxtool.recipe.keys import Keys, short, supported
 from maxtool.recipe.rename import renamed
 from maxtool.recipe.schema import (
     MEASURED,
@@ -221,7 +221,7 @@ class _Reader:
         allowed = tuple(evaluate(one, self.values) for one in item.allowed)
         if allowed and value is not None and value not in allowed:
             shown = f"{first} = {short(found[0][1])}"
-            self._fail(item, f"{shown} is not supported ({listed(allowed)} is)")
+            self._fail(item, f"{shown} is not supported ({supported(allowed)})")
 
     def _typed(self, item: Field, raw: Any) -> Any:  # noqa: ANN401
         if raw is None:

@@ -79,7 +79,7 @@ def test_no_window_and_no_key_differ(
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"hidden_act": "mish"}, "hidden_act = 'mish' is not supported (silu, gelu, gelu_tanh"),
+        ({"hidden_act": "mish"}, "'mish' is not supported (silu, gelu, gelu_tanh and relu are)"),
         ({"num_hidden_layers": ...}, "num_hidden_layers is missing"),
         ({"num_hidden_layers": "2"}, "is not a positive integer"),
         ({"num_hidden_layers": True}, "is not a positive integer"),
