@@ -6,6 +6,7 @@ from typing import Any
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda.flash import cached_problem
+from maxtool.compiler.kernels.cuda.flash_mma import Form, flash_mma
 from maxtool.compiler.kernels.cuda.flash_simt import flash_simt, shape_for
 from maxtool.compiler.kernels.cuda.scores import Scores
 from maxtool.compiler.kernels.forms import Heads
@@ -25,7 +26,9 @@ def attention(
 
     Parameters of the kernel: q[batch, seq, heads, head_dim], k and v[batch, kv_heads, context,
     head_dim] of ``dtype``, position[1] int32, y like q. Query i sees the keys 0 to position + i,
-    and with a window only the last ``window`` of them; its own position included.
+    and with a window only the last ``window`` of them; its own position included. Where keys have
+    16 bits and heads fit tensor cores, queries and probabilities are rounded to the type of the
+    keys.
 
     Args:
         heads: Query heads, a multiple of ``kv_heads``.
@@ -38,7 +41,11 @@ def attention(
         shared_memory: Bytes that a block may have.
     """
     sizes = Heads(heads, kv_heads, head_dim, head_dim)
-    shape = shape_for(sizes, "float32", shared_memory)
+    form = Form(sizes, dtype)
     with b.kernel(f"attention_{heads}_{kv_heads}_{head_dim}") as made:
-        flash_simt(cached_problem(made, sizes, Scores(scale, window, softcap), dtype), shape)
+        problem = cached_problem(made, sizes, Scores(scale, window, softcap), dtype)
+        if form.fits(shared_memory):
+            flash_mma(problem, form)
+        else:
+            flash_simt(problem, shape_for(sizes, "float32", shared_memory))
     return made.function
