@@ -88,7 +88,7 @@ class InferenceSession:
             MissingWeight: Listing the weights that have no value (also a ValueError).
             MisshapenWeight: Listing the values of another dtype or shape than the graph declares
                 (also a ValueError).
-            MachineLacks: If something is to run on another device than the host.
+            MissingDevice: If something is to run on a device that is not here (also a ValueError).
         """
         self.check(model)
         run = executor.find().compile(model, _values(model, weights_registry))

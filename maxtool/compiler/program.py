@@ -11,6 +11,8 @@ import numpy as np
 import tvm_ffi
 from tvm import relax
 
+from maxtool.compiler.cuda.loading import loaded
+from maxtool.compiler.cuda.target import CudaTarget
 from maxtool.compiler.lowering.module import ModuleLowering
 from maxtool.compiler.lowering.rules import PRINT
 from maxtool.compiler.memory import runtime_device
@@ -51,6 +53,9 @@ class Program:
             lowering.entry(graph)
         self._graphs = {graph.name: graph for graph in graphs}
         executable = compile_module(lowering.module(), placement, asserts=False)
+        main = placement.target(placement.devices[0])
+        if isinstance(main, CudaTarget):
+            executable = loaded(executable, main)
         devices = [runtime_device(device) for device in placement.devices]
         self._machine = relax.VirtualMachine(executable, devices)
         # Concurrent calls of one virtual machine crash the process.

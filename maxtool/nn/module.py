@@ -171,7 +171,7 @@ class Module(Stateful, Generic[P, R]):
             MissingWeight: Listing the weights without data, or missing in ``weights``.
             UnexpectedWeight: Listing the names in ``weights`` that the module does not use.
             MisshapenWeight: Listing the values of another dtype or shape than declared.
-            MachineLacks: If something is to run on another device than the host.
+            MissingDevice: If something is to run on a device that is not here (also a ValueError).
         """
         from maxtool.nn.compiled import compile_module
 

@@ -107,7 +107,7 @@ class Module(base.Module[P, R]):
 
         Raises:
             TypeError: If it is no device.
-            MachineLacks: If nothing here can move data there.
+            MissingDevice: If this machine has no such device (also a ValueError).
         """
         if not isinstance(device, DeviceRef):
             raise TypeError(f"a module is moved to a device such as CPU(), not {device!r}")

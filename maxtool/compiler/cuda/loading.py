@@ -1,0 +1,59 @@
+"""Code for the GPUs of this machine, compiled and loaded in this process."""
+
+from __future__ import annotations
+
+import ctypes
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import tvm
+import tvm_ffi
+
+from maxtool.compiler.cuda.binaries import device_source
+from maxtool.compiler.cuda.nvrtc import compile_source
+from maxtool.compiler.cuda.target import CudaTarget
+from maxtool.compiler.linking import export_library
+from maxtool.errors import MachineLacks
+from maxtool.runtime.loader.cuda_code import given_code
+from maxtool.runtime.loader.cuda_runtime import find_library
+from maxtool.runtime.loader.errors import RunError
+from maxtool.runtime.loader.machine import CUDA_RUNTIME, MARKS, load_library
+
+MODULE = "model.so"
+
+
+def loaded(executable: Any, target: CudaTarget) -> Any:  # noqa: ANN401 - tvm ships no types
+    """What was compiled for the GPUs of this machine, as a module for a virtual machine.
+
+    Raises:
+        MachineLacks: If the CUDA runtime, the extra ``cuda`` or a linker is missing.
+        CompilationFailed: If the device code does not compile.
+    """
+    _require_runtime()
+    (code,) = compile_source(device_source(executable), _codes(target))
+    with tempfile.TemporaryDirectory(prefix="maxtool-") as folder:
+        library, binary = Path(folder, MODULE), Path(folder, code.file)
+        export_library(executable, library, target.processor)
+        binary.write_bytes(code.data)
+        with given_code(binary):
+            return load_library(library, own=True)
+
+
+def _codes(target: CudaTarget) -> Sequence[str]:
+    """Machine code for the one kind of GPU there is; PTX of the oldest where they differ."""
+    if len(target.archs) == 1:
+        return target.archs
+    return [target.archs[0].replace("sm_", "compute_")]
+
+
+def _require_runtime() -> None:
+    """Load TVM's runtime for GPUs, which it leaves out where it does not find CUDA's by itself."""
+    try:
+        find_library()
+        if tvm_ffi.get_global_func(MARKS[CUDA_RUNTIME], allow_missing=True) is None:
+            library = Path(tvm.__file__).parent / "lib" / CUDA_RUNTIME
+            ctypes.CDLL(str(library), ctypes.RTLD_GLOBAL)
+    except (RunError, OSError) as error:
+        raise MachineLacks(f"GPUs cannot be used: {error}") from None

@@ -1,0 +1,103 @@
+"""Modules and eager operations of Python on GPUs: all but nvrtc and the hardware."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import stub_gpu
+
+# nvrtc is another compiler, and the machine code the library that the stub takes kernels from.
+PROLOGUE = """
+import os, subprocess
+from pathlib import Path
+sys.path.insert(0, "tests/runtime")
+sys.path.insert(0, "tests/runtime/cuda")
+import build_cuda_artifact, stub_gpu
+from maxtool.nn.module_v3 import Module
+from maxtool.compiler.cuda import loading
+from maxtool.compiler.cuda.nvrtc import DeviceCode
+from maxtool.driver import CPU, Accelerator, accelerator_count
+from maxtool.dtype import DType
+from maxtool.graph import DeviceRef, Graph, Tensor, TensorType, executor, ops
+
+F32 = DType.float32
+FOLDER = Path(sys.argv[1])
+compiled = []
+
+def compile_source(source, codes):
+    compiled.extend(codes)
+    path = FOLDER / "kernels.cc"
+    path.write_text(build_cuda_artifact.source_for_host(source))
+    cxx, _ = stub_gpu.compilers()
+    options = ["-std=c++17", "-shared", "-fPIC", "-w", "-include", "cmath", f"-I{stub_gpu.HERE}"]
+    subprocess.run([cxx, *options, str(path), "-o", str(FOLDER / "kernels.so")], check=True)
+    os.environ["STUB_KERNELS"] = str(FOLDER / "kernels.so")
+    return [DeviceCode(codes[0], b"code", "")]
+
+loading.compile_source = compile_source
+"""
+
+
+@pytest.fixture
+def run(stubs: Path, tmp_path: Path) -> Any:
+    def run(code: str, gpus: str) -> Any:
+        return stub_gpu.run(PROLOGUE + code, stub_gpu.environment(stubs, gpus=gpus), tmp_path)
+
+    assert sys.platform == "linux"
+    return run
+
+
+def test_a_graph_on_two_gpus_and_the_host(run: Any) -> None:
+    answer = run(
+        """
+def call(x):
+    there = ops.exp(x.to(DeviceRef.GPU(0)))
+    return ops.cos(ops.log(there.to(DeviceRef.GPU(1))).to(CPU())), there
+
+x = np.linspace(0, 1, 6, dtype=np.float32).reshape(2, 3)
+run = executor.find().compile(Graph("main", call, [TensorType(F32, ["n", 3])]), {})
+home, there = run(Tensor(x))
+close = [np.allclose(home.to_numpy(), np.cos(x)), np.allclose(there.to_numpy(), np.exp(x))]
+answer([close, str(there.device), there.__dlpack_device__(), compiled, accelerator_count()])
+""",
+        gpus="9.0 9.0",
+    )
+    assert answer == [[True, True], "gpu:0", [2, 0], ["sm_90"], 2]
+
+
+def test_a_module_moved_to_a_gpu(run: Any) -> None:
+    answer = run(
+        """
+class Layer(Module):
+    def __init__(self):
+        self.weight = Tensor(np.arange(3, dtype=np.float32))
+
+    def forward(self, x):
+        return ops.pow(self.weight, x)
+
+    def input_types(self):
+        return [TensorType(F32, ["n", 3], self.device)]
+
+layer = Layer().to(Accelerator())
+x = np.linspace(0, 1, 6, dtype=np.float32).reshape(2, 3)
+result = layer.compile(*layer.input_types())(x)
+close = np.allclose(result.to_numpy(), np.arange(3) ** x)
+answer([close, str(result.device), str(layer.weight.device)])
+""",
+        gpus="8.0",
+    )
+    assert answer == [True, "Accelerator(id=0)", "Accelerator(id=0)"]
+
+
+def test_gpus_that_differ_get_one_code_for_both(run: Any) -> None:
+    answer = run(
+        """
+there = ops.exp(Tensor(np.zeros(3, np.float32)).to(Accelerator(1)))
+answer([there.to_numpy().tolist(), compiled])
+""",
+        gpus="8.0 9.0",
+    )
+    assert answer == [[1.0, 1.0, 1.0], ["compute_80"]]
