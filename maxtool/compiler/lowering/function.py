@@ -40,7 +40,7 @@ class FunctionLowering:
         self.module = module
         self.whole: dict[int, Expr] = {}
         self.flat: dict[int, Expr] = {}
-        self.narrowed: dict[tuple[int, DType], Expr] = {}
+        self.derived: dict[tuple[object, ...], Any] = {}
         self.chains: dict[int, Chain] = {}
         self.storage: dict[int, Storage] = {}
         self.constants: dict[int, np.ndarray[Any, Any]] = {}
@@ -138,14 +138,20 @@ class FunctionLowering:
             self.flat[key] = whole if same else self.reshaped(whole, self.flat_sizes(value.shape))
         return self.flat[key]
 
+    def once(self, key: tuple[object, ...], make: Callable[[], Any]) -> Any:  # noqa: ANN401
+        """What ``make`` gives, made when it is first asked for, however many then use it."""
+        if key not in self.derived:
+            self.derived[key] = make()
+        return self.derived[key]
+
     def narrow(self, value: Tensor, dtype: DType) -> Expr:
         """``value`` flat, rounded to a narrower float type, once for all that read it so."""
-        key = (id(value), dtype)
-        if key not in self.narrowed:
+
+        def make() -> Expr:
             options, sizes = {"dtype": dtype.value}, self.flat_sizes(value.shape)
-            flat = self.get_flat(value)
-            self.narrowed[key] = self.kernel("narrow", options, [flat], sizes, dtype)
-        return self.narrowed[key]
+            return self.kernel("narrow", options, [self.get_flat(value)], sizes, dtype)
+
+        return self.once(("narrow", id(value), dtype), make)
 
     def moved(self, expr: Expr, device: DeviceRef) -> Expr:
         """A tensor on another device: a copy of it."""
@@ -203,10 +209,11 @@ class FunctionLowering:
         options: Mapping[str, Any],
         operands: Sequence[Expr],
         shapes: Sequence[Sequence[Expr]],
+        dtype: DType = DType.float32,
     ) -> list[Expr]:
-        """Call a kernel that writes several new float32 tensors, of these shapes."""
+        """Call a kernel that writes several new tensors of one type, of these shapes."""
         made = self.module.kernel(name, options, self.target)
-        kinds = [relax.TensorType(list(one), "float32", vdevice=self.vdevice) for one in shapes]
+        kinds = [relax.TensorType(list(one), stored(dtype), vdevice=self.vdevice) for one in shapes]
         result = self.emit(relax.op.call_tir(made, list(operands), kinds))
         return [self.emit(relax.TupleGetItem(result, index)) for index in range(len(kinds))]
 

@@ -68,9 +68,21 @@ def test_kernels_are_for_sizes_as_far_as_alignment_goes() -> None:
     assert kernels(forward, *types) == expected
 
 
-def test_matmul_of_batches_that_differ() -> None:
-    types = [TensorType(F32, shape) for shape in (["b", "a", 8], [1, 8, 4])]
-    assert kernels(ops.matmul, *types) == ["matmul"]
+@pytest.mark.parametrize(
+    ("shapes", "expected"),
+    [
+        ((["a", 8], [8, 4]), ["linear_float32", "permute"]),
+        ((["b", "a", 8], ["b", 8, 4]), ["linear_float32_batch", "permute"]),
+        ((["b", "a", "k"], ["b", "k", 4]), ["linear_float32_batch_unaligned", "permute"]),
+        ((["b", "a", 8], [1, 8, 4]), ["matmul"]),
+    ],
+)
+def test_matmul(shapes: tuple[list[Any], list[Any]], expected: list[str]) -> None:
+    """Without a batch, or with one of both operands, by the kernel of ``linear``."""
+    types = [TensorType(F32, shape) for shape in shapes]
+    assert [
+        name.partition("permute")[1] or name for name in kernels(ops.matmul, *types)
+    ] == expected
 
 
 def test_matmul_of_a_transposed_matrix_copies_nothing() -> None:

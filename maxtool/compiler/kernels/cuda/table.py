@@ -15,6 +15,8 @@ from maxtool.compiler.kernels.cuda.cache import (
 )
 from maxtool.compiler.kernels.cuda.convolution import convolution, pool
 from maxtool.compiler.kernels.cuda.embedding import embedding
+from maxtool.compiler.kernels.cuda.expert_order import expert_order
+from maxtool.compiler.kernels.cuda.experts import expert_linear
 from maxtool.compiler.kernels.cuda.linear import linear
 from maxtool.compiler.kernels.cuda.moving import gather_rows, permute, scatter_blocks, scatter_rows
 from maxtool.compiler.kernels.cuda.narrow import narrow
@@ -30,6 +32,7 @@ from maxtool.compiler.kernels.cuda.positions import add_positions, rope, rope_an
 from maxtool.compiler.kernels.cuda.power import integer_power
 from maxtool.compiler.kernels.cuda.ranking import sorted_places, top_rows
 from maxtool.compiler.kernels.cuda.reduction import cumsum_rows, index_rows, reduce_rows
+from maxtool.compiler.kernels.cuda.weighted_sum import weighted_sum
 
 KERNELS: tuple[Callable[..., Any], ...] = (
     add_positions,
@@ -41,6 +44,7 @@ KERNELS: tuple[Callable[..., Any], ...] = (
     convolution,
     cumsum_rows,
     embedding,
+    expert_order,
     gather_rows,
     group_norm_rows,
     index_rows,
@@ -61,9 +65,10 @@ KERNELS: tuple[Callable[..., Any], ...] = (
     softmax_rows,
     sorted_places,
     top_rows,
+    weighted_sum,
 )
 # Those whose tiles are as large as the shared memory of a block allows.
-TILED: tuple[Callable[..., Any], ...] = (attention, linear)
+TILED: tuple[Callable[..., Any], ...] = (attention, expert_linear, linear)
 
 
 def kernels(target: Any) -> dict[str, Callable[..., Any]]:  # noqa: ANN401

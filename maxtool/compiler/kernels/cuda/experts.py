@@ -1,0 +1,190 @@
+"""Rows times the matrix that each of them has chosen: the experts of a mixture.
+
+A choice is one row of x for one expert. A few of them are multiplied one by one; of many, those of
+one expert lie together in an order that ``expert_order`` has made. Nothing depends on how many rows
+an expert has but how often its blocks go round: the host does not know it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tvm.tirx.script.builder import ir as T  # noqa: N812
+
+from maxtool.compiler.kernels.cuda import builder as b
+from maxtool.compiler.kernels.cuda import few_rows as few
+from maxtool.compiler.kernels.cuda.few_forms import Float32, TensorCores
+from maxtool.compiler.kernels.cuda.few_rows import few_rows
+from maxtool.compiler.kernels.cuda.linear import TILES, TILES_FLOAT32
+from maxtool.compiler.kernels.cuda.matrix import Matrix
+from maxtool.compiler.kernels.cuda.output import Output
+from maxtool.compiler.kernels.cuda.tiles import tile_product
+from maxtool.compiler.kernels.cuda.tiles_float32 import THREADS, tile_product_float32
+
+# With no more choices, each is multiplied by itself.
+FEW = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The buffers of one kernel while it is built.
+
+    Attributes:
+        x: The rows.
+        w: The matrices of the experts.
+        output: A row for each choice.
+        chosen: ``[choices]`` int64.
+        count: How many choices there are.
+        experts: How many experts there are.
+        per_row: How many choices a row of x has.
+    """
+
+    x: Matrix
+    w: Matrix
+    output: Output
+    chosen: b.Buffer
+    count: b.Expr
+    experts: b.Expr
+    per_row: b.Expr
+
+    def source(self, choice: b.Expr) -> b.Expr:
+        """The row of x that a choice is of."""
+        return b.index(b.quotient(choice, self.per_row))
+
+
+def expert_linear(
+    weight_dtype: str, *, aligned: bool, paired: bool, shared_memory: int, few: bool = False
+) -> Any:  # noqa: ANN401
+    """Build ``y[i] = x[i // (choices / rows)] @ w[chosen[i]].T``.
+
+    Parameters of the kernel: x[rows, k], float32 for float32 weights and of their type otherwise,
+    w[experts, n, k], chosen[choices] int64, unless there are few: starts[experts + 1] and
+    order[choices] int64 as ``expert_order`` makes them; y[choices, n] float32. There are as many
+    choices as rows, or a multiple of them: then those of one row follow each other. A number that
+    is no expert's takes the first or last one.
+
+    Args:
+        weight_dtype: float32, float16, or bfloat16 (passed as uint16 bits).
+        aligned: Whether k is a multiple of 16 bytes.
+        paired: Whether n is even.
+        shared_memory: Bytes that a block may have.
+        few: Whether it is for few choices only, which need not be sorted.
+    """
+    kind = "_few" if few else ""
+    with b.kernel(f"expert_linear_{weight_dtype}{kind}{'' if aligned else '_unaligned'}") as made:
+        experts, n, k = (made.dim(name) for name in ("experts", "n", "k"))
+        rows, count = made.dim("rows"), made.dim("choices")
+        stored = b.STORAGE[weight_dtype]
+        x = made.argument("x", (rows, k), stored)
+        w = made.argument("w", (experts, n, k), stored)
+        chosen = made.argument("chosen", (count,), "int64")
+        sorted_: tuple[b.Buffer, ...] = ()
+        if not few:
+            starts = made.argument("starts", (experts + 1,), "int64")
+            sorted_ = (starts, made.argument("order", (count,), "int64"))
+        y = made.argument("y", (count, n))
+        one = Choices(
+            Matrix(x, rows, k, weight_dtype, aligned),
+            Matrix(w, n, k, weight_dtype, aligned, (b.integer(0),)),
+            Output(y, count, n, paired=paired),
+            chosen,
+            count,
+            experts,
+            b.greatest(b.quotient(count, b.greatest(rows, 1)), 1),
+        )
+        if few:
+            _one_by_one(one, shared_memory)
+        else:
+            b.either(
+                count <= FEW,
+                lambda: _one_by_one(one, shared_memory),
+                lambda: _sorted(one, sorted_, shared_memory),
+            )
+    return made.function
+
+
+def _one_by_one(one: Choices, shared_memory: int) -> None:
+    """A block for some columns of each choice."""
+    form = Float32(rows=1) if one.x.dtype == "float32" else TensorCores()
+    columns = b.ceildiv(one.w.rows, form.columns)
+    with b.launch([one.count * columns], few.THREADS) as (block, thread):
+        choice = b.index(b.quotient(block, columns))
+        column = b.index((block - choice * columns) * form.columns)
+        expert, row = b.index(b.clamped(one.chosen[choice], one.experts)), one.source(choice)
+        # Of the rows that a block has, all are that of the choice, and only the first is stored.
+        x, w = replace(one.x, rows=row + 1), replace(one.w, at=(expert,))
+        output = replace(one.output, rows=choice + 1)
+
+        def finish(down: b.Expr, right: b.Expr, sums: Any) -> None:  # noqa: ANN401
+            output.store(b.index(choice + down), b.index(column + right), sums[0])
+
+        few_rows(form, x, [w], (row, column), thread, finish, shared_memory)
+
+
+def _sorted(one: Choices, order: tuple[b.Buffer, ...], shared_memory: int) -> None:
+    if one.x.dtype == "float32":
+        size = TILES_FLOAT32[-1]
+
+        def tiled(*given: Any) -> None:  # noqa: ANN401
+            tile_product_float32(size, *given)
+
+        _each_tile(one, order, (size, size, THREADS), tiled)
+        return
+    tile = TILES[1 if one.w.aligned else -1].within(shared_memory)
+
+    def tiled_narrow(*given: Any) -> None:  # noqa: ANN401
+        tile_product(tile, *given)
+
+    _each_tile(one, order, (tile.rows, tile.columns, tile.threads), tiled_narrow)
+
+
+def _each_tile(
+    one: Choices,
+    order: tuple[b.Buffer, ...],
+    size: tuple[int, int, int],
+    tiled: Callable[..., None],
+) -> None:
+    """Blocks for each expert and some columns, as many as its tiles would be if all had the same.
+
+    Where an expert has more rows, its blocks go round more often.
+    """
+    (starts, places), (height, width, threads) = order, size
+    columns = b.ceildiv(one.w.rows, width)
+    slots = b.greatest(b.ceildiv(b.quotient(one.count, b.greatest(one.experts, 1)), height), 1)
+    with b.launch([one.experts * columns * slots], threads) as (block, thread):
+        expert = b.index(b.quotient(block, columns * slots))
+        rest = b.index(block - expert * (columns * slots))
+        column = b.index(b.quotient(rest, slots))
+        left = b.index(column * width)
+        end, first = b.index(starts[expert + 1]), b.index(starts[expert])
+        tile = b.scratch((1,), "int64")
+        b.store(tile, first + (rest - column * slots) * height, (0,), 1)
+        with T.While(tile[0] < end):
+            _tile(one, (expert, left), (places, b.index(tile[0]), end), thread, tiled)
+            b.barrier()  # the next tile's first stages go where these were
+            b.store(tile, tile[0] + slots * height, (0,), 1)
+
+
+def _tile(
+    one: Choices,
+    place: tuple[b.Expr, b.Expr],
+    rows: tuple[b.Buffer, b.Expr, b.Expr],
+    thread: b.Expr,
+    tiled: Callable[..., None],
+) -> None:
+    """Some choices of one expert times some of its columns."""
+    (expert, left), (order, top, end) = place, rows
+    w = replace(one.w, at=(expert,))
+
+    def source(row: b.Expr) -> b.Expr:
+        return one.source(order[b.index(b.least(top + row, end - 1))])
+
+    def finish(row: b.Expr, column: b.Expr, sums: b.Buffer, start: int) -> None:
+        at = b.index(top + row)
+        with b.when(at < end):
+            one.output.store_pair(b.index(order[at]), b.index(left + column), sums, start)
+
+    sources = (source, lambda column: w.inside(left + column))
+    tiled((one.x, w), sources, thread, finish)

@@ -1,0 +1,49 @@
+"""Rules for mixtures of experts on GPUs."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, TypeAlias
+
+from tvm import tirx
+
+from maxtool.compiler.lowering.cuda.products import product_options, rows_of
+from maxtool.compiler.lowering.function import FunctionLowering
+from maxtool.compiler.lowering.rules import Rule
+from maxtool.dtype import DType
+from maxtool.graph import Node, Shape, Tensor
+
+Expr: TypeAlias = Any  # tvm ships no types
+
+
+def _expert_linear(function: FunctionLowering, node: Node) -> None:
+    x, weight, chosen = node.inputs
+    result = node.outputs[0]
+    experts, n, k = weight.shape
+    count = prod(function.sizes(chosen.shape), start=tirx.IntImm("int64", 1))
+    choices = function.reshaped(function.any(chosen), [count])
+    options = {"few": is_one_token(chosen.shape), **product_options(weight.dtype, n, k)}
+    order = [] if options["few"] else _order(function, chosen, choices, int(experts))
+    operands = [rows_of(function, x, weight.dtype), function.get(weight), choices, *order]
+    sizes = function.flat_sizes(result.shape)
+    function.set_flat(result, function.kernel("expert_linear", options, operands, sizes))
+
+
+def _order(function: FunctionLowering, chosen: Tensor, choices: Expr, experts: int) -> list[Expr]:
+    """The choices sorted by expert, once for all products of them."""
+
+    def make() -> list[Expr]:
+        shapes = [[experts + 1], choices.ty.shape]
+        options = {"experts": experts}
+        return function.kernel_several("expert_order", options, [choices], shapes, DType.int64)
+
+    made: list[Expr] = function.once(("order", id(chosen), experts), make)
+    return made
+
+
+def is_one_token(shape: Shape) -> bool:
+    """Whether it is a shape of a decode step: a row for each sequence of a batch."""
+    return shape.rank > 2 and all(dim == 1 for dim in shape[1:-1])
+
+
+EXPERTS: dict[str, Rule] = {"expert_linear": _expert_linear}

@@ -1,0 +1,83 @@
+"""Mixtures of experts on GPUs, run without one, against NumPy."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from maxtool.compiler.kernels.cuda import experts
+from maxtool.compiler.kernels.cuda.matrix import PIECE
+from tests.compiler.cuda.harness import elements, resources, run
+from tests.simt import Program, program
+
+SHARED_MEMORY = 99 << 10
+FEW = settings(max_examples=20, deadline=None)
+
+
+def choices(seed: int, count: int, number: int) -> np.ndarray:
+    """Numbers of experts; half of them are one, some are no expert's, some have none."""
+    random = np.random.default_rng(seed)
+    chosen = random.integers(-2, number + 2, count)
+    return np.where(random.random(count) < 0.5, number // 2, chosen)
+
+
+def ordered(chosen: np.ndarray, number: int) -> list[np.ndarray]:
+    made = [np.zeros(number + 1, np.int64), np.zeros(len(chosen), np.int64)]
+    run("expert_order", chosen, into=made, experts=number)
+    return made
+
+
+@given(st.integers(1, 9), st.integers(0, 700))
+@FEW
+def test_choices_are_sorted(number: int, count: int) -> None:
+    chosen = choices(0, count, number)
+    starts, order = ordered(chosen, number)
+    taken = np.clip(chosen, 0, number - 1)
+    expected = np.argsort(taken, kind="stable")
+    np.testing.assert_array_equal(order, expected)
+    np.testing.assert_array_equal(starts, np.searchsorted(taken[expected], np.arange(number + 1)))
+
+
+@cache
+def product(dtype: str, **options: Any) -> Program:
+    made = experts.expert_linear(dtype, **options, shared_memory=SHARED_MEMORY)
+    return program(made, shared_memory=SHARED_MEMORY)
+
+
+@pytest.mark.parametrize(("dtype", "n", "k"), [("bfloat16", 34, 72), ("float32", 33, 35)])
+@pytest.mark.parametrize(
+    ("rows", "used", "few"),
+    [(3, 2, True), (3, 2, False), (50, 3, False), (200, 1, False), (0, 2, False)],
+)
+def test_expert_linear(dtype: str, n: int, k: int, rows: int, used: int, few: bool) -> None:
+    number = 4
+    x, w = elements(0, (rows, k), dtype), elements(1, (number, n, k), dtype)
+    chosen = choices(2, rows * used, number)
+    order = [] if few else ordered(chosen, number)
+    y = np.full((rows * used, n), np.nan, np.float32)
+    options = {"aligned": k % PIECE[dtype] == 0, "paired": n % 2 == 0, "few": few}
+    product(dtype, **options)(x, w, chosen, *order, y)
+    matrices = w[np.clip(chosen, 0, number - 1)].astype("f8")
+    expected = np.einsum("ik,ink->in", np.repeat(x, used, 0).astype("f8"), matrices)
+    np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(0, 2, 5), (3, 2, 300), (2, 1, 7), (2, 0, 7)])
+def test_weighted_sum(shape: tuple[int, ...]) -> None:
+    x, shares = elements(0, shape, "float32"), elements(1, shape[:2], "float32")
+    y = run("weighted_sum", x, shares, into=np.full((shape[0], shape[2]), np.nan, np.float32))
+    expected = (x.astype("f8") * shares[..., None]).sum(1)
+    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_kernels_stay_in_registers(dtype: str) -> None:
+    made = experts.expert_linear(dtype, aligned=True, paired=True, shared_memory=SHARED_MEMORY)
+    for name, one in resources({"made": made}):
+        assert not one.spills, name
+        assert not one.stack, name
