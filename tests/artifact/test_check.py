@@ -7,15 +7,17 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
 from maxtool import artifact
-from maxtool.artifact import lengths
+from maxtool.artifact import check, lengths
 from maxtool.cli.app import app
 from maxtool.errors import ConfigurationError, ParityFailed
 from maxtool.parity.references import CachedReference, reference
+from maxtool.runtime.loader.trials import FILE, Tolerance
 from maxtool.weights import open_checkpoint
 
 
@@ -125,3 +127,21 @@ def test_references_know_where_they_compute_otherwise(
     assert found.turns == turns
     matrices = load_file(data / name / "model.safetensors")
     assert found.work == sum(array.size for array in matrices.values())
+
+
+def test_forward_is_shown_fewer_tokens_where_its_logits_would_be_many(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An artifact for another machine has them recorded: a window must not fill a disk."""
+    source, output = with_window(data, tmp_path / "source", 40), tmp_path / "out"
+    artifact.make(artifact.prepare(artifact.Request(source, output)))
+
+    def recorded(largest: int) -> set[tuple[int, ...]]:
+        monkeypatch.setattr(check, "LARGEST", largest)
+        check.record(output, open_checkpoint(source), Tolerance(1e-4, 1e-5))
+        with np.load(output / FILE) as arrays:
+            return {array.shape for array in arrays.values()}
+
+    in_turn = {(1, 35), (1, 1), (1,), (1, 12, 97)}
+    assert recorded(46 * 97) >= in_turn | {(1, 46), (1, 46, 97)}
+    assert recorded(46 * 97 - 1) >= in_turn | {(1, 24), (1, 24, 97)}

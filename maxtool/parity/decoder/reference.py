@@ -61,7 +61,7 @@ class DecoderReference:
         """
         ids = inputs["input_ids"]
         _check_ids(self.settings, ids)
-        return {"logits": self._logits(ids, (ids.shape[1],) * ids.shape[1])}
+        return {"logits": self._logits(self._hidden(ids, (ids.shape[1],) * ids.shape[1]))}
 
     def cached(self, input_ids: NDArray[Any], starts: Sequence[int]) -> Array:
         """Logits after the last token of each call [batch, calls, vocab].
@@ -80,10 +80,14 @@ class DecoderReference:
         ends = [*starts[1:], input_ids.shape[1]]
         calls = np.searchsorted(ends, np.arange(input_ids.shape[1]), side="right")
         lengths = tuple(ends[call] for call in calls)
-        return self._logits(input_ids, lengths)[:, [end - 1 for end in ends]]
+        return self._logits(self._hidden(input_ids, lengths)[:, [end - 1 for end in ends]])
 
-    def _logits(self, ids: NDArray[Any], lengths: tuple[int, ...]) -> Array:
-        """Logits at every position; the latest are kept, since most scalings need no others.
+    def _logits(self, hidden: Array) -> Array:
+        logits = self._tensors.head(hidden) * self.settings.logits_scale
+        return bend(logits, self.settings.logits_cap)
+
+    def _hidden(self, ids: NDArray[Any], lengths: tuple[int, ...]) -> Array:
+        """What the head is given [batch, seq, hidden]; the latest is kept, for calls in turn.
 
         Args:
             ids: [batch, seq].
@@ -100,8 +104,7 @@ class DecoderReference:
         x = self._embed(ids)
         for index, rope in enumerate(settings.ropes):
             x = Layer(settings, tensors, index, _table(tables, rope))(x)
-        logits = tensors.head(normed(settings, tensors, "norm", x)) * settings.logits_scale
-        return bend(logits, settings.logits_cap)
+        return normed(settings, tensors, "norm", x)
 
     def _embed(self, ids: NDArray[Any]) -> Array:
         x = self._tensors.lookup("embed", ids) * self.settings.embed_scale
