@@ -12,9 +12,9 @@ from tvm import relax, tirx
 from maxtool.compiler.kernels.forms import Step
 from maxtool.compiler.kernels.table import kernels
 from maxtool.compiler.lowering.function import FunctionLowering
-from maxtool.compiler.lowering.table import RULES_OF
+from maxtool.compiler.lowering.table import FUSIONS_OF, RULES_OF
 from maxtool.compiler.placement import Placed, placed
-from maxtool.compiler.rewriting import rewritten
+from maxtool.compiler.rewriting import Nodes, rewritten
 from maxtool.compiler.storage import Storage
 from maxtool.compiler.targets import Target
 from maxtool.errors import CompilationFailed
@@ -183,7 +183,7 @@ class ModuleLowering:
 
     def _body(self, function: FunctionLowering, graph: Graph) -> Any:  # noqa: ANN401
         """Lower every node; the outputs, a tuple if there are several."""
-        nodes = rewritten(graph)
+        nodes = self._nodes(graph)
         uses = [*(operand for node in nodes for operand in node.inputs), *graph.outputs]
         function.uses = Counter(id(value) for value in uses)
         for constant, value in graph.constants:
@@ -195,6 +195,17 @@ class ModuleLowering:
                 self._lower(function, node)
         results = [function.get(value) for value in graph.outputs]
         return results[0] if len(results) == 1 else relax.Tuple(results)
+
+    def _nodes(self, graph: Graph) -> Nodes:
+        """What is lowered, in order."""
+        nodes = rewritten(graph)
+        for kind, fused in FUSIONS_OF.items():
+
+            def is_here(node: Node, kind: str = kind) -> bool:
+                return self.placement.target(node.inputs[0].device).kind == kind
+
+            nodes = fused(nodes, graph.outputs, is_here)
+        return nodes
 
     def _lower(self, function: FunctionLowering, node: Node) -> None:
         """Lower one operation, where its operands are."""

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
+import tvm
+import tvm_ffi
+from tvm import relax
 
 from maxtool.compiler.cuda.binaries import device_code
 from maxtool.compiler.cuda.resources import read_resources
@@ -12,7 +16,8 @@ from maxtool.compiler.lowering.module import ModuleLowering
 from maxtool.compiler.pipeline import compile_module
 from maxtool.compiler.targets import parse_target
 from maxtool.dtype import DType
-from maxtool.graph import BufferType, Graph, Tensor, TensorType, ops
+from maxtool.graph import BufferType, Graph, Tensor, TensorType, executor, ops
+from tests.simt.model import Simulation
 
 TARGET = parse_target("cuda:sm_80,sm_90")
 POSITION = TensorType(DType.int32, [1])
@@ -57,6 +62,56 @@ def test_one_token_takes_shares_and_their_join() -> None:
     assert {"attention_split_8_2_64", "attention_join_8_64_16"} <= names
     # A block takes 64 keys at a time: a window of 100 is two shares.
     assert "attention_join_8_64_2" in kernels(lowered(step(1, DType.float16, window=100)))
+
+
+@pytest.mark.parametrize("seq", [1, "seq"])
+def test_rotations_and_writes_are_one_kernel(seq: int | str) -> None:
+    names = kernels(lowered(step(seq, DType.bfloat16)))
+    assert "rope_into_cache_8_2_64" in names
+    assert not [name for name in names if name.startswith(("rope_64", "cache_write"))]
+
+
+def test_what_is_read_before_the_writes_is_rotated_by_itself() -> None:
+    cache, x = BufferType(DType.float32, [1, 2, 8, 4]), TensorType(DType.float32, [1, 1, 2, 4])
+    table = TensorType(DType.float32, [8, 2])
+
+    def call(*values: Tensor) -> list[Tensor]:
+        keys, held, q, k, cos, sin, at = values
+        q, k = ops.rope(q, cos, sin, at), ops.rope(k, cos, sin, at)
+        early = ops.softmax(q)
+        keys = ops.cache_write_key(keys, k, at, transposed=False)
+        held = ops.cache_write_value(held, q, at)
+        return [early, ops.attention(q, keys, held, at, scale=0.5, transposed=False)]
+
+    graph = Graph("main", call, [cache, cache, x, x, table, table, POSITION])
+    assert {"rope_4_4", "cache_write_value_2_4"} <= kernels(lowered(graph))
+
+
+@pytest.mark.parametrize("dtype", [DType.float32, DType.bfloat16])
+@pytest.mark.parametrize("seq", [1, 3])
+def test_a_layer_gives_what_the_cpu_gives(dtype: DType, seq: int) -> None:
+    """But for what is rounded on the way to the cache and in attention; caches too."""
+    graph = step(seq, dtype)
+    rng = np.random.default_rng(0)
+
+    def numbers(*shape: int) -> np.ndarray:
+        return rng.standard_normal(shape, np.float32)
+
+    caches = [numbers(2, 2, 1024, 64).astype(dtype.to_numpy()) for _ in range(2)]
+    given = [numbers(2, seq, heads, 64) for heads in (8, 2, 2)]
+    tables = [numbers(1024, 32), numbers(1024, 32), np.array([130], np.int32)]
+    theirs = [one.copy() for one in caches]
+    (expected,) = executor.find().compile(graph, {})(*map(Tensor, [*theirs, *given, *tables]))
+    machine = Simulation().compile_module(lowered(graph), TARGET)
+    written = [one.view(np.uint16) if one.dtype.itemsize == 2 else one for one in caches]
+    state = tvm_ffi.Array([tvm.runtime.tensor(one) for one in written])
+    run = relax.VirtualMachine(machine, tvm.cpu())["main"]
+    got = run(*map(tvm.runtime.tensor, [*given, *tables]), state, tvm_ffi.Array([]))
+    bound = 1e-5 if dtype is DType.float32 else 2e-2
+    np.testing.assert_allclose(got.numpy(), expected.to_numpy(), atol=bound, rtol=0)
+    for one, other in zip(state, theirs, strict=True):
+        held = one.numpy().view(other.dtype).astype(np.float32)
+        np.testing.assert_allclose(held, other.astype(np.float32), atol=bound, rtol=0)
 
 
 def test_many_tokens_take_tiles() -> None:

@@ -1,0 +1,111 @@
+"""Rotated queries and keys and the writes of a layer into its cache, as one launch.
+
+A decode step launches little work many times. What a layer does between its projections and its
+attention, two rotations and two writes, touches no number twice and is one kernel.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from tvm import relax
+
+from maxtool.compiler.lowering.function import FunctionLowering, stored
+from maxtool.compiler.rewriting import Nodes
+from maxtool.graph import BufferType, CallNode, Node, Tensor
+
+# From nodes, the graph's outputs, and whether a node is lowered for the target, to other nodes.
+Fusion: TypeAlias = Callable[[Nodes, Sequence[Tensor], Callable[[Node], bool]], Nodes]
+Rule: TypeAlias = Callable[[FunctionLowering, Node], None]
+
+FUSED = "rope_into_cache"
+
+
+def with_cache_writes(
+    nodes: Nodes, outputs: Sequence[Tensor], is_here: Callable[[Node], bool]
+) -> Nodes:
+    """The nodes, those of each layer's cache that one kernel can do as one.
+
+    It stands where the later of the two writes stood: what a graph reads of a buffer before a write
+    comes before it, and after one it reads what the write gave.
+    """
+    uses = Counter(id(value) for node in nodes for value in node.inputs)
+    uses.update(id(value) for value in outputs)
+    made = list(nodes)
+    for key in _of(nodes, "cache_write_key"):
+        found = _found(made, key, uses) if is_here(key) else None
+        if found is not None:
+            made = _joined(made, found)
+    return made
+
+
+def _of(nodes: Nodes, op: str) -> list[Node]:
+    """The nodes of one operation."""
+    return [node for node in nodes if isinstance(node, Node) and node.op == op]
+
+
+def _found(nodes: Nodes, key: Node, uses: Counter[int]) -> tuple[Node, Node, Node, Node] | None:
+    """The rotations of queries and keys and the writes that go together with a write of keys."""
+    cache, rotated, position = key.inputs
+    if key.attributes["transposed"] or uses[id(rotated)] != 1:
+        return None
+    rotations = _of(nodes, "rope")
+    own = next((node for node in rotations if node.outputs[0] is rotated), None)
+    if own is None or not isinstance(cache.type, BufferType):
+        return None
+    angles, others = own.inputs[1:], [node for node in rotations if node is not own]
+    queries = [node for node in others if _same(node.inputs[1:], angles)]
+    values = [
+        node
+        for node in _of(nodes, "cache_write_value")
+        if node.inputs[2] is position
+        and node.inputs[0].type == cache.type
+        and node.inputs[1].shape == rotated.shape
+    ]
+    if len(queries) != 1 or len(values) != 1:
+        return None
+    return queries[0], own, key, values[0]
+
+
+def _same(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:
+    return all(one is other for one, other in zip(first, second, strict=True))
+
+
+def _joined(
+    nodes: list[Node | CallNode], found: tuple[Node, Node, Node, Node]
+) -> list[Node | CallNode]:
+    """The nodes with one in the place of four; as they are if a result is read too early."""
+    query, own, key, value = found
+    place = max(nodes.index(key), nodes.index(value))
+    results = (key.outputs[0], value.outputs[0], query.outputs[0])
+    early = {id(one) for node in nodes[:place] if node not in found for one in node.inputs}
+    if any(id(one) in early for one in results):
+        return nodes
+    operands = (key.inputs[0], value.inputs[0], query.inputs[0], own.inputs[0], value.inputs[1])
+    fused = Node(FUSED, (*operands, *own.inputs[1:], key.inputs[2]), {}, results)
+    after = [node for node in nodes[place:] if node not in found]
+    return [*(node for node in nodes[:place] if node not in found), fused, *after]
+
+
+def _rope_into_cache(function: FunctionLowering, node: Node) -> None:
+    keys, _, query, key, _, cos = node.inputs[:6]
+    options = {
+        "heads": int(query.shape[2]),
+        "kv_heads": int(key.shape[2]),
+        "head_dim": int(query.shape[3]),
+        "dim": 2 * int(cos.shape[1]),
+        "dtype": keys.dtype.value,
+    }
+    made = function.module.kernel(FUSED, options, function.target)
+    operands = [function.get(operand) for operand in node.inputs]
+    sizes = function.sizes(query.shape)
+    new = relax.TensorType(sizes, stored(query.dtype), vdevice=function.vdevice)
+    kinds = [operands[0].ty, operands[1].ty, new]
+    result = function.emit(relax.op.call_tir_inplace(made, operands, [0, 1, -1], kinds))
+    for index, value in enumerate(node.outputs):
+        function.set_whole(value, function.emit(relax.TupleGetItem(result, index)))
+
+
+CACHING: dict[str, Rule] = {FUSED: _rope_into_cache}
