@@ -11,7 +11,7 @@ FAST := not slow and not reference and not peers
 PYTEST := $(PY) -m pytest -q -n auto --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format bench explore fuzz clean setup
+.PHONY: help demo test test-all lint format bench gpu-check explore fuzz clean setup
 
 help:
 	@echo "make demo      look at the sample model, convert it, compile it, and let it write a story"
@@ -20,6 +20,7 @@ help:
 	@echo "make lint      ruff and mypy"
 	@echo "make format    format the code, apply safe fixes"
 	@echo "make bench     decoding speed beside transformers (needs the peers extra)"
+	@echo "make gpu-check what only a GPU can show, in ten minutes; without one, build what is carried to it"
 	@echo "make explore   the property tests on examples they have not seen"
 	@echo "make fuzz      fuzz each reader for a minute (needs the fuzz extra)"
 	@echo "make setup     only make .venv, as every other target does when it is needed"
@@ -60,6 +61,10 @@ bench: $(READY)
 	@$(PY) -c "import torch, transformers" 2>/dev/null || { \
 	  echo "make bench needs the peers extra (2 GB): $(PY) -m pip install -e '.[peers]'" >&2; exit 1; }
 	$(PY) benchmarks/decode.py
+
+gpu-check: $(READY)
+	$(PY) benchmarks/gpu_check/build.py build/gpu-check
+	$(PY) build/gpu-check/check.py --output build/gpu-check-results
 
 explore: $(READY)
 	$(PYTEST) -m "$(FAST)" --hypothesis-profile=explore

@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes of a Llama. The head is tied to the embedding."""
+    """The sizes of a Llama, and whether its head is the embedding."""
 
     vocabulary: int
     hidden: int
@@ -20,6 +20,7 @@ class Shape:
     heads: int
     kv_heads: int
     context: int = 512
+    tied: bool = True
 
     @property
     def head_dim(self) -> int:
@@ -43,7 +44,7 @@ class Shape:
             "max_position_embeddings": self.context,
             "rms_norm_eps": 1e-5,
             "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
-            "tie_word_embeddings": True,
+            "tie_word_embeddings": self.tied,
             "attention_bias": False,
             "mlp_bias": False,
             "bos_token_id": None,
@@ -69,6 +70,8 @@ class Shape:
             "model.embed_tokens.weight": (self.vocabulary, self.hidden),
             "model.norm.weight": (self.hidden,),
         }
+        if not self.tied:
+            names["lm_head.weight"] = (self.vocabulary, self.hidden)
         return names | {
             f"model.layers.{index}.{name}.weight": shape
             for index in range(self.layers)
@@ -91,6 +94,37 @@ def make(folder: Path, shape: Shape) -> None:
     folder.mkdir()
     save_file(arrays, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps(shape.config, indent=2))
+
+
+def make_sparse(folder: Path, shape: Shape, shard_bytes: int = 5_000_000_000) -> int:
+    """A Hugging Face folder in bfloat16 whose payloads are holes; returns its bytes."""
+    from maxtool.dtype import DType
+    from maxtool.weights import TensorSpec
+    from maxtool.weights.formats import safetensors
+
+    shards: list[list[TensorSpec]] = [[]]
+    filled = total = 0
+    for name, size in shape.tensors.items():
+        spec = TensorSpec(name, DType.bfloat16, size)
+        if filled + spec.nbytes > shard_bytes:
+            shards.append([])
+            filled = 0
+        shards[-1].append(spec)
+        filled += spec.nbytes
+        total += spec.nbytes
+    folder.mkdir()
+    weight_map = {}
+    for number, specs in enumerate(shards, 1):
+        name = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
+        header = safetensors.header(specs)
+        with (folder / name).open("wb") as stream:
+            stream.write(header)
+            stream.truncate(len(header) + sum(spec.nbytes for spec in specs))
+        weight_map |= {spec.name: name for spec in specs}
+    index = {"metadata": {"total_size": total}, "weight_map": weight_map}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2))
+    (folder / "config.json").write_text(json.dumps(shape.config))
+    return total
 
 
 def processor() -> str:

@@ -22,42 +22,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from checkpoints import Shape, machine
+from checkpoints import Shape, machine, make_sparse
 
 LARGE = Shape(128256, 8192, 28672, 60, 64, 8)  # 107 GB in bfloat16
-SHARD_BYTES = 5_000_000_000
 Listing = list[tuple[str, str, tuple[int, ...]]]
-
-
-def make_sharded(folder: Path) -> int:
-    """A Hugging Face folder whose payloads are holes; returns its bytes."""
-    from maxtool.dtype import DType
-    from maxtool.weights import TensorSpec
-    from maxtool.weights.formats import safetensors
-
-    shards: list[list[TensorSpec]] = [[]]
-    filled = total = 0
-    for name, shape in LARGE.tensors.items():
-        spec = TensorSpec(name, DType.bfloat16, shape)
-        if filled + spec.nbytes > SHARD_BYTES:
-            shards.append([])
-            filled = 0
-        shards[-1].append(spec)
-        filled += spec.nbytes
-        total += spec.nbytes
-    folder.mkdir()
-    weight_map = {}
-    for number, specs in enumerate(shards, 1):
-        name = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
-        header = safetensors.header(specs)
-        with (folder / name).open("wb") as stream:
-            stream.write(header)
-            stream.truncate(len(header) + sum(spec.nbytes for spec in specs))
-        weight_map |= {spec.name: name for spec in specs}
-    index = {"metadata": {"total_size": total}, "weight_map": weight_map}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2))
-    (folder / "config.json").write_text(json.dumps(LARGE.config))
-    return total
 
 
 def make_gguf(path: Path, vocabulary: int) -> None:
@@ -202,7 +170,7 @@ def main() -> None:
     print(machine())
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        total = make_sharded(folder / "large")
+        total = make_sparse(folder / "large", LARGE)
         make_gguf(folder / "large.gguf", options.vocabulary)
         title = f"sharded safetensors of {total / 1e9:.0f} GB, {len(LARGE.tensors)} tensors"
         compare(title, folder / "large", "safetensors", options.rounds)
