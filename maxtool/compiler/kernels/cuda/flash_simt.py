@@ -25,7 +25,7 @@ from maxtool.errors import CompilationFailed
 DOWN, ACROSS = 8, 16  # threads of a block
 THREADS = DOWN * ACROSS
 SIZES = ((64, 64), (32, 32), (16, 32), (8, 16))  # rows and keys of a tile, the best first
-SUMS = 64  # results that a thread holds in registers
+SUMS = 64  # registers of a thread for results
 STATIC = 48 << 10  # bytes of shared memory that need not be asked for
 
 
@@ -83,7 +83,8 @@ class Shape:
 
     def fits(self, shared_memory: int) -> bool:
         """Whether a block has room for it."""
-        sums = self.rows // DOWN * self.columns * self.value_lanes
+        registers = 2 if self.kind == "float64" else 1
+        sums = self.rows // DOWN * self.columns * self.value_lanes * registers
         return self.shared_memory <= shared_memory and (sums <= SUMS or self.rows == DOWN)
 
 

@@ -14,6 +14,7 @@ from maxtool.compiler.kernels.cuda.cache import (
     rope_into_cache,
 )
 from maxtool.compiler.kernels.cuda.convolution import convolution, pool
+from maxtool.compiler.kernels.cuda.dot_attention import dot_attention
 from maxtool.compiler.kernels.cuda.embedding import embedding
 from maxtool.compiler.kernels.cuda.expert_order import expert_order
 from maxtool.compiler.kernels.cuda.experts import expert_linear
@@ -68,7 +69,7 @@ KERNELS: tuple[Callable[..., Any], ...] = (
     weighted_sum,
 )
 # Those whose tiles are as large as the shared memory of a block allows.
-TILED: tuple[Callable[..., Any], ...] = (attention, expert_linear, linear)
+TILED: tuple[Callable[..., Any], ...] = (attention, dot_attention, expert_linear, linear)
 
 
 def kernels(target: Any) -> dict[str, Callable[..., Any]]:  # noqa: ANN401

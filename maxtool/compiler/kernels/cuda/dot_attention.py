@@ -1,0 +1,73 @@
+"""Attention of any query to any key, with a mask or without."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import tirx
+from tvm.tirx.script.builder import ir as T  # noqa: N812
+
+from maxtool.compiler.kernels.cuda import builder as b
+from maxtool.compiler.kernels.cuda import elements as e
+from maxtool.compiler.kernels.cuda.flash import Masking, Problem
+from maxtool.compiler.kernels.cuda.flash_mma import Form, flash_mma
+from maxtool.compiler.kernels.cuda.flash_simt import flash_simt, shape_for
+from maxtool.compiler.kernels.cuda.scores import HIDDEN, Scores
+from maxtool.compiler.kernels.forms import Heads, Mask
+
+
+def dot_attention(
+    dtype: str,
+    heads: Heads,
+    mask: Mask | None,
+    causal: bool,
+    scale: float,
+    shared_memory: int,
+) -> Any:  # noqa: ANN401
+    """Build ``softmax(q @ k.T * scale + mask) @ v`` with the online softmax.
+
+    Parameters of the kernel: q[batch, heads, n, d], k[batch, kv_heads, m, d],
+    v[batch, kv_heads, m, dv], mask[1 or batch, 1 or heads, 1 or n, 1 or m] if there is one,
+    y[batch, heads, n, dv]; all but a mask of bool or float32 are of ``dtype``. A query that sees no
+    key gets zeros. Where tensor cores take 16-bit types, probabilities are rounded to them.
+    """
+    with b.kernel(f"dot_attention_{dtype}") as made:
+        problem = _problem(made, dtype, heads, mask, causal, scale)
+        form = Form(heads, dtype)
+        if form.fits(shared_memory):
+            flash_mma(problem, form)
+        else:
+            flash_simt(problem, shape_for(heads, e.computed(dtype), shared_memory))
+    return made.function
+
+
+def _problem(
+    made: b.Kernel, dtype: str, heads: Heads, mask: Mask | None, causal: bool, scale: float
+) -> Problem:
+    """The arguments, and what they mean: the last query and the last key belong together."""
+    batch, n, m = made.dim("batch"), made.dim("n"), made.dim("m")
+    q = made.argument("q", (batch, heads.queries, n, heads.key_dim), e.stored(dtype))
+    k = made.argument("k", (batch, heads.keys, m, heads.key_dim), e.stored(dtype))
+    v = made.argument("v", (batch, heads.keys, m, heads.value_dim), e.stored(dtype))
+    masking = None
+    if mask is not None:
+        masking = _masking(made, mask, (batch, heads.queries, n, m), e.computed(dtype))
+    y = made.argument("y", (batch, heads.queries, n, heads.value_dim), e.stored(dtype))
+    added = mask is not None and mask.dtype != "bool"
+    scores = Scores(scale, added=added, kind=e.computed(dtype))
+    types, offset = (dtype, dtype, dtype), m - n if causal else None
+    return Problem(heads, batch, n, m, q, k, v, y, types, True, offset, scores, masking)
+
+
+def _masking(made: b.Kernel, mask: Mask, sizes: tuple[b.Index, ...], kind: str) -> Masking:
+    """The argument of the mask, and what it does to a score."""
+    shape = [1 if one else size for one, size in zip(mask.single, sizes, strict=True)]
+    buffer = made.argument("mask", shape, e.stored(mask.dtype))
+
+    def masked(score: b.Expr, *where: b.Expr) -> b.Expr:
+        place = [b.integer(0) if one else at for one, at in zip(mask.single, where, strict=True)]
+        if mask.dtype == "bool":
+            return T.Select(buffer[tuple(place)], score, tirx.const(HIDDEN, kind))
+        return score + e.read_as(buffer, place, mask.dtype, kind)
+
+    return masked
