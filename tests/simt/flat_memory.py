@@ -51,7 +51,8 @@ class FlatMemory:
     def begin_launch(self) -> None:
         """What happened before is ordered with all that follows."""
         if self.tracked:
-            self.shadow = Shadow(-(-len(self.data) // self.unit), self.name)
+            units = -(-len(self.data) // self.unit)
+            self.shadow = Shadow(units, self.name, of_block=bool(self.per_block))
 
     def view(self, dtype: np.dtype[Any]) -> Array:
         """The memory as elements of a type."""

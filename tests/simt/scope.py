@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from tests.simt.copies import Copies
     from tests.simt.flat_memory import FlatMemory
 
-WARP = 32
+WARP_SHIFT = 5
+WARP = 1 << WARP_SHIFT
 # A time is a pair of counters: barriers of the block, and synchronisations of the warp.
 WARP_BITS = 20
 # In place of a value that was computed from the former value of a variable.
@@ -62,6 +63,10 @@ class Chunk:
     def padded(self) -> int:
         """Threads of a block, rounded up to whole warps; what ``who`` counts blocks in."""
         return -(-self.threads // WARP) * WARP
+
+    def same_block(self, a: Array, b: Array) -> Array | np.bool_:
+        """Whether threads, by their numbers in the launch, are of one block."""
+        return a // self.padded == b // self.padded
 
     def axis(self, tag: str) -> Array:
         """The value of ``threadIdx.x`` and the like, for every lane."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from tests.simt.dtypes import Array
 from tests.simt.faults import Race
-from tests.simt.scope import WARP, WARP_BITS, Chunk
+from tests.simt.scope import WARP_BITS, WARP_SHIFT, Chunk
 
 # How many threads have read a place since it was last ordered with its block.
 NONE, ONE, WARP_WIDE, BLOCK_WIDE, GRID_WIDE = range(5)
@@ -22,10 +22,12 @@ class Shadow:
     Args:
         units: How many units.
         name: Of the buffer, for messages.
+        of_block: Whether each unit is of one block alone.
     """
 
-    def __init__(self, units: int, name: str) -> None:
+    def __init__(self, units: int, name: str, *, of_block: bool) -> None:
         self.name = name
+        self.of_block = of_block
         self.write_time = np.full(units, -1, np.int64)
         self.writer = np.full(units, -1, np.int64)
         self.read_time = np.full(units, -1, np.int64)
@@ -37,7 +39,9 @@ class Shadow:
         last = self.writer[units]
         other = (last >= 0) & (last != who)
         if other.any():
-            found = other & ~_ordered(chunk, last, self.write_time[units], who, time, alone=True)
+            found = other & ~self._ordered(
+                chunk, last, self.write_time[units], who, time, alone=True
+            )
             if found.any():
                 self._report(chunk, found, units, who, last, "reads", "wrote")
         self._note_readers(chunk, units, who, time)
@@ -67,7 +71,7 @@ class Shadow:
             other &= ~harmless
         if not other.any():
             return
-        found = other & ~_ordered(chunk, last, self.write_time[units], who, time, alone=True)
+        found = other & ~self._ordered(chunk, last, self.write_time[units], who, time, alone=True)
         if found.any():
             self._report(chunk, found, units, who, last, "writes", "wrote")
 
@@ -76,24 +80,40 @@ class Shadow:
         other = (readers > ONE) | ((readers == ONE) & (last != who))
         if not other.any():
             return
-        inside = _ordered(chunk, last, self.read_time[units], who, time, readers <= WARP_WIDE)
+        inside = self._ordered(chunk, last, self.read_time[units], who, time, readers <= WARP_WIDE)
         found = other & ~(inside & (readers < GRID_WIDE))
         if found.any():
             self._report(chunk, found, units, who, last, "writes", "(or another) read")
 
     def _note_readers(self, chunk: Chunk, units: Array, who: Array, time: Array) -> None:
-        readers, last = self.readers[units], self.reader[units]
-        level = np.maximum(np.maximum(readers, _apart(chunk, last, who)), ONE)
-        same_block = last // chunk.padded == who // chunk.padded
-        fresh = same_block & (self.read_time[units] >> WARP_BITS != time >> WARP_BITS)
-        level[(readers == NONE) | (fresh & (readers < GRID_WIDE))] = ONE
+        before = self._readers_before(chunk, units, who, time)
         self.reader[units], self.read_time[units] = who, time
         self.readers[units] = ONE
-        level = np.maximum(level, _apart(chunk, self.reader[units], who))
+        winner = self.reader[units]
+        if before is None and (winner == who).all():
+            return
+        level = self._apart(chunk, winner, who)
+        if before is not None:
+            level = np.maximum(level, before)
         for some in range(WARP_WIDE, GRID_WIDE + 1):  # the widest last: units may repeat
             at = level == some
             if at.any():
                 self.readers[units[at]] = some
+
+    def _readers_before(self, chunk: Chunk, units: Array, who: Array, time: Array) -> Array | None:
+        """How far a thread is from those that have read before and are not ordered with it."""
+        readers = self.readers[units]
+        if not readers.any():
+            return None
+        last = self.reader[units]
+        now = self.read_time[units] >> WARP_BITS == time >> WARP_BITS
+        if not self.of_block:
+            now |= ~chunk.same_block(last, who) | (readers == GRID_WIDE)
+        counts = now & (readers != NONE)
+        if not counts.any():
+            return None
+        level: Array = np.where(counts, np.maximum(readers, self._apart(chunk, last, who)), ONE)
+        return level
 
     def _report(
         self, chunk: Chunk, found: Array, units: Array, who: Array, last: Array, does: str, did: str
@@ -105,21 +125,20 @@ class Shadow:
             "and nothing orders the two"
         )
 
+    def _ordered(
+        self, chunk: Chunk, last: Array, then: Array, who: Array, now: Array, alone: Array | bool
+    ) -> Array:
+        """Whether a barrier of the block, or one of the warp if it was ``alone``, lies between."""
+        ordered: Array = then >> WARP_BITS != now >> WARP_BITS
+        if not ordered.all():
+            ordered |= (then != now) & (last >> WARP_SHIFT == who >> WARP_SHIFT) & alone
+        return ordered if self.of_block else ordered & chunk.same_block(last, who)
 
-def _ordered(
-    chunk: Chunk, last: Array, then: Array, who: Array, now: Array, alone: Array | bool
-) -> Array:
-    """Whether a barrier of the block, or one of the warp if it was ``alone``, lies between."""
-    barrier = then >> WARP_BITS != now >> WARP_BITS
-    within = (last // WARP == who // WARP) & (then != now) & alone
-    ordered: Array = (last // chunk.padded == who // chunk.padded) & (barrier | within)
-    return ordered
-
-
-def _apart(chunk: Chunk, last: Array, who: Array) -> Array:
-    """How far two threads are from each other."""
-    level = np.full(who.shape, ONE, np.int8)
-    level[last != who] = WARP_WIDE
-    level[last // WARP != who // WARP] = BLOCK_WIDE
-    level[last // chunk.padded != who // chunk.padded] = GRID_WIDE
-    return level
+    def _apart(self, chunk: Chunk, last: Array, who: Array) -> Array:
+        """How far two threads are from each other."""
+        level = (last != who).astype(np.int8)
+        level += ONE
+        level += last >> WARP_SHIFT != who >> WARP_SHIFT
+        if not self.of_block:
+            level += ~chunk.same_block(last, who)
+        return level
