@@ -13,6 +13,7 @@ from tests.simt.memory import WIDEST, Pointer
 from tests.simt.scope import Scope
 
 BYTE = np.dtype(np.uint8)
+WHOLE = np.dtype((np.void, WIDEST))
 
 
 @dataclass(slots=True)
@@ -78,7 +79,7 @@ class Copies:
         among[copy.lanes[done]] = True
         writers = scope if among[scope.lanes].all() else scope.narrow(among[scope.lanes])
         memory.note_write(writers, starts, WIDEST)
-        memory.data[starts[:, None] + np.arange(WIDEST)] = copy.data[done]
+        memory.view(WHOLE)[starts // WIDEST] = copy.data[done].view(WHOLE)[:, 0]
 
     @staticmethod
     def _set_pending(memory: FlatMemory, starts: Array, state: bool) -> None:
@@ -107,13 +108,17 @@ def _read(scope: Scope, origin: FlatMemory, source: Pointer, size: Array) -> Arr
         raise KernelFault("an asynchronous copy of less than 0 or more than 16 bytes")
     data = np.zeros((scope.size, WIDEST), np.uint8)
     first = scope.full(_bytes(source, "the source of an asynchronous copy"))
-    for amount in np.unique(size[size > 0]):
+    for amount in set(size[size > 0].tolist()):
         taken = size == amount
-        inner = scope.narrow(taken)
-        memory_start = origin.start(inner, first[taken], BYTE, 1)
-        origin.start(inner, first[taken] + int(amount) - 1, BYTE, 1)
+        every = bool(taken.all())
+        inner, starts = (scope, first) if every else (scope.narrow(taken), first[taken])
+        origin.start(inner, starts, BYTE, 1)
+        origin.start(inner, starts + (amount - 1), BYTE, 1)
         whole = amount // origin.unit * origin.unit
         if whole and (origin.shadow is not None or origin.written is not None):
-            origin.note_read(inner, memory_start, int(whole))
-        data[taken, :amount] = origin.data[memory_start[:, None] + np.arange(amount)]
+            origin.note_read(inner, starts, whole)
+        if amount == WIDEST:
+            data[taken] = origin.view(WHOLE)[starts // WIDEST].view(BYTE).reshape(-1, WIDEST)
+        else:
+            data[taken, :amount] = origin.data[starts[:, None] + np.arange(amount)]
     return data

@@ -25,11 +25,12 @@ from maxtool.compiler import program as programs
 from maxtool.compiler.cuda.target import cuda_target
 from maxtool.compiler.kernels.cpu import pipeline as host_pipeline
 from maxtool.compiler.pipeline import BACKENDS, PASSES
+from maxtool.compiler.placement import Placed, placed
 from maxtool.compiler.program import Program
 from maxtool.compiler.target import cpu_target
-from maxtool.compiler.targets import Target
 from maxtool.dtype import DType
-from maxtool.graph import BufferType, Graph
+from maxtool.graph import BufferType, Graph, Tensor
+from maxtool.graph.type import HOST as HOST_DEVICE
 from tests.simt import program
 from tests.simt.dtypes import Array
 from tests.simt.faults import KernelFault
@@ -88,12 +89,13 @@ class Simulation:
     def __init__(self) -> None:
         self.faults: list[KernelFault] = []
 
-    def compile_module(self, module: Any, target: Target, *, asserts: bool = True) -> Any:
+    def compile_module(self, module: Any, target: Placed, *, asserts: bool = True) -> Any:
         """As ``maxtool.compiler.pipeline.compile_module``, for a GPU that is not there."""
+        aim = placed(target).target(HOST_DEVICE)
         in_place = _written_in_place(module)
-        with target.tvm:
+        with aim.tvm:
             passes = tvm.transform.Sequential([make() for make in PASSES])
-            lowered = passes(BACKENDS[target.kind].schedule(module))
+            lowered = passes(BACKENDS[aim.kind].schedule(module))
         names = {}
         for variable, function in list(lowered.functions.items()):
             if isinstance(function, tirx.PrimFunc) and not function.attrs.get(HOST):
@@ -126,13 +128,16 @@ class Simulation:
     @contextmanager
     def standing_in(self) -> Iterator[None]:
         """Programs that are made while the block runs run here, whatever their target."""
-        with mock.patch.object(programs, "compile_module", self.compile_module):
+        with (
+            mock.patch.object(programs, "compile_module", self.compile_module),
+            mock.patch.object(programs, "loaded", lambda executable, _: executable),
+        ):
             yield
 
     def program(self, graphs: Sequence[Graph]) -> Program:
         """Graphs lowered for GPUs."""
         with self.standing_in():
-            return Program(graphs, cuda_target(TARGET))
+            return Program(graphs, {HOST_DEVICE.device_type: cuda_target(TARGET)})
 
 
 def _written_in_place(module: Any) -> set[str]:
@@ -154,21 +159,22 @@ class SimulatedModel:
 
     Args:
         source: The checkpoint.
-        dtype: Element type of the matrices; None for that of the source.
+        dtype: Element type of the matrices.
+        context: Positions it is built for; None for as many as it can have.
     """
 
-    def __init__(self, source: Path, dtype: DType | None = None) -> None:
-        request = artifact.Request(source, Path("unused"), target=TARGET, dtype=dtype)
-        made = artifact.prepare(request)
+    def __init__(self, source: Path, dtype: DType, context: int | None = None) -> None:
+        made = prepared(source, dtype, context)
+        self.tolerance = made.plan.recipe.check[dtype.value].rtol
         self._simulation = Simulation()
         self._graphs = {entry.name: graph for entry, graph in made.graphs.items()}
-        self._entries: dict[str, Entry] = {entry.name: entry for entry in made.graphs}
+        self.entries: dict[str, Entry] = {entry.name: entry for entry in made.graphs}
         self._program = self._simulation.program(list(made.graphs.values()))
         self._weights = self._program.bind(_weights(made))
 
     def new_state(self) -> dict[str, Array]:
         """Empty caches for one sequence."""
-        entries = self._entries.values()
+        entries = self.entries.values()
         kinds = {name: kind for entry in entries for name, kind in entry.state.items()}
         return {name: np.zeros(_sizes(kind), kind.dtype.to_numpy()) for name, kind in kinds.items()}
 
@@ -180,12 +186,13 @@ class SimulatedModel:
         Raises:
             KernelFault: If a kernel does what no GPU does, or none would notice.
         """
-        called = self._entries[entry]
+        called = self.entries[entry]
         arrays = [np.ascontiguousarray(inputs[name]) for name in called.inputs]
         arrays += [(state or {})[name] for name in called.state]
+        tensors = [Tensor(array) for array in arrays]
         results = [value.type for value in self._graphs[entry].outputs]
         try:
-            found = self._program.run(entry, arrays, self._weights, results)
+            found = self._program.run(entry, tensors, self._weights, results)
         except Exception:
             if self._simulation.faults:
                 raise self._simulation.faults.pop() from None
@@ -193,8 +200,16 @@ class SimulatedModel:
         return {name: one.to_numpy() for name, one in zip(called.outputs, found, strict=True)}
 
 
+def prepared(source: Path, dtype: DType, context: int | None) -> artifact.Build:
+    """A compilation for GPUs that is planned; it asks for no compiler of their code."""
+    with mock.patch("maxtool.artifact.code.require_tools"):
+        return artifact.prepare(
+            artifact.Request(source, Path("unused"), target=TARGET, dtype=dtype, context=context)
+        )
+
+
 def _sizes(kind: BufferType) -> list[int]:
-    return [dim if isinstance(dim, int) else 1 for dim in kind.shape]
+    return [int(dim) if dim.is_static else 1 for dim in kind.shape]
 
 
 def _weights(made: artifact.Build) -> dict[str, Array]:

@@ -64,9 +64,10 @@ class Chunk:
         """Threads of a block, rounded up to whole warps; what ``who`` counts blocks in."""
         return -(-self.threads // WARP) * WARP
 
-    def same_block(self, a: Array, b: Array) -> Array | np.bool_:
+    def same_block(self, a: Array, b: Array) -> Array:
         """Whether threads, by their numbers in the launch, are of one block."""
-        return a // self.padded == b // self.padded
+        same: Array = a // self.padded == b // self.padded
+        return same
 
     def axis(self, tag: str) -> Array:
         """The value of ``threadIdx.x`` and the like, for every lane."""

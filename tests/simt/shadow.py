@@ -136,8 +136,7 @@ class Shadow:
 
     def _apart(self, chunk: Chunk, last: Array, who: Array) -> Array:
         """How far two threads are from each other."""
-        level = (last != who).astype(np.int8)
-        level += ONE
+        level: Array = (last != who).astype(np.int8) + np.int8(ONE)
         level += last >> WARP_SHIFT != who >> WARP_SHIFT
         if not self.of_block:
             level += ~chunk.same_block(last, who)

@@ -10,6 +10,7 @@ class Usage:
         self._roots: dict[int, int] = {}
         self._widths: dict[int, int] = {}
         self._written: set[int] = set()
+        self._units: dict[int, int] = {}
 
     def alias(self, buffer: int, data: int) -> None:
         """``buffer`` is another name of the memory of ``data``."""
@@ -29,8 +30,10 @@ class Usage:
 
     def unit(self, root: int) -> int:
         """Bytes of the narrowest access to an allocation."""
-        widths = [width for buffer, width in self._widths.items() if self.root(buffer) == root]
-        return min(widths, default=1)
+        if root not in self._units:
+            widths = [width for buffer, width in self._widths.items() if self.root(buffer) == root]
+            self._units[root] = min(widths, default=1)
+        return self._units[root]
 
     def is_written(self, root: int) -> bool:
         """Whether anything writes to an allocation."""

@@ -10,7 +10,9 @@ import numpy as np
 from tests.simt.dtypes import Array, Value
 from tests.simt.faults import Divergence, Uninitialised, Unsupported
 from tests.simt.memory import thread_name
-from tests.simt.scope import WARP, WARP_BITS, Chunk, Scope
+from tests.simt.scope import WARP, WARP_BITS, WARP_SHIFT, Chunk, Scope
+
+EVERY_LANE = (1 << WARP) - 1
 
 
 def _chunk(scope: Scope) -> Chunk:
@@ -28,23 +30,42 @@ def _exchange(source: Callable[[Array, Array, int], Array]) -> Callable[..., Val
         chunk = _chunk(scope)
         _require_named(scope, mask)
         lane = scope.of(chunk.thread) % WARP
-        reads = scope.lanes - lane + source(lane, scope.full(argument), int(width))
-        position = np.full(len(chunk.everyone), -1)
-        position[scope.lanes] = np.arange(scope.size)
-        inside = np.clip(reads, 0, len(position) - 1)
-        found = position[inside]
-        same_block = (inside == reads) & (chunk.block[inside] == scope.of(chunk.block))
-        if (missing := (found < 0) | ~same_block).any():
-            who = thread_name(scope, int(np.flatnonzero(missing)[0]))
-            raise Uninitialised(f"{who} shuffles from a thread that takes no part")
+        away = source(lane, scope.full(argument), int(width)) - lane
+        found = np.arange(scope.size) + away if _whole(scope) else _found(scope, away)
         return value[..., found] if np.ndim(value) else value
 
     return apply
 
 
+def _found(scope: Scope, away: Array) -> Array:
+    """Where among the lanes of a scope the threads are that lie so far away."""
+    chunk = _chunk(scope)
+    reads = scope.lanes + away
+    position = np.full(len(chunk.everyone), -1)
+    position[scope.lanes] = np.arange(scope.size)
+    inside = np.clip(reads, 0, len(position) - 1)
+    found: Array = position[inside]
+    same_block = (inside == reads) & (chunk.block[inside] == scope.of(chunk.block))
+    if (missing := (found < 0) | ~same_block).any():
+        who = thread_name(scope, int(np.flatnonzero(missing)[0]))
+        raise Uninitialised(f"{who} shuffles from a thread that takes no part")
+    return found
+
+
+def _whole(scope: Scope) -> bool:
+    """Whether the lanes are whole warps."""
+    chunk = _chunk(scope)
+    if chunk.threads % WARP or scope.size % WARP:
+        return False
+    warps = scope.lanes >> WARP_SHIFT
+    return scope.is_all or not (warps[::WARP] != warps[WARP - 1 :: WARP]).any()
+
+
 def _require_named(scope: Scope, mask: Value) -> None:
     """Every thread that the mask names takes part, and only those."""
     chunk = _chunk(scope)
+    if np.ndim(mask) == 0 and mask == EVERY_LANE and _whole(scope):
+        return
     lane = scope.of(chunk.thread) % WARP
     warp = scope.lanes - lane
     present = np.zeros(len(chunk.everyone), np.uint64)
@@ -89,10 +110,7 @@ def require_warps(scope: Scope, what: str) -> None:
     chunk = _chunk(scope)
     if chunk.threads % WARP:
         raise Divergence(f"{what} in a block of {chunk.threads} threads, not of whole warps")
-    if scope.is_all:
-        return
-    warps = scope.lanes // WARP
-    if scope.size % WARP or (warps[::WARP] != warps[WARP - 1 :: WARP]).any():
+    if not _whole(scope):
         raise Divergence(f"{what} by a part of a warp")
 
 
