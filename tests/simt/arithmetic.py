@@ -72,6 +72,8 @@ COMPARISON: dict[str, Operator] = {
     "GT": operator.gt,
     "GE": operator.ge,
 }
+# Whose results modulo a power of two follow from their operands modulo it.
+MODULAR = [INTEGER[name] for name in ("Add", "Sub", "Mul", "BitwiseAnd", "BitwiseOr", "BitwiseXor")]
 # Bytes of the narrowest type that C++ computes with.
 REGISTER = 4
 BINARY = {*FLOAT, *INTEGER, *COMPARISON}
@@ -80,27 +82,41 @@ BINARY = {*FLOAT, *INTEGER, *COMPARISON}
 def binary(name: str, dtype: np.dtype[Any]) -> Operator:
     """The operator ``name`` on operands of a type."""
     if name in COMPARISON:
-        return _truth(COMPARISON[name])
+        return _truth(COMPARISON[name], dtype)
     if is_float(dtype):
         return FLOAT[name]
     return _integer(INTEGER[name], dtype)
 
 
-def _narrow(compute: Operator, dtype: np.dtype[Any]) -> Operator:
-    """C++ computes with int what is narrower: a result that does not fit is not cut at once."""
+def _narrow(compute: Operator, dtype: np.dtype[Any], *, modular: bool) -> Operator:
+    """On types narrower than an int, which C++ computes with instead; a store cuts the result."""
 
     def apply(a: Value, b: Value) -> Value:
+        if not modular:
+            require_fit(a, dtype)
+            require_fit(b, dtype)
         wide = np.asarray(compute(np.asarray(a, np.int64), np.asarray(b, np.int64)))
-        result = wide.astype(dtype)
-        if np.any(result != wide):
-            raise KernelFault(f"a result in {dtype} does not fit it: {wide[result != wide][:1]}")
-        return constant(result[()], dtype) if uniform(a) and uniform(b) else result
+        return wide[()] if wide.ndim == 0 else wide
 
     return apply
 
 
-def _truth(compare: Operator) -> Operator:
+def require_fit(value: Value, dtype: np.dtype[Any]) -> None:
+    """What is computed is what its type can hold, where it matters whether it was cut."""
+    array = np.asarray(value)
+    if dtype.kind in "iu" and dtype.itemsize < REGISTER and array.dtype != dtype:
+        limits = np.iinfo(dtype)
+        if (wrong := (array < limits.min) | (array > limits.max)).any():
+            raise KernelFault(f"a result in {dtype} does not fit it: {array[wrong].ravel()[0]}")
+
+
+def _truth(compare: Operator, dtype: np.dtype[Any]) -> Operator:
+    narrow = dtype.kind in "iu" and dtype.itemsize < REGISTER
+
     def apply(a: Value, b: Value) -> Value:
+        if narrow:
+            require_fit(a, dtype)
+            require_fit(b, dtype)
         found = compare(a, b)
         return bool(found) if uniform(found) else found
 
@@ -109,7 +125,7 @@ def _truth(compare: Operator) -> Operator:
 
 def _integer(compute: Operator, dtype: np.dtype[Any]) -> Operator:
     if dtype.itemsize < REGISTER and dtype.kind != "b":
-        return _narrow(compute, dtype)
+        return _narrow(compute, dtype, modular=compute in MODULAR)
 
     def apply(a: Value, b: Value) -> Value:
         if uniform(a) and uniform(b):

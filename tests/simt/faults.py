@@ -45,5 +45,9 @@ class BadLaunch(KernelFault):
     """A grid, block or amount of shared memory that no GPU takes."""
 
 
+class Aliased(KernelFault):
+    """Two parameters that are one memory, of which something is written."""
+
+
 class Unsupported(KernelFault):
     """Something that the interpreter does not know; it never guesses."""

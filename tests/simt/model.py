@@ -26,7 +26,7 @@ from maxtool.compiler.cuda.target import cuda_target
 from maxtool.compiler.kernels.cpu import pipeline as host_pipeline
 from maxtool.compiler.pipeline import BACKENDS, PASSES
 from maxtool.compiler.placement import Placed, placed
-from maxtool.compiler.program import Program
+from maxtool.compiler.program import Program as Compiled
 from maxtool.compiler.target import cpu_target
 from maxtool.dtype import DType
 from maxtool.graph import BufferType, Graph, Tensor
@@ -34,6 +34,7 @@ from maxtool.graph.type import HOST as HOST_DEVICE
 from tests.simt import program
 from tests.simt.dtypes import Array
 from tests.simt.faults import KernelFault
+from tests.simt.program import Program
 
 TARGET = "cuda:sm_80,sm_90"
 HOST = "tirx.is_host_func"
@@ -56,15 +57,18 @@ class SimulatedKernel:
         self._faults = faults
 
     @cached_property
-    def _program(self) -> Any:
+    def _program(self) -> Program:
         return program(self._function, shared_memory=cuda_target(TARGET).shared_memory)
 
     def __call__(self, *arguments: Any) -> None:
         """Run it on tensors of this machine, and numbers."""
         given = [one if isinstance(one, int | float) else np.from_dlpack(one) for one in arguments]
-        updated = range(len(given)) if self._in_place else ()
         try:
-            self._program(*given, updated=updated)
+            if self._in_place:
+                self._program(*given, updated=range(len(given)))
+            else:
+                self._program.forget_outputs(given)
+                self._program(*given)
         except KernelFault as fault:
             self._faults.append(fault)
             raise
@@ -134,10 +138,10 @@ class Simulation:
         ):
             yield
 
-    def program(self, graphs: Sequence[Graph]) -> Program:
+    def program(self, graphs: Sequence[Graph]) -> Compiled:
         """Graphs lowered for GPUs."""
         with self.standing_in():
-            return Program(graphs, {HOST_DEVICE.device_type: cuda_target(TARGET)})
+            return Compiled(graphs, {HOST_DEVICE.device_type: cuda_target(TARGET)})
 
 
 def _written_in_place(module: Any) -> set[str]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Collection, Sequence
+from itertools import pairwise
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from tests.simt.compiled import View
 from tests.simt.copies import Copies
 from tests.simt.dtypes import Array, split
-from tests.simt.expressions import View
-from tests.simt.faults import BadLaunch, KernelFault
+from tests.simt.faults import Aliased, BadLaunch, KernelFault
 from tests.simt.flat_memory import FlatMemory
 from tests.simt.memory import Pointer
 from tests.simt.scope import Chunk, Scope
@@ -124,23 +124,31 @@ class Program(Interpreter):
             fault.kernel = fault.kernel or self.name
             raise
 
+    def forget_outputs(self, arguments: Sequence[Any]) -> None:
+        """Fill what it writes with NaN, or -1: what it leaves unwritten shows in what follows."""
+        for param, argument in zip(self.function.params, arguments, strict=True):
+            if isinstance(argument, np.ndarray) and self.usage.is_written(hash(param)):
+                argument.reshape(-1).view(np.uint8).fill(0xFF)
+
     def _bind(self, scope: Scope, arguments: Sequence[Any], updated: Collection[int]) -> None:
         params = list(self.function.params)
         if len(params) != len(arguments):
             raise TypeError(f"{self.name} takes {len(params)} arguments, not {len(arguments)}")
-        arrays: list[tuple[int, Any, Array]] = []
-        for position, (param, argument) in enumerate(zip(params, arguments, strict=True)):
+        arrays: list[tuple[Any, Array]] = []
+        for param, argument in zip(params, arguments, strict=True):
             if isinstance(argument, np.ndarray):
-                arrays.append((position, param, argument))
+                arrays.append((param, argument))
                 _bind_shape(scope, param, argument)
             else:
                 scope.bind(hash(param), argument)
         self._require_shapes(scope, arrays)
-        for group in _overlapping(arrays):
-            self._bind_memory(scope, group, updated)
+        self._require_apart(arrays)
+        known = {hash(params[position]) for position in updated}
+        for param, array in arrays:
+            self._bind_memory(scope, param, array, updated=hash(param) in known)
 
-    def _require_shapes(self, scope: Scope, arrays: Sequence[tuple[int, Any, Array]]) -> None:
-        for _, param, array in arrays:
+    def _require_shapes(self, scope: Scope, arrays: Sequence[tuple[Any, Array]]) -> None:
+        for param, array in arrays:
             compiled = [self._statements.expressions.compile(size) for size in param.ty.shape]
             shape = tuple(int(size(scope)) for size in compiled)
             dtype, _ = split(str(param.ty.dtype))
@@ -152,29 +160,31 @@ class Program(Interpreter):
             if not array.flags.c_contiguous:
                 raise TypeError(f"{self.name}: {param.name} is not contiguous")
 
-    def _bind_memory(
-        self, scope: Scope, group: Sequence[tuple[int, Any, Array]], updated: Collection[int]
-    ) -> None:
-        """Arrays that lie in each other share what is known of their bytes."""
-        usage = self.usage
-        start = min(array.ctypes.data for _, _, array in group)
-        data = _bytes_of([array for _, _, array in group])
-        keys = [hash(param) for _, param, _ in group]
-        unit = min(usage.unit(key) for key in keys)
-        written = [usage.is_written(key) for key in keys]
-        fresh = all(
-            not held or position in updated
-            for held, (position, _, _) in zip(written, group, strict=True)
+    def _require_apart(self, arrays: Sequence[tuple[Any, Array]]) -> None:
+        """Nothing that is written is part of another array: CUDA C++ says ``__restrict__``."""
+        spans = sorted(
+            (array.ctypes.data, array.ctypes.data + array.nbytes, index)
+            for index, (_, array) in enumerate(arrays)
+            if array.nbytes
         )
-        known = None if fresh else np.zeros(-(-len(data) // unit), np.bool_)
+        for (_, end, first), (start, _, second) in pairwise(spans):
+            params = arrays[first][0], arrays[second][0]
+            if start < end and any(self.usage.is_written(hash(param)) for param in params):
+                raise Aliased(f"{params[0].name} and {params[1].name} are one memory")
+
+    def _bind_memory(self, scope: Scope, param: Any, array: Array, *, updated: bool) -> None:
+        key, (dtype, _) = hash(param), split(str(param.ty.dtype))
+        data = array.reshape(-1).view(np.uint8)
+        unit, writes = self.usage.unit(key), self.usage.is_written(key)
         memory = FlatMemory(
-            str(group[0][1].name), data, unit, extent=len(data), written=known,
-            tracked=any(written),
-        )  # fmt: skip
-        for _, param, array in group:
-            dtype, _ = split(str(param.ty.dtype))
-            offset = (array.ctypes.data - start) // dtype.itemsize
-            scope.bind(hash(param), View(memory, dtype, offset))
+            str(param.name),
+            data,
+            unit,
+            extent=len(data),
+            written=np.zeros(-(-len(data) // unit), np.bool_) if writes and not updated else None,
+            tracked=writes,
+        )
+        scope.bind(key, View(memory, dtype))
 
 
 def _bind_shape(scope: Scope, param: Any, array: Array) -> None:
@@ -183,30 +193,3 @@ def _bind_shape(scope: Scope, param: Any, array: Array) -> None:
     for size, given in zip(param.ty.shape, array.shape, strict=True):
         if type(size).__name__ == "Var" and hash(size) not in scope.values:
             scope.bind(hash(size), given)
-
-
-def _overlapping(
-    arrays: Sequence[tuple[int, Any, Array]],
-) -> list[list[tuple[int, Any, Array]]]:
-    """Arrays by the stretches of memory that they cover together."""
-    groups: list[list[tuple[int, Any, Array]]] = []
-    end = -1
-    for entry in sorted(arrays, key=lambda entry: entry[2].ctypes.data):
-        array = entry[2]
-        if groups and array.ctypes.data < end:
-            groups[-1].append(entry)
-        else:
-            groups.append([entry])
-        end = max(end, array.ctypes.data + array.nbytes)
-    return groups
-
-
-def _bytes_of(arrays: Sequence[Array]) -> Array:
-    """The bytes that overlapping arrays cover, as one array."""
-    widest = max(arrays, key=lambda array: array.nbytes)
-    start = min(array.ctypes.data for array in arrays)
-    end = max(array.ctypes.data + array.nbytes for array in arrays)
-    if (widest.ctypes.data, widest.nbytes) == (start, end - start):
-        return widest.reshape(-1).view(np.uint8)
-    held = (ctypes.c_uint8 * (end - start)).from_address(start)  # the caller holds the arrays
-    return np.ctypeslib.as_array(held)

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from tests.simt.compiled import View
 from tests.simt.dtypes import split, type_of, uniform
-from tests.simt.expressions import Expressions, View
+from tests.simt.expressions import Expressions
 from tests.simt.faults import KernelFault, Unsupported
 from tests.simt.flat_memory import FlatMemory
 from tests.simt.local_memory import LocalMemory
@@ -78,11 +79,12 @@ class Statements:
 
     def _bind(self, node: Any) -> Run:
         value, key = self.expressions.compile(node.value), hash(node.var)
+        dtype = type_of(node.var)[0] if hasattr(node.var.ty, "dtype") else None
 
         def run(scope: Scope) -> None:
             bound = value(scope)
             # What was loaded may be a view of registers that change later.
-            scope.bind(key, bound.copy() if isinstance(bound, np.ndarray) else bound)
+            scope.bind(key, bound.astype(dtype) if isinstance(bound, np.ndarray) else bound)
 
         return run
 

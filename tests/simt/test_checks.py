@@ -13,6 +13,7 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVM's own name for i
 from maxtool.compiler.kernels.cuda import builder as b
 from tests.simt import program, run
 from tests.simt.faults import (
+    Aliased,
     BadLaunch,
     Divergence,
     KernelFault,
@@ -269,12 +270,33 @@ def test_asynchronous_copies_wait_for_their_group_and_a_barrier(shift: int) -> N
         fault(copied(wait=True, barrier=False, shift=shift), Race, "wrote")
 
 
+def test_parameters_that_are_one_memory() -> None:
+    def body(x: Any, out: Any, _block: Any, thread: Any) -> None:
+        b.store(out, x[thread], (thread,), 1)
+
+    both = np.zeros(512, "f4")
+    run(wrong(body), both[:256], both[256:])
+    with pytest.raises(Aliased, match="x and out"):
+        run(wrong(body), both[:256], both[255:511])
+
+
 def test_narrow_integers_that_overflow_before_cpp_would_cut_them() -> None:
     def body(_x: Any, out: Any, _block: Any, thread: Any) -> None:
         narrow = T.Cast("int8", thread + 100)
         b.store(out, T.Cast("float32", T.shift_right(narrow + narrow, T.int8(1))), (thread,), 1)
 
     fault(wrong(body), KernelFault, "int8", "200")
+
+
+def test_narrow_integers_that_are_cut_when_they_are_stored() -> None:
+    with b.kernel("square") as made:
+        x, out = (made.argument(name, (THREADS,), "uint8") for name in ("x", "out"))
+        with _launched(1, THREADS) as (_, thread):
+            b.store(out, x[thread] * x[thread], (thread,), 1)
+    x = np.arange(200, 200 + THREADS).astype("u1")
+    out = np.zeros_like(x)
+    run(made.function, x, out)
+    assert out.tolist() == [int(one) ** 2 % 256 for one in x]
 
 
 def test_division_by_zero() -> None:
