@@ -45,6 +45,7 @@ class FunctionLowering:
         self.storage: dict[int, Storage] = {}
         self.constants: dict[int, np.ndarray[Any, Any]] = {}
         self.uses: Mapping[int, int] = {}
+        self.rounded: Mapping[int, DType] = {}
         self._dims: dict[str, Expr] = {}
         self._device: DeviceRef = HOST
 
@@ -106,6 +107,18 @@ class FunctionLowering:
         """Say what ``value`` is, flat."""
         self.flat[id(value)] = expr
 
+    def set_result(self, value: Tensor, expr: Expr) -> None:
+        """Say what ``value`` is, flat, in the type ``result_type`` gives."""
+        dtype = self.result_type(value)
+        if dtype is value.dtype:
+            self.set_flat(value, expr)
+        else:
+            self.derived["narrow", id(value), dtype] = expr
+
+    def result_type(self, value: Tensor) -> DType:
+        """The type in which a kernel may write ``value``: a narrower one if all read it so."""
+        return self.rounded.get(id(value), value.dtype)
+
     def set_weight(self, value: Tensor, expr: Expr, place: Storage) -> None:
         """Say what a weight is, and how it is stored."""
         self.whole[id(value)] = expr
@@ -149,6 +162,8 @@ class FunctionLowering:
 
         def make() -> Expr:
             options, sizes = {"dtype": dtype.value}, self.flat_sizes(value.shape)
+            if id(value) in self.chains and self.result_type(value) is dtype:
+                return self.chains[id(value)].emit(self, sizes, dtype)
             return self.kernel("narrow", options, [self.get_flat(value)], sizes, dtype)
 
         return self.once(("narrow", id(value), dtype), make)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from tvm import relax, tirx
@@ -12,11 +13,12 @@ from tvm import relax, tirx
 from maxtool.compiler.kernels.forms import Step
 from maxtool.compiler.kernels.table import kernels
 from maxtool.compiler.lowering.function import FunctionLowering
-from maxtool.compiler.lowering.table import FUSIONS_OF, RULES_OF
+from maxtool.compiler.lowering.table import FUSIONS_OF, ROUNDING_OF, RULES_OF
 from maxtool.compiler.placement import Placed, placed
 from maxtool.compiler.rewriting import Nodes, rewritten
 from maxtool.compiler.storage import Storage
 from maxtool.compiler.targets import Target
+from maxtool.dtype import DType
 from maxtool.errors import CompilationFailed
 from maxtool.graph import BufferType, CallNode, Graph, Node, Tensor
 from maxtool.graph.type import HOST
@@ -184,6 +186,7 @@ class ModuleLowering:
     def _body(self, function: FunctionLowering, graph: Graph) -> Any:  # noqa: ANN401
         """Lower every node; the outputs, a tuple if there are several."""
         nodes = self._nodes(graph)
+        function.rounded = self._rounded(nodes, graph.outputs)
         uses = [*(operand for node in nodes for operand in node.inputs), *graph.outputs]
         function.uses = Counter(id(value) for value in uses)
         for constant, value in graph.constants:
@@ -200,12 +203,19 @@ class ModuleLowering:
         """What is lowered, in order."""
         nodes = rewritten(graph)
         for kind, fused in FUSIONS_OF.items():
-
-            def is_here(node: Node, kind: str = kind) -> bool:
-                return self.placement.target(node.inputs[0].device).kind == kind
-
-            nodes = fused(nodes, graph.outputs, is_here)
+            nodes = fused(nodes, graph.outputs, partial(self._is_for, kind))
         return nodes
+
+    def _rounded(self, nodes: Nodes, outputs: Sequence[Tensor]) -> dict[int, DType]:
+        """The values that are read rounded only, and in which type."""
+        found: dict[int, DType] = {}
+        for kind, rounded in ROUNDING_OF.items():
+            found |= rounded(nodes, outputs, partial(self._is_for, kind))
+        return found
+
+    def _is_for(self, kind: str, node: Node) -> bool:
+        """Whether a node is lowered for a target of that kind."""
+        return self.placement.target(node.inputs[0].device).kind == kind
 
     def _lower(self, function: FunctionLowering, node: Node) -> None:
         """Lower one operation, where its operands are."""

@@ -29,7 +29,11 @@ def _sizes(function: FunctionLowering, dims: Any) -> Expr:  # noqa: ANN401 - dim
 def _reshape(function: FunctionLowering, node: Node) -> None:
     x, result = node.inputs[0], node.outputs[0]
     same_width = x.rank and result.rank and x.shape[-1] == result.shape[-1]
-    if same_width and not isinstance(x.type, BufferType):
+    dtype = function.result_type(x)
+    if dtype is not x.dtype:
+        value = function.narrow(x, dtype)
+        function.set_result(result, function.reshaped(value, function.flat_sizes(result.shape)))
+    elif same_width and not isinstance(x.type, BufferType):
         function.set_flat(result, function.get_flat(x))
     else:
         value = function.reshaped(_own(function, x), function.sizes(result.shape))

@@ -34,10 +34,13 @@ class Chain:
     steps: tuple[Step, ...]
     width: int
 
-    def emit(self, function: FunctionLowering, sizes: Sequence[Any]) -> Any:  # noqa: ANN401
-        """Call the kernel of the chain."""
+    def emit(
+        self, function: FunctionLowering, sizes: Sequence[Any], dtype: DType = DType.float32
+    ) -> Any:  # noqa: ANN401
+        """Call the kernel of the chain, which rounds its result to ``dtype``."""
         options = {"dim": self.width, "inputs": len(self.inputs), "steps": self.steps}
-        return function.kernel("pointwise", options, self.inputs, sizes)
+        rounding = {} if dtype is DType.float32 else {"out": dtype.value}
+        return function.kernel("pointwise", options | rounding, self.inputs, sizes, dtype)
 
 
 def chain(function: FunctionLowering, node: Node) -> Chain | None:

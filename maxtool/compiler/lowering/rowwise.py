@@ -111,8 +111,11 @@ def _rms_norm(function: FunctionLowering, node: Node) -> None:
     operands = [function.get_flat(x), function.get(weight)]
     sizes = function.flat_sizes(x.shape)
     if x.dtype is weight.dtype is DType.float32 and not offset:
-        fixed = {"dim": int(weight.shape[0]), "eps": eps}
-        value = function.kernel("rms_norm", fixed, operands, sizes)
+        dtype = function.result_type(node.outputs[0])
+        rounding = {} if dtype is DType.float32 else {"out": dtype.value}
+        fixed = {"dim": int(weight.shape[0]), "eps": eps} | rounding
+        value = function.kernel("rms_norm", fixed, operands, sizes, dtype)
+        function.set_result(node.outputs[0], value)
     else:
         general = {
             "dtype": x.dtype.value,
@@ -122,7 +125,7 @@ def _rms_norm(function: FunctionLowering, node: Node) -> None:
             "round_first": not node.attributes["multiply_before_cast"],
         }
         value = function.kernel("rms_norm_rows", general, operands, sizes, x.dtype)
-    function.set_flat(node.outputs[0], value)
+        function.set_flat(node.outputs[0], value)
 
 
 ROWWISE: dict[str, Rule] = {

@@ -21,14 +21,15 @@ def attention(
     softcap: float | None,
     dtype: str,
     shared_memory: int,
+    out: str = "float32",
 ) -> Any:  # noqa: ANN401
     """Build causal attention.
 
     Parameters of the kernel: q[batch, seq, heads, head_dim], k and v[batch, kv_heads, context,
-    head_dim] of ``dtype``, position[1] int32, y like q. Query i sees the keys 0 to position + i,
-    and with a window only the last ``window`` of them; its own position included. Where keys have
-    16 bits and heads fit tensor cores, queries and probabilities are rounded to the type of the
-    keys.
+    head_dim] of ``dtype``, position[1] int32, y like q, but of type ``out``. Query i sees the keys
+    0 to position + i, and with a window only the last ``window`` of them; its own position
+    included. Where keys have 16 bits and heads fit tensor cores, queries and probabilities are
+    rounded to the type of the keys.
 
     Args:
         heads: Query heads, a multiple of ``kv_heads``.
@@ -39,11 +40,13 @@ def attention(
         softcap: Bound of the scores, which become ``softcap * tanh(score / softcap)``.
         dtype: The type of keys and values.
         shared_memory: Bytes that a block may have.
+        out: The type of y.
     """
     sizes = Heads(heads, kv_heads, head_dim, head_dim)
     form = Form(sizes, dtype)
     with b.kernel(f"attention_{heads}_{kv_heads}_{head_dim}") as made:
-        problem = cached_problem(made, sizes, Scores(scale, window, softcap), dtype)
+        scores = Scores(scale, window, softcap)
+        problem = cached_problem(made, sizes, scores, (dtype, out))
         if form.fits(shared_memory):
             flash_mma(problem, form)
         else:

@@ -397,18 +397,18 @@ def _joined(
     return weights, top, total
 
 
-def attention_join(heads: int, head_dim: int, splits: int) -> Any:  # noqa: ANN401
+def attention_join(heads: int, head_dim: int, splits: int, out: str = "float32") -> Any:  # noqa: ANN401
     """Build the join of the shares that ``attention_split`` left.
 
-    Parameters of the kernel: out[batch, heads, splits, head_dim], sums[batch, heads, splits, 2],
-    y[batch, 1, heads, head_dim], all float32. Shares whose sum is 0 had no key.
+    Parameters of the kernel: parts[batch, heads, splits, head_dim], sums[batch, heads, splits, 2],
+    both float32, y[batch, 1, heads, head_dim] of type ``out``. Shares whose sum is 0 had no key.
     """
     threads = max(ln.threads_for(head_dim), b.WARP)
     with b.kernel(f"attention_join_{heads}_{head_dim}_{splits}") as made:
         batch = made.dim("batch")
-        out = made.argument("out", (batch, heads, splits, head_dim))
+        parts = made.argument("parts", (batch, heads, splits, head_dim))
         sums = made.argument("sums", (batch, heads, splits, 2))
-        y = made.argument("y", (batch, 1, heads, head_dim))
+        y = made.argument("y", (batch, 1, heads, head_dim), b.STORAGE[out])
         with b.launch([heads, batch], threads) as (head, at, thread):
             weights = b.shared((splits,))
             at_sums = (at, head)
@@ -423,9 +423,9 @@ def attention_join(heads: int, head_dim: int, splits: int) -> Any:  # noqa: ANN4
                 with T.serial(splits) as share:
                     weight = b.let(weights[share])
                     with b.when(weight != T.float32(0)):
-                        more = weight * out[at, head, share, i]
+                        more = weight * parts[at, head, share, i]
                         b.store(value, value[0] + more, (0,), 1)
-                b.store(y, value[0] * inverse, (at, 0, head, i), 1)
+                b.store(y, b.to_storage(value[0] * inverse, out), (at, 0, head, i), 1)
 
             ln.strided(head_dim, thread, threads, element)
     return made.function

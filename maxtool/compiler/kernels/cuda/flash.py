@@ -164,20 +164,20 @@ def _range(problem: Problem, first: b.Expr, rows: int) -> tuple[b.Expr, b.Expr]:
     return b.index(problem.scores.first(lowest)), end
 
 
-def cached_problem(made: b.Kernel, heads: Heads, scores: Scores, dtype: str) -> Problem:
+def cached_problem(made: b.Kernel, heads: Heads, scores: Scores, types: tuple[str, str]) -> Problem:
     """The arguments of a kernel of causal attention over a cache, and what they mean.
 
     They are q[batch, seq, heads, head_dim], k and v[batch, kv_heads, context, head_dim] of
-    ``dtype``, position[1] int32 of the first query among the keys, y like q.
+    the first type, position[1] int32 of the first query among the keys, y like q, of the second.
     """
     batch, seq, context = made.dim("batch"), made.dim("seq"), made.dim("context")
     dim = heads.key_dim
     q = made.argument("q", (batch, seq, heads.queries, dim))
     sizes = (batch, heads.keys, context, dim)
-    k = made.argument("k", sizes, b.STORAGE[dtype])
-    v = made.argument("v", sizes, b.STORAGE[dtype])
+    k = made.argument("k", sizes, b.STORAGE[types[0]])
+    v = made.argument("v", sizes, b.STORAGE[types[0]])
     position = made.argument("position", (1,), "int32")
-    y = made.argument("y", (batch, seq, heads.queries, dim))
-    types = ("float32", dtype, "float32")
+    y = made.argument("y", (batch, seq, heads.queries, dim), b.STORAGE[types[1]])
     offset = T.Cast("int64", position[0])
-    return Problem(heads, batch, seq, context, q, k, v, y, types, False, offset, scores)
+    every = ("float32", *types)
+    return Problem(heads, batch, seq, context, q, k, v, y, every, False, offset, scores)

@@ -305,16 +305,8 @@ class _Block:
                 pair = b.scratch((2,))
                 for i in range(2):
                     b.store(pair, self.out[block * 4 + 2 * half + i] * inverse, (i,), 1)
-                self._write(pair, (*place, block * 8 + self.lane % 4 * 2))
-
-    def _write(self, pair: b.Buffer, place: tuple[b.Expr, ...]) -> None:
-        *outer, column = place
-        dtype = self.problem.types[2]
-        if dtype == "float32":
-            return ln.write(self.problem.y, pair, place, 2, dtype)
-        for i in range(2):
-            b.store(self.problem.y, b.to_storage(pair[i], dtype), (*outer, column + i), 1)
-        return None
+                column = block * 8 + self.lane % 4 * 2
+                ln.write(problem.y, pair, (*place, column), 2, problem.types[2])
 
 
 def _arrived(pending: int) -> None:

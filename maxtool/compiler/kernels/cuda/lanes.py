@@ -74,6 +74,11 @@ def write(
         b.store(buffer, b.to_storage(numbers[0], dtype), index, 1)
     elif dtype == "float32":
         b.store(buffer, b.load(numbers, (0,), lanes), index, lanes)
+    elif lanes == 2:
+        both = b.scratch((2,), b.STORAGE[dtype])
+        for lane in range(2):
+            b.store(both, b.to_storage(numbers[lane], dtype), (lane,), 1)
+        b.store(buffer, b.load(both, (0,), 2), index, 2)
     else:
         held = b.scratch((lanes // 2,), "uint32")
         for pair in range(lanes // 2):

@@ -24,11 +24,13 @@ def _attention(function: FunctionLowering, node: Node) -> None:
         keys = permuted(function, keys, function.sizes(key.shape), TRANSPOSED, key.dtype)
     operands = [function.get(query), keys, function.get(value), function.get(position)]
     options = {**attention_options(node), "dtype": value.dtype.value}
+    result = node.outputs[0]
     if query.shape[1] == 1:
         made = _one_token(function, node, options, operands)
     else:
-        made = function.kernel("attention", options, operands, function.sizes(query.shape))
-    function.set_whole(node.outputs[0], made)
+        dtype, sizes = function.result_type(result), function.sizes(query.shape)
+        made = function.kernel("attention", options | {"out": dtype.value}, operands, sizes, dtype)
+    function.set_result(result, function.reshaped(made, function.flat_sizes(result.shape)))
 
 
 def _one_token(
@@ -44,7 +46,9 @@ def _one_token(
     given = {**shared, "kv_heads": kv_heads, "scores": scores, "dtype": options["dtype"]}
     rows = [function.size(query.shape[0]), heads, splits]
     parts = function.kernel_several("attention_split", given, operands, [[*rows, dim], [*rows, 2]])
-    return function.kernel("attention_join", shared, parts, function.sizes(query.shape))
+    dtype = function.result_type(node.outputs[0])
+    joined, sizes = shared | {"out": dtype.value}, function.sizes(query.shape)
+    return function.kernel("attention_join", joined, parts, sizes, dtype)
 
 
 def _seen(context: Dim, window: int | None) -> int | None:
