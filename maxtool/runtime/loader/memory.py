@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from .errors import BadInput, BadUsage
-from .manifest import ALIGNMENT, DTYPES, Spec
+from .manifest import ALIGNMENT, DTYPES, Entry, Spec
 
 if TYPE_CHECKING:
     from .devices import Processor
@@ -80,3 +80,13 @@ def _fits(array: Array, dtype: np.dtype[Any]) -> bool:
     """Whether Python's integers, which NumPy makes int64, are all in the range of ``dtype``."""
     limits = np.iinfo(dtype)
     return bool(array.size and limits.min <= array.min() and array.max() <= limits.max)
+
+
+def named(entry: Entry, arrays: Sequence[Array]) -> dict[str, Array]:
+    """The outputs by name; bfloat16 as float32."""
+    found = dict(zip((spec.name for spec in entry.outputs), arrays, strict=True))
+    for spec in entry.outputs:
+        if spec.dtype == "bfloat16":
+            bits = found[spec.name].view(np.uint16).astype(np.uint32) << 16
+            found[spec.name] = bits.view(np.float32)
+    return found

@@ -12,12 +12,13 @@ import numpy as np
 
 from .devices import Decoder, open_device
 from .embedding import Text, embed
-from .errors import BadInput, BadUsage, DoesNotFit, MachineLacks, last_line
+from .errors import BadInput, BadUsage, DoesNotFit
 from .machine import Compiled, open_module
 from .manifest import Entry, Manifest
-from .memory import Array, State, checked
+from .memory import Array, State, checked, named
 from .sampling import Chooser, Sampling
 from .session import Session
+from .tokens import open_tokenizer
 
 
 class Model:
@@ -95,7 +96,7 @@ class Model:
         inputs, dims = self._bind(entry, arrays)
         self._check_position(entry, inputs)
         memory = [self._fitting(state, dims).tensors] if entry.state else []
-        return _widened(entry, self._call(name, inputs, memory))
+        return named(entry, self._call(name, inputs, memory))
 
     def _bind(
         self, entry: Entry, arrays: Mapping[str, object]
@@ -165,7 +166,7 @@ class Model:
 
     def open_tokenizer(self) -> Any:  # noqa: ANN401
         """Another one, to be changed at will."""
-        return _open_tokenizer(self.manifest)
+        return open_tokenizer(self.manifest)
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a text, with the beginning-of-text token where the model expects it.
@@ -290,31 +291,3 @@ def _array(tensors: Sequence[Any]) -> Any:  # noqa: ANN401
     import tvm_ffi
 
     return tvm_ffi.Array(tensors)
-
-
-def _widened(entry: Entry, arrays: Sequence[Array]) -> dict[str, Array]:
-    """The outputs by name; bfloat16 as float32."""
-    found = dict(zip((spec.name for spec in entry.outputs), arrays, strict=True))
-    for spec in entry.outputs:
-        if spec.dtype == "bfloat16":
-            bits = found[spec.name].view(np.uint16).astype(np.uint32) << 16
-            found[spec.name] = bits.view(np.float32)
-    return found
-
-
-def _open_tokenizer(manifest: Manifest) -> Any:  # noqa: ANN401
-    if manifest.tokenizer_file is None:
-        raise DoesNotFit("this artifact has no tokenizer; give --ids instead of text")
-    try:
-        import tokenizers
-    except ImportError:
-        raise MachineLacks("text needs the tokenizers package: pip install tokenizers") from None
-    try:
-        found = tokenizers.Tokenizer.from_file(str(manifest.tokenizer_file))
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:  # a panic of the package is no Exception
-        raise BadInput(f"cannot read {manifest.tokenizer_file}: {last_line(error)}") from None
-    found.no_truncation()  # the file has what whoever saved it last cut texts to
-    found.no_padding()
-    return found

@@ -2,14 +2,13 @@
 # ruff: noqa: ANN001, ANN201, ANN202, F841 - the annotations are TVMScript
 """Build the small artifact of ``../build_artifact.py`` for GPUs: ``python ... FOLDER``.
 
-Beside ``model.so`` goes ``kernels.cc``: the CUDA source that TVM made, for the stub of a GPU. The
+Beside ``model.so`` goes ``kernels.cu``: the CUDA source that TVM made, for the stub of a GPU. The
 bodies are those of the CPU artifact; that of ``choose`` says only what it reads and writes, as its
 kernel is written by hand in ``choose.h``.
 """
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 
@@ -21,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from build_artifact import CONTEXT, VOCAB, every, last, remember
 
+from maxtool.compiler.cuda.binaries import device_source, source_kept
 from maxtool.compiler.linking import export_library
 from maxtool.compiler.target import cpu_target
 
@@ -127,35 +127,12 @@ def add_entry(builder, functions, name):
         builder.emit_func_output(result)
 
 
-def source_for_host(source):
-    """CUDA C++ of kernels whose threads never wait for each other, as C++ that loops over them."""
-    code = source[source.index('extern "C"') :]
-    found = dict(re.findall(r"__launch_bounds__\(\d+\) (\w+)\(([^)]*)\)", code))
-    runs = "".join(run_of(name, parameters.split(",")) for name, parameters in found.items())
-    ours = "choose_kernel"
-    compiled = f"#define {ours} compiled_{ours}\n{code}\n#undef {ours}\n"
-    return f'#include "host.h"\n{compiled}#include "choose.h"\n{runs}'
-
-
-def run_of(name, parameters):
-    types = [
-        " ".join(parameter.replace("__restrict__", "").split()[:-1]) for parameter in parameters
-    ]
-    values = ", ".join(f"value<{kind}>(p[{i}])" for i, kind in enumerate(types))
-    return f"RUN({name}, {len(types)}, {name}({values}))\n"
-
-
-def sources(module):
-    own = [module.inspect_source()] if module.kind == "cuda" else []
-    return own + [source for one in module.imports for source in sources(one)]
-
-
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     shared = {"max_shared_memory_per_block": 49152, "thread_warp_size": 32}
     host = {"host": {"kind": "llvm"}, "max_threads_per_block": 1024}
     target = tvm.target.Target({"kind": "cuda", "arch": "sm_80", **shared, **host})
-    executable = tvm.compile(build(), target=target)
-    export_library(executable, folder / "model.so", cpu_target())
-    (source,) = sources(executable.mod)
-    (folder / "kernels.cc").write_text(source_for_host(source))
+    with source_kept():
+        executable = tvm.compile(build(), target=target)
+        export_library(executable, folder / "model.so", cpu_target())
+    (folder / "kernels.cu").write_text(device_source(executable))

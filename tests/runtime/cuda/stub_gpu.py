@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import tiny_artifact
+from host_kernels import build as build_kernels
 
 HERE = Path(__file__).parent
 COMPILERS = ("c++", "g++", "clang++"), ("cc", "gcc", "clang")
@@ -41,9 +42,8 @@ def build(folder: Path, *, runtime: bool = True) -> Path:
 def build_module(folder: Path) -> Path:
     """``model.so`` for GPUs and ``kernels.so``, its kernels for the stub."""
     _call(sys.executable, HERE / "build_cuda_artifact.py", folder)
-    cxx, _ = compilers() or ["", ""]
-    source, library = folder / "kernels.cc", folder / "kernels.so"
-    _call(cxx, "-std=c++17", "-shared", "-fPIC", "-O1", f"-I{HERE}", source, "-o", library)
+    source = (folder / "kernels.cu").read_text()
+    build_kernels(source, folder / "kernels.so", own={"choose_kernel": "choose.h"})
     return folder / "model.so"
 
 

@@ -274,6 +274,23 @@ except loader.MachineLacks as error:
     assert "not enough free memory for" in stub_gpu.run(code, environment, cuda_artifact)
 
 
+def test_a_call_that_does_not_fit(cuda_artifact: Path, stubs: Path, cuda_module: Path) -> None:
+    """What it needs besides inputs and state is TVM's to take; the model goes on afterwards."""
+    code = """
+import os
+model = loader.load(sys.argv[1])
+os.environ["STUB_MEMORY"] = str(used() + 20000)
+try:
+    model(input_ids=[[3] * 40])
+except loader.MachineLacks as error:
+    os.environ["STUB_MEMORY"] = str(1 << 30)
+    answer([str(error), model(input_ids=[[3] * 40])["logits"].shape])
+"""
+    said, shape = stub_gpu.run(code, stub_gpu.environment(stubs, cuda_module), cuda_artifact)
+    assert "cannot run forward: there is not enough free memory" in said
+    assert shape == [1, 40, tiny_artifact.VOCAB]
+
+
 def test_code_is_checked_like_every_file(
     cuda_artifact: Path, stubs: Path, cuda_module: Path
 ) -> None:

@@ -1,0 +1,73 @@
+"""Models as ``maxtool compile`` makes them for GPUs, beside their references, without a GPU.
+
+What is run is the CUDA source that nvrtc would be given, compiled for the host, launched by TVM's
+own virtual machine and our loader over the stub of a GPU.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import stub_gpu
+import tiny_artifact
+
+from maxtool import artifact
+from maxtool.artifact import code
+from maxtool.compiler.cuda.binaries import device_source
+from maxtool.compiler.cuda.nvrtc import DeviceCode
+from maxtool.dtype import DType
+
+pytestmark = pytest.mark.slow
+DATA = Path(__file__).parents[2] / "data"
+# Every kind of product and of attention, and tensor cores, which take 16 bits; the interpreter of
+# tests/simt runs all recipes in all types.
+CASES = [
+    ("tiny-llama", "float32"),
+    ("tiny-llama", "float16"),
+    ("tiny-llama", "bfloat16"),
+    ("tiny-gemma2", "float16"),
+    ("tiny-qwen3-moe", "bfloat16"),
+    ("tiny-phi3-longrope", "float32"),
+    ("tiny-gpt2", "bfloat16"),
+    ("tiny-bert", "float16"),
+]
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, stubs: Path) -> Any:
+    """Compiles a model for GPUs; the artifact, and the environment that runs it."""
+    monkeypatch.setattr(code.nvrtc, "load", lambda: None)
+    library = tmp_path / "code" / "kernels.so"
+
+    def make(source: Path, **options: Any) -> tuple[Path, dict[str, str]]:
+        monkeypatch.setattr(code, "device_code", stand_in(library))
+        folder = tmp_path / "model"
+        asked = artifact.Request(source, folder, target="cuda:sm_90", **options)
+        artifact.make(artifact.prepare(asked))
+        return folder, stub_gpu.environment(stubs, library)
+
+    return make
+
+
+def stand_in(library: Path) -> Any:
+    """In place of machine code: a library for the host, and a file that is chosen."""
+
+    def device_code(executable: Any, _target: object) -> list[DeviceCode]:
+        library.parent.mkdir()
+        stub_gpu.build_kernels(device_source(executable), library)
+        return [DeviceCode("sm_90", b"sm_90.cubin\n", "")]
+
+    return device_code
+
+
+@pytest.mark.parametrize(("model", "dtype"), CASES)
+def test_a_model_computes_what_its_reference_does(model: str, dtype: str, compiled: Any) -> None:
+    folder, environment = compiled(DATA / model, dtype=DType(dtype), check=True)
+    done = tiny_artifact.run(folder, "--check", "--json", env=environment)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["passed"]
+    assert found["relative_error"] > 0
