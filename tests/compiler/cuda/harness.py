@@ -38,11 +38,20 @@ def _program(name: str, options: tuple[tuple[str, Any], ...]) -> Program:
     return program(build(name, **dict(options)))
 
 
-def run(name: str, *inputs: np.ndarray, into: np.ndarray | list[np.ndarray], **options: Any) -> Any:
-    """``into``, an array or several, after a kernel of the table has written there."""
+def run(
+    name: str,
+    *inputs: np.ndarray,
+    into: np.ndarray | list[np.ndarray],
+    updated: tuple[int, ...] = (),
+    **options: Any,
+) -> Any:
+    """``into``, an array or several, after a kernel of the table has written there.
+
+    ``updated`` are the inputs that it writes, too.
+    """
     outputs = into if isinstance(into, list) else [into]
     arguments = [np.ascontiguousarray(one) for one in inputs]
-    _program(name, tuple(options.items()))(*arguments, *outputs)
+    _program(name, tuple(options.items()))(*arguments, *outputs, updated=updated)
     return into
 
 

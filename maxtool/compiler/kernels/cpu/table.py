@@ -29,6 +29,7 @@ from maxtool.compiler.kernels.cpu.power import integer_power
 from maxtool.compiler.kernels.cpu.ranking import top_rows
 from maxtool.compiler.kernels.cpu.reduction import cumsum_rows, index_rows, reduce_rows
 from maxtool.compiler.kernels.cpu.rope import rope, rope_angles
+from maxtool.compiler.kernels.cpu.sampling import sample
 from maxtool.compiler.kernels.cpu.scatter import scatter_blocks, scatter_rows
 from maxtool.compiler.kernels.cpu.sorting import sorted_places
 from maxtool.compiler.target import CpuTarget
@@ -65,6 +66,7 @@ SCALAR: tuple[Callable[..., Any], ...] = (
     integer_power,
     permute,
     rope_angles,
+    sample,
     scatter_blocks,
     scatter_rows,
     sorted_places,

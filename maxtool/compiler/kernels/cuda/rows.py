@@ -43,6 +43,11 @@ class Team:
         partial = b.shared((self.size // b.WARP,), kind)
         return b.block_reduce(value, combine, self.lane, self.size, partial, dtype=kind)
 
+    def barrier(self) -> None:
+        """Wait until every thread is here, and see what each has written."""
+        if self.size > b.WARP:
+            b.barrier()
+
     def fold(self, read: Callable[[b.Expr], b.Expr], n: b.Index, kind: str, how: Fold) -> b.Expr:
         """``read(k)`` for every ``k`` below ``n`` combined into one; every thread gets it."""
         combine, neutral = how

@@ -33,6 +33,7 @@ from maxtool.compiler.kernels.cuda.positions import add_positions, rope, rope_an
 from maxtool.compiler.kernels.cuda.power import integer_power
 from maxtool.compiler.kernels.cuda.ranking import sorted_places, top_rows
 from maxtool.compiler.kernels.cuda.reduction import cumsum_rows, index_rows, reduce_rows
+from maxtool.compiler.kernels.cuda.sampling import sample
 from maxtool.compiler.kernels.cuda.weighted_sum import weighted_sum
 
 KERNELS: tuple[Callable[..., Any], ...] = (
@@ -61,6 +62,7 @@ KERNELS: tuple[Callable[..., Any], ...] = (
     rope,
     rope_angles,
     rope_into_cache,
+    sample,
     scatter_blocks,
     scatter_rows,
     softmax_rows,
