@@ -26,6 +26,7 @@ def build(
     dtype: DType = DType.float32,
     context: int | None = None,
     form: CacheForm = decoder.CPU_FORM,
+    draws: bool = False,
 ) -> Architecture:
     """The module of an architecture, its weights declared and not bound.
 
@@ -35,6 +36,7 @@ def build(
         dtype: The element type of the matrices.
         context: Positions it is built for; those it was trained for when absent.
         form: How a decoder's cache lies; architectures of installed packages see to their own.
+        draws: Whether a decoder draws tokens itself.
 
     Raises:
         ConfigurationError: If there is no such architecture, or listing all that is wrong with the
@@ -45,7 +47,7 @@ def build(
         known = ", ".join(dict.fromkeys([*ARCHITECTURES, *installed_names()]))
         raise ConfigurationError(f"no architecture {architecture!r}", hint=f"there are: {known}")
     if builder is decoder.build:
-        return decoder.build(config, dtype, context, form)
+        return decoder.build(config, dtype, context, form, draws)
     return builder(config, dtype, context)
 
 

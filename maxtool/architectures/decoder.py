@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from maxtool.architectures.block import DecoderLayer
 from maxtool.architectures.cache import Cache, CacheForm
@@ -13,7 +13,8 @@ from maxtool.architectures.norm import make_norm
 from maxtool.architectures.rotary import Angles, make_rotaries
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
-from maxtool.graph import BufferType, Tensor, TensorType, Weight, ops
+from maxtool.graph import BufferType, Dim, Tensor, TensorType, Weight, ops
+from maxtool.graph.ops.sampling import SETTINGS
 from maxtool.nn import Embedding, Linear, Module, ModuleList
 
 CPU_FORM = CacheForm()
@@ -43,6 +44,7 @@ class Decoder(Module[[Tensor], Tensor]):
             float32.
         context: Positions it is built for; as many as the configuration allows when absent.
         form: How the cache lies in memory.
+        draws: Whether there are entries that draw the next token themselves.
     """
 
     def __init__(
@@ -51,9 +53,11 @@ class Decoder(Module[[Tensor], Tensor]):
         dtype: DType = DType.float32,
         context: int | None = None,
         form: CacheForm = CPU_FORM,
+        draws: bool = False,
     ) -> None:
         self.config = config
         self.form = form
+        self.draws = draws
         self.context = context or config.max_context
         hidden = config.hidden_size
         self.embed = Embedding(config.vocab_size, hidden, dtype)
@@ -93,6 +97,31 @@ class Decoder(Module[[Tensor], Tensor]):
         pairs = list(zip(cache[::2], cache[1::2], strict=True))
         return self._logits(self._hidden(input_ids, position, pairs)[:, -1])
 
+    def sample(
+        self,
+        token: Tensor,
+        position: Tensor,
+        draws: Tensor,
+        settings: Tensor,
+        *state: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """The next token, drawn from the logits after the last: one step without the host.
+
+        Args:
+            token: int64 ``[batch, seq]``: the tokens to read.
+            position: int32 ``[1]``, as of :meth:`step`.
+            draws: float32 ``[context]``: the number at ``position`` is used.
+            settings: float32 ``[5]``; both as :func:`maxtool.graph.ops.sample` says.
+            state: The cache, and what was in the text, int8 ``[batch, vocab]``; written in place.
+
+        Returns:
+            The tokens, int64 ``[batch, 1]``, and ``position + seq``.
+        """
+        *cache, seen = state
+        logits = self.step(token, position, *cache)
+        drawn, _ = ops.sample(seen, logits, token, draws, position, settings)
+        return drawn, position + _count(token.shape[1])
+
     @property
     def facts(self) -> Mapping[str, object]:
         """Its sizes, and beyond which length a sequence is to be read anew, if there is one."""
@@ -108,15 +137,29 @@ class Decoder(Module[[Tensor], Tensor]):
         return {"seq": self.context, "input_ids": (0, self.config.vocab_size - 1)}
 
     def entries(self) -> tuple[Entry, ...]:
-        """``forward``, ``prefill`` and ``decode``."""
+        """``forward``, ``prefill`` and ``decode``, and the latter two drawing the next token."""
         position = {"position": TensorType(DType.int32, [1])}
         tokens = {"input_ids": TensorType(DType.int64, ["batch", "seq"])}
         token = {"input_ids": TensorType(DType.int64, ["batch", 1])}
-        return (
+        plain = (
             Entry("forward", self, tokens, ("logits",)),
             Entry("prefill", self.step, tokens | position, ("logits",), self.cache()),
             Entry("decode", self.step, token | position, ("logits",), self.cache()),
         )
+        return (*plain, *self._drawing()) if self.draws else plain
+
+    def _drawing(self) -> Iterator[Entry]:
+        """What reads tokens and draws the next one."""
+        seen = {"seen": BufferType(DType.int8, ["batch", self.config.vocab_size])}
+        for name, size in (("prefill", "seq"), ("decode", 1)):
+            inputs = {
+                "token": TensorType(DType.int64, ["batch", size]),
+                "position": TensorType(DType.int32, [1]),
+                "draws": TensorType(DType.float32, [self.context]),
+                "settings": TensorType(DType.float32, [SETTINGS]),
+            }
+            outputs, state = ("token", "position"), {**self.cache(), **seen}
+            yield Entry(f"sample_{name}", self.sample, inputs, outputs, state, follows=name)
 
     def cache(self) -> Mapping[str, BufferType]:
         """The keys and values of each layer, one fixed buffer of ``context`` positions each."""
@@ -154,6 +197,13 @@ class Decoder(Module[[Tensor], Tensor]):
         return logits if cap is None else ops.tanh(logits / cap) * cap
 
 
+def _count(size: Dim) -> Tensor | int:
+    """A size as it is added to a position: a number where it is known."""
+    if size.is_static:
+        return int(size)
+    return ops.shape_to_tensor([size]).cast(DType.int32)
+
+
 def _scaled(x: Tensor, factor: float) -> Tensor:
     return x if factor == 1 else x * factor
 
@@ -163,6 +213,7 @@ def build(
     dtype: DType = DType.float32,
     context: int | None = None,
     form: CacheForm = CPU_FORM,
+    draws: bool = False,
 ) -> Decoder:
     """A decoder with its weights declared and not bound.
 
@@ -174,4 +225,4 @@ def build(
         raise ConfigurationError(
             f"a context of {context} positions", hint=f"it is from 1 to {options.max_context}"
         )
-    return Decoder(options, dtype, context, form)
+    return Decoder(options, dtype, context, form, draws)

@@ -17,11 +17,14 @@ class Entry:
     """One function of an artifact.
 
     Attributes:
-        name: Its name: ``forward``, ``prefill``, ``decode``, ``embed``.
+        name: Its name: ``forward``, ``prefill``, ``decode``, ``sample_prefill``, ``sample_decode``,
+            ``embed``.
         function: Takes a tensor for each input and each state, and returns the outputs.
         inputs: The inputs by the name users give, in order.
         outputs: The names of the outputs, in order.
-        state: Buffers that calls share and write in place, by name.
+        state: Buffers that calls share and write in place, by name. Entries that need fewer of
+            them have the first.
+        follows: The entry that a recipe names to have this one, too, where it is another.
     """
 
     name: str
@@ -29,6 +32,7 @@ class Entry:
     inputs: Mapping[str, TensorType]
     outputs: tuple[str, ...]
     state: Mapping[str, BufferType] = field(default_factory=dict)
+    follows: str | None = None
 
     @property
     def types(self) -> list[TensorType]:

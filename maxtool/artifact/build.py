@@ -31,6 +31,9 @@ CACHE_FORMS: dict[str, Callable[[DType], CacheForm]] = {
     "cuda": lambda dtype: CacheForm(dtype, transposed=False),
 }
 
+# Kinds of target whose steps run without the host between them, which draws the tokens otherwise.
+DRAWING = ("cuda",)
+
 
 @dataclass
 class Build:
@@ -102,11 +105,11 @@ def prepare(request: Request) -> Build:
         # Minutes of compilation later would be a bad time to hear that there is none.
         reference(checkpoint)
     dtype = request.dtype or default_dtype(planned, target)
-    module = _module(request, planned, dtype, CACHE_FORMS[target.kind](dtype))
+    module = _module(request, planned, dtype, target)
     graphs = {
         entry: module.trace(entry.name, entry.types, entry.function)
         for entry in module.entries()
-        if entry.name in recipe.entries
+        if (entry.follows or entry.name) in recipe.entries
     }
     made = Build(
         request=request,
@@ -152,10 +155,11 @@ def _matrices(planned: Plan) -> list[Binding]:
     return [binding for binding in planned.parameters.values() if len(binding.shape) > 1]
 
 
-def _module(request: Request, planned: Plan, dtype: DType, form: CacheForm) -> Architecture:
+def _module(request: Request, planned: Plan, dtype: DType, target: Target) -> Architecture:
     """The architecture, for as many positions as were asked for, or as many as it can have."""
     config = {**planned.config, **_chosen(request, planned)}
-    make_one = partial(build, planned.recipe.architecture, config, dtype, form=form)
+    form, draws = CACHE_FORMS[target.kind](dtype), target.kind in DRAWING
+    make_one = partial(build, planned.recipe.architecture, config, dtype, form=form, draws=draws)
     usual = make_one()
     if request.context is None:
         return usual

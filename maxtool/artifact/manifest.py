@@ -41,7 +41,7 @@ def describe(
         placed: Its weights, in the order of the file.
         facts: Name, recipe, architecture, dtype, target, what kernels take, tokenizer and sources.
     """
-    state = next((entry.state for entry in entries if entry.state), {})
+    state = max((entry.state for entry in entries), key=len)
     return {
         "schema": SCHEMA,
         "maxtool": __version__,

@@ -167,3 +167,33 @@ def test_nothing_is_computed_with_floats_of_8_bits(call: Callable[..., Any]) -> 
     """They are carried as integers, with which it would be wrong."""
     with pytest.raises(ValueError, match=r"^\w+\(.*float8_e5m2"):
         Graph("g", lambda x: [call(x)], [F8])
+
+
+SEEN, LOGITS, IDS = kind("b", 9, dtype=DType.int8), kind("b", 9), kind("b", "n", dtype=I64)
+DRAWS, SETTINGS, WHERE = kind(16), kind(5), kind(1, dtype=I32)
+
+
+def test_the_types_of_drawn_tokens() -> None:
+    def call(*operands: Tensor) -> Tensor:
+        return ops.sample(*operands)[0]
+
+    found = traced(call, SEEN, LOGITS, IDS, DRAWS, WHERE, SETTINGS)
+    assert found == TensorType(I64, ["b", 1])
+
+
+@pytest.mark.parametrize(
+    ("types", "message"),
+    [
+        ([LOGITS, LOGITS, IDS, DRAWS, WHERE, SETTINGS], "seen is int8, not float32"),
+        ([SEEN, kind("b", 8), IDS, DRAWS, WHERE, SETTINGS], r"seen are \[batch, vocab\]"),
+        ([SEEN, kind("b", 9, dtype=DType.float16), IDS, DRAWS, WHERE, SETTINGS], "float32"),
+        ([SEEN, LOGITS, kind("b", "n", dtype=I32), DRAWS, WHERE, SETTINGS], "int64, not int32"),
+        ([SEEN, LOGITS, kind("c", "n", dtype=I64), DRAWS, WHERE, SETTINGS], r"\[batch, seq\]"),
+        ([SEEN, LOGITS, IDS, kind(2, 3), WHERE, SETTINGS], r"draws are \[context\]"),
+        ([SEEN, LOGITS, IDS, DRAWS, kind(1, dtype=I64), SETTINGS], r"position is int32\[1\]"),
+        ([SEEN, LOGITS, IDS, DRAWS, WHERE, kind(4)], r"settings are \[5\]"),
+    ],
+)
+def test_what_tokens_are_not_drawn_from(types: list[TensorType], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Graph("g", lambda *operands: ops.sample(*operands)[0], types)

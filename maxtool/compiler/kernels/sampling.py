@@ -22,7 +22,6 @@ from maxtool.compiler.kernels.ordering import COMBINE, Combine, highest
 
 # The numbers in ``settings``. Off are a top_k of 0, a top_p of 1, a min_p of 0, a penalty of 1.
 TEMPERATURE, TOP_K, TOP_P, MIN_P, PENALTY = range(5)
-SETTINGS = 5
 
 # How often a range is halved by value before it is halved among the floats that are in it.
 BY_VALUE = 24
@@ -238,7 +237,7 @@ class Arguments:
         self._tokens = made.argument("tokens", (self.rows, self._count), "int64")
         self._draws = made.argument("draws", (self._context,))
         self._position = made.argument("position", (1,), "int32")
-        self._settings = made.argument("settings", (SETTINGS,))
+        self._settings = made.argument("settings", (PENALTY + 1,))
         self.token = made.argument("token", (self.rows, 1), "int64")
 
     def drawn(self, i: b.Expr, team: Team) -> b.Expr:

@@ -26,6 +26,7 @@ from maxtool.compiler.lowering.positions import POSITIONS
 from maxtool.compiler.lowering.products import PRODUCTS
 from maxtool.compiler.lowering.ranking import RANKING
 from maxtool.compiler.lowering.rowwise import ROWWISE
+from maxtool.compiler.lowering.sampling import SAMPLING
 from maxtool.dtype import DType
 from maxtool.graph import BufferType, Node
 from maxtool.graph.ops.comparison import COMPARISONS, LOGICAL, TESTS
@@ -120,6 +121,7 @@ RULES: dict[str, Rule] = {
     **PRODUCTS,
     **RANKING,
     **ROWWISE,
+    **SAMPLING,
     "cast": cast_rule,
     "embedding": _embedding,
     "pow": _pow,

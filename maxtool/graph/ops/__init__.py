@@ -105,6 +105,7 @@ from maxtool.graph.ops.reduction import (
     prod,
     sum,  # noqa: A004
 )
+from maxtool.graph.ops.sampling import sample
 from maxtool.graph.ops.statistics import std, variance
 from maxtool.graph.ops.table import OPS, Op, apply
 
@@ -197,6 +198,7 @@ __all__ = [
     "rope_angles",
     "round",
     "rsqrt",
+    "sample",
     "scaled_dot_product_attention",
     "scatter",
     "scatter_nd",

@@ -1,0 +1,91 @@
+"""Decoders that draw the next token themselves give what the host picks from their logits."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from maxtool.architectures import Decoder, DecoderConfig
+from maxtool.dtype import DType
+from maxtool.graph import Tensor, executor
+from maxtool.runtime.loader.sampling import Sampling, distribution, penalised
+from tests.architectures.decoders import CONFIG, Steps, fill
+
+TEXT = [3, 1, 4, 1, 5]
+COUNT = 8
+
+
+def model() -> Decoder:
+    made = Decoder(DecoderConfig(**CONFIG), draws=True)
+    fill(made)
+    return made
+
+
+def picked(decoder: Decoder, how: Sampling, numbers: np.ndarray) -> list[int]:
+    """The tokens the host picks, reading one after the other."""
+    steps, text = Steps(decoder, 1), list(TEXT)
+    for number in numbers:
+        start = steps.position
+        logits = penalised(steps(np.array([text[start:]]))[0], text, how.repetition_penalty)
+        if how.temperature == 0:
+            text.append(int(logits.argmax()))
+            continue
+        tokens, shares = distribution(logits, how)
+        text.append(int(tokens[np.searchsorted(shares.cumsum(), number, side="right")]))
+    return text[len(TEXT) :]
+
+
+def drawn(decoder: Decoder, settings: list[float], numbers: np.ndarray) -> list[int]:
+    """The tokens that come out of the model, where each call goes on from the last."""
+    entries = {entry.name: entry for entry in decoder.entries()}
+    state = [
+        np.zeros([1, *map(int, kind.shape[1:])], kind.dtype.to_numpy())
+        for kind in entries["sample_decode"].state.values()
+    ]
+    draws = np.zeros(decoder.context, "f4")
+    draws[0], draws[len(TEXT) : len(TEXT) + len(numbers) - 1] = numbers[0], numbers[1:]
+    token, position = np.array([TEXT]), np.array([0], "i4")
+    found = []
+    for name in ["sample_prefill"] + ["sample_decode"] * (len(numbers) - 1):
+        entry = entries[name]
+        graph = decoder.trace(name, entry.types, entry.function)
+        weights = decoder.state_dict() | {n: w.to_numpy() for n, w in graph.owners.items()}
+        given: list[Any] = [token, position, draws, np.array(settings, "f4"), *state]
+        after = executor.find().compile(graph, weights)(*map(Tensor, given))
+        token, position = (one.to_numpy() for one in after)
+        assert (token.dtype, position.dtype, token.shape) == (np.int64, np.int32, (1, 1))
+        assert position == len(TEXT) + len(found)
+        found.append(int(token[0, 0]))
+    seen = {*TEXT, *found[:-1]}  # the last is marked by the call that reads it
+    assert set(np.flatnonzero(state[-1])) == seen
+    return found
+
+
+@pytest.mark.parametrize(
+    ("how", "settings"),
+    [
+        (Sampling(0.0), [0, 0, 1, 0, 1]),
+        (Sampling(0.0, repetition_penalty=1.5), [0, 0, 1, 0, 1.5]),
+        (Sampling(1.0), [1, 0, 1, 0, 1]),
+        (Sampling(0.8, 6, 0.9, 0.02, 1.25), [0.8, 6, 0.9, 0.02, 1.25]),
+    ],
+)
+def test_the_tokens_are_those_of_the_host(how: Sampling, settings: list[float]) -> None:
+    numbers = np.random.default_rng(4).random(COUNT).astype("f4")
+    decoder = model()
+    assert drawn(decoder, settings, numbers) == picked(decoder, how, numbers)
+
+
+def test_only_decoders_that_are_told_so_draw() -> None:
+    plain = Decoder(DecoderConfig(**CONFIG))
+    names = [entry.name for entry in plain.entries()]
+    assert names == ["forward", "prefill", "decode"]
+    entries = model().entries()
+    assert [entry.name for entry in entries[3:]] == ["sample_prefill", "sample_decode"]
+    assert [entry.follows for entry in entries] == [None] * 3 + ["prefill", "decode"]
+    for less, more in pairwise([entries[1], entries[3]]):
+        assert list(more.state)[: len(less.state)] == list(less.state)
+    assert entries[3].state["seen"].dtype is DType.int8
