@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 
 from maxtool.compiler.kernels.cuda import experts
 from maxtool.compiler.kernels.cuda.matrix import PIECE
-from tests.compiler.cuda.harness import elements, resources, run
+from maxtool.dtype import DType
+from maxtool.graph import Graph, Tensor, TensorType, Weight, ops
+from tests.compiler.cuda.harness import elements, numpy_type, resources, run
 from tests.simt import Program, program
+from tests.simt.model import Simulation
 
 SHARED_MEMORY = 99 << 10
 FEW = settings(max_examples=20, deadline=None)
@@ -81,3 +84,50 @@ def test_kernels_stay_in_registers(dtype: str) -> None:
     for name, one in resources({"made": made}):
         assert not one.spills, name
         assert not one.stack, name
+
+
+@pytest.mark.parametrize("seq", ["seq", 1])
+def test_a_mixture(seq: str | int) -> None:
+    """A gated layer of experts as a model has it: many tokens, and the one of a decode step."""
+    width, inner, number, used = 16, 24, 5, 2
+    bfloat16 = numpy_type("bfloat16")
+    shapes = {"gate": (number, inner, width), "up": (number, inner, width)}
+    shapes["down"] = (number, width, inner)
+    values = {
+        name: elements(i, shape, "bfloat16") for i, (name, shape) in enumerate(shapes.items())
+    }
+    weights = {name: Weight(name, DType.bfloat16, shape) for name, shape in shapes.items()}
+
+    def forward(x: Any, chosen: Any, shares: Any) -> Any:
+        gate, up = (ops.expert_linear(x, weights[name], chosen) for name in ("gate", "up"))
+        return ops.weighted_sum(
+            ops.expert_linear(ops.silu(gate) * up, weights["down"], chosen), shares
+        )
+
+    types = [
+        TensorType(DType.float32, ["batch", seq, width]),
+        TensorType(DType.int64, ["batch", seq, used]),
+        TensorType(DType.float32, ["batch", seq, used]),
+    ]
+    graph = Graph("main", forward, types)
+    made = Simulation().program([graph])
+    length = 1 if seq == 1 else 21
+    x, shares = (
+        elements(3, (2, length, width), "float32"),
+        elements(4, (2, length, used), "float32"),
+    )
+    chosen = choices(5, 2 * length * used, number).reshape(2, length, used)
+    results = [value.type for value in graph.outputs]
+    inputs = [Tensor(one) for one in (x, chosen, shares)]
+    (found,) = made.run("main", inputs, made.bind(values), results)
+
+    def times(rows: np.ndarray, name: str) -> np.ndarray:
+        taken = values[name][np.clip(chosen, 0, number - 1)].astype("f8")
+        return np.einsum("bsuk,bsunk->bsun", rows.astype(bfloat16).astype("f8"), taken)
+
+    rows = np.repeat(x[:, :, None], used, 2)
+    gate = times(rows, "gate")
+    inside = (gate / (1 + np.exp(-gate)) * times(rows, "up")).astype("f4")
+    expected = (times(inside, "down") * shares[..., None]).sum(2)
+    error = np.linalg.norm(found.to_numpy() - expected) / np.linalg.norm(expected)
+    assert error < 1e-3  # a sum may round to the next bfloat16 before the last product

@@ -120,7 +120,8 @@ def _one_by_one(one: Choices, shared_memory: int) -> None:
         def finish(down: b.Expr, right: b.Expr, sums: Any) -> None:  # noqa: ANN401
             output.store(b.index(choice + down), b.index(column + right), sums[0])
 
-        few_rows(form, x, [w], (row, column), thread, finish, shared_memory)
+        memory = few.bench(form, 1, shared_memory)
+        few_rows(form, x, [w], (row, column), thread, finish, memory)
 
 
 def _sorted(one: Choices, order: tuple[b.Buffer, ...], shared_memory: int) -> None:

@@ -9,7 +9,7 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import lanes as ln
-from maxtool.compiler.kernels.cuda.few_rows import Form, Keep, Place
+from maxtool.compiler.kernels.cuda.few_rows import Form, Keep, Pieces, Place, Read
 from maxtool.compiler.kernels.cuda.matrix import MMA
 
 
@@ -22,30 +22,37 @@ class TensorCores(Form):
     a piece are taken for those places of k that the instruction wants of the thread, of both
     operands alike. So each thread needs just the pieces that it has copied: of each row 64
     neighbouring bytes by four threads.
+
+    Attributes:
+        rounds: Whether x is float32, and rounded to the type of the weights here.
     """
 
     rows: int = 8
     columns: int = 16
     chunk: int = 32
+    rounds: bool = False
 
-    def pieces(self, place: Place) -> tuple[b.Expr, list[b.Expr], list[b.Expr]]:
+    @property
+    def copies(self) -> tuple[int, int]:
+        """Eight values of one row of x, and of two of each matrix."""
+        return (2 if self.rounds else 1), 2
+
+    def pieces(self, place: Place) -> Pieces:
         """Group and member of the thread are those of the fragments in the PTX ISA."""
         group = place.lane // 4
-        return place.lane % 4 * 8, [group], [group, group + 8]
+        x = [(group, offset) for offset in ((0, 4) if self.rounds else (0,))]
+        return Pieces(place.lane % 4 * 8, x, [group, group + 8])
 
     def sums(self, count: int) -> b.Buffer:
         """Four for each matrix."""
         return _zeros(4 * count)
 
-    def load(self, memory: b.Buffer, place: tuple[b.Index, ...]) -> b.Buffer:
-        """Eight values, in pairs."""
-        return ln.fetch(memory, place, 8, "bfloat16")
-
-    def multiply(self, held: Sequence[b.Buffer], sums: b.Buffer, dtype: str) -> None:
+    def multiply(self, read: Sequence[Read], sums: b.Buffer, dtype: str) -> None:
         """Two instructions for each matrix."""
-        x, *columns = held
-        for index in range(len(columns) // 2):
-            low, high = columns[2 * index : 2 * index + 2]
+        own, _ = self.copies
+        x = _rounded([one() for one in read[:own]], dtype) if self.rounds else read[0]()
+        for index in range((len(read) - own) // 2):
+            low, high = (one() for one in read[own + 2 * index : own + 2 * index + 2])
             for half in (0, 2):
                 fragment = b.scratch((4,), "uint32")
                 values = (low[half], high[half], low[half + 1], high[half + 1])
@@ -63,6 +70,16 @@ class TensorCores(Form):
                 keep(row, column, index, sums[4 * index + one])
 
 
+def _rounded(pieces: Sequence[b.Buffer], dtype: str) -> b.Buffer:
+    """Two pieces of float32 as one of a 16-bit type."""
+    made = b.scratch((4,), "uint32")
+    for word in range(4):
+        held = pieces[word // 2]
+        pair = [T.reinterpret("float32", held[word % 2 * 2 + one]) for one in range(2)]
+        b.store(made, b.call(ln.PACK[dtype], *pair, returns="uint32"), (word,), 1)
+    return made
+
+
 @dataclass(frozen=True, slots=True)
 class Float32(Form):
     """Four rows of float32 weights times one of x or a few, 128 terms at a time, added in float32.
@@ -74,23 +91,23 @@ class Float32(Form):
     columns: int = 4
     chunk: int = 4 * b.WARP
 
-    def pieces(self, place: Place) -> tuple[b.Expr, list[b.Expr], list[b.Expr]]:
+    @property
+    def copies(self) -> tuple[int, int]:
         """A piece of every row."""
-        rows, columns = (
-            [b.int32(one) for one in range(size)] for size in (self.rows, self.columns)
-        )
-        return place.lane * 4, rows, columns
+        return self.rows, self.columns
+
+    def pieces(self, place: Place) -> Pieces:
+        """A piece of every row."""
+        x = [(b.int32(row), 0) for row in range(self.rows)]
+        return Pieces(place.lane * 4, x, list(map(b.int32, range(self.columns))))
 
     def sums(self, count: int) -> b.Buffer:
         """One for each row, matrix and column."""
         return _zeros(self.rows * count * self.columns)
 
-    def load(self, memory: b.Buffer, place: tuple[b.Index, ...]) -> b.Buffer:
-        """Four values."""
-        return ln.read(memory, place, 4, "float32")
-
-    def multiply(self, held: Sequence[b.Buffer], sums: b.Buffer, dtype: str) -> None:  # noqa: ARG002
+    def multiply(self, read: Sequence[Read], sums: b.Buffer, dtype: str) -> None:
         """Four terms of each row and column."""
+        held = [ln.unpack(one(), 4, dtype) for one in read]
         rows, columns = held[: self.rows], held[self.rows :]
         for i, row in enumerate(rows):
             for j, column in enumerate(columns):

@@ -8,8 +8,7 @@ the compiler keeps the loads apart from their uses, which it does not.)
 
 An H200 reads 4.8 TB/s with a latency of 0.6 to 0.8 us, which takes 22 to 29 KB of weights under way
 in each of its 132 SMs (Little's law), and more when all of them ask at once. ``UNDER_WAY`` is what
-one block has under way; with the rows of x beside it, a block takes some 100 KiB of shared memory,
-so that an SM with 227 KiB runs two, and one with 163 KiB runs one.
+one block has under way, where the rows of x beside it leave room for it in ``MEMORY``.
 """
 
 from __future__ import annotations
@@ -23,11 +22,13 @@ from typing import TypeAlias
 from tvm.tirx.script.builder import ir as T  # noqa: N812
 
 from maxtool.compiler.kernels.cuda import builder as b
-from maxtool.compiler.kernels.cuda.matrix import PIECE_BYTES, PIECE_TYPE, Matrix
+from maxtool.compiler.kernels.cuda import lanes as ln
+from maxtool.compiler.kernels.cuda.matrix import PIECE_BYTES, WORDS, Matrix
 
 WARPS = 8
 THREADS = WARPS * b.WARP
 UNDER_WAY = 64 << 10  # bytes of weights
+MEMORY = 112 << 10  # bytes of shared memory: two blocks in an SM of 227 KiB
 
 # What is done with the sums of one element, one for each matrix of weights: takes row and column
 # within the block.
@@ -53,6 +54,25 @@ class Place:
 Keep: TypeAlias = Callable[[b.Expr, b.Expr, int, b.Expr], None]
 
 
+# The words of a piece that was copied, in registers.
+Read: TypeAlias = Callable[[], b.Buffer]
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """What a thread copies of a chunk.
+
+    Attributes:
+        term: The first of its terms.
+        x: Of x, rows, and how far from that term.
+        columns: Rows of each matrix of weights.
+    """
+
+    term: b.Expr
+    x: Sequence[tuple[b.Expr, int]]
+    columns: Sequence[b.Expr]
+
+
 @dataclass(frozen=True, slots=True)
 class Form(ABC):
     """How a warp multiplies a chunk.
@@ -67,48 +87,63 @@ class Form(ABC):
     columns: int
     chunk: int
 
+    @property
     @abstractmethod
-    def pieces(self, place: Place) -> tuple[b.Expr, list[b.Expr], list[b.Expr]]:
-        """What the thread copies of a chunk.
+    def copies(self) -> tuple[int, int]:
+        """How many pieces a thread copies of a chunk: of x, and of each matrix."""
 
-        Returns:
-            The first of its terms, its rows of x, and those of each matrix of weights.
-        """
+    @abstractmethod
+    def pieces(self, place: Place) -> Pieces:
+        """What the thread copies of a chunk."""
 
     @abstractmethod
     def sums(self, count: int) -> b.Buffer:
         """The registers of the sums for some matrices of weights, all 0."""
 
     @abstractmethod
-    def load(self, memory: b.Buffer, place: tuple[b.Index, ...]) -> b.Buffer:
-        """A piece that was copied, in registers."""
+    def multiply(self, read: Sequence[Read], sums: b.Buffer, dtype: str) -> None:
+        """Add the products of a chunk: its pieces of x, then those of each matrix.
 
-    @abstractmethod
-    def multiply(self, held: Sequence[b.Buffer], sums: b.Buffer, dtype: str) -> None:
-        """Add the products of a chunk: its pieces of x, then those of each matrix."""
+        Args:
+            read: What gives each piece that was copied.
+            sums: The registers.
+            dtype: The type of the weights.
+        """
 
     @abstractmethod
     def hand_out(self, sums: b.Buffer, place: Place, keep: Keep) -> None:
         """Give the warp's sums to ``keep``."""
 
 
-def stages(form: Form, pieces: tuple[int, int], count: int, shared_memory: int) -> int:
-    """How many chunks are under way.
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """The shared memory of a block.
+
+    Attributes:
+        copies: ``[stages, pieces, THREADS, words]``: what is copied.
+        sums: ``[WARPS, matrices, rows, columns]``: those of all warps; padded, so that fewer lanes
+            meet in a bank.
+    """
+
+    copies: b.Buffer
+    sums: b.Buffer
+
+
+def bench(form: Form, count: int, shared_memory: int) -> Bench:
+    """Shared memory for ``few_rows``.
 
     Args:
         form: How the warps multiply.
-        pieces: Pieces that a thread copies of each chunk: of x, and of all weights.
-        count: Matrices of weights.
-        shared_memory: Bytes that a block may have; the sums of the warps take some of them.
+        count: Matrices of weights that are multiplied at once.
+        shared_memory: Bytes that a block may have.
     """
-    each = THREADS * PIECE_BYTES
-    left = shared_memory - prod(_sums(form, count)) * 4
-    return max(2, min(UNDER_WAY // (each * pieces[1]), left // (each * sum(pieces))))
-
-
-def _sums(form: Form, count: int) -> tuple[int, ...]:
-    """The shape of the sums of all warps; padded, so that fewer lanes meet in a bank."""
-    return WARPS, count, form.rows, form.columns + 4
+    own, each = form.copies
+    pieces, chunk = own + count * each, THREADS * PIECE_BYTES
+    sums = WARPS, count, form.rows, form.columns + 4
+    left = min(shared_memory, MEMORY) - prod(sums) * 4
+    stages = max(2, min(UNDER_WAY // (chunk * count * each), left // (chunk * pieces)))
+    copies = b.shared((stages, pieces, THREADS, WORDS), "uint32", dynamic=True)
+    return Bench(copies, b.shared(sums))
 
 
 def few_rows(
@@ -118,70 +153,82 @@ def few_rows(
     first: tuple[b.Expr, b.Expr],
     thread: b.Expr,
     finish: Finish,
-    shared_memory: int,
+    memory: Bench,
 ) -> None:
     """Emit what one block does.
 
     Args:
         form: How its warps multiply.
-        x: The rows, in the type of the weights.
+        x: The rows, in the type of the weights, or in float32 if the form rounds them.
         weights: Matrices of the same shape, each multiplied by x.
         first: The block's first row and its first column.
         thread: The index of the thread.
         finish: Called for each element of the block, those that do not exist included.
-        shared_memory: Bytes that the block may have.
+        memory: What ``bench`` made for the form and as many matrices.
     """
     place = Place(
         thread,
         b.let(thread // b.WARP, dtype="int32"),
         b.let(thread % b.WARP, dtype="int32"),
     )
-    term, rows, columns = form.pieces(place)
-    sources = [(x, x.inside(first[0] + row)) for row in rows]
-    sources += [(one, one.inside(first[1] + column)) for one in weights for column in columns]
+    pieces = form.pieces(place)
+    sources = [_Source(x, x.inside(first[0] + row), offset) for row, offset in pieces.x]
+    sources += [
+        _Source(one, one.inside(first[1] + column), 0)
+        for one in weights
+        for column in pieces.columns
+    ]
     sums = form.sums(len(weights))
-    start = b.index(place.warp * form.chunk + term)
-    pieces = len(rows), len(sources) - len(rows)
-    under_way = stages(form, pieces, len(weights), shared_memory)
-    _stream(form, sources, under_way, (start, thread), sums)
-    _add_up(form, sums, (place, len(weights)), finish)
+    start = b.index(place.warp * form.chunk + pieces.term)
+    _stream(form, sources, memory.copies, (start, thread), sums)
+    _add_up(form, sums, place, memory.sums, finish)
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A row that a thread copies pieces of, and how far they are from its terms."""
+
+    matrix: Matrix
+    row: b.Expr
+    offset: int
 
 
 def _stream(
     form: Form,
-    sources: Sequence[tuple[Matrix, b.Expr]],
-    count: int,
+    sources: Sequence[_Source],
+    memory: b.Buffer,
     at: tuple[b.Expr, b.Expr],
     sums: b.Buffer,
 ) -> None:
-    """Copy and multiply chunk after chunk, ``count`` of them under way."""
-    x, _ = sources[0]
+    """Copy and multiply chunk after chunk, as many under way as the memory has stages."""
+    count = int(memory.shape[0])
     start, thread = at
-    memory = b.shared((count, len(sources), THREADS, x.piece), PIECE_TYPE[x.dtype], dynamic=True)
+    terms, dtype = sources[0].matrix.terms, sources[-1].matrix.dtype
     step = form.chunk * WARPS
-    chunks = b.index(b.ceildiv(x.terms, step))
 
     def copy(chunk: b.Index, slot: b.Expr) -> None:
         k = b.index(start + chunk * step)
-        for index, (matrix, row) in enumerate(sources):
-            matrix.copy(memory, (slot, index, thread, 0), row, k)
+        for index, one in enumerate(sources):
+            one.matrix.copy(memory, (slot, index, thread, 0), one.row, k + one.offset)
         b.do(b.call("mt_cp_async_commit"))
+
+    def read(slot: b.Expr, index: int) -> Read:
+        return lambda: ln.fetch(memory, (slot, index, thread, 0), WORDS, "float32")
 
     for stage in range(count):
         copy(stage, b.int32(stage))
-    with T.serial(chunks) as chunk:
-        slot = b.let(T.Cast("int32", b.remainder(chunk, count)), dtype="int32")
+    slot = b.scratch((1,), "int32")
+    b.store(slot, b.int32(0), (0,), 1)
+    with T.serial(b.index(b.ceildiv(terms, step))) as chunk:
         b.do(b.call("mt_cp_async_wait", b.int32(count - 1)))
-        held = [form.load(memory, (slot, index, thread, 0)) for index in range(len(sources))]
-        form.multiply(held, sums, x.dtype)
-        copy(chunk + count, slot)
+        form.multiply([read(slot[0], index) for index in range(len(sources))], sums, dtype)
+        copy(chunk + count, slot[0])
+        b.store(slot, T.Select(slot[0] == count - 1, b.int32(0), slot[0] + 1), (0,), 1)
     b.do(b.call("mt_cp_async_wait", b.int32(0)))
 
 
-def _add_up(form: Form, sums: b.Buffer, at: tuple[Place, int], finish: Finish) -> None:
+def _add_up(form: Form, sums: b.Buffer, place: Place, partial: b.Buffer, finish: Finish) -> None:
     """Add the sums of the warps, in their order, and finish each element."""
-    place, count = at
-    partial = b.shared(_sums(form, count))
 
     def keep(row: b.Expr, column: b.Expr, index: int, value: b.Expr) -> None:
         b.store(partial, value, (place.warp, index, row, column), 1)
@@ -190,7 +237,7 @@ def _add_up(form: Form, sums: b.Buffer, at: tuple[Place, int], finish: Finish) -
     b.barrier()
     with b.when(place.thread < form.rows * form.columns):
         row, column = place.thread // form.columns, place.thread % form.columns
-        totals = [_total(partial, (index, row, column)) for index in range(count)]
+        totals = [_total(partial, (index, row, column)) for index in range(int(partial.shape[1]))]
         finish(T.Cast("int64", row), T.Cast("int64", column), totals)
 
 

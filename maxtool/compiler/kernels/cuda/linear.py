@@ -61,13 +61,13 @@ def linear(
     aligned: bool,
     paired: bool,
     shared_memory: int,
+    residual: bool = False,
 ) -> Any:  # noqa: ANN401
-    """Build ``y = x @ w.T (+ bias)``.
+    """Build ``y = x @ w.T (+ bias) (+ residual)``.
 
     Parameters of the kernel: x[rows, k], float32 for float32 weights and of their type otherwise,
-    w[n, k], bias[n] float32 if asked for, y[rows, n] float32. In a batch, all but the bias have
-    another dimension before these, of as many matrices. None of the sizes but ``rows`` and the
-    batch is 0.
+    w[n, k], bias[n] and residual[rows, n] float32 if asked for, y[rows, n] float32. In a batch, all
+    but the bias have another dimension before these, of as many matrices.
 
     Args:
         weight_dtype: float32, float16, or bfloat16 (passed as uint16 bits).
@@ -76,6 +76,7 @@ def linear(
         aligned: Whether k is a multiple of 16 bytes.
         paired: Whether n is even.
         shared_memory: Bytes that a block may have.
+        residual: Whether there is one.
     """
     kind = "" if aligned else "_unaligned"
     with b.kernel(f"linear_{weight_dtype}{'_batch' if batched else ''}{kind}") as made:
@@ -85,12 +86,13 @@ def linear(
         x = made.argument("x", (*batch, rows, k), stored)
         w = made.argument("w", (*batch, n, k), stored)
         added = made.argument("bias", (n,)) if bias else None
+        more = made.argument("residual", (*batch, rows, n)) if residual else None
         y = made.argument("y", (*batch, rows, n))
         first = (b.integer(0),) * len(batch)
         one = Product(
             Matrix(x, rows, k, weight_dtype, aligned, first),
             Matrix(w, n, k, weight_dtype, aligned, first),
-            Output(y, rows, n, added, paired=paired, at=first),
+            Output(y, rows, n, added, more, paired=paired, at=first),
             prod(batch, start=b.integer(1)),
         )
         if weight_dtype == "float32":
@@ -160,7 +162,8 @@ def _first_full(
 def _few(one: Product, form: Form, shared_memory: int) -> None:
     def block(here: Product, corner: tuple[b.Expr, b.Expr], thread: b.Expr) -> None:
         finish = _single(here.output, corner)
-        few_rows(form, here.x, [here.w], corner, thread, finish, shared_memory)
+        memory = few.bench(form, 1, shared_memory)
+        few_rows(form, here.x, [here.w], corner, thread, finish, memory)
 
     _launch_tiles(one, (form.rows, form.columns), few.THREADS, block)
 

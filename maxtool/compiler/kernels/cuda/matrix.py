@@ -13,12 +13,10 @@ from maxtool.compiler.kernels.cuda import lanes as ln
 
 # Bytes that one thread moves at a time: the widest load there is.
 PIECE_BYTES = 16
+WORDS = PIECE_BYTES // 4
 
 # Values of a type in such a piece.
 PIECE = {"float32": 4, "float16": 8, "bfloat16": 8}
-
-# The element type of a piece in shared memory.
-PIECE_TYPE = {"float32": "float32", "float16": "uint16", "bfloat16": "uint16"}
 
 MMA = {"float16": "mt_mma_f16", "bfloat16": "mt_mma_bf16"}
 
@@ -73,7 +71,7 @@ class Matrix:
         """Begin to copy a piece of a row to shared memory; beyond the last term it is 0.
 
         Args:
-            to: The shared memory.
+            to: The shared memory, in words of 32 bits.
             place: Where the piece goes, at a multiple of 16 bytes.
             row: Which row; there is one.
             k: The first term, a multiple of ``piece``.
@@ -84,10 +82,20 @@ class Matrix:
             b.do(b.call("mt_cp_async_16", b.pointer(to, *place), source, count))
             return
         *outer, last = place
-        for one in range(self.piece):
-            value = self._value(row, k + one)
-            bits = T.reinterpret("uint16", value) if self.dtype == "float16" else value
-            b.store(to, bits, (*outer, last + one), 1)
+        for word in range(WORDS):
+            b.store(to, self._word(row, k, word), (*outer, last + word), 1)
+
+    def _word(self, row: b.Expr, k: b.Expr, word: int) -> b.Expr:
+        """32 bits of a piece, a value at a time."""
+        if self.dtype == "float32":
+            return T.reinterpret("uint32", self._value(row, k + word))
+        low, high = (self._bits(row, k + 2 * word + one) for one in range(2))
+        return T.bitwise_or(low, T.shift_left(high, tirx.const(16, "uint32")))
+
+    def _bits(self, row: b.Expr, k: b.Expr) -> b.Expr:
+        value = self._value(row, k)
+        bits = T.reinterpret("uint16", value) if self.dtype == "float16" else value
+        return T.Cast("uint32", bits)
 
     def _value(self, row: b.Expr, k: b.Expr) -> b.Expr:
         zero = tirx.const(0, b.STORAGE[self.dtype])

@@ -18,6 +18,7 @@ from maxtool.compiler.kernels.cuda.dot_attention import dot_attention
 from maxtool.compiler.kernels.cuda.embedding import embedding
 from maxtool.compiler.kernels.cuda.expert_order import expert_order
 from maxtool.compiler.kernels.cuda.experts import expert_linear
+from maxtool.compiler.kernels.cuda.few_products import gated_linear, linears
 from maxtool.compiler.kernels.cuda.linear import linear
 from maxtool.compiler.kernels.cuda.moving import gather_rows, permute, scatter_blocks, scatter_rows
 from maxtool.compiler.kernels.cuda.narrow import narrow
@@ -71,7 +72,14 @@ KERNELS: tuple[Callable[..., Any], ...] = (
     weighted_sum,
 )
 # Those whose tiles are as large as the shared memory of a block allows.
-TILED: tuple[Callable[..., Any], ...] = (attention, dot_attention, expert_linear, linear)
+TILED: tuple[Callable[..., Any], ...] = (
+    attention,
+    dot_attention,
+    expert_linear,
+    gated_linear,
+    linear,
+    linears,
+)
 
 
 def kernels(target: Any) -> dict[str, Callable[..., Any]]:  # noqa: ANN401

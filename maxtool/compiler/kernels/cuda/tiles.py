@@ -19,7 +19,7 @@ from typing import TypeAlias
 from tvm.tirx.script.builder import ir as T  # noqa: N812
 
 from maxtool.compiler.kernels.cuda import builder as b
-from maxtool.compiler.kernels.cuda.matrix import MMA, Matrix
+from maxtool.compiler.kernels.cuda.matrix import MMA, WORDS, Matrix
 
 DEPTH = 64  # terms of a stage
 PIECES = 8  # in a row of a stage
@@ -79,7 +79,7 @@ class _Staged:
     Attributes:
         matrix: Where it comes from.
         sources: The rows that this thread copies, one of ``threads / 8`` each.
-        memory: ``[stages, rows, DEPTH]``, of both operands.
+        memory: ``[stages, rows, words]``, of both operands.
         first: The operand's first row of each stage, a multiple of 8.
         count: How many rows it has there.
         thread: The index of the thread.
@@ -95,7 +95,7 @@ class _Staged:
     def copy(self, stage: b.Expr, k: b.Expr) -> None:
         """Begin to copy the terms from ``k`` on."""
         row, piece = self.thread // PIECES, self.thread % PIECES
-        place = (piece ^ (row % PIECES)) * (DEPTH // PIECES)
+        place = (piece ^ (row % PIECES)) * WORDS
         each = self.count // len(self.sources)
         term = b.index(k + piece * (DEPTH // PIECES))
         for index, source in enumerate(self.sources):
@@ -106,7 +106,7 @@ class _Staged:
         self, into: b.Buffer, offset: int, stage: b.Expr, row: b.Expr, piece: b.Expr
     ) -> None:
         """Load four 8 x 8 matrices; ``row`` and ``piece`` are those that this lane points at."""
-        place = (piece ^ (row % PIECES)) * (DEPTH // PIECES)
+        place = (piece ^ (row % PIECES)) * WORDS
         source = b.pointer(self.memory, stage, row + self.first, place)
         b.do(b.call("mt_ldmatrix_x4", b.pointer(into, offset), source))
 
@@ -128,7 +128,8 @@ def tile_product(
         thread: The index of the thread.
         finish: Called for all pairs of sums, those that do not exist included.
     """
-    memory = b.shared((tile.stages, tile.rows + tile.columns, DEPTH), "uint16", dynamic=True)
+    shape = tile.stages, tile.rows + tile.columns, PIECES * WORDS
+    memory = b.shared(shape, "uint32", dynamic=True)
     x = _staged(tile, operands[0], sources[0], (memory, 0, tile.rows), thread)
     w = _staged(tile, operands[1], sources[1], (memory, tile.rows, tile.columns), thread)
     warp = b.let(thread // b.WARP, dtype="int32")

@@ -16,8 +16,6 @@ from maxtool.compiler.lowering.function import FunctionLowering, stored
 from maxtool.compiler.rewriting import Nodes
 from maxtool.graph import BufferType, CallNode, Node, Tensor
 
-# From nodes, the graph's outputs, and whether a node is lowered for the target, to other nodes.
-Fusion: TypeAlias = Callable[[Nodes, Sequence[Tensor], Callable[[Node], bool]], Nodes]
 Rule: TypeAlias = Callable[[FunctionLowering, Node], None]
 
 FUSED = "rope_into_cache"

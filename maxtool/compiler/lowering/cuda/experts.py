@@ -7,11 +7,11 @@ from typing import Any, TypeAlias
 
 from tvm import tirx
 
-from maxtool.compiler.lowering.cuda.products import product_options, rows_of
+from maxtool.compiler.lowering.cuda.products import is_one_token, product_options, rows_of
 from maxtool.compiler.lowering.function import FunctionLowering
 from maxtool.compiler.lowering.rules import Rule
 from maxtool.dtype import DType
-from maxtool.graph import Node, Shape, Tensor
+from maxtool.graph import Node, Tensor
 
 Expr: TypeAlias = Any  # tvm ships no types
 
@@ -39,11 +39,6 @@ def _order(function: FunctionLowering, chosen: Tensor, choices: Expr, experts: i
 
     made: list[Expr] = function.once(("order", id(chosen), experts), make)
     return made
-
-
-def is_one_token(shape: Shape) -> bool:
-    """Whether it is a shape of a decode step: a row for each sequence of a batch."""
-    return shape.rank > 2 and all(dim == 1 for dim in shape[1:-1])
 
 
 EXPERTS: dict[str, Rule] = {"expert_linear": _expert_linear}

@@ -22,16 +22,33 @@ Expr: TypeAlias = Any  # tvm ships no types
 
 
 def _linear(function: FunctionLowering, node: Node) -> None:
-    x, weight, *bias = node.inputs
     result = node.outputs[0]
+    x, weight, *more = node.inputs
     if x.dtype is DType.float64 or weight.dtype not in WEIGHT_DTYPES:
         RULES["linear"](function, node)
         return
-    added = [as_type(function, function.get(one), one.dtype, DType.float32) for one in bias]
-    operands = [rows_of(function, x, weight.dtype), function.get(weight), *added]
-    options = {"bias": bool(bias), **product_options(weight.dtype, *weight.shape)}
+    operands = [rows_of(function, x, weight.dtype), function.get(weight)]
+    options = {**product_options(weight.dtype, *weight.shape), **added(node)}
+    operands += [float32_of(function, one) for one in more]
     value = function.kernel("linear", options, operands, function.flat_sizes(result.shape))
     function.set_flat(result, as_type(function, value, DType.float32, x.dtype))
+
+
+def added(node: Node) -> dict[str, Any]:
+    """What is added to the product of a node: whether there is a bias, and a residual."""
+    residual = node.attributes.get("residual", False)
+    return {"bias": len(node.inputs) - residual == 3, "residual": residual}
+
+
+def float32_of(function: FunctionLowering, value: Tensor) -> Expr:
+    """A bias, or flat what is added to every row, in float32."""
+    plain = function.get(value) if value.rank == 1 else function.get_flat(value)
+    return as_type(function, plain, value.dtype, DType.float32)
+
+
+def is_one_token(shape: Shape) -> bool:
+    """Whether it is a shape of a decode step: a row for each sequence of a batch."""
+    return shape.rank > 2 and all(dim == 1 for dim in shape[1:-1])
 
 
 def _matmul(function: FunctionLowering, node: Node) -> None:

@@ -5,7 +5,15 @@ from __future__ import annotations
 from maxtool.compiler.lowering.cuda.attention import ATTENTION
 from maxtool.compiler.lowering.cuda.caching import CACHING
 from maxtool.compiler.lowering.cuda.experts import EXPERTS
+from maxtool.compiler.lowering.cuda.few_products import FEW_PRODUCTS
 from maxtool.compiler.lowering.cuda.products import PRODUCTS
 from maxtool.compiler.lowering.rules import RULES, Rule
 
-CUDA_RULES: dict[str, Rule] = {**RULES, **ATTENTION, **CACHING, **EXPERTS, **PRODUCTS}
+CUDA_RULES: dict[str, Rule] = {
+    **RULES,
+    **ATTENTION,
+    **CACHING,
+    **EXPERTS,
+    **FEW_PRODUCTS,
+    **PRODUCTS,
+}

@@ -1,0 +1,186 @@
+"""Products of a decode step: several of one input in a launch, and the activation of a gate.
+
+A launch takes some microseconds to begin and to end, in which little is read, and small matrices do
+not fill a GPU. Products of one input are blocks of one launch. They read x in float32 and round it
+themselves, in every block, which costs less than a launch of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from maxtool.compiler.kernels.cuda import builder as b
+from maxtool.compiler.kernels.cuda.few_forms import Float32, TensorCores
+from maxtool.compiler.kernels.cuda.few_rows import THREADS, Bench, Form, bench, few_rows
+from maxtool.compiler.kernels.cuda.matrix import Matrix
+from maxtool.compiler.kernels.cuda.output import Output
+from maxtool.compiler.kernels.cuda.pointwise import run_chain
+from maxtool.compiler.kernels.forms import Step
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """What one block of a launch works on: its first row and column, and its thread."""
+
+    form: Form
+    x: Matrix
+    row: b.Expr
+    column: b.Expr
+    thread: b.Expr
+    memory: Bench
+
+    def multiply(self, weights: Sequence[Matrix], finish: Callable[..., None]) -> None:
+        """Its rows times columns of each matrix; ``finish`` takes their places in the whole."""
+
+        def at(row: b.Expr, column: b.Expr, sums: Sequence[b.Expr]) -> None:
+            finish(b.index(self.row + row), b.index(self.column + column), sums)
+
+        first = self.row, self.column
+        few_rows(self.form, self.x, weights, first, self.thread, at, self.memory)
+
+
+def linears(
+    weight_dtype: str,
+    biases: Sequence[bool],
+    residual: bool = False,
+    *,
+    aligned: bool,
+    shared_memory: int,
+) -> Any:  # noqa: ANN401
+    """Build ``y = x @ w.T (+ bias) (+ residual)`` for several weights, for few rows.
+
+    Parameters of the kernel: x[rows, k] float32; w[n, k] of each product, followed by its bias[n]
+    float32 if it has one; residual[rows, n] float32 of the last product if asked for; y[rows, n]
+    float32 of each product.
+
+    Args:
+        weight_dtype: float32, float16, or bfloat16 (passed as uint16 bits).
+        biases: Whether there is one, for each product.
+        residual: Whether the last product has one.
+        aligned: Whether k is a multiple of 16 bytes of weights.
+        shared_memory: Bytes that a block may have.
+    """
+    kind = "" if aligned else "_unaligned"
+    with b.kernel(f"linears_{len(biases)}_{weight_dtype}{kind}") as made:
+        x = _rows(made, aligned)
+        sizes = [made.dim(f"n{index}") for index in range(len(biases))]
+        weights = [
+            _weights(made, index, (n, x.terms), (weight_dtype, aligned, biases[index]))
+            for index, n in enumerate(sizes)
+        ]
+        more: list[b.Buffer | None] = [None] * len(sizes)
+        if residual:
+            more[-1] = made.argument("residual", (x.rows, sizes[-1]))
+        outputs = [
+            Output(made.argument(f"y{index}", (x.rows, n)), x.rows, n, bias, more[index])
+            for index, (n, (_, bias)) in enumerate(zip(sizes, weights, strict=True))
+        ]
+
+        def block(here: _Block, index: int) -> None:
+            def finish(row: b.Expr, column: b.Expr, sums: Sequence[b.Expr]) -> None:
+                outputs[index].store(row, column, sums[0])
+
+            here.multiply([weights[index][0]], finish)
+
+        _launch(x, (sizes, 1), weight_dtype, shared_memory, block)
+    return made.function
+
+
+def gated_linear(
+    weight_dtype: str,
+    steps: Sequence[Step],
+    biases: tuple[bool, bool],
+    *,
+    aligned: bool,
+    shared_memory: int,
+) -> Any:  # noqa: ANN401
+    """Build a chain of operations on ``x @ gate.T`` and ``x @ up.T``, for few rows.
+
+    Parameters of the kernel: x[rows, k] float32; gate[n, k] and its bias[n] float32 if it has one;
+    up[n, k] and its bias; y[rows, n] float32.
+
+    Args:
+        weight_dtype: float32, float16, or bfloat16 (passed as uint16 bits).
+        steps: The chain, whose inputs are the two products.
+        biases: Whether the products have one each.
+        aligned: Whether k is a multiple of 16 bytes of weights.
+        shared_memory: Bytes that a block may have.
+    """
+    kind = "" if aligned else "_unaligned"
+    with b.kernel(f"gated_linear_{steps[0].op}_{weight_dtype}{kind}") as made:
+        x = _rows(made, aligned)
+        n = made.dim("n")
+        weights = [
+            _weights(made, index, (n, x.terms), (weight_dtype, aligned, bias))
+            for index, bias in enumerate(biases)
+        ]
+        y = made.argument("y", (x.rows, n))
+        products = [Output(y, x.rows, n, bias) for _, bias in weights]
+
+        def finish(row: b.Expr, column: b.Expr, sums: Sequence[b.Expr]) -> None:
+            with b.when(row < x.rows), b.when(column < n):
+                both = zip(products, sums, strict=True)
+                values = [b.let(one.with_bias(column, value)) for one, value in both]
+                b.store(y, run_chain(steps, values), (row, column), 1)
+
+        def block(here: _Block, _index: int) -> None:
+            here.multiply([matrix for matrix, _ in weights], finish)
+
+        _launch(x, ([n], len(weights)), weight_dtype, shared_memory, block)
+    return made.function
+
+
+def _rows(made: b.Kernel, aligned: bool) -> Matrix:
+    rows, k = made.dim("rows"), made.dim("k")
+    return Matrix(made.argument("x", (rows, k)), rows, k, "float32", aligned)
+
+
+def _weights(
+    made: b.Kernel, index: int, shape: tuple[b.Expr, b.Expr], kind: tuple[str, bool, bool]
+) -> tuple[Matrix, b.Buffer | None]:
+    """The parameters of one product: its weights, and its bias if it has one."""
+    (n, k), (dtype, aligned, bias) = shape, kind
+    w = made.argument(f"w{index}", (n, k), b.STORAGE[dtype])
+    added = made.argument(f"bias{index}", (n,)) if bias else None
+    return Matrix(w, n, k, dtype, aligned), added
+
+
+def _launch(
+    x: Matrix,
+    products: tuple[Sequence[b.Expr], int],
+    weight_dtype: str,
+    shared_memory: int,
+    block: Callable[[_Block, int], None],
+) -> None:
+    """Blocks for the columns of all products; those of the same columns are next to each other.
+
+    Args:
+        x: The rows.
+        products: How many columns each product has, and how many matrices it takes.
+        weight_dtype: Their type.
+        shared_memory: Bytes that a block may have.
+        block: Emits what a block does, of which product.
+    """
+    sizes, matrices = products
+
+    def with_form(form: Form) -> None:
+        groups = b.ceildiv(x.rows, form.rows)
+        ends = [b.integer(0)]
+        for size in sizes:
+            ends.append(ends[-1] + groups * b.ceildiv(size, form.columns))
+        with b.launch([ends[-1]], THREADS) as (at, thread):
+            memory = bench(form, matrices, shared_memory)
+            for index, (start, end) in enumerate(pairwise(ends)):
+                with b.when(at >= start), b.when(at < end):
+                    column = b.index(b.quotient(at - start, groups))
+                    row = b.index((at - start - column * groups) * form.rows)
+                    place = row, b.index(column * form.columns)
+                    block(_Block(form, x, *place, thread, memory), index)
+
+    if weight_dtype != "float32":
+        with_form(TensorCores(rounds=True))
+        return
+    b.either(x.rows == 1, lambda: with_form(Float32(rows=1)), lambda: with_form(Float32(rows=4)))

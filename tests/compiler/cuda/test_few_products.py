@@ -1,0 +1,199 @@
+"""Products of a decode step joined: the kernels, and what layers become, against NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from maxtool.compiler.cuda.target import cuda_target
+from maxtool.compiler.kernels.cuda import few_products
+from maxtool.compiler.kernels.cuda.matrix import PIECE
+from maxtool.compiler.kernels.forms import SILU_MUL
+from maxtool.compiler.lowering.module import ModuleLowering
+from maxtool.compiler.storage import plan_storage
+from maxtool.dtype import DType
+from maxtool.graph import Graph, Tensor, TensorType, Weight, ops
+from tests.compiler.cuda.harness import elements, numpy_type, resources
+from tests.simt import Program, program
+from tests.simt.model import Simulation
+
+SHARED_MEMORY = 99 << 10
+TARGET = cuda_target("cuda:sm_90")
+WIDTH, INNER = 24, 40
+ROW = TensorType(DType.float32, ["batch", 1, WIDTH])
+
+
+@cache
+def kernel(name: str, dtype: str, options: tuple[tuple[str, Any], ...]) -> Program:
+    factory = getattr(few_products, name)
+    made = factory(dtype, **dict(options), shared_memory=SHARED_MEMORY)
+    return program(made, shared_memory=SHARED_MEMORY)
+
+
+def run(
+    name: str, dtype: str, rows: int, k: int, sizes: list[int], **options: Any
+) -> tuple[list[np.ndarray], list[np.ndarray], np.ndarray]:
+    """What a kernel writes, the products with their biases, and a residual."""
+    x = elements(0, (rows, k), "float32")
+    weights = [elements(1 + i, (n, k), dtype) for i, n in enumerate(sizes)]
+    biases = [elements(9 + i, (n,), "float32") for i, n in enumerate(sizes)]
+    residual = elements(8, (rows, sizes[-1]), "float32")
+    given = list[np.ndarray]()
+    for weight, bias, has_bias in zip(weights, biases, options["biases"], strict=True):
+        given += [weight, bias] if has_bias else [weight]
+    given += [residual] if options.get("residual") else []
+    made = sizes if name == "linears" else sizes[:1]
+    outputs = [np.full((rows, n), np.nan, np.float32) for n in made]
+    options["aligned"] = k % PIECE[dtype] == 0
+    kernel(name, dtype, tuple(options.items()))(x, *given, *outputs)
+    rounded = x.astype(numpy_type(dtype)).astype("f8")
+    expected = [
+        rounded @ weight.astype("f8").T + (bias if has_bias else 0)
+        for weight, bias, has_bias in zip(weights, biases, options["biases"], strict=True)
+    ]
+    return outputs, expected, residual
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3, 9])
+@pytest.mark.parametrize(("dtype", "k"), [("bfloat16", 136), ("float16", 13), ("float32", 36)])
+def test_linears(dtype: str, k: int, rows: int) -> None:
+    found, expected, residual = run(
+        "linears", dtype, rows, k, [40, 16, 17], biases=(False, True, False), residual=True
+    )
+    expected[-1] += residual
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 9])
+@pytest.mark.parametrize(("dtype", "k"), [("bfloat16", 136), ("float32", 13)])
+def test_gated_linear(dtype: str, k: int, rows: int) -> None:
+    found, (gate, up), _ = run(
+        "gated_linear", dtype, rows, k, [33, 33], biases=(False, True), steps=SILU_MUL
+    )
+    np.testing.assert_allclose(found[0], gate / (1 + np.exp(-gate)) * up, rtol=1e-4, atol=1e-4)
+
+
+def test_kernels_stay_in_registers() -> None:
+    alike = {"aligned": True, "shared_memory": SHARED_MEMORY}
+    made = {
+        "three": few_products.linears("bfloat16", (False,) * 3, **alike),
+        "gated": few_products.gated_linear("bfloat16", SILU_MUL, (False,) * 2, **alike),
+        "float32": few_products.linears("float32", (False,), True, **alike),
+    }
+    for name, one in resources(made):
+        assert not one.spills, name
+        assert not one.stack, name
+        # Two blocks of 256 threads in an SM, as its shared memory lets.
+        assert one.registers <= 128, name
+
+
+def names(forward: Callable[..., Any], *types: TensorType) -> list[str]:
+    """The kernels that a graph becomes."""
+    graph = Graph("main", forward, types)
+    lowering = ModuleLowering(TARGET, plan_storage([graph], TARGET))
+    lowering.entry(graph)
+    found = [str(name.name_hint) for name in lowering.module().functions]
+    return sorted(name for name in found if name != "main")
+
+
+def weight(name: str, n: int = INNER, k: int = WIDTH, dtype: DType = DType.bfloat16) -> Weight:
+    return Weight(name, dtype, (n, k))
+
+
+def mlp(x: Any) -> Any:
+    gate, up = (ops.linear(x, weight(name)) for name in ("gate", "up"))
+    return ops.linear(ops.silu(gate) * up, weight("down", WIDTH, INNER)) + x
+
+
+def siblings(x: Any) -> Any:
+    return [ops.linear(x, weight(name)) for name in ("q", "k", "v")]
+
+
+def test_of_one_token_products_are_joined() -> None:
+    assert names(siblings, ROW) == ["linears_3_bfloat16"]
+    assert names(mlp, ROW) == ["gated_linear_silu_bfloat16", "linears_1_bfloat16"]
+
+
+def test_of_many_tokens_they_are_not() -> None:
+    many = TensorType(DType.float32, ["batch", "seq", WIDTH])
+    assert names(siblings, many) == ["linear_bfloat16", "narrow_bfloat16"]
+    assert [name for name in names(mlp, many) if name.startswith("linear")] == [
+        "linear_bfloat16",
+        "linear_bfloat16_2",  # with the residual
+    ]
+
+
+def read_twice(x: Any) -> Any:
+    gate, up = (ops.linear(x, weight(name)) for name in ("gate", "up"))
+    return [ops.silu(gate) * up, up]
+
+
+def of_two_inputs(x: Any, y: Any) -> Any:
+    return ops.silu(ops.linear(x, weight("gate"))) * ops.linear(y, weight("up"))
+
+
+def of_two_types(x: Any) -> Any:
+    return [
+        ops.linear(x, weight("a")),
+        ops.linear(x, weight("b", dtype=DType.float32)),
+    ]
+
+
+def of_itself(x: Any) -> Any:
+    product = ops.linear(x, weight("w", WIDTH))
+    return product + product
+
+
+def broadcast(x: Any) -> Any:
+    return ops.linear(x, weight("w", WIDTH)) + x[0:1]
+
+
+def from_the_graph(x: Any) -> Any:
+    first = ops.linear(x, weight("a", WIDTH))
+    made = ops.cast(ops.cast(weight("b"), DType.float32) * 2.0, DType.bfloat16)
+    return [first, ops.linear(x, made)]
+
+
+def chained(x: Any) -> Any:
+    """Each product's residual is another product, or needs one."""
+    first, second = (ops.linear(x, weight(name, WIDTH)) for name in ("a", "b"))
+    return ops.linear(first + second, weight("c", WIDTH)) + (first + second)
+
+
+def gelu(x: Any) -> Any:
+    gate, up = (ops.linear(x, weight(name)) for name in ("gate", "up"))
+    return up * ops.gelu(gate, approximate="tanh")
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        siblings, mlp, read_twice, of_two_inputs, of_two_types, of_itself, broadcast,
+        from_the_graph, chained, gelu,
+    ],
+)  # fmt: skip
+def test_graphs_mean_what_they_did(forward: Callable[..., Any]) -> None:
+    """One token is joined, many are not; the same rows give the same but for the order of sums."""
+    count = forward.__code__.co_argcount
+    kinds = {seq: TensorType(DType.float32, ["batch", seq, WIDTH]) for seq in (1, "seq")}
+    graphs = [Graph(f"main_{seq}", forward, [kind] * count) for seq, kind in kinds.items()]
+    made = Simulation().program(graphs)
+    values = {
+        name: elements(i, place.shape, place.dtype.value)
+        for i, (name, place) in enumerate(made.storage.items())
+    }
+    weights = made.bind(values)
+    rows = [elements(20 + i, (3, 1, WIDTH), "float32") for i in range(count)]
+    results = [
+        made.run(graph.name, list(map(Tensor, rows)), weights, [one.type for one in graph.outputs])
+        for graph in graphs
+    ]
+    for joined, plain in zip(*results, strict=True):
+        one, other = joined.to_numpy(), plain.to_numpy()
+        assert one.shape == other.shape
+        np.testing.assert_allclose(one, other, rtol=2e-2, atol=2e-2 * np.abs(other).max())
