@@ -494,3 +494,9 @@ def test_text_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal.emit_text("a\x1b[31m\r\b\x9b\x00b\tc\n")
     terminal.emit_text("می‌خواهم 👩‍👧 日本　語 x\u00a0y")
     assert shown.getvalue() == "a[31mb\tc\nمی‌خواهم 👩‍👧 日本　語 x\u00a0y"
+
+
+def test_a_device_that_the_model_is_not_for(artifact: Path) -> None:
+    fails(artifact, 4, "--ids", "1", "--device", "cuda:1", says="compile it with --target cuda")
+    fails(artifact, 2, "--ids", "1", "--device", "gpu", says="cpu, cuda or cuda:1, not 'gpu'")
+    assert tiny_artifact.run(artifact, "--prompt", PROMPT, "--device", "cpu").returncode == 0

@@ -22,7 +22,8 @@ from .manifest import DTYPES, SAMPLED, Manifest
 from .memory import Array, State
 
 CUDA = 2  # DLDeviceType
-ALLOCATE = "runtime.TVMTensorAllocWithScope"  # a function of TVM's runtime
+# Functions of TVM's runtime.
+ALLOCATE, CLEAR = "runtime.TVMTensorAllocWithScope", "vm.builtin.memory_manager.clear"
 GIB = 1 << 30
 # What the driver says of machine code and of the GPU, and what to do.
 FAILURES = {
@@ -97,7 +98,8 @@ class CudaGpu:
             MachineLacks: If they are more than the memory that is free.
         """
         with self.running():
-            needed, free = sum(spec.nbytes() for spec in manifest.weights), self.cuda.free_bytes()
+            needed = sum(spec.nbytes() for spec in manifest.weights)
+            free = self._free_bytes(needed)
             if needed > free:
                 what = f"{self.gpu} has {free / GIB:.1f} GiB of free memory"
                 raise MachineLacks(f"{what}; the weights of the model are {needed / GIB:.1f} GiB")
@@ -115,13 +117,26 @@ class CudaGpu:
 
         allocate = tvm_ffi.get_global_func(ALLOCATE)
         kind, device = tvm_ffi.dtype(str(DTYPES[dtype])), tvm_ffi.device("cuda", self.gpu.index)
+        needed = math.prod(shape) * DTYPES[dtype].itemsize
+        free = self._free_bytes(needed)
         try:
             return allocate(tvm_ffi.Shape(tuple(shape)), kind, device, None)
         except RuntimeError:
-            needed = math.prod(shape) * DTYPES[dtype].itemsize
             what = f"{self.gpu} has not enough free memory for {needed / GIB:.2f} GiB"
-            free = self.cuda.free_bytes()
             raise MachineLacks(f"{what} more: {free / GIB:.2f} GiB are free") from None
+
+    def _free_bytes(self, needed: int) -> int:
+        """Memory that is free; TVM's pool gives back what it keeps if that is less than needed.
+
+        The pool keeps what calls of every size needed, until it finds no memory itself.
+        """
+        import tvm_ffi
+
+        free = self.cuda.free_bytes()
+        if free >= needed:
+            return free
+        tvm_ffi.get_global_func(CLEAR)()
+        return self.cuda.free_bytes()
 
     def zeros(self, shape: Sequence[int], dtype: str) -> Any:  # noqa: ANN401
         """A tensor of zeros."""

@@ -71,3 +71,32 @@ def test_a_model_computes_what_its_reference_does(model: str, dtype: str, compil
     found = json.loads(done.stdout)
     assert found["passed"]
     assert found["relative_error"] > 0
+
+
+def test_tokens_are_those_of_the_cpu(compiled: Any, tmp_path: Path) -> None:
+    """Drawn by the model's own kernels, in recorded steps; the CPU picks them from logits."""
+    source = DATA / "tiny-llama"
+    folder, environment = compiled(source, dtype=DType.float32)
+    host = artifact.Request(source, tmp_path / "host", dtype=DType.float32)
+    artifact.make(artifact.prepare(host))
+    arguments = [folder, json.dumps(SAMPLINGS)]
+    drawn, lines = stub_gpu.run(GENERATE, environment, *arguments)
+    picked, _ = stub_gpu.run(GENERATE, environment, tmp_path / "host", json.dumps(SAMPLINGS))
+    assert drawn == picked
+    assert len({tuple(tokens) for tokens in drawn}) > 3
+    assert "replay" in lines
+    assert not any(line.startswith(("in capture", "bad")) for line in lines)
+
+
+SAMPLINGS: list[dict[str, Any]] = [
+    {},
+    {"repetition_penalty": 1.5},
+    {"temperature": 1.0, "seed": 1},
+    {"temperature": 1.5, "seed": 2, "top_k": 7},
+    {"temperature": 1.5, "seed": 3, "top_p": 0.8, "min_p": 0.01, "repetition_penalty": 1.2},
+]
+GENERATE = """
+model = loader.load(sys.argv[1])
+texts = [list(model.generate([1, 5, 9], 12, **options)) for options in json.loads(sys.argv[2])]
+answer([texts, log()])
+"""

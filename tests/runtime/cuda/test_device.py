@@ -291,6 +291,27 @@ except loader.MachineLacks as error:
     assert shape == [1, 40, tiny_artifact.VOCAB]
 
 
+def test_memory_that_calls_needed_serves_states(
+    cuda_artifact: Path, stubs: Path, cuda_module: Path
+) -> None:
+    """TVM's pool keeps it, and would do so for ever; what graphs write to is not in the pool."""
+    code = """
+import os
+model = loader.load(sys.argv[1])
+model.manifest.eos = ()
+expected = list(model.generate([1, 5, 9], 30))
+tokens = model.generate([1, 5, 9], 30)
+found = [next(tokens) for _ in range(8)]
+for length in range(10, 48):
+    model(input_ids=[[3] * length])
+os.environ["STUB_MEMORY"] = str(used() + 20000)
+state = model.new_state(batch=200)
+answer([found + list(tokens) == expected, bool((state.arrays[0] == 0).all())])
+"""
+    environment = stub_gpu.environment(stubs, cuda_module)
+    assert stub_gpu.run(code, environment, cuda_artifact) == [True, True]
+
+
 def test_code_is_checked_like_every_file(
     cuda_artifact: Path, stubs: Path, cuda_module: Path
 ) -> None:
