@@ -23,8 +23,11 @@ ADDRESS = "tirx.address_of"
 def compile_call(known: Expressions, node: Any) -> Compiled:
     """The closure of a call."""
     name = str(getattr(node.op, "name", node.op))
+    arguments = list(node.args)
+    if name == "tirx.call_pure_extern":
+        name = str(arguments.pop(0).value)
     if (function := intrinsics.known(name)) is not None:
-        parts = [known.part(argument) for argument in node.args]
+        parts = [known.part(argument) for argument in arguments]
         return known.pure(
             (name,), parts, lambda scope: function(*(part.run(scope) for part in parts))
         )

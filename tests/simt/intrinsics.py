@@ -13,6 +13,7 @@ from tests.simt.dtypes import Array, Value
 
 _erf = np.frompyfunc(math.erf, 1, 1)
 _erfc = np.frompyfunc(math.erfc, 1, 1)
+_erfc = np.frompyfunc(math.erfc, 1, 1)
 
 
 def _rounded(function: Callable[..., Value]) -> Callable[..., Value]:
@@ -113,6 +114,18 @@ def library(name: str) -> Callable[..., Value] | None:
     return None if found is None else _rounded(found)
 
 
+# Functions of CUDA's mathematics library that are called by their name in C++.
+EXTERNAL: dict[str, Callable[..., Value]] = {
+    f"{name}{suffix}": function
+    for name, function in {
+        "erfc": _rounded(lambda x: np.asarray(_erfc(x), np.float64)),
+        "fmod": _rounded(np.fmod),
+        "tanh": _narrow(np.tanh),
+    }.items()
+    for suffix in ("", "f")
+}
+
+
 def known(name: str) -> Callable[..., Any] | None:
     """The function of a name, if there is one."""
-    return ELEMENTWISE.get(name)
+    return ELEMENTWISE.get(name) or EXTERNAL.get(name)

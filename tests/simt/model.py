@@ -170,6 +170,8 @@ class SimulatedModel:
     def __init__(self, source: Path, dtype: DType, context: int | None = None) -> None:
         made = prepared(source, dtype, context)
         self.tolerance = made.plan.recipe.check[dtype.value].rtol
+        mixture = bool(made.plan.config.get("n_experts"))
+        self.chooses_by_rounded_values = mixture and dtype is not DType.float32
         self._simulation = Simulation()
         self._graphs = {entry.name: graph for entry, graph in made.graphs.items()}
         self.entries: dict[str, Entry] = {entry.name: entry for entry in made.graphs}
