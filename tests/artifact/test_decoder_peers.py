@@ -56,6 +56,8 @@ def test_the_same_as_transformers(
         expected = forward(torch, load(torch, folder), ids)
         assume(farthest(single(torch, folder, ids), expected) < BOUND)
         compiled = loader.load(made(folder, Path(scratch), dialect))
+        # Dynamic scaling stretches a context by its factor; transformers knows no end.
+        assume(length <= (compiled.manifest.context or length))
         assert error(compiled(input_ids=ids)["logits"], expected) < BOUND
         starts = [0, *range(first, length)]
         expected = cached(torch, load(torch, folder), ids, starts)
