@@ -22,7 +22,7 @@ from maxtool.recipe.keys import Keys, short, supported
 from maxtool.recipe.rename import renamed
 from maxtool.recipe.schema import (
     MEASURED,
-    TENSOR_CONDITIONS,
+    PRESENCE,
     Dialect,
     Field,
     Recipe,
@@ -146,12 +146,13 @@ class _Reader:
         return None
 
     def _fits(self, way: Spelling) -> bool:
-        return all(self.values[name] in wanted for name, wanted in way.when.items()) and all(
-            self._holds(key, wanted) for key, wanted in way.only.items()
-        )
+        fits = (self._holds(key, wanted) for key, wanted in way.only.items())
+        return way.holds(self.values) and all(fits)
 
     def _holds(self, key: str, wanted: tuple[Any, ...]) -> bool:
-        if key in TENSOR_CONDITIONS:
+        if key == "lacks":
+            return self.keys.get(wanted[0]) is None
+        if key in PRESENCE:
             return (wanted[0] in self.tensors) == (key == "present")
         value = self.keys.get(key)
         return any(type(one) is type(value) and one == value for one in wanted)

@@ -61,8 +61,8 @@ class Spelling:
 
     Attributes:
         only: Keys and the values under which it is this way; ``present`` and ``absent`` name
-            tensors instead.
-        when: Other fields and the values under which it is this way.
+            tensors instead, and ``lacks`` a key that is not there.
+        when: Other fields and the values under which it is this way; of flags, whether any is set.
         says: What the field then is, without any key of its own.
         sources: Tried in order; the first that is no measure is the one that is written.
         also: Keys that are written as well, and must agree when they are there.
@@ -103,7 +103,11 @@ class Spelling:
     @property
     def conditions(self) -> tuple[str, ...]:
         """The keys that decide whether the field is spelled this way."""
-        return tuple(key for key in self.only if key not in TENSOR_CONDITIONS)
+        return tuple(key for key in self.only if key not in PRESENCE)
+
+    def holds(self, values: Mapping[str, Any]) -> bool:
+        """Whether the other fields are such that it is this way."""
+        return all(_is_one(values[name], wanted) for name, wanted in self.when.items())
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -120,8 +124,16 @@ class Spelling:
             yield from expression.fields() if expression else ()
 
 
-# In ``Spelling.only``, these ask whether a tensor is in the file.
-TENSOR_CONDITIONS = ("present", "absent")
+def _is_one(value: Any, wanted: tuple[Any, ...]) -> bool:  # noqa: ANN401
+    """Whether a value is one of those wanted; of flags, null or not, whether any is set."""
+    if isinstance(value, tuple) or value is None:
+        some = value is None or any(value)
+        return any(one is some for one in wanted)
+    return value in wanted
+
+
+# In ``Spelling.only``, these ask whether a tensor is in the file, or a key is not.
+PRESENCE = ("present", "absent", "lacks")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from maxtool.errors import ConfigurationError
 from maxtool.recipe.computed import said_by_tensors
 from maxtool.recipe.expressions import evaluate, same
 from maxtool.recipe.keys import short
-from maxtool.recipe.schema import TENSOR_CONDITIONS, Dialect, Field, Recipe, Spelling
+from maxtool.recipe.schema import PRESENCE, Dialect, Field, Recipe, Spelling
 from maxtool.recipe.spell import Unspellable, spelled
 
 Values = Mapping[str, Any]
@@ -123,7 +123,7 @@ def _is_idle(item: Field, values: Values) -> bool:
 
 def _unsaid(item: Field, ways: tuple[Spelling, ...], values: Values) -> Any:  # noqa: ANN401
     """The value that no keys at all mean."""
-    plain = next((way for way in ways if not way.only and _holds(way, values)), None)
+    plain = next((way for way in ways if not way.only and way.holds(values)), None)
     default = plain.default if plain is not None and plain.default is not None else item.default
     if default is None:
         return item
@@ -133,12 +133,10 @@ def _unsaid(item: Field, ways: tuple[Spelling, ...], values: Values) -> Any:  # 
 
 def _said(item: Field, way: Spelling, dialect: Dialect, values: Values) -> dict[str, Any] | None:
     """The keys that say a field's value in one way, None if it cannot."""
-    if not _holds(way, values):
+    if not way.holds(values):
         return None
     value = values[item.name]
-    conditions = {
-        key: wanted[0] for key, wanted in way.only.items() if key not in TENSOR_CONDITIONS
-    }
+    conditions = {key: wanted[0] for key, wanted in way.only.items() if key not in PRESENCE}
     if way.says is not None:
         return conditions if same(evaluate(way.says, values), value) else None
     if way.lost or (way.sources and way.first is None):
@@ -164,7 +162,3 @@ def _null(way: Spelling, dialect: Dialect, values: Values) -> dict[str, Any] | N
         return {}
     # null says something where no key at all would mean a default; GGUF has no null.
     return {source.text: None} if dialect == "hf" else None
-
-
-def _holds(way: Spelling, values: Values) -> bool:
-    return all(values[name] in wanted for name, wanted in way.when.items())

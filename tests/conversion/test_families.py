@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from safetensors.numpy import load_file
 
 from maxtool.conversion import Request, convert, prepare
 from maxtool.errors import ConfigurationError
+from maxtool.parity.decoder.sources import read_settings
 from maxtool.recipe import find_recipe, resolve_config, written_keys, written_notes
 from maxtool.recipe.expressions import same
 from maxtool.weights import open_checkpoint
@@ -158,6 +160,35 @@ def test_what_llama_cpp_assumes_is_not_contradicted(name: str, changes: dict[str
     assert written_keys(recipe, "gguf", values)
     with pytest.raises(ConfigurationError, match=f"{next(iter(changes))} = .* has no spelling"):
         written_keys(recipe, "gguf", values | changes)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [{"sliding_window_pattern": 1}, {"layer_types": ["full_attention"] * 4}],
+    ids=["pattern", "list"],
+)
+def test_gemma3_without_windows_has_no_key_of_them(tmp_path: Path, said: dict[str, Any]) -> None:
+    """As llama.cpp's converter writes such a model: with the key it would see windows.
+
+    All layers then have the base and the scaling of those that see everything.
+    """
+    source = tmp_path / "source"
+    shutil.copytree(DATA / "tiny-gemma3", source)
+    config = json.loads((source / "config.json").read_text())
+    (source / "config.json").write_text(json.dumps(config | said))
+    notes = run(source, tmp_path / "out.gguf")
+    assert "sliding_window = 7 is not written: no layer has one" in notes
+    file = open_checkpoint(tmp_path / "out.gguf")
+    assert not [key for key in file.metadata if "sliding" in key]
+    run(tmp_path / "out.gguf", tmp_path / "back")
+    written = json.loads((tmp_path / "back" / "config.json").read_text())
+    assert written["layer_types"] == ["full_attention"] * 4
+    assert written["sliding_window"] == 4096, "transformers needs a number, though it is not used"
+    found = [read_settings(one) for one in (open_checkpoint(source), file)]
+    found.append(read_settings(open_checkpoint(tmp_path / "back")))
+    assert all(one.windows == (None,) * 4 for one in found)
+    assert all(one.ropes == (found[0].ropes[0],) * 4 for one in found)
+    assert found[0].ropes[0].theta == 1e6
 
 
 def test_yarn_keys_that_llama_cpp_does_not_read_are_told() -> None:
