@@ -10,6 +10,7 @@ from maxtool.architectures.rotary import Angles
 from maxtool.dtype import DType
 from maxtool.graph import Tensor, ops
 from maxtool.nn import Linear, Module, RMSNorm
+from maxtool.nn.tensor_parallel import Role
 
 # Hidden state, angles, position and cache, to the hidden state and the written cache.
 CachedModule: TypeAlias = Module[
@@ -36,6 +37,9 @@ class Attention(CachedModule):
         self.k = Linear(hidden, shared, dtype, has_bias=config.qkv_bias)
         self.v = Linear(hidden, shared, dtype, has_bias=config.qkv_bias)
         self.o = Linear(inner, hidden, dtype, has_bias=config.o_bias)
+        self.q.role, self.o.role = Role.OUTPUTS, Role.INPUTS
+        if config.n_kv_heads > 1:  # a single one serves the queries of every device
+            self.k.role = self.v.role = Role.OUTPUTS
         self.qk_norm = config.qk_norm
         if config.qk_norm != "none":
             widths = (dim, dim) if config.qk_norm == "head" else (inner, shared)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 
 from maxtool.architectures.block import DecoderLayer
 from maxtool.architectures.cache import Cache, CacheForm
 from maxtool.architectures.config import typed
 from maxtool.architectures.decoder_config import DecoderConfig
+from maxtool.architectures.decoder_split import check_split
 from maxtool.architectures.entry import Entry, Limit
 from maxtool.architectures.norm import make_norm
 from maxtool.architectures.rotary import Angles, make_rotaries
@@ -15,7 +17,8 @@ from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
 from maxtool.graph import BufferType, Dim, Tensor, TensorType, Weight, ops
 from maxtool.graph.ops.sampling import SETTINGS
-from maxtool.nn import Embedding, Linear, Module, ModuleList
+from maxtool.nn import Embedding, Linear, Module, ModuleList, tensor_parallel
+from maxtool.nn.tensor_parallel import Role
 
 CPU_FORM = CacheForm()
 
@@ -67,6 +70,7 @@ class Decoder(Module[[Tensor], Tensor]):
         self.layers = ModuleList(DecoderLayer(config, index, dtype, form) for index in layers)
         self.norm = make_norm(config.norm, hidden, config.norm_eps, config.norm_bias)
         self.lm_head = Linear(hidden, config.vocab_size, dtype)
+        self.lm_head.role = Role.GATHERED
         if config.tie_word_embeddings:
             self.lm_head.set_shared_weight("weight", self.embed.weight)
         self.rotaries = make_rotaries(config, self.context)
@@ -161,9 +165,20 @@ class Decoder(Module[[Tensor], Tensor]):
             outputs, state = ("token", "position"), {**self.cache(), **seen}
             yield Entry(f"sample_{name}", self.sample, inputs, outputs, state, follows=name)
 
+    def split(self, count: int) -> AbstractContextManager[None]:
+        """While graphs are traced for each of several devices, with its share of the heads.
+
+        Raises:
+            ConfigurationError: Listing why it cannot be split so.
+        """
+        check_split(self.config, count)
+        return tensor_parallel.one_of(self, count)
+
     def cache(self) -> Mapping[str, BufferType]:
         """The keys and values of each layer, one fixed buffer of ``context`` positions each."""
-        kinds = self.form.buffers(self.config.n_kv_heads, self.config.head_dim, self.context)
+        device = tensor_parallel.one()
+        heads = max(1, self.config.n_kv_heads // (device.count if device else 1))
+        kinds = self.form.buffers(heads, self.config.head_dim, self.context)
         return {
             f"cache.{layer}.{part}": kind
             for layer in range(self.config.n_layers)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.mlp import ACTIVATIONS
 from maxtool.dtype import DType
-from maxtool.graph import Tensor, Weight, ops
-from maxtool.nn import Linear, Module
+from maxtool.graph import ShardingStrategy, Tensor, Weight, ops
+from maxtool.nn import Linear, Module, tensor_parallel
+from maxtool.nn.tensor_parallel import Role, strategy_of
 
 
 class ExpertLinear(Module[[Tensor, Tensor], Tensor]):
@@ -18,16 +19,28 @@ class ExpertLinear(Module[[Tensor, Tensor], Tensor]):
         out_dim: The width of the output.
         dtype: The weight's element type.
 
+        role: What a device has of it where a model is split over several by layers. Sums that
+            are to be added up over the devices are left to who calls it.
+
     Attributes:
         weight: ``[count, out_dim, in_dim]``.
     """
 
-    def __init__(self, count: int, in_dim: int, out_dim: int, dtype: DType) -> None:
+    def __init__(self, count: int, in_dim: int, out_dim: int, dtype: DType, role: Role) -> None:
         self.weight = Weight("weight", dtype, (count, out_dim, in_dim))
+        self.role = role
 
     def forward(self, x: Tensor, chosen: Tensor) -> Tensor:
         """``x [..., in]`` or ``[..., used, in]`` to ``[..., used, out]``, by the experts chosen."""
-        return ops.expert_linear(x, self.weight, chosen)
+        return ops.expert_linear(x, tensor_parallel.part(self.weight), chosen)
+
+    def sharding_of(
+        self, name: str, weight: Weight, strategy: ShardingStrategy
+    ) -> ShardingStrategy:
+        """As any module; where layers are to say how they are split, by the role of this one."""
+        if not strategy.is_tensor_parallel:
+            return super().sharding_of(name, weight, strategy)
+        return strategy_of(self.role, weight, strategy.num_devices)
 
 
 class Experts(Module[[Tensor], Tensor]):
@@ -41,9 +54,9 @@ class Experts(Module[[Tensor], Tensor]):
         count, hidden = config.n_experts or 0, config.hidden_size
         inner = config.expert_size or config.intermediate_size
         self.router = Linear(hidden, count, dtype)
-        self.gate = ExpertLinear(count, hidden, inner, dtype)
-        self.up = ExpertLinear(count, hidden, inner, dtype)
-        self.down = ExpertLinear(count, inner, hidden, dtype)
+        self.gate = ExpertLinear(count, hidden, inner, dtype, Role.OUTPUTS)
+        self.up = ExpertLinear(count, hidden, inner, dtype, Role.OUTPUTS)
+        self.down = ExpertLinear(count, inner, hidden, dtype, Role.INPUTS)
         self.used = config.n_experts_used or 0
         self.norm_topk = config.norm_topk
         self.activation = config.hidden_act
@@ -54,4 +67,5 @@ class Experts(Module[[Tensor], Tensor]):
         if self.norm_topk:
             shares = shares / ops.sum(shares)
         inner = ACTIVATIONS[self.activation](self.gate(x, chosen)) * self.up(x, chosen)
-        return ops.weighted_sum(self.down(inner, chosen), shares)
+        mixed = ops.weighted_sum(self.down(inner, chosen), shares)
+        return tensor_parallel.summed(mixed, self.down.weight)

@@ -8,6 +8,7 @@ from functools import partial
 from maxtool.dtype import DType
 from maxtool.graph import Tensor, ops
 from maxtool.nn import Linear, Module
+from maxtool.nn.tensor_parallel import Role
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": ops.silu,
@@ -34,6 +35,8 @@ class GatedMLP(Module[[Tensor], Tensor]):
         self.gate = Linear(hidden, inner, dtype, has_bias=has_bias)
         self.up = Linear(hidden, inner, dtype, has_bias=has_bias)
         self.down = Linear(inner, hidden, dtype, has_bias=has_bias)
+        self.gate.role = self.up.role = Role.OUTPUTS
+        self.down.role = Role.INPUTS
         self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
@@ -49,6 +52,7 @@ class PlainMLP(Module[[Tensor], Tensor]):
     ) -> None:
         self.up = Linear(hidden, inner, dtype, has_bias=has_bias)
         self.down = Linear(inner, hidden, dtype, has_bias=has_bias)
+        self.up.role, self.down.role = Role.OUTPUTS, Role.INPUTS
         self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from maxtool.architectures import Architecture, CacheForm, Entry, build
-from maxtool.artifact import code, manifest, tokens, weights
+from maxtool.artifact import code, devices, manifest, tokens, weights
 from maxtool.artifact.request import DTYPES, Request
 from maxtool.compiler.linking import is_native
 from maxtool.compiler.storage import Storage, plan_storage
@@ -68,8 +68,8 @@ class Build:
 
     @property
     def weight_bytes(self) -> int:
-        """The size of the weights file."""
-        return weights.place(self.storage.values())[1]
+        """The size of the weights, in all files."""
+        return weights.place(self.storage.values())[1] * self.request.devices
 
     @property
     def sources(self) -> list[Path]:
@@ -106,11 +106,12 @@ def prepare(request: Request) -> Build:
         reference(checkpoint)
     dtype = request.dtype or default_dtype(planned, target)
     module = _module(request, planned, dtype, target)
-    graphs = {
-        entry: module.trace(entry.name, entry.types, entry.function)
-        for entry in module.entries()
-        if (entry.follows or entry.name) in recipe.entries
-    }
+    with devices.split(module, request.devices):
+        graphs = {
+            entry: module.trace(entry.name, entry.types, entry.function)
+            for entry in module.entries()
+            if (entry.follows or entry.name) in recipe.entries
+        }
     made = Build(
         request=request,
         plan=planned,
@@ -158,7 +159,8 @@ def _matrices(planned: Plan) -> list[Binding]:
 def _module(request: Request, planned: Plan, dtype: DType, target: Target) -> Architecture:
     """The architecture, for as many positions as were asked for, or as many as it can have."""
     config = {**planned.config, **_chosen(request, planned)}
-    form, draws = CACHE_FORMS[target.kind](dtype), target.kind in DRAWING
+    form = CACHE_FORMS[target.kind](dtype)
+    draws = target.kind in DRAWING and request.devices == 1  # several meet on the host anyway
     make_one = partial(build, planned.recipe.architecture, config, dtype, form=form, draws=draws)
     usual = make_one()
     if request.context is None:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from maxtool import __version__
 from maxtool.architectures import Architecture, Entry
+from maxtool.artifact import weights
 from maxtool.artifact.check import Checked
 from maxtool.artifact.weights import ALIGNMENT, Placed
-from maxtool.artifact.weights import FILE as WEIGHTS
 from maxtool.errors import MachineLacks
 from maxtool.graph import Graph, TensorType
 from maxtool.runtime import loader
@@ -54,13 +54,19 @@ def describe(
         "entries": {entry.name: _entry(entry, graph) for entry, graph in entries.items()},
         "state": [_spec(name, kind) for name, kind in state.items()],
         "weights": {
-            "file": WEIGHTS,
+            **_weights_files(facts.get("devices", 1)),
             "alignment": ALIGNMENT,
             "tensors": [one.manifest for one in placed],
         },
         "limits": dict(module.limits),
         "check": {"status": "not checked"},
     }
+
+
+def _weights_files(count: object) -> dict[str, object]:
+    """The file of the weights, or that of each of several devices."""
+    names = weights.files(count if isinstance(count, int) else 1)
+    return {"file": names[0]} if len(names) == 1 else {"files": names}
 
 
 def checked(found: Checked) -> dict[str, object]:

@@ -20,6 +20,7 @@ class Request:
         recipe: Name or path of the recipe; found from the source when not given.
         target: What to compile for: ``cpu`` or ``cuda`` for what is here, ``cpu:NAME`` or
             ``cuda:sm_XX,...`` for another machine.
+        devices: How many of them run it together, each with a part of the weights.
         ptx: Whether an artifact for GPUs holds PTX too, for GPUs that are newer.
         dtype: Element type of the matrices. When not given: that of the source if all its matrices
             have one of the three that kernels read, else float32; for GPUs float16 if they are
@@ -38,6 +39,7 @@ class Request:
     output: Path
     recipe: str | None = None
     target: str = "cpu"
+    devices: int = 1
     ptx: bool = False
     dtype: DType | None = None
     context: int | None = None

@@ -12,11 +12,16 @@ import numpy as np
 
 from maxtool.compiler.storage import Storage
 
-FILE = "weights.bin"
+FILE, PARTS = "weights.bin", "weights.{}.bin"
 # What TVM's kernels assume of a tensor's address; the file is mapped, so it holds for offsets too.
 ALIGNMENT = 64
 
 Array = np.ndarray[Any, Any]
+
+
+def files(count: int) -> list[str]:
+    """The file of the weights, or that of each of several devices."""
+    return [FILE] if count == 1 else [PARTS.format(rank) for rank in range(count)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from maxtool.artifact import check as parity
-from maxtool.artifact import code, manifest, tokens, weights
+from maxtool.artifact import code, devices, manifest, tokens, weights
 from maxtool.artifact.build import Build, natural_dtype
 from maxtool.artifact.code import Kernels
 from maxtool.artifact.progress import Clock, Progress, Silent
@@ -56,11 +56,11 @@ def make(made: Build, progress: Progress = Silent()) -> Report:  # noqa: B008 - 
         graphs = made.graphs.values()
         kernels = code.write(graphs, made.storage, made.target, folder, clock, progress)
         progress.stage("Writing")
-        digest = _write_weights(made, folder, progress)
+        digests = _write_weights(made, folder, progress)
         clock.lap("weights")
         described = _described(made, folder, kernels, progress)
         _copy_loader(made, folder)
-        described["files"] = _files(folder, {weights.FILE: digest})
+        described["files"] = _files(folder, digests)
         _save(folder, described)
         clock.lap("files")
         found = None
@@ -80,6 +80,7 @@ def _described(made: Build, folder: Path, kernels: Kernels, progress: Progress) 
         "architecture": made.plan.recipe.architecture,
         "dtype": made.dtype.value,
         "target": made.target.manifest,
+        **({"devices": made.request.devices} if made.request.devices > 1 else {}),
         **({"kernels": code.described(kernels)} if kernels else {}),
         "tokenizer": tokens.write(made.tokenizer, folder) if made.tokenizer else None,
         "sources": _hashed(made.sources, progress),
@@ -98,21 +99,29 @@ def _checked(made: Build, folder: Path, described: dict[str, Any]) -> parity.Che
     return found
 
 
-def _write_weights(made: Build, folder: Path, progress: Progress) -> str:
+def _write_weights(made: Build, folder: Path, progress: Progress) -> dict[str, str]:
+    """Write the weights of each device; the SHA-256 of each file."""
     derived = {
         weight.name: weight
         for graph in made.graphs.values()
         for weight in graph.owners.values()
         if weight.is_bound
     }
-
-    def read(name: str) -> np.ndarray[Any, Any]:
-        if name in derived:
-            return derived[name].to_numpy()
-        return made.plan.read(name).astype(made.storage[name].dtype).data
-
+    split = devices.parts(made.graphs.values())
     placed, _ = weights.place(made.storage.values())
-    return weights.write(folder / weights.FILE, placed, read, progress)
+
+    def write(rank: int, name: str) -> str:
+        def read(name: str) -> np.ndarray[Any, Any]:
+            if name in derived:
+                return derived[name].to_numpy()
+            whole = made.plan.read(name).astype(made.storage[name].dtype)
+            return devices.cut(whole, split.get(name), rank).data
+
+        return weights.write(folder / name, placed, read, progress)
+
+    return {
+        name: write(rank, name) for rank, name in enumerate(weights.files(made.request.devices))
+    }
 
 
 def _check(made: Build, folder: Path) -> parity.Checked:

@@ -36,6 +36,12 @@ def compile(  # noqa: A001 - the command's name
             "architectures of GPUs (cuda:sm_80,sm_90), which need none here.",
         ),
     ] = "cpu",
+    devices: Annotated[
+        int,
+        typer.Option(
+            "--devices", help="How many such devices run the model together, each with a part."
+        ),
+    ] = 1,
     ptx: Annotated[
         bool, options.flag("--ptx", help="With cuda: PTX too, which newer GPUs translate.")
     ] = False,
@@ -82,6 +88,7 @@ def compile(  # noqa: A001 - the command's name
         output=output,
         recipe=recipe,
         target=target,
+        devices=devices,
         ptx=ptx,
         dtype=options.parse_dtype(dtype),
         context=context,

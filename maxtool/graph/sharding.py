@@ -20,6 +20,7 @@ class ShardingStrategy:
     Args:
         num_devices: How many devices there are.
         axis: The dimension to split, counted from 0; ``None`` gives every device the whole weight.
+        is_tensor_parallel: Whether each layer says how its own weights are split.
 
     Raises:
         ValueError: If there is no device, or the dimension is negative.
@@ -27,6 +28,7 @@ class ShardingStrategy:
 
     num_devices: int
     axis: int | None = None
+    is_tensor_parallel: bool = False
 
     def __post_init__(self) -> None:
         if self.num_devices < 1:
@@ -53,6 +55,15 @@ class ShardingStrategy:
     def replicate(num_devices: int) -> ShardingStrategy:
         """Give every device the whole weight."""
         return ShardingStrategy(num_devices)
+
+    @staticmethod
+    def tensor_parallel(num_devices: int) -> ShardingStrategy:
+        """Split each weight as its layer says; whole everywhere where it says nothing.
+
+        Of a transformer, every device has some of the heads and some of the units of the MLPs
+        (Shoeybi et al. 2019, Megatron-LM).
+        """
+        return ShardingStrategy(num_devices, None, is_tensor_parallel=True)
 
     @property
     def is_rowwise(self) -> bool:

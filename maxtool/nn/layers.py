@@ -6,6 +6,7 @@ from maxtool.dtype import DType
 from maxtool.graph import DeviceRef, ShardingStrategy, Tensor, Weight, ops
 from maxtool.nn import parallel
 from maxtool.nn.module import Module
+from maxtool.nn.tensor_parallel import Role, strategy_of
 from maxtool.quantization import QuantizationEncoding
 
 
@@ -23,7 +24,10 @@ class Linear(Module[[Tensor], Tensor]):
     Attributes:
         weight: ``[out_dim, in_dim]``.
         bias: ``[out_dim]``, or None.
+        role: What a device has of it where a model is split over several by layers; None: all.
     """
+
+    role: Role | None = None
 
     def __init__(
         self,
@@ -40,7 +44,16 @@ class Linear(Module[[Tensor], Tensor]):
 
     def forward(self, x: Tensor) -> Tensor:
         """From ``[..., in_dim]`` to ``[..., out_dim]``."""
-        return parallel.linear(x, self.weight, self.bias)
+        return parallel.linear(x, self.weight, self.bias, self.role)
+
+    def sharding_of(
+        self, name: str, weight: Weight, strategy: ShardingStrategy
+    ) -> ShardingStrategy:
+        """As any module; where layers are to say how they are split, by the role of this one."""
+        if not strategy.is_tensor_parallel:
+            return super().sharding_of(name, weight, strategy)
+        is_own = name not in self.shared_weights
+        return strategy_of(self.role if is_own else None, weight, strategy.num_devices)
 
 
 class Embedding(Module[[Tensor], Tensor]):

@@ -9,6 +9,7 @@ from functools import reduce
 from operator import add
 
 from maxtool.graph import DeviceRef, Shard, Tensor, Weight, ops
+from maxtool.nn.tensor_parallel import OneOfSeveral, Role, one
 
 
 def local(weight: Weight, device: DeviceRef) -> Weight:
@@ -18,12 +19,15 @@ def local(weight: Weight, device: DeviceRef) -> Weight:
     return next((shard for shard in weight.shards if shard.device == device), weight.shards[0])
 
 
-def linear(x: Tensor, weight: Weight, bias: Weight | None) -> Tensor:
+def linear(x: Tensor, weight: Weight, bias: Weight | None, role: Role | None = None) -> Tensor:
     """``x @ weight.T + bias``, from ``[..., in]`` to ``[..., out]``.
 
     By rows, each device computes some of the outputs; by columns, a part of each sum, from the
-    inputs that belong to its columns.
+    inputs that belong to its columns. ``role`` says what is split of ``x`` and the result where the
+    graph is that of one device.
     """
+    if (device := one()) is not None:
+        return _on_one(x, weight, bias, role, device)
     if not weight.shards:
         return ops.linear(x, weight, bias)
     if weight.shards[0].axis == 0:
@@ -35,6 +39,20 @@ def linear(x: Tensor, weight: Weight, bias: Weight | None) -> Tensor:
     else:
         product = reduce(add, [_product(_columns(x, part), part) for part in weight.shards])
     return product if bias is None else product + ops.transfer_to(local(bias, x.device), x.device)
+
+
+def _on_one(
+    x: Tensor, weight: Weight, bias: Weight | None, role: Role | None, device: OneOfSeveral
+) -> Tensor:
+    """The same on one of several devices, which has a part of the weight."""
+    own = device.part(weight)
+    if own is weight:
+        return ops.linear(x, weight, bias)
+    if role is Role.INPUTS:
+        total = ops.all_reduce(ops.linear(x, own), device.count)
+        return total if bias is None else total + bias
+    product = ops.linear(x, own, None if bias is None else device.part(bias))
+    return ops.all_gather(product, device.count) if role is Role.GATHERED else product
 
 
 def embedding(ids: Tensor, weight: Weight) -> Tensor:

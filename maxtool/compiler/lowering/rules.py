@@ -16,6 +16,7 @@ from maxtool.compiler.lowering import expressions as te
 from maxtool.compiler.lowering.attending import ATTENDING
 from maxtool.compiler.lowering.caching import CACHING
 from maxtool.compiler.lowering.casting import cast_rule
+from maxtool.compiler.lowering.collective import COLLECTIVE
 from maxtool.compiler.lowering.experts import EXPERTS
 from maxtool.compiler.lowering.function import FunctionLowering
 from maxtool.compiler.lowering.images import IMAGES
@@ -113,6 +114,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("logical_not", "where"), _elementwise),
     **ATTENDING,
     **CACHING,
+    **COLLECTIVE,
     **EXPERTS,
     **IMAGES,
     **POSITIONS,

@@ -2,6 +2,7 @@
 
 from maxtool.graph.ops.attention import scaled_dot_product_attention
 from maxtool.graph.ops.caching import attention, cache_write_key, cache_write_value
+from maxtool.graph.ops.collective import all_gather, all_reduce
 from maxtool.graph.ops.comparison import (
     equal,
     greater,
@@ -117,6 +118,8 @@ __all__ = [
     "add",
     "add_positions",
     "all",
+    "all_gather",
+    "all_reduce",
     "any",
     "apply",
     "arange",

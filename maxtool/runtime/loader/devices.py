@@ -63,6 +63,9 @@ class Processor(Protocol):
     def arrays(self, tensors: Sequence[Any]) -> list[Array]:
         """What tensors hold."""
 
+    def write(self, tensor: Any, array: Array, /) -> None:  # noqa: ANN401
+        """Put an array into a tensor."""
+
     def decoder(self, compiled: Compiled, manifest: Manifest, state: State, /) -> Decoder | None:
         """What draws the tokens of one text by itself, if anything does."""
 

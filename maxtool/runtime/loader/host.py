@@ -82,6 +82,10 @@ class Host:
         """Tensors as arrays: the same memory."""
         return [np.from_dlpack(tensor) for tensor in tensors]
 
+    def write(self, tensor: Any, array: Array) -> None:  # noqa: ANN401
+        """Put an array into a tensor."""
+        np.from_dlpack(tensor)[...] = array
+
     def decoder(self, _compiled: object, _manifest: Manifest, _state: object) -> None:
         """Nothing: tokens are picked from logits, which are here anyway."""
 

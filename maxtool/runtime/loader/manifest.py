@@ -84,7 +84,9 @@ class Manifest:
         self.module = self._file(get(root, "module", str))
         self.entries = {name: self._entry(e) for name, e in get(root, "entries", dict).items()}
         self.state = self._specs(root, "state")
-        self.weights_file = self._file(get(get(root, "weights", dict), "file", str))
+        self.devices: int = get(root, "devices", (int, type(None))) or 1
+        self.weights_files = self._weights_files(get(root, "weights", dict))
+        self.weights_file = self.weights_files[0]
         self.weights = self._specs(root["weights"], "tensors")
         self.context: int | None = get(root, "context", (int, type(None)))
         # Texts longer than this are read in another way: what was cached before is of no use then.
@@ -146,6 +148,17 @@ class Manifest:
             raise self._wrong(f"{name!r:.80} is missing")
         return path
 
+    def _weights_files(self, item: dict[str, Any]) -> tuple[Path, ...]:
+        """The file of the weights, or that of each device."""
+        if self.devices == 1:
+            return (self._file(self._get(item, "file", str)),)
+        names = self._get(item, "files", list)
+        if len(names) != self.devices or not all(isinstance(name, str) for name in names):
+            raise self._wrong(
+                f"'files' of the weights is {names!r:.80}, for {self.devices} devices"
+            )
+        return tuple(map(self._file, names))
+
     def _specs(self, holder: object, key: str) -> tuple[Spec, ...]:
         """A list of tensors, no name twice."""
         found = tuple(self._spec(item) for item in self._get(holder, key, list))
@@ -181,11 +194,11 @@ class Manifest:
 
     def _check(self) -> None:
         """Refuse what is well-formed but contradicts itself or the files."""
-        used = (self.module, self.weights_file, self.tokenizer_file, self.chat_template)
+        used = (self.module, *self.weights_files, self.tokenizer_file, self.chat_template)
         for path in filter(None, used):
             if path not in self.files:
                 raise self._wrong(f"'files' does not list {path.name}")
-        size = self.weights_file.stat().st_size
+        size = min(file.stat().st_size for file in self.weights_files)
         for spec in self.weights:
             fixed = all(isinstance(d, int) for d in spec.shape)
             if not fixed or not 0 <= spec.offset <= size - spec.nbytes() or spec.offset % ALIGNMENT:

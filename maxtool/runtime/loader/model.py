@@ -283,7 +283,11 @@ def load(
     manifest = Manifest(Path(path))
     if check:
         manifest.verify()
-    return Model(manifest, verified=check, device=device, progress=progress)
+    if manifest.devices == 1:
+        return Model(manifest, verified=check, device=device, progress=progress)
+    from .split import SplitModel
+
+    return SplitModel(manifest, verified=check, device=device, progress=progress)
 
 
 def _array(tensors: Sequence[Any]) -> Any:  # noqa: ANN401

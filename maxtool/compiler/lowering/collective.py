@@ -1,0 +1,29 @@
+"""The rules for operations between devices: functions that whoever runs the module registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from tvm import relax
+
+from maxtool.compiler.lowering.function import FunctionLowering
+from maxtool.graph import Node
+from maxtool.runtime.loader.collectives import ALL_GATHER, ALL_REDUCE
+
+Rule: TypeAlias = Callable[[FunctionLowering, Node], None]
+
+
+def _collective(name: str) -> Rule:
+    def rule(function: FunctionLowering, node: Node) -> None:
+        (x,), (result,) = node.inputs, node.outputs
+        call = relax.op.call_dps_packed(name, [function.get(x)], function.type(result.type))
+        function.set_whole(result, function.emit(call))
+
+    return rule
+
+
+COLLECTIVE: dict[str, Rule] = {
+    "all_gather": _collective(ALL_GATHER),
+    "all_reduce": _collective(ALL_REDUCE),
+}

@@ -1,0 +1,143 @@
+"""One graph for each of several devices, the same for all: each has a part of the weights.
+
+Layers say by their role which part (Shoeybi et al. 2019, Megatron-LM): a product whose outputs are
+split leaves them split for one whose inputs are, and its sums are added up over the devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from maxtool.graph import Shard, ShardingStrategy, Tensor, Weight, ops
+from maxtool.nn import tree
+
+if TYPE_CHECKING:
+    from maxtool.nn.module import Module
+
+
+class Role(Enum):
+    """What a device has of a product with a weight ``[..., out, in]``."""
+
+    OUTPUTS = "some of the outputs, which stay there"
+    GATHERED = "some of the outputs, which all devices get"
+    INPUTS = "some of the inputs, and sums that are added up over the devices"
+
+    def axis(self, rank: int) -> int | None:
+        """The dimension that is split of a weight, or of a bias; None where it is whole."""
+        inputs = self is Role.INPUTS
+        return (None if inputs else 0) if rank == 1 else rank - 1 - (not inputs)
+
+
+class LocalShard(Shard):
+    """What each device has of a weight, by the weight's own name: of the first, to be exact."""
+
+    def __init__(self, whole: Weight, strategy: ShardingStrategy) -> None:
+        super().__init__(whole, strategy, 0, whole.device)
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """The name of the whole weight."""
+        return self.whole.name
+
+    @property
+    def local_name(self) -> str:  # type: ignore[override]
+        """The whole weight's name in its layer."""
+        return self.whole.local_name
+
+
+class OneOfSeveral:
+    """The device whose graph is traced; any of them.
+
+    Attributes:
+        count: How many there are.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._parts: dict[int, LocalShard] = {}
+
+    def part(self, weight: Weight) -> Weight:
+        """What it has of a weight: the weight itself if that is not split."""
+        strategy = weight.sharding_strategy
+        if strategy is None or strategy.axis is None:
+            return weight
+        return self._parts.setdefault(id(weight), LocalShard(weight, strategy))
+
+
+_ONE: ContextVar[OneOfSeveral | None] = ContextVar("maxtool_one_of_several", default=None)
+
+
+def one() -> OneOfSeveral | None:
+    """The device whose graph is traced, if it is one of several."""
+    return _ONE.get()
+
+
+def part(weight: Weight) -> Weight:
+    """What the device whose graph is traced has of a weight."""
+    device = one()
+    return weight if device is None else device.part(weight)
+
+
+def summed(x: Tensor, weight: Weight) -> Tensor:
+    """A product with a weight, added up over the devices if each has some of the inputs."""
+    device = one()
+    split = device is not None and isinstance(part(weight), Shard)
+    return ops.all_reduce(x, device.count) if device is not None and split else x
+
+
+@contextmanager
+def one_of(module: Module[..., Any], count: int) -> Iterator[None]:
+    """While graphs of ``module`` are traced for each of several devices.
+
+    Raises:
+        ValueError: Listing the weights that make no equal parts, or cannot be split so.
+    """
+    split(module, count)
+    token = _ONE.set(OneOfSeveral(count))
+    try:
+        yield
+    finally:
+        _ONE.reset(token)
+
+
+def split(module: Module[..., Any], count: int) -> dict[str, ShardingStrategy]:
+    """How each weight of a module is split over ``count`` devices, which the weights are told.
+
+    Raises:
+        ValueError: Listing the weights that make no equal parts, or cannot be split so.
+    """
+    asked = ShardingStrategy.tensor_parallel(count)
+    plan: dict[str, tuple[Weight, ShardingStrategy]] = {}
+    for path, layer in tree.modules(module):
+        for name, weight in layer.layer_weights.items():
+            if name not in layer.shared_weights:
+                own = layer.sharding_of(name, weight, asked)
+                plan[tree.join(path, weight.local_name)] = (weight, own)
+    problems = [f"{name!r}: {why}" for name, one in plan.items() if (why := _uneven(*one))]
+    if problems:
+        raise ValueError(f"weights make no {count} equal parts: {'; '.join(problems)}")
+    for weight, own in plan.values():
+        weight.sharding_strategy = own
+    return {name: own for name, (_, own) in plan.items()}
+
+
+def strategy_of(role: Role | None, weight: Weight, count: int) -> ShardingStrategy:
+    """How a weight is split by its role; outputs that all get are not, if their parts differ."""
+    axis = role.axis(weight.shape.rank) if role is not None else None
+    if axis is None or (role is Role.GATHERED and int(weight.shape[axis]) % count):
+        return ShardingStrategy.replicate(count)
+    return ShardingStrategy.axiswise(axis, count)
+
+
+def _uneven(weight: Weight, strategy: ShardingStrategy) -> str:
+    """Why the parts of a weight are not alike; empty if they are."""
+    encoding = weight.quantization_encoding
+    if strategy.axis is None or (problem := strategy.problem(weight.shape, encoding)):
+        return problem if strategy.axis is not None else ""
+    size = int(weight.shape[strategy.axis])
+    uneven = size % strategy.num_devices
+    return f"{size} elements along dimension {strategy.axis}" if uneven else ""

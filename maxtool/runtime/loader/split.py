@@ -1,0 +1,128 @@
+"""A model that was compiled for several devices: a part of the weights on each, calls on all."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
+from typing import Any
+
+from .collectives import ALONE, Group, register
+from .devices import parse_device
+from .errors import BadUsage
+from .manifest import Manifest
+from .memory import Array, State
+from .model import Model
+
+
+class SplitModel(Model):
+    """A model whose parts run on several devices at the same time, each in a thread of its own.
+
+    Logits are picked from on the host. Arguments as for :class:`Model`; ``device`` names the kind,
+    of which the first ones are taken.
+
+    Raises:
+        BadUsage: If one device is named, or there are too few.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        *,
+        verified: bool = True,
+        device: str | None = None,
+        progress: Callable[[float], None] = lambda _share: None,
+    ) -> None:
+        self.manifest = manifest
+        register()  # compiled code looks for its functions when it is loaded
+        names = _devices(manifest, device)
+        self._members: list[Model] = []
+        for rank, name in enumerate(names):
+            shown = partial(_shown, progress, rank, len(names))
+            part = _part(manifest, rank)
+            member = Model(part, verified=verified, device=name, progress=shown)
+            self._members.append(member)
+        self.processor = self._members[0].processor
+        self._group = Group([member.processor for member in self._members])
+        # TVM's threads belong to the thread that calls: one that stays keeps them.
+        self._threads = [ThreadPoolExecutor(1) for _ in self._members]
+        self._one_call = threading.Lock()
+        self._tokenizer = None
+
+    def new_state(self, **dims: int) -> State:
+        """Zeroed state on every device."""
+        return SplitState([member.new_state(**dims) for member in self._members])
+
+    def decoder(self, state: State) -> None:
+        """Nothing: the devices meet on the host between two launches."""
+
+    def _call(self, name: str, inputs: Mapping[str, Array], memory: Sequence[Any]) -> list[Array]:
+        """The outputs of the first device, which are those of all."""
+        with self._one_call:
+            self._group.begin()
+            done = [
+                thread.submit(self._on, rank, name, inputs, [part[rank] for part in memory])
+                for rank, thread in enumerate(self._threads)
+            ]
+            wait(done)
+        return _first(done)
+
+    def _on(
+        self, rank: int, name: str, inputs: Mapping[str, Array], memory: Sequence[Any]
+    ) -> list[Array]:
+        with self._group.joined(rank):
+            return self._members[rank]._call(name, inputs, memory)
+
+
+class SplitState(State):
+    """The memory of one generation on several devices.
+
+    Args:
+        parts: That on each.
+    """
+
+    def __init__(self, parts: Sequence[State]) -> None:
+        self.specs, self.dims = parts[0].specs, parts[0].dims
+        self._parts = parts
+        self.tensors = [part.tensors for part in parts]
+
+    @property
+    def arrays(self) -> list[Array]:
+        """What each device holds, one after the other."""
+        return [array for part in self._parts for array in part.arrays]
+
+
+def _devices(manifest: Manifest, device: str | None) -> list[str | None]:
+    """The name of each device.
+
+    Raises:
+        BadUsage: If one GPU is named.
+    """
+    count = manifest.devices
+    kind = str(manifest.target.get("kind")) if device is None else parse_device(device)[0]
+    if device is not None and ":" in device:
+        raise BadUsage(f"the model is for {count} devices: give {kind}, which takes the first ones")
+    return [kind if kind == "cpu" else f"{kind}:{rank}" for rank in range(count)]
+
+
+def _part(manifest: Manifest, rank: int) -> Manifest:
+    """The manifest of what one device has."""
+    part = copy.copy(manifest)
+    part.weights_file = manifest.weights_files[rank]
+    return part
+
+
+def _shown(progress: Callable[[float], None], rank: int, count: int, share: float) -> None:
+    """Tell the share of all weights, of which one device has this share of its own."""
+    progress((rank + share) / count)
+
+
+def _first(done: Sequence[Future[list[Array]]]) -> list[Array]:
+    """The first result; an error, if there is one, that is not about the error of another."""
+    errors = [error for one in done if (error := one.exception()) is not None]
+    causes = [error for error in errors if ALONE not in str(error)]
+    for error in (*causes, *errors):
+        raise error
+    return done[0].result()
