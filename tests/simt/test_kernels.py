@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVM's own name for it
 
+from maxtool.compiler.kernels.builder import workspace
 from maxtool.compiler.kernels.cuda import builder as b
 from tests.simt import run
+from tests.simt.faults import Uninitialised
 
 
 def rms_norm(dim: int, threads: int = 128) -> object:
@@ -125,8 +128,6 @@ def product(n: int, k: int, half: str) -> object:
 
 @pytest.mark.parametrize("half", ["float16", "bfloat16"])
 def test_product_on_tensor_cores(half: str) -> None:
-    import ml_dtypes
-
     dtype = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16}[half]
     random = np.random.default_rng(1)
     x = random.standard_normal((37, 48), dtype="f4").astype(dtype)
@@ -154,3 +155,67 @@ def test_a_loop_that_some_threads_run_alone_counts_anew() -> None:
     expected = np.broadcast_to(expected, (2, 4, 32)).copy()
     expected[1, :, :7] = 0
     np.testing.assert_array_equal(found, expected)
+
+
+def two_launches(*, flipped: bool) -> object:
+    """Sums of blocks into a workspace, then their sum; ``flipped``: the second launch first."""
+    with b.kernel("two_launches") as made:
+        n = made.dim("n")
+        x, out = made.argument("x", (n,)), made.argument("out", (1,))
+        partial = workspace((b.ceildiv(n, 32),))
+
+        def each_block() -> None:
+            with b.launch([b.ceildiv(n, 32)], 32) as (block, thread):
+                at = block * 32 + thread
+                mine = b.let(T.if_then_else(at < n, x[at], T.float32(0)))
+                total = b.let(b.warp_reduce(mine, lambda a, c: a + c))
+                with b.when(thread == 0):
+                    b.store(partial, total, (block,), 1)
+
+        def all_blocks() -> None:
+            with b.launch([1], 1) as (_, _thread):
+                total = b.scratch((1,))
+                b.store(total, T.float32(0), (0,), 1)
+                with T.serial(b.ceildiv(n, 32)) as i:
+                    b.store(total, total[0] + partial[i], (0,), 1)
+                b.store(out, total[0], (0,), 1)
+
+        for stage in (all_blocks, each_block) if flipped else (each_block, all_blocks):
+            stage()
+    return made.function
+
+
+def test_a_workspace_between_two_launches() -> None:
+    x, out = np.arange(1000, dtype="f4"), np.zeros(1, "f4")
+    run(two_launches(flipped=False), x, out)
+    assert out[0] == x.sum()
+    with pytest.raises(Uninitialised, match="nothing wrote"):
+        run(two_launches(flipped=True), x, out)
+
+
+def zero_filled(size: int, groups: int) -> object:
+    """Rows of 8 float16, the last ``8 - size / 2`` of them zeros, by copies in several groups."""
+    with b.kernel("zero_filled") as made:
+        x = made.argument("x", (groups, 32, 8), "float16")
+        out = made.argument("out", (groups, 32, 8), "float16")
+        with b.launch([1], 32) as (_, thread):
+            rows = b.shared((groups, 32, 8), "float16", dynamic=True)
+            for group in range(groups):
+                to, source = b.pointer(rows, group, thread, 0), b.pointer(x, group, thread, 0)
+                b.do(b.call("mt_cp_async_16", to, source, size))
+                b.do(b.call("mt_cp_async_commit"))
+            words = b.scratch((4,), "uint32")
+            for group in range(groups):
+                b.do(b.call("mt_cp_async_wait", groups - 1 - group))
+                b.do(b.call("mt_load_16", b.pointer(words, 0), b.pointer(rows, group, thread, 0)))
+                b.do(b.call("mt_store_16", b.pointer(out, group, thread, 0), b.pointer(words, 0)))
+    return made.function
+
+
+@pytest.mark.parametrize("size", [0, 6, 16])
+def test_copies_arrive_group_by_group_and_fill_with_zeros(size: int) -> None:
+    x = np.random.default_rng(2).standard_normal((3, 32, 8)).astype("f2")
+    out = np.zeros_like(x)
+    run(zero_filled(size, 3), x, out)
+    expected = np.where(np.arange(8) < size // 2, x, np.float16(0))
+    np.testing.assert_array_equal(out, expected)
