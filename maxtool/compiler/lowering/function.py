@@ -227,9 +227,21 @@ class FunctionLowering:
         dtype: DType = DType.float32,
     ) -> list[Expr]:
         """Call a kernel that writes several new tensors of one type, of these shapes."""
-        made = self.module.kernel(name, options, self.target)
         kinds = [relax.TensorType(list(one), stored(dtype), vdevice=self.vdevice) for one in shapes]
-        result = self.emit(relax.op.call_tir(made, list(operands), kinds))
+        return self.kernel_of_types(name, options, operands, kinds)
+
+    def kernel_of_types(
+        self,
+        name: str,
+        options: Mapping[str, Any],
+        operands: Sequence[Expr],
+        kinds: Sequence[Expr],
+    ) -> list[Expr]:
+        """Call a kernel that writes new tensors, of types as Relax takes them."""
+        made = self.module.kernel(name, options, self.target)
+        if len(kinds) == 1:
+            return [self.emit(relax.op.call_tir(made, list(operands), kinds[0]))]
+        result = self.emit(relax.op.call_tir(made, list(operands), list(kinds)))
         return [self.emit(relax.TupleGetItem(result, index)) for index in range(len(kinds))]
 
     def kernel_inplace(

@@ -78,12 +78,14 @@ def _softmax(function: FunctionLowering, node: Node) -> None:
 
 
 def _layer_norm(function: FunctionLowering, node: Node) -> None:
-    x, gamma, beta = node.inputs
+    (x, gamma, beta), (result,) = node.inputs, node.outputs
     options = {"dtype": x.dtype.value, "weight": gamma.dtype.value, "eps": node.attributes["eps"]}
+    dtype = function.result_type(result)
+    rounding = {} if dtype is x.dtype else {"out": dtype.value}
     operands = [function.get_flat(x), function.get(gamma), function.get(beta)]
     sizes = function.flat_sizes(x.shape)
-    value = function.kernel("layer_norm_rows", options, operands, sizes, x.dtype)
-    function.set_flat(node.outputs[0], value)
+    value = function.kernel("layer_norm_rows", options | rounding, operands, sizes, dtype)
+    function.set_result(result, value)
 
 
 def _group_norm(function: FunctionLowering, node: Node) -> None:

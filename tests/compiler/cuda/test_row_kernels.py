@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from maxtool.compiler.kernels.forms import Step
 from tests.compiler.cuda.harness import (
     FLOATS,
     INTEGERS,
@@ -20,6 +21,7 @@ from tests.compiler.cuda.harness import (
 # Relative error: some operations in float32, and the rounding of the result.
 RTOL = {"float32": 2e-6, "float16": 2**-10, "bfloat16": 2**-7, "float64": 1e-13}
 # Rows that a warp takes, up to its longest, and rows that a block takes.
+SCALED_SUM = (Step("mul", (1, (0.5).hex())), Step("add", (0, 2)))
 SHAPES = [(0, 5), (3, 1), (9, 33), (2, 1024), (3, 1025), (2, 0)]
 
 
@@ -58,14 +60,18 @@ def test_rms_norm_of_rows_that_do_not_fit_into_registers() -> None:
 
 @pytest.mark.parametrize("dim", [5, 64, 1028])
 @pytest.mark.parametrize("out", ["float32", "bfloat16"])
-def test_a_sum_and_its_norm(dim: int, out: str) -> None:
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_chain_and_its_norm(dim: int, out: str, kept: bool) -> None:
     w = elements(0, (dim,), "float32")
+    options = {"dim": dim, "eps": 1e-5, "inputs": 2, "steps": SCALED_SUM, "kept": kept, "out": out}
     for rows in (0, 1, 9):
         x, more = elements(rows, (rows, dim), "float32"), elements(50, (rows, dim), "float32")
-        into = [empty(x.shape, "float32"), empty(x.shape, out)]
-        total, found = run("add_rms_norm", x, more, w, into=into, dim=dim, eps=1e-5, out=out)
-        np.testing.assert_array_equal(total, x + more)
-        expected = rms(x + more, w)
+        into = [empty(x.shape, "float32")] * kept + [empty(x.shape, out)]
+        *totals, found = run("chain_rms_norm", x, more, w, into=into, **options)
+        total = x + more * np.float32(0.5)
+        for one in totals:
+            np.testing.assert_array_equal(one, total)
+        expected = rms(total, w)
         np.testing.assert_allclose(found.astype("f8"), expected, rtol=RTOL[out], atol=1e-6)
 
 
@@ -261,10 +267,11 @@ def test_what_they_take_of_a_gpu() -> None:
             (32768, "float32"),
         )
     }
+    chain = {"eps": 1e-5, "inputs": 2, "steps": SCALED_SUM}
     functions |= {
         "odd": build("rms_norm", dim=8191, eps=1e-5),
-        "added": build("add_rms_norm", dim=4096, eps=1e-5, out="bfloat16"),
-        "added_long": build("add_rms_norm", dim=32768, eps=1e-5, out="float16"),
+        "chain": build("chain_rms_norm", dim=4096, kept=True, **chain, out="bfloat16"),
+        "chain_long": build("chain_rms_norm", dim=32768, kept=True, **chain, out="float16"),
         "layer": build("layer_norm_rows", **floats, out="float16"),
         "group": build("group_norm_rows", **floats, groups=4, channels=16),
         "rows": build("rms_norm_rows", **floats, offset=1.0, round_first=True),

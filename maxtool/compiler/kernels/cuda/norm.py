@@ -12,7 +12,9 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import elements as e
 from maxtool.compiler.kernels.cuda.normalize import inverse_root, rms_norm_rows
+from maxtool.compiler.kernels.cuda.pointwise import run_chain
 from maxtool.compiler.kernels.cuda.rows import WARPS, Team
+from maxtool.compiler.kernels.forms import Step
 
 # Elements that a thread loads at a time, if they divide a row, and how many it keeps at most.
 LANES = 4
@@ -88,31 +90,36 @@ def rms_norm(dim: int, eps: float, out: str = "float32") -> Any:  # noqa: ANN401
     return made.function
 
 
-def add_rms_norm(dim: int, eps: float, out: str = "float32") -> Any:  # noqa: ANN401
-    """Build ``total = x + more`` and its normalisation as of :func:`rms_norm`, ``y``.
+def chain_rms_norm(
+    dim: int, eps: float, inputs: int, steps: Sequence[Step], kept: bool, out: str = "float32"
+) -> Any:  # noqa: ANN401
+    """Build a chain of elementwise operations and the normalisation of its result.
 
-    Parameters of the kernel: x[rows, dim], more[rows, dim], w[dim], total[rows, dim], all float32,
-    y[rows, dim] of type ``out``. Only for a ``dim`` whose layout fits.
+    Parameters of the kernel: each input of the chain [rows, dim], w[dim], the result of the chain
+    [rows, dim] if it is ``kept``, all float32; its :func:`rms_norm`, y[rows, dim] of type ``out``.
+    Only for a ``dim`` whose layout fits.
     """
     shape = layout(dim)
-    with b.kernel(f"add_rms_norm_{dim}_{out}") as made:
+    name = "_".join(dict.fromkeys(step.op for step in steps))
+    with b.kernel(f"{name}_rms_norm_{dim}_{out}") as made:
         rows = made.dim("rows")
-        x, more = (made.argument(name, (rows, dim)) for name in ("x", "more"))
+        sources = [made.argument(f"x{index}", (rows, dim)) for index in range(inputs)]
         w = made.argument("w", (dim,))
-        total = made.argument("total", (rows, dim))
+        result = made.argument("result", (rows, dim)) if kept else None
         y = made.argument("y", (rows, dim), e.stored(out))
         with _each_row(rows, shape) as (row, team):
 
-            def added(k: b.Expr) -> list[b.Expr]:
-                first, second = (e.read_vector(one, (row, k), shape.lanes) for one in (x, more))
-                sums = [b.let(one + two) for one, two in zip(first, second, strict=True)]
-                e.write_vector(total, sums, (row, k), "float32")
-                return sums
+            def computed(k: b.Expr) -> list[b.Expr]:
+                loaded = [e.read_vector(source, (row, k), shape.lanes) for source in sources]
+                values = [run_chain(steps, one) for one in zip(*loaded, strict=True)]
+                if result is not None:
+                    e.write_vector(result, values, (row, k), "float32")
+                return values
 
             def write(k: b.Expr, values: Sequence[b.Expr]) -> None:
                 e.write_vector(y, values, (row, k), out)
 
-            _normalised(shape, team, eps, w, added, write)
+            _normalised(shape, team, eps, w, computed, write)
     return made.function
 
 

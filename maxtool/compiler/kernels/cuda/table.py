@@ -22,7 +22,7 @@ from maxtool.compiler.kernels.cuda.few_products import gated_linear, linears
 from maxtool.compiler.kernels.cuda.linear import linear
 from maxtool.compiler.kernels.cuda.moving import gather_rows, permute, scatter_blocks, scatter_rows
 from maxtool.compiler.kernels.cuda.narrow import narrow
-from maxtool.compiler.kernels.cuda.norm import add_rms_norm, rms_norm
+from maxtool.compiler.kernels.cuda.norm import chain_rms_norm, rms_norm
 from maxtool.compiler.kernels.cuda.normalize import (
     group_norm_rows,
     layer_norm_rows,
@@ -39,7 +39,7 @@ from maxtool.compiler.kernels.cuda.weighted_sum import weighted_sum
 
 KERNELS: tuple[Callable[..., Any], ...] = (
     add_positions,
-    add_rms_norm,
+    chain_rms_norm,
     attention_join,
     attention_split,
     cache_write_key,

@@ -6,6 +6,7 @@ from maxtool.compiler.lowering.cuda.attention import ATTENTION
 from maxtool.compiler.lowering.cuda.caching import CACHING
 from maxtool.compiler.lowering.cuda.experts import EXPERTS
 from maxtool.compiler.lowering.cuda.few_products import FEW_PRODUCTS
+from maxtool.compiler.lowering.cuda.norms import NORMS
 from maxtool.compiler.lowering.cuda.products import PRODUCTS
 from maxtool.compiler.lowering.rules import RULES, Rule
 
@@ -15,5 +16,6 @@ CUDA_RULES: dict[str, Rule] = {
     **CACHING,
     **EXPERTS,
     **FEW_PRODUCTS,
+    **NORMS,
     **PRODUCTS,
 }

@@ -1,0 +1,119 @@
+"""Norms in graphs for GPUs take in what they read, and give what is read of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+from maxtool.compiler.cuda.target import cuda_target
+from maxtool.compiler.lowering.module import ModuleLowering
+from maxtool.dtype import DType
+from maxtool.graph import Graph, Tensor, TensorType, ops
+from tests.simt.model import TARGET, Simulation
+
+DIM = 70
+KIND = TensorType(DType.float32, ["rows", DIM])
+RNG = np.random.default_rng(0)
+WEIGHT = RNG.standard_normal(DIM, dtype="f4")
+X, MORE = (RNG.standard_normal((3, DIM), dtype="f4") for _ in range(2))
+
+
+def norm(x: Tensor) -> Tensor:
+    return ops.rms_norm(x, Tensor(WEIGHT), 1e-5)
+
+
+def rms(x: np.ndarray) -> np.ndarray:
+    return x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-5) * WEIGHT
+
+
+def half(x: np.ndarray) -> np.ndarray:
+    return x + np.float32(0.5) * MORE
+
+
+# A function, the kernels it becomes, and what it computes.
+CASES: dict[str, tuple[Callable[..., object], list[str], list[np.ndarray]]] = {
+    "a sum that is read again": (
+        lambda x, y: [norm(s := x + y), s],
+        ["chain_rms_norm"],
+        [rms(X + MORE), X + MORE],
+    ),
+    "a sum that is not": (lambda x, y: norm(x + y * 0.5), ["chain_rms_norm"], [rms(half(X))]),
+    "a sum that was needed before": (
+        lambda x, y: [ops.exp(s := x + y), norm(s)],
+        ["pointwise", "rms_norm"],
+        [np.exp(X + MORE), rms(X + MORE)],
+    ),
+    "no sum": (lambda x, y: [norm(x), norm(y)], ["rms_norm"] * 2, [rms(X), rms(MORE)]),
+    "too long a chain": (
+        lambda x, y: norm((((x + y) * y - x) * y + x) * y + x),
+        ["pointwise", "rms_norm"],
+        [rms((((X + MORE) * MORE - X) * MORE + X) * MORE + X)],
+    ),
+    "a sum of 16 bits": (
+        lambda x, y: norm((x + y).cast(DType.float16)).cast(DType.float32),
+        ["pointwise", "rms_norm_rows"],
+        [rms((X + MORE).astype("f2").astype("f4"))],
+    ),
+}
+
+
+def called(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The kernels of the table that a graph is lowered to calls of, in order."""
+    found: list[str] = []
+    build = ModuleLowering.kernel
+
+    def noted(self: ModuleLowering, name: str, *given: object) -> object:
+        found.append(name)
+        return build(self, name, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ModuleLowering, "kernel", noted)
+        lowering = ModuleLowering(cuda_target(TARGET), {})
+        lowering.entry(graph)
+    return found
+
+
+def ran(graph: Graph, *arrays: np.ndarray) -> Sequence[Tensor]:
+    program = Simulation().program([graph])
+    results = [value.type for value in graph.outputs]
+    return program.run("g", [Tensor(one) for one in arrays], program.bind({}), results)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_norm(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    function, kernels, expected = CASES[case]
+    graph = Graph("g", function, [KIND, KIND])
+    names = [name for name in called(graph, monkeypatch) if re.search("norm|pointwise", name)]
+    assert names == kernels
+    for one, wanted in zip(ran(graph, X, MORE), expected, strict=True):
+        rtol = 2e-3 if "16" in case else 1e-5
+        np.testing.assert_allclose(one.to_numpy(), wanted, rtol=rtol, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [DType.float16, DType.bfloat16])
+def test_norms_of_layers_that_products_alone_read_are_rounded(
+    dtype: DType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matrix = RNG.standard_normal((8, DIM), dtype="f4").astype(dtype.to_numpy())
+
+    def function(x: Tensor, y: Tensor) -> list[Tensor]:
+        ones, zeros = Tensor(np.ones(DIM, "f4")), Tensor(np.zeros(DIM, "f4"))
+        total = x + y
+        first = ops.linear(norm(total), Tensor(matrix))
+        return [first, ops.linear(ops.layer_norm(total, ones, zeros, 1e-5), Tensor(matrix)), total]
+
+    graph = Graph("g", function, [KIND, KIND])
+    names = called(graph, monkeypatch)
+    assert "narrow" not in names and "pointwise" not in names
+    first, second, total = (one.to_numpy() for one in ran(graph, X, MORE))
+    np.testing.assert_array_equal(total, X + MORE)
+    wide = matrix.astype("f8").T
+    sums = X + MORE
+    layer = (sums - sums.mean(-1, keepdims=True)) / np.sqrt(sums.var(-1, keepdims=True) + 1e-5)
+    rtol = 4 * float(np.finfo(np.float16).eps if dtype is DType.float16 else 2**-7)
+    for found, normal in ((first, rms(sums)), (second, layer)):
+        expected = normal @ wide
+        np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol * abs(expected).max())
