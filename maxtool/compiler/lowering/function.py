@@ -168,6 +168,11 @@ class FunctionLowering:
 
         return self.once(("narrow", id(value), dtype), make)
 
+    def is_narrow(self, value: Tensor, dtype: DType) -> bool:
+        """Whether ``narrow`` would give what is there already, or the kernel of a chain gives."""
+        chained = id(value) in self.chains and self.result_type(value) is dtype
+        return chained or ("narrow", id(value), dtype) in self.derived
+
     def moved(self, expr: Expr, device: DeviceRef) -> Expr:
         """A tensor on another device: a copy of it."""
         return self.emit(relax.op.to_vdevice(expr, self.module.placement.vdevice(device)))

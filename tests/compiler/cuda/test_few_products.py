@@ -49,8 +49,10 @@ def run(
     made = sizes if name == "linears" else sizes[:1]
     outputs = [np.full((rows, n), np.nan, np.float32) for n in made]
     options["aligned"] = k % PIECE[dtype] == 0
-    kernel(name, dtype, tuple(options.items()))(x, *given, *outputs)
-    rounded = x.astype(numpy_type(dtype)).astype("f8")
+    rounded = x.astype(numpy_type(dtype))
+    read = x if options.get("rounds") else rounded
+    kernel(name, dtype, tuple(options.items()))(read, *given, *outputs)
+    rounded = rounded.astype("f8")
     expected = [
         rounded @ weight.astype("f8").T + (bias if has_bias else 0)
         for weight, bias, has_bias in zip(weights, biases, options["biases"], strict=True)
@@ -59,11 +61,18 @@ def run(
 
 
 @pytest.mark.parametrize("rows", [0, 1, 3, 9])
-@pytest.mark.parametrize(("dtype", "k"), [("bfloat16", 136), ("float16", 13), ("float32", 36)])
-def test_linears(dtype: str, k: int, rows: int) -> None:
-    found, expected, residual = run(
-        "linears", dtype, rows, k, [40, 16, 17], biases=(False, True, False), residual=True
-    )
+@pytest.mark.parametrize(
+    ("dtype", "k", "rounds"),
+    [
+        ("bfloat16", 136, True),
+        ("bfloat16", 40, False),
+        ("float16", 13, True),
+        ("float32", 36, False),
+    ],
+)
+def test_linears(dtype: str, k: int, rounds: bool, rows: int) -> None:
+    options = {"biases": (False, True, False), "residual": True, "rounds": rounds}
+    found, expected, residual = run("linears", dtype, rows, k, [40, 16, 17], **options)
     expected[-1] += residual
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
@@ -81,7 +90,7 @@ def test_gated_linear(dtype: str, k: int, rows: int) -> None:
 def test_kernels_stay_in_registers() -> None:
     alike = {"aligned": True, "shared_memory": SHARED_MEMORY}
     made = {
-        "three": few_products.linears("bfloat16", (False,) * 3, **alike),
+        "three": few_products.linears("bfloat16", (False,) * 3, **alike, rounds=True),
         "gated": few_products.gated_linear("bfloat16", SILU_MUL, (False,) * 2, **alike),
         "float32": few_products.linears("float32", (False,), True, **alike),
     }
@@ -117,6 +126,29 @@ def siblings(x: Any) -> Any:
 def test_of_one_token_products_are_joined() -> None:
     assert names(siblings, ROW) == ["linears_3_bfloat16"]
     assert names(mlp, ROW) == ["gated_linear_silu_bfloat16", "linears_1_bfloat16"]
+
+
+def test_what_is_rounded_already_is_not_rounded_again() -> None:
+    """A norm, a chain and a gate write 16 bits; a graph's own input has 32."""
+    norm = Weight("norm", DType.float32, (WIDTH,))
+
+    def forward(x: Any) -> Any:
+        normed = ops.rms_norm(x, norm, 1e-6)
+        gate, up = (ops.linear(normed, weight(name)) for name in ("gate", "up"))
+        return ops.linear(ops.silu(gate) * up, weight("down", WIDTH, INNER))
+
+    graph = Graph("main", forward, [ROW])
+    lowering = ModuleLowering(TARGET, plan_storage([graph], TARGET))
+    lowering.entry(graph)
+    module = lowering.module()
+    types = {
+        variable.name_hint: [str(one.ty.dtype) for one in function.params]
+        for variable, function in module.functions.items()
+        if variable.name_hint != "main"
+    }
+    assert types["gated_linear_silu_bfloat16"] == ["uint16"] * 4
+    assert types["linears_1_bfloat16"] == ["uint16", "uint16", "float32"]
+    assert len(types) == 3
 
 
 def test_of_many_tokens_they_are_not() -> None:

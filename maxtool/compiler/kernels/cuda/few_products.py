@@ -1,8 +1,8 @@
 """Products of a decode step: several of one input in a launch, and the activation of a gate.
 
-A launch takes some microseconds to begin and to end, in which little is read, and small matrices do
-not fill a GPU. Products of one input are blocks of one launch. They read x in float32 and round it
-themselves, in every block, which costs less than a launch of its own.
+A launch takes some microseconds to begin and to end, in which little is read, and small matrices
+do not fill a GPU. Products of one input are blocks of one launch. Where what computes x has not
+rounded it to the type of the weights, every block does: that costs less than a launch of its own.
 """
 
 from __future__ import annotations
@@ -49,10 +49,11 @@ def linears(
     *,
     aligned: bool,
     shared_memory: int,
+    rounds: bool = False,
 ) -> Any:  # noqa: ANN401
     """Build ``y = x @ w.T (+ bias) (+ residual)`` for several weights, for few rows.
 
-    Parameters of the kernel: x[rows, k] float32; w[n, k] of each product, followed by its bias[n]
+    Parameters of the kernel: x[rows, k]; w[n, k] of each product, followed by its bias[n]
     float32 if it has one; residual[rows, n] float32 of the last product if asked for; y[rows, n]
     float32 of each product.
 
@@ -62,10 +63,11 @@ def linears(
         residual: Whether the last product has one.
         aligned: Whether k is a multiple of 16 bytes of weights.
         shared_memory: Bytes that a block may have.
+        rounds: Whether x is float32 and rounded here; else it has the type of the weights.
     """
     kind = "" if aligned else "_unaligned"
     with b.kernel(f"linears_{len(biases)}_{weight_dtype}{kind}") as made:
-        x = _rows(made, aligned)
+        x = _rows(made, "float32" if rounds else weight_dtype, aligned)
         sizes = [made.dim(f"n{index}") for index in range(len(biases))]
         weights = [
             _weights(made, index, (n, x.terms), (weight_dtype, aligned, biases[index]))
@@ -96,11 +98,13 @@ def gated_linear(
     *,
     aligned: bool,
     shared_memory: int,
+    rounds: bool = False,
+    out: str = "float32",
 ) -> Any:  # noqa: ANN401
     """Build a chain of operations on ``x @ gate.T`` and ``x @ up.T``, for few rows.
 
-    Parameters of the kernel: x[rows, k] float32; gate[n, k] and its bias[n] float32 if it has one;
-    up[n, k] and its bias; y[rows, n] float32.
+    Parameters of the kernel: x[rows, k]; gate[n, k] and its bias[n] float32 if it has one; up[n, k]
+    and its bias; y[rows, n] of type ``out``.
 
     Args:
         weight_dtype: float32, float16, or bfloat16 (passed as uint16 bits).
@@ -108,23 +112,25 @@ def gated_linear(
         biases: Whether the products have one each.
         aligned: Whether k is a multiple of 16 bytes of weights.
         shared_memory: Bytes that a block may have.
+        rounds: Whether x is float32 and rounded here; else it has the type of the weights.
+        out: float32, or the 16-bit type that the result is rounded to.
     """
     kind = "" if aligned else "_unaligned"
     with b.kernel(f"gated_linear_{steps[0].op}_{weight_dtype}{kind}") as made:
-        x = _rows(made, aligned)
+        x = _rows(made, "float32" if rounds else weight_dtype, aligned)
         n = made.dim("n")
         weights = [
             _weights(made, index, (n, x.terms), (weight_dtype, aligned, bias))
             for index, bias in enumerate(biases)
         ]
-        y = made.argument("y", (x.rows, n))
+        y = made.argument("y", (x.rows, n), b.STORAGE[out])
         products = [Output(y, x.rows, n, bias) for _, bias in weights]
 
         def finish(row: b.Expr, column: b.Expr, sums: Sequence[b.Expr]) -> None:
             with b.when(row < x.rows), b.when(column < n):
                 both = zip(products, sums, strict=True)
                 values = [b.let(one.with_bias(column, value)) for one, value in both]
-                b.store(y, run_chain(steps, values), (row, column), 1)
+                b.store(y, b.to_storage(run_chain(steps, values), out), (row, column), 1)
 
         def block(here: _Block, _index: int) -> None:
             here.multiply([matrix for matrix, _ in weights], finish)
@@ -133,9 +139,9 @@ def gated_linear(
     return made.function
 
 
-def _rows(made: b.Kernel, aligned: bool) -> Matrix:
+def _rows(made: b.Kernel, dtype: str, aligned: bool) -> Matrix:
     rows, k = made.dim("rows"), made.dim("k")
-    return Matrix(made.argument("x", (rows, k)), rows, k, "float32", aligned)
+    return Matrix(made.argument("x", (rows, k), b.STORAGE[dtype]), rows, k, dtype, aligned)
 
 
 def _weights(
@@ -181,6 +187,6 @@ def _launch(
                     block(_Block(form, x, *place, thread, memory), index)
 
     if weight_dtype != "float32":
-        with_form(TensorCores(rounds=True))
+        with_form(TensorCores(rounds=x.dtype != weight_dtype))
         return
     b.either(x.rows == 1, lambda: with_form(Float32(rows=1)), lambda: with_form(Float32(rows=4)))

@@ -16,6 +16,7 @@ from maxtool.compiler.lowering.cuda.products import (
     float32_of,
     is_one_token,
     product_options,
+    rows_of,
 )
 from maxtool.compiler.lowering.function import FunctionLowering
 from maxtool.compiler.lowering.rules import Rule
@@ -147,8 +148,10 @@ def _gated_linear(function: FunctionLowering, node: Node) -> None:
     result = node.outputs[0]
     options, operands = _call(function, node)
     options["steps"] = (Step(node.attributes["activation"], (0,)), Step("mul", (2, 1)))
-    value = function.kernel("gated_linear", options, operands, function.flat_sizes(result.shape))
-    function.set_flat(result, value)
+    dtype = function.result_type(result)
+    options["out"] = dtype.value
+    sizes = function.flat_sizes(result.shape)
+    function.set_result(result, function.kernel("gated_linear", options, operands, sizes, dtype))
 
 
 def _call(function: FunctionLowering, node: Node) -> tuple[dict[str, Any], list[Any]]:
@@ -158,12 +161,14 @@ def _call(function: FunctionLowering, node: Node) -> tuple[dict[str, Any], list[
         "weight_dtype": weight.dtype.value,
         "aligned": product_options(weight.dtype, *weight.shape)["aligned"],
         "biases": node.attributes["biases"],
+        "rounds": weight.dtype is not DType.float32 and not function.is_narrow(x, weight.dtype),
     }
     # A bias has one dimension, and x, so also a residual, more than two.
     others = [
         function.get(one) if one.rank == 2 else float32_of(function, one) for one in node.inputs[1:]
     ]
-    return options, [function.get_flat(x), *others]
+    rows = function.get_flat(x) if options["rounds"] else rows_of(function, x, weight.dtype)
+    return options, [rows, *others]
 
 
 FEW_PRODUCTS: dict[str, Rule] = {"gated_linear": _gated_linear, "linears": _linears}

@@ -19,7 +19,7 @@ from maxtool.graph import CallNode, Node, Tensor
 # which values are read, by their identity; those that are not there are read as they are.
 Rounding: TypeAlias = Callable[[Nodes, Sequence[Tensor], Callable[[Node], bool]], dict[int, DType]]
 
-PRODUCTS = ("linear", "expert_linear")
+PRODUCTS = ("linear", "linears", "gated_linear", "expert_linear")
 HALVES = (DType.float16, DType.bfloat16)
 
 
