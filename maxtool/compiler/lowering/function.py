@@ -249,6 +249,33 @@ class FunctionLowering:
         result = self.emit(relax.op.call_tir(made, list(operands), list(kinds)))
         return [self.emit(relax.TupleGetItem(result, index)) for index in range(len(kinds))]
 
+    def kernel_updating(
+        self,
+        name: str,
+        options: Mapping[str, Any],
+        operands: Sequence[Expr],
+        updated: int,
+        shapes: Sequence[Sequence[Expr]],
+    ) -> list[Expr]:
+        """Call a kernel that overwrites its first operands and writes new float32 tensors too.
+
+        Args:
+            name: Its name in the target's table.
+            options: What it is built for.
+            operands: The tensors in the order of its parameters.
+            updated: How many of them it overwrites.
+            shapes: Of the new tensors.
+
+        Returns:
+            The overwritten operands anew, then the new tensors.
+        """
+        made = self.module.kernel(name, options, self.target)
+        new = [relax.TensorType(list(one), "float32", vdevice=self.vdevice) for one in shapes]
+        kinds = [*(one.ty for one in operands[:updated]), *new]
+        places = [*range(updated), *(-1 for _ in new)]
+        result = self.emit(relax.op.call_tir_inplace(made, list(operands), places, kinds))
+        return [self.emit(relax.TupleGetItem(result, index)) for index in range(len(kinds))]
+
     def kernel_inplace(
         self, name: str, options: Mapping[str, Any], operands: Sequence[Expr]
     ) -> Expr:

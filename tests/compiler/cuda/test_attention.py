@@ -8,11 +8,17 @@ from typing import Any, TypeAlias
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from maxtool.compiler.kernels.cuda.attention import attention
-from maxtool.compiler.kernels.cuda.attention_split import attention_join, attention_split
+from maxtool.compiler.kernels.cuda.attention_join import attention_join
+from maxtool.compiler.kernels.cuda.attention_plan import Split
+from maxtool.compiler.kernels.cuda.attention_split import (
+    attention_split,
+    attention_step,
+    takes_steps,
+)
 from maxtool.compiler.kernels.cuda.flash_mma import Form
 from maxtool.compiler.kernels.cuda.scores import Scores
 from maxtool.compiler.kernels.forms import Heads
@@ -198,3 +204,55 @@ def test_many_tokens(
     kibibytes = kibibytes if dim <= 128 else 99
     rounded = Form(Heads(*heads, dim, dim), dtype).fits(kibibytes << 10)
     check_tiles(one, dtype, kibibytes, rounded=rounded)
+
+
+def turned(x: Array, cos: Array, sin: Array) -> Array:
+    """x[..., dim] rotated by one row of angles."""
+    half = len(cos)
+    low, high, rest = np.split(x.astype(np.float64), [half, 2 * half], -1)
+    return np.concatenate([low * cos - high * sin, high * cos + low * sin, rest], -1)
+
+
+@given(
+    st.integers(1, 2),
+    positions(300),
+    st.sampled_from([(1, 1), (4, 2), (6, 2), (3, 3)]),
+    st.sampled_from([(6, 6), (10, 4), (64, 64), (80, 32), (128, 128)]),
+    st.sampled_from(sorted(TYPES)),
+    WINDOWS,
+    st.sampled_from([1, 3, 32]),
+)
+@FEW
+def test_one_token_rotated_written_and_attended_to(
+    batch: int,
+    where: tuple[int, int],
+    heads: tuple[int, int],
+    widths: tuple[int, int],
+    dtype: str,
+    window: int | None,
+    splits: int,
+) -> None:
+    (position, context), (dim, rotated) = where, widths
+    assume(takes_steps(Split(heads[0] // heads[1], dim, dtype), rotated))
+    scores = Scores(dim**-0.5, window)
+    one = problem(batch, 1, position, context, heads, dim, dtype, scores)
+    rng = np.random.default_rng(0)
+    cos, sin = (rng.standard_normal((5, rotated // 2), np.float32) for _ in range(2))
+    new = [rng.standard_normal((batch, 1, heads[1], dim), np.float32) for _ in range(2)]
+    for cache in (one.k, one.v):
+        cache[:, :, position:] = np.nan
+    out = np.full((batch, heads[0], splits, dim), np.nan, np.float32)
+    sums = np.full((batch, heads[0], splits, 2), np.nan, np.float32)
+    y = np.full_like(one.q, np.nan)
+    kernel = attention_step(*heads, dim, rotated, scores, dtype, splits)
+    row = np.array([3], np.int32)
+    run(kernel, one.k, one.v, one.q, *new, cos, sin, row, one.at, out, sums, updated=(0, 1))
+    run(attention_join(heads[0], dim, splits), out, sums, y)
+    written = [turned(new[0], cos[3], sin[3]), new[1]]
+    for cache, exact in zip((one.k, one.v), written, strict=True):
+        step = float(ml_dtypes.finfo(cache.dtype).eps)
+        held = cache[:, :, position].astype(np.float64)
+        np.testing.assert_allclose(held, exact[:, 0], rtol=step, atol=1e-6)
+        assert np.isnan(cache[:, :, position + 1 :].astype(np.float32)).all()
+    one.q = turned(one.q, cos[3], sin[3])
+    np.testing.assert_allclose(y, one.expected()[0], rtol=1e-5, atol=5e-6)

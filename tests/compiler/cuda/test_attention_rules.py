@@ -59,14 +59,25 @@ def kernels(module: Any) -> set[str]:
 
 def test_one_token_takes_shares_and_their_join() -> None:
     names = kernels(lowered(step(1, DType.float16)))
-    assert {"attention_split_8_2_64", "attention_join_8_64_16"} <= names
+    assert {"attention_step_8_2_64", "attention_join_8_64_16"} == names
     # A block takes 64 keys at a time: a window of 100 is two shares.
     assert "attention_join_8_64_2" in kernels(lowered(step(1, DType.float16, window=100)))
 
 
-@pytest.mark.parametrize("seq", [1, "seq"])
-def test_rotations_and_writes_are_one_kernel(seq: int | str) -> None:
-    names = kernels(lowered(step(seq, DType.bfloat16)))
+def test_one_token_without_rotary_positions() -> None:
+    cache, x = BufferType(DType.float32, [1, 2, 8, 4]), TensorType(DType.float32, [1, 1, 2, 4])
+
+    def call(keys: Tensor, values: Tensor, x: Tensor, at: Tensor) -> Tensor:
+        keys = ops.cache_write_key(keys, x, at, transposed=False)
+        values = ops.cache_write_value(values, x, at)
+        return ops.attention(x, keys, values, at, scale=0.5, transposed=False)
+
+    names = kernels(lowered(Graph("main", call, [cache, cache, x, POSITION])))
+    assert names == {"attention_split_2_2_4", "attention_join_2_4_1", "cache_write_value_2_4"}
+
+
+def test_rotations_and_writes_are_one_kernel() -> None:
+    names = kernels(lowered(step("seq", DType.bfloat16)))
     assert "rope_into_cache_8_2_64" in names
     assert not [name for name in names if name.startswith(("rope_64", "cache_write"))]
 

@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any
 
 from maxtool.compiler.kernels.cuda.attention import attention
-from maxtool.compiler.kernels.cuda.attention_split import attention_join, attention_split
+from maxtool.compiler.kernels.cuda.attention_join import attention_join
+from maxtool.compiler.kernels.cuda.attention_split import attention_split, attention_step
 from maxtool.compiler.kernels.cuda.cache import (
     cache_write_key,
     cache_write_value,
@@ -42,6 +43,7 @@ KERNELS: tuple[Callable[..., Any], ...] = (
     chain_rms_norm,
     attention_join,
     attention_split,
+    attention_step,
     cache_write_key,
     cache_write_value,
     convolution,

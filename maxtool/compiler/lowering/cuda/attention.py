@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from maxtool.compiler.kernels.cuda.attention_split import Split, splits_for
+from maxtool.compiler.kernels.cuda.attention_plan import Split, splits_for
 from maxtool.compiler.kernels.cuda.scores import Scores
 from maxtool.compiler.lowering.caching import TRANSPOSED, attention_options
+from maxtool.compiler.lowering.cuda.caching import STEP
 from maxtool.compiler.lowering.function import FunctionLowering
 from maxtool.compiler.lowering.permuting import permuted
-from maxtool.graph import Dim, Node
+from maxtool.graph import Dim, Node, Tensor
 
 Expr: TypeAlias = Any  # tvm ships no types
 Rule: TypeAlias = Callable[[FunctionLowering, Node], None]
@@ -26,29 +27,57 @@ def _attention(function: FunctionLowering, node: Node) -> None:
     options = {**attention_options(node), "dtype": value.dtype.value}
     result = node.outputs[0]
     if query.shape[1] == 1:
-        made = _one_token(function, node, options, operands)
-    else:
-        dtype, sizes = function.result_type(result), function.sizes(query.shape)
-        made = function.kernel("attention", options | {"out": dtype.value}, operands, sizes, dtype)
+        given, shapes = _shares(function, node, query, value)
+        parts = function.kernel_several("attention_split", given, operands, shapes)
+        _join(function, result, given, parts)
+        return
+    dtype, sizes = function.result_type(result), function.sizes(query.shape)
+    made = function.kernel("attention", options | {"out": dtype.value}, operands, sizes, dtype)
     function.set_result(result, function.reshaped(made, function.flat_sizes(result.shape)))
 
 
-def _one_token(
-    function: FunctionLowering, node: Node, options: dict[str, Any], operands: list[Expr]
-) -> Expr:
-    """The shares of the keys, then their join."""
-    query, value = node.inputs[0], node.inputs[2]
-    heads, kv_heads, dim = (options[name] for name in ("heads", "kv_heads", "head_dim"))
-    split = Split(heads // kv_heads, dim, options["dtype"])
-    splits = splits_for(split, kv_heads, _seen(value.shape[2], options["window"]))
-    scores = Scores(options["scale"], options["window"], options["softcap"])
-    shared = {"heads": heads, "head_dim": dim, "splits": splits}
-    given = {**shared, "kv_heads": kv_heads, "scores": scores, "dtype": options["dtype"]}
+def _attention_step(function: FunctionLowering, node: Node) -> None:
+    """The same with what is done before it: two rotations, and writes into the cache."""
+    values, query, cos = node.inputs[1], node.inputs[2], node.inputs[5]
+    given, shapes = _shares(function, node, query, values)
+    operands = [function.get(operand) for operand in node.inputs]
+    options = given | {"dim": 2 * int(cos.shape[1])}
+    *caches, out, sums = function.kernel_updating(STEP, options, operands, 2, shapes)
+    for value, expr in zip(node.outputs, caches, strict=False):
+        function.set_whole(value, expr)
+    _join(function, node.outputs[2], given, [out, sums])
+
+
+def _shares(
+    function: FunctionLowering, node: Node, query: Tensor, values: Tensor
+) -> tuple[dict[str, Any], list[list[Expr]]]:
+    """What the shares of the keys of one token are built for, and the shapes of what they leave."""
+    heads, dim = int(query.shape[2]), int(query.shape[3])
+    kv_heads, window = int(values.shape[1]), node.attributes["window"]
+    dtype = values.dtype.value
+    split = Split(heads // kv_heads, dim, dtype)
+    splits = splits_for(split, kv_heads, _seen(values.shape[2], window))
+    options = {
+        "heads": heads,
+        "kv_heads": kv_heads,
+        "head_dim": dim,
+        "scores": Scores(node.attributes["scale"], window, node.attributes["softcap"]),
+        "dtype": dtype,
+        "splits": splits,
+    }
     rows = [function.size(query.shape[0]), heads, splits]
-    parts = function.kernel_several("attention_split", given, operands, [[*rows, dim], [*rows, 2]])
-    dtype = function.result_type(node.outputs[0])
-    joined, sizes = shared | {"out": dtype.value}, function.sizes(query.shape)
-    return function.kernel("attention_join", joined, parts, sizes, dtype)
+    return options, [[*rows, dim], [*rows, 2]]
+
+
+def _join(
+    function: FunctionLowering, result: Tensor, given: dict[str, Any], parts: list[Expr]
+) -> None:
+    """The join of the shares."""
+    dtype, sizes = function.result_type(result), function.sizes(result.shape)
+    options = {name: given[name] for name in ("heads", "head_dim", "splits")}
+    options["out"] = dtype.value
+    made = function.kernel("attention_join", options, parts, sizes, dtype)
+    function.set_result(result, function.reshaped(made, function.flat_sizes(result.shape)))
 
 
 def _seen(context: Dim, window: int | None) -> int | None:
@@ -57,4 +86,4 @@ def _seen(context: Dim, window: int | None) -> int | None:
     return min([*counts, *([window] if window else [])], default=None)
 
 
-ATTENTION: dict[str, Rule] = {"attention": _attention}
+ATTENTION: dict[str, Rule] = {"attention": _attention, STEP: _attention_step}

@@ -10,15 +10,16 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from tvm import relax
-
-from maxtool.compiler.lowering.function import FunctionLowering, stored
+from maxtool.compiler.kernels.cuda.attention_plan import Split
+from maxtool.compiler.kernels.cuda.attention_split import takes_steps
+from maxtool.compiler.lowering.function import FunctionLowering
 from maxtool.compiler.rewriting import Nodes
 from maxtool.graph import BufferType, CallNode, Node, Tensor
 
 Rule: TypeAlias = Callable[[FunctionLowering, Node], None]
 
 FUSED = "rope_into_cache"
+STEP = "attention_step"
 
 
 def with_cache_writes(
@@ -87,6 +88,36 @@ def _joined(
     return [*(node for node in nodes[:place] if node not in found), fused, *after]
 
 
+def with_steps(nodes: Nodes, outputs: Sequence[Tensor], is_here: Callable[[Node], bool]) -> Nodes:
+    """The nodes, attention of one token joined with the rotations and writes before it."""
+    uses = Counter(id(value) for node in nodes for value in node.inputs)
+    uses.update(id(value) for value in outputs)
+    made = list(nodes)
+    for before in _of(nodes, FUSED):
+        keys, values, query = before.outputs
+        operands = (query, keys, values, before.inputs[-1])
+        found = [
+            node
+            for node in _of(nodes, "attention")
+            if _same(node.inputs, operands) and not node.attributes["transposed"]
+        ]
+        if found and uses[id(query)] == 1 and is_here(before) and _is_step(before):
+            after = found[0]
+            results = (keys, values, after.outputs[0])
+            place = made.index(before)
+            made[place] = Node(STEP, before.inputs, after.attributes, results)
+            made.remove(after)
+    return made
+
+
+def _is_step(node: Node) -> bool:
+    """Whether it is of one token, and the kernel of steps takes it."""
+    keys, _, query, key, _, cos = node.inputs[:6]
+    group = int(query.shape[2]) // int(key.shape[2])
+    split = Split(group, int(query.shape[3]), keys.dtype.value)
+    return query.shape[1] == 1 and takes_steps(split, 2 * int(cos.shape[1]))
+
+
 def _rope_into_cache(function: FunctionLowering, node: Node) -> None:
     keys, _, query, key, _, cos = node.inputs[:6]
     options = {
@@ -96,14 +127,11 @@ def _rope_into_cache(function: FunctionLowering, node: Node) -> None:
         "dim": 2 * int(cos.shape[1]),
         "dtype": keys.dtype.value,
     }
-    made = function.module.kernel(FUSED, options, function.target)
     operands = [function.get(operand) for operand in node.inputs]
     sizes = function.sizes(query.shape)
-    new = relax.TensorType(sizes, stored(query.dtype), vdevice=function.vdevice)
-    kinds = [operands[0].ty, operands[1].ty, new]
-    result = function.emit(relax.op.call_tir_inplace(made, operands, [0, 1, -1], kinds))
-    for index, value in enumerate(node.outputs):
-        function.set_whole(value, function.emit(relax.TupleGetItem(result, index)))
+    made = function.kernel_updating(FUSED, options, operands, 2, [sizes])
+    for value, expr in zip(node.outputs, made, strict=True):
+        function.set_whole(value, expr)
 
 
 CACHING: dict[str, Rule] = {FUSED: _rope_into_cache}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from maxtool.compiler.lowering.cuda.caching import with_cache_writes
+from maxtool.compiler.lowering.cuda.caching import with_cache_writes, with_steps
 from maxtool.compiler.lowering.cuda.few_products import with_few_products
 from maxtool.compiler.lowering.cuda.residuals import with_residuals
 from maxtool.compiler.rewriting import Nodes
 from maxtool.graph import Node, Tensor
 
 # Products take their residuals before those of decode steps are joined.
-FUSIONS = (with_cache_writes, with_residuals, with_few_products)
+FUSIONS = (with_cache_writes, with_steps, with_residuals, with_few_products)
 
 
 def fused(nodes: Nodes, outputs: Sequence[Tensor], is_here: Callable[[Node], bool]) -> Nodes:

@@ -1,0 +1,83 @@
+"""The join of what blocks leave that shared out the keys of one token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm.tirx.script.builder import ir as T  # noqa: N812
+
+from maxtool.compiler.kernels.cuda import builder as b
+from maxtool.compiler.kernels.cuda import lanes as ln
+from maxtool.compiler.kernels.cuda.scores import HIDDEN
+
+
+def attention_join(heads: int, head_dim: int, splits: int, out: str = "float32") -> Any:  # noqa: ANN401
+    """Build the join of the shares that ``attention_split`` left.
+
+    Parameters of the kernel: parts[batch, heads, splits, head_dim], sums[batch, heads, splits, 2],
+    both float32, y[batch, 1, heads, head_dim] of type ``out``. Shares whose sum is 0 had no key.
+    """
+    threads = max(ln.threads_for(head_dim), b.WARP)
+    with b.kernel(f"attention_join_{heads}_{head_dim}_{splits}") as made:
+        batch = made.dim("batch")
+        parts = made.argument("parts", (batch, heads, splits, head_dim))
+        sums = made.argument("sums", (batch, heads, splits, 2))
+        y = made.argument("y", (batch, 1, heads, head_dim), b.STORAGE[out])
+        with b.launch([heads, batch], threads) as (head, at, thread):
+            weights = b.shared((splits,))
+            at_sums = (at, head)
+            top = _top(sums, at_sums, thread % b.WARP, splits)
+            total = b.warp_reduce(_weigh(sums, at_sums, thread, splits, top, weights), b.add)
+            inverse = b.let(T.float32(1) / total)
+            b.barrier()
+
+            def element(i: b.Expr) -> None:
+                value = b.scratch((1,))
+                b.store(value, T.float32(0), (0,), 1)
+                with T.serial(splits) as share:
+                    weight = b.let(weights[share])
+                    with b.when(weight != T.float32(0)):
+                        more = weight * parts[at, head, share, i]
+                        b.store(value, value[0] + more, (0,), 1)
+                b.store(y, b.to_storage(value[0] * inverse, out), (at, 0, head, i), 1)
+
+            ln.strided(head_dim, thread, threads, element)
+    return made.function
+
+
+def _top(sums: b.Buffer, at: tuple[b.Expr, ...], lane: b.Expr, splits: int) -> b.Expr:
+    """The greatest score of all shares, which each warp finds by itself."""
+    own = b.scratch((1,))
+    b.store(own, T.float32(HIDDEN), (0,), 1)
+
+    def take(share: b.Expr) -> None:
+        with b.when(sums[(*at, share, 1)] != T.float32(0)):
+            b.store(own, T.max(own[0], sums[(*at, share, 0)]), (0,), 1)
+
+    ln.strided(splits, lane, b.WARP, take)
+    return b.let(b.warp_reduce(own[0], T.max))
+
+
+def _weigh(
+    sums: b.Buffer,
+    at: tuple[b.Expr, ...],
+    thread: b.Expr,
+    splits: int,
+    top: b.Expr,
+    weights: b.Buffer,
+) -> b.Expr:
+    """The sum of powers of a lane's shares; the weight of each goes to shared memory."""
+    own = b.scratch((1,))
+    b.store(own, T.float32(0), (0,), 1)
+
+    def weigh(share: b.Expr) -> None:
+        weight = b.scratch((1,))
+        b.store(weight, T.float32(0), (0,), 1)
+        with b.when(sums[(*at, share, 1)] != T.float32(0)):
+            b.store(weight, T.exp2(sums[(*at, share, 0)] - top), (0,), 1)
+            b.store(own, own[0] + weight[0] * sums[(*at, share, 1)], (0,), 1)
+        with b.when(thread < b.WARP):
+            b.store(weights, weight[0], (share,), 1)
+
+    ln.strided(splits, thread % b.WARP, b.WARP, weigh)
+    return own[0]
