@@ -52,7 +52,9 @@ def product(dtype: str, **options: Any) -> Program:
     return program(made, shared_memory=SHARED_MEMORY)
 
 
-@pytest.mark.parametrize(("dtype", "n", "k"), [("bfloat16", 34, 72), ("float32", 33, 35)])
+@pytest.mark.parametrize(
+    ("dtype", "n", "k"), [("bfloat16", 34, 72), ("bfloat16", 80, 72), ("float32", 33, 35)]
+)
 @pytest.mark.parametrize(
     ("rows", "used", "few"),
     [(3, 2, True), (3, 2, False), (50, 3, False), (200, 1, False), (0, 2, False)],
@@ -63,7 +65,8 @@ def test_expert_linear(dtype: str, n: int, k: int, rows: int, used: int, few: bo
     chosen = choices(2, rows * used, number)
     order = [] if few else ordered(chosen, number)
     y = np.full((rows * used, n), np.nan, np.float32)
-    options = {"aligned": k % PIECE[dtype] == 0, "paired": n % 2 == 0, "few": few}
+    options = {"aligned": k % PIECE[dtype] == 0, "paired": n % 2 == 0}
+    options |= {"wide": k < n, "few": few}
     product(dtype, **options)(x, w, chosen, *order, y)
     matrices = w[np.clip(chosen, 0, number - 1)].astype("f8")
     expected = np.einsum("ik,ink->in", np.repeat(x, used, 0).astype("f8"), matrices)
@@ -80,7 +83,8 @@ def test_weighted_sum(shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_kernels_stay_in_registers(dtype: str) -> None:
-    made = experts.expert_linear(dtype, aligned=True, paired=True, shared_memory=SHARED_MEMORY)
+    sizes = {"aligned": True, "paired": True, "wide": True}
+    made = experts.expert_linear(dtype, **sizes, shared_memory=SHARED_MEMORY)
     for name, one in resources({"made": made}):
         assert not one.spills, name
         assert not one.stack, name

@@ -16,6 +16,7 @@ from maxtool.compiler.kernels.cuda import few_rows, linear, tiles
 from maxtool.compiler.kernels.cuda.embedding import embedding
 from maxtool.compiler.kernels.cuda.matrix import PIECE
 from maxtool.compiler.kernels.cuda.narrow import narrow
+from maxtool.compiler.lowering.cuda.products import WIDE
 from tests.compiler.cuda.harness import TARGET, resources
 from tests.simt import Program, program, run
 
@@ -51,7 +52,7 @@ def check(dtype: str, rows: int, n: int, k: int, batch: tuple[int, ...] = ()) ->
     x, w = normal(0, (*batch, rows, k), dtype), normal(1, (*batch, n, k), dtype)
     bias = [normal(2, (n,), "float32")] * (n % 2)
     y = np.full((*batch, rows, n), np.nan, np.float32)
-    sizes = {"aligned": k % PIECE[dtype] == 0, "paired": n % 2 == 0}
+    sizes = {"aligned": k % PIECE[dtype] == 0, "paired": n % 2 == 0, "wide": n >= WIDE}
     product(dtype, bias=bool(bias), batched=bool(batch), **sizes)(x, w, *bias, y)
     expected = x.astype("f8") @ np.swapaxes(w.astype("f8"), -1, -2) + sum(bias)
     assert not y.size or error(y, expected) < 1e-6
@@ -81,11 +82,10 @@ def test_a_batch() -> None:
     check("float32", 5, 66, 33, (3,))
 
 
-@pytest.mark.parametrize(("dtype", "tile"), [("bfloat16", 0), ("float16", 1), ("float32", 0)])
-def test_large_tiles(monkeypatch: pytest.MonkeyPatch, dtype: str, tile: int) -> None:
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_large_tiles(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
     """More than one in each direction, none of them whole, and more stages than the memory has."""
     monkeypatch.setattr(linear, "FULL", 1)
-    monkeypatch.setattr(linear, "TILES", linear.TILES[tile:])
     monkeypatch.setattr("tests.compiler.cuda.test_products.product", product.__wrapped__)
     check(dtype, 150, 270, 5 * tiles.DEPTH + 8)
 
@@ -131,7 +131,7 @@ def test_embedding(dtype: str, rows: int, dim: int) -> None:
 BLOCKS = {
     "bfloat16": [
         (few_rows.THREADS, 2),
-        *((tile.threads, n) for tile, n in zip(linear.TILES, (1, 2, 4), strict=True)),
+        *((tile.threads, n) for tile, n in zip(linear.TILES, (1, 4), strict=True)),
     ],
     "float32": [(few_rows.THREADS, 2), (few_rows.THREADS, 2), (256, 1), (256, 3)],
 }
@@ -140,7 +140,8 @@ REGISTERS = 1 << 16  # of an SM
 
 def check_resources(dtype: str, *, aligned: bool) -> dict[str, list[Resources]]:
     """What each kernel of a product takes on each architecture; all of it is in registers."""
-    made = linear.linear(dtype, aligned=aligned, paired=aligned, shared_memory=TARGET.shared_memory)
+    sizes = {"aligned": aligned, "paired": aligned, "wide": True}
+    made = linear.linear(dtype, **sizes, shared_memory=TARGET.shared_memory)
     found: dict[str, list[Resources]] = {}
     for name, one in resources({"made": made}):
         assert not one.spills, name

@@ -55,7 +55,13 @@ class Choices:
 
 
 def expert_linear(
-    weight_dtype: str, *, aligned: bool, paired: bool, shared_memory: int, few: bool = False
+    weight_dtype: str,
+    *,
+    aligned: bool,
+    paired: bool,
+    wide: bool,
+    shared_memory: int,
+    few: bool = False,
 ) -> Any:  # noqa: ANN401
     """Build ``y[i] = x[i // (choices / rows)] @ w[chosen[i]].T``.
 
@@ -69,6 +75,7 @@ def expert_linear(
         weight_dtype: float32, float16, or bfloat16 (passed as uint16 bits).
         aligned: Whether k is a multiple of 16 bytes.
         paired: Whether n is even.
+        wide: Whether there are columns enough for a large tile.
         shared_memory: Bytes that a block may have.
         few: Whether it is for few choices only, which need not be sorted.
     """
@@ -100,7 +107,7 @@ def expert_linear(
             b.either(
                 count <= FEW,
                 lambda: _one_by_one(one, shared_memory),
-                lambda: _sorted(one, sorted_, shared_memory),
+                lambda: _sorted(one, sorted_, wide, shared_memory),
             )
     return made.function
 
@@ -124,7 +131,7 @@ def _one_by_one(one: Choices, shared_memory: int) -> None:
         few_rows(form, x, [w], (row, column), thread, finish, memory)
 
 
-def _sorted(one: Choices, order: tuple[b.Buffer, ...], shared_memory: int) -> None:
+def _sorted(one: Choices, order: tuple[b.Buffer, ...], wide: bool, shared_memory: int) -> None:
     if one.x.dtype == "float32":
         size = TILES_FLOAT32[-1]
 
@@ -133,7 +140,8 @@ def _sorted(one: Choices, order: tuple[b.Buffer, ...], shared_memory: int) -> No
 
         _each_tile(one, order, (size, size, THREADS), tiled)
         return
-    tile = TILES[1 if one.w.aligned else -1].within(shared_memory)
+    large = wide and one.w.aligned and one.output.paired
+    tile = TILES[0 if large else -1].within(shared_memory)
 
     def tiled_narrow(*given: Any) -> None:  # noqa: ANN401
         tile_product(tile, *given)

@@ -21,6 +21,10 @@ from maxtool.graph.ops.neural import WEIGHT_DTYPES
 Expr: TypeAlias = Any  # tvm ships no types
 
 
+# Columns from which on there are large tiles: one of them.
+WIDE = 256
+
+
 def _linear(function: FunctionLowering, node: Node) -> None:
     result = node.outputs[0]
     x, weight, *more = node.inputs
@@ -98,6 +102,7 @@ def product_options(dtype: DType, n: Dim, k: Dim) -> dict[str, Any]:
         "weight_dtype": dtype.value,
         "aligned": _divides(PIECE[dtype.value], k),
         "paired": _divides(2, n),
+        "wide": n.is_static and int(n) >= WIDE,
     }
 
 
