@@ -89,12 +89,7 @@ def prepare(request: Request) -> Build:
         MachineLacks: If the disk has no room for the artifact, nothing can compile or link it, or
             it is to be for the GPU here and there is none.
     """
-    target = parse_target(request.target, ptx=request.ptx)
-    if request.standalone and not is_native(target.processor):
-        raise UsageError(
-            f"--standalone copies this machine's libraries, and {request.target} is another kind",
-            hint="omit it, and install apache-tvm there",
-        )
+    target = _target(request)
     checkpoint = open_checkpoint(request.source)
     check_output(request.output, force=request.force, sources=checkpoint.protected)
     _check_replaceable(request.output)
@@ -128,6 +123,17 @@ def prepare(request: Request) -> Build:
     code.require_tools(target)
     check_space(request.output, made.weight_bytes + SPARE_BYTES)
     return made
+
+
+def _target(request: Request) -> Target:
+    """What is compiled for; refused where the libraries of this machine would not run there."""
+    target = parse_target(request.target, ptx=request.ptx)
+    if request.standalone and not is_native(target.processor):
+        raise UsageError(
+            f"--standalone copies this machine's libraries, and {request.target} is another kind",
+            hint="omit it, and install apache-tvm there",
+        )
+    return target
 
 
 def default_dtype(planned: Plan, target: Target) -> DType:

@@ -122,3 +122,15 @@ def test_the_command_says_what_it_would_do(data: Path, tmp_path: Path) -> None:
     target = json.loads(result.stdout)["target"]
     assert (target["kind"], target["archs"], target["ptx"]) == ("cuda", ["sm_80", "sm_90"], True)
     assert target["host"]["kind"] == "cpu"
+
+
+def test_quantized_matrices_become_float16(sample: Path, tmp_path: Path) -> None:
+    file = tmp_path / "quantized.gguf"
+    made = CliRunner().invoke(app, ["convert", str(sample), "-o", str(file), "--quantize", "Q8_0"])
+    assert made.exit_code == 0, made.stderr
+    on_gpu = artifact.prepare(request(file, tmp_path / "a", target="cuda:sm_90"))
+    assert on_gpu.dtype is DType.float16
+    assert on_gpu.storage["layers.0.attn.q.weight"].dtype is DType.float16
+    assert artifact.prepare(request(file, tmp_path / "a")).dtype is DType.float32
+    asked = request(file, tmp_path / "a", target="cuda:sm_90", dtype=DType.bfloat16)
+    assert artifact.prepare(asked).dtype is DType.bfloat16

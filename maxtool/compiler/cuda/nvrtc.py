@@ -23,6 +23,9 @@ PACKAGES = {
 }
 # IEEE arithmetic: no --use_fast_math, as on the CPU. Kernels name the approximations they want.
 OPTIONS = ("--std=c++17", "-default-device", "--disable-warnings")
+# Kernels are optimised by so many threads; the bytes, though not what they do, depend on how many,
+# so it is not the number of cores.
+SPLIT = "--split-compile=4"
 REPORT = "--ptxas-options=-v"
 SHOWN = 5
 
@@ -90,7 +93,7 @@ def load() -> Any:  # noqa: ANN401 - built without types
         raise MachineLacks(
             "device code is compiled by nvrtc, which is not here",
             problems=absent,
-            hint="pip install 'maxtool[cuda]' (wheels for Linux and Windows; no GPU is needed)",
+            hint="pip install 'maxtool[cuda]' (wheels for Linux; no GPU is needed)",
         )
     return nvrtc
 
@@ -122,7 +125,7 @@ def _include_paths() -> tuple[Path, ...]:
 
 def _compile(nvrtc: Any, source: str, code: str) -> DeviceCode:  # noqa: ANN401
     machine = _is_machine(code)
-    options = [f"--gpu-architecture={code}", *OPTIONS, *([REPORT] if machine else [])]
+    options = [f"--gpu-architecture={code}", *OPTIONS, SPLIT, *([REPORT] if machine else [])]
     options += [f"-I{path}" for path in _include_paths()]
     status, program = nvrtc.nvrtcCreateProgram(
         source.encode(), b"model.cu", len(HEADERS), list(HEADERS.values()), list(HEADERS)
