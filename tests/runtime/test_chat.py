@@ -141,12 +141,11 @@ class Fake:
         self.cache: list[int] = []
         self.read = 0
 
-    def decoder(self, _state: list[int]) -> None:
-        return None
+    def text_memory(self) -> Any:
+        return type("Memory", (), {"state": self.cache, "decoder": None})
 
-    def new_state(self, batch: int) -> list[int]:
-        assert batch == 1
-        return self.cache
+    def give_back(self, memory: Any) -> None:
+        assert memory.state is self.cache
 
     def run(self, name: str, arrays: dict[str, Any], state: list[int]) -> dict[str, Any]:
         import numpy as np

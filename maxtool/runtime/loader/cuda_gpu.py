@@ -142,8 +142,13 @@ class CudaGpu:
         """A tensor of zeros."""
         with self.running():
             tensor = self.empty(shape, dtype)
-            self.cuda.zero(tensor.data_ptr(), math.prod(shape) * DTYPES[dtype].itemsize)
+        self.clear(tensor)
         return tensor
+
+    def clear(self, tensor: Any) -> None:  # noqa: ANN401
+        """Make all of a tensor zero again."""
+        with self.running():
+            self.cuda.zero(tensor.data_ptr(), nbytes_of(tensor))
 
     def tensor(self, name: str, array: Array) -> Any:  # noqa: ANN401
         """An array copied to the GPU: into the memory of the last input of the name, if it fits."""
@@ -173,3 +178,8 @@ class CudaGpu:
         if line := next((line for line in said.splitlines() if "CUDA" in line), None):
             return RunError(f"{name} fails on {self.gpu}: {line.strip()}")
         return DoesNotFit(f"the compiled {name} refused the call: {last_line(said)}")
+
+
+def nbytes_of(tensor: Any) -> int:  # noqa: ANN401
+    """The size of a tensor."""
+    return int(tensor.numel()) * np.dtype(str(tensor.dtype)).itemsize

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -34,7 +35,7 @@ class Graph:
         work: Callable[[ctypes.c_void_p], object],
     ) -> None:
         self._cuda = cuda
-        with _memory_kept(machine):
+        with _memory_kept(machine, twice=True):
             work(STREAM)
         # Recorded work writes to the same places for ever: nobody else may be given them.
         with _memory_kept(machine) as self._memory:
@@ -46,11 +47,12 @@ class Graph:
         stream = self._cuda.create("cudaStreamCreateWithFlags", NON_BLOCKING)
         graph = ctypes.c_void_p()
         try:
-            self._cuda.call("cudaStreamBeginCapture", stream, THIS_THREAD)
-            try:
-                work(stream)
-            finally:
-                self._cuda.call("cudaStreamEndCapture", stream, ctypes.byref(graph))
+            with _garbage_kept():
+                self._cuda.call("cudaStreamBeginCapture", stream, THIS_THREAD)
+                try:
+                    work(stream)
+                finally:
+                    self._cuda.call("cudaStreamEndCapture", stream, ctypes.byref(graph))
             return self._cuda.create("cudaGraphInstantiate", graph, ctypes.c_ulonglong(0))
         finally:
             if graph:
@@ -67,19 +69,20 @@ class Graph:
 
 
 @contextmanager
-def _memory_kept(machine: Any) -> Iterator[list[object]]:  # noqa: ANN401
+def _memory_kept(machine: Any, *, twice: bool = False) -> Iterator[list[object]]:  # noqa: ANN401
     """Memory that calls of the virtual machine take does not go back to the pool when they end.
 
     Gives the list that keeps it. Nothing is used twice within a call then, so that its work needs
-    the same memory whenever it is called.
+    the same memory whenever it is called. ``twice`` as much is taken where the next call is to find
+    enough in the pool: the machine itself keeps what a call gave until the next one has ended.
     """
     import tvm_ffi
 
     kept: list[object] = []
 
-    def keep(_function: object, name: str, before: bool, found: object, *_: object) -> int:
+    def keep(take: Any, name: str, before: bool, found: object, *size: object) -> int:  # noqa: ANN401
         if name == ALLOCATION and not before:
-            kept.append(found)
+            kept.extend([found, take(*size)] if twice else [found])
         return 0  # the call goes on
 
     instrument = machine.get_function("set_instrument")
@@ -89,3 +92,15 @@ def _memory_kept(machine: Any) -> Iterator[list[object]]:  # noqa: ANN401
     finally:
         with suppress(RuntimeError, RunError):
             instrument(None)
+
+
+@contextmanager
+def _garbage_kept() -> Iterator[None]:
+    """Python looks for no garbage: memory of the GPU cannot be freed while work is recorded."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

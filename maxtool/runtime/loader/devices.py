@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .cuda_gpu import CudaGpu
@@ -38,6 +39,17 @@ class Decoder(Protocol):
         """The oldest token that was asked for and not read."""
 
 
+@dataclass(frozen=True)
+class TextMemory:
+    """What the continuation of one text needs: its state, and what draws its tokens, if anything.
+
+    Both serve one text after the other: a device that records its steps does so once.
+    """
+
+    state: State
+    decoder: Decoder | None
+
+
 class Processor(Protocol):
     """What runs a model and has the memory that its tensors are in."""
 
@@ -56,6 +68,9 @@ class Processor(Protocol):
 
     def zeros(self, shape: Sequence[int], dtype: str) -> Any:  # noqa: ANN401
         """A tensor of zeros."""
+
+    def clear(self, tensor: Any) -> None:  # noqa: ANN401
+        """Make all of a tensor zero again."""
 
     def tensor(self, name: str, array: Array, /) -> Any:  # noqa: ANN401
         """An input as a tensor, good until the next input of the same name."""

@@ -72,6 +72,10 @@ class Host:
 
         return tvm_ffi.from_dlpack(aligned(shape, DTYPES[dtype]))
 
+    def clear(self, tensor: Any) -> None:  # noqa: ANN401
+        """Make all of a tensor zero again."""
+        np.from_dlpack(tensor)[...] = 0
+
     def tensor(self, _name: str, array: Array) -> Any:  # noqa: ANN401
         """An input as a tensor: the array itself."""
         import tvm_ffi

@@ -51,6 +51,11 @@ class State:
         """What it holds: its own memory on a CPU, a copy from other devices."""
         return self._processor.arrays(self._tensors)
 
+    def clear(self) -> None:
+        """Make it zeros again."""
+        for tensor in self._tensors:
+            self._processor.clear(tensor)
+
     def tensor(self, name: str) -> Any:  # noqa: ANN401
         """One of its tensors."""
         return self._tensors[[spec.name for spec in self.specs].index(name)]

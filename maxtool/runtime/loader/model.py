@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from .devices import Decoder, open_device
+from .devices import TextMemory, open_device
 from .embedding import Text, embed
-from .errors import BadInput, BadUsage, DoesNotFit
+from .errors import BadInput, BadUsage, DoesNotFit, MachineLacks
 from .machine import Compiled, open_module
 from .manifest import Entry, Manifest
 from .memory import Array, State, checked, named
@@ -49,6 +49,7 @@ class Model:
         weights = _array(self.processor.weights(manifest, progress))
         self._compiled = Compiled(machine, functions, weights)
         self._tokenizer: Any = None
+        self._idle: TextMemory | None = None
 
     def _function(self, machine: Any, entry: Entry) -> Any:  # noqa: ANN401
         try:
@@ -72,11 +73,27 @@ class Model:
 
     def new_state(self, **dims: int) -> State:
         """Zeroed state for the given sizes of named dimensions, such as ``batch=1``."""
+        try:
+            return State(self.processor, self.manifest.state, dims)
+        except MachineLacks:
+            if self._idle is None:
+                raise
+        self._idle = None  # what waits for the next text may have room for this one
         return State(self.processor, self.manifest.state, dims)
 
-    def decoder(self, state: State) -> Decoder | None:
-        """What draws the tokens of one text on the device itself, if the model can do that."""
-        return self.processor.decoder(self._compiled, self.manifest, state)
+    def text_memory(self) -> TextMemory:
+        """The memory of one text: that of a text that is over, if there is any."""
+        found, self._idle = self._idle, None
+        if found is not None:
+            found.state.clear()
+            return found
+        state = self.new_state(batch=1)
+        return TextMemory(state, self.processor.decoder(self._compiled, self.manifest, state))
+
+    def give_back(self, memory: TextMemory) -> None:
+        """Keep the memory of a text that is over for the next one, where that saves work."""
+        if memory.decoder is not None:
+            self._idle = memory
 
     def run(
         self, name: str, arrays: Mapping[str, object], state: State | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -28,8 +29,10 @@ class Session:
     def __init__(self, model: Model) -> None:
         self.ids: list[int] = []
         self.reused = 0
-        self._model, self._state = model, model.new_state(batch=1)
-        self._decoder = model.decoder(self._state)
+        memory = model.text_memory()
+        self._model, self._state, self._decoder = model, memory.state, memory.decoder
+        # A process that ends gives nothing back.
+        weakref.finalize(self, model.give_back, memory).atexit = False
         self._is_long = False
 
     def generate(self, ids: Sequence[int], count: int, choose: Choose) -> Iterator[int]:
