@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from itertools import pairwise
+from itertools import combinations
 from math import prod
 from typing import Any
 
@@ -14,10 +14,8 @@ from tests.simt.copies import Copies
 from tests.simt.dtypes import Array, split
 from tests.simt.faults import Aliased, BadLaunch, KernelFault
 from tests.simt.flat_memory import FlatMemory
-from tests.simt.memory import Pointer
 from tests.simt.scope import Chunk, Scope
 from tests.simt.statements import Region, Statements
-from tests.simt.usage import Usage
 
 TAGS = tuple(f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx") for axis in "xyz")
 # What every GPU since sm_30 takes: CUDA C++ Programming Guide, "Compute Capabilities".
@@ -30,8 +28,8 @@ SHARED_MEMORY = 227 << 10
 LANES = 1 << 13
 
 
-class Interpreter:
-    """A PrimFunc, compiled once to closures.
+class Program:
+    """A lowered PrimFunc to be called with arrays, compiled once to closures.
 
     Args:
         function: After :func:`tests.simt.lowering.lower`, or the like: flat buffers, no blocks.
@@ -43,66 +41,12 @@ class Interpreter:
         self.name = str(function.attrs["global_symbol"])
         self.shared_memory = shared_memory
         self._statements = Statements(self._launch)
+        self._usage = self._statements.usage
         try:
             self._body = self._statements.compile(function.body)
         except KernelFault as fault:
             fault.kernel = self.name
             raise
-
-    @property
-    def usage(self) -> Usage:
-        """What the function does with each of its parameters."""
-        return self._statements.usage
-
-    def host_scope(self) -> Scope:
-        """Where the parameters are bound."""
-        return Scope(None, None, 1, self._statements.expressions.dependents)
-
-    def run(self, scope: Scope) -> None:
-        """Run it with the parameters that are bound."""
-        with np.errstate(all="ignore"):
-            self._body(scope)
-
-    def _launch(self, region: Region, extents: dict[str, Any], host: Scope) -> None:
-        self.on_launch(region, {tag: int(extents.get(tag, 1)) for tag in TAGS}, host)
-
-    def on_launch(self, region: Region, extents: dict[str, int], host: Scope) -> None:
-        """Run a kernel for all its blocks."""
-        self._require_limits(extents, region)
-        x, y, z, *threads = (extents[tag] for tag in TAGS)
-        grid, block = (x, y, z), (threads[0], threads[1], threads[2])
-        for value in host.values.values():
-            if isinstance(value, View | Pointer) and isinstance(value.memory, FlatMemory):
-                value.memory.begin_launch()
-        at_once = max(1, LANES // prod(block))
-        for first in range(0, prod(grid), at_once):
-            blocks = min(at_once, prod(grid) - first)
-            chunk = Chunk(first, blocks, prod(block), block, grid)
-            chunk.copies = Copies(np.zeros(len(chunk.everyone), np.int64))
-            scope = Scope(chunk, None, blocks * prod(block), host.dependents)
-            scope.values.update(host.values)
-            region.body(scope)
-
-    def _require_limits(self, sizes: dict[str, int], region: Region) -> None:
-        wrong = [
-            f"{tag} is {size}, from 1 to {LIMITS[tag]} are possible"
-            for tag, size in sizes.items()
-            if not 1 <= size <= LIMITS[tag]
-        ]
-        threads = prod(sizes[tag] for tag in TAGS if tag.startswith("thread"))
-        if threads > THREADS:
-            wrong.append(f"{threads} threads in a block, {THREADS} are possible")
-        static, total = region.shared["shared"], sum(region.shared.values())
-        if static > STATIC_SHARED:
-            wrong.append(f"{static} bytes of static shared memory, {STATIC_SHARED} are possible")
-        if total > self.shared_memory:
-            wrong.append(f"{total} bytes of shared memory, {self.shared_memory} are possible")
-        if wrong:
-            raise BadLaunch("; ".join(wrong))
-
-
-class Program(Interpreter):
-    """A lowered PrimFunc to be called with arrays."""
 
     def __call__(self, *arguments: Any, updated: Collection[int] = ()) -> None:
         """Run it.
@@ -116,10 +60,11 @@ class Program(Interpreter):
         Raises:
             KernelFault: If it does what a GPU would not do, or would not notice.
         """
-        scope = self.host_scope()
+        scope = Scope(None, None, 1, self._statements.expressions.dependents)
         try:
-            self._bind(scope, arguments, updated)
-            self.run(scope)
+            with np.errstate(all="ignore"):
+                self._bind(scope, arguments, updated)
+                self._body(scope)
         except KernelFault as fault:
             fault.kernel = fault.kernel or self.name
             raise
@@ -127,7 +72,7 @@ class Program(Interpreter):
     def forget_outputs(self, arguments: Sequence[Any]) -> None:
         """Fill what it writes with NaN, or -1: what it leaves unwritten shows in what follows."""
         for param, argument in zip(self.function.params, arguments, strict=True):
-            if isinstance(argument, np.ndarray) and self.usage.is_written(hash(param)):
+            if isinstance(argument, np.ndarray) and self._usage.is_written(hash(param)):
                 argument.reshape(-1).view(np.uint8).fill(0xFF)
 
     def _bind(self, scope: Scope, arguments: Sequence[Any], updated: Collection[int]) -> None:
@@ -162,20 +107,20 @@ class Program(Interpreter):
 
     def _require_apart(self, arrays: Sequence[tuple[Any, Array]]) -> None:
         """Nothing that is written is part of another array: CUDA C++ says ``__restrict__``."""
-        spans = sorted(
-            (array.ctypes.data, array.ctypes.data + array.nbytes, index)
-            for index, (_, array) in enumerate(arrays)
+        spans = [
+            (param, array.ctypes.data, array.ctypes.data + array.nbytes)
+            for param, array in arrays
             if array.nbytes
-        )
-        for (_, end, first), (start, _, second) in pairwise(spans):
-            params = arrays[first][0], arrays[second][0]
-            if start < end and any(self.usage.is_written(hash(param)) for param in params):
-                raise Aliased(f"{params[0].name} and {params[1].name} are one memory")
+        ]
+        for (one, start, end), (other, its_start, its_end) in combinations(spans, 2):
+            written = any(self._usage.is_written(hash(param)) for param in (one, other))
+            if written and start < its_end and its_start < end:
+                raise Aliased(f"{one.name} and {other.name} are one memory")
 
     def _bind_memory(self, scope: Scope, param: Any, array: Array, *, updated: bool) -> None:
         key, (dtype, _) = hash(param), split(str(param.ty.dtype))
         data = array.reshape(-1).view(np.uint8)
-        unit, writes = self.usage.unit(key), self.usage.is_written(key)
+        unit, writes = self._usage.unit(key), self._usage.is_written(key)
         memory = FlatMemory(
             str(param.name),
             data,
@@ -185,6 +130,41 @@ class Program(Interpreter):
             tracked=writes,
         )
         scope.bind(key, View(memory, dtype))
+
+    def _launch(self, region: Region, extents: dict[str, Any], host: Scope) -> None:
+        """Run a kernel for all its blocks."""
+        sizes = {tag: int(extents.get(tag, 1)) for tag in TAGS}
+        self._require_limits(sizes, region)
+        x, y, z, *threads = (sizes[tag] for tag in TAGS)
+        grid, block = (x, y, z), (threads[0], threads[1], threads[2])
+        for value in host.values.values():
+            if isinstance(value, View) and isinstance(value.memory, FlatMemory):
+                value.memory.begin_launch()
+        at_once = max(1, LANES // prod(block))
+        for first in range(0, prod(grid), at_once):
+            blocks = min(at_once, prod(grid) - first)
+            chunk = Chunk(first, blocks, prod(block), block, grid)
+            chunk.copies = Copies(np.zeros(len(chunk.everyone), np.int64))
+            scope = Scope(chunk, None, blocks * prod(block), host.dependents)
+            scope.values.update(host.values)
+            region.body(scope)
+
+    def _require_limits(self, sizes: dict[str, int], region: Region) -> None:
+        wrong = [
+            f"{tag} is {size}, from 1 to {LIMITS[tag]} are possible"
+            for tag, size in sizes.items()
+            if not 1 <= size <= LIMITS[tag]
+        ]
+        threads = prod(sizes[tag] for tag in TAGS if tag.startswith("thread"))
+        if threads > THREADS:
+            wrong.append(f"{threads} threads in a block, {THREADS} are possible")
+        static, total = region.shared["shared"], sum(region.shared.values())
+        if static > STATIC_SHARED:
+            wrong.append(f"{static} bytes of static shared memory, {STATIC_SHARED} are possible")
+        if total > self.shared_memory:
+            wrong.append(f"{total} bytes of shared memory, {self.shared_memory} are possible")
+        if wrong:
+            raise BadLaunch("; ".join(wrong))
 
 
 def _bind_shape(scope: Scope, param: Any, array: Array) -> None:
