@@ -84,7 +84,7 @@ class Decoder(Module[[Tensor], Tensor]):
         Returns:
             float32 ``[batch, seq, vocab]``.
         """
-        return self._logits(self._hidden(input_ids, Tensor([0], DType.int32), []))
+        return self._logits(self._hidden(input_ids, Tensor([0], DType.int32, input_ids.device), []))
 
     def step(self, input_ids: Tensor, position: Tensor, *cache: Tensor) -> Tensor:
         """Logits after the last token, with a cache that holds all tokens before ``input_ids``.

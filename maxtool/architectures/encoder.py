@@ -109,7 +109,7 @@ class Encoder(Module[[Tensor, Tensor, Tensor], "tuple[Tensor, ...]"]):
         x = self._embedded(input_ids, token_type_ids)
         batch, seq = input_ids.shape
         mask = attention_mask.cast(DType.bool).reshape([batch, 1, 1, seq])
-        start = Tensor([0], DType.int32)
+        start = Tensor([0], DType.int32, input_ids.device)
         angles = None if self.rotary is None else self.rotary.angles(input_ids, start)
         for layer in self.layers:
             x = layer(x, mask, angles)

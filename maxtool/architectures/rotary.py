@@ -68,9 +68,9 @@ class RotaryTable:
 
         self.cos, self.sin = table("cos", np.cos), table("sin", np.sin)
 
-    def angles(self, input_ids: Tensor, position: Tensor) -> Angles:  # noqa: ARG002
+    def angles(self, input_ids: Tensor, position: Tensor) -> Angles:
         """See :class:`Rotary`."""
-        return self.cos, self.sin, position
+        return self.cos.on(input_ids.device), self.sin.on(input_ids.device), position
 
 
 class RotaryByLength:
@@ -112,9 +112,13 @@ class RotaryByLength:
     def angles(self, input_ids: Tensor, position: Tensor) -> Angles:
         """See :class:`Rotary`."""
         cos, sin = ops.rope_angles(
-            input_ids, self.table, position, original=self.original, factor=self.factor
+            input_ids,
+            self.table.on(input_ids.device),
+            position,
+            original=self.original,
+            factor=self.factor,
         )
-        return cos, sin, Tensor([0], DType.int32)
+        return cos, sin, Tensor([0], DType.int32, input_ids.device)
 
 
 def make_rotaries(config: DecoderConfig, context: int) -> dict[bool, Rotary]:

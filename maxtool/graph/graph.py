@@ -356,7 +356,11 @@ class Graph:
                 f" not {len(inputs)}"
             )
         for index, (operand, parameter) in enumerate(zip(inputs, subgraph.inputs, strict=True)):
-            differs = (operand.dtype, operand.shape) != (parameter.dtype, parameter.shape)
+            differs = (operand.dtype, operand.shape, operand.device) != (
+                parameter.dtype,
+                parameter.shape,
+                parameter.device,
+            )
             if differs or type(operand.type) is not type(parameter.type):
                 raise ValueError(
                     f"operand {index} of subgraph {subgraph.name!r} is {operand.type},"

@@ -208,6 +208,7 @@ class DerivedWeight(Weight):
         dtype: The element type.
         shape: Sizes, slowest first.
         compute: Gives the data, of that type and shape.
+        device: Where the operations that use it find it.
     """
 
     def __init__(
@@ -216,9 +217,21 @@ class DerivedWeight(Weight):
         dtype: DType,
         shape: ShapeLike,
         compute: Callable[[], np.ndarray[Any, Any]],
+        device: DeviceRef | None = None,
     ) -> None:
-        super().__init__(name, dtype, shape)
+        super().__init__(name, dtype, shape, device)
         self._compute = compute
+        self._elsewhere: dict[DeviceRef, DerivedWeight] = {}
+
+    def on(self, device: DeviceRef) -> DerivedWeight:
+        """The same on a device: itself if it is there, else one by a name of its own."""
+        if device == self.device:
+            return self
+        if device not in self._elsewhere:
+            name = f"{self.name}@{device.name}"
+            made = DerivedWeight(name, self.dtype, self.shape, self._compute, device)
+            self._elsewhere[device] = made
+        return self._elsewhere[device]
 
     @property
     def is_bound(self) -> bool:

@@ -29,13 +29,14 @@ def rotated(
     """
     cos, sin = tables
     _require_positions(x, cos, start)
-    position = start if isinstance(start, Tensor) else Tensor(np.array([start], np.int32))
+    if not isinstance(start, Tensor):
+        start = Tensor([start], DType.int32, x.device)
     wide = x if x.dtype is DType.float32 else ops.cast(x, DType.float32)
     *outer, dim = x.shape
     pairs, last = int(dim) // 2, (0, 1, 2, 4, 3)
     if interleaved:
         wide = ops.reshape(ops.permute(ops.reshape(wide, [*outer, pairs, 2]), last), x.shape)
-    turned = ops.rope(wide, cos, sin, position)
+    turned = ops.rope(wide, cos, sin, start)
     if interleaved:
         turned = ops.reshape(ops.permute(ops.reshape(turned, [*outer, 2, pairs]), last), x.shape)
     return turned if x.dtype is DType.float32 else ops.cast(turned, x.dtype)
@@ -77,7 +78,7 @@ class _Angles:
         return values
 
     @cached_property
-    def tables(self) -> tuple[Tensor, Tensor]:
+    def tables(self) -> tuple[DerivedWeight, DerivedWeight]:
         """Cosines and sines."""
         return self.table("cos"), self.table("sin")
 
@@ -144,4 +145,5 @@ class RotaryEmbedding(Module[..., Tensor]):
         if seq_len is not None and x.rank == 4 and x.shape[1] != seq_len:
             raise ValueError(f"{x.type} is no sequence of {seq_len}")
         start = 0 if start_pos is None else start_pos
-        return rotated(x, self._angles.tables, start, interleaved=self.interleaved)
+        cos, sin = (table.on(x.device) for table in self._angles.tables)
+        return rotated(x, (cos, sin), start, interleaved=self.interleaved)

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from tvm_ffi import structural_equal
 
+from maxtool import nn
+from maxtool.architectures import Decoder, build
 from maxtool.compiler.cuda.binaries import device_source
 from maxtool.compiler.lowering.module import ModuleLowering
 from maxtool.compiler.mixed import kind_of
@@ -21,8 +23,19 @@ from maxtool.driver import CPU, Accelerator
 from maxtool.dtype import DType
 from maxtool.engine import InferenceSession
 from maxtool.errors import MissingDevice
-from maxtool.graph import BufferType, DeviceRef, Graph, Tensor, TensorType, Weight, executor, ops
+from maxtool.graph import (
+    BufferType,
+    DeviceRef,
+    Graph,
+    ShardingStrategy,
+    Tensor,
+    TensorType,
+    Weight,
+    executor,
+    ops,
+)
 from maxtool.graph.ops.flow import show
+from tests.architectures.decoders import CONFIG
 
 Array = np.ndarray[Any, Any]
 F32 = DType.float32
@@ -278,3 +291,87 @@ def test_a_graph_on_one_gpu_is_compiled_as_any_other() -> None:
     assert placement.is_single
     source = device_source(compile_module(lowered(graph, placement), placement))
     assert "exp_kernel(" in source
+
+
+# layers
+
+
+IDS = np.array([[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]])
+PLACES: dict[str, tuple[tuple[DeviceRef, ...], Any]] = {
+    "one": ((GPUS[1],), None),
+    "rows on two": ((GPUS[0], GPUS[1]), ShardingStrategy.rowwise(2)),
+    "layers on two": ((GPUS[0], GPUS[1]), ShardingStrategy.tensor_parallel(2)),
+    "the host and one": ((CPU(), GPUS[0]), ShardingStrategy.tensor_parallel(2)),
+}
+
+
+def decoder() -> Decoder:
+    model: Decoder = build("decoder", CONFIG | {"tie_word_embeddings": True, "qkv_bias": True})
+    rng = np.random.default_rng(0)
+    weights = model.raw_state_dict().items()
+    model.load_state_dict(
+        {name: rng.normal(size=one.shape.static()).astype(np.float32) for name, one in weights}
+    )
+    return model
+
+
+@pytest.mark.parametrize("case", PLACES)
+def test_a_decoder_on_devices(case: str) -> None:
+    """Its layers are calls of a subgraph, its angles tables that no state lists."""
+    devices, strategy = PLACES[case]
+    expected = decoder().compile(TensorType(DType.int64, ["batch", "seq"]))(IDS).to_numpy()
+    model = decoder()
+    model.to(*devices, sharding_strategy=strategy)
+    kind = TensorType(DType.int64, ["batch", "seq"], devices[0])
+    result = model.compile(kind)(IDS)
+    assert result.device == devices[0]
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(result.to_numpy(), expected, rtol=1e-4, atol=1e-5 * scale)
+
+
+def test_a_decoder_whose_tokens_are_elsewhere_says_so() -> None:
+    model = decoder()
+    model.to(GPUS[0])
+    with pytest.raises(ValueError, match=r"embedding\(.*on gpu:0\): operands on cpu:0 and gpu:0"):
+        model.compile(TensorType(DType.int64, ["batch", "seq"]))
+
+
+def test_subgraphs_are_called_with_operands_on_their_devices() -> None:
+    kind = TensorType(F32, ["n"], GPUS[0])
+    callee = Graph("callee", lambda x: x + 1.0, [kind])
+    with pytest.raises(
+        ValueError, match=r"operand 0 of subgraph 'callee' is float32\[n\], expected"
+    ):
+        Graph("main", lambda x: ops.call(callee, x), [TensorType(F32, ["n"])])
+
+
+WITH_NUMBERS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Array], Array]]] = {
+    "places": (lambda x: x[[2, 0]], lambda x: x[[2, 0]]),
+    "places in two dimensions": (lambda x: x[[2, 0], 1], lambda x: x[[2, 0], 1]),
+    "a size": (lambda x: x * x.shape[0], lambda x: x * len(x)),
+    "a deviation": (lambda x: ops.std(x, axis=0), lambda x: x.std(0, keepdims=True)),
+    "repetitions": (
+        lambda x: ops.repeat_interleave(x, [1, 0, 2], axis=1),
+        lambda x: x.repeat([1, 0, 2], axis=1),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WITH_NUMBERS)
+def test_numbers_beside_a_tensor_are_where_it_is(case: str) -> None:
+    ours, numpy = WITH_NUMBERS[case]
+    x = random(4, 3)
+    run = executor.find().compile(Graph("main", ours, [TensorType(F32, ["n", 3], GPUS[0])]), {})
+    for result in (ours(Tensor(x).to(GPUS[0])), run(Tensor(x))[0]):
+        assert result.device == GPUS[0]
+        np.testing.assert_allclose(result.to_numpy(), numpy(x), rtol=1e-5, atol=1e-6)
+
+
+def test_rotary_positions_there() -> None:
+    layer = nn.RotaryEmbedding(8, 2, 100.0, 16)
+    x = random(1, 5, 2, 4)
+    expected = layer(Tensor(x)).to_numpy()
+    kind = TensorType(F32, [1, "seq", 2, 4], GPUS[1])
+    for result in (layer(Tensor(x).to(GPUS[1])), layer.compile(kind)(x)):
+        assert result.device == GPUS[1]
+        np.testing.assert_allclose(result.to_numpy(), expected, rtol=1e-5, atol=1e-6)

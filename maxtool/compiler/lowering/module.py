@@ -20,7 +20,7 @@ from maxtool.compiler.storage import Storage
 from maxtool.compiler.targets import Target
 from maxtool.dtype import DType
 from maxtool.errors import CompilationFailed
-from maxtool.graph import BufferType, CallNode, Graph, Node, Tensor
+from maxtool.graph import BufferType, CallNode, DeviceRef, Graph, Node, Tensor
 from maxtool.graph.type import HOST
 
 
@@ -137,20 +137,17 @@ class ModuleLowering:
     def _subgraph(self, graph: Graph, places: Sequence[Storage]) -> Any:  # noqa: ANN401
         """Add a private function that runs ``graph``."""
         function = FunctionLowering(self)
-        inputs = [
-            relax.Var(f"input_{index}", function.type(value.type))
-            for index, value in enumerate(graph.inputs)
-        ]
-        weights = [
-            relax.Var(f"weight_{index}", self._stored(value, place))
-            for index, (value, place) in enumerate(zip(graph.parameters(), places, strict=True))
-        ]
+        kinds = [function.type(value.type) for value in graph.inputs]
+        stored = [self._stored(*pair) for pair in zip(graph.parameters(), places, strict=True)]
+        inputs = [relax.Var(f"input_{i}", _anywhere(kind)) for i, kind in enumerate(kinds)]
+        weights = [relax.Var(f"weight_{i}", _anywhere(kind)) for i, kind in enumerate(stored)]
 
         def bind() -> None:
-            for value, parameter in zip(graph.inputs, inputs, strict=True):
-                function.set_whole(value, parameter)
-            for value, parameter, place in zip(graph.parameters(), weights, places, strict=True):
-                function.set_weight(value, parameter, place)
+            for value, parameter, kind in zip(graph.inputs, inputs, kinds, strict=True):
+                function.set_whole(value, self._typed(function, parameter, kind))
+            every = zip(graph.parameters(), weights, stored, places, strict=True)
+            for value, parameter, kind, place in every:
+                function.set_weight(value, self._typed(function, parameter, kind), place)
 
         name = self.unique(graph.name)
         return self._add_function(function, graph, name, [*inputs, *weights], bind, private=True)
@@ -215,12 +212,11 @@ class ModuleLowering:
 
     def _is_for(self, kind: str, node: Node) -> bool:
         """Whether a node is lowered for a target of that kind."""
-        return self.placement.target(node.inputs[0].device).kind == kind
+        return self.placement.target(_place(node)).kind == kind
 
     def _lower(self, function: FunctionLowering, node: Node) -> None:
         """Lower one operation, where its operands are."""
-        first = (*node.inputs, *node.outputs)[0]
-        with function.on(first.device):
+        with function.on(_place(node)):
             RULES_OF[function.target.kind][node.op](function, node)
 
     def _call(self, function: FunctionLowering, node: CallNode) -> None:
@@ -231,7 +227,17 @@ class ModuleLowering:
         single = len(node.outputs) == 1
         for index, value in enumerate(node.outputs):
             part = result if single else function.emit(relax.TupleGetItem(result, index))
-            function.set_whole(value, part)
+            function.set_whole(value, self._typed(function, part, function.type(value.type)))
+
+    def _typed(self, function: FunctionLowering, value: Any, kind: Any) -> Any:  # noqa: ANN401
+        """What comes into a subgraph or out of it, with its device; of one there is nothing to say.
+
+        TVM's passes forget the devices of values, and refuse a call by what they have forgotten.
+        """
+        if self.placement.is_single:
+            return value
+        items = function.emit(relax.Tuple([value]))
+        return function.emit(_item(items, 0, kind))
 
     def unique(self, hint: str) -> str:
         """``hint``, or with a number after it if something has that name already."""
@@ -246,6 +252,17 @@ def _printed(graph: Graph) -> Iterator[str]:
             yield from _printed(node.callee)
         elif node.op == "print":
             yield repr(node.attributes["label"])
+
+
+def _place(node: Node) -> DeviceRef:
+    """Where a node is computed: where its operands are; the result of one that has none."""
+    first = (*node.inputs, *node.outputs)[0]
+    return first.device
+
+
+def _anywhere(kind: Any) -> Any:  # noqa: ANN401 - tvm ships no types
+    """A type without its device."""
+    return relax.TensorType(kind.shape, kind.dtype)
 
 
 def _item(array: Any, index: int, kind: Any) -> Any:  # noqa: ANN401

@@ -33,8 +33,8 @@ def _infer_range(start: TensorType, step: TensorType, size: Dim) -> tuple[Tensor
     return (TensorType(start.dtype, [size], start.device),)
 
 
-def _infer_shape(shape: Shape) -> tuple[TensorType, ...]:
-    return (TensorType(DType.int64, [shape.rank]),)
+def _infer_shape(shape: Shape, device: DeviceRef | None = None) -> tuple[TensorType, ...]:
+    return (TensorType(DType.int64, [shape.rank], device),)
 
 
 define("range", _infer_range)

@@ -83,7 +83,7 @@ def _entry(x: Tensor, given: Any) -> Any:  # noqa: ANN401 - whatever is in an in
     if given is None or given is Ellipsis or isinstance(given, slice):
         return given
     if isinstance(given, Tensor | np.ndarray | list):
-        return _places(x, given if isinstance(given, Tensor) else _array(given))
+        return _places(x, given if isinstance(given, Tensor) else _array(x, given))
     try:
         if isinstance(given, bool | np.bool_):
             raise TypeError
@@ -95,9 +95,9 @@ def _entry(x: Tensor, given: Any) -> Any:  # noqa: ANN401 - whatever is in an in
         ) from None
 
 
-def _array(given: Any) -> Tensor:  # noqa: ANN401 - an array or a list
+def _array(x: Tensor, given: Any) -> Tensor:  # noqa: ANN401 - an array or a list
     array = np.asarray(given)
-    return Tensor(array if array.size else array.astype(np.int64))
+    return Tensor(array if array.size else array.astype(np.int64), device=x.device)
 
 
 def _places(x: Tensor, given: Tensor) -> Tensor:
@@ -116,7 +116,7 @@ def _chosen(x: Tensor, axis: int, mask: Tensor) -> Iterator[Tensor]:
     sizes = x.shape[axis : axis + mask.rank]
     if sizes != mask.shape:
         raise IndexError(f"slice({x.type}): a mask of {mask.shape} for dimensions of {sizes}")
-    return (Tensor(places) for places in mask.to_numpy().nonzero())
+    return (Tensor(places, device=x.device) for places in mask.to_numpy().nonzero())
 
 
 def _ranges(x: Tensor, entries: Sequence[Entry], arrays: bool) -> list[Range]:
@@ -141,7 +141,7 @@ def _at_places(x: Tensor, entries: Sequence[Entry]) -> Tensor:
     sizes = iter(x.shape)
     x = reshape(x, [1 if entry is None else next(sizes) for entry in entries])
     axes = [axis for axis, entry in enumerate(entries) if isinstance(entry, int | Tensor)]
-    places = [_as_places(entries[axis]) for axis in axes]
+    places = [_as_places(x, entries[axis]) for axis in axes]
     for axis, one in zip(axes, places, strict=True):
         require_places("slice", one, [x.shape[axis]])
     adjacent = axes[-1] - axes[0] == len(axes) - 1
@@ -152,8 +152,10 @@ def _at_places(x: Tensor, entries: Sequence[Entry]) -> Tensor:
     return _moved(found, found.rank - len(others), axes[0]) if adjacent else found
 
 
-def _as_places(entry: Entry) -> Tensor:
-    return entry if isinstance(entry, Tensor) else Tensor(np.array(entry, np.int64))
+def _as_places(x: Tensor, entry: Entry) -> Tensor:
+    if isinstance(entry, Tensor):
+        return entry
+    return Tensor(np.array(entry, np.int64), device=x.device)
 
 
 def _joined(places: Sequence[Tensor]) -> Tensor:

@@ -163,7 +163,7 @@ def repeat_interleave(
     places = _repetitions(tensor, as_tensor(repeats), place)
     if out_dim is not None and Dim(out_dim) != len(places):
         raise ValueError(f"repeat_interleave({tensor.type}): {len(places)} elements, not {out_dim}")
-    return gather(tensor, places, place)
+    return gather(tensor, Tensor(places, device=tensor.device), place)
 
 
 def _repeated(x: Tensor, times: int, axis: int) -> Tensor:

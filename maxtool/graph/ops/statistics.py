@@ -36,7 +36,7 @@ def variance(x: TensorLike, axis: Axes = -1, correction: float = 0) -> Tensor:
 
 
 def _degrees(count: Dim, correction: float, beside: Tensor) -> Tensor:
-    return maximum(sub(as_number(count, beside.dtype), float(correction)), 0.0)
+    return maximum(sub(as_number(count, beside.dtype, beside.device), float(correction)), 0.0)
 
 
 def std(x: TensorLike, axis: Axes = -1, correction: float = 0) -> Tensor:

@@ -117,15 +117,15 @@ def _operand(op: Op, operand: TensorLike, dtype: DType | None, device: DeviceRef
     if isinstance(operand, Tensor):
         return operand
     if isinstance(operand, Dim):
-        return as_number(operand, dtype)
+        return as_number(operand, dtype, device)
     return _tensor(op, operand, dtype, device)
 
 
-def as_number(dim: Dim, dtype: DType | None) -> Tensor:
-    """A dimension as a number of a type, computed where it has only a name."""
+def as_number(dim: Dim, dtype: DType | None, device: DeviceRef | None = None) -> Tensor:
+    """A dimension as a number of a type on a device, computed where it has only a name."""
     if dim.is_static:
-        return Tensor(int(dim), dtype or DType.int64)
-    (sizes,) = apply("shape_to_tensor", shape=Shape([dim]))
+        return Tensor(int(dim), dtype or DType.int64, device)
+    (sizes,) = apply("shape_to_tensor", shape=Shape([dim]), device=device)
     (number,) = apply("reshape", sizes, shape=Shape([]))
     return number if dtype is None else _cast(number, dtype)
 

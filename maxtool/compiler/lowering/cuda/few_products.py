@@ -54,7 +54,7 @@ def _with_gates(
     made_by = {
         id(node.outputs[0]): node
         for node in nodes
-        if isinstance(node, Node) and uses[id(node.outputs[0])] == 1
+        if isinstance(node, Node) and node.outputs and uses[id(node.outputs[0])] == 1
     }
     of = {
         id(node.outputs[0]): node
