@@ -20,11 +20,15 @@ from maxtool.compiler.kernels.cuda.few_rows import few_rows
 from maxtool.compiler.kernels.cuda.linear import TILES, TILES_FLOAT32
 from maxtool.compiler.kernels.cuda.matrix import Matrix
 from maxtool.compiler.kernels.cuda.output import Output
-from maxtool.compiler.kernels.cuda.tiles import tile_product
+from maxtool.compiler.kernels.cuda.tiles import Tile, tile_product
 from maxtool.compiler.kernels.cuda.tiles_float32 import THREADS, tile_product_float32
 
 # With no more choices, each is multiplied by itself.
 FEW = 32
+
+# Of many tokens an expert has some hundred rows. Which they are takes registers: a warp has half
+# the sums that it has of rows in order.
+TILE = Tile(rows=128, columns=128, warps=(2, 4), stages=3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +145,7 @@ def _sorted(one: Choices, order: tuple[b.Buffer, ...], wide: bool, shared_memory
         _each_tile(one, order, (size, size, THREADS), tiled)
         return
     large = wide and one.w.aligned and one.output.paired
-    tile = TILES[0 if large else -1].within(shared_memory)
+    tile = (TILE if large else TILES[-1]).within(shared_memory)
 
     def tiled_narrow(*given: Any) -> None:  # noqa: ANN401
         tile_product(tile, *given)

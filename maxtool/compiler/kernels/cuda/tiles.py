@@ -167,17 +167,30 @@ def _run(tile: Tile, operands: tuple[_Staged, _Staged], terms: b.Expr, part: _Wa
                 operand.copy(slot, index * DEPTH)
         b.do(b.call("mt_cp_async_commit"))
 
-    for stage in range(tile.stages - 1):
-        copy(b.integer(stage), b.int32(stage))
-    slot = b.scratch((1,), "int32")
-    b.store(slot, b.int32(0), (0,), 1)
-    with T.serial(count) as index:
+    def wait() -> None:
         b.do(b.call("mt_cp_async_wait", b.int32(tile.stages - 2)))
         b.barrier()
-        free = T.Select(slot[0] == 0, b.int32(tile.stages - 1), slot[0] - 1)
-        copy(index + (tile.stages - 1), b.let(free, dtype="int32"))
-        part.multiply(slot[0])
-        b.store(slot, T.Select(slot[0] == tile.stages - 1, b.int32(0), slot[0] + 1), (0,), 1)
+
+    for stage in range(tile.stages - 1):
+        copy(b.integer(stage), b.int32(stage))
+    slot, last = b.scratch((1,), "int32"), tile.stages - 1
+    b.store(slot, b.int32(0), (0,), 1)
+    wait()
+    with b.when(count > 0):
+        part.load(slot[0], 0)
+    with T.serial(count) as index:
+        following = b.let(T.Select(slot[0] == last, b.int32(0), slot[0] + 1), dtype="int32")
+
+        def ahead(index: b.Expr = index, following: b.Expr = following) -> None:
+            wait()
+            with b.when(index + 1 < count):
+                part.load(following, 0)
+
+        # Everyone has read what was there: that was before the last wait.
+        free = T.Select(slot[0] == 0, b.int32(last), slot[0] - 1)
+        copy(index + last, b.let(free, dtype="int32"))
+        part.multiply(slot[0], ahead)
+        b.store(slot, following, (0,), 1)
 
 
 class _Warp:
@@ -204,16 +217,23 @@ class _Warp:
             for _ in range(2)
         ]
 
-    def multiply(self, stage: b.Expr) -> None:
-        """Add the products of a stage to the sums."""
+    def multiply(self, stage: b.Expr, ahead: Callable[[], None]) -> None:
+        """Add the products of a stage, of which the first fragments are there, to the sums.
+
+        Args:
+            stage: Which.
+            ahead: Waits for the next stage and loads its first fragments; while it waits, the
+                tensor cores are busy with the last but one of this stage.
+        """
         steps = DEPTH // STEP
-        self._load(stage, 0)
         for step in range(steps):
             if step + 1 < steps:
-                self._load(stage, step + 1)
+                self.load(stage, step + 1)
+            else:
+                ahead()
             self._multiply(step)
 
-    def _load(self, stage: b.Expr, step: int) -> None:
+    def load(self, stage: b.Expr, step: int) -> None:
         """Load the fragments of 16 terms.
 
         ldmatrix takes the addresses of the rows of its four matrices from lanes 0-7, 8-15, 16-23
