@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from maxtool.compiler.kernels.forms import Heads, Mask
 from maxtool.compiler.lowering.function import FunctionLowering
 from maxtool.graph import Node
 
+Expr: TypeAlias = Any  # tvm ships no types
 Rule: TypeAlias = Callable[[FunctionLowering, Node], None]
 
 
-def _attention(function: FunctionLowering, node: Node) -> None:
+def attention_options(function: FunctionLowering, node: Node) -> tuple[dict[str, Any], list[Expr]]:
+    """What a kernel is built for, on any target; and the mask, if there is one."""
     query, key, value, *masks = node.inputs
-    (result,) = node.outputs
-    operands = [function.get(one) for one in (query, key, value)]
-    mask = None
+    mask, operands = None, []
     for one in masks:
         sizes = [*(1,) * (4 - one.rank), *function.sizes(one.shape)]
         operands.append(function.reshaped(function.get(one), sizes))
@@ -33,6 +33,13 @@ def _attention(function: FunctionLowering, node: Node) -> None:
         "causal": node.attributes["causal"],
         "scale": scale,
     }
+    return options, operands
+
+
+def _attention(function: FunctionLowering, node: Node) -> None:
+    (result,) = node.outputs
+    options, masks = attention_options(function, node)
+    operands = [*(function.get(one) for one in node.inputs[:3]), *masks]
     sizes = function.sizes(result.shape)
     made = function.kernel("dot_attention", options, operands, sizes, result.dtype)
     function.set_whole(result, made)

@@ -31,6 +31,12 @@ def permuted(
 def _permute(function: FunctionLowering, node: Node) -> None:
     x, result = node.inputs[0], node.outputs[0]
     dims, sizes = node.attributes["dims"], function.sizes(x.shape)
+    dtype = function.result_type(x)
+    if dtype is not x.dtype:
+        whole = function.reshaped(function.narrow(x, dtype), sizes)
+        made = permuted(function, whole, sizes, dims, dtype)
+        function.set_result(result, function.reshaped(made, function.flat_sizes(result.shape)))
+        return
     same = list(dims) == sorted(dims)
     kept = same and isinstance(x.type, BufferType)  # what it holds may be overwritten later
     value = function.copied(x) if kept else function.get(x)

@@ -6,12 +6,16 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import tvm
+import tvm_ffi
+from tvm import relax
 
 from maxtool.compiler.lowering.module import ModuleLowering
 from maxtool.compiler.storage import plan_storage
 from maxtool.compiler.targets import parse_target
 from maxtool.dtype import DType
-from maxtool.graph import Graph, Tensor, TensorType, Weight, ops
+from maxtool.graph import Graph, Tensor, TensorType, Weight, executor, ops
+from tests.simt.model import Simulation
 
 TARGET = parse_target("cuda:sm_80")
 
@@ -24,8 +28,11 @@ def normed(x: Tensor) -> Tensor:
     return ops.rms_norm(x, Tensor(np.ones(64, np.float32)), 1e-6)
 
 
-def kernels(call: Callable[[Tensor], object]) -> set[str]:
-    graph = Graph("main", call, [TensorType(DType.float32, ["batch", "seq", 64])])
+ROWS = TensorType(DType.float32, ["batch", "seq", 64])
+
+
+def kernels(call: Callable[[Tensor], object], kind: TensorType = ROWS) -> set[str]:
+    graph = Graph("main", call, [kind])
     lowering = ModuleLowering(TARGET, plan_storage([graph], TARGET))
     lowering.entry(graph)
     return {one.name_hint for one in lowering.module().get_global_vars()}
@@ -76,3 +83,43 @@ def test_weights_of_32_bits_ask_for_no_rounding() -> None:
     names = kernels(lambda x: product(normed(x), dtype=DType.float32))
     assert "rms_norm_64_float32" in names
     assert not [name for name in names if "float16" in name]
+
+
+def attended(x: Tensor, heads: int) -> Tensor:
+    """As an encoder does: projections, heads, a mask of padding, and a projection back."""
+
+    def by_head(name: str) -> Tensor:
+        return product(x, name).reshape([*x.shape[:2], heads, 64 // heads]).permute([0, 2, 1, 3])
+
+    mask = Tensor(np.array([True, True, False, True, True]).reshape(1, 1, 1, 5))
+    mixed = ops.scaled_dot_product_attention(by_head("q"), by_head("k"), by_head("v"), mask)
+    return product(mixed.permute([0, 2, 1, 3]).reshape(x.shape), "o")
+
+
+def test_attention_between_products_is_for_tensor_cores() -> None:
+    kind = TensorType(DType.float32, [2, 5, 64])
+    names = kernels(lambda x: attended(x, 2), kind)
+    assert "dot_attention_bfloat16" in names
+    assert not [name for name in names if name.startswith("permute") and "float32" in name]
+    # Heads of 8 elements are too narrow for tensor cores: rounding would be of no use.
+    assert "dot_attention_float32" in kernels(lambda x: attended(x, 8), kind)
+
+
+def test_rounded_attention_gives_what_the_cpu_gives() -> None:
+    kind = TensorType(DType.float32, [2, 5, 64])
+    graph = Graph("main", lambda x: attended(x, 2), [kind])
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2, 5, 64), np.float32)
+    weights = {
+        name: (rng.standard_normal((64, 64)) / 8).astype(DType.bfloat16.to_numpy())
+        for name in "qkvo"
+    }
+    (expected,) = executor.find().compile(graph, weights)(Tensor(x))
+    storage = plan_storage([graph], TARGET)
+    lowering = ModuleLowering(TARGET, storage)
+    lowering.entry(graph)
+    machine = Simulation().compile_module(lowering.module(), TARGET)
+    held = [tvm.runtime.tensor(weights[name].view(np.uint16)) for name in storage]
+    run = relax.VirtualMachine(machine, tvm.cpu())["main"]
+    got = run(tvm.runtime.tensor(x), tvm_ffi.Array(held)).numpy()
+    np.testing.assert_allclose(got, expected.to_numpy(), atol=2e-2, rtol=0)

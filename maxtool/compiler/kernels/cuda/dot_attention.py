@@ -23,16 +23,18 @@ def dot_attention(
     causal: bool,
     scale: float,
     shared_memory: int,
+    out: str | None = None,
 ) -> Any:  # noqa: ANN401
     """Build ``softmax(q @ k.T * scale + mask) @ v`` with the online softmax.
 
     Parameters of the kernel: q[batch, heads, n, d], k[batch, kv_heads, m, d],
     v[batch, kv_heads, m, dv], mask[1 or batch, 1 or heads, 1 or n, 1 or m] if there is one,
-    y[batch, heads, n, dv]; all but a mask of bool or float32 are of ``dtype``. A query that sees no
-    key gets zeros. Where tensor cores take 16-bit types, probabilities are rounded to them.
+    y[batch, heads, n, dv]; all but a mask of bool or float32 are of ``dtype``, but y of ``out``, if
+    that is said. A query that sees no key gets zeros. Where tensor cores take 16-bit types,
+    probabilities are rounded to them.
     """
     with b.kernel(f"dot_attention_{dtype}") as made:
-        problem = _problem(made, dtype, heads, mask, causal, scale)
+        problem = _problem(made, (dtype, out or dtype), heads, mask, causal, scale)
         form = Form(heads, dtype)
         if form.fits(shared_memory):
             flash_mma(problem, form)
@@ -42,9 +44,15 @@ def dot_attention(
 
 
 def _problem(
-    made: b.Kernel, dtype: str, heads: Heads, mask: Mask | None, causal: bool, scale: float
+    made: b.Kernel,
+    types: tuple[str, str],
+    heads: Heads,
+    mask: Mask | None,
+    causal: bool,
+    scale: float,
 ) -> Problem:
     """The arguments, and what they mean: the last query and the last key belong together."""
+    dtype, out = types
     batch, n, m = made.dim("batch"), made.dim("n"), made.dim("m")
     q = made.argument("q", (batch, heads.queries, n, heads.key_dim), e.stored(dtype))
     k = made.argument("k", (batch, heads.keys, m, heads.key_dim), e.stored(dtype))
@@ -52,11 +60,11 @@ def _problem(
     masking = None
     if mask is not None:
         masking = _masking(made, mask, (batch, heads.queries, n, m), e.computed(dtype))
-    y = made.argument("y", (batch, heads.queries, n, heads.value_dim), e.stored(dtype))
+    y = made.argument("y", (batch, heads.queries, n, heads.value_dim), e.stored(out))
     added = mask is not None and mask.dtype != "bool"
     scores = Scores(scale, added=added, kind=e.computed(dtype))
-    types, offset = (dtype, dtype, dtype), m - n if causal else None
-    return Problem(heads, batch, n, m, q, k, v, y, types, True, offset, scores, masking)
+    every, offset = (dtype, *types), m - n if causal else None
+    return Problem(heads, batch, n, m, q, k, v, y, every, True, offset, scores, masking)
 
 
 def _masking(made: b.Kernel, mask: Mask, sizes: tuple[b.Index, ...], kind: str) -> Masking:

@@ -17,6 +17,8 @@ from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda.scores import Scores
 from maxtool.compiler.kernels.forms import Heads
 
+STATIC = 48 << 10  # bytes of shared memory that need not be asked for
+
 # From batch, head, query and key to what is done to the score.
 Masking: TypeAlias = Callable[[b.Expr, b.Expr, b.Expr, b.Expr, b.Expr], b.Expr]
 

@@ -22,7 +22,7 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import lanes as ln
-from maxtool.compiler.kernels.cuda.flash import Problem, Tile, tiles
+from maxtool.compiler.kernels.cuda.flash import STATIC, Problem, Tile, tiles
 from maxtool.compiler.kernels.cuda.scores import HIDDEN
 from maxtool.compiler.kernels.forms import Heads
 
@@ -33,7 +33,6 @@ ROWS = WARPS * STEP
 PIECE = 8  # elements of 16 bytes
 WIDE = 128  # elements of a query beyond which it does not stay in registers
 WIDEST = 256
-STATIC = 48 << 10  # bytes of shared memory that need not be asked for
 MMA = {"float16": "mt_mma_f16", "bfloat16": "mt_mma_bf16"}
 
 

@@ -17,7 +17,7 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import lanes as ln
-from maxtool.compiler.kernels.cuda.flash import Problem, Tile, tiles
+from maxtool.compiler.kernels.cuda.flash import STATIC, Problem, Tile, tiles
 from maxtool.compiler.kernels.cuda.scores import HIDDEN
 from maxtool.compiler.kernels.forms import Heads
 from maxtool.errors import CompilationFailed
@@ -26,7 +26,6 @@ DOWN, ACROSS = 8, 16  # threads of a block
 THREADS = DOWN * ACROSS
 SIZES = ((64, 64), (32, 32), (16, 32), (8, 16))  # rows and keys of a tile, the best first
 SUMS = 64  # registers of a thread for results
-STATIC = 48 << 10  # bytes of shared memory that need not be asked for
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from maxtool.compiler.kernels.cuda.attention_plan import Split, splits_for
 from maxtool.compiler.kernels.cuda.scores import Scores
+from maxtool.compiler.lowering.attending import attention_options as dot_options
 from maxtool.compiler.lowering.caching import TRANSPOSED, attention_options
 from maxtool.compiler.lowering.cuda.caching import STEP
 from maxtool.compiler.lowering.function import FunctionLowering
@@ -33,6 +34,25 @@ def _attention(function: FunctionLowering, node: Node) -> None:
         return
     dtype, sizes = function.result_type(result), function.sizes(query.shape)
     made = function.kernel("attention", options | {"out": dtype.value}, operands, sizes, dtype)
+    function.set_result(result, function.reshaped(made, function.flat_sizes(result.shape)))
+
+
+def _dot_attention(function: FunctionLowering, node: Node) -> None:
+    """Queries, keys and values are rounded where tensor cores then take them; see ``rounding``."""
+    result, operands = node.outputs[0], node.inputs[:3]
+    options, masks = dot_options(function, node)
+    rounded = [one for one in map(function.result_type, operands) if one is not operands[0].dtype]
+    if rounded:
+        options["dtype"] = rounded[0].value
+        given = [
+            function.reshaped(function.narrow(one, rounded[0]), function.sizes(one.shape))
+            for one in operands
+        ]
+    else:
+        given = [function.get(one) for one in operands]
+    dtype, sizes = function.result_type(result), function.sizes(result.shape)
+    options["out"] = dtype.value
+    made = function.kernel("dot_attention", options, [*given, *masks], sizes, dtype)
     function.set_result(result, function.reshaped(made, function.flat_sizes(result.shape)))
 
 
@@ -86,4 +106,8 @@ def _seen(context: Dim, window: int | None) -> int | None:
     return min([*counts, *([window] if window else [])], default=None)
 
 
-ATTENTION: dict[str, Rule] = {"attention": _attention, STEP: _attention_step}
+ATTENTION: dict[str, Rule] = {
+    "attention": _attention,
+    STEP: _attention_step,
+    "scaled_dot_product_attention": _dot_attention,
+}
