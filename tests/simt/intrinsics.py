@@ -94,32 +94,18 @@ ELEMENTWISE: dict[str, Callable[..., Value]] = {
     "prim.likely": lambda x: x,
 }
 
-# Functions of CUDA's mathematical library that kernels call by their C names, as of float64.
-LIBRARY: dict[str, Callable[..., Value]] = {
-    "acos": np.arccos,
-    "atanh": np.arctanh,
-    "cos": np.cos,
-    "erfc": lambda x: np.asarray(_erfc(x), np.float64),
-    "fmod": np.fmod,
-    "log1p": np.log1p,
-    "pow": np.power,
-    "sin": np.sin,
-    "tanh": np.tanh,
-}
-
-
-def library(name: str) -> Callable[..., Value] | None:
-    """The function of a C name such as ``erfc`` or, in float32, ``erfcf``."""
-    found = LIBRARY.get(name) or LIBRARY.get(name.removesuffix("f"))
-    return None if found is None else _rounded(found)
-
-
 # Functions of CUDA's mathematics library that are called by their name in C++.
 EXTERNAL: dict[str, Callable[..., Value]] = {
     f"{name}{suffix}": function
     for name, function in {
+        "acos": _rounded(np.arccos),
+        "atanh": _rounded(np.arctanh),
+        "cos": _rounded(np.cos),
         "erfc": _rounded(lambda x: np.asarray(_erfc(x), np.float64)),
         "fmod": _rounded(np.fmod),
+        "log1p": _rounded(np.log1p),
+        "pow": _rounded(np.power),
+        "sin": _rounded(np.sin),
         "tanh": _narrow(np.tanh),
     }.items()
     for suffix in ("", "f")

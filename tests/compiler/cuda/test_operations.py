@@ -1,0 +1,181 @@
+"""Tensor expressions on GPUs give the bits that they give on a CPU, to which other tests see.
+
+Only functions of the mathematics library may differ, in the last digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from maxtool.compiler.cuda.binaries import device_code
+from maxtool.compiler.cuda.resources import read_resources
+from maxtool.compiler.cuda.target import cuda_target
+from maxtool.compiler.lowering.module import ModuleLowering
+from maxtool.compiler.lowering.scalars import SCALAR
+from maxtool.compiler.pipeline import compile_module
+from maxtool.dtype import DType
+from maxtool.graph import Graph, Tensor, TensorType, executor, ops
+from maxtool.graph.ops.comparison import COMPARISONS, LOGICAL
+from maxtool.graph.ops.elementwise import BINARY
+from maxtool.graph.ops.table import apply
+from tests.simt.model import TARGET, Simulation
+
+SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.0, 1e-3, 60.0, 7e4, np.inf, -np.inf, np.nan]
+WIDE = [dtype for dtype in DType if not dtype.value.startswith("float8")]
+FLOATS = [dtype for dtype in WIDE if dtype.is_float()]
+NARROWEST = [dtype for dtype in DType if dtype.value.startswith("float8")]
+PAIRS = {*BINARY, *COMPARISONS, *LOGICAL}
+# What a type must be for an operation to take it.
+ONLY_BOOL = {*LOGICAL, "logical_not"}
+NOT_WHOLE = {"div", "sqrt", "rsqrt", "is_nan", "is_inf", "pow"}
+# Those whose last digits are the library's.
+LIBRARY = {"acos", "atanh", "cos", "erf", "exp", "gelu", "gelu_quick", "gelu_tanh", "log", "log1p"}
+LIBRARY |= {"pow", "rsqrt", "sigmoid", "silu", "sin", "tanh"}
+
+
+def values(dtype: DType) -> np.ndarray:
+    """Numbers of a type, the awkward ones among them."""
+    if dtype is DType.bool:
+        return np.array([True, False, True])
+    if dtype.is_integral():
+        limits = np.iinfo(dtype.to_numpy())
+        low = [limits.min, limits.min + 1, -3, -1] if limits.min else []
+        return np.array([*low, 0, 1, 2, 7, limits.max - 1, limits.max], dtype.to_numpy())
+    with np.errstate(over="ignore"):
+        return np.array(SPECIAL).astype(dtype.to_numpy())
+
+
+def on_a_gpu(function: Callable[..., Sequence[Tensor]], *arrays: np.ndarray) -> list[np.ndarray]:
+    """What a function computes there."""
+    types = [TensorType(Tensor(one).dtype, one.shape) for one in arrays]
+    graph = Graph("g", function, types)
+    simulation = Simulation()
+    program = simulation.program([graph])
+    results = [value.type for value in graph.outputs]
+    found = program.run("g", [Tensor(one) for one in arrays], program.bind({}), results)
+    return [one.to_numpy() for one in found]
+
+
+def on_a_cpu(function: Callable[..., Sequence[Tensor]], *arrays: np.ndarray) -> list[np.ndarray]:
+    types = [TensorType(Tensor(one).dtype, one.shape) for one in arrays]
+    run = executor.find().compile(Graph("g", function, types), {})
+    return [one.to_numpy() for one in run(*map(Tensor, arrays))]
+
+
+def taken(op: str, dtype: DType) -> bool:
+    """Whether an operation is defined for a type."""
+    if op in ONLY_BOOL:
+        return dtype is DType.bool
+    if dtype is DType.bool:
+        return op in ("equal", "not_equal")
+    return dtype.is_float() or op not in LIBRARY | NOT_WHOLE
+
+
+def elementwise(dtype: DType) -> tuple[list[str], Callable[[Tensor, Tensor], list[Tensor]]]:
+    """Every operation that takes a type, and a function of all of their results."""
+    names = [op for op in SCALAR if taken(op, dtype)]
+
+    def function(x: Tensor, y: Tensor) -> list[Tensor]:
+        return [apply(op, *((x, y) if op in PAIRS else (x,)))[0] for op in names]
+
+    return names, function
+
+
+@pytest.mark.parametrize("dtype", WIDE)
+def test_every_operation_on_every_pair_of_numbers(dtype: DType) -> None:
+    names, function = elementwise(dtype)
+    x, y = (side.reshape(-1).copy() for side in np.meshgrid(values(dtype), values(dtype)))
+    for op, one, two in zip(names, on_a_gpu(function, x, y), on_a_cpu(function, x, y), strict=True):
+        if one.dtype.kind in "bui":
+            np.testing.assert_array_equal(one, two, err_msg=op)
+            continue
+        found, expected = one.astype("f8"), two.astype("f8")
+        close = {"rtol": 1e-5, "atol": 1e-37} if op in LIBRARY else {"rtol": 0, "atol": 0}
+        np.testing.assert_allclose(found, expected, err_msg=op, **close)
+        numbers = ~np.isnan(expected) & (op not in LIBRARY)
+        np.testing.assert_array_equal(
+            np.signbit(found)[numbers], np.signbit(expected)[numbers], err_msg=op
+        )
+
+
+def casts(*given: Tensor) -> list[Tensor]:
+    """Each as every type."""
+    return [one.cast(dtype) for one in given for dtype in DType]
+
+
+@pytest.mark.parametrize("part", [WIDE, NARROWEST], ids=["wide", "float8"])
+def test_every_cast(part: list[DType]) -> None:
+    """Of floats that the target has no number for, C++ and LLVM differ: they are left out."""
+
+    def safe(dtype: DType) -> np.ndarray:
+        if dtype in NARROWEST:
+            return np.arange(256, dtype="u1").view(dtype.to_numpy())
+        if not dtype.is_float():
+            return values(dtype)
+        return np.array([0.0, -0.0, 1.0, 0.3, 2.5, 3.5, 60.0, 100.7, 1e-3]).astype(dtype.to_numpy())
+
+    arrays = [safe(dtype) for dtype in part]
+    for one, two in zip(on_a_gpu(casts, *arrays), on_a_cpu(casts, *arrays), strict=True):
+        bits = np.dtype(f"u{one.dtype.itemsize}")
+        numbers = ~np.isnan(two.astype("f8"))
+        assert one.dtype == two.dtype
+        np.testing.assert_array_equal(one.view(bits)[numbers], two.view(bits)[numbers])
+        assert np.isnan(one.astype("f8")[~numbers]).all()
+
+
+def moved(x: Tensor, places: Tensor) -> list[Tensor]:
+    """What moves elements, one operation of each kind."""
+    pairs = ops.stack([places, places], axis=-1)
+    return [
+        x[1:, ::2],
+        x[:, -1],
+        ops.concat([x, x * 2, x[:1]], axis=0),
+        ops.pad(x, [1, 0, 2, 1], value=3),
+        ops.broadcast_to(x[0], [2, 3, 5]),
+        ops.gather(x, places, axis=1),
+        ops.gather_nd(x, pairs),
+        ops.scatter_nd(x, x[0, :3], pairs),
+        ops.where(x > 0, x, -x),
+        ops.range(1, 6, 2, dtype=DType.int32),
+        *ops.top_k(x, 2),
+        ops.argsort(x),
+        x.permute([1, 0]) @ x,
+    ]
+
+
+@pytest.mark.parametrize("dtype", [DType.float32, DType.float64, DType.bfloat16])
+def test_what_moves_elements(dtype: DType) -> None:
+    x = np.random.default_rng(0).standard_normal((3, 5)).astype(dtype.to_numpy())
+    places = np.array([0, 2, -1])
+    for one, two in zip(on_a_gpu(moved, x, places), on_a_cpu(moved, x, places), strict=True):
+        rtol = 2**-7 if dtype is DType.bfloat16 else 1e-6
+        np.testing.assert_allclose(one.astype("f8"), two.astype("f8"), rtol=rtol, atol=rtol)
+
+
+def test_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    def function(x: Tensor) -> list[Tensor]:
+        ops.print(x * 2, "twice")
+        return [x + 1]
+
+    (found,) = on_a_gpu(function, np.arange(3, dtype="f4"))
+    np.testing.assert_array_equal(found, [1, 2, 3])
+    assert "twice" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", WIDE)
+def test_every_operation_compiles(dtype: DType) -> None:
+    target = cuda_target(TARGET)
+    kind = TensorType(dtype, ["n"])
+    _, function = elementwise(dtype)
+    lowering = ModuleLowering(target, {})
+    lowering.entry(Graph("g", lambda x, y: [*function(x, y), *casts(x)], [kind, kind]))
+    executable: Any = compile_module(lowering.module(), target, asserts=False)
+    for code in device_code(executable, target):
+        found = read_resources(code.log)
+        assert len(found) > 10
+        assert not [name for name, one in found.items() if one.spills]
