@@ -21,6 +21,7 @@ from tvm import relax, tirx
 
 from maxtool import artifact
 from maxtool.architectures import Entry
+from maxtool.artifact import devices
 from maxtool.compiler import program as programs
 from maxtool.compiler.cuda.target import cuda_target
 from maxtool.compiler.kernels.cpu import pipeline as host_pipeline
@@ -165,10 +166,18 @@ class SimulatedModel:
         source: The checkpoint.
         dtype: Element type of the matrices.
         context: Positions it is built for; None for as many as it can have.
+        part: Which of how many GPUs that run it together.
     """
 
-    def __init__(self, source: Path, dtype: DType, context: int | None = None) -> None:
-        made = prepared(source, dtype, context)
+    def __init__(
+        self,
+        source: Path,
+        dtype: DType,
+        context: int | None = None,
+        part: tuple[int, int] = (0, 1),
+    ) -> None:
+        rank, count = part
+        made = prepared(source, dtype, context, count)
         self.tolerance = made.plan.recipe.check[dtype.value].rtol
         mixture = bool(made.plan.config.get("n_experts"))
         self.chooses_by_rounded_values = mixture and dtype is not DType.float32
@@ -176,7 +185,7 @@ class SimulatedModel:
         self._graphs = {entry.name: graph for entry, graph in made.graphs.items()}
         self.entries: dict[str, Entry] = {entry.name: entry for entry in made.graphs}
         self._program = self._simulation.program(list(made.graphs.values()))
-        self._weights = self._program.bind(_weights(made))
+        self._weights = self._program.bind(_weights(made, rank))
 
     def new_state(self) -> dict[str, Array]:
         """Empty caches for one sequence."""
@@ -206,11 +215,18 @@ class SimulatedModel:
         return {name: one.to_numpy() for name, one in zip(called.outputs, found, strict=True)}
 
 
-def prepared(source: Path, dtype: DType, context: int | None) -> artifact.Build:
+def prepared(source: Path, dtype: DType, context: int | None, count: int = 1) -> artifact.Build:
     """A compilation for GPUs that is planned; it asks for no compiler of their code."""
     with mock.patch("maxtool.artifact.code.require_tools"):
         return artifact.prepare(
-            artifact.Request(source, Path("unused"), target=TARGET, dtype=dtype, context=context)
+            artifact.Request(
+                source,
+                Path("unused"),
+                target=TARGET,
+                dtype=dtype,
+                context=context,
+                devices=count,
+            )
         )
 
 
@@ -218,8 +234,9 @@ def _sizes(kind: BufferType) -> list[int]:
     return [int(dim) if dim.is_static else 1 for dim in kind.shape]
 
 
-def _weights(made: artifact.Build) -> dict[str, Array]:
-    """The values of every weight, as the artifact has them."""
+def _weights(made: artifact.Build, rank: int) -> dict[str, Array]:
+    """The values of every weight, as the artifact has them for one of its devices."""
+    split = devices.parts(made.graphs.values())
     derived: dict[str, Any] = {
         weight.name: weight
         for graph in made.graphs.values()
@@ -231,7 +248,8 @@ def _weights(made: artifact.Build) -> dict[str, Array]:
         if name in derived:
             values: Array = derived[name].to_numpy()
             return values
-        data: Array = made.plan.read(name).astype(made.storage[name].dtype).data
+        whole = made.plan.read(name).astype(made.storage[name].dtype)
+        data: Array = devices.cut(whole, split.get(name), rank).data
         return data
 
     return {name: read(name) for name in made.storage}
