@@ -11,7 +11,7 @@ import numpy as np
 from .cuda_graph import Graph
 from .cuda_runtime import STREAM, TO_HOST, WITHIN, Event, Pinned
 from .errors import RunError
-from .memory import Array, State
+from .memory import Array, State, nbytes_of
 from .sampling import Sampling
 
 if TYPE_CHECKING:
@@ -143,8 +143,8 @@ class CudaDecoder:
         with self._gpu.on_stream(stream):
             found = list(function(*inputs, self._state.tensors, self._compiled.weights))
         for target, source in zip((self._token, self._position), found, strict=True):
-            nbytes = target.numel() * np.dtype(str(target.dtype)).itemsize
-            self._gpu.cuda.copy(target.data_ptr(), source.data_ptr(), nbytes, WITHIN, stream)
+            places = target.data_ptr(), source.data_ptr()
+            self._gpu.cuda.copy(*places, nbytes_of(target), WITHIN, stream)
 
     def _fetch(self) -> None:
         """Send the token to the host."""

@@ -19,7 +19,7 @@ from .errors import DoesNotFit, MachineLacks, RunError, last_line
 from .host import CPU, POOLED, check_machine
 from .machine import Compiled
 from .manifest import DTYPES, SAMPLED, Manifest
-from .memory import Array, State
+from .memory import Array, State, nbytes_of
 
 CUDA = 2  # DLDeviceType
 # Functions of TVM's runtime.
@@ -178,8 +178,3 @@ class CudaGpu:
         if line := next((line for line in said.splitlines() if "CUDA" in line), None):
             return RunError(f"{name} fails on {self.gpu}: {line.strip()}")
         return DoesNotFit(f"the compiled {name} refused the call: {last_line(said)}")
-
-
-def nbytes_of(tensor: Any) -> int:  # noqa: ANN401
-    """The size of a tensor."""
-    return int(tensor.numel()) * np.dtype(str(tensor.dtype)).itemsize

@@ -95,3 +95,8 @@ def named(entry: Entry, arrays: Sequence[Array]) -> dict[str, Array]:
             bits = found[spec.name].view(np.uint16).astype(np.uint32) << 16
             found[spec.name] = bits.view(np.float32)
     return found
+
+
+def nbytes_of(tensor: Any) -> int:  # noqa: ANN401
+    """The size of a tensor."""
+    return int(tensor.numel()) * np.dtype(str(tensor.dtype)).itemsize

@@ -83,7 +83,8 @@ class Model:
 
     def text_memory(self) -> TextMemory:
         """The memory of one text: that of a text that is over, if there is any."""
-        found, self._idle = self._idle, None
+        with self._compiled.lock:  # never to two threads
+            found, self._idle = self._idle, None
         if found is not None:
             found.state.clear()
             return found

@@ -11,11 +11,11 @@ import stub_gpu
 
 # nvrtc is another compiler, and the machine code the library that the stub takes kernels from.
 PROLOGUE = """
-import os, subprocess
+import os
 from pathlib import Path
 sys.path.insert(0, "tests/runtime")
 sys.path.insert(0, "tests/runtime/cuda")
-import build_cuda_artifact, stub_gpu
+import stub_gpu
 from maxtool.nn.module_v3 import Module
 from maxtool.compiler.cuda import loading
 from maxtool.compiler.cuda.nvrtc import DeviceCode
@@ -29,12 +29,9 @@ compiled = []
 
 def compile_source(source, codes):
     compiled.extend(codes)
-    path = FOLDER / "kernels.cc"
-    path.write_text(build_cuda_artifact.source_for_host(source))
-    cxx, _ = stub_gpu.compilers()
-    options = ["-std=c++17", "-shared", "-fPIC", "-w", "-include", "cmath", f"-I{stub_gpu.HERE}"]
-    subprocess.run([cxx, *options, str(path), "-o", str(FOLDER / "kernels.so")], check=True)
-    os.environ["STUB_KERNELS"] = str(FOLDER / "kernels.so")
+    library = FOLDER / "kernels.so"
+    stub_gpu.build_kernels(source, library)
+    os.environ["STUB_KERNELS"] = str(library)
     return [DeviceCode(codes[0], b"code", "")]
 
 loading.compile_source = compile_source
