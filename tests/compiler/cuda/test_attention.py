@@ -22,6 +22,7 @@ from maxtool.compiler.kernels.cuda.attention_split import (
 from maxtool.compiler.kernels.cuda.flash_mma import Form
 from maxtool.compiler.kernels.cuda.scores import Scores
 from maxtool.compiler.kernels.forms import Heads
+from maxtool.errors import CompilationFailed
 from tests.simt import run
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -256,3 +257,10 @@ def test_one_token_rotated_written_and_attended_to(
         assert np.isnan(cache[:, :, position + 1 :].astype(np.float32)).all()
     one.q = turned(one.q, cos[3], sin[3])
     np.testing.assert_allclose(y, one.expected()[0], rtol=1e-5, atol=5e-6)
+
+
+def test_heads_that_no_block_has_room_for() -> None:
+    with pytest.raises(CompilationFailed, match="heads of 4000 elements"):
+        attention_split(1, 1, 4000, Scores(1.0), "float32", 2)
+    with pytest.raises(CompilationFailed, match="heads of 4000 elements"):
+        attention(1, 1, 4000, 1.0, None, None, "float32", 99 << 10)

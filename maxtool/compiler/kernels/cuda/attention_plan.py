@@ -85,6 +85,11 @@ class Split:
         return 4 if numbers + words <= FITTING else 2
 
     @property
+    def shared_memory(self) -> int:
+        """Bytes of shared memory in which a block adds up what its warps have."""
+        return 4 * WARPS * self.queries * (self.head_dim + 2)
+
+    @property
     def streams(self) -> int:
         """Keys that a block holds at once, one in each stream."""
         return THREADS // self.stream

@@ -19,7 +19,9 @@ from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import lanes as ln
 from maxtool.compiler.kernels.cuda.attention_plan import THREADS, Split
 from maxtool.compiler.kernels.cuda.attention_share import Read, Share, short
+from maxtool.compiler.kernels.cuda.flash import STATIC
 from maxtool.compiler.kernels.cuda.scores import Scores
+from maxtool.errors import CompilationFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +153,16 @@ def _results(made: b.Kernel, sizes: tuple[b.Index, ...]) -> tuple[b.Buffer, b.Bu
 def _blocks(
     split: Split, scores: Scores, splits: int, kv_heads: int, given: _Arguments
 ) -> Iterator[tuple[Place, Share]]:
-    """Launch the blocks: where each is, and what it holds."""
+    """Launch the blocks: where each is, and what it holds.
+
+    Raises:
+        CompilationFailed: If heads are so wide that a block cannot add up its results.
+    """
+    if split.shared_memory > STATIC:
+        raise CompilationFailed(
+            f"attention with heads of {split.head_dim} elements does not fit into the "
+            f"{STATIC >> 10} KiB of shared memory of a block"
+        )
     blocks = [splits * split.chunks, kv_heads, given.batch]
     with b.launch(blocks, THREADS, resident=split.resident) as (x, kv, at, thread):
         share, chunk = b.index(b.quotient(x, split.chunks)), b.remainder(x, split.chunks)

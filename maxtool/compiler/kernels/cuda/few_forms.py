@@ -9,6 +9,7 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import lanes as ln
+from maxtool.compiler.kernels.cuda.elements import PACK
 from maxtool.compiler.kernels.cuda.few_rows import Form, Keep, Pieces, Place, Read
 from maxtool.compiler.kernels.cuda.matrix import MMA
 
@@ -76,7 +77,7 @@ def _rounded(pieces: Sequence[b.Buffer], dtype: str) -> b.Buffer:
     for word in range(4):
         held = pieces[word // 2]
         pair = [T.reinterpret("float32", held[word % 2 * 2 + one]) for one in range(2)]
-        b.store(made, b.call(ln.PACK[dtype], *pair, returns="uint32"), (word,), 1)
+        b.store(made, b.call(PACK[dtype], *pair, returns="uint32"), (word,), 1)
     return made
 
 

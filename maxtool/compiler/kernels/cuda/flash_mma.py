@@ -22,6 +22,7 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import lanes as ln
+from maxtool.compiler.kernels.cuda.elements import PACK
 from maxtool.compiler.kernels.cuda.flash import STATIC, Problem, Tile, tiles
 from maxtool.compiler.kernels.cuda.scores import HIDDEN
 from maxtool.compiler.kernels.forms import Heads
@@ -143,7 +144,7 @@ class _Block:
             for register in range(4):
                 column = step * STEP + register // 2 * 8 + self.lane % 4 * 2
                 low, high = self._query(register % 2, column)
-                packed = b.call(ln.PACK[self.form.dtype], low, high, returns="uint32")
+                packed = b.call(PACK[self.form.dtype], low, high, returns="uint32")
                 b.store(self.queries, packed, (step * 4 + register,), 1)
 
     def _query(self, half: int, column: b.Expr) -> tuple[b.Expr, b.Expr]:
@@ -284,7 +285,7 @@ class _Block:
             for register in range(4):
                 at = step * 8 + register * 2
                 both = self.scores[at], self.scores[at + 1]
-                packed = b.call(ln.PACK[self.form.dtype], *both, returns="uint32")
+                packed = b.call(PACK[self.form.dtype], *both, returns="uint32")
                 b.store(left, packed, (register,), 1)
             for pair in range(self.form.heads.value_dim // STEP):
                 row = self.values + step * STEP + self.lane % 16

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from tvm.tirx.script.builder import ir as T  # noqa: N812
 
 from maxtool.compiler.kernels.cuda import builder as b
+from maxtool.compiler.kernels.cuda.elements import PACK
 
 BYTES = 16  # the most that one instruction loads
 BITS = {"float32": 32, "float16": 16, "bfloat16": 16}
-PACK = {"float16": "mt_pack_f16", "bfloat16": "mt_pack_bf16"}
 UNPACK = {"float16": "mt_unpack_f16", "bfloat16": "mt_unpack_bf16"}
 
 
