@@ -130,7 +130,7 @@ def _show(out: Output, made: Build, report: Report | None) -> None:
         return
     weights = units.binary_size(made.weight_bytes)
     if report is None:
-        out.text(f"would write {made.request.output}: {weights} of weights")
+        out.say(f"would write {made.request.output}: {weights} of weights")
         return
     if out.verbose:
         stages = ", ".join(f"{stage} {value:.2f}" for stage, value in report.seconds.items())
@@ -139,11 +139,11 @@ def _show(out: Output, made: Build, report: Report | None) -> None:
             out.note(line)
     checked = "not checked" if report.check is None else str(report.check)
     size = units.binary_size(report.nbytes)
-    out.text(f"wrote {report.output}: {size}, {weights} of weights; {checked}")
+    out.say(f"wrote {report.output}: {size}, {weights} of weights; {checked}")
     if report.check is not None and report.check.unreached:
         lengths = " and ".join(map(str, report.check.unreached))
         out.note(f"not checked: what the model computes otherwise beyond {lengths} tokens")
-    out.note(f"run it: {_invocation(made)}")
+    out.command(f"run it: {_invocation(made)}")
 
 
 def _kernels(report: Report) -> Iterator[str]:

@@ -81,7 +81,7 @@ def _show(out: Output, planned: Conversion, report: Report | None) -> None:
     verb = "would write" if report is None else "wrote"
     size = f"{planned.nbytes} bytes ({units.binary_size(planned.nbytes)})"
     recipe = f"recipe {planned.plan.recipe.name}"
-    out.text(f"{verb} {planned.request.output}: {recipe}, tensors: {types}, {size}")
+    out.say(f"{verb} {planned.request.output}: {recipe}, tensors: {types}, {size}")
 
 
 def _as_json(planned: Conversion, report: Report | None) -> dict[str, Any]:

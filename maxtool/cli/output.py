@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
@@ -63,6 +64,11 @@ class Output:
         self._printed = True
         sys.stdout.write(f"{printable(text)}\n")
 
+    def say(self, text: str) -> None:
+        """Write a sentence on stdout, broken between words where a terminal is narrower."""
+        self._printed = True
+        self._broken(self.stdout, "", text)
+
     def gap(self) -> None:
         """A blank line between this and what was printed before, if anything was."""
         if self._printed:
@@ -76,6 +82,11 @@ class Output:
         """Something worth knowing, on stderr; silent with ``--quiet``."""
         if not self.quiet:
             self._say("", text)
+
+    def command(self, text: str) -> None:
+        """A command to try, on stderr and in one line; silent with ``--quiet``."""
+        if not self.quiet:
+            self.stderr.print(self.escape(text), soft_wrap=True, highlight=False)
 
     def warn(self, text: str) -> None:
         """Something that may be wrong, on stderr."""
@@ -116,7 +127,19 @@ class Output:
             yield Bar(lambda **change: drawn.update(task, **change))
 
     def _say(self, prefix: str, text: str) -> None:
-        self.stderr.print(prefix + self.escape(text), soft_wrap=True, highlight=False)
+        self._broken(self.stderr, prefix, text)
+
+    @staticmethod
+    def _broken(console: Console, prefix: str, text: str) -> None:
+        """Print a sentence behind some markup; paths stay whole, so that they can be copied."""
+        from rich.markup import escape
+        from rich.text import Text
+
+        shown = printable(text)
+        if console.is_terminal:
+            taken = Text.from_markup(prefix).cell_len
+            shown = _filled(" " * taken + shown, console.width)[taken:]
+        console.print(prefix + escape(shown), soft_wrap=True, highlight=False)
 
     def _console(self, stream: object) -> Console:
         from rich.console import Console
@@ -129,6 +152,12 @@ class Output:
             highlight=False,
             width=width,
         )
+
+
+def _filled(text: str, width: int) -> str:
+    """A text in lines of at most ``width`` characters, but for longer words."""
+    whole = {"break_long_words": False, "break_on_hyphens": False}
+    return "\n".join(textwrap.wrap(text, width, **whole)) or text  # type: ignore[arg-type]
 
 
 class Bar:

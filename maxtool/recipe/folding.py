@@ -61,8 +61,5 @@ def _ranges(numbers: frozenset[int]) -> str:
             runs[-1].append(number)
         else:
             runs.append([number])
-    return "{" + ",".join(map(_run, runs)) + "}"
-
-
-def _run(run: list[int]) -> str:
-    return f"{run[0]}..{run[-1]}" if len(run) > 2 else ",".join(map(str, run))
+    ends = (f"{run[0]}..{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+    return "{" + ",".join(ends) + "}"

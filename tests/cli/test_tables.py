@@ -59,3 +59,25 @@ def test_fold_keeps_every_character(text: str) -> None:
     lines = tables.fold(text, 5)
     assert "".join(lines).replace(" ", "") == text.replace(" ", "")
     assert all(cell_len(line) <= 5 for line in lines)
+
+
+SENTENCE = "wrote /data/folder/with/a/rather/long/name: 2.17 MiB, checked with 24 tokens"
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+@pytest.mark.parametrize("width", [None, 40])
+def test_sentences_break_between_words(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    stream: str,
+    width: int | None,
+) -> None:
+    out = Output()
+    console = Console(width=width, force_terminal=width is not None, stderr=stream == "stderr")
+    monkeypatch.setattr(Output, stream, console)
+    (out.say if stream == "stdout" else out.note)(SENTENCE)
+    lines = [line.rstrip() for line in getattr(capsys.readouterr(), stream[3:]).splitlines()]
+    assert " ".join(lines) == SENTENCE
+    assert len(lines) == (1 if width is None else 3)
+    paths = [word for line in lines for word in line.split() if "/" in word]
+    assert paths == ["/data/folder/with/a/rather/long/name:"]

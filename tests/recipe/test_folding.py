@@ -18,8 +18,8 @@ from maxtool.recipe.folding import folded
         ([], []),
         (["norm.weight [8]"], ["norm.weight [8]"]),
         (["a.3.b"], ["a.3.b"]),
-        (["a.0.b", "a.1.b"], ["a.{0,1}.b"]),
-        ([f"a.{i}.b" for i in (0, 1, 2, 3, 7, 9, 10)], ["a.{0..3,7,9,10}.b"]),
+        (["a.0.b", "a.1.b"], ["a.{0..1}.b"]),
+        ([f"a.{i}.b" for i in (0, 1, 2, 3, 7, 9, 10)], ["a.{0..3,7,9..10}.b"]),
         (["z", *(f"a.{i}.b" for i in range(3)), "c"], ["z", "a.{0..2}.b", "c"]),
         (
             [f"h.{i}.q.weight [4, 8] (for layers.{i}.attn.q.weight)" for i in range(32)],
@@ -27,11 +27,11 @@ from maxtool.recipe.folding import folded
         ),
         (
             [f"h.{i}.experts.{j}.w1 (for layers.{i}.up)" for i in range(2) for j in range(8)],
-            ["h.{0,1}.experts.{0..7}.w1 (for layers.{0,1}.up)"],
+            ["h.{0..1}.experts.{0..7}.w1 (for layers.{0..1}.up)"],
         ),
         (
             ["h.0.e.0.w", "h.0.e.1.w", "h.1.e.0.w"],
-            ["h.0.e.{0,1}.w", "h.1.e.0.w"],
+            ["h.0.e.{0..1}.w", "h.1.e.0.w"],
         ),
         (["a.0.b [8]", "a.1.b [9]"], ["a.0.b [8]", "a.1.b [9]"]),
         (["a.0.b", "a.0.b"], ["a.0.b"]),

@@ -130,7 +130,7 @@ def test_what_all_layers_lack_is_one_line(edited: Edited) -> None:
     checkpoint = open_checkpoint(edited(tensors=dict.fromkeys(names)))
     made = plan(find_recipe(checkpoint), checkpoint)
     assert len(made.missing) == 2
-    line = "model.layers.{0,1}.self_attn.q_proj.weight [48, 40] (for layers.{0,1}.attn.q.weight)"
+    line = "model.layers.{0..1}.self_attn.q_proj.weight [48, 40] (for layers.{0..1}.attn.q.weight)"
     with pytest.raises(MissingWeight) as caught:
         made.check()
     assert list(caught.value.problems) == [f"missing: {line}"]
