@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tvm import relax
 
+from maxtool import artifact
 from maxtool.compiler.cuda.target import cuda_target
 from maxtool.compiler.kernels.cuda import few_products
 from maxtool.compiler.kernels.cuda.matrix import PIECE
@@ -149,6 +152,38 @@ def test_what_is_rounded_already_is_not_rounded_again() -> None:
     assert types["gated_linear_silu_bfloat16"] == ["uint16"] * 4
     assert types["linears_1_bfloat16"] == ["uint16", "uint16", "float32"]
     assert len(types) == 3
+
+
+def test_a_decode_step_has_four_launches_of_products_in_a_layer() -> None:
+    folder = Path(__file__).parents[2] / "data" / "tiny-llama"
+    request = artifact.Request(folder, Path("unused"), target="cuda:sm_90", dtype=DType.bfloat16)
+    graphs = {entry.name: graph for entry, graph in artifact.prepare(request).graphs.items()}
+    lowering = ModuleLowering(TARGET, plan_storage([graphs["decode"]], TARGET))
+    lowering.entry(graphs["decode"])
+    layers = [
+        called_by(function)
+        for variable, function in lowering.module().functions.items()
+        if isinstance(function, relax.Function) and variable.name_hint != "decode"
+    ]
+    assert [len(called) for called in layers] <= [9]
+    assert [name for name in layers[0] if "linear" in name] == [
+        "linears_3_bfloat16",
+        "linears_1_bfloat16",
+        "gated_linear_silu_bfloat16",
+        "linears_1_bfloat16_unaligned",
+    ]
+
+
+def called_by(function: Any) -> list[str]:
+    """The kernels that a Relax function calls, in order."""
+    found: list[str] = []
+
+    def visit(node: Any) -> None:
+        if isinstance(node, relax.Call) and "call_tir" in str(getattr(node.op, "name", "")):
+            found.append(str(node.args[0].name_hint))
+
+    relax.analysis.post_order_visit(function, visit)
+    return found
 
 
 def test_of_many_tokens_they_are_not() -> None:
