@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-# A number that is a whole segment of a dotted name.
-NUMBER = re.compile(r"(?<=[\w\]]\.)(\d{1,9})(?=\.)")
+# A number, as numbers are written, that is a whole segment of a dotted name.
+NUMBER = re.compile(r"(?<=[\w\]]\.)(0|[1-9][0-9]{0,8})(?=\.)")
+# No name of a network has more; lines of names that do stay as they are.
+MOST_NUMBERS = 8
 
 Row = tuple[int, ...]
 Sets = tuple[frozenset[int], ...]
@@ -24,6 +26,7 @@ def folded(lines: Iterable[str]) -> list[str]:
     alike: dict[tuple[str, ...], list[Row]] = {}
     for line in lines:
         parts = NUMBER.split(line)
+        parts = parts if len(parts) < 2 * MOST_NUMBERS + 2 else [line]
         alike.setdefault(tuple(parts[::2]), []).append(tuple(map(int, parts[1::2])))
     return [line for texts, rows in alike.items() for line in _written(texts, rows)]
 
