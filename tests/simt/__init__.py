@@ -10,6 +10,8 @@ from typing import Any
 from tests.simt.lowering import lower
 from tests.simt.program import Program
 
+__all__ = ["Program", "lower", "program", "run"]
+
 
 def program(function: Any, *, shared_memory: int | None = None) -> Program:
     """A PrimFunc as a kernel factory returns it, to be called with arrays."""
