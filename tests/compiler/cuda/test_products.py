@@ -48,13 +48,18 @@ def product(dtype: str, **options: Any) -> Program:
 
 
 def check(dtype: str, rows: int, n: int, k: int, batch: tuple[int, ...] = ()) -> None:
-    """The kernel that the rules would ask for, against float64; with a bias where n is odd."""
+    """The kernel that the rules would ask for, against float64.
+
+    It has a bias where n is odd, and a residual where n is divided by two but not by four.
+    """
     x, w = normal(0, (*batch, rows, k), dtype), normal(1, (*batch, n, k), dtype)
     bias = [normal(2, (n,), "float32")] * (n % 2)
     y = np.full((*batch, rows, n), np.nan, np.float32)
     sizes = {"aligned": k % PIECE[dtype] == 0, "paired": n % 2 == 0, "wide": n >= WIDE}
-    product(dtype, bias=bool(bias), batched=bool(batch), **sizes)(x, w, *bias, y)
-    expected = x.astype("f8") @ np.swapaxes(w.astype("f8"), -1, -2) + sum(bias)
+    more = [normal(3, y.shape, "float32")] * (n % 4 == 2)
+    options = {"bias": bool(bias), "batched": bool(batch), "residual": bool(more), **sizes}
+    product(dtype, **options)(x, w, *bias, *more, y)
+    expected = x.astype("f8") @ np.swapaxes(w.astype("f8"), -1, -2) + sum(bias) + sum(more)
     assert not y.size or error(y, expected) < 1e-6
 
 

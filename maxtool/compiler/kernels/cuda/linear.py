@@ -37,7 +37,14 @@ WALKED = 16
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """The operands and the result of one product."""
+    """The operands and the result of one product.
+
+    Attributes:
+        x: The rows.
+        w: The weights, in the type of the rows.
+        output: The result.
+        batch: How many there are of each; 1 without a batch.
+    """
 
     x: Matrix
     w: Matrix
@@ -154,7 +161,14 @@ def _float32(one: Product, wide: bool, shared_memory: int) -> None:
 def _first_full(
     one: Product, sizes: Sequence[tuple[int, int]], tiled: Callable[[int], None], index: int = 0
 ) -> None:
-    """The largest tiles of which there are enough, else the smallest."""
+    """The largest tiles of which there are enough, else the smallest.
+
+    Args:
+        one: The product.
+        sizes: Rows and columns of the tiles, largest first.
+        tiled: Emits the launch of one of them.
+        index: The first of them to look at.
+    """
     if index == len(sizes) - 1:
         tiled(index)
         return
