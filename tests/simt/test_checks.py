@@ -11,7 +11,9 @@ import pytest
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVM's own name for it
 
 from maxtool.compiler.kernels.cuda import builder as b
+from maxtool.compiler.kernels.cuda.device import SOURCES
 from tests.simt import program, run
+from tests.simt.device_functions import FUNCTIONS
 from tests.simt.faults import (
     Aliased,
     BadLaunch,
@@ -304,6 +306,10 @@ def test_division_by_zero() -> None:
         b.store(out, T.Cast("float32", T.truncdiv(5, thread)), (thread,), 1)
 
     fault(wrong(body), KernelFault, "zero")
+
+
+def test_every_device_function_is_known() -> None:
+    assert set(FUNCTIONS) == set(SOURCES)
 
 
 def test_what_is_unknown_is_named() -> None:
