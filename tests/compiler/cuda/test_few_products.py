@@ -165,7 +165,8 @@ def test_a_decode_step_has_four_launches_of_products_in_a_layer() -> None:
         for variable, function in lowering.module().functions.items()
         if isinstance(function, relax.Function) and variable.name_hint != "decode"
     ]
-    assert [len(called) for called in layers] <= [9]
+    assert len(layers) == 1
+    assert len(layers[0]) <= 9
     assert [name for name in layers[0] if "linear" in name] == [
         "linears_3_bfloat16",
         "linears_1_bfloat16",

@@ -38,7 +38,7 @@ def with_few_products(
 
 
 def _is_few(node: Node) -> bool:
-    """Whether it is a product of one row for each sequence, by matrices that are there before."""
+    """Whether it is a product of one row for each sequence that the kernels here take."""
     if node.op != "linear" or any(isinstance(one.type, BufferType) for one in node.inputs):
         return False
     x, weight = node.inputs[:2]
