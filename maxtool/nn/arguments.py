@@ -83,7 +83,8 @@ def _misfit(name: str, kind: TensorType, tensor: Tensor) -> str:
         return f"argument {name!r}: expected {kind}, got a value of a graph being traced"
     if tensor.dtype is not kind.dtype or tensor.rank != kind.rank or not agree:
         return f"argument {name!r}: expected {kind}, got {tensor.type}"
-    if isinstance(kind, BufferType) and not tensor.to_numpy().flags.writeable:
+    on_host = tensor.resident is None
+    if isinstance(kind, BufferType) and on_host and not tensor.to_numpy().flags.writeable:
         return f"argument {name!r}: expected {kind}, got a read-only array"
     return ""
 

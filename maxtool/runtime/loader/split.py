@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from .collectives import ALONE, Group, register
-from .devices import parse_device
+from .devices import TextMemory, parse_device
 from .errors import BadUsage
 from .manifest import Manifest
 from .memory import Array, State
@@ -49,14 +49,15 @@ class SplitModel(Model):
         # TVM's threads belong to the thread that calls: one that stays keeps them.
         self._threads = [ThreadPoolExecutor(1) for _ in self._members]
         self._one_call = threading.Lock()
-        self._tokenizer = None
+        self._tokenizer = self._idle = None
 
     def new_state(self, **dims: int) -> State:
         """Zeroed state on every device."""
         return SplitState([member.new_state(**dims) for member in self._members])
 
-    def decoder(self, state: State) -> None:
-        """Nothing: the devices meet on the host between two launches."""
+    def text_memory(self) -> TextMemory:
+        """The memory of one text; tokens are picked on the host, where the devices meet anyway."""
+        return TextMemory(self.new_state(batch=1), None)
 
     def _call(self, name: str, inputs: Mapping[str, Array], memory: Sequence[Any]) -> list[Array]:
         """The outputs of the first device, which are those of all."""
@@ -66,7 +67,10 @@ class SplitModel(Model):
                 thread.submit(self._on, rank, name, inputs, [part[rank] for part in memory])
                 for rank, thread in enumerate(self._threads)
             ]
-            wait(done)
+            try:
+                wait(done)
+            finally:  # a call that is interrupted ends on all devices before the next begins
+                wait(done)
         return _first(done)
 
     def _on(
@@ -92,6 +96,11 @@ class SplitState(State):
     def arrays(self) -> list[Array]:
         """What each device holds, one after the other."""
         return [array for part in self._parts for array in part.arrays]
+
+    def clear(self) -> None:
+        """Make it zeros again."""
+        for part in self._parts:
+            part.clear()
 
 
 def _devices(manifest: Manifest, device: str | None) -> list[str | None]:

@@ -26,7 +26,7 @@ model = loader.load(sys.argv[1])
 log()
 logits = model.run("forward", {"input_ids": [[1, 2, 3]]})["logits"]
 devices = [member.processor.gpu.index for member in model._members]
-answer([list(logits.shape), devices, used(0) > 0, used(1) > 0, model.decoder(None)])
+answer([list(logits.shape), devices, used(0) > 0, used(1) > 0, model.text_memory().decoder])
 """
 
 
