@@ -85,8 +85,9 @@ def part(weight: Weight) -> Weight:
 def summed(x: Tensor, weight: Weight) -> Tensor:
     """A product with a weight, added up over the devices if each has some of the inputs."""
     device = one()
-    split = device is not None and isinstance(part(weight), Shard)
-    return ops.all_reduce(x, device.count) if device is not None and split else x
+    if device is None or device.part(weight) is weight:
+        return x
+    return ops.all_reduce(x, device.count)
 
 
 @contextmanager
@@ -135,9 +136,10 @@ def strategy_of(role: Role | None, weight: Weight, count: int) -> ShardingStrate
 
 def _uneven(weight: Weight, strategy: ShardingStrategy) -> str:
     """Why the parts of a weight are not alike; empty if they are."""
-    encoding = weight.quantization_encoding
-    if strategy.axis is None or (problem := strategy.problem(weight.shape, encoding)):
-        return problem if strategy.axis is not None else ""
+    if strategy.axis is None:
+        return ""
+    if problem := strategy.problem(weight.shape, weight.quantization_encoding):
+        return problem
     size = int(weight.shape[strategy.axis])
     uneven = size % strategy.num_devices
     return f"{size} elements along dimension {strategy.axis}" if uneven else ""
