@@ -15,11 +15,9 @@ __all__ = [
     "constant",
     "read",
     "read_as",
-    "read_vector",
     "rounded",
     "stored",
     "write",
-    "write_vector",
 ]
 
 # The function that rounds two of them into one register.
@@ -46,32 +44,3 @@ def write(buffer: b.Buffer, value: b.Expr, index: Sequence[b.Index], dtype: str)
 def rounded(value: b.Expr, dtype: str) -> b.Expr:
     """What was computed, as it would be read after it was written."""
     return b.to_float32(b.to_storage(value, dtype), dtype) if dtype in WIDENED else value
-
-
-def read_vector(buffer: b.Buffer, index: Sequence[b.Index], lanes: int) -> list[b.Expr]:
-    """Neighbours along the last dimension in float32, aligned to their size, read in one go."""
-    held = b.scratch((lanes,))
-    b.store(held, b.load(buffer, index, lanes), (0,), lanes)
-    return [held[lane] for lane in range(lanes)]
-
-
-def write_vector(
-    buffer: b.Buffer, values: Sequence[b.Expr], index: Sequence[b.Index], dtype: str
-) -> None:
-    """Store neighbours along the last dimension, aligned to their size, in one go if they fit."""
-    if dtype in WIDENED and len(values) != 4:
-        *outer, last = index
-        for offset, value in enumerate(values):
-            write(buffer, value, (*outer, last + offset), dtype)
-        return
-    if dtype not in WIDENED:
-        held = b.scratch((len(values),), dtype)
-        for lane, value in enumerate(values):
-            b.store(held, value, (lane,), 1)
-        b.store(buffer, b.load(held, (0,), len(values)), index, len(values))
-        return
-    pairs = b.scratch((2,), "uint32")
-    for pair in range(2):
-        low, high = values[2 * pair : 2 * pair + 2]
-        b.store(pairs, b.call(PACK[dtype], low, high, returns="uint32"), (pair,), 1)
-    b.do(b.call("mt_store_8", b.pointer(buffer, *index), b.pointer(pairs, 0)))

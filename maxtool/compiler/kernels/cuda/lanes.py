@@ -72,6 +72,11 @@ def write(
     """Store float32 ``numbers``, which are in registers, rounded to ``dtype``."""
     if lanes == 1:
         b.store(buffer, b.to_storage(numbers[0], dtype), index, 1)
+    elif dtype == "float32" and lanes == 4:
+        words = b.scratch((lanes,), "uint32")
+        for lane in range(lanes):
+            b.store(words, T.reinterpret("uint32", numbers[lane]), (lane,), 1)
+        b.do(b.call("mt_store_16", b.pointer(buffer, *index), b.pointer(words, 0)))
     elif dtype == "float32":
         b.store(buffer, b.load(numbers, (0,), lanes), index, lanes)
     elif lanes == 2:
@@ -86,6 +91,14 @@ def write(
             b.store(held, b.call(PACK[dtype], *both, returns="uint32"), (pair,), 1)
         name = "mt_store_16" if lanes == 8 else "mt_store_8"
         b.do(b.call(name, b.pointer(buffer, *index), b.pointer(held, 0)))
+
+
+def put(values: Sequence[b.Expr]) -> b.Buffer:
+    """Numbers in registers, one next to the other."""
+    held = b.scratch((len(values),))
+    for lane, value in enumerate(values):
+        b.store(held, value, (lane,), 1)
+    return held
 
 
 def strided(count: int, thread: b.Expr, threads: int, body: Callable[[b.Expr], None]) -> None:

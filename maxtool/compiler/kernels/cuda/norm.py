@@ -11,14 +11,13 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import elements as e
+from maxtool.compiler.kernels.cuda import lanes as ln
 from maxtool.compiler.kernels.cuda.normalize import inverse_root, rms_norm_rows
 from maxtool.compiler.kernels.cuda.pointwise import run_chain
 from maxtool.compiler.kernels.cuda.rows import WARPS, Team
 from maxtool.compiler.kernels.forms import Step
 
-# Elements that a thread loads at a time, if they divide a row, and how many it keeps at most.
-LANES = 4
-MOST_KEPT = 32
+MOST_KEPT = 32  # elements of a thread
 MOST_THREADS = 1024
 VECTORS = 2  # of a thread, while there are threads
 
@@ -61,7 +60,7 @@ class Layout:
 
 def layout(dim: int) -> Layout:
     """The layout of rows of a length."""
-    lanes = LANES if dim % LANES == 0 else 1
+    lanes = ln.widest("float32", dim)
     warps = -(-dim // (lanes * VECTORS * b.WARP))
     return Layout(dim, lanes, min(warps * b.WARP, MOST_THREADS))
 
@@ -84,8 +83,8 @@ def rms_norm(dim: int, eps: float, out: str = "float32") -> Any:  # noqa: ANN401
                 team,
                 eps,
                 w,
-                lambda k: e.read_vector(x, (row, k), shape.lanes),
-                lambda k, values: e.write_vector(y, values, (row, k), out),
+                lambda k: ln.read(x, (row, k), shape.lanes, "float32"),
+                lambda k, values: ln.write(y, values, (row, k), shape.lanes, out),
             )
     return made.function
 
@@ -109,15 +108,17 @@ def chain_rms_norm(
         y = made.argument("y", (rows, dim), e.stored(out))
         with _each_row(rows, shape) as (row, team):
 
-            def computed(k: b.Expr) -> list[b.Expr]:
-                loaded = [e.read_vector(source, (row, k), shape.lanes) for source in sources]
-                values = [run_chain(steps, one) for one in zip(*loaded, strict=True)]
+            def computed(k: b.Expr) -> b.Buffer:
+                lanes, place = shape.lanes, (row, k)
+                loaded = [ln.read(source, place, lanes, "float32") for source in sources]
+                each = [run_chain(steps, [one[i] for one in loaded]) for i in range(lanes)]
+                values = ln.put(each)
                 if result is not None:
-                    e.write_vector(result, values, (row, k), "float32")
+                    ln.write(result, values, place, lanes, "float32")
                 return values
 
-            def write(k: b.Expr, values: Sequence[b.Expr]) -> None:
-                e.write_vector(y, values, (row, k), out)
+            def write(k: b.Expr, values: b.Buffer) -> None:
+                ln.write(y, values, (row, k), shape.lanes, out)
 
             _normalised(shape, team, eps, w, computed, write)
     return made.function
@@ -142,16 +143,17 @@ def _normalised(
     team: Team,
     eps: float,
     w: b.Buffer,
-    read: Callable[[b.Expr], Sequence[b.Expr]],
-    write: Callable[[b.Expr, Sequence[b.Expr]], None],
+    read: Callable[[b.Expr], b.Buffer],
+    write: Callable[[b.Expr, b.Buffer], None],
 ) -> None:
     """One row: read into registers, squared and added up, then scaled and written."""
     kept, squares = b.scratch((shape.pieces * shape.lanes,)), b.scratch((1,))
     b.store(squares, T.float32(0), (0,), 1)
 
     def load(offset: int, k: b.Expr) -> None:
-        for lane, value in enumerate(read(k)):
-            b.store(kept, value, (offset + lane,), 1)
+        values = read(k)
+        for lane in range(shape.lanes):
+            b.store(kept, values[lane], (offset + lane,), 1)
             b.store(squares, squares[0] + kept[offset + lane] * kept[offset + lane], (0,), 1)
 
     shape.each(team.lane, load)
@@ -159,7 +161,8 @@ def _normalised(
     scale = inverse_root(total / T.float32(shape.dim), eps)
 
     def finish(offset: int, k: b.Expr) -> None:
-        weights = e.read_vector(w, (k,), shape.lanes)
-        write(k, [kept[offset + lane] * scale * weight for lane, weight in enumerate(weights)])
+        weights = ln.read(w, (k,), shape.lanes, "float32")
+        each = [kept[offset + lane] * scale * weights[lane] for lane in range(shape.lanes)]
+        write(k, ln.put(each))
 
     shape.each(team.lane, finish)

@@ -16,12 +16,11 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import elements as e
+from maxtool.compiler.kernels.cuda import lanes as ln
 from maxtool.compiler.kernels.forms import Step
 from maxtool.compiler.kernels.ordering import maximum, minimum
 
 THREADS = 256
-# The widest loads: 16 bytes.
-LANES = 4
 
 
 def pointwise(dim: int, inputs: int, steps: Sequence[Step], out: str = "float32") -> Any:  # noqa: ANN401
@@ -31,7 +30,7 @@ def pointwise(dim: int, inputs: int, steps: Sequence[Step], out: str = "float32"
     computes as many neighbours as fit into 16 bytes and divide a row.
     """
     name = "_".join(dict.fromkeys(step.op for step in steps))
-    lanes = next(width for width in (LANES, 2, 1) if dim % width == 0)
+    lanes = ln.widest("float32", dim)
     across = dim // lanes
     with b.kernel(f"{name}_{dim}_{out}") as made:
         rows = made.dim("rows")
@@ -43,9 +42,9 @@ def pointwise(dim: int, inputs: int, steps: Sequence[Step], out: str = "float32"
             with b.when(at < count):
                 row = b.index(b.quotient(at, across))
                 place = (row, b.index((at - row * across) * lanes))
-                loaded = [e.read_vector(source, place, lanes) for source in sources]
-                results = [run_chain(steps, values) for values in zip(*loaded, strict=True)]
-                e.write_vector(y, results, place, out)
+                loaded = [ln.read(source, place, lanes, "float32") for source in sources]
+                results = [run_chain(steps, [one[i] for one in loaded]) for i in range(lanes)]
+                ln.write(y, ln.put(results), place, lanes, out)
     return made.function
 
 
