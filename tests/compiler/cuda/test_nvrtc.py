@@ -79,6 +79,12 @@ def test_what_kernels_take() -> None:
     assert found["spilling"].spills and found["spilling"].registers == 64
 
 
+def test_the_same_bytes_again() -> None:
+    source = SCALE + INDEXED + SPILLING
+    first, second = (nvrtc.compile_source(source, ["sm_80", "sm_90"]) for _ in range(2))
+    assert [code.data for code in first] == [code.data for code in second]
+
+
 def test_reports_are_read_whole() -> None:
     log = """ptxas info    : 0 bytes gmem
 ptxas info    : Compiling entry function 'a' for 'sm_90'

@@ -1,0 +1,125 @@
+"""Every recipe compiled for GPUs: the models of tests/data in every type, without a GPU."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from maxtool import artifact
+from maxtool.compiler.cuda.binaries import device_source
+from maxtool.compiler.cuda.nvrtc import compile_source
+from maxtool.compiler.cuda.resources import Resources, read_resources
+from maxtool.compiler.lowering.module import ModuleLowering
+from maxtool.compiler.pipeline import compile_module
+from maxtool.dtype import DType
+from maxtool.recipe import recipe_names
+from maxtool.runtime import loader
+
+pytestmark = pytest.mark.slow
+
+DATA = Path(__file__).resolve().parents[1] / "data"
+MODELS = sorted(file.parent for file in DATA.glob("tiny-*/config.json"))
+ARCHS = ("sm_80", "sm_90")
+TARGET = f"cuda:{','.join(ARCHS)}"
+FUNCTION = re.compile(r'^extern "C" __global__ [^\n]*\{\n.*?^}\n', re.MULTILINE | re.DOTALL)
+NAME = re.compile(r"\b(\w+_kernel\w*)\(")
+
+# Heads and rows of no real model, whose elements do not come sixteen bytes at a time; and joined
+# float32 products of several rows, which spill a few bytes to fit more blocks on a multiprocessor.
+ODD = re.compile(r"_unaligned|^attention_\d+_\d+_(6|14)_|^linears_\d+_float32_kernel_1")
+
+
+def plans(dtype: DType) -> dict[str, artifact.Build]:
+    """A model of each recipe, planned."""
+    found: dict[str, artifact.Build] = {}
+    for model in MODELS:
+        made = artifact.prepare(artifact.Request(model, Path("unused"), target=TARGET, dtype=dtype))
+        found.setdefault(made.plan.recipe.name, made)
+    return found
+
+
+def source_of(made: artifact.Build) -> str:
+    """The CUDA C++ of a model's kernels."""
+    lowering = ModuleLowering(made.target, made.storage)
+    for graph in made.graphs.values():
+        lowering.entry(graph)
+    return device_source(compile_module(lowering.module(), made.target, asserts=False))
+
+
+class Kernels:
+    """The kernels of many models, each once, under names that say whose was the first."""
+
+    def __init__(self) -> None:
+        self._functions: dict[str, dict[str, str]] = defaultdict(dict)
+
+    def add(self, recipe: str, source: str) -> int:
+        """Take the kernels of a recipe's model; how many it has."""
+        head, functions = source[: source.index('extern "C"')], set(FUNCTION.findall(source))
+        for text in functions:
+            name = NAME.findall(text)[0]
+            renamed = text.replace(f"{name}(", f"{name}__{recipe}(")
+            self._functions[head].setdefault(text, renamed)
+        return len(functions)
+
+    def compile(self) -> Iterator[tuple[str, Resources]]:
+        """What each takes on each architecture: one run of the compiler for those of one head."""
+        for head, functions in self._functions.items():
+            for code in compile_source(head + "".join(functions.values()), ARCHS):
+                found = read_resources(code.log)
+                assert len(found) == len(functions)
+                yield from found.items()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_every_recipe_compiles_and_stays_in_registers(dtype: str) -> None:
+    kernels, found = Kernels(), plans(DType(dtype))
+    assert found.keys() == set(recipe_names())
+    for recipe, made in found.items():
+        assert kernels.add(recipe, source_of(made)) > 5, recipe
+    slow = [name for name, one in kernels.compile() if one.spills or one.stack]
+    assert not [name for name in slow if not ODD.search(name)]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[artifact.Report, Path]:
+    folder = tmp_path_factory.mktemp("cuda") / "model"
+    request = artifact.Request(
+        DATA / "tiny-llama", folder, target=TARGET, ptx=True, standalone=True, dtype=DType.float16
+    )
+    return artifact.make(artifact.prepare(request)), folder
+
+
+def test_the_artifact_holds_machine_code(built: tuple[artifact.Report, Path]) -> None:
+    _, folder = built
+    for arch in (80, 90):
+        elf = (folder / f"sm_{arch}.cubin").read_bytes()
+        machine, flags = struct.unpack_from("<H", elf, 18)[0], struct.unpack_from("<I", elf, 48)[0]
+        assert (elf[:4], machine, flags >> 8 & 0xFF) == (b"\x7fELF", 190, arch)
+    assert b".target sm_90" in (folder / "compute_90.ptx").read_bytes()
+
+
+def test_the_manifest_says_what_is_there(built: tuple[artifact.Report, Path]) -> None:
+    report, folder = built
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["target"]["archs"] == list(ARCHS) and manifest["target"]["ptx"] is True
+    libraries = {f"lib/{name}" for name in ("libtvm_runtime.so", "libtvm_runtime_cuda.so")}
+    device = {"sm_80.cubin", "sm_90.cubin", "compute_90.ptx"}
+    assert libraries | device <= manifest["files"].keys()
+    assert manifest["kernels"].keys() == report.kernels.keys() == set(ARCHS)
+    names = set(manifest["kernels"]["sm_90"])
+    assert any(name.startswith("linear_float16") for name in names)
+    assert any(name.startswith("attention") for name in names)
+    loader.Manifest(folder).verify()
+
+
+def test_matrices_and_cache_are_stored_in_their_type(built: tuple[artifact.Report, Path]) -> None:
+    manifest = json.loads((built[1] / "manifest.json").read_text())
+    types = {one["name"]: one["dtype"] for one in manifest["weights"]["tensors"]}
+    assert types["layers.0.attn.q.weight"] == "float16"
+    assert {one["dtype"] for one in manifest["state"]} == {"float16"}
