@@ -73,10 +73,24 @@ class Logits:
         self.team.each(self.vocab, take)
         return b.let(self.team.reduce(own[0], combine, kind), 1, kind)
 
-    def place(self, within: Callable[[b.Expr], b.Expr], number: b.Expr) -> b.Expr:
-        """Where the one is that is ``number``-th, from 0, of those that a condition holds for."""
+    def place(
+        self,
+        low: b.Expr,
+        high: b.Expr,
+        counts: Callable[[b.Expr], b.Expr],
+        number: b.Expr,
+    ) -> b.Expr:
+        """Where the ``number``-th is, from 0, of those from ``low`` up to ``high`` that count."""
         one, none, nowhere = b.integer(1), b.integer(0), highest("int64")
-        first = self.fold(lambda k, logit: T.Select(within(logit), k, nowhere), "min", "int64")
+
+        def chosen(logit: b.Expr, value: b.Expr, otherwise: b.Expr) -> b.Expr:
+            held = b.scratch((1,), "int64")
+            b.store(held, otherwise, (0,), 1)
+            with b.when(tirx.all(logit >= low, logit < high)):
+                b.store(held, T.Select(counts(logit), value, otherwise), (0,), 1)
+            return held[0]
+
+        first = self.fold(lambda k, logit: chosen(logit, k, nowhere), "min", "int64")
         left, right = b.scratch((1,), "int64"), b.scratch((1,), "int64")
         b.store(left, first, (0,), 1)
         b.store(right, T.Select(number > 0, self.vocab, first + 1), (0,), 1)
@@ -84,7 +98,7 @@ class Logits:
             middle = b.index(b.quotient(left[0] + right[0], 2))
 
             def before(k: b.Expr, logit: b.Expr) -> b.Expr:
-                return T.Select(tirx.all(within(logit), k < middle), one, none)
+                return chosen(logit, T.Select(k < middle, one, none), none)
 
             b.either(
                 self.fold(before, "sum", "int64") > number,
@@ -287,11 +301,10 @@ def draw(logits: Logits, number: b.Expr, settings: b.Buffer) -> b.Expr:
             _draw(edge, shares, nth, least, number, settings)
         low, high = b.let(_logit(edge.low[0])), b.let(_logit(edge.high[0]))
 
-        def within(logit: b.Expr) -> b.Expr:
-            counts = shares.of(logit, least[0]) > T.float32(0)
-            return tirx.all(logit >= low, logit < high, counts)
+        def counts(logit: b.Expr) -> b.Expr:
+            return shares.of(logit, least[0]) > T.float32(0)
 
-        b.store(chosen, logits.place(within, nth[0]), (0,), 1)
+        b.store(chosen, logits.place(low, high, counts, nth[0]), (0,), 1)
     return chosen[0]
 
 
