@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -162,7 +163,8 @@ def _files(folder: Path) -> dict[str, bytes]:
 def _bytes(path: Path, most: int = MAX_FILES) -> bytes | None:
     try:
         with path.open("rb") as stream:
-            data = stream.read(most + 1)
+            # It takes memory for as many bytes as it is asked for, however few there are.
+            data = stream.read(min(os.fstat(stream.fileno()).st_size, most) + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
