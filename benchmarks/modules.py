@@ -6,8 +6,8 @@ mask) as calls of one subgraph or in line. Every figure is taken in a process of
 packages take turns. Cold is an empty cache for ``max`` (maxtool has none), warm is the cache that
 the cold run left.
 
-    python -m venv /tmp/max && /tmp/max/bin/pip install max==26.7.0
-    python benchmarks/modules.py --max /tmp/max/bin/python
+    python -m venv build/max && build/max/bin/pip install max==26.7.0
+    python benchmarks/modules.py --max build/max/bin/python
 
 Predicted before the first run: cold compiling 50 to 70 times faster; code generation of 32 layers
 at most 1.1 times that of 2 with a subgraph; one row or token as fast (both read the weights once),

@@ -5,7 +5,7 @@ The kernels a model spends its time in are written by hand and pass through unto
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -21,8 +21,13 @@ SERIAL_WORK = 1 << 15
 
 def schedule_all(module: Any) -> Any:  # noqa: ANN401 - tvm ships no types
     """``module`` with every PrimFunc that has no schedule yet spread over the threads."""
+    return with_schedules(module, _schedule)
+
+
+def with_schedules(module: Any, schedule: Callable[[Any], Any]) -> Any:  # noqa: ANN401
+    """``module`` with what ``schedule`` makes of every PrimFunc that has none yet."""
     changed = {
-        name: _schedule(function)
+        name: schedule(function)
         for name, function in module.functions.items()
         if isinstance(function, tirx.PrimFunc) and not _is_scheduled(function)
     }

@@ -10,6 +10,8 @@ from typing import Any
 import tvm
 from tvm import s_tir, tirx
 
+from maxtool.compiler.schedule import with_schedules
+
 THREADS = 256
 BLOCK_INDEX, THREAD_INDEX = "blockIdx.x", "threadIdx.x"
 REDUCTION = str(tirx.IterVar.CommReduce)
@@ -17,18 +19,7 @@ REDUCTION = str(tirx.IterVar.CommReduce)
 
 def schedule_all(module: Any) -> Any:  # noqa: ANN401 - tvm ships no types
     """``module`` with every PrimFunc that has no schedule yet bound to blocks and threads."""
-    changed = {
-        name: _schedule(function)
-        for name, function in module.functions.items()
-        if isinstance(function, tirx.PrimFunc) and not _is_scheduled(function)
-    }
-    for name, function in changed.items():
-        module[name] = function
-    return module
-
-
-def _is_scheduled(function: Any) -> bool:  # noqa: ANN401
-    return bool(function.attrs and function.attrs.get("tirx.is_scheduled"))
+    return with_schedules(module, _schedule)
 
 
 def _schedule(function: Any) -> Any:  # noqa: ANN401
