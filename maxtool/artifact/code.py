@@ -8,10 +8,10 @@ from typing import TypeAlias
 
 from maxtool.artifact.manifest import MODULE
 from maxtool.artifact.progress import Clock, Progress
-from maxtool.compiler.cuda import nvrtc
 from maxtool.compiler.cuda.binaries import device_code
 from maxtool.compiler.cuda.resources import Resources, read_resources
 from maxtool.compiler.cuda.target import CudaTarget
+from maxtool.compiler.cuda.wheels import compilers
 from maxtool.compiler.linking import export_library, find_linker
 from maxtool.compiler.lowering.module import ModuleLowering
 from maxtool.compiler.pipeline import compile_module
@@ -38,7 +38,7 @@ def require_tools(target: Target) -> None:
     """
     find_linker(target.processor)
     if isinstance(target, CudaTarget):
-        nvrtc.load()
+        compilers()
 
 
 def write(

@@ -13,7 +13,7 @@ import pytest
 
 from maxtool import artifact
 from maxtool.compiler.cuda.binaries import device_source
-from maxtool.compiler.cuda.nvrtc import compile_source
+from maxtool.compiler.cuda.compiling import machine_code, portable_code
 from maxtool.compiler.cuda.resources import Resources, read_resources
 from maxtool.compiler.lowering.module import ModuleLowering
 from maxtool.compiler.pipeline import compile_module
@@ -72,7 +72,8 @@ class Kernels:
     def compile(self) -> Iterator[tuple[str, Resources]]:
         """What each takes on each architecture: one run of the compiler for those of one head."""
         for head, functions in self._functions.items():
-            for code in compile_source(head + "".join(functions.values()), ARCHS):
+            ptx = portable_code(head + "".join(functions.values()), ARCHS)
+            for code in machine_code(ptx, ARCHS):
                 found = read_resources(code.log)
                 assert len(found) == len(functions)
                 yield from found.items()

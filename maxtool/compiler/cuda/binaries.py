@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from maxtool.compiler.cuda.nvrtc import DeviceCode, compile_source
+from maxtool.compiler.cuda.compiling import DeviceCode, machine_code, portable_code
 from maxtool.compiler.cuda.target import CudaTarget
 from maxtool.errors import CompilationFailed
 
@@ -52,7 +52,9 @@ def device_code(executable: Any, target: CudaTarget) -> list[DeviceCode]:  # noq
         MachineLacks: If the packages of the extra ``cuda`` are not installed.
         CompilationFailed: If there is no device code, or it does not compile.
     """
-    return compile_source(device_source(executable), target.codes)
+    ptx = portable_code(device_source(executable), target.archs)
+    codes = machine_code(ptx, target.archs)
+    return [*codes, ptx] if target.ptx else codes
 
 
 def _imports(module: Any) -> Iterator[Any]:  # noqa: ANN401

@@ -12,7 +12,7 @@ import tvm
 import tvm_ffi
 
 from maxtool.compiler.cuda.binaries import device_source
-from maxtool.compiler.cuda.nvrtc import compile_source
+from maxtool.compiler.cuda.compiling import DeviceCode, machine_code, portable_code
 from maxtool.compiler.cuda.target import CudaTarget
 from maxtool.compiler.linking import export_library
 from maxtool.errors import MachineLacks
@@ -32,7 +32,7 @@ def loaded(executable: Any, target: CudaTarget) -> Any:  # noqa: ANN401 - tvm sh
         CompilationFailed: If the device code does not compile.
     """
     _require_runtime()
-    (code,) = compile_source(device_source(executable), _codes(target))
+    code = _code(device_source(executable), target.archs)
     with tempfile.TemporaryDirectory(prefix="maxtool-") as folder:
         library, binary = Path(folder, MODULE), Path(folder, code.file)
         export_library(executable, library, target.processor)
@@ -41,11 +41,10 @@ def loaded(executable: Any, target: CudaTarget) -> Any:  # noqa: ANN401 - tvm sh
             return load_library(library, own=True)
 
 
-def _codes(target: CudaTarget) -> Sequence[str]:
-    """Machine code for the one kind of GPU there is; PTX of the oldest where they differ."""
-    if len(target.archs) == 1:
-        return target.archs
-    return [target.archs[0].replace("sm_", "compute_")]
+def _code(source: str, archs: Sequence[str]) -> DeviceCode:
+    """Machine code for the one kind of GPU there is; PTX where they differ."""
+    ptx = portable_code(source, archs)
+    return machine_code(ptx, archs)[0] if len(archs) == 1 else ptx
 
 
 def _require_runtime() -> None:

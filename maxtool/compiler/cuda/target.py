@@ -43,7 +43,7 @@ class CudaTarget:
 
     Attributes:
         archs: The architectures with machine code in the artifact, oldest first: ``sm_80``, ...
-        ptx: Whether PTX of the newest of them goes in too, which drivers of later GPUs translate.
+        ptx: Whether PTX of the oldest of them goes in too, which drivers translate for other GPUs.
         processor: The CPU that launches the kernels.
         host: Whether the GPUs are those of this machine.
     """
@@ -59,12 +59,6 @@ class CudaTarget:
     def label(self) -> str:
         """What messages call it: its architectures."""
         return ", ".join(self.archs)
-
-    @property
-    def codes(self) -> tuple[str, ...]:
-        """What device code is compiled to: ``sm_XX`` for machine code, ``compute_XX`` for PTX."""
-        newest = self.archs[-1].replace("sm_", "compute_")
-        return (*self.archs, newest) if self.ptx else self.archs
 
     @property
     def shared_memory(self) -> int:

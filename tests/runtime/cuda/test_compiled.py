@@ -17,7 +17,7 @@ import tiny_artifact
 from maxtool import artifact
 from maxtool.artifact import code
 from maxtool.compiler.cuda.binaries import device_source
-from maxtool.compiler.cuda.nvrtc import DeviceCode
+from maxtool.compiler.cuda.compiling import DeviceCode
 from maxtool.dtype import DType
 
 pytestmark = pytest.mark.slow
@@ -39,7 +39,7 @@ CASES = [
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, stubs: Path) -> Any:
     """Compiles a model for GPUs; the artifact, and the environment that runs it."""
-    monkeypatch.setattr(code.nvrtc, "load", lambda: None)
+    monkeypatch.setattr(code, "compilers", lambda: None)
     library = tmp_path / "code" / "kernels.so"
 
     def make(source: Path, **options: Any) -> tuple[Path, dict[str, str]]:

@@ -18,7 +18,7 @@ sys.path.insert(0, "tests/runtime/cuda")
 import stub_gpu
 from maxtool.nn.module_v3 import Module
 from maxtool.compiler.cuda import loading
-from maxtool.compiler.cuda.nvrtc import DeviceCode
+from maxtool.compiler.cuda.compiling import DeviceCode
 from maxtool.driver import CPU, Accelerator, accelerator_count
 from maxtool.dtype import DType
 from maxtool.graph import DeviceRef, Graph, Tensor, TensorType, executor, ops
@@ -27,14 +27,19 @@ F32 = DType.float32
 FOLDER = Path(sys.argv[1])
 compiled = []
 
-def compile_source(source, codes):
-    compiled.extend(codes)
+def portable_code(source, archs):
     library = FOLDER / "kernels.so"
     stub_gpu.build_kernels(source, library)
     os.environ["STUB_KERNELS"] = str(library)
-    return [DeviceCode(codes[0], b"code", "")]
+    made = DeviceCode(archs[0].replace("sm_", "compute_"), b"code")
+    compiled.append(made.name)
+    return made
 
-loading.compile_source = compile_source
+def machine_code(ptx, archs):
+    compiled.extend(archs)
+    return [DeviceCode(arch, ptx.data) for arch in archs]
+
+loading.portable_code, loading.machine_code = portable_code, machine_code
 """
 
 
@@ -62,7 +67,7 @@ answer([close, str(there.device), there.__dlpack_device__(), compiled, accelerat
 """,
         gpus="9.0 9.0",
     )
-    assert answer == [[True, True], "gpu:0", [2, 0], ["sm_90"], 2]
+    assert answer == [[True, True], "gpu:0", [2, 0], ["compute_90", "sm_90"], 2]
 
 
 def test_a_module_moved_to_a_gpu(run: Any) -> None:

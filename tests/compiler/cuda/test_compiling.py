@@ -5,16 +5,18 @@ from __future__ import annotations
 import struct
 import sys
 from importlib.metadata import PackageNotFoundError
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from maxtool.compiler.cuda import nvrtc
+from maxtool.compiler.cuda import wheels
+from maxtool.compiler.cuda.compiling import DeviceCode, machine_code, portable_code
 from maxtool.compiler.cuda.resources import Resources, read_resources
 from maxtool.compiler.cuda.target import SHARED_MEMORY
 from maxtool.errors import CompilationFailed, MachineLacks
 
-pytestmark = pytest.mark.skipif(sys.platform == "darwin", reason="there is no nvrtc for macOS")
+pytestmark = pytest.mark.skipif(sys.platform == "darwin", reason="no compilers for macOS")
 
 SCALE = """
 #include <cuda_fp16.h>
@@ -54,23 +56,27 @@ def machine(cubin: bytes) -> tuple[int, int]:
     return struct.unpack_from("<H", cubin, 18)[0], flags >> 8 & 0xFF
 
 
+def compiled(source: str, *archs: str) -> list[DeviceCode]:
+    return machine_code(portable_code(source, archs), archs)
+
+
 def test_machine_code_for_every_architecture() -> None:
-    compiled = nvrtc.compile_source(SCALE, list(SHARED_MEMORY))
+    codes = compiled(SCALE, *SHARED_MEMORY)
     numbers = [int(arch.removeprefix("sm_")) for arch in SHARED_MEMORY]
-    assert [machine(code.data) for code in compiled] == [(190, number) for number in numbers]
-    assert [code.file for code in compiled][:2] == ["sm_80.cubin", "sm_86.cubin"]
+    assert [machine(code.data) for code in codes] == [(190, number) for number in numbers]
+    assert [code.file for code in codes][:2] == ["sm_80.cubin", "sm_86.cubin"]
 
 
 def test_ptx() -> None:
-    (code,) = nvrtc.compile_source(SCALE, ["compute_90"])
-    assert code.file == "compute_90.ptx"
+    code = portable_code(SCALE, ["sm_80", "sm_90"])
+    assert code.file == "compute_80.ptx"
     assert not code.is_machine and code.data.endswith(b"}\n\n")
-    assert b".target sm_90\n" in code.data and b".entry scale(" in code.data
+    assert b".target sm_80\n" in code.data and b".entry scale(" in code.data
 
 
 def test_what_kernels_take() -> None:
     source = SCALE + INDEXED + SPILLING
-    (code,) = nvrtc.compile_source(source, ["sm_80"])
+    (code,) = compiled(source, "sm_80")
     found = read_resources(code.log)
     assert found.keys() == {"scale", "indexed", "spilling"}
     assert found["scale"].shared == 32
@@ -81,7 +87,7 @@ def test_what_kernels_take() -> None:
 
 def test_the_same_bytes_again() -> None:
     source = SCALE + INDEXED + SPILLING
-    first, second = (nvrtc.compile_source(source, ["sm_80", "sm_90"]) for _ in range(2))
+    first, second = (compiled(source, "sm_80", "sm_90") for _ in range(2))
     assert [code.data for code in first] == [code.data for code in second]
 
 
@@ -107,22 +113,30 @@ ptxas info    : Used 8 registers
 
 def test_source_that_does_not_compile() -> None:
     broken = SCALE.replace("factor[1]", "factors[1]")
-    with pytest.raises(CompilationFailed, match="for sm_90") as raised:
-        nvrtc.compile_source(broken, ["sm_90"])
+    with pytest.raises(CompilationFailed, match="for compute_90") as raised:
+        portable_code(broken, ["sm_90"])
     assert 'identifier "factors" is undefined' in "\n".join(raised.value.problems)
 
 
 def test_arithmetic_is_not_approximate() -> None:
     source = 'extern "C" __global__ void f(float* x) { x[0] = expf(x[1]) / sqrtf(x[2]); }'
-    (code,) = nvrtc.compile_source(source, ["compute_90"])
+    code = portable_code(source, ["sm_90"])
     assert b"div.rn.f32" in code.data and b"sqrt.rn.f32" in code.data
+
+
+def test_ptx_that_does_not_compile() -> None:
+    ptx = portable_code(SCALE, ["sm_80"])
+    broken = DeviceCode(ptx.name, ptx.data.replace(b"bar.sync", b"bar.walk"))
+    with pytest.raises(CompilationFailed, match="machine code for sm_90") as raised:
+        machine_code(broken, ["sm_90"])
+    assert ".walk" in "\n".join(raised.value.problems)
 
 
 @pytest.fixture
 def fresh() -> Any:
-    nvrtc.load.cache_clear()
+    wheels.compilers.cache_clear()
     yield
-    nvrtc.load.cache_clear()
+    wheels.compilers.cache_clear()
 
 
 @pytest.mark.usefixtures("fresh")
@@ -130,15 +144,28 @@ def test_the_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(name: str) -> None:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(nvrtc, "distribution", absent)
+    monkeypatch.setattr(wheels, "distribution", absent)
     with pytest.raises(MachineLacks) as raised:
-        nvrtc.compile_source(SCALE, ["sm_90"])
-    assert len(raised.value.problems) == 4 and "nvidia-cuda-nvrtc 13" in raised.value.problems
+        portable_code(SCALE, ["sm_90"])
+    assert len(raised.value.problems) == 5 and "nvidia-cuda-nvrtc 13" in raised.value.problems
     assert "pip install 'maxtool[cuda]'" in (raised.value.hint or "")
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_linker_older_than_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(name: str) -> SimpleNamespace:
+        return SimpleNamespace(version="13.0.88" if name == wheels.NVJITLINK else "13.5.37")
+
+    monkeypatch.setattr(wheels, "distribution", version)
+    with pytest.raises(MachineLacks) as raised:
+        wheels.compilers()
+    assert [problem.partition(",")[0] for problem in raised.value.problems] == [
+        "nvidia-nvjitlink 13.5"
+    ]
 
 
 @pytest.mark.usefixtures("fresh")
 def test_bindings_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
     with pytest.raises(MachineLacks, match=r"maxtool\[cuda\]"):
-        nvrtc.load()
+        wheels.compilers()

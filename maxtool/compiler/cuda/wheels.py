@@ -1,0 +1,94 @@
+"""NVIDIA's compilers, from their wheels: no GPU, driver or toolkit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
+
+from maxtool.errors import MachineLacks
+
+MAJOR = 13
+NVRTC = "nvidia-cuda-nvrtc"
+NVJITLINK = "nvidia-nvjitlink"
+# The packages of the extra, and a header that each brings.
+PACKAGES = {
+    "cuda-bindings": None,
+    NVRTC: None,
+    NVJITLINK: None,
+    "nvidia-cuda-runtime": "cuda_fp16.h",
+    "nvidia-cuda-cccl": "nv/target",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Compilers:
+    """The bindings of both compilers, which are built without types.
+
+    Attributes:
+        nvrtc: CUDA C++ to PTX.
+        nvjitlink: PTX to machine code.
+    """
+
+    nvrtc: Any
+    nvjitlink: Any
+
+
+@cache
+def compilers() -> Compilers:
+    """The bindings of both compilers.
+
+    Raises:
+        MachineLacks: Naming the packages that are not installed, or not of a version that serves.
+    """
+    problems = _problems()
+    try:
+        from cuda.bindings import nvjitlink, nvrtc
+
+        nvrtc.nvrtcVersion()
+        nvjitlink.version()
+    except Exception as error:  # the bindings look for the libraries, and have errors of their own
+        problems = problems or [str(error).strip().partition("\n")[0]]
+    if problems:
+        raise MachineLacks(
+            "device code is compiled by nvrtc and nvJitLink, which are not here",
+            problems=problems,
+            hint="pip install 'maxtool[cuda]' (wheels for Linux; no GPU is needed)",
+        )
+    return Compilers(nvrtc, nvjitlink)
+
+
+def _problems() -> list[str]:
+    """What is wrong with the packages that are installed."""
+    versions = {name: _version(name) for name in PACKAGES}
+    absent = [f"{name} {MAJOR}" for name, found in versions.items() if found[:1] != (MAJOR,)]
+    if not absent and versions[NVJITLINK] < versions[NVRTC]:
+        newest = ".".join(map(str, versions[NVRTC]))
+        return [f"{NVJITLINK} {newest}, to read what this version of {NVRTC} writes"]
+    return absent
+
+
+def _version(package: str) -> tuple[int, ...]:
+    """The major and the minor version of an installed package; empty where there is none."""
+    try:
+        return tuple(map(int, distribution(package).version.split(".")[:2]))
+    except PackageNotFoundError:
+        return ()
+
+
+@cache
+def include_paths() -> tuple[Path, ...]:
+    """The folders of the headers that the packages bring."""
+    found: dict[Path, None] = {}
+    for package, header in PACKAGES.items():
+        if header is None:
+            continue
+        files = distribution(package).files or []
+        suffix = Path("include", header).as_posix()
+        for file in files:
+            if file.as_posix().endswith(suffix):
+                path = Path(str(file.locate()))
+                found[path.parents[len(Path(header).parts) - 1]] = None
+    return tuple(found)
