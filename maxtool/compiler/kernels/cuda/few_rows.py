@@ -200,11 +200,16 @@ def _stream(
     at: tuple[b.Expr, b.Expr],
     sums: b.Buffer,
 ) -> None:
-    """Copy and multiply chunk after chunk, as many under way as the memory has stages."""
+    """Copy and multiply chunk after chunk, as many under way as the memory has stages.
+
+    One loop, which begins to multiply when copies into all stages are under way: the code of a copy
+    is there once. NVIDIA's compiler would take the first turns out of it, each by itself.
+    """
     count = int(memory.shape[0])
     start, thread = at
     terms, dtype = sources[0].matrix.terms, sources[-1].matrix.dtype
     step = form.chunk * WARPS
+    ahead = count - 1
 
     def copy(chunk: b.Index, slot: b.Expr) -> None:
         k = b.index(start + chunk * step)
@@ -215,15 +220,14 @@ def _stream(
     def read(slot: b.Expr, index: int) -> Read:
         return lambda: ln.fetch(memory, (slot, index, thread, 0), WORDS, "float32")
 
-    for stage in range(count):
-        copy(stage, b.int32(stage))
     slot = b.scratch((1,), "int32")
     b.store(slot, b.int32(0), (0,), 1)
-    with T.serial(b.index(b.ceildiv(terms, step))) as chunk:
-        b.do(b.call("mt_cp_async_wait", b.int32(count - 1)))
-        form.multiply([read(slot[0], index) for index in range(len(sources))], sums, dtype)
-        copy(chunk + count, slot[0])
-        b.store(slot, T.Select(slot[0] == count - 1, b.int32(0), slot[0] + 1), (0,), 1)
+    with T.serial(b.index(b.ceildiv(terms, step) + ahead), unroll=False) as chunk:
+        copy(chunk, slot[0])
+        b.store(slot, T.Select(slot[0] == ahead, b.int32(0), slot[0] + 1), (0,), 1)
+        with b.when(chunk >= ahead):
+            b.do(b.call("mt_cp_async_wait", b.int32(ahead)))
+            form.multiply([read(slot[0], index) for index in range(len(sources))], sums, dtype)
     b.do(b.call("mt_cp_async_wait", b.int32(0)))
 
 
