@@ -70,14 +70,14 @@ def write(
     for graph in graphs:
         lowering.entry(graph)
     clock.lap("lower")
-    executable = compile_module(lowering.module(), target, asserts=False)
+    compiled = compile_module(lowering.module(), target, asserts=False)
     clock.lap("compile")
-    export_library(executable, folder / MODULE, target.processor)
+    export_library(compiled.executable, folder / MODULE, target.processor)
     clock.lap("link")
     if not isinstance(target, CudaTarget):
         return {}
     progress.stage(f"Compiling for {target.label}")
-    codes = device_code(executable, target)
+    codes = device_code(compiled, target)
     for code in codes:
         (folder / code.file).write_bytes(code.data)
     clock.lap("device code")

@@ -7,7 +7,6 @@ may drop a call whose only effect is a write in place.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,7 +17,7 @@ from tvm import relax
 from maxtool.compiler import mixed
 from maxtool.compiler import schedule as cpu_schedule
 from maxtool.compiler.cuda import schedule as cuda_schedule
-from maxtool.compiler.cuda.binaries import source_kept
+from maxtool.compiler.cuda.binaries import Compiled, compile_apart
 from maxtool.compiler.kernels.cpu import pipeline as cpu_pipeline
 from maxtool.compiler.kernels.cuda import pipeline as cuda_pipeline
 from maxtool.compiler.placement import Placed, Placement, placed
@@ -48,21 +47,19 @@ class Backend:
     Attributes:
         schedule: Gives a schedule to every PrimFunc of a module that has none.
         register: Makes the passes that lower PrimFuncs known to TVM; their name.
-        around: What holds while TVM compiles.
     """
 
     schedule: Callable[[Any], Any]
     register: Callable[[], str]
-    around: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 BACKENDS = {
     "cpu": Backend(cpu_schedule.schedule_all, cpu_pipeline.register),
-    "cuda": Backend(cuda_schedule.schedule_all, cuda_pipeline.register, source_kept),
+    "cuda": Backend(cuda_schedule.schedule_all, cuda_pipeline.register),
 }
 
 
-def compile_module(module: Any, target: Placed, *, asserts: bool = True) -> Any:  # noqa: ANN401 - tvm ships no types
+def compile_module(module: Any, target: Placed, *, asserts: bool = True) -> Compiled:  # noqa: ANN401 - tvm ships no types
     """Compile a Relax module.
 
     Args:
@@ -71,9 +68,6 @@ def compile_module(module: Any, target: Placed, *, asserts: bool = True) -> Any:
         asserts: Whether every kernel checks its arguments. The calls of one module are typed when
             it is built, and only its entries are called from outside; the checks take a quarter of
             the compile time and most of the code.
-
-    Returns:
-        TVM's executable: run it in a virtual machine, or export it as a library.
 
     Raises:
         CompilationFailed: With the compiler's own last words.
@@ -84,11 +78,11 @@ def compile_module(module: Any, target: Placed, *, asserts: bool = True) -> Any:
     config = {"tirx.disable_assert": not asserts}
     skipped = () if placement.is_single else SINGLE_DEVICE
     try:
-        with aim, tvm.transform.PassContext(config=config), backend.around():
+        with aim, tvm.transform.PassContext(config=config):
             passes = tvm.transform.Sequential([make() for make in PASSES if make not in skipped])
             lowered = passes(backend.schedule(module))
             name = backend.register()
-            return tvm.compile(lowered, target=aim, relax_pipeline=None, tir_pipeline=name)
+            return compile_apart(lowered, aim, relax_pipeline=None, tir_pipeline=name)
     except Exception as error:  # TVM raises classes of its own and any of Python's
         last = str(error).strip().splitlines()[-1:] or [type(error).__name__]
         raise CompilationFailed(f"TVM could not compile the model: {last[0]}") from error
@@ -103,5 +97,4 @@ def _backend(placement: Placement) -> Backend:
     return Backend(
         partial(mixed.treated, treatments=schedules),
         lambda: mixed.register({kind: BACKENDS[kind].register() for kind in kinds}),
-        BACKENDS["cuda"].around,
     )

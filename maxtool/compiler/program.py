@@ -52,12 +52,11 @@ class Program:
         for graph in graphs:
             lowering.entry(graph)
         self._graphs = {graph.name: graph for graph in graphs}
-        executable = compile_module(lowering.module(), placement, asserts=False)
+        compiled = compile_module(lowering.module(), placement, asserts=False)
         main = placement.target(placement.devices[0])
-        if isinstance(main, CudaTarget):
-            executable = loaded(executable, main)
+        code = loaded(compiled, main) if isinstance(main, CudaTarget) else compiled.executable
         devices = [runtime_device(device) for device in placement.devices]
-        self._machine = relax.VirtualMachine(executable, devices)
+        self._machine = relax.VirtualMachine(code, devices)
         # Concurrent calls of one virtual machine crash the process.
         self._lock = Lock()
 

@@ -47,6 +47,7 @@ def test_files_beside_the_library(tmp_path: Path) -> None:
         machine, flags = struct.unpack_from("<H", elf, 18)[0], struct.unpack_from("<I", elf, 48)[0]
         assert (elf[:4], machine, flags >> 8 & 0xFF) == (b"\x7fELF", 190, arch)
     assert (tmp_path / "compute_80.ptx").read_text().rstrip().endswith("}")
+    assert b"__global__" not in (tmp_path / "model.so").read_bytes()
     assert kernels.keys() == {"sm_80", "sm_90"}
     assert kernels["sm_80"].keys() == kernels["sm_90"].keys() != set()
     assert stages.names == ["Compiling", "Compiling for sm_80, sm_90"]

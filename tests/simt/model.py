@@ -23,11 +23,12 @@ from maxtool import artifact
 from maxtool.architectures import Entry
 from maxtool.artifact import devices
 from maxtool.compiler import program as programs
+from maxtool.compiler.cuda.binaries import Compiled
 from maxtool.compiler.cuda.target import cuda_target
 from maxtool.compiler.kernels.cpu import pipeline as host_pipeline
 from maxtool.compiler.pipeline import BACKENDS, PASSES
 from maxtool.compiler.placement import Placed, placed
-from maxtool.compiler.program import Program as Compiled
+from maxtool.compiler.program import Program as CompiledProgram
 from maxtool.compiler.target import cpu_target
 from maxtool.dtype import DType
 from maxtool.graph import BufferType, Graph, Tensor
@@ -94,7 +95,7 @@ class Simulation:
     def __init__(self) -> None:
         self.faults: list[KernelFault] = []
 
-    def compile_module(self, module: Any, target: Placed, *, asserts: bool = True) -> Any:
+    def compile_module(self, module: Any, target: Placed, *, asserts: bool = True) -> Compiled:
         """As ``maxtool.compiler.pipeline.compile_module``, for a GPU that is not there."""
         aim = placed(target).target(HOST_DEVICE)
         in_place = _written_in_place(module)
@@ -112,7 +113,7 @@ class Simulation:
                     faults=self.faults,
                 )
                 tvm_ffi.register_global_func(names[name], kernel.__call__)
-        return self._host(lowered, names, asserts=asserts)
+        return Compiled(self._host(lowered, names, asserts=asserts), ())
 
     @staticmethod
     def _host(lowered: Any, names: Mapping[str, str], *, asserts: bool) -> Any:
@@ -135,14 +136,14 @@ class Simulation:
         """Programs that are made while the block runs run here, whatever their target."""
         with (
             mock.patch.object(programs, "compile_module", self.compile_module),
-            mock.patch.object(programs, "loaded", lambda executable, _: executable),
+            mock.patch.object(programs, "loaded", lambda compiled, _: compiled.executable),
         ):
             yield
 
-    def program(self, graphs: Sequence[Graph]) -> Compiled:
+    def program(self, graphs: Sequence[Graph]) -> CompiledProgram:
         """Graphs lowered for GPUs."""
         with self.standing_in():
-            return Compiled(graphs, {HOST_DEVICE.device_type: cuda_target(TARGET)})
+            return CompiledProgram(graphs, {HOST_DEVICE.device_type: cuda_target(TARGET)})
 
 
 def _written_in_place(module: Any) -> set[str]:

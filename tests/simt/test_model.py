@@ -36,8 +36,8 @@ def row_sums(x: Any) -> Any:
 
 
 def machine(found: Simulation, **options: int) -> Any:
-    executable = found.compile_module(module(**options), cuda_target(TARGET))
-    return relax.VirtualMachine(executable, tvm.cpu())["main"]
+    compiled = found.compile_module(module(**options), cuda_target(TARGET))
+    return relax.VirtualMachine(compiled.executable, tvm.cpu())["main"]
 
 
 @pytest.mark.parametrize("rows", [1, 9])

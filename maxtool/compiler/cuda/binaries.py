@@ -1,11 +1,16 @@
-"""The device code of a compiled module: its source, compiled for each architecture."""
+"""The device code of a compiled module: its source, kept beside it, compiled per architecture."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
+
+import tvm
+import tvm_ffi
 
 from maxtool.compiler.cuda.compiling import DeviceCode, machine_code, portable_code
 from maxtool.compiler.cuda.target import CudaTarget
@@ -14,12 +19,45 @@ from maxtool.errors import CompilationFailed
 # TVM hands source to the driver where there is one, and keeps it where there is none; this makes
 # the one case of the two.
 _KEEP_SOURCE = "TVM_COMPILE_FORCE_FALLBACK"
-_KIND = "cuda"
+# What TVM calls with the source that it has generated; it goes on with the text that is returned.
+_GENERATED = "tvm_callback_cuda_postproc"
+# What a library has in place of source: whoever loads it brings machine code.
+_NO_SOURCE = "#error the kernels of this library are in the .cubin files beside it\n"
+
+_sources: ContextVar[list[str] | None] = ContextVar("_sources", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What TVM makes of a module.
+
+    Attributes:
+        executable: TVM's: run it in a virtual machine, or export it as a library. Of the kernels
+            for GPUs it has the names and signatures, and nothing of what they do.
+        sources: The CUDA C++ of those kernels.
+    """
+
+    executable: Any
+    sources: tuple[str, ...]
+
+
+def compile_apart(module: Any, target: Any, **pipelines: Any) -> Compiled:  # noqa: ANN401 - tvm ships no types
+    """``tvm.compile``, with CUDA C++ beside its result and not in it.
+
+    That is all the same on machines with a GPU and without one.
+    """
+    sources: list[str] = []
+    token = _sources.set(sources)
+    try:
+        with _source_kept():
+            executable = tvm.compile(module, target=target, **pipelines)
+    finally:
+        _sources.reset(token)
+    return Compiled(executable, tuple(sources))
 
 
 @contextmanager
-def source_kept() -> Iterator[None]:
-    """While the block runs, TVM does the same on machines with a GPU and without one."""
+def _source_kept() -> Iterator[None]:
     before = os.environ.get(_KEEP_SOURCE)
     os.environ[_KEEP_SOURCE] = "1"
     try:
@@ -31,33 +69,39 @@ def source_kept() -> Iterator[None]:
             os.environ[_KEEP_SOURCE] = before
 
 
-def device_source(executable: Any) -> str:  # noqa: ANN401 - tvm ships no types
-    """The CUDA C++ in what ``tvm.compile`` returned.
+def _put_aside(source: str, target: Any) -> str:  # noqa: ANN401
+    """Keep the source of a compilation of ours; others are as if this were not here."""
+    sources = _sources.get()
+    if sources is None:
+        return source if _others is None else str(_others(source, target))
+    sources.append(source)
+    return _NO_SOURCE
+
+
+_others = tvm_ffi.get_global_func(_GENERATED, allow_missing=True)
+tvm_ffi.register_global_func(_GENERATED, _put_aside, override=True)
+
+
+def device_source(compiled: Compiled) -> str:
+    """The CUDA C++ of a module.
 
     Raises:
         CompilationFailed: If there is none.
     """
-    found = [one for one in _imports(executable.mod) if one.kind == _KIND]
-    if len(found) != 1:
+    if len(compiled.sources) != 1:
         raise CompilationFailed(
-            f"TVM made {len(found)} pieces of device code where one is expected"
+            f"TVM made {len(compiled.sources)} pieces of device code where one is expected"
         )
-    return str(found[0].inspect_source())
+    return compiled.sources[0]
 
 
-def device_code(executable: Any, target: CudaTarget) -> list[DeviceCode]:  # noqa: ANN401
+def device_code(compiled: Compiled, target: CudaTarget) -> list[DeviceCode]:
     """The machine code, and the PTX, that a target asks for.
 
     Raises:
         MachineLacks: If the packages of the extra ``cuda`` are not installed.
         CompilationFailed: If there is no device code, or it does not compile.
     """
-    ptx = portable_code(device_source(executable), target.archs)
+    ptx = portable_code(device_source(compiled), target.archs)
     codes = machine_code(ptx, target.archs)
     return [*codes, ptx] if target.ptx else codes
-
-
-def _imports(module: Any) -> Iterator[Any]:  # noqa: ANN401
-    yield module
-    for one in module.imports:
-        yield from _imports(one)

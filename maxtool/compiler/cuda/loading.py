@@ -11,7 +11,7 @@ from typing import Any
 import tvm
 import tvm_ffi
 
-from maxtool.compiler.cuda.binaries import device_source
+from maxtool.compiler.cuda.binaries import Compiled, device_source
 from maxtool.compiler.cuda.compiling import DeviceCode, machine_code, portable_code
 from maxtool.compiler.cuda.target import CudaTarget
 from maxtool.compiler.linking import export_library
@@ -24,7 +24,7 @@ from maxtool.runtime.loader.machine import CUDA_RUNTIME, MARKS, load_library
 MODULE = "model.so"
 
 
-def loaded(executable: Any, target: CudaTarget) -> Any:  # noqa: ANN401 - tvm ships no types
+def loaded(compiled: Compiled, target: CudaTarget) -> Any:  # noqa: ANN401 - tvm ships no types
     """What was compiled for the GPUs of this machine, as a module for a virtual machine.
 
     Raises:
@@ -32,10 +32,10 @@ def loaded(executable: Any, target: CudaTarget) -> Any:  # noqa: ANN401 - tvm sh
         CompilationFailed: If the device code does not compile.
     """
     _require_runtime()
-    code = _code(device_source(executable), target.archs)
+    code = _code(device_source(compiled), target.archs)
     with tempfile.TemporaryDirectory(prefix="maxtool-") as folder:
         library, binary = Path(folder, MODULE), Path(folder, code.file)
-        export_library(executable, library, target.processor)
+        export_library(compiled.executable, library, target.processor)
         binary.write_bytes(code.data)
         with given_code(binary):
             return load_library(library, own=True)

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import tvm
 
-from maxtool.compiler.cuda.binaries import device_code, source_kept
+from maxtool.compiler.cuda.binaries import compile_apart, device_code
 from maxtool.compiler.cuda.resources import Resources, read_resources
 from maxtool.compiler.cuda.target import cuda_target
 from maxtool.compiler.kernels.cuda.pipeline import register
@@ -58,10 +58,8 @@ def run(
 def resources(functions: Mapping[str, Any]) -> Iterator[tuple[str, Resources]]:
     """What each kernel takes on each architecture; all are compiled together."""
     named = {name: one.with_attr("global_symbol", name) for name, one in functions.items()}
-    with source_kept():
-        module = tvm.IRModule(named)
-        executable = tvm.compile(module, target=TARGET.tvm, tir_pipeline=register())
-    for code in device_code(executable, TARGET):
+    compiled = compile_apart(tvm.IRModule(named), TARGET.tvm, tir_pipeline=register())
+    for code in device_code(compiled, TARGET):
         for name, found in read_resources(code.log).items():
             yield f"{name} on {code.name}", found
 

@@ -113,10 +113,10 @@ def test_a_layer_gives_what_the_cpu_gives(dtype: DType, seq: int) -> None:
     tables = [numbers(1024, 32), numbers(1024, 32), np.array([130], np.int32)]
     theirs = [one.copy() for one in caches]
     (expected,) = executor.find().compile(graph, {})(*map(Tensor, [*theirs, *given, *tables]))
-    machine = Simulation().compile_module(lowered(graph), TARGET)
+    compiled = Simulation().compile_module(lowered(graph), TARGET)
     written = [one.view(np.uint16) if one.dtype.itemsize == 2 else one for one in caches]
     state = tvm_ffi.Array([tvm.runtime.tensor(one) for one in written])
-    run = relax.VirtualMachine(machine, tvm.cpu())["main"]
+    run = relax.VirtualMachine(compiled.executable, tvm.cpu())["main"]
     got = run(*map(tvm.runtime.tensor, [*given, *tables]), state, tvm_ffi.Array([]))
     bound = 1e-5 if dtype is DType.float32 else 2e-2
     np.testing.assert_allclose(got.numpy(), expected.to_numpy(), atol=bound, rtol=0)
@@ -132,8 +132,8 @@ def test_many_tokens_take_tiles() -> None:
 @pytest.mark.parametrize("dtype", [DType.float32, DType.float16, DType.bfloat16])
 @pytest.mark.parametrize("seq", [1, "seq"])
 def test_machine_code_without_local_memory(dtype: DType, seq: int | str) -> None:
-    executable = compile_module(lowered(step(seq, dtype)), TARGET, asserts=False)
-    for code in device_code(executable, TARGET):
+    compiled = compile_module(lowered(step(seq, dtype)), TARGET, asserts=False)
+    for code in device_code(compiled, TARGET):
         for name, found in read_resources(code.log).items():
             assert found.stack == 0, name
             assert not found.spills, name

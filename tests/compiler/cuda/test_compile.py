@@ -9,10 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tvm
 from tvm import relax, te, tirx
 
 from maxtool.compiler.cuda import binaries
-from maxtool.compiler.cuda.binaries import device_code, device_source
+from maxtool.compiler.cuda.binaries import Compiled, compile_apart, device_code, device_source
+from maxtool.compiler.cuda.schedule import schedule_all
+from maxtool.compiler.kernels.cuda.pipeline import register
 from maxtool.compiler.linking import export_library
 from maxtool.compiler.pipeline import compile_module
 from maxtool.compiler.targets import parse_target
@@ -44,49 +47,79 @@ def relax_module(compute: Callable[[Any], Any] = doubled) -> Any:
 
 
 @pytest.fixture(scope="module")
-def executable() -> Any:
+def compiled() -> Compiled:
     return compile_module(relax_module(), TARGET, asserts=False)
 
 
-def test_machine_code_and_ptx(executable: Any) -> None:
-    codes = device_code(executable, TARGET)
+def test_machine_code_and_ptx(compiled: Compiled) -> None:
+    codes = device_code(compiled, TARGET)
     assert [code.file for code in codes] == ["sm_80.cubin", "sm_90.cubin", "compute_90.ptx"]
     for kernel in (b"computed_kernel", b"added_kernel"):
         assert all(kernel in code.data for code in codes)
 
 
-def test_storage_is_the_devices_and_sizes_are_the_hosts(executable: Any) -> None:
-    text = executable.as_text()
+def test_storage_is_the_devices_and_sizes_are_the_hosts(compiled: Compiled) -> None:
+    text = compiled.executable.as_text()
     # The second argument after the size is the device that the machine was given first.
     assert "vm.builtin.alloc_storage in: %vm, %" in text
     assert all(
         ", i0, c[" in line for line in text.splitlines() if "call  vm.builtin.alloc_storage" in line
     )
-    assert "shape_func" in text and "shape_func" not in device_source(executable)
+    assert "shape_func" in text and "shape_func" not in device_source(compiled)
 
 
-def test_the_host_part_links(executable: Any, tmp_path: Path) -> None:
+def test_the_host_part_names_kernels_and_does_not_have_them(
+    compiled: Compiled, tmp_path: Path
+) -> None:
     library = tmp_path / "model.so"
-    export_library(executable, library, TARGET.processor)
-    assert library.read_bytes()[:4] == b"\x7fELF"
+    export_library(compiled.executable, library, TARGET.processor)
+    data = library.read_bytes()
+    assert data[:4] == b"\x7fELF"
+    assert b"computed_kernel" in data
+    assert b"__global__" in device_source(compiled).encode() and b"__global__" not in data
 
 
-def test_the_environment_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("before", [None, "0"])
+def test_a_compilation_leaves_the_process_as_it_was(
+    before: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     name = binaries._KEEP_SOURCE
-    monkeypatch.delenv(name, raising=False)
-    with binaries.source_kept():
-        assert os.environ[name] == "1"
-    assert name not in os.environ
-    monkeypatch.setenv(name, "0")
-    with binaries.source_kept():
-        assert os.environ[name] == "1"
-    assert os.environ[name] == "0"
+    if before is None:
+        monkeypatch.delenv(name, raising=False)
+    else:
+        monkeypatch.setenv(name, before)
+    compiled = compile_apart(scheduled(), TARGET.tvm, tir_pipeline=register())
+    assert os.environ.get(name) == before
+    assert source_in(compiled.executable) != device_source(compiled)
+    monkeypatch.setenv(name, "1")
+    plain = tvm.compile(scheduled(), target=TARGET.tvm, tir_pipeline=register())
+    assert source_in(plain) == device_source(compiled)
+
+
+def test_another_user_of_tvm_is_still_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(binaries, "_others", lambda source, _target: source + "// theirs")
+    monkeypatch.setenv(binaries._KEEP_SOURCE, "1")
+    plain = tvm.compile(scheduled(), target=TARGET.tvm, tir_pipeline=register())
+    assert source_in(plain).endswith("// theirs")
+    compiled = compile_apart(scheduled(), TARGET.tvm, tir_pipeline=register())
+    assert "theirs" not in device_source(compiled)
+
+
+def scheduled() -> Any:
+    x = te.placeholder((64,), name="x")
+    function = te.create_prim_func([x, doubled(x)]).with_attr("global_symbol", "doubled")
+    return schedule_all(tvm.IRModule({"doubled": function}))
+
+
+def source_in(executable: Any) -> str:
+    (device,) = executable.mod.imports
+    return str(device.inspect_source())
 
 
 def test_a_module_for_a_cpu_has_no_device_code() -> None:
-    executable = compile_module(relax_module(), parse_target("cpu"), asserts=False)
+    compiled = compile_module(relax_module(), parse_target("cpu"), asserts=False)
     with pytest.raises(CompilationFailed, match="0 pieces"):
-        device_source(executable)
+        device_source(compiled)
 
 
 def test_names_of_every_kind() -> None:

@@ -6,7 +6,6 @@ Only functions of the mathematics library may differ, in the last digits.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import pytest
@@ -174,8 +173,8 @@ def test_every_operation_compiles(dtype: DType) -> None:
     _, function = elementwise(dtype)
     lowering = ModuleLowering(target, {})
     lowering.entry(Graph("g", lambda x, y: [*function(x, y), *casts(x)], [kind, kind]))
-    executable: Any = compile_module(lowering.module(), target, asserts=False)
-    for code in device_code(executable, target):
+    compiled = compile_module(lowering.module(), target, asserts=False)
+    for code in device_code(compiled, target):
         found = read_resources(code.log)
         assert len(found) > 10
         assert not [name for name, one in found.items() if one.spills]

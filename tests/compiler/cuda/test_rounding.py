@@ -118,8 +118,8 @@ def test_rounded_attention_gives_what_the_cpu_gives() -> None:
     storage = plan_storage([graph], TARGET)
     lowering = ModuleLowering(TARGET, storage)
     lowering.entry(graph)
-    machine = Simulation().compile_module(lowering.module(), TARGET)
+    compiled = Simulation().compile_module(lowering.module(), TARGET)
     held = [tvm.runtime.tensor(weights[name].view(np.uint16)) for name in storage]
-    run = relax.VirtualMachine(machine, tvm.cpu())["main"]
+    run = relax.VirtualMachine(compiled.executable, tvm.cpu())["main"]
     got = run(tvm.runtime.tensor(x), tvm_ffi.Array(held)).numpy()
     np.testing.assert_allclose(got, expected.to_numpy(), atol=2e-2, rtol=0)

@@ -11,7 +11,7 @@ import pytest
 import tvm
 from tvm import te, tirx
 
-from maxtool.compiler.cuda.binaries import device_code, device_source
+from maxtool.compiler.cuda.binaries import Compiled, compile_apart, device_code, device_source
 from maxtool.compiler.cuda.resources import read_resources
 from maxtool.compiler.cuda.schedule import schedule_all
 from maxtool.compiler.cuda.target import cuda_target
@@ -111,20 +111,20 @@ def test_functions_with_a_scalar_and_with_two_results() -> None:
 
 
 @pytest.fixture(scope="module")
-def executable() -> Any:
-    return tvm.compile(module(), target=TARGET.tvm, tir_pipeline=register())
+def compiled() -> Compiled:
+    return compile_apart(module(), TARGET.tvm, tir_pipeline=register())
 
 
-def test_they_compile_without_local_memory(executable: Any) -> None:
-    for code in device_code(executable, TARGET):
+def test_they_compile_without_local_memory(compiled: Compiled) -> None:
+    for code in device_code(compiled, TARGET):
         found = read_resources(code.log)
         kernels = {f"{name}_kernel" for name in FUNCTIONS} | {"two_results_kernel_1"}
         assert found.keys() == kernels
         assert not any(one.stack or one.spills for one in found.values())
 
 
-def test_what_is_known_on_the_way_costs_no_memory(executable: Any) -> None:
-    source = device_source(executable)
+def test_what_is_known_on_the_way_costs_no_memory(compiled: Compiled) -> None:
+    source = device_source(compiled)
     arrays = re.findall(r"alignas\(64\) float (\w+)\[(\d+)\]", source)
     assert arrays and {count for _, count in arrays} == {"1"}
     assert "__shared__" not in source and "more" not in source

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from build_artifact import CONTEXT, VOCAB, every, last, remember
 
-from maxtool.compiler.cuda.binaries import device_source, source_kept
+from maxtool.compiler.cuda.binaries import compile_apart, device_source
 from maxtool.compiler.linking import export_library
 from maxtool.compiler.target import cpu_target
 
@@ -132,7 +132,6 @@ if __name__ == "__main__":
     shared = {"max_shared_memory_per_block": 49152, "thread_warp_size": 32}
     host = {"host": {"kind": "llvm"}, "max_threads_per_block": 1024}
     target = tvm.target.Target({"kind": "cuda", "arch": "sm_80", **shared, **host})
-    with source_kept():
-        executable = tvm.compile(build(), target=target)
-        export_library(executable, folder / "model.so", cpu_target())
-    (folder / "kernels.cu").write_text(device_source(executable))
+    compiled = compile_apart(build(), target)
+    export_library(compiled.executable, folder / "model.so", cpu_target())
+    (folder / "kernels.cu").write_text(device_source(compiled))

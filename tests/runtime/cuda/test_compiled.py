@@ -16,7 +16,7 @@ import tiny_artifact
 
 from maxtool import artifact
 from maxtool.artifact import code
-from maxtool.compiler.cuda.binaries import device_source
+from maxtool.compiler.cuda.binaries import Compiled, device_source
 from maxtool.compiler.cuda.compiling import DeviceCode
 from maxtool.dtype import DType
 
@@ -55,9 +55,9 @@ def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, stubs: Path) -> An
 def stand_in(library: Path) -> Any:
     """In place of machine code: a library for the host, and a file that is chosen."""
 
-    def device_code(executable: Any, _target: object) -> list[DeviceCode]:
+    def device_code(compiled: Compiled, _target: object) -> list[DeviceCode]:
         library.parent.mkdir()
-        stub_gpu.build_kernels(device_source(executable), library)
+        stub_gpu.build_kernels(device_source(compiled), library)
         return [DeviceCode("sm_90", b"sm_90.cubin\n", "")]
 
     return device_code
