@@ -26,7 +26,7 @@ def register(pipelines: Mapping[str, str]) -> str:
     made = {kind: known(name)[0] for kind, name in pipelines.items()}
     lower = tvm.transform.module_pass(lambda module, _: treated(module, made), 0, NAME)
     host = compilation_pipeline.finalize_host_passes
-    device = compilation_pipeline.finalize_device_passes
+    _, _, device = known(pipelines["cuda"])
     compilation_pipeline.register_tir_pipeline(NAME, lambda: (lower, host, device))
     return NAME
 

@@ -2,7 +2,7 @@
 
 Kernels come with their threads bound and their synchronisation placed, so that of TVM's own list
 what plans copies, tensor cores and barriers is left out, as is what the compiler of the C++ does
-again.
+again: it unrolls the loops that say so, and leaves out what does nothing.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ def register() -> str:
 def _pipeline() -> tuple[Any, Any, Any]:
     """What TVM asks for: the lowering, and the last passes for host and device functions."""
     host = compilation_pipeline.finalize_host_passes
-    device = compilation_pipeline.finalize_device_passes
-    return tvm.ir.transform.Sequential([*lowering_passes(), *_splitting_passes()]), host, device
+    return tvm.ir.transform.Sequential([*lowering_passes(), *_splitting_passes()]), host, _device
 
 
 def lowering_passes() -> list[Any]:
@@ -46,9 +45,7 @@ def lowering_passes() -> list[Any]:
         plain.BF16ComputeLegalize(),
         plain.NarrowDataType(32),
         plain.VectorizeLoop(True),
-        plain.UnrollLoop(),
         plain.StmtSimplify(),
-        plain.RemoveNoOp(),
         plain.FP8ComputeLegalize(),
         plain.VerifyMemory(),
         plain.AnnotateEntryFunc(),
@@ -65,3 +62,8 @@ def _splitting_passes() -> list[Any]:
         plain.FP8StorageLegalize(),
         plain.BF16StorageLegalize(),
     ]
+
+
+def _device() -> Any:  # noqa: ANN401
+    """The last passes of device functions, which are simplified and need no warp memory."""
+    return tvm.ir.transform.Sequential([tirx.transform.LowerIntrin()])
