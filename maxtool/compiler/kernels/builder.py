@@ -15,6 +15,38 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVM's own name for it
 
+# What the builders for CPUs and for GPUs hand on.
+__all__ = [
+    "STORAGE",
+    "Buffer",
+    "Expr",
+    "Index",
+    "Kernel",
+    "add",
+    "ceildiv",
+    "clamped",
+    "either",
+    "from_first",
+    "greatest",
+    "index",
+    "int32",
+    "integer",
+    "kernel",
+    "least",
+    "let",
+    "load",
+    "quotient",
+    "remainder",
+    "scratch",
+    "splat",
+    "store",
+    "unravel",
+    "vector_type",
+    "when",
+    "widths",
+    "workspace",
+]
+
 Expr = Any  # tvm ships no types
 Buffer = Any
 Index = Expr | int
