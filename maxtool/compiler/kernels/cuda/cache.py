@@ -20,24 +20,8 @@ def cache_write_key(kv_heads: int, head_dim: int, dtype: str = "float32") -> Any
     Parameters of the kernel: cache[batch, kv_heads, head_dim, context] of ``dtype`` (changed in
     place), x[batch, seq, kv_heads, head_dim], position[1] int32 of the first new key.
     """
-    threads = ln.threads_for(head_dim)
-    with b.kernel(f"cache_write_key_{kv_heads}_{head_dim}") as made:
-        batch, seq, context = made.dim("batch"), made.dim("seq"), made.dim("context")
-        sizes = (batch, kv_heads, head_dim, context)
-        cache = made.argument("cache", sizes, b.STORAGE[dtype])
-        x = made.argument("x", (batch, seq, kv_heads, head_dim))
-        position = made.argument("position", (1,), "int32")
-        with b.launch([batch * seq, kv_heads], threads) as (token, head, thread):
-            at, s = b.index(b.quotient(token, seq)), b.index(b.remainder(token, seq))
-            row = b.index(T.Cast("int64", position[0]) + s)
-
-            def work(d: b.Expr) -> None:
-                value = b.to_storage(x[at, s, head, d], dtype)
-                b.store(cache, value, (at, head, d, row), 1)
-
-            with b.when(_inside(row, context)):
-                ln.strided(head_dim, thread, threads, work)
-    return made.function
+    name = f"cache_write_key_{kv_heads}_{head_dim}"
+    return _cache_write(name, kv_heads, head_dim, dtype, transposed=True)
 
 
 def cache_write_value(kv_heads: int, head_dim: int, dtype: str = "float32") -> Any:  # noqa: ANN401
@@ -46,12 +30,20 @@ def cache_write_value(kv_heads: int, head_dim: int, dtype: str = "float32") -> A
     Parameters of the kernel: cache[batch, kv_heads, context, head_dim] of ``dtype`` (changed in
     place), x[batch, seq, kv_heads, head_dim], position[1] int32 of the first new value.
     """
-    lanes = min(4, ln.widest("float32", head_dim), ln.widest(dtype, head_dim, limit=8))
-    threads = ln.threads_for(head_dim // lanes)
-    with b.kernel(f"cache_write_value_{kv_heads}_{head_dim}") as made:
+    name = f"cache_write_value_{kv_heads}_{head_dim}"
+    return _cache_write(name, kv_heads, head_dim, dtype, transposed=False)
+
+
+def _cache_write(name: str, kv_heads: int, head_dim: int, dtype: str, *, transposed: bool) -> Any:  # noqa: ANN401
+    """Build either: a block writes one head of one token."""
+    wide = min(4, ln.widest("float32", head_dim), ln.widest(dtype, head_dim, limit=8))
+    lanes = 1 if transposed else wide
+    units = head_dim // lanes
+    threads = ln.threads_for(units)
+    with b.kernel(name) as made:
         batch, seq, context = made.dim("batch"), made.dim("seq"), made.dim("context")
-        sizes = (batch, kv_heads, context, head_dim)
-        cache = made.argument("cache", sizes, b.STORAGE[dtype])
+        sizes = (head_dim, context) if transposed else (context, head_dim)
+        cache = made.argument("cache", (batch, kv_heads, *sizes), b.STORAGE[dtype])
         x = made.argument("x", (batch, seq, kv_heads, head_dim))
         position = made.argument("position", (1,), "int32")
         with b.launch([batch * seq, kv_heads], threads) as (token, head, thread):
@@ -60,11 +52,12 @@ def cache_write_value(kv_heads: int, head_dim: int, dtype: str = "float32") -> A
 
             def work(unit: b.Expr) -> None:
                 offset = b.index(unit * lanes)
+                place = (offset, row) if transposed else (row, offset)
                 value = ln.read(x, (at, s, head, offset), lanes, "float32")
-                ln.write(cache, value, (at, head, row, offset), lanes, dtype)
+                ln.write(cache, value, (at, head, *place), lanes, dtype)
 
             with b.when(_inside(row, context)):
-                ln.strided(head_dim // lanes, thread, threads, work)
+                ln.strided(units, thread, threads, work)
     return made.function
 
 
