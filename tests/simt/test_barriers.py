@@ -71,13 +71,13 @@ def attended(dtype: str) -> tuple[Any, list[Array]]:
 
 def multiplied(dtype: str, rows: int, *, full: int = linear.FULL) -> tuple[Any, list[Array]]:
     """A product; it has large tiles where there are ``full`` of them."""
-    sizes = {"aligned": True, "paired": True, "wide": True}
+    sizes = {"aligned": True, "fours": True, "wide": True}
     with mock.patch.object(linear, "FULL", full):
         kernel = linear.linear(
             dtype, bias=False, batched=False, **sizes, shared_memory=SHARED_MEMORY
         )
-    x, weight = normal(rows, 328, dtype=dtype), normal(270, 328, dtype=dtype)
-    return kernel, [x, weight, np.zeros((rows, 270), np.float32)]
+    x, weight = normal(rows, 328, dtype=dtype), normal(272, 328, dtype=dtype)
+    return kernel, [x, weight, np.zeros((rows, 272), np.float32)]
 
 
 CASES: dict[str, Callable[[], tuple[Any, list[Array]]]] = {

@@ -65,7 +65,7 @@ def test_expert_linear(dtype: str, n: int, k: int, rows: int, used: int, few: bo
     chosen = choices(2, rows * used, number)
     order = [] if few else ordered(chosen, number)
     y = np.full((rows * used, n), np.nan, np.float32)
-    options = {"aligned": k % PIECE[dtype] == 0, "paired": n % 2 == 0}
+    options = {"aligned": k % PIECE[dtype] == 0, "fours": n % 4 == 0}
     options |= {"wide": k < n, "few": few}
     product(dtype, **options)(x, w, chosen, *order, y)
     matrices = w[np.clip(chosen, 0, number - 1)].astype("f8")
@@ -83,7 +83,7 @@ def test_weighted_sum(shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_kernels_stay_in_registers(dtype: str) -> None:
-    sizes = {"aligned": True, "paired": True, "wide": True}
+    sizes = {"aligned": True, "fours": True, "wide": True}
     made = experts.expert_linear(dtype, **sizes, shared_memory=SHARED_MEMORY)
     for name, one in resources({"made": made}):
         assert not one.spills, name

@@ -59,8 +59,8 @@ def test_products_of_one_input_round_it_once() -> None:
 def test_kernels_are_for_sizes_as_far_as_alignment_goes() -> None:
     def forward(x: Any, y: Any) -> Any:
         return [
-            *(ops.linear(x, weight(f"x{n}", F32, n, 16)) for n in (2, 4, 3)),
-            *(ops.linear(y, weight(f"y{n}", F32, n, 15)) for n in (2, 4)),
+            *(ops.linear(x, weight(f"x{n}", F32, n, 16)) for n in (4, 8, 3)),
+            *(ops.linear(y, weight(f"y{n}", F32, n, 15)) for n in (4, 8)),
         ]
 
     types = (TensorType(F32, ["rows", width]) for width in (16, 15))

@@ -15,6 +15,7 @@ from maxtool.compiler.kernels.builder import (
     Index,
     int32,
     integer,
+    least,
     let,
     scratch,
     store,
@@ -23,6 +24,7 @@ from maxtool.compiler.kernels.builder import (
 from maxtool.compiler.kernels.cuda.device import call as call  # for kernels, too
 
 WARP = 32
+_MOST_BLOCKS = 2**31 - 1  # of a launch, along its first axis
 _EVERY_LANE = 0xFFFFFFFF
 # The second number of CUDA's __launch_bounds__.
 _RESIDENT = "tirx.launch_bounds_min_blocks_per_sm"
@@ -102,6 +104,15 @@ def barrier() -> None:
 def do(expression: Expr) -> None:
     """Evaluate an expression for what it does."""
     T.evaluate(expression)
+
+
+def block_quotient(at: Expr, by: Expr) -> Expr:
+    """``at / by`` rounded down, for an index of a launch's blocks, which has 31 bits.
+
+    A division of 64 bits takes some hundred instructions.
+    """
+    short = [T.Cast("int32", one) for one in (at, least(by, _MOST_BLOCKS))]
+    return T.Cast("int64", T.truncdiv(*short))
 
 
 def place(*indices: Index) -> tuple[Expr, ...]:

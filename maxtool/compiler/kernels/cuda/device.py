@@ -65,8 +65,8 @@ _HALF2 = """  asm("{ .reg .f16 low, high; mov.b32 {low, high}, %2;"
 _BFLOAT2 = """  f[0] = __uint_as_float(bits << 16);
   f[1] = __uint_as_float(bits & 0xffff0000u);"""
 
-_LOAD = {"parameters": "unsigned* r, const void* p", "to": "r", "source": "p"}
-_STORE = {"parameters": "void* p, const unsigned* r", "to": "p", "source": "r"}
+_LOAD = {"parameters": "void* r, const void* p", "to": "r", "source": "p"}
+_STORE = {"parameters": "void* p, const void* r", "to": "p", "source": "r"}
 
 # Its CUDA C++ by the name of each function.
 SOURCES: dict[str, str] = {

@@ -19,7 +19,7 @@ from maxtool.compiler.kernels.cuda.few_forms import Float32, TensorCores
 from maxtool.compiler.kernels.cuda.few_rows import few_rows
 from maxtool.compiler.kernels.cuda.linear import TILES, TILES_FLOAT32
 from maxtool.compiler.kernels.cuda.matrix import Matrix
-from maxtool.compiler.kernels.cuda.output import Output
+from maxtool.compiler.kernels.cuda.output import Output, Part
 from maxtool.compiler.kernels.cuda.tiles import Tile, tile_product
 from maxtool.compiler.kernels.cuda.tiles_float32 import THREADS, tile_product_float32
 
@@ -62,7 +62,7 @@ def expert_linear(
     weight_dtype: str,
     *,
     aligned: bool,
-    paired: bool,
+    fours: bool,
     wide: bool,
     shared_memory: int,
     few: bool = False,
@@ -78,7 +78,7 @@ def expert_linear(
     Args:
         weight_dtype: float32, float16, or bfloat16 (passed as uint16 bits).
         aligned: Whether k is a multiple of 16 bytes.
-        paired: Whether n is even.
+        fours: Whether n is a multiple of four.
         wide: Whether there are columns enough for a large tile.
         shared_memory: Bytes that a block may have.
         few: Whether it is for few choices only, which need not be sorted.
@@ -99,7 +99,7 @@ def expert_linear(
         one = Choices(
             Matrix(x, rows, k, weight_dtype, aligned),
             Matrix(w, n, k, weight_dtype, aligned, (b.integer(0),)),
-            Output(y, count, n, paired=paired),
+            Output(y, count, n, fours=fours),
             chosen,
             count,
             experts,
@@ -121,7 +121,7 @@ def _one_by_one(one: Choices, shared_memory: int) -> None:
     form = Float32(rows=1) if one.x.dtype == "float32" else TensorCores()
     columns = b.ceildiv(one.w.rows, form.columns)
     with b.launch([one.count * columns], few.THREADS) as (block, thread):
-        choice = b.index(b.quotient(block, columns))
+        choice = b.index(b.block_quotient(block, columns))
         column = b.index((block - choice * columns) * form.columns)
         expert, row = b.index(b.clamped(one.chosen[choice], one.experts)), one.source(choice)
         # Of the rows that a block has, all are that of the choice, and only the first is stored.
@@ -137,14 +137,14 @@ def _one_by_one(one: Choices, shared_memory: int) -> None:
 
 def _sorted(one: Choices, order: tuple[b.Buffer, ...], wide: bool, shared_memory: int) -> None:
     if one.x.dtype == "float32":
-        size = TILES_FLOAT32[-1]
+        side = TILES_FLOAT32[-1].side
 
         def tiled(*given: Any) -> None:  # noqa: ANN401
-            tile_product_float32(size, *given)
+            tile_product_float32(side, *given)
 
-        _each_tile(one, order, (size, size, THREADS), tiled)
+        _each_tile(one, order, (side, side, THREADS), tiled)
         return
-    large = wide and one.w.aligned and one.output.paired
+    large = wide and one.w.aligned and one.output.fours
     tile = (TILE if large else TILES[-1]).within(shared_memory)
 
     def tiled_narrow(*given: Any) -> None:  # noqa: ANN401
@@ -167,9 +167,9 @@ def _each_tile(
     columns = b.ceildiv(one.w.rows, width)
     slots = b.greatest(b.ceildiv(b.quotient(one.count, b.greatest(one.experts, 1)), height), 1)
     with b.launch([one.experts * columns * slots], threads) as (block, thread):
-        expert = b.index(b.quotient(block, columns * slots))
+        expert = b.index(b.block_quotient(block, columns * slots))
         rest = b.index(block - expert * (columns * slots))
-        column = b.index(b.quotient(rest, slots))
+        column = b.index(b.block_quotient(rest, slots))
         left = b.index(column * width)
         end, first = b.index(starts[expert + 1]), b.index(starts[expert])
         tile = b.scratch((1,), "int64")
@@ -194,10 +194,9 @@ def _tile(
     def source(row: b.Expr) -> b.Expr:
         return one.source(order[b.index(b.least(top + row, end - 1))])
 
-    def finish(row: b.Expr, column: b.Expr, sums: b.Buffer, start: int) -> None:
-        at = b.index(top + row)
-        with b.when(at < end):
-            one.output.store_pair(b.index(order[at]), b.index(left + column), sums, start)
+    def row(one_of: b.Expr) -> tuple[b.Expr, b.Expr]:
+        at = b.index(top + one_of)
+        return at < end, b.index(order[b.index(b.least(at, end - 1))])
 
     sources = (source, lambda column: w.inside(left + column))
-    tiled((one.x, w), sources, thread, finish)
+    tiled((one.x, w), sources, thread, Part(one.output, row, left))

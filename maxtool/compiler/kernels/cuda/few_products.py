@@ -181,7 +181,7 @@ def _launch(
             memory = bench(form, matrices, shared_memory)
             for index, (start, end) in enumerate(pairwise(ends)):
                 with b.when(at >= start), b.when(at < end):
-                    column = b.index(b.quotient(at - start, groups))
+                    column = b.index(b.block_quotient(at - start, groups))
                     row = b.index((at - start - column * groups) * form.rows)
                     place = row, b.index(column * form.columns)
                     block(_Block(form, x, *place, thread, memory), index)

@@ -12,9 +12,9 @@ from maxtool.compiler.kernels.cuda import few_rows as few
 from maxtool.compiler.kernels.cuda.few_forms import Float32, TensorCores
 from maxtool.compiler.kernels.cuda.few_rows import Form, few_rows
 from maxtool.compiler.kernels.cuda.matrix import Matrix
-from maxtool.compiler.kernels.cuda.output import Output
+from maxtool.compiler.kernels.cuda.output import Output, Part
 from maxtool.compiler.kernels.cuda.tiles import Tile, tile_product
-from maxtool.compiler.kernels.cuda.tiles_float32 import THREADS, tile_product_float32
+from maxtool.compiler.kernels.cuda.tiles_float32 import THREADS, Square, tile_product_float32
 
 # With no more rows, the weights are read once for every eight of them instead of once for a tile.
 FEW = 16
@@ -27,7 +27,7 @@ TILES = (
     Tile(rows=128, columns=256, warps=(2, 4), stages=4),
     Tile(rows=64, columns=64, warps=(2, 2), stages=4),
 )
-TILES_FLOAT32 = (128, 64)
+TILES_FLOAT32 = (Square(side=128, resident=1), Square(side=64, resident=3))
 FULL = 96
 
 # Rows of tiles that are walked before the next column of tiles: their x stays in the L2 cache while
@@ -66,7 +66,7 @@ def linear(
     batched: bool = False,
     *,
     aligned: bool,
-    paired: bool,
+    fours: bool,
     wide: bool,
     shared_memory: int,
     residual: bool = False,
@@ -82,7 +82,7 @@ def linear(
         bias: Whether there is one.
         batched: Whether it multiplies a batch.
         aligned: Whether k is a multiple of 16 bytes.
-        paired: Whether n is even.
+        fours: Whether n is a multiple of four.
         wide: Whether there may be columns enough for large tiles.
         shared_memory: Bytes that a block may have.
         residual: Whether there is one.
@@ -101,7 +101,7 @@ def linear(
         one = Product(
             Matrix(x, rows, k, weight_dtype, aligned, first),
             Matrix(w, n, k, weight_dtype, aligned, first),
-            Output(y, rows, n, added, more, paired=paired, at=first),
+            Output(y, rows, n, added, more, fours=fours, at=first),
             prod(batch, start=b.integer(1)),
         )
         if weight_dtype == "float32":
@@ -113,7 +113,7 @@ def linear(
 
 def _has_large_tiles(one: Product, wide: bool) -> bool:
     """Whether a product is worth the large tiles; whatever is rare has small ones only."""
-    return wide and one.w.aligned and one.output.paired
+    return wide and one.w.aligned and one.output.fours
 
 
 def _narrow(one: Product, wide: bool, shared_memory: int) -> None:
@@ -126,7 +126,7 @@ def _narrow(one: Product, wide: bool, shared_memory: int) -> None:
 
         def block(here: Product, corner: tuple[b.Expr, b.Expr], thread: b.Expr) -> None:
             operands, sources = (here.x, here.w), _sources(here, corner)
-            tile_product(tile, operands, sources, thread, _pairs(here.output, corner))
+            tile_product(tile, operands, sources, thread, _part(here.output, corner))
 
         _launch_tiles(one, sizes[index], tile.threads, block)
 
@@ -139,15 +139,17 @@ def _narrow(one: Product, wide: bool, shared_memory: int) -> None:
 
 def _float32(one: Product, wide: bool, shared_memory: int) -> None:
     tiles = TILES_FLOAT32 if _has_large_tiles(one, wide) else TILES_FLOAT32[-1:]
-    sizes = [(size, size) for size in tiles]
+    sizes = [(tile.side, tile.side) for tile in tiles]
 
     def tiled(index: int) -> None:
+        tile = tiles[index]
+
         def block(here: Product, corner: tuple[b.Expr, b.Expr], thread: b.Expr) -> None:
             operands, sources = (here.x, here.w), _sources(here, corner)
-            pairs = _pairs(here.output, corner)
-            tile_product_float32(tiles[index], operands, sources, thread, pairs)
+            part = _part(here.output, corner)
+            tile_product_float32(tile.side, operands, sources, thread, part)
 
-        _launch_tiles(one, sizes[index], THREADS, block)
+        _launch_tiles(one, sizes[index], THREADS, block, tile.resident)
 
     def several() -> None:
         _few(one, Float32(rows=4), shared_memory)
@@ -195,23 +197,23 @@ def _launch_tiles(
     size: tuple[int, int],
     threads: int,
     body: Callable[[Product, tuple[b.Expr, b.Expr], b.Expr], None],
+    resident: int | None = None,
 ) -> None:
     """A block for each part of ``size`` of the result of each product of the batch."""
-    rows = b.ceildiv(one.x.rows, size[0])
-    columns = b.ceildiv(one.w.rows, size[1])
+    rows, columns = b.ceildiv(one.x.rows, size[0]), b.ceildiv(one.w.rows, size[1])
     each = rows * columns
-    with b.launch([one.batch * each], threads) as (block, thread):
-        at = b.index(b.quotient(block, each))
+    with b.launch([one.batch * each], threads, resident=resident) as (block, thread):
+        at = b.index(b.block_quotient(block, each)) if one.x.at else b.integer(0)
         row, column = _walk(b.index(block - at * each), rows, columns)
         body(one.of(at), (b.index(row * size[0]), b.index(column * size[1])), thread)
 
 
 def _walk(index: b.Expr, rows: b.Expr, columns: b.Expr) -> tuple[b.Expr, b.Expr]:
     """The row and column of the ``index``-th part: down ``WALKED`` rows, then the next column."""
-    band = b.index(b.quotient(index, columns * WALKED))
+    band = b.index(b.block_quotient(index, columns * WALKED))
     inside = b.index(index - band * (columns * WALKED))
     height = b.index(b.least(rows - band * WALKED, WALKED))
-    column = b.index(b.quotient(inside, height))
+    column = b.index(b.block_quotient(inside, height))
     return band * WALKED + (inside - column * height), column
 
 
@@ -231,11 +233,11 @@ def _single(output: Output, corner: tuple[b.Expr, b.Expr]) -> few.Finish:
     return finish
 
 
-def _pairs(output: Output, corner: tuple[b.Expr, b.Expr]) -> Callable[..., None]:
-    """Store two neighbouring sums."""
+def _part(output: Output, corner: tuple[b.Expr, b.Expr]) -> Part:
+    """The part of a result that begins at a corner."""
 
-    def finish(row: b.Expr, column: b.Expr, sums: b.Buffer, start: int) -> None:
-        down, right = b.index(corner[0] + row), b.index(corner[1] + column)
-        output.store_pair(down, right, sums, start)
+    def row(one: b.Expr) -> tuple[b.Expr, b.Expr]:
+        place = b.index(corner[0] + one)
+        return place < output.rows, place
 
-    return finish
+    return Part(output, row, corner[1])

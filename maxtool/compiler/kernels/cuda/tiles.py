@@ -20,14 +20,16 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda.matrix import MMA, WORDS, Matrix
+from maxtool.compiler.kernels.cuda.output import Part
+from maxtool.compiler.kernels.cuda.tile_sums import TileSums
 
 DEPTH = 64  # terms of a stage
 PIECES = 8  # in a row of a stage
 STEP = 16  # terms of an mma
+STEPS = DEPTH // STEP
 
-# What is done with two neighbouring sums: takes the row and the first column within the tile, the
-# registers, and which of them is the first.
-Finish: TypeAlias = Callable[[b.Expr, b.Expr, b.Buffer, int], None]
+# From a row of a tile, or a column, to the row of x or of the weights that is read for it.
+Source: TypeAlias = Callable[[b.Expr], b.Expr]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,45 +80,71 @@ class _Staged:
 
     Attributes:
         matrix: Where it comes from.
-        sources: The rows that this thread copies, one of ``threads / 8`` each.
-        memory: ``[stages, rows, words]``, of both operands.
+        source: From a row of the tile to the one that is read for it.
+        each: Rows that are copied at the same time.
+        held: What ``source`` is for every row that this thread copies, if the rows are aligned.
+        memory: ``[stages * height * words]``, of both operands.
+        height: Rows of a stage, of both.
         first: The operand's first row of each stage, a multiple of 8.
         count: How many rows it has there.
         thread: The index of the thread.
     """
 
     matrix: Matrix
-    sources: list[b.Expr]
+    source: Source
+    each: int
+    held: list[b.Expr]
     memory: b.Buffer
+    height: int
     first: int
     count: int
     thread: b.Expr
 
+    def _place(self, stage: b.Expr, row: b.Expr, piece: b.Expr) -> b.Expr:
+        """Where a piece of a row of a stage is."""
+        line = (stage * self.height + row + self.first) * (PIECES * WORDS)
+        return line + (piece ^ (row % PIECES)) * WORDS
+
     def copy(self, stage: b.Expr, k: b.Expr) -> None:
         """Begin to copy the terms from ``k`` on."""
         row, piece = self.thread // PIECES, self.thread % PIECES
-        place = (piece ^ (row % PIECES)) * WORDS
-        each = self.count // len(self.sources)
         term = b.index(k + piece * (DEPTH // PIECES))
-        for index, source in enumerate(self.sources):
-            to = (stage, row + (self.first + index * each), place)
-            self.matrix.copy(self.memory, to, source, term)
+        first = b.let(self._place(stage, row, piece), dtype="int32")
 
-    def fragment(
-        self, into: b.Buffer, offset: int, stage: b.Expr, row: b.Expr, piece: b.Expr
+        def one(index: b.Index, source: b.Expr) -> None:
+            place = first + index * (self.each * PIECES * WORDS)
+            self.matrix.copy(self.memory, (place,), source, term)
+
+        for index, source in enumerate(self.held):
+            one(index, source)
+        if not self.held:
+            with T.serial(b.int32(self.count // self.each), unroll=False) as index:
+                one(index, self.source(T.Cast("int64", row + index * self.each)))
+
+    def fragments(
+        self, into: b.Buffer, count: int, stage: b.Expr, row: b.Expr, piece: b.Expr
     ) -> None:
-        """Load four 8 x 8 matrices; ``row`` and ``piece`` are those that this lane points at."""
-        place = (piece ^ (row % PIECES)) * WORDS
-        source = b.pointer(self.memory, stage, row + self.first, place)
-        b.do(b.call("mt_ldmatrix_x4", b.pointer(into, offset), source))
+        """Load four 8 x 8 matrices of every 16 rows.
+
+        Args:
+            into: The registers, four of each 16 rows.
+            count: How many times 16 rows.
+            stage: Which stage.
+            row: The first row that this lane points at.
+            piece: Which piece of it.
+        """
+        first = b.let(self._place(stage, row, piece), dtype="int32")
+        for index in range(count):
+            source = b.pointer(self.memory, first + index * 16 * (PIECES * WORDS))
+            b.do(b.call("mt_ldmatrix_x4", b.pointer(into, 4 * index), source))
 
 
 def tile_product(
     tile: Tile,
     operands: tuple[Matrix, Matrix],
-    sources: tuple[Callable[[b.Expr], b.Expr], Callable[[b.Expr], b.Expr]],
+    sources: tuple[Source, Source],
     thread: b.Expr,
-    finish: Finish,
+    part: Part,
 ) -> None:
     """Emit what one block does.
 
@@ -126,40 +154,44 @@ def tile_product(
         sources: From a row of the part, and from a column, to the row of x or of the weights to
             read; there is always one.
         thread: The index of the thread.
-        finish: Called for all pairs of sums, those that do not exist included.
+        part: Where the sums go, those that do not exist among them.
     """
-    shape = tile.stages, tile.rows + tile.columns, PIECES * WORDS
-    memory = b.shared(shape, "uint32", dynamic=True)
+    memory = b.shared((tile.shared_memory // 4,), "uint32", dynamic=True)
     x = _staged(tile, operands[0], sources[0], (memory, 0, tile.rows), thread)
     w = _staged(tile, operands[1], sources[1], (memory, tile.rows, tile.columns), thread)
-    warp = b.let(thread // b.WARP, dtype="int32")
-    corner = (
-        b.let(warp % tile.warps[0] * tile.warp_rows, dtype="int32"),
-        b.let(warp // tile.warps[0] * tile.warp_columns, dtype="int32"),
+    number = b.let(thread // b.WARP, dtype="int32")
+    warp = (
+        b.let(number % tile.warps[0], dtype="int32"),
+        b.let(number // tile.warps[0], dtype="int32"),
     )
-    part = _Warp(tile, x, w, corner, thread % b.WARP)
-    _run(tile, (x, w), operands[0].terms, part)
-    part.finish(finish)
+    mine = _Warp(tile, x, w, warp, thread % b.WARP)
+    _run(tile, (x, w), operands[0].terms, mine)
+    size, each = (tile.rows, tile.columns), (tile.warp_rows, tile.warp_columns)
+    TileSums(mine.sums, size, each, warp, thread, tile.threads).hand_out(memory, part)
 
 
 def _staged(
     tile: Tile,
     matrix: Matrix,
-    source: Callable[[b.Expr], b.Expr],
+    source: Source,
     place: tuple[b.Buffer, int, int],
     thread: b.Expr,
 ) -> _Staged:
     memory, first, count = place
-    sources = [
-        b.index(source(T.Cast("int64", thread // PIECES + start)))
-        for start in range(0, count, tile.threads // PIECES)
-    ]
-    return _Staged(matrix, sources, memory, first, count, thread)
+    each, height = tile.threads // PIECES, tile.rows + tile.columns
+    starts = range(0, count, each) if matrix.aligned else ()
+    held = [source(T.Cast("int64", thread // PIECES + start)) for start in starts]
+    return _Staged(matrix, source, each, held, memory, height, first, count, thread)
 
 
-def _run(tile: Tile, operands: tuple[_Staged, _Staged], terms: b.Expr, part: _Warp) -> None:
-    """Copy and multiply, stage after stage; copies are ``stages - 1`` ahead."""
-    count = b.index(b.ceildiv(terms, DEPTH))
+def _run(tile: Tile, operands: tuple[_Staged, _Staged], terms: b.Expr, warp: _Warp) -> None:
+    """Copy and multiply, stage after stage; copies are ``stages - 1`` ahead.
+
+    A warp's fragments of one step are loaded before it multiplies those of the step before; the
+    first of a stage while the tensor cores are busy with the last of the one before. Two steps are
+    a turn, so that registers are known by constants.
+    """
+    count, last = b.index(b.ceildiv(terms, DEPTH)), tile.stages - 1
 
     def copy(index: b.Expr, slot: b.Expr) -> None:
         with b.when(index < count):
@@ -171,26 +203,26 @@ def _run(tile: Tile, operands: tuple[_Staged, _Staged], terms: b.Expr, part: _Wa
         b.do(b.call("mt_cp_async_wait", b.int32(tile.stages - 2)))
         b.barrier()
 
-    for stage in range(tile.stages - 1):
-        copy(b.integer(stage), b.int32(stage))
-    slot, last = b.scratch((1,), "int32"), tile.stages - 1
+    with T.serial(b.int32(last), unroll=False) as stage:
+        copy(T.Cast("int64", stage), stage)
+    slot = b.scratch((1,), "int32")
     b.store(slot, b.int32(0), (0,), 1)
     wait()
     with b.when(count > 0):
-        part.load(slot[0], 0)
-    with T.serial(count) as index:
-        following = b.let(T.Select(slot[0] == last, b.int32(0), slot[0] + 1), dtype="int32")
-
-        def ahead(index: b.Expr = index, following: b.Expr = following) -> None:
-            wait()
-            with b.when(index + 1 < count):
-                part.load(following, 0)
-
+        warp.load(0, slot[0], b.int32(0))
+    with T.serial(count, unroll=False) as index:
         # Everyone has read what was there: that was before the last wait.
         free = T.Select(slot[0] == 0, b.int32(last), slot[0] - 1)
         copy(index + last, b.let(free, dtype="int32"))
-        part.multiply(slot[0], ahead)
-        b.store(slot, following, (0,), 1)
+        with T.serial(b.int32(STEPS // 2), unroll=False) as turn:
+            warp.load(1, slot[0], 2 * turn + 1)
+            warp.multiply(0)
+            with b.when(turn == STEPS // 2 - 1):
+                wait()
+                b.store(slot, T.Select(slot[0] == last, b.int32(0), slot[0] + 1), (0,), 1)
+            with b.when(T.Or(turn < STEPS // 2 - 1, index + 1 < count)):
+                warp.load(0, slot[0], T.truncmod(2 * turn + 2, STEPS))
+            warp.multiply(1)
 
 
 class _Warp:
@@ -200,14 +232,15 @@ class _Warp:
         tile: The block's tile.
         x: The first operand.
         w: The second operand.
-        corner: The first row and column of the part, within the tile.
+        warp: The row and the column of the warp among the warps.
         lane: The thread's index within the warp.
     """
 
     def __init__(
-        self, tile: Tile, x: _Staged, w: _Staged, corner: tuple[b.Expr, b.Expr], lane: b.Expr
+        self, tile: Tile, x: _Staged, w: _Staged, warp: tuple[b.Expr, b.Expr], lane: b.Expr
     ) -> None:
-        self.x, self.w, self.corner, self.lane = x, w, corner, lane
+        self.x, self.w, self.lane = x, w, lane
+        self.top, self.left = warp[0] * tile.warp_rows, warp[1] * tile.warp_columns
         self.rows, self.columns = tile.warp_rows // 16, tile.warp_columns // 16
         self.sums = b.scratch((self.rows * self.columns * 8,))
         for place in range(self.rows * self.columns * 8):
@@ -217,56 +250,29 @@ class _Warp:
             for _ in range(2)
         ]
 
-    def multiply(self, stage: b.Expr, ahead: Callable[[], None]) -> None:
-        """Add the products of a stage, of which the first fragments are there, to the sums.
-
-        Args:
-            stage: Which.
-            ahead: Waits for the next stage and loads its first fragments; while it waits, the
-                tensor cores are busy with the last but one of this stage.
-        """
-        steps = DEPTH // STEP
-        for step in range(steps):
-            if step + 1 < steps:
-                self.load(stage, step + 1)
-            else:
-                ahead()
-            self._multiply(step)
-
-    def load(self, stage: b.Expr, step: int) -> None:
+    def load(self, which: int, stage: b.Expr, step: b.Expr) -> None:
         """Load the fragments of 16 terms.
 
         ldmatrix takes the addresses of the rows of its four matrices from lanes 0-7, 8-15, 16-23
         and 24-31. For mma these are, of x, rows 0-7 and 8-15 of the first eight terms, then of the
         others; of the weights, the first and the other eight terms of rows 0-7, then of 8-15.
-        """
-        rows, columns = self.fragments[step % 2]
-        top, left = self.corner
-        row, piece = self.lane % 16, self.lane // 16
-        for index in range(self.rows):
-            at = (top + row + 16 * index, piece + 2 * step)
-            self.x.fragment(rows, 4 * index, stage, *at)
-        row, piece = self.lane % 8 + self.lane // 16 * 8, self.lane // 8 % 2
-        for index in range(self.columns):
-            at = (left + row + 16 * index, piece + 2 * step)
-            self.w.fragment(columns, 4 * index, stage, *at)
 
-    def _multiply(self, step: int) -> None:
-        rows, columns = self.fragments[step % 2]
+        Args:
+            which: Into which registers, of two.
+            stage: Of which stage.
+            step: The how many-th 16 of its terms.
+        """
+        rows, columns = self.fragments[which]
+        row, piece = self.lane % 16, self.lane // 16
+        self.x.fragments(rows, self.rows, stage, self.top + row, piece + 2 * step)
+        row, piece = self.lane % 8 + self.lane // 16 * 8, self.lane // 8 % 2
+        self.w.fragments(columns, self.columns, stage, self.left + row, piece + 2 * step)
+
+    def multiply(self, which: int) -> None:
+        """Add the products of the fragments in some registers to the sums."""
+        rows, columns = self.fragments[which]
         for i in range(self.rows):
             for j in range(2 * self.columns):
                 sums = b.pointer(self.sums, 4 * (i * 2 * self.columns + j))
                 operands = b.pointer(rows, 4 * i), b.pointer(columns, 2 * j)
                 b.do(b.call(MMA[self.x.matrix.dtype], sums, *operands))
-
-    def finish(self, finish: Finish) -> None:
-        """Hand out the sums, two at a time."""
-        group, member = self.lane // 4, self.lane % 4
-        top, left = self.corner
-        for i in range(self.rows):
-            for j in range(2 * self.columns):
-                for half in range(2):
-                    row = T.Cast("int64", top + group + (16 * i + 8 * half))
-                    column = T.Cast("int64", left + member * 2 + 8 * j)
-                    start = 4 * (i * 2 * self.columns + j) + 2 * half
-                    finish(row, column, self.sums, start)

@@ -16,7 +16,7 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import lanes as ln
 from maxtool.compiler.kernels.cuda.matrix import Matrix
-from maxtool.compiler.kernels.cuda.tiles import Finish
+from maxtool.compiler.kernels.cuda.output import Part
 
 DEPTH = 16  # terms of a stage
 PIECES = DEPTH // 4  # in a row of a stage
@@ -25,6 +25,19 @@ THREADS = GRID * GRID
 PAD = 4  # values after each row of shared memory: writes meet two banks of four in the same one
 
 Sources: TypeAlias = tuple[Callable[[b.Expr], b.Expr], Callable[[b.Expr], b.Expr]]
+
+
+@dataclass(frozen=True, slots=True)
+class Square:
+    """A tile.
+
+    Attributes:
+        side: Rows and columns: 64 or 128.
+        resident: Blocks that a multiprocessor is to have registers for.
+    """
+
+    side: int
+    resident: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +76,7 @@ class _Staged:
 
 
 def tile_product_float32(
-    size: int, operands: tuple[Matrix, Matrix], sources: Sources, thread: b.Expr, finish: Finish
+    size: int, operands: tuple[Matrix, Matrix], sources: Sources, thread: b.Expr, part: Part
 ) -> None:
     """Emit what one block does.
 
@@ -73,7 +86,7 @@ def tile_product_float32(
         sources: From a row of the tile, and from a column, to the row of x or of the weights to
             read; there is always one.
         thread: The index of the thread.
-        finish: Called for all pairs of sums, those that do not exist included.
+        part: Where the sums go, those that do not exist among them.
     """
     x, w = (
         _staged(size, matrix, source, thread)
@@ -98,7 +111,7 @@ def tile_product_float32(
         with T.serial(b.int32(DEPTH)) as term:
             _multiply(size, sums, (x.memory, w.memory), (slot[0], term), (top, left))
         b.store(slot, 1 - slot[0], (0,), 1)
-    _finish(size, sums, (top, left), finish)
+    _write(size, sums, (top, left), part)
 
 
 def _staged(
@@ -135,11 +148,15 @@ def _multiply(
             b.store(sums, sums[index] + rows[i] * columns[j], (index,), 1)
 
 
-def _finish(size: int, sums: b.Buffer, place: tuple[b.Expr, b.Expr], finish: Finish) -> None:
-    width = size // GRID
+def _write(size: int, sums: b.Buffer, place: tuple[b.Expr, b.Expr], part: Part) -> None:
+    """Write the sums: fours of columns, one from each 64, or column after column."""
+    width, lanes = size // GRID, part.output.lanes
     top, left = place
-    for i in range(width):
-        for j in range(0, width, 2):
-            row = T.Cast("int64", top * 4 + (i // 4 * 4 * GRID + i % 4))
-            column = T.Cast("int64", left * 4 + (j // 4 * 4 * GRID + j % 4))
-            finish(row, column, sums, width * i + j)
+    rows = [T.Cast("int64", top * 4 + (i // 4 * 4 * GRID + i % 4)) for i in range(width)]
+    for j in range(0, width, lanes):
+        column = T.Cast("int64", left * 4 + (j // 4 * 4 * GRID + j % 4))
+
+        def of(i: int, first: int = j) -> list[b.Expr]:
+            return [sums[width * i + first + lane] for lane in range(lanes)]
+
+        part.columns(column).write(rows, of)

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from tvm import tirx
 
 from maxtool.compiler.kernels.cuda.matrix import PIECE
+from maxtool.compiler.kernels.cuda.output import FOUR
 from maxtool.compiler.lowering.casting import converted
 from maxtool.compiler.lowering.function import FunctionLowering
 from maxtool.compiler.lowering.permuting import permuted
@@ -101,7 +102,7 @@ def product_options(dtype: DType, n: Dim, k: Dim) -> dict[str, Any]:
     return {
         "weight_dtype": dtype.value,
         "aligned": _divides(PIECE[dtype.value], k),
-        "paired": _divides(2, n),
+        "fours": _divides(FOUR, n),
         "wide": n.is_static and int(n) >= WIDE,
     }
 

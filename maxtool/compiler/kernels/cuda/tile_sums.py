@@ -1,0 +1,102 @@
+"""The sums of a tile on their way from the registers of tensor cores to the result.
+
+A thread has pairs of sums in many rows. They go through the shared memory in which the operands
+were, 16 rows of each warp at a time, and threads read neighbours from there: what is written, and
+what is added before, moves 16 bytes at a time, in whole rows of the tile, and its code is there
+once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvm.tirx.script.builder import ir as T  # noqa: N812
+
+from maxtool.compiler.kernels.cuda import builder as b
+from maxtool.compiler.kernels.cuda import lanes as ln
+from maxtool.compiler.kernels.cuda.output import Part
+
+ROWS = 16  # of a warp at a time: those of an mma
+# Words after each row of shared memory. Half a warp writes pairs in four rows at a time: these are
+# in different banks where rows are 8 words more than a multiple of 32.
+PAD = 8
+AT_ONCE = 8  # rows for which a thread loads what is added before it writes the first of them
+
+
+@dataclass(frozen=True, slots=True)
+class TileSums:
+    """The sums of a tile, as the threads of a block have them.
+
+    Attributes:
+        sums: ``[rows of the warp / 16, columns of the warp / 8, 4]`` flat: what the thread has of
+            them, as mma gives it.
+        tile: Rows and columns of the tile.
+        each: Rows and columns of a warp's part of it.
+        warp: The row and the column of the warp among the warps.
+        thread: The index of the thread.
+        threads: How many there are.
+    """
+
+    sums: b.Buffer
+    tile: tuple[int, int]
+    each: tuple[int, int]
+    warp: tuple[b.Expr, b.Expr]
+    thread: b.Expr
+    threads: int
+
+    def hand_out(self, memory: b.Buffer, part: Part) -> None:
+        """Write them to the result.
+
+        Args:
+            memory: Shared memory ``[words]``, which no thread uses any more.
+            part: Where they go.
+        """
+        lanes = part.output.lanes
+        across = self.tile[1] // lanes
+        row = b.let(self.thread // across, dtype="int32")
+        column = b.let(self.thread % across * lanes, dtype="int32")
+        columns = part.columns(T.Cast("int64", column))
+        step = self.threads // across
+        turns = self.tile[0] // self.each[0] * ROWS // step
+        together = min(AT_ONCE, turns)
+        with T.serial(b.int32(self.each[0] // ROWS), unroll=False) as index:
+            self._put(index, memory)
+            b.barrier()
+            with T.serial(b.int32(turns // together), unroll=False) as turn:
+                start = b.let(row + turn * (step * together), dtype="int32")
+                rows = [start + one * step for one in range(together)]
+                columns.write(
+                    [T.Cast("int64", self._row(one, index)) for one in rows],
+                    lambda one: _read(memory, rows[one] * self._width + column, lanes),
+                )
+            b.barrier()
+
+    @property
+    def _width(self) -> int:
+        """Words from one row in shared memory to the next."""
+        return self.tile[1] + PAD
+
+    def _row(self, row: b.Expr, index: b.Expr) -> b.Expr:
+        """Which row of the tile one in shared memory is."""
+        return row // ROWS * self.each[0] + index * ROWS + row % ROWS
+
+    def _put(self, index: b.Expr, memory: b.Buffer) -> None:
+        """Write 16 rows of each warp to shared memory; registers are known by constants alone."""
+        lane, (down, right) = self.thread % b.WARP, self.warp
+        row, column = down * ROWS + lane // 4, right * self.each[1] + lane % 4 * 2
+        start = b.let(row * self._width + column, dtype="int32")
+        pairs = self.each[1] // 8
+        for one in range(self.each[0] // ROWS):
+            with b.when(index == one):
+                for pair in range(2 * pairs):
+                    place = start + (pair % 2 * 8 * self._width + pair // 2 * 8)
+                    held = b.pointer(self.sums, 2 * (2 * pairs * one + pair))
+                    b.do(b.call("mt_store_8", b.pointer(memory, place), held))
+
+
+def _read(memory: b.Buffer, place: b.Expr, lanes: int) -> list[b.Expr]:
+    """Neighbours as float32."""
+    if lanes == 1:
+        return [T.reinterpret("float32", memory[place])]
+    held = ln.read(memory, (place,), lanes, "float32")
+    return [held[lane] for lane in range(lanes)]
