@@ -1,0 +1,207 @@
+"""What the names in a PyTorch pickle stand for: storages, and tensors over them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxtool.dtype import DType
+from maxtool.weights.formats.pickle_machine import Arguments, Call, Global, Unfit, Unsupported
+from maxtool.weights.formats.zipped import Entry
+from maxtool.weights.source import Bytes
+from maxtool.weights.spec import TensorInfo
+
+MAX_DIMS = 64
+# A tensor made by expand() has more elements than its storage; at most this many bytes of them.
+MAX_EXPANDED_BYTES = 1 << 26
+
+# torch/storage.py's classes, and torch's dtypes; complex and quantized ones have no DType here.
+STORAGES: Mapping[str, DType | None] = {
+    "BoolStorage": DType.bool,
+    "ByteStorage": DType.uint8,
+    "CharStorage": DType.int8,
+    "ShortStorage": DType.int16,
+    "IntStorage": DType.int32,
+    "LongStorage": DType.int64,
+    "HalfStorage": DType.float16,
+    "BFloat16Storage": DType.bfloat16,
+    "FloatStorage": DType.float32,
+    "DoubleStorage": DType.float64,
+    "ComplexFloatStorage": None,
+    "ComplexDoubleStorage": None,
+    "QUInt8Storage": None,
+    "QInt8Storage": None,
+    "QInt32Storage": None,
+    "QUInt4x2Storage": None,
+    "QUInt2x4Storage": None,
+}
+UNTYPED = Global("torch.storage", "UntypedStorage")
+DTYPES = {Global("torch", dtype.value): dtype for dtype in DType}
+OTHER_DTYPES = ("complex32", "complex64", "complex128", "float4_e2m1fn_x2")
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """An entry of the archive as a run of elements; ``dtype`` is None where tensors say it."""
+
+    entry: Entry
+    dtype: DType | None
+
+
+@dataclass(frozen=True, slots=True)
+class StridedTensor:
+    """A tensor over a storage. Offset and strides count elements."""
+
+    entry: Entry
+    dtype: DType
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    def described(self, name: str, path: Path) -> TensorInfo:
+        """It under a name, in the archive at ``path``."""
+        offset = self.entry.start + self.offset * self.dtype.size_in_bytes
+        unpack = None if _packed(self.shape, self.strides) else partial(_gather, self)
+        return TensorInfo(name, self.dtype, self.shape, None, path, offset, unpack)
+
+
+def find_storage(find: Callable[[str], Entry], wanted: Arguments) -> Storage:
+    """What a persistent id stands for.
+
+    Args:
+        find: The entry of the archive that has a name.
+        wanted: The persistent id: a word, the type of the elements, the key of the entry, a device
+            and a count.
+
+    Raises:
+        Unfit: If it is none, or the entry is of another size.
+        Unsupported: If there is no such type here.
+    """
+    if len(wanted) != 5 or wanted[0] != "storage":
+        raise Unfit("a persistent id that is no storage")
+    kind, key, count = wanted[1], wanted[2], wanted[4]
+    if not isinstance(kind, Global) or type(key) is not str or type(count) is not int:
+        raise Unfit("a persistent id that is no storage")
+    dtype = None if kind == UNTYPED else _supported(STORAGES.get(kind.name), kind)
+    entry = find(f"data/{key}")
+    nbytes = count * (1 if dtype is None else dtype.size_in_bytes)
+    if nbytes != entry.size:
+        raise Unfit(f"a storage of {nbytes} bytes, for which the archive has {entry.size}")
+    return Storage(entry, dtype)
+
+
+def _supported(dtype: DType | None, kind: Global) -> DType:
+    if dtype is None:
+        raise Unsupported(f"the element type {str(kind)!r} is not supported")
+    return dtype
+
+
+def _tensor(arguments: Arguments) -> StridedTensor:
+    """``_rebuild_tensor_v2``: storage, offset, size, stride, and what gradients need."""
+    storage, *place = arguments[:4]
+    if not isinstance(storage, Storage) or storage.dtype is None:
+        raise Unfit("a tensor without a storage")
+    return _placed(storage.entry, storage.dtype, place)
+
+
+def _typed_tensor(arguments: Arguments) -> StridedTensor:
+    """``_rebuild_tensor_v3``: the same, over bytes, with the dtype."""
+    storage, *place = arguments[:4]
+    kind = arguments[6] if len(arguments) > 6 else None
+    if not isinstance(storage, Storage) or not isinstance(kind, Global):
+        raise Unfit("a tensor without a storage or a dtype")
+    return _placed(storage.entry, _supported(DTYPES.get(kind), kind), place)
+
+
+def _placed(entry: Entry, dtype: DType, place: list[Any]) -> StridedTensor:
+    """A tensor whose elements are known to lie in its storage."""
+    if len(place) != 3:
+        raise Unfit("a tensor without offset, size and stride")
+    offset, shape, strides = place
+    _check_whole([offset])
+    for numbers in (shape, strides):
+        if not isinstance(numbers, tuple) or len(numbers) > MAX_DIMS:
+            raise Unfit(f"a size or stride that is no tuple of at most {MAX_DIMS} numbers")
+        _check_whole(numbers)
+    if len(shape) != len(strides):
+        raise Unfit(f"a tensor with {len(shape)} sizes and {len(strides)} strides")
+    held = entry.size // dtype.size_in_bytes
+    last = offset + sum((dim - 1) * step for dim, step in zip(shape, strides, strict=True))
+    if math.prod(shape) and last >= held:
+        raise Unfit(f"a tensor that needs element {last} of a storage of {held}")
+    if math.prod(shape) * dtype.size_in_bytes > max(entry.size, MAX_EXPANDED_BYTES):
+        raise Unfit("a tensor expanded far beyond its storage")
+    return StridedTensor(entry, dtype, offset, shape, strides)
+
+
+def _check_whole(numbers: Iterable[object]) -> None:
+    if any(type(number) is not int or number < 0 for number in numbers):
+        raise Unfit("a size, stride or offset that is no whole number")
+
+
+def _first(arguments: Arguments) -> object:
+    if not arguments:
+        raise Unfit("a call without arguments")
+    return arguments[0]
+
+
+def _size(arguments: Arguments) -> object:
+    if len(arguments) != 1 or not isinstance(arguments[0], tuple):
+        raise Unfit("a torch.Size of what is no tuple")
+    return arguments[0]
+
+
+def _with_attributes(arguments: Arguments) -> object:
+    """``_rebuild_from_type_v2``: a function, a class, the function's arguments, attributes."""
+    function, kind, inner, _ = arguments
+    call = CALLS.get(function) if isinstance(function, Global) else None
+    if call is _with_attributes or kind not in (Global("torch", "Tensor"), PARAMETER):
+        raise Unfit("a tensor of another class")
+    if call is None or not isinstance(inner, tuple):
+        raise Unfit("a tensor without arguments")
+    return call(inner)
+
+
+PARAMETER = Global("torch.nn.parameter", "Parameter")
+CALLS: dict[Global, Call | None] = {
+    Global("torch._utils", "_rebuild_tensor"): _tensor,
+    Global("torch._utils", "_rebuild_tensor_v2"): _tensor,
+    Global("torch._utils", "_rebuild_tensor_v3"): _typed_tensor,
+    Global("torch._utils", "_rebuild_parameter"): _first,
+    Global("torch._utils", "_rebuild_parameter_with_state"): _first,
+    Global("torch._tensor", "_rebuild_from_type_v2"): _with_attributes,
+    Global("torch", "Size"): _size,
+    Global("torch", "device"): _first,
+    Global("torch", "Tensor"): None,
+    PARAMETER: None,
+    UNTYPED: None,
+    **{Global("torch", name): None for name in STORAGES},
+    **dict.fromkeys(DTYPES),
+    **{Global("torch", name): None for name in OTHER_DTYPES},
+}
+
+
+def _packed(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether elements follow each other in the order of the shape."""
+    expected = 1
+    for dim, step in zip(reversed(shape), reversed(strides), strict=True):
+        if dim > 1 and step != expected:
+            return not math.prod(shape)
+        expected *= dim
+    return True
+
+
+def _gather(tensor: StridedTensor, data: Bytes) -> NDArray[Any]:
+    """The elements of a tensor with strides, in the order of its shape."""
+    dtype = tensor.dtype.to_numpy()
+    places = zip(tensor.shape, tensor.strides, strict=True)
+    steps = tuple(step * dtype.itemsize if dim > 1 else 0 for dim, step in places)
+    start = tensor.entry.start + tensor.offset * dtype.itemsize
+    return np.ascontiguousarray(np.ndarray(tensor.shape, dtype, data, start, steps))
