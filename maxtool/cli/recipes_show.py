@@ -11,7 +11,8 @@ from maxtool.cli.output import Output
 if TYPE_CHECKING:
     from maxtool.cli.tables import Column
     from maxtool.recipe import Dialect, Recipe
-    from maxtool.recipe.schema import Field, Rule
+    from maxtool.recipe.rule import Rule
+    from maxtool.recipe.schema import Field
 
 SCHEMA = "maxtool.recipes-show/1"
 DIALECTS: dict[Dialect, str] = {"hf": "Hugging Face", "gguf": "GGUF"}

@@ -12,7 +12,8 @@ from typing import Any
 
 from maxtool.errors import ConfigurationError
 from maxtool.recipe.ops import inverted, is_exact, may_round, moves_whole_rows, run, run_shapes
-from maxtool.recipe.schema import Dialect, Recipe, Rule, resolve_step
+from maxtool.recipe.rule import Rule, resolve_step
+from maxtool.recipe.schema import Dialect, Recipe
 from maxtool.recipe.step import Array, Shape, Step
 
 

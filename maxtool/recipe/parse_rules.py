@@ -10,7 +10,7 @@ from maxtool.quantization import QuantizationEncoding
 from maxtool.recipe.operations import OPERATIONS
 from maxtool.recipe.problems import Problems, Table
 from maxtool.recipe.rename import Rename
-from maxtool.recipe.schema import Rule, Rules
+from maxtool.recipe.rule import Rule, Rules
 from maxtool.recipe.step import Step
 
 RULE_KEYS = frozenset({"from", "op", "ops", "over", "part", "tie", "when", "lost"})

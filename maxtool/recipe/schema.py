@@ -6,7 +6,6 @@ configuration, and how each parameter of the module is made from the tensors of 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,16 +13,11 @@ from typing import Any, Literal
 
 from maxtool.recipe.expressions import Expression
 from maxtool.recipe.names import Pattern
-from maxtool.recipe.operations import OPERATIONS
-from maxtool.recipe.rename import Rename
-from maxtool.recipe.step import Step
+from maxtool.recipe.rule import Rules
 
 Dialect = Literal["hf", "gguf"]
 DIALECTS: tuple[Dialect, ...] = ("hf", "gguf")
 SCHEMA_VERSION = 1
-
-# A size in a recipe: a number, a field of the configuration, or the product of several.
-Size = int | str | tuple[int | str, ...]
 
 
 @dataclass(frozen=True)
@@ -177,77 +171,6 @@ class Computed:
 
 
 @dataclass(frozen=True)
-class Rule:
-    """How one parameter is made from the tensors of one dialect.
-
-    Attributes:
-        target: The parameter's name.
-        sources: Names of the tensors it is made from.
-        steps: What is done to them, sizes not yet resolved.
-        over: The index that runs over the tensors of one stack, when there is one.
-        part: Which output of its split this parameter is.
-        tie: The parameter it is the same as, when ``when`` holds.
-        when: Field values under which ``tie`` holds or, without one, the rule.
-        lost: Why this dialect has no place for the parameter, where it has none.
-    """
-
-    target: Pattern
-    sources: tuple[Pattern, ...]
-    steps: tuple[Step, ...] = ()
-    over: str | None = None
-    part: int | None = None
-    tie: str | None = None
-    when: Mapping[str, Any] = field(default_factory=dict)
-    lost: str = ""
-
-    def tied(self, values: Mapping[str, Any]) -> bool:
-        """Whether the parameter is another one under this configuration."""
-        return self.tie is not None and self._holds(values, {})
-
-    def applies(self, values: Mapping[str, Any], indices: Mapping[str, int]) -> bool:
-        """Whether the parameter at these indices is made by this rule."""
-        return self.tie is not None or self._holds(values, indices)
-
-    def _holds(self, values: Mapping[str, Any], indices: Mapping[str, int]) -> bool:
-        return all(
-            _value_at(values.get(field), indices) == wanted for field, wanted in self.when.items()
-        )
-
-    @property
-    def split(self) -> int:
-        """How many steps there are up to the split that ``part`` chooses from."""
-        if self.part is None:
-            return 0
-        return next((i + 1 for i, step in enumerate(self.steps) if step.op == "split"), 0)
-
-
-def _value_at(value: Any, indices: Mapping[str, int]) -> Any:  # noqa: ANN401
-    """A field's value for one layer; no flags at all mean that all are set."""
-    if value is None:
-        return True
-    layer = indices.get("layer")
-    inside = isinstance(value, tuple) and layer is not None and layer < len(value)
-    return value[layer] if inside else value
-
-
-@dataclass(frozen=True)
-class Rules:
-    """All rules of one dialect.
-
-    Attributes:
-        rules: One for each parameter.
-        drop: Names of tensors that are not needed to run.
-        refuse: Names of tensors that say the model is not supported, with the reason.
-        rename: Other spellings of names, applied in order before all else.
-    """
-
-    rules: tuple[Rule, ...]
-    drop: tuple[Pattern, ...] = ()
-    refuse: Mapping[Pattern, str] = field(default_factory=dict)
-    rename: tuple[Rename, ...] = ()
-
-
-@dataclass(frozen=True)
 class Match:
     """What recognises a model in one dialect: values of keys, and keys that are there.
 
@@ -321,29 +244,3 @@ class Recipe:
     def gguf_architecture(self) -> str:
         """What GGUF calls the architecture: the prefix of its keys."""
         return str(self.constants["gguf"]["general.architecture"])
-
-
-def resolve_size(size: Size, values: Mapping[str, Any]) -> int:
-    """The number a size stands for.
-
-    Args:
-        size: A number, a field, or a product of those.
-        values: The configuration's fields.
-    """
-    if isinstance(size, tuple):
-        return math.prod(resolve_size(factor, values) for factor in size)
-    return int(values[size]) if isinstance(size, str) else size
-
-
-def resolve_step(step: Step, values: Mapping[str, Any]) -> Step:
-    """``step`` with every size as a number."""
-    kinds = OPERATIONS[step.op].params
-    return Step(step.op, {key: _resolve(kinds[key], step.params[key], values) for key in kinds})
-
-
-def _resolve(kind: str, value: Any, values: Mapping[str, Any]) -> Any:  # noqa: ANN401
-    if kind == "size":
-        return resolve_size(value, values)
-    if kind == "sizes":
-        return tuple(resolve_size(size, values) for size in value)
-    return value

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from maxtool.recipe.computed import FORMULAS, may_say
 from maxtool.recipe.fieldtypes import NEEDS, TYPES
 from maxtool.recipe.operations import OPERATIONS
-from maxtool.recipe.schema import DIALECTS, Computed, Field, Recipe, Rule, Size
+from maxtool.recipe.rule import Rule, Size
+from maxtool.recipe.schema import DIALECTS, Computed, Field, Recipe
 from maxtool.recipe.step import Step
 
 
