@@ -2,14 +2,15 @@
 
 Every recipe's tiny checkpoint of ``tests/data`` is compiled by a command of its own, for this CPU
 and for the architectures, by turns: the code of a tiny model is that of a large one of its kind,
-only its weights are small. Figures are CPU seconds of the whole command, with importing TVM, and of
-making device code; bytes are those of the code alone.
+only its weights are small. With ``--large`` there is a Llama of 1.1B too, whose weights are holes
+in a file. Figures are seconds of the whole command, with importing TVM, by the clock and of all
+cores, and those of making device code; bytes are those of the code alone.
 
     python benchmarks/cross_build.py --archs sm_80,sm_90 --dtype float16 bfloat16 float32
     python benchmarks/cross_build.py --checkpoint FOLDER    # others
 
 Predicted before the first run: below 2 times the CPU's build with two architectures, most of it
-importing TVM; a second or two of nvrtc for each. What was seen is in README.md.
+importing TVM; a second or two of device code for each. What was seen is in README.md.
 """
 
 from __future__ import annotations
@@ -25,21 +26,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from checkpoints import machine
+from checkpoints import Shape, machine, make_sparse
 
 DATA = Path(__file__).resolve().parents[1] / "tests" / "data"
 CODE = (".so", ".cubin", ".ptx")
+LARGE = Shape(32000, 2048, 5632, 22, 32, 4, 2048, tied=False)
 COLUMNS = (
-    *("model", "dtype", "CPU, s", "GPU, s", "ratio", "device code, s"),
+    *("model", "dtype", "CPU, s", "GPU, s", "ratio", "CPU, core s", "GPU, core s", "ratio"),
+    "device code, core s",
     *("model.so, KiB", "cubins, KiB", "kernels", "registers", "spilling"),
 )
 
 
 @dataclass
 class Built:
-    """One command that compiled: its CPU seconds, its report, and the bytes of its code."""
+    """One command that compiled: its seconds, its report, and the bytes of its code."""
 
-    seconds: float
+    clock: float
+    cores: float
     report: dict[str, object]
     sizes: dict[str, int]
 
@@ -52,8 +56,8 @@ def build(checkpoint: Path, dtype: str, target: str, scratch: Path) -> Built:
     done = subprocess.run([*command, *options], check=True, stdout=subprocess.PIPE, text=True)
     after = os.times()
     sizes = {file.name: file.stat().st_size for file in output.iterdir() if file.suffix in CODE}
-    seconds = sum(after[index] - before[index] for index in (2, 3))
-    return Built(seconds, json.loads(done.stdout), sizes)
+    cores = sum(after[index] - before[index] for index in (2, 3))
+    return Built(after.elapsed - before.elapsed, cores, json.loads(done.stdout), sizes)
 
 
 def compare(checkpoint: Path, dtype: str, archs: str, rounds: int, scratch: Path) -> list[str]:
@@ -66,13 +70,16 @@ def compare(checkpoint: Path, dtype: str, archs: str, rounds: int, scratch: Path
         for _ in range(rounds)
     ]
     host, device = ([turn[side] for turn in turns] for side in (0, 1))
-    cpu, gpu = (statistics.median(one.seconds for one in side) for side in (host, device))
     made = [one.report["cpu_seconds"]["device code"] for one in device]
     kernels = next(iter(device[0].report["kernels"].values()))
     sizes = device[0].sizes
     cubins = sum(size for name, size in sizes.items() if name.endswith(".cubin"))
     spilling = [name for name, one in kernels.items() if one["spill_stores"] or one["stack"]]
-    figures = [cpu, gpu, gpu / cpu, statistics.median(made)]
+    figures = [
+        *_ratio([one.clock for one in host], [one.clock for one in device]),
+        *_ratio([one.cores for one in host], [one.cores for one in device]),
+        statistics.median(made),
+    ]
     return [
         checkpoint.name.removeprefix("tiny-"),
         dtype,
@@ -85,6 +92,11 @@ def compare(checkpoint: Path, dtype: str, archs: str, rounds: int, scratch: Path
     ]
 
 
+def _ratio(host: Sequence[float], device: Sequence[float]) -> tuple[float, float, float]:
+    cpu, gpu = statistics.median(host), statistics.median(device)
+    return cpu, gpu, gpu / cpu
+
+
 def row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
@@ -94,6 +106,7 @@ def main() -> None:
     parser.add_argument("--archs", default="sm_80,sm_90")
     parser.add_argument("--dtype", nargs="+", default=["float16", "bfloat16", "float32"])
     parser.add_argument("--checkpoint", nargs="+", type=Path)
+    parser.add_argument("--large", action="store_true")
     parser.add_argument("--rounds", type=int, default=1)
     options = parser.parse_args()
     checkpoints = options.checkpoint or sorted(
@@ -104,6 +117,9 @@ def main() -> None:
     print(row(COLUMNS))
     print(row(["---"] * len(COLUMNS)))
     with tempfile.TemporaryDirectory() as scratch:
+        if options.large:
+            make_sparse(Path(scratch, "llama-1.1b"), LARGE)
+            checkpoints = [*checkpoints, Path(scratch, "llama-1.1b")]
         for checkpoint in checkpoints:
             for dtype in options.dtype:
                 cells = compare(checkpoint, dtype, options.archs, options.rounds, Path(scratch))
