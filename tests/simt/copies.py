@@ -9,7 +9,7 @@ import numpy as np
 from tests.simt.dtypes import Array, Value
 from tests.simt.faults import KernelFault, Misaligned, Unsupported
 from tests.simt.flat_memory import FlatMemory
-from tests.simt.memory import WIDEST, Pointer
+from tests.simt.memory import WIDEST, Address, Either, Pointer
 from tests.simt.scope import Scope
 
 BYTE = np.dtype(np.uint8)
@@ -34,8 +34,14 @@ class Copies:
     closed: Array
     pending: list[Copy] = field(default_factory=list)
 
-    def start(self, scope: Scope, target: Pointer, source: Pointer, size: Value) -> None:
+    def start(self, scope: Scope, target: Pointer, source: Address, size: Value) -> None:
         """``mt_cp_async_16``: ``size`` bytes, and zeros up to 16."""
+        if isinstance(source, Either):
+            amount = scope.full(size)
+            for taken, one in source.parts(scope):
+                inner = scope.narrow(taken)
+                self.start(inner, target.narrowed(scope, taken), one, amount[taken])
+            return
         memory, origin = target.memory, source.memory
         if not isinstance(memory, FlatMemory) or not memory.per_block:
             raise Unsupported("an asynchronous copy to something other than shared memory")

@@ -12,10 +12,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tests.simt.dtypes import Array, Value
+from tests.simt.dtypes import Array, Value, uniform
 from tests.simt.faults import Unsupported
 from tests.simt.flat_memory import FlatMemory
-from tests.simt.memory import WIDEST, Pointer
+from tests.simt.memory import WIDEST, Address, Either, Pointer
 from tests.simt.scope import WARP, Scope
 from tests.simt.warps import require_warps
 
@@ -86,6 +86,12 @@ def _ldmatrix(*, transposed: bool) -> Callable[..., None]:
     return apply
 
 
+def _either(_: Scope, taken: Value, first: Address, second: Address) -> Address:
+    if uniform(taken):
+        return first if taken else second
+    return Either(taken, first, second)
+
+
 def _load(words: int) -> Callable[..., None]:
     def apply(scope: Scope, registers: Pointer, place: Pointer) -> None:
         registers.store(scope, U32, words, place.load(scope, U32, words))
@@ -134,6 +140,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "mt_cp_async_16": lambda scope, *given: _copies(scope).start(scope, *given),
     "mt_cp_async_commit": lambda scope: _copies(scope).commit(scope),
     "mt_cp_async_wait": lambda scope, left: _copies(scope).wait(scope, left),
+    "mt_either": _either,
     "mt_load_16": _load(WIDEST // 4),
     "mt_store_16": _store(WIDEST // 4),
     "mt_load_8": _load(2),
@@ -153,6 +160,7 @@ POINTERS: dict[str, dict[int, tuple[int, bool]]] = {
     "mt_ldmatrix_x4": {0: (0, True), 1: (16, False)},
     "mt_ldmatrix_x4_trans": {0: (0, True), 1: (16, False)},
     "mt_cp_async_16": {0: (16, True), 1: (0, False)},
+    "mt_either": {1: (0, False), 2: (0, False)},
     "mt_load_16": {0: (0, True), 1: (16, False)},
     "mt_store_16": {0: (16, True), 1: (0, False)},
     "mt_load_8": {0: (0, True), 1: (8, False)},

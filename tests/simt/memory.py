@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from tests.simt.dtypes import Value
+from tests.simt.dtypes import Array, Value
 from tests.simt.faults import Misaligned
 from tests.simt.scope import Scope
 
@@ -49,6 +50,34 @@ class Pointer:
         if mine < its and np.any(np.asarray(index) * mine % its):
             raise Misaligned(f"a pointer to {self.dtype} used as one to {dtype} is not aligned")
         return index * mine // its if mine != its else index
+
+    def narrowed(self, scope: Scope, taken: Array) -> Pointer:
+        """The same for some threads of a scope."""
+        of_each = isinstance(self.index, np.ndarray) and self.index.shape[-1] == scope.size
+        return replace(self, index=self.index[..., taken]) if of_each else self
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    """One of two addresses, of each thread: the first where ``taken`` holds."""
+
+    taken: Array
+    first: Address
+    second: Address
+
+    def narrowed(self, scope: Scope, taken: Array) -> Either:
+        """The same for some threads of a scope."""
+        parts = (one.narrowed(scope, taken) for one in (self.first, self.second))
+        return Either(self.taken[taken], *parts)
+
+    def parts(self, scope: Scope) -> Iterator[tuple[Array, Address]]:
+        """Each address, and before it which threads have it; there are some."""
+        for taken, one in ((self.taken, self.first), (~self.taken, self.second)):
+            if taken.any():
+                yield taken, one.narrowed(scope, taken)
+
+
+Address: TypeAlias = Pointer | Either
 
 
 def require_aligned(index: Value, dtype: np.dtype[Any], count: int, name: str) -> None:

@@ -219,3 +219,27 @@ def test_copies_arrive_group_by_group_and_fill_with_zeros(size: int) -> None:
     run(zero_filled(size, 3), x, out)
     expected = np.where(np.arange(8) < size // 2, x, np.float16(0))
     np.testing.assert_array_equal(out, expected)
+
+
+def test_copies_from_one_of_several_matrices() -> None:
+    """Of each thread another one, and of each matrix only rows that it has."""
+    counts = (20, 7, 5)
+    with b.kernel("one_of_several") as made:
+        matrices = [made.argument(f"x{i}", (count, 4), "float32") for i, count in enumerate(counts)]
+        out = made.argument("out", (32, 4), "float32")
+        with b.launch([1], 32) as (_, thread):
+            rows = b.shared((32, 4), dynamic=True)
+            chosen = b.pointer(matrices[0], thread, 0)
+            for matrix, first in zip(matrices[1:], (20, 27), strict=True):
+                other = b.pointer(matrix, thread - first, 0)
+                chosen = b.call("mt_either", thread >= first, other, chosen, returns="handle")
+            b.do(b.call("mt_cp_async_16", b.pointer(rows, thread, 0), chosen, 16))
+            b.do(b.call("mt_cp_async_commit"))
+            b.do(b.call("mt_cp_async_wait", 0))
+            words = b.scratch((4,), "uint32")
+            b.do(b.call("mt_load_16", b.pointer(words, 0), b.pointer(rows, thread, 0)))
+            b.do(b.call("mt_store_16", b.pointer(out, thread, 0), b.pointer(words, 0)))
+    given = np.split(np.arange(128, dtype="f4").reshape(32, 4), np.cumsum(counts[:-1]))
+    result = np.zeros((32, 4), "f4")
+    run(made.function, *given, result)
+    np.testing.assert_array_equal(result, np.concatenate(given))

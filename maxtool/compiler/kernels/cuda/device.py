@@ -83,6 +83,11 @@ __device__ __forceinline__ void mt_cp_async_commit() {
     "mt_cp_async_wait": """
 #define mt_cp_async_wait(n) asm volatile("cp.async.wait_group %0;" :: "n"(n) : "memory")
 """,
+    "mt_either": """
+__device__ __forceinline__ const void* mt_either(bool one, const void* p, const void* q) {
+  return one ? p : q;
+}
+""",
     "mt_load_16": _MOVE.format(name="load_16", kind="uint4", **_LOAD),
     "mt_load_8": _MOVE.format(name="load_8", kind="uint2", **_LOAD),
     "mt_store_16": _MOVE.format(name="store_16", kind="uint4", **_STORE),

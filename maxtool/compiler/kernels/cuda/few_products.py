@@ -8,9 +8,10 @@ rounded it to the type of the weights, every block does: that costs less than a 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
 from typing import Any
+
+from tvm.tirx.script.builder import ir as T  # noqa: N812
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda.few_forms import Float32, TensorCores
@@ -81,11 +82,13 @@ def linears(
             for index, (n, (_, bias)) in enumerate(zip(sizes, weights, strict=True))
         ]
 
-        def block(here: _Block, index: int) -> None:
+        def block(here: _Block, product: b.Expr) -> None:
             def finish(row: b.Expr, column: b.Expr, sums: Sequence[b.Expr]) -> None:
-                outputs[index].store(row, column, sums[0])
+                for index, output in enumerate(outputs):
+                    with b.when(product == index):
+                        output.store(row, column, sums[0])
 
-            here.multiply([weights[index][0]], finish)
+            here.multiply([_chosen([matrix for matrix, _ in weights], product)], finish)
 
         _launch(x, (sizes, 1), weight_dtype, shared_memory, block)
     return made.function
@@ -132,7 +135,7 @@ def gated_linear(
                 values = [b.let(one.with_bias(column, value)) for one, value in both]
                 b.store(y, b.to_storage(run_chain(steps, values), out), (row, column), 1)
 
-        def block(here: _Block, _index: int) -> None:
+        def block(here: _Block, _product: b.Expr) -> None:
             here.multiply([matrix for matrix, _ in weights], finish)
 
         _launch(x, ([n], len(weights)), weight_dtype, shared_memory, block)
@@ -154,12 +157,28 @@ def _weights(
     return Matrix(w, n, k, dtype, aligned), added
 
 
+def _chosen(matrices: Sequence[Matrix], index: b.Expr) -> Matrix:
+    """One of several matrices with rows of one length."""
+    first, *more = matrices
+    others = tuple((index == place, one.buffer) for place, one in enumerate(more, 1))
+    rows = b.index(_select(index, [one.rows for one in matrices]))
+    return replace(first, rows=rows, others=others)
+
+
+def _select(index: b.Expr, values: Sequence[b.Expr]) -> b.Expr:
+    """One of several numbers."""
+    found, *more = values
+    for place, value in enumerate(more, 1):
+        found = T.Select(index == place, value, found)
+    return found
+
+
 def _launch(
     x: Matrix,
     products: tuple[Sequence[b.Expr], int],
     weight_dtype: str,
     shared_memory: int,
-    block: Callable[[_Block, int], None],
+    block: Callable[[_Block, b.Expr], None],
 ) -> None:
     """Blocks for the columns of all products; those of the same columns are next to each other.
 
@@ -168,7 +187,7 @@ def _launch(
         products: How many columns each product has, and how many matrices it takes.
         weight_dtype: Their type.
         shared_memory: Bytes that a block may have.
-        block: Emits what a block does, of which product.
+        block: Emits what a block does; takes the index of its product.
     """
     sizes, matrices = products
 
@@ -178,13 +197,14 @@ def _launch(
         for size in sizes:
             ends.append(ends[-1] + groups * b.ceildiv(size, form.columns))
         with b.launch([ends[-1]], THREADS) as (at, thread):
+            passed = (T.Cast("int32", at >= end) for end in ends[1:-1])
+            product = b.let(sum(passed, start=b.int32(0)), dtype="int32")
+            block_of = b.index(at - _select(product, ends[:-1]))
+            column = b.index(b.block_quotient(block_of, groups))
+            row = b.index((block_of - column * groups) * form.rows)
             memory = bench(form, matrices, shared_memory)
-            for index, (start, end) in enumerate(pairwise(ends)):
-                with b.when(at >= start), b.when(at < end):
-                    column = b.index(b.block_quotient(at - start, groups))
-                    row = b.index((at - start - column * groups) * form.rows)
-                    place = row, b.index(column * form.columns)
-                    block(_Block(form, x, *place, thread, memory), index)
+            place = row, b.index(column * form.columns)
+            block(_Block(form, x, *place, thread, memory), product)
 
     if weight_dtype != "float32":
         with_form(TensorCores(rounds=x.dtype != weight_dtype))

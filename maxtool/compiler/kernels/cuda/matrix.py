@@ -32,6 +32,7 @@ class Matrix:
         dtype: float32, float16 or bfloat16 (passed as uint16 bits).
         aligned: Whether every row begins at a multiple of 16 bytes.
         at: Which matrix of the batch it is.
+        others: Buffers that are read in the place of ``buffer`` where a condition holds.
     """
 
     buffer: b.Buffer
@@ -40,6 +41,7 @@ class Matrix:
     dtype: str
     aligned: bool
     at: tuple[b.Expr, ...] = ()
+    others: tuple[tuple[b.Expr, b.Buffer], ...] = ()
 
     @property
     def piece(self) -> int:
@@ -78,12 +80,20 @@ class Matrix:
         """
         if self.aligned:
             count = T.Select(k < self.terms, b.int32(PIECE_BYTES), b.int32(0))
-            source = b.pointer(self.buffer, *self.place(row, b.least(k, self.terms - self.piece)))
+            source = self._address(row, b.least(k, self.terms - self.piece))
             b.do(b.call("mt_cp_async_16", b.pointer(to, *place), source, count))
             return
         *outer, last = place
         for word in range(WORDS):
             b.store(to, self._word(row, k, word), (*outer, last + word), 1)
+
+    def _address(self, row: b.Expr, k: b.Expr) -> b.Expr:
+        place = self.place(row, k)
+        found = b.pointer(self.buffer, *place)
+        for condition, other in self.others:
+            given = condition, b.pointer(other, *place), found
+            found = b.call("mt_either", *given, returns="handle")
+        return found
 
     def _word(self, row: b.Expr, k: b.Expr, word: int) -> b.Expr:
         """32 bits of a piece, a value at a time."""
@@ -98,5 +108,8 @@ class Matrix:
         return T.Cast("uint32", bits)
 
     def _value(self, row: b.Expr, k: b.Expr) -> b.Expr:
-        zero = tirx.const(0, b.STORAGE[self.dtype])
-        return T.if_then_else(k < self.terms, self.buffer[self.place(row, k)], zero)
+        place, zero = self.place(row, k), tirx.const(0, b.STORAGE[self.dtype])
+        value = self.buffer[place]
+        for condition, other in self.others:
+            value = T.if_then_else(condition, other[place], value)
+        return T.if_then_else(k < self.terms, value, zero)
