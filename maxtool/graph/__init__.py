@@ -3,7 +3,8 @@
 from maxtool.graph import ops
 from maxtool.graph.device import CPU, Device, DeviceRef
 from maxtool.graph.dim import Dim, DimLike, Shape, ShapeLike
-from maxtool.graph.graph import CallNode, Graph, Node
+from maxtool.graph.graph import Graph
+from maxtool.graph.node import CallNode, Node
 from maxtool.graph.shard import Shard
 from maxtool.graph.sharding import ShardingStrategy
 from maxtool.graph.tensor import Tensor, TensorLike

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar, Token
-from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from maxtool.graph.call import check_call, parts_at
+from maxtool.graph.node import CallNode, Node
 from maxtool.graph.shard import Shard
 from maxtool.graph.sharding import Part
 from maxtool.graph.tensor import Tensor
@@ -23,29 +24,6 @@ if TYPE_CHECKING:
     from maxtool.graph.weights import DeclaredWeights
 
 _CURRENT: ContextVar[Graph | None] = ContextVar("maxtool_graph", default=None)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Node:
-    """One operation: its name in the ops table, operands, attributes and results."""
-
-    op: str
-    inputs: tuple[Tensor, ...]
-    attributes: Mapping[str, Any]
-    outputs: tuple[Tensor, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CallNode:
-    """A call of a subgraph.
-
-    ``weights`` are values of the calling graph, one for each of ``callee.parameters()``.
-    """
-
-    callee: Graph
-    inputs: tuple[Tensor, ...]
-    weights: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
 
 
 class Graph:
@@ -267,10 +245,10 @@ class Graph:
                 is taken by another subgraph, there are placeholders and no prefix to tell whose
                 weights they are, or a prefix and weights that it could not tell apart.
         """
-        self._check_call(subgraph, inputs, prefix)
+        check_call(self, subgraph, inputs, prefix)
         self._require_known(subgraph.name, (value.type for value in subgraph.outputs))
         self.subgraphs[subgraph.name] = subgraph
-        self.parts |= subgraph._parts_at(prefix)
+        self.parts |= parts_at(subgraph, prefix)
         weights = [
             *(self._named(prefix + name, use.type) for name, use in subgraph.placeholders.items()),
             *(self._named(name, use.type) for name, use in subgraph.weight_values.items()),
@@ -328,19 +306,6 @@ class Graph:
                 " input; give a size such a name with rebind"
             )
 
-    def _parts_at(self, prefix: str) -> dict[str, Part]:
-        """The names of its parts of weights, as a call with that prefix means them."""
-        own = self.weight_prefix
-
-        def meant(name: str) -> str:
-            if own is None or not name.startswith(own):
-                return name
-            return prefix + name.removeprefix(own)
-
-        return {
-            meant(name): replace(part, whole=meant(part.whole)) for name, part in self.parts.items()
-        }
-
     def _overwrite(self, buffer: Tensor, by: str, operands: Sequence[Tensor]) -> None:
         """Remember that a buffer has other contents now; what is no buffer is copied instead."""
         if not isinstance(buffer.type, BufferType):
@@ -348,33 +313,6 @@ class Graph:
         if sum(operand is buffer for operand in operands) > 1:
             raise ValueError(f"{by} overwrites {buffer!r} and reads it too")
         self.overwritten[id(buffer)] = by
-
-    def _check_call(self, subgraph: Graph, inputs: Sequence[Tensor], prefix: str) -> None:
-        if len(inputs) != len(subgraph.inputs):
-            raise ValueError(
-                f"subgraph {subgraph.name!r} takes {len(subgraph.inputs)} operands,"
-                f" not {len(inputs)}"
-            )
-        for index, (operand, parameter) in enumerate(zip(inputs, subgraph.inputs, strict=True)):
-            differs = (operand.dtype, operand.shape, operand.device) != (
-                parameter.dtype,
-                parameter.shape,
-                parameter.device,
-            )
-            if differs or type(operand.type) is not type(parameter.type):
-                raise ValueError(
-                    f"operand {index} of subgraph {subgraph.name!r} is {operand.type},"
-                    f" expected {parameter.type}"
-                )
-        if self.subgraphs.get(subgraph.name, subgraph) is not subgraph:
-            raise ValueError(f"graph {self.name!r} has another subgraph named {subgraph.name!r}")
-        if subgraph.placeholders and not prefix:
-            raise ValueError(f"subgraph {subgraph.name!r} has weights: a call needs their prefix")
-        if prefix and subgraph.weight_values and subgraph.weight_prefix is None:
-            raise ValueError(
-                f"subgraph {subgraph.name!r} was built without a weight_prefix: with prefix"
-                f" {prefix!r} too it would use the weights {', '.join(subgraph.weight_values)}"
-            )
 
     def __repr__(self) -> str:
         kinds = ", ".join(str(value.type) for value in self.inputs)
