@@ -234,7 +234,7 @@ def test_one_token_rotated_written_and_attended_to(
     splits: int,
 ) -> None:
     (position, context), (dim, rotated) = where, widths
-    assume(takes_steps(Split(heads[0] // heads[1], dim, dtype), rotated))
+    assume(takes_steps(Split(heads[0] // heads[1], dim, dtype)))
     scores = Scores(dim**-0.5, window)
     one = problem(batch, 1, position, context, heads, dim, dtype, scores)
     rng = np.random.default_rng(0)

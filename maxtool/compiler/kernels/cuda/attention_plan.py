@@ -86,8 +86,8 @@ class Split:
 
     @property
     def shared_memory(self) -> int:
-        """Bytes of shared memory in which a block adds up what its warps have."""
-        return 4 * WARPS * self.queries * (self.head_dim + 2)
+        """Bytes of shared memory: for the queries, and for what the warps of a block have."""
+        return 4 * self.queries * (self.head_dim + WARPS * (self.head_dim + 2))
 
     @property
     def streams(self) -> int:

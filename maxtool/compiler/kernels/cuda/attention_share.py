@@ -8,18 +8,16 @@ it is there. Sums are float32, queries and probabilities are not rounded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from contextlib import nullcontext
+from typing import NamedTuple
 
+from tvm import tirx
 from tvm.tirx.script.builder import ir as T  # noqa: N812
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import lanes as ln
 from maxtool.compiler.kernels.cuda.attention_plan import THREADS, WARPS, Split
 from maxtool.compiler.kernels.cuda.scores import HIDDEN, Scores
-
-# From a head and the first of some neighbours in it to those, in float32.
-Read: TypeAlias = Callable[[b.Expr, b.Expr], Sequence[b.Expr]]
 
 
 def short(value: b.Expr) -> b.Expr:
@@ -44,20 +42,23 @@ class Share:
         self.out = b.scratch((split.queries, split.held))
         self.top, self.total = b.scratch((split.queries,)), b.scratch((split.queries,))
 
-    def start(self, read: Read, base: b.Expr) -> None:
-        """Load the queries by their heads; one beyond the group repeats its last."""
+    def start(self, queries: b.Buffer) -> None:
+        """Take the queries ``[queries, head_dim]`` from shared memory; begin with nothing seen."""
         split = self.split
-        for g in range(split.queries):
-            last = split.group - 1 - g
-            head = base + g if split.chunks == 1 else base + b.least(last - self.query, 0) + g
+        width = min(split.lanes, 4)
+        with T.unroll(b.int32(split.queries)) as g:
             b.store(self.top, T.float32(HIDDEN), (g,), 1)
             b.store(self.total, T.float32(0), (g,), 1)
             for piece in range(split.pieces):
                 place, inside = self.place(piece)
-                for lane, number in enumerate(read(head, place)):
-                    value = number if inside is None else T.Select(inside, number, T.float32(0))
-                    b.store(self.q, value, (g, piece * split.lanes + lane), 1)
-                    b.store(self.out, T.float32(0), (g, piece * split.lanes + lane), 1)
+                for part in range(0, split.lanes, width):
+                    numbers = ln.read(queries, (g, place + part), width, "float32")
+                    with T.unroll(b.int32(width)) as lane:
+                        at = (g, piece * split.lanes + part + lane)
+                        one = numbers[lane]
+                        value = one if inside is None else T.Select(inside, one, T.float32(0))
+                        b.store(self.q, value, at, 1)
+                        b.store(self.out, T.float32(0), at, 1)
 
     def place(self, piece: int) -> tuple[b.Expr, b.Expr | None]:
         """Where a piece of this thread begins in a head, and whether it is one; None if always."""
@@ -72,85 +73,88 @@ class Share:
     ) -> None:
         """Take the next ``depth`` keys of every stream in."""
         split = self.split
-        mine = [
-            short(start + self.thread // split.stream + n * split.streams)
-            for n in range(split.depth)
-        ]
-        places = [short(T.min(key, stop - 1)) for key in mine]
-        keys, values = ([self._fetch(one, (*at, key)) for key in places] for one in (k, v))
+        first = short(start + self.thread // split.stream)
+        keys, values = (self._fetch(one, at, first, stop - 1) for one in (k, v))
         found = b.scratch((split.depth, split.queries))
-        for n, key in enumerate(mine):
-            self._score(found, n, keys[n], key < stop)
-        for g in range(split.queries):
+        with T.unroll(b.int32(split.depth)) as n:
+            self._score(found, n, keys, first + n * split.streams < stop)
+        with T.unroll(b.int32(split.queries)) as g:
             self._take(found, g)
-        for n in range(split.depth):
-            self._add(found, n, values[n])
+        with T.unroll(b.int32(split.depth)) as n:
+            self._add(found, n, values)
 
-    def _fetch(self, source: b.Buffer, at: tuple[b.Expr, ...]) -> list[b.Buffer]:
+    def _fetch(
+        self, source: b.Buffer, at: tuple[b.Expr, ...], first: b.Expr, last: b.Expr
+    ) -> b.Buffer:
+        """Load ``depth`` keys, or values, of the stream; beyond the last one that again."""
         split = self.split
-        return [
-            ln.fetch(source, (*at, self.place(piece)[0]), split.lanes, split.dtype)
-            for piece in range(split.pieces)
-        ]
+        each, kind = ln.registers(split.lanes, split.lanes, split.dtype)
+        held = b.scratch((split.depth, split.pieces * each), kind)
+        with T.unroll(b.int32(split.depth)) as n:
+            key = short(T.min(first + n * split.streams, last))
+            for piece in range(split.pieces):
+                where = (source, (*at, key, self.place(piece)[0]))
+                ln.load(held, (n, piece * each), where, split.lanes, split.dtype)
+        return held
 
-    def _score(self, found: b.Buffer, n: int, key: list[b.Buffer], seen: b.Expr) -> None:
+    def _numbers(self, held: b.Buffer, n: b.Expr) -> b.Buffer:
+        """One key or value of those that were fetched."""
+        split = self.split
+        return ln.unpack(held, split.held, split.dtype, split.lanes, (n,))
+
+    def _score(self, found: b.Buffer, n: b.Expr, keys: b.Buffer, seen: b.Expr) -> None:
         """The scores of one key, which the lanes of its stream add up; minus infinity if unseen."""
         split = self.split
-        numbers = [ln.unpack(one, split.lanes, split.dtype) for one in key]
-        for g in range(split.queries):
+        numbers = self._numbers(keys, n)
+        with T.unroll(b.int32(split.queries)) as g:
             own = b.scratch((1,))
             b.store(own, T.float32(0), (0,), 1)
-            for i in range(split.held):
-                element = numbers[i // split.lanes][i % split.lanes]
-                b.store(own, own[0] + self.q[g, i] * element, (0,), 1)
+            with T.unroll(b.int32(split.held)) as i:
+                b.store(own, own[0] + self.q[g, i] * numbers[i], (0,), 1)
             whole = b.warp_reduce(own[0], b.add, split.stream)
             score = b.let(self.scores.of(whole))
             b.store(found, T.Select(seen, score, T.float32(HIDDEN)), (n, g), 1)
 
-    def _take(self, found: b.Buffer, g: int) -> None:
+    def _take(self, found: b.Buffer, g: b.Expr) -> None:
         """Turn the scores of one query into powers, and scale what it has to their maximum."""
-        depth = self.split.depth
-        top = b.let(self.top[g])
-        for n in range(depth):
-            top = b.let(T.max(top, found[n, g]))
-        base = b.let(self.scores.base(top))
-        shrink = b.let(self.scores.power(self.top[g], base))
-        b.store(self.top, top, (g,), 1)
-        b.store(self.total, self.total[g] * shrink, (g,), 1)
-        for i in range(self.split.held):
-            b.store(self.out, self.out[g, i] * shrink, (g, i), 1)
-        for n in range(depth):
+        depth, before = b.int32(self.split.depth), b.let(self.top[g])
+        with T.unroll(depth) as n:
+            b.store(self.top, T.max(self.top[g], found[n, g]), (g,), 1)
+        base = b.let(self.scores.base(self.top[g]))
+        self._scale(g, b.let(self.scores.power(before, base)))
+        with T.unroll(depth) as n:
             b.store(found, self.scores.power(found[n, g], base), (n, g), 1)
             b.store(self.total, self.total[g] + found[n, g], (g,), 1)
 
-    def _add(self, found: b.Buffer, n: int, value: list[b.Buffer]) -> None:
-        split = self.split
-        numbers = [ln.unpack(one, split.lanes, split.dtype) for one in value]
-        for g in range(split.queries):
-            for i in range(split.held):
-                more = found[n, g] * numbers[i // split.lanes][i % split.lanes]
-                b.store(self.out, self.out[g, i] + more, (g, i), 1)
+    def _scale(self, g: b.Expr, factor: b.Expr) -> None:
+        """Multiply what a query has."""
+        b.store(self.total, self.total[g] * factor, (g,), 1)
+        with T.unroll(b.int32(self.split.held)) as i:
+            b.store(self.out, self.out[g, i] * factor, (g, i), 1)
+
+    def _add(self, found: b.Buffer, n: b.Expr, values: b.Buffer) -> None:
+        """Add one value to what every query has."""
+        numbers = self._numbers(values, n)
+        with T.unroll(b.int32(self.split.queries)) as g, T.unroll(b.int32(self.split.held)) as i:
+            b.store(self.out, self.out[g, i] + found[n, g] * numbers[i], (g, i), 1)
 
     def join_streams(self) -> None:
         """Add up what the streams of a warp have; all of them get it."""
-        distance = self.split.stream
-        while distance < b.WARP:
-            for g in range(self.split.queries):
+        streams = b.WARP // self.split.stream
+        if streams == 1:
+            return
+        with T.serial(b.int32(streams.bit_length() - 1), unroll=False) as step:
+            distance = b.let(T.shift_left(b.int32(self.split.stream), step), 1, "int32")
+            with T.unroll(b.int32(self.split.queries)) as g:
                 theirs = b.let(b.warp_across(self.top[g], distance))
                 top = b.let(T.max(self.top[g], theirs))
                 base = b.let(self.scores.base(top))
-                mine, more = (b.let(self.scores.power(one, base)) for one in (self.top[g], theirs))
+                self._scale(g, b.let(self.scores.power(self.top[g], base)))
                 b.store(self.top, top, (g,), 1)
-                self._join(self.total, (g,), mine, more, distance)
-                for i in range(self.split.held):
-                    self._join(self.out, (g, i), mine, more, distance)
-            distance *= 2
-
-    def _join(
-        self, held: b.Buffer, at: tuple[int, ...], mine: b.Expr, more: b.Expr, distance: int
-    ) -> None:
-        theirs = b.let(b.warp_across(held[at], distance))
-        b.store(held, held[at] * mine + theirs * more, at, 1)
+                # What the other stream has is scaled already, by as much.
+                b.store(self.total, b.warp_sum(self.total[g], distance), (g,), 1)
+                with T.unroll(b.int32(self.split.held)) as i:
+                    b.store(self.out, b.warp_sum(self.out[g, i], distance), (g, i), 1)
 
     def finish(
         self,
@@ -162,80 +166,80 @@ class Share:
     ) -> None:
         """Add up what the warps have, and leave it to whoever joins the shares."""
         split = self.split
-        tops, totals = (b.shared((WARPS, split.queries)) for _ in range(2))
-        outs = b.shared((WARPS, split.queries, split.head_dim))
-        warp = self.thread // b.WARP
+        warps = _Warps(*(b.shared((WARPS, split.queries, n)) for n in (1, 1, split.head_dim)))
         with b.when(self.thread % b.WARP < split.stream):
-            for g in range(split.queries):
-                with b.when(self.lane == 0):
-                    b.store(tops, self.top[g], (warp, g), 1)
-                    b.store(totals, self.total[g], (warp, g), 1)
-                for piece in range(split.pieces):
-                    self._leave(outs, warp, g, piece)
+            self._put(warps)
         b.barrier()
 
-        def leave(g: int) -> None:
-            head = b.index(base + g)
-            weights, top, total = _joined(self.scores, tops, totals, g)
+        def element(index: b.Expr) -> None:
+            g = b.let(T.truncdiv(index, b.int32(split.head_dim)), 1, "int32")
+            i = b.let(index - g * split.head_dim, 1, "int32")
+            with b.when(self._exists(g)):
+                top, total, value = warps.joined(self.scores, g, i)
+                place = (*at, b.index(base + T.Cast("int64", g)), share)
+                b.store(out, value, (*place, i), 1)
+                with b.when(i == 0):
+                    b.store(sums, top, (*place, 0), 1)
+                    b.store(sums, total, (*place, 1), 1)
 
-            def element(i: b.Expr) -> None:
-                value = b.let(T.float32(0))
-                for one, weight in enumerate(weights):
-                    value = b.let(value + weight * outs[one, g, i])
-                b.store(out, value, (*at, head, share, i), 1)
+        ln.strided(split.queries * split.head_dim, self.thread, THREADS, element)
 
-            ln.strided(split.head_dim, self.thread, THREADS, element)
-            with b.when(self.thread == 0):
-                b.store(sums, top, (*at, head, share, 0), 1)
-                b.store(sums, total, (*at, head, share, 1), 1)
+    def _put(self, warps: _Warps) -> None:
+        """Leave what the first stream of a warp has to the block."""
+        split = self.split
+        warp, width = self.thread // b.WARP, min(split.lanes, 4)
+        with T.unroll(b.int32(split.queries)) as g:
+            with b.when(self.lane == 0):
+                b.store(warps.tops, self.top[g], (warp, g, 0), 1)
+                b.store(warps.totals, self.total[g], (warp, g, 0), 1)
+            for piece in range(split.pieces):
+                place, inside = self.place(piece)
+                with b.when(inside) if inside is not None else nullcontext():
+                    for part in range(0, split.lanes, width):
+                        numbers = b.scratch((width,))
+                        with T.unroll(b.int32(width)) as i:
+                            own = self.out[g, piece * split.lanes + part + i]
+                            b.store(numbers, own, (i,), 1)
+                        ln.write(warps.outs, numbers, (warp, g, place + part), width, "float32")
 
-        for g in range(split.queries):
-            self._if_there(g, leave)
-
-    def _leave(self, outs: b.Buffer, warp: b.Expr, g: int, piece: int) -> None:
-        place, inside = self.place(piece)
-
-        def copy() -> None:
-            for lane in range(self.split.lanes):
-                value = self.out[g, piece * self.split.lanes + lane]
-                b.store(outs, value, (warp, g, place + lane), 1)
-
-        if inside is None:
-            return copy()
-        with b.when(inside):
-            copy()
-        return None
+    def _exists(self, g: b.Expr) -> b.Expr:
+        """Whether a query is one of the group: the last chunk may have more than are left."""
+        split = self.split
+        exact = split.chunks * split.queries == split.group
+        return tirx.const(True, "bool") if exact else self.query + g < split.group
 
     def nothing(self, sums: b.Buffer, at: tuple[b.Expr, ...], base: b.Expr, share: b.Expr) -> None:
         """Say that there was no key."""
-
-        def say(g: int) -> None:
-            b.store(sums, T.float32(0), (*at, b.index(base + g), share, 1), 1)
-
-        with b.when(self.thread == 0):
-            for g in range(self.split.queries):
-                self._if_there(g, say)
-
-    def _if_there(self, g: int, body: Callable[[int], None]) -> None:
-        """Emit ``body(g)`` for a query that may lie beyond the group, in its last chunk."""
-        split = self.split
-        if (split.chunks - 1) * split.queries + g < split.group:
-            return body(g)
-        with b.when(self.query + g < split.group):
-            body(g)
-        return None
+        mine = T.And(self.thread < self.split.queries, self._exists(self.thread))
+        with b.when(mine):
+            head = b.index(base + T.Cast("int64", self.thread))
+            b.store(sums, T.float32(0), (*at, head, share, 1), 1)
 
 
-def _joined(
-    scores: Scores, tops: b.Buffer, totals: b.Buffer, g: int
-) -> tuple[list[b.Expr], b.Expr, b.Expr]:
-    """The weight of each warp's result, the greatest score of all, and the sum of powers."""
-    top = b.let(tops[0, g])
-    for warp in range(1, WARPS):
-        top = b.let(T.max(top, tops[warp, g]))
-    base = b.let(scores.base(top))
-    weights = [b.let(scores.power(tops[warp, g], base)) for warp in range(WARPS)]
-    total = b.let(T.float32(0))
-    for warp, weight in enumerate(weights):
-        total = b.let(total + weight * totals[warp, g])
-    return weights, top, total
+class _Warps(NamedTuple):
+    """What each warp of a block has, in shared memory: [warps, queries, 1 or head_dim].
+
+    Attributes:
+        tops: The greatest scores.
+        totals: The sums of powers.
+        outs: The results.
+    """
+
+    tops: b.Buffer
+    totals: b.Buffer
+    outs: b.Buffer
+
+    def joined(self, scores: Scores, g: b.Expr, i: b.Expr) -> tuple[b.Expr, b.Expr, b.Expr]:
+        """The greatest score of all, the sum of powers, and one number of the result."""
+        top, total, value = (b.scratch((1,)) for _ in range(3))
+        b.store(top, T.float32(HIDDEN), (0,), 1)
+        b.store(total, T.float32(0), (0,), 1)
+        b.store(value, T.float32(0), (0,), 1)
+        with T.unroll(b.int32(WARPS)) as warp:
+            b.store(top, T.max(top[0], self.tops[warp, g, 0]), (0,), 1)
+        base = b.let(scores.base(top[0]))
+        with T.unroll(b.int32(WARPS)) as warp:
+            weight = b.let(scores.power(self.tops[warp, g, 0], base))
+            b.store(total, total[0] + weight * self.totals[warp, g, 0], (0,), 1)
+            b.store(value, value[0] + weight * self.outs[warp, g, i], (0,), 1)
+        return top[0], total[0], value[0]

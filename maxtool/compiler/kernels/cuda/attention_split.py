@@ -8,7 +8,7 @@ every position, as the replay of a CUDA graph demands, and shares that are not n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,8 +18,9 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import lanes as ln
 from maxtool.compiler.kernels.cuda.attention_plan import THREADS, Split
-from maxtool.compiler.kernels.cuda.attention_share import Read, Share, short
+from maxtool.compiler.kernels.cuda.attention_share import Share, short
 from maxtool.compiler.kernels.cuda.flash import STATIC
+from maxtool.compiler.kernels.cuda.positions import Angle, Rotation
 from maxtool.compiler.kernels.cuda.scores import Scores
 from maxtool.errors import CompilationFailed
 
@@ -78,9 +79,7 @@ def attention_split(
         out, sums = _results(made, (batch, heads, splits, head_dim))
         given = _Arguments(batch, context, k, v, position, out, sums)
         with _blocks(split, scores, splits, kv_heads, given) as (place, one):
-            _attend(
-                one, place, given, lambda head, at: neighbours(q, (place.at, 0, head, at), split)
-            )
+            _attend(one, place, given, lambda queries: _copy(one, place, q, queries))
     return made.function
 
 
@@ -114,30 +113,24 @@ def attention_step(
         out, sums = _results(made, (batch, heads, splits, head_dim))
         given = _Arguments(batch, context, *caches, position, out, sums)
         with _blocks(split, scores, splits, kv_heads, given) as (place, one):
-            row = b.index(b.clamped(first[0], angles))
-            angle = _Angle(split, dim // 2, cos, sin, row)
+            angle = (cos, sin, b.index(b.clamped(first[0], angles)))
+            rotation = Rotation(head_dim, dim)
 
-            def rotated(source: b.Buffer) -> Read:
-                return lambda head, at: angle.rotated(source, (place.at, 0, head), at)
+            def prepare(queries: b.Buffer) -> None:
+                _rotate(one, place, rotation, angle, q, queries)
+                with b.when(place.stop == position[0] + 1):
+                    _write(one, place, rotation, angle, (k, v), caches)
 
-            def plain(head: b.Expr, at: b.Expr) -> list[b.Expr]:
-                return neighbours(v, (place.at, 0, head, at), split)
-
-            with b.when(T.And(place.first < place.stop, place.stop == position[0] + 1)):
-                _write(one, place, caches[0], rotated(k))
-                _write(one, place, caches[1], plain)
-                b.barrier()
-            _attend(one, place, given, rotated(q))
+            _attend(one, place, given, prepare)
     return made.function
 
 
-def takes_steps(split: Split, dim: int) -> bool:
+def takes_steps(split: Split) -> bool:
     """Whether one kernel can rotate and attend.
 
-    The queries of a group must be in one block, since others would wait for what it writes; and
-    what a thread holds must be rotated by one half of the angles.
+    The queries of a group must be in one block, since others would wait for what it writes.
     """
-    return split.chunks == 1 and dim // 2 % split.lanes == 0
+    return split.chunks == 1
 
 
 def _caches(made: b.Kernel, sizes: tuple[b.Index, ...], dtype: str) -> tuple[b.Buffer, b.Buffer]:
@@ -182,13 +175,26 @@ def _length(keys: b.Expr, splits: int, step: int) -> b.Expr:
     return b.ceildiv(b.ceildiv(keys, splits), step) * step
 
 
-def _attend(one: Share, place: Place, given: _Arguments, read: Read) -> None:
-    """Everything that a block does with the keys of its share, if there are any."""
+def _attend(
+    one: Share, place: Place, given: _Arguments, prepare: Callable[[b.Buffer], None]
+) -> None:
+    """Everything that a block does with the keys of its share, if there are any.
+
+    Args:
+        one: The share.
+        place: Where the block is.
+        given: The arguments of the kernel.
+        prepare: Puts the queries into shared memory ``[queries, head_dim]``; what else it writes
+            is there, too, when the keys are read.
+    """
     left = (given.out, given.sums, (place.at,), place.base, place.share)
-    step = one.split.step
+    split, step = one.split, one.split.step
 
     def work() -> None:
-        one.start(read, place.base)
+        queries = b.shared((split.queries, split.head_dim))
+        prepare(queries)
+        b.barrier()
+        one.start(queries)
         rounds = short(T.truncdiv(place.stop - place.first + (step - 1), b.int32(step)))
         with T.serial(rounds) as i:
             start = short(place.first + i * step)
@@ -199,59 +205,70 @@ def _attend(one: Share, place: Place, given: _Arguments, read: Read) -> None:
     b.either(place.first < place.stop, work, lambda: one.nothing(*left[1:]))
 
 
-def _write(one: Share, place: Place, cache: b.Buffer, read: Read) -> None:
-    """Write the token's key or value, by the lanes of one stream, as the last of a share."""
-    lanes, dtype = one.split.lanes, one.split.dtype
-    for piece in range(one.split.pieces):
-        at, inside = one.place(piece)
-        mine = one.thread < one.split.stream
-        with b.when(mine if inside is None else T.And(mine, inside)):
-            numbers = b.scratch((lanes,))
-            for lane, number in enumerate(read(place.kv, at)):
-                b.store(numbers, number, (lane,), 1)
-            ln.write(cache, numbers, (place.at, place.kv, place.stop - 1, at), lanes, dtype)
+def _each_head(
+    one: Share, place: Place, units: int, body: Callable[[b.Expr, b.Expr, b.Expr], None]
+) -> None:
+    """Run ``body(g, head, unit)`` for the units of each query; one beyond the group is its last."""
+    split = one.split
+
+    def work(index: b.Expr) -> None:
+        g = b.let(T.truncdiv(index, b.int32(units)), 1, "int32")
+        wide = T.Cast("int64", g)
+        last = wide if split.chunks == 1 else b.least(wide, split.group - 1 - one.query)
+        body(g, b.index(place.base + last), b.let(index - g * units, 1, "int32"))
+
+    ln.strided(split.queries * units, one.thread, THREADS, work)
 
 
-def neighbours(source: b.Buffer, at: tuple[b.Index, ...], split: Split) -> list[b.Expr]:
-    """As many float32 numbers as a thread holds of a key in one load."""
-    width = min(split.lanes, 4)
-    *outer, last = at
-    loads = [
-        ln.read(source, (*outer, last + o), width, "float32") for o in range(0, split.lanes, width)
-    ]
-    return [one[lane] for one in loads for lane in range(width)]
+def _copy(one: Share, place: Place, q: b.Buffer, queries: b.Buffer) -> None:
+    """Put the queries of a block into shared memory."""
+    lanes = ln.widest("float32", one.split.head_dim)
+
+    def copy(g: b.Expr, head: b.Expr, unit: b.Expr) -> None:
+        numbers = ln.read(q, (place.at, 0, head, unit * lanes), lanes, "float32")
+        ln.write(queries, numbers, (g, unit * lanes), lanes, "float32")
+
+    _each_head(one, place, one.split.head_dim // lanes, copy)
 
 
-@dataclass(frozen=True, slots=True)
-class _Angle:
-    """The angles of the token.
+def _rotate(
+    one: Share,
+    place: Place,
+    rotation: Rotation,
+    angle: Angle,
+    q: b.Buffer,
+    queries: b.Buffer,
+) -> None:
+    """Put them there rotated."""
+    lanes = rotation.lanes()
 
-    Attributes:
-        split: What a thread holds of a head.
-        half: Pairs that are rotated.
-        cos: Cosines.
-        sin: Sines.
-        row: The row of both.
-    """
+    def rotate(g: b.Expr, head: b.Expr, unit: b.Expr) -> None:
+        source = (q, (place.at, 0, head))
+        rotation.apply(unit, lanes, source, angle, (queries, (g,), "float32"))
 
-    split: Split
-    half: int
-    cos: b.Buffer
-    sin: b.Buffer
-    row: b.Expr
+    _each_head(one, place, rotation.units(lanes), rotate)
 
-    def rotated(self, source: b.Buffer, at: tuple[b.Index, ...], place: b.Expr) -> list[b.Expr]:
-        """Neighbours of a head, rotated; those beyond the pairs as they are."""
-        low, inside = place < self.half, place < 2 * self.half
-        zero = b.int32(0)
-        angle = T.Select(low, place, T.Select(inside, place - self.half, zero))
-        partner = T.Select(low, place + self.half, angle)
-        own, other = (neighbours(source, (*at, one), self.split) for one in (place, partner))
-        cos, sin = (neighbours(one, (self.row, angle), self.split) for one in (self.cos, self.sin))
-        turned = [
-            b.let(x * c + T.Select(low, -y, y) * s)
-            for x, y, c, s in zip(own, other, cos, sin, strict=True)
-        ]
-        if 2 * self.half == self.split.head_dim:
-            return turned
-        return [T.Select(inside, one, x) for one, x in zip(turned, own, strict=True)]
+
+def _write(
+    one: Share,
+    place: Place,
+    rotation: Rotation,
+    angle: Angle,
+    new: tuple[b.Buffer, b.Buffer],
+    caches: tuple[b.Buffer, b.Buffer],
+) -> None:
+    """Write the token's key, rotated, and its value, as the last of a share."""
+    dtype, head_dim = one.split.dtype, one.split.head_dim
+    lanes = rotation.lanes(dtype)
+    (keys, values), (k, v) = caches, new
+    source, target = (place.at, 0, place.kv), (place.at, place.kv, place.stop - 1)
+
+    def rotate(unit: b.Expr) -> None:
+        rotation.apply(unit, lanes, (k, source), angle, (keys, target, dtype))
+
+    def copy(unit: b.Expr) -> None:
+        numbers = ln.read(v, (*source, unit * lanes), lanes, "float32")
+        ln.write(values, numbers, (*target, unit * lanes), lanes, dtype)
+
+    ln.strided(rotation.units(lanes), one.thread, THREADS, rotate)
+    ln.strided(head_dim // lanes, one.thread, THREADS, copy)

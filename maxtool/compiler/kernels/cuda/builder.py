@@ -145,9 +145,14 @@ def warp_reduce(
     return held[0]
 
 
-def warp_across(value: Expr, distance: int) -> Expr:
+def warp_across(value: Expr, distance: Index) -> Expr:
     """The value of the lane whose number differs by one bit; all lanes must take part."""
     return T.tvm_warp_shuffle_xor(_every_lane(), value, distance, WARP, WARP)
+
+
+def warp_sum(value: Expr, distance: Index) -> Expr:
+    """The value and that of the lane whose number differs by one bit, added."""
+    return let(value + let(warp_across(value, distance)))
 
 
 def warp_scan(value: Expr, lane: Expr, dtype: str = "float32") -> Expr:

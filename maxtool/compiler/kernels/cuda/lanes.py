@@ -27,43 +27,82 @@ def widest(dtype: str, *counts: int, limit: int = BYTES) -> int:
     return 1
 
 
-def fetch(buffer: b.Buffer, index: Sequence[b.Index], lanes: int, dtype: str) -> b.Buffer:
-    """Neighbours as they are stored; ``unpack`` makes numbers of them, when they have come.
+def registers(count: int, lanes: int, dtype: str) -> tuple[int, str]:
+    """How many registers hold ``count`` numbers as they are stored, and of which type they are.
 
     Args:
-        buffer: In global or shared memory.
-        index: Of the first, a multiple of ``lanes`` in the last dimension.
+        count: A multiple of ``lanes``.
         lanes: What ``widest`` gave.
-        dtype: Their type.
+        dtype: The type of the numbers.
     """
+    return (count, b.STORAGE[dtype]) if lanes == 1 else (count * BITS[dtype] // 32, "uint32")
+
+
+def load(
+    held: b.Buffer,
+    place: Sequence[b.Index],
+    source: tuple[b.Buffer, Sequence[b.Index]],
+    lanes: int,
+    dtype: str,
+) -> None:
+    """Load neighbours as they are stored.
+
+    Args:
+        held: Registers, as many as ``registers`` names.
+        place: The first of them.
+        source: Global or shared memory, and where the first number is in it: in the last dimension
+            a multiple of ``lanes``.
+        lanes: What ``widest`` gave.
+        dtype: The type of the numbers.
+    """
+    buffer, index = source
     if lanes == 1:
-        held = b.scratch((1,), b.STORAGE[dtype])
-        b.store(held, b.load(buffer, index, 1), (0,), 1)
-        return held
-    words = lanes * BITS[dtype] // 32
-    held = b.scratch((words,), "uint32")
-    name = "mt_load_16" if words == 4 else "mt_load_8"
-    b.do(b.call(name, b.pointer(held, 0), b.pointer(buffer, *index)))
+        b.store(held, b.load(buffer, index, 1), place, 1)
+        return
+    name = "mt_load_16" if lanes * BITS[dtype] == 8 * BYTES else "mt_load_8"
+    b.do(b.call(name, b.pointer(held, *place), b.pointer(buffer, *index)))
+
+
+def fetch(buffer: b.Buffer, index: Sequence[b.Index], lanes: int, dtype: str) -> b.Buffer:
+    """Neighbours as they are stored; ``unpack`` makes numbers of them, when they have come."""
+    count, kind = registers(lanes, lanes, dtype)
+    held = b.scratch((count,), kind)
+    load(held, (0,), (buffer, index), lanes, dtype)
     return held
 
 
-def unpack(held: b.Buffer, lanes: int, dtype: str) -> b.Buffer:
-    """What ``fetch`` gave as float32."""
-    numbers = b.scratch((lanes,))
-    if lanes == 1:
-        b.store(numbers, b.to_float32(held[0], dtype), (0,), 1)
-    elif dtype == "float32":
-        for lane in range(lanes):
-            b.store(numbers, T.reinterpret("float32", held[lane]), (lane,), 1)
-    else:
-        for pair in range(lanes // 2):
-            b.do(b.call(UNPACK[dtype], b.pointer(numbers, 2 * pair), held[pair]))
+def unpack(
+    held: b.Buffer, count: int, dtype: str, lanes: int | None = None, row: tuple[b.Index, ...] = ()
+) -> b.Buffer:
+    """What was loaded as float32.
+
+    Args:
+        held: Registers.
+        count: How many numbers.
+        dtype: Their type.
+        lanes: How many of them one load brought; all, if nothing is said.
+        row: Where in ``held`` they are, if it has several dimensions.
+    """
+    numbers = b.scratch((count,))
+    many, kind = registers(count, lanes or count, dtype)
+    with T.unroll(b.int32(many)) as i:
+        one = held[(*row, i)]
+        if kind != "uint32":
+            b.store(numbers, b.to_float32(one, dtype), (i,), 1)
+        elif dtype == "float32":
+            b.store(numbers, T.reinterpret("float32", one), (i,), 1)
+        else:
+            b.do(b.call(UNPACK[dtype], b.pointer(numbers, 2 * i), one))
     return numbers
 
 
 def read(buffer: b.Buffer, index: Sequence[b.Index], lanes: int, dtype: str) -> b.Buffer:
     """Neighbours as float32, in registers."""
-    return unpack(fetch(buffer, index, lanes, dtype), lanes, dtype)
+    if dtype != "float32":
+        return unpack(fetch(buffer, index, lanes, dtype), lanes, dtype)
+    numbers = b.scratch((lanes,))
+    load(numbers, (0,), (buffer, index), lanes, dtype)
+    return numbers
 
 
 def write(
@@ -73,10 +112,7 @@ def write(
     if lanes == 1:
         b.store(buffer, b.to_storage(numbers[0], dtype), index, 1)
     elif dtype == "float32" and lanes == 4:
-        words = b.scratch((lanes,), "uint32")
-        for lane in range(lanes):
-            b.store(words, T.reinterpret("uint32", numbers[lane]), (lane,), 1)
-        b.do(b.call("mt_store_16", b.pointer(buffer, *index), b.pointer(words, 0)))
+        b.do(b.call("mt_store_16", b.pointer(buffer, *index), b.pointer(numbers, 0)))
     elif dtype == "float32":
         b.store(buffer, b.load(numbers, (0,), lanes), index, lanes)
     elif lanes == 2:
@@ -86,7 +122,7 @@ def write(
         b.store(buffer, b.load(both, (0,), 2), index, 2)
     else:
         held = b.scratch((lanes // 2,), "uint32")
-        for pair in range(lanes // 2):
+        with T.unroll(b.int32(lanes // 2)) as pair:
             both = numbers[2 * pair], numbers[2 * pair + 1]
             b.store(held, b.call(PACK[dtype], *both, returns="uint32"), (pair,), 1)
         name = "mt_store_16" if lanes == 8 else "mt_store_8"
@@ -104,8 +140,11 @@ def put(values: Sequence[b.Expr]) -> b.Buffer:
 def strided(count: int, thread: b.Expr, threads: int, body: Callable[[b.Expr], None]) -> None:
     """Run ``body(i)`` for every ``i`` below ``count``, neighbours on neighbouring threads."""
     whole, rest = divmod(count, threads)
-    for step in range(whole):
-        body(thread + step * threads)
+    if whole == 1:
+        body(thread)
+    elif whole:
+        with T.serial(b.int32(whole)) as step:
+            body(thread + step * threads)
     if rest:
         with b.when(thread < rest):
             body(thread + whole * threads)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from tvm.tirx.script.builder import ir as T  # noqa: N812
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import lanes as ln
+
+# Cosines, sines, and the row of both.
+Angle: TypeAlias = tuple[b.Buffer, b.Buffer, b.Expr]
 
 FUNCTIONS = {"cos": T.cos, "sin": T.sin}
 
@@ -44,7 +47,7 @@ class Rotation:
         unit: b.Expr,
         lanes: int,
         source: tuple[b.Buffer, tuple[b.Index, ...]],
-        angle: tuple[b.Buffer, b.Buffer, b.Expr],
+        angle: Angle,
         target: tuple[b.Buffer, tuple[b.Index, ...], str],
     ) -> None:
         """Emit one piece of work of a head.
@@ -53,7 +56,7 @@ class Rotation:
             unit: Which.
             lanes: What ``lanes`` gave.
             source: A float32 tensor, and where in it the head is.
-            angle: Cosines, sines, and the row of both.
+            angle: The angles.
             target: What is written, where in it, and its type.
         """
         (x, at), (cos, sin, row), (y, to, dtype) = source, angle, target
@@ -65,7 +68,7 @@ class Rotation:
             first, second = (ln.read(x, (*at, one), lanes, "float32") for one in (low, high))
             c, s = (ln.read(table, (row, low), lanes, "float32") for table in (cos, sin))
             less, more = b.scratch((lanes,)), b.scratch((lanes,))
-            for i in range(lanes):
+            with T.unroll(b.int32(lanes)) as i:
                 b.store(less, first[i] * c[i] - second[i] * s[i], (i,), 1)
                 b.store(more, second[i] * c[i] + first[i] * s[i], (i,), 1)
             ln.write(y, less, (*to, low), lanes, dtype)
@@ -161,7 +164,7 @@ def add_positions(hidden: int, weight_dtype: str) -> Any:  # noqa: ANN401
                 offset = b.index(unit * lanes)
                 total = ln.read(x, (at, s, offset), lanes, "float32")
                 more = ln.read(table, (row, offset), lanes, weight_dtype)
-                for i in range(lanes):
+                with T.unroll(b.int32(lanes)) as i:
                     b.store(total, total[i] + more[i], (i,), 1)
                 ln.write(y, total, (at, s, offset), lanes, "float32")
 

@@ -112,10 +112,10 @@ def with_steps(nodes: Nodes, outputs: Sequence[Tensor], is_here: Callable[[Node]
 
 def _is_step(node: Node) -> bool:
     """Whether it is of one token, and the kernel of steps takes it."""
-    keys, _, query, key, _, cos = node.inputs[:6]
+    keys, _, query, key = node.inputs[:4]
     group = int(query.shape[2]) // int(key.shape[2])
     split = Split(group, int(query.shape[3]), keys.dtype.value)
-    return query.shape[1] == 1 and takes_steps(split, 2 * int(cos.shape[1]))
+    return query.shape[1] == 1 and takes_steps(split)
 
 
 def _rope_into_cache(function: FunctionLowering, node: Node) -> None:
