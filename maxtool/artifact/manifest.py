@@ -13,7 +13,8 @@ from maxtool import __version__
 from maxtool.architectures import Architecture, Entry
 from maxtool.artifact import weights
 from maxtool.artifact.check import Checked
-from maxtool.artifact.weights import ALIGNMENT, Placed
+from maxtool.artifact.weights import Placed
+from maxtool.compiler.packing import ALIGNMENT
 from maxtool.errors import MachineLacks
 from maxtool.graph import Graph, TensorType
 from maxtool.runtime import loader

@@ -1,4 +1,7 @@
-"""``weights.bin``: every weight as its kernels read it, each at a multiple of 64 bytes."""
+"""``weights.bin``: every weight as its kernels read it, each at a multiple of 64 bytes.
+
+The file is mapped: what kernels take addresses to be multiples of holds for offsets too.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from maxtool.compiler.packing import ALIGNMENT
 from maxtool.compiler.storage import Storage
 
 FILE, PARTS = "weights.bin", "weights.{}.bin"
-# What TVM's kernels assume of a tensor's address; the file is mapped, so it holds for offsets too.
-ALIGNMENT = 64
-
 Array = np.ndarray[Any, Any]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tvm
 
-from maxtool.compiler.lowering.function import bits, stored
+from maxtool.compiler.carrying import bits, stored
 from maxtool.dtype import DType
 from maxtool.graph import DeviceRef, Tensor, Weight
 

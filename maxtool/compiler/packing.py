@@ -62,15 +62,3 @@ def pack_linear(w: Array, nr: int, *, out: Array | None = None) -> Array:
         out[whole, :, :rest] = w[whole * nr :].T
         out[whole, :, rest:] = 0
     return out
-
-
-def unpack_linear(packed: Array, n: int) -> Array:
-    """The [n, k] weight that was packed.
-
-    Raises:
-        ValueError: If ``packed`` does not hold ``n`` output features.
-    """
-    blocks, k, nr = packed.shape
-    if blocks != -(-n // nr):
-        raise ValueError(f"{blocks} blocks of {nr} do not hold {n} output features")
-    return packed.transpose(0, 2, 1).reshape(blocks * nr, k)[:n]

@@ -13,7 +13,7 @@ import numpy as np
 import tvm
 import tvm_ffi
 
-from maxtool.compiler.lowering.function import bits
+from maxtool.compiler.carrying import bits
 from maxtool.compiler.memory import DeviceArray, on_accelerator, upload
 from maxtool.compiler.packing import ALIGNMENT, aligned_empty
 from maxtool.compiler.storage import Storage

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from maxtool.compiler.carrying import bits, stored
 from maxtool.compiler.packing import aligned_empty, pack_linear, packed_shape
 from maxtool.compiler.placement import Placed, placed
 from maxtool.compiler.rewriting import rewritten
@@ -38,8 +39,8 @@ class Storage:
 
     @property
     def stored_dtype(self) -> str:
-        """What a kernel's parameter has: bfloat16 travels as its bits."""
-        return "uint16" if self.dtype is DType.bfloat16 else self.dtype.value
+        """What a kernel's parameter has."""
+        return stored(self.dtype)
 
     @property
     def stored_shape(self) -> tuple[int, ...]:
@@ -58,8 +59,7 @@ class Storage:
         """``values``, of the module's shape and any float type, as they are stored."""
         cast = values.astype(self.dtype.to_numpy(), copy=False)
         laid = cast if self.block is None else self._packed(cast, self.block)
-        plain = np.ascontiguousarray(laid).reshape(laid.shape)  # which keeps rank 0
-        return plain.view(np.dtype(self.stored_dtype))
+        return bits(laid)
 
     def _packed(self, values: np.ndarray[Any, Any], block: int) -> np.ndarray[Any, Any]:
         """The matrix, or one after the other those of all experts."""

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maxtool.compiler import packing
-from maxtool.compiler.packing import pack_linear, packed_shape, unpack_linear
+from maxtool.compiler.packing import pack_linear, packed_shape
+from tests.compiler.unpacking import unpacked
 
 DTYPES = [np.float32, np.float16, ml_dtypes.bfloat16, np.float64, np.uint16]
 SIZES = st.integers(1, 70)
@@ -32,25 +33,18 @@ def test_every_element_is_in_its_place(n: int, k: int, nr: int, dtype: object) -
     assert np.count_nonzero(packed.astype("f8")) == n * k  # the weight has no zeros
 
 
-@given(SIZES, SIZES, st.sampled_from([8, 16, 32]), st.sampled_from(DTYPES))
-def test_unpacking_returns_the_weight(n: int, k: int, nr: int, dtype: object) -> None:
-    w = weight(n, k, dtype)
-    back = unpack_linear(pack_linear(w, nr), n)
-    assert back.tobytes() == w.tobytes()
-
-
 def test_strided_sources_and_a_place_to_write() -> None:
     w = weight(80, 40)[::2, ::-1]
     out = np.full(packed_shape(40, 40, 16), np.nan, "f4")
     assert pack_linear(w, 16, out=out) is out
-    np.testing.assert_array_equal(unpack_linear(out, 40), w)
+    np.testing.assert_array_equal(unpacked(out, 40), w)
     assert not out[2, :, 8:].any()
 
 
 def test_pieces_of_any_size_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packing, "CHUNK", 3 * 8 * 5 * 4)  # three blocks at a time
     w = weight(8 * 7 + 3, 5)
-    np.testing.assert_array_equal(unpack_linear(pack_linear(w, 8), len(w)), w)
+    np.testing.assert_array_equal(unpacked(pack_linear(w, 8), len(w)), w)
 
 
 def test_memory_beyond_the_output_is_bounded() -> None:
@@ -70,8 +64,3 @@ def test_memory_beyond_the_output_is_bounded() -> None:
 def test_what_does_not_fit_is_refused(shape: tuple[int, ...], out: np.ndarray | None) -> None:
     with pytest.raises(ValueError, match=r"dimensions|packed"):
         pack_linear(np.ones(shape, "f4"), 8, out=out)
-
-
-def test_a_wrong_count_is_refused() -> None:
-    with pytest.raises(ValueError, match="features"):
-        unpack_linear(pack_linear(weight(20, 3), 8), 25)

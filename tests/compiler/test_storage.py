@@ -9,11 +9,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from maxtool.compiler.packing import unpack_linear
 from maxtool.compiler.storage import Storage, plan_storage
 from maxtool.compiler.target import cpu_target
 from maxtool.dtype import DType
 from maxtool.graph import Graph, Tensor, TensorType, Weight, executor, ops
+from tests.compiler.unpacking import unpacked
 
 TARGET = cpu_target()
 ROWS = TensorType(DType.float32, ["n", 8])
@@ -92,9 +92,7 @@ def test_what_is_stored(dtype: DType) -> None:
         assert (str(stored.dtype), stored.shape) == (place.stored_dtype, place.stored_shape)
         assert stored.nbytes == place.nbytes
     np.testing.assert_array_equal(plain.store(values).view(bits), cast.view(bits))
-    np.testing.assert_array_equal(
-        unpack_linear(packed.store(values), 5).view(bits), cast.view(bits)
-    )
+    np.testing.assert_array_equal(unpacked(packed.store(values), 5).view(bits), cast.view(bits))
 
 
 @pytest.mark.parametrize("dtype", [DType.float32, DType.bfloat16])
@@ -105,7 +103,7 @@ def test_what_is_stored_of_experts(dtype: DType) -> None:
     stored = place.store(values)
     assert (stored.shape, stored.nbytes) == ((3, 2, 2, 4), place.nbytes)
     for one, expected in zip(stored, values, strict=True):
-        found = unpack_linear(one, 5).view(dtype.to_numpy())
+        found = unpacked(one, 5).view(dtype.to_numpy())
         np.testing.assert_array_equal(found, expected)
 
 

@@ -13,7 +13,9 @@ Expr: TypeAlias = Any  # tvm ships no types
 Rule: TypeAlias = Callable[[FunctionLowering, Node], None]
 
 
-def attention_options(function: FunctionLowering, node: Node) -> tuple[dict[str, Any], list[Expr]]:
+def dot_attention_options(
+    function: FunctionLowering, node: Node
+) -> tuple[dict[str, Any], list[Expr]]:
     """What a kernel is built for, on any target; and the mask, if there is one."""
     query, key, value, *masks = node.inputs
     mask, operands = None, []
@@ -38,7 +40,7 @@ def attention_options(function: FunctionLowering, node: Node) -> tuple[dict[str,
 
 def _attention(function: FunctionLowering, node: Node) -> None:
     (result,) = node.outputs
-    options, masks = attention_options(function, node)
+    options, masks = dot_attention_options(function, node)
     operands = [*(function.get(one) for one in node.inputs[:3]), *masks]
     sizes = function.sizes(result.shape)
     made = function.kernel("dot_attention", options, operands, sizes, result.dtype)

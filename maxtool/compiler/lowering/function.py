@@ -11,6 +11,7 @@ import numpy as np
 import tvm
 from tvm import relax, tirx
 
+from maxtool.compiler.carrying import bits, stored
 from maxtool.compiler.lowering import places
 from maxtool.compiler.lowering.pointwise import Chain
 from maxtool.dtype import DType
@@ -307,16 +308,3 @@ class FunctionLowering:
     def copied(self, value: Tensor) -> Expr:
         """``value`` as it is now, in memory of its own."""
         return self.compute(places.copy, self.get(value), name="copy")
-
-
-def stored(dtype: DType) -> str:
-    """The element type of a value at run time: types that TVM or DLPack lack are their bits."""
-    if dtype.value.startswith("float8"):
-        return "uint8"
-    return "uint16" if dtype is DType.bfloat16 else dtype.value
-
-
-def bits(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """``array`` contiguous, as its elements are carried."""
-    plain = np.ascontiguousarray(array).reshape(array.shape)
-    return plain.view(np.dtype(stored(DType.from_numpy(plain.dtype))))

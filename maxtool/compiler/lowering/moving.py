@@ -8,8 +8,9 @@ from typing import Any, TypeAlias
 
 from tvm import relax, tirx
 
+from maxtool.compiler.carrying import stored
 from maxtool.compiler.lowering import places as te
-from maxtool.compiler.lowering.function import FunctionLowering, stored
+from maxtool.compiler.lowering.function import FunctionLowering
 from maxtool.compiler.lowering.rowwise import row_sizes, rows, set_rows
 from maxtool.graph import BufferType, Node, Shape, Tensor
 

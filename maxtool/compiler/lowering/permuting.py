@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from maxtool.compiler.lowering.function import FunctionLowering, stored
+from maxtool.compiler.carrying import stored
+from maxtool.compiler.lowering.function import FunctionLowering
 from maxtool.dtype import DType
 from maxtool.graph import BufferType, Node
 

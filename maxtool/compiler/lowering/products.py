@@ -8,9 +8,10 @@ from typing import Any, TypeAlias
 
 from tvm import tirx
 
+from maxtool.compiler.carrying import stored
 from maxtool.compiler.lowering import expressions as te
 from maxtool.compiler.lowering.casting import cast
-from maxtool.compiler.lowering.function import FunctionLowering, stored
+from maxtool.compiler.lowering.function import FunctionLowering
 from maxtool.compiler.rewriting import has_kernel
 from maxtool.dtype import DType
 from maxtool.graph import Node, Shape, Tensor

@@ -8,6 +8,8 @@ from typing import Any, TypeAlias
 
 from tvm import tirx
 
+from maxtool.compiler.kernels.ordering import maximum, minimum
+
 Expr: TypeAlias = Any  # tvm ships no types
 
 SQRT_HALF = sqrt(0.5)
@@ -64,15 +66,6 @@ def _gelu_tanh(x: Expr) -> Expr:
 
 def _gelu_quick(x: Expr) -> Expr:
     return x * tirx.sigmoid(_constant(1.702, x) * x)
-
-
-def _maximum(x: Expr, y: Expr) -> Expr:
-    """The sum, which is NaN, where the two have no order."""
-    return tirx.Select(x < y, y, tirx.Select(y <= x, x, x + y))
-
-
-def _minimum(x: Expr, y: Expr) -> Expr:
-    return tirx.Select(y < x, y, tirx.Select(x <= y, x, x + y))
 
 
 def _divisor(y: Expr) -> Expr:
@@ -167,8 +160,8 @@ SCALAR: dict[str, Callable[..., Expr]] = {
     "logical_not": lambda x: tirx.EQ(_whole(x), tirx.const(0, "int8")),
     "logical_or": tirx.any,
     "logical_xor": _comparing(tirx.NE),
-    "maximum": _maximum,
-    "minimum": _minimum,
+    "maximum": maximum,
+    "minimum": minimum,
     "mod": _remainder,
     "mul": lambda x, y: x * y,
     "negative": _negative,

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from maxtool.compiler.kernels.cuda.attention_plan import Split, splits_for
 from maxtool.compiler.kernels.cuda.scores import Scores
-from maxtool.compiler.lowering.attending import attention_options as dot_options
+from maxtool.compiler.lowering.attending import dot_attention_options
 from maxtool.compiler.lowering.caching import TRANSPOSED, attention_options
 from maxtool.compiler.lowering.cuda.caching import STEP
 from maxtool.compiler.lowering.function import FunctionLowering
@@ -40,7 +40,7 @@ def _attention(function: FunctionLowering, node: Node) -> None:
 def _dot_attention(function: FunctionLowering, node: Node) -> None:
     """Queries, keys and values are rounded where tensor cores then take them; see ``rounding``."""
     result, operands = node.outputs[0], node.inputs[:3]
-    options, masks = dot_options(function, node)
+    options, masks = dot_attention_options(function, node)
     rounded = [one for one in map(function.result_type, operands) if one is not operands[0].dtype]
     if rounded:
         options["dtype"] = rounded[0].value

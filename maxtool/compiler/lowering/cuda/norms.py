@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tvm import relax
 
+from maxtool.compiler.carrying import stored
 from maxtool.compiler.kernels.cuda.norm import layout
-from maxtool.compiler.lowering.function import FunctionLowering, stored
+from maxtool.compiler.lowering.function import FunctionLowering
 from maxtool.compiler.lowering.pointwise import Chain
 from maxtool.compiler.lowering.rules import RULES, Rule
 from maxtool.dtype import DType
