@@ -118,12 +118,35 @@ class Float32(Form):
 
     def hand_out(self, sums: b.Buffer, place: Place, keep: Keep) -> None:
         """The sums of the lanes, added up."""
+        total, at = _added_up(sums, place.lane)
         width = int(sums.shape[0]) // self.rows
-        for at in range(int(sums.shape[0])):
-            total = b.warp_reduce(sums[at], b.add)
-            with b.when(place.lane == 0):
-                row, column = b.int32(at // width), b.int32(at % width % self.columns)
-                keep(row, column, at % width // self.columns, total)
+        with b.when(place.lane % (b.WARP // int(sums.shape[0])) == 0):
+            keep(at // width, at % self.columns, at % width // self.columns, total)
+
+
+def _added_up(sums: b.Buffer, lane: b.Expr) -> tuple[b.Expr, b.Expr]:
+    """Add up each of some sums over the lanes of a warp.
+
+    Of the sums that lanes have left, those whose numbers differ by one bit exchange halves, as long
+    as there are several: fewer than two exchanges for each sum, where it takes five by itself.
+
+    Args:
+        sums: Registers, as many as a power of 2, up to 32.
+        lane: The index of the thread in its warp.
+
+    Returns:
+        One of the totals, and which: neighbouring lanes have the same, as many as share one.
+    """
+    held, distance = [sums[index] for index in range(int(sums.shape[0]))], b.WARP // 2
+    while distance:
+        upper = T.bitwise_and(lane, distance) != 0
+        half = -(-len(held) // 2)  # of one sum, both halves are it
+        held = [
+            b.let(T.Select(upper, high, low) + b.warp_across(T.Select(upper, low, high), distance))
+            for low, high in zip(held[:half], held[-half:], strict=True)
+        ]
+        distance //= 2
+    return held[0], lane // (b.WARP // int(sums.shape[0]))
 
 
 def _zeros(count: int) -> b.Buffer:

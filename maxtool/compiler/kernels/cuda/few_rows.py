@@ -51,7 +51,7 @@ class Place:
 
 
 # Keeps a sum of a warp: takes the row, the column, the matrix and the sum.
-Keep: TypeAlias = Callable[[b.Expr, b.Expr, int, b.Expr], None]
+Keep: TypeAlias = Callable[[b.Expr, b.Expr, b.Index, b.Expr], None]
 
 
 # The words of a piece that was copied, in registers.
@@ -234,7 +234,7 @@ def _stream(
 def _add_up(form: Form, sums: b.Buffer, place: Place, partial: b.Buffer, finish: Finish) -> None:
     """Add the sums of the warps, in their order, and finish each element."""
 
-    def keep(row: b.Expr, column: b.Expr, index: int, value: b.Expr) -> None:
+    def keep(row: b.Expr, column: b.Expr, index: b.Index, value: b.Expr) -> None:
         b.store(partial, value, (place.warp, index, row, column), 1)
 
     form.hand_out(sums, place, keep)
