@@ -42,10 +42,11 @@ static void mt_unpack_f16(float *f, unsigned bits) {
   f[1] = f16_to_float(bits >> 16);
 }
 
-static void mt_load_8(unsigned *r, const void *p) { memcpy(r, p, 8); }
-static void mt_load_16(unsigned *r, const void *p) { memcpy(r, p, 16); }
-static void mt_store_8(void *p, const unsigned *r) { memcpy(p, r, 8); }
-static void mt_store_16(void *p, const unsigned *r) { memcpy(p, r, 16); }
+static void mt_load_8(void *r, const void *p) { memcpy(r, p, 8); }
+static void mt_load_16(void *r, const void *p) { memcpy(r, p, 16); }
+static void mt_store_8(void *p, const void *r) { memcpy(p, r, 8); }
+static void mt_store_16(void *p, const void *r) { memcpy(p, r, 16); }
+static const void *mt_either(bool one, const void *p, const void *q) { return one ? p : q; }
 static void mt_cp_async_commit() {}
 static void mt_cp_async_wait(int) {}
 static void mt_cp_async_16(void *to, const void *from, int bytes) {

@@ -13,6 +13,8 @@ import tvm
 from tvm import s_tir, tirx
 from tvm.tirx import compilation_pipeline
 
+from maxtool.compiler.kernels.cuda.same import share_kernels
+
 # Pass it as ``tvm.compile(module, target, tir_pipeline=NAME)``.
 NAME = "maxtool_cuda"
 
@@ -58,6 +60,7 @@ def _splitting_passes() -> list[Any]:
     plain = tirx.transform
     return [
         plain.SplitHostDevice(),
+        share_kernels(),
         plain.MakePackedAPI(),
         plain.FP8StorageLegalize(),
         plain.BF16StorageLegalize(),
