@@ -66,13 +66,16 @@ class Arguments:
         team.barrier()
         penalty = b.let(self._settings[PENALTY])
 
-        def read(k: b.Expr) -> b.Expr:
-            logit = b.let(self._logits[i, k])
+        def load(k: b.Expr) -> tuple[b.Expr, b.Expr]:
+            return self._logits[i, k], self._seen[i, k]
+
+        def penalised(logit: b.Expr, mark: b.Expr) -> b.Expr:
             moved = T.Select(logit > T.float32(0), logit / penalty, logit * penalty)
-            return T.if_then_else(self._seen[i, k] == seen, moved, logit)
+            return T.if_then_else(mark == seen, moved, logit)
 
         number = b.let(self._draws[b.clamped(self._position[0], self._context)])
-        return draw(Logits(team, self.vocab, read), number, self._settings)
+        logits = Logits(team, self.vocab, ("float32", "int8"), load, penalised)
+        return draw(logits, number, self._settings)
 
 
 def draw(logits: Logits, number: b.Expr, settings: b.Buffer) -> b.Expr:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -26,6 +26,22 @@ class Team(Protocol):
     def each(self, n: b.Index, body: Callable[[b.Expr], None]) -> None:
         """Run ``body(k)`` for every ``k`` below ``n``, shared out to the threads."""
 
+    def stream(
+        self,
+        n: b.Index,
+        kinds: Sequence[str],
+        load: Callable[[b.Expr], Sequence[b.Expr]],
+        body: Callable[..., None],
+    ) -> None:
+        """Run ``body(k, *load(k))`` for every ``k`` below ``n``, of which there is one at least.
+
+        Args:
+            n: How many.
+            kinds: The types of what is loaded.
+            load: From memory; it may be called some time before it is used.
+            body: What to do with it.
+        """
+
     def reduce(self, value: b.Expr, combine: Combine, kind: str = "float32") -> b.Expr:
         """Combine a value of each thread; every one of them gets the result."""
 
@@ -40,12 +56,25 @@ class Logits:
     Attributes:
         team: The threads.
         vocab: How many there are.
-        read: One of them.
+        kinds: The types of what is in memory for each of them.
+        load: That, by its place.
+        logit: The penalised logit, from that.
     """
 
     team: Team
     vocab: b.Expr
-    read: Callable[[b.Expr], b.Expr]
+    kinds: tuple[str, ...]
+    load: Callable[[b.Expr], Sequence[b.Expr]]
+    logit: Callable[..., b.Expr]
+
+    def each(self, body: Callable[[b.Expr, b.Expr], None]) -> None:
+        """Run ``body(k, logit)`` for every place."""
+
+        def take(k: b.Expr, *loaded: b.Expr) -> None:
+            body(k, b.let(self.logit(*loaded)))
+
+        self.team.barrier()  # what is shared may still be read from the sweep before
+        self.team.stream(self.vocab, self.kinds, self.load, take)
 
     def fold(self, term: Callable[[b.Expr, b.Expr], b.Expr], name: str, kind: str) -> b.Expr:
         """``term(k, logit)`` of every place and logit, combined as ``COMBINE[name]`` does."""
@@ -53,12 +82,11 @@ class Logits:
         own = b.scratch((1,), kind)
         b.store(own, neutral(kind), (0,), 1)
 
-        def take(k: b.Expr) -> None:
-            value = b.let(term(k, b.let(self.read(k))), 1, kind)
+        def take(k: b.Expr, logit: b.Expr) -> None:
+            value = b.let(term(k, logit), 1, kind)
             b.store(own, combine(own[0], value), (0,), 1)
 
-        self.team.barrier()  # what is shared may still be read from the fold before
-        self.team.each(self.vocab, take)
+        self.each(take)
         return b.let(self.team.reduce(own[0], combine, kind), 1, kind)
 
     def place(
@@ -122,16 +150,14 @@ class Shares:
         b.store(number, b.integer(0), (0,), 1)
         b.store(total, T.float64(0), (0,), 1)
 
-        def take(k: b.Expr) -> None:
-            logit = b.let(logits.read(k))
+        def take(_: b.Expr, logit: b.Expr) -> None:
             with b.when(logit >= low):
                 share = self.of(logit, least)
                 b.store(total, total[0] + wide(share), (0,), 1)
                 with b.when(share > T.float32(0)):
                     b.store(number, number[0] + b.integer(1), (0,), 1)
 
-        logits.team.barrier()
-        logits.team.each(logits.vocab, take)
+        logits.each(take)
         counted = b.index(logits.team.reduce(number[0], b.add, "int64"))
         summed = logits.team.reduce(total[0], b.add, "float64")
         return counted, b.let(summed, 1, "float64")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tvm.tirx.script.builder import ir as T  # noqa: N812
@@ -22,6 +22,21 @@ class Alone:
         """Run ``body(k)`` for every ``k`` below ``n``."""
         with T.serial(b.integer(n)) as k:
             body(k)
+
+    def stream(
+        self,
+        n: b.Index,
+        kinds: Sequence[str],
+        load: Callable[[b.Expr], Sequence[b.Expr]],
+        body: Callable[..., None],
+    ) -> None:
+        """Run ``body(k, *load(k))`` for every ``k`` below ``n``."""
+
+        def take(k: b.Expr) -> None:
+            loaded = zip(load(k), kinds, strict=True)
+            body(k, *[b.let(one, 1, kind) for one, kind in loaded])
+
+        self.each(n, take)
 
     def reduce(self, value: b.Expr, combine: Combine, kind: str = "float32") -> b.Expr:  # noqa: ARG002
         """The value itself."""

@@ -130,18 +130,28 @@ def warp_reduce(
     combine: Callable[[Expr, Expr], Expr],
     width: int = WARP,
     dtype: str = "float32",
+    *,
+    rolled: bool = False,
 ) -> Expr:
     """Combine the values of ``width`` neighbouring lanes; every one of them gets the result.
 
     All lanes of the warp must take part.
+
+    Args:
+        value: The lane's own.
+        combine: Of two values; associative.
+        width: A power of two.
+        dtype: The type of the values.
+        rolled: Whether the steps are turns of a loop: some cycles more, and less code where
+            ``combine`` is long.
     """
     held = scratch((1,), dtype)
     store(held, value, (0,), 1)
-    distance = width // 2
-    while distance:
+    rounds = int32(width.bit_length() - 1)
+    with T.serial(rounds, unroll=False) if rolled else T.unroll(rounds) as step:
+        distance = let(T.shift_right(int32(width // 2), step), 1, "int32")
         other = let(warp_across(held[0], distance), 1, dtype)
         store(held, combine(held[0], other), (0,), 1)
-        distance //= 2
     return held[0]
 
 
@@ -185,6 +195,8 @@ def block_reduce(
     threads: int,
     partial: Buffer,
     dtype: str = "float32",
+    *,
+    rolled: bool = False,
 ) -> Expr:
     """Combine the values of all threads of a block; every thread gets the result.
 
@@ -195,14 +207,17 @@ def block_reduce(
         threads: Threads in the block, a multiple of 32.
         partial: Shared memory, ``[threads // 32]``. It may be used anew after another barrier.
         dtype: The type of the values and of ``partial``.
+        rolled: As for ``warp_reduce``.
     """
     warps = threads // WARP
-    mine = warp_reduce(value, combine, dtype=dtype)
+    mine = warp_reduce(value, combine, dtype=dtype, rolled=rolled)
     if warps == 1:
         return mine
     with when(thread % WARP == 0):
         store(partial, mine, (thread // WARP,), 1)
     barrier()
+    if warps & (warps - 1) == 0:
+        return warp_reduce(partial[thread % warps], combine, warps, dtype, rolled=rolled)
     total = let(partial[0], 1, dtype)
     for warp in range(1, warps):
         total = let(combine(total, partial[warp]), 1, dtype)

@@ -157,7 +157,7 @@ def _normalised(
             b.store(squares, squares[0] + kept[offset + lane] * kept[offset + lane], (0,), 1)
 
     shape.each(team.lane, load)
-    total = team.reduce(squares[0], b.add)
+    total = team.reduce(squares[0], b.add, rolled=False)
     scale = inverse_root(total / T.float32(shape.dim), eps)
 
     def finish(offset: int, k: b.Expr) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -15,6 +15,8 @@ THREADS = 256
 WARPS = THREADS // b.WARP
 # Rows up to this length are work for a warp; blocks take longer ones.
 WARP_ROW = 1024
+# Loads of a thread that are under way while a row is swept.
+AHEAD = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +31,73 @@ class Team:
     lane: b.Expr
     size: int
 
-    def each(self, n: b.Index, body: Callable[[b.Expr], None]) -> None:
-        """Run ``body(k)`` for every ``k`` below ``n``, neighbours on neighbouring threads."""
+    def each(
+        self, n: b.Index, body: Callable[[b.Expr], None], *, unroll: bool | None = None
+    ) -> None:
+        """Run ``body(k)`` for every ``k`` below ``n``, neighbours on neighbouring threads.
+
+        NVIDIA's compiler makes several turns one, unless ``unroll`` is False.
+        """
         lane = T.Cast("int64", self.lane)
         left = b.integer(n) + (self.size - 1) - lane
-        with T.serial(b.index(b.quotient(left, self.size))) as step:
+        with T.serial(b.index(b.quotient(left, self.size)), unroll=unroll) as step:
             body(step * self.size + lane)
 
-    def reduce(self, value: b.Expr, combine: Combine, kind: str = "float32") -> b.Expr:
-        """Combine a value of each thread; every one of them gets the result."""
+    def stream(
+        self,
+        n: b.Index,
+        kinds: Sequence[str],
+        load: Callable[[b.Expr], Sequence[b.Expr]],
+        body: Callable[..., None],
+    ) -> None:
+        """Run ``body(k, *load(k))`` for every ``k`` below ``n``, of which there is one at least.
+
+        What is loaded waits in registers for ``AHEAD`` turns of the thread, so that as many loads
+        are under way; the body is compiled once. What it has of places beyond the last is not used.
+
+        Args:
+            n: How many.
+            kinds: The types of what is loaded.
+            load: From memory that the body does not write.
+            body: What to do with it.
+        """
+        queues = [b.scratch((AHEAD,), kind) for kind in kinds]
+
+        def fetch(slot: b.Index, k: b.Expr) -> None:
+            loaded = load(b.index(b.least(k, n - 1)))
+            for queue, one in zip(queues, loaded, strict=True):
+                b.store(queue, one, (slot,), 1)
+
+        with T.unroll(b.int32(AHEAD)) as slot:
+            fetch(slot, T.Cast("int64", slot * self.size + self.lane))
+
+        def turn(k: b.Expr) -> None:
+            now = [b.let(one[0], 1, kind) for one, kind in zip(queues, kinds, strict=True)]
+            for queue in queues:
+                with T.unroll(b.int32(AHEAD - 1)) as slot:
+                    b.store(queue, queue[slot + 1], (slot,), 1)
+            fetch(AHEAD - 1, k + AHEAD * self.size)
+            body(k, *now)
+
+        self.each(n, turn, unroll=False)
+
+    def reduce(
+        self, value: b.Expr, combine: Combine, kind: str = "float32", *, rolled: bool = True
+    ) -> b.Expr:
+        """Combine a value of each thread; every one of them gets the result.
+
+        Args:
+            value: The thread's own.
+            combine: Of two values; associative.
+            kind: The type of the values.
+            rolled: As for ``warp_reduce``.
+        """
         if self.size == b.WARP:
-            return b.let(b.warp_reduce(value, combine, dtype=kind), 1, kind)
+            return b.let(b.warp_reduce(value, combine, dtype=kind, rolled=rolled), 1, kind)
         partial = b.shared((self.size // b.WARP,), kind)
-        return b.block_reduce(value, combine, self.lane, self.size, partial, dtype=kind)
+        return b.block_reduce(
+            value, combine, self.lane, self.size, partial, dtype=kind, rolled=rolled
+        )
 
     def barrier(self) -> None:
         """Wait until every thread is here, and see what each has written."""
