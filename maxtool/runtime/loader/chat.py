@@ -14,6 +14,7 @@ from typing import Any
 
 from .errors import BadInput, DoesNotFit, MachineLacks
 from .manifest import Manifest
+from .tokens import check_text
 
 Message = Mapping[str, object]
 
@@ -160,8 +161,7 @@ class ChatEncoder:
     def _mark(self, value: object) -> object:
         if not isinstance(value, str):
             return value
-        if any("\ud800" <= char <= "\udfff" for char in value):
-            raise BadInput("the message is no valid text")
+        check_text(value, "the message")
         plain = value.replace(OPENED, "").replace(CLOSED, "")
         return self._special.sub(rf"{OPENED}\g<0>{CLOSED}", plain)
 

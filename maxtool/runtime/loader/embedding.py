@@ -10,6 +10,7 @@ import numpy as np
 
 from .errors import BadInput, BadUsage, DoesNotFit, RunError
 from .memory import Array
+from .tokens import check_text
 
 if TYPE_CHECKING:
     from .model import Model
@@ -89,8 +90,7 @@ class Embedder:
 
     def _encode(self, texts: Sequence[str]) -> list[Sequence[int]]:
         for number, text in enumerate(texts, start=self.texts + 1):
-            if any("\ud800" <= char <= "\udfff" for char in text):
-                raise BadInput(f"text {number} is no valid text")
+            check_text(text, f"text {number}")
         if self._tokenizer is None:
             # One of its own, as it is told to cut texts.
             self._tokenizer = self._model.open_tokenizer()

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from .errors import BadInput, BadUsage
-from .manifest import ALIGNMENT, DTYPES, Entry, Spec
+from .errors import BadUsage
+from .manifest import ALIGNMENT, Entry, Spec
 
 if TYPE_CHECKING:
     from .devices import Processor
@@ -59,32 +59,6 @@ class State:
     def tensor(self, name: str) -> Any:  # noqa: ANN401
         """One of its tensors."""
         return self._tensors[[spec.name for spec in self.specs].index(name)]
-
-
-def checked(spec: Spec, array: Array, dims: dict[str, int]) -> Array:
-    """One input, aligned and of its type; names of dimensions get their sizes in ``dims``."""
-    dtype = DTYPES[spec.dtype]
-    python = array.dtype == np.int64 and dtype.kind == "i"
-    if not (np.can_cast(array.dtype, dtype) or (python and _fits(array, dtype))):
-        raise BadInput(f"{spec.name} is {array.dtype}; the model takes {spec}")
-    if array.ndim != len(spec.shape) or not array.size:
-        raise BadInput(f"{spec.name} has shape {array.shape}; the model takes {spec}")
-    for size, wanted in zip(array.shape, spec.shape, strict=True):
-        expected = dims.setdefault(wanted, size) if isinstance(wanted, str) else wanted
-        if size != expected:
-            raise BadInput(
-                f"{spec.name} has shape {array.shape}; the model takes {spec}"
-                + (f" with {wanted} {expected}" if isinstance(wanted, str) else "")
-            )
-    copy = aligned(array.shape, dtype)
-    copy[...] = array
-    return copy
-
-
-def _fits(array: Array, dtype: np.dtype[Any]) -> bool:
-    """Whether Python's integers, which NumPy makes int64, are all in the range of ``dtype``."""
-    limits = np.iinfo(dtype)
-    return bool(array.size and limits.min <= array.min() and array.max() <= limits.max)
 
 
 def named(entry: Entry, arrays: Sequence[Array]) -> dict[str, Array]:

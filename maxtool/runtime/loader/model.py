@@ -8,17 +8,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from .devices import TextMemory, open_device
 from .embedding import Text, embed
 from .errors import BadInput, BadUsage, DoesNotFit, MachineLacks
+from .inputs import bind, check_position
 from .machine import Compiled, open_module
 from .manifest import Entry, Manifest
-from .memory import Array, State, checked, named
+from .memory import Array, State, named
 from .sampling import Chooser, Sampling
 from .session import Session
-from .tokens import open_tokenizer
+from .tokens import check_text, open_tokenizer
 
 
 class Model:
@@ -111,46 +110,10 @@ class Model:
             DoesNotFit: If sizes or values go beyond the model's limits, or the state is another's.
         """
         entry = self.entry(name)
-        inputs, dims = self._bind(entry, arrays)
-        self._check_position(entry, inputs)
+        inputs, dims = bind(self.manifest, entry, arrays)
+        check_position(self.manifest, entry, inputs)
         memory = [self._fitting(state, dims).tensors] if entry.state else []
         return named(entry, self._call(name, inputs, memory))
-
-    def _bind(
-        self, entry: Entry, arrays: Mapping[str, object]
-    ) -> tuple[dict[str, Array], dict[str, int]]:
-        """The inputs, each checked and aligned, and the sizes of the named dimensions."""
-        wanted = {spec.name for spec in entry.inputs}
-        missing, unknown = wanted - arrays.keys(), arrays.keys() - wanted
-        if missing or unknown:
-            parts = {"missing": sorted(missing), "unknown": sorted(unknown)}
-            said = ", ".join(f"{k} {', '.join(v)}" for k, v in parts.items() if v)
-            raise BadInput(f"{said}; the entry takes {', '.join(map(str, entry.inputs))}")
-        dims: dict[str, int] = {}
-        bound = {s.name: checked(s, np.asarray(arrays[s.name]), dims) for s in entry.inputs}
-        self._check_limits(bound, dims)
-        return bound, dims
-
-    def _check_limits(self, inputs: Mapping[str, Array], dims: Mapping[str, int]) -> None:
-        for name, limit in self.manifest.limits.items():
-            if isinstance(limit, int):
-                if dims.get(name, 0) > limit:
-                    raise DoesNotFit(f"{name} is {dims[name]}; the model takes at most {limit}")
-            elif name in inputs:
-                low, high = int(inputs[name].min()), int(inputs[name].max())
-                if low < limit[0] or high > limit[1]:
-                    what = f"{name} has values from {low} to {high}"
-                    raise DoesNotFit(f"{what}; the model takes {limit[0]} to {limit[1]}")
-
-    def _check_position(self, entry: Entry, inputs: Mapping[str, Array]) -> None:
-        """Refuse a position whose tokens would be written behind the end of the state."""
-        if not entry.state or self.manifest.context is None:
-            return
-        ids = "input_ids" if entry.ids is None else entry.ids.name
-        position, length = int(inputs["position"][0]), inputs[ids].shape[1]
-        if position < 0 or position + length > self.manifest.context:
-            what = f"position {position} and {length} tokens"
-            raise DoesNotFit(f"{what} go beyond the context of {self.manifest.context}")
 
     def _fitting(self, state: State | None, dims: Mapping[str, int]) -> State:
         """The state given, which must be of this model and these sizes; new memory if None."""
@@ -167,7 +130,7 @@ class Model:
         compiled = self._compiled
         try:
             with compiled.lock, self.processor.running():
-                tensors = [self.processor.tensor(*named) for named in inputs.items()]
+                tensors = [self.processor.tensor(*one) for one in inputs.items()]
                 result = compiled.functions[name](*tensors, *memory, compiled.weights)
                 return self.processor.arrays([result] if hasattr(result, "shape") else list(result))
         except (RuntimeError, ValueError, TypeError) as error:
@@ -192,8 +155,7 @@ class Model:
         Raises:
             BadInput: If it holds half of a character, as undecodable bytes of a command line do.
         """
-        if any("\ud800" <= char <= "\udfff" for char in text):
-            raise BadInput("the prompt is no valid text")
+        check_text(text, "the prompt")
         ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
         bos = self.manifest.bos
         return ids if bos is None or ids[:1] == [bos] else [bos, *ids]
@@ -250,7 +212,7 @@ class Model:
         for name in ("prefill", "decode"):
             if "logits" not in {spec.name for spec in self.entry(name).outputs}:
                 raise DoesNotFit(f"{name} gives no logits: this is no language model")
-        self._bind(self.entry("prefill"), {"input_ids": [ids], "position": [0]})
+        bind(self.manifest, self.entry("prefill"), {"input_ids": [ids], "position": [0]})
         return min(max_tokens, self.room(len(ids)))
 
     def embed(self, texts: str | Iterable[Text], batch: int = 32) -> Array:

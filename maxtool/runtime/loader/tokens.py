@@ -1,4 +1,4 @@
-"""The tokenizer of an artifact."""
+"""The tokenizer of an artifact, and the texts that it takes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,20 @@ from typing import Any
 
 from .errors import BadInput, DoesNotFit, MachineLacks, last_line
 from .manifest import Manifest
+
+
+def check_text(text: str, what: str) -> None:
+    """Refuse a text with half of a character, as undecodable bytes of a command line are.
+
+    Args:
+        text: The text.
+        what: What the message calls it.
+
+    Raises:
+        BadInput: If it is one.
+    """
+    if any("\ud800" <= char <= "\udfff" for char in text):
+        raise BadInput(f"{what} is no valid text")
 
 
 def open_tokenizer(manifest: Manifest) -> Any:  # noqa: ANN401 - an optional package
