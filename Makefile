@@ -41,7 +41,7 @@ demo: $(READY)
 	$(PY) $(DEMO)/fireside/run.py --prompt "Once upon a time" --max-tokens 200
 
 test: $(READY)
-	$(PYTEST) -m "$(FAST)"
+	$(PYTEST) --quick -m "$(FAST)"
 
 test-all: lint
 	@if $(PY) -c "import torch, transformers" 2>/dev/null; then kept=""; else kept="not peers"; fi; \
@@ -67,7 +67,7 @@ gpu-check: $(READY)
 	$(PY) build/gpu-check/check.py --output build/gpu-check-results
 
 explore: $(READY)
-	$(PYTEST) -m "$(FAST)" --hypothesis-profile=explore
+	$(PYTEST) --quick -m "$(FAST)" --hypothesis-profile=explore
 
 fuzz: $(READY)
 	@$(PY) -c "import atheris" 2>/dev/null || { \

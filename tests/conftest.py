@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import effort
 from tests.accelerators import accelerators
 
 __all__ = ["accelerators"]
@@ -26,7 +27,26 @@ settings.load_profile("patient")
 for name in ("COLUMNS", "LINES"):
     os.environ.pop(name, None)
 
+# The virtual machine's threads are waited for, not looked for in a loop: on a machine whose cores
+# are busy, a sixth of all time went there.
+os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", "0")
+
 REFERENCE = Path(__file__).resolve().parents[2] / "shared" / "reference"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help=str(effort.__doc__).splitlines()[0])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--quick"):
+        effort.be_quick()
+
+
+@pytest.fixture
+def optimised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the test compiles is optimised, whatever else is not."""
+    monkeypatch.setattr("maxtool.compiler.target.OPT_LEVEL", 3)
 
 
 @pytest.fixture(scope="session")

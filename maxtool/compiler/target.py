@@ -55,6 +55,9 @@ TRIPLES = {
 # Used when the kernel hides instructions that the CPU's name promises.
 LEVELS = {"x86-64-v4": "avx512f", "x86-64-v3": "avx2", "x86-64": "sse2"}
 
+# How hard LLVM works on the code, from 0 to 3: most of the time of a compilation is LLVM's.
+OPT_LEVEL = 3
+
 # LLVM prefers 256-bit vectors on some Intel CPUs; the kernels choose their own width.
 WIDE_VECTORS = ("-prefer-256-bit",)
 
@@ -192,7 +195,7 @@ def _llvm_target(triple: str, cpu: str, *, wide: bool) -> Any:  # noqa: ANN401
 
 
 def _spec(triple: str, cpu: str, attributes: tuple[str, ...] = ()) -> dict[str, object]:
-    spec: dict[str, object] = {"kind": "llvm", "mtriple": triple}
+    spec: dict[str, object] = {"kind": "llvm", "mtriple": triple, "opt-level": OPT_LEVEL}
     if cpu:
         spec["mcpu"] = cpu
     return spec | ({"mattr": list(attributes)} if attributes else {})

@@ -46,9 +46,15 @@ class Steps:
         graph = model.trace("prefill", prefill.types, prefill.function)
         weights = model.state_dict() | {n: w.to_numpy() for n, w in graph.owners.items()}
         self._step = executor.find().compile(graph, weights)
+        self._kinds = list(model.cache().values())
+        self._batch = batch
+        self.restart()
+
+    def restart(self) -> None:
+        """Read anew: an empty cache, the first position."""
         self._cache = [
-            np.zeros([batch, *map(int, kind.shape[1:])], kind.dtype.to_numpy())
-            for kind in model.cache().values()
+            np.zeros([self._batch, *map(int, kind.shape[1:])], kind.dtype.to_numpy())
+            for kind in self._kinds
         ]
         self.position = 0
 

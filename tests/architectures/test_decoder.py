@@ -138,24 +138,32 @@ def test_a_cache_changes_no_number(changes: dict[str, Any]) -> None:
         np.testing.assert_allclose(logits, whole[:, at - 1], rtol=1e-4, atol=1e-4)
 
 
+IDS = np.random.default_rng(1).integers(0, 11, (2, 9))
+
+
+@pytest.fixture(scope="module")
+def exact() -> Any:
+    """The logits of a decoder without a cache."""
+    plain = build("decoder", CONFIG)
+    fill(plain)
+    return plain.compile(*plain.entries()[0].inputs.values())(IDS).to_numpy()
+
+
 @pytest.mark.parametrize("dtype", [DType.float32, DType.float16, DType.bfloat16])
 @pytest.mark.parametrize("transposed", [False, True])
 def test_the_form_of_a_cache_changes_no_more_than_its_rounding(
-    dtype: DType, transposed: bool
+    exact: Any, dtype: DType, transposed: bool
 ) -> None:
-    form = CacheForm(dtype, transposed)
-    model, plain = build("decoder", CONFIG, form=form), build("decoder", CONFIG)
-    fill(model), fill(plain)
-    ids = np.random.default_rng(1).integers(0, 11, (2, 9))
-    exact = plain.compile(*plain.entries()[0].inputs.values())(ids).to_numpy()
-    whole = model.compile(*model.entries()[0].inputs.values())(ids).to_numpy()
+    model = build("decoder", CONFIG, form=CacheForm(dtype, transposed))
+    fill(model)
+    whole = model.compile(*model.entries()[0].inputs.values())(IDS).to_numpy()
     bound = {DType.float32: 1e-5, DType.float16: 1e-2, DType.bfloat16: 8e-2}[dtype]
     np.testing.assert_allclose(whole, exact, atol=bound, rtol=0)
     steps, at = Steps(model, batch=2), 0
     for length in (4, 3, 1, 1):
         at += length
         np.testing.assert_allclose(
-            steps(ids[:, at - length : at]), whole[:, at - 1], rtol=1e-4, atol=1e-4
+            steps(IDS[:, at - length : at]), whole[:, at - 1], rtol=1e-4, atol=1e-4
         )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -18,15 +20,33 @@ TEXT = [3, 1, 4, 1, 5]
 COUNT = 8
 
 
+@cache
 def model() -> Decoder:
     made = Decoder(DecoderConfig(**CONFIG), draws=True)
     fill(made)
     return made
 
 
-def picked(decoder: Decoder, how: Sampling, numbers: np.ndarray) -> list[int]:
+@cache
+def programs() -> Mapping[str, Callable[..., Any]]:
+    """What draws, compiled."""
+    decoder, found = model(), {}
+    for entry in decoder.entries()[3:]:
+        graph = decoder.trace(entry.name, entry.types, entry.function)
+        weights = decoder.state_dict() | {n: w.to_numpy() for n, w in graph.owners.items()}
+        found[entry.name] = executor.find().compile(graph, weights)
+    return found
+
+
+@pytest.fixture(scope="module")
+def steps() -> Steps:
+    return Steps(model(), 1)
+
+
+def picked(steps: Steps, how: Sampling, numbers: np.ndarray) -> list[int]:
     """The tokens the host picks, reading one after the other."""
-    steps, text = Steps(decoder, 1), list(TEXT)
+    text = list(TEXT)
+    steps.restart()
     for number in numbers:
         start = steps.position
         logits = penalised(steps(np.array([text[start:]]))[0], text, how.repetition_penalty)
@@ -38,8 +58,9 @@ def picked(decoder: Decoder, how: Sampling, numbers: np.ndarray) -> list[int]:
     return text[len(TEXT) :]
 
 
-def drawn(decoder: Decoder, settings: list[float], numbers: np.ndarray) -> list[int]:
+def drawn(settings: list[float], numbers: np.ndarray) -> list[int]:
     """The tokens that come out of the model, where each call goes on from the last."""
+    decoder = model()
     entries = {entry.name: entry for entry in decoder.entries()}
     state = [
         np.zeros([1, *map(int, kind.shape[1:])], kind.dtype.to_numpy())
@@ -50,12 +71,8 @@ def drawn(decoder: Decoder, settings: list[float], numbers: np.ndarray) -> list[
     token, position = np.array([TEXT]), np.array([0], "i4")
     found = []
     for name in ["sample_prefill"] + ["sample_decode"] * (len(numbers) - 1):
-        entry = entries[name]
-        graph = decoder.trace(name, entry.types, entry.function)
-        weights = decoder.state_dict() | {n: w.to_numpy() for n, w in graph.owners.items()}
         given: list[Any] = [token, position, draws, np.array(settings, "f4"), *state]
-        after = executor.find().compile(graph, weights)(*map(Tensor, given))
-        token, position = (one.to_numpy() for one in after)
+        token, position = (one.to_numpy() for one in programs()[name](*map(Tensor, given)))
         assert (token.dtype, position.dtype, token.shape) == (np.int64, np.int32, (1, 1))
         assert position == len(TEXT) + len(found)
         found.append(int(token[0, 0]))
@@ -73,10 +90,11 @@ def drawn(decoder: Decoder, settings: list[float], numbers: np.ndarray) -> list[
         (Sampling(0.8, 6, 0.9, 0.02, 1.25), [0.8, 6, 0.9, 0.02, 1.25]),
     ],
 )
-def test_the_tokens_are_those_of_the_host(how: Sampling, settings: list[float]) -> None:
+def test_the_tokens_are_those_of_the_host(
+    steps: Steps, how: Sampling, settings: list[float]
+) -> None:
     numbers = np.random.default_rng(4).random(COUNT).astype("f4")
-    decoder = model()
-    assert drawn(decoder, settings, numbers) == picked(decoder, how, numbers)
+    assert drawn(settings, numbers) == picked(steps, how, numbers)
 
 
 def test_only_decoders_that_are_told_so_draw() -> None:
