@@ -1,4 +1,4 @@
-"""How much the tests do: all of it, or with ``--quick`` what shows most faults in a third of the time.
+"""How much the tests do: with ``--quick``, what shows most faults in half the time.
 
 What is compiled in the tests' own process is then not optimised by LLVM, and property tests with a
 costly body draw fewer examples. Programs that a test starts compile as users do either way, and so
