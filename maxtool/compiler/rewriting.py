@@ -20,7 +20,7 @@ Nodes: TypeAlias = Sequence[Node | CallNode]
 def rewritten(graph: Graph) -> Nodes:
     """The nodes of ``graph`` to lower, in order; they compute the same outputs."""
     nodes = _with_biases(_with_products(graph.nodes), graph.outputs)
-    read = _uses(nodes, graph.outputs)
+    read = count_uses(nodes, graph.outputs)
     return [node for node in nodes if not _is(node, "permute") or read[id(node.outputs[0])]]
 
 
@@ -28,7 +28,8 @@ def _is(node: Node | CallNode, op: str) -> bool:
     return isinstance(node, Node) and node.op == op
 
 
-def _uses(nodes: Nodes, outputs: Iterable[Tensor]) -> Counter[int]:
+def count_uses(nodes: Nodes, outputs: Iterable[Tensor]) -> Counter[int]:
+    """How often each value is read, by its identity; outputs of the graph once more."""
     operands = (value for node in nodes for value in node.inputs)
     return Counter(id(value) for value in (*operands, *outputs))
 
@@ -79,7 +80,7 @@ def _linear(operands: Sequence[Tensor], instead: Node) -> Node | None:
 
 def _with_biases(nodes: Nodes, outputs: Iterable[Tensor]) -> Nodes:
     """A ``linear`` and the row that is added to it, where nothing else reads it, as one."""
-    uses = _uses(nodes, outputs)
+    uses = count_uses(nodes, outputs)
     products = {
         id(node.outputs[0]): node
         for node in nodes

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 from maxtool.compiler.kernels.forms import Heads, Mask
-from maxtool.compiler.lowering.function import FunctionLowering
+from maxtool.compiler.lowering.function import Expr, FunctionLowering, Rule
 from maxtool.graph import Node
-
-Expr: TypeAlias = Any  # tvm ships no types
-Rule: TypeAlias = Callable[[FunctionLowering, Node], None]
 
 
 def dot_attention_options(

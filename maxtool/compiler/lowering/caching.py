@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 from maxtool.compiler.lowering.casting import converted
-from maxtool.compiler.lowering.function import FunctionLowering
+from maxtool.compiler.lowering.function import Expr, FunctionLowering, Rule
 from maxtool.compiler.lowering.permuting import permuted
 from maxtool.dtype import DType
 from maxtool.graph import BufferType, Node, Tensor
-
-Expr: TypeAlias = Any  # tvm ships no types
-Rule: TypeAlias = Callable[[FunctionLowering, Node], None]
 
 # The order of dimensions that makes transposed keys of others, and others of transposed ones.
 TRANSPOSED = (0, 1, 3, 2)
@@ -57,8 +53,7 @@ def _attention(function: FunctionLowering, node: Node) -> None:
 
 
 def _widened(function: FunctionLowering, x: Tensor) -> Expr:
-    value = function.get(x)
-    return value if x.dtype is DType.float32 else converted(function, value, x.dtype, DType.float32)
+    return converted(function, function.get(x), x.dtype, DType.float32)
 
 
 CACHING: dict[str, Rule] = {

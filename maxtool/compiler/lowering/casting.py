@@ -31,12 +31,14 @@ def cast_rule(function: FunctionLowering, node: Node) -> None:
 
 
 def converted(function: FunctionLowering, value: Expr, source: DType, dtype: DType) -> Expr:
-    """``value``, of the type ``source``, in another type."""
+    """``value``, of the type ``source``, in another type; itself if it is of that."""
+    if source is dtype:
+        return value
     if _is_float8(source):
         wide = DType.float32 if _is_float8(dtype) else dtype
         table = _constant(_numbers(source, wide))
         value = function.compute(_looked_up, value, table, name="cast")
-        return value if wide is dtype else converted(function, value, wide, dtype)
+        return converted(function, value, wide, dtype)
     if _is_float8(dtype):
         wide = converted(function, value, source, DType.float32)
         table = _constant(_rounded(dtype))

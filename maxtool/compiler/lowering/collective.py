@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
-
 from tvm import relax
 
-from maxtool.compiler.lowering.function import FunctionLowering
+from maxtool.compiler.lowering.function import FunctionLowering, Rule
 from maxtool.graph import Node
 from maxtool.runtime.loader.collectives import ALL_GATHER, ALL_REDUCE
-
-Rule: TypeAlias = Callable[[FunctionLowering, Node], None]
 
 
 def _collective(name: str) -> Rule:

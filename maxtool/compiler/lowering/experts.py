@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod
-from typing import Any, TypeAlias
 
 from tvm import te, tirx
 
 from maxtool.compiler.lowering.expressions import as_float32
-from maxtool.compiler.lowering.function import FunctionLowering
+from maxtool.compiler.lowering.function import Expr, FunctionLowering, Rule
 from maxtool.graph import Node
-
-Rule: TypeAlias = Callable[[FunctionLowering, Node], None]
-Expr: TypeAlias = Any  # tvm ships no types
 
 
 def _expert_linear(function: FunctionLowering, node: Node) -> None:
     x, weight, chosen = node.inputs
     result = node.outputs[0]
-    count = prod(function.sizes(chosen.shape), start=tirx.IntImm("int64", 1))
+    count = function.count(chosen.shape)
     choices = function.reshaped(function.any(chosen), [count])
     operands = [function.get_flat(x), function.get(weight), choices]
     place = function.storage.get(id(weight))

@@ -15,7 +15,7 @@ from maxtool.compiler.carrying import bits, stored
 from maxtool.compiler.lowering import places
 from maxtool.compiler.lowering.pointwise import Chain
 from maxtool.dtype import DType
-from maxtool.graph import DeviceRef, Dim, Shape, Tensor, TensorType
+from maxtool.graph import DeviceRef, Dim, Node, Shape, Tensor, TensorType
 from maxtool.graph.type import HOST
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from maxtool.compiler.targets import Target
 
 Expr: TypeAlias = Any  # tvm ships no types
+# What says, in a function, what the results of a node are.
+Rule: TypeAlias = Callable[["FunctionLowering", Node], None]
 
 
 class FunctionLowering:
@@ -90,8 +92,11 @@ class FunctionLowering:
 
     def flat_sizes(self, shape: Shape) -> list[Expr]:
         """``[rows, last]`` of a shape; ``[1, 1]`` of a scalar."""
-        sizes = self.sizes(shape)
-        return [prod(sizes[:-1], start=tirx.IntImm("int64", 1)), sizes[-1] if sizes else 1]
+        return [self.count(shape[:-1]), self.size(shape[-1]) if shape.rank else 1]
+
+    def count(self, shape: Shape) -> Expr:
+        """How many elements a shape has."""
+        return prod(self.sizes(shape), start=tirx.IntImm("int64", 1))
 
     def type(self, kind: TensorType) -> Expr:
         """A type as Relax takes it."""

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
-
 from maxtool.compiler.kernels.forms import Window
-from maxtool.compiler.lowering.function import FunctionLowering
+from maxtool.compiler.lowering.function import FunctionLowering, Rule
 from maxtool.graph import Node
-
-Rule: TypeAlias = Callable[[FunctionLowering, Node], None]
 
 
 def _convolution(function: FunctionLowering, node: Node) -> None:

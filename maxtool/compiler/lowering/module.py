@@ -15,7 +15,7 @@ from maxtool.compiler.kernels.table import kernels
 from maxtool.compiler.lowering.function import FunctionLowering
 from maxtool.compiler.lowering.table import FUSIONS_OF, ROUNDING_OF, RULES_OF
 from maxtool.compiler.placement import Placed, placed
-from maxtool.compiler.rewriting import Nodes, rewritten
+from maxtool.compiler.rewriting import Nodes, count_uses, rewritten
 from maxtool.compiler.storage import Storage
 from maxtool.compiler.targets import Target
 from maxtool.dtype import DType
@@ -184,8 +184,7 @@ class ModuleLowering:
         """Lower every node; the outputs, a tuple if there are several."""
         nodes = self._nodes(graph)
         function.rounded = self._rounded(nodes, graph.outputs)
-        uses = [*(operand for node in nodes for operand in node.inputs), *graph.outputs]
-        function.uses = Counter(id(value) for value in uses)
+        function.uses = count_uses(nodes, graph.outputs)
         for constant, value in graph.constants:
             function.set_constant(value, constant.to_numpy())
         for node in nodes:

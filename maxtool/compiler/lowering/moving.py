@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from math import prod
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm import relax, tirx
 
 from maxtool.compiler.carrying import stored
 from maxtool.compiler.lowering import places as te
-from maxtool.compiler.lowering.function import FunctionLowering
+from maxtool.compiler.lowering.function import Expr, FunctionLowering, Rule
 from maxtool.compiler.lowering.rowwise import row_sizes, rows, set_rows
-from maxtool.graph import BufferType, Node, Shape, Tensor
-
-Rule: TypeAlias = Callable[[FunctionLowering, Node], None]
-Expr: TypeAlias = Any  # tvm ships no types
+from maxtool.graph import BufferType, Node, Tensor
 
 
 def _own(function: FunctionLowering, value: Tensor) -> Expr:
@@ -93,10 +88,8 @@ def _pad(function: FunctionLowering, node: Node) -> None:
 
 def _gather(function: FunctionLowering, node: Node) -> None:
     (x, places), (result,), axis = node.inputs, node.outputs, node.attributes["axis"]
-    outer, inner = (
-        _count(function, x.shape[part]) for part in (slice(axis), slice(axis + 1, None))
-    )
-    n, m = function.size(x.shape[axis]), _count(function, places.shape)
+    outer, inner = (function.count(x.shape[part]) for part in (slice(axis), slice(axis + 1, None)))
+    n, m = function.size(x.shape[axis]), function.count(places.shape)
     operands = [
         function.reshaped(function.get(x), [outer, n, inner]),
         function.reshaped(function.get(places), [m]),
@@ -104,11 +97,6 @@ def _gather(function: FunctionLowering, node: Node) -> None:
     options = {"dtype": stored(x.dtype), "places": places.dtype.value}
     value = function.kernel("gather_rows", options, operands, [outer, m, inner], x.dtype)
     function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
-
-
-def _count(function: FunctionLowering, shape: Shape) -> Expr:
-    """How many elements a shape has."""
-    return prod(function.sizes(shape), start=tirx.IntImm("int64", 1))
 
 
 def _gather_nd(function: FunctionLowering, node: Node) -> None:
@@ -130,8 +118,8 @@ def _scatter(function: FunctionLowering, node: Node) -> None:
 def _scatter_nd(function: FunctionLowering, node: Node) -> None:
     x, updates, places = node.inputs
     depth = int(places.shape[-1])
-    count = _count(function, places.shape[:-1])
-    block, total = _count(function, x.shape[depth:]), _count(function, x.shape[:depth])
+    count = function.count(places.shape[:-1])
+    block, total = function.count(x.shape[depth:]), function.count(x.shape[:depth])
     at = function.reshaped(function.get(places), [count, depth])
     operands = [
         function.reshaped(function.get(x), [total, block]),

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
 
 from maxtool.compiler.carrying import stored
-from maxtool.compiler.lowering.function import FunctionLowering
+from maxtool.compiler.lowering.function import Expr, FunctionLowering, Rule
 from maxtool.dtype import DType
 from maxtool.graph import BufferType, Node
-
-Expr: TypeAlias = Any  # tvm ships no types
-Rule: TypeAlias = Callable[[FunctionLowering, Node], None]
 
 
 def permuted(

@@ -63,10 +63,7 @@ def chain(function: FunctionLowering, node: Node) -> Chain | None:
     joined = _join(node.op, constants, parts, int(result.shape[-1]))
     if len(joined.inputs) <= MAX_INPUTS and len(joined.steps) <= MAX_STEPS:
         return joined
-    alone = [
-        Chain((function.get_flat(operand),), (), part.width)
-        for operand, part in zip(tensors, parts, strict=True)
-    ]
+    alone = [_alone(function, operand) for operand in tensors]
     return _join(node.op, constants, alone, int(result.shape[-1]))
 
 

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
-
-from maxtool.compiler.lowering.function import FunctionLowering
+from maxtool.compiler.lowering.function import FunctionLowering, Rule
 from maxtool.graph import Node
-
-Rule: TypeAlias = Callable[[FunctionLowering, Node], None]
 
 
 def _rope(function: FunctionLowering, node: Node) -> None:

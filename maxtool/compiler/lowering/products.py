@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from math import prod
-from typing import Any, TypeAlias
-
 from tvm import tirx
 
 from maxtool.compiler.carrying import stored
 from maxtool.compiler.lowering import expressions as te
-from maxtool.compiler.lowering.casting import cast
-from maxtool.compiler.lowering.function import FunctionLowering
+from maxtool.compiler.lowering.casting import converted
+from maxtool.compiler.lowering.function import Expr, FunctionLowering, Rule
 from maxtool.compiler.rewriting import has_kernel
 from maxtool.dtype import DType
 from maxtool.graph import Node, Shape, Tensor
 from maxtool.graph.ops.neural import WEIGHT_DTYPES
-
-Rule: TypeAlias = Callable[[FunctionLowering, Node], None]
-Expr: TypeAlias = Any  # tvm ships no types
 
 
 def _linear(function: FunctionLowering, node: Node) -> None:
@@ -27,8 +20,8 @@ def _linear(function: FunctionLowering, node: Node) -> None:
     wide = x.dtype if x.dtype is DType.float64 else DType.float32
     place = function.storage.get(id(weight))
     sizes = function.flat_sizes(result.shape)
-    rows = _converted(function, function.get_flat(x), x.dtype, wide)
-    added = [_converted(function, function.get(one), one.dtype, wide) for one in bias]
+    rows = converted(function, function.get_flat(x), x.dtype, wide)
+    added = [converted(function, function.get(one), one.dtype, wide) for one in bias]
     at_rest = place is not None and place.block is not None
     if at_rest or (wide is DType.float32 and weight.dtype in WEIGHT_DTYPES):
         packed = function.get(weight) if at_rest else _packed(function, weight, transposed=True)
@@ -37,7 +30,7 @@ def _linear(function: FunctionLowering, node: Node) -> None:
     else:
         compute = te.linear(weight.dtype, wide)
         value = function.compute(compute, rows, function.get(weight), *added, name="linear")
-    function.set_flat(result, _converted(function, value, wide, x.dtype))
+    function.set_flat(result, converted(function, value, wide, x.dtype))
 
 
 def _matmul(function: FunctionLowering, node: Node) -> None:
@@ -49,26 +42,25 @@ def _matmul(function: FunctionLowering, node: Node) -> None:
         function.set_whole(result, value)
         return
     batched, wide = y.rank > 2, DType.float32
-    sizes = _matrices if batched else FunctionLowering.flat_sizes
+    sizes = matrices if batched else FunctionLowering.flat_sizes
     rows = function.reshaped(function.any(x), sizes(function, x.shape))
     columns = _packed(function, y, transposed=node.attributes.get("transposed", False))
     options = {"weight_dtype": y.dtype.value, "batched": batched}
-    operands = [_converted(function, rows, x.dtype, wide), columns]
+    operands = [converted(function, rows, x.dtype, wide), columns]
     made = function.kernel("linear", options, operands, sizes(function, result.shape))
-    value = _converted(function, made, wide, x.dtype)
+    value = converted(function, made, wide, x.dtype)
     function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
 
 
-def _matrices(function: FunctionLowering, shape: Shape) -> list[Expr]:
+def matrices(function: FunctionLowering, shape: Shape) -> list[Expr]:
     """A shape as [batch, rows, columns]."""
-    *batch, rows, columns = function.sizes(shape)
-    return [prod(batch, start=tirx.IntImm("int64", 1)), rows, columns]
+    return [function.count(shape[:-2]), *function.sizes(shape[-2:])]
 
 
 def _packed(function: FunctionLowering, value: Tensor, *, transposed: bool) -> Expr:
     """Matrices, known at run time only, in blocks of columns: with a batch if there is one."""
     block = function.target.packing or 1
-    batch, first, second = sizes = _matrices(function, value.shape)
+    batch, first, second = sizes = matrices(function, value.shape)
     k, n = (second, first) if transposed else (first, second)
     operand = function.reshaped(function.any(value), sizes)
     blocks = tirx.floordiv(n + (block - 1), block)
@@ -76,12 +68,6 @@ def _packed(function: FunctionLowering, value: Tensor, *, transposed: bool) -> E
     packed = [batch, blocks, k, block]
     made = function.kernel("pack_columns", options, [operand], packed, value.dtype)
     return made if value.rank > 2 else function.reshaped(made, [blocks, k, block])
-
-
-def _converted(function: FunctionLowering, value: Expr, source: DType, dtype: DType) -> Expr:
-    if source is dtype:
-        return value
-    return function.compute(cast(source, dtype), value, name="cast")
 
 
 PRODUCTS: dict[str, Rule] = {"linear": _linear, "matmul": _matmul}

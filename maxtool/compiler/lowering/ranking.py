@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
-
 from tvm import te
 
-from maxtool.compiler.lowering.function import FunctionLowering
+from maxtool.compiler.lowering.function import FunctionLowering, Rule
 from maxtool.compiler.lowering.rowwise import row_sizes, rows, set_rows
 from maxtool.dtype import DType
 from maxtool.graph import Node
-
-Rule: TypeAlias = Callable[[FunctionLowering, Node], None]
 
 
 def _top_k(function: FunctionLowering, node: Node) -> None:

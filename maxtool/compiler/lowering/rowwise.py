@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
-from typing import Any, TypeAlias
 
 from tvm import tirx
 
-from maxtool.compiler.lowering.function import FunctionLowering
+from maxtool.compiler.lowering.function import Expr, FunctionLowering, Rule
 from maxtool.compiler.lowering.permuting import permuted
 from maxtool.dtype import DType
 from maxtool.graph import Node, Tensor
 from maxtool.graph.ops.reduction import INDICES, REDUCTIONS
-
-Expr: TypeAlias = Any  # tvm ships no types
-Rule: TypeAlias = Callable[[FunctionLowering, Node], None]
 
 
 def rows(function: FunctionLowering, value: Tensor, axes: Sequence[int]) -> Expr:

@@ -5,11 +5,9 @@ A rule takes the function being built and a node, and says what the node's resul
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
-from typing import TypeAlias
 
-from tvm import relax, tirx
+from tvm import relax
 from tvm.ir import StringImm
 
 from maxtool.compiler.lowering import expressions as te
@@ -18,7 +16,7 @@ from maxtool.compiler.lowering.caching import CACHING
 from maxtool.compiler.lowering.casting import cast_rule
 from maxtool.compiler.lowering.collective import COLLECTIVE
 from maxtool.compiler.lowering.experts import EXPERTS
-from maxtool.compiler.lowering.function import FunctionLowering
+from maxtool.compiler.lowering.function import FunctionLowering, Rule
 from maxtool.compiler.lowering.images import IMAGES
 from maxtool.compiler.lowering.moving import MOVING
 from maxtool.compiler.lowering.permuting import PERMUTING
@@ -33,8 +31,6 @@ from maxtool.graph import BufferType, Node
 from maxtool.graph.ops.comparison import COMPARISONS, LOGICAL, TESTS
 from maxtool.graph.ops.elementwise import BINARY, UNARY
 
-Rule: TypeAlias = Callable[[FunctionLowering, Node], None]
-
 # The function that prints, in processes that have maxtool.
 PRINT = "maxtool.print"
 
@@ -44,7 +40,7 @@ def _embedding(function: FunctionLowering, node: Node) -> None:
     result = node.outputs[0]
     place = function.storage.get(id(weight))
     vocab, *row = weight.shape.static()
-    count = prod(function.sizes(ids.shape), start=tirx.IntImm("int64", 1))
+    count = function.count(ids.shape)
     given = function.reshaped(function.get(ids), [count])
     packed = place is not None and place.block is not None
     plain = packed and ids.dtype is DType.int64  # the kernel clamps these itself
@@ -80,7 +76,7 @@ def _pow(function: FunctionLowering, node: Node) -> None:
     result = node.outputs[0]
     if result.dtype.is_float():
         return _elementwise(function, node)
-    sizes = [prod(function.sizes(result.shape), start=tirx.IntImm("int64", 1))]
+    sizes = [function.count(result.shape)]
     operands = [
         function.reshaped(function.broadcast(operand, result.shape), sizes) for operand in (x, y)
     ]

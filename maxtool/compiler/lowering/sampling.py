@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
-
 from tvm import relax
 
-from maxtool.compiler.lowering.function import FunctionLowering
+from maxtool.compiler.lowering.function import FunctionLowering, Rule
 from maxtool.graph import BufferType, Node
-
-Rule: TypeAlias = Callable[[FunctionLowering, Node], None]
 
 
 def _sample(function: FunctionLowering, node: Node) -> None:

@@ -8,7 +8,8 @@ from typing import TypeAlias
 from maxtool.compiler.lowering.cuda.fusions import fused
 from maxtool.compiler.lowering.cuda.rounding import Rounding, rounded_values
 from maxtool.compiler.lowering.cuda.table import CUDA_RULES
-from maxtool.compiler.lowering.rules import RULES, Rule
+from maxtool.compiler.lowering.function import Rule
+from maxtool.compiler.lowering.rules import RULES
 from maxtool.compiler.rewriting import Nodes
 from maxtool.graph import Node, Tensor
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 from maxtool.compiler.kernels.cuda.attention_plan import Split, splits_for
 from maxtool.compiler.kernels.cuda.scores import Scores
 from maxtool.compiler.lowering.attending import dot_attention_options
 from maxtool.compiler.lowering.caching import TRANSPOSED, attention_options
 from maxtool.compiler.lowering.cuda.caching import STEP
-from maxtool.compiler.lowering.function import FunctionLowering
+from maxtool.compiler.lowering.function import Expr, FunctionLowering, Rule
 from maxtool.compiler.lowering.permuting import permuted
 from maxtool.graph import Dim, Node, Tensor
-
-Expr: TypeAlias = Any  # tvm ships no types
-Rule: TypeAlias = Callable[[FunctionLowering, Node], None]
 
 
 def _attention(function: FunctionLowering, node: Node) -> None:

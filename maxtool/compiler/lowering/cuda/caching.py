@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
 
 from maxtool.compiler.kernels.cuda.attention_plan import Split
 from maxtool.compiler.kernels.cuda.attention_split import takes_steps
-from maxtool.compiler.lowering.function import FunctionLowering
-from maxtool.compiler.rewriting import Nodes
+from maxtool.compiler.lowering.function import FunctionLowering, Rule
+from maxtool.compiler.rewriting import Nodes, count_uses
 from maxtool.graph import BufferType, CallNode, Node, Tensor
-
-Rule: TypeAlias = Callable[[FunctionLowering, Node], None]
 
 FUSED = "rope_into_cache"
 STEP = "attention_step"
@@ -30,8 +27,7 @@ def with_cache_writes(
     It stands where the later of the two writes stood: what a graph reads of a buffer before a write
     comes before it, and after one it reads what the write gave.
     """
-    uses = Counter(id(value) for node in nodes for value in node.inputs)
-    uses.update(id(value) for value in outputs)
+    uses = count_uses(nodes, outputs)
     made = list(nodes)
     for key in _of(nodes, "cache_write_key"):
         found = _found(made, key, uses) if is_here(key) else None
@@ -90,8 +86,7 @@ def _joined(
 
 def with_steps(nodes: Nodes, outputs: Sequence[Tensor], is_here: Callable[[Node], bool]) -> Nodes:
     """The nodes, attention of one token joined with the rotations and writes before it."""
-    uses = Counter(id(value) for node in nodes for value in node.inputs)
-    uses.update(id(value) for value in outputs)
+    uses = count_uses(nodes, outputs)
     made = list(nodes)
     for before in _of(nodes, FUSED):
         keys, values, query = before.outputs

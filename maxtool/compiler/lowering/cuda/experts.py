@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from math import prod
-from typing import Any, TypeAlias
-
-from tvm import tirx
-
 from maxtool.compiler.lowering.cuda.products import is_one_token, product_options, rows_of
-from maxtool.compiler.lowering.function import FunctionLowering
-from maxtool.compiler.lowering.rules import Rule
+from maxtool.compiler.lowering.function import Expr, FunctionLowering, Rule
 from maxtool.dtype import DType
 from maxtool.graph import Node, Tensor
-
-Expr: TypeAlias = Any  # tvm ships no types
 
 
 def _expert_linear(function: FunctionLowering, node: Node) -> None:
     x, weight, chosen = node.inputs
     result = node.outputs[0]
     experts, n, k = weight.shape
-    count = prod(function.sizes(chosen.shape), start=tirx.IntImm("int64", 1))
+    count = function.count(chosen.shape)
     choices = function.reshaped(function.any(chosen), [count])
     options = {"few": is_one_token(chosen.shape), **product_options(weight.dtype, n, k)}
     order = [] if options["few"] else _order(function, chosen, choices, int(experts))

@@ -6,7 +6,7 @@ launches too where these are small, so that of a layer's seven products four lau
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -18,9 +18,8 @@ from maxtool.compiler.lowering.cuda.products import (
     product_options,
     rows_of,
 )
-from maxtool.compiler.lowering.function import FunctionLowering
-from maxtool.compiler.lowering.rules import Rule
-from maxtool.compiler.rewriting import Nodes
+from maxtool.compiler.lowering.function import FunctionLowering, Rule
+from maxtool.compiler.rewriting import Nodes, count_uses
 from maxtool.dtype import DType
 from maxtool.graph import BufferType, CallNode, Node, Tensor
 from maxtool.graph.ops.neural import WEIGHT_DTYPES
@@ -49,8 +48,7 @@ def _with_gates(
     nodes: list[Node | CallNode], outputs: Sequence[Tensor], products: Sequence[Node]
 ) -> tuple[list[Node | CallNode], list[Node]]:
     """The nodes with each ``activation(gate) * up`` as one; and the products that are left."""
-    uses = Counter(id(value) for node in nodes for value in node.inputs)
-    uses.update(id(value) for value in outputs)
+    uses = count_uses(nodes, outputs)
     made_by = {
         id(node.outputs[0]): node
         for node in nodes

@@ -6,9 +6,9 @@ from tvm import relax
 
 from maxtool.compiler.carrying import stored
 from maxtool.compiler.kernels.cuda.norm import layout
-from maxtool.compiler.lowering.function import FunctionLowering
+from maxtool.compiler.lowering.function import FunctionLowering, Rule
 from maxtool.compiler.lowering.pointwise import Chain
-from maxtool.compiler.lowering.rules import RULES, Rule
+from maxtool.compiler.lowering.rules import RULES
 from maxtool.dtype import DType
 from maxtool.graph import Node
 

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import prod
-from typing import Any, TypeAlias
-
-from tvm import tirx
+from typing import Any
 
 from maxtool.compiler.kernels.cuda.matrix import PIECE
 from maxtool.compiler.kernels.cuda.output import FOUR
 from maxtool.compiler.lowering.casting import converted
-from maxtool.compiler.lowering.function import FunctionLowering
+from maxtool.compiler.lowering.function import Expr, FunctionLowering, Rule
 from maxtool.compiler.lowering.permuting import permuted
-from maxtool.compiler.lowering.rules import RULES, Rule
+from maxtool.compiler.lowering.products import matrices
+from maxtool.compiler.lowering.rules import RULES
 from maxtool.compiler.rewriting import has_kernel
 from maxtool.dtype import DType
 from maxtool.graph import Dim, Node, Shape, Tensor
 from maxtool.graph.ops.neural import WEIGHT_DTYPES
-
-Expr: TypeAlias = Any  # tvm ships no types
-
 
 # Columns from which on there are large tiles: one of them.
 WIDE = 256
@@ -36,7 +30,7 @@ def _linear(function: FunctionLowering, node: Node) -> None:
     options = {**product_options(weight.dtype, *weight.shape), **added(node)}
     operands += [float32_of(function, one) for one in more]
     value = function.kernel("linear", options, operands, function.flat_sizes(result.shape))
-    function.set_flat(result, as_type(function, value, DType.float32, x.dtype))
+    function.set_flat(result, converted(function, value, DType.float32, x.dtype))
 
 
 def added(node: Node) -> dict[str, Any]:
@@ -48,7 +42,7 @@ def added(node: Node) -> dict[str, Any]:
 def float32_of(function: FunctionLowering, value: Tensor) -> Expr:
     """A bias, or flat what is added to every row, in float32."""
     plain = function.get(value) if value.rank == 1 else function.get_flat(value)
-    return as_type(function, plain, value.dtype, DType.float32)
+    return converted(function, plain, value.dtype, DType.float32)
 
 
 def is_one_token(shape: Shape) -> bool:
@@ -68,21 +62,15 @@ def _matmul(function: FunctionLowering, node: Node) -> None:
     operands = [rows_of(function, x, y.dtype), columns]
     sizes = function.flat_sizes(result.shape)
     if batched:
-        shapes = function.sizes(x.shape), function.sizes(Shape([*y.shape[:-2], n, k]))
+        shapes = x.shape, Shape([*y.shape[:-2], n, k])
         operands = [
-            function.reshaped(operand, _matrices(sizes))
-            for operand, sizes in zip(operands, shapes, strict=True)
+            function.reshaped(operand, matrices(function, shape))
+            for operand, shape in zip(operands, shapes, strict=True)
         ]
-        sizes = _matrices(function.sizes(result.shape))
+        sizes = matrices(function, result.shape)
     made = function.kernel("linear", options, operands, sizes)
-    value = as_type(function, made, DType.float32, x.dtype)
+    value = converted(function, made, DType.float32, x.dtype)
     function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
-
-
-def _matrices(sizes: Sequence[Expr]) -> list[Expr]:
-    """Sizes as [batch, rows, columns]."""
-    *batch, rows, columns = sizes
-    return [prod(batch, start=tirx.IntImm("int64", 1)), rows, columns]
 
 
 def _transposed(
@@ -115,12 +103,7 @@ def rows_of(function: FunctionLowering, x: Tensor, dtype: DType) -> Expr:
     """``x`` flat, in the type of the weights that it is multiplied with."""
     if x.dtype is DType.float32 and dtype is not DType.float32:
         return function.narrow(x, dtype)
-    return as_type(function, function.get_flat(x), x.dtype, dtype)
-
-
-def as_type(function: FunctionLowering, value: Expr, source: DType, dtype: DType) -> Expr:
-    """``value``, of the type ``source``, in another; itself if that is the same."""
-    return value if source is dtype else converted(function, value, source, dtype)
+    return converted(function, function.get_flat(x), x.dtype, dtype)
 
 
 def _embedding(function: FunctionLowering, node: Node) -> None:
@@ -130,7 +113,7 @@ def _embedding(function: FunctionLowering, node: Node) -> None:
         RULES["embedding"](function, node)
         return
     vocab, dim = weight.shape.static()
-    count = prod(function.sizes(ids.shape), start=tirx.IntImm("int64", 1))
+    count = function.count(ids.shape)
     options = {"vocab": vocab, "dim": dim, "weight_dtype": weight.dtype.value}
     operands = [function.reshaped(function.get(ids), [count]), function.get(weight)]
     value = function.kernel("embedding", options, operands, [count, dim])

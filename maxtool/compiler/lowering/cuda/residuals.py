@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from maxtool.compiler.rewriting import Nodes
+from maxtool.compiler.rewriting import Nodes, count_uses
 from maxtool.dtype import DType
 from maxtool.graph import BufferType, CallNode, Node, Tensor
 from maxtool.graph.ops.neural import WEIGHT_DTYPES
@@ -15,8 +14,7 @@ def with_residuals(
     nodes: Nodes, outputs: Sequence[Tensor], is_here: Callable[[Node], bool]
 ) -> Nodes:
     """The nodes, each product that is only read to add something to it joined with that."""
-    uses = Counter(id(value) for node in nodes for value in node.inputs)
-    uses.update(id(value) for value in outputs)
+    uses = count_uses(nodes, outputs)
     products = {
         id(node.outputs[0]): node
         for node in nodes

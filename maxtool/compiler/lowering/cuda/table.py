@@ -8,7 +8,8 @@ from maxtool.compiler.lowering.cuda.experts import EXPERTS
 from maxtool.compiler.lowering.cuda.few_products import FEW_PRODUCTS
 from maxtool.compiler.lowering.cuda.norms import NORMS
 from maxtool.compiler.lowering.cuda.products import PRODUCTS
-from maxtool.compiler.lowering.rules import RULES, Rule
+from maxtool.compiler.lowering.function import Rule
+from maxtool.compiler.lowering.rules import RULES
 
 CUDA_RULES: dict[str, Rule] = {
     **RULES,
