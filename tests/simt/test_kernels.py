@@ -27,7 +27,8 @@ def rms_norm(dim: int, threads: int = 128) -> object:
                 column = b.index(at + i * threads)
                 with b.when(column < dim):
                     b.store(total, total[0] + x[row, column] * x[row, column], (0,), 1)
-            summed = b.block_reduce(total[0], lambda a, c: a + c, thread, threads, partial)
+            warps = b.warp_reduce(total[0], b.add)
+            summed = b.join_warps(warps, b.add, thread, partial)
             factor = b.let(T.rsqrt(summed / T.float32(dim) + T.float32(1e-6)))
             with T.serial(-(-dim // threads)) as i:
                 column = b.index(at + i * threads)

@@ -205,13 +205,13 @@ def from_first(place: Expr, n: Expr, dtype: str) -> Expr:
 
 
 def unravel(row: Expr, sizes: Sequence[Expr]) -> list[Expr]:
-    """Where a row is along each of several dimensions."""
+    """Where a row, one of all those that there are, is along each of several dimensions."""
     places: list[Expr] = []
-    for size in reversed(sizes):
+    for size in reversed(sizes[1:]):
         rest = index(quotient(row, size))
         places.insert(0, index(row - rest * size))
         row = rest
-    return places
+    return [row, *places]
 
 
 @contextmanager

@@ -188,33 +188,29 @@ def _every_lane() -> Expr:
     return tirx.const(_EVERY_LANE, "uint32")
 
 
-def block_reduce(
+def join_warps(
     value: Expr,
     combine: Callable[[Expr, Expr], Expr],
     thread: Expr,
-    threads: int,
     partial: Buffer,
     dtype: str = "float32",
     *,
     rolled: bool = False,
 ) -> Expr:
-    """Combine the values of all threads of a block; every thread gets the result.
+    """Combine the values of the warps of a block; every thread gets the result.
 
     Args:
-        value: The thread's own.
+        value: That of the thread's warp.
         combine: Of two values; associative.
         thread: The thread's index.
-        threads: Threads in the block, a multiple of 32.
-        partial: Shared memory, ``[threads // 32]``. It may be used anew after another barrier.
+        partial: Shared memory, of an element for each warp. It may be used anew after another
+            barrier.
         dtype: The type of the values and of ``partial``.
         rolled: As for ``warp_reduce``.
     """
-    warps = threads // WARP
-    mine = warp_reduce(value, combine, dtype=dtype, rolled=rolled)
-    if warps == 1:
-        return mine
+    warps = int(partial.shape[0])
     with when(thread % WARP == 0):
-        store(partial, mine, (thread // WARP,), 1)
+        store(partial, value, (thread // WARP,), 1)
     barrier()
     if warps & (warps - 1) == 0:
         return warp_reduce(partial[thread % warps], combine, warps, dtype, rolled=rolled)

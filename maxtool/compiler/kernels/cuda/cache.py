@@ -47,7 +47,7 @@ def _cache_write(name: str, kv_heads: int, head_dim: int, dtype: str, *, transpo
         x = made.argument("x", (batch, seq, kv_heads, head_dim))
         position = made.argument("position", (1,), "int32")
         with b.launch([batch * seq, kv_heads], threads) as (token, head, thread):
-            at, s = b.index(b.quotient(token, seq)), b.index(b.remainder(token, seq))
+            at, s = b.unravel(token, (batch, seq))
             row = b.index(T.Cast("int64", position[0]) + s)
 
             def work(unit: b.Expr) -> None:
@@ -88,7 +88,7 @@ def rope_into_cache(heads: int, kv_heads: int, head_dim: int, dim: int, dtype: s
         y = made.argument("y", (batch, seq, heads, head_dim))
         blocks = [batch * seq, heads + 2 * kv_heads]
         with b.launch(blocks, threads) as (token, which, thread):
-            at, s = b.index(b.quotient(token, seq)), b.index(b.remainder(token, seq))
+            at, s = b.unravel(token, (batch, seq))
             angle = (cos, sin, b.index(b.clamped(T.Cast("int64", first[0]) + s, angles)))
             row = b.index(T.Cast("int64", position[0]) + s)
 

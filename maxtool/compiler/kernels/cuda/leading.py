@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tvm import tirx
+from tvm.tirx.script.builder import ir as T  # noqa: N812
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda.rows import Team
@@ -44,13 +45,13 @@ class Leader:
 
     def settle(self) -> None:
         """Find the first among those of all threads; every thread knows it then."""
-        distance = b.WARP // 2
-        while distance:
+        with T.serial(b.int32(b.WARP.bit_length() - 1), unroll=False) as step:
+            distance = b.let(T.shift_left(b.int32(1), step), 1, "int32")
             pair = (self.value[0], self.kind), (self.place[0], "int64")
             self._compare(*(b.let(b.warp_across(one, distance), 1, kind) for one, kind in pair))
-            distance //= 2
         if self.warps > 1:
-            self._settle_block()
+            with self.team.several():
+                self._settle_block()
 
     def _settle_block(self) -> None:
         values, places = self.partial
@@ -60,7 +61,7 @@ class Leader:
             b.store(values, self.value[0], (warp,), 1)
             b.store(places, self.place[0], (warp,), 1)
         b.barrier()
-        for warp in range(self.warps):
+        with T.serial(b.int32(self.warps), unroll=False) as warp:
             self._compare(b.let(values[warp], 1, self.kind), b.index(places[warp]))
 
     def _compare(self, value: b.Expr, place: b.Expr) -> None:

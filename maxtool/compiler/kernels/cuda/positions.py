@@ -103,7 +103,7 @@ def rope(head_dim: int, dim: int) -> Any:  # noqa: ANN401
         position = made.argument("position", (1,), "int32")
         y = made.argument("y", (batch, seq, heads, head_dim))
         with b.launch([batch * seq, heads], threads) as (token, head, thread):
-            at, s = b.index(b.quotient(token, seq)), b.index(b.remainder(token, seq))
+            at, s = b.unravel(token, (batch, seq))
             row = b.index(b.clamped(T.Cast("int64", position[0]) + s, context))
             place = (at, s, head)
 
@@ -157,7 +157,7 @@ def add_positions(hidden: int, weight_dtype: str) -> Any:  # noqa: ANN401
         position = made.argument("position", (1,), "int32")
         y = made.argument("y", (batch, seq, hidden))
         with b.launch([batch * seq], threads) as (token, thread):
-            at, s = b.index(b.quotient(token, seq)), b.index(b.remainder(token, seq))
+            at, s = b.unravel(token, (batch, seq))
             row = b.index(b.clamped(T.Cast("int64", position[0]) + s, positions))
 
             def work(unit: b.Expr) -> None:

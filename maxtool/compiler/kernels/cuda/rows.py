@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from tvm import tirx
 from tvm.tirx.script.builder import ir as T  # noqa: N812
 
 from maxtool.compiler.kernels.cuda import builder as b
@@ -13,6 +14,8 @@ from maxtool.compiler.kernels.ordering import Combine, Fold
 
 THREADS = 256
 WARPS = THREADS // b.WARP
+# Blocks of a multiprocessor while it works on rows: threads have 64 registers.
+RESIDENT = 4
 # Rows up to this length are work for a warp; blocks take longer ones.
 WARP_ROW = 1024
 # Loads of a thread that are under way while a row is swept.
@@ -26,10 +29,17 @@ class Team:
     Attributes:
         lane: Which of them this one is, int32.
         size: How many they are: a warp, or the threads of a block.
+        single: Whether they are one warp after all, if that is known at run time only.
     """
 
     lane: b.Expr
     size: int
+    single: b.Expr | None = None
+
+    def _by_size(self, of: Callable[[int], b.Expr]) -> b.Expr:
+        """What depends on how many they are."""
+        whole = of(self.size)
+        return whole if self.single is None else T.Select(self.single, of(b.WARP), whole)
 
     def each(
         self, n: b.Index, body: Callable[[b.Expr], None], *, unroll: bool | None = None
@@ -39,9 +49,11 @@ class Team:
         NVIDIA's compiler makes several turns one, unless ``unroll`` is False.
         """
         lane = T.Cast("int64", self.lane)
-        left = b.integer(n) + (self.size - 1) - lane
-        with T.serial(b.index(b.quotient(left, self.size)), unroll=unroll) as step:
-            body(step * self.size + lane)
+        left = b.index(b.integer(n) - lane)
+        turns = b.index(self._by_size(lambda size: b.ceildiv(left, size)))
+        size = b.index(self._by_size(b.integer))
+        with T.serial(turns, unroll=unroll) as turn:
+            body(turn * size + lane)
 
     def stream(
         self,
@@ -68,15 +80,16 @@ class Team:
             for queue, one in zip(queues, loaded, strict=True):
                 b.store(queue, one, (slot,), 1)
 
+        size, lane = b.index(self._by_size(b.integer)), T.Cast("int64", self.lane)
         with T.unroll(b.int32(AHEAD)) as slot:
-            fetch(slot, T.Cast("int64", slot * self.size + self.lane))
+            fetch(slot, T.Cast("int64", slot) * size + lane)
 
         def turn(k: b.Expr) -> None:
             now = [b.let(one[0], 1, kind) for one, kind in zip(queues, kinds, strict=True)]
             for queue in queues:
                 with T.unroll(b.int32(AHEAD - 1)) as slot:
                     b.store(queue, queue[slot + 1], (slot,), 1)
-            fetch(AHEAD - 1, k + AHEAD * self.size)
+            fetch(AHEAD - 1, k + AHEAD * size)
             body(k, *now)
 
         self.each(n, turn, unroll=False)
@@ -92,17 +105,30 @@ class Team:
             kind: The type of the values.
             rolled: As for ``warp_reduce``.
         """
+        held = b.let(b.warp_reduce(value, combine, dtype=kind, rolled=rolled), 1, kind)
         if self.size == b.WARP:
-            return b.let(b.warp_reduce(value, combine, dtype=kind, rolled=rolled), 1, kind)
-        partial = b.shared((self.size // b.WARP,), kind)
-        return b.block_reduce(
-            value, combine, self.lane, self.size, partial, dtype=kind, rolled=rolled
-        )
+            return held
+        partial, total = b.shared((self.size // b.WARP,), kind), b.scratch((1,), kind)
+        b.store(total, held, (0,), 1)
+        with self.several():
+            joined = b.join_warps(held, combine, self.lane, partial, kind, rolled=rolled)
+            b.store(total, joined, (0,), 1)
+        return total[0]
+
+    @contextmanager
+    def several(self) -> Iterator[None]:
+        """What is emitted is for teams of several warps only."""
+        if self.single is None:
+            yield
+            return
+        with b.when(tirx.Not(self.single)):
+            yield
 
     def barrier(self) -> None:
         """Wait until every thread is here, and see what each has written."""
         if self.size > b.WARP:
-            b.barrier()
+            with self.several():
+                b.barrier()
 
     def fold(self, read: Callable[[b.Expr], b.Expr], n: b.Index, kind: str, how: Fold) -> b.Expr:
         """``read(k)`` for every ``k`` below ``n`` combined into one; every thread gets it."""
@@ -128,15 +154,14 @@ def each_element(*sizes: b.Index) -> Iterator[list[b.Expr]]:
 def each_row(rows: b.Expr, n: b.Expr, body: Callable[[b.Expr, Team], None]) -> None:
     """Launch ``body(row, team)`` for every row of ``n`` elements.
 
-    It is emitted twice, for a warp and for a block: which of them runs, the length decides.
+    The team is a warp or a block: which, the length decides when it is known.
     """
     short = n <= WARP_ROW
     blocks = T.Select(short, b.ceildiv(rows, WARPS), rows)
-    with b.launch([blocks], THREADS) as (block, thread):
-
-        def by_warps() -> None:
-            row = b.index(block * WARPS + T.Cast("int64", thread // b.WARP))
-            with b.when(row < rows):
-                body(row, Team(thread % b.WARP, b.WARP))
-
-        b.either(short, by_warps, lambda: body(block, Team(thread, THREADS)))
+    with b.launch([blocks], THREADS, resident=RESIDENT) as (block, thread):
+        single = b.let(short, 1, "bool")
+        warp, lane = T.Cast("int64", thread // b.WARP), thread % b.WARP
+        row = b.index(T.Select(single, block * WARPS + warp, block))
+        with b.when(row < rows):
+            mine = b.let(T.Select(single, lane, thread), 1, "int32")
+            body(row, Team(mine, THREADS, single))
