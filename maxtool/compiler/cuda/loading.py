@@ -32,6 +32,8 @@ def loaded(compiled: Compiled, target: CudaTarget) -> Any:  # noqa: ANN401 - tvm
         CompilationFailed: If the device code does not compile.
     """
     _require_runtime()
+    if not compiled.sources:  # values are moved, and nothing is computed
+        return compiled.executable
     code = _code(device_source(compiled), target.archs)
     with tempfile.TemporaryDirectory(prefix="maxtool-") as folder:
         library, binary = Path(folder, MODULE), Path(folder, code.file)

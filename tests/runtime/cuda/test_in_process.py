@@ -103,3 +103,23 @@ answer([there.to_numpy().tolist(), compiled])
         gpus="8.0 9.0",
     )
     assert answer == [[1.0, 1.0, 1.0], ["compute_80"]]
+
+
+def test_a_graph_that_computes_nothing(run: Any) -> None:
+    answer = run(
+        """
+def moved(x):
+    return x.to(DeviceRef.GPU(0))
+
+def home(x):
+    return x.reshape([6]).to(CPU())
+
+x = np.linspace(0, 1, 6, dtype=np.float32).reshape(2, 3)
+there = TensorType(F32, [2, 3], DeviceRef.GPU(0))
+(first,) = executor.find().compile(Graph("moved", moved, [TensorType(F32, [2, 3])]), {})(Tensor(x))
+(second,) = executor.find().compile(Graph("home", home, [there]), {})(first)
+answer([str(first.device), (second.to_numpy() == x.reshape(6)).all().item(), compiled])
+""",
+        gpus="9.0",
+    )
+    assert answer == ["gpu:0", True, []]
