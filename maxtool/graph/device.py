@@ -6,26 +6,13 @@ equal when they mean the same place, and either may be given wherever a device i
 
 from __future__ import annotations
 
-import ctypes
-import subprocess
-import sys
 from dataclasses import dataclass
 from functools import cache
 
 from maxtool.errors import MissingDevice
+from maxtool.graph.gpus import DRIVER, compute_capabilities, has_driver
 
 KINDS = ("cpu", "gpu")
-CUDA_DRIVER = "libcuda.so.1"
-
-# What asks the driver, in a process of its own: a broken driver may crash the process that loads
-# it, and one that has initialised CUDA must not fork.
-_COUNT = f"""
-import ctypes
-cuda, count = ctypes.CDLL({CUDA_DRIVER!r}), ctypes.c_int(0)
-failed = cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count))
-print(0 if failed else count.value)
-"""
-_PATIENCE_S = 30
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -178,30 +165,15 @@ def accelerator_count() -> int:
 
     It is asked once in a process.
     """
-    if not has_driver():
-        return 0
-    command = [sys.executable, "-I", "-c", _COUNT]
     try:
-        done = subprocess.run(  # noqa: S603 - this interpreter, and code of our own
-            command, capture_output=True, text=True, timeout=_PATIENCE_S, check=True
-        )
-        return int(done.stdout)
-    except (OSError, subprocess.SubprocessError, ValueError):
+        return len(compute_capabilities())
+    except MissingDevice:
         return 0
-
-
-def has_driver() -> bool:
-    """Whether CUDA's driver library can be loaded."""
-    try:
-        ctypes.CDLL(CUDA_DRIVER)
-    except OSError:
-        return False
-    return True
 
 
 def _missing(device: DeviceRef, count: int) -> MissingDevice:
     if not has_driver():
-        why = f"CUDA's driver, {CUDA_DRIVER}, cannot be loaded"
+        why = f"CUDA's driver, {DRIVER}, cannot be loaded"
     elif not count:
         why = "CUDA's driver finds no device"
     else:

@@ -109,7 +109,7 @@ def test_without_the_extra_nothing_is_compiled(
 def test_the_gpu_here_where_there_is_none(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("maxtool.compiler.cuda.probe.has_driver", lambda: False)
+    monkeypatch.setattr("maxtool.graph.gpus.has_driver", lambda: False)
     with pytest.raises(MissingDevice, match="cuda:sm_90"):
         artifact.prepare(request(data / "tiny-llama", tmp_path / "a", target="cuda"))
 

@@ -17,17 +17,18 @@ from maxtool import driver
 from maxtool.driver import CPU, Accelerator, Device, accelerator_count
 from maxtool.dtype import DType
 from maxtool.errors import MachineLacks, MissingDevice
-from maxtool.graph import DeviceRef, Tensor, TensorType, device
+from maxtool.graph import DeviceRef, Tensor, TensorType, device, gpus
 
 
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Say how many devices CUDA's driver counts; None where it cannot be loaded."""
+    """Say what asking CUDA's driver prints; None where it cannot be loaded."""
 
     def say(answer: str | None) -> None:
         accelerator_count.cache_clear()
-        monkeypatch.setattr(device, "has_driver", lambda: answer is not None)
-        run = lambda *_, **__: SimpleNamespace(stdout=answer)  # noqa: E731
+        for holder in (device, gpus):
+            monkeypatch.setattr(holder, "has_driver", lambda: answer is not None)
+        run = lambda *_, **__: SimpleNamespace(stdout=answer, returncode=0)  # noqa: E731
         monkeypatch.setattr(subprocess, "run", run)
 
     yield say
@@ -93,13 +94,13 @@ def test_no_driver(cuda: Any) -> None:
 
 
 def test_a_driver_without_a_device(cuda: Any) -> None:
-    cuda("0\n")
+    cuda("")
     with pytest.raises(MissingDevice, match="finds no device"):
         Accelerator()
 
 
 def test_devices_there_are(cuda: Any) -> None:
-    cuda("2\n")
+    cuda("9\n0\n" * 2)
     assert accelerator_count() == 2
     assert Accelerator(1) == DeviceRef.GPU(1)
     assert (repr(Accelerator()), str(Accelerator())) == (
@@ -110,16 +111,16 @@ def test_devices_there_are(cuda: Any) -> None:
         Accelerator(2)
 
 
-@pytest.mark.parametrize("answer", ["", "crash"])
-def test_a_driver_that_does_not_answer_counts_as_none(cuda: Any, answer: str) -> None:
+@pytest.mark.parametrize("answer", ["9\n", "9\nabc\n"])
+def test_a_driver_that_says_something_else_counts_as_none(cuda: Any, answer: str) -> None:
     cuda(answer)
     assert accelerator_count() == 0
 
 
 def test_a_driver_that_crashes_counts_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
     accelerator_count.cache_clear()
-    monkeypatch.setattr(device, "has_driver", lambda: True)
-    monkeypatch.setattr(device, "_COUNT", "import os; os.abort()")
+    monkeypatch.setattr(gpus, "has_driver", lambda: True)
+    monkeypatch.setattr(gpus, "_ASK", "import os; os.abort()")
     assert accelerator_count() == 0
     accelerator_count.cache_clear()
 

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 
 import tvm
 
-from maxtool.compiler.cuda.probe import compute_capabilities
 from maxtool.compiler.target import CpuTarget, cpu_target
 from maxtool.errors import MissingDevice, UsageError
+from maxtool.graph.gpus import compute_capabilities
 
 KIB = 1 << 10
 
@@ -108,7 +108,7 @@ def cuda_target(name: str = "cuda", *, ptx: bool = False) -> CudaTarget:
         hint = "give cuda for the GPU here, or cuda:sm_XX such as cuda:sm_90"
         raise UsageError(f"no target {name!r}", hint=hint)
     if not colon:
-        archs = _ordered(map(_arch_of, compute_capabilities()))
+        archs = _ordered(map(_arch_of, _capabilities_here()))
         return CudaTarget(archs, ptx, cpu_target(), host=True)
     parts = [part.strip() for part in listed.split(",")]
     cpus = [part for part in parts if part.startswith("cpu:")]
@@ -116,6 +116,19 @@ def cuda_target(name: str = "cuda", *, ptx: bool = False) -> CudaTarget:
         raise UsageError(f"{name!r} names several CPUs: the GPUs of an artifact are in one machine")
     archs = _known([part for part in parts if part not in cpus])
     return CudaTarget(archs, ptx, cpu_target(cpus[0] if cpus else _baseline()), host=False)
+
+
+def _capabilities_here() -> list[tuple[int, int]]:
+    """The compute capabilities of the GPUs of this machine.
+
+    Raises:
+        MissingDevice: If there is none.
+    """
+    try:
+        return compute_capabilities()
+    except MissingDevice as error:
+        hint = "name an architecture, which needs no GPU: --target cuda:sm_90"
+        raise MissingDevice(f"no GPU here to compile for: {error.what}", hint=hint) from None
 
 
 def _known(names: Sequence[str]) -> tuple[str, ...]:

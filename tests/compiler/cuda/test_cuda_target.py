@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from maxtool.compiler.cuda import probe
 from maxtool.compiler.cuda.target import SHARED_MEMORY, CudaTarget, cuda_target
 from maxtool.errors import MachineLacks, MissingDevice, UsageError
+from maxtool.graph import gpus
 
 # A driver with the GPUs listed in CAPABILITIES, or one that fails or crashes.
 DRIVER = """
@@ -29,7 +29,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
 
 @pytest.fixture
 def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Put a driver in the place of CUDA's, as a library that the probe loads."""
+    """Put a driver in the place of CUDA's, as a library that is asked."""
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("there is no C compiler to build a driver with")
@@ -43,7 +43,7 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Non
         command = [compiler, "-shared", "-fPIC", *flags, "-o", str(library), str(source)]
         subprocess.run(command, check=True)
         monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
-        monkeypatch.setattr(probe, "has_driver", lambda: True)
+        monkeypatch.setattr(gpus, "has_driver", lambda: True)
 
     return install
 
@@ -143,7 +143,7 @@ def test_drivers_that_are_of_no_use(
 
 
 def test_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "has_driver", lambda: False)
+    monkeypatch.setattr(gpus, "has_driver", lambda: False)
     with pytest.raises(MissingDevice, match=r"cannot be loaded.*--target cuda:sm_90"):
         cuda_target("cuda")
 

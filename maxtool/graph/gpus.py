@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import sys
 
 from maxtool.errors import MissingDevice
-from maxtool.graph.device import CUDA_DRIVER, has_driver
 
+DRIVER = "libcuda.so.1"
 PATIENCE_S = 30
-HINT = "name an architecture, which needs no GPU: --target cuda:sm_90"
 
 # What asks the driver, in a process of its own: a broken driver may crash the process that loads
-# it. 75 and 76 are CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR.
+# it, and one that has initialised CUDA must not fork. 75 and 76 are
+# CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR.
 _ASK = f"""
 import ctypes
-cuda, count, value = ctypes.CDLL({CUDA_DRIVER!r}), ctypes.c_int(0), ctypes.c_int(0)
+cuda, count, value = ctypes.CDLL({DRIVER!r}), ctypes.c_int(0), ctypes.c_int(0)
 
 def ask(name, *arguments):
     status = getattr(cuda, name)(*arguments)
@@ -31,6 +32,15 @@ for device in range(count.value):
 """
 
 
+def has_driver() -> bool:
+    """Whether CUDA's driver library can be loaded."""
+    try:
+        ctypes.CDLL(DRIVER)
+    except OSError:
+        return False
+    return True
+
+
 def compute_capabilities() -> list[tuple[int, int]]:
     """The compute capability, such as (9, 0), of each GPU of this machine, in CUDA's order.
 
@@ -38,7 +48,7 @@ def compute_capabilities() -> list[tuple[int, int]]:
         MissingDevice: If there is no driver, it does not work, or it finds no GPU.
     """
     if not has_driver():
-        raise _missing(f"CUDA's driver, {CUDA_DRIVER}, cannot be loaded")
+        raise MissingDevice(f"CUDA's driver, {DRIVER}, cannot be loaded")
     try:
         done = subprocess.run(  # noqa: S603 - this interpreter, and code of our own
             [sys.executable, "-I", "-c", _ASK],
@@ -49,15 +59,15 @@ def compute_capabilities() -> list[tuple[int, int]]:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise _missing(f"CUDA's driver does not answer: {error}") from error
+        raise MissingDevice(f"CUDA's driver does not answer: {error}") from error
     if done.returncode != 0:
         said = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
-        raise _missing(f"CUDA's driver does not work: {said[0]}")
-    numbers = [int(line) for line in done.stdout.split()]
-    if not numbers:
-        raise _missing("CUDA's driver finds no GPU")
-    return list(zip(numbers[::2], numbers[1::2], strict=True))
-
-
-def _missing(why: str) -> MissingDevice:
-    return MissingDevice(f"no GPU here to compile for: {why}", hint=HINT)
+        raise MissingDevice(f"CUDA's driver does not work: {said[0]}")
+    try:
+        numbers = [int(line) for line in done.stdout.split()]
+        found = list(zip(numbers[::2], numbers[1::2], strict=True))
+    except ValueError:  # it has printed something itself
+        raise MissingDevice("CUDA's driver does not answer with numbers") from None
+    if not found:
+        raise MissingDevice("CUDA's driver finds no GPU")
+    return found
