@@ -199,4 +199,4 @@ def _tile(
         return at < end, b.index(order[b.index(b.least(at, end - 1))])
 
     sources = (source, lambda column: w.inside(left + column))
-    tiled((one.x, w), sources, thread, Part(one.output, row, left))
+    tiled((one.x, w), sources, thread, Part(one.output, row, left, looks_up=True))

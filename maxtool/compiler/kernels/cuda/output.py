@@ -65,11 +65,18 @@ class Part:
         output: The result.
         rows: Its rows.
         left: Its first column.
+        looks_up: Whether ``rows`` reads memory.
     """
 
     output: Output
     rows: Rows
     left: b.Expr
+    looks_up: bool = False
+
+    @property
+    def loads(self) -> bool:
+        """Whether something is loaded for each row that is written."""
+        return self.looks_up or self.output.residual is not None
 
     def columns(self, first: b.Expr) -> Columns:
         """Some of its columns: as many as are stored at once."""

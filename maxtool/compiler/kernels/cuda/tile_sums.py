@@ -20,7 +20,8 @@ ROWS = 16  # of a warp at a time: those of an mma
 # Words after each row of shared memory. Half a warp writes pairs in four rows at a time: these are
 # in different banks where rows are 8 words more than a multiple of 32.
 PAD = 8
-AT_ONCE = 8  # rows for which a thread loads what is added before it writes the first of them
+# Rows for which a thread loads what it needs before it writes the first of them.
+AHEAD = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class TileSums:
         columns = part.columns(T.Cast("int64", column))
         step = self.threads // across
         turns = self.tile[0] // self.each[0] * ROWS // step
-        together = min(AT_ONCE, turns)
+        together = min(AHEAD, turns) if part.loads else 1
         with T.serial(b.int32(self.each[0] // ROWS), unroll=False) as index:
             self._put(index, memory)
             b.barrier()

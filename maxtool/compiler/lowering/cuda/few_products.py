@@ -24,7 +24,7 @@ from maxtool.dtype import DType
 from maxtool.graph import BufferType, CallNode, Node, Tensor
 from maxtool.graph.ops.neural import WEIGHT_DTYPES
 
-# Products in one launch at most: each has code of its own.
+# Products in one launch at most: each has parameters, and code that stores its sums.
 MOST = 4
 
 
