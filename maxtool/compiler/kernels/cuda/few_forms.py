@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from tvm.tirx.script.builder import ir as T  # noqa: N812
 
@@ -110,11 +111,9 @@ class Float32(Form):
         """Four terms of each row and column."""
         held = [ln.unpack(one(), 4, dtype) for one in read]
         rows, columns = held[: self.rows], held[self.rows :]
-        for i, row in enumerate(rows):
-            for j, column in enumerate(columns):
-                at = i * len(columns) + j
-                for term in range(4):
-                    b.store(sums, sums[at] + row[term] * column[term], (at,), 1)
+        with T.unroll(b.int32(4)) as term:
+            for at, (row, column) in enumerate(product(rows, columns)):
+                b.store(sums, sums[at] + row[term] * column[term], (at,), 1)
 
     def hand_out(self, sums: b.Buffer, place: Place, keep: Keep) -> None:
         """The sums of the lanes, added up."""
@@ -151,6 +150,6 @@ def _added_up(sums: b.Buffer, lane: b.Expr) -> tuple[b.Expr, b.Expr]:
 
 def _zeros(count: int) -> b.Buffer:
     sums = b.scratch((count,))
-    for place in range(count):
+    with T.unroll(b.int32(count)) as place:
         b.store(sums, T.float32(0), (place,), 1)
     return sums

@@ -88,11 +88,10 @@ class TileSums:
         start = b.let(row * self._width + column, dtype="int32")
         pairs = self.each[1] // 8
         for one in range(self.each[0] // ROWS):
-            with b.when(index == one):
-                for pair in range(2 * pairs):
-                    place = start + (pair % 2 * 8 * self._width + pair // 2 * 8)
-                    held = b.pointer(self.sums, 2 * (2 * pairs * one + pair))
-                    b.do(b.call("mt_store_8", b.pointer(memory, place), held))
+            with b.when(index == one), T.unroll(b.int32(2 * pairs)) as pair:
+                place = start + (pair % 2 * 8 * self._width + pair // 2 * 8)
+                held = b.pointer(self.sums, (pair + 2 * pairs * one) * 2)
+                b.do(b.call("mt_store_8", b.pointer(memory, place), held))
 
 
 def _read(memory: b.Buffer, place: b.Expr, lanes: int) -> list[b.Expr]:

@@ -243,7 +243,7 @@ class _Warp:
         self.top, self.left = warp[0] * tile.warp_rows, warp[1] * tile.warp_columns
         self.rows, self.columns = tile.warp_rows // 16, tile.warp_columns // 16
         self.sums = b.scratch((self.rows * self.columns * 8,))
-        for place in range(self.rows * self.columns * 8):
+        with T.unroll(b.int32(self.rows * self.columns * 8)) as place:
             b.store(self.sums, T.float32(0), (place,), 1)
         self.fragments = [
             (b.scratch((self.rows * 4,), "uint32"), b.scratch((self.columns * 4,), "uint32"))
@@ -271,8 +271,8 @@ class _Warp:
     def multiply(self, which: int) -> None:
         """Add the products of the fragments in some registers to the sums."""
         rows, columns = self.fragments[which]
-        for i in range(self.rows):
-            for j in range(2 * self.columns):
-                sums = b.pointer(self.sums, 4 * (i * 2 * self.columns + j))
-                operands = b.pointer(rows, 4 * i), b.pointer(columns, 2 * j)
-                b.do(b.call(MMA[self.x.matrix.dtype], sums, *operands))
+        across = 2 * self.columns
+        with T.unroll(b.int32(self.rows)) as i, T.unroll(b.int32(across)) as j:
+            sums = b.pointer(self.sums, (i * across + j) * 4)
+            operands = b.pointer(rows, i * 4), b.pointer(columns, j * 2)
+            b.do(b.call(MMA[self.x.matrix.dtype], sums, *operands))

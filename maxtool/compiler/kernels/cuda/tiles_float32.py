@@ -93,8 +93,8 @@ def tile_product_float32(
         for matrix, source in zip(operands, sources, strict=True)
     )
     sums = b.scratch((size // GRID * (size // GRID),))
-    for place in range(int(sums.shape[0])):
-        b.store(sums, T.float32(0), (place,), 1)
+    with T.unroll(b.int32(int(sums.shape[0]))) as one:
+        b.store(sums, T.float32(0), (one,), 1)
     count = b.index(b.ceildiv(operands[0].terms, DEPTH))
     top, left = b.let(thread // GRID, dtype="int32"), b.let(thread % GRID, dtype="int32")
     slot = b.scratch((1,), "int32")
@@ -136,16 +136,15 @@ def _multiply(
     width = size // GRID
     values = []
     for memory, one in zip(operands, place, strict=True):
-        fours = [
-            ln.read(memory, (*at, one * 4 + start * GRID), 4, "float32")
-            for start in range(0, width, 4)
-        ]
-        values.append([four[index] for four in fours for index in range(4)])
+        held = b.scratch((width,), "uint32")
+        for start in range(0, width, 4):
+            source = memory, (*at, one * 4 + start * GRID)
+            ln.load(held, (start,), source, 4, "float32")
+        values.append(ln.unpack(held, width, "float32", lanes=4))
     rows, columns = values
-    for i in range(width):
-        for j in range(width):
-            index = width * i + j
-            b.store(sums, sums[index] + rows[i] * columns[j], (index,), 1)
+    with T.unroll(b.int32(width)) as i, T.unroll(b.int32(width)) as j:
+        index = i * width + j
+        b.store(sums, sums[index] + rows[i] * columns[j], (index,), 1)
 
 
 def _write(size: int, sums: b.Buffer, place: tuple[b.Expr, b.Expr], part: Part) -> None:
