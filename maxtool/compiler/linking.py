@@ -5,14 +5,14 @@ from __future__ import annotations
 import importlib.util
 import platform
 import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from maxtool.compiler.running import run_tool
 from maxtool.compiler.target import CpuTarget
-from maxtool.errors import CompilationFailed, MachineLacks
+from maxtool.errors import MachineLacks
 from maxtool.files import staged
 
 COMPILERS = ("cc", "c++", "gcc", "clang")
@@ -25,8 +25,6 @@ SHARED = {
 
 # Spellings of one instruction set in triples and in platform.machine().
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
-
-SECONDS = 300  # far beyond any link; a linker that hangs must not hang the tool
 
 
 def export_library(executable: Any, path: Path, target: CpuTarget) -> None:  # noqa: ANN401
@@ -111,19 +109,4 @@ def _linker() -> list[str] | None:
 
 
 def _link(command: list[str], output: Path, objects: Sequence[str]) -> None:
-    try:
-        done = subprocess.run(  # noqa: S603 - a linker found above, and files TVM wrote
-            [*command, "-o", str(output), *objects],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise CompilationFailed(f"the linker {command[0]} did not run: {error}") from error
-    if done.returncode != 0:
-        raise CompilationFailed(
-            f"the linker {command[0]} failed (exit status {done.returncode})",
-            problems=done.stderr.splitlines()[-10:],
-        )
+    run_tool(f"the linker {command[0]}", [*command, "-o", str(output), *objects])

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from maxtool.compiler.cuda.nvjitlink import assemble
 from maxtool.compiler.cuda.nvrtc import translate
+from maxtool.compiler.cuda.ptxas import assemble
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,6 @@ def machine_code(ptx: DeviceCode, archs: Sequence[str]) -> list[DeviceCode]:
         MachineLacks: If the packages of the extra ``cuda`` are not installed.
         CompilationFailed: If it does not compile; ptxas' messages are in ``problems``.
     """
-    with ThreadPoolExecutor() as pool:  # nvJitLink works outside of Python's lock
+    with ThreadPoolExecutor() as pool:  # a process for each
         made = pool.map(lambda arch: assemble(ptx.data, arch), archs)
         return [DeviceCode(arch, *one) for arch, one in zip(archs, made, strict=True)]

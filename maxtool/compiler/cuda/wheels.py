@@ -12,12 +12,12 @@ from maxtool.errors import MachineLacks
 
 MAJOR = 13
 NVRTC = "nvidia-cuda-nvrtc"
-NVJITLINK = "nvidia-nvjitlink"
+NVCC = "nvidia-cuda-nvcc"
 # The packages of the extra, and a header that each brings.
 PACKAGES = {
     "cuda-bindings": None,
     NVRTC: None,
-    NVJITLINK: None,
+    NVCC: None,
     "nvidia-cuda-runtime": "cuda_fp16.h",
     "nvidia-cuda-cccl": "nv/target",
 }
@@ -25,48 +25,48 @@ PACKAGES = {
 
 @dataclass(frozen=True, slots=True)
 class Compilers:
-    """The bindings of both compilers, which are built without types.
+    """Both compilers.
 
     Attributes:
-        nvrtc: CUDA C++ to PTX.
-        nvjitlink: PTX to machine code.
+        nvrtc: CUDA C++ to PTX: its bindings, which are built without types.
+        ptxas: PTX to machine code: the program.
     """
 
     nvrtc: Any
-    nvjitlink: Any
+    ptxas: Path
 
 
 @cache
 def compilers() -> Compilers:
-    """The bindings of both compilers.
+    """Both compilers.
 
     Raises:
         MachineLacks: Naming the packages that are not installed, or not of a version that serves.
     """
     problems = _problems()
     try:
-        from cuda.bindings import nvjitlink, nvrtc
+        from cuda.bindings import nvrtc
 
         nvrtc.nvrtcVersion()
-        nvjitlink.version()
-    except Exception as error:  # the bindings look for the libraries, and have errors of their own
+        ptxas = _program()
+    except Exception as error:  # the bindings look for the library, and have errors of their own
         problems = problems or [str(error).strip().partition("\n")[0]]
     if problems:
         raise MachineLacks(
-            "device code is compiled by nvrtc and nvJitLink, which are not here",
+            "device code is compiled by nvrtc and ptxas, which are not here",
             problems=problems,
             hint="pip install 'maxtool[cuda]' (wheels for Linux; no GPU is needed)",
         )
-    return Compilers(nvrtc, nvjitlink)
+    return Compilers(nvrtc, ptxas)
 
 
 def _problems() -> list[str]:
     """What is wrong with the packages that are installed."""
     versions = {name: _version(name) for name in PACKAGES}
     absent = [f"{name} {MAJOR}" for name, found in versions.items() if found[:1] != (MAJOR,)]
-    if not absent and versions[NVJITLINK] < versions[NVRTC]:
+    if not absent and versions[NVCC] < versions[NVRTC]:
         newest = ".".join(map(str, versions[NVRTC]))
-        return [f"{NVJITLINK} {newest}, to read what this version of {NVRTC} writes"]
+        return [f"{NVCC} {newest}, to read what this version of {NVRTC} writes"]
     return absent
 
 
@@ -76,6 +76,14 @@ def _version(package: str) -> tuple[int, ...]:
         return tuple(map(int, distribution(package).version.split(".")[:2]))
     except PackageNotFoundError:
         return ()
+
+
+def _program() -> Path:
+    """ptxas, which the package keeps among its own files."""
+    for file in distribution(NVCC).files or []:
+        if file.stem == "ptxas":
+            return Path(str(file.locate()))
+    raise FileNotFoundError(f"{NVCC} has no ptxas in it")
 
 
 @cache

@@ -127,7 +127,7 @@ def test_arithmetic_is_not_approximate() -> None:
 def test_ptx_that_does_not_compile() -> None:
     ptx = portable_code(SCALE, ["sm_80"])
     broken = DeviceCode(ptx.name, ptx.data.replace(b"bar.sync", b"bar.walk"))
-    with pytest.raises(CompilationFailed, match="machine code for sm_90") as raised:
+    with pytest.raises(CompilationFailed, match="ptxas for sm_90 failed") as raised:
         machine_code(broken, ["sm_90"])
     assert ".walk" in "\n".join(raised.value.problems)
 
@@ -154,13 +154,13 @@ def test_the_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("fresh")
 def test_a_linker_older_than_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     def version(name: str) -> SimpleNamespace:
-        return SimpleNamespace(version="13.0.88" if name == wheels.NVJITLINK else "13.5.37")
+        return SimpleNamespace(version="13.0.88" if name == wheels.NVCC else "13.5.37")
 
     monkeypatch.setattr(wheels, "distribution", version)
     with pytest.raises(MachineLacks) as raised:
         wheels.compilers()
     assert [problem.partition(",")[0] for problem in raised.value.problems] == [
-        "nvidia-nvjitlink 13.5"
+        "nvidia-cuda-nvcc 13.5"
     ]
 
 

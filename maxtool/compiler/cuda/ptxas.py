@@ -1,0 +1,49 @@
+"""PTX to machine code, by NVIDIA's ptxas, which is in nvrtc too.
+
+(And in nvJitLink, but there it compiles code to be linked: kernels take more registers, and spill.)
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from maxtool.compiler.cuda.wheels import compilers
+from maxtool.compiler.running import run_tool
+
+# Kernels are compiled by so many threads; the bytes, though not what they do, may depend on it.
+SPLIT = "--split-compile=4"
+REPORT = "-v"
+
+
+class Assembled(NamedTuple):
+    """Machine code for one architecture.
+
+    Attributes:
+        cubin: An ELF file.
+        log: What ptxas reports of the kernels.
+    """
+
+    cubin: bytes
+    log: str
+
+
+def assemble(ptx: bytes, arch: str) -> Assembled:
+    """Compile PTX to machine code.
+
+    Args:
+        ptx: The text.
+        arch: ``sm_XX``.
+
+    Raises:
+        MachineLacks: If the packages of the extra ``cuda`` are not installed.
+        CompilationFailed: If it does not compile; ptxas' messages are in ``problems``.
+    """
+    ptxas = str(compilers().ptxas)
+    with tempfile.TemporaryDirectory(prefix="maxtool-") as folder:
+        text, cubin = Path(folder, "model.ptx"), Path(folder, "model.cubin")
+        text.write_bytes(ptx)
+        command = [ptxas, f"-arch={arch}", REPORT, SPLIT, str(text), "-o", str(cubin)]
+        log = run_tool(f"ptxas for {arch}", command)
+        return Assembled(cubin.read_bytes(), log)
