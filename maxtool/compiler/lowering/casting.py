@@ -43,10 +43,10 @@ def converted(function: FunctionLowering, value: Expr, source: DType, dtype: DTy
         wide = converted(function, value, source, DType.float32)
         table = _constant(_rounded(dtype))
         return function.compute(_looked_up_float, wide, table, name="cast")
-    return function.compute(cast(source, dtype), value, name="cast")
+    return function.compute(_cast(source, dtype), value, name="cast")
 
 
-def cast(source: DType, dtype: DType) -> Compute:
+def _cast(source: DType, dtype: DType) -> Compute:
     """The elements of one type, which has no 8 bits if it is a float, in another such type."""
     if dtype is DType.bfloat16:
         return lambda x: te.compute(x.shape, lambda *i: to_bfloat16(x(*i).astype("float32")))
