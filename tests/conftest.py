@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Callable
@@ -21,6 +22,7 @@ settings.register_profile(
     "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 settings.register_profile("explore", settings.get_profile("patient"), derandomize=False)
+settings.register_profile("quick", settings.get_profile("patient"), max_examples=30)
 settings.load_profile("patient")
 
 # Commands draw for the terminal they find: a runner's own must not decide what is compared.
@@ -28,8 +30,10 @@ for name in ("COLUMNS", "LINES"):
     os.environ.pop(name, None)
 
 # The virtual machine's threads are waited for, not looked for in a loop: on a machine whose cores
-# are busy, a sixth of all time went there.
+# are busy, a sixth of all time went there. Starting NumPy's is half of what importing it takes, and
+# hundreds of tests start a program.
 os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", "0")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 REFERENCE = Path(__file__).resolve().parents[2] / "shared" / "reference"
 
@@ -41,6 +45,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--quick"):
         effort.be_quick()
+        if not config.getoption("--hypothesis-profile"):
+            settings.load_profile("quick")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported by now stays: collections of garbage need not look at it again."""
+    gc.freeze()
 
 
 @pytest.fixture

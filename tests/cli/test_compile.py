@@ -153,7 +153,14 @@ def test_failed_check_leaves_nothing(source: Path, tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"source", "strict.toml"}
 
 
-@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        signal.SIGINT,
+        pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param(signal.SIGHUP, marks=pytest.mark.slow),
+    ],
+)
 def test_interrupt_leaves_nothing(
     source: Path, tmp_path: Path, interruptible: Callable[[], None], kind: signal.Signals
 ) -> None:
@@ -169,7 +176,14 @@ def test_interrupt_leaves_nothing(
     assert {path.name for path in tmp_path.iterdir()} == {"source"}
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+@pytest.mark.parametrize(
+    "closed",
+    [
+        pytest.param(">&-", marks=pytest.mark.slow),
+        pytest.param("2>&-", marks=pytest.mark.slow),
+        ">&- 2>&-",
+    ],
+)
 def test_closed_streams(source: Path, tmp_path: Path, closed: str) -> None:
     command = f"{sys.executable} -m maxtool compile {source} -o {tmp_path / 'out'} {closed}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)

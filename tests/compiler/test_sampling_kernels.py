@@ -114,7 +114,14 @@ def test_any_draw(
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("number", [0.0, 0.2, 0.5, 0.8, 0.999, BELOW_ONE])
+@pytest.mark.parametrize(
+    "number",
+    [
+        0.5,
+        BELOW_ONE,
+        *(pytest.param(one, marks=pytest.mark.slow) for one in (0.0, 0.2, 0.8, 0.999)),
+    ],
+)
 @pytest.mark.parametrize(
     "how",
     [
@@ -136,7 +143,7 @@ def test_a_vocabulary(target: str, how: Sampling, number: float) -> None:
 @pytest.mark.parametrize("target", TARGETS)
 def test_equal_logits_come_in_their_order(target: str) -> None:
     logits = np.zeros(64, "f4")
-    for token in (0, 1, 31, 32, 62, 63):
+    for token in (0, 31, 32, 63):
         assert draw(target, logits, [], Sampling(1.0), (token + 0.5) / 64) == token
     assert draw(target, logits, [], Sampling(1.0, top_p=0.25), 0.99) == 15
     assert draw(target, logits, [], Sampling(0.0), 0.99) == 0

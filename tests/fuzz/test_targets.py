@@ -15,15 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutations import mutate
 
+from tests.effort import examples
+
 HERE = Path(__file__).parent
 # Bytes of each seed that are damaged; fewer where reading takes milliseconds.
+MANY = examples(250, 1000)
 MOST = {
-    "safetensors": 1000,
-    "gguf": 1000,
-    "npz": 1000,
-    "pytorch": 1000,
-    "onnx": 1000,
-    "manifest": 1000,
+    "safetensors": MANY,
+    "gguf": MANY,
+    "npz": MANY,
+    "pytorch": MANY,
+    "onnx": MANY,
+    "manifest": MANY,
     "config": 100,
     "recipe": 100,
     "tokenizer": 100,
@@ -62,7 +65,7 @@ def test_truncation_and_changes_at_every_byte(name: str) -> None:
 def test_changes_that_keep_the_structure(name: str) -> None:
     target = target_of(name)
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=examples(50, 150), deadline=None)
     @given(st.sampled_from(target.seeds()), st.integers(0), st.integers(1, 3))
     def changed(data: bytes, seed: int, times: int) -> None:
         random = Random(seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -292,17 +293,19 @@ def test_one_reply_as_json(speaker: Path) -> None:
         (["--prompt", "x", "--chat-template-kwargs", "{}"], 2, "go with --chat"),
     ],
 )
-def test_bad_requests(speaker: Path, arguments: list[str], code: int, says: str) -> None:
+def test_bad_requests(
+    speaker: Path, arguments: list[str], code: int, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(speaker.parent)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
     (speaker.parent / "bad.jinja").write_text("\n{{ a b }}")
     (speaker.parent / "raw.jinja").write_bytes(b"\xff")
     (speaker.parent / "long.jinja").write_bytes(b" " * ((1 << 20) + 1))
-    done = tiny_artifact.run(speaker, *arguments)
-    assert (done.returncode, done.stdout) == (code, "")
-    assert says in done.stderr
-    assert done.stderr.count("\n") == 1
+    tiny_artifact.fails(speaker, code, *arguments, says=says)
 
 
-def test_what_a_template_is_given_besides(speaker: Path) -> None:
+def test_what_a_template_is_given_besides(speaker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(speaker.parent)
     (speaker.parent / "t.jinja").write_text("{{ bos_token }}{% if not think %}a{% endif %}{{ n }}")
     told = ["--chat", "--prompt", "x", "--chat-template", "t.jinja", "--json", "--max-tokens", "1"]
     for given, text in (('{"think": true, "n": 7}', "7"), ('{"think": false}', "a")):
@@ -310,8 +313,7 @@ def test_what_a_template_is_given_besides(speaker: Path) -> None:
         ids = tiny_artifact.library().encode(f"<s>{text}", add_special_tokens=False).ids
         assert json.loads(done.stdout)["prompt_ids"] == ids
     for wrong in ("[1]", "{", "think=false", "[" * 50_000):
-        done = tiny_artifact.run(speaker, *told, "--chat-template-kwargs", wrong)
-        assert (done.returncode, done.stdout) == (2, "")
+        tiny_artifact.fails(speaker, 2, *told, "--chat-template-kwargs", wrong, says="kwargs")
 
 
 def test_a_model_without_a_template(artifact: Path) -> None:

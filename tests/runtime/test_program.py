@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import io
 import json
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,7 @@ from maxtool.runtime.loader import terminal
 
 sys.path.insert(0, str(Path(__file__).parent))
 import tiny_artifact
-from tiny_artifact import PROMPT, STORY
+from tiny_artifact import PROMPT, STORY, fails
 
 CONTEXT, VOCAB = tiny_artifact.CONTEXT, tiny_artifact.VOCAB
 
@@ -38,29 +36,6 @@ def manifest_of(folder: Path) -> dict[str, Any]:
 def npz(path: Path, **arrays: object) -> Path:
     np.savez(path, **{name: np.asarray(value) for name, value in arrays.items()})  # type: ignore[arg-type]
     return path
-
-
-def fails(folder: Path, code: int, *arguments: object, says: str) -> None:
-    """The program, in this process for speed, ends with one line that says so."""
-    spec = importlib.util.spec_from_file_location("run", folder / "run.py")
-    assert spec is not None
-    assert spec.loader is not None
-    program = importlib.util.module_from_spec(spec)
-    sys.modules["run"] = program
-    stdout, stderr = io.StringIO(), io.StringIO()
-    try:
-        spec.loader.exec_module(program)
-        with redirect_stdout(stdout), redirect_stderr(stderr):
-            ended = program.main([str(argument) for argument in arguments])
-    except SystemExit as stop:
-        ended = stop.code
-    finally:
-        del sys.modules["run"]
-    said = stderr.getvalue()
-    assert ended == code, said
-    assert said.startswith("error: ") or "usage:" in said
-    assert said.count("\n") == 1 or "usage:" in said
-    assert says in said
 
 
 @pytest.mark.parametrize("name", ["loader", "loader/__init__.py", "loader/model.py"])

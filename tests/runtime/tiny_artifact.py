@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import io
 import json
 import os
@@ -11,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -174,6 +176,30 @@ def _weights(path: Path, tokens: list[int], prompt: int) -> list[dict[str, objec
         data += array.tobytes()
     path.write_bytes(data)
     return tensors
+
+
+def fails(folder: Path, code: int, *arguments: object, says: str) -> None:
+    """The program, in this process for speed, ends with one line that says so."""
+    spec = importlib.util.spec_from_file_location("run", folder / "run.py")
+    assert spec is not None
+    assert spec.loader is not None
+    program = importlib.util.module_from_spec(spec)
+    sys.modules["run"] = program
+    stdout, stderr = io.StringIO(), io.StringIO()
+    try:
+        spec.loader.exec_module(program)
+        with redirect_stdout(stdout), redirect_stderr(stderr):
+            ended = program.main([str(argument) for argument in arguments])
+    except SystemExit as stop:
+        ended = stop.code
+    finally:
+        del sys.modules["run"]
+    said = stderr.getvalue()
+    assert ended == code, said
+    assert not stdout.getvalue()
+    assert said.startswith("error: ") or "usage:" in said
+    assert said.count("\n") == 1 or "usage:" in said
+    assert says in said
 
 
 def run(

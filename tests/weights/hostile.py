@@ -92,13 +92,14 @@ MEASURE = """
 import json, resource, sys
 from pathlib import Path
 from maxtool.errors import InputError
+from maxtool.weights import open_checkpoint
 from tests.machine import Stopwatch
-from tests.weights.hostile import read_all
 def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 before, refused = peak(), False
 with Stopwatch() as watch:
     try:
-        read_all(Path(sys.argv[1]))
+        checkpoint = open_checkpoint(Path(sys.argv[1]))
+        [checkpoint.read(name).data.tobytes() for name in checkpoint.tensors]
     except InputError:
         refused = True
 print(json.dumps([watch.seconds, peak() - before, refused]))

@@ -592,9 +592,14 @@ BOMBS: dict[str, tuple[Callable[[], bytes], str]] = {
     "long names": (long_names, "names longer together than"),
     "dimensions": (lambda: tensor(field(1, 1) * 2_000_000), "more than 1048576 fields|times"),
 }
+# Those of which others show the same.
+ALIKE = {"nodes", "functions", "dimensions"}
 
 
-@pytest.mark.parametrize("name", BOMBS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if name in ALIKE else []) for name in BOMBS],
+)
 def test_bombs(tmp_path: Path, name: str) -> None:
     make, message = BOMBS[name]
     (tmp_path / "x.onnx").write_bytes(make())

@@ -129,7 +129,9 @@ def test_many_tokens_take_tiles() -> None:
     assert "attention_8_2_64" in kernels(lowered(step("seq", DType.float16)))
 
 
-@pytest.mark.parametrize("dtype", [DType.float32, DType.float16, DType.bfloat16])
+@pytest.mark.parametrize(
+    "dtype", [DType.float32, DType.float16, pytest.param(DType.bfloat16, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("seq", [1, "seq"])
 def test_machine_code_without_local_memory(dtype: DType, seq: int | str) -> None:
     compiled = compile_module(lowered(step(seq, dtype)), TARGET, asserts=False)

@@ -9,10 +9,11 @@ import pytest
 
 from maxtool.dtype import DType
 from maxtool.runtime.loader.sampling import Sampling, distribution, penalised
+from tests.effort import examples
 from tests.simt.model import SimulatedModel
 
 MODEL = Path(__file__).parents[2] / "data" / "tiny-llama"
-CONTEXT, TEXT, COUNT = 16, [1, 5, 9], 3
+CONTEXT, TEXT, COUNT = 16, [1, 5, 9], examples(2, 3)
 RANDOM = Sampling(0.9, top_k=20, top_p=0.9, min_p=0.01, repetition_penalty=1.2)
 
 

@@ -241,10 +241,13 @@ def gelu(x: Any) -> Any:
 @pytest.mark.parametrize(
     "forward",
     [
-        siblings, mlp, read_twice, of_two_inputs, of_two_types, of_itself, broadcast,
-        from_the_graph, chained, gelu,
+        *(siblings, mlp, read_twice, from_the_graph, chained),
+        *(
+            pytest.param(one, marks=pytest.mark.slow)
+            for one in (of_two_inputs, of_two_types, of_itself, broadcast, gelu)
+        ),
     ],
-)  # fmt: skip
+)
 def test_graphs_mean_what_they_did(forward: Callable[..., Any]) -> None:
     """One token is joined, many are not; the same rows give the same but for the order of sums."""
     count = forward.__code__.co_argcount

@@ -84,7 +84,14 @@ def elementwise(dtype: DType) -> tuple[list[str], Callable[[Tensor, Tensor], lis
     return names, function
 
 
-@pytest.mark.parametrize("dtype", WIDE)
+# Integers whose arithmetic is that of wider and narrower ones.
+BETWEEN = {DType.int16, DType.int32, DType.uint16, DType.uint32}
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [pytest.param(one, marks=[pytest.mark.slow] if one in BETWEEN else []) for one in WIDE],
+)
 def test_every_operation_on_every_pair_of_numbers(dtype: DType) -> None:
     names, function = elementwise(dtype)
     x, y = (side.reshape(-1).copy() for side in np.meshgrid(values(dtype), values(dtype)))

@@ -39,7 +39,7 @@ def test_the_device_draws_what_the_host_would(
     code = (
         BOTH
         + """
-answer([[list(model.generate([1, 5, 9], 40, **options)) for model in both(sys.argv[1])]
+answer([[list(model.generate([1, 5, 9], 16, **options)) for model in both(sys.argv[1])]
         for options in json.loads(sys.argv[2])])
 """
     )

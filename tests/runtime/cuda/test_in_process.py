@@ -70,6 +70,7 @@ answer([close, str(there.device), there.__dlpack_device__(), compiled, accelerat
     assert answer == [[True, True], "gpu:0", [2, 0], ["compute_90", "sm_90"], 2]
 
 
+@pytest.mark.slow
 def test_a_module_moved_to_a_gpu(run: Any) -> None:
     answer = run(
         """
@@ -94,6 +95,7 @@ answer([close, str(result.device), str(layer.weight.device)])
     assert answer == [True, "Accelerator(id=0)", "Accelerator(id=0)"]
 
 
+@pytest.mark.slow
 def test_gpus_that_differ_get_one_code_for_both(run: Any) -> None:
     answer = run(
         """
