@@ -18,6 +18,7 @@ OF_KIND: dict[str, Callable[[Any], Mapping[str, Callable[..., Any]]]] = {
 def kernels(target: Target) -> Mapping[str, Callable[..., Any]]:
     """What builds each kernel for a target, by its name.
 
-    A kernel of one name has the same parameters and options for every target.
+    A kernel of one name has the same parameters and options for every target, but for how keys of
+    attention and weights are laid out, and for the options of products, which GPUs' own rules give.
     """
     return OF_KIND[target.kind](target)
