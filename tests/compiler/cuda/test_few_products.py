@@ -96,6 +96,7 @@ def test_kernels_stay_in_registers() -> None:
         "three": few_products.linears("bfloat16", (False,) * 3, **alike, rounds=True),
         "gated": few_products.gated_linear("bfloat16", SILU_MUL, (False,) * 2, **alike),
         "float32": few_products.linears("float32", (False,), True, **alike),
+        "unaligned": few_products.linears("float16", (False,) * 3, **{**alike, "aligned": False}),
     }
     for name, one in resources(made):
         assert not one.spills, name

@@ -28,7 +28,7 @@ FEW = 32
 
 # Of many tokens an expert has some hundred rows. Which they are takes registers: a warp has half
 # the sums that it has of rows in order.
-TILE = Tile(rows=128, columns=128, warps=(2, 4), stages=3)
+TILE = Tile(rows=128, columns=128, warps=(2, 4), stages=3, resident=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,8 @@ def _one_by_one(one: Choices, shared_memory: int) -> None:
     """A block for some columns of each choice."""
     form = Float32(rows=1) if one.x.dtype == "float32" else TensorCores()
     columns = b.ceildiv(one.w.rows, form.columns)
-    with b.launch([one.count * columns], few.THREADS) as (block, thread):
+    blocks = one.count * columns
+    with b.launch([blocks], few.THREADS, resident=few.RESIDENT) as (block, thread):
         choice = b.index(b.block_quotient(block, columns))
         column = b.index((block - choice * columns) * form.columns)
         expert, row = b.index(b.clamped(one.chosen[choice], one.experts)), one.source(choice)
@@ -137,12 +138,13 @@ def _one_by_one(one: Choices, shared_memory: int) -> None:
 
 def _sorted(one: Choices, order: tuple[b.Buffer, ...], wide: bool, shared_memory: int) -> None:
     if one.x.dtype == "float32":
-        side = TILES_FLOAT32[-1].side
+        square = TILES_FLOAT32[-1]
 
         def tiled(*given: Any) -> None:  # noqa: ANN401
-            tile_product_float32(side, *given)
+            tile_product_float32(square.side, *given)
 
-        _each_tile(one, order, (side, side, THREADS), tiled)
+        size = square.side, square.side
+        _each_tile(one, order, size, (THREADS, square.resident), tiled)
         return
     large = wide and one.w.aligned and one.output.fours
     tile = (TILE if large else TILES[-1]).within(shared_memory)
@@ -150,23 +152,33 @@ def _sorted(one: Choices, order: tuple[b.Buffer, ...], wide: bool, shared_memory
     def tiled_narrow(*given: Any) -> None:  # noqa: ANN401
         tile_product(tile, *given)
 
-    _each_tile(one, order, (tile.rows, tile.columns, tile.threads), tiled_narrow)
+    size = tile.rows, tile.columns
+    _each_tile(one, order, size, (tile.threads, tile.resident), tiled_narrow)
 
 
 def _each_tile(
     one: Choices,
     order: tuple[b.Buffer, ...],
-    size: tuple[int, int, int],
+    size: tuple[int, int],
+    block_of: tuple[int, int],
     tiled: Callable[..., None],
 ) -> None:
     """Blocks for each expert and some columns, as many as its tiles would be if all had the same.
 
     Where an expert has more rows, its blocks go round more often.
+
+    Args:
+        one: The buffers.
+        order: What ``expert_order`` has made.
+        size: Rows and columns of a tile.
+        block_of: Threads of a block, and blocks that a multiprocessor is to have registers for.
+        tiled: Emits what a block does for a tile.
     """
-    (starts, places), (height, width, threads) = order, size
+    (starts, places), (height, width), (threads, resident) = order, size, block_of
     columns = b.ceildiv(one.w.rows, width)
     slots = b.greatest(b.ceildiv(b.quotient(one.count, b.greatest(one.experts, 1)), height), 1)
-    with b.launch([one.experts * columns * slots], threads) as (block, thread):
+    blocks = one.experts * columns * slots
+    with b.launch([blocks], threads, resident=resident) as (block, thread):
         expert = b.index(b.block_quotient(block, columns * slots))
         rest = b.index(block - expert * (columns * slots))
         column = b.index(b.block_quotient(rest, slots))

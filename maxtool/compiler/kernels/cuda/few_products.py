@@ -15,7 +15,7 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda.few_forms import Float32, TensorCores
-from maxtool.compiler.kernels.cuda.few_rows import THREADS, Bench, Form, bench, few_rows
+from maxtool.compiler.kernels.cuda.few_rows import RESIDENT, THREADS, Bench, Form, bench, few_rows
 from maxtool.compiler.kernels.cuda.matrix import Matrix
 from maxtool.compiler.kernels.cuda.output import Output
 from maxtool.compiler.kernels.cuda.pointwise import run_chain
@@ -196,7 +196,7 @@ def _launch(
         ends = [b.integer(0)]
         for size in sizes:
             ends.append(ends[-1] + groups * b.ceildiv(size, form.columns))
-        with b.launch([ends[-1]], THREADS) as (at, thread):
+        with b.launch([ends[-1]], THREADS, resident=RESIDENT) as (at, thread):
             passed = (T.Cast("int32", at >= end) for end in ends[1:-1])
             product = b.let(sum(passed, start=b.int32(0)), dtype="int32")
             block_of = b.index(at - _select(product, ends[:-1]))

@@ -29,6 +29,7 @@ WARPS = 8
 THREADS = WARPS * b.WARP
 UNDER_WAY = 64 << 10  # bytes of weights
 MEMORY = 112 << 10  # bytes of shared memory: two blocks in an SM of 227 KiB
+RESIDENT = 2  # blocks that an SM is to have registers for, as it has memory for no more
 
 # What is done with the sums of one element, one for each matrix of weights: takes row and column
 # within the block.

@@ -24,8 +24,8 @@ FEW = 16
 # to do, that is 5.4 TB/s from its L2 cache; smaller tiles ask more of it. They pay where large
 # ones leave most of 132 SMs idle. Two are enough: they take most of the time that a model compiles.
 TILES = (
-    Tile(rows=128, columns=256, warps=(2, 4), stages=4),
-    Tile(rows=64, columns=64, warps=(2, 2), stages=4),
+    Tile(rows=128, columns=256, warps=(2, 4), stages=4, resident=1),
+    Tile(rows=64, columns=64, warps=(2, 2), stages=4, resident=4),
 )
 TILES_FLOAT32 = (Square(side=128, resident=1), Square(side=64, resident=3))
 FULL = 96
@@ -128,7 +128,7 @@ def _narrow(one: Product, wide: bool, shared_memory: int) -> None:
             operands, sources = (here.x, here.w), _sources(here, corner)
             tile_product(tile, operands, sources, thread, _part(here.output, corner))
 
-        _launch_tiles(one, sizes[index], tile.threads, block)
+        _launch_tiles(one, sizes[index], tile.threads, block, tile.resident)
 
     b.either(
         one.x.rows <= FEW,
@@ -189,7 +189,7 @@ def _few(one: Product, form: Form, shared_memory: int) -> None:
         memory = few.bench(form, 1, shared_memory)
         few_rows(form, here.x, [here.w], corner, thread, finish, memory)
 
-    _launch_tiles(one, (form.rows, form.columns), few.THREADS, block)
+    _launch_tiles(one, (form.rows, form.columns), few.THREADS, block, few.RESIDENT)
 
 
 def _launch_tiles(
@@ -197,7 +197,7 @@ def _launch_tiles(
     size: tuple[int, int],
     threads: int,
     body: Callable[[Product, tuple[b.Expr, b.Expr], b.Expr], None],
-    resident: int | None = None,
+    resident: int,
 ) -> None:
     """A block for each part of ``size`` of the result of each product of the batch."""
     rows, columns = b.ceildiv(one.x.rows, size[0]), b.ceildiv(one.w.rows, size[1])

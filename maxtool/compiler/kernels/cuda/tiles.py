@@ -41,12 +41,14 @@ class Tile:
         columns: Columns, likewise.
         warps: How many warps share the rows, and how many the columns.
         stages: Stages in shared memory.
+        resident: Blocks that a multiprocessor is to have registers for.
     """
 
     rows: int
     columns: int
     warps: tuple[int, int]
     stages: int
+    resident: int
 
     @property
     def threads(self) -> int:
