@@ -239,8 +239,3 @@ class Recipe:
     rules: Mapping[Dialect, Rules]
     entries: Mapping[str, Mapping[str, tuple[int | str, ...]]]
     check: Mapping[str, Tolerance]
-
-    @property
-    def gguf_architecture(self) -> str:
-        """What GGUF calls the architecture: the prefix of its keys."""
-        return str(self.constants["gguf"]["general.architecture"])

@@ -225,9 +225,8 @@ class FunctionLowering:
             sizes: The shape of the result, whole or flat as the kernel has it.
             dtype: The element type of the result.
         """
-        made = self.module.kernel(name, options, self.target)
-        kind = relax.TensorType(list(sizes), stored(dtype), vdevice=self.vdevice)
-        return self.emit(relax.op.call_tir(made, list(operands), kind))
+        (made,) = self.kernel_several(name, options, operands, [sizes], dtype)
+        return made
 
     def kernel_several(
         self,
@@ -250,10 +249,7 @@ class FunctionLowering:
     ) -> list[Expr]:
         """Call a kernel that writes new tensors, of types as Relax takes them."""
         made = self.module.kernel(name, options, self.target)
-        if len(kinds) == 1:
-            return [self.emit(relax.op.call_tir(made, list(operands), kinds[0]))]
-        result = self.emit(relax.op.call_tir(made, list(operands), list(kinds)))
-        return [self.emit(relax.TupleGetItem(result, index)) for index in range(len(kinds))]
+        return self._results(relax.op.call_tir(made, list(operands), list(kinds)), len(kinds))
 
     def kernel_updating(
         self,
@@ -279,16 +275,22 @@ class FunctionLowering:
         new = [relax.TensorType(list(one), "float32", vdevice=self.vdevice) for one in shapes]
         kinds = [*(one.ty for one in operands[:updated]), *new]
         places = [*range(updated), *(-1 for _ in new)]
-        result = self.emit(relax.op.call_tir_inplace(made, list(operands), places, kinds))
-        return [self.emit(relax.TupleGetItem(result, index)) for index in range(len(kinds))]
+        call = relax.op.call_tir_inplace(made, list(operands), places, kinds)
+        return self._results(call, len(kinds))
 
     def kernel_inplace(
         self, name: str, options: Mapping[str, Any], operands: Sequence[Expr]
     ) -> Expr:
         """Call a kernel that overwrites its first operand; the result is that operand anew."""
-        made = self.module.kernel(name, options, self.target)
-        kind = operands[0].ty
-        return self.emit(relax.op.call_tir_inplace(made, list(operands), [0], [kind]))
+        (made,) = self.kernel_updating(name, options, operands, 1, [])
+        return made
+
+    def _results(self, call: Expr, count: int) -> list[Expr]:
+        """What a call gives, which is a tuple unless it is one tensor."""
+        result = self.emit(call)
+        if count == 1:
+            return [result]
+        return [self.emit(relax.TupleGetItem(result, index)) for index in range(count)]
 
     def compute(self, function: Callable[..., Any], *operands: Expr, name: str) -> Expr:
         """Call a kernel described by a tensor expression, scheduled by rule."""
