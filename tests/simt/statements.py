@@ -24,6 +24,7 @@ Run = Callable[[Scope], None]
 SHARED = ("shared", "shared.dyn")
 # Attributes that say nothing about what a program computes.
 SILENT = {
+    "pragma_unroll",
     "pragma_unroll_explicit",
     "realize_scope",
     "storage_alignment",

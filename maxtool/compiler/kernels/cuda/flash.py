@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from tvm.tirx.script.builder import ir as T  # noqa: N812
 
@@ -76,6 +76,9 @@ class Tile:
         at: The sequence.
         kv: The head of keys.
         first: The first row.
+        query: Its query.
+        member: Which head of its group it is, int32.
+        last: The last row that there is, counted from the first, int32; it may lie in a later tile.
         begin: The first key that some row sees.
         end: The key after the last that some row sees.
     """
@@ -84,6 +87,9 @@ class Tile:
     at: b.Expr
     kv: b.Expr
     first: b.Expr
+    query: b.Expr
+    member: b.Expr
+    last: b.Expr
     begin: b.Expr
     end: b.Expr
 
@@ -93,21 +99,26 @@ class Tile:
         return self.problem.queries * self.problem.group
 
     def split(self, row: b.Expr) -> tuple[b.Expr, b.Expr]:
-        """Head and query of a row; rows that there are not repeat the last."""
-        group = self.problem.group
-        inside = b.index(b.least(row, self.rows - 1))
-        query = b.index(b.quotient(inside, group))
-        return b.index(self.kv * group + (inside - query * group)), query
+        """Head and query of a row of the tile, an int32; rows that there are not repeat the last.
 
-    def is_seen(self, query: b.Expr, key: b.Expr) -> b.Expr:
-        """Whether a query sees a key, but for the mask."""
-        seen, problem = key < self.end, self.problem
-        if problem.offset is not None:
-            last = query + problem.offset
-            seen = T.And(seen, key <= last)
-            if problem.scores.window is not None:
-                seen = T.And(seen, key > last - problem.scores.window)
-        return seen
+        Divisions are of int32, which are some instructions only.
+        """
+        group = b.int32(self.problem.group)
+        place = b.let(self.member + T.min(row, self.last), 1, "int32")
+        query = b.let(T.truncdiv(place, group), 1, "int32")
+        member = T.Cast("int64", place - query * group)
+        head = b.index(self.kv * self.problem.group + member)
+        return head, b.index(self.query + T.Cast("int64", query))
+
+    def limits(self, query: b.Expr) -> Limits:
+        """Which keys a query sees, but for the mask."""
+        problem, high = self.problem, self.end - 1
+        if problem.offset is None:
+            return Limits(_short(high - self.begin))
+        last = b.index(query + problem.offset)
+        high = _short(b.least(high, last) - self.begin)
+        window = problem.scores.window
+        return Limits(high, None if window is None else _short(last - window + 1 - self.begin))
 
     def is_whole(self, first: b.Expr, count: int, rows: int) -> b.Expr:
         """Whether every row of the tile sees all of ``count`` keys from ``first`` on."""
@@ -116,7 +127,7 @@ class Tile:
         whole = after <= self.end
         if problem.offset is None:
             return whole
-        lowest = b.quotient(self.first, problem.group) + problem.offset
+        lowest = self.query + problem.offset
         whole = T.And(whole, after <= lowest + 1)
         if problem.scores.window is None:
             return whole
@@ -124,35 +135,65 @@ class Tile:
         highest = b.quotient(last, problem.group) + problem.offset
         return T.And(whole, first > highest - problem.scores.window)
 
-    def hidden(
-        self, score: b.Expr, head: b.Expr, query: b.Expr, key: b.Expr, *, masked: bool = True
-    ) -> b.Expr:
-        """A score, or minus infinity where the key is hidden from the query."""
+    def hidden(self, score: b.Expr, limits: Limits, key: b.Expr) -> b.Expr:
+        """A score, or minus infinity where the key, an int32 from ``begin`` on, is not seen."""
+        return T.Select(limits.has(key), score, self.problem.scores.number(float("-inf")))
+
+    def masked(self, score: b.Expr, head: b.Expr, query: b.Expr, key: b.Expr) -> b.Expr:
+        """What the mask makes of a score; of a key beyond the last, what it makes of that."""
         scores, mask = self.problem.scores, self.problem.mask
-        if mask is None or not masked:
-            return T.Select(self.is_seen(query, key), score, scores.number(float("-inf")))
-        inside = b.index(b.least(key, self.problem.keys - 1))
-        found = b.let(mask(score, self.at, head, query, inside), 1, scores.kind)
-        return T.Select(self.is_seen(query, key), found, scores.number(float("-inf")))
+        if mask is None:
+            return score
+        inside = b.index(b.least(self.begin + T.Cast("int64", key), self.problem.keys - 1))
+        return b.let(mask(score, self.at, head, query, inside), 1, scores.kind)
+
+
+class Limits(NamedTuple):
+    """The keys that a query sees, counted from the first of its tile; int32.
+
+    Attributes:
+        high: The last; -1 or less if there is none.
+        low: The first; None for that of the tile.
+    """
+
+    high: b.Expr
+    low: b.Expr | None = None
+
+    def has(self, key: b.Expr) -> b.Expr:
+        """Whether a key is one of them."""
+        below = key <= self.high
+        return below if self.low is None else T.And(below, key >= self.low)
+
+
+def _short(key: b.Expr) -> b.Expr:
+    """A count of keys, which an int32 holds: of more there is no memory."""
+    return b.let(T.Cast("int32", key), 1, "int32")
 
 
 @contextmanager
-def tiles(problem: Problem, rows: int, threads: int) -> Iterator[tuple[Tile, b.Expr]]:
+def tiles(
+    problem: Problem, rows: int, threads: int, resident: int
+) -> Iterator[tuple[Tile, b.Expr]]:
     """Launch a block for each tile of ``rows`` rows: yields the tile and the thread's index.
 
     Of the tiles of a head those with most keys come first, lest they be the last to end.
     """
     heads, group, offset = problem.heads, problem.group, problem.offset
     count = b.ceildiv(problem.queries * group, rows)
-    with b.launch([problem.batch * heads.keys * count], threads) as (block, thread):
+    blocks = [problem.batch * heads.keys * count]
+    with b.launch(blocks, threads, resident=resident) as (block, thread):
         pair = b.index(b.quotient(block, count))
         first = b.index((count - 1 - (block - pair * count)) * rows)
         at = b.index(b.quotient(pair, heads.keys))
         kv = b.index(pair - at * heads.keys)
         if offset is not None:
             problem = replace(problem, offset=b.index(offset))
+        query = b.index(b.quotient(first, group))
+        member = b.let(T.Cast("int32", first - query * group), 1, "int32")
+        left = b.least(problem.queries * group - 1 - first, rows)
+        last = b.let(T.Cast("int32", left), 1, "int32")
         begin, end = _range(problem, first, rows)
-        yield Tile(problem, at, kv, first, begin, end), thread
+        yield Tile(problem, at, kv, first, query, member, last, begin, end), thread
 
 
 def _range(problem: Problem, first: b.Expr, rows: int) -> tuple[b.Expr, b.Expr]:

@@ -16,7 +16,10 @@ banks. A warp reads 32 KiB of a 128-wide tile for 128 products of 16 x 8 x 16.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from tvm.tirx.script.builder import ir as T  # noqa: N812
 
@@ -33,6 +36,7 @@ STEP = 16  # terms of a product, and rows of a warp
 ROWS = WARPS * STEP
 PIECE = 8  # elements of 16 bytes
 WIDE = 128  # elements of a query beyond which it does not stay in registers
+MASKED = 64  # elements beyond which a block with a mask needs more registers than three may have
 WIDEST = 256
 MMA = {"float16": "mt_mma_f16", "bfloat16": "mt_mma_bf16"}
 
@@ -53,6 +57,11 @@ class Form:
     def is_wide(self) -> bool:
         """Whether queries or results take so many registers that the others must save some."""
         return max(self.heads.key_dim, self.heads.value_dim) > WIDE
+
+    def resident(self, *, masked: bool) -> int:
+        """Blocks of a multiprocessor: three, whose threads have 168 registers, or two with 255."""
+        widest = max(self.heads.key_dim, self.heads.value_dim)
+        return 2 if widest > (MASKED if masked else WIDE) else 3
 
     @property
     def keys(self) -> int:
@@ -80,7 +89,8 @@ class Form:
 
 def flash_mma(problem: Problem, form: Form) -> None:
     """Emit attention in tiles."""
-    with tiles(problem, ROWS, THREADS) as (tile, thread):
+    resident = form.resident(masked=problem.mask is not None)
+    with tiles(problem, ROWS, THREADS, resident) as (tile, thread):
         _Block(form, tile, thread).run()
 
 
@@ -97,12 +107,14 @@ class _Block:
             self.queries = b.scratch((heads.key_dim // STEP * 4,), "uint32")
         self.lane = b.let(thread % b.WARP, 1, "int32")
         self.warp_row = b.let(thread // b.WARP * STEP, 1, "int32")
-        self.scores = b.scratch((form.keys // 8 * 4,))
-        self.out = b.scratch((heads.value_dim // 8 * 4,))
+        # Of each 8 columns two rows of two neighbours.
+        self.scores = b.scratch((form.keys // 8, 2, 2))
+        self.out = b.scratch((heads.value_dim // 8, 2, 2))
         self.top, self.total = b.scratch((2,)), b.scratch((2,))
-        own = [tile.first + self.warp_row + self.lane // 4 + 8 * half for half in range(2)]
-        self.rows = [b.index(row) for row in own]
+        own = [self.warp_row + self.lane // 4 + 8 * half for half in range(2)]
+        self.rows = [b.let(row, 1, "int32") for row in own]
         self.places = [tile.split(row) for row in self.rows]  # head and query
+        self.limits = [tile.limits(query) for _, query in self.places]
 
     def run(self) -> None:
         """Everything."""
@@ -122,7 +134,7 @@ class _Block:
             with b.when(step + 1 < count):
                 self._copy(0, heads.key_dim, self.problem.k, first + size)
             b.do(b.call("mt_cp_async_commit"))
-            self._hide(first)
+            self._hide(first, b.let(T.Cast("int32", step * size), 1, "int32"))
             for half in range(2):
                 self._take(half)
             _arrived(1)
@@ -132,15 +144,14 @@ class _Block:
 
     def _start(self) -> None:
         """Load the queries; begin with nothing seen."""
-        for index in range(self.form.heads.value_dim // 8 * 4):
-            b.store(self.out, T.float32(0), (index,), 1)
-        for half in range(2):
+        _clear(self.out)
+        with T.unroll(b.int32(2)) as half:
             b.store(self.top, T.float32(HIDDEN), (half,), 1)
             b.store(self.total, T.float32(0), (half,), 1)
         if self.form.is_wide:
             self._wait_shared()
             return
-        for step in range(self.form.heads.key_dim // STEP):
+        with T.unroll(b.int32(self.form.heads.key_dim // STEP)) as step:
             for register in range(4):
                 column = step * STEP + register // 2 * 8 + self.lane % 4 * 2
                 low, high = self._query(register % 2, column)
@@ -161,32 +172,36 @@ class _Block:
         """Copy the queries into shared memory, rounded."""
         problem, dtype = self.problem, self.problem.types[0]
         units = self.form.heads.key_dim // 4
-        with T.serial(b.integer(ROWS * units // THREADS)) as step:
-            index = b.index(step * THREADS + self.thread)
-            row, column = b.index(b.quotient(index, units)), b.index(b.remainder(index, units) * 4)
-            place = problem.place(self.tile.at, *self.tile.split(self.tile.first + row))
+        with T.serial(b.int32(ROWS * units // THREADS)) as step:
+            index = b.let(step * THREADS + self.thread, 1, "int32")
+            row = b.let(T.truncdiv(index, b.int32(units)), 1, "int32")
+            column = b.let((index - row * units) * 4, 1, "int32")
+            place = problem.place(self.tile.at, *self.tile.split(row))
             numbers = ln.read(problem.q, (*place, column), 4, dtype)
             ln.write(self.memory, numbers, (self.waiting + row, column), 4, self.form.dtype)
 
     def _copy(self, target: int, width: int, source: b.Buffer, first: b.Expr) -> None:
         """Begin to copy a tile; what no row sees becomes 0, whatever it is."""
         pieces = width // PIECE
-        total = self.form.keys * pieces
-        for begin in range(0, total, THREADS):
-            index = self.thread + begin
+        whole, rest = divmod(self.form.keys * pieces, THREADS)
+
+        def copy(turn: b.Expr) -> None:
             if THREADS % pieces == 0:  # each thread stays in its column
-                row, column = self.thread // pieces + begin // pieces, self.thread % pieces
+                row, column = self.thread // pieces, self.thread % pieces
+                place = row + turn * (THREADS // pieces), column
             else:
-                row, column = index // pieces, index % pieces
-            self._copy_piece(target, source, first, (row, column), total - begin)
+                index = self.thread + turn * THREADS
+                place = index // pieces, index % pieces
+            self._copy_piece(target, source, first, place)
+
+        with T.unroll(b.int32(whole)) as turn:
+            copy(turn)
+        if rest:
+            with b.when(self.thread < rest):
+                copy(b.int32(whole))
 
     def _copy_piece(
-        self,
-        target: int,
-        source: b.Buffer,
-        first: b.Expr,
-        place: tuple[b.Expr, b.Expr],
-        left: int,
+        self, target: int, source: b.Buffer, first: b.Expr, place: tuple[b.Expr, b.Expr]
     ) -> None:
         row, column = place
         key = b.index(first + row)
@@ -194,15 +209,7 @@ class _Block:
         nbytes = T.Select(key < self.tile.end, b.int32(16), b.int32(0))
         to = b.pointer(self.memory, target + row, column * PIECE)
         at = b.pointer(source, self.tile.at, self.tile.kv, inside, column * PIECE)
-
-        def copy() -> None:
-            b.do(b.call("mt_cp_async_16", to, at, nbytes))
-
-        if left >= THREADS:
-            return copy()
-        with b.when(self.thread < left):
-            copy()
-        return None
+        b.do(b.call("mt_cp_async_16", to, at, nbytes))
 
     def _fragment(self, row: b.Expr, column: b.Expr, *, turned: bool = False) -> b.Buffer:
         """Four 8 x 8 matrices; ``row`` and ``column`` are those that this lane points at."""
@@ -211,7 +218,7 @@ class _Block:
         b.do(b.call(name, b.pointer(held, 0), b.pointer(self.memory, row, column)))
         return held
 
-    def _left(self, step: int) -> b.Expr:
+    def _left(self, step: b.Expr) -> b.Expr:
         """The fragment of the queries for some terms."""
         if not self.form.is_wide:
             return b.pointer(self.queries, step * 4)
@@ -221,34 +228,37 @@ class _Block:
 
     def _score(self) -> None:
         """Multiply the queries with the keys of the tile."""
-        for index in range(self.form.keys // 8 * 4):
-            b.store(self.scores, T.float32(0), (index,), 1)
-        for step in range(self.form.heads.key_dim // STEP):
+        _clear(self.scores)
+        with T.unroll(b.int32(self.form.heads.key_dim // STEP)) as step:
             left = self._left(step)
-            for pair in range(self.form.keys // STEP):
+            with T.unroll(b.int32(self.form.keys // STEP)) as pair:
                 row = pair * STEP + self.lane // 16 * 8 + self.lane % 8
                 column = step * STEP + self.lane // 8 % 2 * 8
                 right = self._fragment(row, column)
                 self._multiply(self.scores, pair, left, right)
 
-    def _multiply(self, sums: b.Buffer, pair: int, left: b.Expr, right: b.Buffer) -> None:
+    def _multiply(self, sums: b.Buffer, pair: b.Expr, left: b.Expr, right: b.Buffer) -> None:
         """Add the products with two fragments of 8 columns to their sums."""
         for index in range(2):
-            at = b.pointer(sums, (2 * pair + index) * 4)
+            at = b.pointer(sums, 2 * pair + index, 0, 0)
             b.do(b.call(MMA[self.form.dtype], at, left, b.pointer(right, 2 * index)))
 
-    def _hide(self, first: b.Expr) -> None:
-        """Make scores of the products, minus infinity where a key is hidden."""
-        count = self.form.keys // 8 * 4
-        for index in range(count):
-            b.store(self.scores, self.problem.scores.of(self.scores[index]), (index,), 1)
+    def _hide(self, first: b.Expr, begin: b.Expr) -> None:
+        """Make scores of the products, minus infinity where a key is hidden.
+
+        Args:
+            first: The first key of the tile.
+            begin: The same, counted from the first of the walk.
+        """
+        with _each(self.scores) as at:
+            b.store(self.scores, self.problem.scores.of(self.scores[at]), at, 1)
 
         def hide() -> None:
-            for index in range(count):
-                head, query = self.places[index % 4 // 2]
-                key = b.index(first + index // 4 * 8 + self.lane % 4 * 2 + index % 2)
-                score = self.tile.hidden(self.scores[index], head, query, key)
-                b.store(self.scores, score, (index,), 1)
+            for half in range(2):
+                with _each_of(self.scores, half) as at:
+                    key = b.let(begin + at[0] * 8 + self.lane % 4 * 2 + at[2], 1, "int32")
+                    score = self.tile.masked(self.scores[at], *self.places[half], key)
+                    b.store(self.scores, self.tile.hidden(score, self.limits[half], key), at, 1)
 
         if self.problem.mask is not None:
             return hide()
@@ -256,38 +266,34 @@ class _Block:
             hide()
         return None
 
-    def _own(self, half: int) -> list[int]:
-        """The scores of one of the two rows of a thread."""
-        return [at for at in range(self.form.keys // 8 * 4) if at % 4 // 2 == half]
-
     def _take(self, half: int) -> None:
         """Turn the scores of a row into powers, and scale what it has to their maximum."""
-        scores, mine = self.problem.scores, self._own(half)
-        own = b.let(self.top[half])
-        for at in mine:
-            own = b.let(T.max(own, self.scores[at]))
-        top = b.let(b.warp_reduce(own, T.max, 4))
+        scores, own = self.problem.scores, b.scratch((1,))
+        before = b.let(self.top[half])
+        b.store(own, before, (0,), 1)
+        with _each_of(self.scores, half) as at:
+            b.store(own, T.max(own[0], self.scores[at]), (0,), 1)
+        top = b.let(b.warp_reduce(own[0], T.max, 4))
         base = b.let(scores.base(top))
-        shrink = b.let(scores.power(self.top[half], base))
+        shrink = b.let(scores.power(before, base))
         b.store(self.top, top, (half,), 1)
         b.store(self.total, self.total[half] * shrink, (half,), 1)
-        for at in mine:
-            b.store(self.scores, scores.power(self.scores[at], base), (at,), 1)
+        with _each_of(self.scores, half) as at:
+            b.store(self.scores, scores.power(self.scores[at], base), at, 1)
             b.store(self.total, self.total[half] + self.scores[at], (half,), 1)
-        for at in range(self.form.heads.value_dim // 8 * 4):
-            if at % 4 // 2 == half:
-                b.store(self.out, self.out[at] * shrink, (at,), 1)
+        with _each_of(self.out, half) as at:
+            b.store(self.out, self.out[at] * shrink, at, 1)
 
     def _add(self) -> None:
         """Multiply the powers with the values of the tile."""
-        for step in range(self.form.keys // STEP):
+        with T.unroll(b.int32(self.form.keys // STEP)) as step:
             left = b.scratch((4,), "uint32")
             for register in range(4):
-                at = step * 8 + register * 2
-                both = self.scores[at], self.scores[at + 1]
+                at = step * 2 + register // 2, register % 2
+                both = (self.scores[(*at, i)] for i in range(2))
                 packed = b.call(PACK[self.form.dtype], *both, returns="uint32")
                 b.store(left, packed, (register,), 1)
-            for pair in range(self.form.heads.value_dim // STEP):
+            with T.unroll(b.int32(self.form.heads.value_dim // STEP)) as pair:
                 row = self.values + step * STEP + self.lane % 16
                 column = pair * STEP + self.lane // 16 * 8
                 right = self._fragment(row, column, turned=True)
@@ -300,13 +306,36 @@ class _Block:
         zero, one = T.float32(0), T.float32(1)
         inverse = b.let(one / T.Select(total == zero, one, total))
         place = problem.place(self.tile.at, *self.places[half])
-        with b.when(self.rows[half] < self.tile.rows):
-            for block in range(self.form.heads.value_dim // 8):
-                pair = b.scratch((2,))
-                for i in range(2):
-                    b.store(pair, self.out[block * 4 + 2 * half + i] * inverse, (i,), 1)
-                column = block * 8 + self.lane % 4 * 2
-                ln.write(problem.y, pair, (*place, column), 2, problem.types[2])
+        blocks = b.int32(self.form.heads.value_dim // 8)
+        with b.when(self.rows[half] <= self.tile.last), T.unroll(blocks) as block:
+            pair = b.scratch((2,))
+            for i in range(2):
+                b.store(pair, self.out[block, half, i] * inverse, (i,), 1)
+            column = block * 8 + self.lane % 4 * 2
+            ln.write(problem.y, pair, (*place, column), 2, problem.types[2])
+
+
+Place: TypeAlias = tuple[b.Index, b.Index, b.Index]
+
+
+@contextmanager
+def _each(sums: b.Buffer) -> Iterator[Place]:
+    """Emit what follows for every number of some fragments."""
+    two = b.int32(2)
+    with T.unroll(sums.shape[0]) as block, T.unroll(two) as half, T.unroll(two) as i:
+        yield block, half, i
+
+
+@contextmanager
+def _each_of(sums: b.Buffer, half: int) -> Iterator[Place]:
+    """Emit what follows for those of one of the two rows of a thread."""
+    with T.unroll(sums.shape[0]) as block, T.unroll(b.int32(2)) as i:
+        yield block, half, i
+
+
+def _clear(sums: b.Buffer) -> None:
+    with _each(sums) as at:
+        b.store(sums, T.float32(0), at, 1)
 
 
 def _arrived(pending: int) -> None:

@@ -17,7 +17,7 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import lanes as ln
-from maxtool.compiler.kernels.cuda.flash import STATIC, Problem, Tile, tiles
+from maxtool.compiler.kernels.cuda.flash import STATIC, Limits, Problem, Tile, tiles
 from maxtool.compiler.kernels.cuda.scores import HIDDEN
 from maxtool.compiler.kernels.forms import Heads
 from maxtool.errors import CompilationFailed
@@ -80,11 +80,25 @@ class Shape:
         numbers = self.rows * self.key_pitch + moved + self.rows * (self.keys + 1)
         return numbers * (8 if self.kind == "float64" else 4)
 
+    @property
+    def sums(self) -> int:
+        """Registers of a thread for results."""
+        return self.rows // DOWN * self.columns * self.value_lanes * self._words
+
+    @property
+    def resident(self) -> int:
+        """Blocks of a multiprocessor: three, whose threads have 168 registers, or two with 255."""
+        scores = self.rows // DOWN * (self.keys // ACROSS) * self._words
+        return 3 if scores + self.sums <= SUMS else 2
+
+    @property
+    def _words(self) -> int:
+        """Registers of a number."""
+        return 2 if self.kind == "float64" else 1
+
     def fits(self, shared_memory: int) -> bool:
         """Whether a block has room for it."""
-        registers = 2 if self.kind == "float64" else 1
-        sums = self.rows // DOWN * self.columns * self.value_lanes * registers
-        return self.shared_memory <= shared_memory and (sums <= SUMS or self.rows == DOWN)
+        return self.shared_memory <= shared_memory and (self.sums <= SUMS or self.rows == DOWN)
 
 
 def shape_for(heads: Heads, kind: str, shared_memory: int) -> Shape:
@@ -105,7 +119,7 @@ def shape_for(heads: Heads, kind: str, shared_memory: int) -> Shape:
 
 def flash_simt(problem: Problem, shape: Shape) -> None:
     """Emit attention in tiles."""
-    with tiles(problem, shape.rows, THREADS) as (tile, thread):
+    with tiles(problem, shape.rows, THREADS, shape.resident) as (tile, thread):
         _Block(shape, tile, thread).run()
 
 
@@ -125,6 +139,7 @@ class _Block:
         sums = (self.depth, shape.columns * shape.value_lanes)
         self.out = b.scratch(sums, kind)
         self.top, self.total = b.scratch((self.depth,), kind), b.scratch((self.depth,), kind)
+        self.limits = [b.scratch((self.depth,), "int32") for _ in Limits._fields]
 
     def run(self) -> None:
         """Everything."""
@@ -137,13 +152,13 @@ class _Block:
             self._load(self.problem.k, first, shape.heads.key_dim, shape.key_pitch)
             b.barrier()
             self._score()
-            for i in range(self.depth):
-                self._take(i, first)
+            with T.unroll(b.int32(self.depth)) as i:
+                self._take(i, b.let(T.Cast("int32", step * shape.keys), 1, "int32"))
             b.barrier()
             self._load(self.problem.v, first, shape.heads.value_dim, shape.value_pitch)
             b.barrier()
             self._add()
-        for i in range(self.depth):
+        with T.unroll(b.int32(self.depth)) as i:
             self._finish(i)
 
     def _start(self) -> None:
@@ -154,17 +169,25 @@ class _Block:
         units = shape.heads.key_dim // lanes
 
         def copy(row: b.Expr, unit: b.Expr) -> None:
-            head, query = self.tile.split(self.tile.first + row)
+            head, query = self.tile.split(row)
             place = (*problem.place(self.tile.at, head, query), unit * lanes)
             to = row * shape.key_pitch + unit * lanes
             self._put(self.queries, to, problem.q, place, lanes, dtype)
 
         self._each(shape.rows, units, copy)
-        for i in range(self.depth):
+        with T.unroll(b.int32(self.depth)) as i:
             b.store(self.top, problem.scores.number(HIDDEN), (i,), 1)
             b.store(self.total, zero, (i,), 1)
-            for j in range(shape.columns * shape.value_lanes):
+            with T.unroll(b.int32(shape.columns * shape.value_lanes)) as j:
                 b.store(self.out, zero, (i, j), 1)
+            _, query = self.tile.split(self._row(i))
+            for held, limit in zip(self.limits, self.tile.limits(query), strict=True):
+                if limit is not None:
+                    b.store(held, limit, (i,), 1)
+
+    def _row(self, i: b.Expr) -> b.Expr:
+        """One of the rows of this thread."""
+        return b.let(self.down + i * DOWN, 1, "int32")
 
     def _lanes(self, dtype: str, width: int) -> int:
         return 1 if self.shape.kind == "float64" else min(4, ln.widest(dtype, width))
@@ -172,11 +195,11 @@ class _Block:
     def _each(self, rows: int, units: int, body: Callable[[b.Expr, b.Expr], None]) -> None:
         """Run ``body(row, unit)`` for all of them, neighbours on neighbouring threads."""
         total = rows * units
-        with T.serial(b.integer(-(-total // THREADS))) as step:
-            index = b.index(step * THREADS + self.thread)
+        with T.serial(b.int32(-(-total // THREADS))) as step:
+            index = b.let(step * THREADS + self.thread, 1, "int32")
             with b.when(index < total):
-                row = b.index(b.quotient(index, units))
-                body(row, b.index(index - row * units))
+                row = b.let(T.truncdiv(index, b.int32(units)), 1, "int32")
+                body(row, b.let(index - row * units, 1, "int32"))
 
     def _put(
         self,
@@ -188,11 +211,11 @@ class _Block:
         dtype: str,
     ) -> None:
         """Copy neighbours into shared memory, as the type that is computed in."""
-        start = b.index(to)
+        start = b.let(to, 1, "int32")
         if dtype == "float64":
             return b.store(target, source[place], (start,), 1)
         numbers = ln.read(source, place, lanes, dtype)
-        for lane in range(lanes):
+        with T.unroll(b.int32(lanes)) as lane:
             b.store(target, numbers[lane], (start + lane,), 1)
         return None
 
@@ -203,11 +226,11 @@ class _Block:
         tile = self.tile
 
         def copy(key: b.Expr, unit: b.Expr) -> None:
-            to = b.index(key * pitch + unit * lanes)
+            to = key * pitch + unit * lanes
             place = (tile.at, tile.kv, first + key, unit * lanes)
 
             def nothing() -> None:
-                for lane in range(lanes):
+                with T.unroll(b.int32(lanes)) as lane:
                     b.store(self.moved, self.problem.scores.number(0), (to + lane,), 1)
 
             b.either(
@@ -221,49 +244,60 @@ class _Block:
     def _score(self) -> None:
         """Multiply the thread's rows with its keys."""
         shape, lanes = self.shape, self.shape.key_lanes
-        across = shape.keys // ACROSS
-        for i in range(self.depth):
-            for j in range(across):
-                b.store(self.scores, self.problem.scores.number(0), (i, j), 1)
-        with T.serial(b.integer(shape.heads.key_dim // lanes)) as step:
-            places = [(self.down + i * DOWN) * shape.key_pitch for i in range(self.depth)]
-            rows = [self._held(self.queries, at + step * lanes, lanes) for at in places]
-            for j in range(across):
+        depth, across = b.int32(self.depth), b.int32(shape.keys // ACROSS)
+        with T.unroll(depth) as i, T.unroll(across) as j:
+            b.store(self.scores, self.problem.scores.number(0), (i, j), 1)
+        with T.serial(b.int32(shape.heads.key_dim // lanes), unroll=False) as step:
+            rows = b.scratch((self.depth, lanes), shape.kind)
+            with T.unroll(depth) as i:
+                at = (self.down + i * DOWN) * shape.key_pitch + step * lanes
+                b.store(rows, b.load(self.queries, (at,), lanes), (i, 0), lanes)
+            with T.unroll(across) as j:
                 at = (self.across + j * ACROSS) * shape.key_pitch + step * lanes
                 key = self._held(self.moved, at, lanes)
-                for i in range(self.depth):
-                    for lane in range(lanes):
-                        more = rows[i][lane] * key[lane]
-                        b.store(self.scores, self.scores[i, j] + more, (i, j), 1)
+                with T.unroll(depth) as i, T.unroll(b.int32(lanes)) as lane:
+                    more = rows[i, lane] * key[lane]
+                    b.store(self.scores, self.scores[i, j] + more, (i, j), 1)
 
     def _held(self, source: b.Buffer, at: b.Expr, lanes: int) -> b.Buffer:
         held = b.scratch((lanes,), self.shape.kind)
         b.store(held, b.load(source, (at,), lanes), (0,), lanes)
         return held
 
-    def _take(self, i: int, first: b.Expr) -> None:
+    def _take(self, i: b.Expr, first: b.Expr) -> None:
         """Turn the scores of a row into powers, and scale what it has to their maximum."""
         scores, kind, across = self.problem.scores, self.shape.kind, self.shape.keys // ACROSS
-        row = b.index(self.down + i * DOWN)
-        head, query = self.tile.split(self.tile.first + row)
-        own = b.let(scores.number(HIDDEN), 1, kind)
-        for j in range(across):
-            key = b.index(first + self.across + j * ACROSS)
-            score = b.let(scores.of(self.scores[i, j]), 1, kind)
-            b.store(self.scores, self.tile.hidden(score, head, query, key), (i, j), 1)
-            own = b.let(T.max(own, self.scores[i, j]), 1, kind)
-        top = b.let(T.max(self.top[i], b.warp_reduce(own, T.max, ACROSS, dtype=kind)), 1, kind)
+        before = b.let(self.top[i], 1, kind)
+        own = self._hide(i, first)
+        top = b.let(T.max(before, b.warp_reduce(own, T.max, ACROSS, dtype=kind)), 1, kind)
         base = b.let(scores.base(top), 1, kind)
-        shrink = b.let(scores.power(self.top[i], base), 1, kind)
+        shrink = b.let(scores.power(before, base), 1, kind)
         b.store(self.top, top, (i,), 1)
         b.store(self.total, self.total[i] * shrink, (i,), 1)
-        for j in range(across):
+        with T.unroll(b.int32(across)) as j:
             power = b.let(scores.power(self.scores[i, j], base), 1, kind)
             b.store(self.total, self.total[i] + power, (i,), 1)
-            place = row * (self.shape.keys + 1) + self.across + j * ACROSS
+            place = self._row(i) * (self.shape.keys + 1) + self.across + j * ACROSS
             b.store(self.powers, power, (place,), 1)
-        for j in range(self.shape.columns * self.shape.value_lanes):
+        with T.unroll(b.int32(self.shape.columns * self.shape.value_lanes)) as j:
             b.store(self.out, self.out[i, j] * shrink, (i, j), 1)
+
+    def _hide(self, i: b.Expr, first: b.Expr) -> b.Expr:
+        """Make scores of the products of a row; the greatest of this thread's."""
+        scores, kind, mask = self.problem.scores, self.shape.kind, self.problem.mask
+        high, low = self.limits
+        limits = Limits(high[i], None if scores.window is None else low[i])
+        place = None if mask is None else self.tile.split(self._row(i))
+        own = b.scratch((1,), kind)
+        b.store(own, scores.number(HIDDEN), (0,), 1)
+        with T.unroll(b.int32(self.shape.keys // ACROSS)) as j:
+            key = b.let(first + self.across + j * ACROSS, 1, "int32")
+            score = b.let(scores.of(self.scores[i, j]), 1, kind)
+            if place is not None:
+                score = self.tile.masked(score, *place, key)
+            b.store(self.scores, self.tile.hidden(score, limits, key), (i, j), 1)
+            b.store(own, T.max(own[0], self.scores[i, j]), (0,), 1)
+        return own[0]
 
     def _unit(self, column: int) -> b.Expr:
         """The group of neighbours of a value; those that there are not repeat the last."""
@@ -273,40 +307,39 @@ class _Block:
 
     def _add(self) -> None:
         """Add the values of the tile, times their powers."""
-        shape, lanes = self.shape, self.shape.value_lanes
-        with T.serial(b.integer(shape.keys)) as key:
-            powers = [
-                b.let(self.powers[(self.down + i * DOWN) * (shape.keys + 1) + key], 1, shape.kind)
-                for i in range(self.depth)
-            ]
+        shape, lanes, depth = self.shape, self.shape.value_lanes, b.int32(self.depth)
+        with T.serial(b.int32(shape.keys), unroll=2) as key:
+            powers = b.scratch((self.depth,), shape.kind)
+            with T.unroll(depth) as i:
+                at = (self.down + i * DOWN) * (shape.keys + 1) + key
+                b.store(powers, self.powers[at], (i,), 1)
             for column in range(shape.columns):
                 at = key * shape.value_pitch + self._unit(column) * lanes
                 value = self._held(self.moved, at, lanes)
-                for i in range(self.depth):
-                    for lane in range(lanes):
-                        j = column * lanes + lane
-                        b.store(self.out, self.out[i, j] + powers[i] * value[lane], (i, j), 1)
+                with T.unroll(depth) as i, T.unroll(b.int32(lanes)) as lane:
+                    place = (i, column * lanes + lane)
+                    b.store(self.out, self.out[place] + powers[i] * value[lane], place, 1)
 
-    def _finish(self, i: int) -> None:
+    def _finish(self, i: b.Expr) -> None:
         """Divide by the sum and write a row; zeros if it saw no key."""
         shape, problem, kind = self.shape, self.problem, self.shape.kind
         total = b.let(b.warp_reduce(self.total[i], b.add, ACROSS, dtype=kind), 1, kind)
         zero, one = problem.scores.number(0), problem.scores.number(1)
         inverse = b.let(one / T.Select(total == zero, one, total), 1, kind)
-        row = b.index(self.tile.first + self.down + i * DOWN)
+        row = self._row(i)
         head, query = self.tile.split(row)
         place = problem.place(self.tile.at, head, query)
         units = shape.heads.value_dim // shape.value_lanes
 
         def write(column: int) -> None:
-            for lane in range(shape.value_lanes):
+            with T.unroll(b.int32(shape.value_lanes)) as lane:
                 value = self.out[i, column * shape.value_lanes + lane] * inverse
                 element = self._unit(column) * shape.value_lanes + lane
                 dtype = problem.types[2]
                 value = value if dtype == "float64" else b.to_storage(value, dtype)
                 b.store(problem.y, value, (*place, element), 1)
 
-        with b.when(row < self.tile.rows):
+        with b.when(row <= self.tile.last):
             for column in range(shape.columns):
                 if (column + 1) * ACROSS <= units:
                     write(column)
