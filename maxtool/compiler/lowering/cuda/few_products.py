@@ -134,10 +134,7 @@ def _linears(function: FunctionLowering, node: Node) -> None:
     shapes = [function.flat_sizes(value.shape) for value in node.outputs]
     options, operands = _call(function, node)
     options["residual"] = node.attributes["residual"]
-    if len(shapes) == 1:
-        made = [function.kernel("linears", options, operands, shapes[0])]
-    else:
-        made = function.kernel_several("linears", options, operands, shapes)
+    made = function.kernel_several("linears", options, operands, shapes)
     for value, expr in zip(node.outputs, made, strict=True):
         function.set_flat(value, expr)
 
