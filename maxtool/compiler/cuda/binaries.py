@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 
 import tvm
@@ -49,24 +48,40 @@ def compile_apart(module: Any, target: Any, **pipelines: Any) -> Compiled:  # no
     sources: list[str] = []
     token = _sources.set(sources)
     try:
-        with _source_kept():
+        with _source_kept:
             executable = tvm.compile(module, target=target, **pipelines)
     finally:
         _sources.reset(token)
     return Compiled(executable, tuple(sources))
 
 
-@contextmanager
-def _source_kept() -> Iterator[None]:
-    before = os.environ.get(_KEEP_SOURCE)
-    os.environ[_KEEP_SOURCE] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[_KEEP_SOURCE]
-        else:
-            os.environ[_KEEP_SOURCE] = before
+class _SharedVariable:
+    """A variable of the environment, set while any thread is in the block and as it was after."""
+
+    def __init__(self, name: str, value: str) -> None:
+        self._name, self._value = name, value
+        self._lock, self._inside = Lock(), 0
+        self._before: str | None = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._before = os.environ.get(self._name)
+                os.environ[self._name] = self._value
+            self._inside += 1
+
+    def __exit__(self, *_error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside:
+                return
+            if self._before is None:
+                del os.environ[self._name]
+            else:
+                os.environ[self._name] = self._before
+
+
+_source_kept = _SharedVariable(_KEEP_SOURCE, "1")
 
 
 def _put_aside(source: str, target: Any) -> str:  # noqa: ANN401

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier, Event
 from typing import Any
 
 import numpy as np
@@ -94,6 +96,30 @@ def test_a_compilation_leaves_the_process_as_it_was(
     monkeypatch.setenv(name, "1")
     plain = tvm.compile(scheduled(), target=TARGET.tvm, tir_pipeline=register())
     assert source_in(plain) == device_source(compiled)
+
+
+def test_threads_compile_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one sets for the process is there until the last of them is done."""
+    name, compile_with_tvm = binaries._KEEP_SOURCE, tvm.compile
+    monkeypatch.delenv(name, raising=False)
+    meet, first_is_done, seen = Barrier(2, timeout=60), Event(), []
+
+    def slowly(module: Any, **options: Any) -> Any:
+        if meet.wait():
+            assert first_is_done.wait(60)
+            seen.append(os.environ.get(name))
+        return compile_with_tvm(module, **options)
+
+    def compiled(_: int) -> str:
+        found = compile_apart(scheduled(), TARGET.tvm, tir_pipeline=register())
+        first_is_done.set()
+        return device_source(found)
+
+    monkeypatch.setattr(tvm, "compile", slowly)
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(compiled, range(2))
+    assert one == other and seen == ["1"]
+    assert name not in os.environ
 
 
 def test_another_user_of_tvm_is_still_asked(monkeypatch: pytest.MonkeyPatch) -> None:
