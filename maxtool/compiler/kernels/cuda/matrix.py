@@ -84,7 +84,7 @@ class Matrix:
             b.do(b.call("mt_cp_async_16", b.pointer(to, *place), source, count))
             return
         *outer, last = place
-        for word in range(WORDS):
+        with T.unroll(b.int32(WORDS)) as word:
             b.store(to, self._word(row, k, word), (*outer, last + word), 1)
 
     def _address(self, row: b.Expr, k: b.Expr) -> b.Expr:
@@ -95,11 +95,11 @@ class Matrix:
             found = b.call("mt_either", *given, returns="handle")
         return found
 
-    def _word(self, row: b.Expr, k: b.Expr, word: int) -> b.Expr:
+    def _word(self, row: b.Expr, k: b.Expr, word: b.Expr) -> b.Expr:
         """32 bits of a piece, a value at a time."""
         if self.dtype == "float32":
             return T.reinterpret("uint32", self._value(row, k + word))
-        low, high = (self._bits(row, k + 2 * word + one) for one in range(2))
+        low, high = (self._bits(row, k + word * 2 + one) for one in range(2))
         return T.bitwise_or(low, T.shift_left(high, tirx.const(16, "uint32")))
 
     def _bits(self, row: b.Expr, k: b.Expr) -> b.Expr:

@@ -6,11 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tvm.tirx.script.builder import ir as T  # noqa: N812
+
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import lanes as ln
 
 # Neighbouring sums that are stored at once: 16 bytes.
 FOUR = 4
+
+DTYPE = "float32"
+NONE = -1  # in the place of a row that does not exist
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,9 @@ class Output:
             value = value if self.residual is None else value + self.residual[place]
             b.store(self.y, value, place, 1)
 
+
+# From the number of a row among some to the row of a part.
+Row: TypeAlias = Callable[[b.Expr], b.Expr]
 
 # From a row of a part to whether it exists, and which row of the result it is.
 Rows: TypeAlias = Callable[[b.Expr], tuple[b.Expr, b.Expr]]
@@ -102,33 +110,31 @@ class Columns:
                     value = self.output.bias[b.index(first + lane)]
                     b.store(self.bias, value, (lane,), 1)
 
-    def write(self, rows: Sequence[b.Expr], sums: Callable[[int], Sequence[b.Expr]]) -> None:
+    def write(self, count: int, row: Row, sums: Callable[[b.Expr], Sequence[b.Expr]]) -> None:
         """Write some rows; what is added to them is loaded for all of them first.
 
         Args:
-            rows: Rows of the part.
-            sums: The sums of one of these, by its place among them.
+            count: How many.
+            row: Of each of them, which row of the part it is.
+            sums: Its sums.
         """
-        found = [self.part.rows(row) for row in rows]
-        more = [self._more(*one) for one in found]
-        for index, (exists, row) in enumerate(found):
-            with b.when(exists), b.when(self.exist):
-                values = list(sums(index))
-                for added in (self.bias, more[index]):
-                    if added is not None:
-                        values = [value + added[lane] for lane, value in enumerate(values)]
-                place = (*self.output.at, row, self.first)
-                ln.write(self.output.y, ln.put(values), place, self.output.lanes, "float32")
+        rows = b.scratch((count,), "int64")
+        lanes, residual = self.output.lanes, self.output.residual
+        more = None if residual is None else b.scratch((count * lanes,))
+        with T.unroll(b.int32(count)) as one:
+            exists, found = self.part.rows(row(one))
+            held = T.Select(T.And(exists, self.exist), found, b.integer(NONE))
+            b.store(rows, held, (one,), 1)
+            if more is not None:
+                with b.when(rows[one] > NONE):
+                    ln.load(more, (one * lanes,), (residual, self._place(rows[one])), lanes, DTYPE)
+        with T.unroll(b.int32(count)) as one, b.when(rows[one] > NONE):
+            values = list(sums(one))
+            if self.bias is not None:
+                values = [value + self.bias[lane] for lane, value in enumerate(values)]
+            if more is not None:
+                values = [value + more[one * lanes + lane] for lane, value in enumerate(values)]
+            ln.write(self.output.y, ln.put(values), self._place(rows[one]), lanes, DTYPE)
 
-    def _more(self, exists: b.Expr, row: b.Expr) -> b.Buffer | None:
-        """The residual of a row, if there is one."""
-        residual = self.output.residual
-        if residual is None:
-            return None
-        values = b.scratch((self.output.lanes,))
-        with b.when(exists), b.when(self.exist):
-            place = (*self.output.at, row, self.first)
-            held = ln.read(residual, place, self.output.lanes, "float32")
-            for lane in range(self.output.lanes):
-                b.store(values, held[lane], (lane,), 1)
-        return values
+    def _place(self, row: b.Expr) -> tuple[b.Expr, ...]:
+        return (*self.output.at, row, self.first)

@@ -65,10 +65,10 @@ class TileSums:
             b.barrier()
             with T.serial(b.int32(turns // together), unroll=False) as turn:
                 start = b.let(row + turn * (step * together), dtype="int32")
-                rows = [start + one * step for one in range(together)]
                 columns.write(
-                    [T.Cast("int64", self._row(one, index)) for one in rows],
-                    lambda one: _read(memory, rows[one] * self._width + column, lanes),
+                    together,
+                    lambda one: T.Cast("int64", self._row(start + one * step, index)),
+                    lambda one: _read(memory, (start + one * step) * self._width + column, lanes),
                 )
             b.barrier()
 

@@ -151,11 +151,15 @@ def _write(size: int, sums: b.Buffer, place: tuple[b.Expr, b.Expr], part: Part) 
     """Write the sums: fours of columns, one from each 64, or column after column."""
     width, lanes = size // GRID, part.output.lanes
     top, left = place
-    rows = [T.Cast("int64", top * 4 + (i // 4 * 4 * GRID + i % 4)) for i in range(width)]
     for j in range(0, width, lanes):
         column = T.Cast("int64", left * 4 + (j // 4 * 4 * GRID + j % 4))
 
-        def of(i: int, first: int = j) -> list[b.Expr]:
-            return [sums[width * i + first + lane] for lane in range(lanes)]
+        def of(i: b.Expr, first: int = j) -> list[b.Expr]:
+            return [sums[i * width + first + lane] for lane in range(lanes)]
 
-        part.columns(column).write(rows, of)
+        part.columns(column).write(width, lambda i: T.Cast("int64", _at(top, i)), of)
+
+
+def _at(thread: b.Expr, index: b.Expr) -> b.Expr:
+    """Which row a thread's is: four neighbours of each 64."""
+    return thread * 4 + (index // 4 * (4 * GRID) + index % 4)
