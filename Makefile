@@ -67,7 +67,7 @@ gpu-check: $(READY)
 	$(PY) build/gpu-check/check.py --output build/gpu-check-results
 
 explore: $(READY)
-	$(PYTEST) --quick -m "$(FAST)" --hypothesis-profile=explore
+	$(PYTEST) -m "$(FAST)" --hypothesis-profile=explore
 
 fuzz: $(READY)
 	@$(PY) -c "import atheris" 2>/dev/null || { \

@@ -105,7 +105,14 @@ def check(config: DecoderConfig, seed: int = 1, *, without_cache: bool) -> None:
         assert error(logits, expected[:, at - 1]) < 1e-5
 
 
-@pytest.mark.parametrize("name", CASES)
+# Edges of options that others of the cases have.
+EDGES = ("shares as they are", "one expert", "one window")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if name in EDGES else []) for name in CASES],
+)
 def test_an_option(name: str) -> None:
     config = DecoderConfig(**CONFIG | SIZES | CASES[name])
     check(config, without_cache=name in WITHOUT_CACHE)
@@ -155,7 +162,11 @@ def test_any_options_that_go_together(found: dict[str, Any], seed: int) -> None:
     check(DecoderConfig(**CONFIG | found), seed, without_cache=True)
 
 
-@pytest.mark.parametrize("dtype", [DType.float16, DType.bfloat16], ids=lambda dtype: dtype.value)
+@pytest.mark.parametrize(
+    "dtype",
+    [pytest.param(DType.float16, marks=pytest.mark.slow), DType.bfloat16],
+    ids=lambda dtype: dtype.value,
+)
 def test_matrices_of_other_types(dtype: DType) -> None:
     """They are read as they are stored, tables of positions and experts too."""
     changes = {"position": "learned", "n_experts": 3, "n_experts_used": 2}

@@ -370,7 +370,7 @@ def test_operands_that_do_not_fit(call: Callable[[], Any], message: str) -> None
 EVERYTHING = COMPARE | ARITHMETIC | {"div": np.divide, "pow": np.power}
 
 
-@pytest.mark.parametrize("dtype", [DType.float32, DType.int32])
+@types([DType.float32, DType.int32])
 def test_shapes_of_all_kinds(dtype: DType) -> None:
     """Of nothing, of one element, of any rank, and broadcast, as NumPy's results."""
     names = {name: one for name, one in EVERYTHING.items() if dtype.is_float() or name != "div"}

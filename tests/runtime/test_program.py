@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from maxtool.runtime import loader
 from maxtool.runtime.loader import terminal
+from tests.effort import examples
 
 sys.path.insert(0, str(Path(__file__).parent))
 import tiny_artifact
@@ -342,7 +343,7 @@ def test_any_part_replaced_by_anything(artifact: Path) -> None:
     scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
     anything = scalars | st.lists(scalars, max_size=3) | st.dictionaries(st.text(), scalars)
 
-    @settings(max_examples=400, deadline=None)
+    @settings(max_examples=examples(80, 400), deadline=None)
     @given(st.sampled_from(paths), anything)
     def replaced(path: str, value: object) -> None:
         root = json.loads(good)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tests.compiler.cuda.harness import FLOATS, INTEGERS, build, elements, resources, run
+from tests.effort import examples
 
 
 def order(x: np.ndarray, *, ascending: bool) -> np.ndarray:
@@ -46,7 +47,7 @@ def test_the_largest_of_a_row(dtype: str, count: int) -> None:
         np.testing.assert_array_equal(found, expected)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(15, 60), deadline=None)
 @given(
     hnp.arrays(
         np.float32,
