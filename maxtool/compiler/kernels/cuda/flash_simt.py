@@ -195,7 +195,7 @@ class _Block:
     def _each(self, rows: int, units: int, body: Callable[[b.Expr, b.Expr], None]) -> None:
         """Run ``body(row, unit)`` for all of them, neighbours on neighbouring threads."""
         total = rows * units
-        with T.serial(b.int32(-(-total // THREADS))) as step:
+        with T.serial(b.int32(-(-total // THREADS)), unroll=4) as step:
             index = b.let(step * THREADS + self.thread, 1, "int32")
             with b.when(index < total):
                 row = b.let(T.truncdiv(index, b.int32(units)), 1, "int32")
@@ -209,35 +209,29 @@ class _Block:
         place: tuple[b.Expr, ...],
         lanes: int,
         dtype: str,
+        inside: b.Expr | None = None,
     ) -> None:
-        """Copy neighbours into shared memory, as the type that is computed in."""
-        start = b.let(to, 1, "int32")
-        if dtype == "float64":
-            return b.store(target, source[place], (start,), 1)
-        numbers = ln.read(source, place, lanes, dtype)
-        with T.unroll(b.int32(lanes)) as lane:
-            b.store(target, numbers[lane], (start + lane,), 1)
-        return None
+        """Copy neighbours into shared memory, as the type computed in; zeros if not ``inside``."""
+        zero, start = self.problem.scores.number(0), b.let(to, 1, "int32")
+        is_wide = dtype == "float64"
+        numbers = [source[place]] if is_wide else ln.read(source, place, lanes, dtype)
+        for lane in range(lanes):
+            value = numbers[lane] if inside is None else T.Select(inside, numbers[lane], zero)
+            b.store(target, value, (start + lane,), 1)
 
     def _load(self, source: b.Buffer, first: b.Expr, width: int, pitch: int) -> None:
-        """Copy a tile of keys or values; zeros where there is none that is seen."""
-        dtype = self.problem.types[1]
+        """Copy a tile of keys or values; zeros where there is none that is seen.
+
+        The last is read again then: loads wait for no branch, and are under way together.
+        """
+        dtype, tile = self.problem.types[1], self.tile
         lanes = self._lanes(dtype, width)
-        tile = self.tile
 
         def copy(key: b.Expr, unit: b.Expr) -> None:
+            at = b.index(first + key)
+            place = (tile.at, tile.kv, b.index(b.least(at, tile.end - 1)), unit * lanes)
             to = key * pitch + unit * lanes
-            place = (tile.at, tile.kv, first + key, unit * lanes)
-
-            def nothing() -> None:
-                with T.unroll(b.int32(lanes)) as lane:
-                    b.store(self.moved, self.problem.scores.number(0), (to + lane,), 1)
-
-            b.either(
-                first + key < tile.end,
-                lambda: self._put(self.moved, to, source, place, lanes, dtype),
-                nothing,
-            )
+            self._put(self.moved, to, source, place, lanes, dtype, at < tile.end)
 
         self._each(self.shape.keys, width // lanes, copy)
 
