@@ -85,6 +85,7 @@ class _Staged:
         source: From a row of the tile to the one that is read for it.
         each: Rows that are copied at the same time.
         held: What ``source`` is for every row that this thread copies, if the rows are aligned.
+            Else copies take long anyway, and their code, too, if it is there for every row.
         memory: ``[stages * height * words]``, of both operands.
         height: Rows of a stage, of both.
         first: The operand's first row of each stage, a multiple of 8.
@@ -95,7 +96,7 @@ class _Staged:
     matrix: Matrix
     source: Source
     each: int
-    held: list[b.Expr]
+    held: b.Buffer | None
     memory: b.Buffer
     height: int
     first: int
@@ -113,15 +114,17 @@ class _Staged:
         term = b.index(k + piece * (DEPTH // PIECES))
         first = b.let(self._place(stage, row, piece), dtype="int32")
 
-        def one(index: b.Index, source: b.Expr) -> None:
+        def one(index: b.Expr, source: b.Expr) -> None:
             place = first + index * (self.each * PIECES * WORDS)
             self.matrix.copy(self.memory, (place,), source, term)
 
-        for index, source in enumerate(self.held):
-            one(index, source)
-        if not self.held:
-            with T.serial(b.int32(self.count // self.each), unroll=False) as index:
-                one(index, self.source(T.Cast("int64", row + index * self.each)))
+        turns = b.int32(self.count // self.each)
+        if self.held is not None:
+            with T.unroll(turns) as index:
+                one(index, self.held[index])
+            return
+        with T.serial(turns, unroll=False) as index:
+            one(index, self.source(T.Cast("int64", row + index * self.each)))
 
     def fragments(
         self, into: b.Buffer, count: int, stage: b.Expr, row: b.Expr, piece: b.Expr
@@ -136,9 +139,9 @@ class _Staged:
             piece: Which piece of it.
         """
         first = b.let(self._place(stage, row, piece), dtype="int32")
-        for index in range(count):
-            source = b.pointer(self.memory, first + index * 16 * (PIECES * WORDS))
-            b.do(b.call("mt_ldmatrix_x4", b.pointer(into, 4 * index), source))
+        with T.unroll(b.int32(count)) as index:
+            source = b.pointer(self.memory, first + index * (16 * PIECES * WORDS))
+            b.do(b.call("mt_ldmatrix_x4", b.pointer(into, index * 4), source))
 
 
 def tile_product(
@@ -181,8 +184,11 @@ def _staged(
 ) -> _Staged:
     memory, first, count = place
     each, height = tile.threads // PIECES, tile.rows + tile.columns
-    starts = range(0, count, each) if matrix.aligned else ()
-    held = [source(T.Cast("int64", thread // PIECES + start)) for start in starts]
+    held = b.scratch((count // each,), "int64") if matrix.aligned else None
+    if held is not None:
+        with T.unroll(b.int32(count // each)) as index:
+            row = T.Cast("int64", thread // PIECES + index * each)
+            b.store(held, source(row), (index,), 1)
     return _Staged(matrix, source, each, held, memory, height, first, count, thread)
 
 
