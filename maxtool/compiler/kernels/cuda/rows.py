@@ -74,25 +74,22 @@ class Team:
             body: What to do with it.
         """
         queues = [b.scratch((AHEAD,), kind) for kind in kinds]
-
-        def fetch(slot: b.Index, k: b.Expr) -> None:
-            loaded = load(b.index(b.least(k, n - 1)))
-            for queue, one in zip(queues, loaded, strict=True):
-                b.store(queue, one, (slot,), 1)
-
-        size, lane = b.index(self._by_size(b.integer)), T.Cast("int64", self.lane)
         with T.unroll(b.int32(AHEAD)) as slot:
-            fetch(slot, T.Cast("int64", slot) * size + lane)
+            for queue, kind in zip(queues, kinds, strict=True):
+                b.store(queue, tirx.const(0, kind), (slot,), 1)
+        ahead = b.index(self._by_size(lambda size: b.integer(AHEAD * size)))
 
         def turn(k: b.Expr) -> None:
-            now = [b.let(one[0], 1, kind) for one, kind in zip(queues, kinds, strict=True)]
-            for queue in queues:
+            now = [b.let(queue[0], 1, kind) for queue, kind in zip(queues, kinds, strict=True)]
+            loaded = load(b.index(b.least(k, n - 1)))
+            for queue, one in zip(queues, loaded, strict=True):
                 with T.unroll(b.int32(AHEAD - 1)) as slot:
                     b.store(queue, queue[slot + 1], (slot,), 1)
-            fetch(AHEAD - 1, k + AHEAD * size)
-            body(k, *now)
+                b.store(queue, one, (AHEAD - 1,), 1)
+            with b.when(k >= ahead):
+                body(b.index(k - ahead), *now)
 
-        self.each(n, turn, unroll=False)
+        self.each(n + ahead, turn, unroll=False)
 
     def reduce(
         self, value: b.Expr, combine: Combine, kind: str = "float32", *, rolled: bool = True
