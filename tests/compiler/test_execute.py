@@ -15,28 +15,9 @@ from hypothesis import strategies as st
 from maxtool.compiler.lowering.rules import RULES
 from maxtool.dtype import DType
 from maxtool.errors import MisshapenWeight, MissingDevice, MissingWeight
-from maxtool.graph import BufferType, DeviceRef, Graph, Tensor, TensorType, Weight, executor, ops
+from maxtool.graph import DeviceRef, Graph, Tensor, TensorType, Weight, executor, ops
 from maxtool.graph.ops import OPS
-
-Array = np.ndarray[Any, Any]
-Run = Callable[..., list[Array]]
-
-F32 = DType.float32
-NUMBERS = [dtype for dtype in DType if "float8" not in dtype.value]
-FLOATS = [dtype for dtype in NUMBERS if dtype.is_float()]
-rng = np.random.default_rng(0)
-
-
-def compiled(
-    call: Callable[..., Any], *types: TensorType, weights: dict[str, Array] | None = None
-) -> Run:
-    graph = Graph("main", call, types)
-    run = executor.find().compile(graph, weights or {})
-    return lambda *arrays: [value.to_numpy() for value in run(*map(Tensor, arrays))]
-
-
-def sample(*shape: int, dtype: DType = F32) -> Array:
-    return rng.standard_normal(shape).astype(np.float32).astype(dtype.to_numpy())
+from tests.compiler.execution import F32, FLOATS, Array, Run, compiled, sample
 
 
 def sigmoid(x: Array) -> Array:
@@ -172,79 +153,6 @@ def test_tensors_without_elements(shape: tuple[int, ...]) -> None:
     assert compiled(lambda x: ops.exp(x) + x, kind)(empty.to_numpy())[0].shape == shape
 
 
-CASTS = [*FLOATS, DType.bool, DType.int64, DType.uint64]
-
-
-@pytest.mark.parametrize("source", CASTS, ids=lambda dtype: dtype.value)
-def test_casts_give_the_bits_of_numpy_and_ml_dtypes(source: DType) -> None:
-    values = edge_values(source)
-    run = compiled(lambda x: [x.cast(dtype) for dtype in NUMBERS], TensorType(source, ["n"]))
-    for dtype, got in zip(NUMBERS, run(values), strict=True):
-        with np.errstate(all="ignore"):
-            wanted = values.astype(dtype.to_numpy())
-            kept = in_range(values, dtype)
-            if dtype.is_float():
-                nan = np.isnan(wanted.astype(np.float64))
-                np.testing.assert_array_equal(np.isnan(got.astype(np.float64)), nan)
-                kept &= ~nan
-        assert got.dtype == wanted.dtype
-        bits = f"u{dtype.size_in_bytes}"
-        np.testing.assert_array_equal(got[kept].view(bits), wanted[kept].view(bits), dtype.value)
-
-
-def edge_values(dtype: DType) -> Array:
-    """Random bits, and for floats what rounding may get wrong: ties, subnormals, limits."""
-    if dtype is DType.bool:
-        return np.array([True, False])
-    raw = rng.integers(0, 256, 2000 * dtype.size_in_bytes, dtype=np.uint8)
-    values = raw.view(dtype.to_numpy())
-    if not dtype.is_float():
-        return values
-    limits = [0.0, -0.0, 65504, 65519, 65520, 6e-8, 2.98e-8, 3.4e38, np.inf, -np.inf, np.nan]
-    ties = 1 + np.arange(64) / 512
-    scaled = np.exp(rng.standard_normal(1000) * 8) * rng.choice([-1, 1], 1000)
-    with np.errstate(over="ignore"):
-        return np.concatenate([values, np.array([*limits, *ties, *scaled]).astype(values.dtype)])
-
-
-def in_range(values: Array, dtype: DType) -> Array:
-    """Where a cast is defined: a float outside an integer type's range may become anything."""
-    if not (dtype.is_integral() and DType.from_numpy(values.dtype).is_float()):
-        return np.ones(values.shape, bool)
-    info = np.iinfo(dtype.to_numpy())
-    whole = np.trunc(values.astype(np.float64))
-    return np.isfinite(whole) & (whole >= float(info.min)) & (whole < float(info.max))
-
-
-FLOAT8 = [dtype for dtype in DType if dtype not in NUMBERS]
-
-
-@pytest.mark.parametrize(
-    "source", [F32, DType.bfloat16, DType.int8, *FLOAT8], ids=lambda dtype: dtype.value
-)
-def test_casts_from_and_to_float8(source: DType) -> None:
-    """To the bits of ml_dtypes: every number, and the ties between numbers."""
-    values = edge_values(source)
-    targets = [dtype for dtype in (*FLOAT8, F32, DType.bfloat16) if dtype is not source]
-    run = compiled(lambda x: [x.cast(dtype) for dtype in targets], TensorType(source, ["n"]))
-    wide = values.astype(np.float32)  # ml_dtypes has no casts among some of them
-    for dtype, got in zip(targets, run(values), strict=True):
-        with np.errstate(all="ignore"):
-            wanted = wide.astype(dtype.to_numpy())
-        number = ~np.isnan(wanted.astype(np.float32))
-        np.testing.assert_array_equal(np.isnan(got.astype(np.float32)), ~number)
-        assert got[number].tobytes() == wanted[number].tobytes(), dtype.value
-
-
-def test_negative_floats_wrap_around_where_there_is_no_sign() -> None:
-    x = np.array([-1.5, -3.0, 2.5])
-    for dtype in (DType.uint8, DType.uint32, DType.uint64):
-        for source in (F32, DType.float16, DType.float64):
-            got = Tensor(x.astype(source.to_numpy())).cast(dtype).to_numpy()
-            wanted = np.array([-1, -3, 2]).astype(dtype.to_numpy())
-            np.testing.assert_array_equal(got, wanted)
-
-
 @pytest.mark.parametrize("dtype", [*FLOATS[:2], DType.int32], ids=lambda dtype: dtype.value)
 def test_matmul_sums_narrow_floats_in_float32(dtype: DType) -> None:
     x, y = sample(2, 1, 3, 40, dtype=dtype), sample(5, 40, 2, dtype=dtype)
@@ -376,108 +284,6 @@ def attended(
     weights = np.where(seen, np.exp(scores), 0)
     mixed = weights / weights.sum(-1, keepdims=True) @ v
     return np.asarray(mixed.transpose(0, 2, 1, 3))
-
-
-CACHE = (1, 2, 4, 8)
-WRITTEN = (1, 3, 2, 4)
-POSITION = TensorType(DType.int32, [1])
-
-
-def written(cache: Array, x: Array, position: int) -> Array:
-    result = cache.copy()
-    result[..., position : position + x.shape[1]] = x.transpose(0, 2, 3, 1)
-    return result
-
-
-def test_an_eager_write_leaves_the_callers_array_alone() -> None:
-    cache, x = sample(*CACHE), sample(*WRITTEN)
-    before = cache.copy()
-    result = ops.cache_write_key(Tensor(cache), Tensor(x), [4]).to_numpy()
-    np.testing.assert_array_equal(result, written(before, x, 4))
-    np.testing.assert_array_equal(cache, before)
-    values = ops.cache_write_value(Tensor.zeros([1, 2, 8, 4]), Tensor(x), [4]).to_numpy()
-    np.testing.assert_array_equal(values[:, :, 4:7], x.transpose(0, 2, 1, 3))
-
-
-CACHED = [DType.float32, DType.float16, DType.bfloat16]
-
-
-@pytest.mark.parametrize("dtype", CACHED)
-@pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize(("window", "softcap"), [(None, None), (3, 2.0)])
-def test_attention_over_a_cache_of_any_form(
-    dtype: DType, transposed: bool, window: int | None, softcap: float | None
-) -> None:
-    """Keys and values are rounded to the cache's type, and what they give is computed exactly."""
-    x, query = sample(2, 3, 2, 4), sample(2, 3, 6, 4)
-    before = sample(2, 2, 8, 4, dtype=dtype)
-    keys = Tensor(np.ascontiguousarray(before.swapaxes(2, 3)) if transposed else before)
-    keys = ops.cache_write_key(keys, Tensor(x), [4], transposed=transposed)
-    values = ops.cache_write_value(Tensor(before), Tensor(x), [4])
-    wanted = before.copy()
-    wanted[:, :, 4:7] = x.swapaxes(1, 2).astype(before.dtype)
-    np.testing.assert_array_equal(values.to_numpy(), wanted)
-    found = keys.to_numpy().swapaxes(2, 3) if transposed else keys.to_numpy()
-    np.testing.assert_array_equal(found, wanted)
-    options = {"scale": 0.5, "window": window, "softcap": softcap, "transposed": transposed}
-    got = ops.attention(Tensor(query), keys, values, [4], **options).to_numpy()
-    held = np.repeat(wanted.astype(np.float64), 3, 1)
-    scores = np.einsum("bihd,bhjd->bhij", query.astype(np.float64), held) * 0.5
-    scores = scores if softcap is None else softcap * np.tanh(scores / softcap)
-    at, key = 4 + np.arange(3)[:, None], np.arange(8)[None]
-    scores[..., (key > at) | (key <= at - (window or 99))] = -np.inf
-    weights = np.exp(scores - scores.max(-1, keepdims=True))
-    exact = np.einsum("bhij,bhjd->bihd", weights / weights.sum(-1, keepdims=True), held)
-    np.testing.assert_allclose(got, exact, rtol=2e-6, atol=2e-6)
-
-
-def test_a_traced_write_to_a_tensor_leaves_the_callers_array_alone() -> None:
-    kinds = [TensorType(F32, shape) for shape in (CACHE, WRITTEN)]
-    cache, x = sample(*CACHE), sample(*WRITTEN)
-    before = cache.copy()
-    result = compiled(ops.cache_write_key, *kinds, POSITION)(cache, x, np.array([2], np.int32))
-    np.testing.assert_array_equal(result[0], written(before, x, 2))
-    np.testing.assert_array_equal(cache, before)
-
-
-@pytest.mark.parametrize("misaligned", [False, True])
-def test_a_buffer_is_written_in_place_wherever_it_lies(misaligned: bool) -> None:
-    size = int(np.prod(CACHE))
-    raw = np.zeros(size + 64, np.float32)
-    start = (-raw.ctypes.data % 64) // 4 + misaligned
-    cache, x = raw[start : start + size].reshape(CACHE), sample(*WRITTEN)
-    before = cache.copy()
-
-    def call(cache: Tensor, x: Tensor, position: Tensor) -> Tensor:
-        ops.cache_write_key(cache, x, position)  # nothing reads it: it is written all the same
-        return x + 1.0
-
-    run = compiled(call, BufferType(F32, CACHE), TensorType(F32, WRITTEN), POSITION)
-    run(cache, x, np.array([5], np.int32))
-    np.testing.assert_array_equal(cache, written(before, x, 5))
-    cache.flags.writeable = False
-    with pytest.raises(ValueError, match="read-only"):
-        run(cache, x, np.array([5], np.int32))
-
-
-def test_what_was_computed_from_a_buffer_does_not_see_a_later_write() -> None:
-    def call(cache: Tensor, x: Tensor, position: Tensor) -> list[Tensor]:
-        early = [cache + 1.0, cache.reshape([2, 4, 8]), cache.cast(F32), cache.T]
-        early.append(early[0] * 2.0)
-        return [*early, ops.cache_write_key(cache, x, position)]
-
-    cache, x = np.zeros(CACHE, np.float32), np.ones(WRITTEN, np.float32)
-    run = compiled(call, BufferType(F32, CACHE), TensorType(F32, WRITTEN), POSITION)
-    *early, late = run(cache, x, np.array([0], np.int32))
-    assert [float(one.max()) for one in early] == [1, 0, 0, 0, 2]
-    assert late.max() == 1
-
-
-def test_a_result_is_no_view_of_an_input() -> None:
-    x = np.zeros(64, np.float32)
-    for result in compiled(lambda x: [x, x.reshape([8, 8])], TensorType(F32, [64]))(x):
-        result[...] = 1
-    assert not x.any()
 
 
 def test_weights_are_checked_all_at_once_and_copied() -> None:
