@@ -137,6 +137,14 @@ def put(values: Sequence[b.Expr]) -> b.Buffer:
     return held
 
 
+def made(lanes: int, number: Callable[[b.Expr], b.Expr]) -> b.Buffer:
+    """``number(i)`` for every ``i`` below ``lanes``, in registers."""
+    held = b.scratch((lanes,))
+    with T.unroll(b.int32(lanes)) as i:
+        b.store(held, number(i), (i,), 1)
+    return held
+
+
 def strided(count: int, thread: b.Expr, threads: int, body: Callable[[b.Expr], None]) -> None:
     """Run ``body(i)`` for every ``i`` below ``count``, neighbours on neighbouring threads."""
     whole, rest = divmod(count, threads)

@@ -38,9 +38,7 @@ def narrow(dtype: str) -> Any:  # noqa: ANN401
 def _piece(x: b.Buffer, y: b.Buffer, start: b.Expr, dtype: str) -> None:
     numbers = b.scratch((LANES,))
     for half in range(0, LANES, 4):
-        four = ln.read(x, (0, start + half), 4, "float32")
-        for one in range(4):
-            b.store(numbers, four[one], (half + one,), 1)
+        ln.load(numbers, (half,), (x, (0, start + half)), 4, "float32")
     ln.write(y, numbers, (0, start), LANES, dtype)
 
 

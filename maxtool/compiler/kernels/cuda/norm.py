@@ -111,8 +111,7 @@ def chain_rms_norm(
             def computed(k: b.Expr) -> b.Buffer:
                 lanes, place = shape.lanes, (row, k)
                 loaded = [ln.read(source, place, lanes, "float32") for source in sources]
-                each = [run_chain(steps, [one[i] for one in loaded]) for i in range(lanes)]
-                values = ln.put(each)
+                values = ln.made(lanes, lambda i: run_chain(steps, [one[i] for one in loaded]))
                 if result is not None:
                     ln.write(result, values, place, lanes, "float32")
                 return values
@@ -152,7 +151,7 @@ def _normalised(
 
     def load(offset: int, k: b.Expr) -> None:
         values = read(k)
-        for lane in range(shape.lanes):
+        with T.unroll(b.int32(shape.lanes)) as lane:
             b.store(kept, values[lane], (offset + lane,), 1)
             b.store(squares, squares[0] + kept[offset + lane] * kept[offset + lane], (0,), 1)
 
@@ -162,7 +161,6 @@ def _normalised(
 
     def finish(offset: int, k: b.Expr) -> None:
         weights = ln.read(w, (k,), shape.lanes, "float32")
-        each = [kept[offset + lane] * scale * weights[lane] for lane in range(shape.lanes)]
-        write(k, ln.put(each))
+        write(k, ln.made(shape.lanes, lambda i: kept[offset + i] * scale * weights[i]))
 
     shape.each(team.lane, finish)

@@ -43,8 +43,8 @@ def pointwise(dim: int, inputs: int, steps: Sequence[Step], out: str = "float32"
                 row = b.index(b.quotient(at, across))
                 place = (row, b.index((at - row * across) * lanes))
                 loaded = [ln.read(source, place, lanes, "float32") for source in sources]
-                results = [run_chain(steps, [one[i] for one in loaded]) for i in range(lanes)]
-                ln.write(y, ln.put(results), place, lanes, out)
+                results = ln.made(lanes, lambda i: run_chain(steps, [one[i] for one in loaded]))
+                ln.write(y, results, place, lanes, out)
     return made.function
 
 
