@@ -71,7 +71,7 @@ def _sum(counts: b.Buffer, row: int, end: b.Index) -> b.Expr:
     """The sum of the counts of the first ``end`` threads."""
     total = b.scratch((1,), "int32")
     b.store(total, b.int32(0), (0,), 1)
-    with T.serial(b.int32(end) if isinstance(end, int) else end) as i:
+    with T.serial(b.int32(end) if isinstance(end, int) else end, unroll=4) as i:
         b.store(total, total[0] + counts[row, i], (0,), 1)
     return T.Cast("int64", total[0])
 
