@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -77,13 +78,19 @@ class Import(NamedTuple):
 
 
 def imports_of(file: Path) -> Iterator[Import]:
-    tree = ast.parse(file.read_text(encoding="utf-8"))
-    functions = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
-    inner = {id(below) for function in functions for below in ast.walk(function)}
     alone = file.is_relative_to(PACKAGE / ALONE)
-    for node in ast.walk(tree):
+    for node, in_function in statements(ast.parse(file.read_text(encoding="utf-8"))):
         for module in modules_of(node, alone):
-            yield Import(file, module, id(node) in inner)
+            yield Import(file, module, in_function)
+
+
+def statements(node: ast.AST, in_function: bool = False) -> Iterator[tuple[ast.AST, bool]]:
+    """Every statement below a node, and whether it is in a function."""
+    inside = in_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+            yield child, inside
+            yield from statements(child, inside)
 
 
 def modules_of(node: ast.AST, alone: bool) -> list[str]:
@@ -99,8 +106,10 @@ def modules_of(node: ast.AST, alone: bool) -> list[str]:
     return [node.module or ""]
 
 
-FILES = sorted(PACKAGE.rglob("*.py"))
-IMPORTS = [found for file in FILES for found in imports_of(file)]
+@cache
+def imports() -> list[Import]:
+    """Those of every file of the package."""
+    return [found for file in sorted(PACKAGE.rglob("*.py")) for found in imports_of(file)]
 
 
 def target_room(module: str) -> str:
@@ -121,7 +130,7 @@ def has_code(entry: Path) -> bool:
 def test_lower_rooms_never_import_upper_ones() -> None:
     wrong = [
         f"{found.inside} imports {found.module}"
-        for found in IMPORTS
+        for found in imports()
         if found.top == "maxtool"
         and (target := target_room(found.module)) != found.room
         and FLOOR[target] >= FLOOR[found.room]
@@ -133,7 +142,7 @@ def test_lower_rooms_never_import_upper_ones() -> None:
 def test_upward_imports_are_inside_functions() -> None:
     found = {
         (one.inside, target_room(one.module)): one.in_function
-        for one in IMPORTS
+        for one in imports()
         if one.top == "maxtool" and (one.inside, target_room(one.module)) in UPWARDS
     }
     assert found == dict.fromkeys(UPWARDS, True)
@@ -147,12 +156,12 @@ def test_the_loader_imports_nothing_of_maxtool() -> None:
 
 @pytest.mark.parametrize("package", COMPILER_PACKAGES)
 def test_only_the_compiler_and_the_loader_import_tvm(package: str) -> None:
-    rooms = {found.room for found in IMPORTS if found.top == package}
+    rooms = {found.room for found in imports() if found.top == package}
     assert rooms <= COMPILER_PACKAGES[package]
 
 
 def test_frameworks_are_never_imported() -> None:
-    assert not [found for found in IMPORTS if found.top in NEVER]
+    assert not [found for found in imports() if found.top in NEVER]
 
 
 def test_every_package_imported_is_a_dependency() -> None:
@@ -163,17 +172,23 @@ def test_every_package_imported_is_a_dependency() -> None:
     declared = {match[0].replace("-", "_") for match in named if match}
     provided = {IMPORTED_AS.get(name, name) for name in declared}
     known = provided | set(sys.stdlib_module_names) | {"maxtool", FOR_CHECKERS}
-    assert {found.top for found in IMPORTS} <= known
+    assert {found.top for found in imports()} <= known
 
 
-@pytest.mark.parametrize("file", sorted({one.file for one in IMPORTS if one.top == FOR_CHECKERS}))
-def test_what_is_for_type_checkers_is_imported_for_them_only(file: Path) -> None:
+def test_what_is_for_type_checkers_is_imported_for_them_only() -> None:
+    files = {one.file for one in imports() if one.top == FOR_CHECKERS}
+    assert files
+    assert not [file for file in files if not is_guarded(file)]
+
+
+def is_guarded(file: Path) -> bool:
+    """Whether every import of what is for type checkers is for them only."""
     nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
     checks = [node for node in nodes if isinstance(node, ast.If)]
     guarded = [check for check in checks if ast.unparse(check.test) == "TYPE_CHECKING"]
     inside = [statement for check in guarded for statement in check.body]
     found = [node for node in nodes if FOR_CHECKERS in (modules_of(node, alone=False) or [""])]
-    assert all(node in inside for node in found)
+    return all(node in inside for node in found)
 
 
 def loaded_by(*commands: list[str]) -> set[str]:

@@ -19,7 +19,7 @@ from tests.effort import examples
 
 HERE = Path(__file__).parent
 # Bytes of each seed that are damaged; fewer where reading takes milliseconds.
-MANY, FEW = examples(250, 1000), examples(70, 100)
+MANY, FEW = examples(120, 1000), examples(70, 100)
 MOST = {
     "safetensors": MANY,
     "gguf": MANY,

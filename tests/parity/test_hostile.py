@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from maxtool.errors import MaxtoolError
 from maxtool.parity.references import reference
 from maxtool.weights.checkpoint import open_checkpoint
+from tests.effort import examples
 from tests.parity.measure import CONVERTED, DATA, FOLDERS
 
 LEAVES = st.one_of(
@@ -43,7 +44,7 @@ def changed(data: st.DataObject, values: Mapping[str, Any], kinds: st.SearchStra
 
 
 @pytest.mark.parametrize("name", FOLDERS)
-@settings(max_examples=12)
+@settings(max_examples=examples(5, 12))
 @given(data=st.data())
 def test_any_config(name: str, data: st.DataObject) -> None:
     checkpoint = open_checkpoint(DATA / name)
@@ -59,7 +60,7 @@ def test_any_config(name: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", CONVERTED)
-@settings(max_examples=12)
+@settings(max_examples=examples(5, 12))
 @given(data=st.data())
 def test_any_metadata(name: str, data: st.DataObject) -> None:
     checkpoint = open_checkpoint(DATA / name / f"{name}-f32.gguf")

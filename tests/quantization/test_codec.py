@@ -19,6 +19,7 @@ from maxtool.errors import MisshapenWeight, ModelMismatch
 from maxtool.quantization import QuantizationEncoding, codec, dequantize, quantize
 from maxtool.quantization.codec import ENCODABLE
 from maxtool.weights import WeightData
+from tests.effort import examples
 
 E = QuantizationEncoding
 BY_NAME = sorted(E, key=lambda encoding: encoding.name)
@@ -65,7 +66,7 @@ def test_decoding_has_the_bits_of_gguf(encoding: E) -> None:
 
 @pytest.mark.parametrize("encoding", DECODABLE, ids=lambda encoding: encoding.name)
 @given(data=st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(12, 30), deadline=None)
 def test_decoding_any_bytes_has_the_bits_of_gguf(encoding: E, data: st.DataObject) -> None:
     size = encoding.block_size * data.draw(st.integers(1, 3))
     blocks = data.draw(hnp.arrays(np.uint8, size, fill=st.sampled_from([0, 0x7C, 0x7E, 0xFF])))
@@ -180,7 +181,7 @@ def rows_of(encoding: E, elements: st.SearchStrategy[float]) -> st.SearchStrateg
 @pytest.mark.parametrize("encoding", WRITTEN, ids=lambda encoding: encoding.name)
 @pytest.mark.parametrize("elements", [VALUES, FEW], ids=["any", "few"])
 @given(data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(15, 40), deadline=None)
 def test_encoding_has_the_bits_of_gguf(
     encoding: E, elements: st.SearchStrategy[float], data: st.DataObject
 ) -> None:

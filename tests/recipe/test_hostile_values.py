@@ -14,6 +14,7 @@ from maxtool.recipe import Dialect, load_recipe, recipe_names
 from maxtool.recipe.keys import Keys
 from maxtool.recipe.read_config import _Reader
 from maxtool.weights import Checkpoint, open_checkpoint
+from tests.effort import examples
 
 NUMBERS = st.sampled_from([-1, 0, 1, 2, 3, 7, 64, 2**31, 2**63, 0.0, 0.5, 1e-300, 1e300, 1e-3])
 SCALARS = st.none() | st.booleans() | NUMBERS | st.sampled_from(["", "silu", "yarn", "llama3"])
@@ -47,7 +48,7 @@ def known(name: str, dialect: Dialect) -> list[str]:
 
 @pytest.mark.parametrize("dialect", ["hf", "gguf"])
 @pytest.mark.parametrize("name", recipe_names())
-@settings(max_examples=25)
+@settings(max_examples=examples(10, 25))
 @given(data=st.data())
 def test_any_values(
     checkpoint: Checkpoint, name: str, dialect: Dialect, data: st.DataObject

@@ -385,7 +385,14 @@ BOMBS = {
 }
 
 
-@pytest.mark.parametrize("name", BOMBS)
+# Those that reach a limit which others reach.
+ALIKE = {"text", "remembered", "nested", "text again and again"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if name in ALIKE else []) for name in BOMBS],
+)
 def test_bombs(tmp_path: Path, name: str) -> None:
     content, message = BOMBS[name]
     (tmp_path / "x.pt").write_bytes(raw(content))
