@@ -1,8 +1,8 @@
 """How much the tests do: with ``--quick``, what shows most faults in half the time.
 
-What is compiled in the tests' own process is then not optimised by LLVM, and property tests with a
-costly body draw fewer examples. Programs that a test starts compile as users do either way, and so
-does a test with the fixture ``optimised``.
+What is compiled in the tests' own process is then not optimised by LLVM, and property tests draw
+fewer examples. Programs that a test starts compile as users do either way, and so does a test with
+the fixture ``optimised``.
 """
 
 from __future__ import annotations

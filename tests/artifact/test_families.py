@@ -32,6 +32,7 @@ def assert_as_recorded(compiled: Path, folder: Path) -> None:
     assert greedy(compiled, expected["greedy_prompt"], len(tokens)) == tokens
 
 
+@pytest.mark.usefixtures("optimised")
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in FOLDERS],
