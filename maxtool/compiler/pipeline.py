@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import relax
 
 from maxtool.compiler import mixed
@@ -22,6 +23,10 @@ from maxtool.compiler.kernels.cpu import pipeline as cpu_pipeline
 from maxtool.compiler.kernels.cuda import pipeline as cuda_pipeline
 from maxtool.compiler.placement import Placed, Placement, placed
 from maxtool.errors import CompilationFailed
+
+# TVM calls back into Python, where Ctrl-C may arrive; it knows only errors that are registered, and
+# any other comes out as a RuntimeError.
+tvm_ffi.error.register_error("KeyboardInterrupt", KeyboardInterrupt)
 
 PASSES = (
     relax.transform.ToNonDataflow,
