@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
@@ -73,9 +74,11 @@ def _problems() -> list[str]:
 def _version(package: str) -> tuple[int, ...]:
     """The major and the minor version of an installed package; empty where there is none."""
     try:
-        return tuple(map(int, distribution(package).version.split(".")[:2]))
+        version = distribution(package).version
     except PackageNotFoundError:
         return ()
+    # What is left of a broken installation may have none, whatever the type says.
+    return tuple(map(int, re.findall(r"\d+", version or "")[:2]))
 
 
 def _program() -> Path:

@@ -152,16 +152,25 @@ def test_the_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("fresh")
-def test_a_linker_older_than_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    def version(name: str) -> SimpleNamespace:
-        return SimpleNamespace(version="13.0.88" if name == wheels.NVCC else "13.5.37")
+@pytest.mark.parametrize(
+    ("version", "problem"),
+    [
+        ("13.0.88", "nvidia-cuda-nvcc 13.5"),
+        ("13.4rc1", "nvidia-cuda-nvcc 13.5"),
+        ("12.9.86", "nvidia-cuda-nvcc 13"),
+        (None, "nvidia-cuda-nvcc 13"),  # of a package whose files are gone in part
+    ],
+)
+def test_an_assembler_that_does_not_go_with_the_compiler(
+    version: str | None, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found(name: str) -> SimpleNamespace:
+        return SimpleNamespace(version=version if name == wheels.NVCC else "13.5.37")
 
-    monkeypatch.setattr(wheels, "distribution", version)
+    monkeypatch.setattr(wheels, "distribution", found)
     with pytest.raises(MachineLacks) as raised:
         wheels.compilers()
-    assert [problem.partition(",")[0] for problem in raised.value.problems] == [
-        "nvidia-cuda-nvcc 13.5"
-    ]
+    assert [one.partition(",")[0] for one in raised.value.problems] == [problem]
 
 
 @pytest.mark.usefixtures("fresh")
