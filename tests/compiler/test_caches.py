@@ -35,7 +35,7 @@ CACHED = [DType.float32, DType.float16, DType.bfloat16]
 
 @pytest.mark.parametrize("dtype", CACHED)
 @pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize(("window", "softcap"), [(None, None), (3, 2.0)])
+@pytest.mark.parametrize(("window", "softcap"), [(None, None), (3, 2.0), (2**70, None)])
 def test_attention_over_a_cache_of_any_form(
     dtype: DType, transposed: bool, window: int | None, softcap: float | None
 ) -> None:
@@ -56,7 +56,7 @@ def test_attention_over_a_cache_of_any_form(
     scores = np.einsum("bihd,bhjd->bhij", query.astype(np.float64), held) * 0.5
     scores = scores if softcap is None else softcap * np.tanh(scores / softcap)
     at, key = 4 + np.arange(3)[:, None], np.arange(8)[None]
-    scores[..., (key > at) | (key <= at - (window or 99))] = -np.inf
+    scores[..., (key > at) | (key <= at - min(window or 99, 99))] = -np.inf
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     exact = np.einsum("bhij,bhjd->bihd", weights / weights.sum(-1, keepdims=True), held)
     np.testing.assert_allclose(got, exact, rtol=2e-6, atol=2e-6)

@@ -18,6 +18,9 @@ _POSITION = DType.int32  # what a Python number is there
 # What keys and values in a cache may be; queries, and what is written, are float32.
 CACHED = (DType.float32, DType.float16, DType.bfloat16)
 
+# A window of as many keys hides none, as positions are int32; kernels count with that, too.
+_EVERY = 2**31 - 1
+
 
 def _require_cached(*kinds: TensorType) -> None:
     for kind in kinds:
@@ -143,7 +146,7 @@ def attention(
     cap = None if softcap is None else float(softcap)
     options = {
         "scale": float(scale),
-        "window": window,
+        "window": None if window is None or window >= _EVERY else window,
         "softcap": cap,
         "transposed": bool(transposed),
     }

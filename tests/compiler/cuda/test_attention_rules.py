@@ -99,10 +99,10 @@ def test_what_is_read_before_the_writes_is_rotated_by_itself() -> None:
 
 
 @pytest.mark.parametrize("dtype", [DType.float32, DType.bfloat16])
-@pytest.mark.parametrize("seq", [1, 3])
-def test_a_layer_gives_what_the_cpu_gives(dtype: DType, seq: int) -> None:
+@pytest.mark.parametrize(("seq", "window"), [(1, None), (3, None), (3, 2**32)])
+def test_a_layer_gives_what_the_cpu_gives(dtype: DType, seq: int, window: int | None) -> None:
     """But for what is rounded on the way to the cache and in attention; caches too."""
-    graph = step(seq, dtype)
+    graph = step(seq, dtype, window)
     rng = np.random.default_rng(0)
 
     def numbers(*shape: int) -> np.ndarray:
