@@ -25,13 +25,15 @@ CUDA = 2  # DLDeviceType
 # Functions of TVM's runtime.
 ALLOCATE, CLEAR = "runtime.TVMTensorAllocWithScope", "vm.builtin.memory_manager.clear"
 GIB = 1 << 30
-# What the driver says of machine code and of the GPU, and what to do.
+# What the driver, or TVM for it, says of machine code and of the GPU, and what to do.
 FAILURES = {
     "CUDA_ERROR_UNSUPPORTED_PTX_VERSION": "the driver is older than the PTX in this artifact: "
     "install a newer one, or compile the model with --target cuda:sm_XX for this GPU",
     "CUDA_ERROR_NO_BINARY_FOR_GPU": "the machine code in this artifact is not for this GPU: "
     "compile the model for it with --target cuda:sm_XX",
     "CUDA_ERROR_INVALID_PTX": "the driver cannot translate the PTX in this artifact",
+    "allowed dynamic shared memory": "a block has less shared memory here than on the GPUs that "
+    "the model was compiled for: compile it with --target cuda:sm_XX for this one, too",
     "CUDA_ERROR_OUT_OF_MEMORY": "there is not enough free memory",
     "out of memory": "there is not enough free memory",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib.metadata import files
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 import stub_gpu
 
 from maxtool.runtime import loader
-from maxtool.runtime.loader import cuda_code, cuda_runtime
+from maxtool.runtime.loader import cuda_code, cuda_gpu, cuda_runtime
 
 TRY = """
 import os
@@ -236,6 +237,18 @@ answer(answers)
     found = stub_gpu.run(code, environment, cuda_artifact, json.dumps(list(REFUSED)))
     for (kind, says), (raised, said) in zip(REFUSED.values(), found, strict=True):
         assert (raised, says in said) == (kind, True), said
+
+
+def test_kernels_that_need_more_shared_memory_than_there_is() -> None:
+    """TVM says it, and not the driver: in words that its library has."""
+    words = "Failed to set the allowed dynamic shared memory size to "
+    (library,) = (one for one in files("apache-tvm") or [] if one.name == "libtvm_runtime_cuda.so")
+    assert words.encode() in library.read_binary()
+    gpu = object.__new__(cuda_gpu.CudaGpu)
+    gpu.gpu = loader.Gpu(0, "stub", (8, 9), 0)
+    error = gpu.refused("prefill", f"RuntimeError: {words}147456")
+    assert isinstance(error, loader.MachineLacks)
+    assert "less shared memory here" in str(error) and "cuda:sm_XX" in str(error)
 
 
 def test_code_is_checked_like_every_file(
