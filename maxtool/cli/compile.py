@@ -153,8 +153,8 @@ def _kernels(report: Report) -> Iterator[str]:
             memory = f", {taken.stack} bytes of local memory" if taken.stack else ""
             spilled = taken.spill_stores + taken.spill_loads
             spills = f", {spilled} bytes spilled" if spilled else ""
-            shared = units.binary_size(taken.shared)
-            yield f"{arch} {name}: {taken.registers} registers, {shared} shared{memory}{spills}"
+            shared = f", {units.binary_size(taken.shared)} static shared"
+            yield f"{arch} {name}: {taken.registers} registers{shared}{memory}{spills}"
 
 
 def _invocation(made: Build) -> str:

@@ -81,11 +81,16 @@ class CudaTarget:
 
     @property
     def manifest(self) -> dict[str, object]:
-        """What an artifact records: kind, architectures, whether there is PTX, and its CPU."""
+        """What an artifact records: kind, architectures, whether there is PTX, and its CPU.
+
+        ``shared_memory`` is what a block may take: a GPU that gives it less does not run the
+        kernels, though it may run the machine code.
+        """
         return {
             "kind": self.kind,
             "archs": list(self.archs),
             "ptx": self.ptx,
+            "shared_memory": self.shared_memory,
             "host": self.processor.manifest,
         }
 

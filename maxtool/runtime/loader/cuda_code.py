@@ -30,8 +30,20 @@ def choose_code(manifest: Manifest, gpu: Gpu) -> Path:
 
     Raises:
         BadInput: If the artifact has no code at all.
-        MachineLacks: If none of it runs on this GPU.
+        MachineLacks: If none of it runs on this GPU, or its blocks take more shared memory than
+            this one gives them.
     """
+    chosen = _newest(manifest, gpu)
+    needed = manifest.target.get("shared_memory")
+    if isinstance(needed, int) and gpu.shared_memory < needed:
+        raise MachineLacks(
+            f"{gpu} gives a block {gpu.shared_memory >> 10} KiB of shared memory, and the model "
+            f"was compiled for GPUs that give it {needed >> 10}: {_name_it(gpu.capability)}"
+        )
+    return chosen
+
+
+def _newest(manifest: Manifest, gpu: Gpu) -> Path:
     cubins, ptx = _files(manifest, CUBIN), _files(manifest, PTX)
     if not cubins and not ptx:
         raise BadInput(f"{manifest.path}: 'files' lists no machine code (sm_XX.cubin)")
@@ -60,7 +72,11 @@ def _runs(cubin: Capability, gpu: Capability) -> bool:
 def _advice(gpu: Capability, oldest: Capability) -> str:
     if gpu < oldest:
         return "it is older than all of them"
-    return f"compile it with --target cuda:sm_{gpu[0]}{gpu[1]}, or with --ptx"
+    return f"{_name_it(gpu)}, or with --ptx"
+
+
+def _name_it(gpu: Capability) -> str:
+    return f"compile it with --target cuda:sm_{gpu[0]}{gpu[1]}"
 
 
 @contextmanager

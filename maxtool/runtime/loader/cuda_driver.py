@@ -15,6 +15,7 @@ CUDA = 13000  # the release that TVM's runtime is built for, as cuDriverGetVersi
 OLDEST_DRIVER = "580"
 NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 MAJOR, MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
+SHARED = 97  # CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
 
 
 @dataclass(frozen=True)
@@ -26,12 +27,14 @@ class Gpu:
         name: Its product name.
         capability: Its compute capability, such as (9, 0).
         nbytes: All of its memory.
+        shared_memory: Bytes of shared memory that a block may have.
     """
 
     index: int
     name: str
     capability: tuple[int, int]
     nbytes: int
+    shared_memory: int
 
     def __str__(self) -> str:
         major, minor = self.capability
@@ -102,8 +105,12 @@ def _describe(driver: ctypes.CDLL, index: int) -> Gpu:
     name, nbytes = ctypes.create_string_buffer(256), ctypes.c_size_t()
     _check(driver, driver.cuDeviceGetName(name, len(name), device))
     _check(driver, driver.cuDeviceTotalMem_v2(ctypes.byref(nbytes), device))
-    major, minor = (_number(driver, driver.cuDeviceGetAttribute, a, device) for a in (MAJOR, MINOR))
-    return Gpu(index, name.value.decode(errors="replace"), (major, minor), nbytes.value)
+    major, minor, shared = (
+        _number(driver, driver.cuDeviceGetAttribute, attribute, device)
+        for attribute in (MAJOR, MINOR, SHARED)
+    )
+    called = name.value.decode(errors="replace")
+    return Gpu(index, called, (major, minor), nbytes.value, shared)
 
 
 def _number(driver: ctypes.CDLL, function: Callable[..., Any], *arguments: int) -> int:

@@ -70,7 +70,8 @@ def test_ptx_is_asked_for() -> None:
 
 def test_a_block_has_the_shared_memory_that_all_architectures_have() -> None:
     assert cuda_target("cuda:sm_90").shared_memory == 227 << 10
-    assert cuda_target("cuda:sm_90,sm_80").shared_memory == 163 << 10
+    target = cuda_target("cuda:sm_90,sm_80")
+    assert target.shared_memory == target.manifest["shared_memory"] == 163 << 10
     assert cuda_target("cuda:sm_90,sm_80,sm_89").shared_memory == 99 << 10
 
 

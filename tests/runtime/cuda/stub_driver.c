@@ -149,7 +149,8 @@ int cuDeviceTotalMem_v2(size_t *size, int device) { *size = stub_memory(); retur
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
   int major = 0, minor = 0;
   if (device >= gpus(device, &major, &minor)) return 101;
-  *value = attribute == 75 ? major : attribute == 76 ? minor : attribute == 10 ? 32 : 1024;
+  int shared = major == 8 && minor == 0 ? 163 : major == 9 || major == 10 ? 227 : 99;
+  *value = attribute == 97 ? shared << 10 : attribute == 75 ? major : attribute == 76 ? minor : attribute == 10 ? 32 : 1024;
   return 0;
 }
 

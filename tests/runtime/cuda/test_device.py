@@ -141,13 +141,28 @@ def test_which_code_is_chosen(
     manifest.files = {
         manifest.folder / code: "" for code in ["model.so", "sub/sm_80.cubin", *codes]
     }
-    found = cuda_code.choose_code(manifest, loader.Gpu(0, "stub", gpu, 0))
+    found = cuda_code.choose_code(manifest, loader.Gpu(0, "stub", gpu, 0, 0))
     assert found == manifest.folder / chosen
+
+
+@pytest.mark.parametrize(("needed", "runs"), [(99 << 10, True), (163 << 10, False), (None, True)])
+def test_blocks_that_need_more_than_the_gpu_gives(
+    needed: int | None, runs: bool, artifact: Path
+) -> None:
+    """The case of GPUs for games, which run the machine code of those for data centres."""
+    manifest, gpu = loader.Manifest(artifact), loader.Gpu(0, "stub", (8, 9), 0, 99 << 10)
+    manifest.files = {manifest.folder / "sm_80.cubin": ""}
+    manifest.target = {"shared_memory": needed} if needed else {}
+    if runs:
+        assert cuda_code.choose_code(manifest, gpu).name == "sm_80.cubin"
+        return
+    with pytest.raises(loader.MachineLacks, match=r"99 KiB .* 163: compile it .*cuda:sm_89$"):
+        cuda_code.choose_code(manifest, gpu)
 
 
 def test_an_artifact_without_code(artifact: Path) -> None:
     with pytest.raises(loader.BadInput, match=r"lists no machine code \(sm_XX.cubin\)"):
-        cuda_code.choose_code(loader.Manifest(artifact), loader.Gpu(0, "stub", (9, 0), 0))
+        cuda_code.choose_code(loader.Manifest(artifact), loader.Gpu(0, "stub", (9, 0), 0, 0))
 
 
 def test_calls_equal_those_of_the_cpu(
@@ -245,7 +260,7 @@ def test_kernels_that_need_more_shared_memory_than_there_is() -> None:
     (library,) = (one for one in files("apache-tvm") or [] if one.name == "libtvm_runtime_cuda.so")
     assert words.encode() in library.read_binary()
     gpu = object.__new__(cuda_gpu.CudaGpu)
-    gpu.gpu = loader.Gpu(0, "stub", (8, 9), 0)
+    gpu.gpu = loader.Gpu(0, "stub", (8, 9), 0, 99 << 10)
     error = gpu.refused("prefill", f"RuntimeError: {words}147456")
     assert isinstance(error, loader.MachineLacks)
     assert "less shared memory here" in str(error) and "cuda:sm_XX" in str(error)
