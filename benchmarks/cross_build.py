@@ -10,7 +10,7 @@ cores, and those of making device code; bytes are those of the code alone.
     python benchmarks/cross_build.py --checkpoint FOLDER    # others
 
 Predicted before the first run: below 2 times the CPU's build with two architectures, most of it
-importing TVM; a second or two of device code for each. What was seen is in README.md.
+importing TVM; a second or two of device code for each. What was seen is in cross_build.md.
 """
 
 from __future__ import annotations
