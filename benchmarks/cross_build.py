@@ -3,8 +3,8 @@
 Every recipe's tiny checkpoint of ``tests/data`` is compiled by a command of its own, for this CPU
 and for the architectures, by turns: the code of a tiny model is that of a large one of its kind,
 only its weights are small. With ``--large`` there is a Llama of 1.1B too, whose weights are holes
-in a file. Figures are seconds of the whole command, with importing TVM, by the clock and of all
-cores, and those of making device code; bytes are those of the code alone.
+in a file. Figures are seconds of the whole command, with importing TVM, by the clock; their ratio,
+and that of the seconds of all cores; core seconds of making device code; bytes of the code alone.
 
     python benchmarks/cross_build.py --archs sm_80,sm_90 --dtype float16 bfloat16 float32
     python benchmarks/cross_build.py --checkpoint FOLDER    # others
@@ -18,13 +18,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from checkpoints import Shape, machine, make_sparse
 
@@ -32,8 +32,7 @@ DATA = Path(__file__).resolve().parents[1] / "tests" / "data"
 CODE = (".so", ".cubin", ".ptx")
 LARGE = Shape(32000, 2048, 5632, 22, 32, 4, 2048, tied=False)
 COLUMNS = (
-    *("model", "dtype", "CPU, s", "GPU, s", "ratio", "CPU, core s", "GPU, core s", "ratio"),
-    "device code, core s",
+    *("model", "type", "CPU, s", "GPU, s", "ratio", "cores", "device code, s"),
     *("model.so, KiB", "cubins, KiB", "kernels", "registers", "spilling"),
 )
 
@@ -70,15 +69,18 @@ def compare(checkpoint: Path, dtype: str, archs: str, rounds: int, scratch: Path
         for _ in range(rounds)
     ]
     host, device = ([turn[side] for turn in turns] for side in (0, 1))
+    cpu, gpu = (median(one.clock for one in side) for side in (host, device))
     made = [one.report["cpu_seconds"]["device code"] for one in device]
     kernels = next(iter(device[0].report["kernels"].values()))
     sizes = device[0].sizes
     cubins = sum(size for name, size in sizes.items() if name.endswith(".cubin"))
     spilling = [name for name, one in kernels.items() if one["spill_stores"] or one["stack"]]
     figures = [
-        *_ratio([one.clock for one in host], [one.clock for one in device]),
-        *_ratio([one.cores for one in host], [one.cores for one in device]),
-        statistics.median(made),
+        cpu,
+        gpu,
+        gpu / cpu,
+        median(one.cores for one in device) / median(one.cores for one in host),
+        median(made),
     ]
     return [
         checkpoint.name.removeprefix("tiny-"),
@@ -90,11 +92,6 @@ def compare(checkpoint: Path, dtype: str, archs: str, rounds: int, scratch: Path
         str(max(one["registers"] for one in kernels.values())),
         ", ".join(spilling) or "none",
     ]
-
-
-def _ratio(host: Sequence[float], device: Sequence[float]) -> tuple[float, float, float]:
-    cpu, gpu = statistics.median(host), statistics.median(device)
-    return cpu, gpu, gpu / cpu
 
 
 def row(cells: Sequence[str]) -> str:
