@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import platform
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +12,12 @@ from typing import Any, ClassVar
 import tvm
 from tvm.target import codegen
 
-from maxtool.errors import UsageError
+from maxtool.errors import MachineLacks, UsageError
 
 CPU_FLAGS = Path("/proc/cpuinfo")
+
+# Names a CPU that this machine is taken for: one with fewer instructions than it has.
+HOST_CPU = "MAXTOOL_HOST_CPU"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,10 @@ TILES: dict[str, Tile] = {
 }
 
 # What the manifest records and what decides between kernels; the rest follows from the CPU name.
-RECORDED = ("avx2", "avx512f", "avx512bf16", "avx512vnni", "bf16", "dotprod", "f16c", "fma", "neon")
+RECORDED = (
+    *("avx2", "avx512f", "avx512bf16", "avx512fp16", "avx512vnni", "avxvnni"),
+    *("bf16", "dotprod", "f16c", "fma", "neon"),
+)
 
 # Triples searched for a CPU name, in this order.
 TRIPLES = {
@@ -112,11 +119,13 @@ def cpu_target(name: str = "cpu") -> CpuTarget:
     """The target a user names.
 
     Args:
-        name: ``cpu`` for this machine; ``cpu:NAME`` with an LLVM CPU name (x86-64-v3, znver5,
-            neoverse-n1, apple-m1, ...) or an LLVM triple (aarch64-linux-gnu, ...).
+        name: ``cpu`` for this machine, or for the CPU that the environment variable
+            ``MAXTOOL_HOST_CPU`` says it is; ``cpu:NAME`` with an LLVM CPU name (x86-64-v3,
+            znver5, neoverse-n1, apple-m1, ...) or an LLVM triple (aarch64-linux-gnu, ...).
 
     Raises:
         UsageError: If the name is unknown; it lists what is known.
+        MachineLacks: If ``MAXTOOL_HOST_CPU`` names a CPU whose code this machine cannot run.
     """
     kind, _, cpu = name.partition(":")
     if kind != "cpu" or name == "cpu:":
@@ -138,6 +147,26 @@ def known_cpus() -> list[str]:
 
 
 def _host() -> CpuTarget:
+    """This machine, or the lesser one that it is to be taken for."""
+    machine = _machine()
+    name = os.environ.get(HOST_CPU, "")
+    return _lesser(machine, name) if name else machine
+
+
+def _lesser(machine: CpuTarget, name: str) -> CpuTarget:
+    """This machine as a CPU of that name, which must not have more than it has."""
+    if not codegen.llvm_is_valid_cpu(name, machine.triple):
+        hint = f"it takes what LLVM calls a CPU like this one ({machine.cpu}), such as x86-64-v3"
+        raise UsageError(f"{HOST_CPU}={name}: there is no such CPU for {machine.triple}", hint=hint)
+    target = _describe(machine.triple, name, host=True)
+    if lacking := sorted(set(target.features) - set(machine.features)):
+        what = f"{HOST_CPU}={name}: this machine ({machine.cpu}) has no {', '.join(lacking)}"
+        raise MachineLacks(what, hint=f"unset it; to compile for another machine: cpu:{name}")
+    return target
+
+
+def _machine() -> CpuTarget:
+    """This machine, with the instructions that its kernel lets programs use."""
     triple = codegen.llvm_get_system_triple()
     if platform.system() == "Linux":
         triple = f"{platform.machine()}-linux-gnu"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from maxtool.compiler.kernels.cpu.norm import rms_norm
 from maxtool.compiler.kernels.cpu.pointwise import pointwise
 from maxtool.compiler.kernels.cpu.rope import rope
 from maxtool.compiler.kernels.forms import SILU_MUL
-from maxtool.compiler.target import TILES, Tile, cpu_target
-from maxtool.errors import UsageError
+from maxtool.compiler.target import HOST_CPU, TILES, Tile, cpu_target
+from maxtool.errors import MachineLacks, UsageError
 
 
 @pytest.mark.parametrize(
@@ -66,20 +67,71 @@ def test_this_machine() -> None:
     assert target.cpu
 
 
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], None]:
+    """Makes this machine a Cascade Lake whose kernel lists these flags."""
+
+    def make(flags: str) -> None:
+        listing = tmp_path / "cpuinfo"
+        listing.write_text(f"processor : 0\nflags\t\t: {flags}\n")
+        monkeypatch.setattr(targets, "CPU_FLAGS", listing)
+        monkeypatch.setattr(targets.platform, "system", lambda: "Linux")
+        monkeypatch.setattr(targets.platform, "machine", lambda: "x86_64")
+        monkeypatch.setattr(targets.codegen, "llvm_get_system_cpu", lambda: "cascadelake")
+        monkeypatch.delenv(HOST_CPU, raising=False)
+
+    return make
+
+
 @pytest.mark.parametrize(
     ("flags", "tile"),
     [("fpu sse2 avx2 fma", TILES["avx2"]), ("fpu sse2", TILES["sse2"])],
 )
 def test_hidden_instructions_are_not_used(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flags: str, tile: Tile
+    machine: Callable[[str], None], flags: str, tile: Tile
 ) -> None:
-    listing = tmp_path / "cpuinfo"
-    listing.write_text(f"processor : 0\nflags\t\t: {flags}\n")
-    monkeypatch.setattr(targets, "CPU_FLAGS", listing)
-    monkeypatch.setattr(targets.platform, "system", lambda: "Linux")
-    monkeypatch.setattr(targets.platform, "machine", lambda: "x86_64")
-    monkeypatch.setattr(targets.codegen, "llvm_get_system_cpu", lambda: "cascadelake")
+    machine(flags)
     assert cpu_target().tile is tile
+
+
+ALL = "fpu sse2 avx2 fma avx512f"
+LESSER = {"x86-64": "sse2", "x86-64-v2": "sse2", "x86-64-v3": "avx2", "x86-64-v4": "avx512f"}
+
+
+@pytest.mark.parametrize(("name", "feature"), LESSER.items())
+def test_this_machine_as_a_lesser_one(
+    machine: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, name: str, feature: str
+) -> None:
+    machine(ALL)
+    monkeypatch.setenv(HOST_CPU, name)
+    target = cpu_target()
+    assert (target.cpu, target.host, target.tile) == (name, True, TILES[feature])
+    assert target.features == cpu_target(f"cpu:{name}").features
+    assert cpu_target("cpu:znver5").cpu == "znver5", "a target that is named stays what it is"
+
+
+@pytest.mark.parametrize(
+    ("flags", "name", "kind", "message"),
+    [
+        (ALL, "znver4", MachineLacks, "znver4: .*cascadelake.* has no avx512bf16"),
+        ("fpu sse2 avx2 fma", "x86-64-v4", MachineLacks, "has no avx512f"),
+        (ALL, "sapphirerapids", MachineLacks, "avx512bf16, avx512fp16, avxvnni"),
+        (ALL, "neoverse-n1", UsageError, "no such CPU for x86_64-linux-gnu"),
+        (ALL, "x86-64-v9", UsageError, "MAXTOOL_HOST_CPU=x86-64-v9"),
+    ],
+)
+def test_what_this_machine_is_not(
+    machine: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
+    flags: str,
+    name: str,
+    kind: type[Exception],
+    message: str,
+) -> None:
+    machine(flags)
+    monkeypatch.setenv(HOST_CPU, name)
+    with pytest.raises(kind, match=message):
+        cpu_target()
 
 
 def test_tiles_fit_their_registers() -> None:
