@@ -1,0 +1,111 @@
+"""Lesser CPUs that this machine can be taken for, and the tests that are run once more on them.
+
+A test for each kernel and each recipe: CPUs differ in the tile of products, the width of vectors
+and the instructions for numbers of 16 bits, and each of these tests depends on some of that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from maxtool.compiler.target import HOST_CPU, TILES, CpuTarget
+
+DECODERS = "artifact/test_families.py::test_a_folder_computes_what_was_recorded"
+ENCODERS = "artifact/test_encoders.py::test_check_passes"
+
+# Each kernel of a CPU, and the test that is run for it.
+KERNELS = {
+    "add_positions": "graph/test_positions.py::test_learned_positions[21-float32]",
+    "attention": "compiler/kernels/test_attention.py::test_attention[4-2-80-None]",
+    "cache_write_key": "compiler/kernels/test_rowwise.py::test_cache_writes_only_what_fits[10-5]",
+    "cache_write_value": "compiler/test_caches.py"
+    "::test_attention_over_a_cache_of_any_form[None-None-False-DType.float16]",
+    "convolution": "graph/test_convolution.py::test_convolution[float32]",
+    "cumsum_rows": "graph/test_reduction.py::test_running_sums_in_each_direction",
+    "dot_attention": "graph/test_dot_attention.py::test_what_numpy_computes[float32]",
+    "embedding": "compiler/kernels/test_rowwise.py::test_embedding[37-20-float16]",
+    "expert_linear": "compiler/kernels/test_experts.py::test_expert_linear[37-21-float32]",
+    "gather_rows": "graph/test_indexing.py::test_gathering[int64]",
+    "group_norm_rows": "graph/test_normalization.py::test_what_numpy_computes[float16]",
+    "index_rows": "graph/test_reduction.py::test_nan_and_ties",
+    "integer_power": "graph/test_elementwise.py::test_powers_of_whole_numbers[int32]",
+    "layer_norm_rows": "graph/test_normalization.py::test_what_numpy_computes[float32]",
+    "linear": "compiler/kernels/test_linear.py"
+    "::test_short_weights_are_used_exactly[172-64-bfloat16]",
+    "pack_columns": "compiler/kernels/test_columns.py::test_batches[sizes2]",
+    "permute": "graph/test_layout.py::test_every_type[DType.int16]",
+    "pointwise": "compiler/kernels/test_special.py::test_a_function[gelu]",
+    "pool": "graph/test_convolution.py::test_pooling[float32]",
+    "reduce_rows": "graph/test_reduction.py::test_what_numpy_computes[float32]",
+    "rms_norm": "compiler/kernels/test_rowwise.py::test_rms_norm[64]",
+    "rms_norm_rows": "graph/test_normalization.py::test_rounding_before_the_product_and_after_it",
+    "rope": "compiler/kernels/test_rowwise.py::test_rope[2-80-80]",
+    "rope_angles": "graph/test_positions.py::test_angles_of_any_length",
+    "sample": "compiler/test_sampling_kernels.py::test_rows_tokens_and_positions[cpu]",
+    "scatter_blocks": "graph/test_indexing.py::test_scattering_blocks",
+    "scatter_rows": "graph/test_indexing.py::test_scattering[0-DType.float32]",
+    "softmax_rows": "graph/test_normalization.py::test_large_and_hidden_scores",
+    "sorted_places": "graph/test_ranking.py::test_the_order_of_all[float32]",
+    "top_rows": "graph/test_ranking.py::test_what_numpy_sorts[float32]",
+    "weighted_sum": "compiler/kernels/test_experts.py::test_weighted_sum[8-64]",
+}
+
+# What depends on the tile and is neither a kernel nor a recipe.
+BESIDES = (
+    "artifact/test_devices.py::test_each_file_has_its_part_of_every_weight",
+    "compiler/test_storage.py::test_however_a_weight_is_stored_the_numbers_are_those_of_numpy",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A CPU, and what makes libraries that choose by the CPU choose as they do there.
+
+    Attributes:
+        cpu: LLVM's name of it.
+        numpy: How names of NumPy's dispatched instruction sets begin that it has not.
+        openblas: The CPU that NumPy's OpenBLAS is told of.
+        glibc: Instruction sets that the C library's functions must not use.
+    """
+
+    cpu: str
+    numpy: tuple[str, ...]
+    openblas: str
+    glibc: tuple[str, ...]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables for a process that is to find itself on such a CPU."""
+        found: list[str] = np.show_config("dicts")["SIMD Extensions"].get("found", [])
+        return {
+            HOST_CPU: self.cpu,
+            "NPY_DISABLE_CPU_FEATURES": " ".join(n for n in found if n.startswith(self.numpy)),
+            "OPENBLAS_CORETYPE": self.openblas,
+            "GLIBC_TUNABLES": "glibc.cpu.hwcaps=" + ",".join(f"-{name}" for name in self.glibc),
+        }
+
+
+AVX512 = ("AVX512F", "AVX512VL", "AVX512BW", "AVX512DQ", "AVX512CD")
+V3 = Level("x86-64-v3", ("AVX512", "X86_V4"), "Haswell", AVX512)
+V2 = Level(
+    "x86-64-v2",
+    ("AVX", "F16C", "FMA", "X86_V3", "X86_V4"),
+    "Nehalem",
+    (*AVX512, "AVX2", "AVX", "FMA", "BMI1", "BMI2"),
+)
+
+# The tile of this machine -> the next CPU below it, which has another tile.
+BELOW = {TILES["avx512f"]: V3, TILES["avx2"]: V2}
+
+
+def below(target: CpuTarget) -> Level | None:
+    """The CPU that a machine is taken for besides itself; None if there is no lesser one."""
+    return BELOW.get(target.tile)
+
+
+def test_of(recipe: str, architecture: str) -> str:
+    """The test of a recipe: of the tiny model that has its name."""
+    tests = {"decoder": DECODERS, "encoder": ENCODERS}
+    return f"{tests[architecture]}[tiny-{recipe.replace('_', '-')}]"

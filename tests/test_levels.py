@@ -1,0 +1,79 @@
+"""Each kernel and each recipe once more, as on a CPU with fewer instructions than this one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from maxtool.compiler.kernels.cpu import table
+from maxtool.compiler.target import cpu_target
+from maxtool.recipe import load_recipe
+from tests import levels
+
+ROOT = Path(__file__).resolve().parents[1]
+RECIPES = {
+    file.stem: levels.test_of(file.stem, load_recipe(file.stem).architecture)
+    for file in sorted(ROOT.glob("recipes/[!_]*.toml"))
+}
+
+# What one process runs: starting one takes seconds, and they run beside each other.
+PARTS = {
+    "kernels": [*levels.KERNELS.values(), *levels.BESIDES],
+    **{f"recipes {part}": list(RECIPES.values())[part::4] for part in range(4)},
+}
+
+
+def test_every_kernel_and_every_recipe_has_a_test() -> None:
+    assert set(levels.KERNELS) == set(table.kernels(cpu_target()))
+    files = {name.partition("::")[0] for part in PARTS.values() for name in part}
+    assert [file for file in files if not (ROOT / "tests" / file).is_file()] == []
+    models = {name.partition("[")[2].rstrip("]") for name in RECIPES.values()}
+    assert [model for model in models if not (ROOT / "tests/data" / model).is_dir()] == []
+
+
+@pytest.fixture(scope="module")
+def level() -> levels.Level:
+    """The next CPU below this one."""
+    found = levels.below(cpu_target())
+    if found is None:
+        pytest.skip("there is no lesser CPU that this machine could be taken for")
+    return found
+
+
+def test_a_process_finds_itself_on_such_a_cpu(level: levels.Level) -> None:
+    program = (
+        "import numpy; from maxtool.compiler.target import cpu_target;"
+        "found = numpy.show_config('dicts')['SIMD Extensions'].get('found', []);"
+        "print(cpu_target().cpu, *found)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+        env=os.environ | level.environment,
+    )
+    cpu, *features = done.stdout.split()
+    assert cpu == level.cpu
+    assert not [name for name in features if name.startswith(level.numpy)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", PARTS)
+def test_as_on_a_lesser_cpu(level: levels.Level, part: str) -> None:
+    names = {f"tests/{name}" for name in PARTS[part]}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, *sorted(names)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | level.environment,
+    )
+    assert done.returncode == 0, f"on {level.cpu}:\n{done.stdout[-8000:]}{done.stderr[-2000:]}"
+    assert f"{len(names)} passed" in done.stdout, "a test that is skipped shows nothing"
