@@ -8,13 +8,13 @@ from functools import partial
 from pathlib import Path
 
 from maxtool.architectures import Architecture, CacheForm, Entry, build
-from maxtool.artifact import code, devices, manifest, tokens, weights
+from maxtool.artifact import code, devices, replaceable, tokens, weights
 from maxtool.artifact.request import DTYPES, Request
 from maxtool.compiler.linking import is_native
 from maxtool.compiler.storage import Storage, plan_storage
 from maxtool.compiler.targets import Target, parse_target
 from maxtool.dtype import DType
-from maxtool.errors import OutputExists, UsageError
+from maxtool.errors import UsageError
 from maxtool.files import check_output, check_space
 from maxtool.graph import Graph
 from maxtool.parity.references import reference
@@ -92,7 +92,7 @@ def prepare(request: Request) -> Build:
     target = _target(request)
     checkpoint = open_checkpoint(request.source)
     check_output(request.output, force=request.force, sources=checkpoint.protected)
-    _check_replaceable(request.output)
+    replaceable.check(request.output)
     recipe = load_recipe(request.recipe) if request.recipe else find_recipe(checkpoint)
     planned = plan(recipe, checkpoint, ignore=request.ignore)
     planned.check()
@@ -187,15 +187,3 @@ def _chosen(request: Request, planned: Plan) -> dict[str, object]:
     if unknown := [name for name in chosen if name not in planned.recipe.fields]:
         raise UsageError(f"--{unknown[0]} is for encoders, not {planned.recipe.name}")
     return chosen
-
-
-def _check_replaceable(output: Path) -> None:
-    """Let --force replace an artifact, never a folder of other things."""
-    if not output.exists() or manifest.is_artifact(output):
-        return
-    if not output.is_dir() or any(output.iterdir()):
-        raise OutputExists(
-            "the output is not an artifact, and is not replaced",
-            file=output,
-            hint="choose another --output, or remove it yourself",
-        )

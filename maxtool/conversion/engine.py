@@ -14,6 +14,7 @@ from typing import Any
 
 from maxtool.casting import holds_nan
 from maxtool.conversion import gguf_metadata, hf_files
+from maxtool.conversion.replaceable import strangers
 from maxtool.conversion.request import DIALECT, Request
 from maxtool.conversion.tensors import Made, is_rounded, natural, plain, planned_tensors
 from maxtool.dtype import DType
@@ -32,6 +33,7 @@ from maxtool.recipe import (
 from maxtool.recipe.step import Array
 from maxtool.weights import TensorSpec, WeightData, open_checkpoint
 from maxtool.weights.formats import gguf, safetensors
+from maxtool.weights.names import listed
 
 TENSORS_FILE = "model.safetensors"
 
@@ -159,17 +161,14 @@ WRITERS: Mapping[str, Any] = {"gguf": gguf, "hf": safetensors, "safetensors": sa
 
 def _check_replaceable(request: Request) -> None:
     """Let --force replace a checkpoint, never a folder of other things."""
-    output = request.output
+    output, hint = request.output, "choose another --output, or remove the folder yourself"
     if not output.is_dir() or output.is_symlink():
         return
-    names = [entry.name for entry in output.iterdir()]
-    checkpoint = any(name.endswith(".safetensors") for name in names)
-    if request.target != "hf" or (names and not checkpoint):
-        raise UsageError(
-            "the output is a folder, and not one of a checkpoint",
-            file=output,
-            hint="choose another --output, or remove the folder yourself",
-        )
+    if request.target != "hf":
+        raise UsageError("the output is a folder, and a file was asked for", file=output, hint=hint)
+    if found := strangers(output):
+        what = "the output is a folder with what is of no checkpoint, and is not replaced"
+        raise UsageError(what, file=output, problems=listed(found), hint=hint)
 
 
 def _describe(made: Conversion) -> None:

@@ -21,6 +21,8 @@ SETTINGS, PROMPTS = "sentence_bert_config.json", "config_sentence_transformers.j
 # What of those two files matters: where texts are cut, and what is done to them before.
 TOLD = ("max_seq_length", "do_lower_case", "default_prompt_name")
 POOLING_FOLDER = "1_Pooling"
+# The package's own files beside a config.json.
+BESIDE = (MODULES, SETTINGS, PROMPTS)
 # The flags of a pooling module, by our names for the modes.
 MODES = {
     "cls": "pooling_mode_cls_token",
@@ -87,9 +89,18 @@ def carried(folder: Path) -> list[str]:
     """The paths of the package's files that are there, to be copied as they are."""
     if not (folder / MODULES).is_file():
         return []
-    inside = [f"{path}/config.json" for _, path in _modules(folder / MODULES) if path]
-    names = [MODULES, SETTINGS, PROMPTS, *inside]
+    names = [*BESIDE, *(f"{path}/config.json" for path in folders(folder))]
     return [name for name in names if (folder / name).is_file()]
+
+
+def folders(folder: Path) -> list[str]:
+    """The sub-folders that modules are kept in; none where there is no ``modules.json``.
+
+    Raises:
+        MalformedFile: If that file is not what it must be.
+    """
+    file = folder / MODULES
+    return [path for _, path in _modules(file) if path] if file.is_file() else []
 
 
 def _modules(file: Path) -> list[tuple[str, str]]:

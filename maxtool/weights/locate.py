@@ -12,7 +12,7 @@ from maxtool.weights.formats import ACCEPTED, READERS, Format, identify
 from maxtool.weights.formats.gguf_values import whole_number
 from maxtool.weights.formats.index import FileIndex
 from maxtool.weights.jsonfile import read_object
-from maxtool.weights.names import stays_inside
+from maxtool.weights.names import listed, stays_inside
 from maxtool.weights.source import is_file, unreadable
 from maxtool.weights.spec import TensorInfo
 
@@ -40,8 +40,6 @@ SHARDS: Mapping[str, tuple[Format, str]] = {
 }
 SPLIT_COUNT, SPLIT_TENSORS = "split.count", "split.tensors.count"
 SPLIT_NAME = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.DOTALL)
-# Problems and notes list this many names and then count the rest.
-MAX_LISTED = 10
 MAX_SPLITS = 4096
 # Tensors of all files together; the largest published models have 140000.
 MAX_TENSORS = 1 << 18
@@ -94,7 +92,7 @@ def _in_folder(folder: Path) -> Path:
             raise MissingFile(
                 f"several files match {pattern}",
                 file=folder,
-                problems=_listed(names),
+                problems=listed(names),
                 hint="name the file that is meant",
             )
     raise MissingFile("no checkpoint in this folder", file=folder, hint=f"accepted: {ACCEPTED}")
@@ -108,7 +106,7 @@ def _sharded(index_file: Path) -> Found:
     missing = [name for name in names if not is_file(folder / name)]
     if missing:
         raise MissingFile(
-            "shards that the index names are missing", file=index_file, problems=_listed(missing)
+            "shards that the index names are missing", file=index_file, problems=listed(missing)
         )
     kind, pattern = _kind_of_shards(names, index_file)
     indexes = dict(zip(names, _read_all(kind, [folder / name for name in names]), strict=True))
@@ -118,7 +116,7 @@ def _sharded(index_file: Path) -> Found:
         raise MalformedFile(
             "tensors that the index names are not in their shards",
             file=index_file,
-            problems=_listed(absent),
+            problems=listed(absent),
         )
     tensors = {
         name: info
@@ -171,7 +169,7 @@ def _weight_map(index_file: Path) -> dict[str, str]:
     ]
     if wrong:
         raise MalformedFile(
-            "the index names shards outside its folder", file=index_file, problems=_listed(wrong)
+            "the index names shards outside its folder", file=index_file, problems=listed(wrong)
         )
     return weight_map
 
@@ -190,7 +188,7 @@ def _strays(
         "files beside the shards that the index does not name were left out": beside,
     }
     return tuple(
-        f"{what}: {', '.join(_listed(sorted(names)))}" for what, names in findings.items() if names
+        f"{what}: {', '.join(listed(sorted(names)))}" for what, names in findings.items() if names
     )
 
 
@@ -226,7 +224,7 @@ def _split(file: Path, index: FileIndex) -> Found:
     ]
     missing = [part.name for part in parts if not is_file(part)]
     if missing:
-        raise MissingFile("parts of a split file are missing", file=file, problems=_listed(missing))
+        raise MissingFile("parts of a split file are missing", file=file, problems=listed(missing))
     indexes = _read_all("gguf", parts)
     tensors = _unique(tensor for part in indexes for tensor in part.tensors)
     first = indexes[0].metadata
@@ -243,8 +241,3 @@ def _unique(tensors: Iterable[TensorInfo]) -> dict[str, TensorInfo]:
             raise MalformedFile("the tensor is in two parts", file=tensor.file, tensor=tensor.name)
         found[tensor.name] = tensor
     return found
-
-
-def _listed(names: Sequence[str]) -> list[str]:
-    rest = len(names) - MAX_LISTED
-    return [*names[:MAX_LISTED], *([f"and {rest} more"] if rest > 0 else [])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from maxtool.errors import MalformedFile
@@ -20,6 +20,9 @@ MAX_NAMES_CHARACTERS = 1 << 24
 
 # Numbers of a name that are ordered as numbers; a key may not become much longer than its name.
 MAX_NUMBERS = 8
+
+# Problems and notes list this many names and then count the rest.
+MAX_LISTED = 10
 
 
 def natural_key(name: str) -> str:
@@ -43,6 +46,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     if not close:
         return None
     return f"did you mean {' or '.join(repr(candidate) for candidate in close)}?"
+
+
+def listed(names: Sequence[str]) -> list[str]:
+    """The first of many names, and how many more there are."""
+    rest = len(names) - MAX_LISTED
+    return [*names[:MAX_LISTED], *([f"and {rest} more"] if rest > 0 else [])]
 
 
 def stays_inside(name: str) -> bool:

@@ -122,6 +122,22 @@ def test_other_folders_are_never_replaced(source: Path, tmp_path: Path, beside: 
     assert not (source / "out").exists()
 
 
+def test_what_was_put_into_an_artifact_is_never_removed(source: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    assert run(source, "-o", output).exit_code == 0
+    cached = output / "loader" / "__pycache__"
+    cached.mkdir()
+    (cached / "model.cpython-311.pyc").write_bytes(b"")
+    assert run(source, "-o", output, "--force").exit_code == 0
+    (output / "notes").mkdir()
+    (output / "notes" / "thesis.tex").write_text("text")
+    refused = run(source, "-o", output, "--force")
+    assert refused.exit_code == 2
+    assert "notes/thesis.tex" in refused.stderr
+    assert "run.py" not in refused.stderr
+    assert (output / "notes" / "thesis.tex").read_text() == "text"
+
+
 def test_what_to_type_next(source: Path, tmp_path: Path) -> None:
     result = run(source, "-o", tmp_path / "sp ace é")
     command = shlex.split(result.stderr.partition("run it: ")[2])

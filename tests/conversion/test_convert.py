@@ -215,23 +215,6 @@ class TestRequests:
         with pytest.raises(UsageError):
             prepare(Request(tmp_path / "a.gguf", tmp_path / "a.gguf", force=True))
 
-    def test_force_replaces_a_checkpoint_folder(self, tmp_path: Path) -> None:
-        run(DATA / "tiny-llama", tmp_path / "out")
-        (tmp_path / "out" / "stale").write_text("x")
-        made = prepare(Request(DATA / "tiny-llama", tmp_path / "out", force=True))
-        convert(made)
-        assert not (tmp_path / "out" / "stale").exists()
-
-    def test_force_never_replaces_a_folder_of_other_things(self, tmp_path: Path) -> None:
-        folder = tmp_path / "home"
-        folder.mkdir()
-        (folder / "letter.txt").write_text("dear")
-        (folder / "config.json").write_text("{}")  # which other programs have too
-        for output, options in ((folder, {}), (folder, {"to": "gguf"})):
-            with pytest.raises(UsageError, match="folder"):
-                prepare(Request(DATA / "tiny-llama", output, force=True, **options))
-        assert (folder / "letter.txt").read_text() == "dear"
-
     @pytest.mark.parametrize(
         ("name", "options"),
         [

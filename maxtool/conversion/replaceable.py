@@ -1,0 +1,57 @@
+"""What ``--force`` may replace: a folder in which everything is known to be of a checkpoint."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from maxtool.conversion.hf_files import CONFIG, GENERATION
+from maxtool.errors import InputError
+from maxtool.recipe import sentence_transformers as sentences
+from maxtool.tokenizer.huggingface import CARRIED
+from maxtool.weights.jsonfile import read_object
+
+# Tensors, whole or in shards, with the index of these.
+TENSORS = re.compile(
+    r"model(-\d{5}-of-\d{5})?\.safetensors|pytorch_model(-\d{5}-of-\d{5})?\.bin"
+    r"|(model\.safetensors|pytorch_model\.bin)\.index\.json"
+)
+# What else convert, or save_pretrained of transformers' classes, puts beside them.
+PROCESSORS = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
+BESIDE = frozenset({CONFIG, GENERATION, *CARRIED, *PROCESSORS, *sentences.BESIDE})
+
+
+def strangers(folder: Path) -> list[str]:
+    """The names of entries that are of no checkpoint, sorted; all of them if there is no tensor.
+
+    Args:
+        folder: What would be replaced; nothing in it means no strangers.
+    """
+    names = sorted(entry.name for entry in folder.iterdir())
+    if not any(TENSORS.fullmatch(name) for name in names):
+        return names
+    modules = _modules(folder)
+    return [name for name in names if not _known(folder / name, modules)]
+
+
+def _known(entry: Path, modules: frozenset[str]) -> bool:
+    if entry.is_dir() and not entry.is_symlink():
+        return entry.name in modules and _is_module(entry)
+    return entry.name in BESIDE or TENSORS.fullmatch(entry.name) is not None
+
+
+def _modules(folder: Path) -> frozenset[str]:
+    """The sub-folders that a ``modules.json`` names."""
+    try:
+        return frozenset(sentences.folders(folder))
+    except (InputError, OSError):
+        return frozenset()
+
+
+def _is_module(folder: Path) -> bool:
+    """Whether a folder has nothing but the configuration of a sentence-transformers module."""
+    names = [entry.name for entry in folder.iterdir()]
+    try:
+        return not names or (names == [CONFIG] and bool(read_object(folder / CONFIG)))
+    except InputError:
+        return False
