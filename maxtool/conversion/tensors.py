@@ -38,8 +38,8 @@ def planned_tensors(planned: Plan, request: Request) -> tuple[list[Made], list[s
     specs = _narrowed(planned, request, [spec for spec, _ in chosen], made)
     notes = left_out(planned.recipe, DIALECT[request.target], planned.config, shapes)
     notes += [note for _, note in chosen if note is not None]
-    decoded = _decoded([n for n, _ in pairs], specs)
-    return _with_computed(planned, request, list(zip(specs, made, strict=True))), notes + decoded
+    notes += _quantized_before([n for n, _ in pairs], specs)
+    return _with_computed(planned, request, list(zip(specs, made, strict=True))), notes
 
 
 def _with_computed(
@@ -127,9 +127,16 @@ def _fits(array: Array, dtype: DType) -> bool:
     return back.tobytes() == array.tobytes()
 
 
-def _decoded(naturals: list[Natural], specs: list[TensorSpec]) -> list[str]:
-    count = sum(n.blocks and s.encoding is None for n, s in zip(naturals, specs, strict=True))
-    return [f"{count} quantized tensors are decoded"] if count else []
+def _quantized_before(naturals: list[Natural], specs: list[TensorSpec]) -> list[str]:
+    """What becomes of tensors that the source has in blocks, a line for each thing."""
+    blocks = [(n, s) for n, s in zip(naturals, specs, strict=True) if n.blocks]
+    decoded = sum(spec.encoding is None for _, spec in blocks)
+    again = [s.name for n, s in blocks if s.encoding is not None and s.encoding is not n.encoding]
+    notes = [f"{decoded} quantized tensors are decoded"] if decoded else []
+    if again:
+        more = f" and {len(again) - 1} more" if len(again) > 1 else ""
+        notes.append(f"quantized before, and quantized again at a further loss: {again[0]}{more}")
+    return notes
 
 
 def plain(planned: Plan, emission: Emission) -> Array:

@@ -104,6 +104,4 @@ def _quantized(tensor: Natural, encoding: QuantizationEncoding) -> tuple[TensorS
     if row % encoding.elements_per_block:
         why = f"rows of {row} are not whole {encoding.name} blocks of {encoding.elements_per_block}"
         return _spec(tensor, FALLBACK), f"{tensor.name}: {why}; written as {FALLBACK.value}"
-    spec = TensorSpec(tensor.name, DType.float32, tensor.shape, encoding)
-    again = tensor.blocks and tensor.encoding is not encoding
-    return spec, f"{tensor.name}: was quantized before, and loses again" if again else None
+    return TensorSpec(tensor.name, DType.float32, tensor.shape, encoding), None

@@ -195,6 +195,18 @@ class TestValues:
             run(folder, tmp_path / "a.gguf", encoding=QuantizationEncoding.Q8_0)
 
 
+def test_what_is_quantized_again_is_said_in_one_line(tmp_path: Path) -> None:
+    q4, q8 = QuantizationEncoding.Q4_0, QuantizationEncoding.Q8_0
+    run(DATA / "tiny-mistral", tmp_path / "a.gguf", encoding=q4)
+    tensors = open_checkpoint(tmp_path / "a.gguf").tensors.values()
+    matrices = [info.name for info in tensors if info.encoding is q4]
+    notes, _ = run(tmp_path / "a.gguf", tmp_path / "b.gguf", encoding=q8)
+    assert len(matrices) > 2
+    what = "quantized before, and quantized again at a further loss"
+    assert notes == [f"{what}: {matrices[0]} and {len(matrices) - 1} more"]
+    assert run(tmp_path / "a.gguf", tmp_path / "c.gguf", encoding=q4)[0] == []
+
+
 class TestRequests:
     def test_existing_output(self, tmp_path: Path) -> None:
         output = tmp_path / "a.gguf"
