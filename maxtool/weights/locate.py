@@ -40,7 +40,7 @@ SHARDS: Mapping[str, tuple[Format, str]] = {
 }
 SPLIT_COUNT, SPLIT_TENSORS = "split.count", "split.tensors.count"
 SPLIT_NAME = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.DOTALL)
-MAX_SPLITS = 4096
+MAX_PARTS = 4096
 # Tensors of all files together; the largest published models have 140000.
 MAX_TENSORS = 1 << 18
 
@@ -103,6 +103,7 @@ def _sharded(index_file: Path) -> Found:
     wanted = _weight_map(index_file)
     folder = index_file.parent
     names = sorted(set(wanted.values()))
+    check_parts(len(names), index_file)
     missing = [name for name in names if not is_file(folder / name)]
     if missing:
         raise MissingFile(
@@ -128,6 +129,16 @@ def _sharded(index_file: Path) -> Found:
     files = tuple(folder / name for name in names)
     beside = [path.name for path in folder.glob(pattern) if path.name not in held]
     return Found(kind, files, tensors, metadata, _strays(wanted, held, beside))
+
+
+def check_parts(count: int, file: Path) -> None:
+    """Check that a checkpoint has no more shards or parts than are read.
+
+    Raises:
+        MalformedFile: If ``file``, which names them, says that it has.
+    """
+    if count > MAX_PARTS:
+        raise MalformedFile(f"{count} files; at most {MAX_PARTS} are read", file=file)
 
 
 def _read_all(kind: Format, files: Sequence[Path]) -> list[FileIndex]:
@@ -211,8 +222,9 @@ def _split_count(index: FileIndex, file: Path) -> int:
 def _split(file: Path, index: FileIndex) -> Found:
     """All parts of a split GGUF file, whichever of them was named."""
     count = _split_count(index, file)
+    check_parts(count, file)
     match = SPLIT_NAME.fullmatch(file.name)
-    if match is None or int(match["count"]) != count or count > MAX_SPLITS:
+    if match is None or int(match["count"]) != count:
         raise MalformedFile(
             f"one of {count} parts, but not named so",
             file=file,

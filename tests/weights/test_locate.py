@@ -256,3 +256,10 @@ def test_a_part_given_twice_is_refused(tmp_path: Path) -> None:
     parts[1].write_bytes(parts[0].read_bytes())
     with pytest.raises(MalformedFile, match="the tensor is in two parts"):
         open_checkpoint(parts[2])
+
+
+def test_too_many_shards(tmp_path: Path) -> None:
+    index = sharded(tmp_path, {f"w{n}": f"{n}.safetensors" for n in range(4097)})
+    with pytest.raises(MalformedFile, match="4097 files; at most 4096 are read") as caught:
+        open_checkpoint(tmp_path)
+    assert caught.value.file == str(index)

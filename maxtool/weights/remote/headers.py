@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -134,18 +134,23 @@ class _Copier:
             return
 
     def _headers(self, urls: Mapping[str, str]) -> None:
-        """Headers of several files, side by side."""
+        """Headers of several files, side by side; when one fails, nobody waits for the others."""
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            for _ in pool.map(self._header, urls, urls.values()):
-                pass
+            started = [pool.submit(self._header, name, url) for name, url in urls.items()]
+            try:
+                for one in as_completed(started):
+                    one.result()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                self.store.stop()
+                raise
 
     def _header(self, name: str, url: str) -> None:
         first, total = self.store.read(url, 0, FIRST_BYTES)
         copy = self._sparse(name, url, total)
         if not total:
             return
-        with copy.open("r+b") as stream:
-            data = mmap.mmap(stream.fileno(), 0)
+        data = self._mapped(copy, url, total)
         data[: len(first)] = first
         READERS[_kind(first, name, url)](_RemoteCursor(data, copy, url, self.store, len(first)))
 
@@ -171,10 +176,23 @@ class _Copier:
             with copy.open("wb") as stream:
                 stream.truncate(size)
         except (OSError, ValueError, OverflowError):
-            what = f"the server says it has {size} bytes, more than any file can have here"
-            raise InputError(what, file=redacted(url)) from None
+            raise _too_large(url, size) from None
         self.urls[copy], self.sizes[copy] = url, size
         return copy
+
+    @staticmethod
+    def _mapped(copy: Path, url: str, size: int) -> mmap.mmap:
+        """The bytes of a sparse copy, to be written."""
+        try:
+            with copy.open("r+b") as stream:
+                return mmap.mmap(stream.fileno(), 0)
+        except (OSError, ValueError, OverflowError):
+            raise _too_large(url, size) from None
+
+
+def _too_large(url: str, size: int) -> InputError:
+    what = f"the server says it has {size} bytes, more than any file can have here"
+    return InputError(what, file=redacted(url))
 
 
 def _kind(first: bytes, name: str, url: str) -> str:
@@ -189,13 +207,15 @@ def _shards(index_file: Path) -> list[str]:
     """The files that an index names; what is wrong with it is said when the copy is opened."""
     named = read_object(index_file).get("weight_map")
     files = named.values() if isinstance(named, dict) else ()
-    return sorted({name for name in files if isinstance(name, str) and stays_inside(name)})
+    shards = sorted({name for name in files if isinstance(name, str) and stays_inside(name)})
+    locate.check_parts(len(shards), index_file)
+    return shards
 
 
 def _parts(name: str) -> list[str]:
     """The parts of a split GGUF file, told by the name of one."""
     match = locate.SPLIT_NAME.fullmatch(name)
-    if match is None or int(match["count"]) > locate.MAX_SPLITS:
+    if match is None or int(match["count"]) > locate.MAX_PARTS:
         return [name]
     count = int(match["count"])
     return [f"{match['stem']}-{number:05d}-of-{count:05d}.gguf" for number in range(1, count + 1)]

@@ -5,8 +5,11 @@ from __future__ import annotations
 import base64
 import http.client
 import re
+import socket
+import time
 import urllib.error
 import urllib.request
+from contextlib import closing
 from email.message import Message
 from typing import IO, Any
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -15,8 +18,20 @@ from maxtool import __version__
 from maxtool.errors import InputError, MissingFile
 from maxtool.weights.remote.store import Piece, Store
 from maxtool.weights.remote.url import HTTP, redacted
+from maxtool.weights.remote.visit import (
+    BYTES_PER_SECOND,
+    PATIENCE,
+    TIMEOUT,
+    Encrypted,
+    Inwards,
+    Plain,
+    TooSlow,
+    Visit,
+    wake,
+)
 
-TIMEOUT = 30.0  # seconds without a byte
+# All ranges of a checkpoint together may take so many seconds.
+SECONDS = 1800.0
 OK, PARTIAL, NOT_SATISFIABLE = 200, 206, 416
 REFUSED = {
     401: "the server asks for credentials",
@@ -34,20 +49,56 @@ class HttpStore(Store):
 
     def __init__(self) -> None:
         super().__init__()
-        self._opener = urllib.request.build_opener(_Redirects)
+        self._opener = urllib.request.build_opener(_Http, _Https, _Redirects)
+        self._end = time.monotonic() + SECONDS
+        self._sockets: set[socket.socket] = set()
+
+    def stop(self) -> None:
+        """Close every connection, and open no other."""
+        self._end = 0.0
+        wake(self._sockets)
 
     def _read(self, url: str, start: int, count: int) -> Piece:
+        patience = PATIENCE + count / BYTES_PER_SECOND
+        visit = Visit(min(time.monotonic() + patience, self._end), self._sockets)
         try:
-            request = _request(url, start, count)
+            request = _request(url, start, count, visit)
             with self._opener.open(request, timeout=TIMEOUT) as answer:
                 return _received(answer, start, count, url)
         except urllib.error.HTTPError as error:
-            with error:
+            with closing(error):
                 return _refused(error, url)
         except (OSError, ValueError, http.client.HTTPException) as error:
             # Without the cause, whose text may hold the URL.
-            reason = _reason(getattr(error, "reason", error))
-            raise InputError(f"cannot be read: {reason}", file=redacted(url)) from None
+            reason, hint = _reason(getattr(error, "reason", error))
+            raise InputError(f"cannot be read: {reason}", file=redacted(url), hint=hint) from None
+
+
+class _Request(urllib.request.Request):
+    """A request of a visit."""
+
+    def __init__(self, url: str, headers: dict[str, str], visit: Visit) -> None:
+        super().__init__(url, headers=headers)
+        self.visit = visit
+
+    @property
+    def proxied(self) -> bool:
+        """Whether it goes to a proxy rather than to the host of its URL."""
+        return self.host != urlsplit(self.full_url).netloc
+
+
+class _Http(urllib.request.HTTPHandler):
+    """Opens ``http://`` by connections of the request's visit."""
+
+    def http_open(self, req: Any) -> http.client.HTTPResponse:  # noqa: ANN401 - a _Request
+        return self.do_open(Plain, req, visit=req.visit, proxied=req.proxied)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    """The same for ``https://``."""
+
+    def https_open(self, req: Any) -> http.client.HTTPResponse:  # noqa: ANN401 - a _Request
+        return self.do_open(Encrypted, req, visit=req.visit, proxied=req.proxied)  # type: ignore[arg-type]
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
@@ -55,7 +106,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
     def redirect_request(
         self,
-        req: urllib.request.Request,
+        req: Any,  # noqa: ANN401 - a _Request
         fp: IO[bytes],
         code: int,
         msg: str,
@@ -67,12 +118,15 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         if req.type == "https" and urlsplit(newurl).scheme == "http":
             raise ValueError("it redirects from https to http")
         followed = super().redirect_request(req, fp, code, msg, headers, newurl)
-        if followed is not None and followed.host != req.host:
+        if followed is None:
+            return None
+        fp.close()  # the base class would read its text, which may have no end
+        if followed.host != req.host:
             followed.remove_header("Authorization")
-        return followed
+        return _Request(followed.full_url, dict(followed.headers), req.visit)
 
 
-def _request(url: str, start: int, count: int) -> urllib.request.Request:
+def _request(url: str, start: int, count: int, visit: Visit) -> _Request:
     parts = urlsplit(url)
     user, _, host = parts.netloc.rpartition("@")
     headers = {
@@ -84,7 +138,7 @@ def _request(url: str, start: int, count: int) -> urllib.request.Request:
         secret = base64.b64encode(unquote(user).encode()).decode()
         headers["Authorization"] = f"Basic {secret}"
     plain = urlunsplit(parts._replace(netloc=host, fragment=""))
-    return urllib.request.Request(plain, headers=headers)  # noqa: S310 - the scheme was checked
+    return _Request(plain, headers, visit)
 
 
 def _received(answer: http.client.HTTPResponse, start: int, count: int, url: str) -> Piece:
@@ -129,14 +183,18 @@ def _refused(error: urllib.error.HTTPError, url: str) -> Piece:
     raise InputError(f"the server answers HTTP {error.code}", file=redacted(url))
 
 
-def _reason(error: object) -> str:
-    """Why a connection failed, in words that hold no URL."""
+def _reason(error: object) -> tuple[str, str | None]:
+    """Why a connection failed, in words that hold no URL, and what can be done."""
+    if isinstance(error, TooSlow):
+        return str(error), DOWNLOAD
     if isinstance(error, TimeoutError):
-        return f"no answer for {TIMEOUT:.0f} seconds"
+        return f"no answer for {TIMEOUT:.0f} seconds", None
+    if isinstance(error, Inwards):
+        return str(error), "if that is meant, give the URL that it redirects to"
     if isinstance(error, http.client.HTTPException):
-        return f"the server's answer is not valid HTTP ({type(error).__name__})"
+        return f"the server's answer is not valid HTTP ({type(error).__name__})", None
     if isinstance(error, OSError):
-        return error.strerror or type(error).__name__
+        return error.strerror or type(error).__name__, None
     if isinstance(error, ValueError) and str(error).startswith("it redirects"):
-        return str(error)
-    return "not a valid URL" if isinstance(error, ValueError) else type(error).__name__
+        return str(error), None
+    return "not a valid URL" if isinstance(error, ValueError) else type(error).__name__, None

@@ -41,5 +41,8 @@ class Store(ABC):
             self.nbytes += len(piece.data)
         return piece
 
+    def stop(self) -> None:  # noqa: B027 - most need not be told
+        """Let every read that is under way end soon, and begin no other."""
+
     @abstractmethod
     def _read(self, url: str, start: int, count: int) -> Piece: ...
