@@ -91,14 +91,14 @@ class _Http(urllib.request.HTTPHandler):
     """Opens ``http://`` by connections of the request's visit."""
 
     def http_open(self, req: Any) -> http.client.HTTPResponse:  # noqa: ANN401 - a _Request
-        return self.do_open(Plain, req, visit=req.visit, proxied=req.proxied)
+        return self.do_open(Plain, req, visit=req.visit, proxied=req.proxied)  # type: ignore[arg-type]
 
 
 class _Https(urllib.request.HTTPSHandler):
     """The same for ``https://``."""
 
     def https_open(self, req: Any) -> http.client.HTTPResponse:  # noqa: ANN401 - a _Request
-        return self.do_open(Encrypted, req, visit=req.visit, proxied=req.proxied)  # type: ignore[arg-type]
+        return self.do_open(Encrypted, req, visit=req.visit, proxied=req.proxied)
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
