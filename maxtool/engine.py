@@ -10,7 +10,6 @@ import numpy as np
 from maxtool.errors import MissingWeight
 from maxtool.graph import (
     CPU,
-    CallNode,
     DerivedWeight,
     DeviceRef,
     Graph,
@@ -117,38 +116,28 @@ def _values(graph: Graph, registry: Mapping[str, Value] | None) -> dict[str, Arr
         MissingWeight: Listing those that have none.
         ValueError: If a value is nothing that has elements.
     """
-    owners = _owners(graph)
     given: dict[str, Value] = dict(registry) if registry is not None else {}
-    for name, owner in owners.items():
+    for name in graph.weight_values:
+        owner = graph.weight(name)
         derived = isinstance(owner, DerivedWeight) and not isinstance(owner, Shard)
-        if derived or (registry is None and owner.is_bound):
+        own = owner is not None and owner.name == name and owner.is_bound
+        if owner is not None and own and (derived or registry is None):
             given.setdefault(name, owner.to_numpy())
     split = {name: part.whole for name, part in graph.parts.items() if name not in given}
     if missing := missing_names({split.get(name, name) for name in graph.weight_values}, given):
         where = "the weights have no values" if registry is None else "the registry lacks weights"
         raise MissingWeight(f"{where} that graph {graph.name!r} needs", problems=missing)
-    return {name: _elements(_value(name, graph, given, owners)) for name in graph.weight_values}
+    return {name: _elements(_value(name, graph, given)) for name in graph.weight_values}
 
 
-def _value(
-    name: str, graph: Graph, given: Mapping[str, Value], owners: Mapping[str, Weight]
-) -> WeightData:
+def _value(name: str, graph: Graph, given: Mapping[str, Value]) -> WeightData:
     """The value of one weight; what a device has of a split one is cut from the whole."""
-    owner = owners.get(name)
+    owner = graph.weight(name)
     if name in given:
         return _data(name, given[name], owner)
     part = graph.parts[name]
     whole = owner.whole if isinstance(owner, Shard) else None
     return part.strategy.cut(_data(part.whole, given[part.whole], whole), part.index)
-
-
-def _owners(graph: Graph) -> dict[str, Weight]:
-    """The weights that were used in a graph and its subgraphs, by name."""
-    found = dict(graph.owners)
-    for node in graph.nodes:
-        if isinstance(node, CallNode):
-            found |= _owners(node.callee)
-    return found
 
 
 def _data(name: str, value: Value, owner: Weight | None) -> WeightData:

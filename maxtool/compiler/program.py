@@ -49,8 +49,10 @@ class Program:
             name: value.device for graph in graphs for name, value in graph.weight_values.items()
         }
         lowering = ModuleLowering(placement, self.storage, prints=True)
+        # A graph may have any name; that of a function is looked up by TVM, by rules of its own.
+        self._entries = {graph.name: f"entry_{index}" for index, graph in enumerate(graphs)}
         for graph in graphs:
-            lowering.entry(graph)
+            lowering.entry(graph, self._entries[graph.name])
         self._graphs = {graph.name: graph for graph in graphs}
         compiled = compile_module(lowering.module(), placement, asserts=False)
         main = placement.target(placement.devices[0])
@@ -114,7 +116,7 @@ class Program:
 
     def _call(self, name: str, *arguments: Any) -> Any:  # noqa: ANN401 - tvm ships no types
         try:
-            return self._machine[name](*arguments)
+            return self._machine[self._entries[name]](*arguments)
         except (RuntimeError, ValueError) as error:
             if "match_cast" not in str(error):
                 raise

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from maxtool.graph.sharding import Part
 from maxtool.graph.tensor import Tensor
+from maxtool.graph.weight import Family, Weight
 
 if TYPE_CHECKING:
     from maxtool.graph.graph import Graph
@@ -58,13 +60,34 @@ def _check_operands(subgraph: Graph, inputs: Sequence[Tensor]) -> None:
 
 def parts_at(subgraph: Graph, prefix: str) -> dict[str, Part]:
     """The parts of weights that a subgraph uses, by the names that a call gives them."""
-    own = subgraph.weight_prefix
-
-    def meant(name: str) -> str:
-        if own is None or not name.startswith(own):
-            return name
-        return prefix + name.removeprefix(own)
-
     return {
-        meant(name): replace(part, whole=meant(part.whole)) for name, part in subgraph.parts.items()
+        _meant(name, subgraph, prefix): replace(part, whole=_meant(part.whole, subgraph, prefix))
+        for name, part in subgraph.parts.items()
     }
+
+
+def weights_at(subgraph: Graph, prefix: str) -> dict[str, Weight]:
+    """The weights that a call reads, by name.
+
+    A weight of that name is found among those that were named together with the one that the
+    subgraph was traced with. Where there is none, that one stands in for it: it is declared alike.
+    """
+    relatives = cache(_relatives)  # one walk over a tree, however many of its weights are read
+    found = {}
+    for traced, weight in {**subgraph.borrowed, **subgraph.owners}.items():
+        name = _meant(traced, subgraph, prefix)
+        relative = weight.relative(name, relatives(weight.family))
+        found[name] = weight if relative is None else relative
+    return found
+
+
+def _relatives(family: Family) -> Mapping[str, Weight]:
+    return family()
+
+
+def _meant(name: str, subgraph: Graph, prefix: str) -> str:
+    """What a call means by the name of a weight that the subgraph was traced with."""
+    own = subgraph.weight_prefix
+    if own is None or not name.startswith(own):
+        return name
+    return prefix + name.removeprefix(own)

@@ -11,7 +11,7 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from maxtool.graph.call import check_call, parts_at
+from maxtool.graph.call import check_call, parts_at, weights_at
 from maxtool.graph.node import CallNode, Node
 from maxtool.graph.shard import Shard
 from maxtool.graph.sharding import Part
@@ -71,6 +71,7 @@ class Graph:
         self.weight_values: dict[str, Tensor] = {}
         self.placeholders: dict[str, Tensor] = {}
         self.owners: dict[str, Weight] = {}
+        self.borrowed: dict[str, Weight] = {}
         self.parts: dict[str, Part] = {}
         self.overwritten: dict[int, str] = {}
         self.constants: list[tuple[Tensor, Tensor]] = []
@@ -129,6 +130,13 @@ class Graph:
     def name_of(self, tensor: Tensor) -> str | None:
         """The name of a weight or of another parameter; None for any other tensor."""
         return tensor.name if isinstance(tensor, Weight) else self._names.get(id(tensor))
+
+    def weight(self, name: str) -> Weight | None:
+        """The weight that a name of this graph stands for, or, by another name, one declared alike.
+
+        None for a parameter that is no weight.
+        """
+        return self.owners.get(name, self.borrowed.get(name))
 
     def knows(self, tensor: Tensor) -> bool:
         """Whether an operation on it is traced: it is a traced value or a parameter."""
@@ -249,6 +257,7 @@ class Graph:
         self._require_known(subgraph.name, (value.type for value in subgraph.outputs))
         self.subgraphs[subgraph.name] = subgraph
         self.parts |= parts_at(subgraph, prefix)
+        self.borrowed = weights_at(subgraph, prefix) | self.borrowed
         weights = [
             *(self._named(prefix + name, use.type) for name, use in subgraph.placeholders.items()),
             *(self._named(name, use.type) for name, use in subgraph.weight_values.items()),

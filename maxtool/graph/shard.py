@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from maxtool.graph.device import DeviceRef
 from maxtool.graph.sharding import Part, ShardingStrategy
 from maxtool.graph.type import TensorType
-from maxtool.graph.weight import DerivedWeight, Weight
+from maxtool.graph.weight import DerivedWeight, Family, Weight
 from maxtool.quantization import QuantizationEncoding
 from maxtool.weights.data import WeightData
 
@@ -72,6 +73,18 @@ class Shard(DerivedWeight):
     def local_name(self) -> str:  # type: ignore[override]
         """The whole weight's name in its layer, with its number."""
         return f"{self.whole.local_name}[{self.index}]"
+
+    @property
+    def family(self) -> Family:  # type: ignore[override]  # that of the whole weight
+        """Gives the weights that were named together with the whole one."""
+        return self.whole.family
+
+    def relative(self, name: str, family: Mapping[str, Weight]) -> Weight | None:
+        """The part that its device has of another weight, if that is split over it too."""
+        suffix = f"[{self.index}]"
+        whole = self.whole.relative(name.removesuffix(suffix), family)
+        parts = whole.shards if whole is not None and name.endswith(suffix) else ()
+        return next((part for part in parts if part.device == self._on), None)
 
     @property
     def align(self) -> int | None:  # type: ignore[override]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 
@@ -20,6 +20,13 @@ from maxtool.weights.view import AllocatedWeight
 if TYPE_CHECKING:
     from maxtool.graph.shard import Shard
 
+Family: TypeAlias = "Callable[[], Mapping[str, Weight]]"
+
+
+def alone() -> Mapping[str, Weight]:
+    """The family of a weight that no tree of modules has named."""
+    return {}
+
 
 class Weight(Tensor):
     """A named parameter.
@@ -34,9 +41,13 @@ class Weight(Tensor):
         quantization_encoding: How its blocks are encoded, for quantized data.
         align: The alignment in bytes that its data must have; that of the dtype when absent.
         sharding_strategy: How :meth:`shard` splits it, if it does.
+
+    Attributes:
+        family: Gives the weights of the tree that named it, by the names that they have there now.
     """
 
     name: str
+    family: Family = staticmethod(alone)
 
     def __init__(
         self,
@@ -186,6 +197,14 @@ class Weight(Tensor):
         if given != tuple(shard.device for shard in self._shards):
             self._shards = split(self, given)
         return list(self._shards)
+
+    def relative(self, name: str, family: Mapping[str, Weight]) -> Weight | None:
+        """The weight of another name in a family, if this one is in it too."""
+        return family.get(name) if family.get(self.name) is self else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the family, which a copy, of a weight or of a whole tree, is not in."""
+        return {key: value for key, value in vars(self).items() if key != "family"}
 
     def elements(self) -> np.ndarray[Any, Any]:
         """The data, decoded if it is quantized, else not copied.

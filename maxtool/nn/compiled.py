@@ -106,13 +106,10 @@ def _values(graph: Graph, data: Mapping[str, WeightData]) -> dict[str, Array]:
 
 def _bound(graph: Graph, module: Module[..., Any]) -> dict[str, WeightData]:
     """Every parameter that has data: those of the tree, and others it reads."""
-    tensors: dict[str, Tensor] = {**_owners(graph), **dict(module.parameters)}
+    found = {name: graph.weight(name) for name in graph.weight_values}
+    used = {name: one for name, one in found.items() if one is not None and one.name == name}
+    tensors: dict[str, Tensor] = {**used, **dict(module.parameters)}
     return {name: _data(name, tensor) for name, tensor in tensors.items() if _is_bound(tensor)}
-
-
-def _owners(graph: Graph) -> dict[str, Weight]:
-    inner = [_owners(callee) for callee in graph.subgraphs.values()]
-    return {name: tensor for part in (*inner, graph.owners) for name, tensor in part.items()}
 
 
 def _is_bound(tensor: Tensor) -> bool:

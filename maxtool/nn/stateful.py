@@ -6,9 +6,11 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
+from weakref import ref
 
 from maxtool.errors import MissingWeight
 from maxtool.graph import DeviceRef, ShardingStrategy, Tensor, Weight
+from maxtool.graph.weight import Family
 from maxtool.nn import state as states
 from maxtool.nn import tree
 from maxtool.nn.placement import place
@@ -228,8 +230,20 @@ class Stateful:
 
     def finalize_names(self) -> None:
         """Name every weight by its full path, so that a graph holds each under its own name."""
+        family = _family_of(self)
         for name, weight in self.raw_state_dict().items():
-            weight.name = name
+            weight.name, weight.family = name, family
+
+
+def _family_of(root: Stateful) -> Family:
+    """The weights of a tree for as long as there is the tree, which they do not keep."""
+    reference = ref(root)
+
+    def weights() -> Mapping[str, Weight]:
+        module = reference()
+        return {} if module is None else module.raw_state_dict()
+
+    return weights
 
 
 def _takes_one(lookup: Callable[..., Any]) -> bool:

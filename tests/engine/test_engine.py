@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import pickle
+from collections.abc import Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +28,11 @@ from maxtool.graph import (
     ops,
 )
 from maxtool.graph.weights import load_weights
-from maxtool.nn import Module, Sequential
-from maxtool.quantization import QuantizationEncoding
+from maxtool.nn import LayerList, Module, Sequential
+from maxtool.quantization import QuantizationEncoding, quantize
+from maxtool.weights.data import WeightData
+
+Array = np.ndarray[Any, Any]
 
 F32 = DType.float32
 W = np.arange(15, dtype=np.float32).reshape(5, 3)
@@ -178,6 +185,103 @@ def test_weights_of_subgraphs_by_prefix() -> None:
     assert model(np.zeros((1, 2), np.float32))[0].to_numpy().tolist() == [[3, 3]]
     with pytest.raises(MissingWeight, match=r"'layers\.1\.w' is missing"):
         InferenceSession().load(graph, weights_registry={"layers.0.w": values["layers.0.w"]})
+
+
+class Block(Module):
+    def __init__(self, encoding: QuantizationEncoding | None = None) -> None:
+        self.w = Weight("w", F32, [4, 32], quantization_encoding=encoding)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x + (x @ self.w.T).sum()
+
+
+class Blocks(Module):
+    """Two blocks, each called twice by the subgraph of the first: once by itself, once nested."""
+
+    def __init__(self, encoding: QuantizationEncoding | None = None) -> None:
+        self.layers = LayerList([Block(encoding), Block(encoding)])
+
+    def __call__(self, x: Tensor) -> Tensor:
+        inner = self.layers[0].build_subgraph("block", [x.type], "layers.0.")
+        outer = Graph("outer", input_types=[x.type], weight_prefix="layers.0.")
+        with outer:
+            outer.output(*ops.call(inner, outer.inputs[0], prefix="layers.0."))
+        for layer in range(2):
+            for block in (inner, outer):
+                (x,) = ops.call(block, x, prefix=f"layers.{layer}.")
+        return x
+
+    @staticmethod
+    def expected(x: Array, weights: Sequence[Array]) -> Array:
+        for weight in weights:
+            for _ in range(2):
+                x = x + (x @ weight.T).sum(-1, keepdims=True)
+        return x
+
+
+ROWS = [
+    0.01 * row.standard_normal((4, 32), np.float32) for row in map(np.random.default_rng, (1, 2))
+]
+TWO = np.random.default_rng(0).standard_normal((2, 32)).astype(np.float32)
+
+
+def encoded(name: str, values: Array, encoding: QuantizationEncoding) -> WeightData:
+    return WeightData(quantize(values, encoding), name, F32, values.shape, encoding)
+
+
+def assert_blocks(model: Model, weights: Sequence[Array]) -> None:
+    result = model(TWO)[0].to_numpy()
+    np.testing.assert_allclose(result, Blocks.expected(TWO, weights), rtol=1e-4, atol=1e-4)
+
+
+def test_weights_of_called_subgraphs_do_without_a_registry() -> None:
+    blocks = Blocks()
+    blocks.load_state_dict({f"layers.{i}.w": one for i, one in enumerate(ROWS)})
+    graph = Graph("g", blocks, [TensorType(F32, ["n", 32])])
+    assert_blocks(InferenceSession().load(graph), ROWS)
+    copy = deepcopy(blocks)
+    copy.load_state_dict({f"layers.{i}.w": one for i, one in enumerate(reversed(ROWS))})
+    del blocks  # the graph keeps what it needs
+    gc.collect()
+    assert_blocks(InferenceSession().load(graph), ROWS)
+    again = Graph("g", copy, [TensorType(F32, ["n", 32])])
+    assert_blocks(InferenceSession().load(again), ROWS[::-1])
+
+
+def test_a_copied_tree_never_has_the_weights_of_the_other() -> None:
+    blocks = Blocks()
+    blocks.load_state_dict({f"layers.{i}.w": one for i, one in enumerate(ROWS)})
+    for copy in (deepcopy(blocks), pickle.loads(pickle.dumps(blocks))):  # noqa: S301
+        graph = Graph("g", copy, [TensorType(F32, ["n", 32])])
+        with pytest.raises(MissingWeight, match=r"'layers\.1\.w' is missing"):
+            InferenceSession().load(graph)
+        assert_blocks(InferenceSession().load(graph, weights_registry=copy.state_dict()), ROWS)
+
+
+def test_encoded_weights_of_called_subgraphs() -> None:
+    q8_0, q4_0 = QuantizationEncoding.Q8_0, QuantizationEncoding.Q4_0
+    for declared, encodings in ((q8_0, (q8_0, q8_0)), (q4_0, (q4_0, q8_0))):
+        blocks = Blocks(declared)
+        names = [f"layers.{i}.w" for i in range(2)]
+        data = [encoded(*each) for each in zip(names, ROWS, encodings, strict=True)]
+        state = dict(zip(names, data, strict=True))
+        blocks.load_state_dict(state, override_quantization_encoding=True)
+        graph = Graph("g", blocks, [TensorType(F32, ["n", 32])])
+        weights = [one.astype(F32).data for one in data]
+        for registry in (blocks.state_dict(), None):
+            assert_blocks(InferenceSession().load(graph, weights_registry=registry), weights)
+
+
+@pytest.mark.parametrize(
+    "name", ["my.model", "", "vm.builtin.copy", "entry_0", 'a "b"\0', "\ud800"]
+)
+def test_a_graph_has_any_name(name: str) -> None:
+    kind = TensorType(F32, ["n", 2])
+    inner = Graph(name, lambda x: x * 2, [kind])
+    outer = Graph("outer", lambda x: ops.call(inner, x), [kind])
+    for graph in (inner, outer):
+        model = InferenceSession().load(graph)
+        assert model(np.ones((1, 2), np.float32))[0].to_numpy().tolist() == [[2, 2]]
 
 
 # Devices

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -64,8 +65,8 @@ class ModuleLowering:
         """What a kernel says of itself: its target, where not all have the same."""
         return {} if self.placement.is_single else {"target": target.tvm}
 
-    def entry(self, graph: Graph) -> None:
-        """Add a public function that runs ``graph``, named as it is.
+    def entry(self, graph: Graph, symbol: str | None = None) -> None:
+        """Add a public function that runs ``graph``, by its name or another.
 
         Raises:
             ValueError: If a function, a subgraph or a kernel has the name already.
@@ -76,8 +77,9 @@ class ModuleLowering:
                 f"{graph.name} prints {', '.join(labels)}, and an artifact runs without maxtool",
                 hint="remove the calls of print, or the hook that prints, before compiling it",
             )
-        if self.unique(graph.name) != graph.name:
-            raise ValueError(f"the name {graph.name!r} is taken by a kernel or another graph")
+        symbol = graph.name if symbol is None else symbol
+        if self.unique(symbol) != symbol:
+            raise ValueError(f"the name {symbol!r} is taken by a kernel or another graph")
         places = {id(value): self.weights[name] for name, value in graph.weight_values.items()}
         self._add_subgraphs(graph, places)
         function = FunctionLowering(self)
@@ -102,7 +104,7 @@ class ModuleLowering:
                 function.set_weight(value, function.emit(item), places[id(value)])
 
         everything = [*parameters, *buffers, weights]
-        self._add_function(function, graph, graph.name, everything, bind, private=False)
+        self._add_function(function, graph, symbol, everything, bind, private=False)
 
     def module(self) -> Any:  # noqa: ANN401 - tvm ships no types
         """The finished ``IRModule``.
@@ -149,7 +151,7 @@ class ModuleLowering:
             for value, parameter, kind, place in every:
                 function.set_weight(value, self._typed(function, parameter, kind), place)
 
-        name = self.unique(graph.name)
+        name = self.unique(re.sub(r"[^0-9A-Za-z_]", "_", graph.name))
         return self._add_function(function, graph, name, [*inputs, *weights], bind, private=True)
 
     def _add_function(
