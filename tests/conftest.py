@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, settings
 
 from tests import effort
 from tests.accelerators import accelerators
+from tests.closing import pytest_sessionfinish
 
-__all__ = ["accelerators"]
+__all__ = ["accelerators", "pytest_sessionfinish"]
 
 # Machines that are busy with something else are slow now and then; that is no finding. The same
 # examples each time, so that a change is judged by what it changed; `make explore` draws new ones.
@@ -40,6 +41,7 @@ REFERENCE = Path(__file__).resolve().parents[2] / "shared" / "reference"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help=str(effort.__doc__).splitlines()[0])
+    parser.addoption("--by-folder", action="store_true", help="end with each folder's seconds")
 
 
 def pytest_configure(config: pytest.Config) -> None:
