@@ -6,9 +6,26 @@ VENV := .venv
 BIN := $(VENV)/bin
 PY := $(BIN)/python
 READY := $(VENV)/.ready
+# What `make test-all` needs besides (the extra test-all) is in an environment of its own: gigabytes
+# that nothing else wants.
+VENV_ALL := .venv-all
+READY_ALL := $(VENV_ALL)/.ready
 DEMO := build/demo
 FAST := not slow and not reference and not peers
-PYTEST := $(PY) -m pytest -q -n auto --dist worksteal
+PARALLEL := -m pytest -q -n auto --dist worksteal
+PYTEST := $(PY) $(PARALLEL)
+# Plain torch comes with CUDA's libraries. The release is that of the peers extra; only Linux has
+# builds for CPUs under a name of their own.
+TORCH := $(shell sed -n 's/^peers = .*"\(torch==[0-9.]*\)".*/\1/p' pyproject.toml)
+ifeq ($(shell uname -s),Linux)
+TORCH := $(TORCH)+cpu --extra-index-url https://download.pytorch.org/whl/cpu
+endif
+# Without a C compiler the zig extra brings a linker.
+COMPILER := $(shell command -v cc || command -v gcc || command -v clang)
+comma := ,
+EXTRAS := dev$(if $(COMPILER),,$(comma)zig)
+# Debian packages that tests run programs of: where root runs this, they are installed.
+DEBIAN :=
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all lint format bench gpu-check explore fuzz clean setup
@@ -16,15 +33,15 @@ PYTEST := $(PY) -m pytest -q -n auto --dist worksteal
 help:
 	@echo "make demo      look at the sample model, convert it, compile it, and let it write a story"
 	@echo "make test      the fast tests"
-	@echo "make test-all  lint, then every test; needs torch and ../shared/reference for some"
+	@echo "make test-all  lint, then every test, torch and all; some need ../shared/reference"
 	@echo "make lint      ruff and mypy"
 	@echo "make format    format the code, apply safe fixes"
-	@echo "make bench     decoding speed beside transformers (needs the peers extra)"
+	@echo "make bench     decoding speed beside transformers"
 	@echo "make gpu-check what only a GPU can show, in ten minutes; without one, build what is carried to it"
 	@echo "make explore   the property tests on examples they have not seen"
 	@echo "make fuzz      fuzz each reader for a minute (needs the fuzz extra)"
-	@echo "make setup     only make .venv, as every other target does when it is needed"
-	@echo "make clean     remove what make made, .venv included"
+	@echo "make setup     only make .venv, as the other targets do when it is needed"
+	@echo "make clean     remove what make made, .venv and .venv-all included"
 
 demo: $(READY)
 	@rm -rf $(DEMO) && mkdir -p $(DEMO)
@@ -44,9 +61,10 @@ test: $(READY)
 	$(PYTEST) --quick -m "$(FAST)"
 
 test-all: lint
-	@if $(PY) -c "import torch, transformers" 2>/dev/null; then kept=""; else kept="not peers"; fi; \
-	echo "$(PYTEST) --durations=10 -m \"$$kept\""; \
-	$(PYTEST) --durations=10 -m "$$kept"
+	@python=$(PY); if $(MAKE) --no-print-directory $(READY_ALL); then python=$(VENV_ALL)/bin/python; \
+	else echo "$(VENV_ALL) could not be set up: tests that need its packages are skipped" >&2; fi; \
+	echo "$$python $(PARALLEL) --durations=10 --by-folder"; \
+	$$python $(PARALLEL) --durations=10 --by-folder
 
 lint: $(READY)
 	$(PY) -m ruff check .
@@ -57,10 +75,8 @@ format: $(READY)
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-bench: $(READY)
-	@$(PY) -c "import torch, transformers" 2>/dev/null || { \
-	  echo "make bench needs the peers extra (2 GB): $(PY) -m pip install -e '.[peers]'" >&2; exit 1; }
-	$(PY) benchmarks/decode.py
+bench: $(READY_ALL)
+	$(VENV_ALL)/bin/python benchmarks/decode.py
 
 gpu-check: $(READY)
 	$(PY) benchmarks/gpu_check/build.py build/gpu-check
@@ -77,13 +93,13 @@ fuzz: $(READY)
 	done
 
 clean:
-	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV_ALL) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find maxtool tests samples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 setup: $(READY)
 
-# Without a C compiler the zig extra brings a linker. The stamp comes last, so an interrupted set-up
-# starts over; a virtual environment that no longer runs is made anew.
+# The stamp comes last, so an interrupted set-up starts over; a virtual environment that no longer
+# runs is made anew.
 $(READY): pyproject.toml
 	@python=; for name in $(CANDIDATES); do \
 	  if "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; \
@@ -94,15 +110,21 @@ $(READY): pyproject.toml
 	  echo "  help: install one, or name it: make PYTHON=/path/to/python3 $(MAKECMDGOALS)" >&2; \
 	  exit 1; \
 	fi; \
-	extras=dev; \
-	command -v cc >/dev/null || command -v gcc >/dev/null || command -v clang >/dev/null \
-	  || extras=dev,zig; \
-	echo "Setting up $(VENV) with $$("$$python" --version), extras: $$extras. This happens once"; \
+	echo "Setting up $(VENV) with $$("$$python" --version), extras: $(EXTRAS). This happens once"; \
 	echo "and downloads a few hundred megabytes."; \
 	$(PY) -c '' >/dev/null 2>&1 || "$$python" -m venv --clear $(VENV) || { \
 	  echo "error: $$python cannot make virtual environments" >&2; \
 	  echo "  help: install its venv and pip packages (Debian: python3-venv)" >&2; \
 	  exit 1; \
 	}; \
-	$(PY) -m pip install --quiet --disable-pip-version-check -e ".[$$extras]"
+	$(PY) -m pip install --quiet --disable-pip-version-check -e ".[$(EXTRAS)]"
 	@touch $(READY)
+
+$(READY_ALL): $(READY)
+	@echo "Setting up $(VENV_ALL), extras: $(EXTRAS),test-all. This happens once and downloads"
+	@echo "some 600 megabytes."
+	@$(VENV_ALL)/bin/python -c '' >/dev/null 2>&1 || $(PY) -m venv --clear $(VENV_ALL)
+	@$(VENV_ALL)/bin/python -m pip install --quiet --disable-pip-version-check --retries 1 \
+	  -e ".[$(EXTRAS),test-all]" $(TORCH)
+	@[ -z "$(DEBIAN)" ] || [ "$$(id -u)" != 0 ] || apt-get install --yes --quiet $(DEBIAN)
+	@touch $(READY_ALL)
