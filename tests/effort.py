@@ -7,6 +7,11 @@ the fixture ``optimised``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
 _chosen = {"quick": False}
 
 
@@ -21,3 +26,22 @@ def be_quick() -> None:
 def examples(quick: int, full: int) -> int:
     """How many examples a property test draws."""
     return quick if _chosen["quick"] else full
+
+
+def thinned(values: Iterable[Any], *kept: Any) -> list[Any]:
+    """Parameters of a test, of which those that are not kept are ``slow``: they teach little more.
+
+    A tuple is the values of several parameters.
+
+    Raises:
+        ValueError: If one that is kept is none of them.
+    """
+    listed = list(values)
+    if strangers := [one for one in kept if one not in listed]:
+        raise ValueError(f"not among the parameters: {strangers}")
+    return [one if one in kept else _slow(one) for one in listed]
+
+
+def _slow(value: Any) -> Any:
+    values = value if isinstance(value, tuple) else (value,)
+    return pytest.param(*values, marks=pytest.mark.slow)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
 from maxtool.graph.limits import least_sizes
 from tests.architectures.decoders import CONFIG, Steps, fill
+from tests.effort import thinned
 
 
 def made(dtype: DType = DType.float32, **changes: Any) -> Decoder:
@@ -111,7 +113,7 @@ def test_entries_name_their_inputs_outputs_and_state() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"tie_word_embeddings": True},
+        pytest.param({"tie_word_embeddings": True}, marks=pytest.mark.slow),
         {"sliding_window": 3, "qkv_bias": True, "o_bias": True, "mlp_bias": True},
     ],
     ids=["tied", "window and biases"],
@@ -150,9 +152,13 @@ def exact() -> Any:
 
 
 @pytest.mark.parametrize(
-    "dtype", [DType.float32, pytest.param(DType.float16, marks=pytest.mark.slow), DType.bfloat16]
+    ("dtype", "transposed"),
+    thinned(
+        list(product([DType.float32, DType.float16, DType.bfloat16], [False, True])),
+        (DType.float32, False),
+        (DType.bfloat16, True),
+    ),
 )
-@pytest.mark.parametrize("transposed", [False, True])
 def test_the_form_of_a_cache_changes_no_more_than_its_rounding(
     exact: Any, dtype: DType, transposed: bool
 ) -> None:

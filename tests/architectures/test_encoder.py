@@ -17,6 +17,7 @@ from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
 from maxtool.graph import Tensor, executor
 from maxtool.graph.limits import least_sizes
+from tests.effort import examples
 
 CONFIG: dict[str, Any] = {
     "vocab_size": 11,
@@ -162,7 +163,7 @@ def embed(request: pytest.FixtureRequest) -> Callable[[Any, Any], Any]:
     return lambda *arrays: step(*map(Tensor, arrays))[0].to_numpy()
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(6, 20))
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(0, 99))
 def test_a_text_in_a_padded_batch_is_the_text_alone(
     embed: Callable[[Any, Any], Any], lengths: list[int], seed: int

@@ -14,6 +14,7 @@ from maxtool.architectures.decoder_checks import CHOICES
 from maxtool.dtype import DType
 from tests.architectures.decoders import CONFIG, Steps, fill
 from tests.architectures.oracle import Oracle
+from tests.effort import thinned
 
 # Sizes that no tile divides, an odd number of groups.
 SIZES = {
@@ -84,7 +85,7 @@ def error(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> float:
 
 
 # What is compiled without a cache too; the two differ in how keys come to the attention only.
-WITHOUT_CACHE = ("norms around", "biases, learned positions", "two bases", "experts")
+WITHOUT_CACHE = ("norms around", "experts")
 
 
 def check(config: DecoderConfig, seed: int = 1, *, without_cache: bool) -> None:
@@ -106,12 +107,15 @@ def check(config: DecoderConfig, seed: int = 1, *, without_cache: bool) -> None:
 
 
 # Edges of options that others of the cases have.
-EDGES = ("shares as they are", "one expert", "one window")
+EDGES = (
+    *("shares as they are", "one expert", "one window", "a window wider than the context"),
+    *("layer norms without biases", "norms after"),
+)
 
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.slow] if name in EDGES else []) for name in CASES],
+    thinned(CASES, *(name for name in CASES if name not in EDGES)),
 )
 def test_an_option(name: str) -> None:
     config = DecoderConfig(**CONFIG | SIZES | CASES[name])

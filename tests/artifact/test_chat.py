@@ -16,6 +16,7 @@ from maxtool.runtime import loader
 from maxtool.runtime.loader.session import Session
 from maxtool.weights import open_checkpoint
 from tests.artifact.measure import Compile
+from tests.effort import thinned
 
 TEMPLATE = "{{ bos_token }}{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"
 MULTILINGUAL = json.loads(
@@ -58,7 +59,11 @@ def test_both_dialects_keep_the_tokenizer_and_the_template(source: Path, tmp_pat
     assert found[0][0]["special_tokens"] == special
 
 
-@pytest.mark.parametrize("name", ["tiny-llama", "tiny-mistral", "tiny-gemma3", "tiny-yarn"])
+# Without a window, with one, with windows and two bases, with a scaling.
+KEPT = ("tiny-llama", "tiny-mistral", "tiny-gemma3", "tiny-yarn")
+
+
+@pytest.mark.parametrize("name", thinned(KEPT, "tiny-llama", "tiny-gemma3"))
 def test_what_is_kept_changes_nothing(compiled: Compile, data: Path, name: str) -> None:
     """A text read in two parts is continued as one read at once, with windows and scaling too."""
     model = loader.load(compiled(data / name))

@@ -11,10 +11,11 @@ from maxtool import artifact
 from maxtool.recipe import find_recipe, plan
 from maxtool.weights import open_checkpoint
 from tests.artifact.measure import BOUND, error, greedy, logits, recorded
+from tests.effort import thinned
 from tests.parity.measure import CONVERTED, DATA, FOLDERS, UNSAID
 
-# These cover norms around, of heads, experts, two rotary bases and windows; the others take long.
-QUICK = ("tiny-gemma3", "tiny-qwen3-moe")
+# It has norms around and of heads, two rotary bases and windows; the others take long.
+QUICK = "tiny-gemma3"
 NEWER = tuple(name for name in FOLDERS if (DATA / name / "config.newer.json").exists())
 
 
@@ -35,7 +36,7 @@ def assert_as_recorded(compiled: Path, folder: Path) -> None:
 @pytest.mark.usefixtures("optimised")
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in FOLDERS],
+    thinned(FOLDERS, QUICK),
 )
 def test_a_folder_computes_what_was_recorded(name: str, tmp_path: Path) -> None:
     assert checked(DATA / name, tmp_path / "out") <= BOUND

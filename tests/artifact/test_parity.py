@@ -15,6 +15,7 @@ from maxtool.cli.app import app
 from maxtool.dtype import DType
 from maxtool.runtime import loader
 from tests.artifact.measure import BOUND, Compile, error, greedy, logits, recorded
+from tests.effort import thinned
 
 TINY = ("tiny-llama", "tiny-llama-tied", "tiny-mistral")
 LEGACY = ("f16", "bf16", "outtype-q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0")
@@ -53,7 +54,10 @@ def test_a_prompt_may_come_in_pieces(compiled: Compile, data: Path) -> None:
         assert error(result, model(input_ids=ids)["logits"][:, stop - 1]) < 1e-6
 
 
-@pytest.mark.parametrize(("dtype", "bound"), [(DType.bfloat16, 2e-2), (DType.float16, 2e-3)])
+@pytest.mark.parametrize(
+    ("dtype", "bound"),
+    thinned([(DType.bfloat16, 2e-2), (DType.float16, 2e-3)], (DType.float16, 2e-3)),
+)
 def test_narrow_weights(compiled: Compile, data: Path, dtype: DType, bound: float) -> None:
     expected = recorded(data / "tiny-llama")
     artifact = compiled(data / "tiny-llama", dtype=dtype)
@@ -63,7 +67,7 @@ def test_narrow_weights(compiled: Compile, data: Path, dtype: DType, bound: floa
     assert (artifact / "weights.bin").stat().st_size < 0.6 * full.stat().st_size
 
 
-@pytest.mark.parametrize("name", TINY)
+@pytest.mark.parametrize("name", thinned(TINY, "tiny-llama-tied"))
 def test_gguf_source(compiled: Compile, data: Path, tmp_path: Path, name: str) -> None:
     expected = recorded(data / name)
     source = tmp_path / "model.gguf"

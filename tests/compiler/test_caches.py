@@ -8,6 +8,7 @@ import pytest
 from maxtool.dtype import DType
 from maxtool.graph import BufferType, Tensor, TensorType, ops
 from tests.compiler.execution import F32, Array, compiled, sample
+from tests.effort import thinned
 
 CACHE = (1, 2, 4, 8)
 WRITTEN = (1, 3, 2, 4)
@@ -33,9 +34,11 @@ def test_an_eager_write_leaves_the_callers_array_alone() -> None:
 CACHED = [DType.float32, DType.float16, DType.bfloat16]
 
 
-@pytest.mark.parametrize("dtype", CACHED)
+@pytest.mark.parametrize("dtype", thinned(CACHED, DType.float32, DType.float16))
 @pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize(("window", "softcap"), [(None, None), (3, 2.0), (2**70, None)])
+@pytest.mark.parametrize(
+    ("window", "softcap"), thinned([(None, None), (3, 2.0), (2**70, None)], (None, None), (3, 2.0))
+)
 def test_attention_over_a_cache_of_any_form(
     dtype: DType, transposed: bool, window: int | None, softcap: float | None
 ) -> None:

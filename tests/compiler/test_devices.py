@@ -37,6 +37,7 @@ from maxtool.graph import (
 )
 from maxtool.graph.ops.flow import show
 from tests.architectures.decoders import CONFIG
+from tests.effort import thinned
 
 Array = np.ndarray[Any, Any]
 F32 = DType.float32
@@ -151,7 +152,7 @@ def two_places_in_numpy(x: Array, w: Array) -> tuple[Array, Array, Array]:
     return second + 1, first, second
 
 
-@pytest.mark.parametrize("rows", [1, 5])
+@pytest.mark.parametrize("rows", thinned([1, 5], 5))
 def test_a_graph_on_three_devices(rows: int) -> None:
     graph = Graph("main", two_places, [TensorType(F32, ["n", 3])])
     x, w = random(rows, 3), random(4, 3)
@@ -322,7 +323,7 @@ def on_the_host() -> Array:
     return decoder().compile(TensorType(DType.int64, ["batch", "seq"]))(IDS).to_numpy()
 
 
-@pytest.mark.parametrize("case", PLACES)
+@pytest.mark.parametrize("case", thinned(PLACES, "rows on two", "the host and one"))
 def test_a_decoder_on_devices(case: str) -> None:
     """Its layers are calls of a subgraph, its angles tables that no state lists."""
     devices, strategy = PLACES[case]

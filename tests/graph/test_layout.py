@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from maxtool.dtype import DType
 from maxtool.graph import Dim, Graph, Tensor, TensorType, executor, ops
 from maxtool.nn.eager import Module
+from tests.effort import thinned
 
 Array = np.ndarray[Any, Any]
 Case = tuple[Callable[[Any], Any], Callable[[Array], Any]]
@@ -133,10 +134,9 @@ MOVES: dict[str, Case] = {
     name: CASES[name] for name in ("concat", "transpose", "tile", "chunk", "repeat each")
 }
 QUICK = (DType.bool, DType.int64, DType.bfloat16, DType.float8_e5m2)
-TYPES = [pytest.param(d, marks=[] if d in QUICK else [pytest.mark.slow]) for d in DType]
 
 
-@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("dtype", thinned(DType, *QUICK))
 def test_every_type(dtype: DType) -> None:
     """Elements are moved and not computed with, those of 8 bits too."""
     x = (np.arange(12) % 7).reshape(4, 3).astype(dtype.to_numpy())

@@ -16,6 +16,7 @@ from maxtool import nn
 from maxtool.dtype import DType
 from maxtool.graph import Tensor, TensorType
 from maxtool.nn import eager
+from tests.effort import thinned
 
 Array = np.ndarray[Any, Any]
 
@@ -75,7 +76,7 @@ def convolution(
 
 @STYLES
 @pytest.mark.parametrize("permute", [False, True])
-@pytest.mark.parametrize("case", CONVOLUTIONS)
+@pytest.mark.parametrize("case", thinned(CONVOLUTIONS, "line_strided", "image_dilated"))
 def test_convolutions(style: Any, case: str, permute: bool) -> None:
     found = recorded(case)
     x, y = (one if permute else np.moveaxis(one, 1, -1) for one in (found["x"], found["y"]))
@@ -136,7 +137,7 @@ def projections(found: Mapping[str, Array], *, stacked: bool) -> dict[str, Array
 
 @STYLES
 @pytest.mark.parametrize("stacked", [False, True])
-@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("causal", thinned([False, True], True))
 def test_attention(style: Any, stacked: bool, causal: bool) -> None:
     found = recorded("attention")
     options = {"qkv_has_bias": True, "o_proj_has_bias": True, "stacked_qkv": stacked}
@@ -160,7 +161,7 @@ def test_attention_with_a_mask(style: Any) -> None:
     np.testing.assert_allclose(made.to_numpy(), found["causal"], rtol=2e-5, atol=2e-5)
 
 
-@pytest.mark.parametrize("dtype", [F32, F16, BF16])
+@pytest.mark.parametrize("dtype", thinned([F32, F16, BF16], BF16))
 def test_grouped_queries_are_repeated_heads_of_keys(dtype: DType) -> None:
     """As PyTorch with each head of keys and values written twice."""
     rng = np.random.default_rng(0)
@@ -214,7 +215,7 @@ class Shifted(eager.Module[[Tensor], Tensor]):
     ("name", "layer"),
     [("interleaved", eager.RotaryEmbedding), ("halves", eager.TransposedRotaryEmbedding)],
 )
-@pytest.mark.parametrize("dtype", [F32, F16, BF16])
+@pytest.mark.parametrize("dtype", thinned([F32, F16, BF16], F32, BF16))
 def test_rotary_embedding(name: str, layer: type[eager.RotaryEmbedding], dtype: DType) -> None:
     found = recorded("rotary")
     rope = layer(Tensor(table(9, 4, 100.0)))

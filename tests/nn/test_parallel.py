@@ -13,6 +13,7 @@ from maxtool import nn
 from maxtool.dtype import DType
 from maxtool.graph import DeviceRef, ShardingStrategy, Tensor, TensorType, ops
 from maxtool.quantization import QuantizationEncoding
+from tests.effort import thinned
 
 Array = np.ndarray[Any, Any]
 DEVICES = [DeviceRef.CPU(index) for index in range(3)]
@@ -31,8 +32,8 @@ def split(layer: nn.Module, kind: str, count: int) -> None:
     layer.to(*DEVICES[:count], sharding_strategy=STRATEGIES[kind](count))
 
 
-@pytest.mark.parametrize("has_bias", [True, False])
-@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("has_bias", thinned([True, False], True))
+@pytest.mark.parametrize("count", thinned([1, 3], 3))
 @pytest.mark.parametrize("kind", STRATEGIES)
 def test_linear(kind: str, count: int, has_bias: bool) -> None:
     layer = nn.Linear(7, 5, has_bias=has_bias)
@@ -63,7 +64,7 @@ def test_no_device_has_more_than_its_part() -> None:
         }
 
 
-@pytest.mark.parametrize("kind", STRATEGIES)
+@pytest.mark.parametrize("kind", thinned(STRATEGIES, "rows"))
 def test_quantized_linear(kind: str) -> None:
     layer = nn.Linear(96, 5, quantization_encoding=QuantizationEncoding.Q8_0)
     split(layer, kind, 2)
@@ -76,7 +77,7 @@ def test_quantized_linear(kind: str) -> None:
     np.testing.assert_allclose(compiled(x).to_numpy(), expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("count", thinned([1, 3], 3))
 @pytest.mark.parametrize("kind", STRATEGIES)
 def test_embedding(kind: str, count: int) -> None:
     layer = nn.Embedding(8, 5)

@@ -12,6 +12,7 @@ import pytest
 
 from maxtool.compiler.kernels.cuda import linear
 from maxtool.compiler.kernels.cuda.attention import attention
+from tests.effort import thinned
 from tests.simt import Program, lower, warps
 from tests.simt.dtypes import Array, Value
 from tests.simt.faults import Race
@@ -97,9 +98,7 @@ CASES: dict[str, Callable[[], tuple[Any, list[Array]]]] = {
 QUICK = ("norm", "fragments", "attention on tensor cores", "a few rows")
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in CASES]
-)
+@pytest.mark.parametrize("name", thinned(CASES, *QUICK))
 def test_a_missing_barrier_is_noticed(name: str) -> None:
     kernel, arrays = CASES[name]()
     lowered, whole, noticed = lower(kernel), Barriers(), 0

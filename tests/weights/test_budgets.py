@@ -88,7 +88,10 @@ ACCEPTED: dict[str, Callable[[], bytes]] = {
 
 
 # Those of which others show the same.
-ALIKE = {"empty lists", "small objects", "numbers", "200000 GGUF tensors", "100000 tensors"}
+ALIKE = {
+    *("empty lists", "empty objects", "small objects", "numbers", "one string of 40 MB"),
+    *("200000 tensors", "200000 GGUF tensors", "100000 tensors"),
+}
 
 
 def anonymous_megabytes(pid: int) -> float:

@@ -17,6 +17,7 @@ from hypothesis.extra import numpy as hnp
 from maxtool.errors import InputError, MalformedFile
 from maxtool.weights import open_checkpoint
 from maxtool.weights.formats import zipped
+from tests.effort import examples
 from tests.weights.hostile import Case, check_cost, check_truncations, flips, reads, refused
 
 RELAXED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -210,11 +211,12 @@ def test_truncation_at_every_byte(tmp_path: Path, compress: bool) -> None:
 
 def test_every_flip_of_a_header_bit_reads_or_is_refused(tmp_path: Path) -> None:
     array = npy(np.arange(4, dtype=np.int16))
-    for content in flips(array, range(len(array) - 8)):
+    step = examples(3, 1)  # bytes apart; of each, every bit
+    for content in flips(array, range(0, len(array) - 8, step)):
         reads(tmp_path / "x.npy", content)
     for compress in (False, True):
         archive = npz(compress, a=np.arange(4, dtype=np.int16))
-        for content in flips(archive, range(len(archive))):
+        for content in flips(archive, range(0, len(archive), step)):
             reads(tmp_path / "x.npz", content)
 
 

@@ -227,7 +227,7 @@ BOMBS: dict[str, tuple[Callable[[], bytes], str]] = {
     "dimensions": (lambda: tensor(field(1, 1) * 2_000_000), "more than 1048576 fields|times"),
 }
 # Those of which others show the same.
-ALIKE = {"nodes", "functions", "dimensions"}
+ALIKE = {"nodes", "functions", "dimensions", "tensors"}
 
 
 @pytest.mark.parametrize(

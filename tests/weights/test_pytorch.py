@@ -19,6 +19,7 @@ from maxtool.dtype import DType
 from maxtool.errors import InputError, MalformedFile
 from maxtool.weights import open_checkpoint
 from maxtool.weights.formats import pickled, pytorch
+from tests.effort import examples
 from tests.weights import pickles as p
 from tests.weights.hostile import (
     Case,
@@ -334,10 +335,11 @@ def test_a_pickle_cut_short_at_every_byte_is_refused(tmp_path: Path) -> None:
 
 
 def test_every_flip_of_a_bit_reads_or_is_refused(tmp_path: Path) -> None:
-    for flipped in flips(SMALL, range(len(SMALL))):
+    step = examples(4, 1)  # bytes apart
+    for flipped in flips(SMALL, range(0, len(SMALL), step)):
         reads(tmp_path / "x.pt", flipped)
     theirs = (DATA / "tensor.pt").read_bytes()
-    for flipped in flips(theirs, range(len(theirs)), bits=(1, 6)):
+    for flipped in flips(theirs, range(0, len(theirs), step), bits=(1, 6)):
         reads(tmp_path / "x.pt", flipped)
 
 

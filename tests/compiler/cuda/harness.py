@@ -20,6 +20,8 @@ from tests.simt import Program, program
 TARGET = cuda_target("cuda:sm_80,sm_90")
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 FLOATS = ("float32", "float16", "bfloat16", "float64")
+# One of each kind, and of each width.
+FEW_TYPES = ("float32", "bfloat16", "int64", "uint8")
 INTEGERS = tuple(f"{sign}int{bits}" for bits in (8, 16, 32, 64) for sign in ("", "u"))
 
 

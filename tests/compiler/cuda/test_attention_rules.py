@@ -17,6 +17,7 @@ from maxtool.compiler.pipeline import compile_module
 from maxtool.compiler.targets import parse_target
 from maxtool.dtype import DType
 from maxtool.graph import BufferType, Graph, Tensor, TensorType, executor, ops
+from tests.effort import thinned
 from tests.simt.model import Simulation
 
 TARGET = parse_target("cuda:sm_80,sm_90")
@@ -99,7 +100,9 @@ def test_what_is_read_before_the_writes_is_rotated_by_itself() -> None:
 
 
 @pytest.mark.parametrize("dtype", [DType.float32, DType.bfloat16])
-@pytest.mark.parametrize(("seq", "window"), [(1, None), (3, None), (3, 2**32)])
+@pytest.mark.parametrize(
+    ("seq", "window"), thinned([(1, None), (3, None), (3, 2**32)], (1, None), (3, None))
+)
 def test_a_layer_gives_what_the_cpu_gives(dtype: DType, seq: int, window: int | None) -> None:
     """But for what is rounded on the way to the cache and in attention; caches too."""
     graph = step(seq, dtype, window)
@@ -130,7 +133,7 @@ def test_many_tokens_take_tiles() -> None:
 
 
 @pytest.mark.parametrize(
-    "dtype", [DType.float32, DType.float16, pytest.param(DType.bfloat16, marks=pytest.mark.slow)]
+    "dtype", thinned([DType.float32, DType.float16, DType.bfloat16], DType.float16)
 )
 @pytest.mark.parametrize("seq", [1, "seq"])
 def test_machine_code_without_local_memory(dtype: DType, seq: int | str) -> None:

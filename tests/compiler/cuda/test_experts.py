@@ -15,6 +15,7 @@ from maxtool.compiler.kernels.cuda.matrix import PIECE
 from maxtool.dtype import DType
 from maxtool.graph import Graph, Tensor, TensorType, Weight, ops
 from tests.compiler.cuda.harness import elements, numpy_type, resources, run
+from tests.effort import thinned
 from tests.simt import Program, program
 from tests.simt.model import Simulation
 
@@ -53,7 +54,12 @@ def product(dtype: str, **options: Any) -> Program:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "n", "k"), [("bfloat16", 34, 72), ("bfloat16", 80, 72), ("float32", 33, 35)]
+    ("dtype", "n", "k"),
+    thinned(
+        [("bfloat16", 34, 72), ("bfloat16", 80, 72), ("float32", 33, 35)],
+        ("bfloat16", 34, 72),
+        ("float32", 33, 35),
+    ),
 )
 @pytest.mark.parametrize(
     ("rows", "used", "few"),

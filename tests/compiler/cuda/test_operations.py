@@ -21,6 +21,7 @@ from maxtool.graph import Graph, Tensor, TensorType, executor, ops
 from maxtool.graph.ops.comparison import COMPARISONS, LOGICAL
 from maxtool.graph.ops.elementwise import BINARY
 from maxtool.graph.ops.table import apply
+from tests.effort import thinned
 from tests.simt.model import TARGET, Simulation
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.0, 1e-3, 60.0, 7e4, np.inf, -np.inf, np.nan]
@@ -84,14 +85,11 @@ def elementwise(dtype: DType) -> tuple[list[str], Callable[[Tensor, Tensor], lis
     return names, function
 
 
-# Integers whose arithmetic is that of wider and narrower ones.
-BETWEEN = {DType.int16, DType.int32, DType.uint16, DType.uint32}
+# One type of each kind; the arithmetic of the others is that of wider and narrower ones.
+ENDS = (DType.bfloat16, DType.float32, DType.int64, DType.uint8, DType.bool)
 
 
-@pytest.mark.parametrize(
-    "dtype",
-    [pytest.param(one, marks=[pytest.mark.slow] if one in BETWEEN else []) for one in WIDE],
-)
+@pytest.mark.parametrize("dtype", thinned(WIDE, *ENDS))
 def test_every_operation_on_every_pair_of_numbers(dtype: DType) -> None:
     names, function = elementwise(dtype)
     x, y = (side.reshape(-1).copy() for side in np.meshgrid(values(dtype), values(dtype)))
@@ -113,7 +111,14 @@ def casts(*given: Tensor) -> list[Tensor]:
     return [one.cast(dtype) for one in given for dtype in DType]
 
 
-@pytest.mark.parametrize("part", [WIDE, NARROWEST], ids=["wide", "float8"])
+@pytest.mark.parametrize(
+    "part",
+    [
+        pytest.param(WIDE, id="wide", marks=pytest.mark.slow),
+        pytest.param(list(ENDS), id="ends"),
+        pytest.param(NARROWEST, id="float8"),
+    ],
+)
 def test_every_cast(part: list[DType]) -> None:
     """Of floats that the target has no number for, C++ and LLVM differ: they are left out."""
 
@@ -153,7 +158,9 @@ def moved(x: Tensor, places: Tensor) -> list[Tensor]:
     ]
 
 
-@pytest.mark.parametrize("dtype", [DType.float32, DType.float64, DType.bfloat16])
+@pytest.mark.parametrize(
+    "dtype", thinned([DType.float32, DType.float64, DType.bfloat16], DType.bfloat16)
+)
 def test_what_moves_elements(dtype: DType) -> None:
     x = np.random.default_rng(0).standard_normal((3, 5)).astype(dtype.to_numpy())
     places = np.array([0, 2, -1])

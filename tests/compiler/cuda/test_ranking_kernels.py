@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tests.compiler.cuda.harness import FLOATS, INTEGERS, build, elements, resources, run
-from tests.effort import examples
+from tests.compiler.cuda.harness import FEW_TYPES, FLOATS, INTEGERS, build, elements, resources, run
+from tests.effort import examples, thinned
 
 
 def order(x: np.ndarray, *, ascending: bool) -> np.ndarray:
@@ -27,7 +27,7 @@ def ties(rows: int, n: int, dtype: str) -> np.ndarray:
     return x
 
 
-@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
+@pytest.mark.parametrize("dtype", thinned([*FLOATS, *INTEGERS], *FEW_TYPES))
 @pytest.mark.parametrize("ascending", [True, False])
 def test_the_order_of_a_row(dtype: str, ascending: bool) -> None:
     for rows, n in ((0, 3), (3, 1), (2, 2), (5, 37), (2, 600), (2, 0)):
@@ -37,7 +37,7 @@ def test_the_order_of_a_row(dtype: str, ascending: bool) -> None:
         np.testing.assert_array_equal(found, order(x.astype("f8"), ascending=ascending))
 
 
-@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
+@pytest.mark.parametrize("dtype", thinned([*FLOATS, *INTEGERS], *FEW_TYPES))
 @pytest.mark.parametrize("count", [1, 3, 8])
 def test_the_largest_of_a_row(dtype: str, count: int) -> None:
     for rows, n in ((0, 8), (3, 8), (9, 37), (2, 1100)):

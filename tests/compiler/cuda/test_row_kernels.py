@@ -9,6 +9,7 @@ import pytest
 
 from maxtool.compiler.kernels.forms import Step
 from tests.compiler.cuda.harness import (
+    FEW_TYPES,
     FLOATS,
     INTEGERS,
     build,
@@ -17,6 +18,7 @@ from tests.compiler.cuda.harness import (
     resources,
     run,
 )
+from tests.effort import thinned
 
 # Relative error: some operations in float32, and the rounding of the result.
 RTOL = {"float32": 2e-6, "float16": 2**-10, "bfloat16": 2**-7, "float64": 1e-13}
@@ -75,7 +77,7 @@ def test_a_chain_and_its_norm(dim: int, out: str, kept: bool) -> None:
         np.testing.assert_allclose(found.astype("f8"), expected, rtol=RTOL[out], atol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("dtype", thinned(FLOATS, "float32", "bfloat16"))
 @pytest.mark.parametrize("weight", ["same", "float32"])
 @pytest.mark.parametrize("round_first", [False, True])
 def test_rms_norm_of_any_type(dtype: str, weight: str, round_first: bool) -> None:
@@ -170,7 +172,7 @@ REDUCTIONS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("op", REDUCTIONS)
-@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
+@pytest.mark.parametrize("dtype", thinned([*FLOATS, *INTEGERS], *FEW_TYPES))
 def test_reductions(op: str, dtype: str) -> None:
     if op == "mean" and dtype in INTEGERS:
         return
@@ -229,7 +231,9 @@ def test_of_an_empty_row_the_first_is_meant() -> None:
     np.testing.assert_array_equal(found, [0, 0, 0])
 
 
-@pytest.mark.parametrize("dtype", [*FLOATS, "int8", "uint16", "int64"])
+@pytest.mark.parametrize(
+    "dtype", thinned([*FLOATS, "int8", "uint16", "int64"], "float32", "bfloat16", "int64")
+)
 @pytest.mark.parametrize("exclusive", [False, True])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_running_sums(dtype: str, exclusive: bool, reverse: bool) -> None:
