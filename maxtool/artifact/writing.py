@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from maxtool.artifact import check as parity
-from maxtool.artifact import code, devices, manifest, tokens, weights
+from maxtool.artifact import code, devices, manifest, replaceable, tokens, weights
 from maxtool.artifact.build import Build, natural_dtype
 from maxtool.artifact.code import Kernels
 from maxtool.artifact.progress import Clock, Progress, Silent
@@ -52,7 +52,8 @@ def make(made: Build, progress: Progress = Silent()) -> Report:  # noqa: B008 - 
         ParityFailed: If the outputs are not those of the reference; nothing is written then.
     """
     clock = Clock()
-    with staged(made.request.output, folder=True) as folder:
+    request = made.request
+    with staged(request.output, folder=True, replace=request.force) as folder:
         graphs = made.graphs.values()
         kernels = code.write(graphs, made.storage, made.target, folder, clock, progress)
         progress.stage("Writing")
@@ -64,12 +65,13 @@ def make(made: Build, progress: Progress = Silent()) -> Report:  # noqa: B008 - 
         _save(folder, described)
         clock.lap("files")
         found = None
-        if made.request.check:
+        if request.check:
             progress.stage("Checking")
             found = _checked(made, folder, described)
             clock.lap("check")
         nbytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    return Report(made.request.output, nbytes, found, kernels, clock.seconds)
+        replaceable.check(request.output)  # it may hold other things by now
+    return Report(request.output, nbytes, found, kernels, clock.seconds)
 
 
 def _described(made: Build, folder: Path, kernels: Kernels, progress: Progress) -> dict[str, Any]:

@@ -82,6 +82,9 @@ def _group(name: str) -> typer.Typer:
 
 def _guard(out: Output, work: Callable[[], None]) -> None:
     """Run ``work``; end with the exit code its error documents."""
+    from maxtool import files
+
+    files.forget_written()
     try:
         work()
     except MaxtoolError as error:
@@ -89,7 +92,8 @@ def _guard(out: Output, work: Callable[[], None]) -> None:
     except MemoryError:
         raise _ended(out, MachineLacks("the machine has too little memory for this")) from None
     except KeyboardInterrupt:
-        out.warn("interrupted; nothing was written")
+        done = " and ".join(str(path) for path in files.written())
+        out.warn(f"interrupted; {done} was written" if done else "interrupted; nothing was written")
         raise typer.Exit(INTERRUPTED) from None
     except BrokenPipeError:
         sys.stderr.close()

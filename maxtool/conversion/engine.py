@@ -130,7 +130,7 @@ def convert(conversion: Conversion, progress: Callable[[int], None] | None = Non
     """
     request, folder = conversion.request, conversion.request.target == "hf"
     report = Report(request.output, conversion.nbytes)
-    with staged(request.output, folder=folder) as path:
+    with staged(request.output, folder=folder, replace=request.force) as path:
         WRITERS[request.target].write(
             path / TENSORS_FILE if folder else path,
             conversion.specs,
@@ -143,6 +143,7 @@ def convert(conversion: Conversion, progress: Callable[[int], None] | None = Non
             (path / name).write_bytes(data)
             if progress is not None:
                 progress(len(data))
+        _check_replaceable(request)  # it may hold other things by now
     if report.rounded:
         first, others = min(report.rounded), len(report.rounded) - 1
         named = f"{first} and of {others} others" if others else first

@@ -287,7 +287,7 @@ def test_interrupted(tmp_path: Path, name: str, interruptible: Callable[[], None
         preexec_fn=interruptible,
     )
     deadline = time.monotonic() + 60
-    while not (found := list(tmp_path.glob(f".{name}.*/{name}*"))):
+    while not (found := list(tmp_path.glob(f".{name}.*/new/{name}*"))):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.005)
@@ -307,3 +307,29 @@ def test_no_compiler_is_loaded(tmp_path: Path) -> None:
         "assert not {'tvm', 'onnx', 'torch'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("name", ["out", "out.gguf"])
+def test_interrupted_once_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The rename is done and the old output is being removed: it is too late for nothing."""
+    from maxtool.files.scratch import Scratch
+
+    end = Scratch.end
+
+    def interrupted(scratch: Scratch) -> None:
+        end(scratch)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Scratch, "end", interrupted)
+    result = run(MODEL, "-o", tmp_path / name)
+    assert result.exit_code == 130
+    assert f"interrupted; {tmp_path / name} was written" in result.stderr.replace("\n", "")
+    assert (tmp_path / name).exists()
+
+
+def test_the_longest_name(tmp_path: Path) -> None:
+    name = "x" * 250 + ".gguf"
+    assert run(MODEL, "-o", tmp_path / name).exit_code == 0
+    assert [path.name for path in tmp_path.iterdir()] == [name]

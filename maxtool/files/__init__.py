@@ -1,0 +1,13 @@
+"""Outputs that appear whole or not at all.
+
+An output is written beside its place in a hidden folder, flushed to the disk and renamed. Whatever
+ends the work early, a kill included, leaves the old output as it was; what a kill leaves behind is
+removed by the next run. Where a link is in the way, the link is replaced and never what it points
+at.
+"""
+
+from maxtool.files.hashing import sha256
+from maxtool.files.outputs import check_output, check_space
+from maxtool.files.staging import forget_written, staged, written
+
+__all__ = ["check_output", "check_space", "forget_written", "sha256", "staged", "written"]

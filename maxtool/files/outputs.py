@@ -1,0 +1,64 @@
+"""Where an output may go."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from maxtool.errors import MachineLacks, OutputExists, UsageError
+from maxtool.files.scratch import clear
+
+
+def check_output(path: Path, *, force: bool, sources: tuple[Path, ...] = ()) -> None:
+    """Refuse an output that exists, or that lies in or over a source.
+
+    What killed processes left in its folder is put back or removed before.
+
+    Args:
+        path: Where the output will be.
+        force: Whether an existing output may be replaced.
+        sources: Files and folders that are read; nothing is ever written into them.
+
+    Raises:
+        OutputExists: If ``path`` exists and ``force`` is false.
+        UsageError: If ``path`` is a source, inside one, or around one, if it is around the working
+            directory, or its folder is missing.
+    """
+    where = place(path)
+    for source in (source.resolve() for source in sources):
+        if any(_overlap(target, source) for target in (where, path.resolve())):
+            raise UsageError(
+                "the output would overwrite the source or lie inside it",
+                file=path,
+                hint="choose another --output",
+            )
+    if Path.cwd().is_relative_to(where):
+        raise UsageError("the output would replace the folder that this runs in", file=path)
+    if not where.parent.is_dir():
+        raise UsageError("the folder for the output does not exist", file=where.parent)
+    clear(where.parent)
+    if os.path.lexists(path) and not force:
+        raise OutputExists("the output exists", file=path, hint="pass --force to replace it")
+
+
+def check_space(path: Path, needed: int) -> None:
+    """Refuse to start work that cannot fit.
+
+    Raises:
+        MachineLacks: If the file system for an output at ``path`` has fewer than ``needed`` bytes
+            free.
+    """
+    folder = place(path).parent
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise MachineLacks(f"the output needs {needed} bytes and {free} are free", file=folder)
+
+
+def place(path: Path) -> Path:
+    """Where an output appears: ``path`` without links or dots on the way to its last name."""
+    return path.resolve() if path.name in ("", "..") else path.parent.resolve() / path.name
+
+
+def _overlap(one: Path, other: Path) -> bool:
+    return one.is_relative_to(other) or other.is_relative_to(one)

@@ -1,0 +1,194 @@
+"""The hidden folder in which an output is made, and what is done with those of killed processes.
+
+``.NAME.maxtool-xxxxxxxx`` holds ``lock``, which says what is made on which machine, ``new/NAME``,
+which is being written, and ``old/NAME``, which was in the way where names cannot be exchanged. The
+process holds a lock on ``lock``; the kernel lets go of it when the process ends, however it does.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import socket
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+LOCK, NEW, OLD = "lock", "new", "old"
+MARK = "maxtool-"
+_NAME = re.compile(rf"\..*\.{MARK}[0-9a-f]{{8}}", re.DOTALL)
+# Of the output's name; with dots, mark and letters it must fit the 143 bytes that eCryptfs has.
+NAME_BYTES = 100
+MAX_LOCK_BYTES = 1 << 12
+BOOT = Path("/proc/sys/kernel/random/boot_id")
+ATTEMPTS = 100
+
+
+@dataclass(slots=True)
+class Scratch:
+    """A hidden folder of this process; there is none before :meth:`begin`.
+
+    Attributes:
+        folder: Its path.
+        place: Where the output will be.
+        descriptor: The open lock.
+    """
+
+    folder: Path
+    place: Path
+    descriptor: int | None = None
+
+    @property
+    def staging(self) -> Path:
+        """Where the output is written."""
+        return self.folder / NEW / self.place.name
+
+    @property
+    def aside(self) -> Path:
+        """Where what is in the way goes."""
+        return self.folder / OLD / self.place.name
+
+    def begin(self) -> None:
+        """Make the folder and hold it; under another name where another process takes it away.
+
+        Raises:
+            OSError: If the system refuses it.
+        """
+        for _ in range(ATTEMPTS):
+            self.folder = _hidden(self.place)
+            self.folder.mkdir(mode=0o700)
+            with suppress(FileNotFoundError):
+                if self._hold():
+                    return
+        raise BlockingIOError(f"no folder beside {self.place} could be kept")
+
+    def _hold(self) -> bool:
+        """Lock the folder and say so; False if another process took it for one that was left."""
+        lock = self.folder / LOCK
+        self.descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        locked = _lock(self.descriptor)
+        if locked is False or not _is_there(lock, self.descriptor):
+            self._let_go()
+            return False
+        said = {"name": self.place.name, "locked": locked is True, **_here()}
+        os.write(self.descriptor, json.dumps(said).encode())
+        for part in (NEW, OLD):
+            (self.folder / part).mkdir()
+        return True
+
+    def end(self) -> None:
+        """Put back what was set aside for nothing, remove the rest, and let go of the lock.
+
+        Whatever there is of the folder: an interrupt may come before all of it is made.
+        """
+        if self._is_between():
+            self.aside.rename(self.place)
+        # The lock goes last: a folder without it would belong to nobody.
+        for part in (NEW, OLD):
+            shutil.rmtree(self.folder / part, ignore_errors=True)
+        with suppress(OSError):
+            if os.listdir(self.folder) == [LOCK]:  # noqa: PTH208 - names
+                (self.folder / LOCK).unlink()
+            self.folder.rmdir()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+        self.descriptor = None
+
+    def _is_between(self) -> bool:
+        """Whether what was in the way is set aside, and the new output not in its place."""
+        return (
+            os.path.lexists(self.aside)
+            and os.path.lexists(self.staging)
+            and not os.path.lexists(self.place)
+        )
+
+
+def beside(place: Path) -> Scratch:
+    """The hidden folder in which the output for ``place`` can be made, not begun yet."""
+    return Scratch(_hidden(place), place)
+
+
+def _hidden(place: Path) -> Path:
+    """A name that nothing has yet."""
+    short = place.name.encode(errors="replace")[:NAME_BYTES].decode(errors="ignore")
+    return place.parent / f".{short}.{MARK}{os.urandom(4).hex()}"
+
+
+def clear(folder: Path) -> None:
+    """Put back or remove what killed processes left in ``folder``, and nothing of living ones.
+
+    A folder is taken for one that was left if its lock is free, and it was made on this machine:
+    some network file systems keep locks from other machines.
+    """
+    with suppress(OSError), os.scandir(folder) as entries:
+        names = [entry.name for entry in entries if _NAME.fullmatch(entry.name)]
+        for name in names:
+            with suppress(OSError):
+                _clear_one(folder / name)
+
+
+def _clear_one(folder: Path) -> None:
+    if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
+        return
+    try:
+        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        folder.rmdir()  # killed as it began or ended: it is empty
+        return
+    left = None
+    if _lock(descriptor) is True and _is_there(folder / LOCK, descriptor):
+        left = _left(folder, os.read(descriptor, MAX_LOCK_BYTES))
+    if left is None:
+        os.close(descriptor)
+    else:
+        Scratch(folder, left, descriptor).end()
+
+
+def _left(folder: Path, raw: bytes) -> Path | None:
+    """The place of the output that a dead process had begun; None if that is not certain."""
+    if not raw and os.listdir(folder) == [LOCK]:  # noqa: PTH208 - names
+        return folder  # killed before it said anything
+    try:
+        said = json.loads(raw)
+        name, locked = said["name"], said["locked"] is True
+        here = any(said[key] == value for key, value in _here().items() if value)
+    except (ValueError, TypeError, KeyError):
+        return None
+    plain = isinstance(name, str) and Path(name).name == name
+    return folder.parent / name if plain and locked and here else None
+
+
+@cache
+def _here() -> dict[str, str]:
+    """What tells this machine from others: its name, and its kernel's name for this boot."""
+    try:
+        boot = BOOT.read_text().strip()
+    except OSError:
+        boot = ""
+    return {"host": socket.gethostname(), "boot": boot}
+
+
+def _lock(descriptor: int) -> bool | None:
+    """Whether the lock is ours now; None where there are no locks."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def _is_there(path: Path, descriptor: int) -> bool:
+    """Whether a path still names the open file."""
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False

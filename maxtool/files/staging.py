@@ -1,0 +1,113 @@
+"""Writing an output beside its place, and putting it there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from maxtool.errors import OutputExists
+from maxtool.files import scratch
+from maxtool.files.outputs import place
+from maxtool.files.renames import claim, exchange
+from maxtool.files.scratch import Scratch
+
+# Other processes may put something in the way, and take it away, this often.
+ATTEMPTS = 100
+
+# Outputs that were about to be put in place: as they were named, the place, and the file or folder.
+_announced: list[tuple[Path, Path, os.stat_result]] = []
+
+
+@contextmanager
+def staged(path: Path, *, folder: bool = False, replace: bool = True) -> Iterator[Path]:
+    """Yield a hidden path beside ``path`` to write to; put it in place when the block succeeds.
+
+    Args:
+        path: Where the output appears.
+        folder: Whether the output is a folder; then the yielded folder exists and is empty.
+        replace: Whether it replaces what is there then.
+
+    Raises:
+        OutputExists: If something is there when the block has succeeded and ``replace`` is false.
+    """
+    where = place(path)
+    scratch.clear(where.parent)
+    held = scratch.beside(where)
+    try:
+        held.begin()
+        if folder:
+            held.staging.mkdir()
+        yield held.staging
+        _flush(held.staging)
+        _announced.append((path, where, held.staging.lstat()))
+        _put(held, replace=replace)
+        _flush_entry(where.parent)
+    finally:
+        held.end()
+
+
+def written() -> list[Path]:
+    """The outputs that :func:`staged` put in place and that are there, whatever came after.
+
+    They are looked for and not remembered: an interrupt may come right behind a rename.
+    """
+    return [path for path, where, made in _announced if _is(where, made)]
+
+
+def forget_written() -> None:
+    """Let :func:`written` tell what comes from now on."""
+    _announced.clear()
+
+
+def _is(path: Path, made: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(path.lstat(), made)
+    except OSError:
+        return False
+
+
+def _put(held: Scratch, *, replace: bool) -> None:
+    """Give the output its place; nothing else can be seen there on the way."""
+    for _ in range(ATTEMPTS):
+        try:
+            return claim(held.staging, held.place)
+        except FileExistsError:
+            if not replace:
+                what = "another process has written the output meanwhile"
+                hint = "pass --force to replace it"
+                raise OutputExists(what, file=held.place, hint=hint) from None
+        try:
+            return _replace(held)
+        except (FileNotFoundError, FileExistsError):  # it is gone again, or in the way again
+            continue
+    raise OutputExists("other processes keep replacing the output", file=held.place)
+
+
+def _replace(held: Scratch) -> None:
+    """Replace what is there; where names cannot be exchanged, it is set aside for a moment."""
+    staging, where = held.staging, held.place
+    if not staging.is_dir() and (where.is_symlink() or not where.is_dir()):
+        where.lstat()
+        staging.replace(where)
+    elif not exchange(staging, where):
+        shutil.rmtree(held.aside, ignore_errors=True)
+        where.rename(held.aside)
+        claim(staging, where)
+
+
+def _flush(path: Path) -> None:
+    """Flush a file, or every file below a folder and the folders themselves."""
+    for below in sorted(path.rglob("*"), reverse=True) if path.is_dir() else ():
+        _flush_entry(below)
+    _flush_entry(path)
+
+
+def _flush_entry(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

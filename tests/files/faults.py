@@ -1,0 +1,121 @@
+"""Ends the writing of an output at each line of the code that does it, one after the other.
+
+Run as ``python -m tests.files.faults FOLDER FORM STATE WAY KIND``, with a FORM of file or folder, a
+STATE of there or free, a WAY of exchange or renames, and a KIND of kill or interrupt. Prints how
+many lines there were, and what was wrong, as one JSON object.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import traceback
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import maxtool.files
+from maxtool.files import check_output, forget_written, renames, staged, written
+
+CODE = str(Path(maxtool.files.__file__).parent)
+NAME = "out"
+
+
+class Fault:
+    """Ends the process, or interrupts it once, at the line whose number it is given."""
+
+    def __init__(self, line: int, kind: str) -> None:
+        self.left = line
+        self.kind = kind
+
+    def __call__(self, frame: FrameType, event: str, _argument: object) -> Any:
+        if not frame.f_code.co_filename.startswith(CODE):
+            return None
+        if event == "line":
+            self.left -= 1
+            if self.left == 0 and self.kind == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if self.left == 0:
+                raise KeyboardInterrupt
+        return self
+
+
+def write(out: Path, text: str, *, folder: bool) -> None:
+    """An output of a file, or of a folder with three."""
+    check_output(out, force=True)
+    with staged(out, folder=folder) as staging:
+        for file in [staging / name for name in "abc"] if folder else [staging]:
+            file.write_text(text)
+
+
+def read(out: Path) -> str | None:
+    """The text of a whole output; None if there is none, ``broken`` if it is not whole."""
+    if not out.exists():
+        return None
+    texts = [file.read_text() for file in out.iterdir()] if out.is_dir() else [out.read_text()] * 3
+    return texts[0] if len(texts) == 3 and len(set(texts)) == 1 else "broken"
+
+
+def attempt(out: Path, line: int, kind: str, *, folder: bool) -> int:
+    """What a process that is ended at a line ends with; 0 if it has fewer lines."""
+    if child := os.fork():
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    fault = Fault(line, kind)
+    code = 1
+    forget_written()
+    try:
+        sys.settrace(fault)
+        write(out, "new", folder=folder)
+    except KeyboardInterrupt as error:
+        sys.settrace(None)
+        at = [frame.line for frame in traceback.extract_tb(error.__traceback__)]
+        told = bool(written()) == (read(out) == "new")
+        cleared = "held.end()" in at or not hidden(out.parent)
+        code = 130 if told and cleared else 131
+    else:
+        code = 0 if fault.left > 0 else 130
+    finally:
+        sys.settrace(None)
+        os._exit(code)
+
+
+def hidden(folder: Path) -> list[str]:
+    return [name for name in os.listdir(folder) if name != NAME]  # noqa: PTH208
+
+
+def problems(out: Path, before: str | None, code: int, kind: str, *, atomic: bool) -> list[str]:
+    """What is wrong after a process was ended, and after the next run began."""
+    found = [] if code in (-signal.SIGKILL, 130) else [f"ended with {code}"]
+    if atomic and read(out) not in (before, "new"):
+        found.append(f"the output is {read(out)}")
+    check_output(out, force=True)  # as the next run begins
+    if read(out) not in (before, "new"):
+        found.append(f"the output is {read(out)} in the next run")
+    return found + [f"{name} is left after {kind}" for name in hidden(out.parent)]
+
+
+def main(root: Path, form: str, state: str, way: str, kind: str) -> dict[str, object]:
+    """Try every line."""
+    out, folder, line = root / NAME, form == "folder", 0
+    if way == "renames":
+        renames._renameat2 = lambda: None  # type: ignore[assignment]
+    atomic = way == "exchange" or not folder
+    wrong: list[str] = []
+    while True:
+        line += 1
+        before = "old" if state == "there" else None
+        if before:
+            write(out, before, folder=folder)
+        code = attempt(out, line, kind, folder=folder)
+        if code == 0:
+            return {"lines": line, "wrong": wrong + [f"{name} is left" for name in hidden(root)]}
+        wrong += [f"{line}: {text}" for text in problems(out, before, code, kind, atomic=atomic)]
+        if not before and out.exists():
+            shutil.rmtree(out) if out.is_dir() else out.unlink()
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(main(Path(sys.argv[1]), *sys.argv[2:])))

@@ -1,0 +1,35 @@
+"""The writing of an output, ended at every line of the code that does it.
+
+Whatever the line, the output is the old one or the new one, whole, and the next run finds nothing
+hidden; where the system cannot exchange names, a kill may hide the old output until that run.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FORMS, STATES, WAYS = ("file", "folder"), ("there", "free"), ("exchange", "renames")
+FAST = {("folder", "there", "exchange", "kill"), ("folder", "there", "renames", "interrupt")}
+LEAST_LINES = 80
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id="-".join(case), marks=() if case in FAST else pytest.mark.slow)
+        for case in product(FORMS, STATES, WAYS, ("kill", "interrupt"))
+    ],
+)
+def test_every_line(tmp_path: Path, case: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "tests.files.faults", str(tmp_path), *case]
+    done = subprocess.run(command, capture_output=True, check=True, cwd=ROOT, text=True)
+    found = json.loads(done.stdout)
+    assert found["wrong"] == []
+    assert found["lines"] > LEAST_LINES
