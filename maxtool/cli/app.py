@@ -10,23 +10,17 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
-import os
-import signal
 import sys
 from collections.abc import Callable
 from functools import cache, wraps
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from maxtool import __version__
-from maxtool.cli import options
+from maxtool.cli import interrupts, options
 from maxtool.cli.output import Output
-from maxtool.errors import MachineLacks, MaxtoolError
-
-INTERRUPTED = 130
-BROKEN_PIPE = 141
+from maxtool.errors import MachineLacks, MaxtoolError, UsageError
 
 COMMON: dict[str, Any] = {
     "json_mode": Annotated[bool, options.flag("--json", help="Print one JSON object on stdout.")],
@@ -38,7 +32,6 @@ COMMON: dict[str, Any] = {
 app = typer.Typer(
     name="maxtool",
     help="Look at a model checkpoint, convert it, or compile it into something that runs.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # drawing help with rich takes longer than everything else it does
@@ -75,9 +68,16 @@ def command(name: str, function: Callable[..., None]) -> None:
 @cache
 def _group(name: str) -> typer.Typer:
     """The commands that share their first word."""
-    group = typer.Typer(help=f"{GROUPS[name]}.", short_help=GROUPS[name], no_args_is_help=True)
+    group = typer.Typer(help=f"{GROUPS[name]}.", short_help=GROUPS[name])
+    group.callback(invoke_without_command=True)(_help_without_command)
     app.add_typer(group, name=name)
     return group
+
+
+def _help_without_command(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        sys.stderr.write(f"{context.get_help()}\n")
+        raise typer.Exit(UsageError.exit_code)
 
 
 def _guard(out: Output, work: Callable[[], None]) -> None:
@@ -86,24 +86,22 @@ def _guard(out: Output, work: Callable[[], None]) -> None:
 
     files.forget_written()
     try:
-        work()
+        with interrupts.raised():
+            work()
     except MaxtoolError as error:
-        raise _ended(out, error) from None
+        raise ended(out, error) from None
     except MemoryError:
-        raise _ended(out, MachineLacks("the machine has too little memory for this")) from None
+        raise ended(out, MachineLacks("the machine has too little memory for this")) from None
     except KeyboardInterrupt:
         done = " and ".join(str(path) for path in files.written())
         out.warn(f"interrupted; {done} was written" if done else "interrupted; nothing was written")
-        raise typer.Exit(INTERRUPTED) from None
-    except BrokenPipeError:
-        sys.stderr.close()
-        raise typer.Exit(BROKEN_PIPE) from None
+        raise typer.Exit(interrupts.INTERRUPTED) from None
     except OSError as error:
         reason = f"the system refuses: {error.strerror or error}"
-        raise _ended(out, MachineLacks(reason, file=error.filename)) from None
+        raise ended(out, MachineLacks(reason, file=error.filename)) from None
 
 
-def _ended(out: Output, error: MaxtoolError) -> typer.Exit:
+def ended(out: Output, error: MaxtoolError) -> typer.Exit:
     """Show an error; what ends the process with its exit code."""
     if out.verbose and error.__cause__ is not None:
         out.note(f"cause: {error.__cause__!r}")
@@ -121,12 +119,14 @@ def _as_json(error: MaxtoolError) -> dict[str, object]:
 
 @app.callback(invoke_without_command=True)
 def _root(
+    context: typer.Context,
     version: Annotated[bool, options.flag("--version", help="Print the version and exit.")] = False,
 ) -> None:
     """Look at a model checkpoint, convert it, or compile it into something that runs."""
     if version:
         sys.stdout.write(f"maxtool {__version__}\n")
         raise typer.Exit
+    _help_without_command(context)
 
 
 GROUPS: dict[str, str] = {"recipes": "List, show and check recipes"}
@@ -144,15 +144,3 @@ COMMANDS: dict[str, str] = {
 
 for _name, _module in COMMANDS.items():
     command(_name, getattr(importlib.import_module(f"maxtool.cli.{_module}"), _module))
-
-
-def run() -> None:
-    """The ``maxtool`` console script."""
-    # A stream that was closed before the program began is None.
-    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115
-    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
-    for name in ("SIGTERM", "SIGHUP"):
-        kind = getattr(signal, name, None)  # Windows has no SIGHUP
-        if kind is not None and signal.getsignal(kind) is signal.SIG_DFL:
-            signal.signal(kind, signal.default_int_handler)
-    app()

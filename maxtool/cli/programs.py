@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from maxtool.cli.interrupts import INTERRUPTED
 from maxtool.errors import (
     InputError,
     MachineLacks,
@@ -26,7 +27,6 @@ def execute(options: Options | EmbedOptions) -> None:
     Raises:
         MaxtoolError: With the exit code of the loader's own error.
     """
-    from maxtool.cli.app import INTERRUPTED
     from maxtool.runtime import loader
 
     try:
