@@ -52,6 +52,12 @@ def unreadable(path: Path, error: Exception, *, hint: str | None = None) -> Miss
     return MissingFile(f"cannot be read: {reason}", file=path)
 
 
+def cut_off(missing: int | None = None) -> str:
+    """What to do about a file that ends ``missing`` bytes too early, or nobody knows how many."""
+    early = "the file is cut off" if missing is None else f"{missing} bytes of it are missing"
+    return f"{early}: download or copy it again"
+
+
 class Cursor:
     """Reads little-endian values one after the other; every length is checked before use.
 
@@ -78,15 +84,24 @@ class Cursor:
         """Bytes not read yet."""
         return self.end - self.position
 
-    def fail(self, what: str, *, offset: int | None = None, tensor: str | None = None) -> NoReturn:
+    def fail(
+        self,
+        what: str,
+        *,
+        offset: int | None = None,
+        tensor: str | None = None,
+        hint: str | None = None,
+    ) -> NoReturn:
         """Raise ``MalformedFile`` at ``offset``, or where the cursor stands."""
         where = self.position if offset is None else offset
-        raise MalformedFile(what, file=self.file, tensor=tensor, offset=where)
+        raise MalformedFile(what, file=self.file, tensor=tensor, offset=where, hint=hint)
 
     def require(self, count: int, what: str) -> None:
         """Check that ``count`` more bytes are there, and have them at hand."""
         if count > self.remaining:
-            self.fail(f"{what} needs {count} bytes and {self.remaining} are left")
+            whole = self.end == len(self.data)
+            hint = cut_off(count - self.remaining) if whole else None
+            self.fail(f"{what} needs {count} bytes and {self.remaining} are left", hint=hint)
 
     def skip(self, count: int, what: str) -> int:
         """Pass over ``count`` bytes; returns where they start."""

@@ -216,7 +216,7 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "negative offset": (entry(data_offsets=[-8, 0]), "data_offsets holds a number outside"),
     "offset beyond the end": (
         entry(data_offsets=[0, 9]),
-        "data_offsets holds a number outside 0 to 8",
+        "needs 8 bytes, not 9",
     ),
     "hole at the start": (
         file_of({"a": {**GOOD, "data_offsets": [8, 16]}}, bytes(16)),

@@ -23,7 +23,7 @@ from maxtool.weights.formats import gguf_values
 from maxtool.weights.formats.index import FileIndex
 from maxtool.weights.formats.payload import repeated_names, write_payloads
 from maxtool.weights.jsonfile import uncollected
-from maxtool.weights.source import Cursor, map_file
+from maxtool.weights.source import Cursor, cut_off, map_file
 from maxtool.weights.spec import TensorInfo, TensorSpec
 
 MAGIC = b"GGUF"
@@ -161,6 +161,7 @@ def _place(
         tensors.append(
             TensorInfo(spec.name, spec.dtype, spec.shape, spec.encoding, cursor.file, expected)
         )
+    _check_whole(tensors, end, cursor)
     last = end if tensors else cursor.position
     if not last <= cursor.end <= _align(end, alignment):
         cursor.fail(f"{cursor.end - last} bytes belong to no tensor", offset=last)
@@ -168,7 +169,7 @@ def _place(
 
 
 def _payload_end(description: _Description, start: int, expected: int, cursor: Cursor) -> int:
-    """Where the payload ends, once it is known to lie at ``expected`` and inside the file."""
+    """Where the payload ends, once it is known to lie at ``expected``."""
     spec = description.spec
     offset = start + description.offset
     if offset != expected:
@@ -179,10 +180,17 @@ def _payload_end(description: _Description, start: int, expected: int, cursor: C
         nbytes = spec.nbytes
     except ValueError as error:
         cursor.fail(str(error), offset=description.at, tensor=spec.name)
-    if offset + nbytes > cursor.end:
-        what = f"the payload needs {nbytes} bytes and {max(cursor.end - offset, 0)} are left"
-        cursor.fail(what, offset=min(offset, cursor.end), tensor=spec.name)
     return offset + nbytes
+
+
+def _check_whole(tensors: Sequence[TensorInfo], end: int, cursor: Cursor) -> None:
+    """Check that the payloads, of which the last ends at ``end``, lie inside the file."""
+    if end > cursor.end and tensors:
+        first = next(one for one in tensors if one.offset + one.nbytes > cursor.end)
+        left = max(cursor.end - first.offset, 0)
+        what = f"the payload needs {first.nbytes} bytes and {left} are left"
+        offset = min(first.offset, cursor.end)
+        cursor.fail(what, offset=offset, tensor=first.name, hint=cut_off(end - cursor.end))
 
 
 def _align(position: int, alignment: int) -> int:

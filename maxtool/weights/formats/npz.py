@@ -22,7 +22,7 @@ from maxtool.dtype import DType
 from maxtool.errors import InputError, MalformedFile
 from maxtool.weights.formats.index import FileIndex
 from maxtool.weights.formats.zipped import Entry, read_beginning, read_entries, read_entry
-from maxtool.weights.source import Bytes, map_file
+from maxtool.weights.source import Bytes, cut_off, map_file
 from maxtool.weights.spec import TensorInfo
 
 MAGIC = b"\x93NUMPY"
@@ -76,8 +76,8 @@ class _Place:
     def __init__(self, path: Path, name: str, offset: int) -> None:
         self.path, self.name, self.offset = path, name, offset
 
-    def malformed(self, what: str) -> MalformedFile:
-        return MalformedFile(what, file=self.path, tensor=self.name, offset=self.offset)
+    def malformed(self, what: str, hint: str | None = None) -> MalformedFile:
+        return MalformedFile(what, file=self.path, tensor=self.name, offset=self.offset, hint=hint)
 
     def unsupported(self, what: str, hint: str | None = None) -> InputError:
         return InputError(what, file=self.path, tensor=self.name, offset=self.offset, hint=hint)
@@ -191,7 +191,9 @@ def _describe(
     needed = math.prod(header.shape) * dtype.size_in_bytes
     if needed != size - header.end:
         what = f"shape {list(header.shape)} of {header.dtype} needs {needed} bytes, and there are"
-        raise place.malformed(f"{what} {size - header.end}")
+        held = size - header.end
+        hint = cut_off(needed - held) if entry is None and needed > held else None
+        raise place.malformed(f"{what} {held}", hint)
     deflated = entry if entry is not None and entry.deflated else None
     simple = header.simple and deflated is None
     unpack = None if simple else partial(_unpack, header, place.path, start, deflated)

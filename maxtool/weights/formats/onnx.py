@@ -20,7 +20,7 @@ from maxtool.weights.formats.index import FileIndex
 from maxtool.weights.formats.protobuf import BYTES, MAX_FIELDS, VARINT, FieldSpec, Span, Wire
 from maxtool.weights.jsonfile import uncollected
 from maxtool.weights.names import Names
-from maxtool.weights.source import Bytes, map_file
+from maxtool.weights.source import Bytes, cut_off, map_file
 from maxtool.weights.spec import TensorInfo
 
 SUFFIX = ".onnx"
@@ -145,7 +145,8 @@ class _Reader:
         fields = self.wire.collect(whole, MODEL, "the model")
         for name in ("ir_version", "graph", "opset_import"):
             if name not in fields:
-                self.wire.fail(f"not an ONNX model, or cut short: it has no {name}", whole.end)
+                what = f"not an ONNX model, or cut short: it has no {name}"
+                self.wire.fail(what, whole.end, hint=cut_off())
         metadata = self._metadata(fields)
         self._graph(_span(fields["graph"]), "", 0)
         for _, start, end in fields.get("functions", ()):

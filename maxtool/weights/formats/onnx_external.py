@@ -10,7 +10,7 @@ from pathlib import Path
 
 from maxtool.errors import InputError, MalformedFile, MissingFile
 from maxtool.weights.names import stays_inside
-from maxtool.weights.source import unreadable
+from maxtool.weights.source import cut_off, unreadable
 
 MAX_FILES = 1024
 _NUMBER = re.compile(r"[0-9]{1,19}")
@@ -63,7 +63,9 @@ class Beside:
         if length != nbytes or offset + nbytes > size:
             what = f"the tensor needs {nbytes} bytes; the model names {max(length, 0)} bytes at"
             what = f"{what} {offset} of {location!r}, which has {size}"
-            raise MalformedFile(what, file=self.model, tensor=tensor, offset=at)
+            missing = offset + nbytes - size
+            hint = cut_off(missing) if nbytes == length and missing > 0 else None
+            raise MalformedFile(what, file=self.model, tensor=tensor, offset=at, hint=hint)
         return Place(self.model.parent / location, offset)
 
     def _number(

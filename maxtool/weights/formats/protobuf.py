@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple, NoReturn
 
 from maxtool.errors import MalformedFile
-from maxtool.weights.source import Bytes
+from maxtool.weights.source import Bytes, cut_off
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _FIXED = {FIXED64: 8, FIXED32: 4}
@@ -49,9 +49,11 @@ class Wire:
         self.file = str(file)
         self.left = MAX_FIELDS
 
-    def fail(self, what: str, offset: int, tensor: str | None = None) -> NoReturn:
+    def fail(
+        self, what: str, offset: int, tensor: str | None = None, hint: str | None = None
+    ) -> NoReturn:
         """Raise ``MalformedFile``."""
-        raise MalformedFile(what, file=self.file, tensor=tensor, offset=offset)
+        raise MalformedFile(what, file=self.file, tensor=tensor, offset=offset, hint=hint)
 
     def spend(self, fields: int, offset: int) -> None:
         """Count work that is not reading as that many fields."""
@@ -93,7 +95,8 @@ class Wire:
                 continue
             start, position = position, position + value
             if position > end:
-                self.fail(f"a field of {value} bytes where {end - start} are left", at)
+                hint = cut_off(position - end) if end == len(data) else None
+                self.fail(f"a field of {value} bytes where {end - start} are left", at, hint=hint)
             yield tag >> 3, kind, start, position
 
     def _pass_fixed(self, kind: int, at: int, position: int, end: int) -> int:

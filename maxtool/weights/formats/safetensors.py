@@ -20,7 +20,7 @@ from maxtool.errors import InputError, MalformedFile, ModelMismatch
 from maxtool.weights.formats.index import FileIndex
 from maxtool.weights.formats.payload import repeated_names, write_payloads
 from maxtool.weights.jsonfile import MAX_JSON_MEMORY, parse_object, uncollected
-from maxtool.weights.source import Cursor, map_file
+from maxtool.weights.source import Cursor, cut_off, map_file
 from maxtool.weights.spec import TensorInfo, TensorSpec
 
 MAX_HEADER_BYTES = 100_000_000
@@ -63,6 +63,7 @@ def read_header(cursor: Cursor) -> FileIndex:
         placed = [reader.read(name, entry) for name, entry in content.items()]
     content.clear()
     placed.sort(key=itemgetter(1, 2))
+    _check_whole(placed, cursor)
     _check_packed(placed, cursor)
     return FileIndex(tuple(tensor for tensor, *_ in placed), metadata)
 
@@ -133,7 +134,6 @@ class _EntryReader:
     def __init__(self, cursor: Cursor) -> None:
         self.cursor = cursor
         self.start = cursor.position
-        self.size = cursor.remaining
 
     def read(self, name: str, entry: object) -> Placed:
         if isinstance(entry, dict):
@@ -168,7 +168,7 @@ class _EntryReader:
         return shape
 
     def _offsets(self, name: str, entry: _Entry) -> tuple[int, ...]:
-        offsets = self._integers(name, entry.data_offsets, "data_offsets", self.size)
+        offsets = self._integers(name, entry.data_offsets, "data_offsets", MAX_DIM)
         if len(offsets) != 2 or offsets[0] > offsets[1]:
             raise self._error(MalformedFile, name, "data_offsets are not a begin and an end")
         return offsets
@@ -187,6 +187,17 @@ class _EntryReader:
         written = json.dumps(name, ensure_ascii=False).encode(errors="replace")
         place = self.cursor.data.find(written, 8, self.start)
         return kind(what, file=self.cursor.file, tensor=name, offset=place if place >= 0 else None)
+
+
+def _check_whole(placed: Sequence[Placed], cursor: Cursor) -> None:
+    """Check that the payloads end where the file ends, or before."""
+    last = max((end for *_, end in placed), default=0)
+    if last > cursor.end:
+        tensor, begin, end = next(one for one in placed if one[2] > cursor.end)
+        left = max(cursor.end - begin, 0)
+        what = f"the payload needs {end - begin} bytes and {left} are left"
+        offset = min(begin, cursor.end)
+        cursor.fail(what, offset=offset, tensor=tensor.name, hint=cut_off(last - cursor.end))
 
 
 def _check_packed(placed: Sequence[Placed], cursor: Cursor) -> None:

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from maxtool.errors import InputError, MalformedFile
 from maxtool.weights.names import stays_inside
-from maxtool.weights.source import Bytes, Cursor
+from maxtool.weights.source import Bytes, Cursor, cut_off
 
 MAGIC = b"PK\x03\x04"
 EMPTY_MAGIC = b"PK\x05\x06"
@@ -172,7 +172,8 @@ def _read_end(cursor: Cursor) -> tuple[int, tuple[int, ...]]:
     data, end = cursor.data, cursor.end
     at = data.rfind(EMPTY_MAGIC, max(0, end - _END.size - MAX_COMMENT))
     if at < 0 or at + _END.size > end:
-        cursor.fail("no end of the zip directory: the file is cut short, or no archive", offset=end)
+        what = "no end of the zip directory: the file is cut short, or no archive"
+        cursor.fail(what, offset=end, hint=cut_off())
     _, *fields, comment = _END.unpack_from(data, at)
     if at + _END.size + comment != end:
         cursor.fail("the zip's end record is not at the end of the file", offset=at)
