@@ -23,6 +23,9 @@ SHARED = {
     "Darwin": ("-dynamiclib", "-undefined", "dynamic_lookup"),
 }
 
+# The linker of last resort is a package of Python's.
+ZIG = ", or `pip install ziglang`"
+
 # Spellings of one instruction set in triples and in platform.machine().
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
@@ -70,9 +73,16 @@ def find_linker(target: CpuTarget) -> list[str]:
         )
     if linker := _linker():
         return [*linker, "-shared"]
-    raise MachineLacks(
-        f"no linker for {target.triple}",
-        hint="install a C compiler (such as gcc), or the linker in `pip install 'maxtool[zig]'`",
+    raise MachineLacks(f"no linker for {target.triple}", hint=f"{_to_install(target)}{ZIG}")
+
+
+def _to_install(target: CpuTarget) -> str:
+    """What links for a target, as the packages of most systems are named."""
+    if is_native(target):
+        return "install a C compiler, such as gcc"
+    return (
+        f"the C compiler here links for {platform.machine()} only: "
+        f"install gcc-{target.triple.replace('_', '-')} or lld"
     )
 
 

@@ -529,7 +529,25 @@ def test_unknown_protocols() -> None:
         open_anywhere("nope://user:sesame@x/y.gguf")
 
 
-def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "fsspec.core", None)
-    with pytest.raises(MachineLacks, match=r"maxtool\[remote\]"):
-        open_anywhere("s3://bucket/x.gguf")
+PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "hf": "huggingface_hub", "az": "adlfs"}
+
+
+@pytest.mark.parametrize("module", ["fsspec.core", "fsspec.implementations.sftp"])
+@pytest.mark.parametrize("scheme", PACKAGES)
+def test_missing_packages_are_named_as_the_index_has_them(
+    scheme: str, module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.setitem(sys.modules, PACKAGES[scheme], None)
+    with pytest.raises(MachineLacks) as caught:
+        open_anywhere(f"{scheme}://bucket/x.gguf")
+    assert caught.value.hint == f"pip install fsspec {PACKAGES[scheme]}"
+
+
+def test_what_fsspec_says_of_other_protocols(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("fsspec")
+    monkeypatch.setitem(sys.modules, "wandbfs", None)
+    with pytest.raises(MachineLacks) as caught:
+        open_anywhere("wandb://user:sesame@bucket/x.gguf")
+    hint = "pip install fsspec, and what it needs for wandb://: Install wandbfs to access wandb"
+    assert caught.value.hint == hint

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from maxtool.errors import InputError, MachineLacks, MissingFile, UsageError
 from maxtool.weights.remote.store import Piece, Store
 from maxtool.weights.remote.url import redacted, scheme
 
-EXTRA = "pip install 'maxtool[remote]'"
+# What fsspec needs for a protocol, by the name in the package index; for http:// nothing is.
+PACKAGES: Mapping[str, str] = {
+    **dict.fromkeys(("s3", "s3a"), "s3fs"),
+    **dict.fromkeys(("gs", "gcs"), "gcsfs"),
+    **dict.fromkeys(("az", "abfs", "abfss", "adl"), "adlfs"),
+    **dict.fromkeys(("sftp", "ssh"), "paramiko"),
+    "hf": "huggingface_hub",
+    "oci": "ocifs",
+    "oss": "ossfs",
+    "smb": "smbprotocol",
+    "webdav": "webdav4",
+}
 
 
 class FilesystemStore(Store):
@@ -56,7 +68,10 @@ def _located(url: str) -> tuple[Any, str]:
 
 
 def _lacking(url: str, error: ImportError) -> MachineLacks:
-    """``error`` names the package: fsspec itself, or what it needs for one protocol."""
-    package = f", and then the package {error.name!r}" if error.name not in (None, "fsspec") else ""
-    what = f"{scheme(url)}:// needs a package that is not installed"
-    return MachineLacks(what, file=redacted(url), hint=f"{EXTRA}{package}")
+    """What to install for a protocol; others than those of the table are explained by fsspec."""
+    protocol = scheme(url)
+    hint = f"pip install fsspec {PACKAGES.get(protocol, '')}".rstrip()
+    if protocol not in PACKAGES and error.name != "fsspec":
+        hint = f"{hint}, and what it needs for {protocol}://: {str(error).partition(chr(10))[0]}"
+    what = f"{protocol}:// needs a package that is not installed"
+    return MachineLacks(what, file=redacted(url), hint=hint)
