@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 from maxtool.graph import BufferType, Graph, TensorType, Weight
+from maxtool.nn.tracing import trace
+
+if TYPE_CHECKING:
+    from maxtool.nn import Module
 
 # The largest size of a named dimension, or the least and largest value of an input.
 Limit: TypeAlias = int | tuple[int, int]
@@ -64,10 +68,7 @@ class Architecture(Protocol):
     def raw_state_dict(self) -> dict[str, Weight]:
         """Its weights by the names that recipes know."""
 
-    def trace(
-        self,
-        name: str,
-        input_types: Iterable[TensorType],
-        function: Callable[..., Any] | None = None,
-    ) -> Graph:
-        """The graph of one of its functions."""
+
+def graph_of(module: Architecture, entry: Entry) -> Graph:
+    """The graph of one of the functions of a module."""
+    return trace(cast("Module", module), entry.name, entry.types, entry.function)

@@ -7,6 +7,7 @@ from maxtool.architectures.mlp import ACTIVATIONS
 from maxtool.dtype import DType
 from maxtool.graph import ShardingStrategy, Tensor, Weight, ops
 from maxtool.nn import Linear, Module, tensor_parallel
+from maxtool.nn.placement import by_dimension, sharding_of
 from maxtool.nn.tensor_parallel import Role, strategy_of
 
 
@@ -34,13 +35,18 @@ class ExpertLinear(Module[[Tensor, Tensor], Tensor]):
         """``x [..., in]`` or ``[..., used, in]`` to ``[..., used, out]``, by the experts chosen."""
         return ops.expert_linear(x, tensor_parallel.part(self.weight), chosen)
 
-    def sharding_of(
-        self, name: str, weight: Weight, strategy: ShardingStrategy
-    ) -> ShardingStrategy:
-        """As any module; where layers are to say how they are split, by the role of this one."""
-        if not strategy.is_tensor_parallel:
-            return super().sharding_of(name, weight, strategy)
-        return strategy_of(self.role, weight, strategy.num_devices)
+
+@sharding_of.register
+def _(
+    layer: ExpertLinear,
+    name: str,  # noqa: ARG001 - there is one weight
+    weight: Weight,
+    strategy: ShardingStrategy,
+) -> ShardingStrategy:
+    """As any layer does; where layers are to say how they are split, by its role."""
+    if not strategy.is_tensor_parallel:
+        return by_dimension(weight, strategy)
+    return strategy_of(layer.role, weight, strategy.num_devices)
 
 
 class Experts(Module[[Tensor], Tensor]):

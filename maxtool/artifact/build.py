@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from maxtool.architectures import Architecture, CacheForm, Entry, build
+from maxtool.architectures import Architecture, CacheForm, Entry, build, graph_of
 from maxtool.artifact import code, devices, replaceable, tokens, weights
 from maxtool.artifact.request import DTYPES, Request
 from maxtool.compiler.linking import is_native
@@ -103,7 +103,7 @@ def prepare(request: Request) -> Build:
     module = _module(request, planned, dtype, target)
     with devices.split(module, request.devices):
         graphs = {
-            entry: module.trace(entry.name, entry.types, entry.function)
+            entry: graph_of(module, entry)
             for entry in module.entries()
             if (entry.follows or entry.name) in recipe.entries
         }

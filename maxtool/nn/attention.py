@@ -7,10 +7,11 @@ from typing import TypeAlias
 
 from maxtool.dtype import DType
 from maxtool.graph import DeviceRef, Tensor, ops
+from maxtool.nn.base import Base
 from maxtool.nn.layers import Linear
 from maxtool.nn.module import Module
 
-Projection: TypeAlias = Module[[Tensor], Tensor]
+Projection: TypeAlias = Base[[Tensor], Tensor]
 
 
 class SelfAttention:
@@ -37,7 +38,7 @@ class SelfAttention:
         sizes: tuple[int, int],
         scale: float | None,
         causal: bool,
-        rope: Module[..., Tensor] | None,
+        rope: Base[..., Tensor] | None,
     ) -> None:
         """Keep the options: query and key/value heads; hidden state and head.
 

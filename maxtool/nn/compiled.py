@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from inspect import Parameter
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -14,10 +14,11 @@ from maxtool.nn import state as states
 from maxtool.nn import tree
 from maxtool.nn.arguments import Arguments
 from maxtool.nn.pytree import flatten, unflatten
+from maxtool.nn.tracing import trace
 from maxtool.weights.data import WeightData
 
 if TYPE_CHECKING:
-    from maxtool.nn.module import Module
+    from maxtool.nn.base import Base
 
 Array = np.ndarray[Any, Any]
 
@@ -30,7 +31,7 @@ class Session(Protocol):
 
 
 class CompiledModule:
-    """What :meth:`Module.compile` returns: call it as the module, with tensors or NumPy arrays.
+    """What :meth:`Base.compile` returns: call it as the module, with tensors or NumPy arrays.
 
     Args:
         name: The module's class.
@@ -65,12 +66,12 @@ class CompiledModule:
 
 
 def compile_module(
-    module: Module[..., Any],
+    module: Base[..., Any],
     input_types: Sequence[Any],
     weights: Mapping[str, states.Value] | None,
     session: Session | None,
 ) -> CompiledModule:
-    """What :meth:`Module.compile` does."""
+    """What :meth:`Base.compile` does."""
     found = states.fitting(tree.leaves(module), weights, align=1) if weights is not None else {}
     given = {name: one.data for name, one in found.items()}
     kinds, nesting = flatten(input_types, TensorType)
@@ -82,7 +83,7 @@ def compile_module(
         results.append(structure)
         return outputs
 
-    graph = module.trace("main", kinds, function)
+    graph = trace(module, "main", kinds, function)
     if not graph.outputs:
         raise ValueError(f"{type(module).__name__} returns no tensor")
     states.require_sizes(graph)
@@ -104,11 +105,14 @@ def _values(graph: Graph, data: Mapping[str, WeightData]) -> dict[str, Array]:
     return {name: _elements(known[name]) for name in graph.weight_values if name in known}
 
 
-def _bound(graph: Graph, module: Module[..., Any]) -> dict[str, WeightData]:
+def _bound(graph: Graph, module: Base[..., Any]) -> dict[str, WeightData]:
     """Every parameter that has data: those of the tree, and others it reads."""
     found = {name: graph.weight(name) for name in graph.weight_values}
     used = {name: one for name, one in found.items() if one is not None and one.name == name}
-    tensors: dict[str, Tensor] = {**used, **dict(module.parameters)}
+    tensors: dict[str, Tensor] = {
+        **used,
+        **{leaf.name: leaf.tensor for leaf in tree.leaves(module)},
+    }
     return {name: _data(name, tensor) for name, tensor in tensors.items() if _is_bound(tensor)}
 
 
@@ -129,12 +133,11 @@ def _elements(data: WeightData) -> Array:
     return data.data if data.quantization_encoding is None else data.astype(data.dtype).data
 
 
-def _names(module: Module[..., Any], count: int) -> list[str]:
+def _names(module: Base[..., Any], count: int) -> list[str]:
     """What ``forward`` calls its arguments; those it gathers with a star are called by position."""
-    from maxtool.nn.module import Module
+    from maxtool.nn.base import signature_of
 
-    own = type(module).forward is not Module.forward
-    signature = inspect.signature(module.forward if own else module.__call__)
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    names = [one.name for one in signature.parameters.values() if one.kind in positional]
+    positional = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = signature_of(module).parameters.values()
+    names = [one.name for one in parameters if one.kind in positional]
     return [*names[:count], *(str(place) for place in range(len(names), count))]

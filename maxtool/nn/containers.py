@@ -1,17 +1,18 @@
-"""Modules that are lists of modules."""
+"""Modules that are lists of modules: what both styles share, and those of the graph style."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Self, SupportsIndex, TypeVar
 
 from maxtool.graph import Tensor
+from maxtool.nn.base import Base
 from maxtool.nn.module import Module
 
-M = TypeVar("M", bound=Module)
+M = TypeVar("M", bound=Base)
 
 
-class ModuleList(Module[..., Any], list[M]):
+class Items(Base[..., Any], list[M]):
     """A list whose items are children named by their positions. It cannot be called.
 
     Whatever changes the list changes the tree; a slice of it is a plain list.
@@ -22,11 +23,6 @@ class ModuleList(Module[..., Any], list[M]):
 
     def __init__(self, modules: Iterable[M] = ()) -> None:
         list.__init__(self, self._checked(modules))
-
-    def tree_items(self) -> Iterator[tuple[str, Any]]:
-        """The items by position, then the attributes."""
-        yield from ((str(index), module) for index, module in enumerate(self))
-        yield from super().tree_items()
 
     def forward(self, *_args: Any, **_kwargs: Any) -> Any:  # noqa: ANN401
         """A list computes nothing.
@@ -47,7 +43,7 @@ class ModuleList(Module[..., Any], list[M]):
     def extend(self, layer: M | Iterable[M]) -> None:
         """Add the modules of a list at the end; a module that is no list is added itself."""
         given: Any = layer
-        alone = isinstance(layer, Module) and not isinstance(layer, list)
+        alone = isinstance(layer, Base) and not isinstance(layer, list)
         list.extend(self, self._checked([given] if alone else given))
 
     def __iadd__(self, layers: Iterable[M]) -> Self:  # type: ignore[misc, override]  # as a list's
@@ -63,21 +59,14 @@ class ModuleList(Module[..., Any], list[M]):
 
     def _checked(self, modules: Iterable[M]) -> list[M]:
         given = list(modules)
-        strangers = {type(item).__name__: None for item in given if not isinstance(item, Module)}
+        strangers = {type(item).__name__: None for item in given if not isinstance(item, Base)}
         if strangers:
             raise TypeError(f"{type(self).__name__} holds modules, not {', '.join(strangers)}")
         return given
 
 
-class LayerList(ModuleList[M]):
-    """A list whose items are children named by their positions, applied one after the other.
-
-    Args:
-        layers: The layers.
-    """
-
-    def __init__(self, layers: Iterable[M]) -> None:
-        super().__init__(layers)
+class Chain(Items[M]):
+    """A list of modules that are applied one after the other."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - what the first one takes
         """The first layer of the arguments, each other one of what the one before it returned.
@@ -91,28 +80,38 @@ class LayerList(ModuleList[M]):
         return result
 
 
-class Sequential(LayerList[Module]):
+class ModuleList(Items[M], Module[..., Any]):
+    """A list whose items are children named by their positions. It cannot be called."""
+
+
+class LayerList(Chain[M], ModuleList[M]):
+    """A list whose items are children named by their positions, applied one after the other.
+
+    Args:
+        layers: The layers.
+    """
+
+    def __init__(self, layers: Iterable[M]) -> None:
+        super().__init__(layers)
+
+
+class Sequential(LayerList[Base]):
     """Modules applied one after the other.
 
     Args:
         modules: The modules, or one list of them.
     """
 
-    def __init__(self, *modules: Module | Iterable[Module]) -> None:
+    def __init__(self, *modules: Base | Iterable[Base]) -> None:
         given: Iterable[Any] = modules
-        if len(modules) == 1 and not isinstance(modules[0], Module):
+        if len(modules) == 1 and not isinstance(modules[0], Base):
             given = modules[0]
         super().__init__(given)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """``x`` through each module in turn; ``x`` itself if there are none."""
-        result: Tensor = super().forward(x)
-        return result
 
     if TYPE_CHECKING:
 
         def __call__(self, x: Tensor) -> Tensor:
-            """As :meth:`forward`, and the hooks after it."""
+            """``x`` through each module in turn, and the hooks after it."""
 
 
 def _same(value: Any) -> Any:  # noqa: ANN401 - the identity

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from maxtool.dtype import DType
 from maxtool.graph import DeviceRef, ShardingStrategy, Tensor, Weight, ops
-from maxtool.nn import parallel
+from maxtool.nn import parallel, tree
 from maxtool.nn.module import Module
+from maxtool.nn.placement import by_dimension, sharding_of
 from maxtool.nn.tensor_parallel import Role, strategy_of
 from maxtool.quantization import QuantizationEncoding
 
@@ -46,14 +47,14 @@ class Linear(Module[[Tensor], Tensor]):
         """From ``[..., in_dim]`` to ``[..., out_dim]``."""
         return parallel.linear(x, self.weight, self.bias, self.role)
 
-    def sharding_of(
-        self, name: str, weight: Weight, strategy: ShardingStrategy
-    ) -> ShardingStrategy:
-        """As any module; where layers are to say how they are split, by the role of this one."""
-        if not strategy.is_tensor_parallel:
-            return super().sharding_of(name, weight, strategy)
-        is_own = name not in self.shared_weights
-        return strategy_of(self.role if is_own else None, weight, strategy.num_devices)
+
+@sharding_of.register
+def _(layer: Linear, name: str, weight: Weight, strategy: ShardingStrategy) -> ShardingStrategy:
+    """As any layer does; where layers are to say how they are split, by its role."""
+    if not strategy.is_tensor_parallel:
+        return by_dimension(weight, strategy)
+    is_own = name not in tree.shared(layer)
+    return strategy_of(layer.role if is_own else None, weight, strategy.num_devices)
 
 
 class Embedding(Module[[Tensor], Tensor]):
@@ -103,11 +104,13 @@ class RMSNorm(Module[[Tensor], Tensor]):
         """From ``[..., dim]`` to the same shape."""
         return ops.rms_norm(x, parallel.local(self.weight, x.device), self.eps)
 
-    def sharding_of(
-        self,
-        name: str,  # noqa: ARG002 - there is one weight
-        weight: Weight,  # noqa: ARG002
-        strategy: ShardingStrategy,
-    ) -> ShardingStrategy:
-        """Whole on every device: each element is scaled by the mean over all of them."""
-        return ShardingStrategy.replicate(strategy.num_devices)
+
+@sharding_of.register
+def _(
+    layer: RMSNorm,  # noqa: ARG001 - there is one weight
+    name: str,  # noqa: ARG001
+    weight: Weight,  # noqa: ARG001
+    strategy: ShardingStrategy,
+) -> ShardingStrategy:
+    """Whole on every device: each element is scaled by the mean over all of them."""
+    return ShardingStrategy.replicate(strategy.num_devices)

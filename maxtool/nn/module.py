@@ -3,58 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias
+from typing import Any
 
-from maxtool.graph import Graph, Tensor, TensorType, Weight
+from maxtool.errors import MissingWeight
+from maxtool.graph import DeviceRef, Graph, ShardingStrategy, Tensor, TensorType, Weight
 from maxtool.nn import state as states
 from maxtool.nn import tree
-from maxtool.nn.hooks import run_hooks
-from maxtool.nn.repeat import call_shared, sharing
-from maxtool.nn.stateful import Stateful
-
-if TYPE_CHECKING:
-    from typing_extensions import ParamSpec, TypeVar
-
-    from maxtool.nn.compiled import CompiledModule, Session
-
-    P = ParamSpec("P", default=...)
-    R = TypeVar("R", default=Any)
-else:  # without defaults, which the standard library has from Python 3.13 on
-    from typing import ParamSpec, TypeVar
-
-    P = ParamSpec("P")
-    R = TypeVar("R")
-
-Call = Callable[..., Any]
-# A type, or a value that has it, or tuples, lists and dicts of them.
-Types: TypeAlias = "TensorType | Tensor | Sequence[Types] | Mapping[str, Types]"
+from maxtool.nn.base import Base, P, R, Types
+from maxtool.nn.placement import place
 
 
-def _around(call: Call) -> Call:
-    """``call`` with the subgraph of a repeated layer and the hooks around it.
-
-    A class that defines ``__call__`` and reaches its parent's by ``super()`` has both only once.
-    """
-
-    @wraps(call)
-    def around(self: Module[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        if type(self).__call__ is not around:
-            return call(self, *args, **kwargs)
-
-        def plain(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            return run_hooks(self, args, kwargs, call(self, *args, **kwargs))
-
-        shared, outputs = call_shared(self, plain, args, kwargs)
-        return outputs if shared else plain(*args, **kwargs)
-
-    return around
-
-
-class Module(Stateful, Generic[P, R]):
+class Module(Base[P, R]):
     """A layer, or a tree of them.
 
-    Tensors and modules set as attributes are found by themselves; ``super().__init__()`` need not
+    Weights and modules set as attributes are found by themselves; ``super().__init__()`` need not
     be called. A subclass defines :meth:`forward`, or ``__call__``::
 
         class MLP(Module[[Tensor], Tensor]):
@@ -66,34 +28,121 @@ class Module(Stateful, Generic[P, R]):
                 return self.down(ops.silu(self.up(x)))
     """
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:  # noqa: ANN401
-        super().__init_subclass__(**kwargs)
-        if "__call__" in vars(cls):
-            cls.__call__ = _around(cls.__call__)  # type: ignore[method-assign]
+    # The tree
 
-    def __new__(cls, *_args: Any, **_kwargs: Any) -> Self:  # noqa: ANN401
-        """An instance.
+    @property
+    def sublayers(self) -> dict[str, Module[..., Any]]:
+        """The direct children by name."""
+        return dict(tree.children(self))
+
+    @property
+    def layer_weights(self) -> dict[str, Weight]:
+        """The weights set on this very layer by attribute, shared ones included."""
+        return tree.weights(self)
+
+    def named_modules(self) -> Iterable[tuple[str, Module[..., Any]]]:
+        """``(prefix, module)`` of this module and all below it, depth first.
+
+        A prefix is what the names of a module's parameters begin with: empty, or with a dot at its
+        end.
+        """
+        return ((f"{path}." if path else "", module) for path, module in tree.modules(self))
+
+    def replace_module(self, name: str, module: Module[..., Any]) -> None:
+        """Put another module where ``name`` leads to one.
 
         Raises:
-            TypeError: In the graph style, if the class does not say what it computes.
+            KeyError: If no module is there.
         """
-        undefined = cls.forward is Module.forward and cls.__call__ is Module.__call__
-        if undefined and not cls.may_be_undefined:
-            raise TypeError(f"{cls.__name__} defines neither forward nor __call__")
-        return super().__new__(cls)
+        tree.replace(self, name.removesuffix("."), module)
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        """What the module computes; a subclass says it.
+    def set_shared_weight(self, name: str, weight: Weight) -> None:
+        """Set ``weight``, which another module owns, as the attribute ``name``.
+
+        States list it once, under its owner's name. What the attribute is set to later is this
+        module's own again.
 
         Raises:
-            NotImplementedError: If the subclass does not.
+            TypeError: If it is no ``Weight``.
         """
-        raise NotImplementedError(f"{type(self).__name__} defines neither forward nor __call__")
+        if not isinstance(weight, Weight):
+            raise TypeError(f"a Weight can be shared, not a {type(weight).__name__}")
+        tree.share(self, name, weight)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run :meth:`forward`, and the hooks after it."""
-        result: R = self.forward(*args, **kwargs)
-        return result
+    # Devices
+
+    def to(self, *devices: DeviceRef, sharding_strategy: ShardingStrategy | None = None) -> None:
+        """Put every weight on a device, or split it over several.
+
+        States list whole weights all the same. A layer that knows how to compute with the parts of
+        its weights does so, each part on its device; any other finds its weights whole on the first
+        one. ``Weight.shard(device)`` is a device's part.
+
+        Args:
+            devices: Where to: all different.
+            sharding_strategy: How weights are split; needed for more than one device.
+
+        Raises:
+            TypeError: If something is no device.
+            ValueError: If devices and strategy do not fit each other, or listing the weights that
+                cannot be split so; nothing has changed then.
+        """
+        place(self, devices, sharding_strategy)
+
+    # The state
+
+    def raw_state_dict(self) -> dict[str, Weight]:
+        """Every weight by full name, to look at or to change before a graph is built."""
+        return states.weights_of(self)
+
+    def state_dict(self, auto_initialize: bool = True) -> dict[str, Any]:
+        """Every value by full name; the weights take those names from here on.
+
+        What was loaded is given back as it was: arrays and tensors alike.
+
+        Args:
+            auto_initialize: Whether a weight without data becomes zeros. Else it is an error.
+
+        Raises:
+            MissingWeight: Naming every weight that has no data, or none and a size that is symbolic
+                (also a ValueError).
+        """
+        states.name_weights(self)
+        weights = states.weights_of(self)
+        unset = {name: weight for name, weight in weights.items() if not weight.is_bound}
+        if unset and not auto_initialize:
+            raise MissingWeight("weights have no data", problems=list(unset))
+        states.initialize(unset)
+        return {leaf.name: states.value_of(leaf.tensor) for leaf in tree.leaves(self)}
+
+    def load_state_dict(
+        self,
+        state_dict: Mapping[str, states.Value],
+        *,
+        override_quantization_encoding: bool = False,
+        weight_alignment: int | None = None,
+        strict: bool = True,
+    ) -> None:
+        """Take every value from ``state_dict``: all of them, or none if anything is wrong.
+
+        Args:
+            state_dict: Values by full name. They are kept, not copied.
+            override_quantization_encoding: Take the encoding of the values instead of comparing.
+            weight_alignment: The alignment in bytes to ask of every value, and to record.
+            strict: Whether every name must be in both; else only the names in both are loaded.
+
+        Raises:
+            MissingWeight: If a name is missing (also a KeyError and a ValueError).
+            UnexpectedWeight: If a name is not used (also a ValueError).
+            MisshapenWeight: If a value has another dtype, shape, encoding or alignment.
+        """
+        states.load(
+            self,
+            state_dict,
+            strict=strict,
+            override_encoding=override_quantization_encoding,
+            align=weight_alignment,
+        )
 
     # Graphs
 
@@ -121,7 +170,7 @@ class Module(Stateful, Generic[P, R]):
         kinds = [one.type if isinstance(one, Tensor) else one for one in given]
         graph = Graph(name, input_types=kinds, weight_prefix=weight_prefix or None)
         with graph:
-            call: Call = self
+            call: Callable[..., Any] = self
             graph.output(*flatten(call(*unflatten(nesting, graph.inputs)))[0])
         if weight_prefix and not graph.placeholders:
             raise ValueError(
@@ -130,57 +179,6 @@ class Module(Stateful, Generic[P, R]):
             )
         return graph
 
-    def trace(
-        self, name: str, input_types: Iterable[TensorType], function: Call | None = None
-    ) -> Graph:
-        """Trace the module, or another function over it, with equal layers traced once.
-
-        Args:
-            name: The graph's name.
-            input_types: A type for each argument.
-            function: What to trace instead of calling the module.
-        """
-        self.finalize_names()
-        plain = [leaf for leaf in tree.leaves(self) if not isinstance(leaf.tensor, Weight)]
-        names = {id(leaf.tensor): leaf.name for leaf in reversed(plain)}  # the first of several
-        with sharing(self):
-            return Graph(name, function or self, input_types, names=names)
-
-    def compile(
-        self,
-        *input_types: Types,
-        weights: Mapping[str, states.Value] | None = None,
-        session: Session | None = None,
-    ) -> CompiledModule:
-        """Compile the module for this machine.
-
-        The values of the weights are taken now: what happens to the module later changes nothing.
-
-        Args:
-            input_types: A type for each argument, or tuples, lists and dicts of types as the
-                argument nests tensors. A symbolic dimension may have another size in every call.
-            weights: Values to use instead of the module's own, by full name.
-            session: An ``InferenceSession`` whose devices the module is to use; any if absent.
-
-        Returns:
-            A function of tensors or NumPy arrays that returns what ``forward`` does, nested alike.
-
-        Raises:
-            TypeError: If ``forward`` does not take that many arguments.
-            ValueError: If an operation's operands do not fit, or the session lacks a device.
-            MissingWeight: Listing the weights without data, or missing in ``weights``.
-            UnexpectedWeight: Listing the names in ``weights`` that the module does not use.
-            MisshapenWeight: Listing the values of another dtype or shape than declared.
-            MissingDevice: If something is to run on a device that is not here (also a ValueError).
-        """
-        from maxtool.nn.compiled import compile_module
-
-        return compile_module(self, input_types, weights, session)
-
     def __repr__(self) -> str:
-        below, own = len(self.sublayers), len(self.layer_weights)
+        below, own = len(dict(tree.children(self))), len(tree.weights(self))
         return f"{type(self).__name__}({below} layers, {own} weights)"
-
-
-# Not a decorator in the class body: that would hide the signature from type checkers.
-Module.__call__ = _around(Module.__call__)  # type: ignore[method-assign]

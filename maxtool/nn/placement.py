@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from functools import singledispatch
 
 from maxtool.graph import DeviceRef, ShardingStrategy, Weight
 from maxtool.nn import tree
-
-if TYPE_CHECKING:
-    from maxtool.nn.stateful import Stateful
+from maxtool.nn.tree import Node
 
 
-def place(root: Stateful, devices: Sequence[DeviceRef], strategy: ShardingStrategy | None) -> None:
-    """What :meth:`Stateful.to` does."""
+def by_dimension(weight: Weight, strategy: ShardingStrategy) -> ShardingStrategy:
+    """How a weight is split; one without the dimension in question is whole on every device."""
+    fits = strategy.axis is not None and strategy.axis < weight.shape.rank
+    return strategy if fits else ShardingStrategy.replicate(strategy.num_devices)
+
+
+@singledispatch
+def sharding_of(
+    layer: Node,  # noqa: ARG001 - kinds of layers register what they do
+    name: str,  # noqa: ARG001
+    weight: Weight,
+    strategy: ShardingStrategy,
+) -> ShardingStrategy:
+    """How a layer splits its weight at the attribute ``name`` when it is to be split so."""
+    return by_dimension(weight, strategy)
+
+
+def place(root: Node, devices: Sequence[DeviceRef], strategy: ShardingStrategy | None) -> None:
+    """Put every weight of a tree on a device, or split it: what ``Module.to`` does."""
     _check(devices, strategy)
     placed = [
-        (path, weight, module.sharding_of(name, weight, strategy) if strategy else None)
+        (path, weight, sharding_of(module, name, weight, strategy) if strategy else None)
         for path, module in tree.modules(root)
-        for name, weight in module.layer_weights.items()
+        for name, weight in tree.weights(module).items()
     ]
     problems = [
         f"{tree.join(path, weight.local_name)!r}: {problem}"

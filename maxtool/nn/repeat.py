@@ -13,15 +13,13 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from maxtool.graph import Graph, Tensor, Weight
 from maxtool.nn import tree
 from maxtool.nn.hooks import has_hooks
 from maxtool.nn.pytree import flatten, unflatten
-
-if TYPE_CHECKING:
-    from maxtool.nn.module import Module
+from maxtool.nn.tree import Node
 
 
 @dataclass
@@ -36,15 +34,13 @@ _REPEATS: ContextVar[_Repeats | None] = ContextVar("maxtool_repeats", default=No
 
 
 @contextmanager
-def sharing(root: Module[..., Any]) -> Iterator[None]:
+def sharing(root: Node) -> Iterator[None]:
     """Let the layers in the lists of ``root`` share subgraphs while one graph is traced."""
-    from maxtool.nn.containers import ModuleList
-
-    lists = [(path, part) for path, part in tree.modules(root) if isinstance(part, ModuleList)]
+    lists = [(path, part) for path, part in tree.modules(root) if isinstance(part, list)]
     paths: dict[int, str] = {}
     for path, part in lists:
-        for name, member in tree.children(part):
-            paths.setdefault(id(member), f"{tree.join(path, name)}.")
+        for index, member in enumerate(part):
+            paths.setdefault(id(member), f"{tree.join(path, str(index))}.")
     token = _REPEATS.set(_Repeats(paths))
     try:
         yield
@@ -53,7 +49,7 @@ def sharing(root: Module[..., Any]) -> Iterator[None]:
 
 
 def call_shared(
-    layer: Module[..., Any], call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    layer: Node, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[bool, Any]:
     """Call ``layer`` through a subgraph if it may share one: whether it did, and the results."""
     graph, repeats = Graph.current(), _REPEATS.get()
@@ -94,9 +90,7 @@ def _trace(
     return subgraph, results
 
 
-def signature(
-    module: Module[..., Any], prefix: str, graph: Graph, above: tuple[int, ...] = ()
-) -> Hashable:
+def signature(module: Node, prefix: str, graph: Graph, above: tuple[int, ...] = ()) -> Hashable:
     """All that ``forward`` may read, with weights under ``prefix`` known by the rest of their name.
 
     Args:
@@ -112,7 +106,7 @@ def signature(
     if id(module) in above:
         raise TypeError(f"{type(module).__name__} contains itself")
     path = (*above, id(module))
-    items = ((name, _part(value, prefix, graph, path)) for name, value in module.tree_items())
+    items = ((name, _part(value, prefix, graph, path)) for name, value in tree.items(module))
     return type(module), tuple(items)
 
 
@@ -122,9 +116,7 @@ def _part(
     graph: Graph,
     above: tuple[int, ...],
 ) -> Hashable:
-    from maxtool.nn.module import Module
-
-    if isinstance(value, Module):
+    if isinstance(value, Node):
         return signature(value, prefix, graph, above)
     if isinstance(value, Tensor):
         return _tensor_part(value, prefix, graph)

@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, TypeAlias
+from weakref import ref
 
 import numpy as np
 
 from maxtool.errors import MisshapenWeight, MissingWeight, ModelMismatch, UnexpectedWeight
 from maxtool.graph import Graph, Shape, Tensor, Weight
-from maxtool.nn.tree import Leaf
+from maxtool.graph.weight import Family
+from maxtool.nn.tree import Leaf, Node, leaves
 from maxtool.quantization import QuantizationEncoding
 from maxtool.weights.data import WeightData
 
@@ -59,8 +61,48 @@ def _from_dlpack(value: Any) -> Array:  # noqa: ANN401 - a protocol
         raise ValueError(f"NumPy cannot read it by __dlpack__ ({error})") from None
 
 
+def weights_of(root: Node) -> dict[str, Weight]:
+    """Every weight of a tree by full name."""
+    return {leaf.name: leaf.tensor for leaf in leaves(root) if isinstance(leaf.tensor, Weight)}
+
+
+def name_weights(root: Node) -> None:
+    """Name every weight by its full path, so that a graph holds each under its own name."""
+    family = _family_of(root)
+    for name, weight in weights_of(root).items():
+        weight.name, weight.family = name, family
+
+
+def _family_of(root: Node) -> Family:
+    """The weights of a tree for as long as there is the tree, which they do not keep."""
+    reference = ref(root)
+
+    def weights() -> Mapping[str, Weight]:
+        module = reference()
+        return {} if module is None else weights_of(module)
+
+    return weights
+
+
+def load(
+    root: Node,
+    state: Mapping[str, Value],
+    *,
+    strict: bool = True,
+    override_encoding: bool = False,
+    align: int | None = None,
+) -> None:
+    """Give the tensors of a tree the values of ``state``; arguments and errors as of `fitting`."""
+    tensors = {leaf.name: leaf for leaf in leaves(root)}
+    options: dict[str, Any] = {"strict": strict, "override_encoding": override_encoding}
+    found = fitting(tensors.values(), state, **options, align=align)
+    name_weights(root)
+    for name, given in found.items():
+        assign(tensors[name], given, align)
+
+
 def fitting(
-    leaves: Iterable[Leaf],
+    tensors: Iterable[Leaf],
     state: Mapping[str, Value],
     *,
     strict: bool = True,
@@ -70,7 +112,7 @@ def fitting(
     """The values of ``state`` for the leaves it names, every one of which fits.
 
     Args:
-        leaves: The tensors to load.
+        tensors: The tensors to load.
         state: Values by full name.
         strict: Whether every name must be in both; else those in only one are passed over.
         override_encoding: Whether a value may be encoded in another way than declared.
@@ -81,7 +123,7 @@ def fitting(
         UnexpectedWeight: Else, if a name is not used (also a ValueError).
         MisshapenWeight: Else, if a value does not fit; each lists all problems of every kind.
     """
-    wanted = {leaf.name: leaf for leaf in leaves}
+    wanted = {leaf.name: leaf for leaf in tensors}
     found: dict[str, Given] = {}
     misfits = []
     for name in state.keys() & wanted.keys():

@@ -10,13 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import Enum
-from typing import TYPE_CHECKING, Any
 
 from maxtool.graph import Shard, ShardingStrategy, Tensor, Weight, ops
 from maxtool.nn import tree
-
-if TYPE_CHECKING:
-    from maxtool.nn.module import Module
+from maxtool.nn.placement import sharding_of
+from maxtool.nn.tree import Node
 
 
 class Role(Enum):
@@ -91,7 +89,7 @@ def summed(x: Tensor, weight: Weight) -> Tensor:
 
 
 @contextmanager
-def one_of(module: Module[..., Any], count: int) -> Iterator[None]:
+def one_of(module: Node, count: int) -> Iterator[None]:
     """While graphs of ``module`` are traced for each of several devices.
 
     Raises:
@@ -105,7 +103,7 @@ def one_of(module: Module[..., Any], count: int) -> Iterator[None]:
         _ONE.reset(token)
 
 
-def split(module: Module[..., Any], count: int) -> dict[str, ShardingStrategy]:
+def split(module: Node, count: int) -> dict[str, ShardingStrategy]:
     """How each weight of a module is split over ``count`` devices, which the weights are told.
 
     Raises:
@@ -114,9 +112,9 @@ def split(module: Module[..., Any], count: int) -> dict[str, ShardingStrategy]:
     asked = ShardingStrategy.tensor_parallel(count)
     plan: dict[str, tuple[Weight, ShardingStrategy]] = {}
     for path, layer in tree.modules(module):
-        for name, weight in layer.layer_weights.items():
-            if name not in layer.shared_weights:
-                own = layer.sharding_of(name, weight, asked)
+        for name, weight in tree.weights(layer).items():
+            if name not in tree.shared(layer):
+                own = sharding_of(layer, name, weight, asked)
                 plan[tree.join(path, weight.local_name)] = (weight, own)
     problems = [f"{name!r}: {why}" for name, one in plan.items() if (why := _uneven(*one))]
     if problems:

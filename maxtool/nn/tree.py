@@ -3,17 +3,48 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from functools import cache
+from typing import Any, ClassVar, TypeAlias
 
 from maxtool.graph import DerivedWeight, Tensor, Weight
 
-if TYPE_CHECKING:
-    from maxtool.nn.module import Module
-    from maxtool.nn.stateful import Stateful
+# A path and a module of either style; who asks knows which.
+Named: TypeAlias = tuple[str, Any]
 
-    Named: TypeAlias = tuple[str, Module[..., Any]]
+# What the names of the package's own attributes of modules begin with; all others are the user's.
+RESERVED = "_maxtool_"
+SHARED = f"{RESERVED}shared_weights"
+# Slots that hold no attributes.
+NO_ATTRIBUTES = ("__dict__", "__weakref__")
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """What the styles of the module API differ in.
+
+    Attributes:
+        lists_every_path: Whether what stands in several places of the tree is listed under each of
+            their names, not under the first.
+        holds_containers: Whether what stands in plain lists and dicts is found too.
+        may_be_undefined: Whether there are instances of classes that do not say what they compute.
+    """
+
+    lists_every_path: bool = False
+    holds_containers: bool = False
+    may_be_undefined: bool = False
+
+
+class Node:
+    """What a tree consists of: the modules, and nothing else, are derived from it."""
+
+    _maxtool_style: ClassVar[Style] = Style()
+
+
+def style_of(kind: type[Node]) -> Style:
+    """The style of a class of modules."""
+    return kind._maxtool_style
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +60,7 @@ class Leaf:
     """
 
     name: str
-    owner: Stateful
+    owner: Node
     attribute: str
     tensor: Tensor
     keys: tuple[Any, ...] = ()
@@ -39,7 +70,7 @@ class Leaf:
         _put(self.owner, (self.attribute, *self.keys), tensor)
 
 
-def _put(owner: Stateful, keys: tuple[Any, ...], value: Any) -> None:  # noqa: ANN401 - tensor, module
+def _put(owner: Node, keys: tuple[Any, ...], value: Any) -> None:  # noqa: ANN401 - tensor, module
     """Put a value where the keys lead to, in a frozen dataclass too."""
     name, *inner = keys
     if isinstance(owner, list) and name.isdecimal():
@@ -56,22 +87,57 @@ def _with(container: Any, keys: Sequence[Any], value: Any) -> Any:  # noqa: ANN4
     return container if keys else value
 
 
-def children(module: Stateful) -> Iterator[Named]:
-    """The direct children in the order they were set: attributes, and the items of a list."""
-    from maxtool.nn.module import Module
-
-    for name, value in module.tree_items():
-        if isinstance(value, Module):
+def items(module: Node) -> Iterator[tuple[str, Any]]:
+    """The items of a list by position, then the attributes by name, without the package's own."""
+    if isinstance(module, list):
+        yield from ((str(index), item) for index, item in enumerate(module))
+    kind: Any = type(module)
+    for name in _slots(kind):
+        if hasattr(module, name):
+            yield name, getattr(module, name)
+    for name, value in vars(module).items():
+        if not name.startswith(RESERVED):
             yield name, value
 
 
-def held(module: Stateful) -> Iterator[tuple[tuple[Any, ...], Any]]:
+@cache
+def _slots(kind: type) -> tuple[str, ...]:
+    """The attributes that a class and its bases keep in slots, as dataclasses may."""
+    declared = [vars(base).get("__slots__", ()) for base in reversed(kind.__mro__)]
+    listed = [(names,) if isinstance(names, str) else tuple(names) for names in declared]
+    return tuple(name for names in listed for name in names if name not in NO_ATTRIBUTES)
+
+
+def weights(module: Node) -> dict[str, Weight]:
+    """The weights set on this very module by attribute, shared ones included."""
+    return {name: value for name, value in items(module) if isinstance(value, Weight)}
+
+
+def shared(module: Node) -> Mapping[str, Weight]:
+    """The weights that belong to another module, by attribute."""
+    found: Mapping[str, Weight] = vars(module).get(SHARED, {})
+    return found
+
+
+def share(module: Node, name: str, weight: Weight) -> None:
+    """Set a weight that belongs to another module as an attribute."""
+    vars(module)[SHARED] = {**shared(module), name: weight}
+    setattr(module, name, weight)
+
+
+def children(module: Node) -> Iterator[Named]:
+    """The direct children in the order they were set: attributes, and the items of a list."""
+    return ((name, value) for name, value in items(module) if isinstance(value, Node))
+
+
+def held(module: Node) -> Iterator[tuple[tuple[Any, ...], Any]]:
     """What a module holds, by the attribute and the keys that lead to it.
 
     Where the module says so, what stands in its plain lists and dicts is held too.
     """
-    for name, value in module.tree_items():
-        yield from _inside((name,), value, ()) if module.holds_containers else [((name,), value)]
+    inside = style_of(type(module)).holds_containers
+    for name, value in items(module):
+        yield from _inside((name,), value, ()) if inside else [((name,), value)]
 
 
 def _inside(
@@ -79,42 +145,44 @@ def _inside(
     value: Any,  # noqa: ANN401 - any attribute
     above: tuple[int, ...],
 ) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    from maxtool.nn.module import Module
-
-    if isinstance(value, Module) or not isinstance(value, list | dict):
+    if isinstance(value, Node) or not isinstance(value, list | dict):
         yield keys, value
     elif id(value) not in above:
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             yield from _inside((*keys, key), item, (*above, id(value)))
 
 
-def modules(root: Stateful, prefix: str = "") -> Iterator[Named]:
+def modules(root: Node, prefix: str = "") -> Iterator[Named]:
     """``root`` and all below it, depth first, under the paths that lead there.
 
     Paths have no dot at the end; that of ``root`` is ``prefix``. A module that several paths lead
     to has the first of them only, or each, as ``root`` says; one that leads back to itself is not
     entered again.
     """
-    from maxtool.nn.module import Module
-
+    every = style_of(type(root)).lists_every_path
     seen: set[int] = set()
     above: frozenset[int] = frozenset()
-    pending = [(prefix, cast("Module[..., Any]", root), above)]
+    pending = [(prefix, root, above)]
     while pending:
         path, module, above = pending.pop()
-        if id(module) in (above if root.lists_every_path else seen):
+        if id(module) in (above if every else seen):
             continue
         seen.add(id(module))
         yield path, module
         inner = above | {id(module)}
-        below = [(keys, one) for keys, one in held(module) if isinstance(one, Module)]
+        below = [(keys, one) for keys, one in held(module) if isinstance(one, Node)]
         pending.extend((_path(path, keys), one, inner) for keys, one in reversed(below))
 
 
-def breadth_first(root: Stateful, prefix: str = "") -> Iterator[Named]:
+def descendants(root: Node) -> Iterator[Named]:
+    """All modules below ``root``, depth first, under the paths that lead there."""
+    return ((path, module) for path, module in modules(root) if module is not root)
+
+
+def breadth_first(root: Node, prefix: str = "") -> Iterator[Named]:
     """``root``, its children, theirs, and so on; each once, under the first path that is found."""
     seen: set[int] = set()
-    pending: deque[Named] = deque([(prefix, cast("Module[..., Any]", root))])
+    pending: deque[Named] = deque([(prefix, root)])
     while pending:
         path, module = pending.popleft()
         if id(module) not in seen:
@@ -123,37 +191,35 @@ def breadth_first(root: Stateful, prefix: str = "") -> Iterator[Named]:
             pending.extend((join(path, name), child) for name, child in children(module))
 
 
-def replace(root: Stateful, path: str, module: Module[..., Any]) -> None:
+def replace(root: Node, path: str, module: Node) -> None:
     """Put another module at a path below ``root``.
 
     Raises:
         KeyError: If no module is there.
     """
-    from maxtool.nn.module import Module
-
     for prefix, owner in modules(root):
         for keys, value in held(owner):
-            if isinstance(value, Module) and _path(prefix, keys) == path:
+            if isinstance(value, Node) and _path(prefix, keys) == path:
                 _put(owner, keys, module)
                 return
     known = ", ".join(repr(name) for name, _ in modules(root) if name) or "none"
     raise KeyError(f"no module {path!r}: there are {known}")
 
 
-def local_leaves(module: Stateful, path: str = "") -> Iterator[Leaf]:
+def local_leaves(module: Node, path: str = "") -> Iterator[Leaf]:
     """The tensors that ``module`` itself owns.
 
     Shared weights belong to their owner, and derived ones to nobody.
     """
     for keys, value in held(module):
-        borrowed = module.shared_weights.get(keys[0]) is value
+        borrowed = shared(module).get(keys[0]) is value
         if isinstance(value, Tensor) and not isinstance(value, DerivedWeight) and not borrowed:
             alone = len(keys) == 1
             parts = (value.local_name,) if isinstance(value, Weight) and alone else keys
             yield Leaf(_path(path, parts), module, keys[0], value, keys[1:])
 
 
-def leaves(root: Stateful, prefix: str = "") -> Iterator[Leaf]:
+def leaves(root: Node, prefix: str = "") -> Iterator[Leaf]:
     """Every tensor of the tree: the module's own first, then those of its children, depth first.
 
     Raises:

@@ -10,6 +10,7 @@ import pytest
 from maxtool import nn
 from maxtool.graph import Graph, ops
 from maxtool.nn import add_layer_hook, clear_hooks
+from maxtool.nn.tracing import trace
 from tests.api.graph_modules import MLP, Array, Linear, kind, mlp, run, values
 
 # hooks
@@ -108,14 +109,14 @@ def test_a_subgraph_uses_each_layers_weights() -> None:
 
 def test_a_hook_sees_a_subgraph_where_it_is_built(seen: list[str]) -> None:
     add_layer_hook(lambda layer, *_: seen.append(type(layer).__name__))
-    Stack().trace("g", [kind("rows", 4)])
+    trace(Stack(), "g", [kind("rows", 4)])
     assert seen == ["Linear", "Stack"]
 
 
 def test_a_hook_sees_every_layer_of_a_list(seen: list[str]) -> None:
     add_layer_hook(lambda layer, *_: seen.append(type(layer).__name__))
     layers = nn.Sequential(*(Linear(4, 4) for _ in range(3)))
-    layers.trace("g", [kind("rows", 4)])
+    trace(layers, "g", [kind("rows", 4)])
     # instead of once for all that are traced together
     assert seen == ["Linear", "Linear", "Linear", "Sequential"]
 

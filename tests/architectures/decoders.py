@@ -8,6 +8,7 @@ import numpy as np
 
 from maxtool.architectures import Decoder
 from maxtool.graph import Tensor, executor
+from maxtool.nn.tracing import trace
 
 CONFIG: dict[str, Any] = {
     "vocab_size": 11,
@@ -43,7 +44,7 @@ class Steps:
 
     def __init__(self, model: Decoder, batch: int) -> None:
         prefill = model.entries()[1]
-        graph = model.trace("prefill", prefill.types, prefill.function)
+        graph = trace(model, "prefill", prefill.types, prefill.function)
         weights = model.state_dict() | {n: w.to_numpy() for n, w in graph.owners.items()}
         self._step = executor.find().compile(graph, weights)
         self._kinds = list(model.cache().values())

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from maxtool.architectures import ARCHITECTURES, CacheForm, Decoder, build
+from maxtool.architectures import ARCHITECTURES, CacheForm, Decoder, build, graph_of
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
 from maxtool.graph.limits import least_sizes
+from maxtool.nn.tracing import trace
 from tests.architectures.decoders import CONFIG, Steps, fill
 from tests.effort import thinned
 
@@ -129,7 +130,7 @@ def test_a_cache_changes_no_number(changes: dict[str, Any]) -> None:
         }
     )
     forward, prefill, _ = model.entries()
-    graph = model.trace("prefill", prefill.types, prefill.function)
+    graph = trace(model, "prefill", prefill.types, prefill.function)
     assert len(graph.subgraphs) == 1
     ids = rng.integers(0, 11, (2, 9))
     whole = model.compile(*forward.inputs.values())(ids).to_numpy()
@@ -210,7 +211,7 @@ def test_the_state_is_what_the_form_says() -> None:
 def test_layers_that_are_alike_are_traced_once(changes: dict[str, Any], kinds: int) -> None:
     model = made(**changes)
     for entry in model.entries():
-        graph = model.trace(entry.name, entry.types, entry.function)
+        graph = graph_of(model, entry)
         assert len(graph.subgraphs) == kinds
 
 
@@ -218,7 +219,7 @@ def test_its_entries_demand_no_more_than_a_loader_sees_to() -> None:
     """An artifact's loader takes no empty input, and knows no other least size."""
     decoder = made()
     for entry in decoder.entries():
-        graph = decoder.trace(entry.name, entry.types, entry.function)
+        graph = graph_of(decoder, entry)
         assert set(least_sizes(graph).values()) <= {1}
         if entry.name == "prefill":
             assert least_sizes(graph)["seq"] == 1

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from maxtool.architectures import Decoder, DecoderConfig
+from maxtool.architectures import Decoder, DecoderConfig, graph_of
 from maxtool.dtype import DType
 from maxtool.graph import Tensor, executor
 from maxtool.runtime.loader.sampling import Sampling, distribution, penalised
@@ -32,7 +32,7 @@ def programs() -> Mapping[str, Callable[..., Any]]:
     """What draws, compiled."""
     decoder, found = model(), {}
     for entry in decoder.entries()[3:]:
-        graph = decoder.trace(entry.name, entry.types, entry.function)
+        graph = graph_of(decoder, entry)
         weights = decoder.state_dict() | {n: w.to_numpy() for n, w in graph.owners.items()}
         found[entry.name] = executor.find().compile(graph, weights)
     return found

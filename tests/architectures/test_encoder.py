@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maxtool.architectures import build
+from maxtool.architectures import build, graph_of
 from maxtool.architectures.encoder import Encoder
 from maxtool.architectures.pooling import POOLINGS, pooled
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
 from maxtool.graph import Tensor, executor
 from maxtool.graph.limits import least_sizes
+from maxtool.nn.tracing import trace
 from tests.effort import examples
 
 CONFIG: dict[str, Any] = {
@@ -139,7 +140,7 @@ def test_entries_name_their_inputs_and_outputs() -> None:
 def test_equal_layers_are_traced_once() -> None:
     model = made(**NOMIC)
     for entry in model.entries():
-        graph = model.trace(entry.name, entry.types, entry.function)
+        graph = graph_of(model, entry)
         assert len(graph.subgraphs) == 1
         assert set(least_sizes(graph).values()) <= {1}
 
@@ -157,7 +158,7 @@ def embed(request: pytest.FixtureRequest) -> Callable[[Any, Any], Any]:
     """A compiled entry ``embed``, as a function of arrays."""
     model = filled(made(n_layers=1, **PADDED[request.param]))
     entry = model.entries()[1]
-    graph = model.trace("embed", entry.types, entry.function)
+    graph = trace(model, "embed", entry.types, entry.function)
     weights = {**model.state_dict(), **{n: w.to_numpy() for n, w in graph.owners.items()}}
     step = executor.find().compile(graph, weights)
     return lambda *arrays: step(*map(Tensor, arrays))[0].to_numpy()

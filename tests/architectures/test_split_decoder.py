@@ -8,6 +8,7 @@ import pytest
 from maxtool.architectures import Decoder, build
 from maxtool.dtype import DType
 from maxtool.graph import DeviceRef, ShardingStrategy, TensorType
+from maxtool.nn.tracing import trace
 from tests.architectures.decoders import CONFIG
 
 DEVICES = [DeviceRef.CPU(0), DeviceRef.CPU(1)]
@@ -31,7 +32,7 @@ def test_a_split_decoder_is_the_whole_one(kind: str) -> None:
     whole = loaded().compile(IDS)(ids).to_numpy()
     model = loaded()
     model.to(*DEVICES, sharding_strategy=getattr(ShardingStrategy, kind)(2))
-    graph = model.trace("forward", [IDS])
+    graph = trace(model, "forward", [IDS])
     assert len(graph.subgraphs) == 1
     there = [name for name, value in graph.weight_values.items() if value.device == DEVICES[1]]
     assert {"layers.2.attn.q.weight[1]", "layers.0.mlp.down.weight[1]"} <= set(there)

@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from maxtool import artifact
+from maxtool.architectures import graph_of
 from maxtool.cli.app import app
 from maxtool.errors import UsageError
 from maxtool.runtime import loader
@@ -208,6 +209,6 @@ def test_equal_layers_are_compiled_once(data: Path, layers: int) -> None:
     }
     module = architectures.build("decoder", values)
     for entry in module.entries():
-        graph = module.trace(entry.name, entry.types, entry.function)
+        graph = graph_of(module, entry)
         assert len(graph.subgraphs) == 1
         assert len(graph.weight_values) == 2 + 1 + 2 + 9 * layers

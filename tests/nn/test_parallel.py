@@ -12,6 +12,7 @@ from gguf.quants import dequantize, quantize
 from maxtool import nn
 from maxtool.dtype import DType
 from maxtool.graph import DeviceRef, ShardingStrategy, Tensor, TensorType, ops
+from maxtool.nn.tracing import trace
 from maxtool.quantization import QuantizationEncoding
 from tests.effort import thinned
 
@@ -43,7 +44,7 @@ def test_linear(kind: str, count: int, has_bias: bool) -> None:
     x = random(2, 3, 7)
     expected = x @ state["weight"].T + state.get("bias", 0)
     np.testing.assert_allclose(layer(Tensor(x)).to_numpy(), expected, rtol=1e-4, atol=1e-5)
-    graph = layer.trace("main", [TensorType(DType.float32, ["batch", "seq", 7])])
+    graph = trace(layer, "main", [TensorType(DType.float32, ["batch", "seq", 7])])
     used = {name.partition("[")[0] for name in graph.weight_values}
     assert used == set(state)
     compiled = layer.compile(TensorType(DType.float32, ["batch", "seq", 7]))
@@ -58,7 +59,7 @@ def test_no_device_has_more_than_its_part() -> None:
     for kind, shapes in (("rows", [(3, 7), (2, 7)]), ("columns", [(5, 4), (5, 3)])):
         layer = nn.Linear(7, 5)
         split(layer, kind, 2)
-        values = layer.trace("main", kinds).weight_values
+        values = trace(layer, "main", kinds).weight_values
         assert {name: (tuple(v.shape), v.device) for name, v in values.items()} == {
             f"weight[{i}]": (shape, DEVICES[i]) for i, shape in enumerate(shapes)
         }

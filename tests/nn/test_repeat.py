@@ -11,6 +11,7 @@ import pytest
 from maxtool.dtype import DType
 from maxtool.graph import CallNode, Graph, Tensor, TensorType, Weight, ops
 from maxtool.nn import Linear, Module, ModuleList, add_layer_hook, clear_hooks
+from maxtool.nn.tracing import trace
 
 F32 = DType.float32
 ROWS = TensorType(F32, ["n", 4])
@@ -47,7 +48,7 @@ def with_values(model: Module[..., Any]) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def subgraphs(model: Module[..., Any]) -> int:
-    return len(model.trace("main", [ROWS]).subgraphs)
+    return len(trace(model, "main", [ROWS]).subgraphs)
 
 
 def check(model: Module[..., Any], wanted: Callable[[Any], Any]) -> None:
@@ -143,7 +144,7 @@ def test_a_layer_that_was_given_a_traced_value() -> None:
             return super().forward(x)
 
     model = Masks(Masked(), Masked())
-    graph = model.trace("main", [ROWS])
+    graph = trace(model, "main", [ROWS])
     assert not graph.subgraphs
 
 
@@ -169,7 +170,7 @@ def test_plain_tensors_are_parameters_of_their_layers() -> None:
 
 def test_lists_in_lists() -> None:
     model = Model(*(Model(Layer(), Layer()) for _ in range(3)))
-    graph = model.trace("main", [ROWS])
+    graph = trace(model, "main", [ROWS])
     assert len(graph.nodes) == 3 and all(isinstance(node, CallNode) for node in graph.nodes)
     state = with_values(model)
     check(model, in_numpy(flat_names(state), [1.0] * 6))
@@ -184,7 +185,7 @@ def test_a_hook_sees_every_layer_and_what_it_sees_may_be_returned() -> None:
     add_layer_hook(lambda layer, *rest: seen.append((layer, rest[-1])))
     model = Model(*(Layer() for _ in range(3)))
     try:
-        graph = model.trace("main", [ROWS])
+        graph = trace(model, "main", [ROWS])
     finally:
         clear_hooks()
     names = ["Linear", "Layer"] * 3 + ["Model"]
@@ -205,7 +206,7 @@ def test_results_keep_their_nesting() -> None:
             assert (nothing, text) == (None, "text")
             return result["y"][0]
 
-    assert Takes(Nested()).trace("main", [ROWS]).outputs[0].type == ROWS
+    assert trace(Takes(Nested()), "main", [ROWS]).outputs[0].type == ROWS
 
 
 # build_subgraph and ops.call
@@ -233,7 +234,7 @@ def test_a_prefix_that_no_weight_has() -> None:
     model = Explicit(Layer())
     model.prefix = "blocks.0."
     with pytest.raises(ValueError, match=r"starts with 'blocks.0.': layers.0.linear.weight"):
-        model.trace("main", [ROWS])
+        trace(model, "main", [ROWS])
 
 
 @pytest.mark.parametrize("prefix", ["", "zzz.", "layers.7."])

@@ -19,6 +19,7 @@ from maxtool.engine import InferenceSession
 from maxtool.errors import MachineLacks
 from maxtool.graph import DeviceRef, Graph, Shard, ShardingStrategy, Tensor, TensorType, Weight, ops
 from maxtool.nn.layer import LayerList, LayerV2
+from maxtool.nn.tracing import trace
 from maxtool.quantization import QuantizationEncoding
 
 Array = np.ndarray[Any, Any]
@@ -238,14 +239,14 @@ def test_equal_layers_share_a_subgraph_and_have_parts_of_their_own() -> None:
     model.to(*DEVICES[:2], sharding_strategy=ShardingStrategy.rowwise(2))
     model.layers[3].to(DEVICES[0], DEVICES[2], sharding_strategy=ShardingStrategy.rowwise(2))
     state = loaded(model)
-    assert len(model.trace("main", [ROWS]).subgraphs) == 2  # the last is on other devices
+    assert len(trace(model, "main", [ROWS]).subgraphs) == 2  # the last is on other devices
     x = expected = random(2, 8)
     for index in range(4):
         weights = [state[f"layers.{index}.{name}"] for name in ("weight", "norm.weight")]
         expected = parallel_in_numpy(expected, *weights)
     np.testing.assert_allclose(model.compile(ROWS)(x).to_numpy(), expected, rtol=1e-4, atol=1e-5)
     session = InferenceSession(devices=DEVICES)
-    graph = model.trace("main", [ROWS])
+    graph = trace(model, "main", [ROWS])
     (result,) = session.load(graph, weights_registry=model.state_dict())(x)
     np.testing.assert_allclose(result.to_numpy(), expected, rtol=1e-4, atol=1e-5)
 

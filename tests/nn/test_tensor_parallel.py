@@ -13,6 +13,7 @@ from maxtool.errors import ConfigurationError
 from maxtool.graph import CallNode, Graph, Tensor, TensorType, ops
 from maxtool.nn import Linear, Module, tensor_parallel
 from maxtool.nn.tensor_parallel import Role
+from maxtool.nn.tracing import trace
 from tests.architectures.decoders import CONFIG
 
 F32 = DType.float32
@@ -53,7 +54,7 @@ def test_layers_say_by_their_role_which_part_they_have() -> None:
 def test_the_graph_has_parts_of_the_weights_by_their_names() -> None:
     model = MLP()
     with tensor_parallel.one_of(model, 2):
-        graph = model.trace("main", [TensorType(F32, ["n", 4])])
+        graph = trace(model, "main", [TensorType(F32, ["n", 4])])
     shapes = {name: tuple(value.shape) for name, value in graph.weight_values.items()}
     assert shapes == {
         "up.weight": (3, 4),
@@ -64,7 +65,7 @@ def test_the_graph_has_parts_of_the_weights_by_their_names() -> None:
     }
     assert collectives(graph) == ["all_reduce", "all_gather"]
     assert graph.outputs[0].type == TensorType(F32, ["n", 10])
-    assert collectives(model.trace("main", [TensorType(F32, ["n", 4])])) == []
+    assert collectives(trace(model, "main", [TensorType(F32, ["n", 4])])) == []
 
 
 def test_parts_that_differ_are_listed() -> None:
@@ -79,7 +80,7 @@ def test_outputs_that_all_get_are_whole_where_they_make_no_equal_parts() -> None
 def test_one_device_has_everything() -> None:
     model = MLP()
     with tensor_parallel.one_of(model, 1):
-        graph = model.trace("main", [TensorType(F32, ["n", 4])])
+        graph = trace(model, "main", [TensorType(F32, ["n", 4])])
     assert collectives(graph) == []
 
 
@@ -99,7 +100,7 @@ def split(extra: dict[str, Any], count: int) -> tuple[Decoder, Graph]:
     model: Decoder = build("decoder", CONFIG | extra)
     with model.split(count):
         (entry,) = (one for one in model.entries() if one.name == "decode")
-        return model, model.trace("decode", entry.types, entry.function)
+        return model, trace(model, "decode", entry.types, entry.function)
 
 
 def test_a_decoder_has_its_share_of_the_heads() -> None:

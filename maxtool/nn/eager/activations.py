@@ -2,41 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import ClassVar
 
-from maxtool.graph import Tensor
-from maxtool.nn import activations
+from maxtool.graph import Tensor, ops
+from maxtool.nn.activations import Function, GELUForm, Pointwise
 from maxtool.nn.eager.module import Module
+from maxtool.nn.eager.rendering import Parts
 
 
-class _Activation(Module[[Tensor], Tensor]):
-    """Printed with its arguments, of which most have none."""
+class Activation(Pointwise, Module[[Tensor], Tensor]):
+    """A function of each element, printed without arguments."""
 
-    def _arguments(self) -> dict[str, Any]:
-        return {}
+    def __rich_repr__(self) -> Parts:
+        return iter(())
 
 
-class Identity(activations.Identity, _Activation):
+class Identity(Activation):
     """``x`` itself."""
 
+    _function: ClassVar[Function] = staticmethod(lambda x: x)
 
-class ReLU(activations.ReLU, _Activation):
+
+class ReLU(Activation):
     """``max(x, 0)``."""
 
+    _function: ClassVar[Function] = staticmethod(ops.relu)
 
-class SiLU(activations.SiLU, _Activation):
+
+class SiLU(Activation):
     """``x * sigmoid(x)``."""
 
+    _function: ClassVar[Function] = staticmethod(ops.silu)
 
-class Sigmoid(activations.Sigmoid, _Activation):
+
+class Sigmoid(Activation):
     """``1 / (1 + exp(-x))``."""
 
+    _function: ClassVar[Function] = staticmethod(ops.sigmoid)
 
-class Tanh(activations.Tanh, _Activation):
+
+class Tanh(Activation):
     """The hyperbolic tangent."""
 
+    _function: ClassVar[Function] = staticmethod(ops.tanh)
 
-class GELU(activations.GELU, _Activation):
+
+class GELU(GELUForm, Module[[Tensor], Tensor]):
     """``x`` times the normal distribution function at ``x``.
 
     Args:
@@ -46,5 +57,5 @@ class GELU(activations.GELU, _Activation):
         ValueError: If it knows no such form.
     """
 
-    def _arguments(self) -> dict[str, Any]:
-        return {} if self.approximate == "none" else {"approximate": self.approximate}
+    def __rich_repr__(self) -> Parts:
+        yield "approximate", self.approximate, "none"

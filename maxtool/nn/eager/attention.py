@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from maxtool.dtype import DType
 from maxtool.graph import Tensor, TensorType
 from maxtool.graph.device import Device
-from maxtool.nn import attention
+from maxtool.nn import attention, tree
 from maxtool.nn.eager.linear import Linear
 from maxtool.nn.eager.module import Module
+from maxtool.nn.eager.rendering import Parts
 
 
 class MultiheadAttention(attention.SelfAttention, Module[..., Tensor]):
@@ -68,9 +68,9 @@ class MultiheadAttention(attention.SelfAttention, Module[..., Tensor]):
 
     def input_types(self) -> list[TensorType]:
         """A batch of sequences."""
-        kinds = [tensor.dtype for _, tensor in self.o_proj.parameters]
+        kinds = [leaf.tensor.dtype for leaf in tree.leaves(self.o_proj)]
         return [TensorType(kinds[0], ["batch", "seq", self.hidden_size], self.device)]
 
-    def _arguments(self) -> dict[str, Any]:
-        shown = ("num_attention_heads", "hidden_size", "num_key_value_heads", "causal")
-        return {name: getattr(self, name) for name in shown}
+    def __rich_repr__(self) -> Parts:
+        for name in ("num_attention_heads", "hidden_size", "num_key_value_heads", "causal"):
+            yield name, getattr(self, name)

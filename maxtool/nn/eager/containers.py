@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from maxtool.nn import containers
-from maxtool.nn import module as base
+from maxtool.graph import Tensor
+from maxtool.nn.base import Base
+from maxtool.nn.containers import Chain, Items
 from maxtool.nn.eager.module import Module
 
-M = TypeVar("M", bound="base.Module[..., Any]")
+M = TypeVar("M", bound=Base)
 
 
-class ModuleList(containers.ModuleList[M], Module[..., Any]):
+class ModuleList(Items[M], Module[..., Any]):
     """A list whose items are children named by their positions. It cannot be called."""
 
 
-class Sequential(containers.Sequential, ModuleList[base.Module[..., Any]]):
+class Sequential(Chain[Base], ModuleList[Base]):
     """Modules applied one after the other.
 
     Args:
@@ -25,5 +26,10 @@ class Sequential(containers.Sequential, ModuleList[base.Module[..., Any]]):
         TypeError: If one is no module.
     """
 
-    def __init__(self, *modules: base.Module[..., Any]) -> None:
-        ModuleList.__init__(self, modules)
+    def __init__(self, *modules: Base[..., Any]) -> None:
+        super().__init__(modules)
+
+    if TYPE_CHECKING:
+
+        def __call__(self, x: Tensor) -> Tensor:
+            """``x`` through each module in turn, and the hooks after it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from maxtool.dtype import DType
 from maxtool.graph import Tensor
@@ -11,6 +11,9 @@ from maxtool.nn import convolution
 from maxtool.nn.convolution import Sizes
 from maxtool.nn.eager import random
 from maxtool.nn.eager.module import Module
+from maxtool.nn.eager.rendering import Parts
+
+DEFAULTS = {"stride": 1, "padding": 0, "dilation": 1, "num_groups": 1, "permute": False}
 
 
 class _Layer(convolution.Convolution, Module[[Tensor], Tensor]):
@@ -46,12 +49,12 @@ class _Layer(convolution.Convolution, Module[[Tensor], Tensor]):
         """From ``[batch, ..., channels]`` to as many windows, or with channels first."""
         return self._convolved(x, self.weight, self.bias if isinstance(self.bias, Tensor) else None)
 
-    def _arguments(self) -> dict[str, Any]:
-        kept = ("kernel_size", "in_channels", "out_channels")
-        defaults = {"stride": 1, "padding": 0, "dilation": 1, "num_groups": 1, "permute": False}
-        given = {name: getattr(self, name) for name in (*kept, *defaults)}
-        bias = {"has_bias": True} if isinstance(self.bias, Tensor) else {}
-        return {k: v for k, v in given.items() if k in kept or v != defaults[k]} | bias
+    def __rich_repr__(self) -> Parts:
+        for name in ("kernel_size", "in_channels", "out_channels"):
+            yield name, getattr(self, name)
+        for name, default in DEFAULTS.items():
+            yield name, getattr(self, name), default
+        yield "has_bias", isinstance(self.bias, Tensor), False
 
 
 class Conv1d(_Layer):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from maxtool.graph import Tensor
 from maxtool.nn.eager.module import Module
+from maxtool.nn.eager.rendering import Parts
 
 
 class Dropout(Module[[Tensor], Tensor]):
@@ -27,5 +26,5 @@ class Dropout(Module[[Tensor], Tensor]):
         """``x`` itself."""
         return x
 
-    def _arguments(self) -> dict[str, Any]:
-        return {"p": self.p}
+    def __rich_repr__(self) -> Parts:
+        yield "p", self.p

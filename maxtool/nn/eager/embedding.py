@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from maxtool.dtype import DType
 from maxtool.graph import Dim, DimLike, ShapeLike, Tensor, TensorType, ops
 from maxtool.nn.eager import random
 from maxtool.nn.eager.module import Module
+from maxtool.nn.eager.rendering import Parts
 
 
 class Embedding(Module[[Tensor], Tensor]):
@@ -75,6 +75,6 @@ class Embedding(Module[[Tensor], Tensor]):
         """A batch of sequences of numbers."""
         return [TensorType(DType.int64, ["batch", "seq"], self.device)]
 
-    def _arguments(self) -> dict[str, Any]:
-        inner = {"dim": self.dim} if len(self.dims) == 1 else {"dims": self.dims}
-        return {"vocab_size": self.vocab_size, **inner}
+    def __rich_repr__(self) -> Parts:
+        yield "vocab_size", self.vocab_size
+        yield ("dim", self.dim) if len(self.dims) == 1 else ("dims", self.dims)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from maxtool.dtype import DType
 from maxtool.graph import Dim, DimLike, Tensor, TensorType, ops
 from maxtool.nn.eager import random
 from maxtool.nn.eager.module import Module
+from maxtool.nn.eager.rendering import Parts
 
 
 class Linear(Module[[Tensor], Tensor]):
@@ -49,6 +50,7 @@ class Linear(Module[[Tensor], Tensor]):
         """A batch of rows."""
         return [TensorType(DType.float32, ["batch", self.in_dim], self.device)]
 
-    def _arguments(self) -> dict[str, Any]:
-        bias = {} if isinstance(self.bias, Tensor) else {"bias": False}
-        return {"in_dim": self.in_dim, "out_dim": self.out_dim, **bias}
+    def __rich_repr__(self) -> Parts:
+        yield "in_dim", self.in_dim
+        yield "out_dim", self.out_dim
+        yield "bias", isinstance(self.bias, Tensor), True

@@ -3,44 +3,66 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, Self, TypeVar, dataclass_transform, overload
 
 from maxtool.graph import Tensor, TensorType
 from maxtool.graph.device import CPU, Device, DeviceRef
-from maxtool.nn import module as base
 from maxtool.nn import state as states
 from maxtool.nn import tree
+from maxtool.nn.base import Base, P, R
 from maxtool.nn.eager import rendering
-from maxtool.nn.module import P, R
+from maxtool.nn.tree import RESERVED, Style
 
 C = TypeVar("C", bound="type[Module[..., Any]]")
 Transform = Callable[[str, Tensor], Tensor]
 
 
-class Module(base.Module[P, R]):
+DEVICE = f"{RESERVED}device"
+
+
+class Module(Base[P, R]):
     """A tree of layers whose parameters are tensors that hold data.
 
-    It is ``maxtool.nn.Module`` with another policy: every name must be in a state that is loaded,
-    parameters are replaced rather than filled, and a module is moved and mapped as a whole. A
-    subclass defines :meth:`forward`, or ``__call__``.
+    It differs from ``maxtool.nn.Module``: every name must be in a state that is loaded, parameters
+    are replaced rather than filled, and a module is moved and mapped as a whole. A subclass defines
+    :meth:`forward`, or ``__call__``.
     """
 
-    lists_every_path = True
-    holds_containers = True
-    may_be_undefined = True
+    _maxtool_style = Style(lists_every_path=True, holds_containers=True, may_be_undefined=True)
+
+    # The tree
 
     @property
-    def descendents(self) -> Iterable[tuple[str, base.Module[..., Any]]]:
+    def children(self) -> Iterable[tuple[str, Module[..., Any]]]:
+        """``(name, module)`` of each direct child."""
+        return tree.children(self)
+
+    @property
+    def descendants(self) -> Iterable[tuple[str, Module[..., Any]]]:
+        """``(path, module)`` of each child and of theirs, depth first."""
+        return tree.descendants(self)
+
+    @property
+    def descendents(self) -> Iterable[tuple[str, Module[..., Any]]]:
         """``(path, module)`` of each child and of theirs: the older spelling."""
-        return self.descendants
+        return tree.descendants(self)
+
+    @property
+    def local_parameters(self) -> Iterable[tuple[str, Tensor]]:
+        """``(name, tensor)`` of each tensor this very module owns."""
+        return ((leaf.name, leaf.tensor) for leaf in tree.local_leaves(self))
+
+    @property
+    def parameters(self) -> Iterable[tuple[str, Tensor]]:
+        """``(path, tensor)`` of each tensor of the tree, depth first."""
+        return ((leaf.name, leaf.tensor) for leaf in tree.leaves(self))
 
     # The state
 
-    def load_state_dict(  # type: ignore[override]  # the document's own parameters
-        self, state: Mapping[str, states.Value], strict: bool = True
-    ) -> None:
+    def load_state_dict(self, state: Mapping[str, states.Value], strict: bool = True) -> None:
         """Take the value of every parameter from ``state``: all of them, or none.
 
         Values are kept, not copied.
@@ -56,7 +78,25 @@ class Module(base.Module[P, R]):
         """
         names = {leaf.name for leaf in tree.leaves(self)}
         given = state if strict else {name: state[name] for name in state if name in names}
-        super().load_state_dict(given, weight_alignment=1)
+        states.load(self, given, align=1)
+
+    def load_state(self, lookup: Callable[..., states.Value]) -> None:
+        """Take every value from ``lookup(name)`` or ``lookup(name, tensor)``, all or none.
+
+        Args:
+            lookup: From a parameter's full path, and its present value if it cannot be called with
+                the path alone, to the new value. What it raises passes through, and nothing has
+                changed then.
+
+        Raises:
+            MisshapenWeight: If a value has another dtype or shape.
+        """
+        alone = _takes_one(lookup)
+        values = {
+            leaf.name: lookup(leaf.name) if alone else lookup(leaf.name, leaf.tensor)
+            for leaf in tree.leaves(self)
+        }
+        states.load(self, values, align=1)
 
     def apply_to_local_parameters(self, f: Transform) -> None:
         """Replace each parameter of this very module by ``f(name, tensor)``.
@@ -85,9 +125,9 @@ class Module(base.Module[P, R]):
             TypeError: If ``f`` returns something that is no tensor.
         """
         # Tensors are not copied: each is about to be replaced.
-        shared = {id(tensor): tensor for _, tensor in self.parameters}
+        shared = {id(leaf.tensor): leaf.tensor for leaf in tree.leaves(self)}
         copy = deepcopy(self, dict(shared))
-        copy.apply_to_parameters(f)
+        _replace(tree.leaves(copy), f)
         return copy
 
     # Devices
@@ -95,14 +135,14 @@ class Module(base.Module[P, R]):
     @property
     def device(self) -> DeviceRef:
         """Where the parameters are and the module computes; the host unless it was moved."""
-        found: DeviceRef = vars(self).get("_device", CPU())
+        found: DeviceRef = vars(self).get(DEVICE, CPU())
         return found
 
     @device.setter
     def device(self, device: DeviceRef) -> None:
-        object.__setattr__(self, "_device", device)
+        vars(self)[DEVICE] = device
 
-    def to(self, device: Device) -> Self:  # type: ignore[override]  # the document's own
+    def to(self, device: Device) -> Self:
         """Move every parameter to ``device``, in place, and return the module.
 
         Raises:
@@ -111,7 +151,7 @@ class Module(base.Module[P, R]):
         """
         if not isinstance(device, DeviceRef):
             raise TypeError(f"a module is moved to a device such as CPU(), not {device!r}")
-        self.apply_to_parameters(lambda _, tensor: tensor.to(device))
+        _replace(tree.leaves(self), lambda _, tensor: tensor.to(device))
         for _, module in tree.modules(self):
             if isinstance(module, Module):
                 module.device = device
@@ -126,8 +166,33 @@ class Module(base.Module[P, R]):
         name = type(self).__name__
         raise NotImplementedError(f"{name} does not say its input types: pass them to compile()")
 
+    def __rich_repr__(self) -> rendering.Parts:
+        """What is printed of it; a subclass may say something else, as `rich` asks for it."""
+        return rendering.parts_of(self)
+
     def __repr__(self) -> str:
-        return rendering.described(self)
+        is_tree = type(self).__rich_repr__ is Module.__rich_repr__
+        return rendering.described(self, self.__rich_repr__(), is_tree=is_tree)
+
+
+def _takes_one(lookup: Callable[..., Any]) -> bool:
+    """Whether a lookup can be called with the name alone; one without a signature can.
+
+    Raises:
+        TypeError: If it cannot be called.
+    """
+    if not callable(lookup):
+        kind = type(lookup).__name__
+        raise TypeError(f"load_state takes a function of a name, not a {kind}: see load_state_dict")
+    try:
+        signature = inspect.signature(lookup)
+    except ValueError:
+        return True
+    try:
+        signature.bind("")
+    except TypeError:
+        return False
+    return True
 
 
 def _replace(leaves: Iterable[tree.Leaf], f: Transform) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from maxtool.graph import Dim, DimLike, Tensor, ops
 from maxtool.nn.eager.module import Module
+from maxtool.nn.eager.rendering import Parts
 
 
 class LayerNorm(Module[[Tensor], Tensor]):
@@ -37,8 +36,9 @@ class LayerNorm(Module[[Tensor], Tensor]):
         """From ``[..., dim]`` to the same shape."""
         return ops.layer_norm(x, self.weight, self.bias, self.eps)
 
-    def _arguments(self) -> dict[str, Any]:
-        return {"dim": self.dim, "eps": self.eps}
+    def __rich_repr__(self) -> Parts:
+        yield "dim", self.dim
+        yield "eps", self.eps
 
 
 class RMSNorm(Module[[Tensor], Tensor]):
@@ -67,8 +67,9 @@ class RMSNorm(Module[[Tensor], Tensor]):
         """From ``[..., dim]`` to the same shape."""
         return ops.rms_norm(x, self.weight, self.eps)
 
-    def _arguments(self) -> dict[str, Any]:
-        return {"dim": self.dim, "eps": self.eps}
+    def __rich_repr__(self) -> Parts:
+        yield "dim", self.dim
+        yield "eps", self.eps
 
 
 class GroupNorm(Module[[Tensor], Tensor]):
@@ -104,7 +105,8 @@ class GroupNorm(Module[[Tensor], Tensor]):
         """From ``[batch, num_channels, ...]`` to the same shape."""
         return ops.group_norm(x, self.weight, self.bias, self.num_groups, self.eps)
 
-    def _arguments(self) -> dict[str, Any]:
-        affine = {} if self.weight is not None else {"affine": False}
-        sizes = {"num_groups": self.num_groups, "num_channels": self.num_channels}
-        return {**sizes, "eps": self.eps, **affine}
+    def __rich_repr__(self) -> Parts:
+        yield "num_groups", self.num_groups
+        yield "num_channels", self.num_channels
+        yield "eps", self.eps
+        yield "affine", self.weight is not None, True

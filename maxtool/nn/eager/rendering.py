@@ -3,45 +3,55 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias
 
 from maxtool.graph import Tensor
-
-if TYPE_CHECKING:
-    from maxtool.nn.eager.module import Module
+from maxtool.nn import tree
+from maxtool.nn.tree import Node
 
 INDENT = "    "
 
-
-def described(module: Module[..., Any]) -> str:
-    """The module on one line where it says its arguments, else its parts on a line each."""
-    name = type(module).__name__
-    arguments = getattr(module, "_arguments", None)
-    if arguments is not None:
-        return f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments().items())})"
-    parts = [f"{key}={_indented(value)}" for key, value in _parts(module)]
-    if not parts:
-        return f"{name}()"
-    return "\n".join([f"{name}(", *(f"{INDENT}{part}," for part in parts), ")"])
+# What ``__rich_repr__`` gives (rich's protocol): a value, a pair of name and value, or these and
+# the default at which it is left out.
+Parts: TypeAlias = Iterator[Any]
 
 
-def _parts(module: Module[..., Any]) -> Iterator[tuple[str, object]]:
-    """The fields of a dataclass that are not at their defaults; the children of any other."""
+def described(module: Node, parts: Iterable[Any], *, is_tree: bool) -> str:
+    """A module with its parts: on one line, or, of a tree, on a line each.
+
+    Args:
+        module: The module.
+        parts: What it says of itself.
+        is_tree: Whether it is printed as a tree, even if each of its parts would fit a line.
+    """
+    name, shown = type(module).__name__, list(_shown(parts))
+    if not shown or not (is_tree or any("\n" in part for part in shown)):
+        return f"{name}({', '.join(shown)})"
+    lines = [part.replace("\n", f"\n{INDENT}") for part in shown]
+    return "\n".join([f"{name}(", *(f"{INDENT}{line}," for line in lines), ")"])
+
+
+def parts_of(module: Node) -> Parts:
+    """The fields of a dataclass, with their defaults; the children of any other module."""
     if not dataclasses.is_dataclass(module):
-        yield from module.children
+        yield from tree.children(module)
         return
     for field in dataclasses.fields(module):
-        value = getattr(module, field.name)
-        if field.repr and not _is_default(field, value):
-            yield field.name, value
+        if field.repr:
+            yield field.name, getattr(module, field.name), field.default
 
 
-def _is_default(field: dataclasses.Field[Any], value: object) -> bool:
-    if isinstance(value, Tensor):
-        return value is field.default
-    return type(value) is type(field.default) and bool(value == field.default)
+def _shown(parts: Iterable[Any]) -> Iterator[str]:
+    """Each part that is not at its default, as text."""
+    for part in parts:
+        whole = part if isinstance(part, tuple) else (part,)
+        name, value, *default = whole if len(whole) > 1 else (None, *whole)
+        if not (default and _is_default(value, *default)):
+            yield f"{name}={value!r}" if name else repr(value)
 
 
-def _indented(value: object) -> str:
-    return repr(value).replace("\n", f"\n{INDENT}")
+def _is_default(value: object, default: object) -> bool:
+    if value is default or isinstance(value, Tensor):
+        return value is default
+    return type(value) is type(default) and bool(value == default)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from maxtool.graph import Tensor
 from maxtool.nn.eager.module import Module
+from maxtool.nn.eager.rendering import Parts
 from maxtool.nn.rotary import rotated
 
 
@@ -53,8 +54,9 @@ class RotaryEmbedding(Module[..., Tensor]):
         tables = self.weight[:, :, 0], self.weight[:, :, 1]
         return rotated(x, tables, start_pos, interleaved=self.interleaved)
 
-    def _arguments(self) -> dict[str, Any]:
-        return {"dim": self.dim, "max_sequence_length": self.max_sequence_length}
+    def __rich_repr__(self) -> Parts:
+        yield "dim", self.dim
+        yield "max_sequence_length", self.max_sequence_length
 
 
 class TransposedRotaryEmbedding(RotaryEmbedding):
