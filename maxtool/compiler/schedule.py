@@ -56,14 +56,32 @@ def _spread(schedule: Any, block: Any) -> None:  # noqa: ANN401
     spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == SPATIAL]
     if not spatial or _is_little([schedule.get(loop).extent for loop in loops]):
         return
-    chunk, _ = schedule.split(schedule.fuse(*spatial), [None, GRAIN])
-    schedule.parallel(chunk)
+    outer, inner = apart(schedule, spatial)
+    if outer:
+        schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])
+    else:
+        chunk, _ = schedule.split(schedule.fuse(*inner), [None, GRAIN])
+        schedule.parallel(chunk)
+
+
+def apart(schedule: Any, loops: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:  # noqa: ANN401
+    """The loops outside of one whose extent is a sum, such as n + 3, and the others.
+
+    Fused with them, their number would be divided by that sum, on which TVM's simplifier fails.
+    """
+    sums = [place for place, loop in enumerate(loops) if _is_sum(schedule.get(loop).extent)]
+    first = max(sums, default=0)
+    return loops[:first], loops[first:]
 
 
 def _is_little(extents: Sequence[Any]) -> bool:
     """Whether the work is known now, and not worth several threads."""
     sizes = [int(extent) for extent in extents if isinstance(extent, tirx.IntImm)]
     return 0 in sizes or (len(sizes) == len(extents) and prod(sizes) < SERIAL_WORK)
+
+
+def _is_sum(extent: Any) -> bool:  # noqa: ANN401 - tvm ships no types
+    return isinstance(extent, tirx.Add | tirx.Sub)
 
 
 SPATIAL = str(tirx.IterVar.DataPar)

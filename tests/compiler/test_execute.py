@@ -322,3 +322,13 @@ def test_threads_share_an_operation() -> None:
     for thread in threads:
         thread.join()
     assert same == [True] * 1600
+
+
+def test_a_sum_of_sizes_between_others() -> None:
+    """TVM cannot simplify a division by such a sum, which fusing the loops would bring."""
+    kinds = [TensorType(F32, ["batch", size, 4]) for size in (3, "seq")]
+    run = compiled(lambda x, y: ops.pad(ops.concat([x, y], 1), [0, 0, 1, 2, 0, 0]), *kinds)
+    for batch, seq in ((2, 5), (1, 1), (3, 400)):
+        x, y = sample(batch, 3, 4), sample(batch, seq, 4)
+        wanted = np.pad(np.concatenate([x, y], 1), [(0, 0), (1, 2), (0, 0)])
+        np.testing.assert_array_equal(run(x, y)[0], wanted)

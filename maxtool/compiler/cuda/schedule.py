@@ -10,7 +10,7 @@ from typing import Any
 import tvm
 from tvm import s_tir, tirx
 
-from maxtool.compiler.schedule import with_schedules
+from maxtool.compiler.schedule import apart, with_schedules
 
 THREADS = 256
 BLOCK_INDEX, THREAD_INDEX = "blockIdx.x", "threadIdx.x"
@@ -48,13 +48,15 @@ def _spread(schedule: Any, block: Any) -> None:  # noqa: ANN401
     for sums in added:
         schedule.set_scope(sums, 0, "local")
         schedule.compute_at(sums, loops[-1])
-    fused = schedule.fuse(*loops) if len(loops) > 1 else loops[0]
+    outer, inner = apart(schedule, loops)  # a thread runs through those outside
+    fused = schedule.fuse(*inner) if len(inner) > 1 else inner[0]
     group, thread = schedule.split(fused, [None, THREADS])
+    schedule.reorder(group, thread, *outer)
     schedule.bind(group, BLOCK_INDEX)
     schedule.bind(thread, THREAD_INDEX)
     for sums in added:
         # Nothing is added up where there are no terms: that is 0, not what a register held.
-        schedule.decompose_reduction(sums, schedule.get_loops(sums)[2])
+        schedule.decompose_reduction(sums, schedule.get_loops(sums)[2 + len(outer)])
 
 
 def _in_registers(module: Any) -> Any:  # noqa: ANN401

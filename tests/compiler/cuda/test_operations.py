@@ -169,6 +169,18 @@ def test_what_moves_elements(dtype: DType) -> None:
         np.testing.assert_allclose(one.astype("f8"), two.astype("f8"), rtol=rtol, atol=rtol)
 
 
+def test_a_sum_of_sizes_between_others() -> None:
+    """TVM cannot simplify a division by such a sum, which fusing the loops would bring."""
+    x, y = (np.arange(2 * n * 4, dtype=np.float32).reshape(2, n, 4) for n in (3, 5))
+    kinds = [TensorType(DType.float32, ["batch", size, 4]) for size in (3, "seq")]
+    graph = Graph("g", lambda x, y: ops.pad(ops.concat([x, y], 1), [0, 0, 1, 2, 0, 0]), kinds)
+    program = Simulation().program([graph])
+    run = program.function("g", program.bind({}), [value.type for value in graph.outputs])
+    (found,) = run([Tensor(x), Tensor(y)])
+    wanted = np.pad(np.concatenate([x, y], 1), [(0, 0), (1, 2), (0, 0)])
+    np.testing.assert_array_equal(found.to_numpy(), wanted)
+
+
 def test_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     def function(x: Tensor) -> list[Tensor]:
         ops.print(x * 2, "twice")
