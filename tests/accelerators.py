@@ -24,6 +24,7 @@ def standing_in(patch: pytest.MonkeyPatch) -> Iterator[None]:
     from maxtool import driver
     from maxtool.compiler import execute, memory, program, targets
     from maxtool.graph import device
+    from maxtool.graph.ops.repeating import REPEATING
 
     compile_module = program.compile_module
 
@@ -35,9 +36,11 @@ def standing_in(patch: pytest.MonkeyPatch) -> Iterator[None]:
     patch.setitem(memory.OF_KIND, "gpu", lambda number: tvm.cpu(number + 1))
     patch.setitem(targets.OF_DEVICE, "gpu", targets.cpu_target)
     patch.setattr(program, "compile_module", checked)
-    execute.executor.cache_clear()  # its programs are not for a machine that has no GPU
+    for forgetting in (execute.executor.cache_clear, REPEATING.clear):
+        forgetting()  # its programs are not for a machine that has no GPU
     yield
-    execute.executor.cache_clear()
+    for forgetting in (execute.executor.cache_clear, REPEATING.clear):
+        forgetting()
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,5 +18,12 @@ def stored(dtype: DType) -> str:
 
 def bits(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """``array`` contiguous, as its elements are carried."""
-    plain = np.ascontiguousarray(array).reshape(array.shape)  # which keeps rank 0
-    return plain.view(np.dtype(stored(DType.from_numpy(plain.dtype))))
+    if not array.flags.c_contiguous:
+        array = np.ascontiguousarray(array)
+    kind = _carried(array.dtype)
+    return array if kind is array.dtype else array.view(kind)
+
+
+@cache
+def _carried(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.dtype(stored(DType.from_numpy(dtype)))

@@ -1,9 +1,9 @@
 """Eager operations, each compiled when it is first used.
 
-First for the sizes at hand; once a size has changed, for any size in its place, so that a loop over
-lengths compiles twice and not each time.
+First for the sizes at hand; once sizes have changed, for any sizes in their place (``varying.py``),
+so that calls with all sorts of sizes soon compile no more.
 
-What only gives elements another shape or order is no work for a compiler: NumPy copies it.
+What only gives elements another shape, order or place is no work for a compiler: NumPy copies it.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
+from maxtool.compiler.moves import MOVES
 from maxtool.compiler.passing import aligned_copy
 from maxtool.compiler.placement import physical
 from maxtool.compiler.program import Program
 from maxtool.compiler.targets import Target
-from maxtool.errors import CompilationFailed
+from maxtool.compiler.varying import Named, Varying
 from maxtool.graph import Graph, Tensor, TensorType
+from maxtool.graph.executor import Run
 from maxtool.graph.ops import OPS
-from maxtool.graph.ops.slicing import Range
 
 Array: TypeAlias = np.ndarray[Any, Any]
-Sizes: TypeAlias = "tuple[tuple[int, ...], ...]"
+Types: TypeAlias = Sequence[TensorType]
 V = TypeVar("V")
 
 # Programs that are kept; beyond them, the one that was not used for the longest time is dropped.
@@ -43,101 +44,92 @@ class EagerPrograms:
     def __init__(self, targets: Mapping[str, Target], kept: int = KEPT) -> None:
         self._targets = targets
         self._programs: _Recent[Program] = _Recent(kept)
-        self._varying: _Recent[_Varying] = _Recent(kept)
+        self._varying: _Recent[Varying] = _Recent(kept)
         self._compiling = Lock()
 
     def __len__(self) -> int:
         return len(self._programs)
 
-    def evaluate(
-        self,
-        op: str,
-        operands: Sequence[Tensor],
-        attributes: Mapping[str, Any],
-        results: Sequence[TensorType],
-    ) -> tuple[Tensor, ...]:
-        """Run one operation on concrete operands, of which none is changed."""
+    def prepared(self, op: str, types: Types, attributes: Mapping[str, Any], results: Types) -> Run:
+        """One operation as a function of operands of these types, of which it changes none."""
         if all(0 in kind.shape for kind in results):
-            return tuple(_empty(kind) for kind in results)
-        if op in VIEWS and operands[0].device.is_cpu():
-            array, (kind,) = operands[0].to_numpy(), results
-            return (Tensor(aligned_copy(VIEWS[op](array, **attributes)), device=kind.device),)
-        program = self._program(op, [operand.type for operand in operands], attributes)
-        return program.run("eager", operands, program.bind({}), results)
+            return lambda _operands: tuple(_empty(kind) for kind in results)
+        if op in MOVES and all(kind.device.is_cpu() for kind in types):
+            return _moving(op, attributes, results[0])
+        program = self._program(op, types, attributes, results)
+        return program.function("eager", program.bind({}), results)
 
     def _program(
-        self, op: str, types: Sequence[TensorType], attributes: Mapping[str, Any]
+        self, op: str, types: Types, attributes: Mapping[str, Any], results: Types
     ) -> Program:
         options = tuple(sorted(attributes.items()))
-        sizes = tuple(kind.shape.static() for kind in types)
-        structure = (
-            op,
-            *((kind.dtype, kind.rank, physical(kind.device)) for kind in types),
-            options,
-        )
-        varying = self._varying.get(structure, lambda: _Varying(sizes))
-        for shapes in dict.fromkeys((varying.named(sizes), sizes)):
-            general = [
-                TensorType(kind.dtype, one, physical(kind.device))
-                for kind, one in zip(types, shapes, strict=True)
-            ]
-            found = self._found((structure, shapes), op, general, attributes)
-            if found is not None:
-                return found
-        raise CompilationFailed(f"no kernel for {op} of {', '.join(map(str, types))}")
+        places = tuple((kind.dtype, kind.rank, physical(kind.device)) for kind in types)
+        structure = (op, places, options)
 
-    def _found(
-        self,
-        key: Hashable,
-        op: str,
-        types: Sequence[TensorType],
-        attributes: Mapping[str, Any],
-    ) -> Program | None:
-        """The program for these types; None if the operation does not take sizes with names."""
-        if (found := self._programs.find(key)) is not None:
-            return found
-        try:
-            results = OPS[op].infer(*types, **attributes)
-        except (TypeError, ValueError):
-            return None
+        def takes(sizes: Named) -> bool:
+            return _gives(op, _of_sizes(types, sizes), attributes, sizes_of(types), results)
+
+        varying = self._varying.get(structure, Varying)
         with self._compiling:
-            return self._programs.get(key, lambda: self._build(op, types, attributes, results))
+            sizes = varying.named(sizes_of(types), takes)
+            general = _of_sizes(types, sizes)
+            return self._programs.get(
+                (structure, sizes), lambda: self._build(op, general, attributes)
+            )
 
-    def _build(
-        self,
-        op: str,
-        types: Sequence[TensorType],
-        attributes: Mapping[str, Any],
-        results: Sequence[TensorType],
-    ) -> Program:
+    def _build(self, op: str, types: Types, attributes: Mapping[str, Any]) -> Program:
         graph = Graph("eager", input_types=types)
         with graph:
+            results = OPS[op].infer(*types, **attributes)
             graph.output(*graph.add_node(op, graph.inputs, attributes, results))
         return Program([graph], self._targets)
 
 
-class _Varying:
-    """Which sizes of the operands of one structure have varied; 0 and 1 have rules of their own."""
+def sizes_of(types: Types) -> tuple[tuple[int, ...], ...]:
+    """The shapes as numbers."""
+    return tuple(kind.shape.static() for kind in types)
 
-    def __init__(self, first: Sizes) -> None:
-        self._first = first
-        self._places: set[tuple[int, int]] = set()
 
-    def named(self, sizes: Sizes) -> tuple[tuple[int | str, ...], ...]:
-        """The sizes, with a name for each that has varied; equal ones have the same name."""
-        every = [(i, axis) for i, shape in enumerate(sizes) for axis in range(len(shape))]
-        changed = {(i, axis) for i, axis in every if sizes[i][axis] != self._first[i][axis]}
-        self._places |= changed
-        general = [(i, axis) for i, axis in every if (i, axis) in self._places]
-        distinct = dict.fromkeys(sizes[i][axis] for i, axis in general if sizes[i][axis] > 1)
-        names = {size: f"n{number}" for number, size in enumerate(distinct)}
-        return tuple(
-            tuple(
-                names.get(size, size) if (i, axis) in self._places else size
-                for axis, size in enumerate(shape)
-            )
-            for i, shape in enumerate(sizes)
-        )
+def _of_sizes(types: Types, sizes: Named) -> list[TensorType]:
+    """The types with other sizes, on the devices where they are computed."""
+    return [
+        TensorType(kind.dtype, one, physical(kind.device))
+        for kind, one in zip(types, sizes, strict=True)
+    ]
+
+
+def _gives(
+    op: str,
+    general: Types,
+    attributes: Mapping[str, Any],
+    sizes: Sequence[tuple[int, ...]],
+    results: Types,
+) -> bool:
+    """Whether an operation takes sizes with names, and would give results of these shapes."""
+    try:
+        found = OPS[op].infer(*general, **attributes)
+    except (TypeError, ValueError):
+        return False
+    numbers = {
+        str(dim): size
+        for kind, one in zip(general, sizes, strict=True)
+        for dim, size in zip(kind.shape, one, strict=True)
+    }
+    return all(
+        [dim.size(numbers) for dim in kind.shape] == list(wanted.shape)
+        for kind, wanted in zip(found, results, strict=True)
+    )
+
+
+def _moving(op: str, attributes: Mapping[str, Any], kind: TensorType) -> Run:
+    """One of ``MOVES``, whose result is in memory of its own."""
+    move = MOVES[op](**attributes)
+
+    def run(operands: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        made = move(*(operand.to_numpy() for operand in operands))
+        return (Tensor.holding(kind, aligned_copy(made)),)
+
+    return run
 
 
 class _Recent(Generic[V]):
@@ -173,17 +165,3 @@ class _Recent(Generic[V]):
 
 def _empty(kind: TensorType) -> Tensor:
     return Tensor(np.empty(kind.shape.static(), kind.dtype.to_numpy()), device=kind.device)
-
-
-def _window(one: Range) -> slice:
-    start, size = int(one.start), int(one.size)
-    stop = start + one.step * size
-    return slice(start, stop if stop >= 0 else None, one.step) if size else slice(0)
-
-
-VIEWS: dict[str, Callable[..., Array]] = {
-    "broadcast_to": lambda array, shape: np.broadcast_to(array, shape.static()),
-    "permute": lambda array, dims: array.transpose(dims),
-    "reshape": lambda array, shape: array.reshape(shape.static()),
-    "slice": lambda array, ranges: array[tuple(map(_window, ranges))],
-}

@@ -13,6 +13,7 @@ from maxtool.compiler.memory import DeviceArray, upload
 from maxtool.compiler.program import Program
 from maxtool.compiler.targets import Targets
 from maxtool.graph import DeviceRef, Graph, Tensor, TensorType
+from maxtool.graph.executor import Run
 from maxtool.runtime.loader import set_threads
 
 Array = np.ndarray[Any, Any]
@@ -29,15 +30,15 @@ class CompilingExecutor:
         self._targets = Targets()
         self._operations = EagerPrograms(self._targets)
 
-    def evaluate(
+    def prepared(
         self,
         op: str,
-        operands: Sequence[Tensor],
+        types: Sequence[TensorType],
         attributes: Mapping[str, Any],
         results: Sequence[TensorType],
-    ) -> tuple[Tensor, ...]:
-        """Run one operation on concrete operands, of which none is changed."""
-        return self._operations.evaluate(op, operands, attributes, results)
+    ) -> Run:
+        """One operation as a function of operands of these types, of which it changes none."""
+        return self._operations.prepared(op, types, attributes, results)
 
     def compile(
         self, graph: Graph, weights: Mapping[str, Array]
@@ -53,8 +54,8 @@ class CompilingExecutor:
         """
         program = Program([graph], self._targets)
         bound = program.bind(weights)
-        results = [value.type for value in graph.outputs]
-        return lambda *inputs: program.run(graph.name, inputs, bound, results)
+        run = program.function(graph.name, bound, [value.type for value in graph.outputs])
+        return lambda *inputs: run(inputs)
 
     def upload(self, array: Array, device: DeviceRef) -> DeviceArray:
         """A copy of an array in the memory of an accelerator.

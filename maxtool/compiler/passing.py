@@ -80,8 +80,9 @@ def returned(value: Any, kind: TensorType, read: Sequence[Array]) -> Tensor:  # 
     array: Array = np.from_dlpack(value)
     if any(np.may_share_memory(array, given) for given in read):
         array = array.copy()
-    same = array.dtype == kind.dtype.to_numpy()
-    return Tensor(array if same else array.view(kind.dtype.to_numpy()), device=kind.device)
+    dtype = kind.dtype.to_numpy()
+    given = array if array.dtype == dtype else array.view(dtype)
+    return Tensor.holding(kind, given) if kind.shape.is_static else Tensor(given, None, kind.device)
 
 
 def aligned(array: Array) -> Array:

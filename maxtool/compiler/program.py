@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import compress
 from threading import Lock
 from typing import Any
 
@@ -24,6 +23,7 @@ from maxtool.compiler.targets import Target
 from maxtool.dtype import DType
 from maxtool.errors import MisshapenWeight, MissingWeight
 from maxtool.graph import BufferType, CallNode, Graph, Tensor, TensorType
+from maxtool.graph.executor import Run
 from maxtool.graph.ops.flow import show
 
 Array = np.ndarray[Any, Any]
@@ -94,35 +94,39 @@ class Program:
         Raises:
             ValueError: If a buffer is a read-only array, or is not where it is to be written.
         """
-        kinds = [value.type for value in self._graphs[name].inputs]
-        arguments = [passed(name, value, kind) for value, kind in zip(inputs, kinds, strict=True)]
-        buffers = [isinstance(kind, BufferType) for kind in kinds]
-        tensors = [argument.tensor for argument in arguments]
-        plain = [tensor for tensor, buffer in zip(tensors, buffers, strict=True) if not buffer]
-        state = [tvm_ffi.Array(list(compress(tensors, buffers)))] if any(buffers) else []
-        with self._lock:
-            output = self._call(name, *plain, *state, weights)
-        for argument in compress(arguments, buffers):
-            argument.write_back()
-        outputs = [output] if len(results) == 1 else list(output)
-        read = [
-            argument.array
-            for argument, buffer in zip(arguments, buffers, strict=True)
-            if argument.array is not None and not buffer
-        ]
-        return tuple(
-            returned(value, kind, read) for value, kind in zip(outputs, results, strict=True)
-        )
+        return self.function(name, weights, results)(inputs)
 
-    def _call(self, name: str, *arguments: Any) -> Any:  # noqa: ANN401 - tvm ships no types
-        try:
-            return self._machine[self._entries[name]](*arguments)
-        except (RuntimeError, ValueError) as error:
-            if "match_cast" not in str(error):
-                raise
-            claims = dict.fromkeys(_claims(self._graphs[name]))
-            listed = ", ".join(claims)
-            raise ValueError(f"{name}: what rebind says of a shape is not true: {listed}") from None
+    def function(self, name: str, weights: Any, results: Sequence[TensorType]) -> Run:  # noqa: ANN401 - what bind returned
+        """One function, as one that takes its inputs; what a call need not look up is known."""
+        call = self._machine[self._entries[name]]
+        kinds = [value.type for value in self._graphs[name].inputs]
+        written = [place for place, kind in enumerate(kinds) if isinstance(kind, BufferType)]
+        plain = [place for place in range(len(kinds)) if place not in written]
+
+        def run(inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+            given = [passed(name, value, kind) for value, kind in zip(inputs, kinds, strict=True)]
+            state = [tvm_ffi.Array([given[place].tensor for place in written])] if written else []
+            try:
+                with self._lock:
+                    output = call(*(given[place].tensor for place in plain), *state, weights)
+            except (RuntimeError, ValueError) as error:
+                raise self._explained(name, error) from None
+            for place in written:
+                given[place].write_back()
+            read = [array for place in plain if (array := given[place].array) is not None]
+            outputs = [output] if len(results) == 1 else list(output)
+            return tuple(
+                returned(value, kind, read) for value, kind in zip(outputs, results, strict=True)
+            )
+
+        return run
+
+    def _explained(self, name: str, error: Exception) -> Exception:
+        """A claim that is not true, said in the words of the graph; any other error as it is."""
+        if "match_cast" not in str(error):
+            return error
+        listed = ", ".join(dict.fromkeys(_claims(self._graphs[name])))
+        return ValueError(f"{name}: what rebind says of a shape is not true: {listed}")
 
 
 def _claims(graph: Graph) -> Iterator[str]:

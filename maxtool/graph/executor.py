@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -17,17 +17,21 @@ if TYPE_CHECKING:
     from maxtool.graph.graph import Graph
 
 
+# What runs one operation or graph: from its operands to its results.
+Run: TypeAlias = "Callable[[Sequence[Tensor]], tuple[Tensor, ...]]"
+
+
 class Executor(Protocol):
     """What can run operations and graphs."""
 
-    def evaluate(
+    def prepared(
         self,
         op: str,
-        operands: Sequence[Tensor],
+        types: Sequence[TensorType],
         attributes: Mapping[str, Any],
         results: Sequence[TensorType],
-    ) -> tuple[Tensor, ...]:
-        """Run one operation on concrete operands."""
+    ) -> Run:
+        """One operation as a function of concrete operands of these types."""
         ...
 
     def compile(
@@ -48,14 +52,17 @@ def find() -> Executor:
     return executor()
 
 
-def evaluate(
+def prepared(
     op: str,
     operands: Sequence[Tensor],
     attributes: Mapping[str, Any],
     results: Sequence[TensorType],
-) -> tuple[Tensor, ...]:
-    """Run one operation on concrete operands through the compiler."""
-    return find().evaluate(op, [_decoded(operand) for operand in operands], attributes, results)
+) -> Run:
+    """One operation, through the compiler, as a function of operands of the types of these."""
+    run = find().prepared(op, [operand.type for operand in operands], attributes, results)
+    if any(isinstance(operand, Weight) for operand in operands):
+        return lambda given: run([_decoded(operand) for operand in given])
+    return run
 
 
 def upload(tensor: Tensor, device: DeviceRef) -> Resident:

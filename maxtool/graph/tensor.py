@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -51,7 +52,7 @@ class Tensor(Methods):
             dtype = DType.float32 if array.dtype.kind in "iuf" else None
         if dtype is not None:
             array = array.astype(dtype.to_numpy(), copy=False)
-        self._set(TensorType(DType.from_numpy(array.dtype), array.shape, device), None)
+        self._set(_type_of(array.dtype, array.shape, device), None)
         self._data: np.ndarray[Any, Any] | None = array
 
     @classmethod
@@ -60,6 +61,14 @@ class Tensor(Methods):
         tensor = cls.__new__(cls)
         tensor._set(type, graph)
         tensor._data = None
+        return tensor
+
+    @classmethod
+    def holding(cls, type: TensorType, array: np.ndarray[Any, Any]) -> Tensor:  # noqa: A002
+        """A tensor of that type over the memory of an array, which has its elements."""
+        tensor = cls.__new__(cls)
+        tensor._set(type, None)
+        tensor._data = array
         return tensor
 
     @classmethod
@@ -282,3 +291,9 @@ class Tensor(Methods):
     def _set(self, type: TensorType, graph: Graph | None) -> None:  # noqa: A002
         self.type = type
         self.graph = graph
+
+
+@lru_cache(maxsize=1024, typed=True)  # a device and its name are equal, and are shown as given
+def _type_of(dtype: np.dtype[Any], shape: tuple[int, ...], device: DeviceRef | None) -> TensorType:
+    """The type of an array: of equal ones the same, which operations then soon recognise."""
+    return TensorType(DType.from_numpy(dtype), shape, device)

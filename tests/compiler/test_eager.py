@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from threading import Thread
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from maxtool.compiler import eager
 from maxtool.compiler.eager import EagerPrograms
 from maxtool.compiler.targets import Targets
-from maxtool.dtype import DType
 from maxtool.graph import Tensor, TensorType
+from tests.effort import examples
 
 
 @pytest.fixture
@@ -31,9 +34,19 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> tuple[EagerPrograms, list[str]]
 def add(programs: EagerPrograms, *shapes: tuple[int, ...], op: str = "add") -> None:
     arrays = [np.arange(np.prod(shape), dtype=np.float32).reshape(shape) for shape in shapes]
     wanted = arrays[0] + arrays[1] if op == "add" else arrays[0] @ arrays[1]
-    kind = TensorType(DType.float32, wanted.shape)
-    (found,) = programs.evaluate(op, [Tensor(one) for one in arrays], {}, [kind])
-    np.testing.assert_array_equal(found.to_numpy(), wanted)
+    found = run(programs, op, *arrays, shape=wanted.shape)
+    np.testing.assert_array_equal(found, wanted)
+
+
+def run(
+    programs: EagerPrograms, op: str, *arrays: np.ndarray, shape: Sequence[int], **options: object
+) -> np.ndarray:
+    """What an operation with one result gives, as often as it is called."""
+    operands = [Tensor(one) for one in arrays]
+    kind = TensorType(operands[0].dtype, shape)
+    (found,) = programs.prepared(op, [one.type for one in operands], options, [kind])(operands)
+    assert found.type == kind
+    return found.to_numpy()
 
 
 def test_a_loop_over_lengths_compiles_twice(programs: tuple[EagerPrograms, list[str]]) -> None:
@@ -54,11 +67,16 @@ def test_sizes_that_must_be_known_are_compiled_each(
     for rows in (2, 3, 4):
         add(made, (rows, 4), (4, 5), op="matmul")
     assert compiled == ["float32[2, 4], float32[4, 5]", "float32[n0, 4], float32[4, 5]"]
-    x, w = (Tensor(np.ones(shape, np.float32)) for shape in ((2, 4), (5, 4)))
-    for width in (5, 6):
-        w = Tensor(np.ones((width, 4), np.float32))
-        made.evaluate("linear", [x, w], {}, [TensorType(DType.float32, [2, width])])
-    assert compiled[2:] == ["float32[2, 4], float32[5, 4]", "float32[2, 4], float32[6, 4]"]
+    for rows, width in ((2, 5), (2, 6), (3, 5), (4, 6), (7, 7)):
+        x, w = np.ones((rows, 4), np.float32), np.ones((width, 4), np.float32)
+        assert np.all(run(made, "linear", x, w, shape=[rows, width]) == 4)
+    assert compiled[2:] == [
+        "float32[2, 4], float32[5, 4]",
+        "float32[2, 4], float32[6, 4]",
+        "float32[n0, 4], float32[5, 4]",
+        "float32[n0, 4], float32[6, 4]",
+        "float32[n0, 4], float32[7, 4]",
+    ]
 
 
 def test_programs_that_were_not_used_are_dropped(
@@ -89,8 +107,47 @@ def test_threads_compile_once(programs: tuple[EagerPrograms, list[str]]) -> None
 def test_shapes_and_orders_are_not_compiled(programs: tuple[EagerPrograms, list[str]]) -> None:
     made, compiled = programs
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
-    kind = TensorType(DType.float32, [3, 2])
-    (found,) = made.evaluate("permute", [Tensor(x)], {"dims": (1, 0)}, [kind])
-    np.testing.assert_array_equal(found.to_numpy(), x.T)
-    assert not np.shares_memory(found.to_numpy(), x)
+    found = run(made, "permute", x, shape=[3, 2], dims=(1, 0))
+    np.testing.assert_array_equal(found, x.T)
+    assert not np.shares_memory(found, x)
     assert not compiled
+
+
+def shapes_of(count: int) -> st.SearchStrategy[list[tuple[int, ...]]]:
+    """Shapes that broadcast to one another."""
+    sizes = st.sampled_from([1, 2, 3, 7])
+    whole = st.lists(sizes, min_size=2, max_size=3)
+
+    def parts(shape: list[int]) -> st.SearchStrategy[tuple[int, ...]]:
+        kept = st.tuples(*(st.sampled_from([1, size]) for size in shape))
+        return st.tuples(kept, st.integers(0, 2)).map(lambda one: one[0][one[1] :])
+
+    return whole.flatmap(lambda shape: st.lists(parts(shape), min_size=count, max_size=count))
+
+
+@given(st.lists(shapes_of(2), min_size=2, max_size=8))
+@settings(max_examples=examples(6, 40), deadline=None)
+def test_whatever_came_before_elements_broadcast_as_numpys(
+    calls: list[list[tuple[int, ...]]],
+) -> None:
+    programs = EagerPrograms(Targets())
+    for one, two in calls:
+        x = np.arange(np.prod(one), dtype=np.float32).reshape(one)
+        y = np.arange(np.prod(two), dtype=np.float32).reshape(two) * 10
+        wanted = x - y
+        for _ in range(2):
+            found = run(programs, "sub", x, y, shape=wanted.shape)
+            np.testing.assert_array_equal(found, wanted)
+
+
+@given(st.lists(st.lists(st.integers(1, 6), min_size=4, max_size=4), min_size=2, max_size=4))
+@settings(max_examples=examples(2, 25), deadline=None)
+def test_whatever_came_before_products_are_numpys(calls: list[list[int]]) -> None:
+    programs = EagerPrograms(Targets())
+    for batch, rows, depth, columns in calls:
+        x = np.arange(batch * rows * depth, dtype=np.float32).reshape(batch, rows, depth)
+        y = np.arange(depth * columns, dtype=np.float32).reshape(depth, columns)
+        for right in (y, np.broadcast_to(y, (batch, *y.shape)), y[None]):
+            wanted = x @ right
+            found = run(programs, "matmul", x, right, shape=wanted.shape)
+            np.testing.assert_array_equal(found, wanted)
