@@ -19,6 +19,7 @@ from maxtool.files import check_output, check_space
 from maxtool.graph import Graph
 from maxtool.parity.references import reference
 from maxtool.recipe import Binding, Plan, find_recipe, load_recipe, plan
+from maxtool.recipe.naming import check_name
 from maxtool.tokenizer import Tokenizer
 from maxtool.weights import open_checkpoint
 
@@ -89,6 +90,7 @@ def prepare(request: Request) -> Build:
         MachineLacks: If the disk has no room for the artifact, nothing can compile or link it, or
             it is to be for the GPU here and there is none.
     """
+    check_name(request.name)
     target = _target(request)
     checkpoint = open_checkpoint(request.source)
     check_output(request.output, force=request.force, sources=checkpoint.protected)

@@ -33,6 +33,7 @@ class Request:
         standalone: Whether TVM's runtime library is put into the folder.
         force: Whether an existing artifact may be replaced.
         ignore: Configuration keys to pass over.
+        name: What the model is called in the manifest; its own name when not given.
     """
 
     source: Path
@@ -49,3 +50,4 @@ class Request:
     standalone: bool = False
     force: bool = False
     ignore: frozenset[str] = frozenset()
+    name: str | None = None

@@ -17,7 +17,7 @@ from maxtool.artifact.progress import Clock, Progress, Silent
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
 from maxtool.files import sha256, staged
-from maxtool.weights import Checkpoint
+from maxtool.recipe.naming import model_name
 
 
 @dataclass
@@ -77,7 +77,7 @@ def make(made: Build, progress: Progress = Silent()) -> Report:  # noqa: B008 - 
 def _described(made: Build, folder: Path, kernels: Kernels, progress: Progress) -> dict[str, Any]:
     """The manifest, but for files and check; the tokenizer is written on the way."""
     facts = {
-        "name": _name(made.plan.checkpoint),
+        "name": made.request.name or model_name(made.plan),
         "recipe": made.plan.recipe.name,
         "architecture": made.plan.recipe.architecture,
         "dtype": made.dtype.value,
@@ -171,8 +171,3 @@ def _files(folder: Path, known: dict[str, str]) -> dict[str, dict[str, object]]:
 def _save(folder: Path, described: dict[str, object]) -> None:
     text = json.dumps(described, indent=1, allow_nan=False)
     (folder / manifest.FILE).write_text(text + "\n", encoding="utf-8")
-
-
-def _name(checkpoint: Checkpoint) -> str:
-    path = checkpoint.path.resolve()
-    return path.name if path.is_dir() else path.stem

@@ -76,6 +76,7 @@ def compile(  # noqa: A001 - the command's name
     standalone: Annotated[
         bool, options.flag("--standalone", help="Put TVM's runtime library into the folder.")
     ] = False,
+    name: options.Name = None,
     force: options.Force = False,
     dry_run: options.DryRun = False,
     ignore_config: options.IgnoreConfig = None,
@@ -98,6 +99,7 @@ def compile(  # noqa: A001 - the command's name
         standalone=standalone,
         force=force,
         ignore=frozenset(ignore_config or ()),
+        name=name,
     )
     made = artifact.prepare(request)
     out.note(_found(made))

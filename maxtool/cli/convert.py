@@ -38,6 +38,7 @@ def convert(
         str | None,
         typer.Option("--quantize", help="Block encoding of the matrices in a GGUF file: Q8_0, ..."),
     ] = None,
+    name: options.Name = None,
     force: options.Force = False,
     dry_run: options.DryRun = False,
     ignore_config: options.IgnoreConfig = None,
@@ -55,6 +56,7 @@ def convert(
         encoding=None if quantize is None else asked.parse_encoding(quantize),
         force=force,
         ignore=frozenset(ignore_config or ()),
+        name=name,
     )
     planned = conversion.prepare(request)
     for note in planned.notes:

@@ -31,6 +31,12 @@ Force = Annotated[bool, flag("--force", help="Replace an existing output.")]
 DryRun = Annotated[
     bool, flag("--dry-run", help="Show the plan and the exact bytes; write nothing.")
 ]
+Name = Annotated[
+    str | None,
+    typer.Option(
+        "--name", help="What the model is called; its own name if absent, never its folder's."
+    ),
+]
 IgnoreConfig = Annotated[
     list[str] | None,
     typer.Option("--ignore-config", metavar="KEY", help="Let a configuration key pass."),

@@ -17,10 +17,16 @@ from maxtool.files import staged
 
 COMPILERS = ("cc", "c++", "gcc", "clang")
 
+# What TVM takes for a library, by its suffix.
+LIBRARY = "module.so"
+
+# Equal code gives equal bytes: no identity that a linker may make up, and no path of this machine.
+NO_BUILD_ID = "--build-id=none"
+
 # What each system calls "make a shared library whose missing symbols the loader provides".
 SHARED = {
-    "Linux": ("-shared", "-fPIC"),
-    "Darwin": ("-dynamiclib", "-undefined", "dynamic_lookup"),
+    "Linux": ("-shared", "-fPIC", f"-Wl,{NO_BUILD_ID}"),
+    "Darwin": ("-dynamiclib", "-undefined", "dynamic_lookup", "-install_name", LIBRARY),
 }
 
 # The linker of last resort is a package of Python's.
@@ -49,8 +55,7 @@ def export_library(executable: Any, path: Path, target: CpuTarget) -> None:  # n
         _link(command, Path(output), objects)
 
     with staged(path) as staging:
-        # TVM decides by the suffix that this is a library.
-        library = staging.with_name("module.so")
+        library = staging.with_name(LIBRARY)
         executable.export_library(str(library), fcompile=link)
         library.replace(staging)
 
@@ -72,7 +77,7 @@ def find_linker(target: CpuTarget) -> list[str]:
             f"no linker for {target.triple}", hint="libraries for macOS are linked on macOS"
         )
     if linker := _linker():
-        return [*linker, "-shared"]
+        return [*linker, "-shared", NO_BUILD_ID]
     raise MachineLacks(f"no linker for {target.triple}", hint=f"{_to_install(target)}{ZIG}")
 
 

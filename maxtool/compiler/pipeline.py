@@ -22,6 +22,7 @@ from maxtool.compiler.cuda.binaries import Compiled, compile_apart
 from maxtool.compiler.kernels.cpu import pipeline as cpu_pipeline
 from maxtool.compiler.kernels.cuda import pipeline as cuda_pipeline
 from maxtool.compiler.placement import Placed, Placement, placed
+from maxtool.compiler.shape_functions import settle_shape_functions
 from maxtool.errors import CompilationFailed
 
 # TVM calls back into Python, where Ctrl-C may arrive; it knows only errors that are registered, and
@@ -38,6 +39,7 @@ PASSES = (
     relax.transform.LowerRuntimeBuiltin,
     relax.transform.ComputePrimValue,
     relax.transform.VMShapeLower,
+    settle_shape_functions,
     relax.transform.AttachGlobalSymbol,
 )
 

@@ -177,18 +177,18 @@ def _describe(made: Conversion) -> None:
     source, target = made.plan.dialect, made.request.target
     if target == "gguf":
         writer = gguf_metadata.from_gguf if source == "gguf" else gguf_metadata.from_huggingface
-        made.metadata = writer(made.plan, made.specs)
+        made.metadata = writer(made.plan, made.specs, made.request.name)
         if source != target:
             made.notes += written_notes(made.plan.recipe, "gguf", made.plan.config)
         if not gguf_metadata.described(made.metadata):
             made.notes.append("the source has no tokenizer, so the output has none")
     elif target == "hf":
-        made.files = DESCRIBED[source](made.plan, made.specs)
+        made.files = DESCRIBED[source](made.plan, made.specs, made.request.name)
         if not any(name.startswith("tokenizer") for name in made.files):
             made.notes.append("the source has no tokenizer, so the output has none")
 
 
-DESCRIBED: Mapping[str, Callable[[Plan, list[TensorSpec]], dict[str, bytes]]] = {
+DESCRIBED: Mapping[str, Callable[[Plan, list[TensorSpec], str | None], dict[str, bytes]]] = {
     "gguf": hf_files.from_gguf,
     "hf": hf_files.from_huggingface,
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from maxtool import tokenizer
 from maxtool.conversion.types import FILE_TYPES, main_type
 from maxtool.recipe import Plan, written_keys
+from maxtool.recipe.naming import GGUF_NAME, model_name, size_label
 from maxtool.weights import TensorSpec
 
 FILE_TYPE = "general.file_type"
@@ -19,20 +19,22 @@ VERSION = np.uint32(2)  # ggml.h's GGML_QNT_VERSION
 SPLIT = "split."
 TYPE_COUNT = "tokenizer.ggml.token_type_count"  # rows of a table of the network, all the same
 EXPERTS = "_exps."  # in the name of a tensor that stacks the experts of a layer
-SCALES = ((1e12, 1e-12, "T"), (1e9, 1e-9, "B"), (1e6, 1e-6, "M"), (0.0, 1e-3, "K"))
 
 
-def from_huggingface(plan: Plan, specs: Sequence[TensorSpec]) -> dict[str, Any]:
+def from_huggingface(
+    plan: Plan, specs: Sequence[TensorSpec], name: str | None = None
+) -> dict[str, Any]:
     """The key/values of a checkpoint that comes from a Hugging Face folder.
 
     Args:
         plan: The source.
         specs: The tensors to be written.
+        name: What the model is called; its own name when not given.
 
     Raises:
         ConfigurationError: If the configuration or the tokenizer has no form in GGUF.
     """
-    keys = written_keys(plan.recipe, "gguf", plan.config, _described_by(plan, specs))
+    keys = written_keys(plan.recipe, "gguf", plan.config, _described_by(plan, specs, name))
     tokens = _tokenizer_keys(plan)
     # What a recipe says of tokens is said of SentencePiece models, after their own keys.
     of_tokens = [key for key in keys if key.startswith("tokenizer.") and key != TYPE_COUNT]
@@ -46,10 +48,10 @@ def from_huggingface(plan: Plan, specs: Sequence[TensorSpec]) -> dict[str, Any]:
     }
 
 
-def _described_by(plan: Plan, specs: Sequence[TensorSpec]) -> dict[str, Any]:
+def _described_by(plan: Plan, specs: Sequence[TensorSpec], name: str | None) -> dict[str, Any]:
     """The keys that name the file as a whole; the recipe's order says whether it has a type."""
     keys: dict[str, Any] = {
-        "general.name": title(plan.checkpoint.folder.resolve().name),
+        GGUF_NAME: name or model_name(plan),
         "general.size_label": model_label(specs),
     }
     order = plan.recipe.order.get("gguf", ())
@@ -59,12 +61,13 @@ def _described_by(plan: Plan, specs: Sequence[TensorSpec]) -> dict[str, Any]:
     return keys
 
 
-def from_gguf(plan: Plan, specs: Sequence[TensorSpec]) -> dict[str, Any]:
+def from_gguf(plan: Plan, specs: Sequence[TensorSpec], name: str | None = None) -> dict[str, Any]:
     """A GGUF file's own key/values, brought up to date with the types of ``specs``.
 
     Args:
         plan: The source.
         specs: The tensors to be written.
+        name: What the model is called; what the file says when not given.
     """
     keys: dict[str, Any] = {
         key: value for key, value in plan.checkpoint.metadata.items() if not key.startswith(SPLIT)
@@ -75,7 +78,7 @@ def from_gguf(plan: Plan, specs: Sequence[TensorSpec]) -> dict[str, Any]:
         keys[FILE_TYPE] = np.uint32(file_type)
     if any(spec.encoding for spec in specs):
         keys.setdefault(QUANTIZATION_VERSION, VERSION)
-    return keys
+    return keys | ({GGUF_NAME: name} if name else {})
 
 
 def _tokenizer_keys(plan: Plan) -> dict[str, object]:
@@ -109,20 +112,6 @@ def model_label(specs: Sequence[TensorSpec]) -> str:
     others = sum(spec.size for spec in specs) - sum(spec.size for spec in stacked)
     one = sum(spec.size // count for spec, count in zip(stacked, counts, strict=True))
     return f"{sum(counts) // len(counts)}x{size_label(others + one)}"
-
-
-def size_label(elements: int) -> str:
-    """A number of elements in at least two digits, with a letter for its thousands: ``1.1B``."""
-    factor, letter = next(row[1:] for row in SCALES if elements > row[0])
-    scaled = elements * factor
-    digits = len(str(round(scaled)).lstrip("0"))
-    return f"{scaled:.{max(2 - digits, 0)}f}{letter}"
-
-
-def title(name: str) -> str:
-    """A folder's name as a title: its words, those in lower case capitalised."""
-    words = [word for word in re.split(r"[-_\s]+", name) if word]
-    return " ".join(word.capitalize() if word.islower() else word for word in words) or "Model"
 
 
 def described(metadata: Mapping[str, Any]) -> bool:

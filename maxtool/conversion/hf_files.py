@@ -12,6 +12,7 @@ from maxtool import tokenizer
 from maxtool.conversion.types import main_type
 from maxtool.dtype import DType
 from maxtool.recipe import Plan, sentence_transformers, written_keys
+from maxtool.recipe.naming import HF_NAME, own_name
 from maxtool.tokenizer.huggingface import CARRIED
 from maxtool.weights import TensorSpec
 
@@ -21,17 +22,21 @@ ID_KEYS = ("bos_token_id", "eos_token_id", "pad_token_id")
 DTYPE_KEYS = ("dtype", "torch_dtype")
 
 
-def from_huggingface(plan: Plan, specs: Sequence[TensorSpec]) -> dict[str, bytes]:
+def from_huggingface(
+    plan: Plan, specs: Sequence[TensorSpec], name: str | None = None
+) -> dict[str, bytes]:
     """Every small file of the source folder as it stands; only the element type is told anew.
 
     Args:
         plan: The source.
         specs: The tensors to be written.
+        name: What the model is called; what the configuration says when not given.
     """
     config = dict(plan.checkpoint.config or {})
     if plan.recipe.section:  # the whole describes more than is written
         ids = {key: config[key] for key in ID_KEYS if key in config}
         config = nested(written_keys(plan.recipe, "hf", plan.config)) | ids
+    config |= {HF_NAME: name} if name else {}
     present = [key for key in DTYPE_KEYS if key in config] or DTYPE_KEYS[:1]
     config.update(dict.fromkeys(present, _dtype_name(specs)))
     files = {CONFIG: _json(config)}
@@ -43,12 +48,13 @@ def from_huggingface(plan: Plan, specs: Sequence[TensorSpec]) -> dict[str, bytes
     return files
 
 
-def from_gguf(plan: Plan, specs: Sequence[TensorSpec]) -> dict[str, bytes]:
+def from_gguf(plan: Plan, specs: Sequence[TensorSpec], name: str | None = None) -> dict[str, bytes]:
     """The small files that say what a GGUF file's key/values say.
 
     Args:
         plan: The source.
         specs: The tensors to be written.
+        name: What the model is called; what the key/values say when not given.
 
     Raises:
         ConfigurationError: If the configuration or the tokenizer has no form there.
@@ -58,7 +64,8 @@ def from_gguf(plan: Plan, specs: Sequence[TensorSpec]) -> dict[str, bytes]:
     ids = {} if found is None else _token_ids(found)
     config = nested(written_keys(plan.recipe, "hf", plan.config))
     beside = config.pop(sentence_transformers.TABLE, {})
-    config |= {"dtype": _dtype_name(specs), **ids}
+    name = name or own_name(plan)
+    config |= {"dtype": _dtype_name(specs), **ids, **({HF_NAME: name} if name else {})}
     files = {CONFIG: _json(config)}
     if beside:
         files |= sentence_transformers.files(beside, int(plan.config["hidden_size"]))

@@ -11,6 +11,7 @@ from maxtool.dtype import DType
 from maxtool.errors import UsageError
 from maxtool.quantization import QuantizationEncoding
 from maxtool.recipe import Dialect
+from maxtool.recipe.naming import check_name
 
 # "hf" is a folder with config.json and tokenizer, "safetensors" the tensors alone.
 Target = Literal["gguf", "hf", "safetensors"]
@@ -31,6 +32,7 @@ class Request:
         encoding: Block encoding of the matrices.
         force: Whether an existing output may be replaced.
         ignore: Configuration keys to pass over.
+        name: What the model is called in the output; its own name when not given.
     """
 
     source: Path
@@ -41,6 +43,7 @@ class Request:
     encoding: QuantizationEncoding | None = None
     force: bool = False
     ignore: frozenset[str] = frozenset()
+    name: str | None = None
 
     @property
     def target(self) -> Target:
@@ -58,6 +61,13 @@ class Request:
             raise UsageError(
                 f"--to hf writes a folder, and the output ends in {self.output.suffix}",
                 file=self.output,
+            )
+        check_name(self.name)
+        if self.name is not None and self.target == "safetensors":
+            raise UsageError(
+                "a safetensors file has no place for --name",
+                file=self.output,
+                hint="write a folder or a GGUF file",
             )
         if self.dtype is not None and self.encoding is not None:
             raise UsageError("--dtype and --quantize exclude each other")

@@ -45,6 +45,14 @@ def test_files_and_checksums(compiled: Compile, data: Path) -> None:
     assert all(one["offset"] % 64 == 0 for one in manifest["weights"]["tensors"])
 
 
+def test_its_name_is_its_own_or_asked_for(compiled: Compile, data: Path) -> None:
+    def name(folder: Path) -> str:
+        return str(json.loads((folder / "manifest.json").read_text())["name"])
+
+    assert name(compiled(data / "tiny-llama")) == "llama 43K"
+    assert name(compiled(data / "tiny-llama", name="A Small One")) == "A Small One"
+
+
 def test_check_is_recorded(compiled: Compile, data: Path) -> None:
     def status(folder: Path) -> dict[str, object]:
         return dict(json.loads((folder / "manifest.json").read_text())["check"])

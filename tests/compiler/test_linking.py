@@ -108,15 +108,15 @@ def test_the_system_compiler_does_not_link_other_machines(
         "install gcc-aarch64-linux-gnu or lld, or `pip install ziglang`"
     )
     with_tools(monkeypatch, cc="/usr/bin/cc", ld_lld="/usr/bin/ld.lld")
-    assert linking.find_linker(other) == ["/usr/bin/ld.lld", "-shared"]
+    assert linking.find_linker(other) == ["/usr/bin/ld.lld", "-shared", "--build-id=none"]
     native = linking.find_linker(cpu_target("cpu:x86-64-v3"))
-    assert native == ["/usr/bin/cc", "-shared", "-fPIC"]
+    assert native == ["/usr/bin/cc", "-shared", "-fPIC", "-Wl,--build-id=none"]
 
 
 def test_ziglang_is_the_last_resort(monkeypatch: pytest.MonkeyPatch, target: CpuTarget) -> None:
     with_tools(monkeypatch)
     monkeypatch.setattr(linking.importlib.util, "find_spec", lambda _: object())
-    expected = [sys.executable, "-m", "ziglang", "ld.lld", "-shared"]
+    expected = [sys.executable, "-m", "ziglang", "ld.lld", "-shared", "--build-id=none"]
     assert linking.find_linker(target) == expected
 
 

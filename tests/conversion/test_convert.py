@@ -13,13 +13,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 from gguf import GGUFReader, LlamaFileType
-from hypothesis import given
-from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from maxtool.conversion import Request, convert, prepare
-from maxtool.conversion.gguf_metadata import size_label, title
 from maxtool.conversion.types import FILE_TYPES, Natural, choose, stays_float32
 from maxtool.dtype import DType
 from maxtool.errors import MachineLacks, ModelMismatch, OutputExists, UsageError
@@ -264,34 +261,6 @@ def test_one_tensor_in_memory_at_a_time(
     made = prepare(Request(source(), tmp_path / "a.gguf"))
     convert(made, lambda _done: events.append("written"))
     assert events[: 2 * len(made.tensors)] == ["made", "written"] * len(made.tensors)
-
-
-@pytest.mark.parametrize(
-    ("elements", "label"),
-    [
-        (292_800, "293K"),
-        (1_769_000, "1.8M"),
-        (410_000, "410K"),
-        (7_241_732_096, "7.2B"),
-    ],
-)
-def test_size_label(elements: int, label: str) -> None:
-    assert size_label(elements) == label
-
-
-@given(st.integers(1, 10**13))
-def test_size_label_as_the_gguf_package(elements: int) -> None:
-    from gguf.utility import size_label as theirs
-
-    assert size_label(elements) == theirs(elements, 0, 0, 0)
-
-
-@pytest.mark.parametrize(
-    ("folder", "name"),
-    [("llama", "Llama"), ("TinyLlama-1.1B_chat", "TinyLlama 1.1B Chat"), ("", "Model")],
-)
-def test_title(folder: str, name: str) -> None:
-    assert title(folder) == name
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from maxtool.conversion import Request, convert, prepare
 from maxtool.dtype import DType
 from maxtool.quantization import QuantizationEncoding
 from maxtool.recipe import find_recipe, resolve_config
+from maxtool.recipe.naming import title
 from maxtool.weights import open_checkpoint
 
 pytestmark = pytest.mark.reference
@@ -78,8 +79,8 @@ def test_as_llama_cpp_converts(
 def test_whole_files_are_the_same(
     reference: Path, tmp_path: Path, folder: str, name: str, options: dict[str, Any]
 ) -> None:
-    """The references were made from folders of these names, so even the name agrees."""
-    run(reference / folder, tmp_path / "out.gguf", **options)
+    """llama.cpp names a model for its folder, which here has to be asked for."""
+    run(reference / folder, tmp_path / "out.gguf", name=title(folder), **options)
     expected = reference / folder / f"{name}.gguf"
     assert (tmp_path / "out.gguf").read_bytes() == expected.read_bytes()
 
@@ -92,8 +93,8 @@ def test_older_spellings_give_the_same_file(reference: Path, tmp_path: Path, nam
         if file.suffix in {".safetensors", ".model", ".json"} and "older" not in file.name:
             (older / file.name).write_bytes(file.read_bytes())
     (older / "config.json").write_bytes((reference / name / "config.older.json").read_bytes())
-    run(reference / name, tmp_path / "new.gguf")
-    run(older, tmp_path / "old.gguf")
+    run(reference / name, tmp_path / "new.gguf", name=name)
+    run(older, tmp_path / "old.gguf", name=name)
     assert (tmp_path / "new.gguf").read_bytes() == (tmp_path / "old.gguf").read_bytes()
 
 

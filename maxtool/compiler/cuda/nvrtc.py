@@ -9,10 +9,8 @@ from maxtool.compiler.cuda.wheels import compilers, include_paths
 from maxtool.errors import CompilationFailed
 
 # IEEE arithmetic: no --use_fast_math, as on the CPU. Kernels name the approximations they want.
+# And one thread: with several (--split-compile) the text differs from one process to the next.
 OPTIONS = ("--std=c++17", "-default-device", "--disable-warnings")
-# Kernels are optimised by so many threads; the text, though not what it does, depends on how many,
-# so it is not the number of cores.
-SPLIT = "--split-compile=4"
 SHOWN = 5
 
 
@@ -31,7 +29,7 @@ def translate(source: str, virtual: str) -> bytes:
         CompilationFailed: If the source does not compile; nvrtc's messages are in ``problems``.
     """
     nvrtc = compilers().nvrtc
-    options = [f"--gpu-architecture={virtual}", *OPTIONS, SPLIT]
+    options = [f"--gpu-architecture={virtual}", *OPTIONS]
     options += [f"-I{path}" for path in include_paths()]
     status, program = nvrtc.nvrtcCreateProgram(
         source.encode(), b"model.cu", len(HEADERS), list(HEADERS.values()), list(HEADERS)

@@ -1,0 +1,107 @@
+"""The same input gives the same bytes: in another folder, process, time zone, language, umask."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+
+@dataclass(frozen=True)
+class User:
+    """What differs between people who make the same thing.
+
+    Attributes:
+        prefix: Of the names of the source folders.
+        environment: What their processes hash by, their time and their language.
+        umask: What others may do with their files.
+        step: In which order they take the sources.
+    """
+
+    prefix: str
+    environment: Mapping[str, str]
+    umask: int
+    step: int
+
+
+USERS = (
+    User("a", {"PYTHONHASHSEED": "1", "TZ": "UTC", "LC_ALL": "C"}, 0o022, 1),
+    User("another model", {"PYTHONHASHSEED": "4242", "TZ": "Asia/Kathmandu"}, 0o077, -1),
+)
+
+# What is made of every folder: an artifact, both formats, and one of them from the other.
+MAKE = """
+import sys
+from pathlib import Path
+from maxtool import artifact, conversion
+from maxtool.errors import ModelMismatch
+sources, output, target, step = sys.argv[1:]
+for folder in sorted(Path(sources).iterdir())[:: int(step)]:
+    place = Path(output, folder.name.partition("@")[2])
+    artifact.make(artifact.prepare(artifact.Request(folder, place, target=target)))
+    for source, end in ((folder, ".gguf"), (folder, ".hf"), (Path(f"{place}.gguf"), ".back")):
+        try:
+            request = conversion.Request(source, Path(f"{place}{end}"))
+            conversion.convert(conversion.prepare(request))
+        except ModelMismatch as error:  # not everything has a form in GGUF
+            Path(f"{place}{end}.refused").write_text(str(error))
+            break
+"""
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def made_by(user: User, target: str, sources: list[Path], scratch: Path) -> dict[str, bytes]:
+    """What a user makes of copies of some folders."""
+    copies, output = scratch / user.prefix / "sources", scratch / user.prefix / "out"
+    for source in sources:
+        shutil.copytree(source, copies / f"{user.prefix}@{source.name}")
+    output.mkdir()
+    subprocess.run(
+        [sys.executable, "-c", MAKE, str(copies), str(output), target, str(user.step)],
+        env={**os.environ, **user.environment},
+        umask=user.umask,
+        check=True,
+    )
+    return contents(output)
+
+
+def compare(target: str, sources: list[Path], scratch: Path) -> None:
+    """Let both users work, and compare file by file."""
+    with ThreadPoolExecutor(len(USERS)) as pool:
+        jobs = [pool.submit(made_by, user, target, sources, scratch) for user in USERS]
+        first, second = (job.result() for job in jobs)
+    assert {"model.so", "weights.bin", "config.json"} <= {Path(name).name for name in first}
+    assert first.keys() == second.keys()
+    assert [name for name in first if first[name] != second[name]] == []
+
+
+def test_one_model(data: Path, tmp_path: Path) -> None:
+    compare("cpu:x86-64-v2", [data / "tiny-llama"], tmp_path)
+
+
+@pytest.mark.slow
+def test_every_recipe(data: Path, tmp_path: Path) -> None:
+    """Each user in one process, so that what came before is different too."""
+    sources = [path.parent for path in data.glob("tiny-*/config.json")]
+    assert len(sources) > 20
+    compare("cpu:x86-64-v3", sources, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("nvidia.cu13") is None, reason="needs the extra cuda")
+def test_gpus(data: Path, tmp_path: Path) -> None:
+    sources = [data / name for name in ("tiny-llama", "tiny-qwen3-moe", "tiny-bert")]
+    compare("cuda:sm_80,sm_90", sources, tmp_path)
