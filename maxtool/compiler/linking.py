@@ -20,6 +20,9 @@ COMPILERS = ("cc", "c++", "gcc", "clang")
 # What TVM takes for a library, by its suffix.
 LIBRARY = "module.so"
 
+# A folder for object files: where TVM cannot make one of its own, it prints a traceback.
+OBJECTS = "objects"
+
 # Equal code gives equal bytes: no identity that a linker may make up, and no path of this machine.
 NO_BUILD_ID = "--build-id=none"
 
@@ -55,8 +58,9 @@ def export_library(executable: Any, path: Path, target: CpuTarget) -> None:  # n
         _link(command, Path(output), objects)
 
     with staged(path) as staging:
-        library = staging.with_name(LIBRARY)
-        executable.export_library(str(library), fcompile=link)
+        library, objects = staging.with_name(LIBRARY), staging.with_name(OBJECTS)
+        objects.mkdir()
+        executable.export_library(str(library), fcompile=link, workspace_dir=str(objects))
         library.replace(staging)
 
 

@@ -213,6 +213,7 @@ def test_what_the_system_refuses(
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied", str(tmp_path / "out"))
 
+    monkeypatch.setattr(Path, "mkdir", refuse)
     monkeypatch.setattr(tempfile, "mkdtemp", refuse)
     result = run(source, "-o", tmp_path / "out")
     assert result.exit_code == 6
