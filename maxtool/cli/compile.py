@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,7 +25,7 @@ TRIALS = {"prefill": '--prompt "Once upon a time"', "embed": '--text "Once upon 
 def compile(  # noqa: A001 - the command's name
     out: Output,
     source: options.Source,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to make.")],
+    output: Annotated[str, typer.Option("--output", "-o", help="The folder to make.")],
     recipe: options.Recipe = None,
     target: Annotated[
         str,
@@ -85,8 +84,8 @@ def compile(  # noqa: A001 - the command's name
     from maxtool import artifact
 
     request = artifact.Request(
-        source=source,
-        output=output,
+        source=options.local_source(source),
+        output=options.local_output(output),
         recipe=recipe,
         target=target,
         devices=devices,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,7 +19,7 @@ def convert(
     out: Output,
     source: options.Source,
     output: Annotated[
-        Path,
+        str,
         typer.Option("--output", "-o", help="NAME.gguf, NAME.safetensors, or a folder to make."),
     ],
     to: Annotated[
@@ -48,8 +47,8 @@ def convert(
     from maxtool.conversion import request as asked
 
     request = asked.Request(
-        source=source,
-        output=output,
+        source=options.local_source(source),
+        output=options.local_output(output),
         to=None if to is None else asked.parse_target(to),
         recipe=recipe,
         dtype=options.parse_dtype(dtype),

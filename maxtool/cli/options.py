@@ -14,6 +14,12 @@ if TYPE_CHECKING:
 
 
 DTYPES = ("float32", "float16", "bfloat16")
+# What other tools call them.
+ALIASES = {
+    **dict.fromkeys(("fp32", "f32"), "float32"),
+    **dict.fromkeys(("fp16", "f16", "half"), "float16"),
+    "bf16": "bfloat16",
+}
 POOLINGS = ("mean", "cls", "max")
 
 
@@ -23,8 +29,11 @@ def flag(*names: str, help: str) -> Any:  # noqa: A002, ANN401 - typer's names a
 
 
 Source = Annotated[
-    Path,
-    typer.Argument(help="A Hugging Face folder, a safetensors or PyTorch file, or a GGUF file."),
+    str,
+    typer.Argument(
+        metavar="SOURCE",
+        help="A Hugging Face folder, a safetensors or PyTorch file, or a GGUF file.",
+    ),
 ]
 Recipe = Annotated[str | None, typer.Option("--recipe", help="A recipe's name, or a .toml file.")]
 Force = Annotated[bool, flag("--force", help="Replace an existing output.")]
@@ -41,6 +50,37 @@ IgnoreConfig = Annotated[
     list[str] | None,
     typer.Option("--ignore-config", metavar="KEY", help="Let a configuration key pass."),
 ]
+
+
+def local_source(text: str) -> Path:
+    """The path that a user names to be read whole.
+
+    Raises:
+        UsageError: If it is a URL.
+    """
+    from maxtool.weights.remote import download, is_url, redacted
+
+    if is_url(text):
+        what = "only inspect-weights reads URLs, and of those the headers"
+        raise UsageError(what, file=redacted(text), hint=download(text))
+    return Path(text)
+
+
+def local_output(text: str) -> Path:
+    """The path that a user names to be written.
+
+    Raises:
+        UsageError: If it is a URL, or stands for stdout.
+    """
+    from maxtool.weights.remote import is_url, redacted
+
+    if is_url(text):
+        hint = "write it to a path of this machine, and copy it from there"
+        raise UsageError("outputs are not written to URLs", file=redacted(text), hint=hint)
+    if text == "-":
+        hint = "name a file or folder; ./- is one of that name"
+        raise UsageError("the output cannot be written to stdout", hint=hint)
+    return Path(text)
 
 
 def parse_pooling(text: str | None) -> str | None:
@@ -64,6 +104,7 @@ def parse_dtype(text: str | None) -> DType | None:
 
     if text is None:
         return None
-    if text.lower() not in DTYPES:
+    name = ALIASES.get(text.lower(), text.lower())
+    if name not in DTYPES:
         raise UsageError(f"--dtype {text!r} is not one of {', '.join(DTYPES)}")
-    return DType(text.lower())
+    return DType(name)

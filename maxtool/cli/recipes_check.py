@@ -31,7 +31,11 @@ def recipes_check(
     from maxtool.weights import open_checkpoint
 
     found = load_recipe(recipe)
-    made = plan(found, open_checkpoint(checkpoint), ignore=frozenset(ignore_config or ()))
+    made = plan(
+        found,
+        open_checkpoint(options.local_source(checkpoint)),
+        ignore=frozenset(ignore_config or ()),
+    )
     if out.json_mode:
         _print_json(out, made)
     else:

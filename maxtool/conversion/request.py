@@ -16,6 +16,11 @@ from maxtool.recipe.naming import check_name
 # "hf" is a folder with config.json and tokenizer, "safetensors" the tensors alone.
 Target = Literal["gguf", "hf", "safetensors"]
 SUFFIXES: Mapping[str, Target] = {".gguf": "gguf", ".safetensors": "safetensors"}
+# Names by which something else would be expected than the folder that would be made.
+FOREIGN = (
+    *(".onnx", ".bin", ".pt", ".pth", ".ckpt", ".npz", ".npy", ".h5", ".pb", ".tflite", ".ggml"),
+    *(".json", ".zip", ".tar", ".gz", ".txt"),
+)
 DIALECT: Mapping[Target, Dialect] = {"gguf": "gguf", "hf": "hf", "safetensors": "hf"}
 
 
@@ -56,7 +61,14 @@ class Request:
         Raises:
             UsageError: If the output's name, its format and its types do not go together.
         """
-        named = SUFFIXES.get(self.output.suffix.lower())
+        suffix = self.output.suffix.lower()
+        if self.to is None and suffix in FOREIGN:
+            raise UsageError(
+                f"no {suffix} files are written",
+                file=self.output,
+                hint="name it NAME.gguf or NAME.safetensors, or a folder without such an ending",
+            )
+        named = SUFFIXES.get(suffix)
         if self.to == "hf" and named is not None:
             raise UsageError(
                 f"--to hf writes a folder, and the output ends in {self.output.suffix}",

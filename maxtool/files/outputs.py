@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from pathlib import Path
 
@@ -36,7 +37,11 @@ def check_output(path: Path, *, force: bool, sources: tuple[Path, ...] = ()) -> 
     if Path.cwd().is_relative_to(where):
         raise UsageError("the output would replace the folder that this runs in", file=path)
     if not where.parent.is_dir():
-        raise UsageError("the folder for the output does not exist", file=where.parent)
+        raise UsageError(
+            "the folder for the output does not exist",
+            file=where.parent,
+            hint=f"make it first: mkdir -p {shlex.quote(str(where.parent))}",
+        )
     clear(where.parent)
     if os.path.lexists(path) and not force:
         raise OutputExists("the output exists", file=path, hint="pass --force to replace it")

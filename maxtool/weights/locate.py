@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from maxtool.errors import MalformedFile, MissingFile
+from maxtool.weights import hub
 from maxtool.weights.formats import ACCEPTED, READERS, Format, identify
 from maxtool.weights.formats.gguf_values import whole_number
 from maxtool.weights.formats.index import FileIndex
@@ -67,7 +68,7 @@ def find(path: Path) -> Found:
         path.lstat()
         file = _in_folder(path) if path.is_dir() else path
     except (OSError, ValueError) as error:
-        raise unreadable(path, error, hint=f"accepted: {ACCEPTED}") from error
+        raise unreadable(path, error, hint=_elsewhere(path)) from error
     if file.suffix == ".json":
         return _sharded(file)
     kind = identify(file)
@@ -76,6 +77,13 @@ def find(path: Path) -> Found:
         return _split(file, index)
     tensors = {tensor.name: tensor for tensor in index.tensors}
     return Found(kind, (file, *index.beside), tensors, index.metadata, index.notes)
+
+
+def _elsewhere(path: Path) -> str:
+    """What to do where nothing is at a path: it may be meant as a repository of the Hub."""
+    if hub.looks_meant(path):
+        return f"a repository of the Hugging Face Hub? {hub.download(path.as_posix())}"
+    return f"accepted: {ACCEPTED}"
 
 
 def _in_folder(folder: Path) -> Path:

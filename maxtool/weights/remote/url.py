@@ -7,6 +7,7 @@ import re
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from maxtool.errors import UsageError
+from maxtool.weights import hub
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _PORT = re.compile(r"[^/@:]*:\d*(/|$)|[^/@:]*/|\[")
@@ -21,6 +22,14 @@ def is_url(text: str) -> bool:
 def scheme(url: str) -> str:
     """The scheme in small letters, without ``://``."""
     return url.partition("://")[0].lower()
+
+
+def download(url: str) -> str:
+    """What to do to have here what lies behind a URL."""
+    repository = hub.behind(redacted(url))
+    if repository is not None:
+        return f"download it first: {hub.download(repository)}"
+    return "download it first, and give the file or folder here"
 
 
 def redacted(url: str) -> str:
