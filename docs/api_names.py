@@ -71,8 +71,6 @@ STAND_INS = {"F", "graph", "hidden", "ops", "param", "value", "weight_data"}
 MOVED = {"max.pipelines.nn.layer": "maxtool.nn.layer"}
 # Given as a class with ``(*args, **kwargs)`` because nobody constructs a protocol.
 PROTOCOLS = {"max.graph.weights.Weights"}
-# What only the document's typos mention.
-TYPOS = {"max.experimental.tensor.Tensor.randn"}
 
 KINDS = {
     "posonlyargs": "positional-only",
@@ -189,7 +187,7 @@ def extract(folder: Path) -> list[Name]:
         members = sorted(defined(document, lines), key=lambda name: name.parameters is None)
         for name in [*members, *mentioned(document, text)]:
             found.setdefault((document, name.name), name)
-    return sorted(name for name in found.values() if name.name not in TYPOS)
+    return sorted(found.values())
 
 
 def dump(names: list[Name]) -> str:

@@ -1,8 +1,16 @@
 """Graphs: our own small structure, which knows no compiler."""
 
-from maxtool.graph import ops
+from maxtool.graph import ops, quantization, random, weights
 from maxtool.graph.device import CPU, Device, DeviceRef
-from maxtool.graph.dim import Dim, DimLike, Shape, ShapeLike
+from maxtool.graph.dim import (
+    AlgebraicDim,
+    Dim,
+    DimLike,
+    Shape,
+    ShapeLike,
+    StaticDim,
+    SymbolicDim,
+)
 from maxtool.graph.graph import Graph
 from maxtool.graph.node import CallNode, Node
 from maxtool.graph.shard import Shard
@@ -18,6 +26,7 @@ BufferValue = Tensor
 
 __all__ = [
     "CPU",
+    "AlgebraicDim",
     "BufferType",
     "BufferValue",
     "CallNode",
@@ -32,6 +41,8 @@ __all__ = [
     "ShapeLike",
     "Shard",
     "ShardingStrategy",
+    "StaticDim",
+    "SymbolicDim",
     "Tensor",
     "TensorLike",
     "TensorType",
@@ -40,4 +51,7 @@ __all__ = [
     "Value",
     "Weight",
     "ops",
+    "quantization",
+    "random",
+    "weights",
 ]

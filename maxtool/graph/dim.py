@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import total_ordering
 from math import prod
 from numbers import Integral
 from operator import add, index, mul, sub
-from typing import TypeAlias, overload
+from typing import Self, TypeAlias, overload
 
 from maxtool.graph.polynomial import Polynomial
 
@@ -27,13 +28,27 @@ class Dim:
         value: A size of at least 0, a name, or a ``Dim``, which is copied.
 
     Raises:
-        TypeError: If it is neither a whole number nor a name.
+        TypeError: If it is neither a whole number nor a name, or not what the kind of dimension is.
         ValueError: If the size is negative or the name is no identifier.
     """
 
     __slots__ = ("value",)
 
     value: int | str | Polynomial
+
+    def __new__(cls, value: DimLike | Polynomial) -> Self:
+        """A dimension of the kind that ``value`` is of."""
+        plain = value.value if isinstance(value, Dim) else value
+        kind: type[Dim] = StaticDim
+        if not isinstance(plain, int):
+            kind = SymbolicDim if isinstance(plain, str) else kind
+            kind = AlgebraicDim if isinstance(plain, Polynomial) else kind
+        if not issubclass(kind, cls):
+            raise TypeError(f"{plain!r} is no {cls.__name__}")
+        return object.__new__(kind)
+
+    def __getnewargs__(self) -> tuple[int | str | Polynomial]:
+        return (self.value,)
 
     def __init__(self, value: DimLike) -> None:
         plain = value.value if isinstance(value, Dim) else value
@@ -58,7 +73,7 @@ class Dim:
         plain = polynomial.plain
         if isinstance(plain, int | str):
             return cls(plain)
-        made = cls.__new__(cls)
+        made = cls.__new__(cls, plain)
         made.value = plain
         return made
 
@@ -71,6 +86,11 @@ class Dim:
     def polynomial(self) -> Polynomial:
         """The size as a polynomial in names."""
         return Polynomial.of(self.value)
+
+    @property
+    def parameters(self) -> Iterable[SymbolicDim]:
+        """The symbolic dimensions that the size depends on."""
+        return [SymbolicDim(name) for name in self.names()]
 
     def names(self) -> list[str]:
         """The names that the size depends on."""
@@ -100,6 +120,9 @@ class Dim:
     def __mul__(self, other: DimLike) -> Dim:
         return self._with(other, mul)
 
+    def __neg__(self) -> Dim:
+        return self * -1
+
     def __radd__(self, other: DimLike) -> Dim:
         return self + other
 
@@ -123,6 +146,9 @@ class Dim:
             raise ValueError(f"dimension {self} cannot be divided by {divisor}")
         return Dim.of(exact)
 
+    def __rfloordiv__(self, other: int) -> Dim:
+        return Dim(other) // self
+
     def _with(self, other: DimLike, combine: Callable[[Polynomial, Polynomial], Polynomial]) -> Dim:
         if isinstance(other, Integral):  # which may be negative, as no dimension is
             return Dim.of(combine(self.polynomial, Polynomial.of(int(other))))
@@ -144,6 +170,44 @@ class Dim:
 
     def __str__(self) -> str:
         return str(self.value)
+
+
+@total_ordering
+class StaticDim(Dim):
+    """A dimension whose size is known now. It is ordered as its size is."""
+
+    __slots__ = ()
+
+    @property
+    def dim(self) -> int:
+        """The size."""
+        return int(self)
+
+    def __lt__(self, other: object) -> bool:
+        if isinstance(other, StaticDim | Integral):
+            return int(self) < int(other)
+        return NotImplemented
+
+    # total_ordering takes these from the class itself.
+    __eq__ = Dim.__eq__
+    __hash__ = Dim.__hash__
+
+
+class SymbolicDim(Dim):
+    """A dimension known by a name, whose size each call brings."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        return str(self)
+
+
+class AlgebraicDim(Dim):
+    """A dimension computed from symbolic ones; made by computing with them."""
+
+    __slots__ = ()
 
 
 class Shape(Sequence[Dim]):

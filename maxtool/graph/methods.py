@@ -13,9 +13,10 @@ from maxtool.graph.operators import Operators, call, tensor_of
 if TYPE_CHECKING:
     from maxtool.graph.tensor import Tensor, TensorLike
 
+# Along one or several dimensions, which stay with size 1, or (None) over all elements, to ``[1]``.
+Axes: TypeAlias = "SupportsIndex | Sequence[SupportsIndex] | None"
 # A number, a slice, ``...``, ``None``, places, a mask, or a tuple of them; see ``slice_tensor``.
 Index: TypeAlias = Any
-Axes: TypeAlias = "SupportsIndex | Sequence[SupportsIndex] | None"
 
 
 class Methods(Operators):
@@ -87,6 +88,14 @@ class Methods(Operators):
     def mean(self, axis: Axes = -1) -> Tensor:
         """The mean along dimensions, which stay with size 1."""
         return tensor_of("mean", self, axis)
+
+    def var(self, axis: Axes = -1, correction: float = 0) -> Tensor:
+        """The mean squared distance from the mean along dimensions, which stay with size 1."""
+        return tensor_of("variance", self, axis, correction)
+
+    def std(self, axis: Axes = -1, correction: float = 0) -> Tensor:
+        """The square root of :meth:`var`."""
+        return tensor_of("std", self, axis, correction)
 
     def prod(self, axis: Axes = -1) -> Tensor:
         """The product along dimensions, which stay with size 1."""

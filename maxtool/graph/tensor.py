@@ -133,6 +133,15 @@ class Tensor(Methods):
         return cls.full_like(like, 1)
 
     @classmethod
+    def randn(
+        cls, shape: ShapeLike, *, dtype: DType | None = None, device: DeviceRef | None = None
+    ) -> Tensor:
+        """Numbers drawn from the standard normal distribution; see `maxtool.graph.random`."""
+        from maxtool.graph.random import normal
+
+        return normal(shape, dtype=dtype, device=device)
+
+    @classmethod
     def constant(
         cls,
         value: npt.ArrayLike,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, Self, SupportsIndex, runtime_checkable
 
 from maxtool.dtype import DType
 from maxtool.errors import MalformedFile, MisshapenWeight, MissingWeight
@@ -23,15 +23,52 @@ __all__ = ["GGUFWeights", "SafetensorWeights", "WeightData", "Weights", "load_we
 HOST = DeviceRef.CPU()
 
 
-class Weights(View):
+@runtime_checkable
+class Weights(Protocol):
     """A name, whole or the beginning of one, among the weights of a model.
 
-    As :class:`maxtool.weights.Weights`, and what it allocates is a :class:`~maxtool.graph.Weight`::
+    Any class with these members is one. Attributes and indices lengthen the name::
 
         weights = load_weights([Path("model.safetensors")])
         with graph:
             up = graph.add_weight(weights.layers[0].mlp.up.weight.allocate(DType.float32))
     """
+
+    @property
+    def name(self) -> str:
+        """The dotted name built so far."""
+
+    def exists(self) -> bool:
+        """Whether a weight has exactly this name."""
+
+    def data(self) -> WeightData:
+        """The weight's data; a ``KeyError`` if no weight has exactly this name."""
+
+    def items(self) -> Iterator[tuple[str, Self]]:
+        """Every weight at or below this name, by full name."""
+
+    def allocate(
+        self,
+        dtype: DType | None = None,
+        shape: Iterable[DimLike] | None = None,
+        quantization_encoding: QuantizationEncoding | None = None,
+        device: DeviceRef = HOST,
+    ) -> Weight:
+        """Declare this weight for a graph."""
+
+    @property
+    def allocated_weights(self) -> Mapping[str, Any]:
+        """The data of every weight that was allocated, by full name."""
+
+    if TYPE_CHECKING:  # a class that lengthens names in another way is one too when it runs
+
+        def __getattr__(self, segment: str) -> Self: ...
+
+        def __getitem__(self, segment: str | SupportsIndex) -> Self: ...
+
+
+class CheckpointWeights(View):
+    """The weights of a checkpoint, as :class:`Weights`; see :class:`maxtool.weights.Weights`."""
 
     def allocate(
         self,
@@ -63,7 +100,7 @@ class Weights(View):
         return weight
 
 
-class DeclaredWeights(Weights):
+class DeclaredWeights(CheckpointWeights):
     """The weights of a graph that has no checkpoint: each exists once it has been allocated.
 
     Args:
@@ -132,7 +169,7 @@ class _Declared:
         return WeightData(data, name, weight.dtype, shape, weight.quantization_encoding)
 
 
-class SafetensorWeights(Weights):
+class SafetensorWeights(CheckpointWeights):
     """The weights of safetensors files.
 
     Args:
@@ -148,7 +185,7 @@ class SafetensorWeights(Weights):
         super().__init__(_source(filepaths, "safetensors"))
 
 
-class GGUFWeights(Weights):
+class GGUFWeights(CheckpointWeights):
     """The weights of a GGUF file.
 
     Args:
@@ -177,7 +214,7 @@ def load_weights(paths: str | PathLike[str] | Sequence[str | PathLike[str]]) -> 
         MalformedFile: If a file is not what its format demands, or two files hold one name.
         InputError: If the files use what is not supported.
     """
-    return Weights(_source(paths, None))
+    return CheckpointWeights(_source(paths, None))
 
 
 def _source(

@@ -1,5 +1,6 @@
 """Modules: trees of layers with automatic weight tracking."""
 
+from maxtool.nn import eager, layer, module_v3
 from maxtool.nn.activations import GELU, Identity, ReLU, Sigmoid, SiLU, Tanh
 from maxtool.nn.attention import MultiheadAttention
 from maxtool.nn.containers import LayerList, ModuleList, Sequential
@@ -33,4 +34,7 @@ __all__ = [
     "Tanh",
     "add_layer_hook",
     "clear_hooks",
+    "eager",
+    "layer",
+    "module_v3",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from weakref import ref
 
 import numpy as np
@@ -17,8 +17,11 @@ from maxtool.nn.tree import Leaf, Node, leaves
 from maxtool.quantization import QuantizationEncoding
 from maxtool.weights.data import WeightData
 
+if TYPE_CHECKING:
+    from maxtool.graph.weights import Weights
+
 Array: TypeAlias = np.ndarray[Any, Any]
-Value: TypeAlias = "Array | Tensor | WeightData"
+Value: TypeAlias = "Array | Tensor | WeightData | Weights"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +42,12 @@ def as_data(name: str, value: object) -> WeightData:
 
     Raises:
         ValueError: If it is no array, or one of elements that no weight has.
+        KeyError: If it is the name of weights that there are none of.
     """
+    if _is_weights(value):
+        value = cast("Weights", value).data()
     if isinstance(value, WeightData):
-        return value
+        return value if isinstance(value.data, np.ndarray) else _of_array(value)
     if isinstance(value, Tensor):
         value = value.to_numpy()
     elif not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
@@ -52,6 +58,19 @@ def as_data(name: str, value: object) -> WeightData:
             f"a {kind}, not a NumPy array, a Tensor, a WeightData or anything with __dlpack__"
         )
     return WeightData.from_numpy(value, name)
+
+
+def _is_weights(value: Any) -> bool:  # noqa: ANN401 - anything
+    """Whether it is one of the weights of a checkpoint, of any class of such."""
+    known = isinstance(value, WeightData | Tensor | np.ndarray) or hasattr(value, "__dlpack__")
+    return not known and callable(getattr(value, "data", None))
+
+
+def _of_array(value: WeightData) -> WeightData:
+    """The same with a NumPy array, where another class of weights gave it an array of its own."""
+    data = as_data(value.name, value.data).data
+    shape = tuple(int(size) for size in value.shape)
+    return WeightData(data, value.name, value.dtype, shape, value.quantization_encoding)
 
 
 def _from_dlpack(value: Any) -> Array:  # noqa: ANN401 - a protocol
@@ -145,7 +164,8 @@ def fitting(
 
 def _given(name: str, value: Value) -> Given:
     data = as_data(name, value)
-    return Given(data.data if isinstance(value, WeightData) else value, data)
+    described = isinstance(value, WeightData) or _is_weights(value)
+    return Given(data.data if described else value, data)
 
 
 def _sizes_that_differ(found: Iterable[tuple[Leaf, WeightData]]) -> Iterator[str]:

@@ -55,32 +55,8 @@ TYPOS = [
         for line in (167, 192, 355)
     ),
     *(
-        Typo(
-            "module_v3",
-            line,
-            "random(",
-            "random.normal(",
-            "`random` is a module",
-        )
-        for line in (238, 239)
-    ),
-    *(
         Typo("module_v3", line, "float32))", "float32)))", "a parenthesis is missing")
         for line in (238, 239)
-    ),
-    Typo(
-        "module_v3",
-        317,
-        "load_state(weights)",
-        "load_state_dict(weights)",
-        "the example of `load_state_dict` calls `load_state`, which takes a function",
-    ),
-    Typo(
-        "module_experimental",
-        443,
-        "Tensor.randn(",
-        "random.normal(",
-        "there is no `Tensor.randn` in any release",
     ),
     Typo("weights", 79, "allocate(...)", "allocate()", "an ellipsis in place of the arguments"),
 ]

@@ -205,8 +205,8 @@ def test_load_state_checks_and_changes_nothing_on_failure() -> None:
         model.load_state(lambda _: Tensor.zeros([3, 2]))
     with pytest.raises(KeyError):
         model.load_state({"weight": Tensor.zeros([3, 2])}.__getitem__)
-    with pytest.raises(TypeError, match=r"^load_state takes a function of a name, not a dict"):
-        model.load_state(before)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"^load_state takes a function of a name, not a list"):
+        model.load_state([before])  # type: ignore[arg-type]
     for name, value in state_of(model).items():
         np.testing.assert_array_equal(value, before[name])
 
@@ -359,6 +359,21 @@ def test_embedding() -> None:
     assert Embedding(10, dims=[])(Tensor.ones([4], dtype=DType.int64)).shape == [4]
     with pytest.raises((ValueError, IndexError), match="10"):
         Embedding(10, dim=2)(Tensor.constant([10], dtype=DType.int64))
+
+
+def test_a_bias_may_be_given() -> None:
+    bias = Tensor([1.0, 2.0, 3.0])
+    model = Linear(2, 3, bias=bias)
+    assert model.bias is bias
+    x = np.ones((1, 2), np.float32)
+    expected = x @ model.weight.to_numpy().T + [[1, 2, 3]]
+    np.testing.assert_allclose(model(Tensor(x)).to_numpy(), expected, rtol=1e-5, atol=1e-5)
+    assert Linear(2, 3, bias=0).bias == 0
+    for wrong in (Tensor([1.0]), Tensor([1, 2, 3], DType.int32)):
+        with pytest.raises(ValueError, match=r"the bias is .*, expected float32\[3\]"):
+            Linear(2, 3, bias=wrong)
+    with pytest.raises(TypeError, match="the bias is a Tensor, True or False, not 'no'"):
+        Linear(2, 3, bias="no")  # type: ignore[arg-type]
 
 
 def test_repr() -> None:

@@ -6,8 +6,9 @@ Where this package does something else on purpose, the test says "instead"; docs
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 import gguf
 import ml_dtypes
@@ -17,10 +18,19 @@ from gguf.quants import dequantize, quantize
 from safetensors.numpy import save_file
 
 from maxtool.dtype import DType
+from maxtool.engine import InferenceSession
 from maxtool.errors import MaxtoolError
-from maxtool.graph import DeviceRef
-from maxtool.graph.weights import GGUFWeights, SafetensorWeights, Weights, load_weights
+from maxtool.experimental.nn import Linear as EagerLinear
+from maxtool.graph import DeviceRef, Graph, Tensor, Weight
+from maxtool.graph.weights import (
+    GGUFWeights,
+    SafetensorWeights,
+    WeightData,
+    Weights,
+    load_weights,
+)
 from maxtool.quantization.encoding import QuantizationEncoding
+from tests.api.graph_modules import MLP, kind, mlp, run
 
 Array = np.ndarray[Any, Any]
 
@@ -180,3 +190,72 @@ def test_gguf_types(tmp_path: Path, name: str) -> None:
     floats = np.asarray(data.astype(DType.float32).data)
     np.testing.assert_array_equal(floats, dequantize(quantize(rows, kind), kind))
     assert GGUFWeights(tmp_path / "m.gguf").w.allocate().shape == [4, 64]
+
+
+# A user's own class
+
+
+class Dictionary:
+    """Weights of a dictionary: it has the members of the document, and derives from nothing."""
+
+    def __init__(self, arrays: Mapping[str, Any], name: str = "") -> None:
+        self.arrays, self.name = arrays, name
+        self.allocated_weights: dict[str, Any] = {}
+
+    def __getattr__(self, segment: str) -> Dictionary:
+        if segment.startswith("__"):
+            raise AttributeError(segment)
+        return self[segment]
+
+    def __getitem__(self, segment: str | SupportsIndex) -> Dictionary:
+        below = Dictionary(self.arrays, f"{self.name}.{segment}".lstrip("."))
+        below.allocated_weights = self.allocated_weights
+        return below
+
+    def exists(self) -> bool:
+        return self.name in self.arrays
+
+    def data(self) -> WeightData:
+        array = self.arrays[self.name]
+        return WeightData(array, self.name, DType.float32, tuple(array.shape))
+
+    def items(self) -> Iterator[tuple[str, Dictionary]]:
+        return ((name, Dictionary(self.arrays, name)) for name in self.arrays)
+
+    def allocate(self, *_: Any, **__: Any) -> Weight:
+        self.allocated_weights[self.name] = self.arrays[self.name]
+        return Weight(self.name, DType.float32, self.arrays[self.name].shape)
+
+
+@pytest.mark.parametrize("of", [np.asarray, Tensor], ids=["numpy", "tensor"])
+def test_any_class_with_the_members_is_one(of: Any) -> None:
+    rows = np.random.default_rng(0).normal(size=(5, 10)).astype(np.float32)
+    arrays = {"up.weight": of(rows.T.copy()), "gate.weight": of(rows.T.copy())}
+    weights: Weights = Dictionary({**arrays, "down.weight": of(rows)})  # type: ignore[assignment]
+    assert isinstance(weights, Weights)
+    assert not isinstance(arrays, Weights)
+    x = np.ones((2, 5), np.float32)
+    expected = mlp({name: np.asarray(one) for name, one in weights.arrays.items()}, x)
+    for state in (
+        dict(weights.items()),
+        {name: weight.data() for name, weight in weights.items()},
+    ):
+        model = MLP()
+        model.load_state_dict(state)
+        np.testing.assert_allclose(run(model, x), expected, rtol=1e-4, atol=1e-5)
+        assert isinstance(model.state_dict()["up.weight"], np.ndarray)
+    with Graph("g", input_types=[kind("n", 5)]) as graph:
+        graph.output(graph.inputs[0] @ graph.add_weight(weights.up.weight.allocate()).T)
+    loaded = InferenceSession().load(graph, weights_registry=weights.allocated_weights)
+    np.testing.assert_allclose(loaded(x)[0].to_numpy(), x @ rows, rtol=1e-4, atol=1e-5)
+
+
+def test_a_checkpoints_weights_are_values_of_a_state(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).normal(size=(5, 10)).astype(np.float32)
+    save_file({"weight": rows, "bias": np.zeros(5, np.float32)}, tmp_path / "x.safetensors")
+    weights = load_weights([tmp_path / "x.safetensors"])
+    layer = EagerLinear(10, 5)
+    layer.load_state_dict(dict(weights.items()))
+    np.testing.assert_array_equal(layer.weight.to_numpy(), rows)
+    with pytest.raises(ValueError, match="nothing"):
+        layer.load_state_dict({**dict(weights.items()), "bias": weights.nothing})

@@ -306,7 +306,6 @@ def test_to(accelerator: AbstractContextManager[Any]) -> None:
 
 @example("module_experimental", 422, 445)
 def test_module_dataclass(capsys: pytest.CaptureFixture[str]) -> None:
-    from maxtool.experimental import random
     from maxtool.experimental.nn import Module, Linear, module_dataclass
     from maxtool.experimental.tensor import Tensor
     from maxtool.experimental import functional as F
@@ -328,7 +327,7 @@ def test_module_dataclass(capsys: pytest.CaptureFixture[str]) -> None:
     print(dict(mlp.parameters).keys())
     # {'fc1.weight', 'fc1.bias', 'fc2.weight', 'fc2.bias'}
     # Use the module
-    x = random.normal([4, 128])
+    x = Tensor.randn([4, 128])
     output = mlp(x)
     print(output.shape) # (4, 128)
 

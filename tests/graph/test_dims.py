@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maxtool.dtype import DType
-from maxtool.graph import BufferType, DeviceRef, Dim, Shape, TensorType
+from maxtool.graph import (
+    AlgebraicDim,
+    BufferType,
+    DeviceRef,
+    Dim,
+    Shape,
+    StaticDim,
+    SymbolicDim,
+    TensorType,
+)
 from maxtool.graph.ops.elementwise import broadcast
 
 sizes = st.lists(st.integers(0, 4), max_size=4)
@@ -159,3 +171,55 @@ def test_expressions_that_cannot_be(
 ) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+def test_each_kind_of_dimension_is_a_class() -> None:
+    n, three = Dim("n"), Dim(3)
+    assert [type(one) for one in (three, n, n * 5, n - n, (n + 1) - 1)] == [
+        StaticDim,
+        SymbolicDim,
+        AlgebraicDim,
+        StaticDim,
+        SymbolicDim,
+    ]
+    assert type(Dim(np.int64(3))) is type(StaticDim(three)) is StaticDim
+    assert (SymbolicDim("n"), StaticDim(3)) == (n, three)
+    assert {SymbolicDim("n"): 1}[Dim("n")] == {3: 1}[three] == 1  # type: ignore[index]
+    assert (SymbolicDim("n").name, StaticDim(3).dim) == ("n", 3)
+    assert list((n * Dim("m") + 1).parameters) == [Dim("m"), n]
+    assert list(three.parameters) == []
+    assert TensorType(DType.float32, [SymbolicDim("n"), StaticDim(3)]).shape == ["n", 3]
+    for one in (three, n, n * 5):
+        for copied in (copy.copy(one), copy.deepcopy(one), pickle.loads(pickle.dumps(one))):  # noqa: S301
+            assert copied == one
+            assert type(copied) is type(one)
+
+
+def test_known_sizes_have_an_order() -> None:
+    two, three = StaticDim(2), StaticDim(3)
+    assert two < three <= 3
+    assert 4 > three >= two
+    assert sorted([three, two]) == [2, 3]
+    with pytest.raises(TypeError, match="not supported"):
+        assert three < Dim("n")
+
+
+def test_a_dimension_may_be_negated_on_the_way() -> None:
+    x = Dim("x")
+    assert 4 - -x == x + 4
+    assert -x - 4 == -(x + 4)
+    assert 6 // StaticDim(4) == 1
+
+
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [
+        (lambda: StaticDim("n"), "'n' is no StaticDim"),
+        (lambda: SymbolicDim(3), "3 is no SymbolicDim"),
+        (lambda: AlgebraicDim("n"), "'n' is no AlgebraicDim"),
+        (lambda: StaticDim(2.5), "float"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_value_of_another_kind(make: Any, what: str) -> None:
+    with pytest.raises(TypeError, match=what):
+        make()

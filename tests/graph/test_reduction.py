@@ -25,7 +25,8 @@ CASES: list[tuple[Callable[[Tensor], Tensor], Callable[..., Any]]] = [
     (lambda x: ops.sum(x, axis=(0, -1)), lambda x, same: x.sum((0, 2), keepdims=True, **same)),
     (lambda x: ops.prod(x, axis=1), lambda x, same: x.prod(1, keepdims=True, **same)),
     (lambda x: ops.cumsum(x), lambda x, same: np.cumsum(x, -1, **same)),
-    (lambda x: ops.max(x, axis=None), lambda x, _: x.max(keepdims=True)),
+    (lambda x: ops.max(x, axis=None), lambda x, _: x.max().reshape(1)),
+    (lambda x: ops.argmin(x, axis=None), lambda x, _: x.argmin().reshape(1)),
     (lambda x: ops.min(x, axis=0), lambda x, _: x.min(0, keepdims=True)),
     (lambda x: ops.argmax(x, axis=1), lambda x, _: x.argmax(1, keepdims=True)),
     (ops.argmin, lambda x, _: x.argmin(-1, keepdims=True)),
@@ -108,10 +109,18 @@ def test_a_maximum_demands_an_element() -> None:
 
 
 def test_other_forms() -> None:
-    assert ops.sum(Tensor(np.float32(3)), axis=None).to_numpy() == 3
+    assert ops.sum(Tensor(np.float32(3)), axis=None).to_numpy().tolist() == [3]
     assert ops.max([1.0, 5.0], [2.0, 3.0]).to_numpy().tolist() == [2, 5]
     assert ops.min([1.0, 5.0], [2.0, 3.0]).to_numpy().tolist() == [1, 3]
-    np.testing.assert_array_equal(ops.argmax([[1.0, 5.0], [7.0, 2.0]], axis=None).to_numpy(), [[2]])
+    assert ops.argmax([[1.0, 5.0], [7.0, 2.0]], axis=None).to_numpy().tolist() == [2]
+    x = Tensor([[[1.0, 5.0]], [[7.0, 2.0]]])
+    for method in ("sum", "mean", "prod", "max", "min", "var", "std", "argmax", "argmin"):
+        assert getattr(x, method)(axis=None).shape == [1]
+        assert getattr(x, method)().shape == [2, 1, 1]
+    with pytest.raises(TypeError, match="NoneType"):
+        ops.cumsum(x, None)  # type: ignore[arg-type]
+    assert ops.any(x > 6, axis=None).to_numpy().tolist() == [True]
+    assert ops.all(x > 6, axis=None).to_numpy().tolist() == [False]
 
 
 def test_half_precision_adds_in_single() -> None:
@@ -158,7 +167,7 @@ def test_variance(dtype: DType) -> None:
     wide = x.astype(np.float64)
     wanted = [
         wide.var(-1, keepdims=True),
-        wide.var(ddof=1, keepdims=True),
+        wide.var(ddof=1).reshape(1),
         wide.std(ddof=1, keepdims=True),
     ]
     for got, exact in zip(run(Tensor(x)), wanted, strict=True):

@@ -1,6 +1,7 @@
 """Operations that make one element out of many: sums, extremes and where these are.
 
-A reduced dimension stays, with size 1. What float16 and bfloat16 add up is added in float32.
+A reduced dimension stays, with size 1; all elements (``axis=None``) make a vector of one. What
+float16 and bfloat16 add up is added in float32.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from operator import index as whole
 from typing import SupportsIndex, TypeAlias
 
 from maxtool.dtype import DType
-from maxtool.graph.dim import Dim
+from maxtool.graph.dim import Dim, Shape
+from maxtool.graph.ops.axes import axis_of
 from maxtool.graph.ops.require import require_numbers
 from maxtool.graph.ops.table import apply, define
 from maxtool.graph.tensor import Tensor, TensorLike
@@ -97,9 +99,13 @@ define("cumsum", _infer_cumsum)
 
 
 def reduce(name: str, x: TensorLike, axis: Axes) -> Tensor:
-    """One of ``REDUCTIONS`` and ``INDICES`` over one, several or (None) all dimensions of ``x``."""
+    """One of ``REDUCTIONS`` and ``INDICES`` over one or several dimensions of ``x``.
+
+    With None it is over all elements as if in a vector, so that the result is ``[1]``.
+    """
     tensor = x if isinstance(x, Tensor) else Tensor(x)
-    return apply(name, tensor, axes=axes_of(tensor, axis))[0]
+    (result,) = apply(name, tensor, axes=axes_of(tensor, axis))
+    return result if axis is not None else apply("reshape", result, shape=Shape([1]))[0]
 
 
 def axes_of(tensor: Tensor, axis: Axes) -> tuple[int, ...]:
@@ -155,7 +161,7 @@ def all(x: TensorLike, axis: Axes = -1) -> Tensor:  # noqa: A001
 def argmax(x: TensorLike, axis: SupportsIndex | None = -1) -> Tensor:
     """Where along ``axis`` the largest element is: int64, the first of several, NaN the largest.
 
-    With None, its place among all elements in row-major order.
+    With None, ``[1]``: its place among all elements in row-major order.
     """
     return reduce("argmax", x, axis)
 
@@ -178,4 +184,4 @@ def cumsum(
     """
     tensor = x if isinstance(x, Tensor) else Tensor(x)
     options = {"exclusive": bool(exclusive), "reverse": bool(reverse)}
-    return apply("cumsum", tensor, axes=axes_of(tensor, axis), **options)[0]
+    return apply("cumsum", tensor, axes=(axis_of("cumsum", tensor, axis),), **options)[0]

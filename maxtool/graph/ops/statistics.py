@@ -15,7 +15,7 @@ from maxtool.graph.tensor import Tensor, TensorLike
 def variance(x: TensorLike, axis: Axes = -1, correction: float = 0) -> Tensor:
     """The mean of the squared distances from the mean along ``axis``, which stays with size 1.
 
-    Floats of 16 bits are computed in float32.
+    Of all elements (None) it is ``[1]``. Floats of 16 bits are computed in float32.
 
     Args:
         x: Floats.

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 from maxtool.dtype import DType
-from maxtool.graph import Tensor
+from maxtool.graph import Tensor, random
 from maxtool.graph.device import Device
 from maxtool.nn import convolution
 from maxtool.nn.convolution import Sizes
-from maxtool.nn.eager import random
 from maxtool.nn.eager.module import Module
 from maxtool.nn.eager.rendering import Parts
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from maxtool.dtype import DType
-from maxtool.graph import Dim, DimLike, ShapeLike, Tensor, TensorType, ops
-from maxtool.nn.eager import random
+from maxtool.graph import Dim, DimLike, ShapeLike, Tensor, TensorType, ops, random
 from maxtool.nn.eager.module import Module
 from maxtool.nn.eager.rendering import Parts
 

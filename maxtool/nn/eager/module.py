@@ -80,17 +80,20 @@ class Module(Base[P, R]):
         given = state if strict else {name: state[name] for name in state if name in names}
         states.load(self, given, align=1)
 
-    def load_state(self, lookup: Callable[..., states.Value]) -> None:
+    def load_state(self, lookup: Callable[..., states.Value] | Mapping[str, states.Value]) -> None:
         """Take every value from ``lookup(name)`` or ``lookup(name, tensor)``, all or none.
 
         Args:
             lookup: From a parameter's full path, and its present value if it cannot be called with
                 the path alone, to the new value. What it raises passes through, and nothing has
-                changed then.
+                changed then. A mapping is taken as :meth:`load_state_dict` takes it.
 
         Raises:
             MisshapenWeight: If a value has another dtype or shape.
         """
+        if isinstance(lookup, Mapping):
+            states.load(self, lookup, align=1)
+            return
         alone = _takes_one(lookup)
         values = {
             leaf.name: lookup(leaf.name) if alone else lookup(leaf.name, leaf.tensor)
