@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from maxtool.architectures import Architecture, CacheForm, Entry, build, graph_of
-from maxtool.artifact import code, devices, replaceable, tokens, weights
+from maxtool.artifact import code, devices, replaceable, weights
 from maxtool.artifact.request import DTYPES, Request
 from maxtool.compiler.linking import is_native
 from maxtool.compiler.storage import Storage, plan_storage
@@ -20,6 +20,7 @@ from maxtool.graph import Graph
 from maxtool.parity.references import reference
 from maxtool.recipe import Binding, Plan, find_recipe, load_recipe, plan
 from maxtool.recipe.naming import check_name
+from maxtool.recipe.tokens import model_tokenizer
 from maxtool.tokenizer import Tokenizer
 from maxtool.weights import open_checkpoint
 
@@ -109,6 +110,7 @@ def prepare(request: Request) -> Build:
             for entry in module.entries()
             if (entry.follows or entry.name) in recipe.entries
         }
+    tokenizer, cut = model_tokenizer(planned)
     made = Build(
         request=request,
         plan=planned,
@@ -117,8 +119,8 @@ def prepare(request: Request) -> Build:
         module=module,
         graphs=graphs,
         storage=plan_storage(graphs.values(), target),
-        tokenizer=tokens.find(checkpoint),
-        notes=[*checkpoint.notes, *planned.notes],
+        tokenizer=tokenizer,
+        notes=[*checkpoint.notes, *planned.notes, *cut],
     )
     if made.tokenizer is None:
         made.notes.append("the source has no tokenizer: the artifact takes token ids, not text")

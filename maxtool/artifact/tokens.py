@@ -6,20 +6,8 @@ from pathlib import Path
 
 from maxtool import tokenizer as tokenizers
 from maxtool.tokenizer import Tokenizer
-from maxtool.weights import Checkpoint
 
 FILE, TEMPLATE = "tokenizer.json", "chat_template.jinja"
-
-
-def find(checkpoint: Checkpoint) -> Tokenizer | None:
-    """The tokenizer that came with a checkpoint, or None.
-
-    Raises:
-        MaxtoolError: If there is one and it cannot be used.
-    """
-    if checkpoint.format == "gguf":
-        return tokenizers.from_gguf(checkpoint.metadata)
-    return tokenizers.read(checkpoint.folder)
 
 
 def write(tokenizer: Tokenizer, folder: Path) -> dict[str, object]:

@@ -31,6 +31,7 @@ from maxtool.recipe import (
     written_notes,
 )
 from maxtool.recipe.step import Array
+from maxtool.recipe.tokens import model_tokenizer
 from maxtool.weights import TensorSpec, WeightData, open_checkpoint
 from maxtool.weights.formats import gguf, safetensors
 from maxtool.weights.names import listed
@@ -176,21 +177,34 @@ def _describe(made: Conversion) -> None:
     """Fill in the key/values or the small files."""
     source, target = made.plan.dialect, made.request.target
     if target == "gguf":
-        writer = gguf_metadata.from_gguf if source == "gguf" else gguf_metadata.from_huggingface
-        made.metadata = writer(made.plan, made.specs, made.request.name)
+        made.metadata = _description(made)
         if source != target:
             made.notes += written_notes(made.plan.recipe, "gguf", made.plan.config)
         if not gguf_metadata.described(made.metadata):
             made.notes.append("the source has no tokenizer, so the output has none")
     elif target == "hf":
-        made.files = DESCRIBED[source](made.plan, made.specs, made.request.name)
+        made.files = _description(made)
         if not any(name.startswith("tokenizer") for name in made.files):
             made.notes.append("the source has no tokenizer, so the output has none")
 
 
-DESCRIBED: Mapping[str, Callable[[Plan, list[TensorSpec], str | None], dict[str, bytes]]] = {
-    "gguf": hf_files.from_gguf,
+def _description(made: Conversion) -> dict[str, Any]:
+    """What the source says of itself, kept as it stands in its own dialect."""
+    planned, request = made.plan, made.request
+    if planned.dialect == request.target:
+        return KEPT[request.target](planned, made.specs, request.name)
+    found, notes = model_tokenizer(planned)
+    made.notes += notes
+    return MADE[request.target](planned, made.specs, found, request.name)
+
+
+KEPT: Mapping[str, Callable[..., dict[str, Any]]] = {
+    "gguf": gguf_metadata.from_gguf,
     "hf": hf_files.from_huggingface,
+}
+MADE: Mapping[str, Callable[..., dict[str, Any]]] = {
+    "gguf": gguf_metadata.from_huggingface,
+    "hf": hf_files.from_gguf,
 }
 
 

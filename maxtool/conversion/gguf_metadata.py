@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from maxtool import tokenizer
 from maxtool.conversion.types import FILE_TYPES, main_type
 from maxtool.recipe import Plan, written_keys
 from maxtool.recipe.naming import GGUF_NAME, model_name, size_label
+from maxtool.tokenizer import Tokenizer, to_gguf
 from maxtool.weights import TensorSpec
 
 FILE_TYPE = "general.file_type"
@@ -22,20 +22,24 @@ EXPERTS = "_exps."  # in the name of a tensor that stacks the experts of a layer
 
 
 def from_huggingface(
-    plan: Plan, specs: Sequence[TensorSpec], name: str | None = None
+    plan: Plan,
+    specs: Sequence[TensorSpec],
+    found: Tokenizer | None,
+    name: str | None = None,
 ) -> dict[str, Any]:
     """The key/values of a checkpoint that comes from a Hugging Face folder.
 
     Args:
         plan: The source.
         specs: The tensors to be written.
+        found: The tokenizer, with ids that the model has rows for.
         name: What the model is called; its own name when not given.
 
     Raises:
         ConfigurationError: If the configuration or the tokenizer has no form in GGUF.
     """
     keys = written_keys(plan.recipe, "gguf", plan.config, _described_by(plan, specs, name))
-    tokens = _tokenizer_keys(plan)
+    tokens = _tokenizer_keys(plan, found)
     # What a recipe says of tokens is said of SentencePiece models, after their own keys.
     of_tokens = [key for key in keys if key.startswith("tokenizer.") and key != TYPE_COUNT]
     said = {key: keys.pop(key) for key in of_tokens}
@@ -81,11 +85,10 @@ def from_gguf(plan: Plan, specs: Sequence[TensorSpec], name: str | None = None) 
     return keys | ({GGUF_NAME: name} if name else {})
 
 
-def _tokenizer_keys(plan: Plan) -> dict[str, object]:
-    found = tokenizer.read(plan.checkpoint.folder)
+def _tokenizer_keys(plan: Plan, found: Tokenizer | None) -> dict[str, object]:
     if found is None:
         return {}
-    return tokenizer.to_gguf(found, plan.checkpoint.config or {}, int(plan.config["vocab_size"]))
+    return to_gguf(found, plan.checkpoint.config or {}, int(plan.config["vocab_size"]))
 
 
 def typed(value: Any) -> Any:  # noqa: ANN401 - a value of any of GGUF's types

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maxtool import tokenizer
 from maxtool.conversion.types import main_type
 from maxtool.dtype import DType
 from maxtool.recipe import Plan, sentence_transformers, written_keys
 from maxtool.recipe.naming import HF_NAME, own_name
+from maxtool.tokenizer import Tokenizer, write_hf
 from maxtool.tokenizer.huggingface import CARRIED
 from maxtool.weights import TensorSpec
 
@@ -48,19 +48,23 @@ def from_huggingface(
     return files
 
 
-def from_gguf(plan: Plan, specs: Sequence[TensorSpec], name: str | None = None) -> dict[str, bytes]:
+def from_gguf(
+    plan: Plan,
+    specs: Sequence[TensorSpec],
+    found: Tokenizer | None,
+    name: str | None = None,
+) -> dict[str, bytes]:
     """The small files that say what a GGUF file's key/values say.
 
     Args:
         plan: The source.
         specs: The tensors to be written.
+        found: The tokenizer, with ids that the model has rows for.
         name: What the model is called; what the key/values say when not given.
 
     Raises:
         ConfigurationError: If the configuration or the tokenizer has no form there.
-        MalformedFile: If the tokenizer's key/values contradict each other.
     """
-    found = tokenizer.from_gguf(plan.checkpoint.metadata)
     ids = {} if found is None else _token_ids(found)
     config = nested(written_keys(plan.recipe, "hf", plan.config))
     beside = config.pop(sentence_transformers.TABLE, {})
@@ -86,7 +90,7 @@ def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
     return root
 
 
-def _token_ids(found: tokenizer.Tokenizer) -> dict[str, Any]:
+def _token_ids(found: Tokenizer) -> dict[str, Any]:
     """The ids that config.json carries, by its own names."""
     ends = found.eos_token_ids
     ids = {
@@ -97,9 +101,9 @@ def _token_ids(found: tokenizer.Tokenizer) -> dict[str, Any]:
     return {key: value for key, value in ids.items() if value is not None}
 
 
-def _written(found: tokenizer.Tokenizer) -> dict[str, bytes]:
+def _written(found: Tokenizer) -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as folder:
-        return {path.name: path.read_bytes() for path in tokenizer.write_hf(found, Path(folder))}
+        return {path.name: path.read_bytes() for path in write_hf(found, Path(folder))}
 
 
 def _dtype_name(specs: Sequence[TensorSpec]) -> str:

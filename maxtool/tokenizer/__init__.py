@@ -6,6 +6,7 @@ A tokenizer comes as a ``tokenizer.json`` (the ``tokenizers`` library), as a ``t
 never rendered here: they are programs.
 """
 
+from maxtool.tokenizer.fitting import fitted
 from maxtool.tokenizer.gguf import from_gguf
 from maxtool.tokenizer.gguf_writer import to_gguf
 from maxtool.tokenizer.huggingface import read, write_hf
@@ -26,6 +27,7 @@ __all__ = [
     "TokenType",
     "Tokenizer",
     "WordPieces",
+    "fitted",
     "from_gguf",
     "read",
     "to_gguf",

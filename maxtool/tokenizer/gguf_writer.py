@@ -28,7 +28,8 @@ def to_gguf(
 
     Args:
         tokenizer: What to write.
-        config: The model's ``config.json``, for special ids that the tokenizer does not name.
+        config: The model's ``config.json``, for special ids that the tokenizer does not name;
+            those that are no token's are left out.
         vocab_size: Rows of the embedding; the vocabulary is padded up to it.
 
     Raises:
@@ -52,7 +53,7 @@ def to_gguf(
     ids = dict(tokenizer.special_ids)
     for name in SPECIAL_KEYS:
         value = config.get(f"{name}_token_id")
-        if isinstance(value, int) and not isinstance(value, bool):
+        if isinstance(value, int) and not isinstance(value, bool) and value < count:
             ids.setdefault(name, value)
     if isinstance(vocabulary, SentencePiece) and vocabulary.algorithm == "unigram":
         ids.setdefault("unk", vocabulary.unknown or 0)  # llama.cpp takes it for 2

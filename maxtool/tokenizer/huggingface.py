@@ -76,7 +76,7 @@ def read(folder: Path) -> Tokenizer | None:
         model, own_ids = sentencepiece.parse(files["tokenizer.model"], file)
         vocabulary = replace(model, prefix_everywhere=config.get("legacy") is True)
         added = _added(folder, config, vocabulary)
-    ids, stops = _special_ids(folder, config, parsed, own_ids, vocabulary)
+    ids, stops = _special_ids(folder, config, parsed, own_ids)
     return Tokenizer(
         vocabulary=vocabulary,
         added=added,
@@ -86,6 +86,7 @@ def read(folder: Path) -> Tokenizer | None:
         chat_templates=_templates(config, files, folder),
         special_tokens=_special_tokens(folder, config, own_ids, vocabulary),
         json=files["tokenizer.json"].decode() if parsed else None,
+        json_size=parsed.size if parsed else 0,
         files=files,
     )
 
@@ -208,7 +209,6 @@ def _special_ids(
     config: Mapping[str, Any],
     parsed: jsonfile.Parsed | None,
     own: Mapping[str, int],
-    vocabulary: Vocabulary | None,
 ) -> tuple[dict[str, int], tuple[int, ...]]:
     """Ids by name in the order llama.cpp's converter finds them, and the further end tokens."""
     ids: dict[str, int] = {}
@@ -230,7 +230,7 @@ def _special_ids(
     for name in ("bos", "eos"):
         if name in own:
             ids.setdefault(name, own[name])
-    _check_known(ids, stops, vocabulary, model.get("vocab_size"), folder)
+    _check_signs(ids, stops, folder)
     return ids, stops
 
 
@@ -252,18 +252,10 @@ def _special_tokens(
     return {f"{name}_token": text for name, text in found.items() if text is not None}
 
 
-def _check_known(
-    ids: Mapping[str, int],
-    stops: Iterable[int],
-    vocabulary: Vocabulary | None,
-    declared: object,
-    folder: Path,
-) -> None:
-    """Ids must be in the model's vocabulary, which can be larger than the tokenizer's."""
-    known = len(vocabulary.tokens) if vocabulary else 0
-    size = max(known, declared) if _is_id(declared) else known
-    if size:
-        check_ids({**ids, **{f"end token {i}": i for i in stops}}, size, folder)
+def _check_signs(ids: Mapping[str, int], stops: Iterable[int], folder: Path) -> None:
+    """Refuse negative ids. Those beyond the model's rows are left out when these are known."""
+    every = {**ids, **{f"end token {i}": i for i in stops}}
+    check_ids(every, max(every.values(), default=0) + 1, folder)
 
 
 def content_of(entry: object) -> str | None:

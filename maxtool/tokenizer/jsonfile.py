@@ -16,6 +16,7 @@ from typing import Any
 
 from maxtool.errors import MalformedFile
 from maxtool.tokenizer import pre, wordpiece
+from maxtool.tokenizer.fitting_json import tokens_of
 from maxtool.tokenizer.vocabulary import (
     AddedToken,
     BytePairs,
@@ -33,11 +34,12 @@ MEMORY = 600_000_000
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What a ``tokenizer.json`` says: ``add`` is what its template adds around a text."""
+    """What a ``tokenizer.json`` says: ``ends`` are what its template adds around a text."""
 
     vocabulary: Vocabulary | None
     added: tuple[AddedToken, ...]
     ends: tuple[str | None, str | None]
+    size: int
 
     def id_of(self, content: str) -> int | None:
         """The id of an added token."""
@@ -70,7 +72,9 @@ def parse(data: bytes, file: Path) -> Parsed:
         vocabulary = _bpe(root, model, added, file)
     elif isinstance(model, dict) and model.get("type") == "WordPiece":
         vocabulary = wordpiece.from_json(root, added, file)
-    return Parsed(vocabulary, added, _template_ends(root.get("post_processor")))
+    ids = [*(i for _, i in tokens_of(model)), *(token.id for token in added)]
+    ends = _template_ends(root.get("post_processor"))
+    return Parsed(vocabulary, added, ends, max(ids, default=-1) + 1)
 
 
 def _check_prefix(model: object, file: Path) -> None:

@@ -29,6 +29,7 @@ from maxtool.tokenizer.vocabulary import (
     TokenType,
     Vocabulary,
     WordPieces,
+    check_ids,
 )
 
 SPACE = "▁"
@@ -49,6 +50,7 @@ def to_json(tokenizer: Tokenizer) -> str:
 
     Raises:
         ConfigurationError: If the tokenizer has no form in the library.
+        MalformedFile: If it puts an id around texts that is no token's.
     """
     if tokenizer.json is not None:
         return tokenizer.json
@@ -265,6 +267,7 @@ def _template(tokenizer: Tokenizer, pieces: tuple[str, ...]) -> dict[str, Any] |
     around = {name: i for name, i in ids.items() if i is not None and tokenizer.add.get(name)}
     if not around:
         return None
+    check_ids(around, len(pieces), None)
     special = {
         name: {"SpecialToken": {"id": pieces[i], "type_id": 0}} for name, i in around.items()
     }

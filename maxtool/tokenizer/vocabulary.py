@@ -131,6 +131,7 @@ class Tokenizer:
         chat_templates: Template texts by name; the usual one is "default".
         special_tokens: Texts of special tokens as chat templates know them: ``bos_token``, ...
         json: The ``tokenizer.json`` it came from, as it stood.
+        json_size: How many ids that has.
         files: The tokenizer files of the folder it came from, by name.
     """
 
@@ -142,7 +143,14 @@ class Tokenizer:
     chat_templates: Mapping[str, str] = field(default_factory=dict)
     special_tokens: Mapping[str, str] = field(default_factory=dict)
     json: str | None = None
+    json_size: int = 0
     files: Mapping[str, bytes] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """How many ids it has, whichever of its parts knows them."""
+        known = len(self.vocabulary.tokens) if self.vocabulary else 0
+        return max(known, self.json_size, *(token.id + 1 for token in self.added), 0)
 
     @property
     def bos_token_id(self) -> int | None:

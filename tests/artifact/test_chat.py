@@ -12,6 +12,8 @@ import tokenizers
 
 from maxtool import conversion
 from maxtool.artifact import tokens
+from maxtool.recipe import find_recipe, plan
+from maxtool.recipe.tokens import model_tokenizer
 from maxtool.runtime import loader
 from maxtool.runtime.loader.session import Session
 from maxtool.weights import open_checkpoint
@@ -47,8 +49,9 @@ def test_both_dialects_keep_the_tokenizer_and_the_template(source: Path, tmp_pat
     for i, path in enumerate((source, gguf, back)):
         folder = tmp_path / str(i)
         folder.mkdir()
-        tokenizer = tokens.find(open_checkpoint(path))
-        assert tokenizer is not None
+        checkpoint = open_checkpoint(path)
+        tokenizer, notes = model_tokenizer(plan(find_recipe(checkpoint), checkpoint))
+        assert tokenizer is not None and not notes
         manifest = tokens.write(tokenizer, folder)
         library = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
         ids = [library.encode(text, add_special_tokens=False).ids for text in MULTILINGUAL.values()]

@@ -17,6 +17,7 @@ from maxtool.errors import ConfigurationError
 from maxtool.parity.decoder.sources import read_settings
 from maxtool.recipe import find_recipe, resolve_config, written_keys, written_notes
 from maxtool.recipe.expressions import same
+from maxtool.recipe.naming import title
 from maxtool.weights import open_checkpoint
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -38,8 +39,8 @@ CORRECTED = {
 ROUNDED = {"tiny-gemma2", "tiny-gemma3"}
 
 
-def run(source: Path, output: Path) -> list[str]:
-    made = prepare(Request(source, output))
+def run(source: Path, output: Path, name: str | None = None) -> list[str]:
+    made = prepare(Request(source, output, name=name))
     return made.notes + convert(made).warnings
 
 
@@ -59,7 +60,7 @@ def test_the_families_are_here() -> None:
 @pytest.mark.parametrize("name", CONVERTED)
 def test_as_llama_cpp_converts(tmp_path: Path, name: str) -> None:
     expected_file = DATA / name / f"{name}-f32.gguf"
-    notes = run(DATA / name, tmp_path / "out.gguf")
+    notes = run(DATA / name, tmp_path / "out.gguf", name=title(name))  # as llama.cpp names it
     keys, tensors = contents(tmp_path / "out.gguf")
     expected_keys, expected = contents(expected_file)
     corrected = CORRECTED.get(name, set())

@@ -194,7 +194,7 @@ def test_no_tokenizer_is_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("config.json", '{"eos_token_id": 100000}'),
+        ("config.json", '{"eos_token_id": -2}'),
         ("config.json", "[1]"),
         ("tokenizer_config.json", "{nonsense"),
         ("tokenizer_config.json", '{"a": 1, "a": 2}'),

@@ -1,0 +1,77 @@
+"""A ``tokenizer.json`` without the tokens from some id on; all else in it as it stood."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from maxtool.errors import ConfigurationError
+
+
+def cut_json(text: str, rows: int) -> tuple[str, dict[int, str]]:
+    """Leave out the tokens whose ids are not below ``rows``, and the merges that need them.
+
+    Args:
+        text: A ``tokenizer.json`` that the library takes.
+        rows: How many ids are left.
+
+    Returns:
+        The text, and the tokens that it has no more, by id.
+
+    Raises:
+        ConfigurationError: If it cannot do without one of them: the unknown token, or one that it
+            puts around every text.
+    """
+    root = json.loads(text)
+    model, added = root["model"], root.get("added_tokens") or []
+    gone = {i: token for token, i in tokens_of(model) if i >= rows}
+    gone |= {token["id"]: token["content"] for token in added if token["id"] >= rows}
+    _check_needed(root, gone)
+    vocab = model["vocab"]
+    whole = isinstance(vocab, list)
+    model["vocab"] = vocab[:rows] if whole else {t: i for t, i in vocab.items() if i < rows}
+    if "merges" in model:
+        prefix = len(model.get("continuing_subword_prefix") or "")
+        model["merges"] = [one for one in model["merges"] if _stays(one, model["vocab"], prefix)]
+    if added:
+        root["added_tokens"] = [token for token in added if token["id"] < rows]
+    return json.dumps(root, ensure_ascii=False, indent=1), gone
+
+
+def tokens_of(model: Any) -> Iterator[tuple[str, int]]:  # noqa: ANN401 - JSON
+    """The tokens of a model with their ids; a unigram model lists them with their scores."""
+    vocab = model["vocab"]
+    if isinstance(vocab, dict):
+        yield from vocab.items()
+    else:
+        yield from ((token, i) for i, (token, _score) in enumerate(vocab))
+
+
+def _stays(merge: str | list[str], vocab: dict[str, int], prefix: int) -> bool:
+    left, right = merge.split(" ") if isinstance(merge, str) else merge
+    return left in vocab and right in vocab and left + right[prefix:] in vocab
+
+
+def _check_needed(root: Any, gone: dict[int, str]) -> None:  # noqa: ANN401 - JSON
+    model = root["model"]
+    unknown = [i for i, token in gone.items() if token == model.get("unk_token")]
+    needed = {*unknown, model.get("unk_id"), *_around(root.get("post_processor"))}
+    lacking = [f"{gone[i]!r:.80} ({i})" for i in sorted(needed & gone.keys())]
+    if lacking:
+        raise ConfigurationError(
+            "tokenizer.json needs tokens that the model has no rows for", problems=lacking
+        )
+
+
+def _around(processor: Any) -> Iterator[int]:  # noqa: ANN401 - JSON
+    """The ids that a post-processor puts around texts."""
+    match processor:
+        case {"type": "Sequence", "processors": [*parts]}:
+            for part in parts:
+                yield from _around(part)
+        case {"type": "TemplateProcessing", "special_tokens": {**tokens}}:
+            for token in tokens.values():
+                yield from token["ids"]
+        case {"cls": [_, int(first)], "sep": [_, int(last)]}:
+            yield from (first, last)
