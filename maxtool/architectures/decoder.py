@@ -10,7 +10,7 @@ from maxtool.architectures.cache import Cache, CacheForm
 from maxtool.architectures.config import typed
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.decoder_split import check_split
-from maxtool.architectures.entry import Entry, Limit
+from maxtool.architectures.entry import Entry, Limit, Table
 from maxtool.architectures.norm import make_norm
 from maxtool.architectures.rotary import Angles, make_rotaries
 from maxtool.dtype import DType
@@ -138,7 +138,15 @@ class Decoder(Module[[Tensor], Tensor]):
     @property
     def limits(self) -> Mapping[str, Limit]:
         """Positions and tokens."""
-        return {"seq": self.context, "input_ids": (0, self.config.vocab_size - 1)}
+        names = ("input_ids", "token") if self.draws else ("input_ids",)
+        return {"seq": self.context, **dict.fromkeys(names, (0, self.config.vocab_size - 1))}
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The vectors of tokens and of positions, and the angles of positions."""
+        angles = [one for rotary in self.rotaries.values() for one in rotary.by_position]
+        names = ["position.weight", *angles]
+        return (Table("embed.weight", "input_ids"), *(Table(name, "context") for name in names))
 
     def entries(self) -> tuple[Entry, ...]:
         """``forward``, ``prefill`` and ``decode``, and the latter two drawing the next token."""

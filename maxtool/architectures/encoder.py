@@ -8,7 +8,7 @@ import numpy as np
 
 from maxtool.architectures.config import typed
 from maxtool.architectures.encoder_config import EncoderConfig
-from maxtool.architectures.entry import Entry, Limit
+from maxtool.architectures.entry import Entry, Limit, Table
 from maxtool.architectures.mlp import MLPS
 from maxtool.architectures.pooling import pooled
 from maxtool.architectures.rope_scaling import waves
@@ -143,15 +143,29 @@ class Encoder(Module[[Tensor, Tensor, Tensor], "tuple[Tensor, ...]"]):
         tokens = (0, self.config.vocab_size - 1)
         return {"seq": self.context, "input_ids": tokens, "attention_mask": (0, 1), **types}
 
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The vectors of tokens, of their types and of positions, and the angles of positions."""
+        angles = () if self.rotary is None else self.rotary.by_position
+        return (
+            Table("embed.weight", "input_ids"),
+            Table("position.weight", "context", self.config.position_offset),
+            *([Table("token_type.weight", "token_type_ids")] if self._has_types else []),
+            *(Table(name, "context") for name in angles),
+        )
+
     def entries(self) -> tuple[Entry, ...]:
         """``forward`` and ``embed``."""
         kind = TensorType(DType.int64, ["batch", "seq"])
         inputs = {"input_ids": kind, "attention_mask": kind}
         types = {"token_type_ids": kind} if self._has_types else {}
         pooler = () if self.pooler is None else ("pooler_output",)
+        ones = {"attention_mask": 1}
+        zeros = dict.fromkeys(types, 0)
+        outputs = ("last_hidden_state", *pooler)
         return (
-            Entry("forward", self, {**inputs, **types}, ("last_hidden_state", *pooler)),
-            Entry("embed", self.pool, inputs, ("embeddings",)),
+            Entry("forward", self, {**inputs, **types}, outputs, defaults=ones | zeros),
+            Entry("embed", self.pool, inputs, ("embeddings",), defaults=ones),
         )
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, runtime_checkable
 
 from maxtool.graph import BufferType, Graph, TensorType, Weight
 from maxtool.nn.tracing import trace
@@ -29,6 +29,7 @@ class Entry:
         state: Buffers that calls share and write in place, by name. Entries that need fewer of
             them have the first.
         follows: The entry that a recipe names to have this one, too, where it is another.
+        defaults: What inputs that need not be given are full of, by name.
     """
 
     name: str
@@ -37,11 +38,29 @@ class Entry:
     outputs: tuple[str, ...]
     state: Mapping[str, BufferType] = field(default_factory=dict)
     follows: str | None = None
+    defaults: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def types(self) -> list[TensorType]:
         """The types of all arguments, inputs first."""
         return [*self.inputs.values(), *self.state.values()]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A weight of which rows are read by number, which compiled code does not check.
+
+    The loader refuses an artifact whose limits reach beyond its last row.
+
+    Attributes:
+        weight: The full name.
+        index: The input that has the numbers; ``context`` where they are positions.
+        skipped: Rows before that of number 0.
+    """
+
+    weight: str
+    index: str
+    skipped: int = 0
 
 
 class Architecture(Protocol):
@@ -67,6 +86,15 @@ class Architecture(Protocol):
 
     def raw_state_dict(self) -> dict[str, Weight]:
         """Its weights by the names that recipes know."""
+
+
+@runtime_checkable
+class Indexed(Protocol):
+    """An architecture with weights of which rows are read by number."""
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """Those weights, whether or not an entry needs them."""
 
 
 def graph_of(module: Architecture, entry: Entry) -> Graph:

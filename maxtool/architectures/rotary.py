@@ -28,6 +28,10 @@ class Rotary(Protocol):
     checkpoint. They are computed when they are compiled or stored, not when a model is planned.
     """
 
+    @property
+    def by_position(self) -> tuple[str, ...]:
+        """The names of tables with a row for each position."""
+
     def angles(self, input_ids: Tensor, position: Tensor) -> Angles:
         """Cosine and sine of the angles of tokens ``[batch, seq]``, the first at ``position``."""
 
@@ -67,6 +71,11 @@ class RotaryTable:
             )
 
         self.cos, self.sin = table("cos", np.cos), table("sin", np.sin)
+
+    @property
+    def by_position(self) -> tuple[str, ...]:
+        """See :class:`Rotary`."""
+        return self.cos.name, self.sin.name
 
     def angles(self, input_ids: Tensor, position: Tensor) -> Angles:
         """See :class:`Rotary`."""
@@ -108,6 +117,11 @@ class RotaryByLength:
         )
         self.original = original
         self.factor = factor
+
+    @property
+    def by_position(self) -> tuple[str, ...]:
+        """None: a length beyond the last row takes that one."""
+        return ()
 
     def angles(self, input_ids: Tensor, position: Tensor) -> Angles:
         """See :class:`Rotary`."""

@@ -21,7 +21,7 @@ from maxtool.parity.references import (
 )
 from maxtool.runtime import loader
 from maxtool.runtime.loader.comparison import Comparison, SupportsTolerance
-from maxtool.runtime.loader.manifest import Spec
+from maxtool.runtime.loader.specs import Spec
 from maxtool.runtime.loader.trials import FILE, Call, Tolerance, Trial, save
 from maxtool.weights import Checkpoint
 
@@ -164,8 +164,16 @@ def _inputs(manifest: loader.Manifest, name: str, length: int) -> dict[str, Arra
     shape, random = (len(texts), length), np.random.default_rng(0)
     inputs = {}
     for spec in specs:
-        low, high = manifest.limits[spec.name]
+        low, high = _range(manifest, spec)
         inputs[spec.name] = random.integers(low, high + 1, shape)
     if masked:
         inputs[MASK] = (np.arange(length) < np.array(texts)[:, None]).astype(np.int64)
     return inputs
+
+
+def _range(manifest: loader.Manifest, spec: Spec) -> tuple[int, int]:
+    """The values that an input may have."""
+    limit = manifest.limits[spec.name]
+    if isinstance(limit, int):
+        raise ParityFailed(f"nothing says which values {spec.name!r} may have")
+    return limit

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
 from maxtool import __version__
-from maxtool.architectures import Architecture, Entry
+from maxtool.architectures import Architecture, Entry, Indexed, Table
 from maxtool.artifact import weights
 from maxtool.artifact.check import Checked
 from maxtool.artifact.weights import Placed
@@ -18,7 +19,8 @@ from maxtool.compiler.packing import ALIGNMENT
 from maxtool.errors import MachineLacks
 from maxtool.graph import Graph, TensorType
 from maxtool.runtime import loader
-from maxtool.runtime.loader import CUDA_RUNTIME, RUNTIME, SCHEMA
+from maxtool.runtime.loader import CUDA_RUNTIME, RUNTIME, SCHEMA, checksum
+from maxtool.runtime.loader.manifest import CHECKSUM
 
 FILE = "manifest.json"
 MODULE = "model.so"
@@ -43,6 +45,7 @@ def describe(
         facts: Name, recipe, architecture, dtype, target, what kernels take, tokenizer and sources.
     """
     state = max((entry.state for entry in entries), key=len)
+    names = {one.storage.name for one in placed}
     return {
         "schema": SCHEMA,
         "maxtool": __version__,
@@ -53,13 +56,14 @@ def describe(
         **module.facts,
         "module": MODULE,
         "entries": {entry.name: _entry(entry, graph) for entry, graph in entries.items()},
-        "state": [_spec(name, kind) for name, kind in state.items()],
+        "state": [_buffer(name, kind, module.context) for name, kind in state.items()],
         "weights": {
             **_weights_files(facts.get("devices", 1)),
             "alignment": ALIGNMENT,
             "tensors": [one.manifest for one in placed],
         },
         "limits": dict(module.limits),
+        "tables": [asdict(one) for one in _tables(module) if one.weight in names],
         "check": {"status": "not checked"},
     }
 
@@ -88,6 +92,13 @@ def checked(found: Checked) -> dict[str, object]:
         "tokens": found.tokens,
         "unreached": found.unreached,
     }
+
+
+def save(folder: Path, described: Mapping[str, object]) -> None:
+    """Write the manifest, with its own checksum."""
+    whole = {**described, CHECKSUM: checksum(described)}
+    text = json.dumps(whole, indent=1, allow_nan=False)
+    (folder / FILE).write_text(text + "\n", encoding="utf-8")
 
 
 def is_artifact(folder: Path) -> bool:
@@ -136,10 +147,26 @@ def _entry(entry: Entry, graph: Graph) -> dict[str, object]:
     outputs = zip(entry.outputs, graph.outputs, strict=True)
     return {
         "function": entry.name,
-        "inputs": [_spec(name, kind) for name, kind in entry.inputs.items()],
+        "inputs": [_input(name, kind, entry) for name, kind in entry.inputs.items()],
         "outputs": [_spec(name, value.type) for name, value in outputs],
         "state": bool(entry.state),
     }
+
+
+def _input(name: str, kind: TensorType, entry: Entry) -> dict[str, object]:
+    default = entry.defaults.get(name)
+    return _spec(name, kind) | ({} if default is None else {"default": default})
+
+
+def _buffer(name: str, kind: TensorType, context: int | None) -> dict[str, object]:
+    """A buffer of the state, and which of its axes is that of the positions."""
+    spec = _spec(name, kind)
+    sizes = [dim.value if dim.is_static else None for dim in kind.shape]
+    return spec | ({"positions": sizes.index(context)} if context in sizes else {})
+
+
+def _tables(module: Architecture) -> tuple[Table, ...]:
+    return module.tables if isinstance(module, Indexed) else ()
 
 
 def _spec(name: str, kind: TensorType) -> dict[str, object]:

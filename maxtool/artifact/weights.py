@@ -46,6 +46,7 @@ class Placed:
             "shape": list(self.storage.stored_shape),
             "offset": self.offset,
             "nbytes": self.storage.nbytes,
+            **({"unpacked": list(self.storage.shape)} if self.storage.block else {}),
         }
 
 

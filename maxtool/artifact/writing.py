@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -62,7 +61,7 @@ def make(made: Build, progress: Progress = Silent()) -> Report:  # noqa: B008 - 
         described = _described(made, folder, kernels, progress)
         _copy_loader(made, folder)
         described["files"] = _files(folder, digests)
-        _save(folder, described)
+        manifest.save(folder, described)
         clock.lap("files")
         found = None
         if request.check:
@@ -97,7 +96,7 @@ def _checked(made: Build, folder: Path, described: dict[str, Any]) -> parity.Che
     described["check"] = manifest.checked(found)
     known = {name: file["sha256"] for name, file in described["files"].items()}
     described["files"] = _files(folder, known)
-    _save(folder, described)
+    manifest.save(folder, described)
     return found
 
 
@@ -166,8 +165,3 @@ def _files(folder: Path, known: dict[str, str]) -> dict[str, dict[str, object]]:
         name: {"bytes": file.stat().st_size, "sha256": known.get(name) or sha256(file)}
         for name, file in named.items()
     }
-
-
-def _save(folder: Path, described: dict[str, object]) -> None:
-    text = json.dumps(described, indent=1, allow_nan=False)
-    (folder / manifest.FILE).write_text(text + "\n", encoding="utf-8")

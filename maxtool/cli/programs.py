@@ -6,16 +6,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from maxtool import errors
 from maxtool.cli.interrupts import INTERRUPTED
-from maxtool.errors import (
-    InputError,
-    MachineLacks,
-    MaxtoolError,
-    ModelMismatch,
-    NegativeAnswer,
-    UsageError,
-    VerificationFailed,
-)
+from maxtool.errors import MaxtoolError, UsageError
 
 if TYPE_CHECKING:
     from maxtool.runtime.loader import EmbedOptions, Options, RunError
@@ -33,24 +26,15 @@ def execute(options: Options | EmbedOptions) -> None:
         loader.execute(options)
     except loader.RunError as error:
         raise _ours(error) from error
-    except MemoryError:
-        raise MachineLacks("not enough memory") from None
     except KeyboardInterrupt:  # a user who has read enough is told nothing
         raise typer.Exit(INTERRUPTED) from None
 
 
 def _ours(error: RunError) -> MaxtoolError:
-    """The loader's error, which may not know our classes, as the one with its exit code."""
-    from maxtool.runtime import loader
-
-    classes: dict[type[RunError], type[MaxtoolError]] = {
-        loader.NotVerified: VerificationFailed,
-        loader.BadUsage: UsageError,
-        loader.BadInput: InputError,
-        loader.DoesNotFit: ModelMismatch,
-        loader.MachineLacks: MachineLacks,
-    }
-    return classes.get(type(error), NegativeAnswer)(str(error))
+    """The loader's error, which cannot know our classes, as the one that it says it is."""
+    kind: type[MaxtoolError] = getattr(errors, error.kind)
+    where = {"file": error.file, "tensor": error.tensor, "offset": error.offset}
+    return kind(error.what, **where, hint=error.hint, problems=error.problems)  # type: ignore[arg-type]
 
 
 def integers(text: str) -> list[int]:

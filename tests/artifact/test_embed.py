@@ -127,8 +127,12 @@ def test_one_json_object(folder: Path, model: loader.Model, tmp_path: Path) -> N
         ([], 2, "give one of --text, --file, --ids"),
         (["--text", "x", "--ids", "1"], 2, "give one of --text, --file, --ids"),
         (["--ids", "one"], 2, "--ids takes integers"),
-        (["--file", "/nowhere"], 3, "cannot read /nowhere"),
-        (["--text", "x", "-o", "/nowhere/x.npy"], 2, "its folder does not exist"),
+        (
+            ["--file", "/nowhere"],
+            3,
+            "the texts cannot be read: No such file or directory\n  at: file /nowhere",
+        ),
+        (["--text", "x", "-o", "/nowhere/x.npy"], 2, "the folder of the output does not exist"),
     ],
 )
 def test_usage(folder: Path, arguments: list[str], code: int, said: str) -> None:
@@ -138,7 +142,7 @@ def test_usage(folder: Path, arguments: list[str], code: int, said: str) -> None
 def test_a_line_that_is_no_text(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "lines").write_bytes(b"he sat\n\xff\n")
     _, stderr = run("embed", folder, "--file", tmp_path / "lines", code=3)
-    assert "no UTF-8 text, in line 2" in stderr
+    assert "no UTF-8 text in line 2" in stderr
     output = tmp_path / "out.npy"
     run("embed", folder, "--file", tmp_path / "lines", "-o", output, code=3)
     assert [path.name for path in tmp_path.iterdir()] == ["lines"]

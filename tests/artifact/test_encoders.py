@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -147,3 +149,36 @@ def test_pooling_that_cannot_be(
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 2
     assert said in result.stderr
+
+
+@pytest.mark.parametrize("name", ["tiny-bert", "tiny-distilbert", "tiny-roberta"])
+def test_what_is_not_given_has_a_default(compiled: Compile, data: Path, name: str) -> None:
+    """No padding, and all tokens of the first type."""
+    model, ids = loader.load(compiled(data / name)), np.array([[5, 6, 7], [8, 9, 10]])
+    full = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+    for entry in ("forward", "embed"):
+        taken = {spec.name for spec in model.entry(entry).inputs}
+        types = {"token_type_ids": np.zeros_like(ids)} if "token_type_ids" in taken else {}
+        whole = model.run(entry, full | types)
+        for given in ({"input_ids": ids}, full, {"input_ids": ids} | types):
+            found = model.run(entry, given)
+            for output, array in whole.items():
+                np.testing.assert_array_equal(found[output], array)
+    with pytest.raises(loader.BadInput, match="missing input_ids"):
+        model.run("forward", {"attention_mask": np.ones_like(ids)})
+    with pytest.raises(loader.BadInput, match="with seq 3"):
+        model.run("forward", {"input_ids": ids, "attention_mask": [[1, 1], [1, 1]]})
+
+
+@pytest.mark.parametrize("program", ["run.py", "maxtool run"])
+def test_an_encoder_fed_ids_alone(
+    compiled: Compile, data: Path, tmp_path: Path, program: str
+) -> None:
+    folder, source = compiled(data / "tiny-bert"), tmp_path / "x.npz"
+    np.savez(source, input_ids=[[5, 6, 7]])
+    start = [f"{folder}/run.py"] if program == "run.py" else ["-m", "maxtool", "run", str(folder)]
+    command = [sys.executable, *start, "--inputs", str(source), "--output", str(tmp_path / "y.npz")]
+    subprocess.run(command, check=True, capture_output=True)
+    expected = loader.load(folder)(input_ids=[[5, 6, 7]])["last_hidden_state"]
+    with np.load(tmp_path / "y.npz") as found:
+        np.testing.assert_array_equal(found["last_hidden_state"], expected)

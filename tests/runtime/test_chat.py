@@ -44,7 +44,8 @@ def test_texts_are_those_of_transformers(name: str, said: str) -> None:
     messages = EXPECTED["conversations"][said]
     for reply in (True, False):
         given = {"messages": messages, "add_generation_prompt": reply, **NOTHING}
-        found = template.answer({"template": text, "variables": EXPECTED["special_tokens"] | given})
+        variables = EXPECTED["special_tokens"] | given
+        found = template.answer({"template": text, "variables": variables, "most": 10_000})
         if isinstance(expected, dict):
             assert str(found["error"]).endswith(f": {expected['refused']}")
         else:
@@ -69,7 +70,7 @@ def test_ids_are_those_of_transformers(kind: str, monkeypatch: pytest.MonkeyPatc
         assert encoder.encode(messages) == EXPECTED["ids"][kind][said], said
 
 
-def in_this_process(_template: loader.ChatTemplate, request: bytes) -> dict[str, Any]:
+def in_this_process(_template: loader.ChatTemplate, request: bytes, _most: int) -> dict[str, Any]:
     """Without starting a process for each of many conversations."""
     return template.answer(json.loads(request))
 
@@ -117,8 +118,9 @@ WRONG = {
 def test_a_template_that_goes_wrong_is_one_message(case: str) -> None:
     text, says = WRONG[case]
     started = time.monotonic()
-    with pytest.raises(loader.DoesNotFit, match=rf"(?s)t\.jinja.*({says})"):
+    with pytest.raises(loader.DoesNotFit, match=rf"(?s)({says}).*\(file t\.jinja\)") as caught:
         written(text, seconds=1).render(TALK)
+    assert len(str(caught.value)) < 2000
     assert time.monotonic() - started < 30
 
 
@@ -287,7 +289,7 @@ def test_one_reply_as_json(speaker: Path) -> None:
         (["--chat", "--info"], 2, "--chat goes with"),
         (["--prompt", "x", "--system", "y"], 2, "go with --chat"),
         (["--chat", "--prompt", "x", "--chat-template", "none.jinja"], 3, "none.jinja"),
-        (["--chat", "--prompt", "x", "--chat-template", "bad.jinja"], 4, "bad.jinja, line 2"),
+        (["--chat", "--prompt", "x", "--chat-template", "bad.jinja"], 4, "line 2"),
         (["--chat", "--prompt", "x", "--chat-template", "raw.jinja"], 3, "UTF-8"),
         (["--chat", "--prompt", "x", "--chat-template", "long.jinja"], 3, "at most"),
         (["--chat", "--prompt", "x", "--max-tokens", "-1"], 2, "max-tokens"),
@@ -314,7 +316,8 @@ def test_what_a_template_is_given_besides(speaker: Path, monkeypatch: pytest.Mon
         ids = tiny_artifact.library().encode(f"<s>{text}", add_special_tokens=False).ids
         assert json.loads(done.stdout)["prompt_ids"] == ids
     for wrong in ("[1]", "{", "think=false", "[" * 50_000):
-        tiny_artifact.fails(speaker, 2, *told, "--chat-template-kwargs", wrong, says="kwargs")
+        plain = [option for option in told if option != "--json"]
+        tiny_artifact.fails(speaker, 2, *plain, "--chat-template-kwargs", wrong, says="kwargs")
 
 
 def test_a_model_without_a_template(artifact: Path) -> None:

@@ -40,7 +40,7 @@ def loaded(compiled: Compiled, target: CudaTarget) -> Any:  # noqa: ANN401 - tvm
         export_library(compiled.executable, library, target.processor)
         binary.write_bytes(code.data)
         with given_code(binary):
-            return load_library(library, own=True)
+            return load_library(library)
 
 
 def _code(source: str, archs: Sequence[str]) -> DeviceCode:

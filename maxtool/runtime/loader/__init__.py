@@ -7,10 +7,10 @@ from .chat import ChatEncoder, ChatTemplate, open_template
 from .conversation import Conversation
 from .cuda_driver import Gpu, find_gpus
 from .embedding import Embedder
-from .errors import BadInput, BadUsage, DoesNotFit, MachineLacks, NotVerified, RunError
+from .errors import BadInput, BadUsage, DoesNotFit, MachineLacks, NotVerified, RunError, TooLong
 from .host import set_threads
 from .machine import CUDA_RUNTIME, RUNTIME
-from .manifest import ALIGNMENT, SCHEMA, Entry, Manifest, Spec
+from .manifest import SCHEMA, Manifest, checksum
 from .memory import State, aligned
 from .model import Model, load
 from .options import (
@@ -26,6 +26,7 @@ from .program import execute, main
 from .reply import Reply
 from .sampling import Chooser, Sampling
 from .session import Session
+from .specs import ALIGNMENT, Entry, Spec
 from .stream import Stops, TextStream
 
 __all__ = [
@@ -58,7 +59,9 @@ __all__ = [
     "State",
     "Stops",
     "TextStream",
+    "TooLong",
     "aligned",
+    "checksum",
     "execute",
     "find_gpus",
     "integers",

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from .errors import BadInput, BadUsage, last_line
+from .archive import read_arrays
+from .errors import BadUsage
+from .inputs import check_shapes
 from .memory import Array
 from .opening import open_model
 from .options import Common
@@ -20,7 +23,9 @@ def run_arrays(options: Common, path: Path) -> None:
     """Run an entry on the arrays of an npz file and write its outputs to another."""
     check_output(options)
     model = open_model(options)
-    arrays, ignored = read_arrays(path, {spec.name for spec in model.entry(options.entry).inputs})
+    entry = model.entry(options.entry)
+    names = [spec.name for spec in entry.inputs]
+    arrays, ignored = read_arrays(path, names, partial(check_shapes, model.manifest, entry))
     started = time.perf_counter()
     outputs = model.run(options.entry, arrays)
     seconds = time.perf_counter() - started
@@ -52,25 +57,11 @@ def check_output(options: Common) -> None:
     if output is None:
         return
     if not output.resolve().parent.is_dir():
-        raise BadUsage(f"{output}: its folder does not exist")
+        raise BadUsage("the folder of the output does not exist", file=output)
     if output.is_dir() or (options.inputs and output.resolve() == options.inputs.resolve()):
-        raise BadUsage(f"{output} cannot be the output")
+        raise BadUsage("this cannot be the output", file=output)
     if os.path.lexists(output) and not options.force:
-        raise BadUsage(f"{output} exists; --force replaces it")
-
-
-def read_arrays(path: Path, wanted: set[str] | None) -> tuple[dict[str, Array], list[str]]:
-    """The wanted arrays of an npz file, all if None, and the names of the others."""
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            names = set(archive.files)
-            chosen = names if wanted is None else names & wanted
-            return {name: archive[name] for name in chosen}, sorted(names - chosen)
-    except OSError as error:
-        raise BadInput(f"cannot read {path}: {error.strerror or error}") from None
-    except Exception as error:
-        # zipfile, zlib and NumPy raise a dozen kinds for damaged files.
-        raise BadInput(f"{path} is no npz file of plain arrays: {last_line(error)}") from None
+        raise BadUsage("the output exists", file=output, hint="--force replaces it")
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:

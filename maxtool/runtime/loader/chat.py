@@ -6,21 +6,25 @@ import json
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from .errors import BadInput, DoesNotFit, MachineLacks
 from .manifest import Manifest
-from .tokens import check_text
+from .tokens import beginning, check_length, check_text, most_bytes, too_long
 
 Message = Mapping[str, object]
 
 MAX_TEMPLATE = 1 << 20
 SECONDS, CLOCK = 5, 60  # of the processor; by the clock, for systems that do not count the former
 MEMORY = 512 << 20
+# What an answer may take as JSON: a character at most so many bytes, and what is around the text.
+BYTES_PER_CHARACTER, ANSWER = 12, 1 << 16
 PROGRAM = Path(__file__).with_name("template.py")
 # Around what users wrote that looks like a special token. No text may hold these characters.
 OPENED, CLOSED = "\ufdd0", "\ufdd1"
@@ -42,56 +46,76 @@ class ChatTemplate:
     variables: Mapping[str, object] = field(default_factory=dict)
     seconds: int = SECONDS
 
-    def render(self, messages: Sequence[Message], *, reply: bool = True) -> str:
+    def render(
+        self, messages: Sequence[Message], *, reply: bool = True, context: int | None = None
+    ) -> str:
         """The conversation as the model reads it.
 
         Args:
             messages: Each with ``role`` and ``content``.
             reply: Whether the beginning of a reply follows (``add_generation_prompt``).
+            context: Positions of the model, which bound the text.
 
         Raises:
             DoesNotFit: If the template does something wrong, refuses the conversation, or takes
                 more time or memory than rendering may.
+            TooLong: If the text is more than the context can hold.
             MachineLacks: If there is no Jinja.
         """
+        longest = most_bytes(context)
         given = {"messages": list(messages), "add_generation_prompt": reply}
         request = {
             "template": self.text,
             "variables": {"tools": None, "documents": None, **self.variables, **given},
             "seconds": self.seconds,
             "bytes": MEMORY,
+            "most": longest,
         }
-        found = self._answer(json.dumps(request).encode())
+        found = self._answer(json.dumps(request).encode(), ANSWER + BYTES_PER_CHARACTER * longest)
         if "missing" in found:
             what = f"chat templates need Jinja 3.1.6 or newer, which {found['missing']}"
-            raise MachineLacks(f"{what}: pip install 'jinja2>=3.1.6'")
+            raise MachineLacks(what, hint="pip install 'jinja2>=3.1.6'")
+        if "long" in found:
+            raise too_long(f"the conversation has {found['long']} characters", context)
         if "text" not in found:
             line = found.get("line")
-            place = f"{self.file}, line {line}" if line else f"{self.file}"
-            raise DoesNotFit(f"the chat template fails ({place}): {found.get('error')}")
+            place = f" in line {line}" if line else ""
+            what = f"the chat template fails{place}: {found.get('error')}"
+            raise DoesNotFit(what, file=self.file)
         return str(found["text"])
 
-    def _answer(self, request: bytes) -> dict[str, Any]:
-        """What the program that renders says; none of its limits can be passed here."""
-        command = [sys.executable, "-P", "-B", str(PROGRAM)]
+    def _answer(self, request: bytes, most: int) -> dict[str, Any]:
+        """What the program that renders says, in at most so many bytes; it cannot do more here."""
         try:
-            done = subprocess.run(  # noqa: S603 - our own program, without a shell
-                command,
-                input=request,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                timeout=CLOCK,
-                check=False,
-            )
-            answer = json.loads(done.stdout) if done.returncode == 0 else None
-        except subprocess.TimeoutExpired:
+            said = _output([sys.executable, "-P", "-B", str(PROGRAM)], request, most)
+            answer = None if said is None else json.loads(said)
+        except ValueError:
             answer = None
         except OSError as error:
             raise MachineLacks(f"cannot start {sys.executable!r}: {error.strerror}") from None
         if not isinstance(answer, dict):
-            most = f"{self.seconds} s and {MEMORY >> 20} MiB"
-            return {"error": f"it was stopped, as it takes more than {most}, or crashes"}
+            bounds = f"{self.seconds} s and {MEMORY >> 20} MiB"
+            return {"error": f"it was stopped, as it takes more than {bounds}, or crashes"}
         return answer
+
+
+def _output(command: Sequence[str], request: bytes, most: int) -> bytes | None:
+    """What a program answers on stdout; None if it fails, takes too long or says too much."""
+    with subprocess.Popen(  # noqa: S603 - our own program, without a shell
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as child:
+        clock = threading.Timer(CLOCK, child.kill)
+        clock.start()
+        try:
+            with suppress(BrokenPipeError), cast("IO[bytes]", child.stdin) as asked:
+                asked.write(request)  # it may end without reading
+            said = cast("IO[bytes]", child.stdout).read(most + 1)
+            if len(said) <= most and child.wait() == 0:
+                return said
+        finally:
+            clock.cancel()
+            child.kill()  # which does nothing to one that has ended
+    return None
 
 
 def open_template(
@@ -111,18 +135,22 @@ def open_template(
     found = file or manifest.chat_template
     if found is None:
         what = "this model came without a chat template, so it may not be made for conversations"
-        raise DoesNotFit(f"{what}; --prompt continues a text, --chat-template FILE gives it one")
+        hint = "--prompt continues a text, --chat-template FILE gives it one"
+        raise DoesNotFit(what, hint=hint)
+    manifest.require_unchanged(found)
     try:
         with found.open("rb") as stream:
             raw = stream.read(MAX_TEMPLATE + 1)
         if len(raw) > MAX_TEMPLATE:
-            raise BadInput(f"{found}: a chat template has at most {MAX_TEMPLATE} bytes")
+            what = f"a chat template has at most {MAX_TEMPLATE} bytes"
+            raise BadInput(what, file=found)
         given = {**manifest.special_tokens, **(variables or {})}
         return ChatTemplate(raw.decode(), found, given)
     except OSError as error:
-        raise BadInput(f"cannot read {found}: {error.strerror or error}") from None
+        what = f"the chat template cannot be read: {error.strerror or error}"
+        raise BadInput(what, file=found) from None
     except UnicodeDecodeError as error:
-        raise BadInput(f"{found} is no UTF-8 text, at byte {error.start}") from None
+        raise BadInput("no UTF-8 text", file=found, offset=error.start) from None
 
 
 class ChatEncoder:
@@ -134,8 +162,13 @@ class ChatEncoder:
     ``sanitize_control_tokens=True``).
     """
 
-    def __init__(self, template: ChatTemplate, tokenizer: Any) -> None:  # noqa: ANN401
-        self._template, self._tokenizer = template, tokenizer
+    def __init__(
+        self,
+        template: ChatTemplate,
+        tokenizer: Any,  # noqa: ANN401
+        context: int | None = None,
+    ) -> None:
+        self._template, self._tokenizer, self._context = template, tokenizer, context
         added = tokenizer.get_added_tokens_decoder().values()
         special = sorted((t.content for t in added if t.special), key=len, reverse=True)
         any_special = "|".join(map(re.escape, special)) or "(?!)"  # which matches nothing
@@ -148,10 +181,16 @@ class ChatEncoder:
         Raises:
             BadInput: If a message is no valid text.
             DoesNotFit: If the template fails.
+            TooLong: If the text is so long that the context cannot hold it.
             MachineLacks: If there is no Jinja.
         """
         said = [{key: self._mark(value) for key, value in one.items()} for one in messages]
-        first, *rest = self._marked.split(self._template.render(said))
+        written = self._template.render(said, context=self._context)
+        used = beginning(written, self._context, lambda part: len(_ids(self._tokenizer, part)))
+        if len(used) < len(written):
+            tokens = len(_ids(self._tokenizer, used))
+            raise too_long(f"the conversation has more than {tokens} tokens", self._context)
+        first, *rest = self._marked.split(written)
         ids = _ids(self._tokenizer, first)
         # The pattern has one group: every second part is a marked token, or None for a lone mark.
         for i, part in enumerate(rest):
@@ -162,6 +201,7 @@ class ChatEncoder:
         if not isinstance(value, str):
             return value
         check_text(value, "the message")
+        check_length(value, self._context, "the message")
         plain = value.replace(OPENED, "").replace(CLOSED, "")
         return self._special.sub(rf"{OPENED}\g<0>{CLOSED}", plain)
 

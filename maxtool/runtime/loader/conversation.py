@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 
 from .chat import ChatEncoder, ChatTemplate, Message, open_template
+from .errors import TooLong
 from .model import Model
 from .reply import Reply
 from .sampling import Chooser, Sampling
@@ -47,7 +49,7 @@ class Conversation:
         self._model, self._stops = model, stops
         self._choose = Chooser(sampling or Sampling())
         template = template or open_template(model.manifest)
-        self._encoder = ChatEncoder(template, model.tokenizer)
+        self._encoder = ChatEncoder(template, model.tokenizer, model.manifest.context)
         self._session = Session(model)
         self._system = [] if system is None else [_message("system", system)]
         self._turns: list[Message] = []
@@ -100,9 +102,10 @@ class Conversation:
         spare = 0 if context is None else context // SPARE
         wanted = spare if max_tokens is None else min(max_tokens, spare)
         while True:
-            ids = self._encoder.encode([*self._system, *turns])
-            if self._model.room(len(ids)) > wanted or len(turns) < 3:
-                return ids, turns
+            with suppress(TooLong) if len(turns) > 2 else nullcontext():
+                ids = self._encoder.encode([*self._system, *turns])
+                if self._model.room(len(ids)) > wanted or len(turns) < 3:
+                    return ids, turns
             turns = turns[2:]
 
 

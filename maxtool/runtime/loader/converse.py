@@ -13,7 +13,7 @@ from .model import Model
 from .opening import open_model
 from .options import Options
 from .reply import Reply
-from .terminal import emit, emit_json, note, printable
+from .terminal import complain, emit, emit_json, note
 from .text import described, read_text, report, show
 
 STDIN = Path("-")
@@ -42,7 +42,7 @@ def reply_once(options: Options, model: Model, conversation: Conversation) -> No
     """Show the reply to one text, and how fast it was."""
     text = options.prompt
     if text is None:
-        text = read_text(options.file or STDIN).removesuffix("\n")
+        text = read_text(options.file or STDIN, model.manifest.context)
     if not text:
         raise BadInput("there is no text to reply to")
     reply = conversation.ask(text, options.max_tokens)
@@ -83,7 +83,7 @@ def _turn(options: Options, model: Model, conversation: Conversation, text: str)
             note(options, "the context is full: what was said first is forgotten")
         say(options, reply)
     except RunError as error:
-        sys.stderr.write(f"error: {printable(str(error))}\n")
+        complain(error)
     except KeyboardInterrupt:
         emit("\n")
     else:

@@ -38,7 +38,8 @@ def choose_code(manifest: Manifest, gpu: Gpu) -> Path:
     if isinstance(needed, int) and gpu.shared_memory < needed:
         raise MachineLacks(
             f"{gpu} gives a block {gpu.shared_memory >> 10} KiB of shared memory, and the model "
-            f"was compiled for GPUs that give it {needed >> 10}: {_name_it(gpu.capability)}"
+            f"was compiled for GPUs that give it {needed >> 10}",
+            hint=_name_it(gpu.capability),
         )
     return chosen
 
@@ -46,14 +47,14 @@ def choose_code(manifest: Manifest, gpu: Gpu) -> Path:
 def _newest(manifest: Manifest, gpu: Gpu) -> Path:
     cubins, ptx = _files(manifest, CUBIN), _files(manifest, PTX)
     if not cubins and not ptx:
-        raise BadInput(f"{manifest.path}: 'files' lists no machine code (sm_XX.cubin)")
+        raise BadInput("'files' lists no machine code (sm_XX.cubin)", file=manifest.path)
     if fitting := [one for one in cubins if _runs(one, gpu.capability)]:
         return cubins[max(fitting)]
     if older := [one for one in ptx if one <= gpu.capability]:
         return ptx[max(older)]
     held = [*(f"sm_{x}{y}" for x, y in sorted(cubins)), *(f"PTX {x}.{y}" for x, y in sorted(ptx))]
     what = f"the model has code for {', '.join(held)}; {gpu} runs none of it"
-    raise MachineLacks(f"{what}: {_advice(gpu.capability, min([*cubins, *ptx]))}")
+    raise MachineLacks(what, hint=_advice(gpu.capability, min([*cubins, *ptx])))
 
 
 def _files(manifest: Manifest, name: re.Pattern[str]) -> dict[Capability, Path]:
@@ -71,7 +72,7 @@ def _runs(cubin: Capability, gpu: Capability) -> bool:
 
 def _advice(gpu: Capability, oldest: Capability) -> str:
     if gpu < oldest:
-        return "it is older than all of them"
+        return "the GPU is older than all of them"
     return f"{_name_it(gpu)}, or with --ptx"
 
 

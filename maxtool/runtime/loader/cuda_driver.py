@@ -51,7 +51,7 @@ def find_gpu(index: int) -> Gpu:
     found = find_gpus()
     if index >= len(found):
         listed = "; ".join(map(str, found))
-        raise BadUsage(f"there is no device cuda:{index}; this machine has {listed}")
+        raise BadUsage(f"there is no device cuda:{index}", hint=f"this machine has {listed}")
     return found[index]
 
 
@@ -74,16 +74,17 @@ def _open_driver() -> ctypes.CDLL:
         driver = ctypes.CDLL(LIBRARY, ctypes.RTLD_GLOBAL)
     except OSError:
         raise MachineLacks(
-            f"there is no NVIDIA driver here ({LIBRARY} cannot be loaded): this model was compiled "
-            "for GPUs; on a machine without one, compile it with --target cpu"
+            f"there is no NVIDIA driver here ({LIBRARY} cannot be loaded), and the model was "
+            "compiled for GPUs",
+            hint="install the driver; for a machine without a GPU compile with --target cpu",
         ) from None
     version = ctypes.c_int()
     known = driver.cuDriverGetVersion(ctypes.byref(version)) == 0
     if known and version.value < CUDA:
         release = f"{version.value // 1000}.{version.value % 1000 // 10}"
         raise MachineLacks(
-            f"the NVIDIA driver is for CUDA {release}; models need CUDA 13: install driver "
-            f"{OLDEST_DRIVER} or newer"
+            f"the NVIDIA driver is for CUDA {release}, and models need CUDA 13",
+            hint=f"install driver {OLDEST_DRIVER} or newer",
         )
     if failure := driver.cuInit(0):
         raise MachineLacks(

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .consistency import SAMPLED
 from .cuda_code import choose_code, given_code
 from .cuda_decoding import CudaDecoder
 from .cuda_driver import find_gpu
@@ -18,8 +19,9 @@ from .cuda_upload import upload
 from .errors import DoesNotFit, MachineLacks, RunError, last_line
 from .host import CPU, POOLED, check_machine
 from .machine import Compiled
-from .manifest import DTYPES, SAMPLED, Manifest
+from .manifest import Manifest
 from .memory import Array, State, nbytes_of
+from .specs import DTYPES
 
 CUDA = 2  # DLDeviceType
 # Functions of TVM's runtime.

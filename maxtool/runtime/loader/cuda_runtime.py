@@ -39,8 +39,8 @@ def find_library() -> str:
             continue
         return path
     raise MachineLacks(
-        f"there is no CUDA 13 runtime here ({LIBRARY}): pip install {PACKAGE}, or set CUDA_HOME to "
-        "the folder of a CUDA 13 toolkit"
+        f"there is no CUDA 13 runtime here ({LIBRARY})",
+        hint=f"pip install {PACKAGE}, or set CUDA_HOME to the folder of a CUDA 13 toolkit",
     )
 
 

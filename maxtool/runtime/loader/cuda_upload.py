@@ -24,7 +24,7 @@ def upload(
         progress: Told the share that was copied.
 
     Raises:
-        BadInput: If the file has become shorter.
+        BadInput: If the file is changed meanwhile.
     """
     total = sum(spec.nbytes() for spec in manifest.weights)
     size = min(PIECE, total) or 1
@@ -40,6 +40,7 @@ def upload(
             done += length
             progress(done / total)
     cuda.wait()
+    manifest.require_unchanged(manifest.weights_file)
 
 
 def _pieces(manifest: Manifest, addresses: Sequence[int]) -> Iterator[tuple[int, int, int]]:
@@ -56,5 +57,6 @@ def _fill(file: FileIO, offset: int, buffer: memoryview) -> None:
     while filled < len(buffer):
         count = file.readinto(buffer[filled:])
         if not count:
-            raise BadInput(f"{file.name} ends at byte {offset + filled}: it was changed meanwhile")
+            what = "the file became shorter while it was read"
+            raise BadInput(what, file=str(file.name), offset=offset + filled)
         filled += count

@@ -17,12 +17,10 @@ from .memory import Array, State
 from .sampling import Sampling
 
 NAME = re.compile(r"cpu|cuda(?::(\d{1,4}))?")
-# By the kind a model was compiled for: what else may be asked for, and what to do then.
+# By the kind a model was compiled for: what that is, and what to do for the other.
 OTHER = {
-    "cpu": "this model was compiled for a CPU, and does not run on {device}: compile it with "
-    "--target cuda for the GPU here, or with --target cuda:sm_XX",
-    "cuda": "this model was compiled for GPUs, and does not run on {device}: compile it with "
-    "--target cpu",
+    "cpu": ("a CPU", "compile it with --target cuda for the GPU here, or --target cuda:sm_XX"),
+    "cuda": ("GPUs", "compile it with --target cpu"),
 }
 
 
@@ -105,7 +103,8 @@ def open_device(manifest: Manifest, device: str | None) -> Processor:
         raise MachineLacks(f"this loader runs models for CPUs and GPUs, not for {compiled!r:.40}")
     kind, index = parse_device(compiled if device is None else device)
     if kind != compiled:
-        raise DoesNotFit(OTHER[compiled].format(device=device))
+        what, hint = OTHER[compiled]
+        raise DoesNotFit(f"the model was compiled for {what}, not for {device}", hint=hint)
     return CudaGpu(manifest, index) if kind == "cuda" else Host(manifest)
 
 

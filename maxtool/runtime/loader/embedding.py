@@ -10,7 +10,7 @@ import numpy as np
 
 from .errors import BadInput, BadUsage, DoesNotFit, RunError
 from .memory import Array
-from .tokens import check_text
+from .tokens import beginning, check_text, most_bytes
 
 if TYPE_CHECKING:
     from .model import Model
@@ -42,14 +42,19 @@ class Embedder:
     def __init__(self, model: Model, batch: int = 32) -> None:
         if "embed" not in model.manifest.entries:
             raise DoesNotFit(
-                "this model writes text and makes no embeddings; maxtool run, or its own run.py, "
-                "with --prompt continues a text"
+                "this model writes text and makes no embeddings",
+                hint="maxtool run, or its own run.py, with --prompt continues a text",
             )
         if batch < 1:
             raise BadUsage(f"a batch of {batch} texts")
         self._model, self._batch = model, batch
         self._tokenizer: Any = None
         self.texts = self.tokens = self.truncated = 0
+
+    @property
+    def context(self) -> int | None:
+        """Positions of the model, beyond which texts are cut."""
+        return self._model.manifest.context
 
     @property
     def width(self) -> int:
@@ -94,16 +99,26 @@ class Embedder:
         if self._tokenizer is None:
             # One of its own, as it is told to cut texts.
             self._tokenizer = self._model.open_tokenizer()
-            if self._model.manifest.context is not None:
-                self._tokenizer.enable_truncation(self._model.manifest.context)
-        found = self._tokenizer.encode_batch(list(texts))
-        self.truncated += sum(bool(one.overflowing) for one in found)
+            if self.context is not None:
+                self._tokenizer.enable_truncation(self.context)
+        used = [self._usable(text) for text in texts]
+        found = self._tokenizer.encode_batch(used)
+        pairs = zip(texts, used, found, strict=True)
+        self.truncated += sum(len(u) < len(text) or bool(f.overflowing) for text, u, f in pairs)
         return [one.ids for one in found]
 
+    def _usable(self, text: str) -> str:
+        """As much of a text as its tokens come from."""
+        return beginning(text[: most_bytes(self.context)], self.context, self._count)
+
+    def _count(self, text: str) -> int:
+        """Tokens of a text, those that are cut off included."""
+        found = self._tokenizer.encode(text)
+        return len(found.ids) + sum(len(more.ids) for more in found.overflowing)
+
     def _cut(self, ids: Sequence[int]) -> Sequence[int]:
-        context = self._model.manifest.context
-        self.truncated += context is not None and len(ids) > context
-        return ids[:context]
+        self.truncated += self.context is not None and len(ids) > self.context
+        return ids[: self.context]
 
     def _run(self, ids: Sequence[Sequence[int]]) -> Array:
         shape = (len(ids), max(map(len, ids)))

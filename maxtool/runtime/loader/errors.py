@@ -1,44 +1,119 @@
-"""Failures with one clear message, each with its exit code."""
+"""Failures with one clear message, each with its exit code; they read as those of maxtool do."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from os import PathLike
+
+FIELDS = ("what", "file", "tensor", "offset", "problems", "hint", "exit_code")
+
 
 class RunError(Exception):
-    """A failure with one clear message; each class has its exit code."""
+    """A failure with one clear message; each class has its exit code.
+
+    Attributes:
+        kind: What maxtool calls it, in its own errors and in JSON.
+
+    Args:
+        what: One sentence on what is wrong.
+        file: The file it was found in.
+        tensor: The tensor it concerns.
+        offset: The byte offset in ``file``.
+        hint: What the reader can do about it.
+        problems: Several findings of one kind, reported together.
+    """
 
     exit_code = 1
+    kind = "NegativeAnswer"
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        file: str | PathLike[str] | None = None,
+        tensor: str | None = None,
+        offset: int | None = None,
+        hint: str | None = None,
+        problems: Sequence[str] = (),
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        self.file = None if file is None else str(file)
+        self.tensor = tensor
+        self.offset = offset
+        self.hint = hint
+        self.problems = tuple(problems)
+
+    def __str__(self) -> str:
+        """The whole message on one line, for logs and tests; the program lays it out."""
+        text = "\n".join([self.what, *(f"  - {problem}" for problem in self.problems)])
+        if self.where:
+            text = f"{text} ({self.where})"
+        return f"{text}. {self.hint}" if self.hint else text
+
+    @property
+    def where(self) -> str:
+        """File, tensor and byte offset, those that are known, separated by commas."""
+        known = {"file": self.file, "tensor": self.tensor, "byte": self.offset}
+        return ", ".join(f"{key} {value}" for key, value in known.items() if value is not None)
+
+    def lines(self) -> Iterator[str]:
+        """The message laid out: what, the problems, where, what to do next."""
+        yield f"error: {self.what}"
+        yield from (f"  - {problem}" for problem in self.problems)
+        if self.where:
+            yield f"  at: {self.where}"
+        if self.hint:
+            yield f"  help: {self.hint}"
+
+    def as_json(self) -> dict[str, object]:
+        """The same as maxtool prints it with ``--json``."""
+        content = {field: getattr(self, field) for field in FIELDS}
+        return {"class": self.kind, **content, "problems": list(self.problems)}
 
 
 class NotVerified(RunError):
     """A file does not match its recorded checksum."""
 
+    kind = "VerificationFailed"
+
 
 class Disagrees(RunError):
     """The model computes something else than was recorded of it."""
+
+    kind = "ParityFailed"
 
 
 class BadUsage(RunError):
     """The options ask for something impossible."""
 
     exit_code = 2
+    kind = "UsageError"
 
 
 class BadInput(RunError):
     """An input, or the manifest, is missing or malformed."""
 
     exit_code = 3
+    kind = "InputError"
 
 
 class DoesNotFit(RunError):
     """What was asked does not fit the model."""
 
     exit_code = 4
+    kind = "ModelMismatch"
+
+
+class TooLong(DoesNotFit):
+    """A text, or token ids, that the context of the model cannot hold."""
 
 
 class MachineLacks(RunError):
     """The machine has not what the model needs."""
 
     exit_code = 6
+    kind = "MachineLacks"
 
 
 def last_line(error: object) -> str:

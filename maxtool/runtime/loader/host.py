@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from .errors import DoesNotFit, MachineLacks, RunError, last_line
-from .manifest import DTYPES, Manifest
+from .manifest import Manifest
 from .memory import Array, aligned
+from .specs import DTYPES
+from .stamps import Watched
 
 BYTES_PER_THREAD = 4 << 20
 THREADS = "runtime.config_threadpool"  # a function of TVM's runtime
@@ -35,6 +37,8 @@ class Host:
     def __init__(self, manifest: Manifest) -> None:
         self._threads = set_threads(sum(spec.nbytes() for spec in manifest.weights))
         check_machine(manifest.target)
+        file = manifest.weights_file
+        self._watched = Watched({file: manifest.stamps[file]})
 
     @contextmanager
     def loading(self) -> Iterator[None]:
@@ -43,9 +47,10 @@ class Host:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """What must hold while it runs: the pool has the model's number of threads."""
+        """What must hold while it runs: the weights are whole, the pool has the model's threads."""
         import tvm_ffi
 
+        self._watched.check()
         use_threads = tvm_ffi.get_global_func(THREADS)
         use_threads(1, self._threads)  # 1: any core
         yield
@@ -54,12 +59,7 @@ class Host:
         """The weights, as tensors over the mapped file: copy-on-write, DLPack wants writable."""
         import tvm_ffi
 
-        size = manifest.weights_file.stat().st_size
-        mapped = (
-            np.memmap(manifest.weights_file, np.uint8, "c")
-            if size
-            else aligned((0,), np.dtype("u1"))
-        )
+        mapped = self._watched.mapped(manifest.weights_file)
         tensors = []
         for spec in manifest.weights:
             raw = mapped[spec.offset : spec.offset + spec.nbytes()].view(DTYPES[spec.dtype])
@@ -144,13 +144,14 @@ def check_machine(target: Mapping[str, Any]) -> None:
     arch = str(target.get("triple", "")).partition("-")[0].replace("arm64", "aarch64")
     machine = platform.machine().lower().replace("arm64", "aarch64").replace("amd64", "x86_64")
     if arch and arch != machine:
-        raise MachineLacks(f"the model was compiled for {arch}; this machine is {machine}")
+        what = f"the model was compiled for {arch}, and this machine is {machine}"
+        raise MachineLacks(what, hint="compile it here, or with --target for this machine")
     flags = _contents("/proc/cpuinfo").partition("flags")[2].partition("\n")[0].replace("_", "")
     missing = [
         f for f in target.get("features") or [] if arch == "x86_64" and f not in flags.split()
     ]
     if missing and flags:
         raise MachineLacks(
-            f"the model was compiled for a CPU with {', '.join(missing)}, which this "
-            "machine has not; compile it here, or with --target cpu:x86-64-v3"
+            f"the model was compiled for a CPU with {', '.join(missing)}, which this one has not",
+            hint="compile it here, or with --target cpu:x86-64-v3",
         )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 
 from .errors import BadInput, DoesNotFit
-from .manifest import DTYPES, Entry, Manifest, Spec
+from .manifest import Manifest
 from .memory import Array, aligned
+from .specs import DTYPES, Entry, Input, Spec
 
 
 def bind(
@@ -17,20 +18,60 @@ def bind(
 ) -> tuple[dict[str, Array], dict[str, int]]:
     """The inputs of an entry, each checked and aligned, and the sizes of the named dimensions.
 
+    What has a default and is not given is full of it, of the size that the others have.
+
     Raises:
         BadInput: If an array is missing, unknown, or of another type or shape.
         DoesNotFit: If sizes or values go beyond the model's limits.
     """
-    wanted = {spec.name for spec in entry.inputs}
-    missing, unknown = wanted - arrays.keys(), arrays.keys() - wanted
-    if missing or unknown:
-        parts = {"missing": sorted(missing), "unknown": sorted(unknown)}
-        said = ", ".join(f"{k} {', '.join(v)}" for k, v in parts.items() if v)
-        raise BadInput(f"{said}; the entry takes {', '.join(map(str, entry.inputs))}")
-    dims: dict[str, int] = {}
-    bound = {one.name: _checked(one, np.asarray(arrays[one.name]), dims) for one in entry.inputs}
-    _check_limits(manifest, bound, dims)
+    _check_names(entry, arrays.keys())
+    found = {name: np.asarray(array) for name, array in arrays.items()}
+    dims = check_shapes(manifest, entry, {name: array.shape for name, array in found.items()})
+    specs = (spec for spec in entry.inputs if spec.name in found)
+    given = {spec.name: _checked(spec, found[spec.name]) for spec in specs}
+    _check_values(manifest, given)
+    bound = {
+        spec.name: given[spec.name] if spec.name in given else _filled(spec, dims)
+        for spec in entry.inputs
+    }
     return bound, dims
+
+
+def check_shapes(
+    manifest: Manifest, entry: Entry, shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, int]:
+    """The sizes of the named dimensions, from the shapes of inputs by name.
+
+    Raises:
+        BadInput: If a shape is not what the entry takes.
+        DoesNotFit: If a size goes beyond the model's limits.
+    """
+    dims: dict[str, int] = {}
+    for spec in entry.inputs:
+        if spec.name in shapes:
+            _check_shape(spec, shapes[spec.name], dims)
+    for name, size in dims.items():
+        limit = manifest.limits.get(name)
+        if isinstance(limit, int) and size > limit:
+            raise DoesNotFit(f"{name} is {size}; the model takes at most {limit}")
+    return dims
+
+
+def _check_names(entry: Entry, names: Collection[str]) -> None:
+    wanted = {spec.name for spec in entry.inputs}
+    needed = {spec.name for spec in entry.inputs if spec.default is None}
+    parts = {"missing": sorted(needed - {*names}), "unknown": sorted({*names} - wanted)}
+    if any(parts.values()):
+        said = ", ".join(f"{kind} {', '.join(found)}" for kind, found in parts.items() if found)
+        hint = f"the entry takes {', '.join(map(str, entry.inputs))}"
+        raise BadInput(f"inputs: {said}", hint=hint)
+
+
+def _filled(spec: Input, dims: Mapping[str, int]) -> Array:
+    """What stands for an input that was not given."""
+    array = aligned(spec.sizes(dims), DTYPES[spec.dtype])
+    array[...] = spec.default
+    return array
 
 
 def check_position(manifest: Manifest, entry: Entry, inputs: Mapping[str, Array]) -> None:
@@ -48,39 +89,41 @@ def check_position(manifest: Manifest, entry: Entry, inputs: Mapping[str, Array]
         raise DoesNotFit(f"{what} go beyond the context of {manifest.context}")
 
 
-def _check_limits(manifest: Manifest, inputs: Mapping[str, Array], dims: Mapping[str, int]) -> None:
-    for name, limit in manifest.limits.items():
-        if isinstance(limit, int):
-            if dims.get(name, 0) > limit:
-                raise DoesNotFit(f"{name} is {dims[name]}; the model takes at most {limit}")
-        elif name in inputs:
-            low, high = int(inputs[name].min()), int(inputs[name].max())
+def _check_values(manifest: Manifest, inputs: Mapping[str, Array]) -> None:
+    for name, array in inputs.items():
+        limit = manifest.limits.get(name)
+        if isinstance(limit, tuple):
+            low, high = int(array.min()), int(array.max())
             if low < limit[0] or high > limit[1]:
                 what = f"{name} has values from {low} to {high}"
                 raise DoesNotFit(f"{what}; the model takes {limit[0]} to {limit[1]}")
 
 
-def _checked(spec: Spec, array: Array, dims: dict[str, int]) -> Array:
-    """One input, aligned and of its type; names of dimensions get their sizes in ``dims``."""
-    dtype = DTYPES[spec.dtype]
-    python = array.dtype == np.int64 and dtype.kind == "i"
-    if not (np.can_cast(array.dtype, dtype) or (python and _fits(array, dtype))):
-        raise BadInput(f"{spec.name} is {array.dtype}; the model takes {spec}")
-    if array.ndim != len(spec.shape) or not array.size:
-        raise BadInput(f"{spec.name} has shape {array.shape}; the model takes {spec}")
-    for size, wanted in zip(array.shape, spec.shape, strict=True):
+def _check_shape(spec: Spec, shape: tuple[int, ...], dims: dict[str, int]) -> None:
+    """Hold a shape against what is taken; names of dimensions get their sizes in ``dims``."""
+    if len(shape) != len(spec.shape) or 0 in shape:
+        raise BadInput(f"{spec.name} has shape {shape}; the model takes {spec}", tensor=spec.name)
+    for size, wanted in zip(shape, spec.shape, strict=True):
         expected = dims.setdefault(wanted, size) if isinstance(wanted, str) else wanted
         if size != expected:
-            raise BadInput(
-                f"{spec.name} has shape {array.shape}; the model takes {spec}"
-                + (f" with {wanted} {expected}" if isinstance(wanted, str) else "")
-            )
+            known = f" with {wanted} {expected}" if isinstance(wanted, str) else ""
+            what = f"{spec.name} has shape {shape}; the model takes {spec}{known}"
+            raise BadInput(what, tensor=spec.name)
+
+
+def _checked(spec: Spec, array: Array) -> Array:
+    """One input, aligned and of its type."""
+    dtype = DTYPES[spec.dtype]
+    python = array.dtype == np.int64 and dtype.kind == "i"
+    if not (np.can_cast(array.dtype, dtype) or (python and _in_range(array, dtype))):
+        what = f"{spec.name} is {array.dtype}; the model takes {spec}"
+        raise BadInput(what, tensor=spec.name)
     copy = aligned(array.shape, dtype)
     copy[...] = array
     return copy
 
 
-def _fits(array: Array, dtype: np.dtype[Any]) -> bool:
+def _in_range(array: Array, dtype: np.dtype[Any]) -> bool:
     """Whether Python's integers, which NumPy makes int64, are all in the range of ``dtype``."""
     limits = np.iinfo(dtype)
     return bool(array.size and limits.min <= array.min() and array.max() <= limits.max)

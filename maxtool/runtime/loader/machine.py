@@ -8,7 +8,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -35,22 +35,30 @@ class Compiled:
         machine: TVM's virtual machine.
         functions: The function of each entry.
         weights: The one array of weights that they take.
+        library: What the code is in; unloaded with the last that refers to it.
         lock: Held during calls: concurrent calls of one virtual machine crash the process.
     """
 
     machine: Any
     functions: Mapping[str, Any]
     weights: Any
+    library: Any
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
-def open_module(manifest: Manifest, processor: Processor, *, verified: bool) -> Any:  # noqa: ANN401 - tvm_ffi has no types
-    """Load TVM's runtime and the compiled code; the virtual machine, ready for calls."""
+def open_module(
+    manifest: Manifest, processor: Processor, *, verified: bool
+) -> tuple[Any, Any]:  # tvm_ffi has no types
+    """Load TVM's runtime and the compiled code.
+
+    Returns:
+        The virtual machine, ready for calls, and the library that its code is in.
+    """
     try:
         import tvm_ffi
     except ImportError:
         wanted = f"apache-tvm-ffi=={manifest.root.get('tvm_ffi', '')}".removesuffix("==")
-        raise MachineLacks(f"tvm_ffi is not installed: pip install {wanted}") from None
+        raise MachineLacks("tvm_ffi is not installed", hint=f"pip install {wanted}") from None
     check_release("apache-tvm-ffi", manifest.root.get("tvm_ffi"))
     # The runtime registers types that only the compiler package describes.
     tvm_ffi.registry._SKIP_UNKNOWN_OBJECTS = True
@@ -61,37 +69,48 @@ def open_module(manifest: Manifest, processor: Processor, *, verified: bool) -> 
             if tvm_ffi.get_global_func(MARKS[name], allow_missing=True) is None:
                 ctypes.CDLL(str(library), ctypes.RTLD_GLOBAL)
         with processor.loading():
-            module = load_library(manifest.module, own=CUDA_RUNTIME in names)
+            module = load_library(manifest.module)
         machine = module.get_function("vm_load_executable", query_imports=True)()
         machine.get_function("vm_initialization")(*processor.vm)
     except (OSError, RuntimeError, AttributeError, TypeError, ValueError) as error:
         used = " and ".join(map(str, libraries))
-        raise MachineLacks(
-            f"cannot load {manifest.module} with {used}: {last_line(error)}"
-        ) from None
-    return machine
+        what = f"the code cannot be loaded with {used}: {last_line(error)}"
+        raise MachineLacks(what, file=manifest.module) from None
+    return machine, module
 
 
-def load_library(path: Path, *, own: bool) -> Any:  # noqa: ANN401
-    """Load compiled code, through a link of a name that no other library had.
+def load_library(path: Path) -> Any:  # noqa: ANN401
+    """Load compiled code: a copy of it in memory, which nobody changes, and nobody else has.
 
-    The system takes a library it has loaded from the same path for the same one, whatever the
-    file holds by now: code of a model that was replaced would run with the new weights.
+    From a file the system would map it: a page that is cut off later cannot be run, not even when
+    the library is unloaded. And it takes a library it has loaded from the same path for the same
+    one, whatever the file holds by now: code of a model that was replaced would run with the new
+    weights, and the host's part of code for GPUs, which remembers where its kernels are, with those
+    of the model loaded first. The copy goes with the last reference to it; tvm_ffi would keep it
+    for as long as the process runs.
 
     Args:
         path: The library.
-        own: Whether it must share nothing with one loaded from the same file. The host's part of
-            code for GPUs remembers where its kernels are: those of the model loaded first, which
-            may be for another GPU, or gone.
     """
+    with suppress(OSError, RuntimeError, AttributeError), _in_memory(path) as copy:
+        return _loaded(copy, path.name)
+    with suppress(OSError):
+        return _loaded(path, path.name)
+    return _open_library(path)  # there is nowhere to put a link
+
+
+def _loaded(file: Path, name: str) -> Any:  # noqa: ANN401
+    """Load a library through a link of a name that no other had."""
+    with tempfile.TemporaryDirectory(prefix="maxtool-") as folder:
+        link = Path(folder, name)
+        link.symlink_to(file)
+        return _open_library(link)
+
+
+def _open_library(path: Path) -> Any:  # noqa: ANN401
     import tvm_ffi
 
-    with suppress(OSError), tempfile.TemporaryDirectory(prefix="maxtool-") as folder:
-        link = Path(folder, path.name)
-        with _in_memory(path) if own else nullcontext(path) as file:
-            link.symlink_to(file)
-            return tvm_ffi.load_module(str(link))
-    return tvm_ffi.load_module(str(path))  # there is nowhere to put a link
+    return tvm_ffi.load_module(str(path), keep_module_alive=False)
 
 
 @contextmanager
@@ -108,7 +127,8 @@ def find_runtime(manifest: Manifest, name: str = RUNTIME, *, verified: bool) -> 
     own = manifest.folder / "lib" / name
     if own.is_file():
         if verified and own not in manifest.files:
-            raise NotVerified(f"{own} is not listed in the manifest (--no-verify loads it anyway)")
+            what = f"{name} is not listed in the manifest"
+            raise NotVerified(what, file=own, hint="--no-verify loads it anyway")
         return own
     for folder in sys.path:
         library = Path(folder or ".") / "tvm" / "lib" / name
@@ -117,8 +137,9 @@ def find_runtime(manifest: Manifest, name: str = RUNTIME, *, verified: bool) -> 
             return library.resolve()
     wanted = manifest.root.get("tvm")
     raise MachineLacks(
-        f"no {name}: pip install apache-tvm=={wanted}, or compile the model with "
-        "--standalone, which puts TVM's runtime into its folder"
+        f"there is no TVM runtime here ({name})",
+        hint=f"pip install apache-tvm=={wanted}, or compile the model with --standalone, which "
+        "puts it into the folder",
     )
 
 
@@ -130,4 +151,5 @@ def check_release(package: str, compiled_with: object) -> None:
         return
     if str(compiled_with).split(".")[:2] != installed.split(".")[:2]:
         what = f"the model was compiled with {package} {compiled_with!s:.40}"
-        raise MachineLacks(f"{what}; {installed} is installed")
+        hint = f"pip install {package}=={compiled_with!s:.40}, or compile the model again"
+        raise MachineLacks(f"{what}; {installed} is installed", hint=hint)

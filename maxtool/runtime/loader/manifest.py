@@ -4,95 +4,62 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-import numpy as np
-
+from .consistency import check_consistent
 from .errors import BadInput, NotVerified
+from .specs import DTYPES, Buffer, Entry, Input, Spec, Stored, Table
+from .stamps import Stamp, check_stamp, stamp
+from .strangers import no_manifest, other_schema
 
-SCHEMA = "maxtool.artifact/1"
-ALIGNMENT = 64
+SCHEMA = "maxtool.artifact/2"
+FILE, CHECKSUM = "manifest.json", "manifest_sha256"
 MAX_MANIFEST = 64 << 20
-MAX_SIZE = 1 << 48
-IDS = ("input_ids", "token")
-# Entries that draw tokens by themselves, and what they take and give: names, types, numbers of
-# dimensions.
-SAMPLED = {"sample_prefill", "sample_decode"}
-DRAWING = ("token int64 2", "position int32 1", "draws float32 1", "settings float32 1")
-SETTINGS = 5
+MAX_SIZE, MAX_DIMS = 1 << 48, 32
 SPEC_KEYS = (("name", str), ("dtype", str), ("shape", list))
-# bfloat16 has no NumPy type of its own: its arrays hold the bits.
-DTYPES = {name: np.dtype(name) for name in ("bool", "float16", "float32", "float64")}
-DTYPES |= {
-    f"{sign}int{n}": np.dtype(f"{sign}int{n}") for sign in ("", "u") for n in (8, 16, 32, 64)
-}
-DTYPES["bfloat16"] = np.dtype("uint16")
+ANYWAY = "compile the model again, or run it anyway with --no-verify"
+
+# The largest size of a dimension, or the least and largest value of an input.
+Limit: TypeAlias = int | tuple[int, int]
 
 
-@dataclass(frozen=True)
-class Spec:
-    """A tensor as the manifest describes it; a dimension with a name is known at run time."""
-
-    name: str
-    dtype: str
-    shape: tuple[int | str, ...]
-    offset: int = 0
-
-    def sizes(self, dims: Mapping[str, int]) -> tuple[int, ...]:
-        """The shape, with the sizes that ``dims`` gives to names."""
-        return tuple(dims[d] if isinstance(d, str) else d for d in self.shape)
-
-    def nbytes(self) -> int:
-        """Bytes of a tensor without named dimensions."""
-        return math.prod(self.sizes({})) * DTYPES[self.dtype].itemsize
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.dtype}[{', '.join(map(str, self.shape))}]"
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A function of the model: its arrays in order, and whether it reads and writes the state."""
-
-    function: str
-    inputs: tuple[Spec, ...]
-    outputs: tuple[Spec, ...]
-    state: bool
-
-    @property
-    def ids(self) -> Spec | None:
-        """The input of token ids: one of those the next position follows from."""
-        return next((spec for spec in self.inputs if spec.name in IDS), None)
+def checksum(root: Mapping[str, object]) -> str:
+    """The SHA-256 of a manifest, in hexadecimal: of what it says, not of how it is laid out."""
+    rest = {key: value for key, value in root.items() if key != CHECKSUM}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 class Manifest:
-    """``manifest.json``, every part of it checked.
+    """``manifest.json``, every part of it checked, and the parts against each other.
 
     Raises:
-        BadInput: If it is missing, malformed, or points out of its folder or of a file.
+        BadInput: If it is missing, malformed, contradicts itself, or points out of its folder or of
+            a file.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
-        self.path = folder / "manifest.json"
+        self.path = folder / FILE
         self.root = self._load()
+        self.stamps: dict[Path, Stamp] = {}
         get, root = self._get, self.root
         self.module = self._file(get(root, "module", str))
         self.entries = {name: self._entry(e) for name, e in get(root, "entries", dict).items()}
-        self.state = self._specs(root, "state")
-        self.devices: int = get(root, "devices", (int, type(None))) or 1
+        self.state = tuple(map(self._buffer, self._tensors(root, "state")))
+        self.devices = self._count(root, "devices") or 1
         self.weights_files = self._weights_files(get(root, "weights", dict))
         self.weights_file = self.weights_files[0]
-        self.weights = self._specs(root["weights"], "tensors")
-        self.context: int | None = get(root, "context", (int, type(None)))
+        self.weights = tuple(map(self._stored, self._tensors(root["weights"], "tensors")))
+        self.tables = tuple(map(self._table, self._get(root, "tables", (list, type(None))) or ()))
+        self.context = self._count(root, "context")
         # Texts longer than this are read in another way: what was cached before is of no use then.
-        self.reread_beyond: int | None = get(root, "reread_beyond", (int, type(None)))
+        self.reread_beyond = self._count(root, "reread_beyond")
         self.target: dict[str, Any] = get(root, "target", dict)
-        self.limits: dict[str, Any] = get(root, "limits", (dict, type(None))) or {}
+        limits = get(root, "limits", (dict, type(None))) or {}
+        self.limits: dict[str, Limit] = {name: self._limit(name, x) for name, x in limits.items()}
         self.tokenizer_file: Path | None = None
         self.bos: int | None = None
         self.eos: tuple[int, ...] = ()
@@ -100,39 +67,72 @@ class Manifest:
         self.special_tokens: dict[str, str] = {}
         if root.get("tokenizer") is not None:
             self._read_tokenizer(get(root, "tokenizer", dict))
-        recorded = get(root, "files", dict).items()
-        self.files = {self._file(name): get(item, "sha256", str) for name, item in recorded}
-        self._check()
+        recorded = {self._file(name): item for name, item in get(root, "files", dict).items()}
+        self.files = {path: get(item, "sha256", str) for path, item in recorded.items()}
+        self._sizes = {path: self._get(item, "bytes", int) for path, item in recorded.items()}
+        check_consistent(self)
 
     def verify(self) -> None:
-        """Check every recorded SHA-256; raises ``NotVerified`` that names a file that differs."""
+        """Check the manifest's own checksum and every recorded SHA-256.
+
+        Raises:
+            NotVerified: Naming a file that is not the one that was compiled.
+        """
+        if self.root.get(CHECKSUM) != checksum(self.root):
+            raise self._changed(self.path, "its checksum is another")
         for path, expected in self.files.items():
             with path.open("rb") as stream:
                 digest = hashlib.file_digest(stream, "sha256").hexdigest()
             if digest != expected:
-                what = f"{path} is not the file that was compiled: its SHA-256 is another"
-                raise NotVerified(f"{what} (--no-verify runs it anyway)")
+                raise self._changed(path, self._difference(path))
+
+    def require_unchanged(self, path: Path) -> None:
+        """Refuse a file of the artifact that was changed since the manifest was read.
+
+        Raises:
+            BadInput: If it was.
+        """
+        if path in self.stamps:
+            check_stamp(path, self.stamps[path])
+
+    def _changed(self, path: Path, why: str) -> NotVerified:
+        what = f"{path.name} is not the file that was compiled: {why}"
+        return NotVerified(what, file=path, hint=ANYWAY)
+
+    def _difference(self, path: Path) -> str:
+        """How a file differs: in its size, or in its content alone."""
+        recorded, size = self._sizes[path], path.stat().st_size
+        same = "its SHA-256 is another"
+        return same if recorded == size else f"it had {recorded} bytes and has {size}"
 
     def _load(self) -> dict[str, Any]:
         try:
             with self.path.open("rb") as stream:
                 root = json.loads(stream.read(MAX_MANIFEST))
         except OSError as error:
-            raise BadInput(f"cannot read {self.path}: {error.strerror}") from None
+            raise no_manifest(self.path, error) from None
         except (ValueError, RecursionError) as error:
             raise self._wrong(f"not valid JSON: {error}") from None
-        if not isinstance(root, dict) or root.get("schema") != SCHEMA:
-            raise self._wrong(f"not a manifest of schema {SCHEMA}")
-        return root
+        schema = root.get("schema") if isinstance(root, dict) else None
+        if schema != SCHEMA:
+            raise other_schema(self.path, schema, SCHEMA)
+        return dict(root)
 
     def _wrong(self, what: str) -> BadInput:
-        return BadInput(f"{self.path}: {what}")
+        return BadInput(what, file=self.path)
 
     def _get(self, holder: object, key: str, kind: type | tuple[type, ...]) -> Any:  # noqa: ANN401
         """``holder[key]``, which must be of ``kind``; a truth value is no number."""
         value = holder.get(key) if isinstance(holder, dict) else None
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             raise self._wrong(f"{key!r} is missing or wrong: {value!r:.80}")
+        return value
+
+    def _count(self, holder: object, key: str) -> int | None:
+        """A number of things from 1 up, or None."""
+        value: int | None = self._get(holder, key, (int, type(None)))
+        if value is not None and not 0 < value <= MAX_SIZE:
+            raise self._wrong(f"{key!r} is {value!r:.80}")
         return value
 
     def _file(self, name: str) -> Path:
@@ -146,6 +146,7 @@ class Manifest:
             raise self._wrong(f"{name!r:.80} lies outside the folder")
         if not there:
             raise self._wrong(f"{name!r:.80} is missing")
+        self.stamps.setdefault(path, stamp(path))
         return path
 
     def _weights_files(self, item: dict[str, Any]) -> tuple[Path, ...]:
@@ -159,25 +160,54 @@ class Manifest:
             )
         return tuple(map(self._file, names))
 
-    def _specs(self, holder: object, key: str) -> tuple[Spec, ...]:
-        """A list of tensors, no name twice."""
-        found = tuple(self._spec(item) for item in self._get(holder, key, list))
-        if len({spec.name for spec in found}) != len(found):
+    def _tensors(self, holder: object, key: str) -> list[dict[str, Any]]:
+        """A list of tensors as JSON has them, no name twice."""
+        found: list[dict[str, Any]] = self._get(holder, key, list)
+        names = [self._get(item, "name", str) for item in found]
+        if len(set(names)) != len(names):
             raise self._wrong(f"{key!r} names a tensor twice")
         return found
 
-    def _spec(self, item: object) -> Spec:
+    def _facts(self, item: dict[str, Any]) -> tuple[str, str, tuple[int | str, ...]]:
+        """Name, type and shape."""
         name, dtype, shape = (self._get(item, *key) for key in SPEC_KEYS)
         good = all(type(d) is str or (type(d) is int and 0 < d <= MAX_SIZE) for d in shape)
-        offset = item.get("offset", 0) if isinstance(item, dict) else 0
-        if dtype not in DTYPES or not good or type(offset) is not int:
-            raise self._wrong(f"tensor {name!r} is {dtype!r:.40}, {shape!r:.80}, at {offset!r:.40}")
-        return Spec(name, dtype, tuple(shape), offset)
+        if dtype not in DTYPES or not good or len(shape) > MAX_DIMS:
+            raise self._wrong(f"tensor {name!r} is {dtype!r:.40}, {shape!r:.80}")
+        return name, dtype, tuple(shape)
 
     def _entry(self, item: object) -> Entry:
-        inputs, outputs = self._specs(item, "inputs"), self._specs(item, "outputs")
+        inputs = tuple(map(self._input, self._tensors(item, "inputs")))
+        outputs = tuple(Spec(*self._facts(one)) for one in self._tensors(item, "outputs"))
         state = self._get(item, "state", bool)
         return Entry(self._get(item, "function", str), inputs, outputs, state)
+
+    def _input(self, item: dict[str, Any]) -> Input:
+        return Input(*self._facts(item), self._get(item, "default", (int, type(None))))
+
+    def _buffer(self, item: dict[str, Any]) -> Buffer:
+        return Buffer(*self._facts(item), self._get(item, "positions", (int, type(None))))
+
+    def _stored(self, item: dict[str, Any]) -> Stored:
+        shape = self._get(item, "unpacked", (list, type(None)))
+        if shape is not None and not all(type(d) is int and 0 < d <= MAX_SIZE for d in shape):
+            raise self._wrong(f"'unpacked' of {item['name']!r} is {shape!r:.80}")
+        unpacked = None if shape is None else tuple(shape)
+        found = Stored(*self._facts(item), self._get(item, "offset", int), unpacked)
+        if self._get(item, "nbytes", int) != found.nbytes():
+            raise self._wrong(f"{found} has {found.nbytes()} bytes, not {item['nbytes']!r:.40}")
+        return found
+
+    def _table(self, item: object) -> Table:
+        weight, index = (self._get(item, key, str) for key in ("weight", "index"))
+        return Table(weight, index, self._get(item, "skipped", int))
+
+    def _limit(self, name: str, item: object) -> Limit:
+        pair: list[Any] = item if isinstance(item, list) and len(item) == 2 else [1, item]
+        low, high = pair
+        if not all(type(x) is int and abs(x) <= MAX_SIZE for x in pair) or low > high:
+            raise self._wrong(f"the limit of {name!r} is {item!r:.80}")
+        return (low, high) if isinstance(item, list) else high
 
     def _read_tokenizer(self, item: dict[str, Any]) -> None:
         self.tokenizer_file = self._file(self._get(item, "file", str))
@@ -191,50 +221,3 @@ class Manifest:
         self.special_tokens = self._get(item, "special_tokens", (dict, type(None))) or {}
         if not all(isinstance(text, str) for text in self.special_tokens.values()):
             raise self._wrong(f"'special_tokens' is {self.special_tokens!r:.80}")
-
-    def _check(self) -> None:
-        """Refuse what is well-formed but contradicts itself or the files."""
-        used = (self.module, *self.weights_files, self.tokenizer_file, self.chat_template)
-        for path in filter(None, used):
-            if path not in self.files:
-                raise self._wrong(f"'files' does not list {path.name}")
-        size = min(file.stat().st_size for file in self.weights_files)
-        for spec in self.weights:
-            fixed = all(isinstance(d, int) for d in spec.shape)
-            if not fixed or not 0 <= spec.offset <= size - spec.nbytes() or spec.offset % ALIGNMENT:
-                place = f"at byte {spec.offset} of {size}, aligned to {ALIGNMENT}"
-                raise self._wrong(f"{spec} cannot be {place}, in {self.weights_file.name}")
-        for name, entry in self.entries.items():
-            if entry.state:
-                self._check_stateful(name, entry)
-        for name in SAMPLED & self.entries.keys():
-            self._check_sampled(name, self.entries[name])
-        for name, limit in self.limits.items():
-            pair = limit if isinstance(limit, list) and len(limit) == 2 else [limit]
-            if not all(type(value) is int for value in pair):
-                raise self._wrong(f"the limit of {name!r} is {limit!r:.80}")
-
-    def _check_stateful(self, name: str, entry: Entry) -> None:
-        """An entry that writes the state says where, and how much: the position is checked."""
-        inputs = {spec.name: spec for spec in entry.inputs}
-        ids, position = entry.ids, inputs.get("position")
-        if not ids or len(ids.shape) != 2 or not position or position.shape != (1,):
-            raise self._wrong(f"{name!r} has state, but not input_ids[batch, seq] and position[1]")
-        if self.context is None:
-            raise self._wrong(f"{name!r} has state, but there is no context")
-        known = {size for spec in entry.inputs for size in spec.shape}
-        named = [size for spec in self.state for size in spec.shape if isinstance(size, str)]
-        if not known.issuperset(named):
-            raise self._wrong(f"no input of {name!r} has the sizes {', '.join(named):.80}")
-
-    def _check_sampled(self, name: str, entry: Entry) -> None:
-        """Nothing else checks what such an entry is called with."""
-        inputs, outputs = (
-            tuple(f"{s.name} {s.dtype} {len(s.shape)}" for s in side)
-            for side in (entry.inputs, entry.outputs)
-        )
-        if not entry.state or (inputs, outputs) != (DRAWING, DRAWING[:2]):
-            raise self._wrong(f"{name!r} is not from {', '.join(DRAWING)}, and the state")
-        sizes = entry.inputs[2].shape + entry.inputs[3].shape
-        if sizes != (self.context, SETTINGS) or "seen" not in {spec.name for spec in self.state}:
-            raise self._wrong(f"{name!r} has no draws[context], settings[{SETTINGS}] and seen")

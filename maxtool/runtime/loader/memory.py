@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from .errors import BadUsage
-from .manifest import ALIGNMENT, Entry, Spec
+from .errors import BadInput, BadUsage
+from .specs import ALIGNMENT, DTYPES, Entry, Spec
 
 if TYPE_CHECKING:
     from .devices import Processor
@@ -61,14 +61,39 @@ class State:
         return self._tensors[[spec.name for spec in self.specs].index(name)]
 
 
-def named(entry: Entry, arrays: Sequence[Array]) -> dict[str, Array]:
-    """The outputs by name; bfloat16 as float32."""
-    found = dict(zip((spec.name for spec in entry.outputs), arrays, strict=True))
+def named(entry: Entry, arrays: Sequence[Array], dims: Mapping[str, int]) -> dict[str, Array]:
+    """The outputs by name; bfloat16 as float32.
+
+    Args:
+        entry: What was called.
+        arrays: What it gave.
+        dims: The sizes of named dimensions.
+
+    Raises:
+        BadInput: If it gave something else than the manifest says.
+    """
+    found = dict(zip((spec.name for spec in entry.outputs), arrays, strict=False))
+    if len(arrays) != len(entry.outputs) or not all(
+        _is(array, spec, dims) for array, spec in zip(arrays, entry.outputs, strict=True)
+    ):
+        given = ", ".join(f"{array.dtype}{list(array.shape)}" for array in arrays)
+        said = ", ".join(map(str, entry.outputs))
+        raise BadInput(f"{entry.function!r} gives {given}, and the manifest says {said}")
     for spec in entry.outputs:
         if spec.dtype == "bfloat16":
             bits = found[spec.name].view(np.uint16).astype(np.uint32) << 16
             found[spec.name] = bits.view(np.float32)
     return found
+
+
+def _is(array: Array, spec: Spec, dims: Mapping[str, int]) -> bool:
+    """Whether an output has the type and the sizes that the manifest says."""
+    if array.dtype != DTYPES[spec.dtype] or array.ndim != len(spec.shape):
+        return False
+    sizes = zip(spec.shape, array.shape, strict=True)
+    return all(
+        size == (dims.get(name, size) if isinstance(name, str) else name) for name, size in sizes
+    )
 
 
 def nbytes_of(tensor: Any) -> int:  # noqa: ANN401

@@ -13,11 +13,12 @@ from .embedding import Text, embed
 from .errors import BadInput, BadUsage, DoesNotFit, MachineLacks
 from .inputs import bind, check_position
 from .machine import Compiled, open_module
-from .manifest import Entry, Manifest
+from .manifest import Manifest
 from .memory import Array, State, named
 from .sampling import Chooser, Sampling
 from .session import Session
-from .tokens import check_text, open_tokenizer
+from .specs import Entry
+from .tokens import check_text, encode, open_tokenizer, too_long
 
 
 class Model:
@@ -43,10 +44,10 @@ class Model:
         """What :func:`load` does with a manifest that was read."""
         self.manifest = manifest
         self.processor = open_device(manifest, device)
-        machine = open_module(manifest, self.processor, verified=verified)
+        machine, library = open_module(manifest, self.processor, verified=verified)
         functions = {name: self._function(machine, e) for name, e in manifest.entries.items()}
         weights = _array(self.processor.weights(manifest, progress))
-        self._compiled = Compiled(machine, functions, weights)
+        self._compiled = Compiled(machine, functions, weights, library)
         self._tokenizer: Any = None
         self._idle: TextMemory | None = None
 
@@ -56,7 +57,8 @@ class Model:
         except (AttributeError, RuntimeError):
             found = None
         if found is None:
-            raise BadInput(f"{self.manifest.module} has no function {entry.function!r}")
+            what = f"the code has no function {entry.function!r:.80}"
+            raise BadInput(what, file=self.manifest.module)
         return found
 
     def __call__(self, **arrays: object) -> dict[str, Array]:
@@ -67,7 +69,7 @@ class Model:
         """An entry by name; raises ``DoesNotFit`` that lists those there are."""
         if name not in self.manifest.entries:
             known = ", ".join(self.manifest.entries)
-            raise DoesNotFit(f"the model has no entry {name!r}; it has {known}")
+            raise DoesNotFit(f"the model has no entry {name!r}", hint=f"it has {known}")
         return self.manifest.entries[name]
 
     def new_state(self, **dims: int) -> State:
@@ -113,7 +115,7 @@ class Model:
         inputs, dims = bind(self.manifest, entry, arrays)
         check_position(self.manifest, entry, inputs)
         memory = [self._fitting(state, dims).tensors] if entry.state else []
-        return named(entry, self._call(name, inputs, memory))
+        return named(entry, self._call(name, inputs, memory), dims)
 
     def _fitting(self, state: State | None, dims: Mapping[str, int]) -> State:
         """The state given, which must be of this model and these sizes; new memory if None."""
@@ -133,7 +135,7 @@ class Model:
                 tensors = [self.processor.tensor(*one) for one in inputs.items()]
                 result = compiled.functions[name](*tensors, *memory, compiled.weights)
                 return self.processor.arrays([result] if hasattr(result, "shape") else list(result))
-        except (RuntimeError, ValueError, TypeError) as error:
+        except (RuntimeError, ValueError, TypeError, LookupError) as error:
             raise self.processor.refused(name, str(error)) from None
 
     # text and generation
@@ -154,9 +156,10 @@ class Model:
 
         Raises:
             BadInput: If it holds half of a character, as undecodable bytes of a command line do.
+            TooLong: If it is so long that the context cannot hold it.
         """
         check_text(text, "the prompt")
-        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
+        ids = encode(self.tokenizer, text, self.manifest.context, "the prompt")
         bos = self.manifest.bos
         return ids if bos is None or ids[:1] == [bos] else [bos, *ids]
 
@@ -199,8 +202,8 @@ class Model:
         """
         if "embed" in self.manifest.entries:
             raise DoesNotFit(
-                "this model makes embeddings and writes no text; maxtool embed, or its own "
-                "run.py, with --text makes a vector of a text"
+                "this model makes embeddings and writes no text",
+                hint="maxtool embed, or its own run.py, with --text makes a vector of a text",
             )
         if max_tokens < 0:
             raise BadUsage(f"max-tokens is {max_tokens}")
@@ -208,7 +211,7 @@ class Model:
             raise BadInput("the prompt is empty")
         if self.room(len(ids)) < 1:
             what = f"the prompt has {len(ids)} tokens"
-            raise DoesNotFit(f"{what}; the context of the model holds {self.manifest.context}")
+            raise too_long(what, self.manifest.context)
         for name in ("prefill", "decode"):
             if "logits" not in {spec.name for spec in self.entry(name).outputs}:
                 raise DoesNotFit(f"{name} gives no logits: this is no language model")

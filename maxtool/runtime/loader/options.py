@@ -7,7 +7,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import NoReturn
 
+from .errors import BadUsage
 from .sampling import Sampling
 
 
@@ -52,10 +54,18 @@ class EmbedOptions(Common):
     batch: int = 32
 
 
+class Parser(argparse.ArgumentParser):
+    """A command line whose mistakes are errors like all others."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise ``BadUsage``."""
+        raise BadUsage(message, hint="--help lists the options")
+
+
 def parse(folder: Path, argv: Sequence[str] | None) -> Options:
     """The options of the command line, for the artifact in ``folder``."""
     about = "Run the compiled model in this folder."
-    parser = argparse.ArgumentParser(description=about, allow_abbrev=False)
+    parser = Parser(description=about, allow_abbrev=False)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--prompt", help="text to continue")
     what.add_argument("--file", type=Path, help="a file of text to continue; - is stdin")
@@ -85,7 +95,7 @@ def parse(folder: Path, argv: Sequence[str] | None) -> Options:
 def parse_embedding(folder: Path, argv: Sequence[str] | None) -> EmbedOptions:
     """The options of the command line, for an artifact that makes embeddings."""
     about = "Make embeddings with the compiled model in this folder."
-    parser = argparse.ArgumentParser(description=about, allow_abbrev=False)
+    parser = Parser(description=about, allow_abbrev=False)
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
         "--text", dest="texts", action="append", metavar="TEXT", help="a text; may be repeated"

@@ -12,7 +12,7 @@ from .converse import run_chat
 from .errors import BadUsage, MachineLacks, RunError
 from .manifest import Manifest
 from .options import Common, EmbedOptions, Options, parse, parse_embedding
-from .terminal import emit, emit_json, open_streams, printable
+from .terminal import complain, emit, emit_json, open_streams, printable
 from .text import run_text
 from .vectors import check_embedding, run_embedding
 from .verdict import run_check
@@ -87,20 +87,23 @@ def show_info(options: Common) -> None:
 def main(folder: Path, argv: Sequence[str] | None = None) -> int:
     """Run the program on the artifact in ``folder``; the exit code."""
     open_streams()
-    options = (parse_embedding if embeds(folder) else parse)(folder, argv)
+    given = sys.argv[1:] if argv is None else list(argv)
     try:
-        execute(options)
+        execute((parse_embedding if embeds(folder) else parse)(folder, given))
     except RunError as error:
-        return fail(options, error)
+        return fail(error, as_json="--json" in given)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
         return 141
     except OSError as error:
-        place = "" if error.filename is None else f": {error.filename}"
-        return fail(options, MachineLacks(f"{error.strerror or error}{place}"))
+        refused = MachineLacks(
+            f"the system refuses: {error.strerror or error}", file=error.filename
+        )
+        return fail(refused, as_json="--json" in given)
     except MemoryError:
-        return fail(options, MachineLacks("not enough memory"))
+        lacks = MachineLacks("the machine has too little memory for this")
+        return fail(lacks, as_json="--json" in given)
     return 0
 
 
@@ -112,10 +115,9 @@ def embeds(folder: Path) -> bool:
         return False
 
 
-def fail(options: Common, error: RunError) -> int:
+def fail(error: RunError, *, as_json: bool) -> int:
     """Say what went wrong; its exit code."""
-    sys.stderr.write(f"error: {printable(str(error))}\n")
-    if options.json:
-        content = {"class": type(error).__name__, "what": str(error)}
-        emit_json("maxtool.error/1", {"error": {**content, "exit_code": error.exit_code}})
+    complain(error)
+    if as_json:
+        emit_json("maxtool.error/1", {"error": error.as_json()})
     return error.exit_code

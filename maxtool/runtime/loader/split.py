@@ -112,7 +112,8 @@ def _devices(manifest: Manifest, device: str | None) -> list[str | None]:
     count = manifest.devices
     kind = str(manifest.target.get("kind")) if device is None else parse_device(device)[0]
     if device is not None and ":" in device:
-        raise BadUsage(f"the model is for {count} devices: give {kind}, which takes the first ones")
+        hint = f"give {kind}, which takes the first ones"
+        raise BadUsage(f"the model is for {count} devices, not for {device}", hint=hint)
     return [kind if kind == "cpu" else f"{kind}:{rank}" for rank in range(count)]
 
 

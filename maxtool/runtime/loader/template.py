@@ -4,7 +4,8 @@ A chat template is code that came with a model. Jinja's sandbox keeps it from Py
 but not from looping for ever or making a text of many gigabytes; the limits of a process do. The
 caller is ``chat.py``; a request, and its answer, is one JSON object::
 
-    {"template", "variables", "seconds", "bytes"} -> {"text"} or {"error", "line"}
+    {"template", "variables", "seconds", "bytes", "most"}
+        -> {"text"}, or {"long"} if it has more than "most" characters, or {"error", "line"}
 
 What a template is given is what transformers gives it (``utils/chat_template_utils.py``), so that
 it renders the same text.
@@ -22,6 +23,7 @@ from typing import Any, NoReturn
 
 # Earlier releases have known ways out of the sandbox.
 OLDEST_JINJA = (3, 1, 6)
+MOST_SAID = 1000  # characters of an error
 NAME = "<template>"  # what Jinja calls the file of a template that has none
 
 
@@ -88,14 +90,16 @@ def answer(request: Mapping[str, Any]) -> dict[str, object]:
     """The text of a request, or what is wrong and the template's line where it is."""
     try:
         text = render(request["template"], request["variables"])
-        text.encode()  # half a character is no text
+        if len(text) <= request["most"]:
+            text.encode()  # half a character is no text
     except Refusal as error:
-        return {"error": f"it refuses the conversation: {error}", "line": _line(error)}
+        said = f"it refuses the conversation: {error!s:.{MOST_SAID}}"
+        return {"error": said, "line": _line(error)}
     except MemoryError:
         return {"error": "it takes too much memory", "line": None}
     except Exception as error:  # a template can raise anything
-        return {"error": f"{type(error).__name__}: {error}", "line": _line(error)}
-    return {"text": text}
+        return {"error": f"{type(error).__name__}: {error!s:.{MOST_SAID}}", "line": _line(error)}
+    return {"text": text} if len(text) <= request["most"] else {"long": len(text)}
 
 
 def _line(error: BaseException) -> int | None:

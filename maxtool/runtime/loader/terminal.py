@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from .errors import RunError
 from .options import Common
 
 BAR = 40  # characters of a progress bar
@@ -50,6 +51,12 @@ def note(options: Common, text: str) -> None:
     """Write something worth knowing to stderr."""
     if not options.quiet:
         sys.stderr.write(f"{printable(text)}\n")
+
+
+def complain(error: RunError) -> None:
+    """Say on stderr what went wrong, laid out as maxtool does."""
+    for line in error.lines():
+        sys.stderr.write(f"{printable(line)}\n")
 
 
 def open_streams() -> None:

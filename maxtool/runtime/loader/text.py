@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from .opening import open_model
 from .options import Options
 from .reply import Reply
 from .terminal import emit_json, emit_text, note
+from .tokens import most_bytes, too_long
 
 MAX_TOKENS = 100  # where the option is not given
 
@@ -19,7 +21,8 @@ MAX_TOKENS = 100  # where the option is not given
 def run_text(options: Options) -> None:
     """Generate, showing the text as it comes and the speed at the end."""
     model = open_model(options)
-    prompt = options.prompt if options.file is None else read_text(options.file)
+    context = model.manifest.context
+    prompt = options.prompt if options.file is None else read_text(options.file, context)
     ids = options.ids if options.ids is not None else model.encode(prompt or "")
     most = MAX_TOKENS if options.max_tokens is None else options.max_tokens
     tokens = model.generate(ids, most, **asdict(options.sampling))
@@ -40,15 +43,30 @@ def show(options: Options, text: str) -> None:
         emit_text(text)
 
 
-def read_text(path: Path) -> str:
-    """The text of a file, or of stdin for ``-``."""
+def read_text(path: Path, context: int | None) -> str:
+    """The text of a file, or of stdin for ``-``, without the line end that editors put behind it.
+
+    Args:
+        path: The file.
+        context: Positions of the model: no more is read than they can hold.
+
+    Raises:
+        BadInput: If it cannot be read, or is no text.
+        TooLong: If it is more than the context can hold.
+    """
+    most = most_bytes(context)
     try:
-        raw = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
-        return raw.decode()
+        with nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb") as stream:
+            raw = stream.read(most + 1)
+        if len(raw) > most:
+            raise too_long(f"the text has more than {most} bytes", context)
+        text = raw.decode()
     except OSError as error:
-        raise BadInput(f"cannot read {path}: {error.strerror or error}") from None
+        what = f"the text cannot be read: {error.strerror or error}"
+        raise BadInput(what, file=path) from None
     except UnicodeDecodeError as error:
-        raise BadInput(f"{path} is no UTF-8 text, at byte {error.start}") from None
+        raise BadInput("no UTF-8 text", file=path, offset=error.start) from None
+    return text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")
 
 
 def described(reply: Reply, max_tokens: int) -> dict[str, object]:

@@ -2,10 +2,86 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from .errors import BadInput, DoesNotFit, MachineLacks, last_line
+from .errors import BadInput, DoesNotFit, MachineLacks, TooLong, last_line
 from .manifest import Manifest
+
+# A tokenizer takes some fifty bytes of memory for each byte of a text. So it is given no text of
+# more bytes for each position of the context than the longest tokens of any vocabulary have, and
+# of one that has more than tokens have on average only as much as shows that it is too long.
+MOST_BYTES, USUAL_BYTES = 256, 8
+STEP = 4  # how much more of a text is tried each time
+UNBOUNDED = 1 << 18  # positions of a model that does not say how many it has
+
+
+def most_bytes(context: int | None) -> int:
+    """The bytes of the longest text that a model is given at all."""
+    return (context or UNBOUNDED) * MOST_BYTES
+
+
+def too_long(what: str, context: int | None) -> TooLong:
+    """What to raise where a text is more than the context; ``what`` says how long it is."""
+    return TooLong(
+        f"{what}, and the context of the model holds {context or UNBOUNDED}",
+        hint="shorten it, or compile the model with a larger --context",
+    )
+
+
+def beginning(text: str, context: int | None, count: Callable[[str], int]) -> str:
+    """As much of a text as a model with this context can use.
+
+    Args:
+        text: The text.
+        context: Positions of the model.
+        count: Counts the tokens of a text.
+
+    Returns:
+        The text; where it is far too long, a beginning of it that has twice the tokens that the
+        context holds, so that what follows does not change those that are used.
+    """
+    most = context or UNBOUNDED
+    size = most * USUAL_BYTES
+    while size < len(text):
+        if count(text[:size]) > 2 * most:
+            return text[:size]
+        size *= STEP
+    return text
+
+
+def encode(tokenizer: Any, text: str, context: int | None, what: str) -> list[int]:  # noqa: ANN401
+    """Token ids of a text, without special tokens around it.
+
+    Args:
+        tokenizer: A ``tokenizers.Tokenizer``.
+        text: The text.
+        context: Positions of the model.
+        what: What messages call the text.
+
+    Raises:
+        TooLong: If the text is so long that the context cannot hold it.
+    """
+
+    def ids(part: str) -> list[int]:
+        found: list[int] = tokenizer.encode(part, add_special_tokens=False).ids
+        return found
+
+    check_length(text, context, what)
+    used = beginning(text, context, lambda part: len(ids(part)))
+    if len(used) < len(text):
+        raise too_long(f"{what} has more than {len(ids(used))} tokens", context)
+    return ids(text)
+
+
+def check_length(text: str, context: int | None, what: str) -> None:
+    """Refuse a text that the context cannot hold, whatever its tokens are.
+
+    Raises:
+        TooLong: If it is one.
+    """
+    if len(text) > most_bytes(context):
+        raise too_long(f"{what} has {len(text)} characters", context)
 
 
 def check_text(text: str, what: str) -> None:
@@ -31,17 +107,20 @@ def open_tokenizer(manifest: Manifest) -> Any:  # noqa: ANN401 - an optional pac
         BadInput: If the file cannot be read.
     """
     if manifest.tokenizer_file is None:
-        raise DoesNotFit("this artifact has no tokenizer; give --ids instead of text")
+        raise DoesNotFit("this artifact has no tokenizer", hint="give --ids instead of text")
+    manifest.require_unchanged(manifest.tokenizer_file)
     try:
         import tokenizers
     except ImportError:
-        raise MachineLacks("text needs the tokenizers package: pip install tokenizers") from None
+        hint = "pip install tokenizers"
+        raise MachineLacks("text needs the tokenizers package", hint=hint) from None
     try:
         found = tokenizers.Tokenizer.from_file(str(manifest.tokenizer_file))
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # a panic of the package is no Exception
-        raise BadInput(f"cannot read {manifest.tokenizer_file}: {last_line(error)}") from None
+        what = f"the tokenizer cannot be read: {last_line(error)}"
+        raise BadInput(what, file=manifest.tokenizer_file) from None
     found.no_truncation()  # the file has what whoever saved it last cut texts to
     found.no_padding()
     return found

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .arrays import read_arrays
+from .archive import read_arrays
 from .comparison import Comparison, compare
 from .errors import BadInput, DoesNotFit
 from .memory import Array
@@ -117,13 +117,14 @@ def load(path: Path) -> tuple[list[Trial], Tolerance]:
     Raises:
         BadInput: If it is missing, damaged, or says something else.
     """
-    arrays, _ = read_arrays(path, None)
+    arrays, _ = read_arrays(path)
     try:
         plan = json.loads(str(arrays.pop(PLAN)))
         tolerance = Tolerance(float(plan["rtol"]), float(plan["atol"]))
         return list(_trials(plan["trials"], arrays)), tolerance
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise BadInput(f"{path} holds no recorded outputs: {error!r:.200}") from None
+        what = f"this holds no recorded outputs: {error!r:.200}"
+        raise BadInput(what, file=path) from None
 
 
 def _trials(plan: Sequence[Mapping[str, Any]], arrays: Mapping[str, Array]) -> Iterator[Trial]:

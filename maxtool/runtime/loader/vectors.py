@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import BinaryIO
 
 from .arrays import check_output
 from .embedding import Embedder, Text
@@ -17,6 +19,7 @@ from .npy import appended
 from .opening import open_model
 from .options import EmbedOptions
 from .terminal import bar, emit, note, printable
+from .tokens import most_bytes
 
 SCHEMA = "maxtool.embeddings/1"
 
@@ -36,10 +39,11 @@ def run_embedding(options: EmbedOptions) -> None:
     embedder = Embedder(open_model(options), options.batch)
     kept: list[list[float]] = []
     started = time.perf_counter()
+    most = 4 * most_bytes(embedder.context) + 4  # so that what is cut off is noticed
     with ExitStack() as stack:
         take = _sink(options, embedder, kept, stack)
         show = stack.enter_context(bar(options, hidden=options.output is None))
-        for vectors in embedder.stream(_texts(options, show)):
+        for vectors in embedder.stream(_texts(options, most, show)):
             take(vectors)
     _report(options, embedder, kept, time.perf_counter() - started)
 
@@ -60,31 +64,51 @@ def _emit_lines(vectors: Array) -> None:
     emit("".join(f"[{', '.join(map(str, vector))}]\n" for vector in vectors))
 
 
-def _texts(options: EmbedOptions, show: Callable[[float], None]) -> Iterable[Text]:
+def _texts(options: EmbedOptions, most: int, show: Callable[[float], None]) -> Iterable[Text]:
     if options.ids is not None:
         return [options.ids]
-    return options.texts or [] if options.file is None else _lines(options.file, show)
+    return options.texts or [] if options.file is None else _lines(options.file, most, show)
 
 
-def _lines(path: Path, show: Callable[[float], None]) -> Iterator[str]:
-    """The lines of a file, or of stdin for ``-``; ``show`` is told the share that was read."""
+def _lines(path: Path, most: int, show: Callable[[float], None]) -> Iterator[str]:
+    """The lines of a file, or of stdin for ``-``.
+
+    Args:
+        path: The file.
+        most: Bytes of a line that are of use; what follows them is passed over.
+        show: Told the share that was read.
+    """
     try:
         stdin = str(path) == "-"
         with sys.stdin.buffer if stdin else path.open("rb") as stream:
-            size, read = 0 if stdin else path.stat().st_size, 0
-            for number, line in enumerate(stream, start=1):
-                read += len(line)
+            size = 0 if stdin else path.stat().st_size
+            for number, (line, read) in enumerate(_bounded(stream, most), start=1):
                 show(read / size if size else 0.0)
-                yield _decoded(line, path, number)
+                cut = len(line) == most and not line.endswith(b"\n")
+                yield _decoded(line, path, number, whole=not cut)
     except OSError as error:
-        raise BadInput(f"cannot read {path}: {error.strerror or error}") from None
+        what = f"the texts cannot be read: {error.strerror or error}"
+        raise BadInput(what, file=path) from None
 
 
-def _decoded(line: bytes, path: Path, number: int) -> str:
+def _bounded(stream: BinaryIO, most: int) -> Iterator[tuple[bytes, int]]:
+    """The beginning of each line, and how many bytes were read with it."""
+    read = 0
+    while line := stream.readline(most):
+        read, end = read + len(line), line
+        while len(end) == most and not end.endswith(b"\n"):
+            end = stream.readline(most)
+            read += len(end)
+        yield line, read
+
+
+def _decoded(line: bytes, path: Path, number: int, *, whole: bool) -> str:
+    """The text of a line; half a character at its end, where it was cut, is left out."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
     try:
-        return line.decode().rstrip("\r\n")
+        return decoder.decode(line, final=whole).rstrip("\r\n")
     except UnicodeDecodeError:
-        raise BadInput(f"{path} is no UTF-8 text, in line {number}") from None
+        raise BadInput(f"no UTF-8 text in line {number}", file=path) from None
 
 
 def _report(

@@ -27,25 +27,28 @@ def run_check(options: Common) -> None:
     found = {trial.name: trial.compare(model, tolerance) for trial in trials}
     worst = max(found.values(), key=lambda one: one.relative_error, default=None)
     if worst is None:
-        raise BadInput(f"{path} records no output")
+        raise BadInput("no output is recorded", file=path)
     if options.json:
         emit_json("maxtool.check/1", _as_json(found, worst))
     else:
         for name, one in found.items():
             emit(printable(f"{name}: {one}") + "\n")
     if failed := [name for name, one in found.items() if not one.passed]:
-        raise Disagrees(f"the model does not compute what was recorded: {', '.join(failed)}")
+        what = "the model does not compute what was recorded"
+        raise Disagrees(what, file=path, problems=failed)
 
 
 def _recorded(manifest: Manifest, *, verified: bool) -> Path:
     path = manifest.folder / FILE
     if not path.is_file():
         raise BadUsage(
-            f"{manifest.folder} has no recorded outputs: compile it with --check for a target "
-            "other than the machine that compiles it"
+            "this model has no recorded outputs",
+            file=manifest.folder,
+            hint="compile it with --check for a target other than the machine that compiles it",
         )
     if verified and path not in manifest.files:
-        raise NotVerified(f"{path} is not listed in the manifest (--no-verify reads it anyway)")
+        what = f"{FILE} is not listed in the manifest"
+        raise NotVerified(what, file=path, hint="--no-verify reads it anyway")
     return path
 
 

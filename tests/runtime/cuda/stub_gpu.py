@@ -66,6 +66,7 @@ def make(folder: Path, module: Path, ids: dict[str, list[int]], codes: Sequence[
     manifest["target"] = {"kind": "cuda", "archs": archs, "host": manifest["target"]}
     seen = {"name": "seen", "dtype": "int8", "shape": ["batch", tiny_artifact.VOCAB]}
     manifest["state"].append(seen)
+    manifest["limits"]["token"] = manifest["limits"]["input_ids"]
     for name, length in (("prefill", "seq"), ("decode", 1)):
         manifest["entries"][f"sample_{name}"] = sampling_entry(f"sample_{name}", length)
     tiny_artifact.write(folder, manifest)

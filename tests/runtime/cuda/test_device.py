@@ -39,7 +39,7 @@ def load(environment: dict[str, str], *cases: Case, before: str = "") -> list[li
 
 
 MISSING: list[tuple[dict[str, Any], str | None, str, str]] = [
-    ({"driver": 12040}, None, "MachineLacks", "is for CUDA 12.4; models need CUDA 13: install"),
+    ({"driver": 12040}, None, "MachineLacks", "is for CUDA 12.4, and models need CUDA 13. install"),
     ({"init": 100}, None, "MachineLacks", "finds no GPU"),
     ({"gpus": "none"}, None, "MachineLacks", "finds no GPU"),
     ({"init": 803}, None, "MachineLacks", "error 803, CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"),
@@ -47,7 +47,7 @@ MISSING: list[tuple[dict[str, Any], str | None, str, str]] = [
         {"gpus": "9.0 8.0"},
         "cuda:2",
         "BadUsage",
-        "has GPU 0 (Stub 0, compute capability 9.0); GPU 1",
+        "this machine has GPU 0 (Stub 0, compute capability 9.0); GPU 1",
     ),
     ({}, "cuda:-1", "BadUsage", "takes cpu, cuda or cuda:1"),
     ({}, "tpu", "BadUsage", "takes cpu, cuda or cuda:1"),
@@ -59,7 +59,7 @@ MISSING: list[tuple[dict[str, Any], str | None, str, str]] = [
         "MachineLacks",
         "code for sm_80, sm_90; GPU 0 (Stub 0, compute capabil",
     ),
-    ({"gpus": "7.5"}, None, "MachineLacks", "it is older than all of them"),
+    ({"gpus": "7.5"}, None, "MachineLacks", "the GPU is older than all of them"),
     ({"gpus": "12.0"}, None, "MachineLacks", "with --target cuda:sm_120, or with --ptx"),
     ({"memory": 1000}, None, "MachineLacks", "free memory; the weights of the model are"),
     ({"gpus": "8.0 9.0"}, "cuda:1", "loaded", "GPU 1 (Stub 1, compute capability 9.0)"),
@@ -111,7 +111,7 @@ def test_a_model_for_a_cpu_is_not_for_a_gpu(artifact: Path) -> None:
     cases: list[Case] = [(artifact, "cuda:1", {}), (artifact, "cpu", {})]
     refused, loaded = load(stub_gpu.environment(None), *cases)
     assert refused[0] == "DoesNotFit"
-    assert "does not run on cuda:1: compile it with --target cuda" in refused[1]
+    assert "not for cuda:1. compile it with --target cuda" in refused[1]
     assert loaded == ["loaded", "cpu"]
 
 
@@ -156,7 +156,7 @@ def test_blocks_that_need_more_than_the_gpu_gives(
     if runs:
         assert cuda_code.choose_code(manifest, gpu).name == "sm_80.cubin"
         return
-    with pytest.raises(loader.MachineLacks, match=r"99 KiB .* 163: compile it .*cuda:sm_89$"):
+    with pytest.raises(loader.MachineLacks, match=r"99 KiB .* 163. compile it .*cuda:sm_89$"):
         cuda_code.choose_code(manifest, gpu)
 
 

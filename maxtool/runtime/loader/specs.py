@@ -1,0 +1,119 @@
+"""Tensors and functions as the manifest describes them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+ALIGNMENT = 64
+IDS = ("input_ids", "token")
+# bfloat16 has no NumPy type of its own: its arrays hold the bits.
+DTYPES = {name: np.dtype(name) for name in ("bool", "float16", "float32", "float64")}
+DTYPES |= {
+    f"{sign}int{n}": np.dtype(f"{sign}int{n}") for sign in ("", "u") for n in (8, 16, 32, 64)
+}
+DTYPES["bfloat16"] = np.dtype("uint16")
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A tensor as the manifest describes it; a dimension with a name is known at run time."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | str, ...]
+
+    def sizes(self, dims: Mapping[str, int]) -> tuple[int, ...]:
+        """The shape, with the sizes that ``dims`` gives to names."""
+        return tuple(dims[d] if isinstance(d, str) else d for d in self.shape)
+
+    @property
+    def names(self) -> set[str]:
+        """The dimensions that are known at run time."""
+        return {size for size in self.shape if isinstance(size, str)}
+
+    def nbytes(self) -> int:
+        """Bytes of the tensor, for each combination of its named dimensions."""
+        fixed = (size for size in self.shape if isinstance(size, int))
+        return math.prod(fixed) * DTYPES[self.dtype].itemsize
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True)
+class Input(Spec):
+    """What a function takes.
+
+    Attributes:
+        default: The value of all elements where it is not given; it must be given if None.
+    """
+
+    default: int | None = None
+
+    def __str__(self) -> str:
+        return super().__str__() + ("" if self.default is None else f" = {self.default}")
+
+
+@dataclass(frozen=True)
+class Buffer(Spec):
+    """What calls of one generation share.
+
+    Attributes:
+        positions: The axis with a place for each position of the context; None if it has none.
+    """
+
+    positions: int | None = None
+
+
+@dataclass(frozen=True)
+class Stored(Spec):
+    """A weight as it lies in its file.
+
+    Attributes:
+        offset: Bytes from the start of the file.
+        unpacked: The shape of the weight where that is not how it lies: ``[..., n, k]`` is stored
+            as ``[..., blocks, k, columns]``, the rows of a block beside each other and the last
+            block filled up.
+    """
+
+    offset: int = 0
+    unpacked: tuple[int, ...] | None = None
+
+    @property
+    def logical(self) -> tuple[int, ...]:
+        """The shape of the weight, however it lies."""
+        return self.sizes({}) if self.unpacked is None else self.unpacked
+
+
+@dataclass(frozen=True)
+class Table:
+    """A weight of which rows are read by number, which compiled code does not check.
+
+    Attributes:
+        weight: Its name.
+        index: The input that has the numbers; ``context`` where they are positions.
+        skipped: Rows before that of number 0.
+    """
+
+    weight: str
+    index: str
+    skipped: int = 0
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A function of the model: its arrays in order, and whether it reads and writes the state."""
+
+    function: str
+    inputs: tuple[Input, ...]
+    outputs: tuple[Spec, ...]
+    state: bool
+
+    @property
+    def ids(self) -> Input | None:
+        """The input of token ids: one of those the next position follows from."""
+        return next((spec for spec in self.inputs if spec.name in IDS), None)

@@ -1,0 +1,47 @@
+"""What lies where a compiled model was looked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .errors import BadInput
+
+# How files of checkpoints end, and what they are called in a folder.
+SUFFIXES = (".safetensors", ".gguf", ".onnx", ".pt", ".pth")
+PATTERNS = (*(f"*{suffix}" for suffix in SUFFIXES), "*.index.json", "pytorch_model*.bin")
+COMPILE = "maxtool compile {source} -o {name}"
+
+
+def no_manifest(path: Path, error: OSError) -> BadInput:
+    """What to raise where ``manifest.json`` cannot be read.
+
+    Args:
+        path: Where it was looked for.
+        error: Why it cannot be read.
+    """
+    source = path.parent
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        return BadInput(f"the manifest cannot be read: {error.strerror}", file=path)
+    if _is_checkpoint(source):
+        name = f"{source.stem if source.is_file() else source.resolve().name}-compiled"
+        hint = f"compile it, and run what that writes: {COMPILE.format(source=source, name=name)}"
+        return BadInput("this is a checkpoint, and not a compiled model", file=source, hint=hint)
+    what = "no manifest.json" if source.is_dir() else "no such folder"
+    hint = f"{COMPILE.format(source='CHECKPOINT', name='FOLDER')} makes what can be run"
+    return BadInput(f"no compiled model: {what}", file=path, hint=hint)
+
+
+def other_schema(path: Path, schema: object, known: str) -> BadInput:
+    """What to raise where ``manifest.json`` is of another schema than the one that is ``known``."""
+    kind = known.partition("/")[0]
+    if not isinstance(schema, str) or schema.partition("/")[0] != kind:
+        return BadInput(f"this is no manifest of schema {known}", file=path)
+    what = f"the model was compiled by another release of maxtool: {schema:.40} is not {known}"
+    return BadInput(what, file=path, hint="compile it again, or use the run.py in its own folder")
+
+
+def _is_checkpoint(path: Path) -> bool:
+    """Whether a path is, by its name or by what lies in it, what ``maxtool compile`` takes."""
+    if path.is_file():
+        return path.suffix in SUFFIXES
+    return any(next(path.glob(pattern), None) for pattern in PATTERNS)
