@@ -126,7 +126,8 @@ def _values(graph: Graph, registry: Mapping[str, Value] | None) -> dict[str, Arr
     split = {name: part.whole for name, part in graph.parts.items() if name not in given}
     if missing := missing_names({split.get(name, name) for name in graph.weight_values}, given):
         where = "the weights have no values" if registry is None else "the registry lacks weights"
-        raise MissingWeight(f"{where} that graph {graph.name!r} needs", problems=missing)
+        hint = "pass weights_registry=module.state_dict()" if registry is None else None
+        raise MissingWeight(f"{where} that graph {graph.name!r} needs", problems=missing, hint=hint)
     return {name: _elements(_value(name, graph, given)) for name in graph.weight_values}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -32,6 +32,9 @@ class Tensor(Methods):
         device: Where it lives; the host when absent. Numbers for an accelerator wait on the host
             until something computes with them there, so that graphs can be traced without one;
             :meth:`to` copies them at once.
+
+    Raises:
+        ValueError: If a type of whole numbers has not such as Python's that are given.
     """
 
     type: TensorType
@@ -48,6 +51,8 @@ class Tensor(Methods):
         array = np.asarray(data)
         if not array.dtype.isnative:
             array = array.astype(array.dtype.newbyteorder("="))
+        if dtype is not None and array is not data:
+            _require_range(array, dtype)
         if dtype is None and not isinstance(data, np.ndarray | np.generic):
             dtype = DType.float32 if array.dtype.kind in "iuf" else None
         if dtype is not None:
@@ -306,3 +311,20 @@ class Tensor(Methods):
 def _type_of(dtype: np.dtype[Any], shape: tuple[int, ...], device: DeviceRef | None) -> TensorType:
     """The type of an array: of equal ones the same, which operations then soon recognise."""
     return TensorType(DType.from_numpy(dtype), shape, device)
+
+
+def _require_range(numbers: np.ndarray[Any, Any], dtype: DType) -> None:
+    """Refuse whole numbers that would wrap around in another type of such."""
+    if not dtype.is_integral() or numbers.dtype.kind not in "iu" or not numbers.size:
+        return
+    smallest, largest = _limits(dtype)
+    ends = (numbers.item(),) if not numbers.ndim else (int(numbers.min()), int(numbers.max()))
+    for number in ends:
+        if not smallest <= number <= largest:
+            raise ValueError(f"{dtype.value} has the numbers {smallest} to {largest}, not {number}")
+
+
+@cache
+def _limits(dtype: DType) -> tuple[int, int]:
+    limits = np.iinfo(dtype.to_numpy())
+    return int(limits.min), int(limits.max)

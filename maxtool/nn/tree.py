@@ -122,7 +122,7 @@ def shared(module: Node) -> Mapping[str, Weight]:
 def share(module: Node, name: str, weight: Weight) -> None:
     """Set a weight that belongs to another module as an attribute."""
     vars(module)[SHARED] = {**shared(module), name: weight}
-    setattr(module, name, weight)
+    object.__setattr__(module, name, weight)  # in a frozen dataclass too
 
 
 def children(module: Node) -> Iterator[Named]:

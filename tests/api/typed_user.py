@@ -5,14 +5,15 @@ A comment that silences an error is an error itself where nothing is to be silen
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, assert_type
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Self, SupportsIndex, assert_type
 
 import numpy as np
 
 from maxtool import nn
 from maxtool.driver import CPU
 from maxtool.dtype import DType
+from maxtool.experimental import random
 from maxtool.experimental.nn import (
     Embedding,
     Linear,
@@ -22,8 +23,9 @@ from maxtool.experimental.nn import (
     module_dataclass,
 )
 from maxtool.experimental.tensor import Tensor, TensorType
-from maxtool.graph import DeviceRef, Graph, TensorValue, Weight, ops
-from maxtool.graph.weights import Weights, load_weights
+from maxtool.graph import DeviceRef, DimLike, Graph, TensorValue, Weight, ops
+from maxtool.graph.quantization import QuantizationEncoding
+from maxtool.graph.weights import WeightData, Weights, load_weights
 from maxtool.nn import module_v3
 from maxtool.nn.layer import (
     Layer,
@@ -76,6 +78,42 @@ class Stack(nn.Module):
         return x
 
 
+class Dictionary:
+    """Weights of a user's own."""
+
+    def __init__(self, arrays: Mapping[str, np.ndarray[Any, Any]], name: str = "") -> None:
+        self.arrays, self.name = arrays, name
+
+    def __getattr__(self, segment: str) -> Self:
+        return self[segment]
+
+    def __getitem__(self, segment: str | SupportsIndex) -> Self:
+        return type(self)(self.arrays, f"{self.name}.{segment}")
+
+    @property
+    def allocated_weights(self) -> Mapping[str, np.ndarray[Any, Any]]:
+        return self.arrays
+
+    def exists(self) -> bool:
+        return self.name in self.arrays
+
+    def data(self) -> WeightData:
+        return WeightData.from_numpy(self.arrays[self.name], self.name)
+
+    def items(self) -> Iterator[tuple[str, Self]]:
+        return ((name, type(self)(self.arrays, name)) for name in self.arrays)
+
+    def allocate(
+        self,
+        dtype: DType | None = None,
+        shape: Iterable[DimLike] | None = None,
+        quantization_encoding: QuantizationEncoding | None = None,
+        device: DeviceRef = CPU(),  # noqa: B008 - as the document has it
+    ) -> Weight:
+        kind = dtype or DType.float32
+        return Weight(self.name, kind, shape or [2], device, quantization_encoding)
+
+
 def eager() -> None:
     model = Scaled(Linear(2, 3), scale=1.5)
     assert_type(model(Tensor.ones([2])), Tensor)
@@ -124,6 +162,15 @@ def hooks() -> None:
 
 
 def weights(path: str) -> None:
+    state(load_weights([path]))
+    state(Dictionary({}))
     found = load_weights([path])
     assert_type(found.model.layers[0], Weights)
     assert_type(found.model.layers[0].weight.allocate(DType.float16), Weight)
+
+
+def state(found: Weights) -> None:
+    Stack().load_state_dict(dict(found.items()))
+    Linear(2, 3).load_state_dict({name: weight.data() for name, weight in found.items()})
+    assert_type(random([3, 2], dtype=DType.float32), Tensor)
+    assert_type(Tensor.randn([2]).var(), Tensor)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -181,3 +183,15 @@ def test_tensors_of_pytorch(name: str) -> None:
     assert ours.to_numpy().ctypes.data == theirs.data_ptr()
     back = torch.from_dlpack(ours)
     assert back.dtype is theirs.dtype and back.data_ptr() == theirs.data_ptr()
+
+
+@pytest.mark.parametrize(
+    ("numbers", "dtype", "wrong"),
+    [(300, DType.uint8, "300"), ([1, -1], DType.uint16, "-1"), ([[2**40]], DType.int32, str(2**40)),
+     (np.int64(-129), DType.int8, "-129")],
+)  # fmt: skip
+def test_whole_numbers_do_not_wrap_around(numbers: Any, dtype: DType, wrong: str) -> None:
+    with pytest.raises(ValueError, match=rf"{dtype.value} has the numbers .*, not {wrong}"):
+        Tensor(numbers, dtype)
+    assert Tensor(np.array([300]), DType.uint8).to_numpy().tolist() == [44]  # an array is cast
+    assert Tensor([], DType.int8).shape == [0]

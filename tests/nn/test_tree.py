@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from maxtool.driver import CPU
 from maxtool.dtype import DType
 from maxtool.graph import Tensor, Weight
 from maxtool.nn import Linear, Module, ModuleList, Sequential, add_layer_hook, clear_hooks, eager
@@ -291,3 +292,26 @@ def test_a_module_prints_what_it_says_of_itself() -> None:
     made = Both()
     made.parts = ("more",)
     assert repr(made) == "Both('more')"
+
+
+def test_a_frozen_dataclass_is_moved_and_shares_weights() -> None:
+    @eager.module_dataclass(frozen=True)
+    class Moved(eager.Module[..., Any]):
+        weight: Tensor
+
+    moved = Moved(Tensor([1.0]))
+    assert moved.to(CPU()) is moved
+    assert moved.device == moved.weight.device == CPU()
+
+    @dataclass(frozen=True, eq=False)
+    class Tied(Module[..., Any]):
+        weight: Weight
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x * self.weight
+
+    leaf = Leaf()
+    tied = Tied(leaf.weight)
+    tied.set_shared_weight("weight", leaf.weight)
+    assert tied.weight is leaf.weight
+    assert tied.raw_state_dict() == {}

@@ -157,7 +157,7 @@ class Module(Base[P, R]):
         _replace(tree.leaves(self), lambda _, tensor: tensor.to(device))
         for _, module in tree.modules(self):
             if isinstance(module, Module):
-                module.device = device
+                object.__setattr__(module, "device", device)  # of a frozen dataclass too
         return self
 
     def input_types(self) -> Sequence[TensorType]:
