@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING
 
 from maxtool.graph.sharding import Part
@@ -66,23 +65,27 @@ def parts_at(subgraph: Graph, prefix: str) -> dict[str, Part]:
     }
 
 
-def weights_at(subgraph: Graph, prefix: str) -> dict[str, Weight]:
+def weights_at(
+    subgraph: Graph, prefix: str, families: dict[Family, Mapping[str, Weight]]
+) -> dict[str, Weight]:
     """The weights that a call reads, by name.
 
     A weight of that name is found among those that were named together with the one that the
     subgraph was traced with. Where there is none, that one stands in for it: it is declared alike.
+
+    Args:
+        subgraph: The one that is called.
+        prefix: Put before the name of each placeholder weight.
+        families: Those that were looked at so far; to do so is a walk over a tree of modules.
     """
-    relatives = cache(_relatives)  # one walk over a tree, however many of its weights are read
     found = {}
     for traced, weight in {**subgraph.borrowed, **subgraph.owners}.items():
+        if weight.family not in families:
+            families[weight.family] = weight.family()
         name = _meant(traced, subgraph, prefix)
-        relative = weight.relative(name, relatives(weight.family))
+        relative = weight.relative(name, families[weight.family])
         found[name] = weight if relative is None else relative
     return found
-
-
-def _relatives(family: Family) -> Mapping[str, Weight]:
-    return family()
 
 
 def _meant(name: str, subgraph: Graph, prefix: str) -> str:

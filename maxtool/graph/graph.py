@@ -17,7 +17,7 @@ from maxtool.graph.shard import Shard
 from maxtool.graph.sharding import Part
 from maxtool.graph.tensor import Tensor
 from maxtool.graph.type import BufferType, TensorType
-from maxtool.graph.weight import Weight
+from maxtool.graph.weight import Family, Weight
 from maxtool.weights.view import AllocatedWeight
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ class Graph:
         self.placeholders: dict[str, Tensor] = {}
         self.owners: dict[str, Weight] = {}
         self.borrowed: dict[str, Weight] = {}
+        self._families: dict[Family, Mapping[str, Weight]] = {}
         self.parts: dict[str, Part] = {}
         self.overwritten: dict[int, str] = {}
         self.constants: list[tuple[Tensor, Tensor]] = []
@@ -102,6 +103,8 @@ class Graph:
         trace: TracebackType | None,
     ) -> None:
         _CURRENT.reset(self._tokens.pop())
+        if not self._tokens:  # modules may change from now on
+            self._families.clear()
 
     def output(self, *values: Tensor) -> None:
         """Say what the graph returns.
@@ -257,7 +260,7 @@ class Graph:
         self._require_known(subgraph.name, (value.type for value in subgraph.outputs))
         self.subgraphs[subgraph.name] = subgraph
         self.parts |= parts_at(subgraph, prefix)
-        self.borrowed = weights_at(subgraph, prefix) | self.borrowed
+        self.borrowed = weights_at(subgraph, prefix, self._families) | self.borrowed
         weights = [
             *(self._named(prefix + name, use.type) for name, use in subgraph.placeholders.items()),
             *(self._named(name, use.type) for name, use in subgraph.weight_values.items()),
