@@ -64,11 +64,6 @@ class Build:
     notes: list[str]
 
     @property
-    def work(self) -> int:
-        """Bytes to read, write and hash: what progress counts."""
-        return self.weight_bytes + sum(path.stat().st_size for path in self.sources)
-
-    @property
     def weight_bytes(self) -> int:
         """The size of the weights, in all files."""
         return weights.place(self.storage.values())[1] * self.request.devices

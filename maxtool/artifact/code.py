@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
@@ -41,8 +41,13 @@ def require_tools(target: Target) -> None:
         compilers()
 
 
+def stages(target: Target) -> int:
+    """How many stages :func:`write` tells of."""
+    return 4 if isinstance(target, CudaTarget) else 3
+
+
 def write(
-    graphs: Iterable[Graph],
+    graphs: Collection[Graph],
     storage: Mapping[str, Storage],
     target: Target,
     folder: Path,
@@ -65,18 +70,21 @@ def write(
     Raises:
         CompilationFailed: If a compiler or the linker gives up.
     """
-    progress.stage("Compiling")
+    named = ", ".join(graph.name for graph in graphs)
+    progress.stage(f"lowering {named}")
     lowering = ModuleLowering(target, storage)
     for graph in graphs:
         lowering.entry(graph)
     clock.lap("lower")
+    progress.stage(f"compiling {named}")
     compiled = compile_module(lowering.module(), target, asserts=False)
     clock.lap("compile")
+    progress.stage("generating machine code")
     export_library(compiled.executable, folder / MODULE, target.processor)
     clock.lap("link")
     if not isinstance(target, CudaTarget):
         return {}
-    progress.stage(f"Compiling for {target.label}")
+    progress.stage(f"compiling for {target.label}")
     codes = device_code(compiled, target)
     for code in codes:
         (folder / code.file).write_bytes(code.data)

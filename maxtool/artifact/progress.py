@@ -10,20 +10,26 @@ from typing import Protocol
 class Progress(Protocol):
     """Who is told what is being done."""
 
-    def __call__(self, done: int) -> None:
-        """That many bytes were read, written or hashed since the last call."""
+    def steps(self, count: int) -> None:
+        """So many stages follow."""
 
-    def stage(self, name: str) -> None:
-        """Something else begins."""
+    def stage(self, name: str, nbytes: int = 0) -> None:
+        """A stage begins, which is to do that many bytes, if it does any."""
+
+    def __call__(self, done: int) -> None:
+        """That many bytes of the stage were read, written or hashed since the last call."""
 
 
 class Silent:
     """Nobody is told."""
 
-    def __call__(self, done: int) -> None:
+    def steps(self, count: int) -> None:
         """Nothing."""
 
-    def stage(self, name: str) -> None:
+    def stage(self, name: str, nbytes: int = 0) -> None:
+        """Nothing."""
+
+    def __call__(self, done: int) -> None:
         """Nothing."""
 
 

@@ -52,10 +52,11 @@ def make(made: Build, progress: Progress = Silent()) -> Report:  # noqa: B008 - 
     """
     clock = Clock()
     request = made.request
+    progress.steps(code.stages(made.target) + (3 if request.check else 2))
     with staged(request.output, folder=True, replace=request.force) as folder:
         graphs = made.graphs.values()
         kernels = code.write(graphs, made.storage, made.target, folder, clock, progress)
-        progress.stage("Writing")
+        progress.stage("writing weights", made.weight_bytes)
         digests = _write_weights(made, folder, progress)
         clock.lap("weights")
         described = _described(made, folder, kernels, progress)
@@ -65,7 +66,7 @@ def make(made: Build, progress: Progress = Silent()) -> Report:  # noqa: B008 - 
         clock.lap("files")
         found = None
         if request.check:
-            progress.stage("Checking")
+            progress.stage("checking against the reference")
             found = _checked(made, folder, described)
             clock.lap("check")
         nbytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
@@ -150,9 +151,10 @@ def _copy_loader(made: Build, folder: Path) -> None:
 
 
 def _hashed(paths: list[Path], progress: Progress) -> dict[str, dict[str, object]]:
+    sizes = {path: path.stat().st_size for path in paths}
+    progress.stage("hashing the source", sum(sizes.values()))
     return {
-        path.name: {"bytes": path.stat().st_size, "sha256": sha256(path, progress)}
-        for path in paths
+        path.name: {"bytes": size, "sha256": sha256(path, progress)} for path, size in sizes.items()
     }
 
 

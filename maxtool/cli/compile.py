@@ -106,7 +106,7 @@ def compile(  # noqa: A001 - the command's name
         out.note(note)
     report = None
     if not dry_run:
-        with out.progress("Compiling", made.work) as advance:
+        with out.progress("compiling") as advance:
             report = artifact.make(made, advance)
     _show(out, made, report)
 

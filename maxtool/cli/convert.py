@@ -63,7 +63,7 @@ def convert(
     if dry_run:
         _show(out, planned, None)
         return
-    with out.progress("Converting", planned.nbytes) as advance:
+    with out.progress("converting", planned.nbytes) as advance:
         report = conversion.convert(planned, advance)
     for warning in report.warnings:
         out.warn(warning)
@@ -76,7 +76,9 @@ def _show(out: Output, planned: Conversion, report: Report | None) -> None:
         out.data(SCHEMA, _as_json(planned, report))
         return
     if report is None or out.verbose:
-        for spec in planned.specs:
+        from maxtool.weights.names import natural_key
+
+        for spec in sorted(planned.specs, key=lambda spec: natural_key(spec.name)):
             out.text(f"{spec.name}  {spec.type_name}  {list(spec.shape)}  {spec.nbytes}")
     types = ", ".join(f"{count} {name}" for name, count in sorted(planned.types.items()))
     verb = "would write" if report is None else "wrote"

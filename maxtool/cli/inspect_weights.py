@@ -141,7 +141,7 @@ def _compare(out: Output, paths: list[str], other: str, question: Question) -> N
     first, second = left.checkpoint, right.checkpoint
     names = comparable(first, second, question.pattern) if question.stats else []
     total = sum(first.tensors[name].nbytes for name in names)
-    with out.progress("Comparing", total) as advance:
+    with out.progress("comparing", total) as advance:
         found = compare(
             first, second, pattern=question.pattern, values=question.stats, progress=advance
         )

@@ -9,11 +9,12 @@ import json
 import os
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from maxtool.cli.progress import Meter, shown
 from maxtool.errors import MaxtoolError
 
 if TYPE_CHECKING:
@@ -108,23 +109,21 @@ class Output:
         return escape(printable(text))
 
     @contextmanager
-    def progress(self, label: str, total: int) -> Iterator[Bar]:
-        """A bar with bytes, rate and time left; call what it yields with the bytes just done."""
-        if self.quiet or self.json_mode or not sys.stderr.isatty():
-            yield Bar()
-            return
-        from rich import progress as bars
+    def progress(self, label: str, total: int = 0) -> Iterator[Meter]:
+        """Show how far the work in the block is; call what it yields with the bytes just done.
 
-        columns = (
-            bars.TextColumn("{task.description}"),
-            bars.BarColumn(bar_width=None),
-            bars.DownloadColumn(binary_units=True),
-            bars.TransferSpeedColumn(),
-            bars.TimeRemainingColumn(),
-        )
-        with bars.Progress(*columns, console=self.stderr, transient=True, expand=True) as drawn:
-            task = drawn.add_task(label, total=total)
-            yield Bar(lambda **change: drawn.update(task, **change))
+        Args:
+            label: What is done, unless it is told in stages.
+            total: How many bytes it will be told of; 0 if that is not known.
+        """
+        meter = Meter()
+        meter.stage(label, total)
+        if self.quiet or self.json_mode:
+            yield meter
+            return
+        width = (lambda: self.stderr.width) if sys.stderr.isatty() else None
+        with shown(meter, sys.stderr, width):
+            yield meter
 
     def _say(self, prefix: str, text: str) -> None:
         self._broken(self.stderr, prefix, text)
@@ -158,25 +157,6 @@ def _filled(text: str, width: int) -> str:
     """A text in lines of at most ``width`` characters, but for longer words."""
     whole = {"break_long_words": False, "break_on_hyphens": False}
     return "\n".join(textwrap.wrap(text, width, **whole)) or text  # type: ignore[arg-type]
-
-
-class Bar:
-    """A progress bar, drawn or not.
-
-    Args:
-        update: Changes what is drawn, by the names that rich has for it.
-    """
-
-    def __init__(self, update: Callable[..., None] = lambda **_: None) -> None:
-        self._update = update
-
-    def __call__(self, done: int) -> None:
-        """That many bytes were done since the last call."""
-        self._update(advance=done)
-
-    def stage(self, name: str) -> None:
-        """Something else begins: what the bar is called from now on."""
-        self._update(description=name)
 
 
 def printable(text: str) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from maxtool.cli.output import Output, printable
+from maxtool.cli.text import elided, fold, padded, width
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -18,6 +18,8 @@ MAX_DRAWN = 1000
 GAP = "  "
 # Of a column that folds: terminals that leave it less wrap the lines themselves.
 NARROWEST = 24
+# Of a name, however deep it stands in a tree.
+SHORTEST = 8
 
 
 def table(*columns: Column) -> Table:
@@ -59,12 +61,21 @@ class Label(NamedTuple):
         """All of it, fit for a terminal."""
         return f"{self.before}{printable(self.name)}{self.after}"
 
+    def elided(self, most: int) -> Label:
+        """The same in at most so many cells, if what is around the name leaves it some."""
+        room = most - width(self.before) - width(self.after)
+        return self._replace(name=elided(printable(self.name), max(room, SHORTEST)))
 
-def draw_labels(
-    out: Output, columns: Sequence[Column], rows: Iterable[tuple[Label, *tuple[str, ...]]]
-) -> None:
+
+Row: TypeAlias = tuple[Label, *tuple[str, ...]]
+
+
+def draw_labels(out: Output, columns: Sequence[Column], rows: Iterable[Row]) -> None:
     """The same with something before and after the names."""
     lines = list(rows)
+    if out.stdout.is_terminal:
+        room = _room(out, columns, lines)
+        lines = [(label.elided(room), *rest) for label, *rest in lines]
     if len(lines) > MAX_DRAWN:
         write(out, columns, [(label.plain, *rest) for label, *rest in lines])
         return
@@ -75,6 +86,13 @@ def draw_labels(
     draw(out, drawn)
 
 
+def _room(out: Output, columns: Sequence[Column], rows: Sequence[Row]) -> int:
+    """How many cells the other columns leave to names."""
+    lines = [[header for header, _ in columns[1:]], *(rest for _, *rest in rows)]
+    widths = [max(map(width, column)) for column in zip(*lines, strict=True)]
+    return max(_spare(out, [0, *widths]), NARROWEST)
+
+
 def write(
     out: Output,
     columns: Sequence[Column],
@@ -82,7 +100,7 @@ def write(
     *,
     folds: int | None = None,
 ) -> None:
-    """The same lines as rich's, but never cut.
+    """The same lines as rich's, but no cell is cut, except for names that are too long to fold.
 
     Args:
         out: Where to.
@@ -94,44 +112,24 @@ def write(
         [header for header, _ in columns],
         *([printable(cell) for cell in row] for row in cells),
     ]
-    widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
+    widths = [max(map(width, column)) for column in zip(*lines, strict=True)]
     if folds is not None and out.stdout.is_terminal:
-        spare = out.stdout.width - sum(widths) - len(GAP) * (len(widths) - 1)
-        widths[folds] = max(widths[folds] + min(spare, 0), NARROWEST)
+        widths[folds] = max(widths[folds] + min(_spare(out, widths), 0), NARROWEST)
+    sides = [side for _, side in columns]
     out.gap()
     for line in lines:
         for part in [line] if folds is None else _parts(line, folds, widths[folds]):
-            out.text(GAP.join(map(_padded, part, widths, columns)).rstrip())
+            out.text(GAP.join(map(padded, part, widths, sides)).rstrip())
 
 
-def _parts(line: Sequence[str], folds: int, width: int) -> Iterator[list[str]]:
+def _parts(line: Sequence[str], folds: int, cells: int) -> Iterator[list[str]]:
     """The lines of one row: the first with all cells, the others with the rest of one."""
-    for index, text in enumerate(fold(line[folds], width)):
+    for index, text in enumerate(fold(line[folds], cells)):
         part = [""] * len(line) if index else list(line)
         part[folds] = text
         yield part
 
 
-def fold(text: str, width: int) -> list[str]:
-    """A text as lines of at most ``width`` cells, ended at spaces and after dots where it can."""
-    from rich.cells import chop_cells
-
-    lines = [""]
-    for piece in re.findall(r"[^. ]*[. ]*", text):
-        if _width(lines[-1] + piece.rstrip()) <= width:
-            lines[-1] += piece
-        else:
-            lines += chop_cells(piece, width)
-    return [line.rstrip() for line in lines if line.strip()] or [text]
-
-
-def _padded(text: str, width: int, column: Column) -> str:
-    spaces = " " * (width - _width(text))
-    return text + spaces if column[1] == "left" else spaces + text
-
-
-def _width(text: str) -> int:
-    """Cells on a terminal."""
-    from rich.cells import cell_len
-
-    return len(text) if text.isascii() else cell_len(text)
+def _spare(out: Output, widths: Sequence[int]) -> int:
+    """The cells of a terminal that columns leave; negative where they are too wide."""
+    return out.stdout.width - sum(widths) - len(GAP) * (len(widths) - 1)

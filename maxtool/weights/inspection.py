@@ -101,13 +101,13 @@ def inspect(opened: Opened, question: Question, progress: Progress) -> Inspectio
     digests: Mapping[str, str] = {}
     checksums: dict[Path, str] = {}
     if question.stats:
-        with progress("Measuring", summary.total.nbytes) as advance:
+        with progress("measuring", summary.total.nbytes) as advance:
             stats = _of_each(summary.tensors, opened, measure, advance)
     if question.sha256:
         checked = opened.checkpoint.files
-        total = summary.total.nbytes + sum(map(opened.nbytes, checked))
-        with progress("Hashing", total) as advance:
+        with progress("hashing files", sum(map(opened.nbytes, checked))) as advance:
             checksums = {file: files.sha256(file, advance) for file in checked}
+        with progress("hashing tensors", summary.total.nbytes) as advance:
             digests = _of_each(summary.tensors, opened, digest.sha256, advance)
     return Inspection(opened, summary, stats, checksums, digests, values)
 

@@ -13,7 +13,7 @@ from maxtool.weights.formats import ACCEPTED, READERS, Format, identify
 from maxtool.weights.formats.gguf_values import whole_number
 from maxtool.weights.formats.index import FileIndex
 from maxtool.weights.jsonfile import read_object
-from maxtool.weights.names import listed, stays_inside
+from maxtool.weights.names import listed, natural_key, stays_inside
 from maxtool.weights.source import is_file, unreadable
 from maxtool.weights.spec import TensorInfo
 
@@ -207,7 +207,9 @@ def _strays(
         "files beside the shards that the index does not name were left out": beside,
     }
     return tuple(
-        f"{what}: {', '.join(listed(sorted(names)))}" for what, names in findings.items() if names
+        f"{what}: {', '.join(listed(sorted(names, key=natural_key)))}"
+        for what, names in findings.items()
+        if names
     )
 
 

@@ -1,0 +1,179 @@
+"""What is shown of long work, on terminals and elsewhere."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from maxtool import artifact
+from maxtool.cli import progress
+from maxtool.cli.output import Output
+from maxtool.cli.progress import CLEAR, Meter, shown
+from maxtool.cli.text import elided
+
+ROOT = Path(__file__).resolve().parents[2]
+MODEL = ROOT / "tests" / "data" / "tiny-llama"
+MIB = 1 << 20
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def meter(*stages: tuple[str, int], steps: int = 0) -> tuple[Meter, Clock]:
+    clock = Clock()
+    made = Meter(clock)
+    made.steps(steps)
+    for name, nbytes in stages:
+        made.stage(name, nbytes)
+    return made, clock
+
+
+def test_stages_are_numbered_and_timed() -> None:
+    made, clock = meter(("lowering", 0), ("linking", 0), ("compiling decode", 0), steps=5)
+    clock.seconds = 4.2
+    assert made.line() == "[3/5] compiling decode 00:04"
+    assert made.drawn(80) == "[3/5] compiling decode  00:04"
+    clock.seconds = 3 * 3600 + 62
+    assert made.line() == "[3/5] compiling decode 3:01:02"
+
+
+def test_bytes_are_counted_in_their_stage() -> None:
+    made, clock = meter(("converting", 4 * MIB))
+    made(MIB)
+    assert made.line() == "converting 25% of 4.00 MiB 00:00"
+    assert made.drawn(79).endswith("─  25%  1.00 MiB of 4.00 MiB  00:00")
+    clock.seconds = 2.0
+    bar = "━" * 5 + "─" * 17
+    assert made.drawn(79) == f"converting  {bar}  25%  1.00 MiB of 4.00 MiB  512 KiB/s  00:02"
+    made.stage("hashing", 2 * MIB)
+    made(2 * MIB)
+    assert made.line() == "hashing 100% of 2.00 MiB 00:00"
+
+
+@given(
+    st.text(st.characters(exclude_categories=["C", "M"]), max_size=60),
+    st.integers(0, 1 << 40),
+    st.integers(0, 1 << 41),
+    st.floats(0, 1e6),
+    st.integers(20, 120),
+)
+def test_a_drawing_fits(name: str, nbytes: int, done: int, seconds: float, width: int) -> None:
+    made, clock = meter((name, nbytes), steps=3)
+    made(done)
+    clock.seconds = seconds
+    assert cell_len(made.drawn(width)) <= width
+
+
+@given(st.text(st.characters(exclude_categories=["C", "M"])), st.integers(0, 50))
+def test_elided_text_fits(text: str, most: int) -> None:
+    short = elided(text, most)
+    assert cell_len(short) <= most
+    assert short == text if cell_len(text) <= most else len(short) < len(text)
+
+
+def test_the_end_of_a_name_is_kept() -> None:
+    name = "model.language_model.layers.17.self_attn.q_proj.weight"
+    assert elided(name, 41) == f"model.lang…{name[-30:]}"
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "SELDOM", 0.01)
+    monkeypatch.setattr(progress, "OFTEN", 0.01)
+
+
+def written(stream: io.StringIO, text: str) -> str:
+    """What a stream has been told, once ``text`` is among it."""
+    deadline = time.monotonic() + 60
+    while text not in stream.getvalue() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return stream.getvalue()
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("width", [None, 40])
+def test_what_is_shown(width: int | None) -> None:
+    stream = io.StringIO()
+    made, _ = meter(("compiling", 0), steps=2)
+    with shown(made, stream, None if width is None else lambda: width):
+        assert "[1/2] compiling" in written(stream, "compiling")
+        made.stage("linking")
+        assert "[2/2] linking" in written(stream, "linking")
+    last = stream.getvalue()
+    assert last.endswith("00:00\n" if width is None else CLEAR)
+    assert (CLEAR in last) == (width is not None)
+    assert ("\n" in last) == (width is None)
+    time.sleep(0.05)
+    assert stream.getvalue() == last
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("settings", [{"quiet": True}, {"json_mode": True}, {}])
+def test_quiet_and_json_are_told_nothing(
+    settings: dict[str, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr("sys.stderr", stream)
+    with Output(**settings).progress("converting", MIB) as advance:
+        advance(MIB // 2)
+        if settings:
+            time.sleep(0.05)
+        else:
+            written(stream, "converting 50% of 1.00 MiB")
+    assert bool(stream.getvalue()) == (not settings)
+
+
+class Told:
+    """Keeps what a compilation says of its stages."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.stages: list[list[object]] = []
+
+    def steps(self, count: int) -> None:
+        self.count = count
+
+    def stage(self, name: str, nbytes: int = 0) -> None:
+        self.stages.append([name, nbytes, 0])
+
+    def __call__(self, done: int) -> None:
+        self.stages[-1][2] += done  # type: ignore[operator]
+
+
+@contextmanager
+def compiled(folder: Path, **options: object) -> Iterator[Told]:
+    request = artifact.Request(source=MODEL, output=folder / "out", **options)  # type: ignore[arg-type]
+    told = Told()
+    artifact.make(artifact.prepare(request), told)
+    yield told
+
+
+def test_a_compilation_counts_every_byte_once(tmp_path: Path) -> None:
+    with compiled(tmp_path, check=True) as told:
+        names = [name for name, *_ in told.stages]
+        assert told.count == len(names)
+        assert names == [
+            "lowering forward, prefill, decode",
+            "compiling forward, prefill, decode",
+            "generating machine code",
+            "writing weights",
+            "hashing the source",
+            "checking against the reference",
+        ]
+        assert all(done == nbytes for _, nbytes, done in told.stages)
+        source = sum((MODEL / name).stat().st_size for name in ("model.safetensors", "config.json"))
+        weights = (tmp_path / "out" / "weights.bin").stat().st_size
+        assert [nbytes for _, nbytes, _ in told.stages] == [0, 0, 0, weights, source, 0]
