@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from maxtool import __version__
-from maxtool.cli import interrupts, options
+from maxtool.cli import interrupts, manual, options
 from maxtool.cli.output import Output
 from maxtool.errors import MachineLacks, MaxtoolError, UsageError
 
@@ -32,7 +32,6 @@ COMMON: dict[str, Any] = {
 app = typer.Typer(
     name="maxtool",
     help="Look at a model checkpoint, convert it, or compile it into something that runs.",
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # drawing help with rich takes longer than everything else it does
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -62,7 +61,8 @@ def command(name: str, function: Callable[..., None]) -> None:
     }
     summary = (inspect.getdoc(function) or "").partition(".")[0]
     group, _, leaf = name.rpartition(" ")
-    (_group(group) if group else app).command(leaf, short_help=summary)(wrapped)
+    place = _group(group) if group else app
+    place.command(leaf, short_help=summary, epilog=manual.epilog(name))(wrapped)
 
 
 @cache

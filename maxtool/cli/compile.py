@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from maxtool.cli import options, units
+from maxtool.cli import complete, options, units
 from maxtool.cli.output import Output
 
 if TYPE_CHECKING:
@@ -25,7 +25,9 @@ TRIALS = {"prefill": '--prompt "Once upon a time"', "embed": '--text "Once upon 
 def compile(  # noqa: A001 - the command's name
     out: Output,
     source: options.Source,
-    output: Annotated[str, typer.Option("--output", "-o", help="The folder to make.")],
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FOLDER", help="The folder to make.")
+    ],
     recipe: options.Recipe = None,
     target: Annotated[
         str,
@@ -33,12 +35,16 @@ def compile(  # noqa: A001 - the command's name
             "--target",
             help="cpu for this machine, cpu:NAME (cpu:x86-64-v3), cuda for the GPU here, or "
             "architectures of GPUs (cuda:sm_80,sm_90), which need none here.",
+            metavar="TARGET",
+            autocompletion=complete.one_of("cpu", "cuda"),
         ),
     ] = "cpu",
     devices: Annotated[
         int,
         typer.Option(
-            "--devices", help="How many such devices run the model together, each with a part."
+            "--devices",
+            metavar="N",
+            help="How many such devices run the model together, each with a part.",
         ),
     ] = 1,
     ptx: Annotated[
@@ -50,16 +56,23 @@ def compile(  # noqa: A001 - the command's name
             "--dtype",
             help="How matrices are stored: float32, float16 or bfloat16; sums are float32. "
             "The source's own if absent; for quantized ones float32, on GPUs float16.",
+            metavar="TYPE",
+            autocompletion=complete.one_of(*options.DTYPES),
         ),
     ] = None,
     context: Annotated[
         int | None,
-        typer.Option("--context", help="Positions to make room for; the model's own if absent."),
+        typer.Option(
+            "--context", metavar="N", help="Positions to make room for; the model's own if absent."
+        ),
     ] = None,
     pooling: Annotated[
         str | None,
         typer.Option(
-            "--pooling", help="How an encoder makes one vector: mean, cls or max; else its own."
+            "--pooling",
+            metavar="KIND",
+            help="How an encoder makes one vector: mean, cls or max; else its own.",
+            autocompletion=complete.one_of(*options.POOLINGS),
         ),
     ] = None,
     normalize: Annotated[

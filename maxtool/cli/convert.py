@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from maxtool.cli import options, units
+from maxtool.cli import complete, options, units
 from maxtool.cli.output import Output
 
 if TYPE_CHECKING:
@@ -20,22 +20,40 @@ def convert(
     source: options.Source,
     output: Annotated[
         str,
-        typer.Option("--output", "-o", help="NAME.gguf, NAME.safetensors, or a folder to make."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="PATH",
+            help="NAME.gguf, NAME.safetensors, or a folder to make.",
+        ),
     ],
     to: Annotated[
         str | None,
         typer.Option(
-            "--to", help="hf, gguf or safetensors; told from the output's name if absent."
+            "--to",
+            metavar="FORMAT",
+            help="hf, gguf or safetensors; told from the output's name if absent.",
+            autocompletion=complete.one_of("hf", "gguf", "safetensors"),
         ),
     ] = None,
     recipe: options.Recipe = None,
     dtype: Annotated[
         str | None,
-        typer.Option("--dtype", help="float32, float16 or bfloat16; the source's own if absent."),
+        typer.Option(
+            "--dtype",
+            metavar="TYPE",
+            help="float32, float16 or bfloat16; the source's own if absent.",
+            autocompletion=complete.one_of(*options.DTYPES),
+        ),
     ] = None,
     quantize: Annotated[
         str | None,
-        typer.Option("--quantize", help="Block encoding of the matrices in a GGUF file: Q8_0, ..."),
+        typer.Option(
+            "--quantize",
+            metavar="ENCODING",
+            help="Block encoding of the matrices in a GGUF file: Q8_0, ...",
+            autocompletion=complete.encodings,
+        ),
     ] = None,
     name: options.Name = None,
     force: options.Force = False,

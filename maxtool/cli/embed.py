@@ -14,7 +14,7 @@ from maxtool.cli.programs import execute, integers
 
 def embed(
     out: Output,
-    folder: Annotated[Path, typer.Argument(help="The folder that maxtool compile wrote.")],
+    folder: options.Artifact,
     text: Annotated[
         list[str] | None, typer.Option(metavar="TEXT", help="A text; may be repeated.")
     ] = None,
@@ -30,10 +30,7 @@ def embed(
         ),
     ] = None,
     batch: Annotated[int, typer.Option(min=1, help="Texts in one call.")] = 32,
-    device: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="cpu, cuda or cuda:1; what it was compiled for."),
-    ] = None,
+    device: options.Device = None,
     force: Annotated[bool, options.flag("--force", help="Replace an existing --output.")] = False,
     no_verify: Annotated[bool, options.flag("--no-verify", help="Skip the checksums.")] = False,
 ) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from maxtool.cli import complete
 from maxtool.errors import UsageError
 
 if TYPE_CHECKING:
@@ -35,7 +36,27 @@ Source = Annotated[
         help="A Hugging Face folder, a safetensors or PyTorch file, or a GGUF file.",
     ),
 ]
-Recipe = Annotated[str | None, typer.Option("--recipe", help="A recipe's name, or a .toml file.")]
+RECIPE_HELP = "A recipe's name, or a .toml file."
+Recipe = Annotated[
+    str | None,
+    typer.Option("--recipe", metavar="RECIPE", help=RECIPE_HELP, autocompletion=complete.recipes),
+]
+NamedRecipe = Annotated[
+    str,
+    typer.Argument(metavar="RECIPE", help=RECIPE_HELP, autocompletion=complete.recipes),
+]
+Artifact = Annotated[
+    Path, typer.Argument(metavar="FOLDER", help="The folder that maxtool compile wrote.")
+]
+Device = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        metavar="NAME",
+        help="cpu, cuda or cuda:1; what it was compiled for.",
+        autocompletion=complete.one_of("cpu", "cuda"),
+    ),
+]
 Force = Annotated[bool, flag("--force", help="Replace an existing output.")]
 DryRun = Annotated[
     bool, flag("--dry-run", help="Show the plan and the exact bytes; write nothing.")

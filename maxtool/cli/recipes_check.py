@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from maxtool.cli import options
 from maxtool.cli.output import Output
@@ -19,7 +17,7 @@ PROBLEMS = ("missing", "misshapen", "unused", "refused")
 
 def recipes_check(
     out: Output,
-    recipe: Annotated[str, typer.Argument(help="A recipe's name, or a .toml file.")],
+    recipe: options.NamedRecipe,
     checkpoint: options.Source,
     ignore_config: options.IgnoreConfig = None,
 ) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
+from maxtool.cli import options
 from maxtool.cli.output import Output
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ DIALECTS: dict[Dialect, str] = {"hf": "Hugging Face", "gguf": "GGUF"}
 
 def recipes_show(
     out: Output,
-    recipe: Annotated[str, typer.Argument(help="A recipe's name, or a .toml file.")],
+    recipe: options.NamedRecipe,
 ) -> None:
     """Show a recipe: where each dialect keeps the configuration and the tensors."""
     from maxtool.recipe import load_recipe

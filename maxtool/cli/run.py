@@ -14,7 +14,7 @@ from maxtool.cli.programs import execute, integers, json_object
 
 def run(
     out: Output,
-    folder: Annotated[Path, typer.Argument(help="The folder that maxtool compile wrote.")],
+    folder: options.Artifact,
     prompt: Annotated[str | None, typer.Option(help="Text to continue.")] = None,
     file: Annotated[
         Path | None, typer.Option(metavar="PATH", help="A file of text to continue; - is stdin.")
@@ -61,10 +61,7 @@ def run(
     check: Annotated[
         bool, options.flag("--check", help="Compare with the outputs recorded by compile --check.")
     ] = False,
-    device: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="cpu, cuda or cuda:1; what it was compiled for."),
-    ] = None,
+    device: options.Device = None,
     force: Annotated[bool, options.flag("--force", help="Replace an existing --output.")] = False,
     no_verify: Annotated[bool, options.flag("--no-verify", help="Skip the checksums.")] = False,
 ) -> None:

@@ -24,8 +24,9 @@ class Stages(Silent):
     def __init__(self) -> None:
         self.names: list[str] = []
 
-    def stage(self, name: str) -> None:
+    def stage(self, name: str, nbytes: int = 0) -> None:
         self.names.append(name)
+        assert not nbytes
 
 
 def graph() -> Graph:
@@ -50,7 +51,13 @@ def test_files_beside_the_library(tmp_path: Path) -> None:
     assert b"__global__" not in (tmp_path / "model.so").read_bytes()
     assert kernels.keys() == {"sm_80", "sm_90"}
     assert kernels["sm_80"].keys() == kernels["sm_90"].keys() != set()
-    assert stages.names == ["Compiling", "Compiling for sm_80, sm_90"]
+    assert stages.names == [
+        "lowering joined",
+        "compiling joined",
+        "generating machine code",
+        "compiling for sm_80, sm_90",
+    ]
+    assert code.stages(target) == len(stages.names)
     assert list(clock.seconds) == ["lower", "compile", "link", "device code"]
 
 

@@ -1,0 +1,75 @@
+"""What ``--help`` says of each command besides its options: examples, and how it may end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+# Each is a command line of at most 76 characters, or what it is for.
+EXAMPLES: Mapping[str, tuple[str, ...]] = {
+    "inspect-weights": (
+        "maxtool inspect-weights model.gguf",
+        "maxtool inspect-weights Llama-3.2-1B --filter '*.layers.0.*' --stats",
+        "maxtool inspect-weights model.safetensors --values 'lm_head.weight[0, :8]'",
+        "maxtool inspect-weights before.gguf --diff after.gguf --json",
+    ),
+    "convert": (
+        "maxtool convert Llama-3.2-1B -o llama.gguf --quantize Q8_0",
+        "maxtool convert llama.gguf -o llama-folder --dtype bfloat16",
+        "maxtool convert Llama-3.2-1B -o llama.gguf --dry-run",
+    ),
+    "compile": (
+        "maxtool compile Llama-3.2-1B -o llama --context 4096 --check",
+        "maxtool compile llama.gguf -o llama --target cpu:x86-64-v3",
+        "maxtool compile Llama-3.2-1B -o llama --target cuda:sm_80,sm_90",
+    ),
+    "run": (
+        'maxtool run llama --prompt "Once upon a time" --max-tokens 50',
+        "maxtool run llama --chat --temperature 0.7",
+        "maxtool run llama --file question.txt --json",
+        "maxtool run llama --inputs arrays.npz --output results.npz",
+    ),
+    "embed": (
+        'maxtool embed minilm --text "a red house" --text "a blue house"',
+        "maxtool embed minilm --file lines.txt -o vectors.npy",
+    ),
+    "recipes list": ("maxtool recipes list", "maxtool recipes list --json"),
+    "recipes show": ("maxtool recipes show llama", "maxtool recipes show my-model.toml"),
+    "recipes check": ("maxtool recipes check my-model.toml My-Model-7B",),
+}
+
+MEANINGS: Mapping[int, str] = {
+    0: "ok",
+    1: "a negative answer: no tensor matches, two differ, a check failed",
+    2: "usage: a wrong option, or an output that exists (see --force)",
+    3: "an input is missing, unreadable or malformed",
+    4: "the model does not fit: unknown, unsupported, tensors missing or extra",
+    5: "compilation failed",
+    6: "the machine lacks something: a package, a linker, disk space",
+    130: "interrupted",
+    141: "the reader of stdout went away",
+}
+ALWAYS = (0, 2, 3, 6, 130, 141)
+# What a command may answer beside those.
+ENDINGS: Mapping[str, tuple[int, ...]] = {
+    "inspect-weights": (1,),
+    "convert": (4,),
+    "compile": (1, 4, 5),
+    "run": (1, 4),
+    "embed": (1, 4),
+    "recipes list": (4,),
+    "recipes show": (4,),
+    "recipes check": (4,),
+}
+# The first line keeps click from filling the paragraph.
+VERBATIM = "\b"
+
+
+def epilog(command: str) -> str:
+    """The last paragraphs of a command's help."""
+    codes = sorted({*ALWAYS, *ENDINGS[command]})
+    endings = [f"{code:>3}  {MEANINGS[code]}" for code in codes]
+    return "\n\n".join([_listed("Examples:", EXAMPLES[command]), _listed("Exit codes:", endings)])
+
+
+def _listed(title: str, lines: tuple[str, ...] | list[str]) -> str:
+    return "\n".join([VERBATIM, title, *(f"  {line}" for line in lines)])
