@@ -126,17 +126,19 @@ class Program:
         if "match_cast" not in str(error):
             return error
         listed = ", ".join(dict.fromkeys(_claims(self._graphs[name])))
-        return ValueError(f"{name}: what rebind says of a shape is not true: {listed}")
+        return ValueError(f"{name}: what is said of a shape is not true: {listed}")
 
 
 def _claims(graph: Graph) -> Iterator[str]:
-    """What :func:`maxtool.graph.ops.rebind` was told, with the messages given to it."""
+    """What ``rebind`` and ``nonzero`` of :mod:`maxtool.graph.ops` were told of sizes."""
     for node in graph.nodes:
         if isinstance(node, CallNode):
             yield from _claims(node.callee)
         elif node.op == "rebind":
             x, message = node.inputs[0], node.attributes["message"]
             yield f"{x.shape} is {node.attributes['shape']}" + (f" ({message})" if message else "")
+        elif node.op == "nonzero":
+            yield f"{node.attributes['size']} elements are not zero"
 
 
 def _print(tensor: Any, label: str, dtype: str) -> None:  # noqa: ANN401 - tvm ships no types

@@ -23,6 +23,9 @@ from maxtool.weights.view import AllocatedWeight
 if TYPE_CHECKING:
     from maxtool.graph.weights import DeclaredWeights
 
+# Operations whose results bring sizes that may get a name there.
+NAMING = ("nonzero", "rebind")
+
 _CURRENT: ContextVar[Graph | None] = ContextVar("maxtool_graph", default=None)
 
 
@@ -65,7 +68,7 @@ class Graph:
         self.name = name
         self.inputs: tuple[Tensor, ...] = tuple(Tensor.traced(kind, self) for kind in input_types)
         self.outputs: tuple[Tensor, ...] = ()
-        self._dims = _plain_names(value.type for value in self.inputs)
+        self._dims = _plain_names(value.type for value in self.inputs) | self._known_names()
         self._require_known("an input", (value.type for value in self.inputs))
         self.nodes: list[Node | CallNode] = []
         self.weight_values: dict[str, Tensor] = {}
@@ -234,7 +237,7 @@ class Graph:
                 result has a dimension of a name that stands for no size.
         """
         operands = tuple(self.value(operand) for operand in inputs)
-        if op == "rebind":
+        if op in NAMING:
             self._dims |= _plain_names(types)
         self._require_known(op, types)
         outputs = tuple(Tensor.traced(kind, self) for kind in types)
@@ -281,6 +284,10 @@ class Graph:
     def parameters(self) -> tuple[Tensor, ...]:
         """The values that a caller passes for the weights: placeholders, then the others."""
         return (*self.placeholders.values(), *self.weight_values.values())
+
+    def _known_names(self) -> set[str]:
+        """The names of sizes that are known without any input."""
+        return set()
 
     def _weight(self, weight: Weight) -> Tensor:
         """What :meth:`add_weight` does."""

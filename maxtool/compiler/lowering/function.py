@@ -200,7 +200,11 @@ class FunctionLowering:
 
     def reshaped(self, expr: Expr, sizes: Sequence[Expr]) -> Expr:
         """A view of the same elements in another shape."""
-        return self.emit(relax.op.reshape(expr, list(sizes)))
+        shape = relax.ShapeExpr(list(sizes))
+        if any(isinstance(size, tirx.IntImm) and int(size) == 0 for size in shape.values):
+            # TVM's reshape takes 0 for the size that was there before.
+            return self.compute(places.nothing(str(expr.ty.dtype)), shape, name="nothing")
+        return self.emit(relax.op.reshape(expr, shape))
 
     # Calls
 

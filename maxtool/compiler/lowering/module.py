@@ -13,6 +13,7 @@ from tvm import relax, tirx
 
 from maxtool.compiler.kernels.forms import Step
 from maxtool.compiler.kernels.table import kernels
+from maxtool.compiler.lowering.control import FlowLowering
 from maxtool.compiler.lowering.function import FunctionLowering
 from maxtool.compiler.lowering.table import FUSIONS_OF, ROUNDING_OF, RULES_OF
 from maxtool.compiler.placement import Placed, placed
@@ -22,6 +23,7 @@ from maxtool.compiler.targets import Target
 from maxtool.dtype import DType
 from maxtool.errors import CompilationFailed
 from maxtool.graph import BufferType, CallNode, DeviceRef, Graph, Node, Tensor
+from maxtool.graph.nested import FlowGraph, NestedGraph, names_in
 from maxtool.graph.type import HOST
 
 
@@ -138,21 +140,54 @@ class ModuleLowering:
 
     def _subgraph(self, graph: Graph, places: Sequence[Storage]) -> Any:  # noqa: ANN401
         """Add a private function that runs ``graph``."""
+        if isinstance(graph, FlowGraph):
+            return FlowLowering(self, graph, places).lowered()
         function = FunctionLowering(self)
-        kinds = [function.type(value.type) for value in graph.inputs]
-        stored = [self._stored(*pair) for pair in zip(graph.parameters(), places, strict=True)]
-        inputs = [relax.Var(f"input_{i}", _anywhere(kind)) for i, kind in enumerate(kinds)]
-        weights = [relax.Var(f"weight_{i}", _anywhere(kind)) for i, kind in enumerate(stored)]
+        parameters = self.parameters(function, graph, places)
+        inputs, weights = parameters[: len(graph.inputs)], parameters[len(graph.inputs) :]
 
         def bind() -> None:
-            for value, parameter, kind in zip(graph.inputs, inputs, kinds, strict=True):
+            for value, parameter in zip(graph.inputs, inputs, strict=True):
+                kind = function.type(value.type)
                 function.set_whole(value, self._typed(function, parameter, kind))
-            every = zip(graph.parameters(), weights, stored, places, strict=True)
-            for value, parameter, kind, place in every:
+            for value, parameter, place in zip(graph.parameters(), weights, places, strict=True):
+                kind = self._stored(value, place)
                 function.set_weight(value, self._typed(function, parameter, kind), place)
 
+        everything = [*self.sizes_parameter(function, graph), *parameters]
         name = self.unique(re.sub(r"[^0-9A-Za-z_]", "_", graph.name))
-        return self._add_function(function, graph, name, [*inputs, *weights], bind, private=True)
+        return self._add_function(function, graph, name, everything, bind, private=True)
+
+    def parameters(
+        self, function: FunctionLowering, graph: Graph, places: Sequence[Storage]
+    ) -> list[Any]:
+        """The parameters of a private function: the inputs of a graph, then its weights."""
+        inputs = [function.type(value.type) for value in graph.inputs]
+        stored = [self._stored(*pair) for pair in zip(graph.parameters(), places, strict=True)]
+        return [
+            *(relax.Var(f"input_{i}", _anywhere(kind)) for i, kind in enumerate(inputs)),
+            *(relax.Var(f"weight_{i}", _anywhere(kind)) for i, kind in enumerate(stored)),
+        ]
+
+    def sizes(self, function: FunctionLowering, graph: Graph) -> list[Any]:
+        """What tells a graph inside of another one the sizes of names; others need no telling.
+
+        Its inputs may have a size such as ``n + 1`` only, and its nodes read any that is known.
+        """
+        if not isinstance(graph, NestedGraph | FlowGraph):
+            return []
+        return [relax.ShapeExpr([function.dim(name) for name in names_in(graph)])]
+
+    def sizes_parameter(self, function: FunctionLowering, graph: Graph) -> list[Any]:
+        """The parameter for :meth:`sizes`."""
+        return [
+            relax.Var("sizes", relax.ShapeType(list(shape.values)))
+            for shape in self.sizes(function, graph)
+        ]
+
+    def callee(self, node: CallNode, places: Sequence[Storage]) -> Any:  # noqa: ANN401
+        """The function of a subgraph whose weights are stored so."""
+        return self._subgraphs[_key(node, places)]
 
     def _add_function(
         self,
@@ -222,9 +257,9 @@ class ModuleLowering:
 
     def _call(self, function: FunctionLowering, node: CallNode) -> None:
         """Call a subgraph's function."""
-        places = tuple(function.storage[id(value)] for value in node.weights)
-        operands = [function.get(value) for value in (*node.inputs, *node.weights)]
-        result = function.emit(relax.Call(self._subgraphs[_key(node, places)], operands))
+        callee = self.callee(node, [function.storage[id(value)] for value in node.weights])
+        values = [function.get(value) for value in (*node.inputs, *node.weights)]
+        result = function.emit(relax.Call(callee, [*self.sizes(function, node.callee), *values]))
         single = len(node.outputs) == 1
         for index, value in enumerate(node.outputs):
             part = result if single else function.emit(relax.TupleGetItem(result, index))

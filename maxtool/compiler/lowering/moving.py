@@ -109,7 +109,8 @@ def _scatter(function: FunctionLowering, node: Node) -> None:
     x, updates, places = node.inputs
     axes = (node.attributes["axis"],)
     operands = [rows(function, one, axes) for one in (x, updates, places)]
-    options = {"dtype": x.dtype.value, "places": places.dtype.value}
+    options: dict[str, Any] = {"dtype": x.dtype.value, "places": places.dtype.value}
+    options |= {"adds": True} if node.op == "scatter_add" else {}
     sizes = row_sizes(function, x, axes)
     value = function.kernel("scatter_rows", options, operands, sizes, x.dtype)
     set_rows(function, node.outputs[0], axes, value)
@@ -132,6 +133,21 @@ def _scatter_nd(function: FunctionLowering, node: Node) -> None:
     function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
 
 
+def _nonzero(function: FunctionLowering, node: Node) -> None:
+    """As many rows as the last of the counts says, which becomes a size of the function here."""
+    (counts,), (result,) = node.inputs, node.outputs
+    shape, given = node.attributes["shape"], function.get(counts)
+    last = function.compute(te.last, given, name="count")
+    found = function.emit(relax.op.tensor_to_shape(last))
+    size = function.size(node.attributes["size"])
+    function.module.builder.match_cast(found, relax.ShapeType([size]))
+    shaped = function.reshaped(given, function.sizes(shape))
+    value = function.kernel(
+        "nonzero_places", {"rank": shape.rank}, [given, shaped], [size, shape.rank], result.dtype
+    )
+    function.set_whole(result, value)
+
+
 def _range(function: FunctionLowering, node: Node) -> None:
     ends = [function.get(one) for one in node.inputs]
     sizes = _sizes(function, [node.attributes["size"]])
@@ -148,11 +164,13 @@ MOVING: dict[str, Rule] = {
     "concat": _concat,
     "gather": _gather,
     "gather_nd": _gather_nd,
+    "nonzero": _nonzero,
     "pad": _pad,
     "range": _range,
     "rebind": _rebind,
     "reshape": _reshape,
     "scatter": _scatter,
+    "scatter_add": _scatter,
     "scatter_nd": _scatter_nd,
     "shape_to_tensor": _shape_to_tensor,
     "slice": _slice,

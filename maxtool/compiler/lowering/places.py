@@ -21,6 +21,11 @@ def copy(x: Expr) -> Expr:
     return te.compute(x.shape, lambda *i: x(*i), name="copy")
 
 
+def nothing(dtype: str) -> Compute:
+    """A tensor without elements."""
+    return lambda sizes: te.compute(sizes, lambda *_: tirx.const(0, dtype), name="nothing")
+
+
 def broadcast_to(x: Expr, sizes: Sizes) -> Expr:
     """The elements repeated along dimensions that are missing or 1."""
     return te.compute(sizes, lambda *i: x(*broadcast_index(i, x.shape)), name="broadcast")
@@ -130,6 +135,12 @@ def from_first(place: Expr, size: Expr) -> Expr:
         place = tirx.min(place, tirx.const((1 << 63) - 1, "uint64"))
     wide = place.astype("int64")
     return wide if "u" in str(place.ty) else tirx.Select(wide < 0, wide + size, wide)
+
+
+def last(x: Expr) -> Expr:
+    """The last element of an int64 vector, as a vector; 0 where there is none."""
+    size, zero = x.shape[0], tirx.const(0, "int64")
+    return te.compute((1,), lambda _: tirx.if_then_else(size > 0, x(size - 1), zero), name="last")
 
 
 def sequence(start: Expr, step: Expr, sizes: Sizes) -> Expr:

@@ -18,6 +18,7 @@ from maxtool.graph.ops.comparison import (
     not_equal,
     where,
 )
+from maxtool.graph.ops.control import cond, while_loop
 from maxtool.graph.ops.convolution import avg_pool2d, conv1d, conv2d, max_pool2d
 from maxtool.graph.ops.creation import (
     arange,
@@ -69,7 +70,7 @@ from maxtool.graph.ops.flow import (
     print,  # noqa: A004 - the operation's name
     transfer_to,
 )
-from maxtool.graph.ops.gathering import gather, gather_nd, scatter, scatter_nd
+from maxtool.graph.ops.gathering import gather, gather_nd, scatter, scatter_add, scatter_nd
 from maxtool.graph.ops.indexing import slice_tensor
 from maxtool.graph.ops.joining import (
     chunk,
@@ -91,6 +92,7 @@ from maxtool.graph.ops.layout import (
     unsqueeze,
 )
 from maxtool.graph.ops.neural import embedding, linear, matmul
+from maxtool.graph.ops.nonzero import nonzero
 from maxtool.graph.ops.normalization import group_norm, layer_norm, logsoftmax, rms_norm, softmax
 from maxtool.graph.ops.positions import add_positions, rope, rope_angles
 from maxtool.graph.ops.ranking import argsort, top_k
@@ -140,6 +142,7 @@ __all__ = [
     "clamp",
     "clip",
     "concat",
+    "cond",
     "constant",
     "conv1d",
     "conv2d",
@@ -184,6 +187,7 @@ __all__ = [
     "mul",
     "negate",
     "negative",
+    "nonzero",
     "not_equal",
     "outer",
     "pad",
@@ -204,6 +208,7 @@ __all__ = [
     "sample",
     "scaled_dot_product_attention",
     "scatter",
+    "scatter_add",
     "scatter_nd",
     "shape_to_tensor",
     "sigmoid",
@@ -228,4 +233,5 @@ __all__ = [
     "variance",
     "weighted_sum",
     "where",
+    "while_loop",
 ]

@@ -12,10 +12,12 @@ from typing import SupportsIndex
 
 import numpy as np
 
+from maxtool.dtype import DType
 from maxtool.graph.dim import Dim
 from maxtool.graph.ops.axes import axis_of
-from maxtool.graph.ops.require import require
-from maxtool.graph.ops.table import apply, as_tensor, define, is_traced
+from maxtool.graph.ops.elementwise import cast
+from maxtool.graph.ops.require import NARROW_FLOATS, require, require_numbers
+from maxtool.graph.ops.table import apply, as_operand, as_tensor, define, is_traced
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
@@ -48,6 +50,14 @@ def _infer_scatter(
     )
     require(same, f"only dimension {axis} of the places may differ")
     return (TensorType(kind.dtype, kind.shape, kind.device),)
+
+
+def _infer_scatter_add(
+    kind: TensorType, updates: TensorType, places: TensorType, axis: int
+) -> tuple[TensorType, ...]:
+    require_numbers(kind)
+    require(kind.dtype not in NARROW_FLOATS, "sums are in float32; cast the operands")
+    return _infer_scatter(kind, updates, places, axis)
 
 
 def _infer_scatter_nd(
@@ -87,6 +97,7 @@ def _require_something(kind: TensorType, places: TensorType, axis: int) -> None:
 define("gather", _infer_gather)
 define("gather_nd", _infer_gather_nd)
 define("scatter", _infer_scatter)
+define("scatter_add", _infer_scatter_add)
 define("scatter_nd", _infer_scatter_nd)
 
 
@@ -160,6 +171,40 @@ def scatter(
     axis = axis_of("scatter", tensor, axis)
     require_places("scatter", places, [tensor.shape[axis]])
     return apply("scatter", tensor, updates, places, axis=axis)[0]
+
+
+def scatter_add(
+    input: TensorLike,  # noqa: A002 - the reference API's name
+    updates: TensorLike,
+    indices: TensorLike,
+    axis: SupportsIndex = -1,
+) -> Tensor:
+    """``input`` with numbers added to elements along a dimension; of one place, all of them.
+
+    They are added in their order, so that the same operands give the same bits everywhere; 16-bit
+    floats in float32, rounded once. Whole numbers wrap around.
+
+    Args:
+        input: ``[a..., n, b...]``, numbers.
+        updates: ``[a..., m, b...]``, of the same type.
+        indices: ``[a..., m, b...]``: to which of ``n`` each update is added.
+        axis: Which dimension ``n`` is.
+
+    Raises:
+        IndexError: If there is no such place.
+        ValueError: If the shapes or the types do not fit.
+    """
+    tensor, places = as_tensor(input), as_tensor(indices)
+    axis = axis_of("scatter_add", tensor, axis)
+    require_places("scatter_add", places, [tensor.shape[axis]])
+    if tensor.dtype not in NARROW_FLOATS:
+        return apply("scatter_add", tensor, updates, places, axis=axis)[0]
+    added = as_operand("scatter_add", updates, tensor.dtype, tensor.device)
+    if added.dtype is not tensor.dtype:
+        types = f"scatter_add({tensor.type}, {added.type}, {places.type})"
+        raise ValueError(f"{types}: updates are {tensor.dtype.value}; cast them")
+    wide = (cast(one, DType.float32) for one in (tensor, added))
+    return cast(apply("scatter_add", *wide, places, axis=axis)[0], tensor.dtype)
 
 
 def scatter_nd(input: TensorLike, updates: TensorLike, indices: TensorLike) -> Tensor:  # noqa: A002

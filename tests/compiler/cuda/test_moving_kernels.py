@@ -64,6 +64,31 @@ def test_the_last_of_several_updates_stays(places: str, rows: int, n: int, m: in
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "uint64"])
+@pytest.mark.parametrize(("rows", "n", "m"), [(1, 1, 3), (4, 9, 30), (3, 300, 290), (2, 5, 0)])
+def test_several_updates_add_up_in_their_order(dtype: str, rows: int, n: int, m: int) -> None:
+    random = np.random.default_rng(m)
+    x, updates = (random.normal(0, 40, (rows, size)).astype("i4").astype(dtype) for size in (n, m))
+    if dtype.startswith("float"):
+        x, updates = x / 7, updates / 7
+    at = random.integers(-n - 2, n + 2, (rows, m))
+    expected = x.copy()
+    i, j = np.nonzero((at >= -n) & (at < n))
+    np.add.at(expected, (i, at[i, j]), updates[i, j])
+    options = {"dtype": dtype, "places": "int64", "adds": True}
+    found = run("scatter_rows", x, updates, at, into=np.full_like(x, 7), **options)
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("sizes", [(1,), (300,), (7, 50), (2, 3, 4, 5), (3, 1)])
+def test_the_places_of_what_was_counted(sizes: tuple[int, ...]) -> None:
+    chosen = np.random.default_rng(0).integers(0, 2, sizes)
+    counts, expected = np.cumsum(chosen), np.argwhere(chosen)
+    into = np.full(expected.shape, -1)
+    found = run("nonzero_places", counts, counts.reshape(sizes), into=into, rank=len(sizes))
+    np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize(("rows", "block", "m"), [(5, 3, 20), (4, 1, 9), (300, 40, 70), (3, 2, 0)])
 def test_the_last_of_several_rows_stays(rows: int, block: int, m: int) -> None:
     x, updates = elements(0, (rows, block), "float16"), elements(1, (m, block), "float16")
@@ -100,7 +125,9 @@ def test_what_they_take_of_a_gpu() -> None:
         "permute": build("permute", dtype="float32", dims=(0, 2, 1, 3)),
         "gather": build("gather_rows", dtype="float32", places="int64"),
         "scatter": build("scatter_rows", dtype="float32", places="int64"),
+        "added": build("scatter_rows", dtype="float32", places="int64", adds=True),
         "blocks": build("scatter_blocks", dtype="float32"),
+        "nonzero": build("nonzero_places", rank=3),
         "power": build("integer_power", dtype="int64"),
     }
     found = dict(resources(functions))

@@ -149,6 +149,7 @@ def moved(x: Tensor, places: Tensor) -> list[Tensor]:
         ops.broadcast_to(x[0], [2, 3, 5]),
         ops.gather(x, places, axis=1),
         ops.gather_nd(x, pairs),
+        ops.scatter_add(x, x[:, :3], ops.broadcast_to(places * 0 + 1, [3, 3]), axis=1),
         ops.scatter_nd(x, x[0, :3], pairs),
         ops.where(x > 0, x, -x),
         ops.range(1, 6, 2, dtype=DType.int32),
@@ -179,6 +180,33 @@ def test_a_sum_of_sizes_between_others() -> None:
     (found,) = run([Tensor(x), Tensor(y)])
     wanted = np.pad(np.concatenate([x, y], 1), [(0, 0), (1, 2), (0, 0)])
     np.testing.assert_array_equal(found.to_numpy(), wanted)
+
+
+def controlled(pred: Tensor, x: Tensor) -> list[Tensor]:
+    """Control flow whose branches and bodies launch kernels."""
+    (chosen,) = ops.cond(pred, [x.type], lambda: ops.softmax(x), lambda: x * 2 + 1)
+    count, power = ops.while_loop(
+        [Tensor(0, DType.int64), chosen], lambda i, _: i < 5, lambda i, y: (i + 1, y @ x)
+    )
+    return [chosen, count, power]
+
+
+@pytest.mark.parametrize("pred", [True, False])
+def test_control_flow(pred: bool) -> None:
+    x = np.random.default_rng(0).standard_normal((4, 4)).astype("f4")
+    given = np.array(pred), x
+    for one, two in zip(on_a_gpu(controlled, *given), on_a_cpu(controlled, *given), strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-6)
+
+
+def test_what_is_not_zero() -> None:
+    x = np.random.default_rng(0).integers(0, 2, (6, 7)).astype("f4")
+
+    def found(x: Tensor) -> list[Tensor]:
+        return [ops.nonzero(x, "k") * 3]
+
+    (places,) = on_a_gpu(found, x)
+    np.testing.assert_array_equal(places, np.argwhere(x) * 3)
 
 
 def test_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Elements written to places that a tensor says; of several at one place the last stays."""
+"""Elements written, or added, to places that a tensor says."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import elements as e
 
 
-def scatter_rows(dtype: str, places: str) -> Any:  # noqa: ANN401
-    """Build ``y = x`` with ``y[i, at[i, j]] = updates[i, j]``.
+def scatter_rows(dtype: str, places: str, adds: bool = False) -> Any:  # noqa: ANN401
+    """Build ``y = x`` with ``y[i, at[i, j]] = updates[i, j]``, or ``+=``.
 
     Parameters of the kernel: x[rows, n], updates[rows, m], at[rows, m], y[rows, n]. A negative
-    place counts from the last element; one that does not exist is left out.
+    place counts from the last element; one that does not exist is left out. Of several updates of
+    one place the last stays, or all are added in their order.
 
     Args:
-        dtype: The element type.
+        dtype: The element type; one that is computed in, if updates are added.
         places: That of the places.
+        adds: Whether they are.
     """
     kind = e.stored(dtype)
-    with b.kernel(f"scatter_{dtype}") as made:
+    with b.kernel(f"scatter_{'add_' if adds else ''}{dtype}") as made:
         rows, n, m = (made.dim(name) for name in ("rows", "n", "m"))
         x = made.argument("x", (rows, n), kind)
         updates = made.argument("updates", (rows, m), kind)
@@ -35,7 +37,8 @@ def scatter_rows(dtype: str, places: str) -> Any:  # noqa: ANN401
             with T.serial(m) as j:
                 counted = b.index(b.from_first(at[i, j], n, places))
                 with b.when(tirx.all(counted >= b.integer(0), counted < n)):
-                    b.store(y, updates[i, j], (i, counted), 1)
+                    value = y[i, counted] + updates[i, j] if adds else updates[i, j]
+                    b.store(y, value, (i, counted), 1)
 
         b.each_row(rows, n + m, row)
     return made.function
@@ -45,7 +48,7 @@ def scatter_blocks(dtype: str) -> Any:  # noqa: ANN401
     """Build ``y = x`` with ``y[at[j], :] = updates[j, :]``.
 
     Parameters of the kernel: x[rows, block], updates[m, block], at[m] int64, y[rows, block]. A row
-    that does not exist is left out.
+    that does not exist is left out; of several updates of one row the last stays.
     """
     kind = e.stored(dtype)
     with b.kernel(f"scatter_blocks_{dtype}") as made:

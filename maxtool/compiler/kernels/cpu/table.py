@@ -15,6 +15,7 @@ from maxtool.compiler.kernels.cpu.embedding import embedding
 from maxtool.compiler.kernels.cpu.experts import expert_linear, weighted_sum
 from maxtool.compiler.kernels.cpu.gather import gather_rows
 from maxtool.compiler.kernels.cpu.linear import linear
+from maxtool.compiler.kernels.cpu.nonzero import nonzero_places
 from maxtool.compiler.kernels.cpu.norm import rms_norm
 from maxtool.compiler.kernels.cpu.normalize import (
     group_norm_rows,
@@ -64,6 +65,7 @@ SCALAR: tuple[Callable[..., Any], ...] = (
     gather_rows,
     index_rows,
     integer_power,
+    nonzero_places,
     permute,
     rope_angles,
     sample,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tvm import tirx
@@ -53,19 +54,21 @@ def gather_rows(dtype: str, places: str) -> Any:  # noqa: ANN401
     return made.function
 
 
-def scatter_rows(dtype: str, places: str) -> Any:  # noqa: ANN401
-    """Build ``y = x`` with ``y[i, at[i, j]] = updates[i, j]``.
+def scatter_rows(dtype: str, places: str, adds: bool = False) -> Any:  # noqa: ANN401
+    """Build ``y = x`` with ``y[i, at[i, j]] = updates[i, j]``, or ``+=``.
 
     Parameters of the kernel: x[rows, n], updates[rows, m], at[rows, m], y[rows, n]. A negative
-    place counts from the last element; one that does not exist is left out; of several updates of
-    one place the last stays.
+    place counts from the last element; one that does not exist is left out. Of several updates of
+    one place the last stays, or all are added in their order: the thread of the last adds them, so
+    that sums do not depend on which thread comes first.
 
     Args:
-        dtype: The element type.
+        dtype: The element type; one that is computed in, if updates are added.
         places: That of the places.
+        adds: Whether they are.
     """
     kind = e.stored(dtype)
-    with b.kernel(f"scatter_{dtype}") as made:
+    with b.kernel(f"scatter_{'add_' if adds else ''}{dtype}") as made:
         rows, n, m = (made.dim(name) for name in ("rows", "n", "m"))
         x = made.argument("x", (rows, n), kind)
         updates = made.argument("updates", (rows, m), kind)
@@ -79,7 +82,8 @@ def scatter_rows(dtype: str, places: str) -> Any:  # noqa: ANN401
 
             own = place(j)
             with b.when(tirx.all(own >= 0, own < n, _is_last(place, own, j, m))):
-                b.store(y, updates[i, j], (i, own), 1)
+                value = _total(x, updates, (i, own), place, m) if adds else updates[i, j]
+                b.store(y, value, (i, own), 1)
     return made.function
 
 
@@ -109,6 +113,22 @@ def _copy(x: b.Buffer, y: b.Buffer, *sizes: b.Expr) -> None:
     """Launch the copy of all elements; what is launched after it finds them."""
     with each_element(*sizes) as places:
         b.store(y, x[tuple(places)], places, 1)
+
+
+def _total(
+    x: b.Buffer,
+    updates: b.Buffer,
+    at: tuple[b.Expr, b.Expr],
+    place: Callable[[b.Expr], b.Expr],
+    m: b.Expr,
+) -> b.Expr:
+    """An element, and in their order all of the ``m`` updates of its row that go there."""
+    row, own = at
+    total = b.scratch((1,), x.dtype)
+    b.store(total, x[row, own], (0,), 1)
+    with T.serial(m) as k, b.when(place(k) == own):
+        b.store(total, total[0] + updates[row, k], (0,), 1)
+    return total[0]
 
 
 def _is_last(place: Any, own: b.Expr, j: b.Expr, m: b.Expr) -> b.Expr:  # noqa: ANN401

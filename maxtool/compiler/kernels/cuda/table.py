@@ -23,6 +23,7 @@ from maxtool.compiler.kernels.cuda.few_products import gated_linear, linears
 from maxtool.compiler.kernels.cuda.linear import linear
 from maxtool.compiler.kernels.cuda.moving import gather_rows, permute, scatter_blocks, scatter_rows
 from maxtool.compiler.kernels.cuda.narrow import narrow
+from maxtool.compiler.kernels.cuda.nonzero import nonzero_places
 from maxtool.compiler.kernels.cuda.norm import chain_rms_norm, rms_norm
 from maxtool.compiler.kernels.cuda.normalize import (
     group_norm_rows,
@@ -56,6 +57,7 @@ KERNELS: tuple[Callable[..., Any], ...] = (
     integer_power,
     layer_norm_rows,
     narrow,
+    nonzero_places,
     permute,
     pointwise,
     pool,

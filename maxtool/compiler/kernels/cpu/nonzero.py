@@ -1,0 +1,18 @@
+"""Where the elements are that were counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.kernels.nonzero import Arguments
+
+WORK = 64  # of one row: halvings, each a read
+
+
+def nonzero_places(rank: int) -> Any:  # noqa: ANN401 - tvm ships no types
+    """Build the kernel of :class:`Arguments` for elements in so many dimensions."""
+    with b.kernel(f"nonzero_{rank}") as made:
+        arguments = Arguments(made, rank)
+        b.each_row(arguments.m, WORK, arguments.write)
+    return made.function

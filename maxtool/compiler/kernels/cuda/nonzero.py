@@ -1,0 +1,18 @@
+"""Where the elements are that were counted: a thread for each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from maxtool.compiler.kernels.cuda import builder as b
+from maxtool.compiler.kernels.cuda.rows import each_element
+from maxtool.compiler.kernels.nonzero import Arguments
+
+
+def nonzero_places(rank: int) -> Any:  # noqa: ANN401 - tvm ships no types
+    """Build the kernel of :class:`Arguments` for elements in so many dimensions."""
+    with b.kernel(f"nonzero_{rank}") as made:
+        arguments = Arguments(made, rank)
+        with each_element(arguments.m) as (row,):
+            arguments.write(row)
+    return made.function

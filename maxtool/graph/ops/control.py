@@ -1,0 +1,166 @@
+"""Control flow: one of two functions, or one again and again, as a tensor says.
+
+Outside of graphs the functions are called at once. In a graph each is traced once, and may use
+values of that graph; which of them run, and how often, is decided when the graph runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, TypeAlias
+
+from maxtool.dtype import DType
+from maxtool.graph.graph import Graph
+from maxtool.graph.nested import FlowGraph, NestedGraph, as_results
+from maxtool.graph.ops.table import as_tensor, is_traced
+from maxtool.graph.tensor import Tensor, TensorLike
+from maxtool.graph.type import BufferType, TensorType
+
+Results: TypeAlias = "Tensor | Iterable[Tensor] | None"
+
+
+def cond(
+    pred: TensorLike,
+    out_types: Iterable[TensorType] | None,
+    then_fn: Callable[[], Results],
+    else_fn: Callable[[], Results],
+) -> list[Tensor]:
+    """What one of two functions returns.
+
+    Args:
+        pred: A bool of rank 0: whether it is ``then_fn``.
+        out_types: The types of what either returns; None for nothing.
+        then_fn: Called without arguments.
+        else_fn: Likewise.
+
+    Raises:
+        TypeError: If a function returns something else than tensors.
+        ValueError: If the predicate is not one bool, or a function returns other types.
+    """
+    chosen = as_tensor(pred)
+    _require_bool("cond: the predicate", chosen)
+    wanted = list(out_types or ())
+    graph = Graph.current()
+    if graph is None or not is_traced(chosen):
+        name, function = ("then_fn", then_fn) if chosen else ("else_fn", else_fn)
+        return _checked(f"cond: {name}", function(), wanted)
+    name = f"cond_{len(graph.subgraphs)}"
+    # Of a function that returns nothing the runtime would know no result.
+    more = [] if wanted else [chosen]
+    branches = [
+        NestedGraph(f"{name}_then", graph, _checking("cond: then_fn", then_fn, wanted, more)),
+        NestedGraph(f"{name}_else", graph, _checking("cond: else_fn", else_fn, wanted, more)),
+    ]
+    types = [*wanted, *(one.type for one in more)]
+    return _flowing(graph, (name, "cond"), [chosen], branches, types)[: len(wanted)]
+
+
+def while_loop(
+    initial_values: Tensor | Iterable[TensorLike],
+    predicate: Callable[..., Tensor],
+    body: Callable[..., Results],
+) -> list[Tensor]:
+    """The values that are left when a function was called on them as long as a predicate holds.
+
+    Args:
+        initial_values: One tensor or several.
+        predicate: From the values to a bool of rank 0: whether the body is to be called.
+        body: From the values to new ones, as many and of the same types.
+
+    Raises:
+        TypeError: If a function returns something else than tensors.
+        ValueError: If there are no values, a value is a buffer, the predicate is not one bool, or
+            the body returns other types.
+    """
+    given = [initial_values] if isinstance(initial_values, Tensor) else list(initial_values)
+    values = [as_tensor(one) for one in given]
+    if not values:
+        raise ValueError("while_loop: there are no initial values")
+    if buffers := [one for one in values if isinstance(one.type, BufferType)]:
+        raise ValueError(f"while_loop: {buffers[0].type} cannot be a value of a loop; copy it")
+    graph = Graph.current()
+    if graph is None:
+        return _looped(values, predicate, body)
+    wanted = [value.type for value in values]
+    name = f"while_{len(graph.subgraphs)}"
+    again = _checking("while_loop: the body", body, wanted)
+    parts = [
+        NestedGraph(f"{name}_predicate", graph, _asking(predicate), wanted),
+        NestedGraph(f"{name}_body", graph, again, wanted),
+    ]
+    return _flowing(graph, (name, "while"), values, parts, wanted)
+
+
+def _flowing(
+    graph: Graph,
+    named: tuple[str, Literal["cond", "while"]],
+    own: Sequence[Tensor],
+    parts: Sequence[NestedGraph],
+    wanted: Sequence[TensorType],
+) -> list[Tensor]:
+    """Record the whole, of what decides it or is its state, and of what its parts use."""
+    outside = list({id(value): value for part in parts for value in part.outside}.values())
+    operands = [*map(graph.value, own), *outside]
+    flow = FlowGraph(named[0], graph, named[1], [value.type for value in operands], wanted)
+    inside = dict(zip(map(id, outside), flow.inputs[len(own) :], strict=True))
+    state = flow.inputs[: len(own)] if named[1] == "while" else ()
+    for part in parts:
+        flow.add_call(part, *state, *(inside[id(value)] for value in part.outside))
+    return list(graph.call(flow, *operands, prefix=graph.weight_prefix or ""))
+
+
+def _looped(
+    values: list[Tensor], predicate: Callable[..., Tensor], body: Callable[..., Results]
+) -> list[Tensor]:
+    asked, wanted = _asking(predicate), [value.type for value in values]
+    while asked(*values)[0]:
+        values = _checked("while_loop: the body", body(*values), wanted)
+    return values
+
+
+def _asking(predicate: Callable[..., Tensor]) -> Callable[..., list[Tensor]]:
+    """A predicate that gives one bool, or an error."""
+
+    def asked(*values: Tensor) -> list[Tensor]:
+        answers = as_results(predicate(*values))
+        if len(answers) != 1:
+            raise ValueError(
+                f"while_loop: the predicate returns one bool, not {len(answers)} values"
+            )
+        answer = as_tensor(answers[0])
+        _require_bool("while_loop: the predicate", answer)
+        return [answer]
+
+    return asked
+
+
+def _require_bool(what: str, value: Tensor) -> None:
+    if value.dtype is not DType.bool or value.rank:
+        raise ValueError(f"{what} is a bool of rank 0, not {value.type}")
+
+
+def _checking(
+    what: str,
+    function: Callable[..., Results],
+    wanted: Sequence[TensorType],
+    more: Sequence[Tensor] = (),
+) -> Callable[..., list[Tensor]]:
+    """A function whose results are of these types, or an error; and then ``more`` of them."""
+    return lambda *values: [*_checked(what, function(*values), wanted), *more]
+
+
+def _checked(what: str, given: Results, wanted: Sequence[TensorType]) -> list[Tensor]:
+    results = list(as_results(given))
+    for one in results:
+        if not isinstance(one, Tensor):
+            raise TypeError(f"{what} returns tensors, not {type(one).__name__}")
+    if [_plain(one.type) for one in results] != [_plain(kind) for kind in wanted]:
+        found, listed = (
+            ", ".join(map(str, kinds)) for kinds in ([r.type for r in results], wanted)
+        )
+        raise ValueError(f"{what} returns {found or 'nothing'}, not {listed or 'nothing'}")
+    return results
+
+
+def _plain(kind: TensorType) -> tuple[object, ...]:
+    return kind.dtype, kind.shape, kind.device
