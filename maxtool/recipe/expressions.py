@@ -6,14 +6,13 @@ numbers, and formulas. ``{ by = FIELD, VALUE = ..., else = ... }`` chooses by a 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-Values = Mapping[str, Any]
+from maxtool.recipe.formulas import FORMULAS, LARGEST, Values, applied
 
 
 @dataclass(frozen=True)
@@ -29,15 +28,21 @@ class Expression:
     op: str
     operands: tuple[Any, ...]
 
+    @property
+    def inner(self) -> Iterator[Expression]:
+        """The expressions that it is made of."""
+        for operand in self.operands:
+            if isinstance(operand, Expression):
+                yield operand
+            elif isinstance(operand, dict):
+                yield from operand.values()
+
     def fields(self) -> Iterator[str]:
         """The fields it needs."""
         if self.op in ("field", "by"):
             yield self.operands[0]
-        for operand in self.operands:
-            if isinstance(operand, Expression):
-                yield from operand.fields()
-            elif isinstance(operand, dict):
-                yield from (name for case in operand.values() for name in case.fields())
+        for expression in self.inner:
+            yield from expression.fields()
 
 
 def literal(value: object) -> Expression:
@@ -62,6 +67,7 @@ def evaluate(expression: Expression, values: Values) -> Any:  # noqa: ANN401
 
     Raises:
         KeyError: If it needs a field that is not known.
+        Undefined: If a formula has no result for these values.
     """
     if expression.op == "value":
         return expression.operands[0]
@@ -71,7 +77,7 @@ def evaluate(expression: Expression, values: Values) -> Any:  # noqa: ANN401
         field, cases, other = expression.operands
         return evaluate(cases.get(str(values[field]), other), values)
     operands = [evaluate(operand, values) for operand in expression.operands]
-    return None if None in operands else FORMULAS[expression.op].apply(values, *operands)
+    return applied(expression.op, values, operands)
 
 
 def same(left: object, right: object) -> bool:
@@ -88,58 +94,15 @@ def _number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def period(count: int, every: int) -> tuple[bool, ...]:
-    """A flag for each of ``count`` layers: all but every ``every``-th."""
-    return tuple((layer + 1) % every != 0 for layer in range(count))
-
-
-def starting(count: int, first: int) -> tuple[bool, ...]:
-    """A flag for each of ``count`` layers: ``first`` and those after it, counted from 0."""
-    return tuple(layer >= first for layer in range(count))
-
-
-# --- the formulas --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Formula:
-    """A row of the table: how many operands there are (0 for any number), and what is computed."""
-
-    count: int
-    apply: Callable[..., Any]
-
-
-def _quotient(_values: Values, left: float, right: float) -> float | None:
-    quotient, rest = divmod(left, right)
-    return None if rest else quotient
-
-
-def _longrope_attention(values: Values, context: int, original: int) -> float:
-    """What LongRoPE multiplies cosines and sines by, as transformers computes it."""
-    factor = values.get("rope_factor") or context / original
-    if factor <= 1 or original == 1:
-        return 1.0
-    return math.sqrt(1 + math.log(factor) / math.log(original))
-
-
-FORMULAS: Mapping[str, Formula] = {
-    "quotient": Formula(2, _quotient),
-    "product": Formula(0, lambda _values, *factors: math.prod(factors)),
-    "sum": Formula(0, lambda _values, *parts: sum(parts)),
-    "share": Formula(2, lambda _values, number, part: int(number * part)),
-    "sqrt": Formula(1, lambda _values, number: math.sqrt(number)),
-    "rsqrt": Formula(1, lambda _values, number: number**-0.5),
-    "not": Formula(1, lambda _values, flags: tuple(not flag for flag in flags)),
-    "period": Formula(1, lambda values, every: period(values["n_layers"], every)),
-    "from": Formula(1, lambda values, first: starting(values["n_layers"], first)),
-    "longrope_attention": Formula(2, _longrope_attention),
-}
+MAX_DEPTH = 16
 KNOWN = ", ".join(["field", "by", *FORMULAS])
 
 
-def _table(table: Mapping[str, Any]) -> Expression:
+def _table(table: Mapping[str, Any], depth: int = 1) -> Expression:
+    if depth > MAX_DEPTH:
+        raise ValueError(f"formulas are at most {MAX_DEPTH} deep")
     if "by" in table:
-        return _choice(table)
+        return _choice(table, depth)
     if len(table) != 1:
         raise ValueError(f"a default is a value or one of {KNOWN}")
     ((op, operands),) = table.items()
@@ -149,25 +112,29 @@ def _table(table: Mapping[str, Any]) -> Expression:
     if op not in FORMULAS:
         raise ValueError(f"a default is a value or one of {KNOWN}")
     count = FORMULAS[op].count
-    if count and len(listed) != count:
-        raise ValueError(f"{op} takes {count} operands, found {listed!r}")
-    return Expression(op, tuple(map(_operand, listed)))
+    if not listed or (count and len(listed) != count):
+        raise ValueError(f"{op} takes {count or 'some'} operands, found {listed!r}")
+    return Expression(op, tuple(_operand(one, depth) for one in listed))
 
 
-def _operand(value: Any) -> Expression:  # noqa: ANN401
+def _operand(value: Any, depth: int) -> Expression:  # noqa: ANN401
     if isinstance(value, dict):
-        return _table(value)
+        return _table(value, depth + 1)
     if isinstance(value, str):
         return Expression("field", (value,))
     if not _number(value):
         raise ValueError(f"{value!r} is neither a field nor a number nor a formula")
-    if value <= 0:
-        raise ValueError(f"{value!r} is no operand; numbers are positive")
+    if not 0 < value < LARGEST:
+        raise ValueError(f"{value!r} is no operand; numbers are positive, and below {LARGEST}")
     return literal(value)
 
 
-def _choice(table: Mapping[str, Any]) -> Expression:
+def _choice(table: Mapping[str, Any], depth: int) -> Expression:
     if not isinstance(table["by"], str) or "else" not in table:
         raise ValueError("'by' takes a field, and needs 'else'")
-    cases = {key: parse(value) for key, value in table.items() if key not in ("by", "else")}
-    return Expression("by", (table["by"], cases, parse(table["else"])))
+    cases = {key: _case(value, depth) for key, value in table.items() if key not in ("by", "else")}
+    return Expression("by", (table["by"], cases, _case(table["else"], depth)))
+
+
+def _case(value: Any, depth: int) -> Expression:  # noqa: ANN401
+    return _table(value, depth + 1) if isinstance(value, dict) else literal(value)

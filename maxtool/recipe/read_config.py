@@ -18,6 +18,7 @@ from maxtool.recipe.check_keys import KeyCheck
 from maxtool.recipe.computed import Findings, found_in
 from maxtool.recipe.expressions import Expression, evaluate, same
 from maxtool.recipe.fieldtypes import typed
+from maxtool.recipe.formulas import Undefined
 from maxtool.recipe.keys import Keys, short, supported
 from maxtool.recipe.rename import renamed
 from maxtool.recipe.schema import (
@@ -125,6 +126,8 @@ class _Reader:
                 self._default(item, spelling)
         except KeyError:  # what it needs has failed, and is reported
             self.failed.add(item.name)
+        except Undefined as error:
+            self._fail(item, f"{item.name}: {error.what}")
 
     def _chosen(self, item: Field) -> Spelling | None:
         """The first way of spelling the field that fits; all keys that decide it become known."""
@@ -150,8 +153,8 @@ class _Reader:
         return way.holds(self.values) and all(fits)
 
     def _holds(self, key: str, wanted: tuple[Any, ...]) -> bool:
-        if key == "lacks":
-            return self.keys.get(wanted[0]) is None
+        if key in ("has", "lacks"):
+            return (self.keys.get(wanted[0]) is None) == (key == "lacks")
         if key in PRESENCE:
             return (wanted[0] in self.tensors) == (key == "present")
         value = self.keys.get(key)

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from maxtool.recipe.expressions import Values, period, same, starting
+from maxtool.recipe.expressions import same
+from maxtool.recipe.formulas import Undefined, Values, period, starting
+from maxtool.recipe.keys import short
 from maxtool.recipe.schema import Dialect, Field, Source, Spelling
 
 MAX_LAYERS = 1 << 16
@@ -50,6 +52,8 @@ def _convert(spelling: Spelling, raw: Any, values: Values) -> Any:  # noqa: ANN4
         return raw
     name, field = spelling.convert
     other = values[field] if field else 1
+    if other is None:
+        raise Undefined(f"{short(raw)} is relative to {field}, which is null")
     try:
         return CONVERSIONS[name].read(raw, other)
     except OverflowError:
@@ -62,6 +66,8 @@ def _converted_back(spelling: Spelling, value: float, values: Values) -> float:
         return value
     name, field = spelling.convert
     row, other = CONVERSIONS[name], values[field] if field else 1
+    if other is None:
+        raise Unspellable
     try:
         exact = row.write(value, other)
         near = [float(f"{exact:.{digits}g}") for digits in (6, 9, 12, 15, 17)]

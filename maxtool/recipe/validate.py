@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
+from maxtool.recipe import check_formulas
 from maxtool.recipe.computed import FORMULAS, may_say
 from maxtool.recipe.fieldtypes import NEEDS, TYPES
 from maxtool.recipe.operations import OPERATIONS
@@ -202,6 +203,7 @@ def _exclude(left: Rule, right: Rule) -> bool:
 CHECKS: tuple[Callable[[Recipe], Iterator[str]], ...] = (
     _matches,
     _fields,
+    check_formulas.problems,
     _computed,
     _targets,
     _rules,

@@ -8,6 +8,7 @@ from typing import Any
 from maxtool.errors import ConfigurationError
 from maxtool.recipe.computed import said_by_tensors
 from maxtool.recipe.expressions import evaluate, same
+from maxtool.recipe.formulas import Undefined
 from maxtool.recipe.keys import short
 from maxtool.recipe.schema import PRESENCE, Dialect, Field, Recipe, Spelling
 from maxtool.recipe.spell import Unspellable, spelled
@@ -45,6 +46,9 @@ def written_keys(
                 problems.append(
                     f"{item.name} = {short(values[item.name])} has no spelling in {dialect}"
                 )
+            continue
+        except Undefined as error:
+            problems.append(f"{item.name}: {error.what}")
             continue
         problems += _contradictions(item, keys, written)
         written |= keys
