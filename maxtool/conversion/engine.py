@@ -127,7 +127,7 @@ def convert(conversion: Conversion, progress: Callable[[int], None] | None = Non
         progress: Told the bytes written since the last call.
 
     Raises:
-        ModelMismatch: If values do not fit the type they are to have, or tied tensors differ.
+        ModelMismatch: If values do not fit the type they are to have.
     """
     request, folder = conversion.request, conversion.request.target == "hf"
     report = Report(request.output, conversion.nbytes)

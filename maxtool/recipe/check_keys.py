@@ -42,6 +42,8 @@ class KeyCheck:
         for key, allowed in expected.items():
             if key not in self.known:
                 self._expected(key, allowed, self.keys.get(key))
+        for names in self.recipe.tables.values():
+            self._one_of(names)
         known = self.known | expected.keys() | self.recipe.constants[dialect].keys()
         inert = INERT[dialect] | aside.keys
         for key in self.keys.values:
@@ -49,6 +51,17 @@ class KeyCheck:
                 self._never(key, self.keys.get(key))
             elif key not in known and not covered(key, inert):
                 self._unknown(key, self.keys.get(key), known)
+
+    def _one_of(self, names: tuple[str, ...]) -> None:
+        """A table under two of its names: frameworks read one of them, and not the same one."""
+        said = {name: table for name in names if (table := self.keys.table(name))}
+        (first, table), *others = said.items() or [("", {})]
+        for other, contents in others:
+            keys = [
+                key for key in sorted({*table, *contents}) if table.get(key) != contents.get(key)
+            ]
+            if keys:
+                self.problems.append(f"{first} and {other} differ ({', '.join(keys)}): keep one")
 
     def _expected(self, key: str, allowed: tuple[Any, ...], value: Any) -> None:  # noqa: ANN401
         if value is None or value in allowed:

@@ -46,6 +46,12 @@ class Keys:
         beside = {k: v for k, v in self.values.items() if not k.startswith(prefix)}
         return Keys(self.dialect, beside | inside)
 
+    def table(self, name: str) -> dict[str, Any]:
+        """What a table says: the keys below it, but for those that are null."""
+        below = f"{name}."
+        inside = ((key, self.get(key)) for key in self.values if key.startswith(below))
+        return {key.removeprefix(below): value for key, value in inside if value is not None}
+
     def get(self, key: str) -> Any:  # noqa: ANN401
         """The key's value, arrays as tuples; None where it is null or missing."""
         value = self.values.get(key)

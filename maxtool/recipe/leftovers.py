@@ -62,7 +62,7 @@ def _is_duplicate(made: Plan, name: str) -> bool:
         else:
             made.duplicates[tensor.name] = original.name
             made.notes.append(
-                f"{tensor.name} repeats {original.name}, to which it is tied, and is dropped"
+                f"{tensor.name} is dropped: it is tied to {original.name}, and has to be equal"
             )
         return True
     return False

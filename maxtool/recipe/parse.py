@@ -60,13 +60,15 @@ def parse(data: Table, file: Path, problems: Problems) -> Recipe | None:
         )
     data = _named(data, _gguf_name(data, problems))
     tables = {key: problems.table(key, data.get(key, {})) for key in SECTIONS - TEXTS}
+    names = _tables(tables["tables"], problems)
     return Recipe(
         name=problems.text("name", data["name"]),
         file=file,
         architecture=problems.text("architecture", data["architecture"]),
         section=problems.text("section", data["section"]) if "section" in data else "",
         match=_by_dialect("match", tables["match"], problems, _match),
-        fields=parse_fields.fields(tables["config"], _tables(tables["tables"], problems), problems),
+        tables=names,
+        fields=parse_fields.fields(tables["config"], names, problems),
         expect=_by_dialect("expect", tables["expect"], problems, _expect),
         constants=_by_dialect("constants", tables["constants"], problems, _constants),
         order=_order(tables["order"], problems),
@@ -76,6 +78,17 @@ def parse(data: Table, file: Path, problems: Problems) -> Recipe | None:
         entries=_entries(tables["entries"], problems),
         check=_check(tables["check"], problems),
     )
+
+
+def matches(data: Table, problems: Problems) -> dict[Dialect, Match]:
+    """What recognises a model, by dialect: all that is read of recipes that are not used.
+
+    Args:
+        data: As for :func:`parse`.
+        problems: Takes what is wrong with that.
+    """
+    table = problems.table("match", data.get("match", {}))
+    return _by_dialect("match", _named(table, _gguf_name(data, problems)), problems, _match)
 
 
 def _gguf_name(data: Table, problems: Problems) -> str:

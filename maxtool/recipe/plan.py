@@ -6,7 +6,7 @@ types that differ, tensors that say the model is of an unsupported kind.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +33,7 @@ from maxtool.recipe.step import Array, Shape
 from maxtool.weights import Checkpoint, TensorInfo, WeightData
 from maxtool.weights.scaled import VALUE_TYPES
 
+CHUNK = 1 << 24  # bytes that are compared at once
 PLAIN_FLOATS = frozenset({DType.float16, DType.bfloat16, DType.float32, DType.float64})
 
 
@@ -96,17 +97,21 @@ class Plan:
     def check(self) -> None:
         """Raise one error that lists everything that does not fit, if anything does not.
 
+        Tensors that have to be equal are read and compared; all else is known from headers.
+
         Raises:
             MissingWeight: If tensors are missing, and nothing else is wrong.
             UnexpectedWeight: If tensors are left over, and nothing else is wrong.
             MisshapenWeight: If tensors have a wrong shape or type, and nothing else is wrong.
-            ModelMismatch: If several of these, or a tensor says the model is not supported.
+            ModelMismatch: If several of these, a tensor says the model is not supported, or one
+                differs from another that it is tied to.
         """
         kinds: list[tuple[type[ModelMismatch], str, list[str]]] = [
             (ConfigurationError, "not supported", self.refused),
             (MissingWeight, "missing", self.missing),
             (MisshapenWeight, "wrong", self.misshapen),
             (UnexpectedWeight, "not used", self.unused),
+            (ModelMismatch, "contradictory", list(self._unequal())),
         ]
         wrong = [kind for kind in kinds if kind[2]]
         if not wrong:
@@ -130,13 +135,10 @@ class Plan:
 
         Raises:
             MissingWeight: If the parameter is not bound.
-            ModelMismatch: If a tensor that must equal this one does not.
         """
         binding = self.parameters.get(parameter)
         if binding is None:
             raise MissingWeight("the parameter is not bound to a tensor", tensor=parameter)
-        for name in (source.name for source in binding.sources):
-            self._check_duplicates(name)
         arrays = [self._source(source, binding) for source in binding.sources]
         return WeightData(
             data=binding.rule.apply(arrays),
@@ -163,22 +165,22 @@ class Plan:
             return data.astype(DType.float32).data
         return data.data
 
-    def _check_duplicates(self, name: str) -> None:
+    def _unequal(self) -> Iterator[str]:
+        """The tensors that differ from those they are tied to: frameworks take one or the other."""
         for duplicate, original in self.duplicates.items():
-            if original == name and not self._equal(duplicate, original):
-                raise ModelMismatch(
-                    f"differs from {original!r}, though the configuration ties them",
-                    file=self.checkpoint.path,
-                    tensor=duplicate,
-                    hint="set tie_word_embeddings to false in a copy of the configuration",
+            if not self._equal(duplicate, original):
+                yield (
+                    f"{duplicate} differs from {original}, to which the configuration ties it: set "
+                    "tie_word_embeddings to false in a copy of config.json to use both"
                 )
 
     def _equal(self, left: str, right: str) -> bool:
         one, two = self.checkpoint.read(left), self.checkpoint.read(right)
         if (one.dtype, one.quantization_encoding) != (two.dtype, two.quantization_encoding):
             one, two = one.astype(DType.float32), two.astype(DType.float32)
-        same = one.data.view(np.uint8) == two.data.view(np.uint8)
-        return bool(np.all(same))
+        flat = [data.data.view(np.uint8).reshape(-1) for data in (one, two)]
+        parts = range(0, flat[0].size, CHUNK)
+        return all(np.array_equal(*(one[at : at + CHUNK] for one in flat)) for at in parts)
 
 
 def plan(recipe: Recipe, checkpoint: Checkpoint, *, ignore: frozenset[str] = frozenset()) -> Plan:

@@ -55,7 +55,7 @@ class Spelling:
 
     Attributes:
         only: Keys and the values under which it is this way; ``present`` and ``absent`` name
-            tensors instead, and ``lacks`` a key that is not there.
+            tensors instead, ``has`` and ``lacks`` a key that is there, or is not.
         when: Other fields and the values under which it is this way; of flags, whether any is set.
         says: What the field then is, without any key of its own.
         sources: Tried in order; the first that is no measure is the one that is written.
@@ -126,8 +126,8 @@ def _is_one(value: Any, wanted: tuple[Any, ...]) -> bool:  # noqa: ANN401
     return value in wanted
 
 
-# In ``Spelling.only``, these ask whether a tensor is in the file, or a key is not.
-PRESENCE = ("present", "absent", "lacks")
+# In ``Spelling.only``, these ask whether a tensor is in the file or not, and whether a key is.
+PRESENCE = ("present", "absent", "has", "lacks")
 
 
 @dataclass(frozen=True)
@@ -214,6 +214,7 @@ class Recipe:
         architecture: The class that is built.
         section: The table of a config.json that describes the model, when it is not the whole.
         match: What recognises it, by dialect.
+        tables: The names that a table of a config.json has had, by what the recipe calls it.
         fields: The configuration, by field name.
         expect: Keys that must have one of these values when they are there, by dialect.
         constants: Keys that are always written with this value, by dialect.
@@ -230,6 +231,7 @@ class Recipe:
     architecture: str
     section: str
     match: Mapping[Dialect, Match]
+    tables: Mapping[str, tuple[str, ...]]
     fields: Mapping[str, Field]
     expect: Mapping[Dialect, Mapping[str, tuple[Any, ...]]]
     constants: Mapping[Dialect, Mapping[str, Any]]

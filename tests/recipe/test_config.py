@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -188,3 +189,19 @@ def test_fields_are_those_of_the_decoder(name: str) -> None:
     assert set(recipe.fields) <= {field.name for field in declared}
     assert set(recipe.fields) >= {one.name for one in declared if one.default is MISSING}
     assert all(recipe.rules[dialect].rules for dialect in DIALECTS)
+
+
+def test_a_table_under_two_names(edited: Callable[..., Path]) -> None:
+    """Transformers reads one of them, others the other."""
+    one = {"rope_type": "linear", "factor": 2.0, "rope_theta": 5000.0}
+    for other, passes in ((one, True), ({**one, "factor": 4.0}, False), ({}, True), (None, True)):
+        folder = edited(config={"rope_parameters": one, "rope_scaling": other})
+        checkpoint = open_checkpoint(folder)
+        if passes:
+            assert resolve_config(find_recipe(checkpoint), checkpoint).values["rope_factor"] == 2.0
+        else:
+            with pytest.raises(
+                ConfigurationError, match=r"rope_scaling differ \(factor\): keep one"
+            ):
+                resolve_config(find_recipe(checkpoint), checkpoint)
+        shutil.rmtree(folder)

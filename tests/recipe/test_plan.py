@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from maxtool.conversion import Request, prepare
 from maxtool.dtype import DType
 from maxtool.errors import (
     ConfigurationError,
@@ -183,17 +184,17 @@ class TestTied:
         made.check()
         assert "lm_head.weight" not in made.parameters
         assert made.duplicates == {"lm_head.weight": "model.embed_tokens.weight"}
-        assert any("lm_head.weight repeats" in note for note in made.notes)
+        assert any("lm_head.weight is dropped" in note for note in made.notes)
         made.read("embed.weight")
 
-    def test_another_head_is_an_error_when_read(self, twice: Path) -> None:
+    def test_another_head_is_an_error_before_anything_is_done(self, twice: Path) -> None:
         weights = load_file(twice / "model.safetensors")
         weights["lm_head.weight"][-1, -1] += 1
         save_file(weights, twice / "model.safetensors")
-        made = planned(twice)
-        made.check()
         with pytest.raises(ModelMismatch, match="differs from"):
-            made.read("embed.weight")
+            planned(twice).check()
+        with pytest.raises(ModelMismatch, match="set tie_word_embeddings to false"):
+            prepare(Request(twice, twice.parent / "out.gguf"))
 
     def test_a_head_of_another_shape(self, twice: Path) -> None:
         weights = load_file(twice / "model.safetensors")

@@ -92,7 +92,7 @@ def rotates(read: Reader, layer: int) -> bool:
 
 def late(read: Reader, layer: int) -> bool:
     """Whether a layer of Qwen comes after those that see everything."""
-    return layer >= read.integer("max_window_layers", 28)
+    return read.get("max_window_layers") == 0 or layer >= read.integer("max_window_layers", 28)
 
 
 def not_every(default: int) -> Callable[[Reader, int], bool]:

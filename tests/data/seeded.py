@@ -1,0 +1,113 @@
+"""Tensors that follow from their names, configurations that differ in a key, and what is computed.
+
+Shared by ``record_variants.py``, which needs torch, and the tests of what it recorded, which do
+not. Only the bits of PCG64 are used, which NumPy promises never to change.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+Config = dict[str, Any]
+SEED = 5
+PADDED = 4
+SAMPLES = 12
+
+
+def tensor(name: str, shape: Sequence[int], norm: float) -> Array:
+    """Uniform float32 numbers of about unit size for what they are multiplied with.
+
+    Args:
+        name: The tensor's name, which decides them.
+        shape: Its sizes.
+        norm: What the weights of norms are around.
+    """
+    bits = np.random.PCG64([SEED, zlib.crc32(name.encode())]).random_raw(int(np.prod(shape)))
+    uniform = ((bits >> np.uint64(40)).astype(np.float32) / np.float32(1 << 23)) - np.float32(1)
+    is_norm = ("norm" in name.lower() or ".ln_" in name) and name.endswith("weight")
+    spread = np.float32(0.5 if len(shape) == 1 else 2.5 / shape[-1] ** 0.5)
+    centre = np.float32(norm if is_norm else 0.0)
+    return (uniform * spread + centre).reshape(shape)
+
+
+def folded(shapes: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with one name for layers that follow each other: ``layers.{0..2}.weight``."""
+    made: dict[str, Any] = {}
+    runs: dict[tuple[str, str], list[int]] = {}
+    for name, shape in shapes.items():
+        number = re.search(r"\.(\d+)\.", name)
+        if number is None:
+            made[name] = shape
+        else:
+            pattern = f"{name[: number.start(1)]}#{name[number.end(1) :]}"
+            runs.setdefault((pattern, str(shape)), []).append(int(number[1]))
+    for (pattern, _), numbers in runs.items():
+        for number in numbers:
+            if number - 1 not in numbers:
+                last = next(one for one in itertools.count(number) if one + 1 not in numbers)
+                shape = shapes[pattern.replace("#", str(number))]
+                made[pattern.replace("#", f"{{{number}..{last}}}")] = shape
+    return made
+
+
+def unfolded(shapes: Mapping[str, Any]) -> dict[str, Any]:
+    """What :func:`folded` was given."""
+    made: dict[str, Any] = {}
+    for name, shape in shapes.items():
+        run = re.search(r"\{(\d+)\.\.(\d+)\}", name)
+        numbers = range(int(run[1]), int(run[2]) + 1) if run else [None]
+        made |= {name.replace(run[0], str(n)) if run else name: shape for n in numbers}
+    return made
+
+
+def tensors(shapes: Mapping[str, Sequence[int]], norm: float) -> dict[str, Array]:
+    """A tensor for each name."""
+    return {name: tensor(name, shape, norm) for name, shape in shapes.items()}
+
+
+def input_ids(count: int) -> Array:
+    """Token ids [1, count], all below 61."""
+    return (3 + np.arange(count, dtype=np.int64) * 17 % 53)[None]
+
+
+def attention_mask(count: int) -> Array:
+    """Ones, and zeros for the last tokens, [1, count]: what an encoder is given besides."""
+    return (np.arange(count, dtype=np.int64) < count - PADDED).astype(np.int64)[None]
+
+
+def changed(config: Config, sets: Mapping[str, Any], drop: str = "") -> Config:
+    """A configuration with other values at dotted keys, and without one."""
+    made: Config = copy.deepcopy(config)
+    for key, value in sets.items():
+        table, last = _table(made, key)
+        table[last] = value
+    if drop:
+        table, last = _table(made, drop)
+        table.pop(last, None)
+    return made
+
+
+def _table(config: Config, key: str) -> tuple[Config, str]:
+    """The table that holds a dotted key, made where there is none, and the key's last part."""
+    *path, last = key.split(".")
+    for name in path:
+        if not isinstance(config.get(name), dict):
+            config[name] = {}
+        config = config[name]
+    return config, last
+
+
+def sample(outputs: Array) -> Array:
+    """A few of the outputs [1, tokens, n]: of a token in the middle, and of the last."""
+    places = np.linspace(0, outputs.shape[-1] - 1, SAMPLES // 2).astype(int)
+    return np.concatenate(
+        [outputs[0, position, places] for position in (outputs.shape[1] // 2, -1)]
+    )

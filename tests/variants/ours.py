@@ -1,0 +1,57 @@
+"""What maxtool makes of a checkpoint, without a compiler: recipe, fields, graph, outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from maxtool.architectures import build
+from maxtool.errors import ConfigurationError
+from maxtool.graph import Graph, Weight
+from maxtool.recipe import Plan, find_recipe, plan
+from maxtool.weights import Checkpoint
+from tests.data.seeded import Array
+from tests.evaluation import evaluate
+
+
+def planned(checkpoint: Checkpoint) -> Plan:
+    """The checkpoint bound to its recipe; a MaxtoolError where that does not work."""
+    made = plan(find_recipe(checkpoint), checkpoint)
+    made.check()
+    return made
+
+
+def meaning(made: Plan) -> str:
+    """All that decides what a plan computes from a file: plans of which it is equal are equal."""
+    rules = {name: (one.sources, one.rule.steps) for name, one in made.parameters.items()}
+    return repr((made.recipe.name, sorted(made.config.items()), rules))
+
+
+def outputs(made: Plan, inputs: Mapping[str, Array]) -> Array:
+    """The first output of the entry ``forward``, in float64.
+
+    Raises:
+        ConfigurationError: If the model has no room for the inputs.
+    """
+    module = build(made.recipe.architecture, made.config)
+    if module.context is not None and module.context < inputs["input_ids"].shape[1]:
+        raise ConfigurationError(f"a context of {module.context}")
+    entry = next(one for one in module.entries() if one.name == "forward")
+    graph = module.trace(entry.name, entry.types, entry.function)
+    derived = dict(_owners(graph))
+    weights = {
+        name: _read(made, name) if name in made.parameters else derived[name].to_numpy()
+        for name in graph.weight_values
+    }
+    return evaluate(graph, [inputs[name] for name in entry.inputs], weights)[0]
+
+
+def _read(made: Plan, name: str) -> Array:
+    return np.asarray(made.read(name).data, np.float32)
+
+
+def _owners(graph: Graph) -> Iterator[tuple[str, Weight]]:
+    for callee in graph.subgraphs.values():
+        yield from _owners(callee)
+    yield from graph.owners.items()

@@ -1,0 +1,129 @@
+"""Every key of a configuration, changed: outputs change as transformers' do, or it is refused.
+
+What transformers makes of some ten thousand configurations that differ from a tiny checkpoint's in
+one key is recorded (``tests/data/variants``). Ours are computed without a compiler, from what the
+recipe reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from maxtool.conversion import Request, convert, prepare
+from maxtool.errors import MaxtoolError
+from maxtool.parity.references import reference
+from maxtool.recipe import Plan
+from maxtool.weights import Checkpoint, open_checkpoint
+from tests.data.seeded import Array, sample
+from tests.variants import ours
+from tests.variants.rows import ALLOWED, FAMILIES, Files, Row, error, inputs, rows, unpadded
+
+SOME = 8
+"""Of so many rows the fast tests take one. The values of a key stand beside each other."""
+
+# Keys that no recipe may refuse to follow, where transformers does.
+UNDERSTOOD = frozenset(
+    ["intermediate_size", "layer_norm_epsilon", "n_inner", "norm_epsilon", "num_experts_per_tok"]
+) | {"rms_norm_eps", "rope_theta", "sliding_window", "vocab_size"}
+
+
+class Ours:
+    """What maxtool computes of the rows of one family; what means the same is computed once."""
+
+    def __init__(self) -> None:
+        self._computed: dict[tuple[Path, str], Array] = {}
+
+    def outputs(self, row: Row, made: Plan) -> Array:
+        """A few outputs, as they were recorded."""
+        key = (made.checkpoint.path, ours.meaning(made))
+        if key not in self._computed:
+            self._computed[key] = sample(unpadded(row, ours.outputs(made, inputs(row))))
+        return self._computed[key]
+
+
+def accepted(files: Files, chosen: Iterable[Row]) -> Iterator[tuple[Row, Checkpoint, Array]]:
+    """The rows that maxtool does not refuse, and what it computes of them."""
+    known = Ours()
+    for row in chosen:
+        checkpoint = files.checkpoint(row)
+        try:
+            found = known.outputs(row, ours.planned(checkpoint))
+        except MaxtoolError as refusal:
+            assert row.change, f"{row}: {refusal}"
+            assert not understood(row), f"{row}: {refusal}"
+            continue
+        yield row, checkpoint, found
+
+
+def understood(row: Row) -> bool:
+    """Whether it must not be refused."""
+    keys = UNDERSTOOD & row.usual.keys() & row.change.get("set", {}).keys()
+    return row.expected is not None and bool(keys)
+
+
+def wrong(row: Row, found: Array) -> Iterator[str]:
+    """A line where outputs are others than those of transformers; which may refuse, too."""
+    if row.expected is not None and (off := error(found, row.expected)) > ALLOWED:
+        known = "does not change" if row.alike else "changes"
+        yield f"{row}: {off:.1e} off, where transformers {known}"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_some_keys(family: str, tmp_path: Path) -> None:
+    chosen = [row for place, row in enumerate(rows(family)) if place % SOME == 0 or not row.change]
+    found = accepted(Files(tmp_path), chosen)
+    assert not [line for row, _, outputs in found for line in wrong(row, outputs)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_key(family: str, tmp_path: Path) -> None:
+    found = accepted(Files(tmp_path), rows(family))
+    assert not [line for row, _, outputs in found for line in wrong(row, outputs)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_reference_takes_and_computes_the_same(family: str, tmp_path: Path) -> None:
+    """What ``--check`` compares with neither passes what is wrong nor fails what is right."""
+    problems = []
+    for row, checkpoint, _ in accepted(Files(tmp_path), rows(family)):
+        if row.expected is not None:
+            outputs = reference(checkpoint).forward(inputs(row))
+            first = next(outputs[key] for key in ("logits", "last_hidden_state") if key in outputs)
+            problems += wrong(row, sample(unpadded(row, first)))
+    assert not problems
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_through_gguf(family: str, tmp_path: Path) -> None:
+    """What converts to GGUF computes the same from there, or is refused."""
+    (tmp_path / "hf").mkdir()
+    known, problems, done = Ours(), [], set[str]()
+    for row, checkpoint, found in accepted(Files(tmp_path / "hf"), rows(family)):
+        means = ours.meaning(ours.planned(checkpoint))
+        if means in done:
+            continue
+        done.add(means)
+        file = tmp_path / f"{len(done)}.gguf"
+        try:
+            convert(prepare(Request(checkpoint.path, file)))
+            again = known.outputs(row, ours.planned(open_checkpoint(file)))
+        except MaxtoolError:
+            assert row.change, f"{row} does not convert"
+            continue
+        if error(again, found) > ALLOWED:
+            problems.append(f"{row}: {error(again, found):.1e} off")
+    assert not problems
+
+
+def test_a_difference_is_seen() -> None:
+    row = next(rows(FAMILIES[0]))
+    assert row.expected is not None
+    assert not list(wrong(row, row.expected))
+    assert list(wrong(row, row.expected * np.float64(1 + 2 * ALLOWED)))
