@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from maxtool.recipe.choices import written_out
 from maxtool.recipe.extend import EXTENDS, extended
 from maxtool.recipe.keys import Keys
 from maxtool.recipe.library import recipe_file, recipe_names
-from maxtool.recipe.parse import parse
+from maxtool.recipe.parse import matches, parse
 from maxtool.recipe.problems import Problems, Table
 from maxtool.recipe.schema import Dialect, Match, Recipe
 from maxtool.weights import Checkpoint
@@ -37,7 +38,8 @@ def load_recipe(name_or_path: str) -> Recipe:
         ConfigurationError: If the file is wrong; lists all its problems.
     """
     if name_or_path.endswith(".toml") or "/" in name_or_path:
-        return _read(Path(name_or_path))
+        path = Path(name_or_path)
+        return _read(path, _written(_parse_toml(map_file(path), path), path))
     file = recipe_file(name_or_path)
     if file is None:
         names = recipe_names()
@@ -72,12 +74,13 @@ def find_recipe(checkpoint: Checkpoint) -> Recipe:
             file=checkpoint.path,
             hint="give the folder that holds config.json and the tensors",
         )
-    keys = Keys.of(checkpoint)
-    recipes = [load_recipe(name) for name in recipe_names()]
-    matching = [r for r in recipes if _recognises(r.match[dialect(checkpoint)], keys)]
+    keys, own = Keys.of(checkpoint), dialect(checkpoint)
+    names = recipe_names()
+    known = {name: _matches(name)[own] for name in names}
+    matching = {name: match for name, match in known.items() if _recognises(match, keys)}
     if not matching:
-        raise _unknown(checkpoint, keys, recipes)
-    return max(matching, key=lambda recipe: _strength(recipe.match[dialect(checkpoint)]))
+        raise _unknown(checkpoint, keys, names)
+    return load_recipe(max(matching, key=lambda name: _strength(matching[name])))
 
 
 def dialect(checkpoint: Checkpoint) -> Dialect:
@@ -97,28 +100,33 @@ def _strength(match: Match) -> int:
     return len(match.values) + len(match.requires)
 
 
-def _unknown(checkpoint: Checkpoint, keys: Keys, recipes: list[Recipe]) -> UnknownArchitecture:
+def _unknown(checkpoint: Checkpoint, keys: Keys, recipes: list[str]) -> UnknownArchitecture:
     key = {"gguf": "general.architecture", "hf": "model_type"}[dialect(checkpoint)]
     found = keys.get(key)
     says = "does not name its architecture" if found is None else f"is a {found!r}"
     return UnknownArchitecture(
         f"the model {says} ({key}), which no recipe recognises",
         file=checkpoint.config_file or checkpoint.path,
-        hint=f"known recipes: {', '.join(recipe.name for recipe in recipes)}; "
-        "--recipe takes one of them, or a .toml file",
+        hint=f"known recipes: {', '.join(recipes)}; --recipe takes one of them, or a .toml file",
     )
+
+
+def _matches(name: str) -> Mapping[Dialect, Match]:
+    """What recognises the models of a named recipe, by dialect; the rest of it is not looked at."""
+    file, problems = _file(name), Problems()
+    found = matches(_extended(_toml(file), file, lambda base: _toml(_file(base))), problems)
+    if problems.found:
+        raise ConfigurationError("the recipe is wrong", file=file, problems=problems.found)
+    return found
 
 
 @cache
 def _kept(file: Path) -> Recipe:
-    return _read(file)
+    return _read(file, _written(_toml(file), file))
 
 
-def _read(file: Path) -> Recipe:
-    try:
-        data = extended(_tables(file), _tables_of)
-    except ValueError as error:
-        raise ConfigurationError(f"{EXTENDS}: {error}", file=file) from None
+def _read(file: Path, tables: Table) -> Recipe:
+    data = _extended(tables, file, _tables)
     problems = Problems()
     recipe = parse(data, file, problems)
     if recipe is not None and not problems.found:
@@ -128,19 +136,35 @@ def _read(file: Path) -> Recipe:
     return recipe
 
 
-def _tables(file: Path) -> Table:
-    tables = _parse_toml(map_file(file), file)
+def _extended(tables: Table, file: Path, find: Callable[[str], Table]) -> Table:
+    try:
+        return extended(tables, find)
+    except ValueError as error:
+        raise ConfigurationError(f"{EXTENDS}: {error}", file=file) from None
+
+
+def _tables(name: str) -> Table:
+    file = _file(name)
+    return _written(_toml(file), file)
+
+
+def _written(tables: Table, file: Path) -> Table:
     try:
         return written_out(tables)
     except ValueError as error:
         raise ConfigurationError(f"weights: {error}", file=file) from None
 
 
-def _tables_of(name: str) -> Table:
+def _file(name: str) -> Path:
     file = recipe_file(name)
     if file is None:
         raise ValueError(f"there is no recipe {name!r} (known: {', '.join(recipe_names())})")
-    return _tables(file)
+    return file
+
+
+@cache
+def _toml(file: Path) -> Table:
+    return _parse_toml(map_file(file), file)
 
 
 def _parse_toml(raw: Bytes, file: Path) -> dict[str, Any]:

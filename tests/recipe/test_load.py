@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,9 @@ from maxtool.errors import (
     UnknownArchitecture,
     UnknownRecipe,
 )
-from maxtool.recipe import find_recipe, load_recipe, recipe_names
+from maxtool.recipe import Recipe, find_recipe, load, load_recipe, recipe_names
+from maxtool.recipe.parse import parse
+from maxtool.recipe.problems import Problems
 from maxtool.weights import open_checkpoint
 
 Q = '"layers.{layer}.attn.q.weight" = "model.layers.{layer}.self_attn.q_proj.weight"'
@@ -177,3 +180,18 @@ def test_a_folder_without_configuration(edited: Callable[..., Path]) -> None:
 @pytest.mark.parametrize("name", ["tiny-llama", "tiny-llama-tied", "tiny-mistral"])
 def test_recognised(edited: Callable[..., Path], name: str) -> None:
     assert find_recipe(open_checkpoint(edited(name))).name == name.split("-")[1]
+
+
+def test_only_the_recipe_that_recognises_a_model_is_looked_at(
+    edited: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def noted(data: Mapping[str, Any], file: Path, problems: Problems) -> Recipe | None:
+        read.append(file.stem)
+        return parse(data, file, problems)
+
+    monkeypatch.setattr(load, "parse", noted)
+    load._kept.cache_clear()
+    assert find_recipe(open_checkpoint(edited("tiny-qwen2"))).name == "qwen2"
+    assert read == ["qwen2"]
