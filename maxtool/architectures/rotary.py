@@ -59,16 +59,16 @@ class RotaryTable:
         frequencies: Callable[[], Frequencies],
         factor: float = 1.0,
     ) -> None:
-        def angles() -> Table:
+        def values(function: np.ufunc) -> Table:
             positions = np.arange(context, dtype=np.float32)
-            return np.outer(positions, frequencies()).astype(np.float32)
+            angles: Table = np.outer(positions, frequencies()).astype(np.float32, copy=False)
+            function(angles, out=angles)  # in place: there may be many positions
+            angles *= np.float32(factor)
+            return angles
 
-        def table(part: str, function: Callable[[Table], Table]) -> DerivedWeight:
+        def table(part: str, function: np.ufunc) -> DerivedWeight:
             shape = (context, dim // 2)
-            scale = np.float32(factor)
-            return DerivedWeight(
-                f"{name}.{part}", DType.float32, shape, lambda: function(angles()) * scale
-            )
+            return DerivedWeight(f"{name}.{part}", DType.float32, shape, lambda: values(function))
 
         self.cos, self.sin = table("cos", np.cos), table("sin", np.sin)
 

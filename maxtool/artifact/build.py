@@ -27,6 +27,10 @@ from maxtool.weights import open_checkpoint
 # What else an artifact takes, beside its weights: code, manifest, tokenizer.
 SPARE_BYTES = 16 << 20
 
+# Positions that are made room for when none are asked for. Rotary tables and the cache are as long,
+# and nobody fills a million positions by accident; configurations name any number.
+USUAL_CONTEXT = 1 << 17
+
 # How the kernels of each kind of target read a cache, by the type of the matrices.
 CACHE_FORMS: dict[str, Callable[[DType], CacheForm]] = {
     "cpu": lambda _: CacheForm(),
@@ -98,7 +102,7 @@ def prepare(request: Request) -> Build:
         # Minutes of compilation later would be a bad time to hear that there is none.
         reference(checkpoint)
     dtype = request.dtype or default_dtype(planned, target)
-    module = _module(request, planned, dtype, target)
+    module, told = _module(request, planned, dtype, target)
     with devices.split(module, request.devices):
         graphs = {
             entry: graph_of(module, entry)
@@ -115,7 +119,7 @@ def prepare(request: Request) -> Build:
         graphs=graphs,
         storage=plan_storage(graphs.values(), target),
         tokenizer=tokenizer,
-        notes=[*checkpoint.notes, *planned.notes, *cut],
+        notes=[*checkpoint.notes, *planned.notes, *cut, *told],
     )
     if made.tokenizer is None:
         made.notes.append("the source has no tokenizer: the artifact takes token ids, not text")
@@ -161,22 +165,27 @@ def _matrices(planned: Plan) -> list[Binding]:
     return [binding for binding in planned.parameters.values() if len(binding.shape) > 1]
 
 
-def _module(request: Request, planned: Plan, dtype: DType, target: Target) -> Architecture:
-    """The architecture, for as many positions as were asked for, or as many as it can have."""
+def _module(
+    request: Request, planned: Plan, dtype: DType, target: Target
+) -> tuple[Architecture, list[str]]:
+    """The architecture, for as many positions as were asked for or are usual; and what to tell."""
     config = {**planned.config, **_chosen(request, planned)}
     form = CACHE_FORMS[target.kind](dtype)
     draws = target.kind in DRAWING and request.devices == 1  # several meet on the host anyway
     make_one = partial(build, planned.recipe.architecture, config, dtype, form=form, draws=draws)
     usual = make_one()
     if request.context is None:
-        return usual
+        if usual.context is None or usual.context <= USUAL_CONTEXT:
+            return usual, []
+        cut = f"room for {USUAL_CONTEXT} of the model's {usual.context} positions"
+        return make_one(USUAL_CONTEXT), [f"{cut}: --context N makes room for more"]
     if usual.context is None:
         raise UsageError(f"--context is for models of sequences, not {planned.recipe.name}")
     # An encoder's own context may be where its texts are cut, which is less than it can have.
     largest = max(usual.context, planned.config.get("context_length", 1))
     if not 1 <= request.context <= largest:
         raise UsageError(f"--context {request.context} is not from 1 to {largest}")
-    return make_one(request.context)
+    return make_one(request.context), []
 
 
 def _chosen(request: Request, planned: Plan) -> dict[str, object]:

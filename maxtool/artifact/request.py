@@ -26,7 +26,7 @@ class Request:
             have one of the three that kernels read, else float32; for GPUs float16 if they are
             quantized.
         context: Positions to make room for; when not given those the model was trained for, or
-            those that its embeddings are cut to.
+            those that its embeddings are cut to, but no more than ``build.USUAL_CONTEXT``.
         pooling: How an encoder makes one vector of a text; what the source says when not given.
         normalize: Whether that vector is scaled to length 1; what the source says when None.
         check: Whether the outputs are compared with the float64 reference.

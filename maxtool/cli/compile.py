@@ -63,7 +63,9 @@ def compile(  # noqa: A001 - the command's name
     context: Annotated[
         int | None,
         typer.Option(
-            "--context", metavar="N", help="Positions to make room for; the model's own if absent."
+            "--context",
+            metavar="N",
+            help="Positions to make room for; the model's own if absent, at most 131072.",
         ),
     ] = None,
     pooling: Annotated[

@@ -87,6 +87,25 @@ def test_dynamic_scaling_reaches_beyond_the_trained_context(data: Path, tmp_path
         context(65)
 
 
+@pytest.mark.parametrize("name", ["tiny-llama", "tiny-nomic-bert"])
+def test_a_long_context_is_cut_where_none_is_asked_for(
+    data: Path, tmp_path: Path, name: str
+) -> None:
+    folder = shutil.copytree(data / name, tmp_path / name)
+    config = json.loads((folder / "config.json").read_text())
+    key = "max_position_embeddings" if name == "tiny-llama" else "max_trained_positions"
+    (folder / "config.json").write_text(json.dumps({**config, key: 10**8}))
+
+    def prepared(asked: int | None) -> artifact.Build:
+        return artifact.prepare(artifact.Request(folder, tmp_path / "model", context=asked))
+
+    usual, more = prepared(None), prepared(200_000)
+    assert (usual.module.context, more.module.context) == (131_072, 200_000)
+    assert usual.weight_bytes < 60 << 20
+    cut = "room for 131072 of the model's 100000000 positions: --context N makes room for more"
+    assert (cut in usual.notes, cut in more.notes) == (True, False)
+
+
 def test_generation_reads_anew_where_longrope_takes_other_factors(
     compiled: Compile, data: Path
 ) -> None:
