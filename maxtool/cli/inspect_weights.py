@@ -25,7 +25,7 @@ def inspect_weights(
         list[str],
         typer.Argument(
             metavar="PATH...",
-            help="Hugging Face folders, files of weights or indexes of shards; URLs too.",
+            help="Checkpoints: folders, files or indexes of shards; URLs; compiled models.",
         ),
     ],
     metadata: Annotated[
@@ -115,7 +115,10 @@ def _show(out: Output, found: Inspection, *, flat: bool, depth: int | None, meta
             payloads.show_values(out, values)
         return
     overview.say_totals(out, opened, summary)
-    overview.say_recognition(out, recognise(opened.checkpoint))
+    if opened.checkpoint.format == "artifact":
+        overview.say_compiled(out, opened.checkpoint)
+    else:
+        overview.say_recognition(out, recognise(opened.checkpoint))
     if found.stats:
         payloads.show_stats(out, found)
     elif flat:

@@ -62,6 +62,12 @@ def find_recipe(checkpoint: Checkpoint) -> Recipe:
         UnknownArchitecture: If none does, or the format has none; lists the known ones.
         ConfigurationError: If a Hugging Face checkpoint has no config.json.
     """
+    if checkpoint.format == "artifact":
+        raise UnknownArchitecture(
+            "this is a compiled model, and no checkpoint",
+            file=checkpoint.path,
+            hint=f"maxtool run {checkpoint.path} runs it; give what it was compiled from",
+        )
     if checkpoint.format not in RECIPES_READ:
         raise UnknownArchitecture(
             f"no recipe reads {checkpoint.format} files",

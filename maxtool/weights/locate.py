@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from maxtool.errors import MalformedFile, MissingFile
 from maxtool.weights import hub
-from maxtool.weights.formats import ACCEPTED, READERS, Format, identify
+from maxtool.weights.formats import ACCEPTED, READERS, Format, artifact, identify
 from maxtool.weights.formats.gguf_values import whole_number
 from maxtool.weights.formats.index import FileIndex
 from maxtool.weights.jsonfile import read_object
@@ -69,9 +69,10 @@ def find(path: Path) -> Found:
         file = _in_folder(path) if path.is_dir() else path
     except (OSError, ValueError) as error:
         raise unreadable(path, error, hint=_elsewhere(path)) from error
-    if file.suffix == ".json":
+    compiled = file.name == artifact.FILE and artifact.is_manifest(file)
+    if file.suffix == ".json" and not compiled:
         return _sharded(file)
-    kind = identify(file)
+    kind = "artifact" if compiled else identify(file)
     index = READERS[kind](file)
     if kind == "gguf" and _split_count(index, file) > 1:
         return _split(file, index)
@@ -103,6 +104,8 @@ def _in_folder(folder: Path) -> Path:
                 problems=listed(names),
                 hint="name the file that is meant",
             )
+    if artifact.is_manifest(folder / artifact.FILE):
+        return folder / artifact.FILE
     raise MissingFile("no checkpoint in this folder", file=folder, hint=f"accepted: {ACCEPTED}")
 
 

@@ -79,6 +79,8 @@ def total(counted: Total) -> dict[str, int]:
 
 def tensor(opened: Opened, info: TensorInfo) -> dict[str, object]:
     """A tensor as its header describes it."""
+    from maxtool.weights.formats.artifact import PackedTensor
+
     return {
         "name": info.name,
         "type": info.type_name,
@@ -89,6 +91,7 @@ def tensor(opened: Opened, info: TensorInfo) -> dict[str, object]:
         "bytes": info.nbytes,
         "file": opened.shown(info.file),
         "offset": info.offset,
+        **({"layout": list(info.layout)} if isinstance(info, PackedTensor) else {}),
     }
 
 

@@ -60,6 +60,22 @@ def say_recognition(out: Output, recognition: Recognition) -> None:
         out.print(f"  [dim]and {len(problems) - len(shown)} more (--verbose)[/]")
 
 
+def say_compiled(out: Output, checkpoint: Checkpoint) -> None:
+    """What a compiled model is, and how many of its weights lie otherwise than they are shown."""
+    from maxtool.weights.formats.artifact import PackedTensor
+
+    facts = checkpoint.metadata
+    target = facts.get("target")
+    device = target.get("kind") if isinstance(target, dict) else None
+    said = (facts.get("recipe"), f"for {device}", facts.get("dtype"))
+    context = facts.get("context")
+    parts = [*map(str, said), *([f"context {context}"] if context is not None else [])]
+    out.print(f"[dim]compiled from[/] {out.escape(' · '.join(parts))}")
+    if packed := sum(isinstance(info, PackedTensor) for info in checkpoint.tensors.values()):
+        weights = f"{packed:,} of {units.plural(len(checkpoint.tensors), 'weight')}"
+        out.print(f"[dim]{weights} packed in blocks of rows, shown unpacked[/]")
+
+
 def show_tree(out: Output, summary: Summary, depth: int | None) -> None:
     """The tree of names, layers alike as one line."""
     rows = _tree_rows(summary.tree, depth, summary.total.nbytes)

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Literal
 
 from maxtool.errors import MalformedFile
-from maxtool.weights.formats import gguf, npz, onnx, pytorch, safetensors, zipped
+from maxtool.weights.formats import artifact, gguf, npz, onnx, pytorch, safetensors, zipped
 from maxtool.weights.formats.index import FileIndex
 from maxtool.weights.source import Bytes, map_file
 
-Format = Literal["safetensors", "gguf", "pytorch", "onnx", "npz", "npy"]
+Format = Literal["safetensors", "gguf", "pytorch", "onnx", "npz", "npy", "artifact"]
 
 READERS: dict[Format, Callable[[Path], FileIndex]] = {
     "safetensors": safetensors.read,
@@ -20,6 +20,7 @@ READERS: dict[Format, Callable[[Path], FileIndex]] = {
     "onnx": onnx.read,
     "npz": npz.read_archive,
     "npy": npz.read_array,
+    "artifact": artifact.read,
 }
 # The formats of checkpoints that have a config.json beside them.
 HUGGING_FACE: frozenset[Format] = frozenset({"safetensors", "pytorch"})

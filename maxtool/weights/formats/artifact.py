@@ -1,0 +1,104 @@
+"""What ``maxtool compile`` writes: the weights of a compiled model, through its manifest.
+
+The loader that is put into every artifact reads and checks the manifest here too. Matrices that lie
+in blocks of rows, as their kernels read them, are shown as the matrices they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxtool.dtype import DType
+from maxtool.errors import MalformedFile
+from maxtool.weights.formats.index import FileIndex
+from maxtool.weights.source import Bytes
+from maxtool.weights.spec import TensorInfo
+
+if TYPE_CHECKING:
+    from maxtool.runtime.loader.manifest import Manifest
+    from maxtool.runtime.loader.specs import Stored
+
+FILE = "manifest.json"
+SCHEMA = re.compile(rb'"schema"\s*:\s*"maxtool\.artifact/')
+START = 4096  # bytes of a manifest that say what it is
+# Parts of a manifest that are shown otherwise, or are of use to the loader alone.
+BULKY = {"weights", "files", "entries", "state", "tables", "kernels", "manifest_sha256"}
+
+
+@dataclass(frozen=True, slots=True)
+class PackedTensor(TensorInfo):
+    """A matrix whose rows lie in blocks; name, type and shape are the matrix's.
+
+    Attributes:
+        layout: The shape in the file, ``[..., blocks, columns, rows of a block]``: the last block
+            is filled up with zeros.
+    """
+
+    layout: tuple[int, ...] = field(kw_only=True)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in the file, those that fill up the last block included."""
+        return int(np.prod(self.layout, dtype=object)) * self.dtype.size_in_bytes
+
+
+def is_manifest(path: Path) -> bool:
+    """Whether a file is the manifest of a compiled model, of whatever version."""
+    try:
+        with path.open("rb") as stream:
+            return SCHEMA.search(stream.read(START)) is not None
+    except OSError:
+        return False
+
+
+def read(path: Path) -> FileIndex:
+    """Read and check a manifest; the weights of several devices get the number of theirs in front.
+
+    Raises:
+        MalformedFile: If it is malformed, contradicts itself, or is of another version.
+    """
+    from maxtool.runtime.loader import Manifest, RunError
+
+    try:
+        manifest = Manifest(path.parent)
+    except RunError as error:
+        raise MalformedFile(
+            error.what, file=error.file, hint=error.hint, problems=error.problems
+        ) from None
+    metadata = {key: value for key, value in manifest.root.items() if key not in BULKY}
+    return FileIndex(tuple(_tensors(manifest)), metadata, beside=manifest.weights_files)
+
+
+def _tensors(manifest: Manifest) -> Iterator[TensorInfo]:
+    for rank, file in enumerate(manifest.weights_files):
+        device = f"{rank}." if manifest.devices > 1 else ""
+        for spec in manifest.weights:
+            yield _tensor(f"{device}{spec.name}", spec, file)
+
+
+def _tensor(name: str, spec: Stored, file: Path) -> TensorInfo:
+    dtype = DType(spec.dtype)
+    if spec.unpacked is None:
+        return TensorInfo(name, dtype, spec.logical, None, file, spec.offset)
+    layout = spec.sizes({})
+    unpack = partial(_unpacked, dtype, spec.logical, layout, spec.offset)
+    return PackedTensor(name, dtype, spec.logical, None, file, spec.offset, unpack, layout=layout)
+
+
+def _unpacked(
+    dtype: DType, shape: tuple[int, ...], layout: tuple[int, ...], offset: int, data: Bytes
+) -> NDArray[Any]:
+    """The matrix, or one after the other those of all experts."""
+    nbytes = int(np.prod(layout)) * dtype.size_in_bytes
+    stored = np.frombuffer(data, np.uint8, nbytes, offset).view(dtype.to_numpy()).reshape(layout)
+    *outer, blocks, columns, rows = layout
+    whole = stored.swapaxes(-1, -2).reshape(*outer, blocks * rows, columns)
+    return np.ascontiguousarray(whole[..., : shape[-2], :])
