@@ -181,11 +181,26 @@ def _module(
         return make_one(USUAL_CONTEXT), [f"{cut}: --context N makes room for more"]
     if usual.context is None:
         raise UsageError(f"--context is for models of sequences, not {planned.recipe.name}")
-    # An encoder's own context may be where its texts are cut, which is less than it can have.
-    largest = max(usual.context, planned.config.get("context_length", 1))
-    if not 1 <= request.context <= largest:
-        raise UsageError(f"--context {request.context} is not from 1 to {largest}")
+    _check_context(request.context, usual.context, planned)
     return make_one(request.context), []
+
+
+def _check_context(asked: int, usual: int, planned: Plan) -> None:
+    """Refuse positions that the model cannot have, and say why it has no more.
+
+    An encoder's own context may be where its texts are cut, which is less than it can have.
+    """
+    trained = planned.config.get("context_length", usual)
+    largest = max(usual, trained)
+    if 1 <= asked <= largest:
+        return
+    scaled = f", which its scaling of rotary angles stretches to {largest}"
+    why = f"the model was trained for {trained} positions{scaled if largest > trained else ''}"
+    raise UsageError(
+        f"--context {asked} is not from 1 to {largest}: {why}",
+        file=planned.checkpoint.config_file or planned.checkpoint.path,
+        hint="longer texts need a checkpoint that was trained for them",
+    )
 
 
 def _chosen(request: Request, planned: Plan) -> dict[str, object]:

@@ -83,7 +83,10 @@ def test_dynamic_scaling_reaches_beyond_the_trained_context(data: Path, tmp_path
         return artifact.prepare(request).module.context
 
     assert (context(None), context(48), context(3)) == (64, 48, 3)
-    with pytest.raises(UsageError, match="--context 65 is not from 1 to 64"):
+    with pytest.raises(
+        UsageError,
+        match=r"--context 65 is not from 1 to 64: .* for 16 positions, .* stretches to 64",
+    ):
         context(65)
 
 
@@ -239,3 +242,11 @@ def test_equal_layers_are_compiled_once(data: Path, layers: int) -> None:
         graph = graph_of(module, entry)
         assert len(graph.subgraphs) == 1
         assert len(graph.weight_values) == 2 + 1 + 2 + 9 * layers
+
+
+def test_why_a_context_is_no_longer(data: Path, tmp_path: Path) -> None:
+    asked = artifact.Request(data / "tiny-llama", tmp_path / "model", context=65)
+    with pytest.raises(UsageError, match=r"the model was trained for 64 positions \(file") as told:
+        artifact.prepare(asked)
+    assert told.value.file == str(data / "tiny-llama" / "config.json")
+    assert told.value.hint is not None
