@@ -63,6 +63,10 @@ except ImportError as error:
         raise
     sys.stderr.write(f"error: {error}\n")
     sys.exit(6)
+except KeyboardInterrupt:
+    if __name__ != "__main__":
+        raise
+    sys.exit(130)
 Manifest, Model, State = loader.Manifest, loader.Model, loader.State
 TextStream = loader.TextStream
 Conversation, open_template = loader.Conversation, loader.open_template

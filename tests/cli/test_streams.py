@@ -184,6 +184,33 @@ def test_interrupts(
     assert stderr in ("", "warning: interrupted; nothing was written\n")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(["--info"], 6), (["--info", "--json"], 6), (["--prompt", "x", "--ids", "1", "--json"], 2)],
+)
+def test_an_artifacts_own_program(artifact: Path, arguments: list[str], code: int) -> None:
+    with Path("/dev/full").open("wb") as stdout:
+        process = subprocess.Popen(
+            [sys.executable, artifact / "run.py", *arguments], stdout=stdout, stderr=subprocess.PIPE
+        )
+        assert ended(process)[0] == code
+
+
+def test_an_artifacts_own_program_is_interrupted(
+    artifact: Path, interruptible: Callable[[], None]
+) -> None:
+    program = INTERRUPTER.partition("from maxtool")[0].format(module="numpy")
+    program += f"import runpy; runpy.run_path({str(artifact / 'run.py')!r}, run_name='__main__')"
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=interruptible,
+    )
+    assert ended(process) == (130, "", "")
+
+
 def test_interrupts_that_are_ignored_stay_so() -> None:
     """As nohup and shells in the background want it."""
     code = (

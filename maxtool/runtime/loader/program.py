@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from .arrays import run_arrays
@@ -119,5 +120,6 @@ def fail(error: RunError, *, as_json: bool) -> int:
     """Say what went wrong; its exit code."""
     complain(error)
     if as_json:
-        emit_json("maxtool.error/1", {"error": error.as_json()})
+        with suppress(OSError):  # perhaps stdout is what went wrong
+            emit_json("maxtool.error/1", {"error": error.as_json()})
     return error.exit_code
