@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from maxtool.dtype import DType
 from maxtool.errors import MissingWeight
 from maxtool.graph import (
     CPU,
@@ -142,13 +143,14 @@ def _value(name: str, graph: Graph, given: Mapping[str, Value]) -> WeightData:
 
 
 def _data(name: str, value: Value, owner: Weight | None) -> WeightData:
-    """A value, and how it is encoded: it says so itself, or the weight does."""
+    """A value, and how it is encoded: it says so itself, or of bytes the weight does."""
     try:
         data = as_data(name, value)
     except ValueError as error:
         raise ValueError(f"weight {name!r}: {error}") from None
     encoding = owner.quantization_encoding if owner is not None else None
-    if owner is None or encoding is None or isinstance(value, WeightData):
+    is_bytes = data.quantization_encoding is None and data.dtype is DType.uint8
+    if owner is None or encoding is None or not is_bytes:
         return data
     return WeightData(data.data, name, owner.dtype, owner.shape.static(), encoding)
 

@@ -22,13 +22,14 @@ from maxtool.graph import (
     DerivedWeight,
     DeviceRef,
     Graph,
+    ShardingStrategy,
     Tensor,
     TensorType,
     Weight,
     ops,
 )
 from maxtool.graph.weights import load_weights
-from maxtool.nn import LayerList, Module, Sequential
+from maxtool.nn import LayerList, Linear, Module, Sequential
 from maxtool.quantization import QuantizationEncoding, quantize
 from maxtool.weights.data import WeightData
 
@@ -256,6 +257,46 @@ def test_a_copied_tree_never_has_the_weights_of_the_other() -> None:
         with pytest.raises(MissingWeight, match=r"'layers\.1\.w' is missing"):
             InferenceSession().load(graph)
         assert_blocks(InferenceSession().load(graph, weights_registry=copy.state_dict()), ROWS)
+
+
+def test_elements_of_a_weight_declared_encoded() -> None:
+    """They need no decoding, and are never taken for the bytes of blocks."""
+    weight = Weight("w", F32, [4, 32], quantization_encoding=QuantizationEncoding.Q8_0)
+    graph = Graph("g", lambda x: x @ weight.T, [TensorType(F32, ["n", 32])])
+    data = encoded("w", ROWS[0], QuantizationEncoding.Q8_0)
+    for value, rows in ((ROWS[0], ROWS[0]), (data.data, data.astype(F32).data)):
+        model = InferenceSession().load(graph, weights_registry={"w": value})
+        np.testing.assert_allclose(model(TWO)[0].to_numpy(), TWO @ rows.T, rtol=1e-4, atol=1e-5)
+    wide = np.zeros((4, 34), np.float32)
+    with pytest.raises(MisshapenWeight, match=r"float32\[4, 34\], declared float32\[4, 32\]"):
+        InferenceSession().load(graph, weights_registry={"w": wide})
+
+
+class Linears(Module):
+    def __init__(self) -> None:
+        self.layers = LayerList([Linear(32, 32), Linear(32, 32)])
+
+    def __call__(self, x: Tensor) -> Tensor:
+        block = self.layers[0].build_subgraph("block", [x.type], "layers.0.")
+        for layer in range(2):
+            (x,) = ops.call(block, x, prefix=f"layers.{layer}.")
+        return x
+
+
+@pytest.mark.parametrize("axis", [0, 1, None])
+def test_split_weights_of_called_subgraphs(axis: int | None) -> None:
+    devices = [DeviceRef.CPU(0), DeviceRef.CPU(1)]
+    whole = ShardingStrategy.replicate(2)
+    split = whole if axis is None else ShardingStrategy.axiswise(axis, 2)
+    one, two = (np.tile(rows, (8, 1)) for rows in ROWS)
+    linears = Linears()
+    linears.to(*devices, sharding_strategy=split)
+    linears.load_state_dict({"layers.0.weight": one, "layers.1.weight": two})
+    graph = Graph("g", linears, [TensorType(F32, ["n", 32])])
+    for registry in (None, linears.state_dict()):
+        model = InferenceSession(devices).load(graph, weights_registry=registry)
+        expected = TWO @ one.T @ two.T
+        np.testing.assert_allclose(model(TWO)[0].to_numpy(), expected, rtol=1e-3, atol=1e-5)
 
 
 def test_encoded_weights_of_called_subgraphs() -> None:
