@@ -163,6 +163,35 @@ def test_a_graph_on_three_devices(rows: int) -> None:
     assert [place(result) for result in results[1:]] == ["cpu:1", "cpu:1"]
 
 
+def test_control_flow_over_devices() -> None:
+    """A branch on another device, a loop on a third, and how many places there are on the last."""
+
+    def flowing(x: Tensor) -> tuple[Tensor, Tensor]:
+        there = x.to(GPUS[0])
+        big = (there * there).sum([0, 1])[0, 0] > 10.0
+        elsewhere = GPUS[1]
+        kind = TensorType(F32, x.shape, elsewhere)
+        (made,) = ops.cond(
+            big, [kind], lambda: (there * 0.5).to(elsewhere), lambda: there.to(elsewhere) * 3.0
+        )
+        (last,) = ops.while_loop(
+            made, lambda y: y.sum([0, 1])[0, 0] < 100.0, lambda y: (y + made) * 2.0
+        )
+        return last, ops.nonzero(last > 50.0, "many")
+
+    run = executor.find().compile(Graph("main", flowing, [TensorType(F32, ["n", 3])]), {})
+    for scale in (0.5, 4.0):
+        x = np.abs(random(2, 3)).astype(np.float32) * np.float32(scale)
+        made = x * (0.5 if (x**2).sum() > 10 else 3)
+        last = made
+        while last.sum() < 100:
+            last = (last + made) * 2
+        found, places = run(Tensor(x))
+        assert found.device == places.device == GPUS[1]
+        np.testing.assert_allclose(found.to_numpy(), last, rtol=1e-5)
+        np.testing.assert_array_equal(places.to_numpy(), np.argwhere(last > 50))
+
+
 def test_memory_of_one_device_never_serves_another() -> None:
     """Known sizes, where memory is planned: the temporary values of each device are as large."""
 

@@ -80,3 +80,11 @@ def test_how_many_there_are_is_checked() -> None:
         ValueError, match="g: what is said of a shape is not true: k elements are n"
     ):
         run(x, Tensor(np.zeros(3, "f4")))
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("x", NONZERO[:4], ids=lambda x: str(x.dtype))
+def test_the_places_are_those_of_pytorch(x: Array) -> None:
+    torch = pytest.importorskip("torch")
+    found = ops.nonzero(Tensor(x), "k").to_numpy()
+    np.testing.assert_array_equal(found, torch.nonzero(torch.from_numpy(x)).numpy())

@@ -88,3 +88,15 @@ def test_sums_that_do_not_fit(
 ) -> None:
     with pytest.raises(error, match=re.escape(message)):
         call(Tensor(np.zeros((2, 3), np.float32)))
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("axis", [0, 1])
+def test_sums_are_those_of_pytorch(axis: int) -> None:
+    torch = pytest.importorskip("torch")
+    random = np.random.default_rng(0)
+    x, updates = random.standard_normal((5, 5)), random.standard_normal((5, 5))
+    at = random.integers(0, 5, (5, 5))
+    wanted = torch.from_numpy(x).scatter_add(axis, *map(torch.from_numpy, (at, updates)))
+    got = ops.scatter_add(Tensor(x), Tensor(updates), Tensor(at), axis)
+    np.testing.assert_allclose(got.to_numpy(), wanted.numpy(), rtol=1e-12)
