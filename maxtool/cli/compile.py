@@ -101,7 +101,7 @@ def compile(  # noqa: A001 - the command's name
     request = artifact.Request(
         source=options.local_source(source),
         output=options.local_output(output),
-        recipe=recipe,
+        recipe=None if recipe is None else options.local_recipe(recipe),
         target=target,
         devices=devices,
         ptx=ptx,

@@ -68,7 +68,7 @@ def convert(
         source=options.local_source(source),
         output=options.local_output(output),
         to=None if to is None else asked.parse_target(to),
-        recipe=recipe,
+        recipe=None if recipe is None else options.local_recipe(recipe),
         dtype=options.parse_dtype(dtype),
         encoding=None if quantize is None else asked.parse_encoding(quantize),
         force=force,

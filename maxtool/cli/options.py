@@ -87,6 +87,20 @@ def local_source(text: str) -> Path:
     return Path(text)
 
 
+def local_recipe(text: str) -> str:
+    """The name or file that a user gives as a recipe.
+
+    Raises:
+        UsageError: If it is a URL.
+    """
+    from maxtool.weights.remote import is_url, redacted
+
+    if is_url(text):
+        hint = "download it first, and give the file here"
+        raise UsageError("recipes are not read from URLs", file=redacted(text), hint=hint)
+    return text
+
+
 def local_output(text: str) -> Path:
     """The path that a user names to be written.
 

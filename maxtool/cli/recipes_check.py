@@ -28,7 +28,7 @@ def recipes_check(
     from maxtool.recipe import load_recipe, plan
     from maxtool.weights import open_checkpoint
 
-    found = load_recipe(recipe)
+    found = load_recipe(options.local_recipe(recipe))
     made = plan(
         found,
         open_checkpoint(options.local_source(checkpoint)),

@@ -24,7 +24,7 @@ def recipes_show(
     """Show a recipe: where each dialect keeps the configuration and the tensors."""
     from maxtool.recipe import load_recipe
 
-    shown = load_recipe(recipe)
+    shown = load_recipe(options.local_recipe(recipe))
     if out.json_mode:
         out.data(SCHEMA, _as_json(shown))
         return

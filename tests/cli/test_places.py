@@ -57,6 +57,24 @@ def test_urls_are_for_inspection(command: str, url: str, shown: str, hint: str) 
     assert "sesame" not in result.stderr
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["convert", str(MODEL), "-o", "out.gguf", "--recipe", "{}"],
+        ["compile", str(MODEL), "-o", "out", "--recipe", "{}"],
+        ["recipes", "show", "{}"],
+        ["recipes", "check", "{}", str(MODEL)],
+    ],
+    ids=lambda command: " ".join(command[:2]),
+)
+def test_recipes_are_files(command: list[str]) -> None:
+    result = run(command, "https://user:sesame@example.com/x.toml")
+    assert result.exit_code == 2
+    assert "error: recipes are not read from URLs\n  at: file https://example.com/x.toml" in (
+        result.stderr
+    )
+
+
 @pytest.mark.parametrize("command", NOWHERE, ids=lambda command: command[0])
 def test_repositories_are_no_paths(command: list[str], empty: Path) -> None:
     result = run(command, "meta-llama/Llama-3.2-1B")

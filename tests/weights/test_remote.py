@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,32 +16,16 @@ from maxtool.errors import InputError, MachineLacks, MalformedFile, MissingFile,
 from maxtool.weights import TensorSpec, open_checkpoint
 from maxtool.weights.formats import gguf
 from maxtool.weights.opened import Opened, open_anywhere
-from maxtool.weights.remote import headers, http, is_url, redacted, visit
+from maxtool.weights.remote import headers, is_url, redacted, visit
 from maxtool.weights.spec import DType
 from tests.effort import thinned
-from tests.weights.range_server import Answer, Handler, Server, ranges, serve
-
-SIZE = 1 << 20  # elements: payloads are far larger than what may be fetched
+from tests.weights.range_server import Answer, Handler, Server, serve
+from tests.weights.remote_model import save_model
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A sharded model, a single file and a GGUF file."""
-    shards = {
-        "model-00001-of-00002.safetensors": {"a": np.ones(SIZE, np.float32)},
-        "model-00002-of-00002.safetensors": {"b.x": np.ones(SIZE, np.float32)},
-    }
-    for name, arrays in shards.items():
-        safetensors.numpy.save_file(arrays, tmp_path / name)
-    weight_map = {tensor: name for name, arrays in shards.items() for tensor in arrays}
-    index = {"metadata": {}, "weight_map": weight_map}
-    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
-    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
-    safetensors.numpy.save_file({"w": np.ones(SIZE, np.float32)}, tmp_path / "one.safetensors")
-    tokens = {"tokens": [f"token {number}" for number in range(100_000)], "n": np.uint32(3)}
-    spec = TensorSpec("w", DType.float32, (SIZE,))
-    gguf.write(tmp_path / "m.gguf", [spec], [np.ones(SIZE, np.float32)], tokens)
-    return tmp_path
+    return save_model(tmp_path)
 
 
 @pytest.fixture
@@ -337,136 +319,6 @@ def test_redirects_are_followed_without_credentials(
     assert all("Authorization" in asked for _, asked in server.asked)
     assert other.asked
     assert not any("Authorization" in asked for _, asked in other.asked)
-
-
-def test_redirects_do_not_lead_to_this_machine(folder: Path) -> None:
-    def inwards(handler: Handler, *_: object) -> None:
-        handler.refuse(302, Location=f"{service.url}{handler.path}")
-
-    with serve(folder) as service, serve(folder, inwards) as server:
-        with pytest.raises(InputError, match=r"redirects to 127\.0\.0\.1, an address of") as caught:
-            open_anywhere(f"{server.url}/one.safetensors")
-        assert not service.asked
-    assert caught.value.hint == "if that is meant, give the URL that it redirects to"
-
-
-def test_redirects_may_stay_where_the_url_leads(folder: Path) -> None:
-    def moved(handler: Handler, data: bytes, start: int, last: int) -> None:
-        if handler.path.startswith("/two"):
-            handler.refuse(302, Location=handler.path.replace("two", "one"))
-        else:
-            ranges(handler, data, start, last)
-
-    (folder / "two.safetensors").write_bytes((folder / "one.safetensors").read_bytes())
-    with serve(folder, moved) as server:
-        opened = open_anywhere(f"{server.url}/two.safetensors")
-    assert list(opened.checkpoint.tensors) == ["w"]
-
-
-ADDRESSES = {
-    "93.184.215.14": True,
-    "2606:2800:21f:cb07:6820:80da:af6b:8b2c": True,
-    "127.0.0.1": False,
-    "::1": False,
-    "::ffff:127.0.0.1": False,
-    "10.1.2.3": False,
-    "192.168.0.1": False,
-    "169.254.169.254": False,
-    "100.64.0.1": False,
-    "fe80::1%eth0": False,
-    "fd00::1": False,
-}
-
-
-@pytest.mark.parametrize("address", ADDRESSES)
-def test_what_is_public(address: str) -> None:
-    assert visit.is_public(address) is ADDRESSES[address]
-
-
-def test_a_proxy_guards_its_own_network() -> None:
-    through = visit.Visit(end=0.0)
-    for peer in (None, None):
-        through.admit(peer)
-    with pytest.raises(visit.Inwards):
-        through.admit(("127.0.0.1", 80))  # past the proxy
-
-
-# Slow servers.
-
-
-def dripping(handler: Handler, data: bytes, start: int, last: int) -> None:
-    """Two bytes of the body, and no more, as long as the client stays."""
-    handler.wfile.write(
-        f"HTTP/1.1 206 x\r\nContent-Length: {last - start + 1}\r\n"
-        f"Content-Range: bytes {start}-{last}/{len(data)}\r\n\r\n".encode()
-    )
-    drip(handler, data[start : last + 1])
-
-
-def dripping_headers(handler: Handler, _data: bytes, _start: int, _last: int) -> None:
-    handler.wfile.write(b"HTTP/1.1 206 x\r\nA: ")
-    drip(handler, b"x" * 60_000)
-
-
-def drip(handler: Handler, text: bytes) -> None:
-    handler.close_connection = True
-    for byte in text:
-        try:
-            handler.wfile.write(bytes([byte]))
-        except OSError:
-            return
-        time.sleep(0.01)
-
-
-@pytest.mark.parametrize("answer", [dripping, dripping_headers])
-@pytest.mark.parametrize("limit", ["PATIENCE", "SECONDS"])
-def test_an_answer_has_so_much_time(
-    folder: Path, answer: Answer, limit: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http, limit, 0.2)
-    monkeypatch.setattr(http, "BYTES_PER_SECOND", 1 << 30)
-    with serve(folder, answer) as server, pytest.raises(InputError, match="takes too long"):
-        open_anywhere(f"{server.url}/one.safetensors")
-
-
-def test_one_failure_ends_all_reads(folder: Path) -> None:
-    """Of two shards one drips and the other is refused, which is waited for by nobody."""
-
-    def answer(handler: Handler, data: bytes, start: int, last: int) -> None:
-        if "00001" in handler.path:
-            waiting.set()
-            dripping(handler, data, start, last)
-        elif "00002" in handler.path:
-            waiting.wait()
-            handler.refuse(403)
-        else:
-            ranges(handler, data, start, last)
-
-    waiting = threading.Event()
-    with serve(folder, answer) as server, pytest.raises(InputError):
-        open_anywhere(server.url)
-
-
-# What a server says of sizes and numbers.
-
-
-@pytest.mark.parametrize("size", [1 << 43, 15 * 10**12, 10**17])
-def test_a_size_that_is_a_lie(folder: Path, size: int) -> None:
-    def lying(handler: Handler, data: bytes, start: int, last: int) -> None:
-        whole = f"bytes {start}-{last}/{size}"
-        handler.send(206, data[start : last + 1], Content_Range=whole)
-
-    with serve(folder, lying) as server, pytest.raises(InputError):
-        open_anywhere(f"{server.url}/one.safetensors")
-
-
-def test_too_many_shards(server: Server, folder: Path) -> None:
-    index = {"weight_map": {f"w{n}": f"{n}.safetensors" for n in range(4097)}}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    with pytest.raises(MalformedFile, match="4097 files; at most 4096 are read") as caught:
-        open_anywhere(server.url)
-    assert caught.value.file == f"{server.url}/model.safetensors.index.json"
-    assert len(server.asked) == 1
 
 
 REDACTED = {
