@@ -35,10 +35,10 @@ def fitted(tokenizer: Tokenizer, rows: int) -> tuple[Tokenizer, list[str]]:
     lost = _beyond(tokenizer, rows)
     if tokenizer.size <= rows and not lost:
         return tokenizer, []
-    text, named = (tokenizer.json, {})
+    text, named = tokenizer.json, _names(tokenizer, rows)
     if text is not None and tokenizer.json_size > rows:
-        text, named = cut_json(text, rows)
-    named |= _names(tokenizer, rows)
+        text, gone = cut_json(text, rows)
+        named = gone | named
     _check_needed(tokenizer, rows, named)
     vocabulary = tokenizer.vocabulary
     cut = replace(

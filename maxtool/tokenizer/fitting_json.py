@@ -70,8 +70,8 @@ def _around(processor: Any) -> Iterator[int]:  # noqa: ANN401 - JSON
         case {"type": "Sequence", "processors": [*parts]}:
             for part in parts:
                 yield from _around(part)
-        case {"type": "TemplateProcessing", "special_tokens": {**tokens}}:
-            for token in tokens.values():
+        case {"type": "TemplateProcessing"}:
+            for token in processor["special_tokens"].values():
                 yield from token["ids"]
         case {"cls": [_, int(first)], "sep": [_, int(last)]}:
             yield from (first, last)

@@ -131,6 +131,7 @@ def _sentencepiece(
         prefix_everywhere=True,
     )
     sentencepiece.check_bytes(vocabulary, SOURCE)
+    sentencepiece.check_charsmap(vocabulary, SOURCE)
     return vocabulary
 
 

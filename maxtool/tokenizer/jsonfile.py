@@ -17,6 +17,7 @@ from typing import Any
 from maxtool.errors import MalformedFile
 from maxtool.tokenizer import pre, wordpiece
 from maxtool.tokenizer.fitting_json import tokens_of
+from maxtool.tokenizer.hostile import find_problem
 from maxtool.tokenizer.vocabulary import (
     AddedToken,
     BytePairs,
@@ -60,10 +61,13 @@ def parse(data: bytes, file: Path) -> Parsed:
     """Read a ``tokenizer.json``.
 
     Raises:
-        MalformedFile: If its parts contradict each other, or the library refuses it.
+        MalformedFile: If its parts contradict each other, it asks for what has no bounds, or the
+            library refuses it.
     """
     root = load(data, file, memory=MEMORY)
     _check_prefix(root.get("model"), file)
+    if problem := find_problem(root):
+        raise MalformedFile(problem, file=file)
     _check_with_library(data, file)
     added = _added(root.get("added_tokens") or [], file)
     model = root.get("model")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from maxtool.errors import ConfigurationError, MalformedFile
+from maxtool.runtime.loader.charsmap import problem_of
 from maxtool.tokenizer.vocabulary import (
     SentencePiece,
     TokenType,
@@ -49,6 +50,7 @@ def parse(data: bytes, file: Path) -> tuple[SentencePiece, dict[str, int]]:
         charsmap=spec.precompiled_charsmap,
     )
     check_bytes(vocabulary, file)
+    check_charsmap(vocabulary, file)
     return vocabulary, _special_ids(proto.trainer_spec, len(pieces), file)
 
 
@@ -93,6 +95,17 @@ def check_bytes(vocabulary: SentencePiece, file: Path | str | None) -> None:
     raise MalformedFile(
         "byte pieces that are not the 256 bytes", file=file, problems=[*missing, *foreign][:10]
     )
+
+
+def check_charsmap(vocabulary: SentencePiece, file: Path | str | None) -> None:
+    """Refuse a map of characters whose parts are not those that it says.
+
+    Raises:
+        MalformedFile: With what is wrong.
+    """
+    problem = problem_of(vocabulary.charsmap) if vocabulary.charsmap else None
+    if problem is not None:
+        raise MalformedFile(f"precompiled_charsmap: {problem}", file=file)
 
 
 def _load(data: bytes, file: Path) -> Any:  # noqa: ANN401 - a generated class

@@ -13,9 +13,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 import safetensors.numpy
+from rich.table import Table
 from typer.testing import CliRunner, Result
 
+from maxtool.cli import tables
 from maxtool.cli.app import app
+from maxtool.cli.inspect import overview
+from maxtool.cli.output import Output
 from maxtool.cli.units import TIMES
 from maxtool.dtype import DType
 from maxtool.quantization import QuantizationEncoding
@@ -256,3 +260,25 @@ def test_says_what_does_not_fit_a_model(tmp_path: Path) -> None:
 def test_says_why_no_recipe_fits(folder: Path) -> None:
     (folder / "config.json").write_text('{"model_type": "mamba"}')
     assert "recipe none: the model is a 'mamba'" in run(folder).stdout
+
+
+def test_long_metadata_is_not_laid_out_cell_by_cell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """rich takes seconds for that: files may have 65,536 keys."""
+    keys = {f"some.key.{i}": f"value {i}" for i in range(3000)}
+    spec = TensorSpec("a", DType.float32, (1,))
+    gguf.write(tmp_path / "x.gguf", [spec], [np.ones(1, np.float32)], keys)
+    drawn: list[int] = []
+
+    def draw(out: Output, table: Table) -> None:
+        drawn.append(table.row_count)
+        tables.draw(out, table)
+
+    monkeypatch.setattr(overview, "draw", draw)
+    shown = words(run(tmp_path / "x.gguf", "--metadata"))
+    assert [line for line in shown if line[:1] == ["some.key.2999"]] == [
+        ["some.key.2999", "value", "2999"]
+    ]
+    assert sum(line[:1] != [] and line[0].startswith("some.key.") for line in shown) == 3000
+    assert max(drawn) < 10

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from maxtool.cli import units
 from maxtool.cli.output import Output
-from maxtool.cli.tables import Column, Label, draw, draw_labels, draw_names, table
+from maxtool.cli.tables import MAX_DRAWN, Column, Label, draw, draw_labels, draw_names, table, write
 
 if TYPE_CHECKING:
     from maxtool.recipe import Recognition
@@ -151,6 +151,10 @@ def show_metadata(out: Output, checkpoint: Checkpoint) -> None:
     if checkpoint.config is not None and checkpoint.config_file is not None:
         sections[checkpoint.config_file.name] = checkpoint.config
     for title, content in sections.items():
+        if len(content) > MAX_DRAWN:
+            cells = [(key, _abbreviated(value)) for key, value in content.items()]
+            write(out, [(title, "left"), ("", "left")], cells, folds=1)
+            continue
         drawn = table((title, "left"), ("", "left"))
         drawn.columns[0].no_wrap = True
         drawn.columns[1].no_wrap, drawn.columns[1].overflow = False, "fold"

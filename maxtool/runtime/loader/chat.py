@@ -16,7 +16,7 @@ from typing import IO, Any, cast
 
 from .errors import BadInput, DoesNotFit, MachineLacks
 from .manifest import Manifest
-from .tokens import beginning, check_length, check_text, most_bytes, too_long
+from .tokens import beginning, check_length, check_text, most_bytes, telling_failures, too_long
 
 Message = Mapping[str, object]
 
@@ -224,5 +224,6 @@ class ChatEncoder:
 
 
 def _ids(tokenizer: Any, text: str) -> list[int]:  # noqa: ANN401
-    ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
-    return ids
+    with telling_failures():
+        ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
+        return ids

@@ -10,7 +10,7 @@ import numpy as np
 
 from .errors import BadInput, BadUsage, DoesNotFit, RunError
 from .memory import Array
-from .tokens import beginning, check_text, most_bytes
+from .tokens import beginning, check_text, most_bytes, telling_failures
 
 if TYPE_CHECKING:
     from .model import Model
@@ -102,7 +102,8 @@ class Embedder:
             if self.context is not None:
                 self._tokenizer.enable_truncation(self.context)
         used = [self._usable(text) for text in texts]
-        found = self._tokenizer.encode_batch(used)
+        with telling_failures():
+            found = self._tokenizer.encode_batch(used)
         pairs = zip(texts, used, found, strict=True)
         self.truncated += sum(len(u) < len(text) or bool(f.overflowing) for text, u, f in pairs)
         return [one.ids for one in found]
@@ -113,7 +114,8 @@ class Embedder:
 
     def _count(self, text: str) -> int:
         """Tokens of a text, those that are cut off included."""
-        found = self._tokenizer.encode(text)
+        with telling_failures():
+            found = self._tokenizer.encode(text)
         return len(found.ids) + sum(len(more.ids) for more in found.overflowing)
 
     def _cut(self, ids: Sequence[int]) -> Sequence[int]:

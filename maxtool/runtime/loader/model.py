@@ -18,7 +18,7 @@ from .memory import Array, State, named
 from .sampling import Chooser, Sampling
 from .session import Session
 from .specs import Entry
-from .tokens import check_text, encode, open_tokenizer, too_long
+from .tokens import check_text, encode, open_tokenizer, telling_failures, too_long
 
 
 class Model:
@@ -155,7 +155,8 @@ class Model:
         """Token ids of a text, with the beginning-of-text token where the model expects it.
 
         Raises:
-            BadInput: If it holds half of a character, as undecodable bytes of a command line do.
+            BadInput: If it holds half of a character, as undecodable bytes of a command line do, or
+                the tokenizer fails.
             TooLong: If it is so long that the context cannot hold it.
         """
         check_text(text, "the prompt")
@@ -165,7 +166,8 @@ class Model:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids, special tokens left out."""
-        return str(self.tokenizer.decode(list(ids), skip_special_tokens=True))
+        with telling_failures():
+            return str(self.tokenizer.decode(list(ids), skip_special_tokens=True))
 
     def generate(
         self,

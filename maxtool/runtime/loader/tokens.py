@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from .charsmap import find_problem
 from .errors import BadInput, DoesNotFit, MachineLacks, TooLong, last_line
 from .manifest import Manifest
 
@@ -61,11 +63,13 @@ def encode(tokenizer: Any, text: str, context: int | None, what: str) -> list[in
 
     Raises:
         TooLong: If the text is so long that the context cannot hold it.
+        BadInput: If the tokenizer fails.
     """
 
     def ids(part: str) -> list[int]:
-        found: list[int] = tokenizer.encode(part, add_special_tokens=False).ids
-        return found
+        with telling_failures():
+            found: list[int] = tokenizer.encode(part, add_special_tokens=False).ids
+            return found
 
     check_length(text, context, what)
     used = beginning(text, context, lambda part: len(ids(part)))
@@ -115,7 +119,10 @@ def open_tokenizer(manifest: Manifest) -> Any:  # noqa: ANN401 - an optional pac
         hint = "pip install tokenizers"
         raise MachineLacks("text needs the tokenizers package", hint=hint) from None
     try:
-        found = tokenizers.Tokenizer.from_file(str(manifest.tokenizer_file))
+        text = manifest.tokenizer_file.read_bytes()
+        if problem := find_problem(text):
+            raise BadInput(f"precompiled_charsmap: {problem}")
+        found = tokenizers.Tokenizer.from_buffer(text)
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # a panic of the package is no Exception
@@ -124,3 +131,18 @@ def open_tokenizer(manifest: Manifest) -> Any:  # noqa: ANN401 - an optional pac
     found.no_truncation()  # the file has what whoever saved it last cut texts to
     found.no_padding()
     return found
+
+
+@contextmanager
+def telling_failures() -> Iterator[None]:
+    """What the package gives up on as an error of ours: some files fail only with a text.
+
+    Raises:
+        BadInput: With the package's last words.
+    """
+    try:
+        yield
+    except BaseException as error:  # a panic of the package is no Exception
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise BadInput(f"the tokenizer failed: {last_line(error)}") from None
