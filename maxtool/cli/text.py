@@ -7,9 +7,11 @@ ELLIPSIS = "…"
 
 def width(text: str) -> int:
     """Cells on a terminal."""
+    if text.isascii():  # asked of each cell of long tables, where an import counts
+        return len(text)
     from rich.cells import cell_len
 
-    return len(text) if text.isascii() else cell_len(text)
+    return cell_len(text)
 
 
 def fold(text: str, most: int) -> list[str]:

@@ -150,17 +150,25 @@ class _Branch:
 
     def node(self, label: str) -> Node:
         """This branch as one line, joined with its only child where it does not branch."""
-        children = self.nodes()
-        if self.tensor is not None:
-            own = _leaf(label, self.tensor)
-            return _above(label, (replace(own, label=ITSELF), *children)) if children else own
-        if len(children) == 1:
-            return replace(children[0], label=f"{label}.{children[0].label}")
-        return _above(label, children)
+        branch = self
+        while branch.tensor is None and len(branch.below) == 1:
+            ((segment, branch),) = branch.below.items()
+            label = f"{label}.{segment}"
+        if branch.tensor is None:
+            children = branch.nodes()
+            return _joined(label, children[0]) if len(children) == 1 else _above(label, children)
+        if not branch.below:
+            return _leaf(label, branch.tensor)
+        return _above(label, (_leaf(ITSELF, branch.tensor), *branch.nodes()))
 
 
 # A tensor whose name is also the beginning of others' names.
 ITSELF = "(itself)"
+
+
+def _joined(label: str, child: Node) -> Node:
+    """The only line below a branch, on the branch's own."""
+    return replace(child, label=f"{label}.{child.label}")
 
 
 def _leaf(label: str, tensor: TensorInfo) -> Node:
