@@ -12,6 +12,7 @@
      +-- InputError ................. 3  an input file cannot be used
      |    +-- MissingFile                   it is not there, or cannot be opened
      |    +-- MalformedFile                 its bytes are not what its format demands
+     |    +-- ChangedFile                   it was written while it was read
      +-- ModelMismatch .............. 4  the model does not fit
      |    +-- UnknownArchitecture           no recipe recognises it
      |    +-- ConfigurationError            a configuration key is missing, wrong or unsupported
@@ -116,6 +117,10 @@ class MissingFile(InputError):
 
 class MalformedFile(InputError):
     """The bytes of an input file are not what its format demands."""
+
+
+class ChangedFile(InputError):
+    """An input file was written, cut or replaced while it was read."""
 
 
 class ModelMismatch(MaxtoolError):

@@ -70,6 +70,7 @@ def make(made: Build, progress: Progress = Silent()) -> Report:  # noqa: B008 - 
             found = _checked(made, folder, described)
             clock.lap("check")
         nbytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+        made.plan.checkpoint.check_unchanged()
         replaceable.check(request.output)  # it may hold other things by now
     return Report(request.output, nbytes, found, kernels, clock.seconds)
 

@@ -144,6 +144,7 @@ def convert(conversion: Conversion, progress: Callable[[int], None] | None = Non
             (path / name).write_bytes(data)
             if progress is not None:
                 progress(len(data))
+        conversion.plan.checkpoint.check_unchanged()
         _check_replaceable(request)  # it may hold other things by now
     if report.rounded:
         first, others = min(report.rounded), len(report.rounded) - 1

@@ -20,7 +20,7 @@ from maxtool.recipe.problems import Problems, Table
 from maxtool.recipe.schema import Dialect, Match, Recipe
 from maxtool.weights import Checkpoint
 from maxtool.weights.formats import Format
-from maxtool.weights.source import Bytes, map_file
+from maxtool.weights.source import opened
 
 MAX_BYTES = 1 << 17
 MAX_LINE = 1000
@@ -39,7 +39,7 @@ def load_recipe(name_or_path: str) -> Recipe:
     """
     if name_or_path.endswith(".toml") or "/" in name_or_path:
         path = Path(name_or_path)
-        return _read(path, _written(_parse_toml(map_file(path), path), path))
+        return _read(path, _written(_parse_toml(path), path))
     file = recipe_file(name_or_path)
     if file is None:
         names = recipe_names()
@@ -170,19 +170,22 @@ def _file(name: str) -> Path:
 
 @cache
 def _toml(file: Path) -> Table:
-    return _parse_toml(map_file(file), file)
+    return _parse_toml(file)
 
 
-def _parse_toml(raw: Bytes, file: Path) -> dict[str, Any]:
+def _parse_toml(file: Path) -> dict[str, Any]:
     """Parse what is small enough that its parser takes little time: long keys square theirs."""
-    if len(raw) > MAX_BYTES:
-        raise ConfigurationError(f"a recipe of {len(raw)} bytes; {MAX_BYTES} at most", file=file)
-    longest = max(map(len, raw[:].splitlines()), default=0)
+    with opened(file) as source:
+        if source.size > MAX_BYTES:
+            what = f"a recipe of {source.size} bytes; {MAX_BYTES} at most"
+            raise ConfigurationError(what, file=file)
+        raw = source.read(0, source.size)
+    longest = max(map(len, raw.splitlines()), default=0)
     if longest > MAX_LINE:
         what = f"the recipe has a line of {longest} characters; {MAX_LINE} at most"
         raise ConfigurationError(what, file=file)
     try:
-        return tomllib.loads(raw[:].decode())
+        return tomllib.loads(raw.decode())
     except RecursionError:
         raise ConfigurationError("the recipe is nested too deeply", file=file) from None
     except ValueError as error:  # no UTF-8, no TOML, a number of too many digits

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import mmap
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,8 +19,9 @@ from maxtool.weights.formats import HUGGING_FACE, Format
 from maxtool.weights.jsonfile import read_object
 from maxtool.weights.names import did_you_mean
 from maxtool.weights.scaled import QUANTIZATION, ScaledTensor, paired, scheme
-from maxtool.weights.source import Bytes, map_file
+from maxtool.weights.source import SourceFile, Stamp, changed, map_file, opened, stamp
 from maxtool.weights.spec import TensorInfo
+from maxtool.weights.stored import StoredWeight
 from maxtool.weights.view import Weights
 
 __all__ = ["Checkpoint", "TensorInfo", "open_checkpoint"]
@@ -27,7 +29,9 @@ __all__ = ["Checkpoint", "TensorInfo", "open_checkpoint"]
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """An opened checkpoint. Opening reads headers only; payloads are mapped when they are read.
+    """An opened checkpoint. Opening reads headers only; payloads are read when they are asked for.
+
+    A file that is written, cut or replaced since it was opened is an error, wherever it is noticed.
 
     Attributes:
         path: What was opened.
@@ -42,6 +46,7 @@ class Checkpoint:
         config_file: Where ``config`` was read.
         folder: Where tokenizer files are looked for.
         notes: What is odd about the files but no error, to be shown to the user.
+        seen: Every file, the configuration's too, as it was when it was opened.
     """
 
     path: Path
@@ -53,53 +58,122 @@ class Checkpoint:
     config_file: Path | None
     folder: Path
     notes: tuple[str, ...] = ()
-    _maps: dict[Path, Bytes] = field(default_factory=dict, init=False, repr=False)
+    seen: Mapping[Path, Stamp] = field(default_factory=dict, repr=False)
+    _maps: dict[Path, bytes | mmap.mmap] = field(default_factory=dict, init=False, repr=False)
 
-    def read(self, name: str, *, aligned: bool = True) -> WeightData:
-        """The data of one tensor, as a read-only view of the file.
+    def read(self, name: str) -> WeightData:
+        """The data of one tensor, read-only, in memory of its own.
 
         Args:
             name: The tensor.
-            aligned: Whether to copy data that does not lie at a multiple of its element's size, as
-                compiled code needs it; NumPy does not.
 
         Raises:
             MissingWeight: If there is no tensor ``name``, or it lacks its scale; it is a
                 ``KeyError`` too.
+            ChangedFile: If its file is no longer what was opened.
         """
+        return self._weight(name, self._load)
+
+    def view(self, name: str) -> WeightData:
+        """The same as a view of the mapped file, where its elements lie there as in memory.
+
+        So models larger than memory can be used, and processes share what they read. The price: if
+        another process cuts the file, touching the data ends this one by a signal (SIGBUS).
+
+        Raises:
+            MissingWeight: As :meth:`read`.
+            ChangedFile: If the file is no longer what was opened, when it is mapped.
+        """
+        return self._weight(name, self._mapped)
+
+    def stored(self, name: str) -> StoredWeight:
+        """One tensor to be read part by part, so that its size costs no memory.
+
+        Raises:
+            MissingWeight: As :meth:`read`.
+        """
+        info = self._info(name)
+        simple = info.unpack is None and not isinstance(info, ScaledTensor)
+        whole = None if simple and info.nbytes else self._load(info)
+        return StoredWeight(info, self.seen.get(info.file), whole)
+
+    def rows(self, name: str, index: int | NDArray[Any]) -> WeightData:
+        """Of one tensor the slices ``index`` along its first dimension; no others are read.
+
+        Raises:
+            MissingWeight: As :meth:`read`.
+            ChangedFile: As :meth:`read`.
+            IndexError: If there are no such slices.
+        """
+        return self.stored(name).slices(index)
+
+    def check_unchanged(self) -> None:
+        """Check that every file is what it was when it was opened.
+
+        Raises:
+            ChangedFile: If one is not.
+            MissingFile: If one is gone.
+        """
+        for file, before in self.seen.items():
+            if stamp(file) != before:
+                raise changed(file)
+
+    def _info(self, name: str) -> TensorInfo:
         info = self.tensors.get(name)
         if info is None:
             hint = did_you_mean(name, self.tensors)
             raise MissingWeight(f"no tensor {name!r}", file=self.path, tensor=name, hint=hint)
-        data = self._view(info, aligned)
-        return WeightData(data, name, info.dtype, info.shape, info.encoding)
+        return info
+
+    def _weight(self, name: str, load: Callable[[TensorInfo], NDArray[Any]]) -> WeightData:
+        info = self._info(name)
+        return WeightData(load(info), name, info.dtype, info.shape, info.encoding)
 
     @cached_property
     def weights(self) -> Weights:
         """The root of the hierarchical view."""
-        return Weights(self)
+        return Weights(Viewed(self))
 
     @property
     def protected(self) -> tuple[Path, ...]:
         """Where nothing may be written: the files, and a Hugging Face checkpoint's folder."""
         return (self.folder, *self.files) if self.format in HUGGING_FACE else self.files
 
-    def _view(self, info: TensorInfo, aligned: bool) -> NDArray[Any]:
-        """The payload as mapped; made anew only where it is unaligned, packed or scaled."""
+    def _load(self, info: TensorInfo) -> NDArray[Any]:
+        """The payload, read."""
         if isinstance(info, ScaledTensor):
-            return info.read(lambda part: self._view(part, aligned))
+            return info.read(self._load)
         if not info.nbytes:
             return _empty(info)
-        if info.unpack is not None:
-            return info.unpack(self._map(info.file))
+        with opened(info.file, self.seen.get(info.file)) as file:
+            array = info.unpack(file) if info.unpack else _in_order(file, info)
+        array.flags.writeable = False
+        return array
+
+    def _mapped(self, info: TensorInfo) -> NDArray[Any]:
+        """The payload as mapped; made anew only where it is unaligned, packed or scaled."""
+        if isinstance(info, ScaledTensor) or info.unpack is not None or not info.nbytes:
+            return self._load(info)
         raw = np.frombuffer(self._map(info.file), np.uint8, info.nbytes, info.offset)
         array = raw.view(info.stored_dtype).reshape(info.stored_shape)
-        return array.copy() if aligned and not array.flags.aligned else array
+        return array if array.flags.aligned else array.copy()
 
-    def _map(self, file: Path) -> Bytes:
+    def _map(self, file: Path) -> bytes | mmap.mmap:
         if file not in self._maps:
-            self._maps[file] = map_file(file)
+            self._maps[file] = map_file(file, self.seen.get(file) or stamp(file))
         return self._maps[file]
+
+
+class Viewed:
+    """A checkpoint whose weights are views of its mapped files.
+
+    Args:
+        checkpoint: The checkpoint.
+    """
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self.tensors = checkpoint.tensors
+        self.read = checkpoint.view
 
 
 def open_checkpoint(path: Path, *, config: Path | None = None) -> Checkpoint:
@@ -117,6 +191,7 @@ def open_checkpoint(path: Path, *, config: Path | None = None) -> Checkpoint:
     """
     found = locate.find(Path(path))
     config_file = config or _config_beside(found)
+    seen = dict(found.seen) | ({config_file: stamp(config_file)} if config_file else {})
     content = read_object(config_file) if config_file else None
     declared = scheme(content) if content is not None else None
     if declared is not None and content is not None:  # it has been acted upon
@@ -132,7 +207,13 @@ def open_checkpoint(path: Path, *, config: Path | None = None) -> Checkpoint:
         config_file=config_file,
         folder=found.files[0].parent,
         notes=found.notes + notes,
+        seen=seen,
     )
+
+
+def _in_order(file: SourceFile, info: TensorInfo) -> NDArray[Any]:
+    raw = file.array(info.offset, info.nbytes)
+    return raw.view(info.stored_dtype).reshape(info.stored_shape)
 
 
 def _empty(info: TensorInfo) -> NDArray[Any]:

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from maxtool.parallel import in_parts
 from maxtool.weights.checkpoint import Checkpoint
-from maxtool.weights.data import WeightData
-from maxtool.weights.elements import PART, Elements, widened
+from maxtool.weights.elements import PART, Elements, Weight, widened
 from maxtool.weights.names import natural_key
 from maxtool.weights.spec import TensorInfo
 
@@ -111,8 +110,7 @@ def compare(
 def _both(
     left: Checkpoint, right: Checkpoint, name: str, progress: Callable[[int], None] | None
 ) -> Difference:
-    one, other = left.read(name, aligned=False), right.read(name, aligned=False)
-    return apart(one, other, progress)
+    return apart(left.stored(name), right.stored(name), progress)
 
 
 def _names(checkpoints: Iterable[Checkpoint], pattern: str | None) -> list[str]:
@@ -125,9 +123,7 @@ def _form(tensor: TensorInfo) -> object:
     return tensor.type_name, tensor.shape
 
 
-def apart(
-    left: WeightData, right: WeightData, progress: Callable[[int], None] | None = None
-) -> Difference:
+def apart(left: Weight, right: Weight, progress: Callable[[int], None] | None = None) -> Difference:
     """How far two weights of one shape lie apart, in parts of bounded size."""
     ours, theirs = Elements(left), Elements(right)
     total, done = Difference(left.name, ours.size), 0
@@ -140,7 +136,7 @@ def apart(
             return differing, largest, place.start + where
 
         total = _with(total, in_parts(count, PART, work), left.shape)
-        share = math.ceil(left.data.nbytes * (start + count) / ours.size)
+        share = math.ceil(ours.nbytes * (start + count) / ours.size)
         if progress is not None:
             progress(share - done)
         done = share

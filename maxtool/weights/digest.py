@@ -7,22 +7,23 @@ from collections.abc import Callable
 
 import numpy as np
 
-from maxtool.weights.data import WeightData
+from maxtool.weights.elements import Weight, items
 
 CHUNK_BYTES = 1 << 22
 
 
-def sha256(weight: WeightData, progress: Callable[[int], None] | None = None) -> str:
+def sha256(weight: Weight, progress: Callable[[int], None] | None = None) -> str:
     """SHA-256, in hexadecimal, of the bytes of a weight as they are stored: little-endian, packed.
 
     Args:
-        weight: The weight; its data may be mapped.
+        weight: The weight.
         progress: Told the bytes done since the last call.
     """
-    raw = np.ascontiguousarray(weight.data).reshape(-1).view(np.uint8)
+    take, nbytes = items(weight)
+    each = take(slice(0, 0)).itemsize
     digest = hashlib.sha256()
-    for start in range(0, raw.size, CHUNK_BYTES):
-        chunk = raw[start : start + CHUNK_BYTES]
+    for start in range(0, nbytes // each, CHUNK_BYTES // each):
+        chunk = take(slice(start, start + CHUNK_BYTES // each)).view(np.uint8)
         digest.update(chunk.data)
         if progress is not None:
             progress(chunk.size)

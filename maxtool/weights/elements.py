@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,34 +11,42 @@ from numpy.typing import NDArray
 
 from maxtool.quantization.codec import dequantize
 from maxtool.weights.data import WeightData
+from maxtool.weights.stored import StoredWeight
 
 # Elements in a part: a whole number of blocks of every encoding, and a core's cache as float64.
 PART = 1 << 17
+
+
+Weight = WeightData | StoredWeight
+
+
+def items(weight: Weight) -> tuple[Callable[[slice], NDArray[Any]], int]:
+    """What gives parts of a weight as it is stored, in one row, and how many bytes it has."""
+    if isinstance(weight, StoredWeight):
+        return weight.items, weight.nbytes
+    return weight.data.reshape(-1).__getitem__, weight.data.nbytes
 
 
 class Elements:
     """A weight's elements in one row, slowest dimension first; quantized ones decode as they come.
 
     Args:
-        weight: The weight; its data may be mapped.
+        weight: The weight.
     """
 
-    def __init__(self, weight: WeightData) -> None:
+    def __init__(self, weight: Weight) -> None:
         self.weight = weight
         self.size = math.prod(weight.shape)
         self.encoding = weight.quantization_encoding
-        self._stored = weight.data.reshape(-1, *self._block())
+        self._items, self.nbytes = items(weight)
 
     def __getitem__(self, part: slice) -> NDArray[Any]:
         """Elements ``part``, whose start is a multiple of ``PART``."""
         if self.encoding is None:
-            return self._stored[part]
-        each = self.encoding.elements_per_block
-        blocks = self._stored[part.start // each : -(-part.stop // each)]
-        return dequantize(blocks, self.encoding, tensor=self.weight.name).reshape(-1)
-
-    def _block(self) -> tuple[int, ...]:
-        return () if self.encoding is None else (self.encoding.block_size,)
+            return self._items(part)
+        each, size = self.encoding.elements_per_block, self.encoding.block_size
+        blocks = self._items(slice(part.start // each * size, -(-part.stop // each) * size))
+        return dequantize(blocks, self.encoding, tensor=self.weight.name)
 
 
 def widened(values: NDArray[Any]) -> NDArray[Any]:

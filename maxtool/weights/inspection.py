@@ -88,7 +88,7 @@ def inspect(opened: Opened, question: Question, progress: Progress) -> Inspectio
     Raises:
         NegativeAnswer: If no tensor has the name asked for, or matches the pattern.
         UsageError: If a slice does not fit its tensor.
-        InputError: If payloads are needed and the checkpoint is remote.
+        InputError: If payloads are needed and the checkpoint is remote, or a file changes.
     """
     if question.reads_payloads:
         opened.need_payloads()
@@ -109,6 +109,8 @@ def inspect(opened: Opened, question: Question, progress: Progress) -> Inspectio
             checksums = {file: files.sha256(file, advance) for file in checked}
         with progress("hashing tensors", summary.total.nbytes) as advance:
             digests = _of_each(summary.tensors, opened, digest.sha256, advance)
+    if question.reads_payloads:
+        opened.checkpoint.check_unchanged()
     return Inspection(opened, summary, stats, checksums, digests, values)
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from maxtool.errors import MalformedFile
-from maxtool.weights.source import map_file
+from maxtool.weights.source import read_file
 
 # config.json and shard indexes; the largest published index is below 10 MB.
 MAX_JSON_BYTES = 100_000_000
@@ -29,14 +29,11 @@ def read_object(path: Path, *, most: int = MAX_JSON_BYTES) -> dict[str, object]:
         MissingFile: If it cannot be read.
         MalformedFile: If it is too large, not UTF-8, not JSON, no object, or repeats a key.
     """
-    raw = map_file(path)
-    if len(raw) > most:
-        raise MalformedFile(f"{len(raw)} bytes of JSON; at most {most} are accepted", file=path)
-    return parse_object(memoryview(raw), file=path)
+    return parse_object(read_file(path, most, "JSON"), file=path)
 
 
 def parse_object(
-    raw: bytes | memoryview,
+    raw: bytes,
     *,
     file: Path,
     base: int = 0,
@@ -55,7 +52,7 @@ def parse_object(
     Raises:
         MalformedFile: If it is not UTF-8, not JSON, no object, repeats a key, or holds too much.
     """
-    text = _text(bytes(raw), memory, file, base)
+    text = _text(raw, memory, file, base)
 
     def made(pairs: list[tuple[str, object]]) -> object:
         content = _unique(pairs)

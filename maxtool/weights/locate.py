@@ -9,12 +9,12 @@ from pathlib import Path, PurePosixPath
 
 from maxtool.errors import MalformedFile, MissingFile
 from maxtool.weights import hub
-from maxtool.weights.formats import ACCEPTED, READERS, Format, artifact, identify
+from maxtool.weights.formats import ACCEPTED, Format, artifact, identify, read
 from maxtool.weights.formats.gguf_values import whole_number
 from maxtool.weights.formats.index import FileIndex
 from maxtool.weights.jsonfile import read_object
 from maxtool.weights.names import listed, natural_key, stays_inside
-from maxtool.weights.source import is_file, unreadable
+from maxtool.weights.source import Stamp, changed, is_file, stamp, unreadable
 from maxtool.weights.spec import TensorInfo
 
 # What stands for the checkpoint in a folder: names, then patterns that one file may match. A model
@@ -48,13 +48,18 @@ MAX_TENSORS = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The tensors of all files that a path means."""
+    """The tensors of all files that a path means, and these as they were when they were read."""
 
     format: Format
-    files: tuple[Path, ...]
+    seen: Mapping[Path, Stamp]
     tensors: Mapping[str, TensorInfo]
     metadata: Mapping[str, object]
     notes: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Every file with tensors."""
+        return tuple(self.seen)
 
 
 def find(path: Path) -> Found:
@@ -72,12 +77,15 @@ def find(path: Path) -> Found:
     compiled = file.name == artifact.FILE and artifact.is_manifest(file)
     if file.suffix == ".json" and not compiled:
         return _sharded(file)
-    kind = "artifact" if compiled else identify(file)
-    index = READERS[kind](file)
+    before = stamp(file)
+    kind: Format = "artifact" if compiled else identify(file)
+    index, seen = read(kind, file)
+    if seen[file] != before:
+        raise changed(file)
     if kind == "gguf" and _split_count(index, file) > 1:
         return _split(file, index)
     tensors = {tensor.name: tensor for tensor in index.tensors}
-    return Found(kind, (file, *index.beside), tensors, index.metadata, index.notes)
+    return Found(kind, seen, tensors, index.metadata, index.notes)
 
 
 def _elsewhere(path: Path) -> str:
@@ -121,7 +129,8 @@ def _sharded(index_file: Path) -> Found:
             "shards that the index names are missing", file=index_file, problems=listed(missing)
         )
     kind, pattern = _kind_of_shards(names, index_file)
-    indexes = dict(zip(names, _read_all(kind, [folder / name for name in names]), strict=True))
+    headers, seen = _read_all(kind, [folder / name for name in names])
+    indexes = dict(zip(names, headers, strict=True))
     held = {name: {info.name: info for info in index.tensors} for name, index in indexes.items()}
     absent = [f"{name} in {file}" for name, file in wanted.items() if name not in held[file]]
     if absent:
@@ -137,9 +146,8 @@ def _sharded(index_file: Path) -> Found:
         if wanted.get(name) == file
     }
     metadata = _merged(index.metadata for index in indexes.values())
-    files = tuple(folder / name for name in names)
     beside = [path.name for path in folder.glob(pattern) if path.name not in held]
-    return Found(kind, files, tensors, metadata, _strays(wanted, held, beside))
+    return Found(kind, seen, tensors, metadata, _strays(wanted, held, beside))
 
 
 def check_parts(count: int, file: Path) -> None:
@@ -152,17 +160,20 @@ def check_parts(count: int, file: Path) -> None:
         raise MalformedFile(f"{count} files; at most {MAX_PARTS} are read", file=file)
 
 
-def _read_all(kind: Format, files: Sequence[Path]) -> list[FileIndex]:
+def _read_all(kind: Format, files: Sequence[Path]) -> tuple[list[FileIndex], Mapping[Path, Stamp]]:
     """The headers of several files, which may not hold too much together."""
     indexes: list[FileIndex] = []
+    seen: dict[Path, Stamp] = {}
     tensors = 0
     for file in files:
-        indexes.append(READERS[kind](file))
-        tensors += len(indexes[-1].tensors)
+        index, stamps = read(kind, file)
+        indexes.append(index)
+        seen |= stamps
+        tensors += len(index.tensors)
         if tensors > MAX_TENSORS:
             what = f"more than {MAX_TENSORS} tensors in all files up to this one"
             raise MalformedFile(what, file=file)
-    return indexes
+    return indexes, seen
 
 
 def _kind_of_shards(names: Sequence[str], index_file: Path) -> tuple[Format, str]:
@@ -250,13 +261,13 @@ def _split(file: Path, index: FileIndex) -> Found:
     missing = [part.name for part in parts if not is_file(part)]
     if missing:
         raise MissingFile("parts of a split file are missing", file=file, problems=listed(missing))
-    indexes = _read_all("gguf", parts)
+    indexes, seen = _read_all("gguf", parts)
     tensors = _unique(tensor for part in indexes for tensor in part.tensors)
     first = indexes[0].metadata
     if whole_number(first.get(SPLIT_TENSORS), len(tensors)) != len(tensors):
         what = f"{SPLIT_TENSORS} is {first[SPLIT_TENSORS]} and the parts hold {len(tensors)}"
         raise MalformedFile(what, file=parts[0])
-    return Found("gguf", tuple(parts), tensors, first)
+    return Found("gguf", seen, tensors, first)
 
 
 def _unique(tensors: Iterable[TensorInfo]) -> dict[str, TensorInfo]:

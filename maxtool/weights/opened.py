@@ -8,8 +8,8 @@ from pathlib import Path
 
 from maxtool.errors import InputError, MaxtoolError
 from maxtool.weights.checkpoint import Checkpoint, open_checkpoint
-from maxtool.weights.data import WeightData
 from maxtool.weights.remote import Fetched, fetch, is_url, redacted
+from maxtool.weights.stored import StoredWeight
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +41,15 @@ class Opened:
         """The size of a file of the checkpoint."""
         return file.stat().st_size if self.remote is None else self.remote.sizes[file]
 
-    def read(self, name: str) -> WeightData:
-        """The data of a tensor, as a view of the file that need not be aligned.
+    def read(self, name: str) -> StoredWeight:
+        """A tensor, to be read part by part.
 
         Raises:
             InputError: If the checkpoint is remote.
             MissingWeight: If there is no such tensor.
         """
         self.need_payloads()
-        return self.checkpoint.read(name, aligned=False)
+        return self.checkpoint.stored(name)
 
     def need_payloads(self) -> None:
         """Check that payloads can be read.

@@ -16,6 +16,7 @@ from maxtool.dtype import DType
 from maxtool.errors import UsageError
 from maxtool.quantization.codec import dequantize
 from maxtool.weights.data import WeightData
+from maxtool.weights.elements import Weight
 
 # Elements that are decoded at once; what is shown of a tensor is read by people.
 MAX_ELEMENTS = 1 << 24
@@ -78,7 +79,7 @@ def _entry(part: str, text: str) -> Index:
     return slice(*numbers)
 
 
-def take(weight: WeightData, selection: Selection) -> NDArray[Any]:
+def take(weight: Weight, selection: Selection) -> NDArray[Any]:
     """The elements selected; of quantized data only the blocks they lie in are decoded.
 
     Raises:
@@ -97,9 +98,38 @@ def take(weight: WeightData, selection: Selection) -> NDArray[Any]:
     if size > MAX_ELEMENTS:
         what = f"{size} elements are selected; at most {MAX_ELEMENTS} are shown"
         raise UsageError(what, tensor=selection.name, hint=f"narrow it: {selection.name}[0:8]")
-    if weight.quantization_encoding is None:
+    if weight.quantization_encoding is not None:
+        return _decoded(weight, outer, last[0], rows)
+    if isinstance(weight, WeightData):
         return np.asarray(weight.data[index])
-    return _decoded(weight, outer, last[0], rows)
+    if not shape:
+        return weight.items(slice(0, 1)).reshape(())
+    wanted = _columns(weight, last[0])
+    found = _cut(weight, outer, wanted)
+    return found[..., 0] if isinstance(last[0], int) else found
+
+
+def _columns(weight: Weight, last: int | slice) -> range:
+    """What an index of the last dimension means."""
+    wanted = range(weight.shape[-1])[last]
+    return wanted if isinstance(wanted, range) else range(wanted, wanted + 1)
+
+
+def _cut(weight: Weight, outer: tuple[int | slice, ...], columns: range) -> NDArray[Any]:
+    """Items ``columns`` of the rows that the other dimensions' indices mean."""
+    if isinstance(weight, WeightData):
+        return np.asarray(weight.data[(*outer, slice(columns.start, columns.stop))])
+    numbers: NDArray[np.intp] = np.zeros((), np.intp)
+    for size, index in zip(weight.shape, outer, strict=False):
+        wanted = range(size)[index]
+        numbers = numbers * size
+        if isinstance(wanted, range):
+            each = np.arange(wanted.start, wanted.stop, wanted.step, dtype=np.intp)
+            numbers = numbers[..., None] + each
+        else:
+            numbers = numbers + wanted
+    found = weight.rows(numbers.reshape(-1), columns)
+    return found.reshape(*numbers.shape, len(columns))
 
 
 def _full(selection: Selection, shape: tuple[int, ...]) -> tuple[int | slice, ...]:
@@ -114,20 +144,19 @@ def _full(selection: Selection, shape: tuple[int, ...]) -> tuple[int | slice, ..
 
 
 def _decoded(
-    weight: WeightData, outer: tuple[int | slice, ...], last: int | slice, rows: int
+    weight: Weight, outer: tuple[int | slice, ...], last: int | slice, rows: int
 ) -> NDArray[Any]:
     """Decode the blocks of the rows ``outer`` that hold ``last``, then cut it out."""
     encoding = weight.quantization_encoding
     assert encoding is not None  # noqa: S101 - for the type checker
-    wanted = range(weight.shape[-1])[last]
-    numbers = wanted if isinstance(wanted, range) else range(wanted, wanted + 1)
+    numbers = _columns(weight, last)
     each, size = encoding.elements_per_block, encoding.block_size
     low, high = (min(numbers), max(numbers) + 1) if numbers else (0, 0)
     first, end = low // each, -(-high // each)
     if rows * (end - first) * each > MAX_ELEMENTS:
         what = f"more than {MAX_ELEMENTS} elements would have to be decoded"
         raise UsageError(what, tensor=weight.name, hint="select fewer rows")
-    packed = np.ascontiguousarray(weight.data[(*outer, slice(first * size, end * size))])
+    packed = np.ascontiguousarray(_cut(weight, outer, range(first * size, end * size)))
     values = dequantize(packed, encoding, tensor=weight.name)
     inside = [number - first * each for number in numbers]
     return values[..., inside[0]] if isinstance(last, int) else values[..., inside]

@@ -1,35 +1,182 @@
-"""Files as mapped bytes, and a cursor that never trusts what it reads."""
+"""Files read by their offsets, and what tells that one has changed.
+
+Nothing is mapped but what a caller asks to view: a mapped file that another process cuts ends this
+process by a signal. What is read instead is checked, and a file that changes is an error.
+"""
 
 from __future__ import annotations
 
 import mmap
+import os
 import stat
-import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NamedTuple
 
-from maxtool.errors import MalformedFile, MissingFile
+import numpy as np
+from numpy.typing import NDArray
 
-Bytes = bytes | mmap.mmap
-
-_U32 = struct.Struct("<I")
-_U64 = struct.Struct("<Q")
+from maxtool.errors import ChangedFile, InputError, MalformedFile, MissingFile
 
 
-def map_file(path: Path) -> Bytes:
-    """Map a regular file read-only; pages are read when they are touched.
+class Stamp(NamedTuple):
+    """What tells a file from one that was put in its place, and from itself once it is written."""
+
+    device: int
+    inode: int
+    size: int
+    modified: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Stamp:
+        """That of a file with this status."""
+        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def stamp(path: Path) -> Stamp:
+    """That of the file at ``path``.
+
+    Raises:
+        MissingFile: If it is not there.
+    """
+    try:
+        return Stamp.of(path.stat())
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        raise unreadable(path, error) from error
+
+
+class SourceFile:
+    """An open file; see :func:`opened`.
+
+    Attributes:
+        path: Named in errors.
+        size: Its bytes.
+    """
+
+    def __init__(self, path: Path, descriptor: int, expected: Stamp | None) -> None:
+        self.path = path
+        self._descriptor = descriptor
+        self._stamp = expected or Stamp.of(os.fstat(descriptor))
+        self.size = self._stamp.size
+
+    def read(self, start: int, count: int) -> bytes:
+        """The bytes from ``start`` on, which must be inside the file; fewer than 2**31 of them.
+
+        Raises:
+            ChangedFile: If the file has fewer by now.
+        """
+        try:
+            content = os.pread(self._descriptor, count, start)
+        except OSError as error:
+            raise unreadable(self.path, error) from error
+        if len(content) < count:
+            raise changed(self.path)
+        return content
+
+    def fill(self, start: int, out: memoryview) -> None:
+        """The same into a buffer of bytes, of any size."""
+        while len(out):
+            try:
+                count = os.preadv(self._descriptor, [out], start)
+            except OSError as error:
+                raise unreadable(self.path, error) from error
+            if not count:
+                raise changed(self.path)
+            start, out = start + count, out[count:]
+
+    def array(self, start: int, count: int) -> NDArray[np.uint8]:
+        """The same as an array, of any size."""
+        result = np.empty(count, np.uint8)
+        self.fill(start, result.data)
+        return result
+
+    def check(self) -> None:
+        """Check that the file has not changed since it was opened, or was first seen.
+
+        Raises:
+            ChangedFile: If it has; what was read may be of neither version.
+        """
+        if Stamp.of(os.fstat(self._descriptor)) != self._stamp:
+            raise changed(self.path)
+
+
+@contextmanager
+def opened(path: Path, expected: Stamp | None = None) -> Iterator[SourceFile]:
+    """Open a regular file to read it; whether it changes meanwhile is checked in the end.
+
+    Args:
+        path: The file.
+        expected: What it was when something was read of it before.
 
     Raises:
         MissingFile: If it is not there, not a regular file, or may not be read.
+        ChangedFile: If it is written while it is read.
     """
+    descriptor = _open(path)
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise MissingFile("not a regular file", file=path)
-        with path.open("rb") as stream:
-            size = stream.seek(0, 2)
-            return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+        file = SourceFile(path, descriptor, expected)
+        file.check()
+        try:
+            yield file
+        except InputError:  # which it may only be because the file changed
+            file.check()
+            raise
+        file.check()
+    finally:
+        os.close(descriptor)
+
+
+def read_file(path: Path, most: int, kind: str) -> bytes:
+    """All of a file that has at most ``most`` bytes.
+
+    Raises:
+        MissingFile: If it cannot be read.
+        MalformedFile: If it has more, which is said as bytes of ``kind``.
+    """
+    with opened(path) as file:
+        if file.size > most:
+            what = f"{file.size} bytes of {kind}; at most {most} are accepted"
+            raise MalformedFile(what, file=path)
+        return file.read(0, file.size)
+
+
+def map_file(path: Path, expected: Stamp) -> bytes | mmap.mmap:
+    """Map a regular file read-only; pages are read when they are touched.
+
+    If another process cuts the file later, touching what is gone ends this one by SIGBUS.
+
+    Raises:
+        MissingFile: If it is not there, not a regular file, or may not be read.
+        ChangedFile: If it is no longer what it was.
+    """
+    descriptor = _open(path)
+    try:
+        SourceFile(path, descriptor, expected).check()
+        size = expected.size
+        return mmap.mmap(descriptor, size, access=mmap.ACCESS_READ) if size else b""
+    except (OSError, ValueError) as error:  # ValueError: it has fewer bytes by now
+        raise unreadable(path, error) from error
+    finally:
+        os.close(descriptor)
+
+
+def changed(path: Path) -> ChangedFile:
+    """The error for a file that another process changes."""
+    hint = "run this again once nothing writes to the file"
+    return ChangedFile("the file was changed while it was read", file=path, hint=hint)
+
+
+def _open(path: Path) -> int:
+    """Open a regular file, without waiting for what is none, such as a pipe."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return descriptor
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise unreadable(path, error) from error
+    os.close(descriptor)
+    raise MissingFile("not a regular file", file=path)
 
 
 def is_file(path: Path) -> bool:
@@ -56,96 +203,3 @@ def cut_off(missing: int | None = None) -> str:
     """What to do about a file that ends ``missing`` bytes too early, or nobody knows how many."""
     early = "the file is cut off" if missing is None else f"{missing} bytes of it are missing"
     return f"{early}: download or copy it again"
-
-
-class Cursor:
-    """Reads little-endian values one after the other; every length is checked before use.
-
-    Args:
-        data: The bytes of the file.
-        file: Named in errors.
-    """
-
-    def __init__(self, data: Bytes, file: Path) -> None:
-        self.data = data
-        self.file = file
-        self.position = 0
-        self.end = len(data)
-        # Up to here the bytes are at hand; a cursor over a remote file fetches what is behind.
-        self.ready = self.end
-
-    def stay_within(self, start: int, end: int) -> None:
-        """Go to ``start`` and read nothing from ``end`` on; the file must have both."""
-        self.position, self.end = start, end
-        self.ready = min(self.ready, end)
-
-    @property
-    def remaining(self) -> int:
-        """Bytes not read yet."""
-        return self.end - self.position
-
-    def fail(
-        self,
-        what: str,
-        *,
-        offset: int | None = None,
-        tensor: str | None = None,
-        hint: str | None = None,
-    ) -> NoReturn:
-        """Raise ``MalformedFile`` at ``offset``, or where the cursor stands."""
-        where = self.position if offset is None else offset
-        raise MalformedFile(what, file=self.file, tensor=tensor, offset=where, hint=hint)
-
-    def require(self, count: int, what: str) -> None:
-        """Check that ``count`` more bytes are there, and have them at hand."""
-        if count > self.remaining:
-            whole = self.end == len(self.data)
-            hint = cut_off(count - self.remaining) if whole else None
-            self.fail(f"{what} needs {count} bytes and {self.remaining} are left", hint=hint)
-
-    def skip(self, count: int, what: str) -> int:
-        """Pass over ``count`` bytes; returns where they start."""
-        start = self.position
-        if start + count > self.ready:
-            self.require(count, what)
-        self.position = start + count
-        return start
-
-    def take(self, count: int, what: str) -> bytes:
-        """Read ``count`` bytes."""
-        start = self.skip(count, what)
-        return self.data[start : self.position]
-
-    def unpack(self, layout: struct.Struct, what: str) -> tuple[Any, ...]:
-        """Read the values of a layout."""
-        return layout.unpack_from(self.data, self.skip(layout.size, what))
-
-    def u32(self, what: str) -> int:
-        """Read an unsigned 32-bit integer."""
-        return int(_U32.unpack_from(self.data, self.skip(4, what))[0])
-
-    def u64(self, what: str) -> int:
-        """Read an unsigned 64-bit integer."""
-        return int(_U64.unpack_from(self.data, self.skip(8, what))[0])
-
-    def count(self, what: str, *, each: int, most: int) -> int:
-        """Read the count of items that take at least ``each`` bytes; at most ``most`` of them."""
-        start = self.position
-        count = self.u64(what)
-        if count > most:
-            self.fail(f"{what} is {count}; at most {most} are accepted", offset=start)
-        if count * each > self.remaining:
-            self.fail(f"{what} is {count}, more than {self.remaining} bytes hold", offset=start)
-        return count
-
-    def name(self, what: str, *, most: int) -> str:
-        """Read a string with its 64-bit length: 1 to ``most`` bytes of UTF-8."""
-        start = self.position
-        length = self.u64(f"the length of {what}")
-        if not 0 < length <= most:
-            self.fail(f"{what} has {length} bytes; 1 to {most} are accepted", offset=start)
-        raw = self.take(length, what)
-        try:
-            return raw.decode()
-        except UnicodeDecodeError:
-            self.fail(f"{what} is not UTF-8", offset=start + 8)

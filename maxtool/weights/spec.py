@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from maxtool.dtype import TABLE, DType
 from maxtool.quantization.encoding import QuantizationEncoding
-from maxtool.weights.source import Bytes
+from maxtool.weights.source import SourceFile
 
 
 def payload_bytes(
@@ -75,6 +75,9 @@ class TensorSpec:
         return self.encoding.name if self.encoding else type_name(self.dtype)
 
 
+Unpack = Callable[[SourceFile], NDArray[Any]]
+
+
 @dataclass(frozen=True, slots=True)
 class TensorInfo(TensorSpec):
     """One tensor as a file's header describes it.
@@ -82,13 +85,13 @@ class TensorInfo(TensorSpec):
     Attributes:
         file: The file that holds the payload.
         offset: Bytes from the start of ``file``.
-        unpack: Makes the array from the bytes of ``file`` where its elements do not simply follow
-            each other from ``offset`` on: with strides, compressed, in another encoding.
+        unpack: Makes the array from what it reads of ``file`` where its elements do not simply
+            follow each other from ``offset`` on: with strides, compressed, in another encoding.
     """
 
     file: Path = Path()
     offset: int = 0
-    unpack: Callable[[Bytes], NDArray[Any]] | None = field(default=None, compare=False, repr=False)
+    unpack: Unpack | None = field(default=None, compare=False, repr=False)
 
 
 def type_name(dtype: DType) -> str:

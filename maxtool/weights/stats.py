@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxtool.parallel import in_parts
-from maxtool.weights.data import WeightData
-from maxtool.weights.elements import PART, Elements, widened
+from maxtool.weights.elements import PART, Elements, Weight, widened
 
 # Parts between two calls of the progress function.
 ROUND = 32
@@ -96,11 +95,11 @@ class Stats:
         }
 
 
-def measure(weight: WeightData, progress: Callable[[int], None] | None = None) -> Stats:
+def measure(weight: Weight, progress: Callable[[int], None] | None = None) -> Stats:
     """Statistics of all elements of a weight; quantized ones are decoded part by part.
 
     Args:
-        weight: The weight; its data may be mapped and far larger than memory.
+        weight: The weight; one that stays in its file may be far larger than memory.
         progress: Told the bytes of the payload done since the last call.
     """
     elements = Elements(weight)
@@ -109,7 +108,7 @@ def measure(weight: WeightData, progress: Callable[[int], None] | None = None) -
         count = min(ROUND * PART, elements.size - start)
         found = in_parts(count, PART, lambda part, at=start: _part(elements, part, at))  # type: ignore[misc]
         total = reduce(Stats.__add__, (stats for _, stats in sorted(found, key=_start)), total)
-        share = math.ceil(weight.data.nbytes * (start + count) / elements.size)
+        share = math.ceil(elements.nbytes * (start + count) / elements.size)
         if progress is not None:
             progress(share - done)
         done = share

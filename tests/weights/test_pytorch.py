@@ -156,7 +156,7 @@ PLAIN: Any = st.recursive(
 @given(value=st.dictionaries(st.text(), PLAIN, max_size=4), protocol=st.integers(2, 5))
 @RELAXED
 def test_plain_values_are_those_of_pickle(value: dict[str, Any], protocol: int) -> None:
-    from maxtool.weights.source import Cursor
+    from maxtool.weights.cursor import Cursor
 
     content = their_pickle.dumps(value, protocol)
     assert pickled.read(Cursor(content, Path("x")), {}, lambda _: None) == value

@@ -89,18 +89,21 @@ class Tensors:
             part: Which expert's.
         """
         stored = self._stored_role(role)
-        weight = self._checkpoint.read(self._name(stored, kind, layer, part))
+        name = self._name(stored, kind, layer, part)
+        stacked = stored in EXPERTS and not self._names.expert_by_expert
+        if stacked and part is not None:
+            weight = self._checkpoint.rows(name, part)
+        else:
+            weight = self._checkpoint.read(name)
         if self._is_transposed(stored) and kind == "weight":
             weight = replace(weight, data=weight.data.T, shape=weight.shape[::-1])
-        if stored in EXPERTS and not self._names.expert_by_expert:
-            weight = _cut(weight, part)
         if stored != role:
             weight = _cut(weight, self._rows(role))
         return _values(weight).astype(np.float64)
 
     def lookup(self, role: str, ids: NDArray[Any]) -> Array:
         """Rows of an embedding: [*ids.shape, hidden]."""
-        return _values(_cut(self._checkpoint.read(self._name(role)), ids)).astype(np.float64)
+        return _values(self._checkpoint.rows(self._name(role), ids)).astype(np.float64)
 
     def head(self, x: Array) -> Array:
         """Logits [..., vocab] of ``x`` [..., hidden], widening a few rows of the head at a time."""

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from maxtool.errors import MalformedFile
+from maxtool.errors import InputError, MalformedFile
 from maxtool.weights.formats import artifact, gguf, npz, onnx, pytorch, safetensors, zipped
 from maxtool.weights.formats.index import FileIndex
-from maxtool.weights.source import Bytes, map_file
+from maxtool.weights.source import SourceFile, Stamp, changed, opened, stamp
 
 Format = Literal["safetensors", "gguf", "pytorch", "onnx", "npz", "npy", "artifact"]
 
@@ -28,6 +28,9 @@ ACCEPTED = (
     "a Hugging Face folder; a .safetensors, .gguf, .onnx, .npz or .npy file; a PyTorch .bin, .pt or"
     " .pth file; the .index.json file of shards"
 )
+
+# What is looked at to tell a format; longer than any beginning below.
+FIRST_BYTES = 64
 
 # Formats that are told by their first bytes, or by their name where these are broken.
 _MAGIC: dict[bytes, Format] = {gguf.MAGIC: "gguf", npz.MAGIC: "npy"}
@@ -58,9 +61,32 @@ def identify(path: Path) -> Format:
         MissingFile: If it cannot be read.
         MalformedFile: If it is none that is read here.
     """
-    data = map_file(path)
+    with opened(path) as file:
+        return _identified(file)
+
+
+def read(kind: Format, path: Path) -> tuple[FileIndex, dict[Path, Stamp]]:
+    """The header of a file, and what tells whether it, or one with its payloads, has changed since.
+
+    Raises:
+        InputError: As the readers, or if the file is written meanwhile.
+    """
+    seen = stamp(path)
+    try:
+        index = READERS[kind](path)
+    except InputError:
+        if stamp(path) != seen:
+            raise changed(path) from None
+        raise
+    if stamp(path) != seen:
+        raise changed(path)
+    return index, {path: seen, **index.beside}
+
+
+def _identified(file: SourceFile) -> Format:
+    path, data = file.path, file.read(0, min(file.size, FIRST_BYTES))
     if data[:4] in (zipped.MAGIC, zipped.EMPTY_MAGIC) and data[8:9] != b"{":
-        return _archive(data, path)
+        return _archive(file)
     for magic, kind in _MAGIC.items():
         if _starts(data, magic):
             return kind
@@ -77,17 +103,17 @@ def identify(path: Path) -> Format:
     raise MalformedFile(what, file=path, offset=0, hint=f"accepted: {ACCEPTED}")
 
 
-def _archive(data: Bytes, path: Path) -> Format:
+def _archive(file: SourceFile) -> Format:
     """Which format a zip archive has, by the names in it."""
-    entries = zipped.read_entries(data, path)
+    entries = zipped.read_entries(file)
     if pytorch.is_archive(entries):
         return "pytorch"
     if npz.is_archive(entries):
         return "npz"
     what = "a zip archive, and neither PyTorch's nor NumPy's"
-    raise MalformedFile(what, file=path, offset=0, hint=f"accepted: {ACCEPTED}")
+    raise MalformedFile(what, file=file.path, offset=0, hint=f"accepted: {ACCEPTED}")
 
 
-def _starts(data: Bytes, start: bytes) -> bool:
+def _starts(data: bytes, start: bytes) -> bool:
     """Whether ``data`` begins with ``start`` and is no safetensors file by chance."""
     return data[: len(start)] == start and data[8:9] != b"{"

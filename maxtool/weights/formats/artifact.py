@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from maxtool.dtype import DType
 from maxtool.errors import MalformedFile
 from maxtool.weights.formats.index import FileIndex
-from maxtool.weights.source import Bytes
+from maxtool.weights.source import SourceFile, stamp
 from maxtool.weights.spec import TensorInfo
 
 if TYPE_CHECKING:
@@ -73,8 +73,9 @@ def read(path: Path) -> FileIndex:
         raise MalformedFile(
             error.what, file=error.file, hint=error.hint, problems=error.problems
         ) from None
+    beside = {file: stamp(file) for file in manifest.weights_files}
     metadata = {key: value for key, value in manifest.root.items() if key not in BULKY}
-    return FileIndex(tuple(_tensors(manifest)), metadata, beside=manifest.weights_files)
+    return FileIndex(tuple(_tensors(manifest)), metadata, beside=beside)
 
 
 def _tensors(manifest: Manifest) -> Iterator[TensorInfo]:
@@ -94,11 +95,11 @@ def _tensor(name: str, spec: Stored, file: Path) -> TensorInfo:
 
 
 def _unpacked(
-    dtype: DType, shape: tuple[int, ...], layout: tuple[int, ...], offset: int, data: Bytes
+    dtype: DType, shape: tuple[int, ...], layout: tuple[int, ...], offset: int, file: SourceFile
 ) -> NDArray[Any]:
     """The matrix, or one after the other those of all experts."""
     nbytes = int(np.prod(layout)) * dtype.size_in_bytes
-    stored = np.frombuffer(data, np.uint8, nbytes, offset).view(dtype.to_numpy()).reshape(layout)
+    stored = file.array(offset, nbytes).view(dtype.to_numpy()).reshape(layout)
     *outer, blocks, columns, rows = layout
     whole = stored.swapaxes(-1, -2).reshape(*outer, blocks * rows, columns)
     return np.ascontiguousarray(whole[..., : shape[-2], :])

@@ -19,11 +19,12 @@ from maxtool.dtype import TABLE, DType
 from maxtool.errors import InputError, ModelMismatch
 from maxtool.quantization.encoding import BY_GGUF as ENCODINGS
 from maxtool.quantization.encoding import QuantizationEncoding
+from maxtool.weights.cursor import Cursor, FileCursor
 from maxtool.weights.formats import gguf_values
 from maxtool.weights.formats.index import FileIndex
 from maxtool.weights.formats.payload import repeated_names, write_payloads
 from maxtool.weights.jsonfile import uncollected
-from maxtool.weights.source import Cursor, cut_off, map_file
+from maxtool.weights.source import cut_off, opened
 from maxtool.weights.spec import TensorInfo, TensorSpec
 
 MAGIC = b"GGUF"
@@ -72,7 +73,8 @@ def read(path: Path) -> FileIndex:
         MalformedFile: If anything in it contradicts the format.
         InputError: If it is of another version or byte order.
     """
-    return read_header(Cursor(map_file(path), path))
+    with opened(path) as file:
+        return read_header(FileCursor(file))
 
 
 def read_header(cursor: Cursor) -> FileIndex:

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from maxtool.weights.source import Cursor
+from maxtool.weights.cursor import Cursor
 
 STRING, ARRAY, BOOL = 8, 9, 7
 # enum gguf_type of gguf.h: the numbers, bool included.
@@ -45,8 +45,8 @@ class ValueReader:
         """Read a type and a value of that type.
 
         Returns:
-            ``str``, ``bool``, a NumPy scalar, a list of ``str`` or a one-dimensional array that
-            views the file. Text that is not UTF-8 keeps its bytes as lone surrogates.
+            ``str``, ``bool``, a NumPy scalar, a list of ``str`` or a one-dimensional array. Text
+            that is not UTF-8 keeps its bytes as lone surrogates.
         """
         start = self.cursor.position
         code = self.cursor.u32(f"the type of {key!r}")
@@ -78,8 +78,8 @@ class ValueReader:
 
     def _numbers(self, key: str, code: int, count: int) -> np.ndarray[Any, np.dtype[Any]]:
         dtype = NUMBERS[code]
-        start = self.cursor.skip(count * dtype.itemsize, f"the value of {key!r}")
-        raw = np.frombuffer(self.cursor.data, np.uint8, count * dtype.itemsize, start)
+        start = self.cursor.position
+        raw = np.frombuffer(self.cursor.take(count * dtype.itemsize, f"the value of {key!r}"), "u1")
         if code == BOOL and (raw > 1).any():
             self.cursor.fail(f"{key!r} holds a bool that is neither 0 nor 1", offset=start)
         return raw.view(dtype)

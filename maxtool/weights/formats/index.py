@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from maxtool.weights.source import Stamp
 from maxtool.weights.spec import TensorInfo
 
 
@@ -17,10 +18,10 @@ class FileIndex:
         tensors: In the order of their payloads, or of their descriptions where payloads are shared.
         metadata: Key/values as Python or NumPy values.
         notes: What is odd about the file but no error, to be shown to the user.
-        beside: Other files that hold its payloads.
+        beside: Other files that hold its payloads, as they were when they were looked at.
     """
 
     tensors: tuple[TensorInfo, ...]
     metadata: Mapping[str, object]
     notes: tuple[str, ...] = ()
-    beside: tuple[Path, ...] = ()
+    beside: Mapping[Path, Stamp] = field(default_factory=dict)

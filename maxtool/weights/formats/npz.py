@@ -22,7 +22,7 @@ from maxtool.dtype import DType
 from maxtool.errors import InputError, MalformedFile
 from maxtool.weights.formats.index import FileIndex
 from maxtool.weights.formats.zipped import Entry, read_beginning, read_entries, read_entry
-from maxtool.weights.source import Bytes, cut_off, map_file
+from maxtool.weights.source import SourceFile, cut_off, opened
 from maxtool.weights.spec import TensorInfo
 
 MAGIC = b"\x93NUMPY"
@@ -96,10 +96,10 @@ def read_array(path: Path) -> FileIndex:
         MalformedFile: If anything in it contradicts the format.
         InputError: If its elements are of a type that is not supported.
     """
-    data = map_file(path)
     place = _Place(path, path.stem, 0)
-    header = _parse(data[: MAX_HEADER_BYTES + 12], place)
-    found = _describe(header, place, len(data), 0, None)
+    with opened(path) as file:
+        header = _parse(file.read(0, min(file.size, MAX_HEADER_BYTES + 12)), place)
+    found = _describe(header, place, file.size, 0, None)
     return FileIndex(() if found is None else (found,), {}, _notes([] if found else [path.stem]))
 
 
@@ -111,16 +111,16 @@ def read_archive(path: Path) -> FileIndex:
         MalformedFile: If anything in it contradicts the format.
         InputError: If elements are of a type that is not supported.
     """
-    data = map_file(path)
     tensors, strings = [], []
-    for entry in read_entries(data, path).values():
-        place = _Place(path, entry.name.removesuffix(SUFFIX), entry.start)
-        raw = read_beginning(data, entry, path, MAX_HEADER_BYTES + 12)
-        found = _describe(_parse(raw, place), place, entry.size, entry.start, entry)
-        if found is None:
-            strings.append(place.name)
-        else:
-            tensors.append(found)
+    with opened(path) as file:
+        for entry in read_entries(file).values():
+            place = _Place(path, entry.name.removesuffix(SUFFIX), entry.start)
+            raw = read_beginning(file, entry, MAX_HEADER_BYTES + 12)
+            found = _describe(_parse(raw, place), place, entry.size, entry.start, entry)
+            if found is None:
+                strings.append(place.name)
+            else:
+                tensors.append(found)
     return FileIndex(tuple(tensors), {}, _notes(strings))
 
 
@@ -196,7 +196,7 @@ def _describe(
         raise place.malformed(f"{what} {held}", hint)
     deflated = entry if entry is not None and entry.deflated else None
     simple = header.simple and deflated is None
-    unpack = None if simple else partial(_unpack, header, place.path, start, deflated)
+    unpack = None if simple else partial(_unpack, header, start, deflated)
     offset = start + (header.end if deflated is None else 0)
     return TensorInfo(place.name, dtype, header.shape, None, place.path, offset, unpack)
 
@@ -215,15 +215,13 @@ def _dtype(text: str, place: _Place) -> DType:
     raise place.unsupported(what, hint if re.fullmatch(r"[<>|]V[12]", text) else None)
 
 
-def _unpack(
-    header: _Header, path: Path, start: int, deflated: Entry | None, data: Bytes
-) -> NDArray[Any]:
+def _unpack(header: _Header, start: int, deflated: Entry | None, file: SourceFile) -> NDArray[Any]:
     """The elements in the order of the shape and of the machine's bytes."""
     stored = np.dtype(header.dtype)
     count = math.prod(header.shape)
     if deflated is None:
-        flat = np.frombuffer(data, stored, count, start + header.end)
+        flat = file.array(start + header.end, count * stored.itemsize).view(stored)
     else:
-        flat = np.frombuffer(read_entry(data, deflated, path), stored, count, header.end)
+        flat = np.frombuffer(read_entry(file, deflated), stored, count, header.end)
     array = flat.reshape(header.shape, order="F" if header.columns else "C")
     return np.ascontiguousarray(array, stored.newbyteorder("="))

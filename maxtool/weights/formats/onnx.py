@@ -1,8 +1,7 @@
 """ONNX: the initializers of a model's graph and of the graphs inside its nodes.
 
 Layout: onnx.proto, whose field numbers are below; a test compares them with the onnx package. The
-package itself is not needed to read: parsing with it copies every payload. Numbers that lie in the
-file as they lie in memory, in ``raw_data``, ``float_data`` or beside the model, are mapped.
+package itself is not needed to read: parsing with it copies every payload.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from maxtool.weights.formats.index import FileIndex
 from maxtool.weights.formats.protobuf import BYTES, MAX_FIELDS, VARINT, FieldSpec, Span, Wire
 from maxtool.weights.jsonfile import uncollected
 from maxtool.weights.names import Names
-from maxtool.weights.source import Bytes, cut_off, map_file
+from maxtool.weights.source import SourceFile, cut_off, opened
 from maxtool.weights.spec import TensorInfo
 
 SUFFIX = ".onnx"
@@ -109,7 +108,7 @@ class _Kind(NamedTuple):
         return self.size * self.dtype.size_in_bytes
 
 
-def is_model(data: Bytes) -> bool:
+def is_model(data: bytes) -> bool:
     """Whether bytes may be an ONNX model: they begin with its version, as every writer puts it."""
     return data[:1] == b"\x08" and len(data) > 2 and data[1] < 0x80 and data[2] >> 3 in MODEL
 
@@ -126,14 +125,14 @@ def read(path: Path) -> FileIndex:
         InputError: If a tensor has an element type or a way of storing it that is not supported,
             or keeps its data outside the folder.
     """
-    with uncollected():
-        return _Reader(path).read()
+    with opened(path) as file, uncollected():
+        return _Reader(file).read()
 
 
 class _Reader:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.wire = Wire(map_file(path), path)
+    def __init__(self, file: SourceFile) -> None:
+        self.path = path = file.path
+        self.wire = Wire(file)
         self.names = Names(path)
         self.tensors: list[TensorInfo] = []
         self.beside = onnx_external.Beside(path)
@@ -141,7 +140,7 @@ class _Reader:
         self.sparse = 0
 
     def read(self) -> FileIndex:
-        whole = Span(0, len(self.wire.data))
+        whole = Span(0, self.wire.file.size)
         fields = self.wire.collect(whole, MODEL, "the model")
         for name in ("ir_version", "graph", "opset_import"):
             if name not in fields:

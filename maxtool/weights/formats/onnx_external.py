@@ -10,7 +10,7 @@ from pathlib import Path
 
 from maxtool.errors import InputError, MalformedFile, MissingFile
 from maxtool.weights.names import stays_inside
-from maxtool.weights.source import cut_off, unreadable
+from maxtool.weights.source import Stamp, cut_off, unreadable
 
 MAX_FILES = 1024
 _NUMBER = re.compile(r"[0-9]{1,19}")
@@ -33,12 +33,12 @@ class Beside:
 
     def __init__(self, model: Path) -> None:
         self.model = model
-        self._sizes: dict[str, int] = {}
+        self._stamps: dict[str, Stamp] = {}
 
     @property
-    def files(self) -> tuple[Path, ...]:
-        """Every file that was found."""
-        return tuple(self.model.parent / location for location in self._sizes)
+    def files(self) -> dict[Path, Stamp]:
+        """Every file that was found, as it was."""
+        return {self.model.parent / location: seen for location, seen in self._stamps.items()}
 
     def find(self, entries: Mapping[str, str], nbytes: int, tensor: str, at: int) -> Place:
         """Where a tensor's payload is.
@@ -55,9 +55,9 @@ class Beside:
             InputError: If the file lies outside the model's folder.
         """
         location = entries.get("location", "")
-        size = self._sizes.get(location)
-        if size is None:
-            size = self._sizes[location] = self._open(location, tensor, at)
+        if location not in self._stamps:
+            self._stamps[location] = self._open(location, tensor, at)
+        size = self._stamps[location].size
         offset = self._number(entries, "offset", 0, tensor, at)
         length = self._number(entries, "length", size - offset, tensor, at)
         if length != nbytes or offset + nbytes > size:
@@ -79,12 +79,12 @@ class Beside:
             raise MalformedFile(what, file=self.model, tensor=tensor, offset=at)
         return int(text)
 
-    def _open(self, location: str, tensor: str, at: int) -> int:
-        """Check a location; returns the size of its file."""
+    def _open(self, location: str, tensor: str, at: int) -> Stamp:
+        """Check a location; returns what its file is now."""
         if not stays_inside(location):
             what = f"the external data {location!r} is not a plain path in the model's folder"
             raise InputError(what, file=self.model, tensor=tensor, offset=at)
-        if len(self._sizes) >= MAX_FILES:
+        if len(self._stamps) >= MAX_FILES:
             what = f"external data in more than {MAX_FILES} files"
             raise MalformedFile(what, file=self.model, tensor=tensor, offset=at)
         file = self.model.parent / location
@@ -99,7 +99,7 @@ class Beside:
             raise InputError(what, file=self.model, tensor=tensor, offset=at, hint=hint)
         if not stat.S_ISREG(status.st_mode):
             raise MissingFile("not a regular file", file=file, tensor=tensor)
-        return status.st_size
+        return Stamp.of(status)
 
     def _is_inside(self, file: Path) -> bool:
         """Whether a file lies in the model's folder, or where the model itself is linked from.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from maxtool.dtype import DType
 from maxtool.errors import MalformedFile
 from maxtool.weights.formats.protobuf import MAX_VARINT_BYTES, Span
-from maxtool.weights.source import Bytes
+from maxtool.weights.source import SourceFile
 
 # The fields whose bytes are those of an array, and those of numbers in groups of seven bits.
 AS_IN_MEMORY = ("float_data", "double_data")
@@ -41,14 +41,14 @@ class Packed:
     span: Span
 
 
-def unpack(packed: Packed, data: Bytes) -> NDArray[Any]:
+def unpack(packed: Packed, file: SourceFile) -> NDArray[Any]:
     """The tensor's values.
 
     Raises:
         MalformedFile: If there are more or fewer than the shape has, or one is out of range.
     """
     size = packed.span.end - packed.span.start
-    values = _numbers(np.frombuffer(data, np.uint8, size, packed.span.start), packed)
+    values = _numbers(file.array(packed.span.start, size), packed)
     dtype = packed.dtype.to_numpy()
     # Floats below 32 bits are in the low bits of an integer.
     bits = np.dtype(f"u{dtype.itemsize}") if packed.dtype.is_float() else dtype

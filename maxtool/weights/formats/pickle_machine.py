@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from maxtool.weights.source import Cursor
+from maxtool.weights.cursor import Cursor
 
 MAX_GLOBAL_BYTES = 256
 # So many names that are refused are told.

@@ -49,10 +49,8 @@ def _number(layout: str) -> Operation:
 def _raw(machine: Machine, size: int) -> bytes:
     """Bytes after a length of ``size`` bytes."""
     cursor = machine.cursor
-    start = cursor.skip(size, "a length")
-    length = int.from_bytes(cursor.data[start : start + size], "little")
-    start = cursor.skip(length, "text")
-    return cursor.data[start : start + length]
+    length = int.from_bytes(cursor.take(size, "a length"), "little")
+    return cursor.take(length, "text")
 
 
 def _text(size: int) -> Operation:

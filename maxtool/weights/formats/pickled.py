@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import NoReturn
 
 from maxtool.errors import InputError, MalformedFile
+from maxtool.weights.cursor import Cursor
 from maxtool.weights.formats.pickle_machine import (
     Arguments,
     Call,
@@ -20,7 +21,6 @@ from maxtool.weights.formats.pickle_machine import (
 )
 from maxtool.weights.formats.pickle_opcodes import OPCODES, stop
 from maxtool.weights.jsonfile import uncollected
-from maxtool.weights.source import Cursor
 
 # An opcode makes at most one object, so these two bound the memory; a tensor takes 30 opcodes.
 MAX_PICKLE_BYTES = 1 << 24
@@ -93,7 +93,7 @@ def _run(machine: Machine) -> object:
         try:
             operation(machine)
         except Unsupported as error:
-            raise InputError(str(error), file=cursor.file, offset=at) from None
+            raise InputError(str(error), file=cursor.file, offset=cursor.origin + at) from None
         except (ValueError, TypeError, AttributeError) as error:
             what = str(error) if isinstance(error, Unfit) else "an operand of the wrong type"
             cursor.fail(f"not a valid pickle: {what}", offset=at)

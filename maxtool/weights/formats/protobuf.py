@@ -10,11 +10,13 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple, NoReturn
 
 from maxtool.errors import MalformedFile
-from maxtool.weights.source import Bytes, cut_off
+from maxtool.weights.source import SourceFile, cut_off
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _FIXED = {FIXED64: 8, FIXED32: 4}
 MAX_VARINT_BYTES = 10
+# What is read of a file at a time, and what a field takes of it before its payload, at most.
+WINDOW_BYTES, FIELD_BYTES = 1 << 13, 2 * MAX_VARINT_BYTES
 # All fields of a file together. A model of 20000 nodes and 5000 tensors has half a million.
 MAX_FIELDS = 1 << 20
 # What beginning to read a message takes, counted in fields.
@@ -40,20 +42,20 @@ class Wire:
     """The fields of the messages in a file.
 
     Args:
-        data: The bytes of the file.
-        file: Named in errors.
+        file: The file, open.
     """
 
-    def __init__(self, data: Bytes, file: object) -> None:
-        self.data = data
-        self.file = str(file)
+    def __init__(self, file: SourceFile) -> None:
+        self.file = file
         self.left = MAX_FIELDS
+        self._window = b""
+        self._base = self._until = 0  # where it begins, and up to where fields can be read in it
 
     def fail(
         self, what: str, offset: int, tensor: str | None = None, hint: str | None = None
     ) -> NoReturn:
         """Raise ``MalformedFile``."""
-        raise MalformedFile(what, file=self.file, tensor=tensor, offset=offset, hint=hint)
+        raise MalformedFile(what, file=self.file.path, tensor=tensor, offset=offset, hint=hint)
 
     def spend(self, fields: int, offset: int) -> None:
         """Count work that is not reading as that many fields."""
@@ -67,14 +69,17 @@ class Wire:
         Raises:
             MalformedFile: If the bytes are no message, or the file has too many fields.
         """
-        data, (position, end) = self.data, span
+        position, end = span
         self.spend(MESSAGE_COST, position)
         while position < end:
             at = position
             self.left -= 1
             if self.left < 0:
                 self.spend(0, at)
-            tag = data[position]
+            if not self._base <= at < self._until:
+                self._move(at)
+            data, base = self._window, self._base
+            tag = data[at - base]
             position += 1
             if tag > 0x7F:
                 tag, position = self._varint(at, end)
@@ -85,8 +90,8 @@ class Wire:
                 position = self._pass_fixed(kind, at, position, end)
                 yield tag >> 3, kind, position - _FIXED[kind], position
                 continue
-            if position < end and data[position] < 0x80:  # as in all but long payloads
-                value = data[position]
+            if position < end and data[position - base] < 0x80:  # as in all but long payloads
+                value = data[position - base]
                 position += 1
             else:
                 value, position = self._varint(position, end)
@@ -109,13 +114,24 @@ class Wire:
 
     def _varint(self, position: int, end: int) -> tuple[int, int]:
         """A number of 64 bits in groups of seven, and where it ends."""
-        raw = self.data[position : min(position + MAX_VARINT_BYTES, end)]
+        if not self._base <= position < self._until:
+            self._move(position)
+        start = position - self._base
+        raw = self._window[start : min(start + MAX_VARINT_BYTES, end - self._base)]
         length = next((index for index, byte in enumerate(raw, 1) if byte < 0x80), 0)
         if not length:
             what = "a number is cut short, or takes more than"
             self.fail(f"{what} {MAX_VARINT_BYTES} bytes", position)
         value = sum((byte & 0x7F) << (7 * index) for index, byte in enumerate(raw[:length]))
         return value & ((1 << 64) - 1), position + length
+
+    def _move(self, position: int) -> None:
+        """Read what comes from ``position`` on."""
+        rest = self.file.size - position
+        self._window = self.file.read(position, min(WINDOW_BYTES, rest))
+        whole = len(self._window) == rest
+        self._base = position
+        self._until = position + len(self._window) - (0 if whole else FIELD_BYTES)
 
     def collect(
         self, span: Span, known: Mapping[int, FieldSpec], what: str
@@ -154,7 +170,7 @@ class Wire:
         if span.end - span.start > most:
             self.fail(f"{what} has {span.end - span.start} bytes; at most {most}", span.start)
         try:
-            return self.data[span.start : span.end].decode()
+            return self.file.read(span.start, span.end - span.start).decode()
         except UnicodeDecodeError:
             self.fail(f"{what} is not UTF-8", span.start)
 

@@ -13,13 +13,14 @@ from functools import partial
 from pathlib import Path
 
 from maxtool.errors import InputError, MalformedFile
+from maxtool.weights.cursor import Cursor
 from maxtool.weights.formats import pickled
 from maxtool.weights.formats.index import FileIndex
 from maxtool.weights.formats.pickle_machine import Global
 from maxtool.weights.formats.pytorch_tensors import CALLS, Storage, StridedTensor, find_storage
 from maxtool.weights.formats.zipped import Entry, read_entries
 from maxtool.weights.names import Names
-from maxtool.weights.source import Bytes, Cursor, map_file
+from maxtool.weights.source import SourceFile, opened
 from maxtool.weights.spec import TensorInfo
 
 PICKLE = "data.pkl"
@@ -43,12 +44,12 @@ def read(path: Path) -> FileIndex:
         InputError: If it is big-endian, compressed, TorchScript, has types that are not supported,
             or its pickle wants to import anything but tensors.
     """
-    data = map_file(path)
-    entries = _in_folder(read_entries(data, path), path)
-    _check_byte_order(data, entries, path)
-    pickle = _stored(entries, PICKLE, path)
-    cursor = Cursor(data, path)
-    cursor.stay_within(pickle.start, pickle.start + pickle.size)
+    with opened(path) as file:
+        entries = _in_folder(read_entries(file), path)
+        _check_byte_order(file, entries, path)
+        pickle = _stored(entries, PICKLE, path)
+        raw = file.read(pickle.start, min(pickle.size, pickled.MAX_PICKLE_BYTES))
+    cursor = Cursor(raw, path, origin=pickle.start, end=pickle.size)
     find = partial(find_storage, lambda name: _stored(entries, name, path))
     content = pickled.read(cursor, CALLS, find)
     flat = _Flattener(path)
@@ -91,11 +92,11 @@ def _stored(entries: Mapping[str, Entry], name: str, path: Path) -> Entry:
     return entry
 
 
-def _check_byte_order(data: Bytes, entries: Mapping[str, Entry], path: Path) -> None:
+def _check_byte_order(file: SourceFile, entries: Mapping[str, Entry], path: Path) -> None:
     if "byteorder" not in entries:
         return  # before torch 2.1
     entry = _stored(entries, "byteorder", path)
-    order = data[entry.start : entry.start + min(entry.size, 16)]
+    order = file.read(entry.start, min(entry.size, 16))
     if order == b"big":
         raise InputError("a big-endian checkpoint; only little-endian ones are read", file=path)
     if order != b"little":

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from maxtool.dtype import DType
 from maxtool.weights.formats.pickle_machine import Arguments, Call, Global, Unfit, Unsupported
 from maxtool.weights.formats.zipped import Entry
-from maxtool.weights.source import Bytes
+from maxtool.weights.source import SourceFile
 from maxtool.weights.spec import TensorInfo
 
 MAX_DIMS = 64
@@ -198,10 +198,12 @@ def _packed(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     return True
 
 
-def _gather(tensor: StridedTensor, data: Bytes) -> NDArray[Any]:
+def _gather(tensor: StridedTensor, file: SourceFile) -> NDArray[Any]:
     """The elements of a tensor with strides, in the order of its shape."""
     dtype = tensor.dtype.to_numpy()
     places = zip(tensor.shape, tensor.strides, strict=True)
     steps = tuple(step * dtype.itemsize if dim > 1 else 0 for dim, step in places)
     start = tensor.entry.start + tensor.offset * dtype.itemsize
-    return np.ascontiguousarray(np.ndarray(tensor.shape, dtype, data, start, steps))
+    last = sum((dim - 1) * step for dim, step in zip(tensor.shape, steps, strict=True))
+    spanned = file.array(start, last + dtype.itemsize)
+    return np.ascontiguousarray(np.ndarray(tensor.shape, dtype, spanned.data, 0, steps))

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from maxtool.dtype import BY_SAFETENSORS, TABLE, DType
 from maxtool.errors import InputError, MalformedFile, ModelMismatch
+from maxtool.weights.cursor import Cursor, FileCursor
 from maxtool.weights.formats.index import FileIndex
 from maxtool.weights.formats.payload import repeated_names, write_payloads
 from maxtool.weights.jsonfile import MAX_JSON_MEMORY, parse_object, uncollected
-from maxtool.weights.source import Cursor, cut_off, map_file
+from maxtool.weights.source import cut_off, opened
 from maxtool.weights.spec import TensorInfo, TensorSpec
 
 MAX_HEADER_BYTES = 100_000_000
@@ -48,7 +49,8 @@ def read(path: Path) -> FileIndex:
         MalformedFile: If anything in it contradicts the format.
         InputError: If a tensor has an element type that is not supported.
     """
-    return read_header(Cursor(map_file(path), path))
+    with opened(path) as file:
+        return read_header(FileCursor(file))
 
 
 def read_header(cursor: Cursor) -> FileIndex:
@@ -56,9 +58,10 @@ def read_header(cursor: Cursor) -> FileIndex:
     length = cursor.u64("the header length")
     if length > MAX_HEADER_BYTES:
         cursor.fail(f"a header of {length} bytes; at most {MAX_HEADER_BYTES}", offset=0)
-    content = _parse(cursor.take(length, "the header"), cursor)
+    raw = cursor.take(length, "the header")
+    content = _parse(raw, cursor)
     metadata = _metadata(content.pop(METADATA, {}), cursor.file)
-    reader = _EntryReader(cursor)
+    reader = _EntryReader(cursor, raw)
     with uncollected():
         placed = [reader.read(name, entry) for name, entry in content.items()]
     content.clear()
@@ -131,8 +134,9 @@ def _metadata(content: object, file: Path) -> dict[str, str]:
 class _EntryReader:
     """Turns header entries into ``TensorInfo``; what is wrong is reported with its place."""
 
-    def __init__(self, cursor: Cursor) -> None:
+    def __init__(self, cursor: Cursor, header: bytes) -> None:
         self.cursor = cursor
+        self.header = header
         self.start = cursor.position
 
     def read(self, name: str, entry: object) -> Placed:
@@ -185,8 +189,9 @@ class _EntryReader:
 
     def _error(self, kind: type[InputError], name: str, what: str) -> InputError:
         written = json.dumps(name, ensure_ascii=False).encode(errors="replace")
-        place = self.cursor.data.find(written, 8, self.start)
-        return kind(what, file=self.cursor.file, tensor=name, offset=place if place >= 0 else None)
+        place = self.header.find(written)
+        offset = self.start - len(self.header) + place if place >= 0 else None
+        return kind(what, file=self.cursor.file, tensor=name, offset=offset)
 
 
 def _check_whole(placed: Sequence[Placed], cursor: Cursor) -> None:

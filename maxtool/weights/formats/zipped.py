@@ -12,11 +12,12 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from maxtool.errors import InputError, MalformedFile
+from maxtool.weights.cursor import Cursor
 from maxtool.weights.names import stays_inside
-from maxtool.weights.source import Bytes, Cursor, cut_off
+from maxtool.weights.source import SourceFile, cut_off
 
 MAGIC = b"PK\x03\x04"
 EMPTY_MAGIC = b"PK\x05\x06"
@@ -25,6 +26,7 @@ ENCRYPTED = 0x2041  # the bits for encryption, strong encryption and a masked di
 
 MAX_ENTRIES = 1 << 16
 MAX_COMMENT = (1 << 16) - 1
+MAX_DIRECTORY_BYTES = 1 << 25
 # An entry may inflate to this many bytes, and beyond them to so many times its bytes in the file.
 MAX_FREELY_INFLATED = 1 << 26
 MAX_INFLATION = 100
@@ -68,32 +70,32 @@ class _Directory:
     count: int
 
 
-def read_entries(data: Bytes, path: Path) -> dict[str, Entry]:
+def read_entries(file: SourceFile) -> dict[str, Entry]:
     """Read and check the directory of an archive.
 
     Raises:
         MalformedFile: If anything in it contradicts the format.
         InputError: If an entry is encrypted, compressed in an unknown way, or a bomb.
     """
-    cursor = Cursor(data, path)
-    directory = _find_directory(cursor)
-    cursor.position = directory.start
+    directory = _find_directory(file)
+    raw = file.read(directory.start, directory.end - directory.start)
+    cursor = Cursor(raw, file.path, origin=directory.start)
     entries: dict[str, Entry] = {}
     spans = []
     for _ in range(directory.count):
         at = cursor.position
-        header_at, entry = _read_entry(cursor, directory)
+        header_at, entry = _read_entry(cursor, file)
         if entry.name in entries:
             cursor.fail(f"the entry {entry.name!r} is there twice", offset=at)
         entries[entry.name] = entry
         spans.append((header_at, entry.start + entry.stored, entry.name))
-    if cursor.position != directory.end:
+    if cursor.remaining:
         cursor.fail("the zip directory has another length than its entries")
-    _check_apart(spans, cursor)
+    _check_apart(spans, file.path)
     return entries
 
 
-def read_entry(data: Bytes, entry: Entry, path: Path) -> bytearray:
+def read_entry(file: SourceFile, entry: Entry) -> bytearray:
     """The bytes of an entry, inflated if need be, their checksum compared.
 
     Raises:
@@ -101,117 +103,126 @@ def read_entry(data: Bytes, entry: Entry, path: Path) -> bytearray:
     """
     content = bytearray(entry.size)
     produced = 0
-    for piece in _pieces(data, entry, path):
+    for piece in _pieces(file, entry):
         content[produced : produced + len(piece)] = piece
         produced += len(piece)
     if produced != entry.size:
         what = f"the entry inflates to {produced} bytes or more and not to {entry.size}"
-        raise MalformedFile(what, file=path, tensor=entry.name, offset=entry.start)
+        raise MalformedFile(what, file=file.path, tensor=entry.name, offset=entry.start)
     if zlib.crc32(content) != entry.crc:
         what = "the entry's checksum differs from the recorded one"
-        raise MalformedFile(what, file=path, tensor=entry.name, offset=entry.start)
+        raise MalformedFile(what, file=file.path, tensor=entry.name, offset=entry.start)
     return content
 
 
-def read_beginning(data: Bytes, entry: Entry, path: Path, most: int) -> bytes:
+def read_beginning(file: SourceFile, entry: Entry, most: int) -> bytes:
     """The first bytes of an entry, at most ``most`` of them.
 
     Raises:
         MalformedFile: If the compressed bytes are broken.
     """
     content = b""
-    for piece in _pieces(data, entry, path, most):
+    for piece in _pieces(file, entry, most):
         content += piece
         if len(content) >= most:
             break
     return content[:most]
 
 
-def _pieces(
-    data: Bytes, entry: Entry, path: Path, piece_bytes: int = CHUNK_BYTES
-) -> Iterator[bytes]:
+def _pieces(file: SourceFile, entry: Entry, piece_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
     """The bytes of an entry piece by piece, never more than one piece beyond its size."""
     step = min(CHUNK_BYTES, piece_bytes)
     inflater = zlib.decompressobj(-zlib.MAX_WBITS)
     end, produced = entry.start + entry.stored, 0
     for start in range(entry.start, end, step):
-        chunk = data[start : min(start + step, end)]
+        chunk = file.read(start, min(step, end - start))
         while chunk and produced <= entry.size and not inflater.eof:
             try:
                 piece = inflater.decompress(chunk, piece_bytes) if entry.deflated else chunk
             except zlib.error as error:
                 what = f"the compressed bytes are broken: {error}"
-                raise MalformedFile(what, file=path, tensor=entry.name, offset=start) from None
+                raise MalformedFile(what, file=file.path, tensor=entry.name, offset=start) from None
             chunk = inflater.unconsumed_tail
             produced += len(piece)
             yield piece
 
 
-def _find_directory(cursor: Cursor) -> _Directory:
-    at, fields = _read_end(cursor)
+def _find_directory(file: SourceFile) -> _Directory:
+    tail = _Tail(file)
+    at, fields = _read_end(tail)
     stop = at
     wide_at = at - _LOCATOR.size
-    if wide_at >= 0 and cursor.data[wide_at : wide_at + 4] == b"PK\x06\x07":
-        stop, wide = _read_wide_end(cursor, wide_at)
-        _check_agree(fields, wide, cursor, at)
+    if wide_at >= 0 and file.read(wide_at, 4) == b"PK\x06\x07":
+        stop, wide = _read_wide_end(tail, wide_at)
+        _check_agree(fields, wide, tail, at)
         fields = wide
     disk, first_disk, on_disk, count, size, start = fields
     if disk or first_disk or on_disk != count:
-        cursor.fail("a zip archive in several parts", offset=at)
+        tail.fail("a zip archive in several parts", at)
     if start + size != stop:
         what = f"the zip directory is said to be {size} bytes at {start}, and it ends at {stop}"
-        cursor.fail(what, offset=at)
-    if count > MAX_ENTRIES or count * _CENTRAL.size > size:
-        what = f"{count} zip entries; {size} bytes and the limit of {MAX_ENTRIES} allow fewer"
-        cursor.fail(what, offset=at)
+        tail.fail(what, at)
+    if count > MAX_ENTRIES or count * _CENTRAL.size > size or size > MAX_DIRECTORY_BYTES:
+        what = f"{count} zip entries; {size} bytes and the limits of {MAX_ENTRIES} entries and"
+        tail.fail(f"{what} {MAX_DIRECTORY_BYTES} bytes allow fewer", at)
     return _Directory(start, stop, count)
 
 
-def _read_end(cursor: Cursor) -> tuple[int, tuple[int, ...]]:
+class _Tail:
+    """The records at the end of an archive."""
+
+    def __init__(self, file: SourceFile) -> None:
+        self.file = file
+
+    def unpack(self, layout: struct.Struct, at: int) -> tuple[Any, ...]:
+        """The fields of a record that is inside the file."""
+        return layout.unpack(self.file.read(at, layout.size))
+
+    def fail(self, what: str, offset: int, hint: str | None = None) -> NoReturn:
+        raise MalformedFile(what, file=self.file.path, offset=offset, hint=hint)
+
+
+def _read_end(tail: _Tail) -> tuple[int, tuple[int, ...]]:
     """The end record: where it is, and its two disks, two counts, size and start."""
-    data, end = cursor.data, cursor.end
-    at = data.rfind(EMPTY_MAGIC, max(0, end - _END.size - MAX_COMMENT))
-    if at < 0 or at + _END.size > end:
+    end = tail.file.size
+    first = max(0, end - _END.size - MAX_COMMENT)
+    at = first + tail.file.read(first, end - first).rfind(EMPTY_MAGIC)
+    if at < first or at + _END.size > end:
         what = "no end of the zip directory: the file is cut short, or no archive"
-        cursor.fail(what, offset=end, hint=cut_off())
-    _, *fields, comment = _END.unpack_from(data, at)
+        tail.fail(what, end, hint=cut_off())
+    _, *fields, comment = tail.unpack(_END, at)
     if at + _END.size + comment != end:
-        cursor.fail("the zip's end record is not at the end of the file", offset=at)
+        tail.fail("the zip's end record is not at the end of the file", at)
     return at, tuple(fields)
 
 
-def _read_wide_end(cursor: Cursor, at: int) -> tuple[int, tuple[int, ...]]:
+def _read_wide_end(tail: _Tail, at: int) -> tuple[int, tuple[int, ...]]:
     """The 64-bit end record: where it is, and the same fields."""
-    _, disk, wide_at, _ = _LOCATOR.unpack_from(cursor.data, at)
-    if disk or wide_at + _END64.size != at or cursor.data[wide_at : wide_at + 4] != b"PK\x06\x06":
-        cursor.fail("the 64-bit end record of the zip is not where it should be", offset=at)
-    _, length, _, _, *fields = _END64.unpack_from(cursor.data, wide_at)
+    _, disk, wide_at, _ = tail.unpack(_LOCATOR, at)
+    if disk or wide_at + _END64.size != at or tail.file.read(wide_at, 4) != b"PK\x06\x06":
+        tail.fail("the 64-bit end record of the zip is not where it should be", at)
+    _, length, _, _, *fields = tail.unpack(_END64, wide_at)
     if length != _END64.size - 12:
-        cursor.fail(f"a 64-bit end record of {length} bytes", offset=wide_at)
+        tail.fail(f"a 64-bit end record of {length} bytes", wide_at)
     return wide_at, tuple(fields)
 
 
-def _check_agree(
-    small: tuple[int, ...], wide: tuple[int, ...], cursor: Cursor, offset: int
-) -> None:
+def _check_agree(small: tuple[int, ...], wide: tuple[int, ...], tail: _Tail, offset: int) -> None:
     limits = (_UNKNOWN_16,) * 4 + (_UNKNOWN_32,) * 2
     for narrow, value, unknown in zip(small, wide, limits, strict=True):
         if narrow not in (value, unknown):
-            cursor.fail("the zip's two end records contradict each other", offset=offset)
+            tail.fail("the zip's two end records contradict each other", offset)
 
 
-def _read_entry(cursor: Cursor, directory: _Directory) -> tuple[int, Entry]:
+def _read_entry(cursor: Cursor, file: SourceFile) -> tuple[int, Entry]:
     """One entry of the directory, and where its local header is."""
     at = cursor.position
-    if at + _CENTRAL.size > directory.end:
+    if _CENTRAL.size > cursor.remaining:
         cursor.fail("the zip directory ends early")
-    fields = _CENTRAL.unpack_from(cursor.data, at)
+    fields = cursor.unpack(_CENTRAL, "an entry")
     signature, _, _, flags, method, _, _, crc, stored, size, *rest = fields
     name_bytes, extra_bytes, comment_bytes, disk, _, _, header_at = rest
-    cursor.position = at + _CENTRAL.size
-    if signature != b"PK\x01\x02" or name_bytes + extra_bytes + comment_bytes > (
-        directory.end - cursor.position
-    ):
+    if signature != b"PK\x01\x02" or name_bytes + extra_bytes + comment_bytes > cursor.remaining:
         cursor.fail("not an entry of a zip directory", offset=at)
     raw = cursor.take(name_bytes, "the name of a zip entry")
     extra = cursor.take(extra_bytes, "the extra field of a zip entry")
@@ -222,10 +233,10 @@ def _read_entry(cursor: Cursor, directory: _Directory) -> tuple[int, Entry]:
     size, stored, header_at = _widened(extra, [size, stored, header_at], cursor, at)
     entry = Entry(name, 0, stored, size, method == DEFLATED, crc)
     _check_kind(entry, flags, method, cursor, at)
-    start = _payload_start(cursor, header_at, raw, method, directory)
-    if start + stored > directory.start:
-        what = f"the entry needs {stored} bytes and {directory.start - start} are left"
-        cursor.fail(what, offset=start, tensor=name)
+    start = _payload_start(cursor, file, header_at, raw, method)
+    if start + stored > cursor.origin:
+        what = f"the entry needs {stored} bytes and {cursor.origin - start} are left"
+        raise MalformedFile(what, file=file.path, tensor=name, offset=start)
     return header_at, Entry(name, start, stored, size, entry.deflated, crc)
 
 
@@ -258,7 +269,8 @@ def _widened(extra: bytes, values: list[int], cursor: Cursor, offset: int) -> li
 
 def _check_kind(entry: Entry, flags: int, method: int, cursor: Cursor, offset: int) -> None:
     def refuse(what: str) -> NoReturn:
-        raise InputError(what, file=cursor.file, tensor=entry.name, offset=offset)
+        where = cursor.origin + offset
+        raise InputError(what, file=cursor.file, tensor=entry.name, offset=where)
 
     if flags & ENCRYPTED:
         refuse("the zip entry is encrypted")
@@ -275,25 +287,28 @@ def _check_kind(entry: Entry, flags: int, method: int, cursor: Cursor, offset: i
 
 
 def _payload_start(
-    cursor: Cursor, header_at: int, raw_name: bytes, method: int, directory: _Directory
+    cursor: Cursor, file: SourceFile, header_at: int, raw_name: bytes, method: int
 ) -> int:
-    """Where an entry's bytes start, by its local header, which must name the same entry."""
-    if header_at + _LOCAL.size > directory.start:
-        cursor.fail("a zip entry lies outside the file", offset=cursor.position)
-    signature, _, _, local_method, *_, name_bytes, extra_bytes = _LOCAL.unpack_from(
-        cursor.data, header_at
-    )
-    name_at = header_at + _LOCAL.size
-    name = cursor.data[name_at : name_at + name_bytes]
-    if signature != MAGIC or name != raw_name or local_method != method:
-        cursor.fail("a zip entry's own header contradicts the directory", offset=header_at)
-    return int(name_at + name_bytes + extra_bytes)
+    """Where an entry's bytes start, by its local header, which must name the same entry.
+
+    The directory, where ``cursor`` stands, begins behind all entries.
+    """
+    if header_at + _LOCAL.size > cursor.origin:
+        cursor.fail("a zip entry lies outside the file")
+    raw = file.read(header_at, min(_LOCAL.size + len(raw_name), cursor.origin - header_at))
+    signature, _, _, local_method, *_, name_bytes, extra_bytes = _LOCAL.unpack_from(raw)
+    same = (name_bytes, raw[_LOCAL.size :]) == (len(raw_name), raw_name)
+    if signature != MAGIC or not same or local_method != method:
+        what = "a zip entry's own header contradicts the directory"
+        raise MalformedFile(what, file=file.path, offset=header_at)
+    return int(header_at + _LOCAL.size + name_bytes + extra_bytes)
 
 
-def _check_apart(spans: list[tuple[int, int, str]], cursor: Cursor) -> None:
+def _check_apart(spans: list[tuple[int, int, str]], path: Path) -> None:
     """Check that no entry lies over another, as in archives that claim the same bytes twice."""
     end = 0
     for start, stop, name in sorted(spans):
         if start < end:
-            cursor.fail("the zip entry overlaps the one before it", offset=start, tensor=name)
+            what = "the zip entry overlaps the one before it"
+            raise MalformedFile(what, file=path, offset=start, tensor=name)
         end = stop

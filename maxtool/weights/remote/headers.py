@@ -6,7 +6,6 @@ that is checked of a local checkpoint is checked of a remote one, by the same co
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from maxtool.errors import InputError, MalformedFile, MaxtoolError, MissingFile, UsageError
 from maxtool.weights import locate
+from maxtool.weights.cursor import Cursor
 from maxtool.weights.formats import gguf, safetensors
 from maxtool.weights.jsonfile import read_object
 from maxtool.weights.names import stays_inside
@@ -21,7 +21,6 @@ from maxtool.weights.remote.filesystem import FilesystemStore
 from maxtool.weights.remote.http import HttpStore
 from maxtool.weights.remote.store import Store
 from maxtool.weights.remote.url import HTTP, beside, file_name, inside, redacted, scheme
-from maxtool.weights.source import Bytes, Cursor
 
 # The first request takes this much, and each further one twice as much as there is.
 FIRST_BYTES = 1 << 18
@@ -150,9 +149,10 @@ class _Copier:
         copy = self._sparse(name, url, total)
         if not total:
             return
-        data = self._mapped(copy, url, total)
-        data[: len(first)] = first
-        READERS[_kind(first, name, url)](_RemoteCursor(data, copy, url, self.store, len(first)))
+        cursor = _RemoteCursor(first, copy, url, self.store, total)
+        READERS[_kind(first, name, url)](cursor)
+        with copy.open("r+b") as stream:
+            stream.write(cursor.data)
 
     def _whole(self, url: str, name: str) -> Path:
         """A small file, all of it."""
@@ -179,15 +179,6 @@ class _Copier:
             raise _too_large(url, size) from None
         self.urls[copy], self.sizes[copy] = url, size
         return copy
-
-    @staticmethod
-    def _mapped(copy: Path, url: str, size: int) -> mmap.mmap:
-        """The bytes of a sparse copy, to be written."""
-        try:
-            with copy.open("r+b") as stream:
-                return mmap.mmap(stream.fileno(), 0)
-        except (OSError, ValueError, OverflowError):
-            raise _too_large(url, size) from None
 
 
 def _too_large(url: str, size: int) -> InputError:
@@ -222,20 +213,16 @@ def _parts(name: str) -> list[str]:
 
 
 class _RemoteCursor(Cursor):
-    """Reads a copy, and fetches the bytes that it comes to, from the start without gaps."""
+    """Fetches the bytes that it comes to, from the start without gaps."""
 
-    def __init__(self, data: Bytes, file: Path, url: str, store: Store, ready: int) -> None:
-        super().__init__(data, file)
+    data: bytearray
+
+    def __init__(self, first: bytes, file: Path, url: str, store: Store, total: int) -> None:
+        super().__init__(bytearray(first), file, end=total)
         self.url = url
         self.store = store
-        self.ready = ready
 
-    def require(self, count: int, what: str) -> None:
-        """Check that ``count`` more bytes are there, and fetch them."""
-        super().require(count, what)
-        needed = self.position + count
-        if needed <= self.ready:
-            return
+    def _fetch(self, needed: int) -> None:
         if needed > MAX_HEADER_BYTES:
             self.fail(f"a header of more than {MAX_HEADER_BYTES} bytes, which is not fetched")
         end = min(max(needed, 2 * self.ready), self.end, MAX_HEADER_BYTES)
@@ -243,5 +230,5 @@ class _RemoteCursor(Cursor):
         if piece.total != self.end:
             what = f"the file had {self.end} bytes and now has {piece.total}"
             raise InputError(what, file=redacted(self.url))
-        self.data[self.ready : end] = piece.data  # type: ignore[index]
+        self.data += piece.data
         self.ready = end

@@ -1,0 +1,121 @@
+"""A weight that stays in its file and is read part by part."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxtool.quantization.encoding import QuantizationEncoding
+from maxtool.weights.data import WeightData
+from maxtool.weights.source import Stamp, opened
+from maxtool.weights.spec import TensorInfo
+
+# What is read of consecutive rows at a time.
+RUN_BYTES = 1 << 22
+
+Rows = NDArray[np.intp]
+
+
+class StoredWeight:
+    """What :class:`~maxtool.weights.data.WeightData` says of a weight, and reads of its payload.
+
+    An item is an element, or where these are packed a byte of a block.
+
+    Attributes:
+        name: The weight's name.
+        dtype: Type of the elements; float32 when quantized.
+        shape: Logical shape, slowest dimension first.
+        quantization_encoding: How blocks of elements are packed, if they are.
+    """
+
+    def __init__(self, info: TensorInfo, seen: Stamp | None, whole: NDArray[Any] | None) -> None:
+        """A weight in a file, or of which only the whole can be made.
+
+        Args:
+            info: Where it is.
+            seen: What the file was when ``info`` was read.
+            whole: All of it, where its items do not follow each other in the file.
+        """
+        self.name, self.dtype, self.shape = info.name, info.dtype, info.shape
+        self.quantization_encoding: QuantizationEncoding | None = info.encoding
+        self._info, self._seen, self._whole = info, seen, whole
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the payload."""
+        return self._info.nbytes if self._whole is None else self._whole.nbytes
+
+    def items(self, part: slice) -> NDArray[Any]:
+        """The items from ``part.start`` to ``part.stop``, in one row.
+
+        Raises:
+            ChangedFile: If the file is no longer what was opened.
+        """
+        if self._whole is not None:
+            return self._whole.reshape(-1)[part]
+        kind = self._info.stored_dtype
+        count = min(part.stop, math.prod(self._info.stored_shape)) - part.start
+        with opened(self._info.file, self._seen) as file:
+            at = self._info.offset + part.start * kind.itemsize
+            return file.array(at, max(count, 0) * kind.itemsize).view(kind)
+
+    def slices(self, index: int | Rows) -> WeightData:
+        """The weight's slices along its first dimension, of which there must be so many.
+
+        Raises:
+            IndexError: If there are fewer.
+        """
+        numbers, inner = np.asarray(index), self._info.stored_shape[1:]
+        if numbers.size and not 0 <= numbers.min() <= numbers.max() < self.shape[0]:
+            raise IndexError(f"{self.name} has {self.shape[0]} slices")
+        width = math.prod(inner)
+        data = self._rows(numbers.reshape(-1), range(width), width)
+        shape = (*numbers.shape, *self.shape[1:])
+        data = data.reshape(*numbers.shape, *inner)
+        return WeightData(data, self.name, self.dtype, shape, self.quantization_encoding)
+
+    def rows(self, numbers: Rows, columns: range) -> NDArray[Any]:
+        """The items ``columns`` along the last dimension, of each of the rows ``numbers``."""
+        return self._rows(numbers, columns, self._info.stored_shape[-1])
+
+    def _rows(self, numbers: Rows, columns: range, width: int) -> NDArray[Any]:
+        """The same of rows of another width."""
+        kind = self._info.stored_dtype
+        result = np.empty((len(numbers), len(columns)), kind)
+        most = RUN_BYTES // (max(1, width) * kind.itemsize)
+        if most < 2:  # rows by themselves, of wide ones a part at a time
+            for index, number in enumerate(numbers.tolist()):
+                self._pick(number * width, columns, result[index])
+            return result
+        for first, last in _runs(numbers, most):
+            start = int(numbers[first]) * width
+            block = self.items(slice(start, start + (last - first) * width))
+            result[first:last] = block.reshape(last - first, width)[:, _slice(columns)]
+        return result
+
+    def _pick(self, start: int, columns: range, out: NDArray[Any]) -> None:
+        """The items ``columns`` of the row that begins at ``start``."""
+        step = max(1, RUN_BYTES // (abs(columns.step) * out.itemsize))
+        for done in range(0, len(columns), step):
+            piece = columns[done : done + step]
+            low, high = sorted((piece[0], piece[-1]))
+            block = self.items(slice(start + low, start + high + 1))
+            out[done : done + len(piece)] = block[:: columns.step]
+
+
+def _slice(columns: range) -> slice:
+    """The same as a slice, which has None where a range would go below 0."""
+    stop = None if columns.stop < 0 else columns.stop
+    return slice(columns.start, stop, columns.step)
+
+
+def _runs(numbers: Rows, most: int) -> Iterator[tuple[int, int]]:
+    """Where runs of numbers that follow each other begin and end, each of ``most`` or fewer."""
+    breaks = np.flatnonzero(np.diff(numbers) != 1) + 1
+    for begin, end in zip([0, *breaks.tolist()], [*breaks.tolist(), len(numbers)], strict=True):
+        for first in range(begin, end, most):
+            yield first, min(first + most, end)
