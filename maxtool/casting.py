@@ -58,11 +58,11 @@ def cast(values: NDArray[Any], dtype: DType) -> tuple[NDArray[Any], int]:
     return result.reshape(values.shape), lost
 
 
-def holds_nan(values: NDArray[Any]) -> bool:
-    """Whether floats hold NaN anywhere."""
+def oddities(values: NDArray[Any]) -> frozenset[str]:
+    """What floats hold that is no number: ``NaN``, ``infinity``, both or neither."""
     flat = values.reshape(-1)
-    parts = in_parts(flat.size, CHUNK_ELEMENTS, lambda part: _holds_nan(flat[part]), threads=1)
-    return any(parts)
+    parts = in_parts(flat.size, CHUNK_ELEMENTS, lambda part: _oddities(flat[part]), threads=1)
+    return frozenset().union(*parts)
 
 
 def widen(values: NDArray[Any], out: Float32 | None = None) -> Float32:
@@ -171,6 +171,14 @@ def _holds_nan(values: NDArray[Any], *, infinite: bool = False) -> bool:
     infinity = int(np.array(np.inf, values.dtype).view(np.uint16))
     largest = _largest_magnitude(values)
     return largest >= infinity if infinite else largest > infinity
+
+
+def _oddities(values: NDArray[Any]) -> frozenset[str]:
+    if not _holds_nan(values, infinite=True):
+        return frozenset()
+    with np.errstate(invalid="ignore"):  # signalling NaN
+        found = {"NaN": np.isnan(values).any(), "infinity": np.isinf(values).any()}
+    return frozenset(name for name, there in found.items() if there)
 
 
 def _largest_magnitude(values: NDArray[Any]) -> int:

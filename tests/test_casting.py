@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from maxtool import casting
-from maxtool.casting import CHUNK_ELEMENTS, cast, holds_nan, widen
+from maxtool.casting import CHUNK_ELEMENTS, cast, oddities, widen
 from maxtool.dtype import DType
 
 EVERY_16_BITS = np.arange(1 << 16, dtype=np.uint16)
@@ -99,20 +99,22 @@ def test_widening_float32_copies_nothing() -> None:
 
 @example(b"\x81\x7f" * 8, 2)
 @given(st.binary(min_size=16, max_size=16), st.sampled_from([2, 4, 8]))
-def test_holds_nan(raw: bytes, size: int) -> None:
+def test_oddities(raw: bytes, size: int) -> None:
     kinds = {2: [np.float16, ml_dtypes.bfloat16], 4: [np.float32], 8: [np.float64]}[size]
     for kind in kinds:
         array = np.frombuffer(raw, kind)
         with np.errstate(invalid="ignore"):  # signalling NaN
-            expected = bool(np.isnan(array).any())
-        assert holds_nan(array) == expected
+            found = {"NaN": np.isnan(array).any(), "infinity": np.isinf(array).any()}
+        assert oddities(array) == {name for name, there in found.items() if there}
 
 
-def test_nan_is_found_in_any_chunk() -> None:
+def test_oddities_are_found_in_any_chunk() -> None:
     values = np.zeros(3 * CHUNK_ELEMENTS, np.float16)
-    assert not holds_nan(values)
+    assert oddities(values) == set()
     values[-1] = np.nan
-    assert holds_nan(values)
+    assert oddities(values) == {"NaN"}
+    values[0] = -np.inf
+    assert oddities(values) == {"NaN", "infinity"}
 
 
 def test_the_fast_casts_are_used() -> None:

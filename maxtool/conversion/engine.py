@@ -1,7 +1,7 @@
 """A conversion: planned from headers, then streamed tensor by tensor, whole or not at all.
 
-Memory is bounded by the largest tensor: the source is mapped, and one tensor at a time is
-rearranged, converted and written.
+Memory is bounded by the largest tensor that is rearranged within its rows; all others are read,
+converted and written a few rows at a time.
 """
 
 from __future__ import annotations
@@ -12,15 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from maxtool.casting import holds_nan
 from maxtool.conversion import gguf_metadata, hf_files
 from maxtool.conversion.replaceable import strangers
 from maxtool.conversion.request import DIALECT, Request
-from maxtool.conversion.tensors import Made, is_rounded, natural, plain, planned_tensors
-from maxtool.dtype import DType
+from maxtool.conversion.streaming import chunks
+from maxtool.conversion.tensors import Made, is_rounded, planned_tensors
 from maxtool.errors import UsageError
 from maxtool.files import check_output, check_space, staged
-from maxtool.quantization import quantize
 from maxtool.recipe import (
     Emission,
     Plan,
@@ -30,10 +28,10 @@ from maxtool.recipe import (
     written_keys,
     written_notes,
 )
-from maxtool.recipe.step import Array
 from maxtool.recipe.tokens import model_tokenizer
-from maxtool.weights import TensorSpec, WeightData, open_checkpoint
+from maxtool.weights import TensorSpec, open_checkpoint
 from maxtool.weights.formats import gguf, safetensors
+from maxtool.weights.formats.payload import Chunked, Payload
 from maxtool.weights.names import listed
 
 TENSORS_FILE = "model.safetensors"
@@ -219,7 +217,7 @@ def _size(made: Conversion) -> int:
 # --- streaming -----------------------------------------------------------------------------------
 
 
-def _arrays(conversion: Conversion, report: Report) -> Iterator[Array]:
+def _arrays(conversion: Conversion, report: Report) -> Iterator[Payload]:
     for spec, made in conversion.tensors:
         if isinstance(made, Emission):
             yield _array(conversion.plan, spec, made, report)
@@ -227,16 +225,8 @@ def _arrays(conversion: Conversion, report: Report) -> Iterator[Array]:
             yield made
 
 
-def _array(planned: Plan, spec: TensorSpec, emission: Emission, report: Report) -> Array:
-    kept = natural(planned, emission).encoding
-    if spec.encoding is not None and spec.encoding is kept:
-        return emission.apply([planned.read(name).data for name in emission.parameters])
-    array = plain(planned, emission)
+def _array(planned: Plan, spec: TensorSpec, emission: Emission, report: Report) -> Payload:
     if is_rounded(planned, emission):
         report.rounded.add(emission.name)
-    if spec.encoding is not None:
-        return quantize(array, spec.encoding, tensor=spec.name)
-    if holds_nan(array):
-        report.warnings.append(f"{spec.name} holds NaN")
-    given = WeightData(array, spec.name, DType.from_numpy(array.dtype), spec.shape)
-    return given.astype(spec.dtype).data
+    made = chunks(planned, spec, emission, report.warnings.append)
+    return Chunked(spec.stored_dtype, spec.stored_shape, made)

@@ -10,8 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from maxtool.dtype import DType
 from maxtool.errors import (
     ConfigurationError,
@@ -31,9 +29,9 @@ from maxtool.recipe.rename import clashes, renamed
 from maxtool.recipe.schema import Dialect, Recipe
 from maxtool.recipe.step import Array, Shape
 from maxtool.weights import Checkpoint, TensorInfo, WeightData
+from maxtool.weights.elements import equal_bits
 from maxtool.weights.scaled import VALUE_TYPES
 
-CHUNK = 1 << 24  # bytes that are compared at once
 PLAIN_FLOATS = frozenset({DType.float16, DType.bfloat16, DType.float32, DType.float64})
 
 
@@ -175,12 +173,10 @@ class Plan:
                 )
 
     def _equal(self, left: str, right: str) -> bool:
-        one, two = self.checkpoint.read(left), self.checkpoint.read(right)
-        if (one.dtype, one.quantization_encoding) != (two.dtype, two.quantization_encoding):
-            one, two = one.astype(DType.float32), two.astype(DType.float32)
-        flat = [data.data.view(np.uint8).reshape(-1) for data in (one, two)]
-        parts = range(0, flat[0].size, CHUNK)
-        return all(np.array_equal(*(one[at : at + CHUNK] for one in flat)) for at in parts)
+        one, two = self.checkpoint.stored(left), self.checkpoint.stored(right)
+        kinds = (one.dtype, one.quantization_encoding), (two.dtype, two.quantization_encoding)
+        wide = None if kinds[0] == kinds[1] else DType.float32
+        return one.shape == two.shape and equal_bits(one, two, wide)
 
 
 def plan(recipe: Recipe, checkpoint: Checkpoint, *, ignore: frozenset[str] = frozenset()) -> Plan:

@@ -58,12 +58,19 @@ class WeightData:
         if dtype is self.dtype:
             return self
         if self.dtype.is_float() and not dtype.is_float():
-            raise self._refused(dtype, "would be cut to whole numbers")
+            raise unfit(self.name, self.dtype, dtype, "would be cut to whole numbers")
         converted, changed = cast(self.data, dtype)
         if changed:
-            raise self._refused(dtype, f"{changed} of {self.data.size} values do not fit")
+            raise lossy(self.name, self.dtype, dtype, changed, self.data.size)
         return WeightData(converted, self.name, dtype, self.shape)
 
-    def _refused(self, dtype: DType, why: str) -> ModelMismatch:
-        what = f"{self.dtype.name} cannot become {dtype.name}: {why}"
-        return ModelMismatch(what, tensor=self.name, hint="choose a wider type")
+
+def lossy(tensor: str, source: DType, wanted: DType, count: int, size: int) -> ModelMismatch:
+    """The error for ``count`` of ``size`` elements that another type does not hold."""
+    return unfit(tensor, source, wanted, f"{count} of {size} values do not fit")
+
+
+def unfit(tensor: str, source: DType, wanted: DType, why: str) -> ModelMismatch:
+    """The error for elements that cannot be cast."""
+    what = f"{source.name} cannot become {wanted.name}: {why}"
+    return ModelMismatch(what, tensor=tensor, hint="choose a wider type")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxtool.dtype import DType
 from maxtool.quantization.codec import dequantize
 from maxtool.weights.data import WeightData
 from maxtool.weights.stored import StoredWeight
@@ -47,6 +48,30 @@ class Elements:
         each, size = self.encoding.elements_per_block, self.encoding.block_size
         blocks = self._items(slice(part.start // each * size, -(-part.stop // each) * size))
         return dequantize(blocks, self.encoding, tensor=self.weight.name)
+
+
+def equal_bits(left: Weight, right: Weight, dtype: DType | None = None) -> bool:
+    """Whether two weights of one shape are equal bit by bit, as stored or as another type.
+
+    Raises:
+        ModelMismatch: If elements do not fit ``dtype``.
+    """
+    if dtype is None:
+        (ours, count), (theirs, other) = items(left), items(right)
+        step, total = PART, max(count, other)
+    else:
+        ours, theirs = _cast(Elements(left), dtype), _cast(Elements(right), dtype)
+        step, total = PART, math.prod(left.shape)
+    parts = (slice(start, start + step) for start in range(0, total, step))
+    return all(ours(part).tobytes() == theirs(part).tobytes() for part in parts)
+
+
+def _cast(elements: Elements, dtype: DType) -> Callable[[slice], NDArray[Any]]:
+    def part(where: slice) -> NDArray[Any]:
+        values = elements[slice(where.start, min(where.stop, elements.size))]
+        return WeightData.from_numpy(values, elements.weight.name).astype(dtype).data
+
+    return part
 
 
 def widened(values: NDArray[Any]) -> NDArray[Any]:

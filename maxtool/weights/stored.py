@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from maxtool.weights.spec import TensorInfo
 RUN_BYTES = 1 << 22
 
 Rows = NDArray[np.intp]
+Read = Callable[[int, NDArray[Any]], None]
 
 
 class StoredWeight:
@@ -30,6 +32,9 @@ class StoredWeight:
         dtype: Type of the elements; float32 when quantized.
         shape: Logical shape, slowest dimension first.
         quantization_encoding: How blocks of elements are packed, if they are.
+        row_items: Items along the last dimension.
+        row_elements: Elements along it.
+        row_count: How many rows there are.
     """
 
     def __init__(self, info: TensorInfo, seen: Stamp | None, whole: NDArray[Any] | None) -> None:
@@ -43,6 +48,9 @@ class StoredWeight:
         self.name, self.dtype, self.shape = info.name, info.dtype, info.shape
         self.quantization_encoding: QuantizationEncoding | None = info.encoding
         self._info, self._seen, self._whole = info, seen, whole
+        self.row_items = math.prod(info.stored_shape[-1:])
+        self.row_elements = math.prod(info.shape[-1:])
+        self.row_count = math.prod(info.shape[:-1])
 
     @property
     def nbytes(self) -> int:
@@ -55,13 +63,29 @@ class StoredWeight:
         Raises:
             ChangedFile: If the file is no longer what was opened.
         """
+        kind, total = self._info.stored_dtype, math.prod(self._info.stored_shape)
+        out = np.empty(max(min(part.stop, total) - part.start, 0), kind)
+        with self._opened() as read:
+            read(part.start, out)
+        return out
+
+    @contextmanager
+    def _opened(self) -> Iterator[Read]:
+        """What reads items into an array, from the one whose number is given on."""
         if self._whole is not None:
-            return self._whole.reshape(-1)[part]
-        kind = self._info.stored_dtype
-        count = min(part.stop, math.prod(self._info.stored_shape)) - part.start
+            flat = self._whole.reshape(-1)
+
+            def copy(start: int, out: NDArray[Any]) -> None:
+                out[:] = flat[start : start + out.size]
+
+            yield copy
+            return
         with opened(self._info.file, self._seen) as file:
-            at = self._info.offset + part.start * kind.itemsize
-            return file.array(at, max(count, 0) * kind.itemsize).view(kind)
+
+            def read(start: int, out: NDArray[Any]) -> None:
+                file.fill(self._info.offset + start * out.itemsize, out.view(np.uint8).data)
+
+            yield read
 
     def slices(self, index: int | Rows) -> WeightData:
         """The weight's slices along its first dimension, of which there must be so many.
@@ -80,31 +104,36 @@ class StoredWeight:
 
     def rows(self, numbers: Rows, columns: range) -> NDArray[Any]:
         """The items ``columns`` along the last dimension, of each of the rows ``numbers``."""
-        return self._rows(numbers, columns, self._info.stored_shape[-1])
+        return self._rows(numbers, columns, self.row_items)
 
     def _rows(self, numbers: Rows, columns: range, width: int) -> NDArray[Any]:
         """The same of rows of another width."""
-        kind = self._info.stored_dtype
-        result = np.empty((len(numbers), len(columns)), kind)
-        most = RUN_BYTES // (max(1, width) * kind.itemsize)
-        if most < 2:  # rows by themselves, of wide ones a part at a time
-            for index, number in enumerate(numbers.tolist()):
-                self._pick(number * width, columns, result[index])
-            return result
-        for first, last in _runs(numbers, most):
-            start = int(numbers[first]) * width
-            block = self.items(slice(start, start + (last - first) * width))
-            result[first:last] = block.reshape(last - first, width)[:, _slice(columns)]
+        result = np.empty((len(numbers), len(columns)), self._info.stored_dtype)
+        most = RUN_BYTES // (max(1, width) * result.itemsize)
+        with self._opened() as read:
+            if columns == range(width):
+                for first, last in _runs(numbers, len(numbers)):
+                    read(int(numbers[first]) * width, result[first:last].reshape(-1))
+            elif most < 2:  # parts of wide rows
+                for index, number in enumerate(numbers.tolist()):
+                    _pick(read, number * width, columns, result[index])
+            else:
+                for first, last in _runs(numbers, most):
+                    block = np.empty((last - first, width), result.dtype)
+                    read(int(numbers[first]) * width, block.reshape(-1))
+                    result[first:last] = block[:, _slice(columns)]
         return result
 
-    def _pick(self, start: int, columns: range, out: NDArray[Any]) -> None:
-        """The items ``columns`` of the row that begins at ``start``."""
-        step = max(1, RUN_BYTES // (abs(columns.step) * out.itemsize))
-        for done in range(0, len(columns), step):
-            piece = columns[done : done + step]
-            low, high = sorted((piece[0], piece[-1]))
-            block = self.items(slice(start + low, start + high + 1))
-            out[done : done + len(piece)] = block[:: columns.step]
+
+def _pick(read: Read, start: int, columns: range, out: NDArray[Any]) -> None:
+    """The items ``columns`` of the row that begins at ``start``."""
+    step = max(1, RUN_BYTES // (abs(columns.step) * out.itemsize))
+    for done in range(0, len(columns), step):
+        piece = columns[done : done + step]
+        low, high = sorted((piece[0], piece[-1]))
+        block = np.empty(high + 1 - low, out.dtype)
+        read(start + low, block)
+        out[done : done + len(piece)] = block[:: columns.step]
 
 
 def _slice(columns: range) -> slice:
@@ -117,5 +146,5 @@ def _runs(numbers: Rows, most: int) -> Iterator[tuple[int, int]]:
     """Where runs of numbers that follow each other begin and end, each of ``most`` or fewer."""
     breaks = np.flatnonzero(np.diff(numbers) != 1) + 1
     for begin, end in zip([0, *breaks.tolist()], [*breaks.tolist(), len(numbers)], strict=True):
-        for first in range(begin, end, most):
+        for first in range(begin, end, max(1, most)):
             yield first, min(first + most, end)

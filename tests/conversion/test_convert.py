@@ -34,7 +34,7 @@ def source(tmp_path: Path) -> Callable[..., Path]:
 
     def copy(name: str = "tiny-llama", **tensors: np.ndarray) -> Path:
         folder = tmp_path / name
-        shutil.copytree(DATA / name, folder)
+        shutil.copytree(DATA / name, folder, dirs_exist_ok=True)
         if tensors:
             file = folder / "model.safetensors"
             save_file(load_file(file) | tensors, file)
@@ -163,12 +163,13 @@ class TestValues:
         assert sorted(tmp_path.iterdir()) == before
         run(folder, tmp_path / "a.gguf", dtype=DType.bfloat16)
 
-    def test_infinity_that_was_there_passes(
+    def test_infinity_that_was_there_passes_with_a_warning(
         self, tmp_path: Path, source: Callable[..., Path]
     ) -> None:
         weight = load_file(DATA / "tiny-llama" / "model.safetensors")[Q0]
         weight[0, 0] = -np.inf
-        assert run(source(**{Q0: weight}), tmp_path / "b", dtype=DType.float16)[1] == []
+        _, warnings = run(source(**{Q0: weight}), tmp_path / "b", dtype=DType.float16)
+        assert warnings == [f"{Q0} holds infinity"]
         assert load_file(tmp_path / "b" / "model.safetensors")[Q0][0, 0] == -np.inf
 
     @pytest.mark.parametrize("dtype", [None, DType.float16, DType.bfloat16])
@@ -179,6 +180,9 @@ class TestValues:
         weight[0, 0] = np.nan
         _, warnings = run(source(**{Q0: weight}), tmp_path / "b", dtype=dtype)
         assert warnings == [f"{Q0} holds NaN"]
+        weight[-1, -1] = np.inf
+        _, warnings = run(source("tiny-llama", **{Q0: weight}), tmp_path / "c", dtype=dtype)
+        assert warnings == [f"{Q0} holds NaN and infinity"]
 
     @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e38])
     def test_blocks_take_finite_values_only(

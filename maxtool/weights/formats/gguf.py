@@ -10,9 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
-
-from numpy.typing import NDArray
+from typing import NamedTuple
 
 from maxtool.dtype import BY_GGUF as DTYPES
 from maxtool.dtype import TABLE, DType
@@ -22,7 +20,7 @@ from maxtool.quantization.encoding import QuantizationEncoding
 from maxtool.weights.cursor import Cursor, FileCursor
 from maxtool.weights.formats import gguf_values
 from maxtool.weights.formats.index import FileIndex
-from maxtool.weights.formats.payload import repeated_names, write_payloads
+from maxtool.weights.formats.payload import Payload, repeated_names, write_payloads
 from maxtool.weights.jsonfile import uncollected
 from maxtool.weights.source import cut_off, opened
 from maxtool.weights.spec import TensorInfo, TensorSpec
@@ -269,11 +267,11 @@ def _pack_description(spec: TensorSpec, offset: int) -> bytes:
 def write(
     path: Path,
     specs: Sequence[TensorSpec],
-    arrays: Iterable[NDArray[Any]],
+    arrays: Iterable[Payload],
     metadata: Mapping[str, object],
     progress: Callable[[int], None] | None = None,
 ) -> None:
-    """Write a GGUF file, one array at a time.
+    """Write a GGUF file, one array or chunk at a time.
 
     Args:
         path: Where to write; use :func:`maxtool.files.staged`.

@@ -13,13 +13,11 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from numpy.typing import NDArray
-
 from maxtool.dtype import BY_SAFETENSORS, TABLE, DType
 from maxtool.errors import InputError, MalformedFile, ModelMismatch
 from maxtool.weights.cursor import Cursor, FileCursor
 from maxtool.weights.formats.index import FileIndex
-from maxtool.weights.formats.payload import repeated_names, write_payloads
+from maxtool.weights.formats.payload import Payload, repeated_names, write_payloads
 from maxtool.weights.jsonfile import MAX_JSON_MEMORY, parse_object, uncollected
 from maxtool.weights.source import cut_off, opened
 from maxtool.weights.spec import TensorInfo, TensorSpec
@@ -264,11 +262,11 @@ def header(specs: Sequence[TensorSpec], metadata: Mapping[str, object] | None = 
 def write(
     path: Path,
     specs: Sequence[TensorSpec],
-    arrays: Iterable[NDArray[Any]],
+    arrays: Iterable[Payload],
     metadata: Mapping[str, object] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> None:
-    """Write a safetensors file, one array at a time.
+    """Write a safetensors file, one array or chunk at a time.
 
     Args:
         path: Where to write; use :func:`maxtool.files.staged`.

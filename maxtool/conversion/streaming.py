@@ -1,0 +1,106 @@
+"""The bytes of a tensor of the output, a few rows at a time.
+
+Where rules only move whole rows, rows are read where they are stored, so that a tensor of any size
+takes the memory of a chunk; otherwise the tensor is made whole, and converted in chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from maxtool.casting import cast, oddities
+from maxtool.conversion.tensors import natural, plain
+from maxtool.dtype import DType
+from maxtool.quantization import QuantizationEncoding, quantize
+from maxtool.quantization.codec import dequantize
+from maxtool.recipe import Emission, Plan
+from maxtool.recipe.gather import Gathered, gathered
+from maxtool.recipe.step import Array
+from maxtool.weights import TensorSpec
+from maxtool.weights.data import lossy
+
+# Of the source, or of float32 elements if it is quantized. Rows are never parted.
+CHUNK_BYTES = 1 << 23
+
+
+def chunks(
+    planned: Plan, spec: TensorSpec, emission: Emission, warn: Callable[[str], None]
+) -> Iterator[Array]:
+    """The payload of a tensor, in order.
+
+    Args:
+        planned: The source.
+        spec: What is written.
+        emission: What it is made of.
+        warn: Told what is odd about the values, once all are there.
+
+    Raises:
+        ModelMismatch: If values do not fit the type they are to have.
+        ChangedFile: If a source is written meanwhile.
+    """
+    rows = gathered(planned, emission)
+    kept = natural(planned, emission).encoding
+    if rows is not None:
+        parts, encoding = _stored(planned, rows), rows.sources[0].encoding
+    elif kept is not None and kept is spec.encoding:
+        whole = emission.apply([planned.read(name).data for name in emission.parameters])
+        parts, encoding = _slabs(whole), kept
+    else:
+        parts, encoding = _slabs(plain(planned, emission)), None
+    return parts if encoding and encoding is spec.encoding else _made(parts, spec, encoding, warn)
+
+
+def _stored(planned: Plan, rows: Gathered) -> Iterator[Array]:
+    """The rows as they are stored."""
+    stored = [planned.checkpoint.stored(source.name) for source in rows.sources]
+    counts = [weight.row_count for weight in stored]
+    ends = np.cumsum(counts)
+    step = max(1, CHUNK_BYTES // (4 * max(1, stored[0].row_elements)))
+    for start in range(0, len(rows.numbers), step):
+        numbers = rows.numbers[start : start + step]
+        owners = np.searchsorted(ends, numbers, side="right")
+        cuts = [0, *(np.flatnonzero(np.diff(owners)) + 1).tolist(), len(numbers)]
+        for first, last in pairwise(cuts):
+            owner = int(owners[first])
+            here = numbers[first:last] - (ends[owner] - counts[owner])
+            yield stored[owner].rows(here, range(stored[owner].row_items))
+
+
+def _slabs(array: Array) -> Iterator[Array]:
+    """Rows of the first dimension of an array; of one in order a view."""
+    row = array[:1].nbytes if array.ndim else array.nbytes
+    step = max(1, CHUNK_BYTES // max(1, row))
+    if not array.ndim:
+        yield array
+        return
+    for start in range(0, len(array), step):
+        yield array[start : start + step]
+
+
+def _made(
+    parts: Iterator[Array],
+    spec: TensorSpec,
+    encoding: QuantizationEncoding | None,
+    warn: Callable[[str], None],
+) -> Iterator[Array]:
+    """The parts decoded, and as the type or the blocks that are written."""
+    odd: frozenset[str] = frozenset()
+    lost, source = 0, spec.dtype
+    for part in parts:
+        values = dequantize(part, encoding, tensor=spec.name) if encoding else part
+        if spec.encoding is not None:
+            yield quantize(values, spec.encoding, tensor=spec.name)
+            continue
+        odd |= oddities(values)
+        source = DType.from_numpy(values.dtype)
+        converted, count = (values, 0) if source is spec.dtype else cast(values, spec.dtype)
+        lost += count
+        if not lost:  # what follows is only counted
+            yield converted
+    if lost:
+        raise lossy(spec.name, source, spec.dtype, lost, spec.size)
+    if odd:
+        warn(f"{spec.name} holds {' and '.join(sorted(odd))}")
