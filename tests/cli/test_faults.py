@@ -1,0 +1,112 @@
+"""What becomes of outputs when commands are killed, meet each other, or have no room.
+
+Every line of the code that puts an output in place is ended in ``tests/files/test_faults.py``, and
+sources are changed under way in ``tests/weights/test_changes.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from maxtool.weights import open_checkpoint
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "tests" / "data" / "tiny-llama"
+OUTPUTS = ("out", "out.gguf")
+FEW = 5
+MANY = {"file": 100, "folder": 100, "artifact": 30}
+
+
+def begin(output: Path, *options: str, limit: Callable[[], None] | None = None) -> subprocess.Popen:
+    command = [sys.executable, "-m", "maxtool", "convert", str(SOURCE), "-o", str(output), *options]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=limit
+    )
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(os.listdir(folder))  # noqa: PTH208
+
+
+@pytest.mark.parametrize(
+    ("kind", "count"),
+    [
+        ("file", FEW),
+        ("folder", FEW),
+        *(pytest.param(kind, count, marks=pytest.mark.slow) for kind, count in MANY.items()),
+    ],
+)
+def test_kills_at_random_moments(tmp_path: Path, kind: str, count: int) -> None:
+    command = [sys.executable, "-m", "tests.cli.kills", str(tmp_path), kind, str(count), "0"]
+    done = subprocess.run(command, capture_output=True, check=True, cwd=ROOT, text=True)
+    found = json.loads(done.stdout)
+    assert found["wrong"] == []
+    assert found["found"]["old"] + found["found"]["new"] == count
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_two_writers_at_once(tmp_path: Path, name: str) -> None:
+    """Without --force one of them fails, whichever comes second."""
+    both = [begin(tmp_path / name) for _ in range(2)]
+    said = [process.communicate(timeout=120)[1] for process in both]
+    assert sorted(process.returncode for process in both) == [0, 2], said
+    assert "--force" in "".join(said)
+    assert names(tmp_path) == [name]
+    assert open_checkpoint(tmp_path / name).tensors
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_two_writers_with_force(tmp_path: Path, name: str) -> None:
+    both = [begin(tmp_path / name, "--force", "--dtype", kind) for kind in ("float16", "bfloat16")]
+    said = [process.communicate(timeout=120)[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    assert names(tmp_path) == [name]
+    kinds = {info.type_name for info in open_checkpoint(tmp_path / name).tensors.values()}
+    assert len(kinds & {"F16", "BF16"}) == 1
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_a_file_that_may_not_become_so_large(tmp_path: Path, name: str) -> None:
+    """As on a full disk, the system refuses to write on in the middle of the tensors."""
+    first = begin(tmp_path / name)
+    assert first.communicate(timeout=120)[0].startswith("wrote")
+    before = open_checkpoint(tmp_path / name).path.stat().st_ino
+    process = begin(
+        tmp_path / name,
+        "--force",
+        limit=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000)),
+    )
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 6
+    assert "Traceback" not in said
+    assert names(tmp_path) == [name]
+    assert (tmp_path / name).stat().st_ino == before
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="needs a file system of its own")
+def test_a_disk_that_fills_up(tmp_path: Path) -> None:
+    """Another process takes the room that there was when the conversion was planned."""
+    code = (
+        "import shutil, sys; from pathlib import Path; from maxtool.cli.app import app\n"
+        "shutil.disk_usage = lambda _: shutil._ntuple_diskusage(1 << 40, 0, 1 << 40)\n"
+        f"app(['convert', {str(SOURCE)!r}, '-o', sys.argv[1] + '/out.gguf'])"
+    )
+    mounted = f"mount -t tmpfs -o size=64k tmpfs {tmp_path} && "
+    script = f'{mounted}{sys.executable} -c "$1" {tmp_path}; code=$?; ls -A {tmp_path}; exit $code'
+    command = ["unshare", "-rm", "sh", "-c", script, "sh", code]
+    done = subprocess.run(command, capture_output=True, check=False, cwd=ROOT, text=True)
+    if "mount" in done.stderr or "unshare" in done.stderr:
+        pytest.skip("no file system may be made here")
+    assert done.returncode == 6, done.stderr
+    assert "No space left" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
