@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from maxtool.compiler.kernels.counted import Arguments
 from maxtool.compiler.kernels.cpu import builder as b
-from maxtool.compiler.kernels.nonzero import Arguments
 
 WORK = 64  # of one row: halvings, each a read
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from maxtool.compiler.kernels.counted import Arguments
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda.rows import each_element
-from maxtool.compiler.kernels.nonzero import Arguments
 
 
 def nonzero_places(rank: int) -> Any:  # noqa: ANN401 - tvm ships no types
