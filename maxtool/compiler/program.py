@@ -136,9 +136,10 @@ def _claims(graph: Graph) -> Iterator[str]:
             yield from _claims(node.callee)
         elif node.op == "rebind":
             x, message = node.inputs[0], node.attributes["message"]
-            yield f"{x.shape} is {node.attributes['shape']}" + (f" ({message})" if message else "")
+            claim = f"rebind: {x.shape} is {node.attributes['shape']}"
+            yield claim + (f" ({message})" if message else "")
         elif node.op == "nonzero":
-            yield f"{node.attributes['size']} elements are not zero"
+            yield f"nonzero: {node.attributes['size']} elements are not zero"
 
 
 def _print(tensor: Any, label: str, dtype: str) -> None:  # noqa: ANN401 - tvm ships no types

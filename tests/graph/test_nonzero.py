@@ -77,7 +77,7 @@ def test_how_many_there_are_is_checked() -> None:
     run = executor.find().compile(graph, {})
     np.testing.assert_array_equal(run(x, Tensor(np.zeros(2, "f4")))[0].to_numpy(), [[0], [4]])
     with pytest.raises(
-        ValueError, match="g: what is said of a shape is not true: k elements are n"
+        ValueError, match="g: what is said of a shape is not true: nonzero: k elements"
     ):
         run(x, Tensor(np.zeros(3, "f4")))
 
