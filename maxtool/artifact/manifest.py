@@ -21,8 +21,8 @@ from maxtool.graph import Graph, TensorType
 from maxtool.runtime import loader
 from maxtool.runtime.loader import CUDA_RUNTIME, RUNTIME, SCHEMA, checksum
 from maxtool.runtime.loader.manifest import CHECKSUM
+from maxtool.weights.formats.artifact import FILE, is_manifest
 
-FILE = "manifest.json"
 MODULE = "model.so"
 PROGRAM, LOADER = "run.py", "loader"
 LIBRARIES = "lib"
@@ -103,12 +103,7 @@ def save(folder: Path, described: Mapping[str, object]) -> None:
 
 def is_artifact(folder: Path) -> bool:
     """Whether a folder holds the manifest of an artifact, of whatever version."""
-    try:
-        found = json.loads((folder / FILE).read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return False
-    schema = found.get("schema") if isinstance(found, dict) else None
-    return isinstance(schema, str) and schema.partition("/")[0] == SCHEMA.partition("/")[0]
+    return is_manifest(folder / FILE)
 
 
 def copy_loader(folder: Path) -> None:

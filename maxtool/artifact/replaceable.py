@@ -7,6 +7,7 @@ from pathlib import Path
 
 from maxtool.artifact import manifest
 from maxtool.errors import OutputExists
+from maxtool.weights.formats.artifact import FILE
 from maxtool.weights.names import listed
 
 # What Python puts beside the loader when an artifact runs.
@@ -40,8 +41,8 @@ def _parts(folder: Path) -> set[str]:
     """The files of an artifact of whatever version, by their paths in the folder."""
     if not manifest.is_artifact(folder):
         return set()
-    named = json.loads((folder / manifest.FILE).read_bytes()).get("files")
-    return {manifest.FILE, *(named if isinstance(named, dict) else ())}
+    named = json.loads((folder / FILE).read_bytes()).get("files")
+    return {FILE, *(named if isinstance(named, dict) else ())}
 
 
 def _is_compiled(name: str) -> bool:

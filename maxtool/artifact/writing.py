@@ -17,6 +17,7 @@ from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
 from maxtool.files import sha256, staged
 from maxtool.recipe.naming import model_name
+from maxtool.weights.formats.artifact import FILE
 
 
 @dataclass
@@ -163,7 +164,7 @@ def _files(folder: Path, known: dict[str, str]) -> dict[str, dict[str, object]]:
     """Bytes and SHA-256 of every file of the artifact, by its path in the folder."""
     files = sorted(file for file in folder.rglob("*") if file.is_file())
     named = {file.relative_to(folder).as_posix(): file for file in files}
-    named.pop(manifest.FILE, None)  # it cannot hold its own
+    named.pop(FILE, None)  # it cannot hold its own
     return {
         name: {"bytes": file.stat().st_size, "sha256": known.get(name) or sha256(file)}
         for name, file in named.items()

@@ -74,7 +74,7 @@ def find(path: Path) -> Found:
         file = _in_folder(path) if path.is_dir() else path
     except (OSError, ValueError) as error:
         raise unreadable(path, error, hint=_elsewhere(path)) from error
-    compiled = file.name == artifact.FILE and artifact.is_manifest(file)
+    compiled = file.name == artifact.FILE and artifact.begins_as_manifest(file)
     if file.suffix == ".json" and not compiled:
         return _sharded(file)
     before = stamp(file)
@@ -112,7 +112,7 @@ def _in_folder(folder: Path) -> Path:
                 problems=listed(names),
                 hint="name the file that is meant",
             )
-    if artifact.is_manifest(folder / artifact.FILE):
+    if artifact.begins_as_manifest(folder / artifact.FILE):
         return folder / artifact.FILE
     raise MissingFile("no checkpoint in this folder", file=folder, hint=f"accepted: {ACCEPTED}")
 

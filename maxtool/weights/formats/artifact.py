@@ -6,6 +6,7 @@ in blocks of rows, as their kernels read them, are shown as the matrices they ar
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
     from maxtool.runtime.loader.specs import Stored
 
 FILE = "manifest.json"
-SCHEMA = re.compile(rb'"schema"\s*:\s*"maxtool\.artifact/')
-START = 4096  # bytes of a manifest that say what it is
+KIND = "maxtool.artifact"
+BEGINNING = re.compile(rb'"schema"\s*:\s*"maxtool\.artifact/')
+START = 4096  # bytes in which a manifest says what it is
 # Parts of a manifest that are shown otherwise, or are of use to the loader alone.
 BULKY = {"weights", "files", "entries", "state", "tables", "kernels", "manifest_sha256"}
 
@@ -50,13 +52,23 @@ class PackedTensor(TensorInfo):
         return int(np.prod(self.layout, dtype=object)) * self.dtype.size_in_bytes
 
 
+def begins_as_manifest(path: Path) -> bool:
+    """Whether a file begins as the manifest of a compiled model, whole or not."""
+    try:
+        with path.open("rb") as stream:
+            return BEGINNING.search(stream.read(START)) is not None
+    except OSError:
+        return False
+
+
 def is_manifest(path: Path) -> bool:
     """Whether a file is the manifest of a compiled model, of whatever version."""
     try:
-        with path.open("rb") as stream:
-            return SCHEMA.search(stream.read(START)) is not None
-    except OSError:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
         return False
+    schema = found.get("schema") if isinstance(found, dict) else None
+    return isinstance(schema, str) and schema.partition("/")[0] == KIND
 
 
 def read(path: Path) -> FileIndex:
