@@ -27,6 +27,9 @@ EXTRAS := dev$(if $(COMPILER),,$(comma)zig)
 # Debian packages that tests run programs of: where root runs this, they are installed.
 DEBIAN :=
 
+# Where it is set, each of the hundreds of programs that tests start would compile what it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all lint format bench gpu-check explore fuzz clean setup
 

@@ -62,6 +62,12 @@ def optimised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("maxtool.compiler.target.OPT_LEVEL", 3)
 
 
+@pytest.fixture
+def unoptimised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the test compiles is not optimised: it is about what is computed, in many models."""
+    monkeypatch.setattr("maxtool.compiler.target.OPT_LEVEL", 0)
+
+
 @pytest.fixture(scope="session")
 def reference() -> Path:
     """The folder of reference checkpoints beside the checkout."""

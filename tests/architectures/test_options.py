@@ -109,7 +109,7 @@ def check(config: DecoderConfig, seed: int = 1, *, without_cache: bool) -> None:
 # Edges of options that others of the cases have.
 EDGES = (
     *("shares as they are", "one expert", "one window", "a window wider than the context"),
-    *("layer norms without biases", "norms after"),
+    *("layer norms", "layer norms without biases", "norms after", "some rotated", "two bases"),
 )
 
 

@@ -17,7 +17,7 @@ from tests.parity import peers
 from tests.parity.configurations import FAMILIES, LONGEST, configurations
 from tests.parity.measure import error
 
-pytestmark = [pytest.mark.peers, pytest.mark.slow]
+pytestmark = [pytest.mark.peers, pytest.mark.slow, pytest.mark.usefixtures("unoptimised")]
 
 torch = peers.torch
 

@@ -26,7 +26,7 @@ from tests.parity.peers import cached, forward, load, saved, single, torch
 
 __all__ = ["torch"]  # the fixture
 
-pytestmark = [pytest.mark.peers, pytest.mark.slow]
+pytestmark = [pytest.mark.peers, pytest.mark.slow, pytest.mark.usefixtures("unoptimised")]
 
 # What is refused: values that GGUF cannot say, and half a plane to rotate.
 REFUSED = ("has no spelling in gguf", "is odd")

@@ -18,7 +18,7 @@ from maxtool.runtime import loader
 from maxtool.weights import open_checkpoint
 from tests.artifact.measure import BOUND, Array, error
 
-pytestmark = [pytest.mark.peers, pytest.mark.slow]
+pytestmark = [pytest.mark.peers, pytest.mark.slow, pytest.mark.usefixtures("unoptimised")]
 
 OUTPUTS = ("last_hidden_state", "pooler_output")
 # The keys in which DistilBERT says the same.

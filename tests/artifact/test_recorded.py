@@ -19,7 +19,7 @@ from tests.effort import thinned
 ELSEWHERE = "cpu:x86-64"
 
 
-@pytest.fixture(scope="module", params=["tiny-llama", "tiny-bert"])
+@pytest.fixture(scope="module", params=thinned(["tiny-llama", "tiny-bert"], "tiny-llama"))
 def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("recorded") / "model"
     source = Path(__file__).parents[1] / "data" / request.param

@@ -88,6 +88,7 @@ def compare(target: str, sources: list[Path], scratch: Path) -> None:
     assert [name for name in first if first[name] != second[name]] == []
 
 
+@pytest.mark.slow
 def test_one_model(data: Path, tmp_path: Path) -> None:
     compare("cpu:x86-64-v2", [data / "tiny-llama"], tmp_path)
 

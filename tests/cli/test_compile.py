@@ -192,14 +192,8 @@ def test_interrupt_leaves_nothing(
     assert {path.name for path in tmp_path.iterdir()} == {"source"}
 
 
-@pytest.mark.parametrize(
-    "closed",
-    [
-        pytest.param(">&-", marks=pytest.mark.slow),
-        pytest.param("2>&-", marks=pytest.mark.slow),
-        ">&- 2>&-",
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
 def test_closed_streams(source: Path, tmp_path: Path, closed: str) -> None:
     command = f"{sys.executable} -m maxtool compile {source} -o {tmp_path / 'out'} {closed}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)

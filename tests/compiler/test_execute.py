@@ -18,6 +18,7 @@ from maxtool.errors import MisshapenWeight, MissingDevice, MissingWeight
 from maxtool.graph import DeviceRef, Graph, Tensor, TensorType, Weight, executor, ops
 from maxtool.graph.ops import OPS
 from tests.compiler.execution import F32, FLOATS, Array, Run, compiled, sample
+from tests.effort import thinned
 
 
 def sigmoid(x: Array) -> Array:
@@ -65,7 +66,10 @@ def test_every_operation_has_a_rule() -> None:
     assert set(OPS) == set(RULES)
 
 
-@pytest.fixture(scope="module", params=FLOATS, ids=lambda dtype: dtype.value)
+FEW = (DType.float32, DType.bfloat16)
+
+
+@pytest.fixture(scope="module", params=thinned(FLOATS, *FEW), ids=lambda dtype: dtype.value)
 def all_unary(request: pytest.FixtureRequest) -> tuple[DType, Run]:
     kind = TensorType(request.param, ["n", 3])
     return request.param, compiled(lambda x: [apply(name)(x) for name in UNARY], kind)
@@ -89,7 +93,7 @@ def test_unary_operations(all_unary: tuple[DType, Run], values: list[float]) -> 
         )
 
 
-@pytest.fixture(scope="module", params=FLOATS[:3], ids=lambda dtype: dtype.value)
+@pytest.fixture(scope="module", params=thinned(FLOATS[:3], *FEW), ids=lambda dtype: dtype.value)
 def all_binary(request: pytest.FixtureRequest) -> tuple[DType, Run]:
     """Operands of one shape, which float32 computes in chains, and of broadcast shapes."""
     kinds = [TensorType(request.param, shape) for shape in (["n", 3], ["n", 1], ["n", 3])]

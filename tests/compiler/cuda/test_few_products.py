@@ -90,6 +90,7 @@ def test_gated_linear(dtype: str, k: int, rows: int) -> None:
     np.testing.assert_allclose(found[0], gate / (1 + np.exp(-gate)) * up, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_kernels_stay_in_registers() -> None:
     alike = {"aligned": True, "shared_memory": SHARED_MEMORY}
     made = {

@@ -101,6 +101,7 @@ def test_constants_of_a_chain_are_exact() -> None:
     np.testing.assert_array_equal(found, x * np.float32(0.1))
 
 
+@pytest.mark.slow
 def test_what_they_take_of_a_gpu() -> None:
     long = tuple(Step("silu", (index,)) for index in range(16))
     many = (Step("add", (0, 1)), *(Step("add", (index + 6, index)) for index in range(2, 8)))

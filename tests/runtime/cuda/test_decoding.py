@@ -35,6 +35,7 @@ def environment(stubs: Path, cuda_module: Path) -> dict[str, str]:
     return stub_gpu.environment(stubs, cuda_module)
 
 
+@pytest.mark.slow
 def test_the_device_draws_what_the_host_would(
     cuda_artifact: Path, environment: dict[str, str]
 ) -> None:

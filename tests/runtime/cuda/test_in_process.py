@@ -107,6 +107,7 @@ answer([there.to_numpy().tolist(), compiled])
     assert answer == [[1.0, 1.0, 1.0], ["compute_80"]]
 
 
+@pytest.mark.slow
 def test_a_graph_that_computes_nothing(run: Any) -> None:
     answer = run(
         """
