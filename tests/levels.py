@@ -34,6 +34,7 @@ KERNELS = {
     "layer_norm_rows": "graph/test_normalization.py::test_what_numpy_computes[float32]",
     "linear": "compiler/kernels/test_linear.py"
     "::test_short_weights_are_used_exactly[172-64-bfloat16]",
+    "nonzero_places": "graph/test_nonzero.py::test_the_places_of_what_is_not_zero[int8]",
     "pack_columns": "compiler/kernels/test_columns.py::test_batches[sizes2]",
     "permute": "graph/test_layout.py::test_every_type[DType.int16]",
     "pointwise": "compiler/kernels/test_special.py::test_a_function[gelu]",
