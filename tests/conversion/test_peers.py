@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from maxtool.conversion import Request, convert, prepare
+from tests.artifact.measure import BOUND, error, recorded
 
 pytestmark = pytest.mark.peers
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -22,7 +22,7 @@ def test_transformers_computes_the_same(tmp_path: Path, name: str) -> None:
     model = transformers.AutoModelForCausalLM.from_pretrained(
         tmp_path / "back", dtype=torch.float32
     )
-    expected = np.load(DATA / name / "expected.npz")
+    expected = recorded(DATA / name)
     with torch.no_grad():
         logits = model(torch.tensor(expected["input_ids"])).logits.numpy()
-    np.testing.assert_allclose(logits, expected["logits"], rtol=1e-5, atol=1e-6)
+    assert error(logits, expected["logits"]) <= BOUND
