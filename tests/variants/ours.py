@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from maxtool.architectures import build
+from maxtool.architectures import build, graph_of
 from maxtool.errors import ConfigurationError
 from maxtool.graph import Graph, Weight
 from maxtool.recipe import Plan, find_recipe, plan
@@ -38,7 +38,7 @@ def outputs(made: Plan, inputs: Mapping[str, Array]) -> Array:
     if module.context is not None and module.context < inputs["input_ids"].shape[1]:
         raise ConfigurationError(f"a context of {module.context}")
     entry = next(one for one in module.entries() if one.name == "forward")
-    graph = module.trace(entry.name, entry.types, entry.function)
+    graph = graph_of(module, entry)
     derived = dict(_owners(graph))
     weights = {
         name: _read(made, name) if name in made.parameters else derived[name].to_numpy()

@@ -13,8 +13,8 @@ from maxtool.parity.decoder.huggingface.layers import (
     gemma3_ropes,
     late,
     not_every,
-    rotates,
     smollm3_ropes,
+    still,
 )
 from maxtool.parity.decoder.huggingface.rope import RopeKeys
 from maxtool.parity.decoder.huggingface.row import Options, Row, Windows
@@ -300,9 +300,7 @@ ROWS: Mapping[str, Row] = {
         names.LLAMA,
         defaults=LLAMA_EPS | TIED | CONTEXT_32K | {"num_key_value_heads": 4},
         biases=ATTENTION_BIAS | {"mlp_bias": MLP},
-        windows=Windows(
-            switch=True, listed=True, rule=lambda read, layer: not rotates(read, layer)
-        ),
+        windows=Windows(listed=True, rule=still),
         rope=RopeKeys(default_theta=2e6),
         ropes=smollm3_ropes,
     ),

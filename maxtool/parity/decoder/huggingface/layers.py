@@ -90,6 +90,11 @@ def rotates(read: Reader, layer: int) -> bool:
     return isinstance(listed, list) and layer < len(listed) and bool(listed[layer])
 
 
+def still(read: Reader, layer: int) -> bool:
+    """Whether a layer of SmolLM3 has a window where no list says it: if it does not rotate."""
+    return read.flag("use_sliding_window") and not rotates(read, layer)
+
+
 def late(read: Reader, layer: int) -> bool:
     """Whether a layer of Qwen comes after those that see everything."""
     return read.get("max_window_layers") == 0 or layer >= read.integer("max_window_layers", 28)
