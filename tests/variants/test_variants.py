@@ -31,6 +31,10 @@ UNDERSTOOD = frozenset(
 ) | {"rms_norm_eps", "rope_theta", "sliding_window", "vocab_size"}
 
 
+# llama.cpp has no place for the biases of Falcon's first form, whatever else is changed.
+WITHOUT_GGUF = ("tiny-falcon-rw",)
+
+
 class Ours:
     """What maxtool computes of the rows of one family; what means the same is computed once."""
 
@@ -119,7 +123,7 @@ def test_through_gguf(family: str, tmp_path: Path) -> None:
         compared += 1
         if error(again, found) > ALLOWED:
             problems.append(f"{row}: {error(again, found):.1e} off")
-    assert compared
+    assert bool(compared) == (family not in WITHOUT_GGUF)
     assert not problems
 
 
