@@ -66,6 +66,7 @@ VALUES: dict[str, Any] = {
     "op": "sum",
     "original": 128,
     "places": "int32",
+    "rank": 2,
     "reverse": False,
     "round_first": True,
     "scale": 0.125,

@@ -50,4 +50,4 @@ except loader.BadUsage as error:
         environment,
         cuda_artifact,
     )
-    assert answer.startswith("there is no device cuda:1; this machine has GPU 0")
+    assert answer.startswith("there is no device cuda:1. this machine has GPU 0")
