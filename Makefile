@@ -10,12 +10,13 @@ READY := $(VENV)/.ready
 # that nothing else wants.
 VENV_ALL := .venv-all
 READY_ALL := $(VENV_ALL)/.ready
+PIP_ALL := $(VENV_ALL)/bin/python -m pip install --quiet --disable-pip-version-check
 DEMO := build/demo
 FAST := not slow and not reference and not peers
 PARALLEL := -m pytest -q -n auto --dist worksteal
 PYTEST := $(PY) $(PARALLEL)
-# Plain torch comes with CUDA's libraries. The release is that of the peers extra; only Linux has
-# builds for CPUs under a name of their own.
+# Plain torch comes with CUDA's libraries, so it is installed first, from an index that is asked for
+# nothing else. The release is that of the peers extra; only Linux has builds for CPUs by name.
 TORCH := $(shell sed -n 's/^peers = .*"\(torch==[0-9.]*\)".*/\1/p' pyproject.toml)
 ifeq ($(shell uname -s),Linux)
 TORCH := $(TORCH)+cpu --extra-index-url https://download.pytorch.org/whl/cpu
@@ -127,7 +128,7 @@ $(READY_ALL): $(READY)
 	@echo "Setting up $(VENV_ALL), extras: $(EXTRAS),test-all. This happens once and downloads"
 	@echo "some 600 megabytes."
 	@$(VENV_ALL)/bin/python -c '' >/dev/null 2>&1 || $(PY) -m venv --clear $(VENV_ALL)
-	@$(VENV_ALL)/bin/python -m pip install --quiet --disable-pip-version-check --retries 1 \
-	  -e ".[$(EXTRAS),test-all]" $(TORCH)
+	@$(PIP_ALL) --retries 0 --no-deps $(TORCH)
+	@$(PIP_ALL) -e ".[$(EXTRAS),test-all]"
 	@[ -z "$(DEBIAN)" ] || [ "$$(id -u)" != 0 ] || apt-get install --yes --quiet $(DEBIAN)
 	@touch $(READY_ALL)
