@@ -26,7 +26,7 @@ def check(output: Path) -> None:
     if not output.is_dir():
         raise OutputExists("the output is a file, and is not replaced", file=output, hint=HINT)
     if found := _strangers(output):
-        what = "the output is a folder with what is of no artifact, and is not replaced"
+        what = "the output folder holds files that do not belong to an artifact; it is not replaced"
         raise OutputExists(what, file=output, problems=listed(found), hint=HINT)
 
 

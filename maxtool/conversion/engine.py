@@ -168,7 +168,9 @@ def _check_replaceable(request: Request) -> None:
     if request.target != "hf":
         raise UsageError("the output is a folder, and a file was asked for", file=output, hint=hint)
     if found := strangers(output):
-        what = "the output is a folder with what is of no checkpoint, and is not replaced"
+        what = (
+            "the output folder holds files that do not belong to a checkpoint; it is not replaced"
+        )
         raise UsageError(what, file=output, problems=listed(found), hint=hint)
 
 

@@ -44,7 +44,7 @@ class Dim:
             kind = SymbolicDim if isinstance(plain, str) else kind
             kind = AlgebraicDim if isinstance(plain, Polynomial) else kind
         if not issubclass(kind, cls):
-            raise TypeError(f"{plain!r} is no {cls.__name__}")
+            raise TypeError(f"{plain!r} is not a valid {cls.__name__}")
         return object.__new__(kind)
 
     def __getnewargs__(self) -> tuple[int | str | Polynomial]:

@@ -34,10 +34,10 @@ def _conversions(field: Field, recipe: Recipe) -> Iterator[str]:
     for ways in field.spellings.values():
         converted = [way.convert[1] for way in ways if way.convert]
         if converted and KINDS.get(field.type) != "number":
-            yield f"as: a field of type {field.type} is no number"
+            yield f"as: a field of type {field.type} is not a number"
         for name in converted:
             if name in recipe.fields and _of_field(name, recipe) != "number":
-                yield f"as: {name!r} is no number"
+                yield f"as: {name!r} is not a number"
 
 
 def _results(field: Field, recipe: Recipe) -> Iterator[str]:

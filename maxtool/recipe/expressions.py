@@ -125,7 +125,7 @@ def _operand(value: Any, depth: int) -> Expression:  # noqa: ANN401
     if not _number(value):
         raise ValueError(f"{value!r} is neither a field nor a number nor a formula")
     if not 0 < value < LARGEST:
-        raise ValueError(f"{value!r} is no operand; numbers are positive, and below {LARGEST}")
+        raise ValueError(f"{value!r} is not an operand; numbers are positive, and below {LARGEST}")
     return literal(value)
 
 

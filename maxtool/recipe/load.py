@@ -64,7 +64,7 @@ def find_recipe(checkpoint: Checkpoint) -> Recipe:
     """
     if checkpoint.format == "artifact":
         raise UnknownArchitecture(
-            "this is a compiled model, and no checkpoint",
+            "this is a compiled model, not a checkpoint",
             file=checkpoint.path,
             hint=f"maxtool run {checkpoint.path} runs it; give what it was compiled from",
         )

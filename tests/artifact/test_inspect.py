@@ -92,7 +92,7 @@ def test_an_artifact_is_no_source(compiled: Compile, data: Path, tmp_path: Path)
     for command in ("convert", "compile"):
         done = CliRunner().invoke(app, [command, str(folder), "-o", str(tmp_path / "out.gguf")])
         assert done.exit_code == 4
-        assert "a compiled model, and no checkpoint" in done.stderr
+        assert "a compiled model, not a checkpoint" in done.stderr
 
 
 def test_a_damaged_manifest(compiled: Compile, data: Path, tmp_path: Path) -> None:

@@ -214,9 +214,9 @@ def test_a_dimension_may_be_negated_on_the_way() -> None:
 @pytest.mark.parametrize(
     ("make", "what"),
     [
-        (lambda: StaticDim("n"), "'n' is no StaticDim"),
-        (lambda: SymbolicDim(3), "3 is no SymbolicDim"),
-        (lambda: AlgebraicDim("n"), "'n' is no AlgebraicDim"),
+        (lambda: StaticDim("n"), "'n' is not a valid StaticDim"),
+        (lambda: SymbolicDim(3), "3 is not a valid SymbolicDim"),
+        (lambda: AlgebraicDim("n"), "'n' is not a valid AlgebraicDim"),
         (lambda: StaticDim(2.5), "float"),  # type: ignore[arg-type]
     ],
 )

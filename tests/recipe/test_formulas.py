@@ -109,7 +109,7 @@ def test_nested_too_deeply(folder: Path) -> None:
 
 def test_as_of_what_is_no_number(folder: Path) -> None:
     way = {"keys": ["x"], "as": {"times": "text"}}
-    with pytest.raises(ConfigurationError, match="'text' is no number"):
+    with pytest.raises(ConfigurationError, match="'text' is not a number"):
         recipe_of(folder, {"type": "int", "default": 1, "hf": way})
 
 

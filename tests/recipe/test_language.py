@@ -283,7 +283,7 @@ def test_two_fields_of_one_key_must_agree(tmp_path: Path) -> None:
         ('norm = "layer"', "norm = [1]", "config.norm: needs a table or a value"),
         ("{ sqrt =", "{ cube =", "a default is a value or one of field, by, quotient"),
         ("{ product = [4,", "{ product = [true,", "neither a field nor a number nor a formula"),
-        ('"hidden_size", 4]', '"hidden_size", 0]', "0 is no operand"),
+        ('"hidden_size", 4]', '"hidden_size", 0]', "0 is not an operand"),
         (", else = { rsqrt", ", other = { rsqrt", "'by' takes a field, and needs 'else'"),
         ('as = "rsqrt"', 'as = "square"', "'square' is not one of reciprocal"),
         ('as = { times = "head_dim" }', 'as = "times"', "'times' is not one of"),

@@ -35,7 +35,7 @@ def other_schema(path: Path, schema: object, known: str) -> BadInput:
     """What to raise where ``manifest.json`` is of another schema than the one that is ``known``."""
     kind = known.partition("/")[0]
     if not isinstance(schema, str) or schema.partition("/")[0] != kind:
-        return BadInput(f"this is no manifest of schema {known}", file=path)
+        return BadInput(f"this is not a manifest of schema {known}", file=path)
     what = f"the model was compiled by another release of maxtool: {schema:.40} is not {known}"
     return BadInput(what, file=path, hint="compile it again, or use the run.py in its own folder")
 
