@@ -59,7 +59,7 @@ def cast(values: NDArray[Any], dtype: DType) -> tuple[NDArray[Any], int]:
 
 
 def oddities(values: NDArray[Any]) -> frozenset[str]:
-    """What floats hold that is no number: ``NaN``, ``infinity``, both or neither."""
+    """The non-finite values that floats hold: ``NaN``, ``infinity``, both or neither."""
     flat = values.reshape(-1)
     parts = in_parts(flat.size, CHUNK_ELEMENTS, lambda part: _oddities(flat[part]), threads=1)
     return frozenset().union(*parts)

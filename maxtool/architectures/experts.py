@@ -43,7 +43,7 @@ def _(
     weight: Weight,
     strategy: ShardingStrategy,
 ) -> ShardingStrategy:
-    """As any layer does; where layers are to say how they are split, by its role."""
+    """The strategy as for any layer; where layers say how they are split, the one for its role."""
     if not strategy.is_tensor_parallel:
         return by_dimension(weight, strategy)
     return strategy_of(layer.role, weight, strategy.num_devices)

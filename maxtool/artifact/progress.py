@@ -17,7 +17,7 @@ class Progress(Protocol):
         """A stage begins, which is to do that many bytes, if it does any."""
 
     def __call__(self, done: int) -> None:
-        """That many bytes of the stage were read, written or hashed since the last call."""
+        """Count bytes of the stage that were read, written or hashed since the last call."""
 
 
 class Silent:

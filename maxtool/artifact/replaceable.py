@@ -1,4 +1,4 @@
-"""What ``--force`` may replace: an artifact, and nothing that is not part of it."""
+"""Rules for what ``--force`` may replace: an artifact, and nothing that is not part of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a shell offers behind options and for recipes; files it offers by itself."""
+"""Shell completion of options' values and of recipes; a shell completes files by itself."""
 
 from __future__ import annotations
 

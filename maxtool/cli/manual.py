@@ -1,4 +1,4 @@
-"""What ``--help`` says of each command besides its options: examples, and how it may end."""
+"""Texts of ``--help`` for each command besides its options: examples, and how it may end."""
 
 from __future__ import annotations
 

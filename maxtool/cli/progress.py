@@ -1,4 +1,4 @@
-"""What a long command is doing: a line drawn again and again on a terminal, elsewhere a few."""
+"""Progress of a long command: a line drawn again and again on a terminal, a few elsewhere."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Meter:
         self._done, self._began = 0, self._now()
 
     def __call__(self, done: int) -> None:
-        """That many bytes were done since the last call."""
+        """Count bytes that were done since the last call."""
         self._done += done
 
     def line(self) -> str:
@@ -50,7 +50,7 @@ class Meter:
         return f"{self._title}{share} {self._time}"
 
     def drawn(self, width: int) -> str:
-        """The same for a terminal: never wider than it is, with a bar where there is room."""
+        """The line for a terminal: never wider than it is, with a bar where there is room."""
         facts = [self._percent, self._amount, self._rate] if self._nbytes else []
         right = "  ".join(filter(None, [*facts, self._time]))
         left = text.elided(self._title, max(width - len(right) - 2, 1))

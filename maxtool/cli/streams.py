@@ -81,7 +81,7 @@ class _Descriptor(io.FileIO):
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:
-    """What stands for characters that an encoding lacks: look-alikes, else escapes."""
+    """The replacement for characters that an encoding lacks: look-alikes, else escapes."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     return "".join(_spelled(error)), error.end

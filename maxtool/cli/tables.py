@@ -62,7 +62,7 @@ class Label(NamedTuple):
         return f"{self.before}{printable(self.name)}{self.after}"
 
     def elided(self, most: int) -> Label:
-        """The same in at most so many cells, if what is around the name leaves it some."""
+        """The label in at most so many cells, if what is around the name leaves room for it."""
         room = most - width(self.before) - width(self.after)
         return self._replace(name=elided(printable(self.name), max(room, SHORTEST)))
 
@@ -100,7 +100,7 @@ def write(
     *,
     folds: int | None = None,
 ) -> None:
-    """The same lines as rich's, but no cell is cut, except for names that are too long to fold.
+    """Write the same lines as rich, but cut no cell, except for names that are too long to fold.
 
     Args:
         out: Where to.

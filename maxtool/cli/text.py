@@ -40,7 +40,7 @@ def elided(text: str, most: int) -> str:
 
 
 def _beginning(text: str, most: int) -> str:
-    """As many characters as ``most`` cells hold."""
+    """The first characters, as many as ``most`` cells hold."""
     kept = text[:most]
     while width(kept) > most:
         kept = kept[:-1]

@@ -3,7 +3,7 @@
 First for the sizes at hand; once sizes have changed, for any sizes in their place (``varying.py``),
 so that calls with all sorts of sizes soon compile no more.
 
-What only gives elements another shape, order or place is no work for a compiler: NumPy copies it.
+What only gives elements another shape, order or place is not work for a compiler: NumPy copies it.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def find_linker(target: CpuTarget) -> list[str]:
 
 
 def _to_install(target: CpuTarget) -> str:
-    """What links for a target, as the packages of most systems are named."""
+    """Advice on installing a linker for a target, by the package names of most systems."""
     if is_native(target):
         return "install a C compiler, such as gcc"
     return (

@@ -130,7 +130,7 @@ class Program:
 
 
 def _claims(graph: Graph) -> Iterator[str]:
-    """What ``rebind`` and ``nonzero`` of :mod:`maxtool.graph.ops` were told of sizes."""
+    """The claims about sizes made to ``rebind`` and ``nonzero`` of :mod:`maxtool.graph.ops`."""
     for node in graph.nodes:
         if isinstance(node, CallNode):
             yield from _claims(node.callee)

@@ -1,4 +1,4 @@
-"""Which sizes of an operation's operands vary from call to call, and which are always equal.
+"""Sizes of an operation's operands: those that vary from call to call and those always equal.
 
 A program is compiled for names in the place of sizes that have varied. Two places have one name
 while their sizes have been equal in every call: what an operation demands to be equal always is,
@@ -24,7 +24,7 @@ KEPT = 64
 
 
 class Varying:
-    """What the calls of one operation have shown of its operands' sizes.
+    """Record of what the calls of one operation have shown of its operands' sizes.
 
     Calls are of one family when 0 and 1, which have rules of their own (an empty sum, a dimension
     to broadcast), are in the same places, and so are the sizes that the operation must know.
@@ -66,7 +66,7 @@ class Varying:
         return self._families[key]
 
     def _without_ones(self, sizes: Sizes) -> Named | None:
-        """What is known of calls without ones, if a size of 1 is one like any other to them."""
+        """The sizes as named in calls without ones, if a size of 1 is like any other to them."""
         family = self._families.get(self._key(sizes, {0}))
         return family.named() if family is not None and family.holds(sizes) else None
 
@@ -137,7 +137,7 @@ def _demanded(family: _Family, takes: Takes) -> set[Place]:
 
 
 def _refused(family: _Family, one: list[Place], takes: Takes) -> set[Place]:
-    """Of places that may be equal by chance only, those that cannot have a name."""
+    """The places that cannot have a name, of those that may be equal by chance only."""
     if takes(family.named([one])):
         return set()
     parts = list(_together(one, lambda place: place[1]))

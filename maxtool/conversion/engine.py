@@ -190,7 +190,7 @@ def _describe(made: Conversion) -> None:
 
 
 def _description(made: Conversion) -> dict[str, Any]:
-    """What the source says of itself, kept as it stands in its own dialect."""
+    """The source's description of itself, kept as it stands in its own dialect."""
     planned, request = made.plan, made.request
     if planned.dialect == request.target:
         return KEPT[request.target](planned, made.specs, request.name)

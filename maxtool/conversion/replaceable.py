@@ -1,4 +1,4 @@
-"""What ``--force`` may replace: a folder in which everything is known to be of a checkpoint."""
+"""Rules for what ``--force`` may replace: a folder known to hold a checkpoint, nothing else."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BESIDE = frozenset({CONFIG, GENERATION, *CARRIED, *PROCESSORS, *sentences.BESIDE
 
 
 def strangers(folder: Path) -> list[str]:
-    """The names of entries that are of no checkpoint, sorted; all of them if there is no tensor.
+    """The names of entries that do not belong to a checkpoint, sorted; all if there is no tensor.
 
     Args:
         folder: What would be replaced; nothing in it means no strangers.

@@ -128,7 +128,7 @@ def _fits(array: Array, dtype: DType) -> bool:
 
 
 def _quantized_before(naturals: list[Natural], specs: list[TensorSpec]) -> list[str]:
-    """What becomes of tensors that the source has in blocks, a line for each thing."""
+    """Notes on what becomes of tensors that the source has in blocks, a line for each thing."""
     blocks = [(n, s) for n, s in zip(naturals, specs, strict=True) if n.blocks]
     decoded = sum(spec.encoding is None for _, spec in blocks)
     again = [s.name for n, s in blocks if s.encoding is not None and s.encoding is not n.encoding]

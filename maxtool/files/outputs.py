@@ -1,4 +1,4 @@
-"""Where an output may go."""
+"""Checks of where an output may go."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def check_space(path: Path, needed: int) -> None:
 
 
 def place(path: Path) -> Path:
-    """Where an output appears: ``path`` without links or dots on the way to its last name."""
+    """The place of an output: ``path`` without links or dots on the way to its last name."""
     return path.resolve() if path.name in ("", "..") else path.parent.resolve() / path.name
 
 

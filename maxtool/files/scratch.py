@@ -44,12 +44,12 @@ class Scratch:
 
     @property
     def staging(self) -> Path:
-        """Where the output is written."""
+        """The path at which the output is written."""
         return self.folder / NEW / self.place.name
 
     @property
     def aside(self) -> Path:
-        """Where what is in the way goes."""
+        """The path to which what is in the way is moved."""
         return self.folder / OLD / self.place.name
 
     def begin(self) -> None:
@@ -167,7 +167,7 @@ def _left(folder: Path, raw: bytes) -> Path | None:
 
 @cache
 def _here() -> dict[str, str]:
-    """What tells this machine from others: its name, and its kernel's name for this boot."""
+    """The identity of this machine: its name, and its kernel's name for this boot."""
     try:
         boot = BOOT.read_text().strip()
     except OSError:
@@ -176,7 +176,7 @@ def _here() -> dict[str, str]:
 
 
 def _lock(descriptor: int) -> bool | None:
-    """Whether the lock is ours now; None where there are no locks."""
+    """Try to take the lock: whether it is ours now; None where there are no locks."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -89,7 +89,7 @@ def weights_at(
 
 
 def _meant(name: str, subgraph: Graph, prefix: str) -> str:
-    """What a call means by the name of a weight that the subgraph was traced with."""
+    """The name of a weight in a call, from the one that the subgraph was traced with."""
     own = subgraph.weight_prefix
     if own is None or not name.startswith(own):
         return name

@@ -140,7 +140,7 @@ class Graph:
     def weight(self, name: str) -> Weight | None:
         """The weight that a name of this graph stands for, or, by another name, one declared alike.
 
-        None for a parameter that is no weight.
+        None for a parameter that is not a weight.
         """
         return self.owners.get(name, self.borrowed.get(name))
 

@@ -25,7 +25,7 @@ class NestedGraph(Graph):
         input_types: The types of the inputs.
 
     Raises:
-        TypeError: If an output is no tensor.
+        TypeError: If an output is not a tensor.
         ValueError: If a buffer is used.
     """
 
@@ -67,7 +67,7 @@ class FlowGraph(Graph):
     """Calls of other graphs of which not all happen, or one happens several times.
 
     Its nodes are the calls: of a condition's two branches, or of the predicate and the body of a
-    loop. What they give is no value here; the outputs are what comes of the whole.
+    loop. What they give is not a value here; the outputs are what comes of the whole.
 
     Args:
         name: Its name.
@@ -100,7 +100,7 @@ class FlowGraph(Graph):
 
 
 def as_results(given: Any) -> tuple[Any, ...]:  # noqa: ANN401 - what a function of a user returned
-    """What a function returned as a tuple: one thing, several, or None for none."""
+    """The results of a function as a tuple: one thing, several, or None for none."""
     if given is None:
         return ()
     return tuple(given) if isinstance(given, tuple | list) else (given,)

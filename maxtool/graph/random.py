@@ -35,8 +35,8 @@ def uniform(
     """Numbers drawn evenly from ``range``, its end left out.
 
     Raises:
-        ValueError: If a size is not known, the range is empty, the numbers are to be no floats, or
-            a graph is being traced, which would have the same numbers each time it runs.
+        ValueError: If a size is not known, the range is empty, the numbers are not to be floats,
+            or a graph is being traced, which would have the same numbers each time it runs.
     """
     low, high = range
     if not low < high:
@@ -56,8 +56,9 @@ def normal(
     """Numbers drawn from the normal distribution with that mean and standard deviation.
 
     Raises:
-        ValueError: If a size is not known, the deviation is negative, the numbers are to be no
-            floats, or a graph is being traced, which would have the same numbers each time it runs.
+        ValueError: If a size is not known, the deviation is negative, the numbers are not to
+            be floats, or a graph is being traced, which would have the same numbers each time it
+            runs.
     """
     return _tensor(_generator.normal(mean, std, _sizes("normal", shape)), dtype, device)
 

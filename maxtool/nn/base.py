@@ -59,7 +59,7 @@ def _around(call: Call) -> Call:
 
 
 def signature_of(module: Base[..., Any]) -> Signature:
-    """What a module takes: its class's own ``__call__``, or else :meth:`Base.forward`, says it."""
+    """The signature of a module: of its class's own ``__call__``, or else :meth:`Base.forward`."""
     own = type(module).__call__ is not Base.__call__
     return signature(module.__call__ if own else module.forward)
 
@@ -92,7 +92,7 @@ class Base(Node, Generic[P, R]):
         return super().__new__(cls)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        """What the module computes; a subclass says it.
+        """Compute the module's results; a subclass says how.
 
         Raises:
             NotImplementedError: If the subclass does not.

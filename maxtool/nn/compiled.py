@@ -31,7 +31,7 @@ class Session(Protocol):
 
 
 class CompiledModule:
-    """What :meth:`Base.compile` returns: call it as the module, with tensors or NumPy arrays.
+    """Result of :meth:`Base.compile`: call it as the module, with tensors or NumPy arrays.
 
     Args:
         name: The module's class.
@@ -71,7 +71,7 @@ def compile_module(
     weights: Mapping[str, states.Value] | None,
     session: Session | None,
 ) -> CompiledModule:
-    """What :meth:`Base.compile` does."""
+    """Compile a module, as :meth:`Base.compile` does."""
     found = states.fitting(tree.leaves(module), weights, align=1) if weights is not None else {}
     given = {name: one.data for name, one in found.items()}
     kinds, nesting = flatten(input_types, TensorType)

@@ -50,7 +50,7 @@ class Linear(Module[[Tensor], Tensor]):
 
 @sharding_of.register
 def _(layer: Linear, name: str, weight: Weight, strategy: ShardingStrategy) -> ShardingStrategy:
-    """As any layer does; where layers are to say how they are split, by its role."""
+    """The strategy as for any layer; where layers say how they are split, the one for its role."""
     if not strategy.is_tensor_parallel:
         return by_dimension(weight, strategy)
     is_own = name not in tree.shared(layer)

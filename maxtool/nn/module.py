@@ -63,7 +63,7 @@ class Module(Base[P, R]):
         module's own again.
 
         Raises:
-            TypeError: If it is no ``Weight``.
+            TypeError: If it is not a ``Weight``.
         """
         if not isinstance(weight, Weight):
             raise TypeError(f"a Weight can be shared, not a {type(weight).__name__}")
@@ -83,7 +83,7 @@ class Module(Base[P, R]):
             sharding_strategy: How weights are split; needed for more than one device.
 
         Raises:
-            TypeError: If something is no device.
+            TypeError: If something is not a device.
             ValueError: If devices and strategy do not fit each other, or listing the weights that
                 cannot be split so; nothing has changed then.
         """

@@ -67,7 +67,7 @@ def _is_weights(value: Any) -> bool:  # noqa: ANN401 - anything
 
 
 def _of_array(value: WeightData) -> WeightData:
-    """The same with a NumPy array, where another class of weights gave it an array of its own."""
+    """The weight with a NumPy array, where another class of weights gave it an array of its own."""
     data = as_data(value.name, value.data).data
     shape = tuple(int(size) for size in value.shape)
     return WeightData(data, value.name, value.dtype, shape, value.quantization_encoding)

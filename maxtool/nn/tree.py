@@ -22,7 +22,7 @@ NO_ATTRIBUTES = ("__dict__", "__weakref__")
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """What the styles of the module API differ in.
+    """Traits in which the styles of the module API differ.
 
     Attributes:
         lists_every_path: Whether what stands in several places of the tree is listed under each of
@@ -37,7 +37,7 @@ class Style:
 
 
 class Node:
-    """What a tree consists of: the modules, and nothing else, are derived from it."""
+    """Base class of a tree's nodes: the modules, and nothing else, are derived from it."""
 
     _maxtool_style: ClassVar[Style] = Style()
 

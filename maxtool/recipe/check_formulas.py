@@ -1,4 +1,4 @@
-"""Whether the formulas of a recipe fit: operands of the kind that each takes, results that fit."""
+"""Checks of a recipe's formulas: operands of the kind that each takes, results that fit."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _misfits(expression: Expression, recipe: Recipe) -> Iterator[str]:
 
 
 def _kinds(expression: Expression, recipe: Recipe) -> set[str]:
-    """What an expression may stand for."""
+    """The kinds of value that an expression may stand for."""
     if expression.op == "value":
         return {_of_value(expression.operands[0])}
     if expression.op == "field":

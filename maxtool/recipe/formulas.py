@@ -89,7 +89,7 @@ def _product(_values: Values, *factors: float) -> float:
 
 
 def _longrope_attention(values: Values, context: float, original: float) -> float:
-    """What LongRoPE multiplies cosines and sines by, as transformers computes it."""
+    """The factor by which LongRoPE multiplies cosines and sines, as transformers computes it."""
     factor = values.get("rope_factor") or context / original
     if factor <= 1 or original == 1:
         return 1.0

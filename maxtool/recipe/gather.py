@@ -1,4 +1,4 @@
-"""Which stored rows make a tensor, where the rules of both sides do nothing but move whole rows.
+"""Stored rows that make a tensor, where the rules of both sides do nothing but move whole rows.
 
 The operations that do so (permutations of rows, stacks, splits and joins) are applied to the
 numbers of the rows in place of these: what comes out says where each row of the result is stored.

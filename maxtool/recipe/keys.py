@@ -47,7 +47,7 @@ class Keys:
         return Keys(self.dialect, beside | inside)
 
     def table(self, name: str) -> dict[str, Any]:
-        """What a table says: the keys below it, but for those that are null."""
+        """The contents of a table: the keys below it, but for those that are null."""
         below = f"{name}."
         inside = ((key, self.get(key)) for key in self.values if key.startswith(below))
         return {key.removeprefix(below): value for key, value in inside if value is not None}

@@ -118,7 +118,7 @@ def _unknown(checkpoint: Checkpoint, keys: Keys, recipes: list[str]) -> UnknownA
 
 
 def _matches(name: str) -> Mapping[Dialect, Match]:
-    """What recognises the models of a named recipe, by dialect; the rest of it is not looked at."""
+    """Rules that recognise a named recipe's models, by dialect; the rest of it is not looked at."""
     file, problems = _file(name), Problems()
     found = matches(_extended(_toml(file), file, lambda base: _toml(_file(base))), problems)
     if problems.found:

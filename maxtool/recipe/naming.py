@@ -1,7 +1,7 @@
-"""What a model is called in what is written of it.
+"""Name of a model in what is written of it.
 
-Its user may say, else its checkpoint does, else it is named for its recipe and its size. Where it
-lies is no part of it: the same checkpoint in another folder gives the same bytes.
+Its user may give one, else its checkpoint does, else it is named for its recipe and its size. Where
+it lies is not a part of that: the same checkpoint in another folder gives the same bytes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def model_name(planned: Plan) -> str:
 
 
 def own_name(planned: Plan) -> str | None:
-    """What a checkpoint calls itself: by ``general.name``, or by ``_name_or_path`` as a title."""
+    """The name that a checkpoint gives itself: ``general.name`` or ``_name_or_path`` as a title."""
     checkpoint = planned.checkpoint
     if planned.dialect == "gguf":
         return _text(checkpoint.metadata.get(GGUF_NAME))

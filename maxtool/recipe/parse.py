@@ -81,7 +81,7 @@ def parse(data: Table, file: Path, problems: Problems) -> Recipe | None:
 
 
 def matches(data: Table, problems: Problems) -> dict[Dialect, Match]:
-    """What recognises a model, by dialect: all that is read of recipes that are not used.
+    """The rules that recognise a model, by dialect: all that is read of recipes that are not used.
 
     Args:
         data: As for :func:`parse`.

@@ -29,7 +29,7 @@ def to_gguf(
     Args:
         tokenizer: What to write.
         config: The model's ``config.json``, for special ids that the tokenizer does not name;
-            those that are no token's are left out.
+            those that are not a token's are left out.
         vocab_size: Rows of the embedding; the vocabulary is padded up to it.
 
     Raises:

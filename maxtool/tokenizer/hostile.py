@@ -1,4 +1,4 @@
-"""What a ``tokenizer.json`` may not ask of the library, which would do it.
+"""Requests that a ``tokenizer.json`` may not make of the library, which would follow them.
 
 The library checks types and ids. It does not check what memory a map of characters claims, nor how
 long a text becomes that is changed again and again.
@@ -24,7 +24,7 @@ Json = Any  # whatever a file has
 
 
 def find_problem(root: Mapping[str, Json]) -> str | None:
-    """What a ``tokenizer.json`` asks for that is not to be done, or None."""
+    """The first request of a ``tokenizer.json`` that is not to be followed, or None."""
     found = [*_maps(root), *_growing(root), *_around(root.get("post_processor"))]
     return found[0] if found else None
 

@@ -35,7 +35,7 @@ MEMORY = 600_000_000
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What a ``tokenizer.json`` says: ``ends`` are what its template adds around a text."""
+    """Contents of a ``tokenizer.json``: ``ends`` are what its template adds around a text."""
 
     vocabulary: Vocabulary | None
     added: tuple[AddedToken, ...]

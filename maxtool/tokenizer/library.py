@@ -50,7 +50,7 @@ def to_json(tokenizer: Tokenizer) -> str:
 
     Raises:
         ConfigurationError: If the tokenizer has no form in the library.
-        MalformedFile: If it puts an id around texts that is no token's.
+        MalformedFile: If it puts an id around texts that is not a token's.
     """
     if tokenizer.json is not None:
         return tokenizer.json

@@ -75,7 +75,7 @@ class Checkpoint:
         return self._weight(name, self._load)
 
     def view(self, name: str) -> WeightData:
-        """The same as a view of the mapped file, where its elements lie there as in memory.
+        """One tensor as a view of the mapped file, where its elements lie there as in memory.
 
         So models larger than memory can be used, and processes share what they read. The price: if
         another process cuts the file, touching the data ends this one by a signal (SIGBUS).
@@ -98,7 +98,7 @@ class Checkpoint:
         return StoredWeight(info, self.seen.get(info.file), whole)
 
     def rows(self, name: str, index: int | NDArray[Any]) -> WeightData:
-        """Of one tensor the slices ``index`` along its first dimension; no others are read.
+        """The slices ``index`` of one tensor along its first dimension; no others are read.
 
         Raises:
             MissingWeight: As :meth:`read`.

@@ -22,7 +22,7 @@ Weight = WeightData | StoredWeight
 
 
 def items(weight: Weight) -> tuple[Callable[[slice], NDArray[Any]], int]:
-    """What gives parts of a weight as it is stored, in one row, and how many bytes it has."""
+    """A function for parts of a weight as it is stored, in one row, and its size in bytes."""
     if isinstance(weight, StoredWeight):
         return weight.items, weight.nbytes
     return weight.data.reshape(-1).__getitem__, weight.data.nbytes

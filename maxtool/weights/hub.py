@@ -23,6 +23,6 @@ def behind(url: str) -> str | None:
 
 
 def download(repository: str) -> str:
-    """What to type to have a repository here."""
+    """The command to type to download a repository."""
     folder = repository.rpartition("/")[2]
     return f"hf download {repository} --local-dir {folder} (pip install huggingface_hub)"

@@ -89,7 +89,7 @@ def find(path: Path) -> Found:
 
 
 def _elsewhere(path: Path) -> str:
-    """What to do where nothing is at a path: it may be meant as a repository of the Hub."""
+    """Advice for a path at which nothing is: it may be meant as a repository of the Hub."""
     if hub.looks_meant(path):
         return f"a repository of the Hugging Face Hub? {hub.download(path.as_posix())}"
     return f"accepted: {ACCEPTED}"

@@ -110,7 +110,7 @@ def take(weight: Weight, selection: Selection) -> NDArray[Any]:
 
 
 def _columns(weight: Weight, last: int | slice) -> range:
-    """What an index of the last dimension means."""
+    """The columns that an index of the last dimension means."""
     wanted = range(weight.shape[-1])[last]
     return wanted if isinstance(wanted, range) else range(wanted, wanted + 1)
 

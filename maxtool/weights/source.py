@@ -21,7 +21,7 @@ from maxtool.errors import ChangedFile, InputError, MalformedFile, MissingFile
 
 
 class Stamp(NamedTuple):
-    """What tells a file from one that was put in its place, and from itself once it is written."""
+    """Stamp that tells a file from one put in its place, and from itself once it is written to."""
 
     device: int
     inode: int
@@ -30,12 +30,12 @@ class Stamp(NamedTuple):
 
     @classmethod
     def of(cls, status: os.stat_result) -> Stamp:
-        """That of a file with this status."""
+        """The stamp of a file with this status."""
         return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def stamp(path: Path) -> Stamp:
-    """That of the file at ``path``.
+    """The stamp of the file at ``path``.
 
     Raises:
         MissingFile: If it is not there.
@@ -75,7 +75,7 @@ class SourceFile:
         return content
 
     def fill(self, start: int, out: memoryview) -> None:
-        """The same into a buffer of bytes, of any size."""
+        """Read the bytes from ``start`` on into a buffer of any size."""
         while len(out):
             try:
                 count = os.preadv(self._descriptor, [out], start)
@@ -86,7 +86,7 @@ class SourceFile:
             start, out = start + count, out[count:]
 
     def array(self, start: int, count: int) -> NDArray[np.uint8]:
-        """The same as an array, of any size."""
+        """The bytes from ``start`` on as an array of any size."""
         result = np.empty(count, np.uint8)
         self.fill(start, result.data)
         return result
@@ -200,6 +200,6 @@ def unreadable(path: Path, error: Exception, *, hint: str | None = None) -> Miss
 
 
 def cut_off(missing: int | None = None) -> str:
-    """What to do about a file that ends ``missing`` bytes too early, or nobody knows how many."""
+    """Advice on a file that ends ``missing`` bytes too early, or by an unknown number if None."""
     early = "the file is cut off" if missing is None else f"{missing} bytes of it are missing"
     return f"{early}: download or copy it again"

@@ -23,7 +23,7 @@ Read = Callable[[int, NDArray[Any]], None]
 
 
 class StoredWeight:
-    """What :class:`~maxtool.weights.data.WeightData` says of a weight, and reads of its payload.
+    """Stored weight: what :class:`~maxtool.weights.data.WeightData` says, and reads of its payload.
 
     An item is an element, or where these are packed a byte of a block.
 
@@ -71,7 +71,7 @@ class StoredWeight:
 
     @contextmanager
     def _opened(self) -> Iterator[Read]:
-        """What reads items into an array, from the one whose number is given on."""
+        """The function that reads items into an array, from the one whose number is given on."""
         if self._whole is not None:
             flat = self._whole.reshape(-1)
 
@@ -107,7 +107,7 @@ class StoredWeight:
         return self._rows(numbers, columns, self.row_items)
 
     def _rows(self, numbers: Rows, columns: range, width: int) -> NDArray[Any]:
-        """The same of rows of another width."""
+        """The items ``columns`` of each of the rows ``numbers``, which are ``width`` items wide."""
         result = np.empty((len(numbers), len(columns)), self._info.stored_dtype)
         most = RUN_BYTES // (max(1, width) * result.itemsize)
         with self._opened() as read:
@@ -137,13 +137,13 @@ def _pick(read: Read, start: int, columns: range, out: NDArray[Any]) -> None:
 
 
 def _slice(columns: range) -> slice:
-    """The same as a slice, which has None where a range would go below 0."""
+    """A range as a slice, which has None where a range would go below 0."""
     stop = None if columns.stop < 0 else columns.stop
     return slice(columns.start, stop, columns.step)
 
 
 def _runs(numbers: Rows, most: int) -> Iterator[tuple[int, int]]:
-    """Where runs of numbers that follow each other begin and end, each of ``most`` or fewer."""
+    """The bounds of runs of numbers that follow each other, each of ``most`` or fewer."""
     breaks = np.flatnonzero(np.diff(numbers) != 1) + 1
     for begin, end in zip([0, *breaks.tolist()], [*breaks.tolist(), len(numbers)], strict=True):
         for first in range(begin, end, max(1, most)):

@@ -61,7 +61,7 @@ def say_recognition(out: Output, recognition: Recognition) -> None:
 
 
 def say_compiled(out: Output, checkpoint: Checkpoint) -> None:
-    """What a compiled model is, and how many of its weights lie otherwise than they are shown."""
+    """Print what a compiled model is, and how many weights are stored otherwise than shown."""
     from maxtool.weights.formats.artifact import PackedTensor
 
     facts = checkpoint.metadata

@@ -1,4 +1,4 @@
-"""Where the elements are that were counted: the same steps for every target."""
+"""Indices of the elements that were counted: the same steps for every target."""
 
 from __future__ import annotations
 

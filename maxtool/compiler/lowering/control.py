@@ -1,6 +1,6 @@
 """Control flow as Relax functions: they choose which of the functions of its graphs is called.
 
-A loop is no recursion, which would need a frame of the virtual machine for each time round. Step
+A loop is not a recursion, which would need a frame of the virtual machine for each time round. Step
 ``d`` calls step ``d - 1`` and, if the loop goes on, once more: ``2 ** d`` times round in ``d``
 frames.
 """
@@ -68,7 +68,7 @@ class FlowLowering:
         return self._function(self._graph.name, self._whole(step))
 
     def _once(self, function: FunctionLowering, values: Values) -> Expr:
-        """Whether the loop goes on, and its state, after one time round if it does now."""
+        """One iteration, if the loop goes on now: whether it goes on after that, and its state."""
         going, *rest = values
         asking, again = self._calls
 
@@ -81,7 +81,7 @@ class FlowLowering:
         return self._chosen(going, round_, lambda: relax.Tuple(values[: 1 + self._count]))
 
     def _twice(self, step: Expr) -> Callable[[FunctionLowering, Values], Expr]:
-        """The same after a step, and after another if the loop goes on then."""
+        """The body that takes a step, and another one if the loop goes on then."""
 
         def body(function: FunctionLowering, values: Values) -> Expr:
             sizes = self._module.sizes(function, self._graph)

@@ -170,7 +170,7 @@ class ModuleLowering:
         ]
 
     def sizes(self, function: FunctionLowering, graph: Graph) -> list[Any]:
-        """What tells a graph inside of another one the sizes of names; others need no telling.
+        """The argument with the sizes of names for a graph inside of another one; others take none.
 
         Its inputs may have a size such as ``n + 1`` only, and its nodes read any that is known.
         """

@@ -134,7 +134,7 @@ def _scatter_nd(function: FunctionLowering, node: Node) -> None:
 
 
 def _nonzero(function: FunctionLowering, node: Node) -> None:
-    """As many rows as the last of the counts says, which becomes a size of the function here."""
+    """Lower to as many rows as the last of the counts says, a size of the function from here on."""
     (counts,), (result,) = node.inputs, node.outputs
     shape, given = node.attributes["shape"], function.get(counts)
     last = function.compute(te.last, given, name="count")

@@ -25,7 +25,7 @@ def cond(
     then_fn: Callable[[], Results],
     else_fn: Callable[[], Results],
 ) -> list[Tensor]:
-    """What one of two functions returns.
+    """The results of one of two functions, as ``pred`` chooses.
 
     Args:
         pred: A bool of rank 0: whether it is ``then_fn``.

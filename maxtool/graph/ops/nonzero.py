@@ -26,7 +26,7 @@ define("nonzero", _infer)
 
 
 def nonzero(x: TensorLike, out_dim: DimLike) -> Tensor:
-    """Where the elements of ``x`` are that are not zero, in the order in which they lie.
+    """The indices of the elements of ``x`` that are not zero, in the order in which they lie.
 
     Args:
         x: Any tensor but a scalar; NaN is not zero, and False is.

@@ -19,13 +19,13 @@ KEPT = 1024
 
 
 class Repeating:
-    """What runs operations that were applied before, outside of graphs. Threads may share it."""
+    """Cache of what runs operations applied before, outside of graphs. Threads may share it."""
 
     def __init__(self) -> None:
         self._ready: dict[Hashable, Ready] = {}
 
     def find(self, key: Hashable) -> Ready | None:
-        """What runs an application."""
+        """The function that runs an application."""
         return self._ready.get(key)
 
     def keep(self, key: Hashable, ready: Ready) -> None:
@@ -43,7 +43,7 @@ REPEATING = Repeating()
 
 
 def key_of(name: str, operands: Sequence[Any], attributes: Mapping[str, Any]) -> Hashable | None:
-    """What applications have in common that one run serves; None if it is for a single one.
+    """The key that applications share if one run serves them; None if it is for a single one.
 
     Tensors count by their types, numbers by their values.
     """

@@ -97,7 +97,7 @@ def apply(name: str, *operands: TensorLike, **attributes: Any) -> tuple[Tensor, 
 
 
 def _repeated(run: Run, operands: Sequence[TensorLike], tensors: Sequence[Tensor]) -> Ready:
-    """What runs an operation on such operands again: the numbers among them as tensors, cast."""
+    """The function that runs an operation on such operands again: numbers as tensors, cast."""
     if all(one is two for one, two in zip(operands, tensors, strict=True)):
         return run
 

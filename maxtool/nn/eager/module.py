@@ -170,7 +170,7 @@ class Module(Base[P, R]):
         raise NotImplementedError(f"{name} does not say its input types: pass them to compile()")
 
     def __rich_repr__(self) -> rendering.Parts:
-        """What is printed of it; a subclass may say something else, as `rich` asks for it."""
+        """The parts of it that are printed, as `rich` asks for them; a subclass may give others."""
         return rendering.parts_of(self)
 
     def __repr__(self) -> str:

@@ -34,7 +34,7 @@ Look = Callable[[Mapping[str, tuple[int, ...]]], object]
 
 @dataclass(frozen=True)
 class Header:
-    """What an archive says of an array."""
+    """Header of an array in an archive."""
 
     info: zipfile.ZipInfo
     dtype: np.dtype[Any]
@@ -86,7 +86,7 @@ def _infos(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
 
 
 def _header(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Header:
-    """What an array is, which must need as many bytes as there are."""
+    """The header of an array, which must need as many bytes as there are."""
     name = info.filename.removesuffix(SUFFIX)
     if info.file_size > max(FREELY, INFLATION * info.compress_size):
         packed = f"{info.compress_size} bytes"

@@ -21,13 +21,13 @@ FIELD = re.compile(rb'"precompiled_charsmap"\s*:\s*"([^"]*)"')
 
 
 def find_problem(text: bytes) -> str | None:
-    """What is wrong with a map somewhere in a ``tokenizer.json``, or None."""
+    """The problem with a map somewhere in a ``tokenizer.json``, or None."""
     found = (encoded_problem(match[1]) for match in FIELD.finditer(text))
     return next((problem for problem in found if problem is not None), None)
 
 
 def encoded_problem(encoded: bytes) -> str | None:
-    """What is wrong with a map as ``tokenizer.json`` has it, or None."""
+    """The problem with a map as ``tokenizer.json`` has it, or None."""
     try:
         return problem_of(base64.b64decode(encoded, validate=True))
     except binascii.Error as error:
@@ -35,7 +35,7 @@ def encoded_problem(encoded: bytes) -> str | None:
 
 
 def problem_of(data: bytes) -> str | None:
-    """What is wrong with a map, or None."""
+    """The problem with a map, or None."""
     size = int.from_bytes(data[:SIZE], "little")
     room = len(data) - SIZE
     if room < 0 or not 0 < size <= room or size % (UNIT * BLOCK):

@@ -85,7 +85,7 @@ class ChatTemplate:
         return str(found["text"])
 
     def _answer(self, request: bytes, most: int) -> dict[str, Any]:
-        """What the program that renders says, in at most so many bytes; it cannot do more here."""
+        """The answer of the rendering program, of at most so many bytes; it can do no more here."""
         try:
             said = _output([sys.executable, "-P", "-B", str(PROGRAM)], request, most)
             answer = None if said is None else json.loads(said)
@@ -100,7 +100,7 @@ class ChatTemplate:
 
 
 def _output(command: Sequence[str], request: bytes, most: int) -> bytes | None:
-    """What a program answers on stdout; None if it fails, takes too long or says too much."""
+    """The output of a program on stdout; None if it fails, takes too long or writes too much."""
     with subprocess.Popen(  # noqa: S603 - our own program, without a shell
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as child:

@@ -1,4 +1,4 @@
-"""What a manifest says, held against itself: each part may be well-formed and the whole absurd.
+"""Checks of a manifest against itself: each part may be well-formed and the whole absurd.
 
 Compiled code checks the types and shapes of all that it is given, and nothing of its values: at
 which position a call writes, and which row of a table a number means, is bounded by the loader
@@ -174,7 +174,7 @@ def _last(manifest: Manifest, table: Table) -> int | None:
 
 
 def _filled(manifest: Manifest) -> Iterator[str]:
-    """What need not be given is a value of the input's, and of a size that other inputs say."""
+    """Check that a default is a value that its input may have, of a size that other inputs say."""
     for name, entry in manifest.entries.items():
         given = {size for spec in entry.inputs if spec.default is None for size in spec.names}
         for spec in entry.inputs:
@@ -218,7 +218,7 @@ def _draws(manifest: Manifest, name: str, entry: Entry) -> Iterator[str]:
 
 
 def _remembers(manifest: Manifest, name: str) -> Iterator[str]:
-    """What was in the text is remembered of each token that may be in one."""
+    """Check that the state records, for each token that may be in a text, whether it was in it."""
     seen = next((spec for spec in manifest.state if spec.name == "seen"), None)
     limit = manifest.limits.get("input_ids")
     tokens = limit[1] + 1 if isinstance(limit, tuple) else None

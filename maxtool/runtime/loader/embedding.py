@@ -109,7 +109,7 @@ class Embedder:
         return [one.ids for one in found]
 
     def _usable(self, text: str) -> str:
-        """As much of a text as its tokens come from."""
+        """The beginning of a text that its tokens come from."""
         return beginning(text[: most_bytes(self.context)], self.context, self._count)
 
     def _count(self, text: str) -> int:

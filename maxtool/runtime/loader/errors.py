@@ -67,7 +67,7 @@ class RunError(Exception):
             yield f"  help: {self.hint}"
 
     def as_json(self) -> dict[str, object]:
-        """The same as maxtool prints it with ``--json``."""
+        """The error as maxtool prints it with ``--json``."""
         content = {field: getattr(self, field) for field in FIELDS}
         return {"class": self.kind, **content, "problems": list(self.problems)}
 

@@ -47,7 +47,7 @@ class Host:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """What must hold while it runs: the weights are whole, the pool has the model's threads."""
+        """Ensure what must hold while it runs: whole weights, and a pool of the model's threads."""
         import tvm_ffi
 
         self._watched.check()

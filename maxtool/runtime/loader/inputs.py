@@ -68,7 +68,7 @@ def _check_names(entry: Entry, names: Collection[str]) -> None:
 
 
 def _filled(spec: Input, dims: Mapping[str, int]) -> Array:
-    """What stands for an input that was not given."""
+    """The array that stands for an input that was not given."""
     array = aligned(spec.sizes(dims), DTYPES[spec.dtype])
     array[...] = spec.default
     return array

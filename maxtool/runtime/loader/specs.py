@@ -46,7 +46,7 @@ class Spec:
 
 @dataclass(frozen=True)
 class Input(Spec):
-    """What a function takes.
+    """Input of a function.
 
     Attributes:
         default: The value of all elements where it is not given; it must be given if None.
@@ -60,7 +60,7 @@ class Input(Spec):
 
 @dataclass(frozen=True)
 class Buffer(Spec):
-    """What calls of one generation share.
+    """Buffer that calls of one generation share.
 
     Attributes:
         positions: The axis with a place for each position of the context; None if it has none.

@@ -19,7 +19,7 @@ Stamp: TypeAlias = tuple[int, int, int]
 
 
 def stamp(file: Path | int) -> Stamp:
-    """What tells a file from what it was before; of a path, or of an open file."""
+    """The stamp that tells a file from what it was before; of a path, or of an open file."""
     found = file.stat() if isinstance(file, Path) else os.fstat(file)
     return found.st_size, found.st_mtime_ns, found.st_ino
 

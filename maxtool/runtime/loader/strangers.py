@@ -1,4 +1,4 @@
-"""What lies where a compiled model was looked for."""
+"""Errors that say what lies where a compiled model was looked for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COMPILE = "maxtool compile {source} -o {name}"
 
 
 def no_manifest(path: Path, error: OSError) -> BadInput:
-    """What to raise where ``manifest.json`` cannot be read.
+    """The error to raise where ``manifest.json`` cannot be read.
 
     Args:
         path: Where it was looked for.
@@ -32,7 +32,7 @@ def no_manifest(path: Path, error: OSError) -> BadInput:
 
 
 def other_schema(path: Path, schema: object, known: str) -> BadInput:
-    """What to raise where ``manifest.json`` is of another schema than the one that is ``known``."""
+    """The error to raise where ``manifest.json`` is of another schema than the ``known`` one."""
     kind = known.partition("/")[0]
     if not isinstance(schema, str) or schema.partition("/")[0] != kind:
         return BadInput(f"this is not a manifest of schema {known}", file=path)

@@ -91,7 +91,7 @@ def answer(request: Mapping[str, Any]) -> dict[str, object]:
     try:
         text = render(request["template"], request["variables"])
         if len(text) <= request["most"]:
-            text.encode()  # half a character is no text
+            text.encode()  # half a character is not text
     except Refusal as error:
         said = f"it refuses the conversation: {error!s:.{MOST_SAID}}"
         return {"error": said, "line": _line(error)}

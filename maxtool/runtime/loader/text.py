@@ -51,7 +51,7 @@ def read_text(path: Path, context: int | None) -> str:
         context: Positions of the model: no more is read than they can hold.
 
     Raises:
-        BadInput: If it cannot be read, or is no text.
+        BadInput: If it cannot be read, or is not text.
         TooLong: If it is more than the context can hold.
     """
     most = most_bytes(context)

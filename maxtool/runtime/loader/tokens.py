@@ -24,7 +24,7 @@ def most_bytes(context: int | None) -> int:
 
 
 def too_long(what: str, context: int | None) -> TooLong:
-    """What to raise where a text is more than the context; ``what`` says how long it is."""
+    """The error to raise where a text is more than the context; ``what`` says how long it is."""
     return TooLong(
         f"{what}, and the context of the model holds {context or UNBOUNDED}",
         hint="shorten it, or compile the model with a larger --context",
@@ -32,7 +32,7 @@ def too_long(what: str, context: int | None) -> TooLong:
 
 
 def beginning(text: str, context: int | None, count: Callable[[str], int]) -> str:
-    """As much of a text as a model with this context can use.
+    """The beginning of a text, as much as a model with this context can use.
 
     Args:
         text: The text.
@@ -135,14 +135,14 @@ def open_tokenizer(manifest: Manifest) -> Any:  # noqa: ANN401 - an optional pac
 
 @contextmanager
 def telling_failures() -> Iterator[None]:
-    """What the package gives up on as an error of ours: some files fail only with a text.
+    """Report failures of the package as errors of ours: some files fail only with a text.
 
     Raises:
         BadInput: With the package's last words.
     """
     try:
         yield
-    except BaseException as error:  # a panic of the package is no Exception
+    except BaseException as error:  # a panic of the package is not an Exception
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         raise BadInput(f"the tokenizer failed: {last_line(error)}") from None

@@ -1,4 +1,4 @@
-"""What ``maxtool compile`` writes: the weights of a compiled model, through its manifest.
+"""Outputs of ``maxtool compile``: the weights of a compiled model, through its manifest.
 
 The loader that is put into every artifact reads and checks the manifest here too. Matrices that lie
 in blocks of rows, as their kernels read them, are shown as the matrices they are.

@@ -169,7 +169,7 @@ def _place(
 
 
 def _payload_end(description: _Description, start: int, expected: int, cursor: Cursor) -> int:
-    """Where the payload ends, once it is known to lie at ``expected``."""
+    """The end of the payload, once it is known to lie at ``expected``."""
     spec = description.spec
     offset = start + description.offset
     if offset != expected:

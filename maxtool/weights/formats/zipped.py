@@ -289,7 +289,7 @@ def _check_kind(entry: Entry, flags: int, method: int, cursor: Cursor, offset: i
 def _payload_start(
     cursor: Cursor, file: SourceFile, header_at: int, raw_name: bytes, method: int
 ) -> int:
-    """Where an entry's bytes start, by its local header, which must name the same entry.
+    """The start of an entry's bytes, by its local header, which must name the same entry.
 
     The directory, where ``cursor`` stands, begins behind all entries.
     """

@@ -68,7 +68,7 @@ def _located(url: str) -> tuple[Any, str]:
 
 
 def _lacking(url: str, error: ImportError) -> MachineLacks:
-    """What to install for a protocol; others than those of the table are explained by fsspec."""
+    """The error saying what to install for a protocol; fsspec explains those not in the table."""
     protocol = scheme(url)
     hint = f"pip install fsspec {PACKAGES.get(protocol, '')}".rstrip()
     if protocol not in PACKAGES and error.name != "fsspec":

@@ -95,7 +95,7 @@ class _Http(urllib.request.HTTPHandler):
 
 
 class _Https(urllib.request.HTTPSHandler):
-    """The same for ``https://``."""
+    """Opens ``https://`` by connections of the request's visit."""
 
     def https_open(self, req: Any) -> http.client.HTTPResponse:  # noqa: ANN401 - a _Request
         return self.do_open(Encrypted, req, visit=req.visit, proxied=req.proxied)

@@ -42,7 +42,7 @@ class Store(ABC):
         return piece
 
     def stop(self) -> None:  # noqa: B027 - most need not be told
-        """Let every read that is under way end soon, and begin no other."""
+        """Let every read that is in flight end soon, and begin no other."""
 
     @abstractmethod
     def _read(self, url: str, start: int, count: int) -> Piece: ...

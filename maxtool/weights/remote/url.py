@@ -25,7 +25,7 @@ def scheme(url: str) -> str:
 
 
 def download(url: str) -> str:
-    """What to do to have here what lies behind a URL."""
+    """Advice on how to get a local copy of what lies behind a URL."""
     repository = hub.behind(redacted(url))
     if repository is not None:
         return f"download it first: {hub.download(repository)}"

@@ -108,7 +108,7 @@ class Plain(http.client.HTTPConnection):
 
 
 class Encrypted(http.client.HTTPSConnection, Plain):
-    """The same by TLS, whose handshake comes after :meth:`Plain.connect`."""
+    """A connection of a visit by TLS, whose handshake comes after :meth:`Plain.connect`."""
 
 
 class _Answer(http.client.HTTPResponse):

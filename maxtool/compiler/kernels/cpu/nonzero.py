@@ -1,4 +1,4 @@
-"""Where the elements are that were counted."""
+"""Indices of the elements that were counted."""
 
 from __future__ import annotations
 

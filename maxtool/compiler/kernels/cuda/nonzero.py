@@ -1,4 +1,4 @@
-"""Where the elements are that were counted: a thread for each."""
+"""Indices of the elements that were counted: a thread for each."""
 
 from __future__ import annotations
 
