@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -327,13 +327,15 @@ def test_a_model_without_a_template(artifact: Path) -> None:
 
 
 class Terminal:
-    """The program on a terminal of its own."""
+    """The program on a terminal of its own; ``before`` runs in its process before it does."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(
+        self, folder: Path, *arguments: str, before: Callable[[], None] | None = None
+    ) -> None:
         self._near, far = pty.openpty()
         command = [sys.executable, str(folder / "run.py"), "--chat", *arguments]
         self.process = subprocess.Popen(
-            command, stdin=far, stdout=far, stderr=far, start_new_session=True
+            command, stdin=far, stdout=far, stderr=far, start_new_session=True, preexec_fn=before
         )
         os.close(far)
         self.seen = ""
@@ -360,10 +362,11 @@ class Terminal:
 
         The next one is late enough to meet no program that is about to end, which would die of it.
         """
-        while self.process.poll() is None:
+        for _ in range(12):
             os.killpg(self.process.pid, signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(5)
+                break
         return self.close()
 
 
@@ -387,8 +390,8 @@ def test_on_a_terminal(speaker: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a terminal")
-def test_interrupted_on_a_terminal(speaker: Path) -> None:
-    terminal = Terminal(speaker)
+def test_interrupted_on_a_terminal(speaker: Path, interruptible: Callable[[], None]) -> None:
+    terminal = Terminal(speaker, before=interruptible)
     terminal.until("> ")
     assert terminal.interrupt() == 130
     terminal = Terminal(speaker, "--json")
