@@ -118,6 +118,16 @@ def test_any_number_replaced_by_another(
     change()
 
 
+def test_a_state_that_no_memory_holds(compiled: Compile, data: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(compiled(data / "tiny-llama"), folder)
+    root = loader.Manifest(folder).root
+    root["state"][0]["shape"][1] = 2**31
+    (folder / "manifest.json").write_text(json.dumps(root), encoding="utf-8")
+    with pytest.raises(loader.MachineLacks, match="too little memory"):
+        loader.load(folder, check=False).new_state(batch=1)
+
+
 @pytest.mark.parametrize("name", SOURCES)
 def test_several_numbers_that_agree(
     compiled: Compile, data: Path, tmp_path: Path, name: str

@@ -31,8 +31,9 @@ UNDERSTOOD = frozenset(
 ) | {"rms_norm_eps", "rope_theta", "sliding_window", "vocab_size"}
 
 
-# llama.cpp has no place for the biases of Falcon's first form, whatever else is changed.
-WITHOUT_GGUF = ("tiny-falcon-rw",)
+# llama.cpp has no place for the biases of Falcon's first form, for dynamic scaling or for relu in
+# DistilBERT, whatever else is changed.
+WITHOUT_GGUF = ("tiny-falcon-rw", "tiny-dynamic", "tiny-distilbert")
 
 
 class Ours:
@@ -109,7 +110,8 @@ def test_through_gguf(family: str, tmp_path: Path) -> None:
     """What converts to GGUF computes the same from there, or is refused."""
     (tmp_path / "hf").mkdir()
     known, problems, done, compared = Ours(), [], set[str](), 0
-    for row, checkpoint, found in accepted(Files(tmp_path / "hf"), rows(family)):
+    told = [row for row in rows(family) if not has_padding_inside(row)]
+    for row, checkpoint, found in accepted(Files(tmp_path / "hf"), told):
         means = ours.meaning(ours.planned(checkpoint))
         if means in done:
             continue
@@ -125,6 +127,15 @@ def test_through_gguf(family: str, tmp_path: Path) -> None:
             problems.append(f"{row}: {error(again, found):.1e} off")
     assert bool(compared) == (family not in WITHOUT_GGUF)
     assert not problems
+
+
+def has_padding_inside(row: Row) -> bool:
+    """Whether RoBERTa skips positions of the recorded text.
+
+    Which token is padding is told by a GGUF file's vocabulary, and these files have none.
+    """
+    ids = unpadded(row, inputs(row)["input_ids"])
+    return row.config["model_type"] == "roberta" and row.config.get("pad_token_id", 1) in ids
 
 
 def test_a_difference_is_seen() -> None:

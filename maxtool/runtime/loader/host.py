@@ -70,7 +70,13 @@ class Host:
         """A tensor of zeros."""
         import tvm_ffi
 
-        return tvm_ffi.from_dlpack(aligned(shape, DTYPES[dtype]))
+        try:
+            array = aligned(shape, DTYPES[dtype])
+        except (MemoryError, ValueError):  # more than the machine has, or than there are addresses
+            what = f"the machine has too little memory for {dtype}{list(shape)}"
+            hint = "compile the model with a smaller --context"
+            raise MachineLacks(what, hint=hint) from None
+        return tvm_ffi.from_dlpack(array)
 
     def clear(self, tensor: Any) -> None:  # noqa: ANN401
         """Make all of a tensor zero again."""
