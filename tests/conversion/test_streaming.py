@@ -20,6 +20,7 @@ from maxtool.quantization import QuantizationEncoding
 from maxtool.recipe import find_recipe, plan
 from maxtool.recipe.gather import gathered
 from maxtool.weights import open_checkpoint
+from tests.effort import thinned
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 EMBED = "model.embed_tokens.weight"
@@ -100,7 +101,7 @@ def peak(source: Path, output: Path, *options: str) -> int:
 
 
 @pytest.mark.skipif(not hasattr(resource, "RUSAGE_CHILDREN"), reason="reads resource usage")
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("dtype", thinned(["float32", "float16"], "float16"))
 def test_a_large_tensor_takes_no_memory(tmp_path: Path, dtype: str) -> None:
     """Two tensors of 100 MB each: what a conversion of them holds is less than half of one."""
     shutil.copytree(DATA / "tiny-llama", tmp_path / "large")

@@ -19,6 +19,7 @@ from maxtool.parity.references import reference
 from maxtool.recipe import Plan
 from maxtool.weights import Checkpoint, open_checkpoint
 from tests.data.seeded import Array, sample
+from tests.effort import thinned
 from tests.variants import ours
 from tests.variants.rows import ALLOWED, FAMILIES, Files, Row, error, inputs, rows, unpadded
 
@@ -77,7 +78,14 @@ def wrong(row: Row, found: Array) -> Iterator[str]:
         yield f"{row}: {off:.1e} off, where transformers {known}"
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+# A family of each kind; the others share most of their recipe with one of these.
+KINDS = (
+    *("tiny-bert", "tiny-falcon", "tiny-gemma3", "tiny-gpt2", "tiny-llama"),
+    *("tiny-phi3-longrope", "tiny-qwen3-moe", "tiny-smollm3"),
+)
+
+
+@pytest.mark.parametrize("family", thinned(FAMILIES, *KINDS))
 def test_some_keys(family: str, tmp_path: Path) -> None:
     chosen = [row for place, row in enumerate(rows(family)) if place % SOME == 0 or not row.change]
     found = accepted(Files(tmp_path), chosen)
