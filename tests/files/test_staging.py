@@ -64,6 +64,16 @@ def system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(os, "link", refused)
 
 
+def killed(holder: subprocess.Popen[str], folder: Path, change: dict[str, Any]) -> str:
+    """The hidden folder that a killed process leaves, its lock saying something else."""
+    holder.kill()
+    holder.wait()
+    (hidden,) = names(folder)
+    lock = folder / hidden / "lock"
+    lock.write_text(json.dumps(json.loads(lock.read_text()) | change))
+    return hidden
+
+
 @pytest.mark.usefixtures("system")
 @pytest.mark.parametrize("folder", [False, True])
 class TestTwoWriters:
@@ -136,11 +146,7 @@ class TestLeftovers:
         self, tmp_path: Path, holder: subprocess.Popen[str], change: dict[str, Any]
     ) -> None:
         """On another machine, on a file system that keeps locks from others, or without locks."""
-        holder.kill()
-        holder.wait()
-        (hidden,) = names(tmp_path)
-        lock = tmp_path / hidden / "lock"
-        lock.write_text(json.dumps(json.loads(lock.read_text()) | change))
+        hidden = killed(holder, tmp_path, change)
         fill(tmp_path / "out", "mine")
         assert names(tmp_path) == {hidden, "out"}
         assert (tmp_path / hidden / "new" / "out").read_text() == "half"
@@ -149,11 +155,7 @@ class TestLeftovers:
     def test_a_machine_is_known_by_its_name_or_boot(
         self, tmp_path: Path, holder: subprocess.Popen[str], change: dict[str, Any]
     ) -> None:
-        holder.kill()
-        holder.wait()
-        (hidden,) = names(tmp_path)
-        lock = tmp_path / hidden / "lock"
-        lock.write_text(json.dumps(json.loads(lock.read_text()) | change))
+        killed(holder, tmp_path, change)
         fill(tmp_path / "out", "mine")
         assert names(tmp_path) == {"out"}
 
