@@ -34,7 +34,7 @@ def test_whole_numbers_wrap() -> None:
         x, out = made.argument("x", (SIZE,), "uint32"), made.argument("out", (SIZE,), "uint32")
         with as_threads() as (block, thread):
             at = block * THREADS + thread
-            state = b.let(x[at] * T.uint32(747796405) + T.uint32(2891336453), 1, "uint32")
+            state = b.let(x[at] * T.uint32(747796405) + T.uint32(2891336453))
             by = T.shift_right(state, T.uint32(28)) + T.uint32(4)
             mixed = tirx.bitwise_xor(T.shift_right(state, by), state) * T.uint32(277803737)
             b.store(out, tirx.bitwise_xor(T.shift_right(mixed, T.uint32(22)), mixed), (at,), 1)

@@ -9,21 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
-from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVM's own name for it
+from tvm.tirx.script.builder import ir as T
 
 # What the builders for CPUs and for GPUs hand on.
 __all__ = [
     "STORAGE",
     "Buffer",
+    "Cell",
     "Expr",
     "Index",
     "Kernel",
+    "PrimFunc",
     "add",
     "ceildiv",
+    "cell",
     "clamped",
     "either",
     "from_first",
@@ -49,6 +52,7 @@ __all__ = [
 
 Expr = Any  # tvm ships no types
 Buffer = Any
+PrimFunc: TypeAlias = Any
 Index = Expr | int
 
 # How a weight type is passed and how many bits it has. bfloat16 travels as its bits.
@@ -61,7 +65,7 @@ class Kernel:
     """A PrimFunc under construction; ``function`` is it, once the block that built it ends."""
 
     def __init__(self) -> None:
-        self.function: Any = None
+        self.function: PrimFunc = None
 
     def dim(self, name: str) -> Expr:
         """A dimension known only at run time."""
@@ -96,46 +100,80 @@ def workspace(shape: Sequence[Index], dtype: str = "float32") -> Buffer:
     return T.alloc_buffer(tuple(shape), dtype, scope="global", layout=None)
 
 
-def load(buffer: Buffer, index: Sequence[Index], lanes: int) -> Expr:
-    """``lanes`` neighbours along the last dimension, from ``index`` on."""
-    return buffer[_vector_index(index, lanes)]
+class Cell:
+    """One number in a register that changes: the state of a loop."""
+
+    def __init__(self, dtype: str) -> None:
+        self.buffer = scratch((1,), dtype)
+
+    @property
+    def value(self) -> Expr:
+        """The number that it holds when the expression is computed."""
+        return self.buffer[0]
+
+    def set(self, value: Expr) -> None:
+        """Replace the number."""
+        store(self.buffer, value, (0,))
+
+    def add(self, value: Expr) -> None:
+        """Add to the number."""
+        self.set(self.value + value)
 
 
-def store(buffer: Buffer, value: Expr, index: Sequence[Index], lanes: int) -> None:
-    """Store ``lanes`` neighbours along the last dimension, from ``index`` on."""
-    T.buffer_store(buffer, value, list(_vector_index(index, lanes)))
+def cell(initial: Expr | None = None, *, dtype: str = "float32") -> Cell:
+    """A cell that holds ``initial``, of whose type it is; of ``dtype`` and unset without it."""
+    if initial is None:
+        return Cell(dtype)
+    made = Cell(str(initial.ty))
+    made.set(initial)
+    return made
 
 
-def _vector_index(index: Sequence[Index], lanes: int) -> tuple[Index, ...]:
+def load(buffer: Buffer, index: Sequence[Index], width: int = 1) -> Expr:
+    """Load ``width`` neighbours along the last dimension, from ``index`` on."""
+    return buffer[_vector_index(index, width)]
+
+
+def store(buffer: Buffer, value: Expr, index: Sequence[Index], width: int = 1) -> None:
+    """Store ``width`` neighbours along the last dimension, from ``index`` on."""
+    T.buffer_store(buffer, value, list(_vector_index(index, width)))
+
+
+def _vector_index(index: Sequence[Index], width: int) -> tuple[Index, ...]:
     *outer, last = index
-    return (*outer, last if lanes == 1 else T.ramp(last, 1, lanes))
+    return (*outer, last if width == 1 else T.ramp(last, 1, width))
 
 
-def let(value: Expr, lanes: int = 1, dtype: str = "float32") -> Expr:
-    """Compute a value once and use it by name.
+def let(value: Expr) -> Expr:
+    """Compute a value of any type once and use it by name.
 
     It is stored in a register rather than bound: passes inline bound values wherever they are used,
     and the copies of copies grow exponentially.
     """
-    held = scratch((lanes,), dtype)
-    store(held, value, (0,), lanes)
-    return load(held, (0,), lanes)
+    dtype, _, width = str(value.ty).partition("x")
+    return _kept(value, dtype, int(width or 1))
 
 
-def splat(value: Expr, lanes: int) -> Expr:
-    """A vector of ``lanes`` copies; a Python number becomes float32."""
+def _kept(value: Expr, dtype: str, width: int) -> Expr:
+    held = scratch((width,), dtype)
+    store(held, value, (0,), width)
+    return load(held, (0,), width)
+
+
+def splat(value: Expr, width: int) -> Expr:
+    """A vector of ``width`` copies; a Python number becomes float32."""
     if isinstance(value, (int, float)):
         value = T.float32(value)
-    return value if lanes == 1 else T.broadcast(value, lanes)
+    return value if width == 1 else T.broadcast(value, width)
 
 
-def vector_type(dtype: str, lanes: int) -> str:
+def vector_type(dtype: str, width: int) -> str:
     """TVM's name of a vector type."""
-    return dtype if lanes == 1 else f"{dtype}x{lanes}"
+    return dtype if width == 1 else f"{dtype}x{width}"
 
 
-def widths(count: int, lanes: int) -> list[tuple[int, int]]:
-    """Cut ``count`` elements into vectors: ``(offset, lanes)``, the last ones ever narrower.
+def widths(count: int, width: int) -> list[tuple[int, int]]:
+    """Cut ``count`` elements into vectors: ``(offset, width)``, the last ones ever narrower.
 
     >>> widths(22, 8)
     [(0, 8), (8, 8), (16, 4), (20, 2)]
@@ -143,16 +181,16 @@ def widths(count: int, lanes: int) -> list[tuple[int, int]]:
     pieces = []
     offset = 0
     while offset < count:
-        while lanes > count - offset:
-            lanes //= 2
-        pieces.append((offset, lanes))
-        offset += lanes
+        while width > count - offset:
+            width //= 2
+        pieces.append((offset, width))
+        offset += width
     return pieces
 
 
 def index(value: Index) -> Expr:
     """Compute an int64 index once; see ``let``. Only for use on the thread that computes it."""
-    return let(integer(value), 1, "int64")
+    return _kept(integer(value), "int64", 1)
 
 
 def quotient(a: Expr, b: Index) -> Expr:

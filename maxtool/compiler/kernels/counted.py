@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels import builder as b
 
@@ -23,15 +23,13 @@ class Arguments:
 
     def write(self, row: b.Expr) -> None:
         """Write where an element is: the first up to which there are more than ``row``."""
-        low, high = b.scratch((1,), "int64"), b.scratch((1,), "int64")
-        b.store(low, b.integer(0), (0,), 1)
-        b.store(high, self._n, (0,), 1)
-        with T.While(low[0] < high[0]):
-            middle = b.let(b.quotient(low[0] + high[0], 2), 1, "int64")
+        low, high = b.cell(b.integer(0)), b.cell(self._n)
+        with T.While(low.value < high.value):
+            middle = b.let(b.quotient(low.value + high.value, 2))
             b.either(
                 self._counts[middle] > row,
-                lambda: b.store(high, middle, (0,), 1),
-                lambda: b.store(low, middle + b.integer(1), (0,), 1),
+                lambda: high.set(middle),
+                lambda: low.set(middle + b.integer(1)),
             )
-        for axis, place in enumerate(b.unravel(b.index(low[0]), self._sizes)):
-            b.store(self._y, place, (row, axis), 1)
+        for axis, place in enumerate(b.unravel(b.index(low.value), self._sizes)):
+            b.store(self._y, place, (row, axis))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tvm import tirx
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.builder import Expr
 

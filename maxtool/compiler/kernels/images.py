@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm import tirx
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels import builder as b
 from maxtool.compiler.kernels.forms import Window

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from tvm import tirx
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.builder import Expr, add
 

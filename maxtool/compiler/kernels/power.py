@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tvm import tirx
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels import builder as b
 
@@ -19,16 +19,16 @@ def power(x: b.Expr, y: b.Expr, dtype: str) -> b.Expr:
     """
     # Without a sign: compilers take the overflow of a signed product to be impossible.
     kind, bits = f"uint{BITS[dtype]}", BITS[dtype]
-    product, left, square = (b.scratch((1,), kind) for _ in range(3))
-    b.store(product, tirx.const(1, kind), (0,), 1)
-    b.store(left, T.Cast(kind, y), (0,), 1)
-    b.store(square, T.Cast(kind, x), (0,), 1)
+    product, left, square = (b.cell(dtype=kind) for _ in range(3))
+    product.set(tirx.const(1, kind))
+    left.set(T.Cast(kind, y))
+    square.set(T.Cast(kind, x))
     with T.serial(b.integer(bits)):
-        with b.when((left[0] & tirx.const(1, kind)) == tirx.const(1, kind)):
-            b.store(product, product[0] * square[0], (0,), 1)
-        b.store(square, square[0] * square[0], (0,), 1)
-        b.store(left, T.shift_right(left[0], tirx.const(1, kind)), (0,), 1)
-    return _rounded(x, y, T.Cast(dtype, product[0]), dtype)
+        with b.when((left.value & tirx.const(1, kind)) == tirx.const(1, kind)):
+            product.set(product.value * square.value)
+        square.set(square.value * square.value)
+        left.set(T.shift_right(left.value, tirx.const(1, kind)))
+    return _rounded(x, y, T.Cast(dtype, product.value), dtype)
 
 
 def _rounded(x: b.Expr, y: b.Expr, product: b.Expr, dtype: str) -> b.Expr:

@@ -11,7 +11,7 @@ between two tokens. Sums are added in one order, so the same row gives the same 
 from __future__ import annotations
 
 from tvm import tirx
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels import builder as b
 from maxtool.compiler.kernels.shares import (
@@ -60,7 +60,7 @@ class Arguments:
         def mark(k: b.Expr) -> None:
             token = b.index(self._tokens[i, k])
             with b.when(tirx.all(token >= 0, token < self.vocab)):
-                b.store(self._seen, seen, (i, token), 1)
+                b.store(self._seen, seen, (i, token))
 
         team.each(self._count, mark)
         team.barrier()
@@ -86,8 +86,7 @@ def draw(logits: Logits, number: b.Expr, settings: b.Buffer) -> b.Expr:
         number: From 0 up to 1.
         settings: float32, as ``TEMPERATURE`` and so on say.
     """
-    chosen = b.scratch((1,), "int64")
-    b.store(chosen, b.integer(-1), (0,), 1)
+    chosen = b.cell(b.integer(-1))
     best = logits.fold(lambda _, logit: logit, "max", "float32")
     temperature = b.let(settings[TEMPERATURE])
     with b.when(tirx.all(best > T.float32(-INFINITY), best < T.float32(INFINITY))):
@@ -95,10 +94,10 @@ def draw(logits: Logits, number: b.Expr, settings: b.Buffer) -> b.Expr:
         divisor = b.let(T.Select(temperature > T.float32(0), temperature, T.float32(1)))
         shares = Shares(logits, best, divisor)
         edge, nth, least = Edge(shares), b.scratch((1,), "int64"), b.scratch((1,))
-        b.store(edge.low, key_of(best), (0,), 1)
-        b.store(edge.high, edge.low[0] + word(1), (0,), 1)
-        b.store(nth, b.integer(0), (0,), 1)
-        b.store(least, T.float32(LEAST_SHARE), (0,), 1)
+        b.store(edge.low, key_of(best), (0,))
+        b.store(edge.high, edge.low[0] + word(1), (0,))
+        b.store(nth, b.integer(0), (0,))
+        b.store(least, T.float32(LEAST_SHARE), (0,))
         with b.when(temperature > T.float32(0)):
             _draw(edge, shares, nth, least, number, settings)
         low, high = b.let(logit_of(edge.low[0])), b.let(logit_of(edge.high[0]))
@@ -106,8 +105,8 @@ def draw(logits: Logits, number: b.Expr, settings: b.Buffer) -> b.Expr:
         def counts(logit: b.Expr) -> b.Expr:
             return shares.of(logit, least[0]) > T.float32(0)
 
-        b.store(chosen, logits.place(low, high, counts, nth[0]), (0,), 1)
-    return chosen[0]
+        chosen.set(logits.place(low, high, counts, nth[0]))
+    return chosen.value
 
 
 def _draw(
@@ -125,37 +124,37 @@ def _draw(
     """
     count = b.index(T.Cast("int64", settings[TOP_K]))
     share, part_of_best = b.let(settings[TOP_P]), b.let(settings[MIN_P])
-    floor, target = b.scratch((1,)), b.scratch((1,), "float64")
-    surplus = b.scratch((1,), "int64")  # tokens at the floor that are cut off
-    b.store(floor, T.float32(-INFINITY), (0,), 1)
-    b.store(surplus, b.integer(0), (0,), 1)
+    floor, target = b.cell(), b.cell(dtype="float64")
+    surplus = b.cell(dtype="int64")  # tokens at the floor that are cut off
+    floor.set(T.float32(-INFINITY))
+    surplus.set(b.integer(0))
     with T.serial(b.integer(3)) as cut:
         by_count, by_share, last = cut == 0, cut == 1, cut == 2
         limits = tirx.all(count > 0, count < shares.logits.vocab)
         asked = tirx.any(tirx.all(by_count, limits), tirx.all(by_share, share < T.float32(1)), last)
         with b.when(asked):
             raised = tirx.all(last, part_of_best > least[0])
-            b.store(least, T.Select(raised, part_of_best, least[0]), (0,), 1)
+            b.store(least, T.Select(raised, part_of_best, least[0]), (0,))
 
             def begin(total: b.Expr) -> None:
-                cut_off = T.Cast("float64", surplus[0]) * wide(shares.of(floor[0], least[0]))
+                cut_off = T.Cast("float64", surplus.value) * wide(shares.of(floor.value, least[0]))
                 part = wide(T.Select(last, number, share))
-                b.store(target, part * (total - cut_off), (0,), 1)
+                target.set(part * (total - cut_off))
 
             def holds(found: b.Expr, total: b.Expr) -> b.Expr:
-                enough = T.Select(last, total > target[0], total >= target[0])
+                enough = T.Select(last, total > target.value, total >= target.value)
                 return T.Select(by_count, found >= count, enough)
 
-            edge.find(floor[0], least[0], begin, holds, T.Select(by_count, count, b.integer(-1)))
+            edge.find(floor.value, least[0], begin, holds, T.Select(by_count, count, b.integer(-1)))
             end = b.let(logit_of(edge.low[0]))
             each = wide(shares.of(end, least[0]))
             several = edge.equal > 1
-            passed = b.let((target[0] - edge.mass[0]) / each, 1, "float64")
+            passed = b.let((target.value - edge.mass[0]) / each)
             with b.when(tirx.all(by_share, several)):
                 needed = b.greatest(T.Cast("int64", T.ceil(passed)), 1)
-                b.store(surplus, b.greatest(edge.equal - needed, 0), (0,), 1)
+                surplus.set(b.greatest(edge.equal - needed, 0))
             with b.when(tirx.all(last, several)):
-                kept = edge.equal - T.Select(end == floor[0], surplus[0], b.integer(0))
+                kept = edge.equal - T.Select(end == floor.value, surplus.value, b.integer(0))
                 within = b.least(T.Cast("int64", passed), kept - 1)
-                b.store(nth, b.greatest(within, 0), (0,), 1)
-            b.store(floor, end, (0,), 1)
+                b.store(nth, b.greatest(within, 0), (0,))
+            floor.set(end)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tvm import tirx
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels import builder as b
 from maxtool.compiler.kernels.ordering import COMBINE, Combine, highest
@@ -79,15 +79,14 @@ class Logits:
     def fold(self, term: Callable[[b.Expr, b.Expr], b.Expr], name: str, kind: str) -> b.Expr:
         """``term(k, logit)`` of every place and logit, combined as ``COMBINE[name]`` does."""
         combine, neutral = COMBINE[name]
-        own = b.scratch((1,), kind)
-        b.store(own, neutral(kind), (0,), 1)
+        own = b.cell(neutral(kind))
 
         def take(k: b.Expr, logit: b.Expr) -> None:
-            value = b.let(term(k, logit), 1, kind)
-            b.store(own, combine(own[0], value), (0,), 1)
+            value = b.let(term(k, logit))
+            own.set(combine(own.value, value))
 
         self.each(take)
-        return b.let(self.team.reduce(own[0], combine, kind), 1, kind)
+        return b.let(self.team.reduce(own.value, combine, kind))
 
     def place(
         self,
@@ -100,28 +99,25 @@ class Logits:
         one, none, nowhere = b.integer(1), b.integer(0), highest("int64")
 
         def chosen(logit: b.Expr, value: b.Expr, otherwise: b.Expr) -> b.Expr:
-            held = b.scratch((1,), "int64")
-            b.store(held, otherwise, (0,), 1)
+            held = b.cell(otherwise)
             with b.when(tirx.all(logit >= low, logit < high)):
-                b.store(held, T.Select(counts(logit), value, otherwise), (0,), 1)
-            return held[0]
+                held.set(T.Select(counts(logit), value, otherwise))
+            return held.value
 
         first = self.fold(lambda k, logit: chosen(logit, k, nowhere), "min", "int64")
-        left, right = b.scratch((1,), "int64"), b.scratch((1,), "int64")
-        b.store(left, first, (0,), 1)
-        b.store(right, T.Select(number > 0, self.vocab, first + 1), (0,), 1)
-        with T.While(right[0] - left[0] > 1):
-            middle = b.index(b.quotient(left[0] + right[0], 2))
+        left, right = b.cell(first), b.cell(T.Select(number > 0, self.vocab, first + 1))
+        with T.While(right.value - left.value > 1):
+            middle = b.index(b.quotient(left.value + right.value, 2))
 
             def before(k: b.Expr, logit: b.Expr) -> b.Expr:
                 return chosen(logit, T.Select(k < middle, one, none), none)
 
             b.either(
                 self.fold(before, "sum", "int64") > number,
-                lambda: b.store(right, middle, (0,), 1),
-                lambda: b.store(left, middle, (0,), 1),
+                lambda: right.set(middle),
+                lambda: left.set(middle),
             )
-        return b.index(left[0])
+        return b.index(left.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,21 +142,19 @@ class Shares:
     def totals(self, low: b.Expr, least: b.Expr) -> tuple[b.Expr, b.Expr]:
         """Number and sum (float64) of those that count and whose logit is ``low`` or greater."""
         logits = self.logits
-        number, total = b.scratch((1,), "int64"), b.scratch((1,), "float64")
-        b.store(number, b.integer(0), (0,), 1)
-        b.store(total, T.float64(0), (0,), 1)
+        number, total = b.cell(b.integer(0)), b.cell(T.float64(0))
 
         def take(_: b.Expr, logit: b.Expr) -> None:
             with b.when(logit >= low):
                 share = self.of(logit, least)
-                b.store(total, total[0] + wide(share), (0,), 1)
+                total.add(wide(share))
                 with b.when(share > T.float32(0)):
-                    b.store(number, number[0] + b.integer(1), (0,), 1)
+                    number.add(b.integer(1))
 
         logits.each(take)
-        counted = b.index(logits.team.reduce(number[0], b.add, "int64"))
-        summed = logits.team.reduce(total[0], b.add, "float64")
-        return counted, b.let(summed, 1, "float64")
+        counted = b.index(logits.team.reduce(number.value, b.add, "int64"))
+        summed = logits.team.reduce(total.value, b.add, "float64")
+        return counted, b.let(summed)
 
 
 class Edge:
@@ -206,16 +200,16 @@ class Edge:
             holds: From number and shares of the tokens above a logit, whether it holds there.
             wanted: A number of tokens from the lower end up that is enough, too.
         """
-        b.store(self.low, key_of(floor), (0,), 1)
-        b.store(self.high, key_of(self._shares.best) + word(1), (0,), 1)
-        b.store(self.below, b.integer(0), (0,), 1)
-        b.store(self.above, b.integer(0), (0,), 1)
-        b.store(self.mass, T.float64(0), (0,), 1)
-        b.store(self._steps, b.int32(0), (0,), 1)
+        b.store(self.low, key_of(floor), (0,))
+        b.store(self.high, key_of(self._shares.best) + word(1), (0,))
+        b.store(self.below, b.integer(0), (0,))
+        b.store(self.above, b.integer(0), (0,))
+        b.store(self.mass, T.float64(0), (0,))
+        b.store(self._steps, b.int32(0), (0,))
         starts = self._steps[0] == 0
         apart = tirx.all(self.high[0] - self.low[0] > word(1), self.equal > 1)
         with T.While(tirx.any(starts, tirx.all(apart, self.below[0] != wanted))):
-            middle = b.let(T.Select(starts, self.low[0], self._middle()), 1, "uint32")
+            middle = b.let(T.Select(starts, self.low[0], self._middle()))
             number, total = self._shares.totals(b.let(logit_of(middle)), least)
             with b.when(starts):
                 begin(total)
@@ -224,16 +218,16 @@ class Edge:
                 lambda: self._raise(middle, number),
                 lambda: self._lower(middle, number, total),
             )
-            b.store(self._steps, self._steps[0] + b.int32(1), (0,), 1)
+            b.store(self._steps, self._steps[0] + b.int32(1), (0,))
 
     def _raise(self, middle: b.Expr, number: b.Expr) -> None:
-        b.store(self.low, middle, (0,), 1)
-        b.store(self.below, number, (0,), 1)
+        b.store(self.low, middle, (0,))
+        b.store(self.below, number, (0,))
 
     def _lower(self, middle: b.Expr, number: b.Expr, total: b.Expr) -> None:
-        b.store(self.high, middle, (0,), 1)
-        b.store(self.above, number, (0,), 1)
-        b.store(self.mass, total, (0,), 1)
+        b.store(self.high, middle, (0,))
+        b.store(self.above, number, (0,))
+        b.store(self.mass, total, (0,))
 
     def _middle(self) -> b.Expr:
         """The key of a logit between the ends: by value first, later by the floats in between."""
@@ -241,8 +235,8 @@ class Edge:
         least = b.let(logit_of(self.low[0]))
         first = b.let(shares.best - T.float32(FIRST_LOOK) * shares.temperature)
         mean = b.let(least * half + logit_of(self.high[0] - word(1)) * half)
-        by_value = b.let(key_of(b.let(T.Select(steps == 1, first, mean))), 1, "uint32")
-        counted = b.let(self.low[0] + (self.high[0] - self.low[0]) / word(2), 1, "uint32")
+        by_value = b.let(key_of(b.let(T.Select(steps == 1, first, mean))))
+        counted = b.let(self.low[0] + (self.high[0] - self.low[0]) / word(2))
         known = tirx.any(steps == 1, least > T.float32(-INFINITY))
         chosen = T.Select(tirx.all(steps < BY_VALUE, known), by_value, counted)
         return T.min(T.max(chosen, self.low[0] + word(1)), self.high[0] - word(1))
@@ -261,7 +255,7 @@ def word(value: int) -> b.Expr:
 def key_of(logit: b.Expr) -> b.Expr:
     """A number that is ordered as the logit is; both zeros have one."""
     same = b.let(T.Select(logit == T.float32(0), T.float32(0), logit))
-    bits = b.let(T.reinterpret("uint32", same), 1, "uint32")
+    bits = b.let(T.reinterpret("uint32", same))
     return T.Select(bits < word(_SIGN), bits + word(_SIGN), T.bitwise_not(bits))
 
 

@@ -7,9 +7,8 @@ scores of a block, their running maximum and sum (the online softmax), then the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu.attention_task import (
@@ -53,7 +52,7 @@ def attention(
     tile: Tile,
     window: int | None = None,
     softcap: float | None = None,
-) -> Any:  # noqa: ANN401
+) -> b.PrimFunc:
     """Build causal attention.
 
     Parameters of the kernel: q[batch, seq, heads, head_dim], k[batch, kv_heads, head_dim, context],
@@ -126,8 +125,8 @@ def _start(one: Attention, index: b.Expr, tiles: b.Expr) -> Task:
         out=b.scratch((ROWS, one.head_dim)),
     )
     with T.serial(task.groups * TILE_ROWS) as r:
-        b.store(task.top, T.float32(HIDDEN), (r,), 1)
-        b.store(task.total, T.float32(0), (r,), 1)
+        b.store(task.top, T.float32(HIDDEN), (r,))
+        b.store(task.total, T.float32(0), (r,))
         query, head = place_of(one, task, b.index(b.least(task.first + r, one.seq * one.group - 1)))
         for offset, lanes in b.widths(one.head_dim, one.tile.lanes):
             value = b.load(one.q, (task.at, query, head, offset), lanes)
@@ -162,8 +161,8 @@ def _run(one: Attention, task: Task, parts: b.Expr, part: b.Expr) -> None:
 def _hand_over(one: Attention, task: Task, shared: Parts, index: b.Expr) -> None:
     """Leave a part's results for whoever joins them."""
     with T.serial(task.rows) as r:
-        b.store(shared.top, task.top[r], (index, r), 1)
-        b.store(shared.total, task.total[r], (index, r), 1)
+        b.store(shared.top, task.top[r], (index, r))
+        b.store(shared.total, task.total[r], (index, r))
         for offset, lanes in b.widths(one.head_dim, one.tile.lanes):
             value = b.load(task.out, (r, offset), lanes)
             b.store(shared.out, value, (index, r, offset), lanes)
@@ -176,8 +175,8 @@ def _join(one: Attention, task: Task, shared: Parts, index: b.Expr) -> None:
         old, new = b.let(task.top[r]), b.let(shared.top[where, r])
         top = b.let(T.max(old, new))
         shrink, grow = b.let(b.exp(old - top, 1)), b.let(b.exp(new - top, 1))
-        b.store(task.top, top, (r,), 1)
-        b.store(task.total, task.total[r] * shrink + shared.total[where, r] * grow, (r,), 1)
+        b.store(task.top, top, (r,))
+        b.store(task.total, task.total[r] * shrink + shared.total[where, r] * grow, (r,))
         for offset, lanes in b.widths(one.head_dim, one.tile.lanes):
             mine = b.load(task.out, (r, offset), lanes) * b.splat(shrink, lanes)
             theirs = b.load(shared.out, (where, r, offset), lanes) * b.splat(grow, lanes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import special
@@ -109,7 +109,7 @@ def copy_keys(one: Attention, task: Task, base: b.Expr, count: b.Expr) -> None:
             for offset, lanes in b.widths(KEYS, one.tile.lanes):
                 b.store(task.keys, b.splat(0.0, lanes), (d, offset), lanes)
             with T.serial(count) as i:
-                b.store(task.keys, one.k[task.at, task.head, d, base + i], (d, i), 1)
+                b.store(task.keys, one.k[task.at, task.head, d, base + i], (d, i))
 
     b.either(base + KEYS <= one.context, whole, part)
 
@@ -122,9 +122,9 @@ def score_block(one: Attention, task: Task, row: b.Expr) -> None:
         sums = b.Registers(TILE_ROWS, columns, one.tile.lanes)
         sums.clear()
         with T.serial(b.integer(one.head_dim)) as d:
-            keys = [b.let(b.load(task.keys, (d, start + at), n), n) for at, n in sums.pieces]
+            keys = [b.let(b.load(task.keys, (d, start + at), n)) for at, n in sums.pieces]
             for r in range(TILE_ROWS):
-                query = b.let(b.splat(task.queries[row + r, d], one.tile.lanes), one.tile.lanes)
+                query = b.let(b.splat(task.queries[row + r, d], one.tile.lanes))
                 for (offset, lanes), key in zip(sums.pieces, keys, strict=True):
                     sums.add(r, offset, lanes, query * key)
         for r, offset, lanes in sums.places:
@@ -145,12 +145,12 @@ def softmax_row(one: Attention, task: Task, r: b.Expr, base: b.Expr) -> None:
     top = b.let(T.max(old, b.fold(highest, lanes, T.max)))
     total = b.splat(0.0, lanes)
     for (offset, _), score in zip(pieces, scores, strict=True):
-        value = b.let(b.exp(score - b.splat(top, lanes), lanes), lanes)
+        value = b.let(b.exp(score - b.splat(top, lanes), lanes))
         b.store(task.scores, value, (r, offset), lanes)
         total = total + value
     shrink = b.let(b.exp(old - top, 1))
-    b.store(task.top, top, (r,), 1)
-    b.store(task.total, task.total[r] * shrink + b.fold(total, lanes, b.add), (r,), 1)
+    b.store(task.top, top, (r,))
+    b.store(task.total, task.total[r] * shrink + b.fold(total, lanes, b.add), (r,))
     for offset, width in b.widths(one.head_dim, lanes):
         value = b.load(task.out, (r, offset), width) * b.splat(shrink, width)
         b.store(task.out, value, (r, offset), width)
@@ -165,7 +165,7 @@ def _visible(one: Attention, task: Task, r: b.Expr, seen: b.Expr, offset: int) -
     score = T.Select(index <= b.splat(seen, lanes), score, hidden)
     if one.window is not None:
         score = T.Select(index > b.splat(seen - one.window, lanes), score, hidden)
-    return b.let(score, lanes)
+    return b.let(score)
 
 
 def _capped(one: Attention, score: b.Expr) -> b.Expr:
@@ -174,7 +174,7 @@ def _capped(one: Attention, score: b.Expr) -> b.Expr:
         return score
     lanes = one.tile.lanes
     cap = b.splat(one.softcap, lanes)
-    return special.tanh(lanes, b.let(score / cap, lanes)) * cap
+    return special.tanh(lanes, b.let(score / cap)) * cap
 
 
 def add_values(one: Attention, task: Task, row: b.Expr, base: b.Expr, count: b.Expr) -> None:
@@ -200,7 +200,7 @@ def _value_columns(
         sums.set(r, offset, lanes, b.load(task.out, (row + r, left + offset), lanes))
     with T.serial(count) as i:
         key = b.index(base + i)
-        values = [b.let(b.load(one.v, (task.at, task.head, key, at), n), n) for at, n in pieces]
+        values = [b.let(b.load(one.v, (task.at, task.head, key, at), n)) for at, n in pieces]
         for r in range(TILE_ROWS):
             weight = b.let(task.scores[row + r, i])
             for (offset, lanes), value in zip(pieces, values, strict=True):

@@ -7,7 +7,7 @@ from typing import Any
 
 import tvm
 from tvm import tirx
-from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVM's own name for it
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.builder import *  # noqa: F403 - for kernels: they import one builder
 from maxtool.compiler.kernels.builder import (
@@ -135,12 +135,12 @@ def exp(x: Expr, lanes: int) -> Expr:
     would call expf once per element instead.
     """
     integers, floats = vector_type("int32", lanes), vector_type("float32", lanes)
-    x = let(x, lanes)
+    x = let(x)
     # As integers, or the simplifier would cancel the addition of ROUND with its subtraction.
-    n = let(T.reinterpret(integers, x * splat(LOG2_E, lanes) + splat(ROUND, lanes)), lanes, "int32")
-    n = let(n - splat(int32(ROUND_BITS), lanes), lanes, "int32")
-    whole = let(T.Cast(floats, n), lanes)
-    r = let(x - whole * splat(LN2_HIGH, lanes) - whole * splat(LN2_LOW, lanes), lanes)
+    n = let(T.reinterpret(integers, x * splat(LOG2_E, lanes) + splat(ROUND, lanes)))
+    n = let(n - splat(int32(ROUND_BITS), lanes))
+    whole = let(T.Cast(floats, n))
+    r = let(x - whole * splat(LN2_HIGH, lanes) - whole * splat(LN2_LOW, lanes))
     total = splat(EXP_COEFFICIENTS[0], lanes)
     for coefficient in EXP_COEFFICIENTS[1:]:
         total = total * r + splat(coefficient, lanes)
@@ -153,7 +153,7 @@ def fold(vector: Expr, lanes: int, combine: Callable[[Expr, Expr], Expr]) -> Exp
     """Combine the lanes of a vector into one value, halving it each time."""
     while lanes > 1:
         lanes //= 2
-        vector = let(vector, 2 * lanes)
+        vector = let(vector)
         halves = [list(range(start, start + lanes)) for start in (0, lanes)]
         vector = combine(*(tirx.Shuffle([vector], half) for half in halves))
     return vector

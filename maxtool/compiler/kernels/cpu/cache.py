@@ -5,16 +5,14 @@ What would land outside the cache is dropped: a caller checks the position and r
 
 from __future__ import annotations
 
-from typing import Any
-
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import elements as e
 from maxtool.compiler.target import Tile
 
 
-def cache_write_key(kv_heads: int, head_dim: int, tile: Tile, dtype: str = "float32") -> Any:  # noqa: ANN401
+def cache_write_key(kv_heads: int, head_dim: int, tile: Tile, dtype: str = "float32") -> b.PrimFunc:
     """Build the write of keys, transposed so that one dimension of many keys is a vector.
 
     Parameters of the kernel: cache[batch, kv_heads, head_dim, context] (changed in place),
@@ -39,7 +37,9 @@ def cache_write_key(kv_heads: int, head_dim: int, tile: Tile, dtype: str = "floa
     return made.function
 
 
-def cache_write_value(kv_heads: int, head_dim: int, tile: Tile, dtype: str = "float32") -> Any:  # noqa: ANN401
+def cache_write_value(
+    kv_heads: int, head_dim: int, tile: Tile, dtype: str = "float32"
+) -> b.PrimFunc:
     """Build the write of values, or of keys that lie as values do.
 
     Parameters of the kernel: cache[batch, kv_heads, context, head_dim] (changed in place),

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.target import Tile
 
 
-def pack_columns(dtype: str, tile: Tile, transposed: bool) -> Any:  # noqa: ANN401
+def pack_columns(dtype: str, tile: Tile, transposed: bool) -> b.PrimFunc:
     """Build the copy into blocks of ``nr`` columns; beyond the last column, that one repeats.
 
     Parameters of the kernel: w[batch, k, n], or w[batch, n, k] if transposed, and
@@ -41,7 +39,7 @@ def pack_columns(dtype: str, tile: Tile, transposed: bool) -> Any:  # noqa: ANN4
                     source = b.index(b.least(base + c, n - 1))
                     with T.serial(k) as row:
                         place = (at, source, row) if transposed else (at, row, source)
-                        b.store(p, w[place], (at, j, row, c), 1)
+                        b.store(p, w[place], (at, j, row, c))
 
             if transposed:
                 each()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from tvm import tirx
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import elements as e
@@ -20,7 +19,7 @@ VECTORS = 4
 
 def convolution(
     dtype: str, window: Window, channels: int, features: int, groups: int, lanes: int
-) -> Any:  # noqa: ANN401
+) -> b.PrimFunc:
     """Build the convolution.
 
     Parameters of the kernel: x[batch, h, w, channels], f[r, s, channels / groups, features],
@@ -49,7 +48,7 @@ def convolution(
                 def place(r: b.Expr, s: b.Expr, top: b.Expr, left: b.Expr) -> None:
                     with T.serial(b.integer(inner)) as c:
                         source = (at, top, left, b.index(group * inner + c))
-                        value = b.let(e.read(x, source, 1, dtype), 1, kind)
+                        value = b.let(e.read(x, source, 1, dtype))
                         for o, n in pieces:
                             factor = e.read(f, (r, s, c, first + o), n, dtype)
                             spread = value if n == 1 else T.broadcast(value, n)
@@ -68,7 +67,7 @@ def convolution(
 
 def pool(
     op: str, dtype: str, window: Window, channels: int, count_padding: bool, lanes: int
-) -> Any:  # noqa: ANN401
+) -> b.PrimFunc:
     """Build the maximum (max_pool2d) or mean (avg_pool2d) of each window.
 
     Parameters of the kernel: x[batch, h, w, channels], y[batch, oh, ow, channels] of ``dtype``.
@@ -91,9 +90,8 @@ def pool(
         def pixel(i: b.Expr) -> None:
             at, row, column = split_pixel(i, oh, ow)
             image = Image(window, (h, w), (row, column))
-            count = b.scratch((1,), kind)
-            b.store(count, tirx.const(0, kind), (0,), 1)
-            image.each(lambda *_: b.store(count, count[0] + 1, (0,), 1), padding=count_padding)
+            count = b.cell(tirx.const(0, kind))
+            image.each(lambda *_: count.add(1), padding=count_padding)
 
             def block(offset: b.Index, width: int) -> None:
                 pieces = b.widths(width, lanes)
@@ -104,14 +102,14 @@ def pool(
 
                 def place(_r: b.Expr, _s: b.Expr, top: b.Expr, left: b.Expr) -> None:
                     for o, n in pieces:
-                        value = b.let(e.read(x, (at, top, left, offset + o), n, dtype), n, kind)
+                        value = b.let(e.read(x, (at, top, left, offset + o), n, dtype))
                         b.store(total, combine(b.load(total, (o,), n), value), (o,), n)
 
                 image.each(place)
                 for o, n in pieces:
                     value = b.load(total, (o,), n)
                     if op != "max_pool2d":
-                        value = value / (count[0] if n == 1 else T.broadcast(count[0], n))
+                        value = value / (count.value if n == 1 else T.broadcast(count.value, n))
                     e.write(y, value, (at, row, column, offset + o), n, dtype)
 
             _blocks(channels, VECTORS * lanes, block)

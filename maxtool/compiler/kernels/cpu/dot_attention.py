@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tvm import tirx
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import elements as e
@@ -15,7 +15,7 @@ from maxtool.compiler.kernels.ordering import maximum
 
 def dot_attention(
     dtype: str, heads: Heads, mask: Mask | None, causal: bool, scale: float, lanes: int
-) -> Any:  # noqa: ANN401
+) -> b.PrimFunc:
     """Build ``softmax(q @ k.T * scale + mask) @ v`` with the online softmax.
 
     Parameters of the kernel: q[batch, heads, n, d], k[batch, kv_heads, m, d],
@@ -51,9 +51,9 @@ def dot_attention(
                     where = (at, head, r, j)
                     place = [0 if one else p for one, p in zip(mask.single, where, strict=True)]
                     found = _masked(found, hidden, place, mask.dtype, kind)
-                return b.let(found, 1, kind)
+                return b.let(found)
 
-            def value(j: b.Index) -> Any:  # noqa: ANN401
+            def value(j: b.Index) -> b.PrimFunc:
                 return lambda o, w: e.read(v, (at, shared, j, o), w, dtype)
 
             blocks = b.index(b.quotient(seen, lanes))
@@ -90,8 +90,8 @@ class _State:
         self.top, self.total = b.scratch((1,), kind), b.scratch((1,), kind)
         self.scores, self.weights = b.scratch((lanes,), kind), b.scratch((lanes,), kind)
         self.best = b.scratch((1,), kind)
-        b.store(self.top, tirx.const(float("-inf"), kind), (0,), 1)
-        b.store(self.total, tirx.const(0, kind), (0,), 1)
+        b.store(self.top, tirx.const(float("-inf"), kind), (0,))
+        b.store(self.total, tirx.const(0, kind), (0,))
 
     def load(self, read: Any, scale: float) -> None:  # noqa: ANN401
         def one(o: b.Index, w: int) -> None:
@@ -106,19 +106,19 @@ class _State:
 
     def score(self, read: Any) -> b.Expr:  # noqa: ANN401
         """The product of the query and a key."""
-        whole, rest = b.scratch((self.lanes,), self.kind), b.scratch((1,), self.kind)
+        whole, rest = b.scratch((self.lanes,), self.kind), b.cell(dtype=self.kind)
         b.store(whole, e.constant(0, self.kind, self.lanes), (0,), self.lanes)
-        b.store(rest, tirx.const(0, self.kind), (0,), 1)
+        rest.set(tirx.const(0, self.kind))
 
         def one(o: b.Index, w: int) -> None:
             product = b.load(self.query, (o,), w) * read(o, w)
             if w == self.lanes:
                 b.store(whole, b.load(whole, (0,), w) + product, (0,), w)
             else:
-                b.store(rest, rest[0] + b.fold(product, w, b.add), (0,), 1)
+                rest.add(b.fold(product, w, b.add))
 
         b.each_vector(self.heads.key_dim, self.lanes, one)
-        return b.fold(b.load(whole, (0,), self.lanes), self.lanes, b.add) + rest[0]
+        return b.fold(b.load(whole, (0,), self.lanes), self.lanes, b.add) + rest.value
 
     def counts(self, score: b.Expr) -> b.Expr:
         """Whether a key is seen: NaN counts, so that it is not lost."""
@@ -126,30 +126,30 @@ class _State:
 
     def begin(self) -> None:
         """Begin a block of as many keys as a vector has lanes."""
-        b.store(self.best, tirx.const(float("-inf"), self.kind), (0,), 1)
+        b.store(self.best, tirx.const(float("-inf"), self.kind), (0,))
 
     def put(self, place: b.Index, score: b.Expr) -> None:
         """The score of one key of the block."""
-        b.store(self.scores, score, (place,), 1)
-        b.store(self.best, maximum(self.best[0], score), (0,), 1)
+        b.store(self.scores, score, (place,))
+        b.store(self.best, maximum(self.best[0], score), (0,))
 
     def add_block(self, value: Any) -> None:  # noqa: ANN401
         """Take the values of the block's keys in, with one power for all of them."""
-        top = b.let(maximum(self.top[0], self.best[0]), 1, self.kind)
+        top = b.let(maximum(self.top[0], self.best[0]))
         with b.when(self.counts(top)):
-            shrink = b.let(e.exp(self.top[0] - top, 1, self.kind), 1, self.kind)
-            b.store(self.top, top, (0,), 1)
-            b.store(self.total, self.total[0] * shrink, (0,), 1)
+            shrink = b.let(e.exp(self.top[0] - top, 1, self.kind))
+            b.store(self.top, top, (0,))
+            b.store(self.total, self.total[0] * shrink, (0,))
             self._each_out(lambda _o, w, old: old * _spread(shrink, w))
             gaps = b.load(self.scores, (0,), self.lanes) - _spread(top, self.lanes)
             b.store(self.weights, e.exp(gaps, self.lanes, self.kind), (0,), self.lanes)
             with T.serial(self.lanes) as j:
-                score = b.let(self.scores[j], 1, self.kind)
+                score = b.let(self.scores[j])
                 with b.when(self.counts(score)):
-                    self._add_weighted(b.let(self.weights[j], 1, self.kind), value(j))
+                    self._add_weighted(b.let(self.weights[j]), value(j))
 
     def _add_weighted(self, weight: b.Expr, read: Any) -> None:  # noqa: ANN401
-        b.store(self.total, self.total[0] + weight, (0,), 1)
+        b.store(self.total, self.total[0] + weight, (0,))
         self._each_out(lambda o, w, old: old + read(o, w) * _spread(weight, w))
 
     def _each_out(self, change: Any) -> None:  # noqa: ANN401
@@ -160,18 +160,18 @@ class _State:
 
     def add(self, score: b.Expr, read: Any) -> None:  # noqa: ANN401
         """Take a key's value in."""
-        top = b.let(maximum(self.top[0], score), 1, self.kind)
-        shrink = b.let(e.exp(self.top[0] - top, 1, self.kind), 1, self.kind)
-        weight = b.let(e.exp(score - top, 1, self.kind), 1, self.kind)
-        b.store(self.top, top, (0,), 1)
-        b.store(self.total, self.total[0] * shrink, (0,), 1)
+        top = b.let(maximum(self.top[0], score))
+        shrink = b.let(e.exp(self.top[0] - top, 1, self.kind))
+        weight = b.let(e.exp(score - top, 1, self.kind))
+        b.store(self.top, top, (0,))
+        b.store(self.total, self.total[0] * shrink, (0,))
         self._each_out(lambda _o, w, old: old * _spread(shrink, w))
         self._add_weighted(weight, read)
 
     def finish(self, write: Any) -> None:  # noqa: ANN401
         """Hand over the mean of the values, zeros if there was none."""
         zero = tirx.const(0, self.kind)
-        total = b.let(T.Select(self.total[0] == zero, zero + 1, self.total[0]), 1, self.kind)
+        total = b.let(T.Select(self.total[0] == zero, zero + 1, self.total[0]))
         b.each_vector(
             self.heads.value_dim,
             self.lanes,

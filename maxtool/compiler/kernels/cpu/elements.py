@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tvm import tirx
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.elements import WIDENED, computed, constant, stored
@@ -43,7 +43,7 @@ def write(
     if dtype == "float16":
         value = T.Cast(b.vector_type("float16", lanes), value)
     elif dtype == "bfloat16":
-        value = _bfloat16(b.let(value, lanes), lanes)
+        value = _bfloat16(b.let(value), lanes)
     b.store(buffer, value, index, lanes)
 
 
@@ -55,8 +55,8 @@ def _bfloat16(value: b.Expr, lanes: int) -> b.Expr:
         return one if lanes == 1 else T.broadcast(one, lanes)
 
     words = b.vector_type("uint32", lanes)
-    bits = b.let(T.reinterpret(words, value), lanes, "uint32")
-    high = b.let(T.shift_right(bits, number(16)), lanes, "uint32")
+    bits = b.let(T.reinterpret(words, value))
+    high = b.let(T.shift_right(bits, number(16)))
     rounded = T.shift_right(bits + number(0x7FFF) + (high & number(1)), number(16))
     magnitude = bits & number(0x7FFF_FFFF)
     chosen = T.Select(magnitude > number(0x7F80_0000), high | number(0x40), rounded)

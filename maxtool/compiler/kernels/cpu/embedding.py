@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.target import Tile
 
 
-def embedding(vocab: int, dim: int, weight_dtype: str, tile: Tile) -> Any:  # noqa: ANN401
+def embedding(vocab: int, dim: int, weight_dtype: str, tile: Tile) -> b.PrimFunc:
     """Build the lookup.
 
     Parameters of the kernel: ids[rows] int64, w[ceil(vocab / nr), dim, nr], y[rows, dim] float32.
@@ -27,7 +25,7 @@ def embedding(vocab: int, dim: int, weight_dtype: str, tile: Tile) -> Any:  # no
             block = b.index(b.quotient(place, tile.nr))
             column = b.index(b.remainder(place, tile.nr))
             with T.serial(b.integer(dim)) as d:
-                b.store(y, b.load_weight(w, (block, d, column), 1, weight_dtype), (i, d), 1)
+                b.store(y, b.load_weight(w, (block, d, column), 1, weight_dtype), (i, d))
 
         b.each_row(rows, dim, row)
     return made.function

@@ -8,9 +8,8 @@ the threads, nor does any sum.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu.linear import (
@@ -45,7 +44,7 @@ class Chunks:
     count: b.Buffer
 
 
-def expert_linear(weight_dtype: str, tile: Tile) -> Any:  # noqa: ANN401
+def expert_linear(weight_dtype: str, tile: Tile) -> b.PrimFunc:
     """Build ``y[i] = x[i // (choices / rows)] @ w[chosen[i]].T``.
 
     Parameters of the kernel: x[rows, k] float32, w[experts, ceil(n / nr), k, nr], the packed
@@ -90,15 +89,15 @@ def _sorted(chosen: b.Buffer, choices: b.Expr, experts: b.Expr, most: b.Expr, ti
         count=b.workspace((2,), "int64"),
     )
     with T.serial(experts) as e:
-        b.store(places, b.integer(0), (e,), 1)
+        b.store(places, b.integer(0), (e,))
     with T.serial(choices) as i:
         e = b.index(b.clamped(chosen[i], experts))
-        b.store(places, places[e] + 1, (e,), 1)
+        b.store(places, places[e] + 1, (e,))
     _cut(chunks, places, experts, tile)
     with T.serial(choices) as i:
         e = b.index(b.clamped(chosen[i], experts))
-        b.store(chunks.order, i, (places[e],), 1)
-        b.store(places, places[e] + 1, (e,), 1)
+        b.store(chunks.order, i, (places[e],))
+        b.store(places, places[e] + 1, (e,))
     return chunks
 
 
@@ -107,21 +106,21 @@ def _cut(chunks: Chunks, places: b.Buffer, experts: b.Expr, tile: Tile) -> None:
     largest = TILES_PER_TASK * tile.mr
     start = b.scratch((1,), "int64")
     for buffer, index in ((start, 0), (chunks.count, 0), (chunks.count, 1)):
-        b.store(buffer, b.integer(0), (index,), 1)
+        b.store(buffer, b.integer(0), (index,))
     with T.serial(experts) as e:
         count = b.index(places[e])
-        b.store(places, start[0], (e,), 1)
+        b.store(places, start[0], (e,))
         with T.serial(b.ceildiv(count, largest)) as part:
             at = b.index(chunks.count[0])
             rows = b.index(b.least(count - part * largest, largest))
             tiles = T.Select(rows == 1, b.integer(0), b.ceildiv(rows, tile.mr))
-            b.store(chunks.expert, e, (at,), 1)
-            b.store(chunks.start, start[0] + part * largest, (at,), 1)
-            b.store(chunks.rows, rows, (at,), 1)
-            b.store(chunks.tile, chunks.count[1], (at,), 1)
-            b.store(chunks.count, chunks.count[1] + tiles, (1,), 1)
-            b.store(chunks.count, at + 1, (0,), 1)
-        b.store(start, start[0] + count, (0,), 1)
+            b.store(chunks.expert, e, (at,))
+            b.store(chunks.start, start[0] + part * largest, (at,))
+            b.store(chunks.rows, rows, (at,))
+            b.store(chunks.tile, chunks.count[1], (at,))
+            b.store(chunks.count, chunks.count[1] + tiles, (1,))
+            b.store(chunks.count, at + 1, (0,))
+        b.store(start, start[0] + count, (0,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +168,7 @@ class _Work:
         b.either(rows == 1, single, many)
 
 
-def weighted_sum(tile: Tile) -> Any:  # noqa: ANN401
+def weighted_sum(tile: Tile) -> b.PrimFunc:
     """Build ``y[i] = sum(shares[i, s] * x[i, s] for s)``, added up in that order.
 
     Parameters of the kernel: x[rows, used, n], shares[rows, used], y[rows, n], all float32.

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
 
 
-def gather_rows(dtype: str, places: str) -> Any:  # noqa: ANN401
+def gather_rows(dtype: str, places: str) -> b.PrimFunc:
     """Build ``y[i, j, :] = x[i, at[j], :]``.
 
     Parameters of the kernel: x[outer, n, inner], at[m], y[outer, m, inner]. A negative place counts
@@ -29,7 +27,7 @@ def gather_rows(dtype: str, places: str) -> Any:  # noqa: ANN401
             i, j = b.index(b.quotient(index, m)), b.index(b.remainder(index, m))
             place = b.index(b.greatest(b.least(b.from_first(at[j], n, places), n - 1), 0))
             with T.serial(inner) as k:
-                b.store(y, x[i, place, k], (i, j, k), 1)
+                b.store(y, x[i, place, k], (i, j, k))
 
         b.each_row(outer * m, inner, row)
     return made.function

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.target import Tile
@@ -70,7 +70,7 @@ def linear(
     *,
     n: int | None = None,
     k: int | None = None,
-) -> Any:  # noqa: ANN401
+) -> b.PrimFunc:
     """Build ``y = x @ w.T (+ bias)``.
 
     Parameters of the kernel: x[rows, k] float32, w[ceil(n / nr), k, nr] (see ``pack_linear``),
@@ -149,7 +149,7 @@ def _add_term(
     one: Linear, sums: b.Registers, place: tuple[b.Expr, int], source: b.Expr, k: b.Expr
 ) -> None:
     j, step = place
-    value = b.let(b.splat(one.x[(*one.at, source, k)], one.tile.lanes), one.tile.lanes)
+    value = b.let(b.splat(one.x[(*one.at, source, k)], one.tile.lanes))
     for offset, lanes in sums.pieces:
         sums.add(step, offset, lanes, value * one.weights(j, k, offset))
 
@@ -180,7 +180,7 @@ def pack_tile(one: Linear, packed: b.Buffer, t: b.Expr, sources: Sequence[b.Expr
     """Copy rows of x so that those of one k are neighbours."""
     with T.serial(one.k) as k:
         for r, source in enumerate(sources):
-            b.store(packed, one.x[(*one.at, source, k)], (t, k, r), 1)
+            b.store(packed, one.x[(*one.at, source, k)], (t, k, r))
 
 
 def _task(one: Linear, rows: tuple[b.Buffer, b.Expr, b.Expr], chunks: b.Expr, task: b.Expr) -> None:
@@ -259,9 +259,9 @@ def _rank_one(
     one: Linear, registers: b.Registers, rows: tuple[b.Buffer, b.Expr], j: b.Expr, k: b.Expr
 ) -> None:
     packed, tile_index = rows
-    weights = [b.let(one.weights(j, k, at), lanes) for at, lanes in registers.pieces]
+    weights = [b.let(one.weights(j, k, at)) for at, lanes in registers.pieces]
     for r in range(registers.rows):
-        value = b.let(b.splat(packed[tile_index, k, r], one.tile.lanes), one.tile.lanes)
+        value = b.let(b.splat(packed[tile_index, k, r], one.tile.lanes))
         for (offset, lanes), weight in zip(registers.pieces, weights, strict=True):
             registers.add(r, offset, lanes, value * weight)
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from maxtool.compiler.kernels.counted import Arguments
 from maxtool.compiler.kernels.cpu import builder as b
 
 WORK = 64  # of one row: halvings, each a read
 
 
-def nonzero_places(rank: int) -> Any:  # noqa: ANN401 - tvm ships no types
+def nonzero_places(rank: int) -> b.PrimFunc:
     """Build the kernel of :class:`Arguments` for elements in so many dimensions."""
     with b.kernel(f"nonzero_{rank}") as made:
         arguments = Arguments(made, rank)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.target import Tile
@@ -13,7 +11,7 @@ from maxtool.compiler.target import Tile
 CHAINS = 4
 
 
-def rms_norm(dim: int, eps: float, tile: Tile) -> Any:  # noqa: ANN401
+def rms_norm(dim: int, eps: float, tile: Tile) -> b.PrimFunc:
     """Build ``y = x / sqrt(mean(x**2) + eps) * w``.
 
     Parameters of the kernel: x[rows, dim], w[dim], y[rows, dim], all float32.
@@ -46,10 +44,10 @@ def _sum_of_squares(x: b.Buffer, i: b.Expr, dim: int, lanes: int) -> b.Expr:
     if whole := dim // step:
         with T.serial(b.integer(whole)) as j:
             for chain in range(CHAINS):
-                value = b.let(b.load(x, (i, j * step + chain * lanes), lanes), lanes)
+                value = b.let(b.load(x, (i, j * step + chain * lanes), lanes))
                 sums.add(chain, 0, lanes, value * value)
     for chain, (offset, width) in enumerate(b.widths(dim % step, lanes)):
-        value = b.let(b.load(x, (i, whole * step + offset), width), width)
+        value = b.let(b.load(x, (i, whole * step + offset), width))
         sums.add(chain % CHAINS, 0, width, value * value)
     total = sums.get(0, 0, lanes)
     for chain in range(1, CHAINS):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import elements as e
@@ -18,7 +17,7 @@ Read = Callable[[b.Index, int], b.Expr]
 HEAVY = 16
 
 
-def softmax_rows(op: str, dtype: str, lanes: int) -> Any:  # noqa: ANN401
+def softmax_rows(op: str, dtype: str, lanes: int) -> b.PrimFunc:
     """Build ``exp(x - max) / sum(exp(x - max))`` of each row, or its logarithm (logsoftmax).
 
     Parameters of the kernel: x[rows, n], y[rows, n], both of ``dtype``.
@@ -33,13 +32,13 @@ def softmax_rows(op: str, dtype: str, lanes: int) -> Any:  # noqa: ANN401
             def read(k: b.Index, width: int) -> b.Expr:
                 return e.read(x, (i, k), width, dtype)
 
-            top = b.let(fold_row(read, n, lanes, kind, COMBINE["max"]), 1, kind)
+            top = b.let(fold_row(read, n, lanes, kind, COMBINE["max"]))
 
             def power(k: b.Index, width: int) -> b.Expr:
                 return e.exp(read(k, width) - _spread(top, width), width, kind)
 
-            total = b.let(fold_row(power, n, lanes, kind, COMBINE["sum"]), 1, kind)
-            log = b.let(T.log(total), 1, kind) if op == "logsoftmax" else None
+            total = b.let(fold_row(power, n, lanes, kind, COMBINE["sum"]))
+            log = b.let(T.log(total)) if op == "logsoftmax" else None
 
             def finish(k: b.Index, width: int) -> None:
                 if log is None:
@@ -54,7 +53,7 @@ def softmax_rows(op: str, dtype: str, lanes: int) -> Any:  # noqa: ANN401
     return made.function
 
 
-def layer_norm_rows(dtype: str, weight: str, eps: float, lanes: int) -> Any:  # noqa: ANN401
+def layer_norm_rows(dtype: str, weight: str, eps: float, lanes: int) -> b.PrimFunc:
     """Build ``(x - mean) / sqrt(variance + eps) * gamma + beta`` of each row.
 
     Parameters of the kernel: x[rows, n] of ``dtype``, gamma[n] and beta[n] of type ``weight``,
@@ -82,7 +81,7 @@ def layer_norm_rows(dtype: str, weight: str, eps: float, lanes: int) -> Any:  # 
 
 def group_norm_rows(
     dtype: str, weight: str, eps: float, groups: int, channels: int, lanes: int
-) -> Any:  # noqa: ANN401
+) -> b.PrimFunc:
     """Build the normalisation of each group, and the scale and shift of each channel.
 
     Parameters of the kernel: x[rows, n] of ``dtype``, a row for each group of each example, its
@@ -102,8 +101,8 @@ def group_norm_rows(
             size = b.index(b.quotient(n, own))
             with T.serial(b.integer(own)) as c:
                 at = b.index(b.remainder(i, groups) * own + c)
-                scale = b.let(e.read_as(gamma, (at,), 1, weight, kind), 1, kind)
-                shift = b.let(e.read_as(beta, (at,), 1, weight, kind), 1, kind)
+                scale = b.let(e.read_as(gamma, (at,), 1, weight, kind))
+                shift = b.let(e.read_as(beta, (at,), 1, weight, kind))
 
                 def finish(s: b.Index, width: int) -> None:
                     k = c * size + s
@@ -118,7 +117,7 @@ def group_norm_rows(
 
 def rms_norm_rows(
     dtype: str, weight: str, eps: float, offset: float, round_first: bool, lanes: int
-) -> Any:  # noqa: ANN401
+) -> b.PrimFunc:
     """Build ``x / sqrt(mean(x**2) + eps) * (w + offset)`` of each row.
 
     Parameters of the kernel: x[rows, n] of ``dtype``, w[n] of type ``weight``, y[rows, n].
@@ -140,7 +139,7 @@ def rms_norm_rows(
 
         def row(i: b.Expr) -> None:
             def read(k: b.Index, width: int) -> b.Expr:
-                return b.let(e.read(x, (i, k), width, dtype), width, kind)
+                return b.let(e.read(x, (i, k), width, dtype))
 
             def square(k: b.Index, width: int) -> b.Expr:
                 value = read(k, width)
@@ -164,10 +163,10 @@ def rms_norm_rows(
 def _normal(read: Read, n: b.Expr, eps: float, lanes: int, kind: str) -> Read:
     """Elements of a row less their mean, over the root of their variance and ``eps``."""
     total = fold_row(read, n, lanes, kind, COMBINE["sum"])
-    mean = b.let(total / T.Cast(kind, n), 1, kind)
+    mean = b.let(total / T.Cast(kind, n))
 
     def square(k: b.Index, width: int) -> b.Expr:
-        value = b.let(read(k, width) - _spread(mean, width), width, kind)
+        value = b.let(read(k, width) - _spread(mean, width))
         return value * value
 
     scale = _inverse_root(fold_row(square, n, lanes, kind, COMBINE["sum"]), n, eps, kind)
@@ -177,7 +176,7 @@ def _normal(read: Read, n: b.Expr, eps: float, lanes: int, kind: str) -> Read:
 def _inverse_root(total: b.Expr, n: b.Expr, eps: float, kind: str) -> b.Expr:
     """``1 / sqrt(total / n + eps)``."""
     mean = total / T.Cast(kind, n)
-    return b.let(e.constant(1.0, kind) / T.sqrt(mean + e.constant(eps, kind)), 1, kind)
+    return b.let(e.constant(1.0, kind) / T.sqrt(mean + e.constant(eps, kind)))
 
 
 def _spread(value: b.Expr, width: int) -> b.Expr:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
 
 
-def permute(dtype: str, dims: tuple[int, ...]) -> Any:  # noqa: ANN401
+def permute(dtype: str, dims: tuple[int, ...]) -> b.PrimFunc:
     """Build the copy.
 
     Parameters of the kernel: x of any sizes, y whose dimension i is dimension ``dims[i]`` of x.
@@ -28,7 +26,7 @@ def permute(dtype: str, dims: tuple[int, ...]) -> Any:  # noqa: ANN401
             places = b.unravel(i, outer)
             with T.serial(width) as j:
                 source = dict(zip(dims, (*places, j), strict=True))
-                b.store(y, x[tuple(source[axis] for axis in range(len(dims)))], (*places, j), 1)
+                b.store(y, x[tuple(source[axis] for axis in range(len(dims)))], (*places, j))
 
         rows = b.integer(1)
         for size in outer:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import special
@@ -17,7 +16,7 @@ from maxtool.compiler.target import Tile
 HEAVY = 8
 
 
-def pointwise(dim: int, inputs: int, steps: Sequence[Step], tile: Tile) -> Any:  # noqa: ANN401
+def pointwise(dim: int, inputs: int, steps: Sequence[Step], tile: Tile) -> b.PrimFunc:
     """Build the chain; its last step is the result.
 
     Parameters of the kernel: each input [rows, dim], y[rows, dim], all float32.
@@ -30,10 +29,10 @@ def pointwise(dim: int, inputs: int, steps: Sequence[Step], tile: Tile) -> Any: 
 
         def row(i: b.Expr) -> None:
             def vector(offset: b.Index, lanes: int) -> None:
-                values = [b.let(b.load(source, (i, offset), lanes), lanes) for source in sources]
+                values = [b.let(b.load(source, (i, offset), lanes)) for source in sources]
                 for step in steps:
                     operands = [_operand(values, operand, lanes) for operand in step.operands]
-                    values.append(b.let(VECTOR_OPS[step.op](lanes, *operands), lanes))
+                    values.append(b.let(VECTOR_OPS[step.op](lanes, *operands)))
                 b.store(y, values[-1], (i, offset), lanes)
 
             b.each_vector(dim, tile.lanes, vector)

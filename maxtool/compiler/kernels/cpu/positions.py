@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.target import Tile
 
 
-def add_positions(hidden: int, weight_dtype: str, tile: Tile) -> Any:  # noqa: ANN401
+def add_positions(hidden: int, weight_dtype: str, tile: Tile) -> b.PrimFunc:
     """Build the sum of each token with the row of its position.
 
     Parameters of the kernel: x[batch, seq, hidden], table[positions, hidden] of ``weight_dtype``,

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.power import BITS, power
 
 
-def integer_power(dtype: str) -> Any:  # noqa: ANN401
+def integer_power(dtype: str) -> b.PrimFunc:
     """Build ``z[i] = x[i] ** y[i]``, which wraps around.
 
     Parameters of the kernel: x[n], y[n], z[n], all of ``dtype``.
@@ -18,7 +16,7 @@ def integer_power(dtype: str) -> Any:  # noqa: ANN401
         x, y, z = (made.argument(name, (n,), dtype) for name in "xyz")
 
         def element(i: b.Expr) -> None:
-            b.store(z, power(x[i], y[i], dtype), (i,), 1)
+            b.store(z, power(x[i], y[i], dtype), (i,))
 
         b.each_row(n, 4 * BITS[dtype], element)
     return made.function

@@ -6,17 +6,16 @@ The loops over a row may run no time at all, so what they start from is stored b
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from tvm import tirx
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import elements as e
 from maxtool.compiler.kernels.ordering import COMBINE, Fold, leads
 
 
-def reduce_rows(op: str, dtype: str, lanes: int) -> Any:  # noqa: ANN401
+def reduce_rows(op: str, dtype: str, lanes: int) -> b.PrimFunc:
     """Build ``y[i] = op(x[i, :])``.
 
     Parameters of the kernel: x[rows, n], y[rows], both of ``dtype``.
@@ -63,22 +62,21 @@ def fold_row(
         how: What makes one of two elements, or of vectors of them, and what it starts from.
     """
     combine, neutral = how
-    total = b.scratch((1,), kind)
-    b.store(total, neutral(kind), (0,), 1)
+    total = b.cell(neutral(kind))
     whole = b.index(b.quotient(n, lanes)) if lanes > 1 else b.integer(0)
     if lanes > 1:
         sums = b.scratch((lanes,), kind)
         b.store(sums, T.broadcast(neutral(kind), lanes), (0,), lanes)
         with T.serial(whole) as j:
-            value = b.let(read(j * lanes, lanes), lanes, kind)
+            value = b.let(read(j * lanes, lanes))
             b.store(sums, combine(b.load(sums, (0,), lanes), value), (0,), lanes)
-        b.store(total, b.fold(b.load(sums, (0,), lanes), lanes, combine), (0,), 1)
+        total.set(b.fold(b.load(sums, (0,), lanes), lanes, combine))
     with T.serial(b.index(whole * lanes), n) as k:
-        b.store(total, combine(total[0], b.let(read(k, 1), 1, kind)), (0,), 1)
-    return total[0]
+        total.set(combine(total.value, b.let(read(k, 1))))
+    return total.value
 
 
-def index_rows(op: str, dtype: str) -> Any:  # noqa: ANN401
+def index_rows(op: str, dtype: str) -> b.PrimFunc:
     """Build where the largest (argmax) or smallest (argmin) element of each row is.
 
     Parameters of the kernel: x[rows, n] of ``dtype``, y[rows] int64; 0 for an empty row. The first
@@ -91,20 +89,20 @@ def index_rows(op: str, dtype: str) -> Any:  # noqa: ANN401
         y = made.argument("y", (rows,), "int64")
 
         def row(i: b.Expr) -> None:
-            best, place = b.scratch((1,), kind), b.scratch((1,), "int64")
-            b.store(place, b.integer(0), (0,), 1)
+            best, place = b.cell(dtype=kind), b.cell(dtype="int64")
+            place.set(b.integer(0))
             with T.serial(n) as k:
-                value = b.let(e.read(x, (i, k), 1, dtype), 1, kind)
-                with b.when(tirx.any(k == 0, leads(op, value, best[0], kind))):
-                    b.store(best, value, (0,), 1)
-                    b.store(place, k, (0,), 1)
-            b.store(y, place[0], (i,), 1)
+                value = b.let(e.read(x, (i, k), 1, dtype))
+                with b.when(tirx.any(k == 0, leads(op, value, best.value, kind))):
+                    best.set(value)
+                    place.set(k)
+            b.store(y, place.value, (i,))
 
         b.each_row(rows, n, row)
     return made.function
 
 
-def cumsum_rows(dtype: str, exclusive: bool, reverse: bool) -> Any:  # noqa: ANN401
+def cumsum_rows(dtype: str, exclusive: bool, reverse: bool) -> b.PrimFunc:
     """Build the running sums of each row.
 
     Parameters of the kernel: x[rows, n], y[rows, n], both of ``dtype``.
@@ -116,13 +114,12 @@ def cumsum_rows(dtype: str, exclusive: bool, reverse: bool) -> Any:  # noqa: ANN
         y = made.argument("y", (rows, n), e.stored(dtype))
 
         def row(i: b.Expr) -> None:
-            total = b.scratch((1,), kind)
-            b.store(total, tirx.const(0, kind), (0,), 1)
+            total = b.cell(tirx.const(0, kind))
             with T.serial(n) as step:
                 k = b.index(n - 1 - step if reverse else step)
-                before = b.let(total[0], 1, kind)
-                b.store(total, before + e.read(x, (i, k), 1, dtype), (0,), 1)
-                e.write(y, before if exclusive else total[0], (i, k), 1, dtype)
+                before = b.let(total.value)
+                total.set(before + e.read(x, (i, k), 1, dtype))
+                e.write(y, before if exclusive else total.value, (i, k), 1, dtype)
 
         b.each_row(rows, n, row)
     return made.function

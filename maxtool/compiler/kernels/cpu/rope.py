@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.target import Tile
@@ -15,7 +13,7 @@ FUNCTIONS = {"cos": T.cos, "sin": T.sin}
 COSINE = 32
 
 
-def rope(head_dim: int, dim: int, tile: Tile) -> Any:  # noqa: ANN401
+def rope(head_dim: int, dim: int, tile: Tile) -> b.PrimFunc:
     """Build the rotation of element j and j + dim / 2 by the angle of their position.
 
     Parameters of the kernel: x[batch, seq, heads, head_dim], cos[context, dim / 2],
@@ -37,10 +35,10 @@ def rope(head_dim: int, dim: int, tile: Tile) -> Any:  # noqa: ANN401
             angle = b.index(b.clamped(T.Cast("int64", position[0]) + s, context))
             with T.serial(heads) as h:
                 for offset, lanes in b.widths(half, tile.lanes):
-                    low = b.let(b.load(x, (at, s, h, offset), lanes), lanes)
-                    high = b.let(b.load(x, (at, s, h, half + offset), lanes), lanes)
-                    c = b.let(b.load(cos, (angle, offset), lanes), lanes)
-                    d = b.let(b.load(sin, (angle, offset), lanes), lanes)
+                    low = b.let(b.load(x, (at, s, h, offset), lanes))
+                    high = b.let(b.load(x, (at, s, h, half + offset), lanes))
+                    c = b.let(b.load(cos, (angle, offset), lanes))
+                    d = b.let(b.load(sin, (angle, offset), lanes))
                     b.store(y, low * c - high * d, (at, s, h, offset), lanes)
                     b.store(y, high * c + low * d, (at, s, h, half + offset), lanes)
                 for offset, lanes in b.widths(head_dim - dim, tile.lanes):
@@ -51,7 +49,7 @@ def rope(head_dim: int, dim: int, tile: Tile) -> Any:  # noqa: ANN401
     return made.function
 
 
-def rope_angles(half: int, original: int, factor: float, function: str) -> Any:  # noqa: ANN401
+def rope_angles(half: int, original: int, factor: float, function: str) -> b.PrimFunc:
     """Build a table of cosines or sines whose frequencies depend on the sequence's length.
 
     Parameters of the kernel: frequencies[lengths, half], position[1] int32 of the first row,
@@ -70,7 +68,7 @@ def rope_angles(half: int, original: int, factor: float, function: str) -> Any: 
             place = b.let(T.Cast("float32", first + i))
             with T.serial(b.integer(half)) as j:
                 angle = place * frequencies[length, j]
-                b.store(y, FUNCTIONS[function](angle) * T.float32(factor), (i, j), 1)
+                b.store(y, FUNCTIONS[function](angle) * T.float32(factor), (i, j))
 
         b.each_row(seq, COSINE * half, row)
     return made.function

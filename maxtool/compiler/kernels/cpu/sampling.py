@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels import sampling
 from maxtool.compiler.kernels.cpu import builder as b
@@ -34,7 +33,7 @@ class Alone:
 
         def take(k: b.Expr) -> None:
             loaded = zip(load(k), kinds, strict=True)
-            body(k, *[b.let(one, 1, kind) for one, kind in loaded])
+            body(k, *[b.let(one) for one, kind in loaded])
 
         self.each(n, take)
 
@@ -46,13 +45,13 @@ class Alone:
         """Nobody is waited for."""
 
 
-def sample() -> Any:  # noqa: ANN401
+def sample() -> b.PrimFunc:
     """Build the draw; see :class:`maxtool.compiler.kernels.sampling.Arguments`."""
     with b.kernel("sample") as made:
         row = sampling.Arguments(made)
         b.each_row(
             row.rows,
             SWEEPS * row.vocab,
-            lambda i: b.store(row.token, row.drawn(i, Alone()), (i, 0), 1),
+            lambda i: b.store(row.token, row.drawn(i, Alone()), (i, 0)),
         )
     return made.function

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tvm import tirx
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import elements as e
 
 
-def scatter_rows(dtype: str, places: str, adds: bool = False) -> Any:  # noqa: ANN401
+def scatter_rows(dtype: str, places: str, adds: bool = False) -> b.PrimFunc:
     """Build ``y = x`` with ``y[i, at[i, j]] = updates[i, j]``, or ``+=``.
 
     Parameters of the kernel: x[rows, n], updates[rows, m], at[rows, m], y[rows, n]. A negative
@@ -33,18 +31,18 @@ def scatter_rows(dtype: str, places: str, adds: bool = False) -> Any:  # noqa: A
 
         def row(i: b.Expr) -> None:
             with T.serial(n) as j:
-                b.store(y, x[i, j], (i, j), 1)
+                b.store(y, x[i, j], (i, j))
             with T.serial(m) as j:
                 counted = b.index(b.from_first(at[i, j], n, places))
                 with b.when(tirx.all(counted >= b.integer(0), counted < n)):
                     value = y[i, counted] + updates[i, j] if adds else updates[i, j]
-                    b.store(y, value, (i, counted), 1)
+                    b.store(y, value, (i, counted))
 
         b.each_row(rows, n + m, row)
     return made.function
 
 
-def scatter_blocks(dtype: str) -> Any:  # noqa: ANN401
+def scatter_blocks(dtype: str) -> b.PrimFunc:
     """Build ``y = x`` with ``y[at[j], :] = updates[j, :]``.
 
     Parameters of the kernel: x[rows, block], updates[m, block], at[m] int64, y[rows, block]. A row
@@ -60,11 +58,11 @@ def scatter_blocks(dtype: str) -> Any:  # noqa: ANN401
 
         def copied(i: b.Expr) -> None:
             with T.serial(block) as k:
-                b.store(y, x[i, k], (i, k), 1)
+                b.store(y, x[i, k], (i, k))
 
         b.each_row(rows, block, copied)
         with T.serial(m) as j:
             exists = tirx.all(at[j] >= b.integer(0), at[j] < rows)
             with b.when(exists), T.serial(block) as k:
-                b.store(y, updates[j, k], (at[j], k), 1)
+                b.store(y, updates[j, k], (at[j], k))
     return made.function

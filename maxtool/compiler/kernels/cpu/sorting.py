@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from tvm import tirx
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import elements as e
 from maxtool.compiler.kernels.ordering import above
 
 
-def sorted_places(dtype: str, ascending: bool) -> Any:  # noqa: ANN401
+def sorted_places(dtype: str, ascending: bool) -> b.PrimFunc:
     """Build where the elements of each row are in order, the first of equal ones first.
 
     Parameters of the kernel: x[rows, n] of ``dtype``, y[rows, n] int64. NaN is above every number.
@@ -26,23 +26,22 @@ def sorted_places(dtype: str, ascending: bool) -> Any:  # noqa: ANN401
 
         def row(i: b.Expr) -> None:
             def value(place: b.Expr) -> b.Expr:
-                return b.let(e.read(x, (i, b.least(place, n - 1)), 1, dtype), 1, kind)
+                return b.let(e.read(x, (i, b.least(place, n - 1)), 1, dtype))
 
             def second_first(one: b.Expr, two: b.Expr) -> b.Expr:
                 first, second = value(one), value(two)
                 return above(first, second, kind) if ascending else above(second, first, kind)
 
-            run = b.scratch((1,), "int64")
-            b.store(run, b.integer(1), (0,), 1)
+            run = b.cell(b.integer(1))
             with T.serial(n) as k:
-                b.store(y, k, (i, k), 1)
-            with T.While(run[0] < n):
-                with T.serial(T.truncdiv(n + 2 * run[0] - 1, 2 * run[0])) as pair:
-                    start = b.index(pair * 2 * run[0])
-                    _merge(y, merged, i, (start, run[0], n), second_first)
+                b.store(y, k, (i, k))
+            with T.While(run.value < n):
+                with T.serial(T.truncdiv(n + 2 * run.value - 1, 2 * run.value)) as pair:
+                    start = b.index(pair * 2 * run.value)
+                    _merge(y, merged, i, (start, run.value, n), second_first)
                 with T.serial(n) as k:
-                    b.store(y, merged[i, k], (i, k), 1)
-                b.store(run, run[0] * 2, (0,), 1)
+                    b.store(y, merged[i, k], (i, k))
+                run.set(run.value * 2)
 
         b.each_row(rows, 16 * n, row)
     return made.function
@@ -53,8 +52,8 @@ def _merge(y: b.Buffer, merged: b.Buffer, i: b.Expr, where: Any, second_first: A
     start, run, n = where
     middle, end = b.index(b.least(start + run, n)), b.index(b.least(start + 2 * run, n))
     left, right = b.scratch((1,), "int64"), b.scratch((1,), "int64")
-    b.store(left, start, (0,), 1)
-    b.store(right, middle, (0,), 1)
+    b.store(left, start, (0,))
+    b.store(right, middle, (0,))
     with T.serial(end - start) as step:
         one = b.index(y[i, b.least(left[0], n - 1)])
         two = b.index(y[i, b.least(right[0], n - 1)])
@@ -62,7 +61,7 @@ def _merge(y: b.Buffer, merged: b.Buffer, i: b.Expr, where: Any, second_first: A
         take_right = tirx.all(right[0] < end, ahead)
 
         def take(place: b.Expr, side: b.Buffer) -> None:
-            b.store(merged, place, (i, start + step), 1)
-            b.store(side, side[0] + 1, (0,), 1)
+            b.store(merged, place, (i, start + step))
+            b.store(side, side[0] + 1, (0,))
 
         b.either(take_right, lambda: take(two, right), lambda: take(one, left))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import pi, sqrt
 
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
 
@@ -43,43 +43,41 @@ def sigmoid(lanes: int, x: b.Expr) -> b.Expr:
     """``1 / (1 + exp(-x))`` from exp(-abs(x)), which cannot overflow."""
     zero, one = b.splat(0.0, lanes), b.splat(1.0, lanes)
     negative = x < zero
-    e = b.let(b.exp(T.Select(negative, x, zero - x), lanes), lanes)
+    e = b.let(b.exp(T.Select(negative, x, zero - x), lanes))
     return T.Select(negative, e, one) / (one + e)
 
 
 def tanh(lanes: int, x: b.Expr) -> b.Expr:
     """The hyperbolic tangent, relative error below 2e-7; NaN stays."""
     zero, one = b.splat(0.0, lanes), b.splat(1.0, lanes)
-    size = b.let(T.Select(x < zero, zero - x, x), lanes)
-    square = b.let(size * size, lanes)
+    size = b.let(T.Select(x < zero, zero - x, x))
+    square = b.let(size * size)
     small = size + size * square * _polynomial(TANH_COEFFICIENTS, square, lanes)
-    bounded = b.let(
-        T.Select(size > b.splat(TANH_LARGE, lanes), b.splat(TANH_LARGE, lanes), size), lanes
-    )
+    bounded = b.let(T.Select(size > b.splat(TANH_LARGE, lanes), b.splat(TANH_LARGE, lanes), size))
     large = one - b.splat(2.0, lanes) / (b.exp(bounded + bounded, lanes) + one)
-    value = b.let(T.Select(size < b.splat(TANH_SMALL, lanes), small, large), lanes)
+    value = b.let(T.Select(size < b.splat(TANH_SMALL, lanes), small, large))
     return T.Select(x < zero, zero - value, value)
 
 
 def gelu(lanes: int, x: b.Expr) -> b.Expr:
     """``x`` times the normal distribution function, which is ``erfc(-x / sqrt(2)) / 2``."""
     zero, one = b.splat(0.0, lanes), b.splat(1.0, lanes)
-    z = b.let(T.Select(x < zero, zero - x, x) * b.splat(sqrt(0.5), lanes), lanes)
-    t = b.let(one / (one + b.splat(ERFC_SCALE, lanes) * z), lanes)
+    z = b.let(T.Select(x < zero, zero - x, x) * b.splat(sqrt(0.5), lanes))
+    t = b.let(one / (one + b.splat(ERFC_SCALE, lanes) * z))
     scaled = t * _polynomial(ERFC_COEFFICIENTS, t, lanes)
-    below = b.let(b.splat(0.5, lanes) * b.exp(zero - z * z, lanes) * scaled, lanes)
+    below = b.let(b.splat(0.5, lanes) * b.exp(zero - z * z, lanes) * scaled)
     return x * T.Select(x < zero, below, one - below)
 
 
 def gelu_tanh(lanes: int, x: b.Expr) -> b.Expr:
     """By ``(1 + tanh(u)) / 2 == sigmoid(2 u)``."""
     inner = x * (b.splat(1.0, lanes) + b.splat(0.044715, lanes) * x * x)
-    return x * sigmoid(lanes, b.let(b.splat(2 * sqrt(2 / pi), lanes) * inner, lanes))
+    return x * sigmoid(lanes, b.let(b.splat(2 * sqrt(2 / pi), lanes) * inner))
 
 
 def gelu_quick(lanes: int, x: b.Expr) -> b.Expr:
     """``x * sigmoid(1.702 * x)``."""
-    return x * sigmoid(lanes, b.let(b.splat(1.702, lanes) * x, lanes))
+    return x * sigmoid(lanes, b.let(b.splat(1.702, lanes) * x))
 
 
 def _polynomial(coefficients: Sequence[float], x: b.Expr, lanes: int) -> b.Expr:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda.flash import cached_problem
 from maxtool.compiler.kernels.cuda.flash_mma import Form, flash_mma
@@ -22,7 +20,7 @@ def attention(
     dtype: str,
     shared_memory: int,
     out: str = "float32",
-) -> Any:  # noqa: ANN401
+) -> b.PrimFunc:
     """Build causal attention.
 
     Parameters of the kernel: q[batch, seq, heads, head_dim], k and v[batch, kv_heads, context,

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import lanes as ln
 from maxtool.compiler.kernels.cuda.scores import HIDDEN
 
 
-def attention_join(heads: int, head_dim: int, splits: int, out: str = "float32") -> Any:  # noqa: ANN401
+def attention_join(heads: int, head_dim: int, splits: int, out: str = "float32") -> b.PrimFunc:
     """Build the join of the shares that ``attention_split`` left.
 
     Parameters of the kernel: parts[batch, heads, splits, head_dim], sums[batch, heads, splits, 2],
@@ -32,14 +30,13 @@ def attention_join(heads: int, head_dim: int, splits: int, out: str = "float32")
             b.barrier()
 
             def element(i: b.Expr) -> None:
-                value = b.scratch((1,))
-                b.store(value, T.float32(0), (0,), 1)
+                value = b.cell(T.float32(0))
                 with T.serial(splits) as share:
                     weight = b.let(weights[share])
                     with b.when(weight != T.float32(0)):
                         more = weight * parts[at, head, share, i]
-                        b.store(value, value[0] + more, (0,), 1)
-                b.store(y, b.to_storage(value[0] * inverse, out), (at, 0, head, i), 1)
+                        value.add(more)
+                b.store(y, b.to_storage(value.value * inverse, out), (at, 0, head, i))
 
             ln.strided(head_dim, thread, threads, element)
     return made.function
@@ -47,15 +44,14 @@ def attention_join(heads: int, head_dim: int, splits: int, out: str = "float32")
 
 def _top(sums: b.Buffer, at: tuple[b.Expr, ...], lane: b.Expr, splits: int) -> b.Expr:
     """The greatest score of all shares, which each warp finds by itself."""
-    own = b.scratch((1,))
-    b.store(own, T.float32(HIDDEN), (0,), 1)
+    own = b.cell(T.float32(HIDDEN))
 
     def take(share: b.Expr) -> None:
         with b.when(sums[(*at, share, 1)] != T.float32(0)):
-            b.store(own, T.max(own[0], sums[(*at, share, 0)]), (0,), 1)
+            own.set(T.max(own.value, sums[(*at, share, 0)]))
 
     ln.strided(splits, lane, b.WARP, take)
-    return b.let(b.warp_reduce(own[0], T.max))
+    return b.let(b.warp_reduce(own.value, T.max))
 
 
 def _weigh(
@@ -67,17 +63,15 @@ def _weigh(
     weights: b.Buffer,
 ) -> b.Expr:
     """The sum of powers of a lane's shares; the weight of each goes to shared memory."""
-    own = b.scratch((1,))
-    b.store(own, T.float32(0), (0,), 1)
+    own = b.cell(T.float32(0))
 
     def weigh(share: b.Expr) -> None:
-        weight = b.scratch((1,))
-        b.store(weight, T.float32(0), (0,), 1)
+        weight = b.cell(T.float32(0))
         with b.when(sums[(*at, share, 1)] != T.float32(0)):
-            b.store(weight, T.exp2(sums[(*at, share, 0)] - top), (0,), 1)
-            b.store(own, own[0] + weight[0] * sums[(*at, share, 1)], (0,), 1)
+            weight.set(T.exp2(sums[(*at, share, 0)] - top))
+            own.add(weight.value * sums[(*at, share, 1)])
         with b.when(thread < b.WARP):
-            b.store(weights, weight[0], (share,), 1)
+            b.store(weights, weight.value, (share,))
 
     ln.strided(splits, thread % b.WARP, b.WARP, weigh)
-    return own[0]
+    return own.value

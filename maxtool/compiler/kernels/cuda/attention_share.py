@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from typing import NamedTuple
 
 from tvm import tirx
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import lanes as ln
@@ -22,7 +22,7 @@ from maxtool.compiler.kernels.cuda.scores import HIDDEN, Scores
 
 def short(value: b.Expr) -> b.Expr:
     """The number of a key, computed once: positions are int32, and an int64 takes two registers."""
-    return b.let(T.Cast("int32", value), 1, "int32")
+    return b.let(T.Cast("int32", value))
 
 
 class Share:
@@ -47,8 +47,8 @@ class Share:
         split = self.split
         width = min(split.lanes, 4)
         with T.unroll(b.int32(split.queries)) as g:
-            b.store(self.top, T.float32(HIDDEN), (g,), 1)
-            b.store(self.total, T.float32(0), (g,), 1)
+            b.store(self.top, T.float32(HIDDEN), (g,))
+            b.store(self.total, T.float32(0), (g,))
             for piece in range(split.pieces):
                 place, inside = self.place(piece)
                 for part in range(0, split.lanes, width):
@@ -57,8 +57,8 @@ class Share:
                         at = (g, piece * split.lanes + part + lane)
                         one = numbers[lane]
                         value = one if inside is None else T.Select(inside, one, T.float32(0))
-                        b.store(self.q, value, at, 1)
-                        b.store(self.out, T.float32(0), at, 1)
+                        b.store(self.q, value, at)
+                        b.store(self.out, T.float32(0), at)
 
     def place(self, piece: int) -> tuple[b.Expr, b.Expr | None]:
         """Where a piece of this thread begins in a head, and whether it is one; None if always."""
@@ -107,36 +107,35 @@ class Share:
         split = self.split
         numbers = self._numbers(keys, n)
         with T.unroll(b.int32(split.queries)) as g:
-            own = b.scratch((1,))
-            b.store(own, T.float32(0), (0,), 1)
+            own = b.cell(T.float32(0))
             with T.unroll(b.int32(split.held)) as i:
-                b.store(own, own[0] + self.q[g, i] * numbers[i], (0,), 1)
-            whole = b.warp_reduce(own[0], b.add, split.stream)
+                own.add(self.q[g, i] * numbers[i])
+            whole = b.warp_reduce(own.value, b.add, split.stream)
             score = b.let(self.scores.of(whole))
-            b.store(found, T.Select(seen, score, T.float32(HIDDEN)), (n, g), 1)
+            b.store(found, T.Select(seen, score, T.float32(HIDDEN)), (n, g))
 
     def _take(self, found: b.Buffer, g: b.Expr) -> None:
         """Turn the scores of one query into powers, and scale what it has to their maximum."""
         depth, before = b.int32(self.split.depth), b.let(self.top[g])
         with T.unroll(depth) as n:
-            b.store(self.top, T.max(self.top[g], found[n, g]), (g,), 1)
+            b.store(self.top, T.max(self.top[g], found[n, g]), (g,))
         base = b.let(self.scores.base(self.top[g]))
         self._scale(g, b.let(self.scores.power(before, base)))
         with T.unroll(depth) as n:
-            b.store(found, self.scores.power(found[n, g], base), (n, g), 1)
-            b.store(self.total, self.total[g] + found[n, g], (g,), 1)
+            b.store(found, self.scores.power(found[n, g], base), (n, g))
+            b.store(self.total, self.total[g] + found[n, g], (g,))
 
     def _scale(self, g: b.Expr, factor: b.Expr) -> None:
         """Multiply what a query has."""
-        b.store(self.total, self.total[g] * factor, (g,), 1)
+        b.store(self.total, self.total[g] * factor, (g,))
         with T.unroll(b.int32(self.split.held)) as i:
-            b.store(self.out, self.out[g, i] * factor, (g, i), 1)
+            b.store(self.out, self.out[g, i] * factor, (g, i))
 
     def _add(self, found: b.Buffer, n: b.Expr, values: b.Buffer) -> None:
         """Add one value to what every query has."""
         numbers = self._numbers(values, n)
         with T.unroll(b.int32(self.split.queries)) as g, T.unroll(b.int32(self.split.held)) as i:
-            b.store(self.out, self.out[g, i] + found[n, g] * numbers[i], (g, i), 1)
+            b.store(self.out, self.out[g, i] + found[n, g] * numbers[i], (g, i))
 
     def join_streams(self) -> None:
         """Add up what the streams of a warp have; all of them get it."""
@@ -144,17 +143,17 @@ class Share:
         if streams == 1:
             return
         with T.serial(b.int32(streams.bit_length() - 1), unroll=False) as step:
-            distance = b.let(T.shift_left(b.int32(self.split.stream), step), 1, "int32")
+            distance = b.let(T.shift_left(b.int32(self.split.stream), step))
             with T.unroll(b.int32(self.split.queries)) as g:
                 theirs = b.let(b.warp_across(self.top[g], distance))
                 top = b.let(T.max(self.top[g], theirs))
                 base = b.let(self.scores.base(top))
                 self._scale(g, b.let(self.scores.power(self.top[g], base)))
-                b.store(self.top, top, (g,), 1)
+                b.store(self.top, top, (g,))
                 # What the other stream has is scaled already, by as much.
-                b.store(self.total, b.warp_sum(self.total[g], distance), (g,), 1)
+                b.store(self.total, b.warp_sum(self.total[g], distance), (g,))
                 with T.unroll(b.int32(self.split.held)) as i:
-                    b.store(self.out, b.warp_sum(self.out[g, i], distance), (g, i), 1)
+                    b.store(self.out, b.warp_sum(self.out[g, i], distance), (g, i))
 
     def finish(
         self,
@@ -172,15 +171,15 @@ class Share:
         b.barrier()
 
         def element(index: b.Expr) -> None:
-            g = b.let(T.truncdiv(index, b.int32(split.head_dim)), 1, "int32")
-            i = b.let(index - g * split.head_dim, 1, "int32")
+            g = b.let(T.truncdiv(index, b.int32(split.head_dim)))
+            i = b.let(index - g * split.head_dim)
             with b.when(self._exists(g)):
                 top, total, value = warps.joined(self.scores, g, i)
                 place = (*at, b.index(base + T.Cast("int64", g)), share)
-                b.store(out, value, (*place, i), 1)
+                b.store(out, value, (*place, i))
                 with b.when(i == 0):
-                    b.store(sums, top, (*place, 0), 1)
-                    b.store(sums, total, (*place, 1), 1)
+                    b.store(sums, top, (*place, 0))
+                    b.store(sums, total, (*place, 1))
 
         ln.strided(split.queries * split.head_dim, self.thread, THREADS, element)
 
@@ -190,8 +189,8 @@ class Share:
         warp, width = self.thread // b.WARP, min(split.lanes, 4)
         with T.unroll(b.int32(split.queries)) as g:
             with b.when(self.lane == 0):
-                b.store(warps.tops, self.top[g], (warp, g, 0), 1)
-                b.store(warps.totals, self.total[g], (warp, g, 0), 1)
+                b.store(warps.tops, self.top[g], (warp, g, 0))
+                b.store(warps.totals, self.total[g], (warp, g, 0))
             for piece in range(split.pieces):
                 place, inside = self.place(piece)
                 with b.when(inside) if inside is not None else nullcontext():
@@ -199,7 +198,7 @@ class Share:
                         numbers = b.scratch((width,))
                         with T.unroll(b.int32(width)) as i:
                             own = self.out[g, piece * split.lanes + part + i]
-                            b.store(numbers, own, (i,), 1)
+                            b.store(numbers, own, (i,))
                         ln.write(warps.outs, numbers, (warp, g, place + part), width, "float32")
 
     def _exists(self, g: b.Expr) -> b.Expr:
@@ -213,7 +212,7 @@ class Share:
         mine = T.And(self.thread < self.split.queries, self._exists(self.thread))
         with b.when(mine):
             head = b.index(base + T.Cast("int64", self.thread))
-            b.store(sums, T.float32(0), (*at, head, share, 1), 1)
+            b.store(sums, T.float32(0), (*at, head, share, 1))
 
 
 class _Warps(NamedTuple):
@@ -231,15 +230,15 @@ class _Warps(NamedTuple):
 
     def joined(self, scores: Scores, g: b.Expr, i: b.Expr) -> tuple[b.Expr, b.Expr, b.Expr]:
         """The greatest score of all, the sum of powers, and one number of the result."""
-        top, total, value = (b.scratch((1,)) for _ in range(3))
-        b.store(top, T.float32(HIDDEN), (0,), 1)
-        b.store(total, T.float32(0), (0,), 1)
-        b.store(value, T.float32(0), (0,), 1)
+        top, total, value = (b.cell() for _ in range(3))
+        top.set(T.float32(HIDDEN))
+        total.set(T.float32(0))
+        value.set(T.float32(0))
         with T.unroll(b.int32(WARPS)) as warp:
-            b.store(top, T.max(top[0], self.tops[warp, g, 0]), (0,), 1)
-        base = b.let(scores.base(top[0]))
+            top.set(T.max(top.value, self.tops[warp, g, 0]))
+        base = b.let(scores.base(top.value))
         with T.unroll(b.int32(WARPS)) as warp:
             weight = b.let(scores.power(self.tops[warp, g, 0], base))
-            b.store(total, total[0] + weight * self.totals[warp, g, 0], (0,), 1)
-            b.store(value, value[0] + weight * self.outs[warp, g, i], (0,), 1)
-        return top[0], total[0], value[0]
+            total.add(weight * self.totals[warp, g, 0])
+            value.add(weight * self.outs[warp, g, i])
+        return top.value, total.value, value.value

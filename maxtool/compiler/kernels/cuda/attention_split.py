@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import lanes as ln
@@ -61,7 +60,7 @@ class _Arguments:
 
 def attention_split(
     heads: int, kv_heads: int, head_dim: int, scores: Scores, dtype: str, splits: int
-) -> Any:  # noqa: ANN401
+) -> b.PrimFunc:
     """Build the shares of attention of one token.
 
     Parameters of the kernel: q[batch, 1, heads, head_dim], k and v[batch, kv_heads, context,
@@ -91,7 +90,7 @@ def attention_step(
     scores: Scores,
     dtype: str,
     splits: int,
-) -> Any:  # noqa: ANN401
+) -> b.PrimFunc:
     """Build the same with the rotation of the token's query and key, and both writes to the cache.
 
     Parameters of the kernel: keys and values[batch, kv_heads, context, head_dim] of ``dtype``
@@ -212,10 +211,10 @@ def _each_head(
     split = one.split
 
     def work(index: b.Expr) -> None:
-        g = b.let(T.truncdiv(index, b.int32(units)), 1, "int32")
+        g = b.let(T.truncdiv(index, b.int32(units)))
         wide = T.Cast("int64", g)
         last = wide if split.chunks == 1 else b.least(wide, split.group - 1 - one.query)
-        body(g, b.index(place.base + last), b.let(index - g * units, 1, "int32"))
+        body(g, b.index(place.base + last), b.let(index - g * units))
 
     ln.strided(split.queries * units, one.thread, THREADS, work)
 

@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from tvm import tirx
-from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVM's own name for it
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.builder import *  # noqa: F403 - for kernels: they import one builder
 from maxtool.compiler.kernels.builder import (
     Buffer,
     Expr,
     Index,
+    cell,
     int32,
     integer,
     least,
     let,
-    scratch,
     store,
     when,
 )
@@ -145,14 +145,14 @@ def warp_reduce(
         rolled: Whether the steps are turns of a loop: some cycles more, and less code where
             ``combine`` is long.
     """
-    held = scratch((1,), dtype)
-    store(held, value, (0,), 1)
+    held = cell(dtype=dtype)
+    held.set(value)
     rounds = int32(width.bit_length() - 1)
     with T.serial(rounds, unroll=False) if rolled else T.unroll(rounds) as step:
-        distance = let(T.shift_right(int32(width // 2), step), 1, "int32")
-        other = let(warp_across(held[0], distance), 1, dtype)
-        store(held, combine(held[0], other), (0,), 1)
-    return held[0]
+        distance = let(T.shift_right(int32(width // 2), step))
+        other = let(warp_across(held.value, distance))
+        held.set(combine(held.value, other))
+    return held.value
 
 
 def warp_across(value: Expr, distance: Index) -> Expr:
@@ -167,16 +167,16 @@ def warp_sum(value: Expr, distance: Index) -> Expr:
 
 def warp_scan(value: Expr, lane: Expr, dtype: str = "float32") -> Expr:
     """The sum of the values of the lanes before this one; all lanes of the warp must take part."""
-    held = scratch((1,), dtype)
-    store(held, value, (0,), 1)
+    held = cell(dtype=dtype)
+    held.set(value)
     distance = 1
     while distance < WARP:
-        other = let(T.tvm_warp_shuffle_up(_every_lane(), held[0], distance, WARP, WARP), 1, dtype)
+        other = let(T.tvm_warp_shuffle_up(_every_lane(), held.value, distance, WARP, WARP))
         with when(lane >= distance):
-            store(held, held[0] + other, (0,), 1)
+            held.add(other)
         distance *= 2
-    before = let(T.tvm_warp_shuffle_up(_every_lane(), held[0], 1, WARP, WARP), 1, dtype)
-    return let(T.Select(lane == 0, tirx.const(0, dtype), before), 1, dtype)
+    before = let(T.tvm_warp_shuffle_up(_every_lane(), held.value, 1, WARP, WARP))
+    return let(T.Select(lane == 0, tirx.const(0, dtype), before))
 
 
 def warp_value(value: Expr, lane: Expr | int) -> Expr:
@@ -210,13 +210,13 @@ def join_warps(
     """
     warps = int(partial.shape[0])
     with when(thread % WARP == 0):
-        store(partial, value, (thread // WARP,), 1)
+        store(partial, value, (thread // WARP,))
     barrier()
     if warps & (warps - 1) == 0:
         return warp_reduce(partial[thread % warps], combine, warps, dtype, rolled=rolled)
-    total = let(partial[0], 1, dtype)
+    total = let(partial[0])
     for warp in range(1, warps):
-        total = let(combine(total, partial[warp]), 1, dtype)
+        total = let(combine(total, partial[warp]))
     return total
 
 

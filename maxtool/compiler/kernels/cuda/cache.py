@@ -5,16 +5,14 @@ What would land outside the cache is dropped: a caller checks the position and r
 
 from __future__ import annotations
 
-from typing import Any
-
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import lanes as ln
 from maxtool.compiler.kernels.cuda.positions import Rotation
 
 
-def cache_write_key(kv_heads: int, head_dim: int, dtype: str = "float32") -> Any:  # noqa: ANN401
+def cache_write_key(kv_heads: int, head_dim: int, dtype: str = "float32") -> b.PrimFunc:
     """Build the write of keys that lie transposed.
 
     Parameters of the kernel: cache[batch, kv_heads, head_dim, context] of ``dtype`` (changed in
@@ -24,7 +22,7 @@ def cache_write_key(kv_heads: int, head_dim: int, dtype: str = "float32") -> Any
     return _cache_write(name, kv_heads, head_dim, dtype, transposed=True)
 
 
-def cache_write_value(kv_heads: int, head_dim: int, dtype: str = "float32") -> Any:  # noqa: ANN401
+def cache_write_value(kv_heads: int, head_dim: int, dtype: str = "float32") -> b.PrimFunc:
     """Build the write of values, or of keys that lie as values do.
 
     Parameters of the kernel: cache[batch, kv_heads, context, head_dim] of ``dtype`` (changed in
@@ -34,7 +32,9 @@ def cache_write_value(kv_heads: int, head_dim: int, dtype: str = "float32") -> A
     return _cache_write(name, kv_heads, head_dim, dtype, transposed=False)
 
 
-def _cache_write(name: str, kv_heads: int, head_dim: int, dtype: str, *, transposed: bool) -> Any:  # noqa: ANN401
+def _cache_write(
+    name: str, kv_heads: int, head_dim: int, dtype: str, *, transposed: bool
+) -> b.PrimFunc:
     """Build either: a block writes one head of one token."""
     wide = min(4, ln.widest("float32", head_dim), ln.widest(dtype, head_dim, limit=8))
     lanes = 1 if transposed else wide
@@ -61,7 +61,7 @@ def _cache_write(name: str, kv_heads: int, head_dim: int, dtype: str, *, transpo
     return made.function
 
 
-def rope_into_cache(heads: int, kv_heads: int, head_dim: int, dim: int, dtype: str) -> Any:  # noqa: ANN401
+def rope_into_cache(heads: int, kv_heads: int, head_dim: int, dim: int, dtype: str) -> b.PrimFunc:
     """Build, in one launch, what attention needs of a call: rotated queries and a written cache.
 
     Parameters of the kernel: key and value cache[batch, kv_heads, context, head_dim] of ``dtype``

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tvm import tirx
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import elements as e
@@ -15,13 +13,14 @@ from maxtool.compiler.kernels.images import Image
 from maxtool.compiler.kernels.ordering import COMBINE
 
 
-def convolution(dtype: str, window: Window, channels: int, features: int, groups: int) -> Any:  # noqa: ANN401
+def convolution(
+    dtype: str, window: Window, channels: int, features: int, groups: int
+) -> b.PrimFunc:
     """Build the convolution.
 
     Parameters of the kernel: x[batch, h, w, channels], f[r, s, channels / groups, features],
     bias[features], y[batch, oh, ow, features], all of ``dtype``.
     """
-    kind = e.computed(dtype)
     inner, outer = channels // groups, features // groups
     with b.kernel(f"convolution_{dtype}") as made:
         batch, h, w, oh, ow = (made.dim(name) for name in ("batch", "h", "w", "oh", "ow"))
@@ -31,21 +30,20 @@ def convolution(dtype: str, window: Window, channels: int, features: int, groups
         y = made.argument("y", (batch, oh, ow, features), e.stored(dtype))
         with each_element(batch, oh, ow, features) as (at, row, column, feature):
             first = b.index(b.quotient(feature, outer) * inner)
-            total = b.scratch((1,), kind)
-            b.store(total, e.read(bias, (feature,), dtype), (0,), 1)
+            total = b.cell(e.read(bias, (feature,), dtype))
 
             def place(r: b.Expr, s: b.Expr, top: b.Expr, left: b.Expr) -> None:
                 with T.serial(b.integer(inner)) as c:
                     value = e.read(x, (at, top, left, first + c), dtype)
                     factor = e.read(f, (r, s, c, feature), dtype)
-                    b.store(total, total[0] + value * factor, (0,), 1)
+                    total.add(value * factor)
 
             Image(window, (h, w), (row, column)).each(place)
-            e.write(y, total[0], (at, row, column, feature), dtype)
+            e.write(y, total.value, (at, row, column, feature), dtype)
     return made.function
 
 
-def pool(op: str, dtype: str, window: Window, channels: int, count_padding: bool) -> Any:  # noqa: ANN401
+def pool(op: str, dtype: str, window: Window, channels: int, count_padding: bool) -> b.PrimFunc:
     """Build the maximum (max_pool2d) or mean (avg_pool2d) of each window.
 
     Parameters of the kernel: x[batch, h, w, channels], y[batch, oh, ow, channels] of ``dtype``.
@@ -65,20 +63,18 @@ def pool(op: str, dtype: str, window: Window, channels: int, count_padding: bool
         y = made.argument("y", (batch, oh, ow, channels), e.stored(dtype))
         with each_element(batch, oh, ow, b.integer(channels)) as (at, row, column, channel):
             image = Image(window, (h, w), (row, column))
-            total, count = b.scratch((1,), kind), b.scratch((1,), kind)
-            b.store(total, neutral(kind), (0,), 1)
-            b.store(count, tirx.const(0, kind), (0,), 1)
+            total, count = b.cell(neutral(kind)), b.cell(tirx.const(0, kind))
 
             def place(_r: b.Expr, _s: b.Expr, top: b.Expr, left: b.Expr) -> None:
-                value = b.let(e.read(x, (at, top, left, channel), dtype), 1, kind)
-                b.store(total, combine(total[0], value), (0,), 1)
+                value = b.let(e.read(x, (at, top, left, channel), dtype))
+                total.set(combine(total.value, value))
 
             image.each(place)
             if op != "max_pool2d":
                 image.each(
-                    lambda *_: b.store(count, count[0] + tirx.const(1, kind), (0,), 1),
+                    lambda *_: count.add(tirx.const(1, kind)),
                     padding=count_padding,
                 )
-                b.store(total, total[0] / count[0], (0,), 1)
-            e.write(y, total[0], (at, row, column, channel), dtype)
+                total.set(total.value / count.value)
+            e.write(y, total.value, (at, row, column, channel), dtype)
     return made.function

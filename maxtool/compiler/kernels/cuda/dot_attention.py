@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tvm import tirx
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import elements as e
@@ -24,7 +22,7 @@ def dot_attention(
     scale: float,
     shared_memory: int,
     out: str | None = None,
-) -> Any:  # noqa: ANN401
+) -> b.PrimFunc:
     """Build ``softmax(q @ k.T * scale + mask) @ v`` with the online softmax.
 
     Parameters of the kernel: q[batch, heads, n, d], k[batch, kv_heads, m, d],

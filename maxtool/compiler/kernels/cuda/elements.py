@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.elements import WIDENED, computed, constant, stored
@@ -26,7 +26,7 @@ PACK = {"float16": "mt_pack_f16", "bfloat16": "mt_pack_bf16"}
 
 def read(buffer: b.Buffer, index: Sequence[b.Index], dtype: str) -> b.Expr:
     """One element, in the type it is computed with."""
-    value = b.load(buffer, index, 1)
+    value = b.load(buffer, index)
     return b.to_float32(value, dtype) if dtype in WIDENED else value
 
 
@@ -38,7 +38,7 @@ def read_as(buffer: b.Buffer, index: Sequence[b.Index], dtype: str, kind: str) -
 
 def write(buffer: b.Buffer, value: b.Expr, index: Sequence[b.Index], dtype: str) -> None:
     """Store what was computed, rounded to nearest even."""
-    b.store(buffer, b.to_storage(value, dtype) if dtype in WIDENED else value, index, 1)
+    b.store(buffer, b.to_storage(value, dtype) if dtype in WIDENED else value, index)
 
 
 def rounded(value: b.Expr, dtype: str) -> b.Expr:

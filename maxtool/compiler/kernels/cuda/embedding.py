@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from maxtool.compiler.kernels.cuda import builder as b
 
 THREADS = 256
 STEPS = 4  # elements of a thread
 
 
-def embedding(vocab: int, dim: int, weight_dtype: str) -> Any:  # noqa: ANN401
+def embedding(vocab: int, dim: int, weight_dtype: str) -> b.PrimFunc:
     """Build the lookup.
 
     Parameters of the kernel: ids[rows] int64, w[vocab, dim], y[rows, dim] float32. An id below 0 or
@@ -30,5 +28,5 @@ def embedding(vocab: int, dim: int, weight_dtype: str) -> Any:  # noqa: ANN401
                 column = b.index(first + step * THREADS)
                 with b.when(column < dim):
                     value = b.to_float32(w[source, column], weight_dtype)
-                    b.store(y, value, (row, column), 1)
+                    b.store(y, value, (row, column))
     return made.function

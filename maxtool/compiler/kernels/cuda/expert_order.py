@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 
 THREADS = 256
 
 
-def expert_order(experts: int) -> Any:  # noqa: ANN401
+def expert_order(experts: int) -> b.PrimFunc:
     """Build the sorting of choices by expert, those of one in their order.
 
     Parameters of the kernel: chosen[choices] int64, starts[experts + 1] int64: where those of each
@@ -39,12 +39,12 @@ def expert_order(experts: int) -> Any:  # noqa: ANN401
             b.barrier()
             start = _sum(counts, 0, THREADS)
             with b.when(thread == 0):
-                b.store(starts, start, (expert,), 1)
-                b.store(starts, choices, (experts,), 1)
+                b.store(starts, start, (expert,))
+                b.store(starts, choices, (experts,))
             at = _held(start + _sum(counts, 1, thread))
             with T.serial(first, last) as i, b.when(mine(i) == expert):
-                b.store(order, i, (at[0],), 1)
-                b.store(at, at[0] + 1, (0,), 1)
+                b.store(order, i, (at[0],))
+                b.store(at, at[0] + 1, (0,))
     return made.function
 
 
@@ -58,25 +58,24 @@ def _count(
     expert, thread = place
     found = b.scratch((2,), "int32")
     for one in range(2):
-        b.store(found, b.int32(0), (one,), 1)
+        b.store(found, b.int32(0), (one,))
     with T.serial(*part) as i:
         chosen = mine(i)
         for one, is_so in enumerate((chosen < expert, chosen == expert)):
-            b.store(found, found[one] + T.Cast("int32", is_so), (one,), 1)
+            b.store(found, found[one] + T.Cast("int32", is_so), (one,))
     for one in range(2):
-        b.store(counts, found[one], (one, thread), 1)
+        b.store(counts, found[one], (one, thread))
 
 
 def _sum(counts: b.Buffer, row: int, end: b.Index) -> b.Expr:
     """The sum of the counts of the first ``end`` threads."""
-    total = b.scratch((1,), "int32")
-    b.store(total, b.int32(0), (0,), 1)
+    total = b.cell(b.int32(0))
     with T.serial(b.int32(end) if isinstance(end, int) else end, unroll=4) as i:
-        b.store(total, total[0] + counts[row, i], (0,), 1)
-    return T.Cast("int64", total[0])
+        total.add(counts[row, i])
+    return T.Cast("int64", total.value)
 
 
 def _held(value: b.Expr) -> b.Buffer:
     held = b.scratch((1,), "int64")
-    b.store(held, value, (0,), 1)
+    b.store(held, value, (0,))
     return held

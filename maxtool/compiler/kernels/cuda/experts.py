@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import few_rows as few
@@ -66,7 +66,7 @@ def expert_linear(
     wide: bool,
     shared_memory: int,
     few: bool = False,
-) -> Any:  # noqa: ANN401
+) -> b.PrimFunc:
     """Build ``y[i] = x[i // (choices / rows)] @ w[chosen[i]].T``.
 
     Parameters of the kernel: x[rows, k], float32 for float32 weights and of their type otherwise,
@@ -184,12 +184,11 @@ def _each_tile(
         column = b.index(b.block_quotient(rest, slots))
         left = b.index(column * width)
         end, first = b.index(starts[expert + 1]), b.index(starts[expert])
-        tile = b.scratch((1,), "int64")
-        b.store(tile, first + (rest - column * slots) * height, (0,), 1)
-        with T.While(tile[0] < end):
-            _tile(one, (expert, left), (places, b.index(tile[0]), end), thread, tiled)
+        tile = b.cell(first + (rest - column * slots) * height)
+        with T.While(tile.value < end):
+            _tile(one, (expert, left), (places, b.index(tile.value), end), thread, tiled)
             b.barrier()  # the next tile's first stages go where these were
-            b.store(tile, tile[0] + slots * height, (0,), 1)
+            tile.add(slots * height)
 
 
 def _tile(

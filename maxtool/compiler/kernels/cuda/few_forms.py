@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import lanes as ln
@@ -59,7 +59,7 @@ class TensorCores(Form):
                 fragment = b.scratch((4,), "uint32")
                 values = (low[half], high[half], low[half + 1], high[half + 1])
                 for one, value in enumerate(values):
-                    b.store(fragment, value, (one,), 1)
+                    b.store(fragment, value, (one,))
                 operands = b.pointer(fragment, 0), b.pointer(x, half)
                 b.do(b.call(MMA[dtype], b.pointer(sums, 4 * index), *operands))
 
@@ -78,7 +78,7 @@ def _rounded(pieces: Sequence[b.Buffer], dtype: str) -> b.Buffer:
     for word in range(4):
         held = pieces[word // 2]
         pair = [T.reinterpret("float32", held[word % 2 * 2 + one]) for one in range(2)]
-        b.store(made, b.call(PACK[dtype], *pair, returns="uint32"), (word,), 1)
+        b.store(made, b.call(PACK[dtype], *pair, returns="uint32"), (word,))
     return made
 
 
@@ -113,7 +113,7 @@ class Float32(Form):
         rows, columns = held[: self.rows], held[self.rows :]
         with T.unroll(b.int32(4)) as term:
             for at, (row, column) in enumerate(product(rows, columns)):
-                b.store(sums, sums[at] + row[term] * column[term], (at,), 1)
+                b.store(sums, sums[at] + row[term] * column[term], (at,))
 
     def hand_out(self, sums: b.Buffer, place: Place, keep: Keep) -> None:
         """The sums of the lanes, added up."""
@@ -151,5 +151,5 @@ def _added_up(sums: b.Buffer, lane: b.Expr) -> tuple[b.Expr, b.Expr]:
 def _zeros(count: int) -> b.Buffer:
     sums = b.scratch((count,))
     with T.unroll(b.int32(count)) as place:
-        b.store(sums, T.float32(0), (place,), 1)
+        b.store(sums, T.float32(0), (place,))
     return sums

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda.few_forms import Float32, TensorCores
@@ -51,7 +50,7 @@ def linears(
     aligned: bool,
     shared_memory: int,
     rounds: bool = False,
-) -> Any:  # noqa: ANN401
+) -> b.PrimFunc:
     """Build ``y = x @ w.T (+ bias) (+ residual)`` for several weights, for few rows.
 
     Parameters of the kernel: x[rows, k]; w[n, k] of each product, followed by its bias[n]
@@ -103,7 +102,7 @@ def gated_linear(
     shared_memory: int,
     rounds: bool = False,
     out: str = "float32",
-) -> Any:  # noqa: ANN401
+) -> b.PrimFunc:
     """Build a chain of operations on ``x @ gate.T`` and ``x @ up.T``, for few rows.
 
     Parameters of the kernel: x[rows, k]; gate[n, k] and its bias[n] float32 if it has one; up[n, k]
@@ -133,7 +132,7 @@ def gated_linear(
             with b.when(row < x.rows), b.when(column < n):
                 both = zip(products, sums, strict=True)
                 values = [b.let(one.with_bias(column, value)) for one, value in both]
-                b.store(y, b.to_storage(run_chain(steps, values), out), (row, column), 1)
+                b.store(y, b.to_storage(run_chain(steps, values), out), (row, column))
 
         def block(here: _Block, _product: b.Expr) -> None:
             here.multiply([matrix for matrix, _ in weights], finish)
@@ -198,7 +197,7 @@ def _launch(
             ends.append(ends[-1] + groups * b.ceildiv(size, form.columns))
         with b.launch([ends[-1]], THREADS, resident=RESIDENT) as (at, thread):
             passed = (T.Cast("int32", at >= end) for end in ends[1:-1])
-            product = b.let(sum(passed, start=b.int32(0)), dtype="int32")
+            product = b.let(sum(passed, start=b.int32(0)))
             block_of = b.index(at - _select(product, ends[:-1]))
             column = b.index(b.block_quotient(block_of, groups))
             row = b.index((block_of - column * groups) * form.rows)

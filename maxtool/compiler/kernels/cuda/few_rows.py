@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias
 
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import lanes as ln
@@ -169,8 +169,8 @@ def few_rows(
     """
     place = Place(
         thread,
-        b.let(thread // b.WARP, dtype="int32"),
-        b.let(thread % b.WARP, dtype="int32"),
+        b.let(thread // b.WARP),
+        b.let(thread % b.WARP),
     )
     pieces = form.pieces(place)
     sources = [_Source(x, x.inside(first[0] + row), offset) for row, offset in pieces.x]
@@ -222,10 +222,10 @@ def _stream(
         return lambda: ln.fetch(memory, (slot, index, thread, 0), WORDS, "float32")
 
     slot = b.scratch((1,), "int32")
-    b.store(slot, b.int32(0), (0,), 1)
+    b.store(slot, b.int32(0), (0,))
     with T.serial(b.index(b.ceildiv(terms, step) + ahead), unroll=False) as chunk:
         copy(chunk, slot[0])
-        b.store(slot, T.Select(slot[0] == ahead, b.int32(0), slot[0] + 1), (0,), 1)
+        b.store(slot, T.Select(slot[0] == ahead, b.int32(0), slot[0] + 1), (0,))
         with b.when(chunk >= ahead):
             b.do(b.call("mt_cp_async_wait", b.int32(ahead)))
             form.multiply([read(slot[0], index) for index in range(len(sources))], sums, dtype)
@@ -236,7 +236,7 @@ def _add_up(form: Form, sums: b.Buffer, place: Place, partial: b.Buffer, finish:
     """Add the sums of the warps, in their order, and finish each element."""
 
     def keep(row: b.Expr, column: b.Expr, index: b.Index, value: b.Expr) -> None:
-        b.store(partial, value, (place.warp, index, row, column), 1)
+        b.store(partial, value, (place.warp, index, row, column))
 
     form.hand_out(sums, place, keep)
     b.barrier()
@@ -247,8 +247,7 @@ def _add_up(form: Form, sums: b.Buffer, place: Place, partial: b.Buffer, finish:
 
 
 def _total(partial: b.Buffer, place: tuple[b.Index, ...]) -> b.Expr:
-    total = b.scratch((1,))
-    b.store(total, partial[(0, *place)], (0,), 1)
+    total = b.cell(partial[(0, *place)])
     for warp in range(1, WARPS):
-        b.store(total, total[0] + partial[(warp, *place)], (0,), 1)
-    return total[0]
+        total.add(partial[(warp, *place)])
+    return total.value

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda.scores import Scores
@@ -104,8 +104,8 @@ class Tile:
         Divisions are of int32, which are some instructions only.
         """
         group = b.int32(self.problem.group)
-        place = b.let(self.member + T.min(row, self.last), 1, "int32")
-        query = b.let(T.truncdiv(place, group), 1, "int32")
+        place = b.let(self.member + T.min(row, self.last))
+        query = b.let(T.truncdiv(place, group))
         member = T.Cast("int64", place - query * group)
         head = b.index(self.kv * self.problem.group + member)
         return head, b.index(self.query + T.Cast("int64", query))
@@ -141,11 +141,11 @@ class Tile:
 
     def masked(self, score: b.Expr, head: b.Expr, query: b.Expr, key: b.Expr) -> b.Expr:
         """What the mask makes of a score; of a key beyond the last, what it makes of that."""
-        scores, mask = self.problem.scores, self.problem.mask
+        mask = self.problem.mask
         if mask is None:
             return score
         inside = b.index(b.least(self.begin + T.Cast("int64", key), self.problem.keys - 1))
-        return b.let(mask(score, self.at, head, query, inside), 1, scores.kind)
+        return b.let(mask(score, self.at, head, query, inside))
 
 
 class Limits(NamedTuple):
@@ -167,7 +167,7 @@ class Limits(NamedTuple):
 
 def _short(key: b.Expr) -> b.Expr:
     """A count of keys, which an int32 holds: of more there is no memory."""
-    return b.let(T.Cast("int32", key), 1, "int32")
+    return b.let(T.Cast("int32", key))
 
 
 @contextmanager
@@ -189,9 +189,9 @@ def tiles(
         if offset is not None:
             problem = replace(problem, offset=b.index(offset))
         query = b.index(b.quotient(first, group))
-        member = b.let(T.Cast("int32", first - query * group), 1, "int32")
+        member = b.let(T.Cast("int32", first - query * group))
         left = b.least(problem.queries * group - 1 - first, rows)
-        last = b.let(T.Cast("int32", left), 1, "int32")
+        last = b.let(T.Cast("int32", left))
         begin, end = _range(problem, first, rows)
         yield Tile(problem, at, kv, first, query, member, last, begin, end), thread
 

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import lanes as ln
@@ -105,14 +105,14 @@ class _Block:
         self.values, self.waiting = form.keys, 2 * form.keys  # their first rows
         if not form.is_wide:
             self.queries = b.scratch((heads.key_dim // STEP * 4,), "uint32")
-        self.lane = b.let(thread % b.WARP, 1, "int32")
-        self.warp_row = b.let(thread // b.WARP * STEP, 1, "int32")
+        self.lane = b.let(thread % b.WARP)
+        self.warp_row = b.let(thread // b.WARP * STEP)
         # Of each 8 columns two rows of two neighbours.
         self.scores = b.scratch((form.keys // 8, 2, 2))
         self.out = b.scratch((heads.value_dim // 8, 2, 2))
         self.top, self.total = b.scratch((2,)), b.scratch((2,))
         own = [self.warp_row + self.lane // 4 + 8 * half for half in range(2)]
-        self.rows = [b.let(row, 1, "int32") for row in own]
+        self.rows = [b.let(row) for row in own]
         self.places = [tile.split(row) for row in self.rows]  # head and query
         self.limits = [tile.limits(query) for _, query in self.places]
 
@@ -134,7 +134,7 @@ class _Block:
             with b.when(step + 1 < count):
                 self._copy(0, heads.key_dim, self.problem.k, first + size)
             b.do(b.call("mt_cp_async_commit"))
-            self._hide(first, b.let(T.Cast("int32", step * size), 1, "int32"))
+            self._hide(first, b.let(T.Cast("int32", step * size)))
             for half in range(2):
                 self._take(half)
             _arrived(1)
@@ -146,8 +146,8 @@ class _Block:
         """Load the queries; begin with nothing seen."""
         _clear(self.out)
         with T.unroll(b.int32(2)) as half:
-            b.store(self.top, T.float32(HIDDEN), (half,), 1)
-            b.store(self.total, T.float32(0), (half,), 1)
+            b.store(self.top, T.float32(HIDDEN), (half,))
+            b.store(self.total, T.float32(0), (half,))
         if self.form.is_wide:
             self._wait_shared()
             return
@@ -156,7 +156,7 @@ class _Block:
                 column = step * STEP + register // 2 * 8 + self.lane % 4 * 2
                 low, high = self._query(register % 2, column)
                 packed = b.call(PACK[self.form.dtype], low, high, returns="uint32")
-                b.store(self.queries, packed, (step * 4 + register,), 1)
+                b.store(self.queries, packed, (step * 4 + register,))
 
     def _query(self, half: int, column: b.Expr) -> tuple[b.Expr, b.Expr]:
         """Two neighbours of a query, in float32."""
@@ -173,9 +173,9 @@ class _Block:
         problem, dtype = self.problem, self.problem.types[0]
         units = self.form.heads.key_dim // 4
         with T.serial(b.int32(ROWS * units // THREADS)) as step:
-            index = b.let(step * THREADS + self.thread, 1, "int32")
-            row = b.let(T.truncdiv(index, b.int32(units)), 1, "int32")
-            column = b.let((index - row * units) * 4, 1, "int32")
+            index = b.let(step * THREADS + self.thread)
+            row = b.let(T.truncdiv(index, b.int32(units)))
+            column = b.let((index - row * units) * 4)
             place = problem.place(self.tile.at, *self.tile.split(row))
             numbers = ln.read(problem.q, (*place, column), 4, dtype)
             ln.write(self.memory, numbers, (self.waiting + row, column), 4, self.form.dtype)
@@ -251,14 +251,14 @@ class _Block:
             begin: The same, counted from the first of the walk.
         """
         with _each(self.scores) as at:
-            b.store(self.scores, self.problem.scores.of(self.scores[at]), at, 1)
+            b.store(self.scores, self.problem.scores.of(self.scores[at]), at)
 
         def hide() -> None:
             for half in range(2):
                 with _each_of(self.scores, half) as at:
-                    key = b.let(begin + at[0] * 8 + self.lane % 4 * 2 + at[2], 1, "int32")
+                    key = b.let(begin + at[0] * 8 + self.lane % 4 * 2 + at[2])
                     score = self.tile.masked(self.scores[at], *self.places[half], key)
-                    b.store(self.scores, self.tile.hidden(score, self.limits[half], key), at, 1)
+                    b.store(self.scores, self.tile.hidden(score, self.limits[half], key), at)
 
         if self.problem.mask is not None:
             return hide()
@@ -268,21 +268,21 @@ class _Block:
 
     def _take(self, half: int) -> None:
         """Turn the scores of a row into powers, and scale what it has to their maximum."""
-        scores, own = self.problem.scores, b.scratch((1,))
+        scores, own = self.problem.scores, b.cell()
         before = b.let(self.top[half])
-        b.store(own, before, (0,), 1)
+        own.set(before)
         with _each_of(self.scores, half) as at:
-            b.store(own, T.max(own[0], self.scores[at]), (0,), 1)
-        top = b.let(b.warp_reduce(own[0], T.max, 4))
+            own.set(T.max(own.value, self.scores[at]))
+        top = b.let(b.warp_reduce(own.value, T.max, 4))
         base = b.let(scores.base(top))
         shrink = b.let(scores.power(before, base))
-        b.store(self.top, top, (half,), 1)
-        b.store(self.total, self.total[half] * shrink, (half,), 1)
+        b.store(self.top, top, (half,))
+        b.store(self.total, self.total[half] * shrink, (half,))
         with _each_of(self.scores, half) as at:
-            b.store(self.scores, scores.power(self.scores[at], base), at, 1)
-            b.store(self.total, self.total[half] + self.scores[at], (half,), 1)
+            b.store(self.scores, scores.power(self.scores[at], base), at)
+            b.store(self.total, self.total[half] + self.scores[at], (half,))
         with _each_of(self.out, half) as at:
-            b.store(self.out, self.out[at] * shrink, at, 1)
+            b.store(self.out, self.out[at] * shrink, at)
 
     def _add(self) -> None:
         """Multiply the powers with the values of the tile."""
@@ -292,7 +292,7 @@ class _Block:
                 at = step * 2 + register // 2, register % 2
                 both = (self.scores[(*at, i)] for i in range(2))
                 packed = b.call(PACK[self.form.dtype], *both, returns="uint32")
-                b.store(left, packed, (register,), 1)
+                b.store(left, packed, (register,))
             with T.unroll(b.int32(self.form.heads.value_dim // STEP)) as pair:
                 row = self.values + step * STEP + self.lane % 16
                 column = pair * STEP + self.lane // 16 * 8
@@ -310,7 +310,7 @@ class _Block:
         with b.when(self.rows[half] <= self.tile.last), T.unroll(blocks) as block:
             pair = b.scratch((2,))
             for i in range(2):
-                b.store(pair, self.out[block, half, i] * inverse, (i,), 1)
+                b.store(pair, self.out[block, half, i] * inverse, (i,))
             column = block * 8 + self.lane % 4 * 2
             ln.write(problem.y, pair, (*place, column), 2, problem.types[2])
 
@@ -335,7 +335,7 @@ def _each_of(sums: b.Buffer, half: int) -> Iterator[Place]:
 
 def _clear(sums: b.Buffer) -> None:
     with _each(sums) as at:
-        b.store(sums, T.float32(0), at, 1)
+        b.store(sums, T.float32(0), at)
 
 
 def _arrived(pending: int) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import lanes as ln
@@ -153,7 +153,7 @@ class _Block:
             b.barrier()
             self._score()
             with T.unroll(b.int32(self.depth)) as i:
-                self._take(i, b.let(T.Cast("int32", step * shape.keys), 1, "int32"))
+                self._take(i, b.let(T.Cast("int32", step * shape.keys)))
             b.barrier()
             self._load(self.problem.v, first, shape.heads.value_dim, shape.value_pitch)
             b.barrier()
@@ -176,18 +176,18 @@ class _Block:
 
         self._each(shape.rows, units, copy)
         with T.unroll(b.int32(self.depth)) as i:
-            b.store(self.top, problem.scores.number(HIDDEN), (i,), 1)
-            b.store(self.total, zero, (i,), 1)
+            b.store(self.top, problem.scores.number(HIDDEN), (i,))
+            b.store(self.total, zero, (i,))
             with T.unroll(b.int32(shape.columns * shape.value_lanes)) as j:
-                b.store(self.out, zero, (i, j), 1)
+                b.store(self.out, zero, (i, j))
             _, query = self.tile.split(self._row(i))
             for held, limit in zip(self.limits, self.tile.limits(query), strict=True):
                 if limit is not None:
-                    b.store(held, limit, (i,), 1)
+                    b.store(held, limit, (i,))
 
     def _row(self, i: b.Expr) -> b.Expr:
         """One of the rows of this thread."""
-        return b.let(self.down + i * DOWN, 1, "int32")
+        return b.let(self.down + i * DOWN)
 
     def _lanes(self, dtype: str, width: int) -> int:
         return 1 if self.shape.kind == "float64" else min(4, ln.widest(dtype, width))
@@ -196,10 +196,10 @@ class _Block:
         """Run ``body(row, unit)`` for all of them, neighbours on neighbouring threads."""
         total = rows * units
         with T.serial(b.int32(-(-total // THREADS)), unroll=4) as step:
-            index = b.let(step * THREADS + self.thread, 1, "int32")
+            index = b.let(step * THREADS + self.thread)
             with b.when(index < total):
-                row = b.let(T.truncdiv(index, b.int32(units)), 1, "int32")
-                body(row, b.let(index - row * units, 1, "int32"))
+                row = b.let(T.truncdiv(index, b.int32(units)))
+                body(row, b.let(index - row * units))
 
     def _put(
         self,
@@ -212,12 +212,12 @@ class _Block:
         inside: b.Expr | None = None,
     ) -> None:
         """Copy neighbours into shared memory, as the type computed in; zeros if not ``inside``."""
-        zero, start = self.problem.scores.number(0), b.let(to, 1, "int32")
+        zero, start = self.problem.scores.number(0), b.let(to)
         is_wide = dtype == "float64"
         numbers = [source[place]] if is_wide else ln.read(source, place, lanes, dtype)
         for lane in range(lanes):
             value = numbers[lane] if inside is None else T.Select(inside, numbers[lane], zero)
-            b.store(target, value, (start + lane,), 1)
+            b.store(target, value, (start + lane,))
 
     def _load(self, source: b.Buffer, first: b.Expr, width: int, pitch: int) -> None:
         """Copy a tile of keys or values; zeros where there is none that is seen.
@@ -240,7 +240,7 @@ class _Block:
         shape, lanes = self.shape, self.shape.key_lanes
         depth, across = b.int32(self.depth), b.int32(shape.keys // ACROSS)
         with T.unroll(depth) as i, T.unroll(across) as j:
-            b.store(self.scores, self.problem.scores.number(0), (i, j), 1)
+            b.store(self.scores, self.problem.scores.number(0), (i, j))
         with T.serial(b.int32(shape.heads.key_dim // lanes), unroll=False) as step:
             rows = b.scratch((self.depth, lanes), shape.kind)
             with T.unroll(depth) as i:
@@ -251,7 +251,7 @@ class _Block:
                 key = self._held(self.moved, at, lanes)
                 with T.unroll(depth) as i, T.unroll(b.int32(lanes)) as lane:
                     more = rows[i, lane] * key[lane]
-                    b.store(self.scores, self.scores[i, j] + more, (i, j), 1)
+                    b.store(self.scores, self.scores[i, j] + more, (i, j))
 
     def _held(self, source: b.Buffer, at: b.Expr, lanes: int) -> b.Buffer:
         held = b.scratch((lanes,), self.shape.kind)
@@ -261,37 +261,36 @@ class _Block:
     def _take(self, i: b.Expr, first: b.Expr) -> None:
         """Turn the scores of a row into powers, and scale what it has to their maximum."""
         scores, kind, across = self.problem.scores, self.shape.kind, self.shape.keys // ACROSS
-        before = b.let(self.top[i], 1, kind)
+        before = b.let(self.top[i])
         own = self._hide(i, first)
-        top = b.let(T.max(before, b.warp_reduce(own, T.max, ACROSS, dtype=kind)), 1, kind)
-        base = b.let(scores.base(top), 1, kind)
-        shrink = b.let(scores.power(before, base), 1, kind)
-        b.store(self.top, top, (i,), 1)
-        b.store(self.total, self.total[i] * shrink, (i,), 1)
+        top = b.let(T.max(before, b.warp_reduce(own, T.max, ACROSS, dtype=kind)))
+        base = b.let(scores.base(top))
+        shrink = b.let(scores.power(before, base))
+        b.store(self.top, top, (i,))
+        b.store(self.total, self.total[i] * shrink, (i,))
         with T.unroll(b.int32(across)) as j:
-            power = b.let(scores.power(self.scores[i, j], base), 1, kind)
-            b.store(self.total, self.total[i] + power, (i,), 1)
+            power = b.let(scores.power(self.scores[i, j], base))
+            b.store(self.total, self.total[i] + power, (i,))
             place = self._row(i) * (self.shape.keys + 1) + self.across + j * ACROSS
-            b.store(self.powers, power, (place,), 1)
+            b.store(self.powers, power, (place,))
         with T.unroll(b.int32(self.shape.columns * self.shape.value_lanes)) as j:
-            b.store(self.out, self.out[i, j] * shrink, (i, j), 1)
+            b.store(self.out, self.out[i, j] * shrink, (i, j))
 
     def _hide(self, i: b.Expr, first: b.Expr) -> b.Expr:
         """Make scores of the products of a row; the greatest of this thread's."""
-        scores, kind, mask = self.problem.scores, self.shape.kind, self.problem.mask
+        scores, mask = self.problem.scores, self.problem.mask
         high, low = self.limits
         limits = Limits(high[i], None if scores.window is None else low[i])
         place = None if mask is None else self.tile.split(self._row(i))
-        own = b.scratch((1,), kind)
-        b.store(own, scores.number(HIDDEN), (0,), 1)
+        own = b.cell(scores.number(HIDDEN))
         with T.unroll(b.int32(self.shape.keys // ACROSS)) as j:
-            key = b.let(first + self.across + j * ACROSS, 1, "int32")
-            score = b.let(scores.of(self.scores[i, j]), 1, kind)
+            key = b.let(first + self.across + j * ACROSS)
+            score = b.let(scores.of(self.scores[i, j]))
             if place is not None:
                 score = self.tile.masked(score, *place, key)
-            b.store(self.scores, self.tile.hidden(score, limits, key), (i, j), 1)
-            b.store(own, T.max(own[0], self.scores[i, j]), (0,), 1)
-        return own[0]
+            b.store(self.scores, self.tile.hidden(score, limits, key), (i, j))
+            own.set(T.max(own.value, self.scores[i, j]))
+        return own.value
 
     def _unit(self, column: int) -> b.Expr:
         """The group of neighbours of a value; those that there are not repeat the last."""
@@ -306,20 +305,20 @@ class _Block:
             powers = b.scratch((self.depth,), shape.kind)
             with T.unroll(depth) as i:
                 at = (self.down + i * DOWN) * (shape.keys + 1) + key
-                b.store(powers, self.powers[at], (i,), 1)
+                b.store(powers, self.powers[at], (i,))
             for column in range(shape.columns):
                 at = key * shape.value_pitch + self._unit(column) * lanes
                 value = self._held(self.moved, at, lanes)
                 with T.unroll(depth) as i, T.unroll(b.int32(lanes)) as lane:
                     place = (i, column * lanes + lane)
-                    b.store(self.out, self.out[place] + powers[i] * value[lane], place, 1)
+                    b.store(self.out, self.out[place] + powers[i] * value[lane], place)
 
     def _finish(self, i: b.Expr) -> None:
         """Divide by the sum and write a row; zeros if it saw no key."""
         shape, problem, kind = self.shape, self.problem, self.shape.kind
-        total = b.let(b.warp_reduce(self.total[i], b.add, ACROSS, dtype=kind), 1, kind)
+        total = b.let(b.warp_reduce(self.total[i], b.add, ACROSS, dtype=kind))
         zero, one = problem.scores.number(0), problem.scores.number(1)
-        inverse = b.let(one / T.Select(total == zero, one, total), 1, kind)
+        inverse = b.let(one / T.Select(total == zero, one, total))
         row = self._row(i)
         head, query = self.tile.split(row)
         place = problem.place(self.tile.at, head, query)
@@ -331,7 +330,7 @@ class _Block:
                 element = self._unit(column) * shape.value_lanes + lane
                 dtype = problem.types[2]
                 value = value if dtype == "float64" else b.to_storage(value, dtype)
-                b.store(problem.y, value, (*place, element), 1)
+                b.store(problem.y, value, (*place, element))
 
         with b.when(row <= self.tile.last):
             for column in range(shape.columns):

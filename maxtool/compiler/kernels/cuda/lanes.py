@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda.elements import PACK
@@ -57,7 +57,7 @@ def load(
     """
     buffer, index = source
     if lanes == 1:
-        b.store(held, b.load(buffer, index, 1), place, 1)
+        b.store(held, b.load(buffer, index), place)
         return
     name = "mt_load_16" if lanes * BITS[dtype] == 8 * BYTES else "mt_load_8"
     b.do(b.call(name, b.pointer(held, *place), b.pointer(buffer, *index)))
@@ -88,9 +88,9 @@ def unpack(
     with T.unroll(b.int32(many)) as i:
         one = held[(*row, i)]
         if kind != "uint32":
-            b.store(numbers, b.to_float32(one, dtype), (i,), 1)
+            b.store(numbers, b.to_float32(one, dtype), (i,))
         elif dtype == "float32":
-            b.store(numbers, T.reinterpret("float32", one), (i,), 1)
+            b.store(numbers, T.reinterpret("float32", one), (i,))
         else:
             b.do(b.call(UNPACK[dtype], b.pointer(numbers, 2 * i), one))
     return numbers
@@ -110,7 +110,7 @@ def write(
 ) -> None:
     """Store float32 ``numbers``, which are in registers, rounded to ``dtype``."""
     if lanes == 1:
-        b.store(buffer, b.to_storage(numbers[0], dtype), index, 1)
+        b.store(buffer, b.to_storage(numbers[0], dtype), index)
     elif dtype == "float32" and lanes == 4:
         b.do(b.call("mt_store_16", b.pointer(buffer, *index), b.pointer(numbers, 0)))
     elif dtype == "float32":
@@ -118,13 +118,13 @@ def write(
     elif lanes == 2:
         both = b.scratch((2,), b.STORAGE[dtype])
         for lane in range(2):
-            b.store(both, b.to_storage(numbers[lane], dtype), (lane,), 1)
+            b.store(both, b.to_storage(numbers[lane], dtype), (lane,))
         b.store(buffer, b.load(both, (0,), 2), index, 2)
     else:
         held = b.scratch((lanes // 2,), "uint32")
         with T.unroll(b.int32(lanes // 2)) as pair:
             both = numbers[2 * pair], numbers[2 * pair + 1]
-            b.store(held, b.call(PACK[dtype], *both, returns="uint32"), (pair,), 1)
+            b.store(held, b.call(PACK[dtype], *both, returns="uint32"), (pair,))
         name = "mt_store_16" if lanes == 8 else "mt_store_8"
         b.do(b.call(name, b.pointer(buffer, *index), b.pointer(held, 0)))
 
@@ -133,7 +133,7 @@ def put(values: Sequence[b.Expr]) -> b.Buffer:
     """Numbers in registers, one next to the other."""
     held = b.scratch((len(values),))
     for lane, value in enumerate(values):
-        b.store(held, value, (lane,), 1)
+        b.store(held, value, (lane,))
     return held
 
 
@@ -141,7 +141,7 @@ def made(lanes: int, number: Callable[[b.Expr], b.Expr]) -> b.Buffer:
     """``number(i)`` for every ``i`` below ``lanes``, in registers."""
     held = b.scratch((lanes,))
     with T.unroll(b.int32(lanes)) as i:
-        b.store(held, number(i), (i,), 1)
+        b.store(held, number(i), (i,))
     return held
 
 

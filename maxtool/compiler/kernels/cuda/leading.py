@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tvm import tirx
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda.rows import Team
@@ -35,8 +35,8 @@ class Leader:
 
     def clear(self) -> None:
         """Begin: no element has been offered, and the place is -1."""
-        b.store(self.value, tirx.const(0, self.kind), (0,), 1)
-        b.store(self.place, b.integer(-1), (0,), 1)
+        b.store(self.value, tirx.const(0, self.kind), (0,))
+        b.store(self.place, b.integer(-1), (0,))
 
     def offer(self, value: b.Expr, place: b.Expr) -> None:
         """Consider an element, whose place is above those of all that this thread has offered."""
@@ -46,9 +46,9 @@ class Leader:
     def settle(self) -> None:
         """Find the first among those of all threads; every thread knows it then."""
         with T.serial(b.int32(b.WARP.bit_length() - 1), unroll=False) as step:
-            distance = b.let(T.shift_left(b.int32(1), step), 1, "int32")
+            distance = b.let(T.shift_left(b.int32(1), step))
             pair = (self.value[0], self.kind), (self.place[0], "int64")
-            self._compare(*(b.let(b.warp_across(one, distance), 1, kind) for one, kind in pair))
+            self._compare(*(b.let(b.warp_across(one, distance)) for one, kind in pair))
         if self.warps > 1:
             with self.team.several():
                 self._settle_block()
@@ -58,11 +58,11 @@ class Leader:
         b.barrier()  # nobody reads what was settled before
         with b.when(self.team.lane % b.WARP == 0):
             warp = self.team.lane // b.WARP
-            b.store(values, self.value[0], (warp,), 1)
-            b.store(places, self.place[0], (warp,), 1)
+            b.store(values, self.value[0], (warp,))
+            b.store(places, self.place[0], (warp,))
         b.barrier()
         with T.serial(b.int32(self.warps), unroll=False) as warp:
-            self._compare(b.let(values[warp], 1, self.kind), b.index(places[warp]))
+            self._compare(b.let(values[warp]), b.index(places[warp]))
 
     def _compare(self, value: b.Expr, place: b.Expr) -> None:
         mine = self.value[0]
@@ -72,5 +72,5 @@ class Leader:
             self._take(value, place)
 
     def _take(self, value: b.Expr, place: b.Expr) -> None:
-        b.store(self.value, value, (0,), 1)
-        b.store(self.place, place, (0,), 1)
+        b.store(self.value, value, (0,))
+        b.store(self.place, place, (0,))

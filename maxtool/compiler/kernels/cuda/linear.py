@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import few_rows as few
@@ -70,7 +69,7 @@ def linear(
     wide: bool,
     shared_memory: int,
     residual: bool = False,
-) -> Any:  # noqa: ANN401
+) -> b.PrimFunc:
     """Build ``y = x @ w.T (+ bias) (+ residual)``.
 
     Parameters of the kernel: x[rows, k], float32 for float32 weights and of their type otherwise,

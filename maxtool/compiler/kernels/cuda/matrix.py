@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tvm import tirx
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import lanes as ln
@@ -85,7 +85,7 @@ class Matrix:
             return
         *outer, last = place
         with T.unroll(b.int32(WORDS)) as word:
-            b.store(to, self._word(row, k, word), (*outer, last + word), 1)
+            b.store(to, self._word(row, k, word), (*outer, last + word))
 
     def _address(self, row: b.Expr, k: b.Expr) -> b.Expr:
         place = self.place(row, k)

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from tvm import tirx
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import elements as e
 from maxtool.compiler.kernels.cuda.rows import each_element
 
 
-def permute(dtype: str, dims: tuple[int, ...]) -> Any:  # noqa: ANN401
+def permute(dtype: str, dims: tuple[int, ...]) -> b.PrimFunc:
     """Build the copy with its dimensions in another order.
 
     Parameters of the kernel: x of any sizes, y whose dimension i is dimension ``dims[i]`` of x.
@@ -29,11 +29,11 @@ def permute(dtype: str, dims: tuple[int, ...]) -> Any:  # noqa: ANN401
         y = made.argument("y", moved, dtype)
         with each_element(*moved) as places:
             source = dict(zip(dims, places, strict=True))
-            b.store(y, x[tuple(source[axis] for axis in range(len(dims)))], places, 1)
+            b.store(y, x[tuple(source[axis] for axis in range(len(dims)))], places)
     return made.function
 
 
-def gather_rows(dtype: str, places: str) -> Any:  # noqa: ANN401
+def gather_rows(dtype: str, places: str) -> b.PrimFunc:
     """Build ``y[i, j, :] = x[i, at[j], :]``.
 
     Parameters of the kernel: x[outer, n, inner], at[m], y[outer, m, inner]. A negative place counts
@@ -50,11 +50,11 @@ def gather_rows(dtype: str, places: str) -> Any:  # noqa: ANN401
         y = made.argument("y", (outer, m, inner), dtype)
         with each_element(outer, m, inner) as (i, j, k):
             place = b.index(b.greatest(b.least(b.from_first(at[j], n, places), n - 1), 0))
-            b.store(y, x[i, place, k], (i, j, k), 1)
+            b.store(y, x[i, place, k], (i, j, k))
     return made.function
 
 
-def scatter_rows(dtype: str, places: str, adds: bool = False) -> Any:  # noqa: ANN401
+def scatter_rows(dtype: str, places: str, adds: bool = False) -> b.PrimFunc:
     """Build ``y = x`` with ``y[i, at[i, j]] = updates[i, j]``, or ``+=``.
 
     Parameters of the kernel: x[rows, n], updates[rows, m], at[rows, m], y[rows, n]. A negative
@@ -83,11 +83,11 @@ def scatter_rows(dtype: str, places: str, adds: bool = False) -> Any:  # noqa: A
             own = place(j)
             with b.when(tirx.all(own >= 0, own < n, _is_last(place, own, j, m))):
                 value = _total(x, updates, (i, own), place, m) if adds else updates[i, j]
-                b.store(y, value, (i, own), 1)
+                b.store(y, value, (i, own))
     return made.function
 
 
-def scatter_blocks(dtype: str) -> Any:  # noqa: ANN401
+def scatter_blocks(dtype: str) -> b.PrimFunc:
     """Build ``y = x`` with ``y[at[j], :] = updates[j, :]``.
 
     Parameters of the kernel: x[rows, block], updates[m, block], at[m] int64, y[rows, block]. A row
@@ -105,14 +105,14 @@ def scatter_blocks(dtype: str) -> Any:  # noqa: ANN401
             own = b.index(at[j])
             exists = tirx.all(own >= 0, own < rows)
             with b.when(tirx.all(exists, _is_last(lambda one: b.index(at[one]), own, j, m))):
-                b.store(y, updates[j, k], (own, k), 1)
+                b.store(y, updates[j, k], (own, k))
     return made.function
 
 
 def _copy(x: b.Buffer, y: b.Buffer, *sizes: b.Expr) -> None:
     """Launch the copy of all elements; what is launched after it finds them."""
     with each_element(*sizes) as places:
-        b.store(y, x[tuple(places)], places, 1)
+        b.store(y, x[tuple(places)], places)
 
 
 def _total(
@@ -124,20 +124,17 @@ def _total(
 ) -> b.Expr:
     """An element, and in their order all of the ``m`` updates of its row that go there."""
     row, own = at
-    total = b.scratch((1,), x.dtype)
-    b.store(total, x[row, own], (0,), 1)
+    total = b.cell(x[row, own])
     with T.serial(m) as k, b.when(place(k) == own):
-        b.store(total, total[0] + updates[row, k], (0,), 1)
-    return total[0]
+        total.add(updates[row, k])
+    return total.value
 
 
 def _is_last(place: Any, own: b.Expr, j: b.Expr, m: b.Expr) -> b.Expr:  # noqa: ANN401
     """Whether no update after ``j`` goes to its place."""
-    later = b.scratch((1,), "int64")
-    b.store(later, j + 1, (0,), 1)
-    again = b.scratch((1,), "bool")
-    b.store(again, tirx.const(False, "bool"), (0,), 1)
-    with T.While(tirx.all(later[0] < m, tirx.Not(again[0]))):
-        b.store(again, place(later[0]) == own, (0,), 1)
-        b.store(later, later[0] + 1, (0,), 1)
-    return tirx.Not(again[0])
+    later = b.cell(j + 1)
+    again = b.cell(tirx.const(False, "bool"))
+    with T.While(tirx.all(later.value < m, tirx.Not(again.value))):
+        again.set(place(later.value) == own)
+        later.add(1)
+    return tirx.Not(again.value)

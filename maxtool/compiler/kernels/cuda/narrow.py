@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import lanes as ln
@@ -13,7 +11,7 @@ THREADS = 256
 LANES = 8  # values of a thread: 16 bytes of the result
 
 
-def narrow(dtype: str) -> Any:  # noqa: ANN401
+def narrow(dtype: str) -> b.PrimFunc:
     """Build the cast of x[rows, dim] float32 to y[rows, dim], to the nearest, ties to even.
 
     Args:
@@ -45,4 +43,4 @@ def _piece(x: b.Buffer, y: b.Buffer, start: b.Expr, dtype: str) -> None:
 def _rest(x: b.Buffer, y: b.Buffer, places: tuple[b.Expr, b.Expr], dtype: str) -> None:
     start, count = places
     with T.serial(b.greatest(count - start, 0)) as one:
-        b.store(y, b.to_storage(x[0, start + one], dtype), (0, start + one), 1)
+        b.store(y, b.to_storage(x[0, start + one], dtype), (0, start + one))

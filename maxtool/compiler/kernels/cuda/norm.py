@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import elements as e
@@ -65,7 +64,7 @@ def layout(dim: int) -> Layout:
     return Layout(dim, lanes, min(warps * b.WARP, MOST_THREADS))
 
 
-def rms_norm(dim: int, eps: float, out: str = "float32") -> Any:  # noqa: ANN401
+def rms_norm(dim: int, eps: float, out: str = "float32") -> b.PrimFunc:
     """Build ``y = x / sqrt(mean(x**2) + eps) * w``.
 
     Parameters of the kernel: x[rows, dim], w[dim], both float32, y[rows, dim] of type ``out``.
@@ -91,7 +90,7 @@ def rms_norm(dim: int, eps: float, out: str = "float32") -> Any:  # noqa: ANN401
 
 def chain_rms_norm(
     dim: int, eps: float, inputs: int, steps: Sequence[Step], kept: bool, out: str = "float32"
-) -> Any:  # noqa: ANN401
+) -> b.PrimFunc:
     """Build a chain of elementwise operations and the normalisation of its result.
 
     Parameters of the kernel: each input of the chain [rows, dim], w[dim], the result of the chain
@@ -146,17 +145,17 @@ def _normalised(
     write: Callable[[b.Expr, b.Buffer], None],
 ) -> None:
     """One row: read into registers, squared and added up, then scaled and written."""
-    kept, squares = b.scratch((shape.pieces * shape.lanes,)), b.scratch((1,))
-    b.store(squares, T.float32(0), (0,), 1)
+    kept, squares = b.scratch((shape.pieces * shape.lanes,)), b.cell()
+    squares.set(T.float32(0))
 
     def load(offset: int, k: b.Expr) -> None:
         values = read(k)
         with T.unroll(b.int32(shape.lanes)) as lane:
-            b.store(kept, values[lane], (offset + lane,), 1)
-            b.store(squares, squares[0] + kept[offset + lane] * kept[offset + lane], (0,), 1)
+            b.store(kept, values[lane], (offset + lane,))
+            squares.add(kept[offset + lane] * kept[offset + lane])
 
     shape.each(team.lane, load)
-    total = team.reduce(squares[0], b.add, rolled=False)
+    total = team.reduce(squares.value, b.add, rolled=False)
     scale = inverse_root(total / T.float32(shape.dim), eps)
 
     def finish(offset: int, k: b.Expr) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import elements as e
@@ -15,7 +14,7 @@ from maxtool.compiler.kernels.ordering import COMBINE
 Read = Callable[[b.Expr], b.Expr]
 
 
-def softmax_rows(op: str, dtype: str) -> Any:  # noqa: ANN401
+def softmax_rows(op: str, dtype: str) -> b.PrimFunc:
     """Build ``exp(x - max) / sum(exp(x - max))`` of each row, or its logarithm (logsoftmax).
 
     Parameters of the kernel: x[rows, n], y[rows, n], both of ``dtype``.
@@ -32,10 +31,10 @@ def softmax_rows(op: str, dtype: str) -> Any:  # noqa: ANN401
 
             top = team.fold(read, n, kind, COMBINE["max"])
             total = team.fold(lambda k: T.exp(read(k) - top), n, kind, COMBINE["sum"])
-            log = b.let(T.log(total), 1, kind) if op == "logsoftmax" else None
+            log = b.let(T.log(total)) if op == "logsoftmax" else None
 
             def finish(k: b.Expr) -> None:
-                below = b.let(read(k) - top, 1, kind)
+                below = b.let(read(k) - top)
                 value = T.exp(below) / total if log is None else below - log
                 e.write(y, value, (i, k), dtype)
 
@@ -45,7 +44,7 @@ def softmax_rows(op: str, dtype: str) -> Any:  # noqa: ANN401
     return made.function
 
 
-def layer_norm_rows(dtype: str, weight: str, eps: float, out: str | None = None) -> Any:  # noqa: ANN401
+def layer_norm_rows(dtype: str, weight: str, eps: float, out: str | None = None) -> b.PrimFunc:
     """Build ``(x - mean) / sqrt(variance + eps) * gamma + beta`` of each row.
 
     Parameters of the kernel: x[rows, n] of ``dtype``, gamma[n] and beta[n] of type ``weight``,
@@ -71,7 +70,7 @@ def layer_norm_rows(dtype: str, weight: str, eps: float, out: str | None = None)
     return made.function
 
 
-def group_norm_rows(dtype: str, weight: str, eps: float, groups: int, channels: int) -> Any:  # noqa: ANN401
+def group_norm_rows(dtype: str, weight: str, eps: float, groups: int, channels: int) -> b.PrimFunc:
     """Build the normalisation of each group, and the scale and shift of each channel.
 
     Parameters of the kernel: x[rows, n] of ``dtype``, a row for each group of each example, its
@@ -109,7 +108,7 @@ def rms_norm_rows(
     offset: float,
     round_first: bool,
     out: str | None = None,
-) -> Any:  # noqa: ANN401
+) -> b.PrimFunc:
     """Build ``x / sqrt(mean(x**2) + eps) * (w + offset)`` of each row.
 
     Parameters of the kernel: x[rows, n] of ``dtype``, w[n] of type ``weight``, y[rows, n].
@@ -131,7 +130,7 @@ def rms_norm_rows(
 
         def row(i: b.Expr, team: Team) -> None:
             def read(k: b.Expr) -> b.Expr:
-                return b.let(e.read(x, (i, k), dtype), 1, kind)
+                return b.let(e.read(x, (i, k), dtype))
 
             def square(k: b.Expr) -> b.Expr:
                 value = read(k)
@@ -156,10 +155,10 @@ def rms_norm_rows(
 def _normal(read: Read, team: Team, n: b.Expr, eps: float, kind: str) -> Read:
     """Elements of a row less their mean, over the root of their variance and ``eps``."""
     count = T.Cast(kind, n)
-    mean = b.let(team.fold(read, n, kind, COMBINE["sum"]) / count, 1, kind)
+    mean = b.let(team.fold(read, n, kind, COMBINE["sum"]) / count)
 
     def square(k: b.Expr) -> b.Expr:
-        value = b.let(read(k) - mean, 1, kind)
+        value = b.let(read(k) - mean)
         return value * value
 
     scale = inverse_root(team.fold(square, n, kind, COMBINE["sum"]) / count, eps, kind)
@@ -168,4 +167,4 @@ def _normal(read: Read, team: Team, n: b.Expr, eps: float, kind: str) -> Read:
 
 def inverse_root(mean: b.Expr, eps: float, kind: str = "float32") -> b.Expr:
     """``1 / sqrt(mean + eps)``, both of its steps rounded to nearest."""
-    return b.let(e.constant(1.0, kind) / T.sqrt(mean + e.constant(eps, kind)), 1, kind)
+    return b.let(e.constant(1.0, kind) / T.sqrt(mean + e.constant(eps, kind)))

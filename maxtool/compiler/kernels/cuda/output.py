@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import lanes as ln
@@ -55,7 +55,7 @@ class Output:
             place = (*self.at, row, column)
             value = self.with_bias(column, value)
             value = value if self.residual is None else value + self.residual[place]
-            b.store(self.y, value, place, 1)
+            b.store(self.y, value, place)
 
 
 # From the number of a row among some to the row of a part.
@@ -108,7 +108,7 @@ class Columns:
             with b.when(self.exist):
                 for lane in range(self.output.lanes):
                     value = self.output.bias[b.index(first + lane)]
-                    b.store(self.bias, value, (lane,), 1)
+                    b.store(self.bias, value, (lane,))
 
     def write(self, count: int, row: Row, sums: Callable[[b.Expr], Sequence[b.Expr]]) -> None:
         """Write some rows; what is added to them is loaded for all of them first.
@@ -124,7 +124,7 @@ class Columns:
         with T.unroll(b.int32(count)) as one:
             exists, found = self.part.rows(row(one))
             held = T.Select(T.And(exists, self.exist), found, b.integer(NONE))
-            b.store(rows, held, (one,), 1)
+            b.store(rows, held, (one,))
             if more is not None:
                 with b.when(rows[one] > NONE):
                     ln.load(more, (one * lanes,), (residual, self._place(rows[one])), lanes, DTYPE)

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import pi, sqrt
-from typing import Any
 
 from tvm import tirx
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import elements as e
@@ -23,7 +22,7 @@ from maxtool.compiler.kernels.ordering import maximum, minimum
 THREADS = 256
 
 
-def pointwise(dim: int, inputs: int, steps: Sequence[Step], out: str = "float32") -> Any:  # noqa: ANN401
+def pointwise(dim: int, inputs: int, steps: Sequence[Step], out: str = "float32") -> b.PrimFunc:
     """Build the chain; its last step is the result.
 
     Parameters of the kernel: each input [rows, dim] float32, y[rows, dim] of type ``out``. A thread

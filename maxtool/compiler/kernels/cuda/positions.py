@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import lanes as ln
@@ -69,8 +69,8 @@ class Rotation:
             c, s = (ln.read(table, (row, low), lanes, "float32") for table in (cos, sin))
             less, more = b.scratch((lanes,)), b.scratch((lanes,))
             with T.unroll(b.int32(lanes)) as i:
-                b.store(less, first[i] * c[i] - second[i] * s[i], (i,), 1)
-                b.store(more, second[i] * c[i] + first[i] * s[i], (i,), 1)
+                b.store(less, first[i] * c[i] - second[i] * s[i], (i,))
+                b.store(more, second[i] * c[i] + first[i] * s[i], (i,))
             ln.write(y, less, (*to, low), lanes, dtype)
             ln.write(y, more, (*to, high), lanes, dtype)
 
@@ -84,7 +84,7 @@ class Rotation:
             b.either(unit < rotated, rotate, copy)
 
 
-def rope(head_dim: int, dim: int) -> Any:  # noqa: ANN401
+def rope(head_dim: int, dim: int) -> b.PrimFunc:
     """Build the rotation of element j and j + dim / 2 by the angle of their position.
 
     Parameters of the kernel: x[batch, seq, heads, head_dim], cos[context, dim / 2],
@@ -115,7 +115,7 @@ def rope(head_dim: int, dim: int) -> Any:  # noqa: ANN401
     return made.function
 
 
-def rope_angles(half: int, original: int, factor: float, function: str) -> Any:  # noqa: ANN401
+def rope_angles(half: int, original: int, factor: float, function: str) -> b.PrimFunc:
     """Build a table of cosines or sines whose frequencies depend on the sequence's length.
 
     Parameters of the kernel: frequencies[lengths, half], position[1] int32 of the first row,
@@ -135,13 +135,13 @@ def rope_angles(half: int, original: int, factor: float, function: str) -> Any: 
 
             def angle(j: b.Expr) -> None:
                 value = FUNCTIONS[function](place * frequencies[length, j])
-                b.store(y, value * T.float32(factor), (row, j), 1)
+                b.store(y, value * T.float32(factor), (row, j))
 
             ln.strided(half, thread, threads, angle)
     return made.function
 
 
-def add_positions(hidden: int, weight_dtype: str) -> Any:  # noqa: ANN401
+def add_positions(hidden: int, weight_dtype: str) -> b.PrimFunc:
     """Build the sum of each token with the row of its position.
 
     Parameters of the kernel: x[batch, seq, hidden], table[positions, hidden] of ``weight_dtype``,
@@ -165,7 +165,7 @@ def add_positions(hidden: int, weight_dtype: str) -> Any:  # noqa: ANN401
                 total = ln.read(x, (at, s, offset), lanes, "float32")
                 more = ln.read(table, (row, offset), lanes, weight_dtype)
                 with T.unroll(b.int32(lanes)) as i:
-                    b.store(total, total[i] + more[i], (i,), 1)
+                    b.store(total, total[i] + more[i], (i,))
                 ln.write(y, total, (at, s, offset), lanes, "float32")
 
             ln.strided(hidden // lanes, thread, threads, work)

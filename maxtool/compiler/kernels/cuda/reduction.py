@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tvm import tirx
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import elements as e
@@ -14,7 +12,7 @@ from maxtool.compiler.kernels.cuda.rows import Team, each_row
 from maxtool.compiler.kernels.ordering import COMBINE, leads
 
 
-def reduce_rows(op: str, dtype: str) -> Any:  # noqa: ANN401
+def reduce_rows(op: str, dtype: str) -> b.PrimFunc:
     """Build ``y[i] = op(x[i, :])``.
 
     Parameters of the kernel: x[rows, n], y[rows], both of ``dtype``.
@@ -41,7 +39,7 @@ def reduce_rows(op: str, dtype: str) -> Any:  # noqa: ANN401
     return made.function
 
 
-def index_rows(op: str, dtype: str) -> Any:  # noqa: ANN401
+def index_rows(op: str, dtype: str) -> b.PrimFunc:
     """Build where the largest (argmax) or smallest (argmin) element of each row is.
 
     Parameters of the kernel: x[rows, n] of ``dtype``, y[rows] int64; 0 for an empty row. The first
@@ -56,16 +54,16 @@ def index_rows(op: str, dtype: str) -> Any:  # noqa: ANN401
         def row(i: b.Expr, team: Team) -> None:
             leader = Leader(team, kind, lambda one, two: leads(op, one, two, kind))
             leader.clear()
-            team.each(n, lambda k: leader.offer(b.let(e.read(x, (i, k), dtype), 1, kind), k))
+            team.each(n, lambda k: leader.offer(b.let(e.read(x, (i, k), dtype)), k))
             leader.settle()
             with b.when(team.lane == 0):
-                b.store(y, b.greatest(leader.place[0], 0), (i,), 1)
+                b.store(y, b.greatest(leader.place[0], 0), (i,))
 
         each_row(rows, n, row)
     return made.function
 
 
-def cumsum_rows(dtype: str, exclusive: bool, reverse: bool) -> Any:  # noqa: ANN401
+def cumsum_rows(dtype: str, exclusive: bool, reverse: bool) -> b.PrimFunc:
     """Build the running sums of each row.
 
     Parameters of the kernel: x[rows, n], y[rows, n], both of ``dtype``. A warp adds up 32 elements
@@ -78,19 +76,17 @@ def cumsum_rows(dtype: str, exclusive: bool, reverse: bool) -> Any:  # noqa: ANN
         x = made.argument("x", (rows, n), e.stored(dtype))
         y = made.argument("y", (rows, n), e.stored(dtype))
         with b.launch([rows], b.WARP) as (i, lane):
-            total = b.scratch((1,), kind)
-            b.store(total, zero, (0,), 1)
+            total = b.cell(zero)
             with T.serial(b.index(b.ceildiv(n, b.WARP))) as step:
                 k = b.index(step * b.WARP + T.Cast("int64", lane))
                 at = b.index(n - 1 - k if reverse else k)
-                own = b.scratch((1,), kind)
-                b.store(own, zero, (0,), 1)
+                own = b.cell(zero)
                 with b.when(k < n):
-                    b.store(own, e.read(x, (i, at), dtype), (0,), 1)
-                ahead = b.warp_scan(own[0], lane, kind)
-                before = b.let(total[0] + ahead, 1, kind)
-                after = b.let(before + own[0], 1, kind)
+                    own.set(e.read(x, (i, at), dtype))
+                ahead = b.warp_scan(own.value, lane, kind)
+                before = b.let(total.value + ahead)
+                after = b.let(before + own.value)
                 with b.when(k < n):
                     e.write(y, before if exclusive else after, (i, at), dtype)
-                b.store(total, b.warp_value(after, b.WARP - 1), (0,), 1)
+                total.set(b.warp_value(after, b.WARP - 1))
     return made.function

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tvm import tirx
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.ordering import Combine, Fold
@@ -76,16 +76,16 @@ class Team:
         queues = [b.scratch((AHEAD,), kind) for kind in kinds]
         with T.unroll(b.int32(AHEAD)) as slot:
             for queue, kind in zip(queues, kinds, strict=True):
-                b.store(queue, tirx.const(0, kind), (slot,), 1)
+                b.store(queue, tirx.const(0, kind), (slot,))
         ahead = b.index(self._by_size(lambda size: b.integer(AHEAD * size)))
 
         def turn(k: b.Expr) -> None:
-            now = [b.let(queue[0], 1, kind) for queue, kind in zip(queues, kinds, strict=True)]
+            now = [b.let(queue[0]) for queue, kind in zip(queues, kinds, strict=True)]
             loaded = load(b.index(b.least(k, n - 1)))
             for queue, one in zip(queues, loaded, strict=True):
                 with T.unroll(b.int32(AHEAD - 1)) as slot:
-                    b.store(queue, queue[slot + 1], (slot,), 1)
-                b.store(queue, one, (AHEAD - 1,), 1)
+                    b.store(queue, queue[slot + 1], (slot,))
+                b.store(queue, one, (AHEAD - 1,))
             with b.when(k >= ahead):
                 body(b.index(k - ahead), *now)
 
@@ -102,15 +102,15 @@ class Team:
             kind: The type of the values.
             rolled: As for ``warp_reduce``.
         """
-        held = b.let(b.warp_reduce(value, combine, dtype=kind, rolled=rolled), 1, kind)
+        held = b.let(b.warp_reduce(value, combine, dtype=kind, rolled=rolled))
         if self.size == b.WARP:
             return held
-        partial, total = b.shared((self.size // b.WARP,), kind), b.scratch((1,), kind)
-        b.store(total, held, (0,), 1)
+        partial, total = b.shared((self.size // b.WARP,), kind), b.cell(dtype=kind)
+        total.set(held)
         with self.several():
             joined = b.join_warps(held, combine, self.lane, partial, kind, rolled=rolled)
-            b.store(total, joined, (0,), 1)
-        return total[0]
+            total.set(joined)
+        return total.value
 
     @contextmanager
     def several(self) -> Iterator[None]:
@@ -130,10 +130,9 @@ class Team:
     def fold(self, read: Callable[[b.Expr], b.Expr], n: b.Index, kind: str, how: Fold) -> b.Expr:
         """``read(k)`` for every ``k`` below ``n`` combined into one; every thread gets it."""
         combine, neutral = how
-        own = b.scratch((1,), kind)
-        b.store(own, neutral(kind), (0,), 1)
-        self.each(n, lambda k: b.store(own, combine(own[0], b.let(read(k), 1, kind)), (0,), 1))
-        return self.reduce(own[0], combine, kind)
+        own = b.cell(neutral(kind))
+        self.each(n, lambda k: own.set(combine(own.value, b.let(read(k)))))
+        return self.reduce(own.value, combine, kind)
 
 
 @contextmanager
@@ -156,9 +155,9 @@ def each_row(rows: b.Expr, n: b.Expr, body: Callable[[b.Expr, Team], None]) -> N
     short = n <= WARP_ROW
     blocks = T.Select(short, b.ceildiv(rows, WARPS), rows)
     with b.launch([blocks], THREADS, resident=RESIDENT) as (block, thread):
-        single = b.let(short, 1, "bool")
+        single = b.let(short)
         warp, lane = T.Cast("int64", thread // b.WARP), thread % b.WARP
         row = b.index(T.Select(single, block * WARPS + warp, block))
         with b.when(row < rows):
-            mine = b.let(T.Select(single, lane, thread), 1, "int32")
+            mine = b.let(T.Select(single, lane, thread))
             body(row, Team(mine, THREADS, single))

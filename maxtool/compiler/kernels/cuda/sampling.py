@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from maxtool.compiler.kernels import sampling
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda.rows import Team
@@ -11,12 +9,12 @@ from maxtool.compiler.kernels.cuda.rows import Team
 THREADS = 512
 
 
-def sample() -> Any:  # noqa: ANN401
+def sample() -> b.PrimFunc:
     """Build the draw; see :class:`maxtool.compiler.kernels.sampling.Arguments`."""
     with b.kernel("sample") as made:
         row = sampling.Arguments(made)
         with b.launch([row.rows], THREADS) as (i, thread):
             place = row.drawn(i, Team(thread, THREADS))
             with b.when(thread == 0):
-                b.store(row.token, place, (i, 0), 1)
+                b.store(row.token, place, (i, 0))
     return made.function

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import e, log2
 
 from tvm import tirx
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 

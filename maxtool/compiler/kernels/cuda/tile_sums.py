@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import lanes as ln
@@ -54,8 +54,8 @@ class TileSums:
         """
         lanes = part.output.lanes
         across = self.tile[1] // lanes
-        row = b.let(self.thread // across, dtype="int32")
-        column = b.let(self.thread % across * lanes, dtype="int32")
+        row = b.let(self.thread // across)
+        column = b.let(self.thread % across * lanes)
         columns = part.columns(T.Cast("int64", column))
         step = self.threads // across
         turns = self.tile[0] // self.each[0] * ROWS // step
@@ -64,7 +64,7 @@ class TileSums:
             self._put(index, memory)
             b.barrier()
             with T.serial(b.int32(turns // together), unroll=False) as turn:
-                start = b.let(row + turn * (step * together), dtype="int32")
+                start = b.let(row + turn * (step * together))
                 columns.write(
                     together,
                     lambda one: T.Cast("int64", self._row(start + one * step, index)),
@@ -85,7 +85,7 @@ class TileSums:
         """Write 16 rows of each warp to shared memory; registers are known by constants alone."""
         lane, (down, right) = self.thread % b.WARP, self.warp
         row, column = down * ROWS + lane // 4, right * self.each[1] + lane % 4 * 2
-        start = b.let(row * self._width + column, dtype="int32")
+        start = b.let(row * self._width + column)
         pairs = self.each[1] // 8
         for one in range(self.each[0] // ROWS):
             with b.when(index == one), T.unroll(b.int32(2 * pairs)) as pair:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda.matrix import MMA, WORDS, Matrix
@@ -112,7 +112,7 @@ class _Staged:
         """Begin to copy the terms from ``k`` on."""
         row, piece = self.thread // PIECES, self.thread % PIECES
         term = b.index(k + piece * (DEPTH // PIECES))
-        first = b.let(self._place(stage, row, piece), dtype="int32")
+        first = b.let(self._place(stage, row, piece))
 
         def one(index: b.Expr, source: b.Expr) -> None:
             place = first + index * (self.each * PIECES * WORDS)
@@ -138,7 +138,7 @@ class _Staged:
             row: The first row that this lane points at.
             piece: Which piece of it.
         """
-        first = b.let(self._place(stage, row, piece), dtype="int32")
+        first = b.let(self._place(stage, row, piece))
         with T.unroll(b.int32(count)) as index:
             source = b.pointer(self.memory, first + index * (16 * PIECES * WORDS))
             b.do(b.call("mt_ldmatrix_x4", b.pointer(into, index * 4), source))
@@ -164,10 +164,10 @@ def tile_product(
     memory = b.shared((tile.shared_memory // 4,), "uint32", dynamic=True)
     x = _staged(tile, operands[0], sources[0], (memory, 0, tile.rows), thread)
     w = _staged(tile, operands[1], sources[1], (memory, tile.rows, tile.columns), thread)
-    number = b.let(thread // b.WARP, dtype="int32")
+    number = b.let(thread // b.WARP)
     warp = (
-        b.let(number % tile.warps[0], dtype="int32"),
-        b.let(number // tile.warps[0], dtype="int32"),
+        b.let(number % tile.warps[0]),
+        b.let(number // tile.warps[0]),
     )
     mine = _Warp(tile, x, w, warp, thread % b.WARP)
     _run(tile, (x, w), operands[0].terms, mine)
@@ -188,7 +188,7 @@ def _staged(
     if held is not None:
         with T.unroll(b.int32(count // each)) as index:
             row = T.Cast("int64", thread // PIECES + index * each)
-            b.store(held, source(row), (index,), 1)
+            b.store(held, source(row), (index,))
     return _Staged(matrix, source, each, held, memory, height, first, count, thread)
 
 
@@ -214,20 +214,20 @@ def _run(tile: Tile, operands: tuple[_Staged, _Staged], terms: b.Expr, warp: _Wa
     with T.serial(b.int32(last), unroll=False) as stage:
         copy(T.Cast("int64", stage), stage)
     slot = b.scratch((1,), "int32")
-    b.store(slot, b.int32(0), (0,), 1)
+    b.store(slot, b.int32(0), (0,))
     wait()
     with b.when(count > 0):
         warp.load(0, slot[0], b.int32(0))
     with T.serial(count, unroll=False) as index:
         # Everyone has read what was there: that was before the last wait.
         free = T.Select(slot[0] == 0, b.int32(last), slot[0] - 1)
-        copy(index + last, b.let(free, dtype="int32"))
+        copy(index + last, b.let(free))
         with T.serial(b.int32(STEPS // 2), unroll=False) as turn:
             warp.load(1, slot[0], 2 * turn + 1)
             warp.multiply(0)
             with b.when(turn == STEPS // 2 - 1):
                 wait()
-                b.store(slot, T.Select(slot[0] == last, b.int32(0), slot[0] + 1), (0,), 1)
+                b.store(slot, T.Select(slot[0] == last, b.int32(0), slot[0] + 1), (0,))
             with b.when(T.Or(turn < STEPS // 2 - 1, index + 1 < count)):
                 warp.load(0, slot[0], T.truncmod(2 * turn + 2, STEPS))
             warp.multiply(1)
@@ -252,7 +252,7 @@ class _Warp:
         self.rows, self.columns = tile.warp_rows // 16, tile.warp_columns // 16
         self.sums = b.scratch((self.rows * self.columns * 8,))
         with T.unroll(b.int32(self.rows * self.columns * 8)) as place:
-            b.store(self.sums, T.float32(0), (place,), 1)
+            b.store(self.sums, T.float32(0), (place,))
         self.fragments = [
             (b.scratch((self.rows * 4,), "uint32"), b.scratch((self.columns * 4,), "uint32"))
             for _ in range(2)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import lanes as ln
@@ -63,7 +63,7 @@ class _Staged:
         term = b.index(k + self.thread % PIECES * 4)
         for index, source in enumerate(self.sources):
             for one, value in enumerate(self.matrix.fetch(source, term)):
-                b.store(self.held, value, (4 * index + one,), 1)
+                b.store(self.held, value, (4 * index + one,))
 
     def keep(self, slot: b.Expr) -> None:
         """Write what was loaded to shared memory."""
@@ -72,7 +72,7 @@ class _Staged:
             row = self.thread // PIECES + index * each
             for one in range(4):
                 place = (slot, self.thread % PIECES * 4 + one, row)
-                b.store(self.memory, self.held[4 * index + one], place, 1)
+                b.store(self.memory, self.held[4 * index + one], place)
 
 
 def tile_product_float32(
@@ -94,23 +94,22 @@ def tile_product_float32(
     )
     sums = b.scratch((size // GRID * (size // GRID),))
     with T.unroll(b.int32(int(sums.shape[0]))) as one:
-        b.store(sums, T.float32(0), (one,), 1)
+        b.store(sums, T.float32(0), (one,))
     count = b.index(b.ceildiv(operands[0].terms, DEPTH))
-    top, left = b.let(thread // GRID, dtype="int32"), b.let(thread % GRID, dtype="int32")
-    slot = b.scratch((1,), "int32")
-    b.store(slot, b.int32(0), (0,), 1)
+    top, left = b.let(thread // GRID), b.let(thread % GRID)
+    slot = b.cell(b.int32(0))
     for operand in (x, w):
         operand.fetch(b.integer(0))
     with T.serial(count) as index:
         for operand in (x, w):
-            operand.keep(slot[0])
+            operand.keep(slot.value)
         b.barrier()
         with b.when(index + 1 < count):
             for operand in (x, w):
                 operand.fetch((index + 1) * DEPTH)
         with T.serial(b.int32(DEPTH)) as term:
-            _multiply(size, sums, (x.memory, w.memory), (slot[0], term), (top, left))
-        b.store(slot, 1 - slot[0], (0,), 1)
+            _multiply(size, sums, (x.memory, w.memory), (slot.value, term), (top, left))
+        slot.set(1 - slot.value)
     _write(size, sums, (top, left), part)
 
 
@@ -144,7 +143,7 @@ def _multiply(
     rows, columns = values
     with T.unroll(b.int32(width)) as i, T.unroll(b.int32(width)) as j:
         index = i * width + j
-        b.store(sums, sums[index] + rows[i] * columns[j], (index,), 1)
+        b.store(sums, sums[index] + rows[i] * columns[j], (index,))
 
 
 def _write(size: int, sums: b.Buffer, place: tuple[b.Expr, b.Expr], part: Part) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from tvm.tirx.script.builder import ir as T  # noqa: N812
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 
 THREADS = 256
 
 
-def weighted_sum() -> Any:  # noqa: ANN401
+def weighted_sum() -> b.PrimFunc:
     """Build ``y[i] = sum(shares[i, s] * x[i, s] for s)``, added up in that order.
 
     Parameters of the kernel: x[rows, used, n], shares[rows, used], y[rows, n], all float32.
@@ -26,9 +24,8 @@ def weighted_sum() -> Any:  # noqa: ANN401
             row = b.index(b.quotient(block, parts))
             column = b.index((block - row * parts) * THREADS + thread)
             with b.when(column < n):
-                total = b.scratch((1,))
-                b.store(total, T.float32(0), (0,), 1)
+                total = b.cell(T.float32(0))
                 with T.serial(used) as s:
-                    b.store(total, total[0] + x[row, s, column] * shares[row, s], (0,), 1)
-                b.store(y, total[0], (row, column), 1)
+                    total.add(x[row, s, column] * shares[row, s])
+                b.store(y, total.value, (row, column))
     return made.function
