@@ -134,15 +134,15 @@ def in_maxtool(case: Case) -> Callable[[], Any]:
         dtype = ml_dtypes.bfloat16 if case.dtype == "bfloat16" else case.dtype
         inputs[1] = pack_linear(inputs[1].astype(dtype), target.tile.nr).view(case.storage)
         out = np.empty((rows, n), "f4")
-        function = linear(case.dtype, target.tile)
+        function = linear(target.tile, case.dtype)
     elif case.kernel == "attention":
         seq, heads, kv, d, context = case.sizes
         inputs.append(np.array([context - seq], "i4"))
-        function = attention(heads, kv, d, d**-0.5, target.tile)
+        function = attention(target.tile, heads, kv, d, d**-0.5)
     elif case.kernel == "rms_norm":
-        function = rms_norm(case.sizes[-1], 1e-5, target.tile)
+        function = rms_norm(target.tile, case.sizes[-1], 1e-5)
     else:
-        function = pointwise(case.sizes[-1], 2, SILU_MUL, target.tile)
+        function = pointwise(target.tile, case.sizes[-1], 2, SILU_MUL)
     run = builder.build({"kernel": function}, target.tvm)["kernel"]
     tensors = [tvm.runtime.tensor(array) for array in (*inputs, out)]
     return lambda: run(*tensors)

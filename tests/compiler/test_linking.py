@@ -20,7 +20,7 @@ X86_64, AARCH64 = 62, 183  # e_machine of the ELF header
 
 
 def compiled(target: CpuTarget) -> object:
-    return builder.build({"norm": rms_norm(8, 1e-5, target.tile)}, target.tvm)
+    return builder.build({"norm": rms_norm(target.tile, 8, 1e-5)}, target.tvm)
 
 
 def machine(path: Path) -> int:

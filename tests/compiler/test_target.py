@@ -144,16 +144,16 @@ def test_tiles_fit_their_registers() -> None:
 
 def every_kernel(tile: Tile) -> dict[str, Any]:
     return {
-        "linear": linear("float32", tile, True, n=40, k=64),
-        "linear_f16": linear("float16", tile, n=40, k=64),
-        "linear_bf16": linear("bfloat16", tile, n=40, k=64),
-        "embedding": embedding(40, 64, "float16", tile),
-        "norm": rms_norm(64, 1e-5, tile),
-        "gate": pointwise(64, 2, SILU_MUL, tile),
-        "rope": rope(16, 16, tile),
-        "key": cache_write_key(2, 16, tile),
-        "value": cache_write_value(2, 16, tile),
-        "attention": attention(4, 2, 16, 0.25, tile, 32),
+        "linear": linear(tile, "float32", True, n=40, k=64),
+        "linear_f16": linear(tile, "float16", n=40, k=64),
+        "linear_bf16": linear(tile, "bfloat16", n=40, k=64),
+        "embedding": embedding(tile, 40, 64, "float16"),
+        "norm": rms_norm(tile, 64, 1e-5),
+        "gate": pointwise(tile, 64, 2, SILU_MUL),
+        "rope": rope(tile, 16, 16),
+        "key": cache_write_key(tile, 2, 16),
+        "value": cache_write_value(tile, 2, 16),
+        "attention": attention(tile, 4, 2, 16, 0.25, 32),
     }
 
 
@@ -180,7 +180,7 @@ def test_every_kernel_compiles_for_other_machines(tmp_path: Path, name: str, mac
 
 def test_wide_vectors_are_used_where_there_are_any() -> None:
     target = cpu_target("cpu:cascadelake")
-    kernels = {"linear": linear("float32", target.tile, n=64, k=64)}
+    kernels = {"linear": linear(target.tile, "float32", n=64, k=64)}
     assembly = builder.build(kernels, target.tvm).mod.inspect_source("asm")
     multiplies = [line for line in assembly.splitlines() if "vfmadd" in line]
     assert multiplies
@@ -189,7 +189,7 @@ def test_wide_vectors_are_used_where_there_are_any() -> None:
 
 def test_the_pipeline_keeps_small_buffers_out_of_the_pool() -> None:
     target = cpu_target("cpu:x86-64-v3")
-    kernels = {"norm": rms_norm(64, 1e-5, target.tile)}
+    kernels = {"norm": rms_norm(target.tile, 64, 1e-5)}
     code = builder.build(kernels, target.tvm).mod.inspect_source("ll")
     assert "call ptr @TVMBackendAllocWorkspace" not in code
     assert "AllocWorkspace, align" not in code

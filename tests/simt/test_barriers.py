@@ -66,7 +66,7 @@ def fragments() -> tuple[Any, list[Array]]:
 
 def attended(dtype: str) -> tuple[Any, list[Array]]:
     cache, q = normal(1, 1, 200, 64, dtype=dtype), normal(1, 150, 2, 64)
-    kernel = attention(2, 1, 64, 0.125, None, None, dtype, shared_memory=SHARED_MEMORY)
+    kernel = attention(SHARED_MEMORY, 2, 1, 64, 0.125, None, None, dtype)
     return kernel, [q, cache, cache, np.array([40], np.int32), np.zeros_like(q)]
 
 
@@ -74,9 +74,7 @@ def multiplied(dtype: str, rows: int, *, full: int = linear.FULL) -> tuple[Any, 
     """A product; it has large tiles where there are ``full`` of them."""
     sizes = {"aligned": True, "fours": True, "wide": True}
     with mock.patch.object(linear, "FULL", full):
-        kernel = linear.linear(
-            dtype, bias=False, batched=False, **sizes, shared_memory=SHARED_MEMORY
-        )
+        kernel = linear.linear(SHARED_MEMORY, dtype, bias=False, batched=False, **sizes)
     x, weight = normal(rows, 328, dtype=dtype), normal(272, 328, dtype=dtype)
     return kernel, [x, weight, np.zeros((rows, 272), np.float32)]
 

@@ -133,9 +133,9 @@ def check_tiles(one: Problem, dtype: str, kibibytes: int = 99, *, rounded: bool 
     if rounded:
         one.q = one.q.astype(TYPES[dtype]).astype(np.float32)
     scores = one.scores
-    options = (scores.scale, scores.window, scores.softcap, dtype, kibibytes << 10)
+    options = (scores.scale, scores.window, scores.softcap, dtype)
     y = np.full_like(one.q, np.nan)
-    run(attention(*heads, dim, *options), one.q, one.k, one.v, one.at, y)
+    run(attention(kibibytes << 10, *heads, dim, *options), one.q, one.k, one.v, one.at, y)
     exact, most = one.expected()
     unit = float(ml_dtypes.finfo(TYPES[dtype]).eps) / 2 if rounded else 0
     assert (abs(y - exact) <= 1.01 * unit * most + 1e-5).all()
@@ -263,4 +263,4 @@ def test_heads_that_no_block_has_room_for() -> None:
     with pytest.raises(CompilationFailed, match="heads of 4000 elements"):
         attention_split(1, 1, 4000, Scores(1.0), "float32", 2)
     with pytest.raises(CompilationFailed, match="heads of 4000 elements"):
-        attention(1, 1, 4000, 1.0, None, None, "float32", 99 << 10)
+        attention(99 << 10, 1, 1, 4000, 1.0, None, None, "float32")

@@ -49,7 +49,7 @@ def test_choices_are_sorted(number: int, count: int) -> None:
 
 @cache
 def product(dtype: str, **options: Any) -> Program:
-    made = experts.expert_linear(dtype, **options, shared_memory=SHARED_MEMORY)
+    made = experts.expert_linear(SHARED_MEMORY, dtype, **options)
     return program(made, shared_memory=SHARED_MEMORY)
 
 
@@ -95,7 +95,7 @@ def test_weighted_sum(shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("dtype", thinned(["float32", "bfloat16"], "bfloat16"))
 def test_kernels_stay_in_registers(dtype: str) -> None:
     sizes = {"aligned": True, "fours": True, "wide": True}
-    made = experts.expert_linear(dtype, **sizes, shared_memory=SHARED_MEMORY)
+    made = experts.expert_linear(SHARED_MEMORY, dtype, **sizes)
     for name, one in resources({"made": made}):
         assert not one.spills, name
         assert not one.stack, name

@@ -33,7 +33,7 @@ ROW = TensorType(DType.float32, ["batch", 1, WIDTH])
 @cache
 def kernel(name: str, dtype: str, options: tuple[tuple[str, Any], ...]) -> Program:
     factory = getattr(few_products, name)
-    made = factory(dtype, **dict(options), shared_memory=SHARED_MEMORY)
+    made = factory(SHARED_MEMORY, dtype, **dict(options))
     return program(made, shared_memory=SHARED_MEMORY)
 
 

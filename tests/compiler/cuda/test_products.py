@@ -44,7 +44,7 @@ def error(actual: Array, expected: Array) -> float:
 
 @cache
 def product(dtype: str, **options: Any) -> Program:
-    made = linear.linear(dtype, **options, shared_memory=SHARED_MEMORY)
+    made = linear.linear(SHARED_MEMORY, dtype, **options)
     return program(made, shared_memory=SHARED_MEMORY)
 
 
@@ -152,7 +152,7 @@ REGISTERS = 1 << 16  # of an SM
 def check_resources(dtype: str, *, aligned: bool) -> dict[str, list[Resources]]:
     """What each kernel of a product takes on each architecture; all of it is in registers."""
     sizes = {"aligned": aligned, "fours": aligned, "wide": True}
-    made = linear.linear(dtype, **sizes, shared_memory=TARGET.shared_memory)
+    made = linear.linear(TARGET.shared_memory, dtype, **sizes)
     found: dict[str, list[Resources]] = {}
     for name, one in resources({"made": made}):
         assert not one.spills, name

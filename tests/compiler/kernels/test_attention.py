@@ -80,7 +80,7 @@ def caches(k: np.ndarray, v: np.ndarray, context: int) -> tuple[np.ndarray, np.n
     ),
 )
 def test_attention(heads: int, kv_heads: int, head_dim: int, window: int | None) -> None:
-    function = compiled(attention, heads, kv_heads, head_dim, head_dim**-0.5, TILE, window)
+    function = compiled(attention, TILE, heads, kv_heads, head_dim, head_dim**-0.5, window)
     for batch, seq, position, context in CALLS:
         keys = position + seq
         q = 2 * normal(1, batch, seq, heads, head_dim)
@@ -95,7 +95,7 @@ def test_attention(heads: int, kv_heads: int, head_dim: int, window: int | None)
 
 @pytest.mark.parametrize("window", [None, 5])
 def test_a_soft_cap(window: int | None) -> None:
-    function = compiled(attention, 4, 2, 12, 12**-0.5, TILE, window, 1.5)
+    function = compiled(attention, TILE, 4, 2, 12, 12**-0.5, window, 1.5)
     for batch, seq, position, context in CALLS:
         keys = position + seq
         q = 3 * normal(1, batch, seq, 4, 12)
@@ -108,7 +108,7 @@ def test_a_soft_cap(window: int | None) -> None:
 def test_large_scores_do_not_overflow() -> None:
     q, k = 100 * normal(0, 1, 5, 2, 16), 100 * normal(1, 1, 5, 2, 16)
     v = normal(2, 1, 5, 2, 16)
-    function = compiled(attention, 2, 2, 16, 0.25, TILE, None)
+    function = compiled(attention, TILE, 2, 2, 16, 0.25, None)
     actual = call(function, q, *caches(k, v, 5), np.zeros(1, "i4"), shape=q.shape)
     # Scores near 1e4 are off by 1e-3 in float32, and the weights by as much.
     assert error(actual, reference(q, k, v, 0, None)) < 5e-3
@@ -118,7 +118,7 @@ def test_large_scores_do_not_overflow() -> None:
 def test_a_position_outside_the_cache_reads_nothing_outside(position: int) -> None:
     q = normal(0, 1, 4, 2, 8)
     k, v = normal(1, 1, 64, 2, 8), normal(2, 1, 64, 2, 8)
-    function = compiled(attention, 2, 2, 8, 1.0, TILE, None)
+    function = compiled(attention, TILE, 2, 2, 8, 1.0, None)
     shape = q.shape
     call(function, q, *caches(k, v, 64), np.array([position], "i4"), shape=shape)  # no crash
 
@@ -126,7 +126,7 @@ def test_a_position_outside_the_cache_reads_nothing_outside(position: int) -> No
 def test_nan_is_not_hidden() -> None:
     q, k, v = (normal(seed, 1, 3, 1, 8) for seed in range(3))
     k[0, 1, 0, 3] = np.nan
-    function = compiled(attention, 1, 1, 8, 1.0, TILE, None)
+    function = compiled(attention, TILE, 1, 1, 8, 1.0, None)
     actual = call(function, q, *caches(k, v, 3), np.zeros(1, "i4"), shape=q.shape)
     assert np.isfinite(actual[0, 0]).all()
     assert np.isnan(actual[0, 1:]).all()

@@ -18,7 +18,7 @@ def packed(w: np.ndarray, *, transposed: bool) -> np.ndarray:
     """[batch, k, n] in blocks of columns, by the kernel."""
     batch, k, n = w.shape
     laid = np.ascontiguousarray(w.swapaxes(1, 2) if transposed else w)
-    function = compiled(pack_columns, "float32", TILE, transposed)
+    function = compiled(pack_columns, TILE, "float32", transposed)
     return call(function, laid, shape=(batch, -(-n // TILE.nr), k, TILE.nr))
 
 
@@ -35,14 +35,14 @@ def test_columns_are_packed_and_the_last_one_repeats(transposed: bool) -> None:
 @pytest.mark.parametrize("sizes", [(1, 1, 1, 1), (3, 1, 64, 5), (2, 7, 65, 33), (5, 30, 9, 70)])
 def test_batches(sizes: tuple[int, int, int, int]) -> None:
     batch, rows, k, n = sizes
-    function = compiled(linear, "float32", TILE, False, True)
+    function = compiled(linear, TILE, "float32", False, True)
     x, w = normal(0, batch, rows, k), normal(1, batch, k, n)
     actual = call(function, x, packed(w, transposed=True), shape=(batch, rows, n))
     assert error(actual, x.astype("f8") @ w) < BOUND
 
 
 def test_batches_of_short_weights_with_a_bias() -> None:
-    function = compiled(linear, "bfloat16", TILE, True, True)
+    function = compiled(linear, TILE, "bfloat16", True, True)
     w, bias = normal(1, 2, 40, 37).astype(ml_dtypes.bfloat16), normal(2, 37)
     bits = packed(w.astype("f4"), transposed=False).astype(ml_dtypes.bfloat16).view(np.uint16)
     for rows in (1, 13):
@@ -54,6 +54,6 @@ def test_batches_of_short_weights_with_a_bias() -> None:
 @pytest.mark.parametrize("sizes", [(0, 3, 4, 5), (2, 0, 4, 5), (2, 3, 4, 0), (1, 1, 4, 0)])
 def test_nothing(sizes: tuple[int, int, int, int]) -> None:
     batch, rows, k, n = sizes
-    function = compiled(linear, "float32", TILE, False, True)
+    function = compiled(linear, TILE, "float32", False, True)
     blocks = packed(normal(1, batch, k, n), transposed=False)
     assert call(function, normal(0, batch, rows, k), blocks, shape=(batch, rows, n)).size == 0

@@ -25,7 +25,7 @@ def packed(weights: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("dtype", STORED)
 @pytest.mark.parametrize(("n", "k"), thinned([(1, 1), (37, 21), (64, 600)], (37, 21)))
 def test_expert_linear(dtype: str, n: int, k: int) -> None:
-    function = compiled(expert_linear, dtype, TILE)
+    function = compiled(expert_linear, TILE, dtype)
     many = 8 * TILE.mr  # what one task takes at most
     for rows, used, experts in ((1, 2, 5), (7, 1, 1), (9, 3, 3), (2 * many + 5, 2, 3), (0, 2, 4)):
         rng = np.random.default_rng(rows)
@@ -47,14 +47,14 @@ def test_all_rows_choose_one_expert_of_many() -> None:
     x, weights = normal(0, 300, 8), normal(1, 40, 5, 8)
     chosen = np.full(300, 17, "i8")
     found = call(
-        compiled(expert_linear, "float32", TILE), x, packed(weights), chosen, shape=(300, 5)
+        compiled(expert_linear, TILE, "float32"), x, packed(weights), chosen, shape=(300, 5)
     )
     assert error(found, x.astype("f8") @ weights[17].T) < BOUND
 
 
 def test_a_number_that_is_no_expert_takes_the_nearest() -> None:
     x, weights = normal(0, 3, 8), normal(1, 4, 5, 8)
-    function = compiled(expert_linear, "float32", TILE)
+    function = compiled(expert_linear, TILE, "float32")
     found = call(function, x, packed(weights), np.array([-9, 4, 1 << 40]), shape=(3, 5))
     expected = np.stack([weights[0] @ x[0], weights[3] @ x[1], weights[3] @ x[2]])
     assert error(found, expected) < 1e-6
@@ -64,7 +64,7 @@ def test_the_same_in_every_run() -> None:
     """Whatever the threads do: to the bit."""
     x, weights = normal(0, 200, 64), normal(1, 6, 70, 64)
     chosen = np.random.default_rng(0).integers(0, 6, 200)
-    function = compiled(expert_linear, "float32", TILE)
+    function = compiled(expert_linear, TILE, "float32")
     first, second = (call(function, x, packed(weights), chosen, shape=(200, 70)) for _ in range(2))
     np.testing.assert_array_equal(first, second)
 

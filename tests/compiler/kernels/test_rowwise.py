@@ -26,7 +26,7 @@ BOUND = 4e-7
 
 @pytest.mark.parametrize("dim", DIMS)
 def test_rms_norm(dim: int) -> None:
-    function = compiled(rms_norm, dim, 1e-5, TILE)
+    function = compiled(rms_norm, TILE, dim, 1e-5)
     w = normal(0, dim)
     for rows in ROWS:
         x = normal(rows, rows, dim)
@@ -37,12 +37,12 @@ def test_rms_norm(dim: int) -> None:
 
 def test_rms_norm_of_zeros_is_zero() -> None:
     x = np.zeros((2, 64), "f4")
-    assert not call(compiled(rms_norm, 64, 1e-6, TILE), x, normal(0, 64), shape=x.shape).any()
+    assert not call(compiled(rms_norm, TILE, 64, 1e-6), x, normal(0, 64), shape=x.shape).any()
 
 
 @pytest.mark.parametrize("dim", DIMS)
 def test_silu_mul(dim: int) -> None:
-    function = compiled(pointwise, dim, 2, SILU_MUL, TILE)
+    function = compiled(pointwise, TILE, dim, 2, SILU_MUL)
     for rows in ROWS:
         gate, up = 20 * normal(rows, rows, dim), normal(rows + 1, rows, dim)
         wide = gate.astype("f8")
@@ -54,7 +54,7 @@ def test_silu_mul(dim: int) -> None:
 def test_silu_keeps_what_is_not_finite() -> None:
     gate = np.array([[np.inf, -np.inf, np.nan, 1e38, -1e38, 0, -0.0, -87, -104]], "f4")
     actual = call(
-        compiled(pointwise, 9, 2, SILU_MUL, TILE), gate, np.ones_like(gate), shape=gate.shape
+        compiled(pointwise, TILE, 9, 2, SILU_MUL), gate, np.ones_like(gate), shape=gate.shape
     )[0]
     assert actual[0] == np.inf
     assert np.isnan(actual[2])
@@ -71,7 +71,7 @@ def test_embedding(dtype: type, vocab: int, dim: int) -> None:
     packed = pack_linear(table, TILE.nr)
     if dtype is ml_dtypes.bfloat16:
         packed = packed.view(np.uint16)
-    function = compiled(embedding, vocab, dim, np.dtype(dtype).name, TILE)
+    function = compiled(embedding, TILE, vocab, dim, np.dtype(dtype).name)
     wild = [-1, -(1 << 62), vocab, 1 << 40, vocab - 1, 0]
     for ids in (np.array(wild), np.random.default_rng(1).integers(0, vocab, 700)):
         expected = table[np.clip(ids, 0, vocab - 1)].astype("f4")
@@ -94,7 +94,7 @@ def rotated(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
 def test_rope(heads: int, head_dim: int, dim: int) -> None:
     angles = np.outer(np.arange(150), 1e4 ** -(np.arange(dim // 2) / (dim // 2)))
     cos, sin = np.cos(angles).astype("f4"), np.sin(angles).astype("f4")
-    function = compiled(rope, head_dim, dim, TILE)
+    function = compiled(rope, TILE, head_dim, dim)
     for batch, seq, position in ((1, 1, 0), (2, 1, 149), (2, 33, 7), (1, 130, 20)):
         x = normal(seq, batch, seq, heads, head_dim)
         at = slice(position, position + seq)
@@ -114,7 +114,7 @@ def test_rope_outside_its_tables_takes_their_ends(position: int) -> None:
     rows = np.clip(position + np.arange(9), 0, 149)
     expected = rotated(x.astype("f8"), *(table[rows].astype("f8") for table in tables))
     where = np.array([position], "i4")
-    actual = call(compiled(rope, 8, 8, TILE), x, *tables, where, shape=x.shape)
+    actual = call(compiled(rope, TILE, 8, 8), x, *tables, where, shape=x.shape)
     assert error(actual, expected) < BOUND
 
 
@@ -130,7 +130,7 @@ def test_cache_writes_only_what_fits(position: int, head_dim: int) -> None:
     where = tvm.runtime.tensor(np.array([position], "i4"))
     value = tvm.runtime.tensor(np.full_like(expected, 7))
     key = tvm.runtime.tensor(np.full((batch, heads, head_dim, context), 7, "f4"))
-    compiled(cache_write_value, heads, head_dim, TILE)(value, tvm.runtime.tensor(x), where)
-    compiled(cache_write_key, heads, head_dim, TILE)(key, tvm.runtime.tensor(x), where)
+    compiled(cache_write_value, TILE, heads, head_dim)(value, tvm.runtime.tensor(x), where)
+    compiled(cache_write_key, TILE, heads, head_dim)(key, tvm.runtime.tensor(x), where)
     np.testing.assert_array_equal(value.numpy(), expected)
     np.testing.assert_array_equal(key.numpy(), expected.swapaxes(2, 3))

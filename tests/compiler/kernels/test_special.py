@@ -34,7 +34,7 @@ FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 def vector(name: str, x: np.ndarray) -> np.ndarray:
     rows = x.astype("f4").reshape(1, -1)
-    function = compiled(pointwise, rows.shape[1], 1, (Step(name, (0,)),), TILE)
+    function = compiled(pointwise, TILE, rows.shape[1], 1, (Step(name, (0,)),))
     return call(function, rows, shape=rows.shape)[0]
 
 

@@ -45,11 +45,11 @@ class Parts:
 
 
 def attention(
+    tile: Tile,
     heads: int,
     kv_heads: int,
     head_dim: int,
     scale: float,
-    tile: Tile,
     window: int | None = None,
     softcap: float | None = None,
 ) -> b.PrimFunc:
@@ -60,11 +60,11 @@ def attention(
     position + i, and with a window only the last ``window`` of them; its own position included.
 
     Args:
+        tile: The target's registers.
         heads: Query heads, a multiple of ``kv_heads``.
         kv_heads: Key and value heads.
         head_dim: Elements of a head.
         scale: Factor of the scores, usually ``head_dim ** -0.5``.
-        tile: The target's registers.
         window: Keys a query sees at most.
         softcap: Bound of the scores, which become ``softcap * tanh(score / softcap)``.
     """

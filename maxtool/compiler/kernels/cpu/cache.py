@@ -12,7 +12,7 @@ from maxtool.compiler.kernels.cpu import elements as e
 from maxtool.compiler.target import Tile
 
 
-def cache_write_key(kv_heads: int, head_dim: int, tile: Tile, dtype: str = "float32") -> b.PrimFunc:
+def cache_write_key(tile: Tile, kv_heads: int, head_dim: int, dtype: str = "float32") -> b.PrimFunc:
     """Build the write of keys, transposed so that one dimension of many keys is a vector.
 
     Parameters of the kernel: cache[batch, kv_heads, head_dim, context] (changed in place),
@@ -38,7 +38,7 @@ def cache_write_key(kv_heads: int, head_dim: int, tile: Tile, dtype: str = "floa
 
 
 def cache_write_value(
-    kv_heads: int, head_dim: int, tile: Tile, dtype: str = "float32"
+    tile: Tile, kv_heads: int, head_dim: int, dtype: str = "float32"
 ) -> b.PrimFunc:
     """Build the write of values, or of keys that lie as values do.
 

@@ -8,15 +8,15 @@ from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.target import Tile
 
 
-def pack_columns(dtype: str, tile: Tile, transposed: bool) -> b.PrimFunc:
+def pack_columns(tile: Tile, dtype: str, transposed: bool) -> b.PrimFunc:
     """Build the copy into blocks of ``nr`` columns; beyond the last column, that one repeats.
 
     Parameters of the kernel: w[batch, k, n], or w[batch, n, k] if transposed, and
     p[batch, ceil(n / nr), k, nr].
 
     Args:
-        dtype: How an element is passed.
         tile: The register tile.
+        dtype: How an element is passed.
         transposed: How the matrices lie.
     """
     with b.kernel(f"pack_{'rows' if transposed else 'columns'}_{dtype}") as made:

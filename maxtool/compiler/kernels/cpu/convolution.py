@@ -18,7 +18,7 @@ VECTORS = 4
 
 
 def convolution(
-    dtype: str, window: Window, channels: int, features: int, groups: int, lanes: int
+    lanes: int, dtype: str, window: Window, channels: int, features: int, groups: int
 ) -> b.PrimFunc:
     """Build the convolution.
 
@@ -66,19 +66,19 @@ def convolution(
 
 
 def pool(
-    op: str, dtype: str, window: Window, channels: int, count_padding: bool, lanes: int
+    lanes: int, op: str, dtype: str, window: Window, channels: int, count_padding: bool
 ) -> b.PrimFunc:
     """Build the maximum (max_pool2d) or mean (avg_pool2d) of each window.
 
     Parameters of the kernel: x[batch, h, w, channels], y[batch, oh, ow, channels] of ``dtype``.
 
     Args:
+        lanes: float32 elements of a vector.
         op: The operation.
         dtype: The element type.
         window: The window.
         channels: Channels of the image.
         count_padding: Whether the padding counts in a mean, as zeros.
-        lanes: float32 elements of a vector.
     """
     lanes, kind = e.lanes_of(dtype, lanes), e.computed(dtype)
     combine, neutral = COMBINE["max" if op == "max_pool2d" else "sum"]

@@ -14,7 +14,7 @@ from maxtool.compiler.kernels.ordering import maximum
 
 
 def dot_attention(
-    dtype: str, heads: Heads, mask: Mask | None, causal: bool, scale: float, lanes: int
+    lanes: int, dtype: str, heads: Heads, mask: Mask | None, causal: bool, scale: float
 ) -> b.PrimFunc:
     """Build ``softmax(q @ k.T * scale + mask) @ v`` with the online softmax.
 

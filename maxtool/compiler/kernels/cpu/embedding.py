@@ -8,7 +8,7 @@ from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.target import Tile
 
 
-def embedding(vocab: int, dim: int, weight_dtype: str, tile: Tile) -> b.PrimFunc:
+def embedding(tile: Tile, vocab: int, dim: int, weight_dtype: str) -> b.PrimFunc:
     """Build the lookup.
 
     Parameters of the kernel: ids[rows] int64, w[ceil(vocab / nr), dim, nr], y[rows, dim] float32.

@@ -28,11 +28,11 @@ class Chunks:
     """Choices of one expert that one task multiplies with one column block.
 
     Args:
+        tile: [chunks] the first packed tile; a single row is not packed.
         order: [choices] all of them, sorted by expert.
         expert: [chunks] whose they are.
         start: [chunks] the first of them in ``order``.
         rows: [chunks] how many there are, at most ``TILES_PER_TASK`` tiles.
-        tile: [chunks] the first packed tile; a single row is not packed.
         count: [2] how many chunks, and how many packed tiles there are.
     """
 
@@ -44,7 +44,7 @@ class Chunks:
     count: b.Buffer
 
 
-def expert_linear(weight_dtype: str, tile: Tile) -> b.PrimFunc:
+def expert_linear(tile: Tile, weight_dtype: str) -> b.PrimFunc:
     """Build ``y[i] = x[i // (choices / rows)] @ w[chosen[i]].T``.
 
     Parameters of the kernel: x[rows, k] float32, w[experts, ceil(n / nr), k, nr], the packed
@@ -53,8 +53,8 @@ def expert_linear(weight_dtype: str, tile: Tile) -> b.PrimFunc:
     expert's takes the first or last one.
 
     Args:
-        weight_dtype: float32, float16, or bfloat16 (passed as uint16 bits).
         tile: The register tile.
+        weight_dtype: float32, float16, or bfloat16 (passed as uint16 bits).
     """
     with b.kernel(f"expert_linear_{weight_dtype}") as made:
         experts, blocks, k, n = (made.dim(name) for name in ("experts", "blocks", "k", "n"))

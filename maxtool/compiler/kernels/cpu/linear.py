@@ -63,8 +63,8 @@ class Linear:
 
 
 def linear(
-    weight_dtype: str,
     tile: Tile,
+    weight_dtype: str,
     bias: bool = False,
     batched: bool = False,
     *,
@@ -78,8 +78,8 @@ def linear(
     dimension before these, of as many matrices.
 
     Args:
-        weight_dtype: float32, float16, or bfloat16 (passed as uint16 bits).
         tile: The register tile, of which ``nr`` is the width of the packed blocks.
+        weight_dtype: float32, float16, or bfloat16 (passed as uint16 bits).
         bias: Whether there is one.
         batched: Whether it multiplies a batch.
         n: Output features, or ``None`` to learn them at run time: one kernel for every layer, as

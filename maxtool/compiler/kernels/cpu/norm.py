@@ -11,7 +11,7 @@ from maxtool.compiler.target import Tile
 CHAINS = 4
 
 
-def rms_norm(dim: int, eps: float, tile: Tile) -> b.PrimFunc:
+def rms_norm(tile: Tile, dim: int, eps: float) -> b.PrimFunc:
     """Build ``y = x / sqrt(mean(x**2) + eps) * w``.
 
     Parameters of the kernel: x[rows, dim], w[dim], y[rows, dim], all float32.

@@ -17,7 +17,7 @@ Read = Callable[[b.Index, int], b.Expr]
 HEAVY = 16
 
 
-def softmax_rows(op: str, dtype: str, lanes: int) -> b.PrimFunc:
+def softmax_rows(lanes: int, op: str, dtype: str) -> b.PrimFunc:
     """Build ``exp(x - max) / sum(exp(x - max))`` of each row, or its logarithm (logsoftmax).
 
     Parameters of the kernel: x[rows, n], y[rows, n], both of ``dtype``.
@@ -53,7 +53,7 @@ def softmax_rows(op: str, dtype: str, lanes: int) -> b.PrimFunc:
     return made.function
 
 
-def layer_norm_rows(dtype: str, weight: str, eps: float, lanes: int) -> b.PrimFunc:
+def layer_norm_rows(lanes: int, dtype: str, weight: str, eps: float) -> b.PrimFunc:
     """Build ``(x - mean) / sqrt(variance + eps) * gamma + beta`` of each row.
 
     Parameters of the kernel: x[rows, n] of ``dtype``, gamma[n] and beta[n] of type ``weight``,
@@ -80,7 +80,7 @@ def layer_norm_rows(dtype: str, weight: str, eps: float, lanes: int) -> b.PrimFu
 
 
 def group_norm_rows(
-    dtype: str, weight: str, eps: float, groups: int, channels: int, lanes: int
+    lanes: int, dtype: str, weight: str, eps: float, groups: int, channels: int
 ) -> b.PrimFunc:
     """Build the normalisation of each group, and the scale and shift of each channel.
 
@@ -116,19 +116,19 @@ def group_norm_rows(
 
 
 def rms_norm_rows(
-    dtype: str, weight: str, eps: float, offset: float, round_first: bool, lanes: int
+    lanes: int, dtype: str, weight: str, eps: float, offset: float, round_first: bool
 ) -> b.PrimFunc:
     """Build ``x / sqrt(mean(x**2) + eps) * (w + offset)`` of each row.
 
     Parameters of the kernel: x[rows, n] of ``dtype``, w[n] of type ``weight``, y[rows, n].
 
     Args:
+        lanes: float32 elements of a vector.
         dtype: The type of x and y.
         weight: The type of w.
         eps: Added to the mean.
         offset: Added to the weight.
         round_first: Whether both factors are rounded to ``dtype`` before they are multiplied.
-        lanes: float32 elements of a vector.
     """
     lanes, kind = e.lanes_of(dtype, lanes), e.computed(dtype)
     with b.kernel(f"rms_norm_{dtype}") as made:

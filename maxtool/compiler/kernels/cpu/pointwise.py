@@ -16,7 +16,7 @@ from maxtool.compiler.target import Tile
 HEAVY = 8
 
 
-def pointwise(dim: int, inputs: int, steps: Sequence[Step], tile: Tile) -> b.PrimFunc:
+def pointwise(tile: Tile, dim: int, inputs: int, steps: Sequence[Step]) -> b.PrimFunc:
     """Build the chain; its last step is the result.
 
     Parameters of the kernel: each input [rows, dim], y[rows, dim], all float32.

@@ -8,7 +8,7 @@ from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.target import Tile
 
 
-def add_positions(hidden: int, weight_dtype: str, tile: Tile) -> b.PrimFunc:
+def add_positions(tile: Tile, hidden: int, weight_dtype: str) -> b.PrimFunc:
     """Build the sum of each token with the row of its position.
 
     Parameters of the kernel: x[batch, seq, hidden], table[positions, hidden] of ``weight_dtype``,

@@ -15,15 +15,15 @@ from maxtool.compiler.kernels.cpu import elements as e
 from maxtool.compiler.kernels.ordering import COMBINE, Fold, leads
 
 
-def reduce_rows(op: str, dtype: str, lanes: int) -> b.PrimFunc:
+def reduce_rows(lanes: int, op: str, dtype: str) -> b.PrimFunc:
     """Build ``y[i] = op(x[i, :])``.
 
     Parameters of the kernel: x[rows, n], y[rows], both of ``dtype``.
 
     Args:
+        lanes: float32 elements of a vector.
         op: A name in ``COMBINE``, or mean.
         dtype: The element type, by name.
-        lanes: float32 elements of a vector.
     """
     how = COMBINE["sum" if op == "mean" else op]
     lanes, kind = e.lanes_of(dtype, lanes), e.computed(dtype)
@@ -55,9 +55,9 @@ def fold_row(
     """All elements of a row combined into one.
 
     Args:
+        lanes: Elements of a vector.
         read: The ``w`` elements from ``k`` on.
         n: How many there are.
-        lanes: Elements of a vector.
         kind: The type they are computed with.
         how: What makes one of two elements, or of vectors of them, and what it starts from.
     """

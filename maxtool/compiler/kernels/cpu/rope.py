@@ -13,7 +13,7 @@ FUNCTIONS = {"cos": T.cos, "sin": T.sin}
 COSINE = 32
 
 
-def rope(head_dim: int, dim: int, tile: Tile) -> b.PrimFunc:
+def rope(tile: Tile, head_dim: int, dim: int) -> b.PrimFunc:
     """Build the rotation of element j and j + dim / 2 by the angle of their position.
 
     Parameters of the kernel: x[batch, seq, heads, head_dim], cos[context, dim / 2],

@@ -11,6 +11,7 @@ from maxtool.compiler.kernels.forms import Heads
 
 
 def attention(
+    shared_memory: int,
     heads: int,
     kv_heads: int,
     head_dim: int,
@@ -18,7 +19,6 @@ def attention(
     window: int | None,
     softcap: float | None,
     dtype: str,
-    shared_memory: int,
     out: str = "float32",
 ) -> b.PrimFunc:
     """Build causal attention.
@@ -30,6 +30,7 @@ def attention(
     rounded to the type of the keys.
 
     Args:
+        shared_memory: Bytes that a block may have.
         heads: Query heads, a multiple of ``kv_heads``.
         kv_heads: Key and value heads.
         head_dim: Elements of a head.
@@ -37,7 +38,6 @@ def attention(
         window: Keys a query sees at most.
         softcap: Bound of the scores, which become ``softcap * tanh(score / softcap)``.
         dtype: The type of keys and values.
-        shared_memory: Bytes that a block may have.
         out: The type of y.
     """
     sizes = Heads(heads, kv_heads, head_dim, head_dim)

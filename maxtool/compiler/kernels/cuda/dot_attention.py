@@ -15,12 +15,12 @@ from maxtool.compiler.kernels.forms import Heads, Mask
 
 
 def dot_attention(
+    shared_memory: int,
     dtype: str,
     heads: Heads,
     mask: Mask | None,
     causal: bool,
     scale: float,
-    shared_memory: int,
     out: str | None = None,
 ) -> b.PrimFunc:
     """Build ``softmax(q @ k.T * scale + mask) @ v`` with the online softmax.

@@ -59,12 +59,12 @@ class Choices:
 
 
 def expert_linear(
+    shared_memory: int,
     weight_dtype: str,
     *,
     aligned: bool,
     fours: bool,
     wide: bool,
-    shared_memory: int,
     few: bool = False,
 ) -> b.PrimFunc:
     """Build ``y[i] = x[i // (choices / rows)] @ w[chosen[i]].T``.
@@ -76,11 +76,11 @@ def expert_linear(
     is no expert's takes the first or last one.
 
     Args:
+        shared_memory: Bytes that a block may have.
         weight_dtype: float32, float16, or bfloat16 (passed as uint16 bits).
         aligned: Whether k is a multiple of 16 bytes.
         fours: Whether n is a multiple of four.
         wide: Whether there are columns enough for a large tile.
-        shared_memory: Bytes that a block may have.
         few: Whether it is for few choices only, which need not be sorted.
     """
     kind = "_few" if few else ""

@@ -43,12 +43,12 @@ class _Block:
 
 
 def linears(
+    shared_memory: int,
     weight_dtype: str,
     biases: Sequence[bool],
     residual: bool = False,
     *,
     aligned: bool,
-    shared_memory: int,
     rounds: bool = False,
 ) -> b.PrimFunc:
     """Build ``y = x @ w.T (+ bias) (+ residual)`` for several weights, for few rows.
@@ -58,11 +58,11 @@ def linears(
     float32 of each product.
 
     Args:
+        shared_memory: Bytes that a block may have.
         weight_dtype: float32, float16, or bfloat16 (passed as uint16 bits).
         biases: Whether there is one, for each product.
         residual: Whether the last product has one.
         aligned: Whether k is a multiple of 16 bytes of weights.
-        shared_memory: Bytes that a block may have.
         rounds: Whether x is float32 and rounded here; else it has the type of the weights.
     """
     kind = "" if aligned else "_unaligned"
@@ -94,12 +94,12 @@ def linears(
 
 
 def gated_linear(
+    shared_memory: int,
     weight_dtype: str,
     steps: Sequence[Step],
     biases: tuple[bool, bool],
     *,
     aligned: bool,
-    shared_memory: int,
     rounds: bool = False,
     out: str = "float32",
 ) -> b.PrimFunc:
@@ -109,11 +109,11 @@ def gated_linear(
     and its bias; y[rows, n] of type ``out``.
 
     Args:
+        shared_memory: Bytes that a block may have.
         weight_dtype: float32, float16, or bfloat16 (passed as uint16 bits).
         steps: The chain, whose inputs are the two products.
         biases: Whether the products have one each.
         aligned: Whether k is a multiple of 16 bytes of weights.
-        shared_memory: Bytes that a block may have.
         rounds: Whether x is float32 and rounded here; else it has the type of the weights.
         out: float32, or the 16-bit type that the result is rounded to.
     """
@@ -182,10 +182,10 @@ def _launch(
     """Blocks for the columns of all products; those of the same columns are next to each other.
 
     Args:
+        shared_memory: Bytes that a block may have.
         x: The rows.
         products: How many columns each product has, and how many matrices it takes.
         weight_dtype: Their type.
-        shared_memory: Bytes that a block may have.
         block: Emits what a block does; takes the index of its product.
     """
     sizes, matrices = products

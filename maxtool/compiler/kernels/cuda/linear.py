@@ -60,6 +60,7 @@ class Product:
 
 
 def linear(
+    shared_memory: int,
     weight_dtype: str,
     bias: bool = False,
     batched: bool = False,
@@ -67,7 +68,6 @@ def linear(
     aligned: bool,
     fours: bool,
     wide: bool,
-    shared_memory: int,
     residual: bool = False,
 ) -> b.PrimFunc:
     """Build ``y = x @ w.T (+ bias) (+ residual)``.
@@ -77,13 +77,13 @@ def linear(
     but the bias have another dimension before these, of as many matrices.
 
     Args:
+        shared_memory: Bytes that a block may have.
         weight_dtype: float32, float16, or bfloat16 (passed as uint16 bits).
         bias: Whether there is one.
         batched: Whether it multiplies a batch.
         aligned: Whether k is a multiple of 16 bytes.
         fours: Whether n is a multiple of four.
         wide: Whether there may be columns enough for large tiles.
-        shared_memory: Bytes that a block may have.
         residual: Whether there is one.
     """
     kind = "" if aligned else "_unaligned"
