@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from maxtool.errors import ConfigurationError
-from maxtool.recipe.ops import inverted, is_exact, may_round, moves_whole_rows, run, run_shapes
+from maxtool.recipe.operations import (
+    inverted,
+    is_exact,
+    may_round,
+    moves_whole_rows,
+    run,
+    run_shapes,
+)
 from maxtool.recipe.rule import Rule, resolve_step
 from maxtool.recipe.schema import Dialect, Recipe
 from maxtool.recipe.step import Array, Shape, Step

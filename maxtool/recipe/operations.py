@@ -1,7 +1,8 @@
-"""The closed table of operations a recipe may use, each with its exact inverse.
+"""The closed table of operations a recipe may use, each with its exact inverse, and chains of them.
 
 Most operations map every array by itself, ``concat`` and ``stack`` join several, ``split`` and
-``unstack`` part one. Shapes follow from headers alone, so that a plan needs no data.
+``unstack`` part one. Shapes follow from headers alone, so that a plan needs no data. A chain that
+only moves whole rows also works on block-quantized rows, whose bytes stand for the last dimension.
 """
 
 from __future__ import annotations
@@ -13,16 +14,89 @@ from typing import Any
 import numpy as np
 
 from maxtool.dtype import DType
-from maxtool.errors import MisshapenWeight, ModelMismatch
-from maxtool.quantization import QuantizationEncoding
-from maxtool.recipe import joins
+from maxtool.errors import MisshapenWeight
 from maxtool.recipe.step import Array, Operation, Params, Shape, Step
 
-# --- moving elements -----------------------------------------------------------------------------
+# --- joining and parting -------------------------------------------------------------------------
+# With ``groups`` the parts are interleaved: the dimension is that many equal runs, and each run
+# holds an equal share of every part in turn, as where rows are kept for each head.
 
 
-def _transpose(array: Array, params: Params) -> Array:
-    return array.transpose(params["axes"])
+def _concat(arrays: Sequence[Array], params: Params) -> list[Array]:
+    axis = params["axis"]
+    runs = [array.reshape(_grouped(array.shape, params)) for array in arrays]
+    joined = np.concatenate(runs, axis=axis + 1)
+    return [joined.reshape(_replaced(arrays[0].shape, axis, sum(params["sizes"])))]
+
+
+def _concat_shapes(shapes: Sequence[Shape], params: Params) -> list[Shape]:
+    axis, sizes = params["axis"], params["sizes"]
+    _check_parts(shapes[0], params)
+    expected = [_replaced(shapes[0], axis, size) for size in sizes]
+    if list(shapes) != expected:
+        raise MisshapenWeight(f"concat needs the shapes {expected}, found {list(shapes)}")
+    return [_replaced(shapes[0], axis, sum(sizes))]
+
+
+def _split(arrays: Sequence[Array], params: Params) -> list[Array]:
+    (array,) = arrays
+    axis, sizes = params["axis"], params["sizes"]
+    ends = np.cumsum([size // params["groups"] for size in sizes])[:-1]
+    runs = np.split(array.reshape(_grouped(array.shape, params)), ends, axis=axis + 1)
+    shapes = [_replaced(array.shape, axis, size) for size in sizes]
+    return [run.reshape(shape) for run, shape in zip(runs, shapes, strict=True)]
+
+
+def _split_shapes(shapes: Sequence[Shape], params: Params) -> list[Shape]:
+    (shape,) = shapes
+    axis, sizes = params["axis"], params["sizes"]
+    _check_parts(shape, params)
+    if shape[axis] != sum(sizes):
+        parts = " + ".join(map(str, sizes))
+        raise MisshapenWeight(f"split needs {parts} = {sum(sizes)} along {axis}, found {shape}")
+    return [_replaced(shape, axis, size) for size in sizes]
+
+
+def _stack_shapes(shapes: Sequence[Shape], params: Params) -> list[Shape]:
+    axis, count = params["axis"], params["count"]
+    if len(set(shapes)) != 1 or len(shapes) != count:
+        raise MisshapenWeight(f"stack needs {count} equal shapes, found {list(shapes)}")
+    if axis > len(shapes[0]):
+        raise MisshapenWeight(f"stack along {axis} does not fit {shapes[0]}")
+    return [(*shapes[0][:axis], count, *shapes[0][axis:])]
+
+
+def _unstack_shapes(shapes: Sequence[Shape], params: Params) -> list[Shape]:
+    (shape,) = shapes
+    axis, count = params["axis"], params["count"]
+    _check_axis(shape, axis)
+    if shape[axis] != count:
+        raise MisshapenWeight(f"unstack needs {count} along {axis}, found {shape}")
+    return [shape[:axis] + shape[axis + 1 :]] * count
+
+
+def _grouped(shape: Shape, params: Params) -> Shape:
+    axis, groups = params["axis"], params["groups"]
+    return (*shape[:axis], groups, shape[axis] // groups, *shape[axis + 1 :])
+
+
+def _replaced(shape: Shape, axis: int, size: int) -> Shape:
+    return (*shape[:axis], size, *shape[axis + 1 :])
+
+
+def _check_axis(shape: Shape, axis: int) -> None:
+    if axis >= len(shape):
+        raise MisshapenWeight(f"there is no dimension {axis} in {shape}")
+
+
+def _check_parts(shape: Shape, params: Params) -> None:
+    _check_axis(shape, params["axis"])
+    sizes, groups = params["sizes"], params["groups"]
+    if any(size % groups for size in sizes):
+        raise MisshapenWeight(f"parts of {list(sizes)} are not {groups} equal groups")
+
+
+# --- one array at a time -------------------------------------------------------------------------
 
 
 def _transpose_shape(shape: Shape, params: Params) -> Shape:
@@ -30,10 +104,6 @@ def _transpose_shape(shape: Shape, params: Params) -> Shape:
     if len(axes) != len(shape):
         raise MisshapenWeight(f"transpose with axes {list(axes)} does not fit {shape}")
     return tuple(shape[axis] for axis in axes)
-
-
-def _reshape(array: Array, params: Params) -> Array:
-    return array.reshape(params["shape"])
 
 
 def _reshape_shape(shape: Shape, params: Params) -> Shape:
@@ -71,69 +141,19 @@ def _rows_before_shape(shape: Shape, params: Params) -> Shape:
     return (shape[0] + params["count"], *shape[1:])
 
 
-def _rows_from(array: Array, params: Params) -> Array:
-    return array[params["count"] :]
-
-
 def _rows_from_shape(shape: Shape, params: Params) -> Shape:
     if not shape or shape[0] < params["count"]:
         raise MisshapenWeight(f"there are no {params['count']} rows in {shape}")
     return (shape[0] - params["count"], *shape[1:])
 
 
-# --- changing values -----------------------------------------------------------------------------
-
-
 def _add(array: Array, params: Params) -> Any:  # noqa: ANN401 - an array
     return np.add(array, array.dtype.type(params["value"]))
-
-
-def _scale(array: Array, params: Params) -> Any:  # noqa: ANN401 - an array
-    return np.multiply(array, array.dtype.type(params["value"]))
-
-
-def _cast(array: Array, params: Params) -> Array:
-    wanted: DType = params["to"]
-    if array.dtype == wanted.to_numpy():
-        return array
-    with np.errstate(all="ignore"):
-        return array.astype(wanted.to_numpy())
-
-
-def _dequantize(array: Array, params: Params) -> Array:
-    from maxtool.quantization.codec import dequantize
-
-    return dequantize(array, params["encoding"])
-
-
-def _quantize(array: Array, params: Params) -> Array:
-    """Blocks that decode to ``array`` again.
-
-    Raises:
-        ModelMismatch: If there are none: ``array`` did not come from such blocks.
-    """
-    from maxtool.quantization.codec import dequantize, quantize
-
-    packed = quantize(array, params["encoding"])
-    if not _same_bits(dequantize(packed, params["encoding"]), array):
-        raise ModelMismatch(f"values cannot be written as {params['encoding'].name} without loss")
-    return packed
-
-
-# --- helpers -------------------------------------------------------------------------------------
-
-
-def _same_bits(left: Array, right: Array) -> bool:
-    return left.dtype == right.dtype and left.tobytes() == right.tobytes()
 
 
 def _each(function: Callable[..., Any]) -> Callable[[Sequence[Any], Params], list[Any]]:
     """``function`` on every array, or every shape, by itself."""
     return lambda items, params: [function(item, params) for item in items]
-
-
-def _same_shape(shapes: Sequence[Shape], _params: Params) -> list[Shape]:
-    return list(shapes)
 
 
 def _to(name: str) -> Callable[[Params], Step]:
@@ -144,56 +164,14 @@ def _not_last_axis(params: Params, ndim: int) -> bool:
     return bool(params["axis"] < ndim - 1)
 
 
-def _keeps_last_axis(params: Params, ndim: int) -> bool:
-    return bool(params["axes"][-1] == ndim - 1)
-
-
-def _wide_float(dtype: DType) -> bool:
-    return dtype in (DType.float32, DType.float64)
-
-
 def _axes_problems(params: Params) -> list[str]:
     axes = params["axes"]
     good = sorted(axes) == list(range(len(axes)))
     return [] if good else [f"axes {list(axes)} are not a permutation"]
 
 
-def _scale_problems(params: Params) -> list[str]:
-    value = params["value"]
-    power = math.isfinite(value) and value != 0 and abs(math.frexp(value)[0]) == 0.5
-    good = power and math.isfinite(1 / value)
-    return [] if good else [f"scale by {value} has no exact inverse; only powers of two have"]
-
-
 def _add_problems(params: Params) -> list[str]:
     return [] if math.isfinite(params["value"]) else ["add needs a finite value"]
-
-
-# What a narrower type's every value fits into.
-WIDER: Mapping[DType, frozenset[DType]] = {
-    DType.float16: frozenset({DType.float32, DType.float64}),
-    DType.bfloat16: frozenset({DType.float32, DType.float64}),
-    DType.float32: frozenset({DType.float64}),
-}
-
-
-def _cast_problems(params: Params) -> list[str]:
-    stored, wanted = params["stored"], params["to"]
-    if wanted in WIDER.get(stored, ()) or wanted == stored:
-        return []
-    return [f"a cast from {stored.value} to {wanted.value} loses values, so it has no inverse"]
-
-
-REQUANTIZABLE = tuple(QuantizationEncoding[name] for name in ("Q8_0", "Q4_0", "Q5_0"))
-
-
-def _dequantize_problems(params: Params) -> list[str]:
-    if params["encoding"] in REQUANTIZABLE:
-        return []
-    known = ", ".join(encoding.name for encoding in REQUANTIZABLE)
-    return [
-        f"{params['encoding'].name} blocks cannot be made again from their values ({known} can)"
-    ]
 
 
 # --- the table -----------------------------------------------------------------------------------
@@ -202,49 +180,49 @@ OPERATIONS: Mapping[str, Operation] = {
     "concat": Operation(
         params={"axis": "axis", "sizes": "sizes", "groups": "size"},
         optional={"groups": 1},
-        apply=joins.concat,
-        shapes=joins.concat_shapes,
+        apply=_concat,
+        shapes=_concat_shapes,
         inverse=_to("split"),
-        inputs="many",
+        joins=True,
         whole_rows=_not_last_axis,
     ),
     "split": Operation(
         params={"axis": "axis", "sizes": "sizes", "groups": "size"},
         optional={"groups": 1},
-        apply=joins.split,
-        shapes=joins.split_shapes,
+        apply=_split,
+        shapes=_split_shapes,
         inverse=_to("concat"),
         whole_rows=_not_last_axis,
     ),
     "stack": Operation(
         params={"axis": "axis", "count": "size"},
-        apply=joins.stack,
-        shapes=joins.stack_shapes,
+        apply=lambda arrays, params: [np.stack(list(arrays), axis=params["axis"])],
+        shapes=_stack_shapes,
         inverse=_to("unstack"),
-        inputs="many",
+        joins=True,
         whole_rows=lambda params, ndim: bool(params["axis"] < ndim),
     ),
     "unstack": Operation(
         params={"axis": "axis", "count": "size"},
-        apply=joins.unstack,
-        shapes=joins.unstack_shapes,
+        apply=lambda arrays, params: list(np.moveaxis(arrays[0], params["axis"], 0)),
+        shapes=_unstack_shapes,
         inverse=_to("stack"),
         whole_rows=_not_last_axis,
         recipe=False,
     ),
     "transpose": Operation(
         params={"axes": "axes"},
-        apply=_each(_transpose),
+        apply=_each(lambda array, params: array.transpose(params["axes"])),
         shapes=_each(_transpose_shape),
         inverse=lambda params: Step(
             "transpose", {"axes": tuple(np.argsort(params["axes"]).tolist())}
         ),
-        whole_rows=_keeps_last_axis,
+        whole_rows=lambda params, ndim: bool(params["axes"][-1] == ndim - 1),
         problems=_axes_problems,
     ),
     "reshape": Operation(
         params={"shape": "sizes", "stored": "sizes"},
-        apply=_each(_reshape),
+        apply=_each(lambda array, params: array.reshape(params["shape"])),
         shapes=_each(_reshape_shape),
         inverse=lambda params: Step(
             "reshape", {"shape": params["stored"], "stored": params["shape"]}
@@ -263,6 +241,7 @@ OPERATIONS: Mapping[str, Operation] = {
         shapes=_each(_rope_shape),
         inverse=_to("rope_pairs_to_halves"),
         whole_rows=lambda _params, ndim: ndim > 1,
+        recipe=False,
     ),
     "zero_rows_before": Operation(
         params={"count": "size"},
@@ -272,7 +251,7 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "rows_from": Operation(
         params={"count": "size"},
-        apply=_each(_rows_from),
+        apply=_each(lambda array, params: array[params["count"] :]),
         shapes=_each(_rows_from_shape),
         inverse=_to("zero_rows_before"),
         rounds=True,
@@ -281,43 +260,86 @@ OPERATIONS: Mapping[str, Operation] = {
     "add": Operation(
         params={"value": "number"},
         apply=_each(_add),
-        shapes=_same_shape,
+        shapes=lambda shapes, _params: list(shapes),
         inverse=lambda params: Step("add", {"value": -params["value"]}),
-        admits=_wide_float,
+        computes=True,
         rounds=True,
         problems=_add_problems,
     ),
-    "scale": Operation(
-        params={"value": "number"},
-        apply=_each(_scale),
-        shapes=_same_shape,
-        inverse=lambda params: Step("scale", {"value": 1 / params["value"]}),
-        admits=_wide_float,
-        rounds=True,
-        problems=_scale_problems,
-    ),
-    "cast": Operation(
-        params={"to": "dtype", "stored": "dtype"},
-        apply=_each(_cast),
-        shapes=_same_shape,
-        inverse=lambda params: Step("cast", {"to": params["stored"], "stored": params["to"]}),
-        result=lambda _dtype, params: params["to"],
-        rounds=True,
-        problems=_cast_problems,
-    ),
-    "dequantize": Operation(
-        params={"encoding": "encoding"},
-        apply=_each(_dequantize),
-        shapes=_same_shape,
-        inverse=_to("quantize"),
-        result=lambda _dtype, _params: DType.float32,
-        problems=_dequantize_problems,
-    ),
-    "quantize": Operation(
-        params={"encoding": "encoding"},
-        apply=_each(_quantize),
-        shapes=_same_shape,
-        inverse=_to("dequantize"),
-        recipe=False,
-    ),
 }
+
+
+# --- chains --------------------------------------------------------------------------------------
+
+
+def run(steps: Sequence[Step], arrays: Sequence[Array]) -> list[Array]:
+    """Apply ``steps`` in order; arrays are widened where a step computes."""
+    current = list(arrays)
+    for step in steps:
+        current = OPERATIONS[step.op].apply(_widened(step, current), step.params)
+    return current
+
+
+def may_round(steps: Sequence[Step]) -> bool:
+    """Whether there are values that ``steps`` round."""
+    return any(OPERATIONS[step.op].rounds for step in steps)
+
+
+def is_exact(steps: Sequence[Step], arrays: Sequence[Array]) -> bool:
+    """Whether undoing ``steps`` gives every bit of these arrays back: nothing is rounded."""
+    current = list(arrays)
+    for step in steps:
+        before = _widened(step, current)
+        with np.errstate(all="ignore"):
+            current = run([step], before)
+            back = run(inverted([step]), current) if may_round([step]) else before
+        if not all(map(_same_bits, before, back)):
+            return False
+    return True
+
+
+def _widened(step: Step, arrays: list[Array]) -> list[Array]:
+    with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
+        dtypes = [result_dtype([step], DType.from_numpy(array.dtype)) for array in arrays]
+        return [
+            array.astype(dtype.to_numpy(), copy=False)
+            for array, dtype in zip(arrays, dtypes, strict=True)
+        ]
+
+
+def _same_bits(left: Array, right: Array) -> bool:
+    return left.dtype == right.dtype and left.tobytes() == right.tobytes()
+
+
+def run_shapes(steps: Sequence[Step], shapes: Sequence[Shape]) -> list[Shape]:
+    """The shapes ``run`` gives.
+
+    Raises:
+        MisshapenWeight: If a step cannot be applied to what it gets.
+    """
+    current = list(shapes)
+    for step in steps:
+        current = OPERATIONS[step.op].shapes(current, step.params)
+    return current
+
+
+def result_dtype(steps: Sequence[Step], dtype: DType) -> DType:
+    """The element type ``run`` gives for arrays of ``dtype``."""
+    computes = any(OPERATIONS[step.op].computes for step in steps)
+    return DType.float32 if computes and dtype is not DType.float64 else dtype
+
+
+def moves_whole_rows(steps: Sequence[Step], shapes: Sequence[Shape]) -> bool:
+    """Whether all of ``steps`` only move whole rows of tensors of these shapes."""
+    current = list(shapes)
+    for step in steps:
+        operation = OPERATIONS[step.op]
+        if not all(operation.whole_rows(step.params, len(shape)) for shape in current):
+            return False
+        current = operation.shapes(current, step.params)
+    return True
+
+
+def inverted(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """The steps that undo ``steps``."""
+    return tuple(OPERATIONS[step.op].inverse(step.params) for step in reversed(steps))

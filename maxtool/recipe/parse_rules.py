@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from maxtool.dtype import DType
-from maxtool.quantization import QuantizationEncoding
 from maxtool.recipe.operations import OPERATIONS
 from maxtool.recipe.problems import Problems, Table
 from maxtool.recipe.rename import Rename
@@ -166,18 +165,12 @@ def dtype(value: object) -> DType | None:
     return next((dtype for dtype in DType if dtype.value == value), None)
 
 
-def _encoding(value: object) -> QuantizationEncoding | None:
-    return next((encoding for encoding in QuantizationEncoding if encoding.name == value), None)
-
-
 KINDS: Mapping[str, Callable[[object], Any]] = {
     "axis": _axis,
     "axes": _axes,
     "size": _size,
     "sizes": _sizes,
     "number": number,
-    "dtype": dtype,
-    "encoding": _encoding,
 }
 KIND_NAMES: Mapping[str, str] = {
     "axis": "a dimension counted from 0",
@@ -185,6 +178,4 @@ KIND_NAMES: Mapping[str, str] = {
     "size": "a number, a field, or a list of those to multiply",
     "sizes": "a list of sizes",
     "number": "a number",
-    "dtype": "an element type",
-    "encoding": "a block encoding",
 }

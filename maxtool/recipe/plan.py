@@ -23,7 +23,7 @@ from maxtool.recipe.bind import Bound, bind
 from maxtool.recipe.folding import folded
 from maxtool.recipe.leftovers import sort_out
 from maxtool.recipe.load import dialect
-from maxtool.recipe.ops import result_dtype
+from maxtool.recipe.operations import result_dtype
 from maxtool.recipe.read_config import resolve_config
 from maxtool.recipe.rename import clashes, renamed
 from maxtool.recipe.schema import Dialect, Recipe
@@ -156,7 +156,7 @@ class Plan:
 
     def _source(self, source: TensorInfo, binding: Binding) -> Array:
         data = self.checkpoint.read(source.name)
-        if binding.encoding is not None or _decoded_by_rule(binding.rule):
+        if binding.encoding is not None:
             return data.data
         types = {info.dtype for info in binding.sources}
         if source.encoding is not None or len(types) > 1:
@@ -258,8 +258,6 @@ def _misfit(rule: Bound, sources: tuple[TensorInfo, ...], shape: Shape) -> str |
             return f"is {source.dtype.value} and lacks its scale {source.name}_scale_inv"
         if source.encoding is None and source.dtype not in PLAIN_FLOATS:
             return f"is {source.dtype.value}, not a plain floating-point type"
-    if _decoded_by_rule(rule) and sources[0].encoding is not rule.rest[0].params["encoding"]:
-        return f"needs {rule.rest[0].params['encoding'].name} blocks"
     try:
         found = rule.shape([source.shape for source in sources])
     except MisshapenWeight as error:
@@ -280,10 +278,6 @@ def _binding(parameter: str, shape: Shape, sources: tuple[TensorInfo, ...], rule
     stored = next(iter(dtypes)) if len(dtypes) == 1 and encodings == {None} else DType.float32
     dtype = DType.float32 if encoding is not None else result_dtype(rule.steps, stored)
     return Binding(parameter, shape, dtype, encoding, sources, rule)
-
-
-def _decoded_by_rule(rule: Bound) -> bool:
-    return bool(rule.rest) and rule.rest[0].op == "dequantize"
 
 
 def _shortened(names: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What an operation of a recipe is: on arrays, on shapes, and undone."""
+"""Steps of a rule, and the rows of the table of operations that they name."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from numpy.typing import NDArray
-
-from maxtool.dtype import DType
 
 Array = NDArray[Any]
 Shape = tuple[int, ...]
@@ -28,17 +26,16 @@ class Operation:
     """A row of the table.
 
     Attributes:
-        params: Parameter name to kind; the kinds are those of ``parse_rules.KINDS``.
-        optional: Parameters that need not be given, with what they then are.
+        params: Parameter name to kind, a row of ``parse_rules.KINDS``.
         apply: The operation on arrays.
         shapes: The operation on shapes; raises MisshapenWeight where it cannot be applied.
         inverse: The step that undoes it.
-        inputs: "one" (each array by itself), "many" (joins them).
-        admits: The element types it is exact for; others are widened to float32 first.
-        whole_rows: Whether it moves whole rows only, given parameters and number of dimensions.
-        result: The element type it gives.
+        optional: Parameters that may be left out, with their values then.
+        joins: Whether it joins several arrays.
+        whole_rows: Whether it moves whole rows only, by parameters and number of dimensions.
+        computes: Whether it computes, in float32 at least: values may be rounded.
         rounds: Whether some values get rounded or lost, and the inverse then gives other bits.
-        problems: What is wrong with the parameters themselves.
+        problems: Problems with the parameters themselves.
         recipe: Whether a recipe may name it; the others exist as inverses only.
     """
 
@@ -47,10 +44,9 @@ class Operation:
     shapes: Callable[[Sequence[Shape], Params], list[Shape]]
     inverse: Callable[[Params], Step]
     optional: Mapping[str, Any] = field(default_factory=dict)
-    inputs: str = "one"
-    admits: Callable[[DType], bool] = lambda _dtype: True
+    joins: bool = False
     whole_rows: Callable[[Params, int], bool] = lambda _params, _ndim: False
-    result: Callable[[DType, Params], DType] = lambda dtype, _params: dtype
+    computes: bool = False
     rounds: bool = False
     problems: Callable[[Params], list[str]] = lambda _params: []
     recipe: bool = True

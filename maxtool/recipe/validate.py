@@ -147,7 +147,7 @@ def _tie(rule: Rule, recipe: Recipe, known: set[str]) -> Iterator[str]:
 def _shape(rule: Rule) -> Iterator[str]:
     """Problems with how arrays are joined and parted along the chain."""
     first = rule.steps[0].op if rule.steps else None
-    joins = [step.op for step in rule.steps if OPERATIONS[step.op].inputs == "many"]
+    joins = [step.op for step in rule.steps if OPERATIONS[step.op].joins]
     if joins and (joins != [first] or rule.part is not None):
         yield "concat and stack come first, and once"
     if len(rule.sources) > 1 and not joins:
@@ -156,8 +156,6 @@ def _shape(rule: Rule) -> Iterator[str]:
         yield "'over' and stack go together"
     if first == "concat" and len(rule.steps[0].params["sizes"]) != len(rule.sources):
         yield "concat needs as many sizes as sources"
-    if "dequantize" in [step.op for step in rule.steps[1:]]:
-        yield "dequantize comes first"
     if [step.op for step in rule.steps].count("split") != (0 if rule.part is None else 1):
         yield "'part' and split go together, once"
 

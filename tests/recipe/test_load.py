@@ -81,25 +81,7 @@ def test_no_toml(tmp_path: Path) -> None:
         (DOWN, '"norm.weight" = { from = "n", op = "add" }', "add: 'value' is missing"),
         (DOWN, '"norm.weight" = { from = "n", op = "add", value = "x" }', "value needs a number"),
         (DOWN, '"norm.weight" = { from = "n", op = "add", value = 1, by = 2 }', "unknown key 'by'"),
-        (DOWN, '"norm.weight" = { from = "n", op = "scale", value = 3 }', "no exact inverse"),
-        (DOWN, '"norm.weight" = { from = "n", op = "scale", value = 0 }', "no exact inverse"),
         (DOWN, '"norm.weight" = { from = "n", op = "transpose", axes = [0, 0] }', "permutation"),
-        (
-            DOWN,
-            '"norm.weight" = { from = "n", op = "cast", to = "float16", stored = "float32" }',
-            "loses values",
-        ),
-        (
-            DOWN,
-            '"norm.weight" = { from = "n", op = "dequantize", encoding = "Q2_K" }',
-            "cannot be made again",
-        ),
-        (
-            DOWN,
-            '"norm.weight" = { from = "n", ops = [{ op = "add", value = 1 }, '
-            '{ op = "dequantize", encoding = "Q8_0" }] }',
-            "dequantize comes first",
-        ),
         (DOWN, '"norm.weight" = { from = ["a", "b"] }', "several sources need concat or stack"),
         (
             DOWN,
