@@ -16,7 +16,7 @@ from maxtool.errors import ConfigurationError, UsageError
 from maxtool.graph import ShardingStrategy
 from maxtool.recipe import find_recipe, plan
 from maxtool.runtime import loader
-from maxtool.runtime.loader.split import SplitModel
+from maxtool.runtime.loader.split import SplitExecution
 from maxtool.weights import open_checkpoint
 from tests.compiler.unpacking import unpacked
 
@@ -40,7 +40,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 def test_two_devices_compute_what_one_does(both: tuple[Path, Path]) -> None:
     one, two = map(loader.load, both)
-    assert isinstance(two, SplitModel)
+    assert isinstance(two._execution, SplitExecution)
     expected = one.run("forward", {"input_ids": IDS})["logits"]
     for _ in range(2):
         result = two.run("forward", {"input_ids": IDS})["logits"]
@@ -99,25 +99,25 @@ def test_an_error_on_one_device_ends_the_call_on_all(
     both: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     two = loader.load(both[1])
-    assert isinstance(two, SplitModel)
-    broken: Any = two._members[1]
-    call = broken._call
+    assert isinstance(two._execution, SplitExecution)
+    broken: Any = two._execution._members[1]
+    call = broken.call
 
     def fail(*_: Any) -> Any:
         raise loader.DoesNotFit("the second device is broken")
 
-    monkeypatch.setattr(broken, "_call", fail)
+    monkeypatch.setattr(broken, "call", fail)
     with pytest.raises(loader.RunError, match="the second device is broken"):
         two.run("forward", {"input_ids": IDS})
-    monkeypatch.setattr(broken, "_call", call)
+    monkeypatch.setattr(broken, "call", call)
     assert two.run("forward", {"input_ids": IDS})["logits"].shape == (2, 6, 97)
 
 
 def test_a_part_does_not_run_alone(both: tuple[Path, Path]) -> None:
     two = loader.load(both[1])
-    assert isinstance(two, SplitModel)
+    assert isinstance(two._execution, SplitExecution)
     with pytest.raises(loader.RunError, match="one part of a model on several devices"):
-        two._members[0].run("forward", {"input_ids": IDS})
+        two._execution._members[0].call("forward", {"input_ids": np.array(IDS)}, [])
 
 
 @pytest.mark.parametrize(("device", "kind"), [("cuda", "DoesNotFit"), ("cpu:1", "BadUsage")])

@@ -9,14 +9,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .errors import RunError
-
-if TYPE_CHECKING:
-    from .devices import Processor
+from .processor import Processor
 
 ALL_REDUCE, ALL_GATHER = "maxtool.all_reduce", "maxtool.all_gather"
 ALONE = "another device failed"

@@ -8,17 +8,15 @@ alone. So the bounds follow from the shapes here, whoever wrote them down.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from .errors import BadInput
+from .manifest_parts import ManifestParts
 from .specs import ALIGNMENT, DTYPES, Entry, Input, Stored, Table
 
-if TYPE_CHECKING:
-    from .manifest import Manifest
-
-Rule: TypeAlias = "Callable[[Manifest], Iterator[str]]"
+Rule: TypeAlias = Callable[[ManifestParts], Iterator[str]]
 
 MAX_BYTES = 1 << 48
 SETTINGS = 5
@@ -29,7 +27,7 @@ SAMPLED = {"sample_prefill", "sample_decode"}
 DRAWING = ("token int64 2", "position int32 1", "draws float32 1", "settings float32 1")
 
 
-def check_consistent(manifest: Manifest) -> None:
+def check_consistent(manifest: ManifestParts) -> None:
     """Refuse a manifest that contradicts itself, or the files beside it.
 
     Raises:
@@ -42,7 +40,7 @@ def check_consistent(manifest: Manifest) -> None:
             raise BadInput(what, file=manifest.path, problems=problems, hint=hint)
 
 
-def _listed(manifest: Manifest) -> Iterator[str]:
+def _listed(manifest: ManifestParts) -> Iterator[str]:
     """Every file that is used has a checksum."""
     used = (manifest.module, *manifest.weights_files)
     for path in filter(None, (*used, manifest.tokenizer_file, manifest.chat_template)):
@@ -50,7 +48,7 @@ def _listed(manifest: Manifest) -> Iterator[str]:
             yield f"'files' does not list {path.name}"
 
 
-def _laid_out(manifest: Manifest) -> Iterator[str]:
+def _laid_out(manifest: ManifestParts) -> Iterator[str]:
     """The weights follow each other, each at the next multiple of the alignment."""
     end = 0
     for spec in manifest.weights:
@@ -64,7 +62,7 @@ def _laid_out(manifest: Manifest) -> Iterator[str]:
             yield f"{file.name} was cut short: {missing} of {end} bytes are missing"
 
 
-def _packed(manifest: Manifest) -> Iterator[str]:
+def _packed(manifest: ManifestParts) -> Iterator[str]:
     """A weight that is packed has as many blocks as its rows take."""
     for spec in manifest.weights:
         if spec.unpacked is not None and not _is_packing(spec, spec.unpacked):
@@ -79,14 +77,14 @@ def _is_packing(spec: Stored, shape: tuple[int, ...]) -> bool:
     return spec.sizes({}) == (*outer, -(-rows // columns), inner, columns)
 
 
-def _affordable(manifest: Manifest) -> Iterator[str]:
+def _affordable(manifest: ManifestParts) -> Iterator[str]:
     """No buffer is larger than any memory."""
     for spec in manifest.state:
         if spec.nbytes() > MAX_BYTES:
             yield f"{spec} of the state takes {spec.nbytes()} bytes"
 
 
-def _placed(manifest: Manifest) -> Iterator[str]:
+def _placed(manifest: ManifestParts) -> Iterator[str]:
     """The state has a place for each position of the context, and for no other."""
     for spec in manifest.state:
         axis = spec.positions
@@ -100,7 +98,7 @@ def _placed(manifest: Manifest) -> Iterator[str]:
         yield f"{what}, and the context {manifest.context}"
 
 
-def _stateful(manifest: Manifest) -> Iterator[str]:
+def _stateful(manifest: ManifestParts) -> Iterator[str]:
     """An entry that writes the state says where, and how much: the position is checked."""
     named = {size for spec in manifest.state for size in spec.names}
     for name, entry in manifest.entries.items():
@@ -116,7 +114,7 @@ def _stateful(manifest: Manifest) -> Iterator[str]:
             yield f"no input of {name!r} has the sizes {', '.join(sorted(missing)):.80}"
 
 
-def _bounded(manifest: Manifest) -> Iterator[str]:
+def _bounded(manifest: ManifestParts) -> Iterator[str]:
     """Token ids and their number have limits, in every entry that takes them."""
     for name, entry in manifest.entries.items():
         yield from _kinds(manifest, entry)
@@ -132,7 +130,7 @@ def _bounded(manifest: Manifest) -> Iterator[str]:
             yield f"{name!r} takes {ids}, and the limit of {length} is not in {context}"
 
 
-def _kinds(manifest: Manifest, entry: Entry) -> Iterator[str]:
+def _kinds(manifest: ManifestParts, entry: Entry) -> Iterator[str]:
     """A dimension is limited by a number, an input by two."""
     sizes = {size for spec in entry.inputs for size in spec.names}
     inputs = {spec.name for spec in entry.inputs}
@@ -143,7 +141,7 @@ def _kinds(manifest: Manifest, entry: Entry) -> Iterator[str]:
             yield f"the limit of the values of {name!r} is {limit}"
 
 
-def _fits(manifest: Manifest, dim: str) -> bool:
+def _fits(manifest: ManifestParts, dim: str) -> bool:
     """Whether a dimension has a limit, and one that the context can hold."""
     limit = manifest.limits.get(dim)
     if not isinstance(limit, int):
@@ -151,7 +149,7 @@ def _fits(manifest: Manifest, dim: str) -> bool:
     return manifest.context is None or limit <= manifest.context
 
 
-def _indexed(manifest: Manifest) -> Iterator[str]:
+def _indexed(manifest: ManifestParts) -> Iterator[str]:
     """No number that a caller may give means a row behind the last of its table."""
     weights = {spec.name: spec for spec in manifest.weights}
     for table in manifest.tables:
@@ -165,7 +163,7 @@ def _indexed(manifest: Manifest) -> Iterator[str]:
             yield f"{row} can be asked for by {table.index}, and it has {rows}"
 
 
-def _last(manifest: Manifest, table: Table) -> int | None:
+def _last(manifest: ManifestParts, table: Table) -> int | None:
     """The largest number that a row is asked for by."""
     if table.index == CONTEXT:
         return None if manifest.context is None else manifest.context - 1
@@ -173,7 +171,7 @@ def _last(manifest: Manifest, table: Table) -> int | None:
     return limit[1] if isinstance(limit, tuple) else None
 
 
-def _filled(manifest: Manifest) -> Iterator[str]:
+def _filled(manifest: ManifestParts) -> Iterator[str]:
     """Check that a default is a value that its input may have, of a size that other inputs say."""
     for name, entry in manifest.entries.items():
         given = {size for spec in entry.inputs if spec.default is None for size in spec.names}
@@ -182,7 +180,7 @@ def _filled(manifest: Manifest) -> Iterator[str]:
                 yield f"{name!r} takes {spec}, which cannot be filled in"
 
 
-def _is_value(manifest: Manifest, spec: Input) -> bool:
+def _is_value(manifest: ManifestParts, spec: Input) -> bool:
     """Whether a default is a value that may be given."""
     dtype, limit = DTYPES[spec.dtype], manifest.limits.get(spec.name)
     if spec.default is None or spec.dtype == "bfloat16":
@@ -194,7 +192,7 @@ def _is_value(manifest: Manifest, spec: Input) -> bool:
     return spec.default in (0, 1)
 
 
-def _drawing(manifest: Manifest) -> Iterator[str]:
+def _drawing(manifest: ManifestParts) -> Iterator[str]:
     """Nothing else checks what entries that draw tokens are called with."""
     found = SAMPLED & manifest.entries.keys()
     if found and not {*SAMPLED, PREFILL} <= manifest.entries.keys():
@@ -203,7 +201,7 @@ def _drawing(manifest: Manifest) -> Iterator[str]:
         yield from _draws(manifest, name, manifest.entries[name])
 
 
-def _draws(manifest: Manifest, name: str, entry: Entry) -> Iterator[str]:
+def _draws(manifest: ManifestParts, name: str, entry: Entry) -> Iterator[str]:
     inputs, outputs = (
         tuple(f"{s.name} {s.dtype} {len(s.shape)}" for s in side)
         for side in (entry.inputs, entry.outputs)
@@ -217,7 +215,7 @@ def _draws(manifest: Manifest, name: str, entry: Entry) -> Iterator[str]:
     yield from _remembers(manifest, name)
 
 
-def _remembers(manifest: Manifest, name: str) -> Iterator[str]:
+def _remembers(manifest: ManifestParts, name: str) -> Iterator[str]:
     """Check that the state records, for each token that may be in a text, whether it was in it."""
     seen = next((spec for spec in manifest.state if spec.name == "seen"), None)
     limit = manifest.limits.get("input_ids")
@@ -226,7 +224,7 @@ def _remembers(manifest: Manifest, name: str) -> Iterator[str]:
         yield f"{name!r} has no seen[batch, {tokens}] in the state"
 
 
-def _embedding(manifest: Manifest) -> Iterator[str]:
+def _embedding(manifest: ManifestParts) -> Iterator[str]:
     """Vectors are made from token ids and a mask, and nothing else that must be given."""
     entry = manifest.entries.get(EMBED)
     if entry is None:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .cuda_graph import Graph
+from .cuda_memory import CudaMemory
 from .cuda_runtime import STREAM, TO_HOST, WITHIN, Event, Pinned
 from .errors import RunError
-from .memory import Array, State, nbytes_of
+from .memory import Array, DeviceState, nbytes_of
+from .processor import Compiled
 from .sampling import Sampling
-
-if TYPE_CHECKING:
-    from .cuda_gpu import CudaGpu
-    from .machine import Compiled
 
 SLOTS = 2  # tokens on their way to the host: the one that is read, and the one being made
 WORTH_RECORDING = 4  # steps that are still to come
@@ -32,13 +30,15 @@ class CudaDecoder:
         recorded: Whether steps are a graph by now.
 
     Args:
-        gpu: Where the model is.
+        gpu: Memory of the GPU that the model is on.
         compiled: The model.
         state: Of the text, of batch size 1.
         context: Of the model.
     """
 
-    def __init__(self, gpu: CudaGpu, compiled: Compiled, state: State, context: int) -> None:
+    def __init__(
+        self, gpu: CudaMemory, compiled: Compiled, state: DeviceState, context: int
+    ) -> None:
         self._gpu, self._compiled, self._state = gpu, compiled, state
         self._graph: Graph | None = None
         self._plain = True  # steps are called, not recorded

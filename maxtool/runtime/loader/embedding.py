@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from .entries import EntryRunner
 from .errors import BadInput, BadUsage, DoesNotFit, RunError
 from .memory import Array
-from .tokens import beginning, check_text, most_bytes, telling_failures
-
-if TYPE_CHECKING:
-    from .model import Model
+from .tokens import beginning, check_text, most_bytes, open_tokenizer, telling_failures
 
 # A text, or its token ids.
 Text: TypeAlias = str | Sequence[int]
@@ -39,7 +37,7 @@ class Embedder:
         BadUsage: If a batch is of no text.
     """
 
-    def __init__(self, model: Model, batch: int = 32) -> None:
+    def __init__(self, model: EntryRunner, batch: int = 32) -> None:
         if "embed" not in model.manifest.entries:
             raise DoesNotFit(
                 "this model writes text and makes no embeddings",
@@ -98,7 +96,7 @@ class Embedder:
             check_text(text, f"text {number}")
         if self._tokenizer is None:
             # One of its own, as it is told to cut texts.
-            self._tokenizer = self._model.open_tokenizer()
+            self._tokenizer = open_tokenizer(self._model.manifest)
             if self.context is not None:
                 self._tokenizer.enable_truncation(self.context)
         used = [self._usable(text) for text in texts]
@@ -134,7 +132,7 @@ class Embedder:
         return vectors
 
 
-def embed(model: Model, texts: str | Iterable[Text], batch: int = 32) -> Array:
+def embed(model: EntryRunner, texts: str | Iterable[Text], batch: int = 32) -> Array:
     """What :meth:`Model.embed` does."""
     embedder = Embedder(model, batch)
     wanted = [texts] if isinstance(texts, str) else texts

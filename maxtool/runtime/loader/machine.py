@@ -6,44 +6,21 @@ import ctypes
 import os
 import sys
 import tempfile
-import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .errors import MachineLacks, NotVerified, last_line
 from .host import CPU, THREADS
 from .manifest import Manifest
-
-if TYPE_CHECKING:
-    from .devices import Processor
+from .processor import Processor
 
 RUNTIME = {"darwin": "libtvm_runtime.dylib"}.get(sys.platform, "libtvm_runtime.so")
 CUDA_RUNTIME = "libtvm_runtime_cuda.so"
 # What each library of the runtime registers: loaded twice, it would abort the process.
 MARKS = {RUNTIME: THREADS, CUDA_RUNTIME: "device_api.cuda"}
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """Compiled code, ready for calls.
-
-    Attributes:
-        machine: TVM's virtual machine.
-        functions: The function of each entry.
-        weights: The one array of weights that they take.
-        library: What the code is in; unloaded with the last that refers to it.
-        lock: Held during calls: concurrent calls of one virtual machine crash the process.
-    """
-
-    machine: Any
-    functions: Mapping[str, Any]
-    weights: Any
-    library: Any
-    lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 def open_module(

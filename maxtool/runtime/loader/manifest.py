@@ -6,23 +6,16 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
 
 from .consistency import check_consistent
-from .errors import BadInput, NotVerified
-from .specs import DTYPES, Buffer, Entry, Input, Spec, Stored, Table
-from .stamps import Stamp, check_stamp, stamp
-from .strangers import no_manifest, other_schema
+from .errors import NotVerified
+from .manifest_parts import SCHEMA, ManifestParts
+from .stamps import check_stamp
 
-SCHEMA = "maxtool.artifact/2"
-FILE, CHECKSUM = "manifest.json", "manifest_sha256"
-MAX_MANIFEST = 64 << 20
-MAX_SIZE, MAX_DIMS = 1 << 48, 32
-SPEC_KEYS = (("name", str), ("dtype", str), ("shape", list))
+__all__ = ["CHECKSUM", "SCHEMA", "Manifest", "checksum"]
+
+CHECKSUM = "manifest_sha256"
 ANYWAY = "compile the model again, or run it anyway with --no-verify"
-
-# The largest size of a dimension, or the least and largest value of an input.
-Limit: TypeAlias = int | tuple[int, int]
 
 
 def checksum(root: Mapping[str, object]) -> str:
@@ -32,7 +25,7 @@ def checksum(root: Mapping[str, object]) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-class Manifest:
+class Manifest(ManifestParts):
     """``manifest.json``, every part of it checked, and the parts against each other.
 
     Raises:
@@ -41,35 +34,7 @@ class Manifest:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder.resolve()
-        self.path = folder / FILE
-        self.root = self._load()
-        self.stamps: dict[Path, Stamp] = {}
-        get, root = self._get, self.root
-        self.module = self._file(get(root, "module", str))
-        self.entries = {name: self._entry(e) for name, e in get(root, "entries", dict).items()}
-        self.state = tuple(map(self._buffer, self._tensors(root, "state")))
-        self.devices = self._count(root, "devices") or 1
-        self.weights_files = self._weights_files(get(root, "weights", dict))
-        self.weights_file = self.weights_files[0]
-        self.weights = tuple(map(self._stored, self._tensors(root["weights"], "tensors")))
-        self.tables = tuple(map(self._table, self._get(root, "tables", (list, type(None))) or ()))
-        self.context = self._count(root, "context")
-        # Texts longer than this are read in another way: what was cached before is of no use then.
-        self.reread_beyond = self._count(root, "reread_beyond")
-        self.target: dict[str, Any] = get(root, "target", dict)
-        limits = get(root, "limits", (dict, type(None))) or {}
-        self.limits: dict[str, Limit] = {name: self._limit(name, x) for name, x in limits.items()}
-        self.tokenizer_file: Path | None = None
-        self.bos: int | None = None
-        self.eos: tuple[int, ...] = ()
-        self.chat_template: Path | None = None
-        self.special_tokens: dict[str, str] = {}
-        if root.get("tokenizer") is not None:
-            self._read_tokenizer(get(root, "tokenizer", dict))
-        recorded = {self._file(name): item for name, item in get(root, "files", dict).items()}
-        self.files = {path: get(item, "sha256", str) for path, item in recorded.items()}
-        self._sizes = {path: self._get(item, "bytes", int) for path, item in recorded.items()}
+        super().__init__(folder)
         check_consistent(self)
 
     def verify(self) -> None:
@@ -101,123 +66,6 @@ class Manifest:
 
     def _difference(self, path: Path) -> str:
         """How a file differs: in its size, or in its content alone."""
-        recorded, size = self._sizes[path], path.stat().st_size
+        recorded, size = self.sizes[path], path.stat().st_size
         same = "its SHA-256 is another"
         return same if recorded == size else f"it had {recorded} bytes and has {size}"
-
-    def _load(self) -> dict[str, Any]:
-        try:
-            with self.path.open("rb") as stream:
-                root = json.loads(stream.read(MAX_MANIFEST))
-        except OSError as error:
-            raise no_manifest(self.path, error) from None
-        except (ValueError, RecursionError) as error:
-            raise self._wrong(f"not valid JSON: {error}") from None
-        schema = root.get("schema") if isinstance(root, dict) else None
-        if schema != SCHEMA:
-            raise other_schema(self.path, schema, SCHEMA)
-        return dict(root)
-
-    def _wrong(self, what: str) -> BadInput:
-        return BadInput(what, file=self.path)
-
-    def _get(self, holder: object, key: str, kind: type | tuple[type, ...]) -> Any:  # noqa: ANN401
-        """``holder[key]``, which must be of ``kind``; a truth value is no number."""
-        value = holder.get(key) if isinstance(holder, dict) else None
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise self._wrong(f"{key!r} is missing or wrong: {value!r:.80}")
-        return value
-
-    def _count(self, holder: object, key: str) -> int | None:
-        """A number of things from 1 up, or None."""
-        value: int | None = self._get(holder, key, (int, type(None)))
-        if value is not None and not 0 < value <= MAX_SIZE:
-            raise self._wrong(f"{key!r} is {value!r:.80}")
-        return value
-
-    def _file(self, name: str) -> Path:
-        """The path of a file of the artifact, which must lie inside its folder."""
-        path = self.folder / name
-        try:
-            inside, there = path.resolve().is_relative_to(self.folder), path.is_file()
-        except (OSError, ValueError, RuntimeError) as error:  # what the system takes for no name
-            raise self._wrong(f"{name!r:.80} is no file: {error!s:.80}") from None
-        if not inside:
-            raise self._wrong(f"{name!r:.80} lies outside the folder")
-        if not there:
-            raise self._wrong(f"{name!r:.80} is missing")
-        self.stamps.setdefault(path, stamp(path))
-        return path
-
-    def _weights_files(self, item: dict[str, Any]) -> tuple[Path, ...]:
-        """The file of the weights, or that of each device."""
-        if self.devices == 1:
-            return (self._file(self._get(item, "file", str)),)
-        names = self._get(item, "files", list)
-        if len(names) != self.devices or not all(isinstance(name, str) for name in names):
-            raise self._wrong(
-                f"'files' of the weights is {names!r:.80}, for {self.devices} devices"
-            )
-        return tuple(map(self._file, names))
-
-    def _tensors(self, holder: object, key: str) -> list[dict[str, Any]]:
-        """A list of tensors as JSON has them, no name twice."""
-        found: list[dict[str, Any]] = self._get(holder, key, list)
-        names = [self._get(item, "name", str) for item in found]
-        if len(set(names)) != len(names):
-            raise self._wrong(f"{key!r} names a tensor twice")
-        return found
-
-    def _facts(self, item: dict[str, Any]) -> tuple[str, str, tuple[int | str, ...]]:
-        """Name, type and shape."""
-        name, dtype, shape = (self._get(item, *key) for key in SPEC_KEYS)
-        good = all(type(d) is str or (type(d) is int and 0 < d <= MAX_SIZE) for d in shape)
-        if dtype not in DTYPES or not good or len(shape) > MAX_DIMS:
-            raise self._wrong(f"tensor {name!r} is {dtype!r:.40}, {shape!r:.80}")
-        return name, dtype, tuple(shape)
-
-    def _entry(self, item: object) -> Entry:
-        inputs = tuple(map(self._input, self._tensors(item, "inputs")))
-        outputs = tuple(Spec(*self._facts(one)) for one in self._tensors(item, "outputs"))
-        state = self._get(item, "state", bool)
-        return Entry(self._get(item, "function", str), inputs, outputs, state)
-
-    def _input(self, item: dict[str, Any]) -> Input:
-        return Input(*self._facts(item), self._get(item, "default", (int, type(None))))
-
-    def _buffer(self, item: dict[str, Any]) -> Buffer:
-        return Buffer(*self._facts(item), self._get(item, "positions", (int, type(None))))
-
-    def _stored(self, item: dict[str, Any]) -> Stored:
-        shape = self._get(item, "unpacked", (list, type(None)))
-        if shape is not None and not all(type(d) is int and 0 < d <= MAX_SIZE for d in shape):
-            raise self._wrong(f"'unpacked' of {item['name']!r} is {shape!r:.80}")
-        unpacked = None if shape is None else tuple(shape)
-        found = Stored(*self._facts(item), self._get(item, "offset", int), unpacked)
-        if self._get(item, "nbytes", int) != found.nbytes():
-            raise self._wrong(f"{found} has {found.nbytes()} bytes, not {item['nbytes']!r:.40}")
-        return found
-
-    def _table(self, item: object) -> Table:
-        weight, index = (self._get(item, key, str) for key in ("weight", "index"))
-        return Table(weight, index, self._get(item, "skipped", int))
-
-    def _limit(self, name: str, item: object) -> Limit:
-        pair: list[Any] = item if isinstance(item, list) and len(item) == 2 else [1, item]
-        low, high = pair
-        if not all(type(x) is int and abs(x) <= MAX_SIZE for x in pair) or low > high:
-            raise self._wrong(f"the limit of {name!r} is {item!r:.80}")
-        return (low, high) if isinstance(item, list) else high
-
-    def _read_tokenizer(self, item: dict[str, Any]) -> None:
-        self.tokenizer_file = self._file(self._get(item, "file", str))
-        self.eos = tuple(self._get(item, "eos_token_ids", list))
-        bos = self._get(item, "bos_token_id", (int, type(None)))
-        self.bos = bos if self._get(item, "add_bos", bool) else None
-        if not all(type(token) is int for token in self.eos):
-            raise self._wrong(f"'eos_token_ids' is {self.eos!r:.80}")
-        template = self._get(item, "chat_template", (str, type(None)))
-        self.chat_template = None if template is None else self._file(template)
-        self.special_tokens = self._get(item, "special_tokens", (dict, type(None))) or {}
-        if not all(isinstance(text, str) for text in self.special_tokens.values()):
-            raise self._wrong(f"'special_tokens' is {self.special_tokens!r:.80}")

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from .errors import BadInput, BadUsage
 from .specs import ALIGNMENT, DTYPES, Entry, Spec
-
-if TYPE_CHECKING:
-    from .devices import Processor
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -25,36 +23,74 @@ def aligned(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
     return raw[start : start + size].view(dtype).reshape(shape)
 
 
-class State:
+class DeviceMemory(Protocol):
+    """Memory of a device, which a state is in."""
+
+    def zeros(self, shape: Sequence[int], dtype: str) -> Any:  # noqa: ANN401
+        """A tensor of zeros."""
+
+    def clear(self, tensor: Any) -> None:  # noqa: ANN401
+        """Make all of a tensor zero again."""
+
+    def arrays(self, tensors: Sequence[Any]) -> list[Array]:
+        """Read what tensors hold."""
+
+
+class State(ABC):
     """The memory of one generation: zeros at first, written in place by each call.
 
     Attributes:
+        specs: Its tensors, as the manifest lists them.
         dims: The sizes of its named dimensions.
-        tensors: What compiled code takes: one array of all its tensors.
+        tensors: The argument of compiled code: all its tensors, on each device.
+    """
+
+    def __init__(self, specs: Sequence[Spec], dims: Mapping[str, int], tensors: object) -> None:
+        self.specs, self.dims, self.tensors = specs, dims, tensors
+
+    @property
+    @abstractmethod
+    def arrays(self) -> list[Array]:
+        """Its contents: its own memory on a CPU, a copy from other devices."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Make it zeros again."""
+
+
+class DeviceState(State):
+    """A state on one device.
+
+    Args:
+        memory: That of the device.
+        specs: Its tensors, as the manifest lists them.
+        dims: The sizes of named dimensions; those that no tensor has are left out.
+
+    Raises:
+        BadUsage: If a size is missing.
     """
 
     def __init__(
-        self, processor: Processor, specs: Sequence[Spec], dims: Mapping[str, int]
+        self, memory: DeviceMemory, specs: Sequence[Spec], dims: Mapping[str, int]
     ) -> None:
         import tvm_ffi
 
         named = {size for spec in specs for size in spec.shape if isinstance(size, str)}
         if wrong := [name for name in sorted(named) if dims.get(name, 0) < 1]:
             raise BadUsage(f"a state needs the sizes of {', '.join(wrong)}, from 1 up")
-        self.specs, self.dims = specs, {name: dims[name] for name in named}
-        self._processor = processor
-        self._tensors = [processor.zeros(spec.sizes(dims), spec.dtype) for spec in specs]
-        self.tensors = tvm_ffi.Array(self._tensors)
+        self._memory = memory
+        self._tensors = [memory.zeros(spec.sizes(dims), spec.dtype) for spec in specs]
+        super().__init__(specs, {name: dims[name] for name in named}, tvm_ffi.Array(self._tensors))
 
     @property
     def arrays(self) -> list[Array]:
-        """What it holds: its own memory on a CPU, a copy from other devices."""
-        return self._processor.arrays(self._tensors)
+        """Its contents: its own memory on a CPU, a copy from other devices."""
+        return self._memory.arrays(self._tensors)
 
     def clear(self) -> None:
         """Make it zeros again."""
         for tensor in self._tensors:
-            self._processor.clear(tensor)
+            self._memory.clear(tensor)
 
     def tensor(self, name: str) -> Any:  # noqa: ANN401
         """One of its tensors."""

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .entries import EntryRunner
 from .memory import Array
+from .processor import Decoder
 from .sampling import Chooser
-
-if TYPE_CHECKING:
-    from .devices import Decoder
-    from .model import Model
 
 Choose = Callable[[Array, Sequence[int]], int]
 
@@ -26,7 +23,7 @@ class Session:
         reused: Of the tokens last asked to be continued, those that were in the state already.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: EntryRunner) -> None:
         self.ids: list[int] = []
         self.reused = 0
         memory = model.text_memory()

@@ -10,18 +10,22 @@ from functools import partial
 from typing import Any
 
 from .collectives import ALONE, Group, register
-from .devices import TextMemory, parse_device
+from .devices import parse_device
 from .errors import BadUsage
+from .execution import Execution
 from .manifest import Manifest
 from .memory import Array, State
-from .model import Model
+from .processor import TextMemory
 
 
-class SplitModel(Model):
+class SplitExecution:
     """A model whose parts run on several devices at the same time, each in a thread of its own.
 
-    Logits are picked from on the host. Arguments as for :class:`Model`; ``device`` names the kind,
-    of which the first ones are taken.
+    Logits are picked from on the host. Arguments as for :class:`Execution`; ``device`` names the
+    type of device, of which the first ones are taken.
+
+    Attributes:
+        processor: The first device.
 
     Raises:
         BadUsage: If one device is named, or there are too few.
@@ -31,35 +35,36 @@ class SplitModel(Model):
         self,
         manifest: Manifest,
         *,
-        verified: bool = True,
-        device: str | None = None,
-        progress: Callable[[float], None] = lambda _share: None,
+        verified: bool,
+        device: str | None,
+        progress: Callable[[float], None],
     ) -> None:
-        self.manifest = manifest
         register()  # compiled code looks for its functions when it is loaded
         names = _devices(manifest, device)
-        self._members: list[Model] = []
+        self._members: list[Execution] = []
         for rank, name in enumerate(names):
             shown = partial(_shown, progress, rank, len(names))
             part = _part(manifest, rank)
-            member = Model(part, verified=verified, device=name, progress=shown)
+            member = Execution(part, verified=verified, device=name, progress=shown)
             self._members.append(member)
         self.processor = self._members[0].processor
         self._group = Group([member.processor for member in self._members])
         # TVM's threads belong to the thread that calls: one that stays keeps them.
         self._threads = [ThreadPoolExecutor(1) for _ in self._members]
         self._one_call = threading.Lock()
-        self._tokenizer = self._idle = None
 
-    def new_state(self, **dims: int) -> State:
+    def new_state(self, dims: Mapping[str, int]) -> State:
         """Zeroed state on every device."""
-        return SplitState([member.new_state(**dims) for member in self._members])
+        return SplitState([member.new_state(dims) for member in self._members])
 
     def text_memory(self) -> TextMemory:
         """The memory of one text; tokens are picked on the host, where the devices meet anyway."""
-        return TextMemory(self.new_state(batch=1), None)
+        return TextMemory(self.new_state({"batch": 1}), None)
 
-    def _call(self, name: str, inputs: Mapping[str, Array], memory: Sequence[Any]) -> list[Array]:
+    def give_back(self, memory: TextMemory) -> None:
+        """Drop the memory of a text that is over: making it anew is no more work."""
+
+    def call(self, name: str, inputs: Mapping[str, Array], memory: Sequence[Any]) -> list[Array]:
         """The outputs of the first device, which are those of all."""
         with self._one_call:
             self._group.begin()
@@ -77,7 +82,7 @@ class SplitModel(Model):
         self, rank: int, name: str, inputs: Mapping[str, Array], memory: Sequence[Any]
     ) -> list[Array]:
         with self._group.joined(rank):
-            return self._members[rank]._call(name, inputs, memory)
+            return self._members[rank].call(name, inputs, memory)
 
 
 class SplitState(State):
@@ -88,9 +93,8 @@ class SplitState(State):
     """
 
     def __init__(self, parts: Sequence[State]) -> None:
-        self.specs, self.dims = parts[0].specs, parts[0].dims
+        super().__init__(parts[0].specs, parts[0].dims, [part.tensors for part in parts])
         self._parts = parts
-        self.tensors = [part.tensors for part in parts]
 
     @property
     def arrays(self) -> list[Array]:

@@ -10,17 +10,15 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .archive import read_arrays
 from .comparison import Comparison, compare
+from .entries import EntryRunner
 from .errors import BadInput, DoesNotFit
 from .memory import Array
-
-if TYPE_CHECKING:
-    from .model import Model
 
 FILE = "check.npz"
 PLAN = "trials"
@@ -58,7 +56,7 @@ class Trial:
     output: str
     expected: Array
 
-    def run(self, model: Model) -> Array:
+    def run(self, model: EntryRunner) -> Array:
         """What the model gives."""
         first = self.calls[0]
         keeps = bool(model.entry(first.entry).state)
@@ -67,7 +65,7 @@ class Trial:
         found = [model.run(call.entry, call.inputs, state)[self.output] for call in self.calls]
         return found[0] if len(found) == 1 and not keeps else np.stack(found, axis=1)
 
-    def compare(self, model: Model, tolerance: Tolerance) -> Comparison:
+    def compare(self, model: EntryRunner, tolerance: Tolerance) -> Comparison:
         """How far the model is from what is expected.
 
         Raises:

@@ -91,7 +91,7 @@ cuda_upload.PIECE = 1000
 shares = []
 model = loader.load(sys.argv[1], progress=shares.append)
 with model.processor.running():
-    sent = model.processor.arrays(list(model._compiled.weights))
+    sent = model.processor.arrays(list(model._execution._compiled.weights))
 file = open(model.manifest.weights_file, "rb").read()
 places = [(spec.offset, spec.offset + spec.nbytes()) for spec in model.manifest.weights]
 same = [file[a:b] == array.tobytes() for (a, b), array in zip(places, sent)]

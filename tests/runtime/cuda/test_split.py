@@ -25,7 +25,7 @@ RUN = """
 model = loader.load(sys.argv[1])
 log()
 logits = model.run("forward", {"input_ids": [[1, 2, 3]]})["logits"]
-devices = [member.processor.gpu.index for member in model._members]
+devices = [member.processor.gpu.index for member in model._execution._members]
 answer([list(logits.shape), devices, used(0) > 0, used(1) > 0, model.text_memory().decoder])
 """
 

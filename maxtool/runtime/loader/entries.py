@@ -1,0 +1,94 @@
+"""Entries of a compiled model, as functions of arrays by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from .errors import DoesNotFit
+from .execution import Execution
+from .inputs import bind, check_position
+from .manifest import Manifest
+from .memory import Array, State, named
+from .processor import Processor, TextMemory
+from .specs import Entry
+from .split import SplitExecution
+
+
+class EntryRunner:
+    """A compiled model without its texts: entries, state, and the checks of what they are given.
+
+    Attributes:
+        manifest: Of the artifact.
+        processor: The device that runs it, the first one if there are several.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        *,
+        verified: bool = True,
+        device: str | None = None,
+        progress: Callable[[float], None] = lambda _share: None,
+    ) -> None:
+        """Load the code and the weights of a manifest that was read; see :func:`model.load`."""
+        opened = Execution if manifest.devices == 1 else SplitExecution
+        self.manifest = manifest
+        self._execution: Execution | SplitExecution = opened(
+            manifest, verified=verified, device=device, progress=progress
+        )
+
+    @property
+    def processor(self) -> Processor:
+        """The device that runs the model, the first one if there are several."""
+        return self._execution.processor
+
+    def __call__(self, **arrays: object) -> dict[str, Array]:
+        """Run ``forward``."""
+        return self.run("forward", arrays)
+
+    def entry(self, name: str) -> Entry:
+        """An entry by name; raises ``DoesNotFit`` that lists those there are."""
+        if name not in self.manifest.entries:
+            known = ", ".join(self.manifest.entries)
+            raise DoesNotFit(f"the model has no entry {name!r}", hint=f"it has {known}")
+        return self.manifest.entries[name]
+
+    def new_state(self, **dims: int) -> State:
+        """Zeroed state for the given sizes of named dimensions, such as ``batch=1``."""
+        return self._execution.new_state(dims)
+
+    def text_memory(self) -> TextMemory:
+        """The memory of one text: that of a text that is over, if there is any."""
+        return self._execution.text_memory()
+
+    def give_back(self, memory: TextMemory) -> None:
+        """Keep the memory of a text that is over for the next one, where that saves work."""
+        self._execution.give_back(memory)
+
+    def run(
+        self, name: str, arrays: Mapping[str, object], state: State | None = None
+    ) -> dict[str, Array]:
+        """Run an entry.
+
+        Args:
+            name: The entry.
+            arrays: Inputs by name. An integer or float type is widened where nothing is lost.
+            state: Memory from :meth:`new_state`; fresh zeros where the entry needs it and has none.
+
+        Raises:
+            BadInput: If an array is missing, unknown, or of another type or shape.
+            DoesNotFit: If sizes or values go beyond the model's limits, or the state is another's.
+        """
+        entry = self.entry(name)
+        inputs, dims = bind(self.manifest, entry, arrays)
+        check_position(self.manifest, entry, inputs)
+        memory = [self._fitting(state, dims).tensors] if entry.state else []
+        return named(entry, self._execution.call(name, inputs, memory), dims)
+
+    def _fitting(self, state: State | None, dims: Mapping[str, int]) -> State:
+        """The state given, which must be of this model and these sizes; new memory if None."""
+        if state is None:
+            return self.new_state(**dims)
+        if state.specs is not self.manifest.state or not state.dims.items() <= dims.items():
+            raise DoesNotFit(f"the state is of another model, or of other sizes: {state.dims}")
+        return state

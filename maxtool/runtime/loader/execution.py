@@ -1,0 +1,101 @@
+"""Compiled code and its weights on one device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .devices import open_device
+from .errors import BadInput, MachineLacks
+from .machine import open_module
+from .manifest import Manifest
+from .memory import Array, DeviceState
+from .processor import Compiled, TextMemory
+from .specs import Entry
+
+
+class Execution:
+    """A model loaded on one device.
+
+    Args:
+        manifest: Of the model.
+        verified: Whether its files are known to be those that were compiled.
+        device: As :func:`devices.open_device` takes it.
+        progress: Told the share of the weights that is in the memory of the device.
+
+    Attributes:
+        processor: The device.
+
+    Raises:
+        BadInput: If the code lacks a function of the manifest.
+        MachineLacks: If the code, or the weights, cannot be loaded.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        *,
+        verified: bool,
+        device: str | None,
+        progress: Callable[[float], None],
+    ) -> None:
+        self._manifest = manifest
+        self.processor = open_device(manifest, device)
+        machine, library = open_module(manifest, self.processor, verified=verified)
+        functions = {name: self._function(machine, e) for name, e in manifest.entries.items()}
+        weights = _array(self.processor.weights(manifest, progress))
+        self._compiled = Compiled(machine, functions, weights, library)
+        self._idle: TextMemory | None = None
+
+    def _function(self, machine: Any, entry: Entry) -> Any:  # noqa: ANN401
+        try:
+            found = machine.get_function(entry.function)
+        except (AttributeError, RuntimeError):
+            found = None
+        if found is None:
+            what = f"the code has no function {entry.function!r:.80}"
+            raise BadInput(what, file=self._manifest.module)
+        return found
+
+    def new_state(self, dims: Mapping[str, int]) -> DeviceState:
+        """Zeroed state for the given sizes of named dimensions."""
+        try:
+            return DeviceState(self.processor, self._manifest.state, dims)
+        except MachineLacks:
+            if self._idle is None:
+                raise
+        self._idle = None  # what waits for the next text may have room for this one
+        return DeviceState(self.processor, self._manifest.state, dims)
+
+    def text_memory(self) -> TextMemory:
+        """The memory of one text: that of a text that is over, if there is any."""
+        with self._compiled.lock:  # never to two threads
+            found, self._idle = self._idle, None
+        if found is not None:
+            found.state.clear()
+            return found
+        state = self.new_state({"batch": 1})
+        return TextMemory(state, self.processor.decoder(self._compiled, self._manifest, state))
+
+    def give_back(self, memory: TextMemory) -> None:
+        """Keep the memory of a text that is over for the next one, where that saves work."""
+        if memory.decoder is not None:
+            self._idle = memory
+
+    def call(self, name: str, inputs: Mapping[str, Array], memory: Sequence[Any]) -> list[Array]:
+        """The outputs of compiled code, in its order."""
+        compiled = self._compiled
+        try:
+            with compiled.lock, self.processor.running():
+                tensors = [self.processor.tensor(*one) for one in inputs.items()]
+                result = compiled.functions[name](*tensors, *memory, compiled.weights)
+                return self.processor.arrays([result] if hasattr(result, "shape") else list(result))
+        except (RuntimeError, ValueError, TypeError, LookupError) as error:
+            raise self.processor.refused(name, str(error)) from None
+
+
+def _array(tensors: Sequence[Any]) -> Any:  # noqa: ANN401
+    """Tensors as the one argument that compiled code takes."""
+    import tvm_ffi
+
+    return tvm_ffi.Array(tensors)

@@ -1,0 +1,88 @@
+"""Protocols of what runs a model: a processor, its compiled code, the memory of a text."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from .errors import RunError
+from .manifest import Manifest
+from .memory import Array, DeviceMemory, DeviceState, State
+from .sampling import Sampling
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """Compiled code, ready for calls.
+
+    Attributes:
+        machine: TVM's virtual machine.
+        functions: The function of each entry.
+        weights: The one array of weights that they take.
+        library: What the code is in; unloaded with the last that refers to it.
+        lock: Held during calls: concurrent calls of one virtual machine crash the process.
+    """
+
+    machine: Any
+    functions: Mapping[str, Any]
+    weights: Any
+    library: Any
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Decoder(Protocol):
+    """Tokens of one text, drawn by the device: each is asked for before the last is read."""
+
+    def begin(self, ids: Sequence[int], start: int, draws: Array, sampling: Sampling) -> None:
+        """Ask for the token behind ``ids``, of which the state holds the first ``start``."""
+
+    def step(self, more: int) -> None:
+        """Ask for the token behind the last that was asked for; ``more`` steps will follow."""
+
+    def read(self) -> int:
+        """The oldest token that was asked for and not read."""
+
+
+@dataclass(frozen=True)
+class TextMemory:
+    """Memory that the continuation of one text needs: its state and, on some devices, a decoder.
+
+    Both serve one text after the other: a device that records its steps does so once.
+    """
+
+    state: State
+    decoder: Decoder | None
+
+
+class Processor(DeviceMemory, Protocol):
+    """Device that runs a model, with the memory that its tensors are in."""
+
+    @property
+    def vm(self) -> tuple[int, ...]:
+        """What TVM's virtual machine is started with: kind, number and allocator of each device."""
+
+    def loading(self) -> AbstractContextManager[None]:
+        """What must hold while the compiled code is loaded."""
+
+    def running(self) -> AbstractContextManager[None]:
+        """What must hold while it runs, and while tensors are made of arrays or read."""
+
+    def weights(self, manifest: Manifest, progress: Callable[[float], None], /) -> list[Any]:
+        """The weights in their order; ``progress`` is told the share that is there."""
+
+    def tensor(self, name: str, array: Array, /) -> Any:  # noqa: ANN401
+        """An input as a tensor, good until the next input of the same name."""
+
+    def write(self, tensor: Any, array: Array, /) -> None:  # noqa: ANN401
+        """Put an array into a tensor."""
+
+    def decoder(
+        self, compiled: Compiled, manifest: Manifest, state: DeviceState, /
+    ) -> Decoder | None:
+        """What draws the tokens of one text by itself, if anything does."""
+
+    def refused(self, name: str, said: str) -> RunError:
+        """What to raise when compiled code does not take a call."""
