@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -11,10 +11,13 @@ from maxtool.errors import ConfigurationError
 T = TypeVar("T")
 
 
-def typed(kind: type[T], values: Mapping[str, object]) -> T:
-    """``values`` as the dataclass ``kind``, whose ``problems()`` checks what types cannot say.
+def typed(kind: type[T], values: Mapping[str, object], check: Callable[[T], list[str]]) -> T:
+    """Return ``values`` as a dataclass. Lists become tuples.
 
-    Lists become tuples.
+    Args:
+        kind: The dataclass.
+        values: Its fields by name.
+        check: Lists what is wrong with the values although they have their types.
 
     Raises:
         ConfigurationError: Listing each field that is missing, unknown, of the wrong type or wrong.
@@ -35,7 +38,7 @@ def typed(kind: type[T], values: Mapping[str, object]) -> T:
     problems = absent + unknown + wrong
     if not problems:
         config = kind(**{name: _frozen(value) for name, value in values.items()})
-        problems = config.problems()  # type: ignore[attr-defined]
+        problems = check(config)
         if not problems:
             return config
     raise ConfigurationError("the model's configuration does not work", problems=problems)

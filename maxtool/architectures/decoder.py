@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from maxtool.architectures.block import DecoderLayer
 from maxtool.architectures.cache import Cache, CacheForm
 from maxtool.architectures.config import typed
+from maxtool.architectures.decoder_checks import problems
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.decoder_split import check_split
 from maxtool.architectures.entry import Entry, Limit, Table
@@ -243,7 +244,7 @@ def build(
     Raises:
         ConfigurationError: Listing everything wrong with the configuration.
     """
-    options = typed(DecoderConfig, config)
+    options = typed(DecoderConfig, config, problems)
     if context is not None and not 1 <= context <= options.max_context:
         raise ConfigurationError(
             f"a context of {context} positions", hint=f"it is from 1 to {options.max_context}"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from math import inf
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-if TYPE_CHECKING:
-    from maxtool.architectures.decoder_config import DecoderConfig
+from maxtool.architectures.decoder_config import MAX_POSITIONS, DecoderConfig
 
-Rule: TypeAlias = "Callable[[DecoderConfig], Iterator[str]]"
+Rule: TypeAlias = Callable[[DecoderConfig], Iterator[str]]
 
 # Numbers above 0 and finite, or of at least 0; None, where an option may be that, is fine.
 POSITIVE = (
@@ -20,8 +19,6 @@ POSITIVE = (
     " logits_scale n_experts n_experts_used expert_size"
 )
 NOT_NEGATIVE = ("norm_eps", "rope_mscale", "rope_mscale_all_dim")
-
-MAX_POSITIONS = 2**31 - 1  # a position is an int32
 
 # Each layer costs time when a model is only planned.
 MAXIMA = {"context_length": MAX_POSITIONS, "n_layers": 10_000}

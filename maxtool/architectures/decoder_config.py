@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from maxtool.architectures import decoder_checks
-from maxtool.architectures.decoder_checks import MAX_POSITIONS
+MAX_POSITIONS = 2**31 - 1  # a position is an int32
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +129,6 @@ class DecoderConfig:
     norm_topk: bool = True
     expert_layers: tuple[bool, ...] | None = None
     tie_word_embeddings: bool = False
-
-    def problems(self) -> list[str]:
-        """What is wrong with the values, a line each."""
-        return decoder_checks.problems(self)
 
     @property
     def rotated(self) -> int:

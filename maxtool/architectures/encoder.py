@@ -205,4 +205,4 @@ def build(
     """
     if context is not None and context < 1:
         raise ConfigurationError(f"a context of {context} positions", hint="it is at least 1")
-    return Encoder(typed(EncoderConfig, config), dtype, context)
+    return Encoder(typed(EncoderConfig, config, EncoderConfig.problems), dtype, context)

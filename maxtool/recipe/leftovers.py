@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from maxtool.recipe.folding import folded
 from maxtool.recipe.names import Pattern
-
-if TYPE_CHECKING:
-    from maxtool.recipe.plan import Plan
+from maxtool.recipe.plan import Plan
 
 
 def sort_out(made: Plan) -> None:

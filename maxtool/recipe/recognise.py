@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from maxtool.errors import ModelMismatch
 from maxtool.recipe.folding import folded
 from maxtool.recipe.load import find_recipe
-from maxtool.recipe.plan import plan
+from maxtool.recipe.planning import plan
 from maxtool.weights import Checkpoint
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from maxtool.architectures import Decoder, DecoderConfig, build
+from maxtool.architectures import Decoder, DecoderConfig, build, decoder_checks
 from maxtool.architectures.block import NORMS
 from maxtool.architectures.config import typed
 from maxtool.architectures.decoder_checks import CHOICES
@@ -16,7 +16,7 @@ from tests.architectures.decoders import CONFIG
 
 
 def problems(**changes: Any) -> list[str]:
-    return DecoderConfig(**CONFIG | changes).problems()
+    return decoder_checks.problems(DecoderConfig(**CONFIG | changes))
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_the_choices_are_those_that_are_built() -> None:
 
 def test_lists_become_tuples_and_their_items_are_checked() -> None:
     lists = {"rope_layers": [True, False, True], "rope_short_factors": [1, 2.5]}
-    config = typed(DecoderConfig, CONFIG | lists)
+    config = typed(DecoderConfig, CONFIG | lists, decoder_checks.problems)
     assert config.rope_layers == (True, False, True)
     assert config.rope_short_factors == (1, 2.5)
     wrong = {"rope_layers": [1, 0, 1], "rope_short_factors": [True], "sliding_layers": "yes"}

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from maxtool.architectures import DecoderConfig, rope_scaling
-from maxtool.architectures.decoder_checks import CHOICES
+from maxtool.architectures.decoder_checks import CHOICES, problems
 from maxtool.architectures.rotary import RotaryByLength, RotaryTable, make_rotaries
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
@@ -25,7 +25,7 @@ CASES: list[dict[str, Any]] = json.loads(FILE.read_text())["cases"]
 def configuration(options: dict[str, Any]) -> DecoderConfig:
     frozen = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
     config = DecoderConfig(**CONFIG | frozen)
-    assert config.problems() == []
+    assert problems(config) == []
     return config
 
 

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from maxtool.architectures import Decoder, DecoderConfig
+from maxtool.architectures.decoder_checks import problems
 from tests.architectures import families
 from tests.architectures.decoders import Steps
 from tests.parity import peers
@@ -27,7 +28,7 @@ def decoder(folder: Path) -> Decoder:
     options, weights = families.read(folder)
     assume(options.get("rotary_dim", 2) % 2 == 0)
     found = DecoderConfig(**options)
-    assert found.problems() == []
+    assert problems(found) == []
     model = Decoder(found, context=max(LONGEST, found.context_length))
     model.load_state_dict(weights)
     return model

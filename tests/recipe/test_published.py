@@ -14,6 +14,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from maxtool.architectures import DecoderConfig
+from maxtool.architectures.decoder_checks import problems
 from maxtool.errors import ConfigurationError
 from maxtool.recipe import (
     Recipe,
@@ -47,7 +48,7 @@ def test_published_configurations_pass(tmp_path: Path, name: str) -> None:
     for field, value in PUBLISHED[name]["fields"].items():
         expected = tuple(value) if isinstance(value, list) else value
         assert found.values[field] == expected, field
-    assert DecoderConfig(**found.values).problems() == []
+    assert problems(DecoderConfig(**found.values)) == []
 
 
 def test_every_decoder_is_in_the_documents_with_what_it_fits() -> None:
@@ -121,7 +122,7 @@ def test_values_that_published_models_do_not_have(
 ) -> None:
     _, found = resolved(tmp_path, PUBLISHED[name]["config"] | changes)
     assert found.values[field] == value
-    assert DecoderConfig(**found.values).problems() == []
+    assert problems(DecoderConfig(**found.values)) == []
 
 
 def test_scores_that_are_not_scaled_have_no_key_in_gguf(tmp_path: Path) -> None:

@@ -1,0 +1,131 @@
+"""Planning: every parameter is bound to its tensors, from headers alone.
+
+All that does not fit is gathered: parameters without a tensor, tensors without a use, shapes and
+types that differ, tensors that say the model is of an unsupported kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from maxtool.dtype import DType
+from maxtool.errors import ConfigurationError, MisshapenWeight
+from maxtool.recipe.bind import Bound, bind
+from maxtool.recipe.leftovers import sort_out
+from maxtool.recipe.load import dialect
+from maxtool.recipe.operations import result_dtype
+from maxtool.recipe.plan import Binding, Plan
+from maxtool.recipe.read_config import resolve_config
+from maxtool.recipe.rename import clashes, renamed
+from maxtool.recipe.schema import Recipe
+from maxtool.recipe.step import Shape
+from maxtool.weights import Checkpoint, TensorInfo
+from maxtool.weights.scaled import VALUE_TYPES
+
+PLAIN_FLOATS = frozenset({DType.float16, DType.bfloat16, DType.float32, DType.float64})
+
+
+def plan(recipe: Recipe, checkpoint: Checkpoint, *, ignore: frozenset[str] = frozenset()) -> Plan:
+    """Match a checkpoint with a recipe, from headers alone.
+
+    Args:
+        recipe: What to build.
+        checkpoint: What there is.
+        ignore: Configuration keys to pass over.
+
+    Returns:
+        The plan, with everything that does not fit in it; see :meth:`Plan.check`.
+
+    Raises:
+        ConfigurationError: If the configuration does not fit the recipe.
+    """
+    resolved = resolve_config(recipe, checkpoint, ignore=ignore)
+    renames = recipe.rules[dialect(checkpoint)].rename
+    tensors = renamed(renames, checkpoint.tensors)
+    made = Plan(recipe, checkpoint, dialect(checkpoint), resolved.values, tensors, resolved.notes)
+    made.unused += clashes(renames, checkpoint.tensors)
+    for parameter, shape in declared(recipe, checkpoint, resolved.values).items():
+        _bind(made, parameter, shape)
+    sort_out(made)
+    return made
+
+
+def declared(recipe: Recipe, checkpoint: Checkpoint, values: Mapping[str, Any]) -> dict[str, Shape]:
+    """The parameters that the recipe's architecture declares, and their shapes.
+
+    Raises:
+        ConfigurationError: If the configuration cannot be built, or asks for more layers than the
+            file has tensors.
+    """
+    from maxtool.architectures import build
+
+    layers, tensors = values.get("n_layers", 0), len(checkpoint.tensors)
+    if layers > tensors:
+        raise ConfigurationError(
+            f"the configuration has {layers} layers and the file only {tensors} tensors",
+            file=checkpoint.config_file or checkpoint.path,
+        )
+    try:
+        module = build(recipe.architecture, values)
+    except ConfigurationError as error:
+        error.file = error.file or str(checkpoint.config_file or checkpoint.path)
+        raise
+    return {
+        name: tuple(int(dim) for dim in weight.shape)
+        for name, weight in module.raw_state_dict().items()
+    }
+
+
+def _bind(made: Plan, parameter: str, shape: Shape) -> None:
+    rule = bind(made.recipe, made.dialect, parameter, made.config)
+    if rule is None:
+        made.missing.append(f"{parameter} (the recipe has no rule for it)")
+        return
+    if rule.lost:
+        made.missing.append(f"{parameter} ({rule.lost})")
+        return
+    tensors = made.tensors
+    made.claimed.update(rule.sources)
+    absent = [source for source in rule.sources if source not in tensors]
+    if absent:
+        made.missing += [f"{source} {list(shape)} (for {parameter})" for source in absent]
+        return
+    sources = tuple(tensors[source] for source in rule.sources)
+    problem = _misfit(rule, sources, shape)
+    if problem is not None:
+        made.misshapen.append(f"{', '.join(_shortened(rule.sources))}: {problem} (for {parameter})")
+        return
+    made.parameters[parameter] = _binding(parameter, shape, sources, rule)
+
+
+def _misfit(rule: Bound, sources: tuple[TensorInfo, ...], shape: Shape) -> str | None:
+    for source in sources:
+        if source.encoding is None and source.dtype in VALUE_TYPES:  # one with a scale is float32
+            return f"is {source.dtype.value} and lacks its scale {source.name}_scale_inv"
+        if source.encoding is None and source.dtype not in PLAIN_FLOATS:
+            return f"is {source.dtype.value}, not a plain floating-point type"
+    try:
+        found = rule.shape([source.shape for source in sources])
+    except MisshapenWeight as error:
+        return error.what
+    if found == shape:
+        return None
+    if len(sources) == 1 and not rule.steps:
+        return f"needs {list(shape)}, found {list(found)}"
+    return f"gives {list(found)}, {list(shape)} is needed"
+
+
+def _binding(parameter: str, shape: Shape, sources: tuple[TensorInfo, ...], rule: Bound) -> Binding:
+    encodings = {source.encoding for source in sources}
+    dtypes = {source.dtype for source in sources}
+    encoding = next(iter(encodings)) if len(encodings) == 1 else None
+    if not rule.whole_rows([source.shape for source in sources]):
+        encoding = None
+    stored = next(iter(dtypes)) if len(dtypes) == 1 and encodings == {None} else DType.float32
+    dtype = DType.float32 if encoding is not None else result_dtype(rule.steps, stored)
+    return Binding(parameter, shape, dtype, encoding, sources, rule)
+
+
+def _shortened(names: tuple[str, ...]) -> tuple[str, ...]:
+    return names if len(names) <= 3 else (*names[:2], f"... {len(names)} in all")
