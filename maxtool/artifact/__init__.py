@@ -1,7 +1,23 @@
-"""Artifacts: a checkpoint and its recipe, compiled into a folder that runs on its own."""
+"""Artifacts: checkpoints compiled, by a recipe or a module, into folders that run on their own."""
 
 from maxtool.artifact.build import Build, prepare
-from maxtool.artifact.request import Request
+from maxtool.artifact.input_types import EntrySpec, parse_entries
+from maxtool.artifact.module_build import ModuleBuild, prepare_module
+from maxtool.artifact.request import ModuleRequest, Request
+from maxtool.artifact.user_module import ModuleReference, parse_reference
 from maxtool.artifact.writing import Report, make
 
-__all__ = ["Build", "Report", "Request", "make", "prepare"]
+__all__ = [
+    "Build",
+    "EntrySpec",
+    "ModuleBuild",
+    "ModuleReference",
+    "ModuleRequest",
+    "Report",
+    "Request",
+    "make",
+    "parse_entries",
+    "parse_reference",
+    "prepare",
+    "prepare_module",
+]

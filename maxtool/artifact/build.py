@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
-from maxtool.architectures import Architecture, CacheForm, Entry, build, graph_of
+from maxtool.architectures import Architecture, CacheForm, Entry, Indexed, build, graph_of
+from maxtool.artifact import check as parity
 from maxtool.artifact import code, devices, replaceable, weights
-from maxtool.artifact.request import DTYPES, Request
+from maxtool.artifact.contents import Contents, NamedGraph
+from maxtool.artifact.request import DTYPES, Request, Wanted
 from maxtool.compiler.linking import is_native
-from maxtool.compiler.storage import Storage, plan_storage
+from maxtool.compiler.storage import Storage
 from maxtool.compiler.targets import Target, parse_target
 from maxtool.dtype import DType
-from maxtool.errors import UsageError
+from maxtool.errors import ConfigurationError, UsageError
 from maxtool.files import check_output, check_space
 from maxtool.graph import Graph
 from maxtool.parity.references import reference
 from maxtool.recipe import Binding, Plan, find_recipe, load_recipe, plan
-from maxtool.recipe.naming import check_name
+from maxtool.recipe.naming import check_name, model_name
 from maxtool.recipe.tokens import model_tokenizer
 from maxtool.tokenizer import Tokenizer
 from maxtool.weights import open_checkpoint
@@ -37,6 +39,9 @@ CACHE_FORMS: dict[str, Callable[[DType], CacheForm]] = {
     "cuda": lambda dtype: CacheForm(dtype, transposed=False),
 }
 
+# What a model does by itself, by the entry that does it; others are called with arrays alone.
+TASKS = {"prefill": "generate", "embed": "embed"}
+
 # Kinds of target whose steps run without the host between them, which draws the tokens otherwise.
 DRAWING = ("cuda",)
 
@@ -52,7 +57,6 @@ class Build:
         dtype: Element type of the matrices.
         module: The architecture, its weights declared.
         graphs: The functions of the artifact, traced.
-        storage: How each weight is stored, in the order of the file.
         tokenizer: What came with the source.
         notes: What is worth knowing before it is run.
     """
@@ -63,14 +67,70 @@ class Build:
     dtype: DType
     module: Architecture
     graphs: dict[Entry, Graph]
-    storage: dict[str, Storage]
     tokenizer: Tokenizer | None
     notes: list[str]
+
+    @cached_property
+    def contents(self) -> Contents:
+        """What the artifact is made of."""
+        recipe, module = self.plan.recipe, self.module
+        tasks = (TASKS.get(entry.name) for entry in self.graphs)
+        return Contents(
+            functions=tuple(_function(entry, graph) for entry, graph in self.graphs.items()),
+            target=self.target,
+            read=self.plan.read,
+            identity={
+                "name": self.request.name or model_name(self.plan),
+                "recipe": recipe.name,
+                "architecture": recipe.architecture,
+                "task": next(filter(None, tasks), None),
+            },
+            dtype=self.dtype,
+            facts=module.facts,
+            context=module.context,
+            limits=module.limits,
+            tables=module.tables if isinstance(module, Indexed) else (),
+            devices=self.request.devices,
+            tokenizer=self.tokenizer,
+            sources=tuple(self.sources),
+        )
+
+    @property
+    def storage(self) -> dict[str, Storage]:
+        """How each weight is stored, in the order of the file."""
+        return self.contents.storage
 
     @property
     def weight_bytes(self) -> int:
         """The size of the weights, in all files."""
-        return weights.place(self.storage.values())[1] * self.request.devices
+        return weights.total_bytes(self.contents)
+
+    def compare(self, folder: Path) -> parity.Checked:
+        """Compare with the reference, or record what it gives for the machine that this is for.
+
+        The tolerance is that of float32 unless values were rounded: weights from a wider type, or
+        on a GPU what they are multiplied with.
+
+        Raises:
+            ParityFailed: If the outputs are not those of the reference.
+            ConfigurationError: If the recipe has no tolerance for them.
+        """
+        narrower = self.dtype is not natural_dtype(self.plan) or self.target.kind == "cuda"
+        rounded = narrower and self.dtype is not DType.float32
+        name = self.dtype.value if rounded else DType.float32.value
+        recipe = self.plan.recipe
+        if (tolerance := recipe.check.get(name)) is None:
+            raise ConfigurationError(f"the recipe has no tolerance for {name}", file=recipe.file)
+        compare = parity.check if self.target.host else parity.record
+        return compare(folder, self.plan.checkpoint, tolerance)
+
+    def check_unchanged(self) -> None:
+        """Check that the source is what it was when it was planned.
+
+        Raises:
+            ChangedFile: If it is not.
+        """
+        self.plan.checkpoint.check_unchanged()
 
     @property
     def sources(self) -> list[Path]:
@@ -91,7 +151,7 @@ def prepare(request: Request) -> Build:
             it is to be for the GPU here and there is none.
     """
     check_name(request.name)
-    target = _target(request)
+    target = target_of(request)
     checkpoint = open_checkpoint(request.source)
     check_output(request.output, force=request.force, sources=checkpoint.protected)
     replaceable.check(request.output)
@@ -117,7 +177,6 @@ def prepare(request: Request) -> Build:
         dtype=dtype,
         module=module,
         graphs=graphs,
-        storage=plan_storage(graphs.values(), target),
         tokenizer=tokenizer,
         notes=[*checkpoint.notes, *planned.notes, *cut, *told],
     )
@@ -128,7 +187,12 @@ def prepare(request: Request) -> Build:
     return made
 
 
-def _target(request: Request) -> Target:
+def _function(entry: Entry, graph: Graph) -> NamedGraph:
+    names = (tuple(entry.inputs), entry.outputs, tuple(entry.state))
+    return NamedGraph(entry.name, entry.name, graph, *names, defaults=entry.defaults)
+
+
+def target_of(request: Wanted) -> Target:
     """What is compiled for; refused where the libraries of this machine would not run there."""
     target = parse_target(request.target, ptx=request.ptx)
     if request.standalone and not is_native(target.processor):

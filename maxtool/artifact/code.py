@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
+from maxtool.artifact.contents import Contents
 from maxtool.artifact.manifest import MODULE
 from maxtool.artifact.progress import Clock, Progress
 from maxtool.compiler.cuda.binaries import device_code
@@ -15,9 +15,7 @@ from maxtool.compiler.cuda.wheels import compilers
 from maxtool.compiler.linking import export_library, find_linker
 from maxtool.compiler.lowering.module import ModuleLowering
 from maxtool.compiler.pipeline import compile_module
-from maxtool.compiler.storage import Storage
 from maxtool.compiler.targets import Target
-from maxtool.graph import Graph
 
 # By architecture, then by the name of the kernel.
 Kernels: TypeAlias = dict[str, dict[str, Resources]]
@@ -46,20 +44,11 @@ def stages(target: Target) -> int:
     return 4 if isinstance(target, CudaTarget) else 3
 
 
-def write(
-    graphs: Collection[Graph],
-    storage: Mapping[str, Storage],
-    target: Target,
-    folder: Path,
-    clock: Clock,
-    progress: Progress,
-) -> Kernels:
-    """Compile graphs into a folder.
+def write(contents: Contents, folder: Path, clock: Clock, progress: Progress) -> Kernels:
+    """Compile the functions of an artifact into a folder.
 
     Args:
-        graphs: The functions, each under its graph's name.
-        storage: How each of their weights is stored.
-        target: What to compile for.
+        contents: The functions, how each of their weights is stored, and what to compile for.
         folder: Where ``model.so`` goes, and for GPUs ``sm_XX.cubin`` and ``compute_XX.ptx``.
         clock: Told what took how long.
         progress: Told what is done.
@@ -70,11 +59,12 @@ def write(
     Raises:
         CompilationFailed: If a compiler or the linker gives up.
     """
-    named = ", ".join(graph.name for graph in graphs)
+    target, functions = contents.target, contents.functions
+    named = ", ".join(function.name for function in functions)
     progress.stage(f"lowering {named}")
-    lowering = ModuleLowering(target, storage)
-    for graph in graphs:
-        lowering.entry(graph)
+    lowering = ModuleLowering(target, contents.storage)
+    for function in functions:
+        lowering.entry(function.graph, function.symbol)
     clock.lap("lower")
     progress.stage(f"compiling {named}")
     compiled = compile_module(lowering.module(), target, asserts=False)

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
 from maxtool import __version__
-from maxtool.architectures import Architecture, Entry, Indexed, Table
 from maxtool.artifact import weights
 from maxtool.artifact.check import Checked
-from maxtool.artifact.weights import Placed
+from maxtool.artifact.contents import Contents, NamedGraph
 from maxtool.compiler.packing import ALIGNMENT
 from maxtool.errors import MachineLacks
-from maxtool.graph import Graph, TensorType
+from maxtool.graph import TensorType
 from maxtool.runtime import loader
 from maxtool.runtime.loader import CUDA_RUNTIME, RUNTIME, SCHEMA, checksum
 from maxtool.runtime.loader.manifest import CHECKSUM
@@ -30,47 +29,45 @@ LIBRARIES = "lib"
 RUNTIMES = {"cpu": (RUNTIME,), "cuda": (RUNTIME, CUDA_RUNTIME)}
 
 
-def describe(
-    module: Architecture,
-    entries: Mapping[Entry, Graph],
-    placed: Sequence[Placed],
-    facts: Mapping[str, object],
-) -> dict[str, object]:
+def describe(contents: Contents, facts: Mapping[str, object]) -> dict[str, object]:
     """Everything but the files and the check, in the order a reader looks for it.
 
     Args:
-        module: What was compiled.
-        entries: Its functions, and what each was traced to.
-        placed: Its weights, in the order of the file.
-        facts: Name, recipe, architecture, dtype, target, what kernels take, tokenizer and sources.
+        contents: What was compiled.
+        facts: What kernels take, tokenizer and sources.
     """
-    state = max((entry.state for entry in entries), key=len)
-    names = {one.storage.name for one in placed}
+    state = max((function.state_types for function in contents.functions), key=len)
+    placed, _ = weights.place(contents.storage.values())
+    tables = [asdict(one) for one in contents.tables if one.weight in contents.storage]
     return {
         "schema": SCHEMA,
         "maxtool": __version__,
         "tvm": version("apache-tvm"),
         "tvm_ffi": version("apache-tvm-ffi"),
+        **contents.identity,
+        "dtype": contents.dtype and contents.dtype.value,
+        "target": contents.target.manifest,
+        **({"devices": contents.devices} if contents.devices > 1 else {}),
         **facts,
-        "context": module.context,
-        **module.facts,
+        "context": contents.context,
+        **contents.facts,
         "module": MODULE,
-        "entries": {entry.name: _entry(entry, graph) for entry, graph in entries.items()},
-        "state": [_buffer(name, kind, module.context) for name, kind in state.items()],
+        "entries": {function.name: _entry(function) for function in contents.functions},
+        "state": [_buffer(name, kind, contents.context) for name, kind in state.items()],
         "weights": {
-            **_weights_files(facts.get("devices", 1)),
+            **_weights_files(contents.devices),
             "alignment": ALIGNMENT,
             "tensors": [one.manifest for one in placed],
         },
-        "limits": dict(module.limits),
-        "tables": [asdict(one) for one in _tables(module) if one.weight in names],
+        "limits": dict(contents.limits),
+        "tables": tables,
         "check": {"status": "not checked"},
     }
 
 
-def _weights_files(count: object) -> dict[str, object]:
+def _weights_files(count: int) -> dict[str, object]:
     """The file of the weights, or that of each of several devices."""
-    names = weights.files(count if isinstance(count, int) else 1)
+    names = weights.files(count)
     return {"file": names[0]} if len(names) == 1 else {"files": names}
 
 
@@ -138,18 +135,18 @@ def copy_runtime(folder: Path, kind: str) -> None:
         shutil.copyfile(found[0], folder / LIBRARIES / name)
 
 
-def _entry(entry: Entry, graph: Graph) -> dict[str, object]:
-    outputs = zip(entry.outputs, graph.outputs, strict=True)
+def _entry(function: NamedGraph) -> dict[str, object]:
+    inputs = function.input_types.items()
     return {
-        "function": entry.name,
-        "inputs": [_input(name, kind, entry) for name, kind in entry.inputs.items()],
-        "outputs": [_spec(name, value.type) for name, value in outputs],
-        "state": bool(entry.state),
+        "function": function.symbol,
+        "inputs": [_input(name, kind, function.defaults.get(name)) for name, kind in inputs],
+        "outputs": [_spec(name, kind) for name, kind in function.output_types.items()],
+        "state": bool(function.state),
+        **({"least": dict(function.least)} if function.least else {}),
     }
 
 
-def _input(name: str, kind: TensorType, entry: Entry) -> dict[str, object]:
-    default = entry.defaults.get(name)
+def _input(name: str, kind: TensorType, default: int | None) -> dict[str, object]:
     return _spec(name, kind) | ({} if default is None else {"default": default})
 
 
@@ -158,10 +155,6 @@ def _buffer(name: str, kind: TensorType, context: int | None) -> dict[str, objec
     spec = _spec(name, kind)
     sizes = [dim.value if dim.is_static else None for dim in kind.shape]
     return spec | ({"positions": sizes.index(context)} if context in sizes else {})
-
-
-def _tables(module: Architecture) -> tuple[Table, ...]:
-    return module.tables if isinstance(module, Indexed) else ()
 
 
 def _spec(name: str, kind: TensorType) -> dict[str, object]:

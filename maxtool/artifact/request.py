@@ -4,10 +4,41 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
+from maxtool.artifact.input_types import EntrySpec
+from maxtool.artifact.user_module import ModuleReference
 from maxtool.dtype import DType
 
 DTYPES = (DType.float32, DType.float16, DType.bfloat16)
+
+
+class Wanted(Protocol):
+    """What is asked of any artifact, whatever it is made from; see :class:`Request`."""
+
+    @property
+    def output(self) -> Path:
+        """The folder to make."""
+
+    @property
+    def target(self) -> str:
+        """What to compile for."""
+
+    @property
+    def ptx(self) -> bool:
+        """Whether PTX is added."""
+
+    @property
+    def check(self) -> bool:
+        """Whether outputs are compared."""
+
+    @property
+    def standalone(self) -> bool:
+        """Whether TVM's library is added."""
+
+    @property
+    def force(self) -> bool:
+        """Whether an artifact may be replaced."""
 
 
 @dataclass(frozen=True)
@@ -50,4 +81,37 @@ class Request:
     standalone: bool = False
     force: bool = False
     ignore: frozenset[str] = frozenset()
+    name: str | None = None
+
+
+@dataclass(frozen=True)
+class ModuleRequest:
+    """One compilation of a user's module.
+
+    Attributes:
+        module: Where the module is defined. That file is executed.
+        weights: The checkpoint with the values of its weights; None for a module without weights.
+        output: The folder to make.
+        entries: Its functions, with the types of their inputs.
+        prefix: What the names of its tensors in the checkpoint begin with.
+        target: As in :class:`Request`.
+        ptx: As in :class:`Request`.
+        dtype: Element type of the matrices; when not given, what the module declares.
+        check: Whether the outputs are compared with those of the graph in float64.
+        standalone: As in :class:`Request`.
+        force: As in :class:`Request`.
+        name: What the model is called in the manifest; the name of the class when not given.
+    """
+
+    module: ModuleReference
+    weights: Path | None
+    output: Path
+    entries: tuple[EntrySpec, ...]
+    prefix: str = ""
+    target: str = "cpu"
+    ptx: bool = False
+    dtype: DType | None = None
+    check: bool = False
+    standalone: bool = False
+    force: bool = False
     name: str | None = None

@@ -13,8 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from maxtool.artifact import devices
+from maxtool.artifact.contents import Contents
 from maxtool.compiler.packing import ALIGNMENT
 from maxtool.compiler.storage import Storage
+from maxtool.graph import DerivedWeight, Shard
 
 FILE, PARTS = "weights.bin", "weights.{}.bin"
 Array = np.ndarray[Any, Any]
@@ -50,6 +53,11 @@ class Placed:
         }
 
 
+def total_bytes(contents: Contents) -> int:
+    """The size of the weights, in all files."""
+    return place(contents.storage.values())[1] * contents.devices
+
+
 def place(storage: Iterable[Storage]) -> tuple[list[Placed], int]:
     """The offsets of weights in the order given, and the size of the file in bytes."""
     placed = []
@@ -59,6 +67,29 @@ def place(storage: Iterable[Storage]) -> tuple[list[Placed], int]:
         end += one.nbytes
         end += -end % ALIGNMENT
     return placed, end
+
+
+def write_all(contents: Contents, folder: Path, progress: Callable[[int], None]) -> dict[str, str]:
+    """Write the weights of each device; returns the SHA-256 of each file."""
+    computed = {
+        weight.name: weight
+        for graph in contents.graphs
+        for weight in graph.owners.values()
+        if isinstance(weight, DerivedWeight) and not isinstance(weight, Shard)
+    }
+    split = devices.parts(contents.graphs)
+    placed, _ = place(contents.storage.values())
+
+    def write_part(rank: int, name: str) -> str:
+        def read(name: str) -> Array:
+            if name in computed:
+                return computed[name].to_numpy()
+            whole = contents.read(name).astype(contents.storage[name].dtype)
+            return devices.cut(whole, split.get(name), rank).data
+
+        return write(folder / name, placed, read, progress)
+
+    return {name: write_part(rank, name) for rank, name in enumerate(files(contents.devices))}
 
 
 def write(

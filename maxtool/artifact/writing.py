@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import Any, Protocol
 
 from maxtool.artifact import check as parity
-from maxtool.artifact import code, devices, manifest, replaceable, tokens, weights
-from maxtool.artifact.build import Build, natural_dtype
+from maxtool.artifact import code, manifest, replaceable, tokens, weights
 from maxtool.artifact.code import Kernels
+from maxtool.artifact.contents import Contents
 from maxtool.artifact.progress import Clock, Progress, Silent
-from maxtool.dtype import DType
-from maxtool.errors import ConfigurationError
+from maxtool.artifact.request import Wanted
 from maxtool.files import sha256, staged
-from maxtool.recipe.naming import model_name
 from maxtool.weights.formats.artifact import FILE
+
+
+class Planned(Protocol):
+    """A compilation that has been planned, and fits."""
+
+    @property
+    def request(self) -> Wanted:
+        """What was asked."""
+
+    @property
+    def contents(self) -> Contents:
+        """What the artifact is made of."""
+
+    def compare(self, folder: Path) -> parity.Checked:
+        """Compare the artifact with its reference; raises ``ParityFailed``."""
+
+    def check_unchanged(self) -> None:
+        """Check that the sources are what they were; raises ``ChangedFile``."""
 
 
 @dataclass
@@ -39,11 +54,11 @@ class Report:
     seconds: dict[str, float] = field(default_factory=dict)
 
 
-def make(made: Build, progress: Progress = Silent()) -> Report:  # noqa: B008 - it has no state
+def make(made: Planned, progress: Progress = Silent()) -> Report:  # noqa: B008 - it has no state
     """Compile, and write the artifact.
 
     Args:
-        made: What :func:`prepare` gave.
+        made: What :func:`prepare` or :func:`prepare_module` gave.
         progress: Told each stage, and the bytes that are read, written or hashed.
 
     Raises:
@@ -52,16 +67,17 @@ def make(made: Build, progress: Progress = Silent()) -> Report:  # noqa: B008 - 
         ParityFailed: If the outputs are not those of the reference; nothing is written then.
     """
     clock = Clock()
-    request = made.request
-    progress.steps(code.stages(made.target) + (3 if request.check else 2))
+    request, contents = made.request, made.contents
+    progress.steps(code.stages(contents.target) + (3 if request.check else 2))
     with staged(request.output, folder=True, replace=request.force) as folder:
-        graphs = made.graphs.values()
-        kernels = code.write(graphs, made.storage, made.target, folder, clock, progress)
-        progress.stage("writing weights", made.weight_bytes)
-        digests = _write_weights(made, folder, progress)
+        kernels = code.write(contents, folder, clock, progress)
+        progress.stage("writing weights", weights.total_bytes(contents))
+        digests = weights.write_all(contents, folder, progress)
         clock.lap("weights")
-        described = _described(made, folder, kernels, progress)
-        _copy_loader(made, folder)
+        described = _described(contents, folder, kernels, progress)
+        manifest.copy_loader(folder)
+        if request.standalone:
+            manifest.copy_runtime(folder, contents.target.kind)
         described["files"] = _files(folder, digests)
         manifest.save(folder, described)
         clock.lap("files")
@@ -71,31 +87,27 @@ def make(made: Build, progress: Progress = Silent()) -> Report:  # noqa: B008 - 
             found = _checked(made, folder, described)
             clock.lap("check")
         nbytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-        made.plan.checkpoint.check_unchanged()
+        made.check_unchanged()
         replaceable.check(request.output)  # it may hold other things by now
     return Report(request.output, nbytes, found, kernels, clock.seconds)
 
 
-def _described(made: Build, folder: Path, kernels: Kernels, progress: Progress) -> dict[str, Any]:
+def _described(
+    contents: Contents, folder: Path, kernels: Kernels, progress: Progress
+) -> dict[str, Any]:
     """The manifest, but for files and check; the tokenizer is written on the way."""
+    tokenizer = contents.tokenizer
     facts = {
-        "name": made.request.name or model_name(made.plan),
-        "recipe": made.plan.recipe.name,
-        "architecture": made.plan.recipe.architecture,
-        "dtype": made.dtype.value,
-        "target": made.target.manifest,
-        **({"devices": made.request.devices} if made.request.devices > 1 else {}),
         **({"kernels": code.described(kernels)} if kernels else {}),
-        "tokenizer": tokens.write(made.tokenizer, folder) if made.tokenizer else None,
-        "sources": _hashed(made.sources, progress),
+        "tokenizer": tokens.write(tokenizer, folder) if tokenizer else None,
+        "sources": _hashed(contents.sources, progress),
     }
-    placed, _ = weights.place(made.storage.values())
-    return manifest.describe(made.module, made.graphs, placed, facts)
+    return manifest.describe(contents, facts)
 
 
-def _checked(made: Build, folder: Path, described: dict[str, Any]) -> parity.Checked:
+def _checked(made: Planned, folder: Path, described: dict[str, Any]) -> parity.Checked:
     """Check the artifact, and add to its manifest what was found."""
-    found = _check(made, folder)
+    found = made.compare(folder)
     described["check"] = manifest.checked(found)
     known = {name: file["sha256"] for name, file in described["files"].items()}
     described["files"] = _files(folder, known)
@@ -103,56 +115,7 @@ def _checked(made: Build, folder: Path, described: dict[str, Any]) -> parity.Che
     return found
 
 
-def _write_weights(made: Build, folder: Path, progress: Progress) -> dict[str, str]:
-    """Write the weights of each device; the SHA-256 of each file."""
-    derived = {
-        weight.name: weight
-        for graph in made.graphs.values()
-        for weight in graph.owners.values()
-        if weight.is_bound
-    }
-    split = devices.parts(made.graphs.values())
-    placed, _ = weights.place(made.storage.values())
-
-    def write(rank: int, name: str) -> str:
-        def read(name: str) -> np.ndarray[Any, Any]:
-            if name in derived:
-                return derived[name].to_numpy()
-            whole = made.plan.read(name).astype(made.storage[name].dtype)
-            return devices.cut(whole, split.get(name), rank).data
-
-        return weights.write(folder / name, placed, read, progress)
-
-    return {
-        name: write(rank, name) for rank, name in enumerate(weights.files(made.request.devices))
-    }
-
-
-def _check(made: Build, folder: Path) -> parity.Checked:
-    """Compare with the reference, or record what it gives for the machine that this is for.
-
-    The tolerance is that of float32 unless values were rounded: weights from a wider type, or on a
-    GPU what they are multiplied with.
-    """
-    narrower = made.dtype is not natural_dtype(made.plan) or made.target.kind == "cuda"
-    rounded = narrower and made.dtype is not DType.float32
-    name = made.dtype.value if rounded else DType.float32.value
-    tolerance = made.plan.recipe.check.get(name)
-    if tolerance is None:
-        raise ConfigurationError(
-            f"the recipe has no tolerance for {name}", file=made.plan.recipe.file
-        )
-    compare = parity.check if made.target.host else parity.record
-    return compare(folder, made.plan.checkpoint, tolerance)
-
-
-def _copy_loader(made: Build, folder: Path) -> None:
-    manifest.copy_loader(folder)
-    if made.request.standalone:
-        manifest.copy_runtime(folder, made.target.kind)
-
-
-def _hashed(paths: list[Path], progress: Progress) -> dict[str, dict[str, object]]:
+def _hashed(paths: Sequence[Path], progress: Progress) -> dict[str, dict[str, object]]:
     sizes = {path: path.stat().st_size for path in paths}
     progress.stage("hashing the source", sum(sizes.values()))
     return {

@@ -46,6 +46,11 @@ def _structure(
     return None, (type(tree), tree)
 
 
+def is_leaf(structure: Hashable) -> bool:
+    """Whether a structure, or a part of one, is that of a single leaf."""
+    return structure is _LEAF
+
+
 def unflatten(structure: Hashable, leaves: Iterable[Any]) -> Any:  # noqa: ANN401
     """The nested value that :func:`flatten` took apart, with these leaves in it."""
     return _build(structure, iter(leaves))

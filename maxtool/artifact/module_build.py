@@ -1,0 +1,244 @@
+"""A compilation of a user's module, planned: its entries traced, its weights found by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from inspect import Parameter, Signature, signature
+from pathlib import Path
+from typing import Any
+
+from maxtool.artifact import code, module_weights, replaceable, weights
+from maxtool.artifact.build import SPARE_BYTES, target_of
+from maxtool.artifact.contents import Contents, NamedGraph, Read
+from maxtool.artifact.input_types import FORWARD, EntrySpec
+from maxtool.artifact.module_weights import ModuleWeights
+from maxtool.artifact.pure_graphs import pure_function
+from maxtool.artifact.request import ModuleRequest
+from maxtool.artifact.user_module import AnyModule, load_module, user_code
+from maxtool.compiler.targets import Target
+from maxtool.dtype import DType
+from maxtool.errors import MissingWeight, UsageError
+from maxtool.files import check_output, check_space
+from maxtool.graph import Tensor, TensorType
+from maxtool.nn import state, tree
+from maxtool.nn.base import signature_of
+from maxtool.nn.leaf_names import leaf_names
+from maxtool.nn.pytree import flatten
+from maxtool.nn.tracing import trace
+from maxtool.recipe.naming import check_name
+from maxtool.weights import Checkpoint, open_checkpoint
+from maxtool.weights.data import WeightData
+from maxtool.weights.names import did_you_mean
+
+GATHERING = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+
+
+@dataclass
+class ModuleBuild:
+    """A compilation of a user's module that has been planned, and fits.
+
+    Attributes:
+        request: What was asked.
+        module: The module.
+        checkpoint: Where the values of its weights are; None if it has none.
+        contents: What the artifact is made of.
+        notes: What is worth knowing before it is run.
+    """
+
+    request: ModuleRequest
+    module: AnyModule
+    checkpoint: Checkpoint | None
+    contents: Contents
+    notes: list[str]
+
+    @property
+    def target(self) -> Target:
+        """What it is compiled for."""
+        return self.contents.target
+
+    @property
+    def weight_bytes(self) -> int:
+        """The size of the weights."""
+        return weights.total_bytes(self.contents)
+
+    def check_unchanged(self) -> None:
+        """Check that the checkpoint is what it was when it was planned.
+
+        Raises:
+            ChangedFile: If it is not.
+        """
+        if self.checkpoint is not None:
+            self.checkpoint.check_unchanged()
+
+
+def prepare_module(request: ModuleRequest) -> ModuleBuild:
+    """Plan a compilation of a user's module; its file is executed, and the module traced.
+
+    Raises:
+        UsageError: If the request contradicts itself, the name is not that of a module, an entry's
+            inputs are not its method's, or the output is in the way.
+        InputError: If the file or the checkpoint cannot be read.
+        ModelMismatch: If the user's code raises an error, the tensors do not fit the module, or an
+            entry cannot be kept as a function of arrays.
+        MachineLacks: If the disk has no room for the artifact, nothing can compile or link it, or
+            it is to be for the GPU here and there is none.
+    """
+    check_name(request.name)
+    target = target_of(request)
+    checkpoint = None if request.weights is None else open_checkpoint(request.weights)
+    sources = (request.module.file, *(checkpoint.protected if checkpoint else ()))
+    check_output(request.output, force=request.force, sources=sources)
+    replaceable.check(request.output)
+    module = load_module(request.module)
+    values = _values(module, request, checkpoint)
+    functions = tuple(_traced(module, entry, request.module.file) for entry in request.entries)
+    contents = Contents(
+        functions,
+        target,
+        _reading(functions, values),
+        identity={
+            "name": request.name or type(module).__name__,
+            "recipe": None,
+            "architecture": type(module).__name__,
+            "task": None,
+        },
+        dtype=_matrix_dtype(functions),
+        sources=(request.module.file, *(checkpoint.files if checkpoint else ())),
+    )
+    code.require_tools(target)
+    check_space(request.output, weights.total_bytes(contents) + SPARE_BYTES)
+    notes = list(checkpoint.notes) if checkpoint else []
+    return ModuleBuild(request, module, checkpoint, contents, notes)
+
+
+def _values(
+    module: AnyModule, request: ModuleRequest, checkpoint: Checkpoint | None
+) -> ModuleWeights | None:
+    if checkpoint is not None:
+        options: dict[str, Any] = {"prefix": request.prefix, "dtype": request.dtype}
+        return module_weights.match(module, checkpoint, **options)
+    if needed := [leaf.name for leaf in tree.leaves(module)]:
+        what = f"{request.module} has {len(needed)} weights, such as {needed[0]}"
+        raise UsageError(what, hint="--weights CHECKPOINT says where their values are")
+    return None
+
+
+def _matrix_dtype(functions: tuple[NamedGraph, ...]) -> DType | None:
+    """The type of all matrices; None where there are several, or no matrices."""
+    types = {
+        value.dtype
+        for function in functions
+        for value in function.graph.weight_values.values()
+        if value.rank > 1
+    }
+    return types.pop() if len(types) == 1 else None
+
+
+def _reading(functions: tuple[NamedGraph, ...], values: ModuleWeights | None) -> Read:
+    """The values of all weights: of the checkpoint, or those that the module's code gave them.
+
+    Raises:
+        MissingWeight: If a graph uses a weight that has no value and is not part of the module.
+    """
+    own = {
+        name: owner
+        for function in functions
+        for name, owner in function.graph.owners.items()
+        if owner.is_bound
+    }
+    names = values.names if values else {}
+    used = {name for function in functions for name in function.graph.weight_values}
+    if missing := sorted(used - {*names, *own}):
+        what = "weights that are used are not part of the module, and have no values"
+        hint = "set them as attributes of the module or of one of its layers"
+        raise MissingWeight(what, problems=missing, hint=hint)
+
+    def read(name: str) -> WeightData:
+        return values.read(name) if values and name in names else state.as_data(name, own[name])
+
+    return read
+
+
+def _traced(module: AnyModule, entry: EntrySpec, file: Path) -> NamedGraph:
+    """The graph of an entry."""
+    method, declared = _method(module, entry)
+    types = _ordered(entry.inputs or _own_types(module, entry, declared), declared)
+    _check_names(entry, types, declared)
+    by_position = {
+        name for name, one in declared.parameters.items() if one.kind is Parameter.POSITIONAL_ONLY
+    }
+    nesting: list[Any] = []
+
+    def function(*tensors: Tensor) -> list[Tensor]:
+        named = dict(zip(types, tensors, strict=True))
+        leading = [named.pop(name) for name in types if name in by_position]
+        outputs, structure = flatten(method(*leading, **named))
+        nesting.append(structure)
+        return outputs
+
+    symbol = f"entry_{entry.name}"
+    with user_code(f"{type(module).__name__}.{entry.method}", file):
+        graph = trace(module, symbol, types.values(), function)
+        if not graph.outputs:
+            raise ValueError("it returns no tensor")
+    outputs = leaf_names("output", nesting[0])
+    return pure_function(entry.name, symbol, graph, tuple(types), outputs)
+
+
+def _method(module: AnyModule, entry: EntrySpec) -> tuple[Callable[..., Any], Signature]:
+    """What computes an entry; ``forward`` is what a call of the module does, hooks and all."""
+    if entry.method in (FORWARD, "__call__"):
+        return module, signature_of(module)
+    method = getattr(module, entry.method, None)
+    if not callable(method):
+        known = [name for name in dir(type(module)) if not name.startswith("_")]
+        what = f"{type(module).__name__} has no method {entry.method!r}"
+        raise UsageError(what, hint=did_you_mean(entry.method, known))
+    return method, signature(method)
+
+
+def _own_types(
+    module: AnyModule, entry: EntrySpec, declared: Signature
+) -> Mapping[str, TensorType]:
+    """The types that a module of the eager style says by itself, if it does."""
+    own = getattr(module, "input_types", None)
+    if entry.method != FORWARD or not callable(own):
+        return {}
+    try:
+        return dict(zip(declared.parameters, own(), strict=False))
+    except NotImplementedError:
+        return {}
+
+
+def _ordered(types: Mapping[str, TensorType], declared: Signature) -> dict[str, TensorType]:
+    """Types in the order of the parameters, others behind them."""
+    order = [*(name for name in declared.parameters if name in types), *types]
+    return {name: types[name] for name in dict.fromkeys(order)}
+
+
+def _check_names(entry: EntrySpec, types: Mapping[str, TensorType], declared: Signature) -> None:
+    """Refuse inputs that are not those of the method.
+
+    Raises:
+        UsageError: Listing the names that are missing or unknown.
+    """
+    if problems := list(_misnamed(types, declared)):
+        takes = ", ".join(declared.parameters) or "none"
+        what = f"the inputs of {entry.name} are not those of {entry.method}"
+        hint = f"it takes {takes}; write --input 'NAME=TYPE[SIZE,...]' for each"
+        raise UsageError(what, problems=problems, hint=hint)
+
+
+def _misnamed(types: Mapping[str, TensorType], declared: Signature) -> Iterator[str]:
+    parameters = declared.parameters
+    open_ended = any(one.kind is Parameter.VAR_KEYWORD for one in parameters.values())
+    known = [name for name, one in parameters.items() if one.kind not in GATHERING]
+    for name in types:
+        if name not in known and not open_ended:
+            yield f"{name!r} is unknown" + (
+                f": {near}" if (near := did_you_mean(name, known)) else ""
+            )
+    for name in known:
+        if name not in types and parameters[name].default is Parameter.empty:
+            yield f"{name!r} is missing"

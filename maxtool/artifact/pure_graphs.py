@@ -1,0 +1,110 @@
+"""Graphs as functions of arrays alone: without state, on one device, of sizes that are checked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from maxtool.artifact.contents import NamedGraph
+from maxtool.errors import ModelMismatch
+from maxtool.graph import BufferType, CallNode, Dim, Graph, Tensor
+from maxtool.graph.limits import devices, least_sizes
+
+POSITIONED = frozenset({"attention", "cache_write_key", "cache_write_value"})
+"""Operations that read or write at a position, which is checked for decoders only."""
+
+
+def pure_function(
+    name: str, symbol: str, graph: Graph, inputs: Sequence[str], outputs: Sequence[str]
+) -> NamedGraph:
+    """A graph as a function of an artifact.
+
+    Args:
+        name: Its name.
+        symbol: The name of its compiled function.
+        graph: The graph.
+        inputs: A name for each of its inputs.
+        outputs: A name for each of its outputs.
+
+    Raises:
+        ModelMismatch: Listing what keeps the graph from being one.
+    """
+    least = least_sizes(graph)
+    problems = [
+        *_buffers(graph, inputs),
+        *_positions(graph),
+        *_several_devices(graph),
+        *_empty(graph, [*inputs, *outputs]),
+        *_unchecked(graph, least),
+        *(f"two of them are named {one!r}" for one in _repeated(inputs)),
+        *(f"two of its outputs are named {one!r}" for one in _repeated(outputs)),
+    ]
+    if problems:
+        raise ModelMismatch(f"{name} cannot be kept as a function of arrays", problems=problems)
+    named = {dim.value: size for dim, size in least.items() if isinstance(dim.value, str)}
+    above = {size_name: size for size_name, size in named.items() if size > 1}
+    return NamedGraph(name, symbol, graph, tuple(inputs), tuple(outputs), least=above)
+
+
+def _buffers(graph: Graph, names: Sequence[str]) -> Iterator[str]:
+    for name, value in zip(names, graph.inputs, strict=True):
+        if isinstance(value.type, BufferType):
+            yield f"its input {name!r} is written in place: return the new values instead"
+
+
+def _positions(graph: Graph) -> Iterator[str]:
+    used = {
+        node.op
+        for one in _nested(graph, set())
+        for node in one.nodes
+        if not isinstance(node, CallNode)
+    }
+    for op in sorted(used & POSITIONED):
+        yield f"it uses ops.{op}, whose positions only the entries of a decoder have checked"
+
+
+def _nested(graph: Graph, seen: set[int]) -> Iterator[Graph]:
+    """The graph and those that it calls, each once."""
+    if id(graph) in seen:
+        return
+    seen.add(id(graph))
+    yield graph
+    for node in graph.nodes:
+        if isinstance(node, CallNode):
+            yield from _nested(node.callee, seen)
+
+
+def _several_devices(graph: Graph) -> Iterator[str]:
+    if len(named := sorted(device.name for device in devices(graph))) > 1:
+        yield f"it computes on {', '.join(named)}, and an artifact is for one device"
+
+
+def _empty(graph: Graph, names: Sequence[str]) -> Iterator[str]:
+    weights = graph.weight_values.items()
+    values = [*zip(names, (*graph.inputs, *graph.outputs), strict=True), *weights]
+    for name, value in values:
+        if 0 in _static(value):
+            yield f"{name!r} is {value.type}, which has no elements"
+
+
+def _static(value: Tensor) -> list[int]:
+    return [dim.value for dim in value.shape if isinstance(dim.value, int)]
+
+
+def _unchecked(graph: Graph, least: dict[Dim, int]) -> Iterator[str]:
+    """A line for each demand on sizes that is not one on the size of an input."""
+    given = {str(dim.value) for value in graph.inputs for dim in value.shape}
+    for dim, size in least.items():
+        if str(dim.value) not in given and _smallest(dim, least) < size:
+            yield f"it needs {dim} to be at least {size}, which nothing checks before a call"
+
+
+def _smallest(dim: Dim, least: dict[Dim, int]) -> int:
+    """A lower bound of a size, where sizes with names are at least 1; 0 if it may shrink."""
+    if any(factor < 0 for _, factor in dim.polynomial.terms):
+        return 0
+    return dim.size({name: least.get(Dim(name), 1) for name in dim.names()})
+
+
+def _repeated(names: Iterable[str]) -> list[str]:
+    return [name for name, count in Counter(names).items() if count > 1]
