@@ -13,7 +13,7 @@ class Step:
     """One operation of a chain.
 
     Attributes:
-        op: A name in ``CHAINED``.
+        op: A name in ``formulas.CHAINED``.
         operands: Indices of earlier values (the inputs come first), or constants as ``float.hex``
             writes them: as floats, 1.0 would equal the index 1, and 0.0 would equal -0.0, where
             equal steps are to mean equal kernels.
@@ -22,11 +22,6 @@ class Step:
     op: str
     operands: tuple[int | str, ...]
 
-
-# What a chain can do, in float32.
-ARITHMETIC = frozenset(("add", "sub", "mul", "div", "maximum", "minimum", "negative", "sqrt"))
-ACTIVATIONS = frozenset(("gelu", "gelu_quick", "gelu_tanh", "relu", "sigmoid", "silu", "tanh"))
-CHAINED = ARITHMETIC | ACTIVATIONS
 
 # The chain of a gated MLP: its gate, then what comes up.
 SILU_MUL = (Step("silu", (0,)), Step("mul", (2, 1)))

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from tvm import te, tirx
 
-from maxtool.compiler.lowering.scalars import SCALAR
+from maxtool.compiler.kernels.formulas import FORMULAS, Scalars
 from maxtool.dtype import DType
 
 Expr: TypeAlias = Any  # tvm ships no types
@@ -32,7 +32,8 @@ def elementwise(op: str, dtype: DType) -> Compute:
             values = [operand(*broadcast_index(index, operand.shape)) for operand in operands]
             if op == "where":  # its choices are not computed with
                 return tirx.Select(*values)
-            result = SCALAR[op](*(widened(value, dtype) for value in values))
+            wide = [widened(value, dtype) for value in values]
+            result = FORMULAS[op](Scalars(str(wide[0].ty)), *wide)
             return result if str(result.ty) == "bool" else narrowed(result, dtype)
 
         return te.compute(sizes, element, name=op)

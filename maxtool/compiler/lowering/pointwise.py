@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from maxtool.compiler.kernels.forms import CHAINED, Step
+from maxtool.compiler.kernels.forms import Step
+from maxtool.compiler.kernels.formulas import CHAINED
 from maxtool.dtype import DType
 from maxtool.graph import Node, Tensor
 

@@ -13,8 +13,8 @@ import pytest
 from maxtool.compiler.cuda.binaries import device_code
 from maxtool.compiler.cuda.resources import read_resources
 from maxtool.compiler.cuda.target import cuda_target
+from maxtool.compiler.kernels.formulas import FORMULAS
 from maxtool.compiler.lowering.module import ModuleLowering
-from maxtool.compiler.lowering.scalars import SCALAR
 from maxtool.compiler.pipeline import compile_module
 from maxtool.dtype import DType
 from maxtool.graph import Graph, Tensor, TensorType, executor, ops
@@ -77,7 +77,7 @@ def taken(op: str, dtype: DType) -> bool:
 
 def elementwise(dtype: DType) -> tuple[list[str], Callable[[Tensor, Tensor], list[Tensor]]]:
     """Every operation that takes a type, and a function of all of their results."""
-    names = [op for op in SCALAR if taken(op, dtype)]
+    names = [op for op in FORMULAS if taken(op, dtype)]
 
     def function(x: Tensor, y: Tensor) -> list[Tensor]:
         return [apply(op, *((x, y) if op in PAIRS else (x,)))[0] for op in names]

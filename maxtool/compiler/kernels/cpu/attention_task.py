@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
-from maxtool.compiler.kernels.cpu import special
+from maxtool.compiler.kernels.cpu.special import Vectors
 from maxtool.compiler.target import Tile
 
 KEYS = 64  # keys in a block: a multiple of every vector length
@@ -174,7 +174,7 @@ def _capped(one: Attention, score: b.Expr) -> b.Expr:
         return score
     lanes = one.tile.lanes
     cap = b.splat(one.softcap, lanes)
-    return special.tanh(lanes, b.let(score / cap)) * cap
+    return Vectors(lanes).tanh(b.let(score / cap)) * cap
 
 
 def add_values(one: Attention, task: Task, row: b.Expr, base: b.Expr, count: b.Expr) -> None:

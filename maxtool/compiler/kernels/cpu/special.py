@@ -6,9 +6,8 @@ The polynomials are our own fits, by weighted least squares at Chebyshev nodes, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import pi, sqrt
 
-from tvm.tirx.script.builder import ir as T
+from tvm import tirx
 
 from maxtool.compiler.kernels.cpu import builder as b
 
@@ -39,50 +38,53 @@ ERFC_COEFFICIENTS = (
 ERFC_SCALE = 0.4
 
 
-def sigmoid(lanes: int, x: b.Expr) -> b.Expr:
-    """``1 / (1 + exp(-x))`` from exp(-abs(x)), which cannot overflow."""
-    zero, one = b.splat(0.0, lanes), b.splat(1.0, lanes)
-    negative = x < zero
-    e = b.let(b.exp(T.Select(negative, x, zero - x), lanes))
-    return T.Select(negative, e, one) / (one + e)
+class Vectors:
+    """Vectors of float32 in a register, as formulas compute with them.
 
+    Args:
+        width: Elements of a vector.
+    """
 
-def tanh(lanes: int, x: b.Expr) -> b.Expr:
-    """The hyperbolic tangent, relative error below 2e-7; NaN stays."""
-    zero, one = b.splat(0.0, lanes), b.splat(1.0, lanes)
-    size = b.let(T.Select(x < zero, zero - x, x))
-    square = b.let(size * size)
-    small = size + size * square * _polynomial(TANH_COEFFICIENTS, square, lanes)
-    bounded = b.let(T.Select(size > b.splat(TANH_LARGE, lanes), b.splat(TANH_LARGE, lanes), size))
-    large = one - b.splat(2.0, lanes) / (b.exp(bounded + bounded, lanes) + one)
-    value = b.let(T.Select(size < b.splat(TANH_SMALL, lanes), small, large))
-    return T.Select(x < zero, zero - value, value)
+    dtype = "float32"
 
+    def __init__(self, width: int) -> None:
+        self._width = width
 
-def gelu(lanes: int, x: b.Expr) -> b.Expr:
-    """``x`` times the normal distribution function, which is ``erfc(-x / sqrt(2)) / 2``."""
-    zero, one = b.splat(0.0, lanes), b.splat(1.0, lanes)
-    z = b.let(T.Select(x < zero, zero - x, x) * b.splat(sqrt(0.5), lanes))
-    t = b.let(one / (one + b.splat(ERFC_SCALE, lanes) * z))
-    scaled = t * _polynomial(ERFC_COEFFICIENTS, t, lanes)
-    below = b.let(b.splat(0.5, lanes) * b.exp(zero - z * z, lanes) * scaled)
-    return x * T.Select(x < zero, below, one - below)
+    def number(self, value: float) -> b.Expr:
+        """Return a vector of one constant."""
+        return b.splat(float(value), self._width)
 
+    def let(self, value: b.Expr) -> b.Expr:
+        """Compute a value once."""
+        return b.let(value)
 
-def gelu_tanh(lanes: int, x: b.Expr) -> b.Expr:
-    """By ``(1 + tanh(u)) / 2 == sigmoid(2 u)``."""
-    inner = x * (b.splat(1.0, lanes) + b.splat(0.044715, lanes) * x * x)
-    return x * sigmoid(lanes, b.let(b.splat(2 * sqrt(2 / pi), lanes) * inner))
+    def exp(self, x: b.Expr) -> b.Expr:
+        """Return ``e**x``; see :func:`maxtool.compiler.kernels.cpu.builder.exp`."""
+        return b.exp(x, self._width)
 
+    def erfc(self, x: b.Expr) -> b.Expr:
+        """Return one less the error function."""
+        zero, one = self.number(0), self.number(1)
+        size = b.let(tirx.Select(x < zero, zero - x, x))
+        t = b.let(one / (one + self.number(ERFC_SCALE) * size))
+        above = b.let(self.exp(zero - size * size) * (t * self._polynomial(ERFC_COEFFICIENTS, t)))
+        return tirx.Select(x < zero, self.number(2) - above, above)
 
-def gelu_quick(lanes: int, x: b.Expr) -> b.Expr:
-    """``x * sigmoid(1.702 * x)``."""
-    return x * sigmoid(lanes, b.let(b.splat(1.702, lanes) * x))
+    def tanh(self, x: b.Expr) -> b.Expr:
+        """Return the hyperbolic tangent, relative error below 2e-7; NaN stays."""
+        zero, one = self.number(0), self.number(1)
+        size = b.let(tirx.Select(x < zero, zero - x, x))
+        square = b.let(size * size)
+        small = size + size * square * self._polynomial(TANH_COEFFICIENTS, square)
+        limit = self.number(TANH_LARGE)
+        bounded = b.let(tirx.Select(size > limit, limit, size))
+        large = one - self.number(2) / (self.exp(bounded + bounded) + one)
+        value = b.let(tirx.Select(size < self.number(TANH_SMALL), small, large))
+        return tirx.Select(x < zero, zero - value, value)
 
-
-def _polynomial(coefficients: Sequence[float], x: b.Expr, lanes: int) -> b.Expr:
-    """By Horner's rule, the highest power's coefficient first."""
-    total = b.splat(coefficients[0], lanes)
-    for coefficient in coefficients[1:]:
-        total = total * x + b.splat(coefficient, lanes)
-    return total
+    def _polynomial(self, coefficients: Sequence[float], x: b.Expr) -> b.Expr:
+        """Evaluate by Horner's rule, the highest power's coefficient first."""
+        total = self.number(coefficients[0])
+        for coefficient in coefficients[1:]:
+            total = total * x + self.number(coefficient)
+        return total

@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 
 from tvm.tirx.script.builder import ir as T
 
+from maxtool.compiler.kernels.chains import run_chain
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda.few_forms import Float32, TensorCores
 from maxtool.compiler.kernels.cuda.few_rows import RESIDENT, THREADS, Bench, Form, bench, few_rows
 from maxtool.compiler.kernels.cuda.matrix import Matrix
 from maxtool.compiler.kernels.cuda.output import Output
-from maxtool.compiler.kernels.cuda.pointwise import run_chain
+from maxtool.compiler.kernels.cuda.pointwise import REGISTERS
 from maxtool.compiler.kernels.forms import Step
 
 
@@ -132,7 +133,7 @@ def gated_linear(
             with b.when(row < x.rows), b.when(column < n):
                 both = zip(products, sums, strict=True)
                 values = [b.let(one.with_bias(column, value)) for one, value in both]
-                b.store(y, b.to_storage(run_chain(steps, values), out), (row, column))
+                b.store(y, b.to_storage(run_chain(REGISTERS, steps, values), out), (row, column))
 
         def block(here: _Block, _product: b.Expr) -> None:
             here.multiply([matrix for matrix, _ in weights], finish)

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from tvm.tirx.script.builder import ir as T
 
+from maxtool.compiler.kernels.chains import run_chain
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import elements as e
 from maxtool.compiler.kernels.cuda import lanes as ln
 from maxtool.compiler.kernels.cuda.normalize import inverse_root, rms_norm_rows
-from maxtool.compiler.kernels.cuda.pointwise import run_chain
+from maxtool.compiler.kernels.cuda.pointwise import REGISTERS
 from maxtool.compiler.kernels.cuda.rows import WARPS, Team
 from maxtool.compiler.kernels.forms import Step
 
@@ -110,7 +111,9 @@ def chain_rms_norm(
             def computed(k: b.Expr) -> b.Buffer:
                 lanes, place = shape.lanes, (row, k)
                 loaded = [ln.read(source, place, lanes, "float32") for source in sources]
-                values = ln.made(lanes, lambda i: run_chain(steps, [one[i] for one in loaded]))
+                values = ln.made(
+                    lanes, lambda i: run_chain(REGISTERS, steps, [one[i] for one in loaded])
+                )
                 if result is not None:
                     ln.write(result, values, place, lanes, "float32")
                 return values

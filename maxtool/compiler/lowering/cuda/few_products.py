@@ -10,7 +10,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from maxtool.compiler.kernels.forms import ACTIVATIONS, Step
+from maxtool.compiler.kernels.forms import Step
+from maxtool.compiler.kernels.formulas import ACTIVATIONS
 from maxtool.compiler.lowering.cuda.products import (
     added,
     float32_of,

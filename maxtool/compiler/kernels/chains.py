@@ -1,0 +1,27 @@
+"""Chains of elementwise operations, computed step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from maxtool.compiler.kernels import builder as b
+from maxtool.compiler.kernels.forms import Step
+from maxtool.compiler.kernels.formulas import CHAINED, Arithmetic
+
+
+def run_chain(m: Arithmetic, steps: Sequence[Step], values: Sequence[b.Expr]) -> b.Expr:
+    """Compute a chain.
+
+    Args:
+        m: What it is computed with.
+        steps: The chain; each is one of ``CHAINED``.
+        values: Its inputs.
+    """
+    known = list(values)
+    for step in steps:
+        operands = [
+            known[operand] if isinstance(operand, int) else m.number(float.fromhex(operand))
+            for operand in step.operands
+        ]
+        known.append(b.let(CHAINED[step.op](m, *operands)))
+    return known[-1]
