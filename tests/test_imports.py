@@ -68,8 +68,6 @@ UNCUT = {
     "graph.operators": {"graph.ops", "graph.tensor"},
     "graph.tensor": {"graph.graph", "graph.random"},
     "graph.weight": {"graph.shard"},
-    "nn.base": {"nn.compiled"},
-    "nn.compiled": {"nn.base"},
 }
 
 

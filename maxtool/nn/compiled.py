@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from inspect import Parameter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -13,12 +13,10 @@ from maxtool.graph.limits import least_sizes
 from maxtool.nn import state as states
 from maxtool.nn import tree
 from maxtool.nn.arguments import Arguments
+from maxtool.nn.called import Called, signature_of
 from maxtool.nn.pytree import flatten, unflatten
 from maxtool.nn.tracing import trace
 from maxtool.weights.data import WeightData
-
-if TYPE_CHECKING:
-    from maxtool.nn.base import Base
 
 Array = np.ndarray[Any, Any]
 
@@ -66,7 +64,7 @@ class CompiledModule:
 
 
 def compile_module(
-    module: Base[..., Any],
+    module: Called[..., Any],
     input_types: Sequence[Any],
     weights: Mapping[str, states.Value] | None,
     session: Session | None,
@@ -105,7 +103,7 @@ def _values(graph: Graph, data: Mapping[str, WeightData]) -> dict[str, Array]:
     return {name: _elements(known[name]) for name in graph.weight_values if name in known}
 
 
-def _bound(graph: Graph, module: Base[..., Any]) -> dict[str, WeightData]:
+def _bound(graph: Graph, module: Called[..., Any]) -> dict[str, WeightData]:
     """Every parameter that has data: those of the tree, and others it reads."""
     found = {name: graph.weight(name) for name in graph.weight_values}
     used = {name: one for name, one in found.items() if one is not None and one.name == name}
@@ -133,10 +131,8 @@ def _elements(data: WeightData) -> Array:
     return data.data if data.quantization_encoding is None else data.astype(data.dtype).data
 
 
-def _names(module: Base[..., Any], count: int) -> list[str]:
+def _names(module: Called[..., Any], count: int) -> list[str]:
     """What ``forward`` calls its arguments; those it gathers with a star are called by position."""
-    from maxtool.nn.base import signature_of
-
     positional = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
     parameters = signature_of(module).parameters.values()
     names = [one.name for one in parameters if one.kind in positional]

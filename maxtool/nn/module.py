@@ -9,7 +9,8 @@ from maxtool.errors import MissingWeight
 from maxtool.graph import DeviceRef, Graph, ShardingStrategy, Tensor, TensorType, Weight
 from maxtool.nn import state as states
 from maxtool.nn import tree
-from maxtool.nn.base import Base, P, R, Types
+from maxtool.nn.base import Base, Types
+from maxtool.nn.called import P, R
 from maxtool.nn.placement import place
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from maxtool.graph import Graph, TensorType, Weight
 from maxtool.nn import state, tree
-from maxtool.nn.base import Base
+from maxtool.nn.called import Called
 from maxtool.nn.repeat import sharing
 
 
 def trace(
-    module: Base[..., Any],
+    module: Called[..., Any],
     name: str,
     input_types: Iterable[TensorType],
     function: Callable[..., Any] | None = None,

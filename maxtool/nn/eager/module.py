@@ -12,7 +12,8 @@ from maxtool.graph import Tensor, TensorType
 from maxtool.graph.device import CPU, Device, DeviceRef
 from maxtool.nn import state as states
 from maxtool.nn import tree
-from maxtool.nn.base import Base, P, R
+from maxtool.nn.base import Base
+from maxtool.nn.called import P, R
 from maxtool.nn.eager import rendering
 from maxtool.nn.tree import RESERVED, Style
 
