@@ -252,7 +252,7 @@ def set_in(root: dict[str, Any], path: str, value: object) -> None:
 
 
 HOSTILE: dict[str, tuple[str, object]] = {
-    "schema": ("schema", "maxtool.artifact/3"),
+    "schema": ("schema", "maxtool.artifact/4"),
     "absolute module": ("module", "/etc/passwd"),
     "module outside": ("module", "../blocker/sitecustomize.py"),
     "weights outside": ("weights/file", "../../x"),
@@ -315,6 +315,13 @@ HOSTILE: dict[str, tuple[str, object]] = {
     "packed into another size": ("weights/tensors/0/unpacked", [CONTEXT, VOCAB]),
     "a default beyond the limit": ("entries/forward/inputs/0/default", VOCAB),
     "a default of unknown size": ("entries/forward/inputs/0/default", 1),
+    "no such task": ("task", "chat"),
+    "state without a task": ("task", None),
+    "a task without its entry": ("task", "embed"),
+    "least sizes of nothing": ("entries/forward/least", {"width": 2}),
+    "a least size beyond the limit": ("entries/forward/least", {"seq": CONTEXT + 1}),
+    "a least size of 0": ("entries/forward/least", {"seq": 0}),
+    "least sizes of text": ("entries/forward/least", {"seq": "2"}),
     "no bytes of a file": ("files/model.so/bytes", "1"),
 }
 

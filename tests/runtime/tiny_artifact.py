@@ -131,6 +131,7 @@ def contents(weights: list[dict[str, object]]) -> dict[str, Any]:
         "name": "tiny",
         "recipe": "none",
         "architecture": "none",
+        "task": "generate",
         "dtype": "float32",
         "context": CONTEXT,
         "vocab_size": VOCAB,

@@ -1,8 +1,8 @@
 """Checks of a manifest against itself: each part may be well-formed and the whole absurd.
 
-Compiled code checks the types and shapes of all that it is given, and nothing of its values: at
-which position a call writes, and which row of a table a number means, is bounded by the loader
-alone. So the bounds follow from the shapes here, whoever wrote them down.
+Compiled code checks the types and shapes of all that it is given, and nothing of its values: which
+row of a table a number means is bounded by the loader alone. So the bounds follow from the shapes
+here, whoever wrote them down. What bounds a model of text is in ``text_entries.py``.
 """
 
 from __future__ import annotations
@@ -14,17 +14,13 @@ import numpy as np
 
 from .errors import BadInput
 from .manifest_parts import ManifestParts
-from .specs import ALIGNMENT, DTYPES, Entry, Input, Stored, Table
+from .specs import ALIGNMENT, BITS, DTYPES, Entry, Input, Stored, Table
+from .text_entries import TEXT_RULES
 
 Rule: TypeAlias = Callable[[ManifestParts], Iterator[str]]
 
 MAX_BYTES = 1 << 48
-SETTINGS = 5
-CONTEXT, EMBED, PREFILL = "context", "embed", "prefill"
-# Entries that draw tokens by themselves, and what they take and give: names, types, numbers of
-# dimensions.
-SAMPLED = {"sample_prefill", "sample_decode"}
-DRAWING = ("token int64 2", "position int32 1", "draws float32 1", "settings float32 1")
+CONTEXT = "context"
 
 
 def check_consistent(manifest: ManifestParts) -> None:
@@ -98,36 +94,22 @@ def _placed(manifest: ManifestParts) -> Iterator[str]:
         yield f"{what}, and the context {manifest.context}"
 
 
-def _stateful(manifest: ManifestParts) -> Iterator[str]:
-    """An entry that writes the state says where, and how much: the position is checked."""
-    named = {size for spec in manifest.state for size in spec.names}
-    for name, entry in manifest.entries.items():
-        if not entry.state:
-            continue
-        position = next((spec for spec in entry.inputs if spec.name == "position"), None)
-        ids = entry.ids
-        if not ids or len(ids.shape) != 2 or not position or position.shape != (1,):
-            yield f"{name!r} has state, but not input_ids[batch, seq] and position[1]"
-        if manifest.context is None:
-            yield f"{name!r} has state, but there is no context"
-        if missing := named - {size for spec in entry.inputs for size in spec.names}:
-            yield f"no input of {name!r} has the sizes {', '.join(sorted(missing)):.80}"
+def _stateless(manifest: ManifestParts) -> Iterator[str]:
+    """A model without a task has no state: nothing would bound where it is written."""
+    stateful = [name for name, entry in manifest.entries.items() if entry.state]
+    if manifest.task is None and (stateful or manifest.state):
+        yield f"there is no task, and state: {', '.join(stateful):.80}"
 
 
-def _bounded(manifest: ManifestParts) -> Iterator[str]:
-    """Token ids and their number have limits, in every entry that takes them."""
+def _limited(manifest: ManifestParts) -> Iterator[str]:
+    """Limits are of the kind that a dimension or an input has, and can be met."""
     for name, entry in manifest.entries.items():
         yield from _kinds(manifest, entry)
-        ids = entry.ids
-        if ids is None:
-            continue
-        values = manifest.limits.get(ids.name)
-        if not isinstance(values, tuple) or values[0] < 0:
-            yield f"{name!r} takes {ids}, whose values have no limit in 'limits'"
-        length = ids.shape[1] if len(ids.shape) > 1 else None
-        if isinstance(length, str) and not _fits(manifest, length):
-            context = f"a context of {manifest.context}"
-            yield f"{name!r} takes {ids}, and the limit of {length} is not in {context}"
+        sizes = {size for spec in entry.inputs for size in spec.names}
+        for dim, size in entry.least.items():
+            limit = manifest.limits.get(dim)
+            if dim not in sizes or (isinstance(limit, int) and limit < size):
+                yield f"{name!r} needs {dim!r:.80} to be at least {size}"
 
 
 def _kinds(manifest: ManifestParts, entry: Entry) -> Iterator[str]:
@@ -139,14 +121,6 @@ def _kinds(manifest: ManifestParts, entry: Entry) -> Iterator[str]:
             yield f"the limit of the dimension {name!r} is {list(limit)}"
         if name in inputs - sizes and isinstance(limit, int):
             yield f"the limit of the values of {name!r} is {limit}"
-
-
-def _fits(manifest: ManifestParts, dim: str) -> bool:
-    """Whether a dimension has a limit, and one that the context can hold."""
-    limit = manifest.limits.get(dim)
-    if not isinstance(limit, int):
-        return False
-    return manifest.context is None or limit <= manifest.context
 
 
 def _indexed(manifest: ManifestParts) -> Iterator[str]:
@@ -183,59 +157,13 @@ def _filled(manifest: ManifestParts) -> Iterator[str]:
 def _is_value(manifest: ManifestParts, spec: Input) -> bool:
     """Whether a default is a value that may be given."""
     dtype, limit = DTYPES[spec.dtype], manifest.limits.get(spec.name)
-    if spec.default is None or spec.dtype == "bfloat16":
+    if spec.default is None or spec.dtype in BITS:
         return False
     if isinstance(limit, tuple):
         return limit[0] <= spec.default <= limit[1]
     if dtype.kind in "iu":
         return bool(np.iinfo(dtype).min <= spec.default <= np.iinfo(dtype).max)
     return spec.default in (0, 1)
-
-
-def _drawing(manifest: ManifestParts) -> Iterator[str]:
-    """Nothing else checks what entries that draw tokens are called with."""
-    found = SAMPLED & manifest.entries.keys()
-    if found and not {*SAMPLED, PREFILL} <= manifest.entries.keys():
-        yield f"{', '.join(sorted(found))} without the entries that go with it"
-    for name in found:
-        yield from _draws(manifest, name, manifest.entries[name])
-
-
-def _draws(manifest: ManifestParts, name: str, entry: Entry) -> Iterator[str]:
-    inputs, outputs = (
-        tuple(f"{s.name} {s.dtype} {len(s.shape)}" for s in side)
-        for side in (entry.inputs, entry.outputs)
-    )
-    if not entry.state or (inputs, outputs) != (DRAWING, DRAWING[:2]):
-        yield f"{name!r} is not from {', '.join(DRAWING)}, and the state"
-        return
-    sizes = entry.inputs[2].shape + entry.inputs[3].shape
-    if sizes != (manifest.context, SETTINGS):
-        yield f"{name!r} has no draws[context] and settings[{SETTINGS}]"
-    yield from _remembers(manifest, name)
-
-
-def _remembers(manifest: ManifestParts, name: str) -> Iterator[str]:
-    """Check that the state records, for each token that may be in a text, whether it was in it."""
-    seen = next((spec for spec in manifest.state if spec.name == "seen"), None)
-    limit = manifest.limits.get("input_ids")
-    tokens = limit[1] + 1 if isinstance(limit, tuple) else None
-    if seen is None or len(seen.shape) != 2 or seen.shape[1] != tokens:
-        yield f"{name!r} has no seen[batch, {tokens}] in the state"
-
-
-def _embedding(manifest: ManifestParts) -> Iterator[str]:
-    """Vectors are made from token ids and a mask, and nothing else that must be given."""
-    entry = manifest.entries.get(EMBED)
-    if entry is None:
-        return
-    must = {spec.name for spec in entry.inputs if spec.default is None}
-    known = {"input_ids", "attention_mask"}
-    if not must <= known <= {spec.name for spec in entry.inputs}:
-        yield f"{EMBED!r} is not from input_ids and attention_mask"
-    given = [(spec.name, tuple(map(type, spec.shape[1:]))) for spec in entry.outputs]
-    if given != [("embeddings", (int,))]:
-        yield f"{EMBED!r} does not give embeddings[batch, size] alone"
 
 
 # In this order: what one relies on is checked by those before it.
@@ -245,10 +173,9 @@ RULES: tuple[Rule, ...] = (
     _packed,
     _affordable,
     _placed,
-    _stateful,
-    _bounded,
+    _stateless,
+    _limited,
     _indexed,
     _filled,
-    _drawing,
-    _embedding,
+    *TEXT_RULES,
 )

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from .consistency import SAMPLED
 from .cuda_code import choose_code, given_code
 from .cuda_decoding import CudaDecoder
 from .cuda_driver import find_gpu
@@ -17,6 +16,7 @@ from .host import CPU, POOLED, check_machine
 from .manifest import Manifest
 from .memory import DeviceState
 from .processor import Compiled
+from .text_entries import SAMPLED
 
 CUDA = 2  # DLDeviceType
 

@@ -9,8 +9,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .entries import EntryRunner
-from .errors import BadInput, BadUsage, DoesNotFit, RunError
+from .errors import BadInput, BadUsage, RunError
+from .manifest_parts import EMBED
 from .memory import Array
+from .strangers import makes_no_embeddings
 from .tokens import beginning, check_text, most_bytes, open_tokenizer, telling_failures
 
 # A text, or its token ids.
@@ -38,11 +40,8 @@ class Embedder:
     """
 
     def __init__(self, model: EntryRunner, batch: int = 32) -> None:
-        if "embed" not in model.manifest.entries:
-            raise DoesNotFit(
-                "this model writes text and makes no embeddings",
-                hint="maxtool run, or its own run.py, with --prompt continues a text",
-            )
+        if model.manifest.task != EMBED:
+            raise makes_no_embeddings(model.manifest.task)
         if batch < 1:
             raise BadUsage(f"a batch of {batch} texts")
         self._model, self._batch = model, batch

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 
 from .errors import DoesNotFit
 from .execution import Execution
-from .inputs import bind, check_position
+from .inputs import bind
 from .manifest import Manifest
 from .memory import Array, State, named
 from .processor import Processor, TextMemory
 from .specs import Entry
 from .split import SplitExecution
+from .text_entries import check_position
 
 
 class EntryRunner:

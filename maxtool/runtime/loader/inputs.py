@@ -10,7 +10,7 @@ import numpy as np
 from .errors import BadInput, DoesNotFit
 from .manifest import Manifest
 from .memory import Array, aligned
-from .specs import DTYPES, Entry, Input, Spec
+from .specs import BITS, DTYPES, Entry, Input, Spec
 
 
 def bind(
@@ -25,7 +25,8 @@ def bind(
         DoesNotFit: If sizes or values go beyond the model's limits.
     """
     _check_names(entry, arrays.keys())
-    found = {name: np.asarray(array) for name, array in arrays.items()}
+    types = {spec.name: spec.dtype for spec in entry.inputs}
+    found = {name: _as_array(array, types[name]) for name, array in arrays.items()}
     dims = check_shapes(manifest, entry, {name: array.shape for name, array in found.items()})
     specs = (spec for spec in entry.inputs if spec.name in found)
     given = {spec.name: _checked(spec, found[spec.name]) for spec in specs}
@@ -54,7 +55,21 @@ def check_shapes(
         limit = manifest.limits.get(name)
         if isinstance(limit, int) and size > limit:
             raise DoesNotFit(f"{name} is {size}; the model takes at most {limit}")
+        if size < (least := entry.least.get(name, 1)):
+            raise DoesNotFit(f"{name} is {size}; the model takes at least {least}")
     return dims
+
+
+def _as_array(value: object, dtype: str) -> Array:
+    """An array of what is given; Python's own floats are of the float type that is taken."""
+    array = np.asarray(value)
+    if array.dtype == np.float64 and not hasattr(value, "dtype") and DTYPES[dtype].kind == "f":
+        return array.astype(DTYPES[dtype])
+    bits = BITS.get(dtype)
+    named = {dtype, f"void{8 * array.dtype.itemsize}"}  # as ml_dtypes has it, and an npz file of it
+    if bits is not None and array.dtype.name in named and array.itemsize == bits.itemsize:
+        return array.view(bits)
+    return array
 
 
 def _check_names(entry: Entry, names: Collection[str]) -> None:
@@ -72,21 +87,6 @@ def _filled(spec: Input, dims: Mapping[str, int]) -> Array:
     array = aligned(spec.sizes(dims), DTYPES[spec.dtype])
     array[...] = spec.default
     return array
-
-
-def check_position(manifest: Manifest, entry: Entry, inputs: Mapping[str, Array]) -> None:
-    """Refuse a position whose tokens would be written behind the end of the state.
-
-    Raises:
-        DoesNotFit: If it is one.
-    """
-    if not entry.state or manifest.context is None:
-        return
-    ids = "input_ids" if entry.ids is None else entry.ids.name
-    position, length = int(inputs["position"][0]), inputs[ids].shape[1]
-    if position < 0 or position + length > manifest.context:
-        what = f"position {position} and {length} tokens"
-        raise DoesNotFit(f"{what} go beyond the context of {manifest.context}")
 
 
 def _check_values(manifest: Manifest, inputs: Mapping[str, Array]) -> None:
@@ -114,13 +114,21 @@ def _check_shape(spec: Spec, shape: tuple[int, ...], dims: dict[str, int]) -> No
 def _checked(spec: Spec, array: Array) -> Array:
     """One input, aligned and of its type."""
     dtype = DTYPES[spec.dtype]
-    python = array.dtype == np.int64 and dtype.kind == "i"
-    if not (np.can_cast(array.dtype, dtype) or (python and _in_range(array, dtype))):
+    if not _is_taken(array, spec.dtype, dtype):
         what = f"{spec.name} is {array.dtype}; the model takes {spec}"
-        raise BadInput(what, tensor=spec.name)
+        as_bits = f"give an array of that type, or {dtype} with the bits"
+        raise BadInput(what, tensor=spec.name, hint=as_bits if spec.dtype in BITS else None)
     copy = aligned(array.shape, dtype)
     copy[...] = array
     return copy
+
+
+def _is_taken(array: Array, name: str, dtype: np.dtype[Any]) -> bool:
+    """Whether an array has the type of that name, or one that it holds every value of."""
+    if name in BITS:
+        return bool(array.dtype == dtype)
+    python = array.dtype == np.int64 and dtype.kind in "iu"
+    return np.can_cast(array.dtype, dtype) or (python and _in_range(array, dtype))
 
 
 def _in_range(array: Array, dtype: np.dtype[Any]) -> bool:

@@ -11,10 +11,13 @@ from .specs import DTYPES, Buffer, Entry, Input, Spec, Stored, Table
 from .stamps import Stamp, stamp
 from .strangers import no_manifest, other_schema
 
-SCHEMA = "maxtool.artifact/2"
+SCHEMA = "maxtool.artifact/3"
 FILE = "manifest.json"
 MAX_MANIFEST = 64 << 20
 MAX_SIZE, MAX_DIMS = 1 << 48, 32
+# What a model does by itself; one without a task has functions of arrays, and no state.
+GENERATE, EMBED = "generate", "embed"
+TASKS = (GENERATE, EMBED, None)
 SPEC_KEYS = (("name", str), ("dtype", str), ("shape", list))
 
 # The largest size of a dimension, or the least and largest value of an input.
@@ -35,6 +38,7 @@ class ManifestParts:
         self.stamps: dict[Path, Stamp] = {}
         get, root = self._get, self.root
         self.module = self._file(get(root, "module", str))
+        self.task = self._task(root)
         self.entries = {name: self._entry(e) for name, e in get(root, "entries", dict).items()}
         self.state = tuple(map(self._buffer, self._tensors(root, "state")))
         self.devices = self._count(root, "devices") or 1
@@ -81,6 +85,12 @@ class ManifestParts:
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             raise self._wrong(f"{key!r} is missing or wrong: {value!r:.80}")
         return value
+
+    def _task(self, root: dict[str, Any]) -> str | None:
+        task: str | None = self._get(root, "task", (str, type(None)))
+        if task not in TASKS:
+            raise self._wrong(f"'task' is {task!r:.80}")
+        return task
 
     def _count(self, holder: object, key: str) -> int | None:
         """A number of things from 1 up, or None."""
@@ -134,7 +144,14 @@ class ManifestParts:
         inputs = tuple(map(self._input, self._tensors(item, "inputs")))
         outputs = tuple(Spec(*self._facts(one)) for one in self._tensors(item, "outputs"))
         state = self._get(item, "state", bool)
-        return Entry(self._get(item, "function", str), inputs, outputs, state)
+        return Entry(self._get(item, "function", str), inputs, outputs, state, self._least(item))
+
+    def _least(self, item: object) -> dict[str, int]:
+        """The least sizes of named dimensions."""
+        least: dict[str, int] = self._get(item, "least", (dict, type(None))) or {}
+        if not all(type(size) is int and 0 < size <= MAX_SIZE for size in least.values()):
+            raise self._wrong(f"'least' is {least!r:.80}")
+        return least
 
     def _input(self, item: dict[str, Any]) -> Input:
         return Input(*self._facts(item), self._get(item, "default", (int, type(None))))

@@ -14,9 +14,11 @@ from .entries import EntryRunner
 from .errors import BadInput, BadUsage, DoesNotFit
 from .inputs import bind
 from .manifest import Manifest
+from .manifest_parts import GENERATE
 from .memory import Array
 from .sampling import Chooser, Sampling
 from .session import Session
+from .strangers import writes_no_text
 from .tokens import check_text, encode, open_tokenizer, telling_failures, too_long
 
 
@@ -92,11 +94,8 @@ class Model(EntryRunner):
             BadInput: If there are no ids.
             DoesNotFit: If they are more than the context, or outside the vocabulary.
         """
-        if "embed" in self.manifest.entries:
-            raise DoesNotFit(
-                "this model makes embeddings and writes no text",
-                hint="maxtool embed, or its own run.py, with --text makes a vector of a text",
-            )
+        if self.manifest.task != GENERATE:
+            raise writes_no_text(self.manifest.task)
         if max_tokens < 0:
             raise BadUsage(f"max-tokens is {max_tokens}")
         if not len(ids):

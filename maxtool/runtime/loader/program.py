@@ -12,6 +12,7 @@ from .arrays import run_arrays
 from .converse import run_chat
 from .errors import BadUsage, MachineLacks, RunError
 from .manifest import Manifest
+from .manifest_parts import EMBED
 from .options import Common, EmbedOptions, Options, parse, parse_embedding
 from .terminal import complain, emit, emit_json, open_streams, printable
 from .text import run_text
@@ -111,7 +112,7 @@ def main(folder: Path, argv: Sequence[str] | None = None) -> int:
 def embeds(folder: Path) -> bool:
     """Whether the artifact makes embeddings; one that cannot be read is refused later."""
     try:
-        return "embed" in Manifest(folder).entries
+        return Manifest(folder).task == EMBED
     except RunError:
         return False
 

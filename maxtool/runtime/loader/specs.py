@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 ALIGNMENT = 64
-IDS = ("input_ids", "token")
-# bfloat16 has no NumPy type of its own: its arrays hold the bits.
 DTYPES = {name: np.dtype(name) for name in ("bool", "float16", "float32", "float64")}
 DTYPES |= {
     f"{sign}int{n}": np.dtype(f"{sign}int{n}") for sign in ("", "u") for n in (8, 16, 32, 64)
 }
-DTYPES["bfloat16"] = np.dtype("uint16")
+# Types that NumPy lacks: arrays hold their bits.
+BITS = {"bfloat16": np.dtype("uint16")} | {
+    f"float8_{form}": np.dtype("uint8")
+    for form in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")
+}
+DTYPES |= BITS
 
 
 @dataclass(frozen=True)
@@ -106,14 +109,18 @@ class Table:
 
 @dataclass(frozen=True)
 class Entry:
-    """A function of the model: its arrays in order, and whether it reads and writes the state."""
+    """A function of the model.
+
+    Attributes:
+        function: The name of its compiled function.
+        inputs: Its arrays, in order.
+        outputs: Its results, in order.
+        state: Whether it reads and writes the state.
+        least: The least size of named dimensions where it is more than 1.
+    """
 
     function: str
     inputs: tuple[Input, ...]
     outputs: tuple[Spec, ...]
     state: bool
-
-    @property
-    def ids(self) -> Input | None:
-        """The input of token ids: one of those the next position follows from."""
-        return next((spec for spec in self.inputs if spec.name in IDS), None)
+    least: Mapping[str, int] = field(default_factory=dict)

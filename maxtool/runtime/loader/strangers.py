@@ -1,15 +1,18 @@
-"""Errors that say what lies where a compiled model was looked for."""
+"""Errors that say what lies where another model, or none, was looked for."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from .errors import BadInput
+from .errors import BadInput, DoesNotFit
 
 # How files of checkpoints end, and what they are called in a folder.
 SUFFIXES = (".safetensors", ".gguf", ".onnx", ".pt", ".pth")
 PATTERNS = (*(f"*{suffix}" for suffix in SUFFIXES), "*.index.json", "pytorch_model*.bin")
 COMPILE = "maxtool compile {source} -o {name}"
+# What can be done instead with a model that does another task, or none.
+VECTORS = "maxtool embed, or its own run.py, with --text makes a vector of a text"
+ARRAYS = "--inputs X.npz --output Y.npz runs it on arrays; --info says of what names and types"
 
 
 def no_manifest(path: Path, error: OSError) -> BadInput:
@@ -38,6 +41,21 @@ def other_schema(path: Path, schema: object, known: str) -> BadInput:
         return BadInput(f"this is not a manifest of schema {known}", file=path)
     what = f"the model was compiled by another release of maxtool: {schema:.40} is not {known}"
     return BadInput(what, file=path, hint="compile it again, or use the run.py in its own folder")
+
+
+def writes_no_text(task: str | None) -> DoesNotFit:
+    """The error to raise where text is wanted of a model that does another task, or none."""
+    if task is None:
+        return DoesNotFit("this model takes arrays, and no text", hint=ARRAYS)
+    return DoesNotFit("this model makes embeddings and writes no text", hint=VECTORS)
+
+
+def makes_no_embeddings(task: str | None) -> DoesNotFit:
+    """The error to raise where embeddings are wanted of a model that does another task, or none."""
+    if task is None:
+        return DoesNotFit("this model takes arrays, and no text", hint=ARRAYS)
+    hint = "maxtool run, or its own run.py, with --prompt continues a text"
+    return DoesNotFit("this model writes text and makes no embeddings", hint=hint)
 
 
 def _is_checkpoint(path: Path) -> bool:

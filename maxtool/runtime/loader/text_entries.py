@@ -1,0 +1,142 @@
+"""Entries of models of text: what bounds token ids, positions and the state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
+
+from .errors import DoesNotFit
+from .manifest_parts import EMBED, GENERATE, ManifestParts
+from .memory import Array
+from .specs import Entry, Input
+
+Rule: TypeAlias = Callable[[ManifestParts], Iterator[str]]
+
+IDS = ("input_ids", "token")
+SETTINGS = 5
+PREFILL = "prefill"
+# Entries that draw tokens by themselves, and what they take and give: names, types, numbers of
+# dimensions.
+SAMPLED = {"sample_prefill", "sample_decode"}
+DRAWING = ("token int64 2", "position int32 1", "draws float32 1", "settings float32 1")
+
+
+def ids_of(entry: Entry) -> Input | None:
+    """The input of token ids: one of those the next position follows from."""
+    return next((spec for spec in entry.inputs if spec.name in IDS), None)
+
+
+def check_position(manifest: ManifestParts, entry: Entry, inputs: Mapping[str, Array]) -> None:
+    """Refuse a position whose tokens would be written behind the end of the state.
+
+    Raises:
+        DoesNotFit: If it is one.
+    """
+    if not entry.state or manifest.context is None:
+        return
+    ids = ids_of(entry)
+    length = inputs["input_ids" if ids is None else ids.name].shape[1]
+    position = int(inputs["position"][0])
+    if position < 0 or position + length > manifest.context:
+        what = f"position {position} and {length} tokens"
+        raise DoesNotFit(f"{what} go beyond the context of {manifest.context}")
+
+
+def _stateful(manifest: ManifestParts) -> Iterator[str]:
+    """An entry that writes the state says where, and how much: the position is checked."""
+    named = {size for spec in manifest.state for size in spec.names}
+    for name, entry in manifest.entries.items():
+        if not entry.state:
+            continue
+        position = next((spec for spec in entry.inputs if spec.name == "position"), None)
+        ids = ids_of(entry)
+        if not ids or len(ids.shape) != 2 or not position or position.shape != (1,):
+            yield f"{name!r} has state, but not input_ids[batch, seq] and position[1]"
+        if manifest.context is None:
+            yield f"{name!r} has state, but there is no context"
+        if missing := named - {size for spec in entry.inputs for size in spec.names}:
+            yield f"no input of {name!r} has the sizes {', '.join(sorted(missing)):.80}"
+
+
+def _bounded(manifest: ManifestParts) -> Iterator[str]:
+    """Token ids and their number have limits, in every entry that takes them."""
+    for name, entry in manifest.entries.items():
+        ids = ids_of(entry)
+        if ids is None:
+            continue
+        values = manifest.limits.get(ids.name)
+        if not isinstance(values, tuple) or values[0] < 0:
+            yield f"{name!r} takes {ids}, whose values have no limit in 'limits'"
+        length = ids.shape[1] if len(ids.shape) > 1 else None
+        if isinstance(length, str) and not _fits(manifest, length):
+            context = f"a context of {manifest.context}"
+            yield f"{name!r} takes {ids}, and the limit of {length} is not in {context}"
+
+
+def _fits(manifest: ManifestParts, dim: str) -> bool:
+    """Whether a dimension has a limit, and one that the context can hold."""
+    limit = manifest.limits.get(dim)
+    if not isinstance(limit, int):
+        return False
+    return manifest.context is None or limit <= manifest.context
+
+
+def _drawing(manifest: ManifestParts) -> Iterator[str]:
+    """Nothing else checks what entries that draw tokens are called with."""
+    found = SAMPLED & manifest.entries.keys()
+    if found and not {*SAMPLED, PREFILL} <= manifest.entries.keys():
+        yield f"{', '.join(sorted(found))} without the entries that go with it"
+    for name in found:
+        yield from _draws(manifest, name, manifest.entries[name])
+
+
+def _draws(manifest: ManifestParts, name: str, entry: Entry) -> Iterator[str]:
+    inputs, outputs = (
+        tuple(f"{s.name} {s.dtype} {len(s.shape)}" for s in side)
+        for side in (entry.inputs, entry.outputs)
+    )
+    if not entry.state or (inputs, outputs) != (DRAWING, DRAWING[:2]):
+        yield f"{name!r} is not from {', '.join(DRAWING)}, and the state"
+        return
+    sizes = entry.inputs[2].shape + entry.inputs[3].shape
+    if sizes != (manifest.context, SETTINGS):
+        yield f"{name!r} has no draws[context] and settings[{SETTINGS}]"
+    yield from _remembers(manifest, name)
+
+
+def _remembers(manifest: ManifestParts, name: str) -> Iterator[str]:
+    """Check that the state records, for each token that may be in a text, whether it was in it."""
+    seen = next((spec for spec in manifest.state if spec.name == "seen"), None)
+    limit = manifest.limits.get("input_ids")
+    tokens = limit[1] + 1 if isinstance(limit, tuple) else None
+    if seen is None or len(seen.shape) != 2 or seen.shape[1] != tokens:
+        yield f"{name!r} has no seen[batch, {tokens}] in the state"
+
+
+def _embedding(manifest: ManifestParts) -> Iterator[str]:
+    """Vectors are made from token ids and a mask, and nothing else that must be given."""
+    entry = manifest.entries.get(EMBED)
+    if entry is None:
+        yield f"the task is {EMBED!r}, and there is no such entry"
+        return
+    must = {spec.name for spec in entry.inputs if spec.default is None}
+    known = {"input_ids", "attention_mask"}
+    if not must <= known <= {spec.name for spec in entry.inputs}:
+        yield f"{EMBED!r} is not from input_ids and attention_mask"
+    given = [(spec.name, tuple(map(type, spec.shape[1:]))) for spec in entry.outputs]
+    if given != [("embeddings", (int,))]:
+        yield f"{EMBED!r} does not give embeddings[batch, size] alone"
+
+
+def _for(task: str | None, rule: Rule) -> Rule:
+    """A rule for models of one task; for those of any task if None."""
+    wanted = (task,) if task else (GENERATE, EMBED)
+    return lambda manifest: rule(manifest) if manifest.task in wanted else iter(())
+
+
+TEXT_RULES: tuple[Rule, ...] = (
+    _for(None, _stateful),
+    _for(None, _bounded),
+    _for(GENERATE, _drawing),
+    _for(EMBED, _embedding),
+)
