@@ -1,4 +1,4 @@
-"""The kernels of each kind of target."""
+"""Kernels built for a target, by request."""
 
 from __future__ import annotations
 
@@ -7,18 +7,23 @@ from typing import Any
 
 from maxtool.compiler.kernels.cpu import table as cpu
 from maxtool.compiler.kernels.cuda import table as cuda
+from maxtool.compiler.kernels.requests import PrimFunc, Request
 from maxtool.compiler.targets import Target
+from maxtool.errors import CompilationFailed
 
-OF_KIND: dict[str, Callable[[Any], Mapping[str, Callable[..., Any]]]] = {
+TABLES: dict[str, Callable[[Any], Mapping[Callable[..., Request], Callable[..., PrimFunc]]]] = {
     "cpu": cpu.kernels,
     "cuda": cuda.kernels,
 }
 
 
-def kernels(target: Target) -> Mapping[str, Callable[..., Any]]:
-    """What builds each kernel for a target, by its name.
+def build(request: Request, target: Target) -> PrimFunc:
+    """Build the kernel of a request for a target.
 
-    A kernel of one name has the same parameters and options for every target, but for how keys of
-    attention and weights are laid out, and for the options of products, which GPUs' own rules give.
+    Raises:
+        CompilationFailed: If the target has no such kernel.
     """
-    return OF_KIND[target.kind](target)
+    factory = TABLES[target.kind](target).get(type(request))
+    if factory is None:
+        raise CompilationFailed(f"there is no kernel {type(request).__name__} for {target.kind}")
+    return factory(**vars(request))

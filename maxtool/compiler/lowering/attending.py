@@ -2,45 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from maxtool.compiler.kernels.forms import Heads, Mask
+from maxtool.compiler.kernels.requests import DotAttention
 from maxtool.compiler.lowering.function import Expr, FunctionLowering, Rule
 from maxtool.graph import Node
 
 
-def dot_attention_options(
+def dot_attention_request(
     function: FunctionLowering, node: Node
-) -> tuple[dict[str, Any], list[Expr]]:
-    """What a kernel is built for, on any target; and the mask, if there is one."""
+) -> tuple[DotAttention, list[Expr]]:
+    """Return the kernel of an attention in the types of its operands, and the mask, if any."""
     query, key, value, *masks = node.inputs
     mask, operands = None, []
-    for one in masks:
-        sizes = [*(1,) * (4 - one.rank), *function.sizes(one.shape)]
-        operands.append(function.reshaped(function.get(one), sizes))
-        shape = [*(1,) * (4 - one.rank), *one.shape]
-        mask = Mask(one.dtype.value, tuple(dim == 1 for dim in shape))
+    for tensor in masks:
+        sizes = [*(1,) * (4 - tensor.rank), *function.sizes(tensor.shape)]
+        operands.append(function.reshaped(function.get(tensor), sizes))
+        shape = [*(1,) * (4 - tensor.rank), *tensor.shape]
+        mask = Mask(tensor.dtype.value, tuple(dim == 1 for dim in shape))
     dim = int(query.shape[3])
     heads = Heads(int(query.shape[1]), int(key.shape[1]), dim, int(value.shape[3]))
-    given = node.attributes["scale"]
-    scale = dim**-0.5 if given is None else given
-    options = {
-        "dtype": query.dtype.value,
-        "heads": heads,
-        "mask": mask,
-        "causal": node.attributes["causal"],
-        "scale": scale,
-    }
-    return options, operands
+    scale = node.attributes["scale"]
+    request = DotAttention(
+        dtype=query.dtype.value,
+        heads=heads,
+        mask=mask,
+        causal=node.attributes["causal"],
+        scale=dim**-0.5 if scale is None else scale,
+    )
+    return request, operands
 
 
 def _attention(function: FunctionLowering, node: Node) -> None:
     (result,) = node.outputs
-    options, masks = dot_attention_options(function, node)
-    operands = [*(function.get(one) for one in node.inputs[:3]), *masks]
+    request, masks = dot_attention_request(function, node)
+    operands = [*map(function.get, node.inputs[:3]), *masks]
     sizes = function.sizes(result.shape)
-    made = function.kernel("dot_attention", options, operands, sizes, result.dtype)
-    function.set_whole(result, made)
+    function.set_whole(result, function.kernel(request, operands, sizes, result.dtype))
 
 
 ATTENDING: dict[str, Rule] = {"scaled_dot_product_attention": _attention}

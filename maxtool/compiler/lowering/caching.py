@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
+from maxtool.compiler.kernels.cpu.cpu_requests import Attention
+from maxtool.compiler.kernels.requests import CacheWriteKey, CacheWriteValue
 from maxtool.compiler.lowering.casting import converted
 from maxtool.compiler.lowering.function import Expr, FunctionLowering, Rule
 from maxtool.compiler.lowering.permuting import permuted
@@ -14,30 +16,40 @@ from maxtool.graph import BufferType, Node, Tensor
 TRANSPOSED = (0, 1, 3, 2)
 
 
-def attention_options(node: Node) -> dict[str, Any]:
-    """What a kernel of attention is built for, on any target."""
+class AttentionOptions(TypedDict):
+    """Options that the kernels of attention have on every target."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    scale: float
+    window: int | None
+    softcap: float | None
+
+
+def attention_options(node: Node) -> AttentionOptions:
+    """Return what the kernel of a node is built for, on any target."""
     query, key = node.inputs[:2]
     return {
         "heads": int(query.shape[2]),
         "kv_heads": int(key.shape[1]),
         "head_dim": int(query.shape[3]),
-        **{name: node.attributes[name] for name in ("scale", "window", "softcap")},
+        "scale": node.attributes["scale"],
+        "window": node.attributes["window"],
+        "softcap": node.attributes["softcap"],
     }
 
 
 def cache_write(function: FunctionLowering, node: Node) -> None:
-    """The rule of writes into a cache, on any target."""
+    """Lower a write into a cache, on any target."""
     cache, x = node.inputs[:2]
-    name = "cache_write_key" if node.attributes.get("transposed") else "cache_write_value"
-    options = {
-        "kv_heads": int(x.shape[2]),
-        "head_dim": int(x.shape[3]),
-        "dtype": cache.dtype.value,
-    }
+    write = CacheWriteKey if node.attributes.get("transposed") else CacheWriteValue
+    heads, dim = int(x.shape[2]), int(x.shape[3])
+    request = write(kv_heads=heads, head_dim=dim, dtype=cache.dtype.value)
     owned = isinstance(cache.type, BufferType)
     written = function.get(cache) if owned else function.copied(cache)
     operands = [written, *map(function.get, node.inputs[1:])]
-    function.set_whole(node.outputs[0], function.kernel_inplace(name, options, operands))
+    function.set_whole(node.outputs[0], function.kernel_inplace(request, operands))
 
 
 def _attention(function: FunctionLowering, node: Node) -> None:
@@ -48,8 +60,8 @@ def _attention(function: FunctionLowering, node: Node) -> None:
         keys = permuted(function, keys, function.sizes(key.shape), TRANSPOSED, DType.float32)
     operands = [function.get(query), keys, values, function.get(position)]
     sizes = function.sizes(query.shape)
-    made = function.kernel("attention", attention_options(node), operands, sizes)
-    function.set_whole(node.outputs[0], made)
+    request = Attention(**attention_options(node))
+    function.set_whole(node.outputs[0], function.kernel(request, operands, sizes))
 
 
 def _widened(function: FunctionLowering, x: Tensor) -> Expr:

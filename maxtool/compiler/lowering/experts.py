@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from tvm import te, tirx
 
+from maxtool.compiler.kernels.cpu.cpu_requests import PackedExpertLinear
+from maxtool.compiler.kernels.requests import WeightedSum
 from maxtool.compiler.lowering.expressions import as_float32
 from maxtool.compiler.lowering.function import Expr, FunctionLowering, Rule
 from maxtool.graph import Node
@@ -19,9 +21,8 @@ def _expert_linear(function: FunctionLowering, node: Node) -> None:
     operands = [function.get_flat(x), function.get(weight), choices]
     place = function.storage.get(id(weight))
     if place is not None and place.block is not None:
-        options = {"weight_dtype": place.dtype.value}
-        sizes = function.flat_sizes(result.shape)
-        value = function.kernel("expert_linear", options, operands, sizes)
+        request = PackedExpertLinear(weight_dtype=place.dtype.value)
+        value = function.kernel(request, operands, function.flat_sizes(result.shape))
     else:
         per_row = int(chosen.shape[-1]) if x.rank == chosen.rank else 1
         value = function.compute(_general(per_row), *operands, name="expert_linear")
@@ -54,7 +55,7 @@ def _weighted_sum(function: FunctionLowering, node: Node) -> None:
         function.get_flat(shares),
     ]
     sizes = function.flat_sizes(result.shape)
-    value = function.kernel("weighted_sum", {}, operands, sizes)
+    value = function.kernel(WeightedSum(), operands, sizes)
     function.set_flat(result, value)
 
 

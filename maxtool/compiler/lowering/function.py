@@ -12,6 +12,8 @@ import tvm
 from tvm import relax, tirx
 
 from maxtool.compiler.carrying import bits, stored
+from maxtool.compiler.kernels.cuda.gpu_requests import Narrow
+from maxtool.compiler.kernels.requests import Request
 from maxtool.compiler.lowering import places
 from maxtool.compiler.lowering.pointwise import Chain
 from maxtool.dtype import DType
@@ -167,10 +169,11 @@ class FunctionLowering:
         """``value`` flat, rounded to a narrower float type, once for all that read it so."""
 
         def make() -> Expr:
-            options, sizes = {"dtype": dtype.value}, self.flat_sizes(value.shape)
+            sizes = self.flat_sizes(value.shape)
             if id(value) in self.chains and self.result_type(value) is dtype:
                 return self.chains[id(value)].emit(self, sizes, dtype)
-            return self.kernel("narrow", options, [self.get_flat(value)], sizes, dtype)
+            request = Narrow(dtype=dtype.value)
+            return self.kernel(request, [self.get_flat(value)], sizes, dtype)
 
         return self.once(("narrow", id(value), dtype), make)
 
@@ -214,8 +217,7 @@ class FunctionLowering:
 
     def kernel(
         self,
-        name: str,
-        options: Mapping[str, Any],
+        request: Request,
         operands: Sequence[Expr],
         sizes: Sequence[Expr],
         dtype: DType = DType.float32,
@@ -223,42 +225,40 @@ class FunctionLowering:
         """Call a kernel that writes a new tensor.
 
         Args:
-            name: Its name in the target's table.
-            options: What it is built for; a module has one kernel for equal options.
+            request: The kernel; a module has one for equal requests.
             operands: The tensors it reads, in the order of its parameters.
             sizes: The shape of the result, whole or flat as the kernel has it.
             dtype: The element type of the result.
         """
-        (made,) = self.kernel_several(name, options, operands, [sizes], dtype)
-        return made
+        (result,) = self.kernel_several(request, operands, [sizes], dtype)
+        return result
 
     def kernel_several(
         self,
-        name: str,
-        options: Mapping[str, Any],
+        request: Request,
         operands: Sequence[Expr],
         shapes: Sequence[Sequence[Expr]],
         dtype: DType = DType.float32,
     ) -> list[Expr]:
         """Call a kernel that writes several new tensors of one type, of these shapes."""
-        kinds = [relax.TensorType(list(one), stored(dtype), vdevice=self.vdevice) for one in shapes]
-        return self.kernel_of_types(name, options, operands, kinds)
+        types = [
+            relax.TensorType(list(shape), stored(dtype), vdevice=self.vdevice) for shape in shapes
+        ]
+        return self.kernel_of_types(request, operands, types)
 
     def kernel_of_types(
         self,
-        name: str,
-        options: Mapping[str, Any],
+        request: Request,
         operands: Sequence[Expr],
-        kinds: Sequence[Expr],
+        types: Sequence[Expr],
     ) -> list[Expr]:
         """Call a kernel that writes new tensors, of types as Relax takes them."""
-        made = self.module.kernel(name, options, self.target)
-        return self._results(relax.op.call_tir(made, list(operands), list(kinds)), len(kinds))
+        kernel = self.module.kernel(request, self.target)
+        return self._results(relax.op.call_tir(kernel, list(operands), list(types)), len(types))
 
     def kernel_updating(
         self,
-        name: str,
-        options: Mapping[str, Any],
+        request: Request,
         operands: Sequence[Expr],
         updated: int,
         shapes: Sequence[Sequence[Expr]],
@@ -266,8 +266,7 @@ class FunctionLowering:
         """Call a kernel that overwrites its first operands and writes new float32 tensors too.
 
         Args:
-            name: Its name in the target's table.
-            options: What it is built for.
+            request: The kernel.
             operands: The tensors in the order of its parameters.
             updated: How many of them it overwrites.
             shapes: Of the new tensors.
@@ -275,19 +274,17 @@ class FunctionLowering:
         Returns:
             The overwritten operands anew, then the new tensors.
         """
-        made = self.module.kernel(name, options, self.target)
-        new = [relax.TensorType(list(one), "float32", vdevice=self.vdevice) for one in shapes]
-        kinds = [*(one.ty for one in operands[:updated]), *new]
-        places = [*range(updated), *(-1 for _ in new)]
-        call = relax.op.call_tir_inplace(made, list(operands), places, kinds)
-        return self._results(call, len(kinds))
+        kernel = self.module.kernel(request, self.target)
+        new = [relax.TensorType(list(shape), "float32", vdevice=self.vdevice) for shape in shapes]
+        types = [*(operand.ty for operand in operands[:updated]), *new]
+        indices = [*range(updated), *(-1 for _ in new)]
+        call = relax.op.call_tir_inplace(kernel, list(operands), indices, types)
+        return self._results(call, len(types))
 
-    def kernel_inplace(
-        self, name: str, options: Mapping[str, Any], operands: Sequence[Expr]
-    ) -> Expr:
+    def kernel_inplace(self, request: Request, operands: Sequence[Expr]) -> Expr:
         """Call a kernel that overwrites its first operand; the result is that operand anew."""
-        (made,) = self.kernel_updating(name, options, operands, 1, [])
-        return made
+        (result,) = self.kernel_updating(request, operands, 1, [])
+        return result
 
     def _results(self, call: Expr, count: int) -> list[Expr]:
         """What a call gives, which is a tuple unless it is one tensor."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from maxtool.compiler.kernels.forms import Window
+from maxtool.compiler.kernels.requests import Convolution, Pool
 from maxtool.compiler.lowering.function import FunctionLowering, Rule
 from maxtool.graph import Node
 
@@ -13,35 +14,34 @@ def _convolution(function: FunctionLowering, node: Node) -> None:
     (result,) = node.outputs
     line = [] if x.rank == 4 else [1]
     batch, *image = function.sizes(x.shape)
-    _, *made = function.sizes(result.shape)
+    _, *outputs = function.sizes(result.shape)
     operands = [
         function.reshaped(function.any(x), [batch, *line, *image]),
         function.reshaped(function.get(weight), [*line, *function.sizes(weight.shape)]),
         function.get(bias),
     ]
-    options = {
-        "dtype": x.dtype.value,
-        "window": _window(node),
-        "channels": int(x.shape[-1]),
-        "features": int(weight.shape[-1]),
-        "groups": node.attributes["groups"],
-    }
-    value = function.kernel("convolution", options, operands, [batch, *line, *made], x.dtype)
+    request = Convolution(
+        dtype=x.dtype.value,
+        window=_window(node),
+        channels=int(x.shape[-1]),
+        features=int(weight.shape[-1]),
+        groups=node.attributes["groups"],
+    )
+    value = function.kernel(request, operands, [batch, *line, *outputs], x.dtype)
     function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
 
 
 def _pool(function: FunctionLowering, node: Node) -> None:
     (x,), (result,) = node.inputs, node.outputs
-    options = {
-        "op": node.op,
-        "dtype": x.dtype.value,
-        "window": _window(node),
-        "channels": int(x.shape[-1]),
-        "count_padding": node.attributes["count_boundary"],
-    }
+    request = Pool(
+        op=node.op,
+        dtype=x.dtype.value,
+        window=_window(node),
+        channels=int(x.shape[-1]),
+        count_padding=node.attributes["count_boundary"],
+    )
     sizes = function.sizes(result.shape)
-    value = function.kernel("pool", options, [function.get(x)], sizes, x.dtype)
-    function.set_whole(result, value)
+    function.set_whole(result, function.kernel(request, [function.get(x)], sizes, x.dtype))
 
 
 def _window(node: Node) -> Window:

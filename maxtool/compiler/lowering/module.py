@@ -12,7 +12,8 @@ from typing import Any
 from tvm import relax, tirx
 
 from maxtool.compiler.kernels.forms import Step
-from maxtool.compiler.kernels.table import kernels
+from maxtool.compiler.kernels.requests import Pointwise, Request
+from maxtool.compiler.kernels.table import build
 from maxtool.compiler.lowering.control import FlowLowering
 from maxtool.compiler.lowering.function import FunctionLowering
 from maxtool.compiler.lowering.table import FUSIONS_OF, ROUNDING_OF, RULES_OF
@@ -46,19 +47,16 @@ class ModuleLowering:
         self.prints = prints
         self.weights = weights
         self.builder = relax.BlockBuilder()
-        self._kernels: dict[tuple[object, ...], Any] = {}
+        self._kernels: dict[tuple[Request, Target], Any] = {}
         self._names: Counter[str] = Counter()
         self._subgraphs: dict[tuple[object, ...], Any] = {}
 
-    def kernel(self, name: str, options: Mapping[str, Any], target: Target) -> Any:  # noqa: ANN401
-        """The global name of a kernel for a target, built when it is first asked for."""
-        key = (target, name, *sorted(options.items()))
+    def kernel(self, request: Request, target: Target) -> Any:  # noqa: ANN401
+        """Return the global name of a kernel for a target, built when it is first asked for."""
+        key = (request, target)
         if key not in self._kernels:
-            factories = kernels(target)
-            if name not in factories:
-                raise CompilationFailed(f"there is no kernel {name} for {target.kind}")
-            function = factories[name](**options)
-            hint = str(function.attrs["global_symbol"]) if function.attrs else name
+            function = build(request, target)
+            hint = str(function.attrs["global_symbol"])
             own = function.without_attr("global_symbol").with_attrs(self.attributes(target))
             self._kernels[key] = self.builder.add_func(own, self.unique(hint))
         return self._kernels[key]
@@ -115,8 +113,8 @@ class ModuleLowering:
         and asks for a C compiler to run it.
         """
         if not any(isinstance(one, tirx.PrimFunc) for one in self.builder.get().functions.values()):
-            options = {"dim": 1, "inputs": 1, "steps": (Step("add", (0, 0)),)}
-            self.kernel("pointwise", options, self.placement.target(HOST))
+            smallest = Pointwise(dim=1, inputs=1, steps=(Step("add", (0, 0)),))
+            self.kernel(smallest, self.placement.target(HOST))
         module = self.builder.get()
         if not self.placement.is_single:
             module.update_global_info("vdevice", self.placement.vdevices)

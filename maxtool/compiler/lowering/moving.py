@@ -7,6 +7,7 @@ from typing import Any
 from tvm import relax, tirx
 
 from maxtool.compiler.carrying import stored
+from maxtool.compiler.kernels.requests import GatherRows, NonzeroPlaces, ScatterBlocks, ScatterRows
 from maxtool.compiler.lowering import places as te
 from maxtool.compiler.lowering.function import Expr, FunctionLowering, Rule
 from maxtool.compiler.lowering.rowwise import row_sizes, rows, set_rows
@@ -94,8 +95,8 @@ def _gather(function: FunctionLowering, node: Node) -> None:
         function.reshaped(function.get(x), [outer, n, inner]),
         function.reshaped(function.get(places), [m]),
     ]
-    options = {"dtype": stored(x.dtype), "places": places.dtype.value}
-    value = function.kernel("gather_rows", options, operands, [outer, m, inner], x.dtype)
+    request = GatherRows(dtype=stored(x.dtype), places=places.dtype.value)
+    value = function.kernel(request, operands, [outer, m, inner], x.dtype)
     function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
 
 
@@ -109,10 +110,9 @@ def _scatter(function: FunctionLowering, node: Node) -> None:
     x, updates, places = node.inputs
     axes = (node.attributes["axis"],)
     operands = [rows(function, one, axes) for one in (x, updates, places)]
-    options: dict[str, Any] = {"dtype": x.dtype.value, "places": places.dtype.value}
-    options |= {"adds": True} if node.op == "scatter_add" else {}
-    sizes = row_sizes(function, x, axes)
-    value = function.kernel("scatter_rows", options, operands, sizes, x.dtype)
+    adds = node.op == "scatter_add"
+    request = ScatterRows(dtype=x.dtype.value, places=places.dtype.value, adds=adds)
+    value = function.kernel(request, operands, row_sizes(function, x, axes), x.dtype)
     set_rows(function, node.outputs[0], axes, value)
 
 
@@ -127,8 +127,8 @@ def _scatter_nd(function: FunctionLowering, node: Node) -> None:
         function.reshaped(function.get(updates), [count, block]),
         function.compute(te.rows_of, function.get(x), at, name="rows"),
     ]
-    options = {"dtype": x.dtype.value}
-    value = function.kernel("scatter_blocks", options, operands, [total, block], x.dtype)
+    request = ScatterBlocks(dtype=x.dtype.value)
+    value = function.kernel(request, operands, [total, block], x.dtype)
     result = node.outputs[0]
     function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
 
@@ -136,15 +136,14 @@ def _scatter_nd(function: FunctionLowering, node: Node) -> None:
 def _nonzero(function: FunctionLowering, node: Node) -> None:
     """Lower to as many rows as the last of the counts says, a size of the function from here on."""
     (counts,), (result,) = node.inputs, node.outputs
-    shape, given = node.attributes["shape"], function.get(counts)
-    last = function.compute(te.last, given, name="count")
-    found = function.emit(relax.op.tensor_to_shape(last))
+    shape, total = node.attributes["shape"], function.get(counts)
+    last = function.compute(te.last, total, name="count")
+    rows = function.emit(relax.op.tensor_to_shape(last))
     size = function.size(node.attributes["size"])
-    function.module.builder.match_cast(found, relax.ShapeType([size]))
-    shaped = function.reshaped(given, function.sizes(shape))
-    value = function.kernel(
-        "nonzero_places", {"rank": shape.rank}, [given, shaped], [size, shape.rank], result.dtype
-    )
+    function.module.builder.match_cast(rows, relax.ShapeType([size]))
+    shaped = function.reshaped(total, function.sizes(shape))
+    request = NonzeroPlaces(rank=shape.rank)
+    value = function.kernel(request, [total, shaped], [size, shape.rank], result.dtype)
     function.set_whole(result, value)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from maxtool.compiler.carrying import stored
+from maxtool.compiler.kernels.requests import Permute
 from maxtool.compiler.lowering.function import Expr, FunctionLowering, Rule
 from maxtool.dtype import DType
 from maxtool.graph import BufferType, Node
@@ -20,9 +21,8 @@ def permuted(
     """``value`` of those sizes with its dimensions in the order ``dims``; itself if they are."""
     if list(dims) == sorted(dims):
         return value
-    made = [sizes[dim] for dim in dims]
-    options = {"dtype": stored(dtype), "dims": tuple(dims)}
-    return function.kernel("permute", options, [value], made, dtype)
+    request = Permute(dtype=stored(dtype), dims=tuple(dims))
+    return function.kernel(request, [value], [sizes[dim] for dim in dims], dtype)
 
 
 def _permute(function: FunctionLowering, node: Node) -> None:

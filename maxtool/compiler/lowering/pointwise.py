@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from maxtool.compiler.kernels.cuda.gpu_requests import RoundedPointwise
 from maxtool.compiler.kernels.forms import Step
 from maxtool.compiler.kernels.formulas import CHAINED
+from maxtool.compiler.kernels.requests import Pointwise
 from maxtool.dtype import DType
 from maxtool.graph import Node, Tensor
 
@@ -39,9 +41,10 @@ class Chain:
         self, function: FunctionLowering, sizes: Sequence[Any], dtype: DType = DType.float32
     ) -> Any:  # noqa: ANN401
         """Call the kernel of the chain, which rounds its result to ``dtype``."""
-        options = {"dim": self.width, "inputs": len(self.inputs), "steps": self.steps}
-        rounding = {} if dtype is DType.float32 else {"out": dtype.value}
-        return function.kernel("pointwise", options | rounding, self.inputs, sizes, dtype)
+        request = Pointwise(dim=self.width, inputs=len(self.inputs), steps=self.steps)
+        if dtype is not DType.float32:
+            request = RoundedPointwise(**vars(request), out=dtype.value)
+        return function.kernel(request, self.inputs, sizes, dtype)
 
 
 def chain(function: FunctionLowering, node: Node) -> Chain | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tvm import tirx
 
 from maxtool.compiler.carrying import stored
+from maxtool.compiler.kernels.cpu.cpu_requests import PackColumns, PackedLinear
 from maxtool.compiler.lowering import expressions as te
 from maxtool.compiler.lowering.casting import converted
 from maxtool.compiler.lowering.function import Expr, FunctionLowering, Rule
@@ -21,12 +22,12 @@ def _linear(function: FunctionLowering, node: Node) -> None:
     place = function.storage.get(id(weight))
     sizes = function.flat_sizes(result.shape)
     rows = converted(function, function.get_flat(x), x.dtype, wide)
-    added = [converted(function, function.get(one), one.dtype, wide) for one in bias]
+    added = [converted(function, function.get(row), row.dtype, wide) for row in bias]
     at_rest = place is not None and place.block is not None
     if at_rest or (wide is DType.float32 and weight.dtype in WEIGHT_DTYPES):
         packed = function.get(weight) if at_rest else _packed(function, weight, transposed=True)
-        options = {"weight_dtype": weight.dtype.value, "bias": bool(bias)}
-        value = function.kernel("linear", options, [rows, packed, *added], sizes)
+        request = PackedLinear(weight_dtype=weight.dtype.value, bias=bool(bias))
+        value = function.kernel(request, [rows, packed, *added], sizes)
     else:
         compute = te.linear(weight.dtype, wide)
         value = function.compute(compute, rows, function.get(weight), *added, name="linear")
@@ -45,10 +46,10 @@ def _matmul(function: FunctionLowering, node: Node) -> None:
     sizes = matrices if batched else FunctionLowering.flat_sizes
     rows = function.reshaped(function.any(x), sizes(function, x.shape))
     columns = _packed(function, y, transposed=node.attributes.get("transposed", False))
-    options = {"weight_dtype": y.dtype.value, "batched": batched}
+    request = PackedLinear(weight_dtype=y.dtype.value, batched=batched)
     operands = [converted(function, rows, x.dtype, wide), columns]
-    made = function.kernel("linear", options, operands, sizes(function, result.shape))
-    value = converted(function, made, wide, x.dtype)
+    product = function.kernel(request, operands, sizes(function, result.shape))
+    value = converted(function, product, wide, x.dtype)
     function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
 
 
@@ -64,10 +65,9 @@ def _packed(function: FunctionLowering, value: Tensor, *, transposed: bool) -> E
     k, n = (second, first) if transposed else (first, second)
     operand = function.reshaped(function.any(value), sizes)
     blocks = tirx.floordiv(n + (block - 1), block)
-    options = {"dtype": stored(value.dtype), "transposed": transposed}
-    packed = [batch, blocks, k, block]
-    made = function.kernel("pack_columns", options, [operand], packed, value.dtype)
-    return made if value.rank > 2 else function.reshaped(made, [blocks, k, block])
+    request = PackColumns(dtype=stored(value.dtype), transposed=transposed)
+    packed = function.kernel(request, [operand], [batch, blocks, k, block], value.dtype)
+    return packed if value.rank > 2 else function.reshaped(packed, [blocks, k, block])
 
 
 PRODUCTS: dict[str, Rule] = {"linear": _linear, "matmul": _matmul}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tvm import te
 
+from maxtool.compiler.kernels.requests import SortedPlaces, TopRows
 from maxtool.compiler.lowering.function import FunctionLowering, Rule
 from maxtool.compiler.lowering.rowwise import row_sizes, rows, set_rows
 from maxtool.dtype import DType
@@ -16,25 +17,24 @@ def _top_k(function: FunctionLowering, node: Node) -> None:
     axes, count = node.attributes["axes"], node.attributes["k"]
     operand = rows(function, x, axes)
     sizes = [row_sizes(function, x, axes)[0], count]
-    options = {"dtype": x.dtype.value, "count": count}
-    found = function.kernel("top_rows", options, [operand], sizes, DType.int64)
+    request = TopRows(dtype=x.dtype.value, count=count)
+    indices = function.kernel(request, [operand], sizes, DType.int64)
     taken = function.compute(
         lambda x, at: te.compute(at.shape, lambda i, j: x(i, at(i, j)), name="taken"),
         operand,
-        found,
+        indices,
         name="taken",
     )
-    set_rows(function, places, axes, found)
+    set_rows(function, places, axes, indices)
     set_rows(function, values, axes, taken)
 
 
 def _argsort(function: FunctionLowering, node: Node) -> None:
     (x,), (result,), axes = node.inputs, node.outputs, node.attributes["axes"]
-    options = {"dtype": x.dtype.value, "ascending": node.attributes["ascending"]}
+    request = SortedPlaces(dtype=x.dtype.value, ascending=node.attributes["ascending"])
     sizes = row_sizes(function, x, axes)
-    operand = rows(function, x, axes)
-    found = function.kernel("sorted_places", options, [operand], sizes, DType.int64)
-    set_rows(function, result, axes, found)
+    indices = function.kernel(request, [rows(function, x, axes)], sizes, DType.int64)
+    set_rows(function, result, axes, indices)
 
 
 RANKING: dict[str, Rule] = {"argsort": _argsort, "top_k": _top_k}

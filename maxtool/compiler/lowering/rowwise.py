@@ -7,6 +7,17 @@ from math import prod
 
 from tvm import tirx
 
+from maxtool.compiler.kernels.cuda.gpu_requests import RoundedLayerNormRows, RoundedRmsNorm
+from maxtool.compiler.kernels.requests import (
+    CumsumRows,
+    GroupNormRows,
+    IndexRows,
+    LayerNormRows,
+    ReduceRows,
+    RmsNorm,
+    RmsNormRows,
+    SoftmaxRows,
+)
 from maxtool.compiler.lowering.function import Expr, FunctionLowering, Rule
 from maxtool.compiler.lowering.permuting import permuted
 from maxtool.dtype import DType
@@ -47,40 +58,42 @@ def _reduction(function: FunctionLowering, node: Node) -> None:
     (x,), (result,), axes = node.inputs, node.outputs, node.attributes["axes"]
     operand = rows(function, x, axes)
     count = row_sizes(function, x, axes)[:1]
-    name = "index_rows" if node.op in INDICES else "reduce_rows"
-    options = {"op": node.op, "dtype": x.dtype.value}
-    value = function.kernel(name, options, [operand], count, result.dtype)
+    reduce = IndexRows if node.op in INDICES else ReduceRows
+    request = reduce(op=node.op, dtype=x.dtype.value)
+    value = function.kernel(request, [operand], count, result.dtype)
     function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
 
 
 def _cumsum(function: FunctionLowering, node: Node) -> None:
     (x,), (result,), axes = node.inputs, node.outputs, node.attributes["axes"]
-    options = {
-        "dtype": x.dtype.value,
-        "exclusive": node.attributes["exclusive"],
-        "reverse": node.attributes["reverse"],
-    }
+    request = CumsumRows(
+        dtype=x.dtype.value,
+        exclusive=node.attributes["exclusive"],
+        reverse=node.attributes["reverse"],
+    )
     sizes = row_sizes(function, x, axes)
-    value = function.kernel("cumsum_rows", options, [rows(function, x, axes)], sizes, x.dtype)
+    value = function.kernel(request, [rows(function, x, axes)], sizes, x.dtype)
     set_rows(function, result, axes, value)
 
 
 def _softmax(function: FunctionLowering, node: Node) -> None:
     (x,), (result,), axes = node.inputs, node.outputs, node.attributes["axes"]
-    options = {"op": node.op, "dtype": x.dtype.value}
+    request = SoftmaxRows(op=node.op, dtype=x.dtype.value)
     sizes = row_sizes(function, x, axes)
-    value = function.kernel("softmax_rows", options, [rows(function, x, axes)], sizes, x.dtype)
+    value = function.kernel(request, [rows(function, x, axes)], sizes, x.dtype)
     set_rows(function, result, axes, value)
 
 
 def _layer_norm(function: FunctionLowering, node: Node) -> None:
     (x, gamma, beta), (result,) = node.inputs, node.outputs
-    options = {"dtype": x.dtype.value, "weight": gamma.dtype.value, "eps": node.attributes["eps"]}
+    eps = node.attributes["eps"]
+    request = LayerNormRows(dtype=x.dtype.value, weight=gamma.dtype.value, eps=eps)
     dtype = function.result_type(result)
-    rounding = {} if dtype is x.dtype else {"out": dtype.value}
+    if dtype is not x.dtype:
+        request = RoundedLayerNormRows(**vars(request), out=dtype.value)
     operands = [function.get_flat(x), function.get(gamma), function.get(beta)]
     sizes = function.flat_sizes(x.shape)
-    value = function.kernel("layer_norm_rows", options | rounding, operands, sizes, dtype)
+    value = function.kernel(request, operands, sizes, dtype)
     function.set_result(result, value)
 
 
@@ -88,18 +101,18 @@ def _group_norm(function: FunctionLowering, node: Node) -> None:
     """A row for each group of each example: they lie one after the other."""
     x, gamma, beta = node.inputs
     groups, channels = node.attributes["num_groups"], int(x.shape[1])
-    options = {
-        "dtype": x.dtype.value,
-        "weight": gamma.dtype.value,
-        "eps": node.attributes["eps"],
-        "groups": groups,
-        "channels": channels,
-    }
+    request = GroupNormRows(
+        dtype=x.dtype.value,
+        weight=gamma.dtype.value,
+        eps=node.attributes["eps"],
+        groups=groups,
+        channels=channels,
+    )
     batch, _, *rest = function.sizes(x.shape)
     one = tirx.IntImm("int64", 1)
     sizes = [batch * one * groups, prod(rest, start=one) * (channels // groups)]
     operands = [function.reshaped(function.any(x), sizes), function.get(gamma), function.get(beta)]
-    value = function.kernel("group_norm_rows", options, operands, sizes, x.dtype)
+    value = function.kernel(request, operands, sizes, x.dtype)
     function.set_whole(node.outputs[0], function.reshaped(value, function.sizes(x.shape)))
 
 
@@ -110,19 +123,20 @@ def _rms_norm(function: FunctionLowering, node: Node) -> None:
     sizes = function.flat_sizes(x.shape)
     if x.dtype is weight.dtype is DType.float32 and not offset:
         dtype = function.result_type(node.outputs[0])
-        rounding = {} if dtype is DType.float32 else {"out": dtype.value}
-        fixed = {"dim": int(weight.shape[0]), "eps": eps} | rounding
-        value = function.kernel("rms_norm", fixed, operands, sizes, dtype)
+        request = RmsNorm(dim=int(weight.shape[0]), eps=eps)
+        if dtype is not DType.float32:
+            request = RoundedRmsNorm(**vars(request), out=dtype.value)
+        value = function.kernel(request, operands, sizes, dtype)
         function.set_result(node.outputs[0], value)
     else:
-        general = {
-            "dtype": x.dtype.value,
-            "weight": weight.dtype.value,
-            "eps": eps,
-            "offset": offset,
-            "round_first": not node.attributes["multiply_before_cast"],
-        }
-        value = function.kernel("rms_norm_rows", general, operands, sizes, x.dtype)
+        general = RmsNormRows(
+            dtype=x.dtype.value,
+            weight=weight.dtype.value,
+            eps=eps,
+            offset=offset,
+            round_first=not node.attributes["multiply_before_cast"],
+        )
+        value = function.kernel(general, operands, sizes, x.dtype)
         function.set_flat(node.outputs[0], value)
 
 

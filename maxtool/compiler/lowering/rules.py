@@ -10,6 +10,7 @@ from math import prod
 from tvm import relax
 from tvm.ir import StringImm
 
+from maxtool.compiler.kernels.requests import Embedding, IntegerPower
 from maxtool.compiler.lowering import expressions as te
 from maxtool.compiler.lowering.attending import ATTENDING
 from maxtool.compiler.lowering.caching import CACHING
@@ -51,9 +52,8 @@ def _embedding(function: FunctionLowering, node: Node) -> None:
         value = function.compute(compute, rows, table, name="embedding")
     else:
         (dim,) = row
-        options = {"vocab": vocab, "dim": dim, "weight_dtype": place.dtype.value}
-        operands = [rows, function.get(weight)]
-        value = function.kernel("embedding", options, operands, [count, dim])
+        request = Embedding(vocab=vocab, dim=dim, weight_dtype=place.dtype.value)
+        value = function.kernel(request, [rows, function.get(weight)], [count, dim])
     function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
 
 
@@ -80,8 +80,8 @@ def _pow(function: FunctionLowering, node: Node) -> None:
     operands = [
         function.reshaped(function.broadcast(operand, result.shape), sizes) for operand in (x, y)
     ]
-    options = {"dtype": result.dtype.value}
-    value = function.kernel("integer_power", options, operands, sizes, result.dtype)
+    request = IntegerPower(dtype=result.dtype.value)
+    value = function.kernel(request, operands, sizes, result.dtype)
     function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
     return None
 

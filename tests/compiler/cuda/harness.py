@@ -13,8 +13,8 @@ import tvm
 from maxtool.compiler.cuda.binaries import compile_apart, device_code
 from maxtool.compiler.cuda.resources import Resources, read_resources
 from maxtool.compiler.cuda.target import cuda_target
+from maxtool.compiler.kernels.cuda import table
 from maxtool.compiler.kernels.cuda.pipeline import register
-from maxtool.compiler.kernels.cuda.table import kernels
 from tests.simt import Program, program
 
 TARGET = cuda_target("cuda:sm_80,sm_90")
@@ -22,6 +22,8 @@ BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 FLOATS = ("float32", "float16", "bfloat16", "float64")
 # One of each kind, and of each width.
 FEW_TYPES = ("float32", "bfloat16", "int64", "uint8")
+# The factories of the table by their names; some take the shared memory first.
+FACTORIES = {getattr(one, "func", one).__name__: one for one in table.kernels(TARGET).values()}
 INTEGERS = tuple(f"{sign}int{bits}" for bits in (8, 16, 32, 64) for sign in ("", "u"))
 
 
@@ -32,7 +34,7 @@ def numpy_type(name: str) -> np.dtype[Any]:
 
 def build(name: str, **options: Any) -> Any:
     """A kernel of the table."""
-    return kernels(TARGET)[name](**options)
+    return FACTORIES[name](**options)
 
 
 @cache

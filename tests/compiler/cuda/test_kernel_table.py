@@ -1,103 +1,89 @@
-"""Every kernel that a rule asks for is there on GPUs, with the same options and parameters."""
+"""Requests that both kinds of target have kernels for, and the parameters of these kernels."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from inspect import Parameter, signature
 from typing import Any
 
 import pytest
 
 from maxtool.compiler.cuda.target import cuda_target
-from maxtool.compiler.kernels.cpu.table import kernels as cpu_kernels
-from maxtool.compiler.kernels.cuda.table import kernels as cuda_kernels
+from maxtool.compiler.kernels import requests as r
+from maxtool.compiler.kernels.cpu import table as cpu
+from maxtool.compiler.kernels.cuda import gpu_requests as g
+from maxtool.compiler.kernels.cuda import table as cuda
 from maxtool.compiler.kernels.forms import Heads, Mask, Step, Window
+from maxtool.compiler.kernels.table import build
 from maxtool.compiler.target import cpu_target
+from maxtool.errors import CompilationFailed
 
-CPU, CUDA = cpu_kernels(cpu_target()), cuda_kernels(cuda_target("cuda:sm_80"))
-# Matrices lie on GPUs as they are.
-PACKED = {"pack_columns"}
+CPU, CUDA = cpu_target(), cuda_target("cuda:sm_80")
 
-
-def test_gpus_have_every_kernel() -> None:
-    assert CPU.keys() - CUDA.keys() == PACKED
-
-
-# What the rules of GPUs ask for with options of their own.
-OTHER = {"expert_linear", "linear"}
-
-
-@pytest.mark.parametrize("name", sorted(CPU.keys() - PACKED - OTHER))
-def test_a_kernel_takes_the_options_that_rules_give(name: str) -> None:
-    given = {
-        option
-        for option, parameter in signature(CPU[name]).parameters.items()
-        if option not in ("tile", "lanes")
-    }
-    parameters = signature(CUDA[name]).parameters.values()
-    needed = {one.name for one in parameters if one.default is Parameter.empty}
-    assert needed - {"dtype"} <= given <= {one.name for one in parameters}
-
-
-# Values of options by their name, and what some kernels have otherwise.
-VALUES: dict[str, Any] = {
-    "ascending": True,
-    "causal": True,
-    "channels": 8,
-    "count": 3,
-    "count_padding": True,
-    "dim": 64,
-    "dims": (1, 0, 2),
+WINDOW = Window((3, 3), (1, 1), (1, 1), (1, 1), (1, 1))
+ATTENDED: dict[str, Any] = {
     "dtype": "bfloat16",
-    "eps": 1e-5,
-    "exclusive": False,
-    "factor": 8.0,
-    "features": 6,
-    "function": "cos",
-    "groups": 2,
-    "half": 16,
-    "head_dim": 64,
-    "heads": 4,
-    "hidden": 64,
-    "inputs": 2,
-    "kv_heads": 2,
+    "heads": Heads(4, 2, 64, 64),
     "mask": Mask("float32", (True, False, False, False)),
-    "offset": 1.0,
-    "op": "sum",
-    "original": 128,
-    "places": "int32",
-    "rank": 2,
-    "reverse": False,
-    "round_first": True,
+    "causal": True,
     "scale": 0.125,
-    "steps": (Step("mul", (0, 1)),),
-    "vocab": 100,
-    "weight": "float32",
-    "weight_dtype": "float16",
-    "window": Window((3, 3), (1, 1), (1, 1), (1, 1), (1, 1)),
 }
-OTHERWISE: dict[str, dict[str, Any]] = {
-    "attention": {"window": None, "softcap": None, "dtype": "float32"},
-    "dot_attention": {"heads": Heads(4, 2, 64, 64)},
-    "index_rows": {"op": "argmax"},
-    "integer_power": {"dtype": "int32"},
-    "pool": {"op": "max_pool2d"},
-    "softmax_rows": {"op": "softmax"},
-}
+# A request of each kind that a rule makes for any target.
+SHARED = [
+    r.AddPositions(hidden=64, weight_dtype="float16"),
+    r.CacheWriteKey(kv_heads=2, head_dim=64, dtype="bfloat16"),
+    r.CacheWriteValue(kv_heads=2, head_dim=64, dtype="bfloat16"),
+    r.Convolution(dtype="bfloat16", window=WINDOW, channels=8, features=6, groups=2),
+    r.CumsumRows(dtype="bfloat16", exclusive=False, reverse=False),
+    r.GatherRows(dtype="bfloat16", places="int32"),
+    r.GroupNormRows(dtype="bfloat16", weight="float32", eps=1e-5, groups=2, channels=8),
+    r.IndexRows(op="argmax", dtype="bfloat16"),
+    r.IntegerPower(dtype="int32"),
+    r.LayerNormRows(dtype="bfloat16", weight="float32", eps=1e-5),
+    r.NonzeroPlaces(rank=2),
+    r.Permute(dtype="bfloat16", dims=(1, 0, 2)),
+    r.Pointwise(dim=64, inputs=2, steps=(Step("mul", (0, 1)),)),
+    r.Pool(op="max_pool2d", dtype="bfloat16", window=WINDOW, channels=8, count_padding=True),
+    r.ReduceRows(op="sum", dtype="bfloat16"),
+    r.RmsNorm(dim=64, eps=1e-5),
+    r.RmsNormRows(dtype="bfloat16", weight="float32", eps=1e-5, offset=1.0, round_first=True),
+    r.Rope(head_dim=64, dim=64),
+    r.RopeAngles(half=16, original=128, factor=8.0, function="cos"),
+    r.Sample(),
+    r.ScatterBlocks(dtype="bfloat16"),
+    r.ScatterRows(dtype="bfloat16", places="int32", adds=False),
+    r.SoftmaxRows(op="softmax", dtype="bfloat16"),
+    r.SortedPlaces(dtype="bfloat16", ascending=True),
+    r.TopRows(dtype="bfloat16", count=3),
+    r.WeightedSum(),
+]
 
 
-def parameters(kernel: Callable[..., Any], options: Mapping[str, Any]) -> list[tuple[str, ...]]:
+def parameters(function: Any) -> list[tuple[str, ...]]:
     """Name, type and sizes of each parameter of a kernel."""
-    known = signature(kernel).parameters
-    function = kernel(**{name: value for name, value in options.items() if name in known})
     return [(one.name, str(one.dtype), *map(str, one.shape)) for one in function.params]
 
 
-# Keys lie transposed for a CPU, and tables packed.
-LAID_OUT = {"attention", "embedding"}
+def test_every_request_for_any_target_is_here() -> None:
+    # A table for a CPU is packed.
+    assert {type(one) for one in SHARED} | {r.Embedding} == set(cpu.kernels(CPU)) & set(
+        cuda.kernels(CUDA)
+    )
 
 
-@pytest.mark.parametrize("name", sorted(CPU.keys() - PACKED - OTHER - LAID_OUT))
-def test_a_kernel_has_the_same_parameters_everywhere(name: str) -> None:
-    options = {**VALUES, **OTHERWISE.get(name, {})}
-    assert parameters(CPU[name], options) == parameters(CUDA[name], options)
+@pytest.mark.parametrize("request_", SHARED, ids=lambda one: type(one).__name__)
+def test_a_kernel_has_the_same_parameters_everywhere(request_: r.Request) -> None:
+    assert parameters(build(request_, CPU)) == parameters(build(request_, CUDA))
+
+
+def test_attention_has_the_same_parameters_everywhere() -> None:
+    on_gpu = build(g.RoundedDotAttention(**ATTENDED, out="bfloat16"), CUDA)
+    assert parameters(build(r.DotAttention(**ATTENDED), CPU)) == parameters(on_gpu)
+
+
+def test_a_target_without_a_kernel_says_so() -> None:
+    with pytest.raises(CompilationFailed, match="there is no kernel Narrow for cpu"):
+        build(g.Narrow(dtype="float16"), CPU)
+
+
+def test_requests_are_keys() -> None:
+    assert len({r.RmsNorm(dim=64, eps=1e-5), r.RmsNorm(dim=64, eps=1e-5)}) == 1
+    assert g.RoundedRmsNorm(dim=64, eps=1e-5, out="float32") != r.RmsNorm(dim=64, eps=1e-5)

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from maxtool.compiler.cuda.target import cuda_target
+from maxtool.compiler.kernels.requests import Request
 from maxtool.compiler.lowering.module import ModuleLowering
+from maxtool.compiler.targets import Target
 from maxtool.dtype import DType
 from maxtool.graph import Graph, Tensor, TensorType, ops
 from tests.simt.model import TARGET, Simulation
@@ -37,24 +39,24 @@ def half(x: np.ndarray) -> np.ndarray:
 CASES: dict[str, tuple[Callable[..., object], list[str], list[np.ndarray]]] = {
     "a sum that is read again": (
         lambda x, y: [norm(s := x + y), s],
-        ["chain_rms_norm"],
+        ["ChainRmsNorm"],
         [rms(X + MORE), X + MORE],
     ),
-    "a sum that is not": (lambda x, y: norm(x + y * 0.5), ["chain_rms_norm"], [rms(half(X))]),
+    "a sum that is not": (lambda x, y: norm(x + y * 0.5), ["ChainRmsNorm"], [rms(half(X))]),
     "a sum that was needed before": (
         lambda x, y: [ops.exp(s := x + y), norm(s)],
-        ["pointwise", "rms_norm"],
+        ["Pointwise", "RmsNorm"],
         [np.exp(X + MORE), rms(X + MORE)],
     ),
-    "no sum": (lambda x, y: [norm(x), norm(y)], ["rms_norm"] * 2, [rms(X), rms(MORE)]),
+    "no sum": (lambda x, y: [norm(x), norm(y)], ["RmsNorm"] * 2, [rms(X), rms(MORE)]),
     "too long a chain": (
         lambda x, y: norm((((x + y) * y - x) * y + x) * y + x),
-        ["pointwise", "rms_norm"],
+        ["Pointwise", "RmsNorm"],
         [rms((((X + MORE) * MORE - X) * MORE + X) * MORE + X)],
     ),
     "a sum of 16 bits": (
         lambda x, y: norm((x + y).cast(DType.float16)).cast(DType.float32),
-        ["pointwise", "rms_norm_rows"],
+        ["Pointwise", "RmsNormRows"],
         [rms((X + MORE).astype("f2").astype("f4"))],
     ),
 }
@@ -65,9 +67,9 @@ def called(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     build = ModuleLowering.kernel
 
-    def noted(self: ModuleLowering, name: str, *given: object) -> object:
-        found.append(name)
-        return build(self, name, *given)
+    def noted(self: ModuleLowering, request: Request, target: Target) -> object:
+        found.append(type(request).__name__)
+        return build(self, request, target)
 
     with monkeypatch.context() as patch:
         patch.setattr(ModuleLowering, "kernel", noted)
@@ -86,7 +88,7 @@ def ran(graph: Graph, *arrays: np.ndarray) -> Sequence[Tensor]:
 def test_a_norm(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     function, kernels, expected = CASES[case]
     graph = Graph("g", function, [KIND, KIND])
-    names = [name for name in called(graph, monkeypatch) if re.search("norm|pointwise", name)]
+    names = [name for name in called(graph, monkeypatch) if re.search("Norm|Pointwise", name)]
     assert names == kernels
     for one, wanted in zip(ran(graph, X, MORE), expected, strict=True):
         rtol = 2e-3 if "16" in case else 1e-5
@@ -107,7 +109,7 @@ def test_norms_of_layers_that_products_alone_read_are_rounded(
 
     graph = Graph("g", function, [KIND, KIND])
     names = called(graph, monkeypatch)
-    assert "narrow" not in names and "pointwise" not in names
+    assert "Narrow" not in names and "Pointwise" not in names
     first, second, total = (one.to_numpy() for one in ran(graph, X, MORE))
     np.testing.assert_array_equal(total, X + MORE)
     wide = matrix.astype("f8").T

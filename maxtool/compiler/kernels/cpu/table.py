@@ -1,11 +1,12 @@
-"""The kernels of the CPU by name."""
+"""The factories of the CPU's kernels, by the type of their requests."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
+from maxtool.compiler.kernels import requests as r
+from maxtool.compiler.kernels.cpu import cpu_requests as c
 from maxtool.compiler.kernels.cpu.attention import attention
 from maxtool.compiler.kernels.cpu.cache import cache_write_key, cache_write_value
 from maxtool.compiler.kernels.cpu.columns import pack_columns
@@ -33,51 +34,53 @@ from maxtool.compiler.kernels.cpu.rope import rope, rope_angles
 from maxtool.compiler.kernels.cpu.sampling import sample
 from maxtool.compiler.kernels.cpu.scatter import scatter_blocks, scatter_rows
 from maxtool.compiler.kernels.cpu.sorting import sorted_places
-from maxtool.compiler.target import CpuTarget
+from maxtool.compiler.kernels.requests import PrimFunc, Request, Row, row, row_with
+from maxtool.compiler.target import CpuTarget, Tile
 
-# Those whose inner loops are as wide as the register tile, as a vector register, or neither.
-TILED: tuple[Callable[..., Any], ...] = (
-    add_positions,
-    attention,
-    cache_write_key,
-    cache_write_value,
-    embedding,
-    expert_linear,
-    linear,
-    pack_columns,
-    pointwise,
-    rms_norm,
-    rope,
-    weighted_sum,
+# Kernels whose inner loops are as wide as the register tile, as a vector register, or neither.
+TILED: tuple[Row, ...] = (
+    row_with(Tile, r.AddPositions)(add_positions),
+    row_with(Tile, c.Attention)(attention),
+    row_with(Tile, r.CacheWriteKey)(cache_write_key),
+    row_with(Tile, r.CacheWriteValue)(cache_write_value),
+    row_with(Tile, r.Embedding)(embedding),
+    row_with(Tile, c.PackedExpertLinear)(expert_linear),
+    row_with(Tile, c.PackedLinear)(linear),
+    row_with(Tile, c.PackColumns)(pack_columns),
+    row_with(Tile, r.Pointwise)(pointwise),
+    row_with(Tile, r.RmsNorm)(rms_norm),
+    row_with(Tile, r.Rope)(rope),
+    row_with(Tile, r.WeightedSum)(weighted_sum),
 )
-LANED: tuple[Callable[..., Any], ...] = (
-    convolution,
-    dot_attention,
-    group_norm_rows,
-    layer_norm_rows,
-    pool,
-    reduce_rows,
-    rms_norm_rows,
-    softmax_rows,
+LANED: tuple[Row, ...] = (
+    row_with(int, r.Convolution)(convolution),
+    row_with(int, r.DotAttention)(dot_attention),
+    row_with(int, r.GroupNormRows)(group_norm_rows),
+    row_with(int, r.LayerNormRows)(layer_norm_rows),
+    row_with(int, r.Pool)(pool),
+    row_with(int, r.ReduceRows)(reduce_rows),
+    row_with(int, r.RmsNormRows)(rms_norm_rows),
+    row_with(int, r.SoftmaxRows)(softmax_rows),
 )
-SCALAR: tuple[Callable[..., Any], ...] = (
-    cumsum_rows,
-    gather_rows,
-    index_rows,
-    integer_power,
-    nonzero_places,
-    permute,
-    rope_angles,
-    sample,
-    scatter_blocks,
-    scatter_rows,
-    sorted_places,
-    top_rows,
+SCALAR: tuple[Row, ...] = (
+    row(r.CumsumRows)(cumsum_rows),
+    row(r.GatherRows)(gather_rows),
+    row(r.IndexRows)(index_rows),
+    row(r.IntegerPower)(integer_power),
+    row(r.NonzeroPlaces)(nonzero_places),
+    row(r.Permute)(permute),
+    row(r.RopeAngles)(rope_angles),
+    row(r.Sample)(sample),
+    row(r.ScatterBlocks)(scatter_blocks),
+    row(r.ScatterRows)(scatter_rows),
+    row(r.SortedPlaces)(sorted_places),
+    row(r.TopRows)(top_rows),
 )
 
 
-def kernels(target: CpuTarget) -> dict[str, Callable[..., Any]]:
-    """What builds each kernel for a CPU, by its name."""
-    tiled = {one.__name__: partial(one, tile=target.tile) for one in TILED}
-    laned = {one.__name__: partial(one, lanes=target.tile.lanes) for one in LANED}
-    return {**tiled, **laned, **{one.__name__: one for one in SCALAR}}
+def kernels(target: CpuTarget) -> dict[Callable[..., Request], Callable[..., PrimFunc]]:
+    """Return the factory of each kernel for a CPU, by the type of its requests."""
+    tile = target.tile
+    tiled = {request: partial(factory, tile) for request, factory in TILED}
+    laned = {request: partial(factory, tile.lanes) for request, factory in LANED}
+    return {**tiled, **laned, **dict(SCALAR)}

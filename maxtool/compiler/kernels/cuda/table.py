@@ -1,11 +1,13 @@
-"""The kernels of NVIDIA GPUs by name."""
+"""The factories of the kernels of NVIDIA GPUs, by the type of their requests."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
+from maxtool.compiler.cuda.target import CudaTarget
+from maxtool.compiler.kernels import requests as r
+from maxtool.compiler.kernels.cuda import gpu_requests as g
 from maxtool.compiler.kernels.cuda.attention import attention
 from maxtool.compiler.kernels.cuda.attention_join import attention_join
 from maxtool.compiler.kernels.cuda.attention_split import attention_split, attention_step
@@ -38,55 +40,59 @@ from maxtool.compiler.kernels.cuda.ranking import sorted_places, top_rows
 from maxtool.compiler.kernels.cuda.reduction import cumsum_rows, index_rows, reduce_rows
 from maxtool.compiler.kernels.cuda.sampling import sample
 from maxtool.compiler.kernels.cuda.weighted_sum import weighted_sum
+from maxtool.compiler.kernels.requests import PrimFunc, Request, Row, row, row_with
 
-KERNELS: tuple[Callable[..., Any], ...] = (
-    add_positions,
-    chain_rms_norm,
-    attention_join,
-    attention_split,
-    attention_step,
-    cache_write_key,
-    cache_write_value,
-    convolution,
-    cumsum_rows,
-    embedding,
-    expert_order,
-    gather_rows,
-    group_norm_rows,
-    index_rows,
-    integer_power,
-    layer_norm_rows,
-    narrow,
-    nonzero_places,
-    permute,
-    pointwise,
-    pool,
-    reduce_rows,
-    rms_norm,
-    rms_norm_rows,
-    rope,
-    rope_angles,
-    rope_into_cache,
-    sample,
-    scatter_blocks,
-    scatter_rows,
-    softmax_rows,
-    sorted_places,
-    top_rows,
-    weighted_sum,
+KERNELS: tuple[Row, ...] = (
+    row(r.AddPositions)(add_positions),
+    row(g.ChainRmsNorm)(chain_rms_norm),
+    row(g.AttentionJoin)(attention_join),
+    row(g.AttentionSplit)(attention_split),
+    row(g.AttentionStep)(attention_step),
+    row(r.CacheWriteKey)(cache_write_key),
+    row(r.CacheWriteValue)(cache_write_value),
+    row(r.Convolution)(convolution),
+    row(r.CumsumRows)(cumsum_rows),
+    row(r.Embedding)(embedding),
+    row(g.ExpertOrder)(expert_order),
+    row(r.GatherRows)(gather_rows),
+    row(r.GroupNormRows)(group_norm_rows),
+    row(r.IndexRows)(index_rows),
+    row(r.IntegerPower)(integer_power),
+    row(r.LayerNormRows)(layer_norm_rows),
+    row(g.RoundedLayerNormRows)(layer_norm_rows),
+    row(g.Narrow)(narrow),
+    row(r.NonzeroPlaces)(nonzero_places),
+    row(r.Permute)(permute),
+    row(r.Pointwise)(pointwise),
+    row(g.RoundedPointwise)(pointwise),
+    row(r.Pool)(pool),
+    row(r.ReduceRows)(reduce_rows),
+    row(r.RmsNorm)(rms_norm),
+    row(g.RoundedRmsNorm)(rms_norm),
+    row(r.RmsNormRows)(rms_norm_rows),
+    row(r.Rope)(rope),
+    row(r.RopeAngles)(rope_angles),
+    row(g.RopeIntoCache)(rope_into_cache),
+    row(r.Sample)(sample),
+    row(r.ScatterBlocks)(scatter_blocks),
+    row(r.ScatterRows)(scatter_rows),
+    row(r.SoftmaxRows)(softmax_rows),
+    row(r.SortedPlaces)(sorted_places),
+    row(r.TopRows)(top_rows),
+    row(r.WeightedSum)(weighted_sum),
 )
-# Those whose tiles are as large as the shared memory of a block allows.
-TILED: tuple[Callable[..., Any], ...] = (
-    attention,
-    dot_attention,
-    expert_linear,
-    gated_linear,
-    linear,
-    linears,
+# Kernels whose tiles are as large as the shared memory of a block allows.
+TILED: tuple[Row, ...] = (
+    row_with(int, g.CachedAttention)(attention),
+    row_with(int, g.RoundedDotAttention)(dot_attention),
+    row_with(int, g.ExpertLinear)(expert_linear),
+    row_with(int, g.GatedLinear)(gated_linear),
+    row_with(int, g.Linear)(linear),
+    row_with(int, g.Linears)(linears),
 )
 
 
-def kernels(target: Any) -> dict[str, Callable[..., Any]]:  # noqa: ANN401
-    """What builds each kernel for GPUs, by its name."""
-    tiled = {one.__name__: partial(one, shared_memory=target.shared_memory) for one in TILED}
-    return {**tiled, **{one.__name__: one for one in KERNELS}}
+def kernels(target: CudaTarget) -> dict[Callable[..., Request], Callable[..., PrimFunc]]:
+    """Return the factory of each kernel for GPUs, by the type of its requests."""
+    tiled = {request: partial(factory, target.shared_memory) for request, factory in TILED}
+    return {**tiled, **dict(KERNELS)}

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 from maxtool.compiler.kernels.cuda.attention_plan import Split, splits_for
+from maxtool.compiler.kernels.cuda.gpu_requests import (
+    AttentionJoin,
+    AttentionSplit,
+    AttentionStep,
+    CachedAttention,
+    RoundedDotAttention,
+)
 from maxtool.compiler.kernels.cuda.scores import Scores
-from maxtool.compiler.lowering.attending import dot_attention_options
+from maxtool.compiler.lowering.attending import dot_attention_request
 from maxtool.compiler.lowering.caching import TRANSPOSED, attention_options
 from maxtool.compiler.lowering.cuda.caching import STEP
 from maxtool.compiler.lowering.function import Expr, FunctionLowering, Rule
@@ -21,79 +28,81 @@ def _attention(function: FunctionLowering, node: Node) -> None:
     if node.attributes["transposed"]:
         keys = permuted(function, keys, function.sizes(key.shape), TRANSPOSED, key.dtype)
     operands = [function.get(query), keys, function.get(value), function.get(position)]
-    options = {**attention_options(node), "dtype": value.dtype.value}
     result = node.outputs[0]
     if query.shape[1] == 1:
-        given, shapes = _shares(function, node, query, value)
-        parts = function.kernel_several("attention_split", given, operands, shapes)
-        _join(function, result, given, parts)
+        split, shapes = _split(function, node, query, value)
+        _join(function, result, split, function.kernel_several(split, operands, shapes))
         return
     dtype, sizes = function.result_type(result), function.sizes(query.shape)
-    made = function.kernel("attention", options | {"out": dtype.value}, operands, sizes, dtype)
-    function.set_result(result, function.reshaped(made, function.flat_sizes(result.shape)))
+    request = CachedAttention(**attention_options(node), dtype=value.dtype.value, out=dtype.value)
+    attended = function.kernel(request, operands, sizes, dtype)
+    function.set_result(result, function.reshaped(attended, function.flat_sizes(result.shape)))
 
 
 def _dot_attention(function: FunctionLowering, node: Node) -> None:
     """Queries, keys and values are rounded where tensor cores then take them; see ``rounding``."""
-    result, operands = node.outputs[0], node.inputs[:3]
-    options, masks = dot_attention_options(function, node)
-    rounded = [one for one in map(function.result_type, operands) if one is not operands[0].dtype]
+    result, tensors = node.outputs[0], node.inputs[:3]
+    request, masks = dot_attention_request(function, node)
+    rounded = [
+        dtype for dtype in map(function.result_type, tensors) if dtype is not tensors[0].dtype
+    ]
     if rounded:
-        options["dtype"] = rounded[0].value
-        given = [
-            function.reshaped(function.narrow(one, rounded[0]), function.sizes(one.shape))
-            for one in operands
+        request = replace(request, dtype=rounded[0].value)
+        operands = [
+            function.reshaped(function.narrow(tensor, rounded[0]), function.sizes(tensor.shape))
+            for tensor in tensors
         ]
     else:
-        given = [function.get(one) for one in operands]
+        operands = [function.get(tensor) for tensor in tensors]
     dtype, sizes = function.result_type(result), function.sizes(result.shape)
-    options["out"] = dtype.value
-    made = function.kernel("dot_attention", options, [*given, *masks], sizes, dtype)
-    function.set_result(result, function.reshaped(made, function.flat_sizes(result.shape)))
+    written = RoundedDotAttention(**vars(request), out=dtype.value)
+    attended = function.kernel(written, [*operands, *masks], sizes, dtype)
+    function.set_result(result, function.reshaped(attended, function.flat_sizes(result.shape)))
 
 
 def _attention_step(function: FunctionLowering, node: Node) -> None:
     """The same with what is done before it: two rotations, and writes into the cache."""
     values, query, cos = node.inputs[1], node.inputs[2], node.inputs[5]
-    given, shapes = _shares(function, node, query, values)
+    split, shapes = _split(function, node, query, values)
     operands = [function.get(operand) for operand in node.inputs]
-    options = given | {"dim": 2 * int(cos.shape[1])}
-    *caches, out, sums = function.kernel_updating(STEP, options, operands, 2, shapes)
+    request = AttentionStep(**vars(split), dim=2 * int(cos.shape[1]))
+    *caches, out, sums = function.kernel_updating(request, operands, 2, shapes)
     for value, expr in zip(node.outputs, caches, strict=False):
         function.set_whole(value, expr)
-    _join(function, node.outputs[2], given, [out, sums])
+    _join(function, node.outputs[2], split, [out, sums])
 
 
-def _shares(
+def _split(
     function: FunctionLowering, node: Node, query: Tensor, values: Tensor
-) -> tuple[dict[str, Any], list[list[Expr]]]:
-    """What the shares of the keys of one token are built for, and the shapes of what they leave."""
+) -> tuple[AttentionSplit, list[list[Expr]]]:
+    """Return the kernel of the parts of the keys of one token, and the shapes of its results."""
     heads, dim = int(query.shape[2]), int(query.shape[3])
     kv_heads, window = int(values.shape[1]), node.attributes["window"]
     dtype = values.dtype.value
-    split = Split(heads // kv_heads, dim, dtype)
-    splits = splits_for(split, kv_heads, _seen(values.shape[2], window))
-    options = {
-        "heads": heads,
-        "kv_heads": kv_heads,
-        "head_dim": dim,
-        "scores": Scores(node.attributes["scale"], window, node.attributes["softcap"]),
-        "dtype": dtype,
-        "splits": splits,
-    }
+    group = Split(heads // kv_heads, dim, dtype)
+    splits = splits_for(group, kv_heads, _seen(values.shape[2], window))
+    request = AttentionSplit(
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=dim,
+        scores=Scores(node.attributes["scale"], window, node.attributes["softcap"]),
+        dtype=dtype,
+        splits=splits,
+    )
     rows = [function.size(query.shape[0]), heads, splits]
-    return options, [[*rows, dim], [*rows, 2]]
+    return request, [[*rows, dim], [*rows, 2]]
 
 
 def _join(
-    function: FunctionLowering, result: Tensor, given: dict[str, Any], parts: list[Expr]
+    function: FunctionLowering, result: Tensor, split: AttentionSplit, parts: list[Expr]
 ) -> None:
-    """The join of the shares."""
+    """Combine the results of the parts of the keys."""
     dtype, sizes = function.result_type(result), function.sizes(result.shape)
-    options = {name: given[name] for name in ("heads", "head_dim", "splits")}
-    options["out"] = dtype.value
-    made = function.kernel("attention_join", options, parts, sizes, dtype)
-    function.set_result(result, function.reshaped(made, function.flat_sizes(result.shape)))
+    request = AttentionJoin(
+        heads=split.heads, head_dim=split.head_dim, splits=split.splits, out=dtype.value
+    )
+    attended = function.kernel(request, parts, sizes, dtype)
+    function.set_result(result, function.reshaped(attended, function.flat_sizes(result.shape)))
 
 
 def _seen(context: Dim, window: int | None) -> int | None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from maxtool.compiler.kernels.cuda.attention_plan import Split
 from maxtool.compiler.kernels.cuda.attention_split import takes_steps
+from maxtool.compiler.kernels.cuda.gpu_requests import RopeIntoCache
 from maxtool.compiler.lowering.function import FunctionLowering, Rule
 from maxtool.compiler.rewriting import Nodes, count_uses
 from maxtool.graph import BufferType, CallNode, Node, Tensor
@@ -115,17 +116,17 @@ def _is_step(node: Node) -> bool:
 
 def _rope_into_cache(function: FunctionLowering, node: Node) -> None:
     keys, _, query, key, _, cos = node.inputs[:6]
-    options = {
-        "heads": int(query.shape[2]),
-        "kv_heads": int(key.shape[2]),
-        "head_dim": int(query.shape[3]),
-        "dim": 2 * int(cos.shape[1]),
-        "dtype": keys.dtype.value,
-    }
+    request = RopeIntoCache(
+        heads=int(query.shape[2]),
+        kv_heads=int(key.shape[2]),
+        head_dim=int(query.shape[3]),
+        dim=2 * int(cos.shape[1]),
+        dtype=keys.dtype.value,
+    )
     operands = [function.get(operand) for operand in node.inputs]
     sizes = function.sizes(query.shape)
-    made = function.kernel_updating(FUSED, options, operands, 2, [sizes])
-    for value, expr in zip(node.outputs, made, strict=True):
+    results = function.kernel_updating(request, operands, 2, [sizes])
+    for value, expr in zip(node.outputs, results, strict=True):
         function.set_whole(value, expr)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from maxtool.compiler.kernels.cuda.gpu_requests import ExpertLinear, ExpertOrder
 from maxtool.compiler.lowering.cuda.products import is_one_token, product_options, rows_of
 from maxtool.compiler.lowering.function import Expr, FunctionLowering, Rule
 from maxtool.dtype import DType
@@ -14,11 +15,12 @@ def _expert_linear(function: FunctionLowering, node: Node) -> None:
     experts, n, k = weight.shape
     count = function.count(chosen.shape)
     choices = function.reshaped(function.any(chosen), [count])
-    options = {"few": is_one_token(chosen.shape), **product_options(weight.dtype, n, k)}
-    order = [] if options["few"] else _order(function, chosen, choices, int(experts))
+    few = is_one_token(chosen.shape)
+    request = ExpertLinear(**product_options(weight.dtype, n, k), few=few)
+    order = [] if few else _order(function, chosen, choices, int(experts))
     operands = [rows_of(function, x, weight.dtype), function.get(weight), choices, *order]
     sizes = function.flat_sizes(result.shape)
-    function.set_flat(result, function.kernel("expert_linear", options, operands, sizes))
+    function.set_flat(result, function.kernel(request, operands, sizes))
 
 
 def _order(function: FunctionLowering, chosen: Tensor, choices: Expr, experts: int) -> list[Expr]:
@@ -26,11 +28,11 @@ def _order(function: FunctionLowering, chosen: Tensor, choices: Expr, experts: i
 
     def make() -> list[Expr]:
         shapes = [[experts + 1], choices.ty.shape]
-        options = {"experts": experts}
-        return function.kernel_several("expert_order", options, [choices], shapes, DType.int64)
+        request = ExpertOrder(experts=experts)
+        return function.kernel_several(request, [choices], shapes, DType.int64)
 
-    made: list[Expr] = function.once(("order", id(chosen), experts), make)
-    return made
+    order: list[Expr] = function.once(("order", id(chosen), experts), make)
+    return order
 
 
 EXPERTS: dict[str, Rule] = {"expert_linear": _expert_linear}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tvm import relax
 
 from maxtool.compiler.carrying import stored
+from maxtool.compiler.kernels.cuda.gpu_requests import ChainRmsNorm
 from maxtool.compiler.kernels.cuda.norm import layout
 from maxtool.compiler.lowering.function import FunctionLowering, Rule
 from maxtool.compiler.lowering.pointwise import Chain
@@ -36,19 +37,19 @@ def _normalised(function: FunctionLowering, node: Node, chain: Chain) -> None:
     """One kernel writes the norm, and what the chain gives if anything else reads that."""
     (x, weight), (result,) = node.inputs, node.outputs
     kept, dtype = function.uses[id(x)] > 1, function.result_type(result)
-    options = {
-        "dim": chain.width,
-        "eps": node.attributes["eps"],
-        "inputs": len(chain.inputs),
-        "steps": chain.steps,
-        "kept": kept,
-        "out": dtype.value,
-    }
+    request = ChainRmsNorm(
+        dim=chain.width,
+        eps=node.attributes["eps"],
+        inputs=len(chain.inputs),
+        steps=chain.steps,
+        kept=kept,
+        out=dtype.value,
+    )
     sizes, vdevice = function.flat_sizes(x.shape), function.vdevice
     written = [DType.float32, dtype] if kept else [dtype]
-    kinds = [relax.TensorType(sizes, stored(one), vdevice=vdevice) for one in written]
+    types = [relax.TensorType(sizes, stored(each), vdevice=vdevice) for each in written]
     operands = [*chain.inputs, function.get(weight)]
-    *results, normal = function.kernel_of_types("chain_rms_norm", options, operands, kinds)
+    *results, normal = function.kernel_of_types(request, operands, types)
     if kept:
         function.set_flat(x, results[0])
     function.set_result(result, normal)

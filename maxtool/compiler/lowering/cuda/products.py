@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
+from maxtool.compiler.kernels.cuda.gpu_requests import Linear
 from maxtool.compiler.kernels.cuda.matrix import PIECE
 from maxtool.compiler.kernels.cuda.output import FOUR
+from maxtool.compiler.kernels.requests import Embedding
 from maxtool.compiler.lowering.casting import converted
 from maxtool.compiler.lowering.function import Expr, FunctionLowering, Rule
 from maxtool.compiler.lowering.permuting import permuted
@@ -27,14 +29,21 @@ def _linear(function: FunctionLowering, node: Node) -> None:
         RULES["linear"](function, node)
         return
     operands = [rows_of(function, x, weight.dtype), function.get(weight)]
-    options = {**product_options(weight.dtype, *weight.shape), **added(node)}
-    operands += [float32_of(function, one) for one in more]
-    value = function.kernel("linear", options, operands, function.flat_sizes(result.shape))
+    request = Linear(**product_options(weight.dtype, *weight.shape), **added(node))
+    operands += [float32_of(function, tensor) for tensor in more]
+    value = function.kernel(request, operands, function.flat_sizes(result.shape))
     function.set_flat(result, converted(function, value, DType.float32, x.dtype))
 
 
-def added(node: Node) -> dict[str, Any]:
-    """What is added to the product of a node: whether there is a bias, and a residual."""
+class Added(TypedDict):
+    """Operands of a product that are added to it."""
+
+    bias: bool
+    residual: bool
+
+
+def added(node: Node) -> Added:
+    """Return whether a bias and a residual are added to the product of a node."""
     residual = node.attributes.get("residual", False)
     return {"bias": len(node.inputs) - residual == 3, "residual": residual}
 
@@ -58,7 +67,7 @@ def _matmul(function: FunctionLowering, node: Node) -> None:
         return
     batched = y.rank > 2
     columns, (n, k) = _transposed(function, y, given=node.attributes.get("transposed", False))
-    options = {"batched": batched, **product_options(y.dtype, n, k)}
+    request = Linear(**product_options(y.dtype, n, k), batched=batched)
     operands = [rows_of(function, x, y.dtype), columns]
     sizes = function.flat_sizes(result.shape)
     if batched:
@@ -68,8 +77,8 @@ def _matmul(function: FunctionLowering, node: Node) -> None:
             for operand, shape in zip(operands, shapes, strict=True)
         ]
         sizes = matrices(function, result.shape)
-    made = function.kernel("linear", options, operands, sizes)
-    value = converted(function, made, DType.float32, x.dtype)
+    product = function.kernel(request, operands, sizes)
+    value = converted(function, product, DType.float32, x.dtype)
     function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
 
 
@@ -85,8 +94,17 @@ def _transposed(
     return value, (second, first)
 
 
-def product_options(dtype: DType, n: Dim, k: Dim) -> dict[str, Any]:
-    """What the kernel of a product may rely on, of what is known of its sizes now."""
+class ProductOptions(TypedDict):
+    """Options that all products have; see :class:`Product`."""
+
+    weight_dtype: str
+    aligned: bool
+    fours: bool
+    wide: bool
+
+
+def product_options(dtype: DType, n: Dim, k: Dim) -> ProductOptions:
+    """Return what the kernel of a product may rely on, of what is known of its sizes now."""
     return {
         "weight_dtype": dtype.value,
         "aligned": _divides(PIECE[dtype.value], k),
@@ -114,9 +132,9 @@ def _embedding(function: FunctionLowering, node: Node) -> None:
         return
     vocab, dim = weight.shape.static()
     count = function.count(ids.shape)
-    options = {"vocab": vocab, "dim": dim, "weight_dtype": weight.dtype.value}
+    request = Embedding(vocab=vocab, dim=dim, weight_dtype=weight.dtype.value)
     operands = [function.reshaped(function.get(ids), [count]), function.get(weight)]
-    value = function.kernel("embedding", options, operands, [count, dim])
+    value = function.kernel(request, operands, [count, dim])
     result = node.outputs[0]
     function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
 

@@ -1,0 +1,37 @@
+"""Requests that only a CPU has kernels for: its matrices are packed, its keys transposed."""
+
+from __future__ import annotations
+
+from maxtool.compiler.kernels.requests import Request
+
+
+class Attention(Request):
+    """Attention over a float32 cache with transposed keys."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    scale: float
+    window: int | None
+    softcap: float | None
+
+
+class PackColumns(Request):
+    """Matrices that are known at run time only, packed as weights are."""
+
+    dtype: str
+    transposed: bool
+
+
+class PackedLinear(Request):
+    """Product with a packed matrix, in float32."""
+
+    weight_dtype: str
+    bias: bool = False
+    batched: bool = False
+
+
+class PackedExpertLinear(Request):
+    """Products with the packed matrices of the experts that were chosen for each row."""
+
+    weight_dtype: str

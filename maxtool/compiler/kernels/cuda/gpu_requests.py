@@ -1,0 +1,162 @@
+"""Requests that only GPUs have kernels for: fused launches, and results rounded to 16 bits.
+
+``out`` is the element type in which a kernel writes its result.
+"""
+
+from __future__ import annotations
+
+from maxtool.compiler.kernels.cuda.scores import Scores
+from maxtool.compiler.kernels.forms import Step
+from maxtool.compiler.kernels.requests import (
+    DotAttention,
+    LayerNormRows,
+    Pointwise,
+    Request,
+    RmsNorm,
+)
+
+
+class CachedAttention(Request):
+    """Attention of many queries over a cache in the type ``dtype``."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    scale: float
+    window: int | None
+    softcap: float | None
+    dtype: str
+    out: str
+
+
+class AttentionSplit(Request):
+    """Attention of one token over ``splits`` parts of the keys."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    scores: Scores
+    dtype: str
+    splits: int
+
+
+class AttentionStep(AttentionSplit):
+    """The same after rotating ``dim`` elements of each head and writing into the cache."""
+
+    dim: int
+
+
+class AttentionJoin(Request):
+    """Results of the parts of an attention combined."""
+
+    heads: int
+    head_dim: int
+    splits: int
+    out: str
+
+
+class ChainRmsNorm(Request):
+    """RMS normalisation of a chain of elementwise operations, whose result may be kept, too."""
+
+    dim: int
+    eps: float
+    inputs: int
+    steps: tuple[Step, ...]
+    kept: bool
+    out: str
+
+
+class ExpertOrder(Request):
+    """Rows sorted by the expert that was chosen for them."""
+
+    experts: int
+
+
+class Product(Request):
+    """Base of products with matrices of any number of rows.
+
+    ``aligned``: k is a multiple of 16 bytes; ``fours``: n is a multiple of four; ``wide``: there
+    may be columns enough for large tiles.
+    """
+
+    weight_dtype: str
+    aligned: bool
+    fours: bool
+    wide: bool
+
+
+class ExpertLinear(Product):
+    """Products with the matrices of experts; ``few`` if each row is a step of its own."""
+
+    few: bool
+
+
+class Linear(Product):
+    """Product with a matrix, and what is added to it."""
+
+    bias: bool = False
+    batched: bool = False
+    residual: bool = False
+
+
+class FewProducts(Request):
+    """Base of products of the same few rows in one launch, which may round the rows first."""
+
+    weight_dtype: str
+    aligned: bool
+    rounds: bool
+
+
+class Linears(FewProducts):
+    """Products, each with a bias or none, and the last perhaps with a residual."""
+
+    biases: tuple[bool, ...]
+    residual: bool
+
+
+class GatedLinear(FewProducts):
+    """Two products and the elementwise operations ``steps`` that join them."""
+
+    biases: tuple[bool, bool]
+    steps: tuple[Step, ...]
+    out: str
+
+
+class Narrow(Request):
+    """float32 rows rounded to a type of 16 bits."""
+
+    dtype: str
+
+
+class RopeIntoCache(Request):
+    """Rotated queries, and rotated keys and values written into a cache."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    dim: int
+    dtype: str
+
+
+class RoundedDotAttention(DotAttention):
+    """Attention without a cache, written as ``out``."""
+
+    out: str
+
+
+class RoundedLayerNormRows(LayerNormRows):
+    """Layer normalisation, written as ``out``."""
+
+    out: str
+
+
+class RoundedPointwise(Pointwise):
+    """Chain of elementwise operations, written as ``out``."""
+
+    out: str
+
+
+class RoundedRmsNorm(RmsNorm):
+    """RMS normalisation, written as ``out``."""
+
+    out: str

@@ -1,0 +1,254 @@
+"""Requests for kernels: a type for each kernel, whose fields are the options that it is built for.
+
+A target's table says which factory builds the kernel of a request. :func:`row` and :func:`row_with`
+let a type checker compare a factory's parameters with the fields of its request. Requests are keys:
+a module builds the kernels of equal ones once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, dataclass_transform
+
+from maxtool.compiler.kernels.forms import Heads, Mask, Step, Window
+
+PrimFunc: TypeAlias = Any  # tvm ships no types
+Options = ParamSpec("Options")
+Machine = TypeVar("Machine")
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+class Request:
+    """Base of all requests; a subclass is a frozen dataclass with keyword arguments only."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, kw_only=True)(cls)
+
+
+# A type of requests, and the factory of its kernels.
+Row: TypeAlias = tuple[Callable[..., Request], Callable[..., PrimFunc]]
+
+
+def row(request: Callable[Options, Request]) -> Callable[[Callable[Options, PrimFunc]], Row]:
+    """Return the row of a table, given a factory that takes the fields of ``request``."""
+    return lambda factory: (request, factory)
+
+
+def row_with(
+    machine: type[Machine],  # noqa: ARG001 - it says what the factory takes first
+    request: Callable[Options, Request],
+) -> Callable[[Callable[Concatenate[Machine, Options], PrimFunc]], Row]:
+    """Return the row of a factory that takes a property of the machine before the fields."""
+    return lambda factory: (request, factory)
+
+
+class AddPositions(Request):
+    """Learned positions added to the vectors of tokens."""
+
+    hidden: int
+    weight_dtype: str
+
+
+class CacheWriteKey(Request):
+    """Keys of new tokens written into a cache that keeps them transposed."""
+
+    kv_heads: int
+    head_dim: int
+    dtype: str
+
+
+class CacheWriteValue(Request):
+    """Values of new tokens written into a cache; keys, where it keeps them as values."""
+
+    kv_heads: int
+    head_dim: int
+    dtype: str
+
+
+class Convolution(Request):
+    """Convolution of images, with channels last."""
+
+    dtype: str
+    window: Window
+    channels: int
+    features: int
+    groups: int
+
+
+class CumsumRows(Request):
+    """Running sums along rows."""
+
+    dtype: str
+    exclusive: bool
+    reverse: bool
+
+
+class DotAttention(Request):
+    """Attention without a cache; ``scale`` multiplies the scores."""
+
+    dtype: str
+    heads: Heads
+    mask: Mask | None
+    causal: bool
+    scale: float
+
+
+class Embedding(Request):
+    """Rows of a table by number, in float32; on a CPU the table is packed."""
+
+    vocab: int
+    dim: int
+    weight_dtype: str
+
+
+class GatherRows(Request):
+    """Elements along the middle one of three dimensions, by index."""
+
+    dtype: str
+    places: str
+
+
+class GroupNormRows(Request):
+    """Normalisation of groups of channels, a row for each group."""
+
+    dtype: str
+    weight: str
+    eps: float
+    groups: int
+    channels: int
+
+
+class IndexRows(Request):
+    """Index of the largest or smallest element of each row."""
+
+    op: str
+    dtype: str
+
+
+class IntegerPower(Request):
+    """Powers of integers."""
+
+    dtype: str
+
+
+class LayerNormRows(Request):
+    """Layer normalisation of rows."""
+
+    dtype: str
+    weight: str
+    eps: float
+
+
+class NonzeroPlaces(Request):
+    """Indices of the elements that are not zero."""
+
+    rank: int
+
+
+class Permute(Request):
+    """Dimensions in the order ``dims``."""
+
+    dtype: str
+    dims: tuple[int, ...]
+
+
+class Pointwise(Request):
+    """Chain of elementwise operations on float32 rows of ``dim`` elements."""
+
+    dim: int
+    inputs: int
+    steps: tuple[Step, ...]
+
+
+class Pool(Request):
+    """Largest or mean element of each window of an image."""
+
+    op: str
+    dtype: str
+    window: Window
+    channels: int
+    count_padding: bool
+
+
+class ReduceRows(Request):
+    """Reduction of each row to one element."""
+
+    op: str
+    dtype: str
+
+
+class RmsNorm(Request):
+    """RMS normalisation of float32 rows of ``dim`` elements."""
+
+    dim: int
+    eps: float
+
+
+class RmsNormRows(Request):
+    """RMS normalisation of rows of any length and type, with an offset of the weight."""
+
+    dtype: str
+    weight: str
+    eps: float
+    offset: float
+    round_first: bool
+
+
+class Rope(Request):
+    """Rotation of the first ``dim`` elements of each head by tables of angles."""
+
+    head_dim: int
+    dim: int
+
+
+class RopeAngles(Request):
+    """Cosines or sines of the rotary angles at all positions, by the length of the text."""
+
+    half: int
+    original: int
+    factor: float
+    function: str
+
+
+class Sample(Request):
+    """A token drawn from each row of logits."""
+
+
+class ScatterBlocks(Request):
+    """Rows of a matrix overwritten by rows of another one, by index."""
+
+    dtype: str
+
+
+class ScatterRows(Request):
+    """Elements of each row overwritten or added to, by index."""
+
+    dtype: str
+    places: str
+    adds: bool
+
+
+class SoftmaxRows(Request):
+    """Softmax of rows, or its logarithm."""
+
+    op: str
+    dtype: str
+
+
+class SortedPlaces(Request):
+    """Indices of the elements of each row in their order."""
+
+    dtype: str
+    ascending: bool
+
+
+class TopRows(Request):
+    """Indices of the ``count`` largest elements of each row."""
+
+    dtype: str
+    count: int
+
+
+class WeightedSum(Request):
+    """Sums of the outputs of experts, weighted."""
