@@ -22,7 +22,7 @@ from maxtool.errors import MissingWeight, UsageError
 from maxtool.files import check_output, check_space
 from maxtool.graph import Tensor, TensorType
 from maxtool.nn import state, tree
-from maxtool.nn.base import signature_of
+from maxtool.nn.called import signature_of
 from maxtool.nn.leaf_names import leaf_names
 from maxtool.nn.pytree import flatten
 from maxtool.nn.tracing import trace
