@@ -9,10 +9,10 @@ import numpy as np
 from maxtool.architectures import build, graph_of
 from maxtool.errors import ConfigurationError
 from maxtool.graph import Graph, Weight
+from maxtool.parity import evaluate
 from maxtool.recipe import Plan, find_recipe, plan
 from maxtool.weights import Checkpoint
 from tests.data.seeded import Array
-from tests.evaluation import evaluate
 
 
 def planned(checkpoint: Checkpoint) -> Plan:

@@ -1,0 +1,96 @@
+"""Attention by scaled dot products, with and without a cache of keys and values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats: TypeAlias = NDArray[np.float64]
+Integers: TypeAlias = NDArray[np.int64]
+
+
+def _attended(scores: Floats, value: Floats) -> Floats:
+    """Mix values ``[..., keys, dim]`` by the softmax of scores; zeros where no key is seen."""
+    highest = scores.max(-1, keepdims=True, initial=-np.inf)
+    powers = np.exp(scores - np.where(np.isfinite(highest), highest, 0))
+    total = powers.sum(-1, keepdims=True)
+    return powers / np.where(total == 0, 1, total) @ value
+
+
+def _per_head(x: Floats, heads: int) -> Floats:
+    """Keys or values ``[batch, kv_heads, ...]`` for each head of queries."""
+    return np.repeat(x, heads // x.shape[1], axis=1)
+
+
+def _cached_attention(
+    query: Floats,
+    key: Floats,
+    value: Floats,
+    position: Integers,
+    scale: float,
+    window: int | None,
+    softcap: float | None,
+    transposed: bool,
+) -> Floats:
+    """Attend from queries ``[batch, seq, heads, dim]`` to the keys up to each query's own."""
+    first, (_, length, heads, _) = int(position[0]), query.shape
+    seen = slice(0, first + length)
+    keys = key[..., seen].swapaxes(-1, -2) if transposed else key[:, :, seen]
+    queries = first + np.arange(length)[:, None]
+    places = np.arange(keys.shape[2])
+    hidden = (places > queries) | (places <= queries - (window or np.inf))
+    scores = query.swapaxes(1, 2) @ _per_head(keys, heads).swapaxes(-1, -2) * scale
+    if softcap is not None:
+        scores = softcap * np.tanh(scores / softcap)
+    mixed = _attended(np.where(hidden, -np.inf, scores), _per_head(value[:, :, seen], heads))
+    return mixed.swapaxes(1, 2)
+
+
+def _attention(
+    query: Floats,
+    key: Floats,
+    value: Floats,
+    mask: Floats | None = None,
+    *,
+    causal: bool,
+    scale: float | None,
+) -> Floats:
+    """Attend from queries ``[batch, heads, queries, dim]`` to all keys that the mask shows."""
+    heads, length = query.shape[1:3]
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    scores = query @ _per_head(key, heads).swapaxes(-1, -2) * factor
+    if causal:
+        visible = np.tri(length, key.shape[2], key.shape[2] - length, dtype=bool)
+        scores = np.where(visible, scores, -np.inf)
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask
+    return _attended(scores, _per_head(value, heads))
+
+
+def _write(cache: Floats, x: Floats, position: Integers) -> Floats:
+    """Write ``x [batch, seq, heads, dim]`` into ``cache [batch, heads, context, dim]`` in place."""
+    first, context = int(position[0]), cache.shape[2]
+    inside = slice(max(-first, 0), max(context - first, 0))
+    rows = x.swapaxes(1, 2)[:, :, inside]
+    start = max(first, 0)
+    cache[:, :, start : start + rows.shape[2]] = rows
+    return cache
+
+
+def _write_key(cache: Floats, x: Floats, position: Integers, transposed: bool) -> Floats:
+    _write(cache.swapaxes(2, 3) if transposed else cache, x, position)
+    return cache
+
+
+COMPUTED: Mapping[str, Callable[..., Any]] = {
+    "attention": _cached_attention,
+    "scaled_dot_product_attention": _attention,
+}
+
+MOVED: Mapping[str, Callable[..., Any]] = {
+    "cache_write_key": _write_key,
+    "cache_write_value": _write,
+}

@@ -1,0 +1,190 @@
+"""A graph evaluated in NumPy float64, one operation after the other, without a compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from maxtool.graph import BufferType, Dim, Graph, Shape, Tensor
+from maxtool.graph.nested import FlowGraph, NestedGraph
+from maxtool.graph.node import CallNode, Node
+from maxtool.graph.ops.slicing import Range
+from maxtool.graph.ops.table import OPS
+from maxtool.parity.definitions import COMPUTED, DEFINITIONS, UNDEFINED
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Sizes: TypeAlias = dict[str, int]
+# By the identity of a traced tensor: its elements, or the function that reads those of a weight.
+Values: TypeAlias = dict[int, "Array | Callable[[], Array]"]
+
+
+def evaluate(
+    graph: Graph, inputs: Sequence[Array], weights: Mapping[str, Array] | None = None
+) -> list[Array]:
+    """Compute the outputs of a graph.
+
+    Floats are float64 from the first operation to the last; only a cast to fewer than 32 bits
+    rounds. A weight is widened for the one operation that uses it.
+
+    Args:
+        graph: A graph for one device.
+        inputs: An array for each input. That of a ``BufferType`` is written in place, in its own
+            element type: give float64.
+        weights: The elements of every weight by its full name, decoded. It is asked each time a
+            weight is used, so that it may read them from a file.
+
+    Returns:
+        An array for each output: floats in float64, others in their own type.
+
+    Raises:
+        KeyError: If a weight is missing.
+        ValueError: If an array does not have the shape that the graph says, or an operation has no
+            meaning on one device.
+    """
+    read = (weights or {}).__getitem__
+    values: Values = {id(one): partial(read, name) for name, one in graph.weight_values.items()}
+    with np.errstate(all="ignore"):
+        results = _run(graph, inputs, values, {})
+    return [_typed(one, array) for one, array in zip(graph.outputs, results, strict=True)]
+
+
+def _run(graph: Graph, inputs: Sequence[Array], values: Values, sizes: Sizes) -> list[Array]:
+    """Compute the outputs of a graph whose parameters are among ``values`` already."""
+    values |= {id(value): constant.to_numpy() for constant, value in graph.constants}
+    _bind(graph.name, graph.inputs, inputs, values, sizes)
+    named = [value for value in graph.parameters() if not value.shape.is_static]
+    _measure(graph.name, named, _arrays(named, values), sizes)
+    if isinstance(graph, FlowGraph):
+        return FLOWS[graph.flow](graph, values, sizes)
+    for node in graph.nodes:
+        if isinstance(node, CallNode):
+            name, results = node.callee.name, _call(node, values, sizes)
+        else:
+            name, results = node.op, _results(node, _arrays(node.inputs, values), sizes)
+        _bind(name, node.outputs, results, values, sizes)
+    return _arrays(graph.outputs, values)
+
+
+def _arrays(tensors: Iterable[Tensor], values: Values) -> list[Array]:
+    held = (values[id(tensor)] for tensor in tensors)
+    return [one if isinstance(one, np.ndarray) else one() for one in held]
+
+
+def _bind(
+    by: str, tensors: Sequence[Tensor], arrays: Sequence[Array], values: Values, sizes: Sizes
+) -> None:
+    """Enter arrays as the values of tensors, and the sizes that they bring."""
+    _measure(by, tensors, arrays, sizes)
+    values |= dict(zip(map(id, tensors), arrays, strict=True))
+
+
+def _measure(by: str, tensors: Sequence[Tensor], arrays: Sequence[Array], sizes: Sizes) -> None:
+    """Enter the sizes of names that have none yet, and require all others."""
+    for tensor, array in zip(tensors, arrays, strict=True):
+        if array.ndim == tensor.rank:
+            for dim, size in zip(tensor.shape, array.shape, strict=True):
+                if isinstance(dim.value, str):
+                    sizes.setdefault(dim.value, size)
+        if array.shape != _known(tensor.shape, sizes):
+            raise ValueError(f"{by}: {tensor.type} has the shape {list(array.shape)}")
+
+
+def _call(node: CallNode, values: Values, sizes: Sizes) -> list[Array]:
+    """Evaluate a subgraph on the weights of this call."""
+    callee = node.callee
+    bound = zip(callee.parameters(), node.weights, strict=True)
+    inner: Values = {id(parameter): values[id(weight)] for parameter, weight in bound}
+    known = dict(sizes) if isinstance(callee, FlowGraph | NestedGraph) else {}
+    return _run(callee, _arrays(node.inputs, values), inner, known)
+
+
+def _branch(graph: FlowGraph, values: Values, sizes: Sizes) -> list[Array]:
+    """Evaluate the first of two calls if the first input is true, else the second."""
+    (predicate,) = _arrays(graph.inputs[:1], values)
+    return _call(_calls(graph)[0 if predicate else 1], values, sizes)
+
+
+def _loop(graph: FlowGraph, values: Values, sizes: Sizes) -> list[Array]:
+    """Evaluate the second of two calls on the state as long as the first gives true."""
+    predicate, body = _calls(graph)
+    state = graph.inputs[: len(graph.outputs)]
+    while _call(predicate, values, sizes)[0]:
+        values |= dict(zip(map(id, state), _call(body, values, sizes), strict=True))
+    return _arrays(state, values)
+
+
+def _calls(graph: FlowGraph) -> list[CallNode]:
+    return [node for node in graph.nodes if isinstance(node, CallNode)]
+
+
+FLOWS: Mapping[str, Callable[[FlowGraph, Values, Sizes], list[Array]]] = {
+    "cond": _branch,
+    "while": _loop,
+}
+
+
+def _results(node: Node, operands: list[Array], sizes: Sizes) -> list[Array]:
+    """Apply the definition of an operation."""
+    if node.op in UNDEFINED:
+        raise ValueError(f"{node.op} cannot be evaluated: {UNDEFINED[node.op]}")
+    if node.op in COMPUTED:
+        operands = [_wide(operand) for operand in operands]
+    written = OPS[node.op].writes
+    if written is not None and not isinstance(node.inputs[written].type, BufferType):
+        operands[written] = _typed(node.inputs[written], operands[written]).copy()
+    attributes = {name: _known(given, sizes) for name, given in node.attributes.items()}
+    results = DEFINITIONS[node.op](*operands, **attributes)
+    listed = results if isinstance(results, tuple) else (results,)
+    if written is not None:
+        return list(listed)
+    buffers = [
+        array
+        for value, array in zip(node.inputs, operands, strict=True)
+        if isinstance(value.type, BufferType)
+    ]
+    return [
+        _apart(_typed(value, array), buffers)
+        for value, array in zip(node.outputs, listed, strict=True)
+    ]
+
+
+def _apart(array: Array, buffers: Sequence[Array]) -> Array:
+    """Return an array that later writes into the buffers do not change."""
+    shared = any(np.may_share_memory(array, buffer) for buffer in buffers)
+    return array.copy() if shared else array
+
+
+def _wide(array: Array) -> Array:
+    return array.astype(np.float64, copy=False) if _is_float(array) else array
+
+
+def _is_float(array: Array) -> bool:
+    return array.dtype.kind not in "biu"
+
+
+def _typed(tensor: Tensor, array: Any) -> Array:  # noqa: ANN401 - a NumPy function's result
+    """An array in the type that stands for the tensor's: float64 for all floats."""
+    dtype = tensor.dtype
+    return np.asarray(array).astype(
+        np.float64 if dtype.is_float() else dtype.to_numpy(), copy=False
+    )
+
+
+def _known(attribute: Any, sizes: Sizes) -> Any:  # noqa: ANN401 - of any operation
+    """An attribute with numbers for its sizes; None for a size that is not known before."""
+    if isinstance(attribute, Range):
+        return _window(attribute, sizes)
+    if isinstance(attribute, Dim):
+        return attribute.size(sizes) if sizes.keys() >= set(attribute.names()) else None
+    if isinstance(attribute, Shape | tuple):
+        return tuple(_known(one, sizes) for one in attribute)
+    return attribute
+
+
+def _window(part: Range, sizes: Sizes) -> slice:
+    start, size = part.start.size(sizes), part.size.size(sizes)
+    stop = start + part.step * size
+    return slice(start, stop if stop >= 0 else None, part.step) if size else slice(0)

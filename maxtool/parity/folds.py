@@ -1,0 +1,69 @@
+"""Functions of many elements at once: sums and extremes, and what is largest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Axes: TypeAlias = tuple[int, ...]
+
+
+def _fold(function: Callable[..., Any]) -> Callable[..., Array]:
+    """A reduction that keeps the dimensions; whole numbers wrap around as their type does."""
+
+    def folded(x: Array, axes: Axes) -> Array:
+        return np.asarray(function(x, axis=axes, keepdims=True))
+
+    return folded
+
+
+def _place(function: Callable[..., Any]) -> Callable[..., Array]:
+    """The index of an element among those of some dimensions in row-major order."""
+
+    def place(x: Array, axes: Axes) -> Array:
+        kept = [axis for axis in range(x.ndim) if axis not in axes]
+        rows = x.transpose(*kept, *axes).reshape(*(x.shape[axis] for axis in kept), -1)
+        return np.expand_dims(function(rows, axis=-1), axes)
+
+    return place
+
+
+def _cumsum(x: Array, axes: Axes, exclusive: bool, reverse: bool) -> Array:
+    (axis,) = axes
+    ordered = np.flip(x, axis) if reverse else x
+    sums = ordered.cumsum(axis) - (ordered if exclusive else 0)
+    return np.flip(sums, axis) if reverse else sums
+
+
+def _argsort(x: Array, axes: Axes, ascending: bool) -> Array:
+    """The order of elements: the first of equal ones comes first, NaN is above every number."""
+    (axis,) = axes
+    if ascending:
+        return x.argsort(axis, kind="stable")
+    order = np.flip(np.flip(x, axis).argsort(axis, kind="stable"), axis)
+    return x.shape[axis] - 1 - order
+
+
+def _top_k(x: Array, axes: Axes, k: int) -> tuple[Array, Array]:
+    (axis,) = axes
+    order = _argsort(x, axes, ascending=False).take(range(k), axis)
+    return np.take_along_axis(x, order, axis), order
+
+
+COMPUTED: Mapping[str, Callable[..., Any]] = {
+    "all": _fold(np.all),
+    "any": _fold(np.any),
+    "argmax": _place(np.argmax),
+    "argmin": _place(np.argmin),
+    "argsort": _argsort,
+    "cumsum": _cumsum,
+    "max": _fold(np.max),
+    "mean": _fold(np.mean),
+    "min": _fold(np.min),
+    "prod": _fold(np.prod),
+    "sum": _fold(np.sum),
+    "top_k": _top_k,
+}

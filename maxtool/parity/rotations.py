@@ -1,0 +1,45 @@
+"""Positions of tokens: rotary embedding by tables, and learned positions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+
+def _rows(table: Array, position: Array, count: int) -> Array:
+    """``count`` rows of a table from a position on; its first or last one beyond its ends."""
+    return table[np.clip(int(position[0]) + np.arange(count), 0, len(table) - 1)]
+
+
+def _rope(x: Array, cos: Array, sin: Array, position: Array) -> Array:
+    """Rotate the first ``2 * cos.shape[1]`` elements of heads ``[batch, seq, heads, dim]``."""
+    half = cos.shape[1]
+    cos, sin = (_rows(table, position, x.shape[1])[:, None] for table in (cos, sin))
+    left, right, rest = np.split(x, [half, 2 * half], axis=-1)
+    return np.concatenate([left * cos - right * sin, right * cos + left * sin, rest], -1)
+
+
+def _rope_angles(
+    tokens: Array, table: Array, position: Array, original: int, factor: float
+) -> tuple[Array, Array]:
+    """Cosines and sines of angles in float32, to which transformers rounds them."""
+    first = int(position[0])
+    length = first + tokens.shape[1]
+    row = table[np.clip(length - original, 0, len(table) - 1)].astype(np.float32)
+    angles = np.outer(np.arange(first, length, dtype=np.float32), row).astype(np.float64)
+    return np.cos(angles) * factor, np.sin(angles) * factor
+
+
+def _add_positions(x: Array, table: Array, position: Array) -> Array:
+    return x + _rows(table, position, x.shape[1])
+
+
+COMPUTED: Mapping[str, Callable[..., Any]] = {
+    "add_positions": _add_positions,
+    "rope": _rope,
+    "rope_angles": _rope_angles,
+}

@@ -1,0 +1,100 @@
+"""Functions of single elements: arithmetic, activations, comparisons and casts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxtool.casting import cast as rounded
+from maxtool.dtype import DType
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+def _erf(x: Floats) -> Floats:
+    values = np.fromiter(map(math.erf, x.ravel().tolist()), np.float64, x.size)
+    return values.reshape(x.shape)
+
+
+def _sigmoid(x: Floats) -> Floats:
+    """Compute ``1 / (1 + exp(-x))``, written so that exp cannot overflow."""
+    small = np.exp(-np.abs(x))
+    return np.where(x < 0, small, 1) / (1 + small)
+
+
+def _gelu(x: Floats) -> Floats:
+    return x * (1 + _erf(x / math.sqrt(2))) / 2
+
+
+def _gelu_tanh(x: Floats) -> Floats:
+    return x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2
+
+
+def _pow(x: Floats, y: Floats) -> Floats:
+    """Raise to a power; whole numbers to a negative one are rounded towards 0."""
+    if x.dtype.kind not in "iu":
+        return np.power(x, y)
+    units = np.where(x == -1, np.where(y % 2 == 0, 1, -1), x == 1)
+    return np.where(y < 0, units, np.power(x, np.maximum(y, 0))).astype(x.dtype)
+
+
+def _cast(x: Floats, dtype: DType) -> Floats:
+    """Round to a float type of fewer than 32 bits, cut to whole numbers, or test for 0."""
+    if dtype is DType.bool:
+        return x != 0
+    narrow = dtype.is_float() and dtype.size_in_bytes < 4
+    return rounded(x, dtype)[0] if narrow and x.dtype.kind == "f" else x
+
+
+COMPUTED: Mapping[str, Callable[..., Any]] = {
+    "abs": np.abs,
+    "acos": np.arccos,
+    "add": np.add,
+    "atanh": np.arctanh,
+    "cast": _cast,
+    "ceil": np.ceil,
+    "cos": np.cos,
+    "div": np.divide,
+    "equal": np.equal,
+    "erf": _erf,
+    "exp": np.exp,
+    "floor": np.floor,
+    "floordiv": np.floor_divide,
+    "gelu": _gelu,
+    "gelu_quick": lambda x: x * _sigmoid(1.702 * x),
+    "gelu_tanh": _gelu_tanh,
+    "greater": np.greater,
+    "greater_equal": np.greater_equal,
+    "is_inf": np.isinf,
+    "is_nan": np.isnan,
+    "less": np.less,
+    "less_equal": np.less_equal,
+    "log": np.log,
+    "log1p": np.log1p,
+    "logical_and": np.logical_and,
+    "logical_not": np.logical_not,
+    "logical_or": np.logical_or,
+    "logical_xor": np.logical_xor,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "mod": np.mod,
+    "mul": np.multiply,
+    "negative": np.negative,
+    "not_equal": np.not_equal,
+    "pow": _pow,
+    "relu": lambda x: np.maximum(x, 0),
+    "round": np.round,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "sigmoid": _sigmoid,
+    "silu": lambda x: x * _sigmoid(x),
+    "sin": np.sin,
+    "sqrt": np.sqrt,
+    "sub": np.subtract,
+    "tanh": np.tanh,
+    "trunc": np.trunc,
+    "where": np.where,
+}
