@@ -5,7 +5,7 @@
     MaxtoolError
      +-- NegativeAnswer ............. 1  the question was answered, and the answer is no
      |    +-- ParityFailed                  compiled and reference outputs differ too much
-     |    +-- VerificationFailed            a file does not match its recorded checksum
+     |    +-- VerificationFailed            a file is not what was recorded, or was to be written
      +-- UsageError ................. 2  the command line asks for something impossible
      |    +-- OutputExists                  refused without --force
      |    +-- UnknownRecipe                 no recipe of that name
@@ -88,7 +88,7 @@ class ParityFailed(NegativeAnswer):
 
 
 class VerificationFailed(NegativeAnswer):
-    """A file does not match its recorded checksum."""
+    """A file does not match its recorded checksum, or a written one what it was to hold."""
 
 
 class UsageError(MaxtoolError):

@@ -17,6 +17,7 @@ from maxtool.conversion.replaceable import strangers
 from maxtool.conversion.request import DIALECT, Request
 from maxtool.conversion.streaming import chunks
 from maxtool.conversion.tensors import Made, is_rounded, planned_tensors
+from maxtool.conversion.verification import verify_safetensors
 from maxtool.errors import UsageError
 from maxtool.files import check_output, check_space, staged
 from maxtool.recipe import (
@@ -126,17 +127,21 @@ def convert(conversion: Conversion, progress: Callable[[int], None] | None = Non
 
     Raises:
         ModelMismatch: If values do not fit the type they are to have.
+        VerificationFailed: If the safetensors library does not read what was written.
     """
     request, folder = conversion.request, conversion.request.target == "hf"
     report = Report(request.output, conversion.nbytes)
     with staged(request.output, folder=folder, replace=request.force) as path:
+        tensors = path / TENSORS_FILE if folder else path
         WRITERS[request.target].write(
-            path / TENSORS_FILE if folder else path,
+            tensors,
             conversion.specs,
             _arrays(conversion, report),
             conversion.metadata,
             progress,
         )
+        if request.target != "gguf":
+            verify_safetensors(tensors, conversion.specs, request.output)
         for name, data in conversion.files.items():
             (path / name).parent.mkdir(exist_ok=True)
             (path / name).write_bytes(data)
