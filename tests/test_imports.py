@@ -38,8 +38,9 @@ FLOORS = (
     ("__main__",),
 )
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
-# Eager execution needs the compiler from below: one import, inside one function.
-UPWARDS = {("graph/executor.py", "compiler")}
+# Who imports modules by names in strings, and how these begin: eager operations find the compiler,
+# which registers itself, from below; the program imports the file of the command that is asked for.
+BY_NAME = {"graph/executor.py": "maxtool.compiler.execute", "cli/app.py": "maxtool.cli."}
 # Copied into every artifact, where there is no maxtool.
 ALONE = "runtime"
 
@@ -60,14 +61,6 @@ UNCUT = {
     "compiler.lowering.control": {"compiler.lowering.module"},
     "compiler.lowering.function": {"compiler.lowering.module", "compiler.storage"},
     "compiler.lowering.pointwise": {"compiler.lowering.function"},
-    "graph.call": {"graph.graph"},
-    "graph.executor": {"compiler.execute", "graph.graph"},
-    "graph.graph": {"graph.weights"},
-    "graph.methods": {"graph.tensor"},
-    "graph.node": {"graph.graph"},
-    "graph.operators": {"graph.ops", "graph.tensor"},
-    "graph.tensor": {"graph.graph", "graph.random"},
-    "graph.weight": {"graph.shard"},
 }
 
 
@@ -76,7 +69,6 @@ class Import(NamedTuple):
 
     file: Path
     module: str
-    in_function: bool
 
     @property
     def inside(self) -> str:
@@ -93,18 +85,14 @@ class Import(NamedTuple):
 
 def imports_of(file: Path) -> Iterator[Import]:
     alone = file.is_relative_to(PACKAGE / ALONE)
-    for node, in_function in statements(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in nodes_of(file):
         for module in modules_of(node, alone):
-            yield Import(file, module, in_function)
+            yield Import(file, module)
 
 
-def statements(node: ast.AST, in_function: bool = False) -> Iterator[tuple[ast.AST, bool]]:
-    """Every statement below a node, and whether it is in a function."""
-    inside = in_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
-            yield child, inside
-            yield from statements(child, inside)
+@cache
+def nodes_of(file: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
 
 
 def modules_of(node: ast.AST, alone: bool) -> list[str]:
@@ -148,18 +136,24 @@ def test_lower_rooms_never_import_upper_ones() -> None:
         if found.top == "maxtool"
         and (target := target_room(found.module)) != found.room
         and FLOOR[target] >= FLOOR[found.room]
-        and (found.inside, target) not in UPWARDS
     ]
     assert not wrong
 
 
-def test_upward_imports_are_inside_functions() -> None:
-    found = {
-        (one.inside, target_room(one.module)): one.in_function
-        for one in imports()
-        if one.top == "maxtool" and (one.inside, target_room(one.module)) in UPWARDS
+def test_modules_imported_by_name_are_listed() -> None:
+    named = {
+        file.relative_to(PACKAGE).as_posix(): node.value
+        for file in PACKAGE.rglob("*.py")
+        if imports_by_name(file)
+        for node in nodes_of(file)
+        if isinstance(node, ast.Constant) and str(node.value).startswith("maxtool.")
     }
-    assert found == dict.fromkeys(UPWARDS, True)
+    assert named == BY_NAME
+
+
+def imports_by_name(file: Path) -> bool:
+    names = [getattr(node, "attr", getattr(node, "id", None)) for node in nodes_of(file)]
+    return not {"import_module", "__import__"}.isdisjoint(names)
 
 
 def test_no_circles() -> None:
@@ -197,7 +191,7 @@ def module_name(file: Path) -> str:
 def targets(module: str, file: Path, files: dict[str, Path]) -> set[str]:
     package = module if file.name == "__init__.py" else module.rpartition(".")[0]
     found = set()
-    for node, _ in statements(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in nodes_of(file):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -264,7 +258,7 @@ def test_what_is_for_type_checkers_is_imported_for_them_only() -> None:
 
 def is_guarded(file: Path) -> bool:
     """Whether every import of what is for type checkers is for them only."""
-    nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+    nodes = nodes_of(file)
     checks = [node for node in nodes if isinstance(node, ast.If)]
     guarded = [check for check in checks if ast.unparse(check.test) == "TYPE_CHECKING"]
     inside = [statement for check in guarded for statement in check.body]

@@ -13,7 +13,7 @@ from maxtool.compiler.memory import DeviceArray, upload
 from maxtool.compiler.program import Program
 from maxtool.compiler.targets import Targets
 from maxtool.graph import DeviceRef, Graph, Tensor, TensorType
-from maxtool.graph.executor import Run
+from maxtool.graph.executor import Run, register
 from maxtool.runtime.loader import set_threads
 
 Array = np.ndarray[Any, Any]
@@ -70,3 +70,6 @@ class CompilingExecutor:
 def executor() -> CompilingExecutor:
     """The one executor of the process."""
     return CompilingExecutor()
+
+
+register(executor)

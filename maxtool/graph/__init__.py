@@ -11,13 +11,12 @@ from maxtool.graph.dim import (
     StaticDim,
     SymbolicDim,
 )
-from maxtool.graph.graph import Graph
-from maxtool.graph.node import CallNode, Node
-from maxtool.graph.shard import Shard
+from maxtool.graph.graph import CallNode, Graph
+from maxtool.graph.node import Node
 from maxtool.graph.sharding import ShardingStrategy
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import BufferType, TensorType, Type
-from maxtool.graph.weight import DerivedWeight, Weight
+from maxtool.graph.weight import DerivedWeight, Shard, Weight
 
 # One class serves all kinds of values.
 Value = Tensor

@@ -1,50 +1,24 @@
-"""What a call of a subgraph must fit, and which weights it means."""
+"""Calls of subgraphs: their operands, and the weights that they mean by the names of the caller."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from maxtool.graph.sharding import Part
 from maxtool.graph.tensor import Tensor
 from maxtool.graph.weight import Family, Weight
 
-if TYPE_CHECKING:
-    from maxtool.graph.graph import Graph
 
-
-def check_call(graph: Graph, subgraph: Graph, inputs: Sequence[Tensor], prefix: str) -> None:
-    """Refuse a call that does not fit.
-
-    Args:
-        graph: The graph that calls.
-        subgraph: The one that is called.
-        inputs: The operands.
-        prefix: Put before the name of each placeholder weight.
+def check_operands(name: str, operands: Sequence[Tensor], parameters: Sequence[Tensor]) -> None:
+    """Refuse operands that do not fit the inputs of the subgraph of a name.
 
     Raises:
-        ValueError: If an operand is not of the type of its input, ``graph`` has another subgraph of
-            the name, or it cannot be told whose weights are meant.
+        ValueError: If there are more or fewer of them, or one is of another type than its input.
     """
-    _check_operands(subgraph, inputs)
-    if graph.subgraphs.get(subgraph.name, subgraph) is not subgraph:
-        raise ValueError(f"graph {graph.name!r} has another subgraph named {subgraph.name!r}")
-    if subgraph.placeholders and not prefix:
-        raise ValueError(f"subgraph {subgraph.name!r} has weights: a call needs their prefix")
-    if prefix and subgraph.weight_values and subgraph.weight_prefix is None:
-        raise ValueError(
-            f"subgraph {subgraph.name!r} was built without a weight_prefix: with prefix"
-            f" {prefix!r} too it would use the weights {', '.join(subgraph.weight_values)}"
-        )
-
-
-def _check_operands(subgraph: Graph, inputs: Sequence[Tensor]) -> None:
-    if len(inputs) != len(subgraph.inputs):
-        raise ValueError(
-            f"subgraph {subgraph.name!r} takes {len(subgraph.inputs)} operands, not {len(inputs)}"
-        )
-    for index, (operand, parameter) in enumerate(zip(inputs, subgraph.inputs, strict=True)):
+    if len(operands) != len(parameters):
+        raise ValueError(f"subgraph {name!r} takes {len(parameters)} operands, not {len(operands)}")
+    for index, (operand, parameter) in enumerate(zip(operands, parameters, strict=True)):
         differs = (operand.dtype, operand.shape, operand.device) != (
             parameter.dtype,
             parameter.shape,
@@ -52,45 +26,72 @@ def _check_operands(subgraph: Graph, inputs: Sequence[Tensor]) -> None:
         )
         if differs or type(operand.type) is not type(parameter.type):
             raise ValueError(
-                f"operand {index} of subgraph {subgraph.name!r} is {operand.type},"
-                f" expected {parameter.type}"
+                f"operand {index} of subgraph {name!r} is {operand.type}, expected {parameter.type}"
             )
 
 
-def parts_at(subgraph: Graph, prefix: str) -> dict[str, Part]:
-    """The parts of weights that a subgraph uses, by the names that a call gives them."""
-    return {
-        _meant(name, subgraph, prefix): replace(part, whole=_meant(part.whole, subgraph, prefix))
-        for name, part in subgraph.parts.items()
-    }
+@dataclass(frozen=True)
+class Renaming:
+    """From the names of weights in a subgraph to those in a call of it.
 
-
-def weights_at(
-    subgraph: Graph, prefix: str, families: dict[Family, Mapping[str, Weight]]
-) -> dict[str, Weight]:
-    """The weights that a call reads, by name.
-
-    A weight of that name is found among those that were named together with the one that the
-    subgraph was traced with. Where there is none, that one stands in for it: it is declared alike.
-
-    Args:
-        subgraph: The one that is called.
-        prefix: Put before the name of each placeholder weight.
-        families: Those that were looked at so far; to do so is a walk over a tree of modules.
+    Attributes:
+        own: The prefix of placeholders that the subgraph was traced with; None if it has none.
+        prefix: The prefix that the call gives them.
     """
-    found = {}
-    for traced, weight in {**subgraph.borrowed, **subgraph.owners}.items():
-        if weight.family not in families:
-            families[weight.family] = weight.family()
-        name = _meant(traced, subgraph, prefix)
-        relative = weight.relative(name, families[weight.family])
-        found[name] = weight if relative is None else relative
-    return found
 
+    own: str | None
+    prefix: str
 
-def _meant(name: str, subgraph: Graph, prefix: str) -> str:
-    """The name of a weight in a call, from the one that the subgraph was traced with."""
-    own = subgraph.weight_prefix
-    if own is None or not name.startswith(own):
-        return name
-    return prefix + name.removeprefix(own)
+    def check(self, subgraph: str, placeholders: Iterable[str], weights: Iterable[str]) -> None:
+        """Refuse a call from which nobody can tell whose weights are meant.
+
+        Args:
+            subgraph: Its name.
+            placeholders: The rest of the names of its weights that have its own prefix.
+            weights: The names of its other weights.
+
+        Raises:
+            ValueError: If the prefix is missing, or there is nothing that it could replace.
+        """
+        if not self.prefix and any(placeholders):
+            raise ValueError(f"subgraph {subgraph!r} has weights: a call needs their prefix")
+        if self.prefix and self.own is None and (names := ", ".join(weights)):
+            raise ValueError(
+                f"subgraph {subgraph!r} was built without a weight_prefix: with prefix"
+                f" {self.prefix!r} too it would use the weights {names}"
+            )
+
+    def name(self, traced: str) -> str:
+        """The name of a weight in the call."""
+        if self.own is None or not traced.startswith(self.own):
+            return traced
+        return self.prefix + traced.removeprefix(self.own)
+
+    def parts(self, parts: Mapping[str, Part]) -> dict[str, Part]:
+        """The parts of weights that the subgraph uses, by their names in the call."""
+        return {
+            self.name(name): replace(part, whole=self.name(part.whole))
+            for name, part in parts.items()
+        }
+
+    def weights(
+        self, weights: Mapping[str, Weight], families: dict[Family, Mapping[str, Weight]]
+    ) -> dict[str, Weight]:
+        """The weights that the call reads, by name.
+
+        A weight of that name is found among those that were named together with the one that the
+        subgraph was traced with. Where there is none, that one stands in for it: it is declared
+        alike.
+
+        Args:
+            weights: Those that the subgraph was traced with, by name.
+            families: Those that were looked at so far; to do so is a walk over a tree of modules.
+        """
+        renamed = {}
+        for traced, weight in weights.items():
+            if weight.family not in families:
+                families[weight.family] = weight.family()
+            name = self.name(traced)
+            relative = weight.relative(name, families[weight.family])
+            renamed[name] = weight if relative is None else relative
+        return renamed

@@ -1,24 +1,26 @@
-"""Eager execution, seen from below: a protocol, and the one lazy import that finds the compiler."""
+"""Executors: what runs operations and graphs at once registers itself here."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from importlib import import_module
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from maxtool.graph.device import DeviceRef
+from maxtool.graph.graph import Graph
 from maxtool.graph.resident import Resident
 from maxtool.graph.tensor import Tensor
 from maxtool.graph.type import TensorType
 from maxtool.graph.weight import Weight
 
-if TYPE_CHECKING:
-    from maxtool.graph.graph import Graph
-
-
 # What runs one operation or graph: from its operands to its results.
-Run: TypeAlias = "Callable[[Sequence[Tensor]], tuple[Tensor, ...]]"
+Run: TypeAlias = Callable[[Sequence[Tensor]], tuple[Tensor, ...]]
+
+# The module that registers an executor when it is imported, which happens when something is to run
+# and none is registered: importing the compiler costs a second and 200 MB.
+PROVIDER = "maxtool.compiler.execute"
 
 
 class Executor(Protocol):
@@ -45,11 +47,19 @@ class Executor(Protocol):
         ...
 
 
-def find() -> Executor:
-    """The compiler's executor. Importing it costs a second and 200 MB, so nothing else does."""
-    from maxtool.compiler.execute import executor
+_registered: list[Callable[[], Executor]] = []
 
-    return executor()
+
+def register(factory: Callable[[], Executor]) -> None:
+    """Let operations and graphs run by the executor that ``factory`` gives."""
+    _registered.append(factory)
+
+
+def find() -> Executor:
+    """The executor that was registered last; that of ``PROVIDER`` if there is none."""
+    if not _registered:
+        import_module(PROVIDER)
+    return _registered[-1]()
 
 
 def prepared(

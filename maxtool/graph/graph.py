@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar, Token
+from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from maxtool.graph.call import check_call, parts_at, weights_at
-from maxtool.graph.node import CallNode, Node
-from maxtool.graph.shard import Shard
+from maxtool.graph.call import Renaming, check_operands
+from maxtool.graph.node import Node
 from maxtool.graph.sharding import Part
 from maxtool.graph.tensor import Tensor
-from maxtool.graph.type import BufferType, TensorType
-from maxtool.graph.weight import Family, Weight
+from maxtool.graph.type import BufferType, TensorType, plain_names, unknown_name
+from maxtool.graph.weight import Family, Shard, Weight
+from maxtool.graph.weights import DeclaredWeights
 from maxtool.weights.view import AllocatedWeight
-
-if TYPE_CHECKING:
-    from maxtool.graph.weights import DeclaredWeights
 
 # Operations whose results bring sizes that may get a name there.
 NAMING = ("nonzero", "rebind")
@@ -68,7 +66,7 @@ class Graph:
         self.name = name
         self.inputs: tuple[Tensor, ...] = tuple(Tensor.traced(kind, self) for kind in input_types)
         self.outputs: tuple[Tensor, ...] = ()
-        self._dims = _plain_names(value.type for value in self.inputs) | self._known_names()
+        self._dims = plain_names(value.type for value in self.inputs) | self._known_names()
         self._require_known("an input", (value.type for value in self.inputs))
         self.nodes: list[Node | CallNode] = []
         self.weight_values: dict[str, Tensor] = {}
@@ -129,8 +127,6 @@ class Graph:
 
             up = graph.weights().layers[0].up.weight.allocate(DType.float32, [5, 10])
         """
-        from maxtool.graph.weights import DeclaredWeights
-
         return DeclaredWeights(self.declared)
 
     def name_of(self, tensor: Tensor) -> str | None:
@@ -238,7 +234,7 @@ class Graph:
         """
         operands = tuple(self.value(operand) for operand in inputs)
         if op in NAMING:
-            self._dims |= _plain_names(types)
+            self._dims |= plain_names(types)
         self._require_known(op, types)
         outputs = tuple(Tensor.traced(kind, self) for kind in types)
         if writes is not None:
@@ -259,11 +255,15 @@ class Graph:
                 is taken by another subgraph, there are placeholders and no prefix to tell whose
                 weights they are, or a prefix and weights that it could not tell apart.
         """
-        check_call(self, subgraph, inputs, prefix)
+        check_operands(subgraph.name, inputs, subgraph.inputs)
+        if self.subgraphs.get(subgraph.name, subgraph) is not subgraph:
+            raise ValueError(f"graph {self.name!r} has another subgraph named {subgraph.name!r}")
+        call, traced = Renaming(subgraph.weight_prefix, prefix), subgraph.borrowed | subgraph.owners
+        call.check(subgraph.name, subgraph.placeholders, subgraph.weight_values)
         self._require_known(subgraph.name, (value.type for value in subgraph.outputs))
         self.subgraphs[subgraph.name] = subgraph
-        self.parts |= parts_at(subgraph, prefix)
-        self.borrowed = weights_at(subgraph, prefix, self._families) | self.borrowed
+        self.parts |= call.parts(subgraph.parts)
+        self.borrowed = call.weights(traced, self._families) | self.borrowed
         weights = [
             *(self._named(prefix + name, use.type) for name, use in subgraph.placeholders.items()),
             *(self._named(name, use.type) for name, use in subgraph.weight_values.items()),
@@ -313,15 +313,14 @@ class Graph:
             table, name = self.placeholders, name.removeprefix(prefix)
         else:
             table = self.weight_values
-        self._dims |= _plain_names([kind])
+        self._dims |= plain_names([kind])
         return table.setdefault(name, Tensor.traced(kind, self))
 
     def _require_known(self, by: str, types: Iterable[TensorType]) -> None:
         """Refuse a dimension whose size would be known from nowhere."""
-        names = dict.fromkeys(name for kind in types for dim in kind.shape for name in dim.names())
-        if unknown := [name for name in names if name not in self._dims]:
+        if (unknown := unknown_name(types, self._dims)) is not None:
             raise ValueError(
-                f"{by} of graph {self.name!r} has a dimension {unknown[0]!r}, which is none of an"
+                f"{by} of graph {self.name!r} has a dimension {unknown!r}, which is none of an"
                 " input; give a size such a name with rebind"
             )
 
@@ -338,6 +337,14 @@ class Graph:
         return f"Graph({self.name!r}, [{kinds}], {len(self.nodes)} nodes)"
 
 
-def _plain_names(types: Iterable[TensorType]) -> set[str]:
-    """The names that are dimensions by themselves, from which a call tells their sizes."""
-    return {dim.value for kind in types for dim in kind.shape if isinstance(dim.value, str)}
+@dataclass(frozen=True, slots=True, eq=False)
+class CallNode:
+    """A call of a subgraph.
+
+    ``weights`` are values of the calling graph, one for each of ``callee.parameters()``.
+    """
+
+    callee: Graph
+    inputs: tuple[Tensor, ...]
+    weights: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]

@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 from maxtool.graph.device import DeviceRef
 from maxtool.graph.dim import Dim
-from maxtool.graph.graph import Graph
-from maxtool.graph.node import CallNode, Node
+from maxtool.graph.graph import CallNode, Graph
+from maxtool.graph.node import Node
 from maxtool.graph.ops.reduction import NOT_OF_NOTHING
 from maxtool.graph.tensor import Tensor
 

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from maxtool.graph.dim import Dim, Shape
-from maxtool.graph.graph import Graph
-from maxtool.graph.node import CallNode
+from maxtool.graph.graph import CallNode, Graph
 from maxtool.graph.tensor import Tensor
 from maxtool.graph.type import BufferType, TensorType
 

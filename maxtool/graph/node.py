@@ -1,15 +1,12 @@
-"""What a graph is a list of: operations, and calls of other graphs."""
+"""Operations that a graph is a list of; its other nodes are calls of graphs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from maxtool.graph.tensor import Tensor
-
-if TYPE_CHECKING:
-    from maxtool.graph.graph import Graph
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -19,17 +16,4 @@ class Node:
     op: str
     inputs: tuple[Tensor, ...]
     attributes: Mapping[str, Any]
-    outputs: tuple[Tensor, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CallNode:
-    """A call of a subgraph.
-
-    ``weights`` are values of the calling graph, one for each of ``callee.parameters()``.
-    """
-
-    callee: Graph
-    inputs: tuple[Tensor, ...]
-    weights: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]

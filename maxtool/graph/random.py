@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from maxtool.dtype import DType
+from maxtool.graph import operators
 from maxtool.graph.device import DeviceRef
 from maxtool.graph.dim import Shape, ShapeLike
 from maxtool.graph.graph import Graph
@@ -64,6 +65,7 @@ def normal(
 
 
 gaussian = normal
+operators.install({"normal": normal})  # Tensor.randn
 
 
 def _sizes(name: str, shape: ShapeLike) -> tuple[int, ...]:

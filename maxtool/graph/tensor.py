@@ -1,29 +1,66 @@
-"""``Tensor``: one class for a value that is here and for a value that a graph will compute."""
+"""``Tensor``: one class for a value that is here and for a value that a graph will compute.
+
+Its operators and methods are the operations of :mod:`maxtool.graph.ops` of these names.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Self, SupportsIndex, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from maxtool.dtype import DType
-from maxtool.graph import dlpack
 from maxtool.graph.device import DeviceRef
-from maxtool.graph.dim import Shape, ShapeLike
-from maxtool.graph.methods import Methods
-from maxtool.graph.resident import Resident
-from maxtool.graph.type import BufferType, TensorType
-
-if TYPE_CHECKING:
-    from maxtool.graph.graph import Graph
+from maxtool.graph.dim import Dim, DimLike, ShapeLike
+from maxtool.graph.operators import call
+from maxtool.graph.tensor_base import TensorBase
 
 TensorLike: TypeAlias = "Tensor | npt.ArrayLike"
+# Along one or several dimensions, which stay with size 1, or (None) over all elements, to ``[1]``.
+Axes: TypeAlias = SupportsIndex | Sequence[SupportsIndex] | None
+# A number, a slice, ``...``, ``None``, places, a mask, or a tuple of them; see ``slice_tensor``.
+Index: TypeAlias = Any
+Binary: TypeAlias = "Callable[[Any, TensorLike], Tensor]"
+Unary: TypeAlias = "Callable[[Any], Tensor]"
+
+NUMBERS = (np.ndarray, np.generic, bool, int, float, list, tuple)
 
 
-class Tensor(Methods):
+def tensor_of(name: str, *operands: Any, **options: Any) -> Tensor:  # noqa: ANN401
+    """Call an operation with one result."""
+    result: Tensor = call(name, *operands, **options)
+    return result
+
+
+def _is_operand(other: object) -> bool:
+    """Whether there are numbers in it; Python itself says what comes of anything else."""
+    return isinstance(other, (Tensor, Dim, *NUMBERS))
+
+
+def _binary(name: str) -> Binary:
+    def operator(self: Tensor, other: TensorLike) -> Tensor:
+        return tensor_of(name, self, other) if _is_operand(other) else NotImplemented
+
+    return operator
+
+
+def _reflected(name: str) -> Binary:
+    def operator(self: Tensor, other: TensorLike) -> Tensor:
+        return tensor_of(name, other, self) if _is_operand(other) else NotImplemented
+
+    return operator
+
+
+def _unary(name: str) -> Unary:
+    def operator(self: Tensor) -> Tensor:
+        return tensor_of(name, self)
+
+    return operator
+
+
+class Tensor(TensorBase):
     """A tensor that holds data, or stands for a value of a graph being traced.
 
     Args:
@@ -37,294 +74,143 @@ class Tensor(Methods):
         ValueError: If a type of whole numbers has not such as Python's that are given.
     """
 
-    type: TensorType
-    graph: Graph | None
-    # The elements in the memory of an accelerator, if they are there.
-    resident: Resident | None = None
+    __add__, __radd__ = _binary("add"), _reflected("add")
+    __sub__, __rsub__ = _binary("sub"), _reflected("sub")
+    __mul__, __rmul__ = _binary("mul"), _reflected("mul")
+    __truediv__, __rtruediv__ = _binary("div"), _reflected("div")
+    __floordiv__, __rfloordiv__ = _binary("floordiv"), _reflected("floordiv")
+    __mod__, __rmod__ = _binary("mod"), _reflected("mod")
+    __pow__, __rpow__ = _binary("pow"), _reflected("pow")
+    __matmul__, __rmatmul__ = _binary("matmul"), _reflected("matmul")
+    __and__, __rand__ = _binary("logical_and"), _reflected("logical_and")
+    __or__, __ror__ = _binary("logical_or"), _reflected("logical_or")
+    __xor__, __rxor__ = _binary("logical_xor"), _reflected("logical_xor")
 
-    # NumPy's operators leave the work to ours: np.float32(2) * tensor is a Tensor.
-    __array_priority__ = 1000
+    __lt__, __le__ = _binary("less"), _binary("less_equal")
+    __gt__, __ge__ = _binary("greater"), _binary("greater_equal")
+    # Elements are compared, so a tensor's place in sets and dictionaries is by identity.
+    __eq__ = _binary("equal")  # type: ignore[assignment]
+    __ne__ = _binary("not_equal")  # type: ignore[assignment]
+    __hash__ = object.__hash__
 
-    def __init__(
-        self, data: npt.ArrayLike, dtype: DType | None = None, device: DeviceRef | None = None
-    ) -> None:
-        array = np.asarray(data)
-        if not array.dtype.isnative:
-            array = array.astype(array.dtype.newbyteorder("="))
-        if dtype is not None and array is not data:
-            _require_range(array, dtype)
-        if dtype is None and not isinstance(data, np.ndarray | np.generic):
-            dtype = DType.float32 if array.dtype.kind in "iuf" else None
-        if dtype is not None:
-            array = array.astype(dtype.to_numpy(), copy=False)
-        self._set(_type_of(array.dtype, array.shape, device), None)
-        self._data: np.ndarray[Any, Any] | None = array
+    def __pos__(self) -> Self:
+        return self
 
-    @classmethod
-    def traced(cls, type: TensorType, graph: Graph) -> Tensor:  # noqa: A002 - the field's name
-        """A value of ``graph``, not known until the graph runs."""
-        tensor = cls.__new__(cls)
-        tensor._set(type, graph)
-        tensor._data = None
-        return tensor
-
-    @classmethod
-    def holding(cls, type: TensorType, array: np.ndarray[Any, Any]) -> Tensor:  # noqa: A002
-        """A tensor of that type over the memory of an array, which has its elements."""
-        tensor = cls.__new__(cls)
-        tensor._set(type, None)
-        tensor._data = array
-        return tensor
-
-    @classmethod
-    def on_accelerator(cls, type: TensorType, resident: Resident) -> Tensor:  # noqa: A002
-        """A tensor of that type whose elements are in the memory of an accelerator."""
-        tensor = cls.__new__(cls)
-        tensor._set(type, None)
-        tensor.settle(resident)
-        return tensor
-
-    def settle(self, resident: Resident) -> None:
-        """Take the elements from the memory of an accelerator, where they are now."""
-        self._data, self.resident = None, resident
-
-    @classmethod
-    def natural(cls, data: npt.ArrayLike, device: DeviceRef | None = None) -> Tensor:
-        """A tensor of the numbers' own kind: Python's whole numbers are int64, others float32."""
-        whole = (
-            not isinstance(data, np.ndarray | np.generic) and np.asarray(data).dtype.kind in "iu"
-        )
-        return cls(data, DType.int64 if whole else None, device)
-
-    @classmethod
-    def full(
-        cls,
-        shape: ShapeLike,
-        value: float,
-        *,
-        dtype: DType = DType.float32,
-        device: DeviceRef | None = None,
-    ) -> Tensor:
-        """A tensor of one value."""
-        return cls(np.full(Shape(shape).static(), value, dtype.to_numpy()), device=device)
-
-    @classmethod
-    def zeros(
-        cls, shape: ShapeLike, dtype: DType = DType.float32, device: DeviceRef | None = None
-    ) -> Tensor:
-        """A tensor of zeros."""
-        return cls.full(shape, 0, dtype=dtype, device=device)
-
-    @classmethod
-    def ones(
-        cls, shape: ShapeLike, dtype: DType = DType.float32, device: DeviceRef | None = None
-    ) -> Tensor:
-        """A tensor of ones."""
-        return cls.full(shape, 1, dtype=dtype, device=device)
-
-    @classmethod
-    def full_like(cls, like: Tensor, value: float) -> Tensor:
-        """A tensor of one value, of the shape, type and device of another."""
-        return cls.full(like.shape, value, dtype=like.dtype, device=like.device)
-
-    @classmethod
-    def zeros_like(cls, like: Tensor) -> Tensor:
-        """A tensor of zeros, of the shape, type and device of another."""
-        return cls.full_like(like, 0)
-
-    @classmethod
-    def ones_like(cls, like: Tensor) -> Tensor:
-        """A tensor of ones, of the shape, type and device of another."""
-        return cls.full_like(like, 1)
+    __neg__, __abs__, __invert__ = _unary("negative"), _unary("abs"), _unary("logical_not")
+    __round__, __floor__ = _unary("round"), _unary("floor")
+    __ceil__, __trunc__ = _unary("ceil"), _unary("trunc")
 
     @classmethod
     def randn(
         cls, shape: ShapeLike, *, dtype: DType | None = None, device: DeviceRef | None = None
     ) -> Tensor:
         """Numbers drawn from the standard normal distribution; see `maxtool.graph.random`."""
-        from maxtool.graph.random import normal
-
-        return normal(shape, dtype=dtype, device=device)
-
-    @classmethod
-    def constant(
-        cls,
-        value: npt.ArrayLike,
-        dtype: DType | None = None,
-        device: DeviceRef | None = None,
-    ) -> Tensor:
-        """A tensor of the numbers given, copied. Python numbers are float32 unless said."""
-        return cls(np.array(value) if isinstance(value, np.ndarray) else value, dtype, device)
-
-    @classmethod
-    def arange(
-        cls,
-        start: float,
-        stop: float | None = None,
-        step: float = 1,
-        *,
-        dtype: DType = DType.float32,
-        device: DeviceRef | None = None,
-    ) -> Tensor:
-        """Numbers from ``start`` (0 with one argument) up to, and without, ``stop``."""
-        first, end = (0, start) if stop is None else (start, stop)
-        return cls(np.arange(first, end, step).astype(dtype.to_numpy()), device=device)
-
-    @classmethod
-    def from_numpy(cls, array: npt.NDArray[Any]) -> Tensor:
-        """A tensor over the memory of an array."""
-        return cls(array)
-
-    @classmethod
-    def from_dlpack(cls, array: Any) -> Tensor:  # noqa: ANN401 - a protocol
-        """A tensor over the memory of anything with ``__dlpack__`` that lies on the host.
-
-        Raises:
-            BufferError: If it lies elsewhere, or there is no such ``DType``.
-        """
-        return cls(array if isinstance(array, np.ndarray) else dlpack.load(array))
-
-    @property
-    def dtype(self) -> DType:
-        """The element type."""
-        return self.type.dtype
-
-    @property
-    def shape(self) -> Shape:
-        """The dimensions, slowest first."""
-        return self.type.shape
-
-    @property
-    def rank(self) -> int:
-        """How many dimensions there are."""
-        return self.type.rank
-
-    @property
-    def device(self) -> DeviceRef:
-        """Where the tensor lives."""
-        return self.type.device
-
-    @property
-    def is_traced(self) -> bool:
-        """Whether this stands for a value of a graph rather than holding data."""
-        return self.graph is not None
-
-    def num_elements(self) -> int:
-        """The number of elements.
-
-        Raises:
-            TypeError: If a dimension is symbolic.
-        """
-        return int(np.prod(self.shape.static(), dtype=np.int64))
-
-    def to_numpy(self) -> np.ndarray[Any, Any]:
-        """The data: not copied, unless it is in the memory of an accelerator.
-
-        Raises:
-            TypeError: If this is a value of a graph, which has none until the graph runs.
-        """
-        if self.resident is not None:
-            return self.resident.to_numpy()
-        if self._data is None:
-            raise TypeError(f"{self!r} has no data: it is computed when the graph runs")
-        return self._data
-
-    def __array__(
-        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
-    ) -> npt.NDArray[Any]:
-        return np.array(self.to_numpy(), dtype=dtype, copy=copy)
-
-    def __dlpack__(self, **options: Any) -> Any:  # noqa: ANN401 - the protocol's types
-        if self.resident is not None:
-            return self.resident.__dlpack__(**options)
-        return dlpack.export(self.to_numpy(), **options)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        if self.resident is not None:
-            return self.resident.__dlpack_device__()
-        return (1, 0)  # kDLCPU
-
-    def __bool__(self) -> bool:
-        if self.is_traced:
-            raise TypeError(
-                f"{self!r} is computed when the graph runs: tracing cannot take a branch on it"
-            )
-        if self.num_elements() != 1:
-            raise ValueError(f"{self.type} is neither true nor false; ask any or all of it")
-        return bool(self.to_numpy().item())
-
-    def __int__(self) -> int:
-        return int(self.item())
-
-    def __float__(self) -> float:
-        return float(self.item())
-
-    def __index__(self) -> int:
-        if not self.dtype.is_integral() or self.rank:
-            raise TypeError(f"{self.type} is no index; only one whole number is")
-        return int(self.item())
-
-    def item(self) -> float | int | bool:
-        """The one element as a Python number.
-
-        Raises:
-            ValueError: If there are several.
-        """
-        number: float | int | bool = self.to_numpy().item()
-        return number
-
-    def __len__(self) -> int:
-        if not self.rank:
-            raise TypeError("a tensor of rank 0 has no length")
-        return int(self.shape[0])
+        return tensor_of("normal", shape, dtype=dtype, device=device)
 
     def __iter__(self) -> Iterator[Tensor]:
         return (self[index] for index in range(len(self)))
 
-    def __repr__(self) -> str:
-        if self.is_traced:
-            return f"Tensor(traced, {self.type})"
-        return f"Tensor({np.array2string(self.to_numpy(), threshold=20, precision=4)}, {self.type})"
+    def __getitem__(self, index: Index) -> Tensor:
+        return tensor_of("slice_tensor", self, index)
 
     @property
-    def tensor(self) -> Tensor:
-        """This value; what graphs and calls hand out is asked for its tensor elsewhere."""
-        return self
+    def T(self) -> Tensor:  # noqa: N802 - the field's name
+        """The last two dimensions swapped."""
+        return tensor_of("transpose", self, -1, -2)
 
-    @property
-    def buffer(self) -> Tensor:
-        """This value, which may be written in place.
+    def transpose(self, dim1: SupportsIndex, dim2: SupportsIndex) -> Tensor:
+        """Two dimensions swapped."""
+        return tensor_of("transpose", self, dim1, dim2)
 
-        Raises:
-            TypeError: If it may not.
-        """
-        if not isinstance(self.type, BufferType):
-            raise TypeError(f"{self!r} is no buffer")
-        return self
+    def permute(self, dims: Sequence[SupportsIndex]) -> Tensor:
+        """The dimensions in another order."""
+        return tensor_of("permute", self, dims)
 
-    def _set(self, type: TensorType, graph: Graph | None) -> None:  # noqa: A002
-        self.type = type
-        self.graph = graph
+    def reshape(self, shape: Sequence[DimLike]) -> Tensor:
+        """The same elements in another shape; one size may be -1."""
+        return tensor_of("reshape", self, shape)
 
+    def flatten(self, start_dim: SupportsIndex = 0, end_dim: SupportsIndex = -1) -> Tensor:
+        """Some dimensions joined to one."""
+        return tensor_of("flatten", self, start_dim, end_dim)
 
-@lru_cache(maxsize=1024, typed=True)  # a device and its name are equal, and are shown as given
-def _type_of(dtype: np.dtype[Any], shape: tuple[int, ...], device: DeviceRef | None) -> TensorType:
-    """The type of an array: of equal ones the same, which operations then soon recognise."""
-    return TensorType(DType.from_numpy(dtype), shape, device)
+    def squeeze(self, axis: SupportsIndex) -> Tensor:
+        """Without a dimension of size 1."""
+        return tensor_of("squeeze", self, axis)
 
+    def unsqueeze(self, axis: SupportsIndex) -> Tensor:
+        """With a dimension of size 1 more."""
+        return tensor_of("unsqueeze", self, axis)
 
-def _require_range(numbers: np.ndarray[Any, Any], dtype: DType) -> None:
-    """Refuse whole numbers that would wrap around in another type of such."""
-    if not dtype.is_integral() or numbers.dtype.kind not in "iu" or not numbers.size:
-        return
-    smallest, largest = _limits(dtype)
-    ends = (numbers.item(),) if not numbers.ndim else (int(numbers.min()), int(numbers.max()))
-    for number in ends:
-        if not smallest <= number <= largest:
-            raise ValueError(f"{dtype.value} has the numbers {smallest} to {largest}, not {number}")
+    def broadcast_to(self, shape: ShapeLike) -> Tensor:
+        """Repeated along dimensions that are missing or 1."""
+        return tensor_of("broadcast_to", self, shape)
 
+    def rebind(self, shape: ShapeLike, message: str = "") -> Tensor:
+        """With a claim about the dimensions, which is checked when the graph runs."""
+        return tensor_of("rebind", self, shape, message)
 
-@cache
-def _limits(dtype: DType) -> tuple[int, int]:
-    limits = np.iinfo(dtype.to_numpy())
-    return int(limits.min), int(limits.max)
+    def split(
+        self,
+        split_size_or_sections: Sequence[DimLike] | SupportsIndex,
+        axis: SupportsIndex = 0,
+    ) -> list[Tensor]:
+        """Cut into pieces along a dimension."""
+        pieces: list[Tensor] = call("split", self, split_size_or_sections, axis)
+        return pieces
+
+    def cast(self, dtype: DType) -> Tensor:
+        """The same elements in another type."""
+        return tensor_of("cast", self, dtype)
+
+    def clip(self, *, min: TensorLike | None = None, max: TensorLike | None = None) -> Tensor:  # noqa: A002
+        """The elements, at least ``min`` and at most ``max``, where these are given."""
+        return tensor_of("clamp", self, min, max)
+
+    def sum(self, axis: Axes = -1) -> Tensor:
+        """The sum along dimensions, which stay with size 1."""
+        return tensor_of("sum", self, axis)
+
+    def mean(self, axis: Axes = -1) -> Tensor:
+        """The mean along dimensions, which stay with size 1."""
+        return tensor_of("mean", self, axis)
+
+    def var(self, axis: Axes = -1, correction: float = 0) -> Tensor:
+        """The mean squared distance from the mean along dimensions, which stay with size 1."""
+        return tensor_of("variance", self, axis, correction)
+
+    def std(self, axis: Axes = -1, correction: float = 0) -> Tensor:
+        """The square root of :meth:`var`."""
+        return tensor_of("std", self, axis, correction)
+
+    def prod(self, axis: Axes = -1) -> Tensor:
+        """The product along dimensions, which stay with size 1."""
+        return tensor_of("prod", self, axis)
+
+    def max(self, axis: Axes = -1) -> Tensor:
+        """The largest element along dimensions, which stay with size 1."""
+        return tensor_of("max", self, axis=axis)
+
+    def min(self, axis: Axes = -1) -> Tensor:
+        """The smallest element along dimensions, which stay with size 1."""
+        return tensor_of("min", self, axis=axis)
+
+    def argmax(self, axis: SupportsIndex | None = -1) -> Tensor:
+        """Where the largest element along a dimension is, which stays with size 1."""
+        return tensor_of("argmax", self, axis)
+
+    def argmin(self, axis: SupportsIndex | None = -1) -> Tensor:
+        """Where the smallest element along a dimension is, which stays with size 1."""
+        return tensor_of("argmin", self, axis)
+
+    def cumsum(self, axis: SupportsIndex = -1) -> Tensor:
+        """The sums up to each element along a dimension."""
+        return tensor_of("cumsum", self, axis)
+
+    def to(self, device: DeviceRef) -> Tensor:
+        """The same elements on another device."""
+        return tensor_of("transfer_to", self, device)
+
+    def print(self, label: str = "debug_tensor") -> None:
+        """Print it with a label: now, or when the graph runs and comes to this place."""
+        call("print", self, label)

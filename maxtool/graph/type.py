@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from types import GenericAlias
 
@@ -69,3 +70,14 @@ class BufferType(TensorType):
 
     def __str__(self) -> str:
         return f"buffer {TensorType.__str__(self)}"
+
+
+def plain_names(types: Iterable[TensorType]) -> set[str]:
+    """The names that are dimensions by themselves, from which a call tells their sizes."""
+    return {dim.value for kind in types for dim in kind.shape if isinstance(dim.value, str)}
+
+
+def unknown_name(types: Iterable[TensorType], known: Collection[str]) -> str | None:
+    """The first name in a dimension of the types that is not known; None if all are."""
+    names = (name for kind in types for dim in kind.shape for name in dim.names())
+    return next((name for name in names if name not in known), None)

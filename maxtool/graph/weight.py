@@ -1,24 +1,21 @@
-"""``Weight``: a tensor with a name and a declared type, whose data may come later."""
+"""``Weight``: a declared tensor in a family of such, and its parts on several devices."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 
 from maxtool.dtype import DType
-from maxtool.errors import MissingWeight
+from maxtool.graph.declared import DeclaredTensor
 from maxtool.graph.device import DeviceRef
-from maxtool.graph.dim import Shape, ShapeLike
-from maxtool.graph.sharding import ShardingStrategy
-from maxtool.graph.tensor import Tensor
+from maxtool.graph.dim import ShapeLike
+from maxtool.graph.sharding import Part, ShardingStrategy
 from maxtool.graph.type import TensorType
-from maxtool.quantization import QuantizationEncoding, dequantize
+from maxtool.quantization import QuantizationEncoding
+from maxtool.weights.data import WeightData
 from maxtool.weights.view import AllocatedWeight
-
-if TYPE_CHECKING:
-    from maxtool.graph.shard import Shard
 
 Family: TypeAlias = "Callable[[], Mapping[str, Weight]]"
 
@@ -28,7 +25,7 @@ def alone() -> Mapping[str, Weight]:
     return {}
 
 
-class Weight(Tensor):
+class Weight(DeclaredTensor):
     """A named parameter.
 
     Shape, dtype, encoding, device and alignment may be changed until a graph is built from it.
@@ -46,7 +43,6 @@ class Weight(Tensor):
         family: Gives the weights of the tree that named it, by the names that they have there now.
     """
 
-    name: str
     family: Family = staticmethod(alone)
 
     def __init__(
@@ -59,14 +55,7 @@ class Weight(Tensor):
         align: int | None = None,
         sharding_strategy: ShardingStrategy | None = None,
     ) -> None:
-        self._set(TensorType(dtype, shape, device), None)
-        self._data = None
-        self._value: object = None
-        self._declared = self.type.shape
-        self.local_name = name
-        self.name = name
-        self.quantization_encoding = quantization_encoding
-        self.align = align
+        super().__init__(name, dtype, shape, device, quantization_encoding, align)
         self.sharding_strategy = sharding_strategy
 
     @classmethod
@@ -82,76 +71,6 @@ class Weight(Tensor):
         if allocated.data is not None:
             weight.bind(allocated.data)
         return weight
-
-    @property
-    def dtype(self) -> DType:
-        """The element type."""
-        return self.type.dtype
-
-    @dtype.setter
-    def dtype(self, dtype: DType) -> None:
-        self.type = TensorType(dtype, self.shape, self.device)
-
-    @property
-    def shape(self) -> Shape:
-        """The dimensions, slowest first; symbolic ones have the sizes of the data once there is."""
-        return self.type.shape
-
-    @shape.setter
-    def shape(self, shape: ShapeLike) -> None:
-        self.type = TensorType(self.dtype, shape, self.device)
-        self._declared = self.type.shape
-
-    @property
-    def declared_shape(self) -> Shape:
-        """The dimensions as they were declared."""
-        return self._declared
-
-    @property
-    def device(self) -> DeviceRef:
-        """Where the operations that use it find it."""
-        return self.type.device
-
-    @device.setter
-    def device(self, device: DeviceRef) -> None:
-        self.type = TensorType(self.dtype, self.shape, device)
-
-    @property
-    def is_bound(self) -> bool:
-        """Whether it has data."""
-        return self._data is not None
-
-    @property
-    def value(self) -> object:
-        """What the data was given as: an array, a tensor, or something else with ``__dlpack__``."""
-        return self._value
-
-    def bind(
-        self,
-        data: np.ndarray[Any, Any],
-        value: object = None,
-        shape: ShapeLike | None = None,
-    ) -> None:
-        """Give it data, which is kept and not copied. Checks are the caller's.
-
-        Args:
-            data: The elements, or the bytes of its blocks.
-            value: What they were given as, if not so.
-            shape: The sizes of symbolic dimensions too.
-        """
-        self._data, self._value = data, data if value is None else value
-        if shape is not None:
-            self.type = TensorType(self.dtype, shape, self.device)
-
-    def to_numpy(self) -> np.ndarray[Any, Any]:
-        """The data, not copied.
-
-        Raises:
-            MissingWeight: If it has none yet.
-        """
-        if self._data is None:
-            raise MissingWeight(f"weight {self.name!r} has no data yet", hint="load a state first")
-        return self._data
 
     @property
     def sharding_strategy(self) -> ShardingStrategy | None:
@@ -189,8 +108,6 @@ class Weight(Tensor):
             ValueError: If it has no sharding strategy, which says how many devices there are, it
                 cannot be split so, or has no part on that device.
         """
-        from maxtool.graph.shard import split, the_one_on
-
         if isinstance(devices, DeviceRef):
             return the_one_on(devices, self)
         given = tuple(devices)
@@ -205,18 +122,6 @@ class Weight(Tensor):
     def __getstate__(self) -> dict[str, Any]:
         """All but the family, which a copy, of a weight or of a whole tree, is not in."""
         return {key: value for key, value in vars(self).items() if key != "family"}
-
-    def elements(self) -> np.ndarray[Any, Any]:
-        """The data, decoded if it is quantized, else not copied.
-
-        Raises:
-            MissingWeight: If it has none yet.
-        """
-        data, encoding = self.to_numpy(), self.quantization_encoding
-        return data if encoding is None else dequantize(data, encoding, tensor=self.name)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r}, {self.type})"
 
 
 class DerivedWeight(Weight):
@@ -260,3 +165,143 @@ class DerivedWeight(Weight):
     def to_numpy(self) -> np.ndarray[Any, Any]:
         """The data, computed anew."""
         return self._compute()
+
+
+class Shard(DerivedWeight):
+    """What one device has of a weight: of its shape, name and data, whatever becomes of them.
+
+    Args:
+        whole: The weight.
+        strategy: How it is split.
+        index: Which of the devices.
+        device: That device.
+    """
+
+    def __init__(
+        self, whole: Weight, strategy: ShardingStrategy, index: int, device: DeviceRef
+    ) -> None:
+        self.graph, self._data = None, None
+        self.whole, self.index = whole, index
+        self.sharding_strategy = None
+        self._strategy, self._on = strategy, device
+
+    @property
+    def part(self) -> Part:
+        """What it is of the weight."""
+        return Part(self.whole.name, self._strategy, self.index)
+
+    @property
+    def axis(self) -> int | None:
+        """The dimension that is split; None where every device has the whole."""
+        return self._strategy.axis
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """First element and end of what it has of the dimension that is split.
+
+        Raises:
+            ValueError: If the weight cannot be split so any more.
+        """
+        whole = self._checked()
+        return self._strategy.bounds(list(whole.shape), self.index, whole.quantization_encoding)
+
+    @property
+    def type(self) -> TensorType:  # type: ignore[override]  # it follows the whole weight
+        """Element type, shape and device.
+
+        Raises:
+            ValueError: If the weight cannot be split so any more.
+        """
+        whole = self._checked()
+        shape = self._strategy.shape_of(whole.shape, self.index, whole.quantization_encoding)
+        return TensorType(whole.dtype, shape, self._on)
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """The name of the whole weight, with its number."""
+        return f"{self.whole.name}[{self.index}]"
+
+    @property
+    def local_name(self) -> str:  # type: ignore[override]
+        """The whole weight's name in its layer, with its number."""
+        return f"{self.whole.local_name}[{self.index}]"
+
+    @property
+    def family(self) -> Family:  # type: ignore[override]  # that of the whole weight
+        """Gives the weights that were named together with the whole one."""
+        return self.whole.family
+
+    def relative(self, name: str, family: Mapping[str, Weight]) -> Weight | None:
+        """The part that its device has of another weight, if that is split over it too."""
+        suffix = f"[{self.index}]"
+        whole = self.whole.relative(name.removesuffix(suffix), family)
+        parts = whole.shards if whole is not None and name.endswith(suffix) else ()
+        return next((part for part in parts if part.device == self._on), None)
+
+    @property
+    def align(self) -> int | None:  # type: ignore[override]
+        """The alignment in bytes asked of the whole weight's data."""
+        return self.whole.align
+
+    @property
+    def quantization_encoding(self) -> QuantizationEncoding | None:  # type: ignore[override]
+        """How its blocks are encoded: as those of the whole."""
+        return self.whole.quantization_encoding
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether the whole weight has data."""
+        return self.whole.is_bound
+
+    def to_numpy(self) -> np.ndarray[Any, Any]:
+        """Its part of the data, not copied.
+
+        Raises:
+            MissingWeight: If the whole weight has none yet.
+        """
+        whole = self._checked()
+        data, shape = whole.to_numpy(), whole.shape.static()
+        whole_data = WeightData(data, whole.name, whole.dtype, shape, whole.quantization_encoding)
+        return self._strategy.cut(whole_data, self.index).data
+
+    def _checked(self) -> Weight:
+        """The whole weight, which may have been changed since it was split."""
+        _require(self.whole, self._strategy)
+        return self.whole
+
+
+def split(weight: Weight, devices: tuple[DeviceRef, ...]) -> tuple[Shard, ...]:
+    """The parts of a weight on these devices, as its sharding strategy says.
+
+    Raises:
+        ValueError: If it has none, that is for another number of devices, two of them are the same,
+            or it cannot be split so.
+    """
+    strategy = weight.sharding_strategy
+    if strategy is None:
+        raise ValueError(f"weight {weight.name!r} has no sharding strategy")
+    if len(devices) != strategy.num_devices or len(set(devices)) < len(devices):
+        names = ", ".join(device.name for device in devices) or "none"
+        count = strategy.num_devices
+        raise ValueError(f"weight {weight.name!r} is split over {count} devices, not over {names}")
+    _require(weight, strategy)
+    return tuple(Shard(weight, strategy, index, device) for index, device in enumerate(devices))
+
+
+def the_one_on(device: DeviceRef, weight: Weight) -> Shard:
+    """The part of a weight on a device.
+
+    Raises:
+        ValueError: If none of its parts is there.
+    """
+    for shard in weight.shards:
+        if shard.device == device:
+            return shard
+    names = ", ".join(shard.device.name for shard in weight.shards)
+    where = f"its parts are on {names}" if names else "it is not split"
+    raise ValueError(f"weight {weight.name!r} has no part on {device.name}: {where}")
+
+
+def _require(weight: Weight, strategy: ShardingStrategy) -> None:
+    if problem := strategy.problem(weight.shape, weight.quantization_encoding):
+        raise ValueError(f"weight {weight.name!r}: {problem}")

@@ -8,9 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from maxtool.graph import BufferType, Dim, Graph, Shape, Tensor
+from maxtool.graph import BufferType, CallNode, Dim, Graph, Node, Shape, Tensor
 from maxtool.graph.nested import FlowGraph, NestedGraph
-from maxtool.graph.node import CallNode, Node
 from maxtool.graph.ops.slicing import Range
 from maxtool.graph.ops.table import OPS
 from maxtool.parity.definitions import COMPUTED, DEFINITIONS, UNDEFINED

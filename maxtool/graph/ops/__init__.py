@@ -1,5 +1,6 @@
 """The operations: functions that trace when an operand is symbolic, and run when none is."""
 
+from maxtool.graph import operators
 from maxtool.graph.ops.attention import scaled_dot_product_attention
 from maxtool.graph.ops.caching import attention, cache_write_key, cache_write_value
 from maxtool.graph.ops.collective import all_gather, all_reduce
@@ -235,3 +236,5 @@ __all__ = [
     "where",
     "while_loop",
 ]
+
+operators.install({name: globals()[name] for name in __all__})

@@ -10,14 +10,13 @@ import numpy as np
 
 from maxtool.dtype import DType
 from maxtool.graph.dim import Dim, Shape
-from maxtool.graph.methods import Index
 from maxtool.graph.ops.elementwise import broadcast
 from maxtool.graph.ops.gathering import gather, gather_nd, require_places
 from maxtool.graph.ops.joining import stack
 from maxtool.graph.ops.layout import broadcast_to, permute, reshape
 from maxtool.graph.ops.slicing import Range, cut, element, part
 from maxtool.graph.ops.table import is_traced
-from maxtool.graph.tensor import Tensor
+from maxtool.graph.tensor import Index, Tensor
 
 # One entry of an index: a new dimension, a range, one element, or places.
 Entry: TypeAlias = "slice | int | Tensor | None"
