@@ -11,13 +11,14 @@ from typer.testing import CliRunner
 
 from maxtool import artifact
 from maxtool.artifact import code
+from maxtool.artifact.contents import Contents, NamedGraph
 from maxtool.artifact.progress import Clock, Silent
 from maxtool.cli.app import app
-from maxtool.compiler.storage import plan_storage
 from maxtool.compiler.targets import parse_target
 from maxtool.dtype import DType
 from maxtool.errors import MachineLacks, MissingDevice, UsageError
 from maxtool.graph import Graph, TensorType, ops
+from maxtool.weights import WeightData
 
 
 class Stages(Silent):
@@ -39,8 +40,12 @@ def graph() -> Graph:
 
 def test_files_beside_the_library(tmp_path: Path) -> None:
     target = parse_target("cuda:sm_80,sm_90", ptx=True)
-    graphs, stages, clock = [graph()], Stages(), Clock()
-    kernels = code.write(graphs, plan_storage(graphs, target), target, tmp_path, clock, stages)
+    functions = (NamedGraph("joined", "joined", graph(), ("x", "y"), ("z",)),)
+    contents = Contents(
+        functions, target, dict[str, WeightData]().__getitem__, identity={}, dtype=None
+    )
+    stages, clock = Stages(), Clock()
+    kernels = code.write(contents, tmp_path, clock, stages)
     files = sorted(file.name for file in tmp_path.iterdir())
     assert files == ["compute_80.ptx", "model.so", "sm_80.cubin", "sm_90.cubin"]
     for arch in (80, 90):
