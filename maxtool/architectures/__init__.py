@@ -9,7 +9,15 @@ from maxtool.architectures import decoder, encoder
 from maxtool.architectures.cache import CacheForm
 from maxtool.architectures.decoder import Decoder
 from maxtool.architectures.decoder_config import DecoderConfig
-from maxtool.architectures.entry import Architecture, Entry, Indexed, Limit, Table, graph_of
+from maxtool.architectures.entry import (
+    Architecture,
+    Entry,
+    Indexed,
+    Limit,
+    Table,
+    Turning,
+    graph_of,
+)
 from maxtool.architectures.installed import installed_builder, installed_names
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
@@ -62,6 +70,7 @@ __all__ = [
     "Indexed",
     "Limit",
     "Table",
+    "Turning",
     "build",
     "graph_of",
 ]

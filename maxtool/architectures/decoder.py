@@ -13,6 +13,7 @@ from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.decoder_split import check_split
 from maxtool.architectures.entry import Entry, Limit, Table
 from maxtool.architectures.norm import make_norm
+from maxtool.architectures.rope_scaling import BY_LENGTH
 from maxtool.architectures.rotary import Angles, make_rotaries
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
@@ -135,6 +136,17 @@ class Decoder(Module[[Tensor], Tensor]):
         original = self.config.original_context
         switches = self.config.rope_scaling == "longrope" and self.context > original
         return sizes | ({"reread_beyond": original} if switches else {})
+
+    @property
+    def turns(self) -> tuple[int, ...]:
+        """Windows, and the context that the scaling of rotary positions looks at, ascending."""
+        config, layers = self.config, range(self.config.n_layers)
+        turns = {window for layer in layers if (window := config.window(layer)) is not None}
+        if config.rope_scaling in BY_LENGTH and any(
+            config.has_rope(layer) and not config.is_local(layer) for layer in layers
+        ):
+            turns.add(config.original_context)
+        return tuple(sorted(turns))
 
     @property
     def limits(self) -> Mapping[str, Limit]:

@@ -97,6 +97,18 @@ class Indexed(Protocol):
         """Those weights, whether or not an entry needs them."""
 
 
+@runtime_checkable
+class Turning(Protocol):
+    """An architecture that computes longer sequences otherwise than shorter ones."""
+
+    @property
+    def turns(self) -> tuple[int, ...]:
+        """Lengths, ascending, beyond which it does: windows, and contexts.
+
+        A context is one that the scaling of rotary positions looks at.
+        """
+
+
 def graph_of(module: Architecture, entry: Entry) -> Graph:
     """The graph of one of the functions of a module."""
     return trace(cast("Module", module), entry.name, entry.types, entry.function)

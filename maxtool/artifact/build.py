@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 
-from maxtool.architectures import Architecture, CacheForm, Entry, Indexed, build, graph_of
+from maxtool.architectures import Architecture, CacheForm, Entry, Indexed, Turning, build, graph_of
 from maxtool.artifact import check as parity
 from maxtool.artifact import code, devices, replaceable, weights
 from maxtool.artifact.contents import Contents, NamedGraph
@@ -19,8 +19,8 @@ from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError, UsageError
 from maxtool.files import check_output, check_space
 from maxtool.graph import Graph
-from maxtool.parity.references import reference
 from maxtool.recipe import Binding, Plan, find_recipe, load_recipe, plan
+from maxtool.recipe.library import is_shipped
 from maxtool.recipe.naming import check_name, model_name
 from maxtool.recipe.tokens import model_tokenizer
 from maxtool.tokenizer import Tokenizer
@@ -88,6 +88,7 @@ class Build:
             dtype=self.dtype,
             facts=module.facts,
             context=module.context,
+            turns=module.turns if isinstance(module, Turning) else (),
             limits=module.limits,
             tables=module.tables if isinstance(module, Indexed) else (),
             devices=self.request.devices,
@@ -122,7 +123,15 @@ class Build:
         if (tolerance := recipe.check.get(name)) is None:
             raise ConfigurationError(f"the recipe has no tolerance for {name}", file=recipe.file)
         compare = parity.check if self.target.host else parity.record
-        return compare(folder, self.plan.checkpoint, tolerance)
+        found = compare(folder, replace(self.contents, functions=self._whole), tolerance)
+        return replace(found, is_verified=is_shipped(recipe.file))
+
+    @property
+    def _whole(self) -> tuple[NamedGraph, ...]:
+        """The functions of one device that runs the whole model."""
+        if self.request.devices == 1:
+            return self.contents.functions
+        return tuple(_function(entry, graph_of(self.module, entry)) for entry in self.graphs)
 
     def check_unchanged(self) -> None:
         """Check that the source is what it was when it was planned.
@@ -145,8 +154,7 @@ def prepare(request: Request) -> Build:
     Raises:
         UsageError: If the request contradicts itself, or the output is in the way.
         InputError: If the source cannot be read.
-        ModelMismatch: If no recipe recognises the source, it does not fit its recipe, or it is to
-            be checked and nothing computes its reference.
+        ModelMismatch: If no recipe recognises the source, or it does not fit its recipe.
         MachineLacks: If the disk has no room for the artifact, nothing can compile or link it, or
             it is to be for the GPU here and there is none.
     """
@@ -158,9 +166,6 @@ def prepare(request: Request) -> Build:
     recipe = load_recipe(request.recipe) if request.recipe else find_recipe(checkpoint)
     planned = plan(recipe, checkpoint, ignore=request.ignore)
     planned.check()
-    if request.check:
-        # Minutes of compilation later would be a bad time to hear that there is none.
-        reference(checkpoint)
     dtype = request.dtype or default_dtype(planned, target)
     module, told = _module(request, planned, dtype, target)
     with devices.split(module, request.devices):

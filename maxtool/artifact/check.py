@@ -1,10 +1,14 @@
-"""Parity: the outputs of an artifact against the float64 reference of its architecture."""
+"""Checks: the outputs of an artifact against those of its graphs, or of the original model.
+
+Outputs of the graphs in float64 show that the machine code computes the graphs. They cannot show
+that a recipe reads a checkpoint as it was meant: the original model can.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -12,26 +16,41 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from maxtool.artifact import lengths
+from maxtool.artifact.check_inputs import draw
+from maxtool.artifact.contents import Contents, NamedGraph
+from maxtool.artifact.graph_outputs import GraphRunner
 from maxtool.errors import ParityFailed
-from maxtool.parity.references import (
-    CachedReference,
-    EmbeddingReference,
-    Reference,
-    reference,
-)
 from maxtool.runtime import loader
 from maxtool.runtime.loader.comparison import Comparison, SupportsTolerance
-from maxtool.runtime.loader.specs import Spec
-from maxtool.runtime.loader.trials import FILE, Call, Tolerance, Trial, save
-from maxtool.weights import Checkpoint
+from maxtool.runtime.loader.trials import FILE, Call, Runner, Tolerance, Trial, save
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-MASK = "attention_mask"
+GRAPH, TRANSFORMERS = "graph", "transformers"
 LARGEST = 1 << 23
-"""Numbers that ``forward`` may give; it is shown fewer tokens where it would give more of them."""
+"""Numbers that an output may have; it is for fewer tokens where it would have more of them."""
 DECODED = 11
 """Tokens of a decoder that come one at a time, at most: they pass a window's end."""
+CACHED = ("prefill", "decode")
+"""Functions that are called in turn, and share a state."""
+DRAWING = ("sample_prefill", "sample_decode")
+"""Functions that draw tokens, which rounding may change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What an artifact is compared with.
+
+    Attributes:
+        name: ``graph``, or ``transformers``.
+        make: Makes what runs it from the contents of the artifact, on one device.
+    """
+
+    name: str
+    make: Callable[[Contents], Runner]
+
+
+GRAPHS = Reference(GRAPH, GraphRunner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +58,8 @@ class Trials:
     """What is to be compared.
 
     Attributes:
-        each: The calls, and their outputs in float64.
-        tokens: How many tokens are compared.
+        each: The calls, and the expected outputs.
+        tokens: How many tokens are compared; 0 where the model has no tokens.
         unreached: Lengths, ascending, beyond which the artifact computes otherwise, and which are
             not passed: windows, and contexts of rotary scalings.
     """
@@ -55,125 +74,130 @@ class Checked:
     """A check that was passed.
 
     Attributes:
+        against: ``graph`` or ``transformers``.
         worst: The comparison that is furthest off; None where nothing was run, and the outputs
             were recorded for the machine that the artifact is for.
-        tokens: How many tokens were compared, or are to be.
+        tokens: How many tokens were compared, or are to be; 0 where the model has no tokens.
         unreached: As in :class:`Trials`.
+        is_verified: Whether the recipe, if there is one, was ever compared with original models.
     """
 
+    against: str
     worst: Comparison | None
     tokens: int
     unreached: tuple[int, ...] = ()
+    is_verified: bool = True
 
     def __str__(self) -> str:
+        tokens = f" with {self.tokens} tokens" if self.tokens else ""
         if self.worst is None:
-            return f"outputs for {self.tokens} tokens recorded, to be checked where it runs"
-        return f"checked with {self.tokens} tokens: {self.worst}"
+            source = PROOFS[self.against]
+            return f"outputs{tokens} of {source} recorded, to be checked where it runs"
+        return f"checked{tokens} against {PROOFS[self.against]}: {self.worst}"
 
 
-def check(folder: Path, checkpoint: Checkpoint, tolerance: SupportsTolerance) -> Checked:
-    """Compare every entry with the reference: for a decoder, the cached ones called in turn.
+PROOFS = {
+    GRAPH: "the graph (the compilation, not the reading)",
+    TRANSFORMERS: "the original model in transformers (the reading, too)",
+}
+"""What outputs are compared with, and what this proves, in words."""
+FAILED = {GRAPH: "its graph", TRANSFORMERS: "the original model in transformers"}
+
+
+def check(
+    folder: Path, contents: Contents, tolerance: SupportsTolerance, reference: Reference = GRAPHS
+) -> Checked:
+    """Compare every function with a reference: for a decoder, the cached ones called in turn.
 
     Args:
         folder: The artifact, compiled for this machine.
-        checkpoint: What it was compiled from; its reference is chosen and computed from it alone.
+        contents: What it was compiled from, for one device.
         tolerance: What is allowed.
+        reference: What it is compared with.
 
     Raises:
-        ParityFailed: If one of them is not allowed.
-        ConfigurationError: If there is no reference for this kind of model.
+        ParityFailed: If an output is not within the tolerance.
     """
-    trials = _trials(loader.Manifest(folder), checkpoint)
+    trials = trials_of(contents, reference)
     model, allowed = loader.load(folder), Tolerance(tolerance.rtol, tolerance.atol)
-    found = {trial.name: trial.compare(model, allowed) for trial in trials.each}
-    failed = [f"{name}: {result}" for name, result in found.items() if not result.passed]
+    results = {trial.name: trial.compare(model, allowed) for trial in trials.each}
+    failed = [f"{name}: {result}" for name, result in results.items() if not result.passed]
     if failed:
         raise ParityFailed(
-            "the compiled model does not compute what its reference computes", problems=failed
+            f"the compiled model does not compute what {FAILED[reference.name]} computes",
+            problems=failed,
         )
-    worst = max(found.values(), key=lambda result: result.relative_error)
-    return Checked(worst, trials.tokens, trials.unreached)
+    worst = max(results.values(), key=lambda result: result.relative_error)
+    return Checked(reference.name, worst, trials.tokens, trials.unreached)
 
 
-def record(folder: Path, checkpoint: Checkpoint, tolerance: SupportsTolerance) -> Checked:
-    """Put the reference's outputs into an artifact that another machine runs and checks.
+def record(
+    folder: Path, contents: Contents, tolerance: SupportsTolerance, reference: Reference = GRAPHS
+) -> Checked:
+    """Put a reference's outputs into an artifact that another machine runs and checks.
 
     Args:
         folder: The artifact.
-        checkpoint: What it was compiled from.
+        contents: What it was compiled from, for one device.
         tolerance: What is allowed.
-
-    Raises:
-        ConfigurationError: If there is no reference for this kind of model.
+        reference: What it is to be compared with.
     """
-    trials = _trials(loader.Manifest(folder), checkpoint)
+    trials = trials_of(contents, reference)
     save(folder / FILE, trials.each, Tolerance(tolerance.rtol, tolerance.atol))
-    return Checked(None, trials.tokens, trials.unreached)
+    return Checked(reference.name, None, trials.tokens, trials.unreached)
 
 
-def _trials(manifest: loader.Manifest, checkpoint: Checkpoint) -> Trials:
-    """Calls of all entries, and what the reference gives for them.
+def trials_of(contents: Contents, reference: Reference = GRAPHS) -> Trials:
+    """Calls of all functions, and the outputs that a reference gives for them.
 
-    Inputs are drawn at random, with a fixed seed, from all values that are allowed; masks leave
-    one text whole and pad the others. There are as many tokens as :mod:`maxtool.artifact.lengths`
-    says.
+    There are as many tokens as :mod:`maxtool.artifact.lengths` says.
     """
-    expected, context = reference(checkpoint), manifest.context
-    length = lengths.tokens(expected, context)
-    unreached = [turn for turn in lengths.turns(expected, context) if turn >= length]
-    return Trials(tuple(_each(manifest, expected, length)), length, tuple(unreached))
+    work = sum(math.prod(one.shape) for one in contents.storage.values())
+    length = lengths.tokens(contents.turns, work, contents.context)
+    runner = reference.make(contents)
+    unreached = [
+        one for one in lengths.reachable(contents.turns, contents.context) if one >= length
+    ]
+    each = [replace(one, expected=one.run(runner)) for one in _asked(contents, length)]
+    return Trials(tuple(each), length if contents.context else 0, tuple(unreached))
 
 
-def _each(manifest: loader.Manifest, expected: Reference, length: int) -> Iterator[Trial]:
-    large = any(_numbers(spec, length) > LARGEST for spec in manifest.entries["forward"].outputs)
-    inputs = _inputs(manifest, "forward", min(length, lengths.TOKENS) if large else length)
-    for name, wanted in expected.forward(inputs).items():
-        yield Trial(f"forward, {name}", [Call("forward", inputs)], name, wanted)
-    if isinstance(expected, CachedReference):
-        yield _in_turn(expected, _inputs(manifest, "forward", length)["input_ids"])
-    if isinstance(expected, EmbeddingReference):
-        inputs, facts = _inputs(manifest, "embed", length), manifest.root
-        wanted = expected.embed(inputs, facts["pooling"], normalize=facts["normalize"])
-        yield Trial("embed", [Call("embed", inputs)], "embeddings", wanted)
+def _asked(contents: Contents, length: int) -> Iterator[Trial]:
+    """The calls, without what is expected of them."""
+    functions = {function.name: function for function in contents.functions}
+    in_turn = CACHED if functions.keys() >= set(CACHED) else ()
+    for name, function in functions.items():
+        if name in in_turn or name in DRAWING:
+            continue
+        few = min(length, lengths.TOKENS) if _is_large(function, length) else length
+        call = Call(name, draw(contents, function, few))
+        for output in function.outputs:
+            yield Trial(f"{name}, {output}", [call], output, NOTHING)
+    if in_turn:
+        ids = draw(contents, functions[CACHED[0]], length)["input_ids"]
+        yield Trial(" and ".join(CACHED), _in_turn(ids), "logits", NOTHING)
 
 
-def _numbers(spec: Spec, length: int) -> int:
-    """How many there are in a tensor ``[batch, ...]`` for one text."""
-    return math.prod(length if isinstance(size, str) else size for size in spec.shape[1:])
+NOTHING: Array = np.zeros(0)
 
 
-def _in_turn(expected: CachedReference, ids: Array) -> Trial:
+def _is_large(function: NamedGraph, length: int) -> bool:
+    """Whether an output for one text has more numbers than it may."""
+    sizes = [
+        [int(dim) if dim.is_static else length for dim in kind.shape[1:]]
+        for kind in function.output_types.values()
+    ]
+    return any(math.prod(one) > LARGEST for one in sizes)
+
+
+def _in_turn(ids: Array) -> list[Call]:
     """``prefill`` up to the second start, then ``decode``."""
     length = ids.shape[1]
     starts = [0, *range(max(length // 2 + 1, length - DECODED), length)]
-    calls = [
+    return [
         Call(
-            "decode" if start else "prefill",
+            CACHED[start > 0],
             {"input_ids": ids[:, start:stop], "position": np.array([start], np.int32)},
         )
         for start, stop in pairwise([*starts, length])
     ]
-    return Trial("prefill and decode", calls, "logits", expected.cached(ids, starts))
-
-
-def _inputs(manifest: loader.Manifest, name: str, length: int) -> dict[str, Array]:
-    """Values for the inputs ``[batch, seq]`` of an entry; one text where none is padded."""
-    specs = manifest.entries[name].inputs
-    masked = MASK in {spec.name for spec in specs}
-    texts = [length, length - length // 3, 1] if masked else [length]
-    shape, random = (len(texts), length), np.random.default_rng(0)
-    inputs = {}
-    for spec in specs:
-        low, high = _range(manifest, spec)
-        inputs[spec.name] = random.integers(low, high + 1, shape)
-    if masked:
-        inputs[MASK] = (np.arange(length) < np.array(texts)[:, None]).astype(np.int64)
-    return inputs
-
-
-def _range(manifest: loader.Manifest, spec: Spec) -> tuple[int, int]:
-    """The values that an input may have."""
-    limit = manifest.limits[spec.name]
-    if isinstance(limit, int):
-        raise ParityFailed(f"nothing says which values {spec.name!r} may have")
-    return limit

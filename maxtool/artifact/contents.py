@@ -78,6 +78,7 @@ class Contents:
         dtype: The type of the matrices; None where they have several, or there are none.
         facts: What it says of the architecture: sizes, options.
         context: Positions that the state has room for; None where there are none.
+        turns: Lengths, ascending, beyond which sequences are computed otherwise than up to them.
         limits: The largest size of a dimension, or the least and largest value of an input.
         tables: Weights of which rows are read by number.
         devices: How many devices run it together, each with a part of the weights.
@@ -92,6 +93,7 @@ class Contents:
     dtype: DType | None
     facts: Mapping[str, object] = field(default_factory=dict)
     context: int | None = None
+    turns: tuple[int, ...] = ()
     limits: Mapping[str, Limit] = field(default_factory=dict)
     tables: tuple[Table, ...] = ()
     devices: int = 1

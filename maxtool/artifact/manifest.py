@@ -85,7 +85,7 @@ def checked(found: Checked) -> dict[str, object]:
         }
     return {
         **result,
-        "reference": "numpy float64",
+        "against": found.against,
         "tokens": found.tokens,
         "unreached": found.unreached,
     }

@@ -8,6 +8,7 @@ from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Any
 
+from maxtool.artifact import check as parity
 from maxtool.artifact import code, module_weights, replaceable, weights
 from maxtool.artifact.build import SPARE_BYTES, target_of
 from maxtool.artifact.contents import Contents, NamedGraph, Read
@@ -27,9 +28,17 @@ from maxtool.nn.leaf_names import leaf_names
 from maxtool.nn.pytree import flatten
 from maxtool.nn.tracing import trace
 from maxtool.recipe.naming import check_name
+from maxtool.runtime.loader.trials import Tolerance
 from maxtool.weights import Checkpoint, open_checkpoint
 from maxtool.weights.data import WeightData
 from maxtool.weights.names import did_you_mean
+
+# The error that is allowed, by the type of the matrices.
+TOLERANCES: Mapping[DType | None, Tolerance] = {
+    DType.float32: Tolerance(rtol=1e-4, atol=1e-5),
+    DType.float16: Tolerance(rtol=2e-2, atol=2e-2),
+    DType.bfloat16: Tolerance(rtol=5e-2, atol=5e-2),
+}
 
 GATHERING = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
@@ -61,6 +70,16 @@ class ModuleBuild:
     def weight_bytes(self) -> int:
         """The size of the weights."""
         return weights.total_bytes(self.contents)
+
+    def compare(self, folder: Path) -> parity.Checked:
+        """Compare with the graphs in float64, or record what they give for another machine.
+
+        Raises:
+            ParityFailed: If the outputs are not those of the graphs.
+        """
+        compare = parity.check if self.target.host else parity.record
+        tolerance = TOLERANCES.get(self.contents.dtype, TOLERANCES[DType.float32])
+        return compare(folder, self.contents, tolerance)
 
     def check_unchanged(self) -> None:
         """Check that the checkpoint is what it was when it was planned.

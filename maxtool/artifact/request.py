@@ -60,7 +60,7 @@ class Request:
             those that its embeddings are cut to, but no more than ``build.USUAL_CONTEXT``.
         pooling: How an encoder makes one vector of a text; what the source says when not given.
         normalize: Whether that vector is scaled to length 1; what the source says when None.
-        check: Whether the outputs are compared with the float64 reference.
+        check: Whether the outputs are compared with those of the graph in float64.
         standalone: Whether TVM's runtime library is put into the folder.
         force: Whether an existing artifact may be replaced.
         ignore: Configuration keys to pass over.

@@ -69,14 +69,19 @@ def place(storage: Iterable[Storage]) -> tuple[list[Placed], int]:
     return placed, end
 
 
-def write_all(contents: Contents, folder: Path, progress: Callable[[int], None]) -> dict[str, str]:
-    """Write the weights of each device; returns the SHA-256 of each file."""
-    computed = {
+def computed_weights(contents: Contents) -> dict[str, DerivedWeight]:
+    """The weights that a formula gives, by name."""
+    return {
         weight.name: weight
         for graph in contents.graphs
         for weight in graph.owners.values()
         if isinstance(weight, DerivedWeight) and not isinstance(weight, Shard)
     }
+
+
+def write_all(contents: Contents, folder: Path, progress: Callable[[int], None]) -> dict[str, str]:
+    """Write the weights of each device; returns the SHA-256 of each file."""
+    computed = computed_weights(contents)
     split = devices.parts(contents.graphs)
     placed, _ = place(contents.storage.values())
 

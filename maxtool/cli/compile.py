@@ -85,7 +85,7 @@ def compile(  # noqa: A001 - the command's name
         ),
     ] = None,
     check: Annotated[
-        bool, options.flag("--check", help="Compare the outputs with a float64 reference.")
+        bool, options.flag("--check", help="Compare the outputs with the graph in float64.")
     ] = False,
     standalone: Annotated[
         bool, options.flag("--standalone", help="Put TVM's runtime library into the folder.")
@@ -156,6 +156,8 @@ def _show(out: Output, made: Build, report: Report | None) -> None:
     checked = "not checked" if report.check is None else str(report.check)
     size = units.binary_size(report.nbytes)
     out.say(f"wrote {report.output}: {size}, {weights} of weights; {checked}")
+    if report.check is not None and not report.check.is_verified:
+        out.note("the recipe itself was not verified; try --check transformers")
     if report.check is not None and report.check.unreached:
         lengths = " and ".join(map(str, report.check.unreached))
         out.note(f"not checked: what the model computes otherwise beyond {lengths} tokens")

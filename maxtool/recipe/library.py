@@ -44,6 +44,11 @@ def recipe_file(name: str) -> Path | None:
     return next((_held(point) for point in _points() if point.name == name), None)
 
 
+def is_shipped(file: Path) -> bool:
+    """Whether a recipe's file is one of maxtool's own."""
+    return file in _shipped().values()
+
+
 def hidden() -> Iterator[str]:
     """What is never used, because another recipe has its name, a line each."""
     taken = dict.fromkeys(_shipped(), "maxtool")

@@ -4,37 +4,31 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
 from maxtool import artifact
 from maxtool.artifact import check, lengths
 from maxtool.cli.app import app
-from maxtool.errors import ConfigurationError, ParityFailed
-from maxtool.parity.references import CachedReference, reference
+from maxtool.errors import ParityFailed
+from maxtool.graph import Graph, Node
 from maxtool.runtime.loader.trials import FILE, Tolerance
-from maxtool.weights import open_checkpoint
 
 
-def test_a_model_without_a_reference_is_refused_before_it_is_compiled(
-    data: Path, tmp_path: Path
-) -> None:
-    source = tmp_path / "source"
+def test_a_model_that_no_table_names_is_checked(data: Path, tmp_path: Path) -> None:
+    source, output = tmp_path / "source", tmp_path / "out"
     shutil.copytree(data / "tiny-llama", source)
     config = json.loads((source / "config.json").read_text())
     config |= {"model_type": "mine", "architectures": ["MineForCausalLM"]}
     (source / "config.json").write_text(json.dumps(config))
-    request = artifact.Request(source, tmp_path / "out", recipe="llama", check=True)
-    with pytest.raises(
-        ConfigurationError, match="--check knows no reference for model_type 'mine'"
-    ):
-        artifact.prepare(request)
-    assert not (tmp_path / "out").exists()
+    artifact.make(artifact.prepare(artifact.Request(source, output, recipe="llama", check=True)))
+    checked = json.loads((output / "manifest.json").read_text())["check"]
+    assert (checked["status"], checked["against"]) == ("passed", "graph")
 
 
 def with_window(data: Path, folder: Path, window: int) -> Path:
@@ -45,22 +39,32 @@ def with_window(data: Path, folder: Path, window: int) -> Path:
     return folder
 
 
-def test_a_window_longer_than_the_usual_text_is_passed(data: Path, tmp_path: Path) -> None:
+def test_a_window_longer_than_the_usual_text_is_passed(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An artifact that has lost its window is found out, though 24 tokens would not tell."""
     source, output = with_window(data, tmp_path / "source", 40), tmp_path / "out"
-    recipe = tmp_path / "windowless.toml"
-    recipe.write_text(
-        'schema = 1\nname = "windowless"\nextends = "mistral"\n[config]\nsliding_window = false\n'
-    )
-    ignore = frozenset({"sliding_window"})
-    lost = artifact.Request(source, output, recipe=str(recipe), ignore=ignore, check=True)
-    with pytest.raises(ParityFailed) as caught:
-        artifact.make(artifact.prepare(lost))
-    assert len(caught.value.problems) == 2, "decoding passes the window too"
-    assert not output.exists()
-    artifact.make(artifact.prepare(artifact.Request(source, output, check=True)))
+    made = artifact.prepare(artifact.Request(source, output, check=True))
+    artifact.make(made)
     checked = json.loads((output / "manifest.json").read_text())["check"]
     assert (checked["tokens"], checked["unreached"]) == (40 + lengths.PAST, [])
+    lost = artifact.prepare(artifact.Request(source, output, force=True))
+    for graph in nested(lost.contents.graphs):
+        for node in graph.nodes:
+            if isinstance(node, Node) and node.op == "attention":
+                monkeypatch.setitem(cast("dict[str, Any]", node.attributes), "window", None)
+    artifact.make(lost)
+    monkeypatch.undo()
+    with pytest.raises(ParityFailed) as caught:
+        made.compare(output)
+    assert len(caught.value.problems) == 2, "decoding passes the window too"
+
+
+def nested(graphs: Iterable[Graph]) -> Iterator[Graph]:
+    """The graphs, and all that they call."""
+    for graph in graphs:
+        yield graph
+        yield from nested(graph.subgraphs.values())
 
 
 def test_a_context_may_end_before_the_window_does(data: Path, tmp_path: Path) -> None:
@@ -76,20 +80,21 @@ def test_what_the_check_could_not_reach_is_told(data: Path, tmp_path: Path) -> N
     (source / "config.json").write_text(json.dumps(config))
     arguments = ["compile", str(source), "-o", str(tmp_path / "out"), "--check"]
     result = CliRunner().invoke(app, arguments)
-    assert "checked with 24 tokens: relative error" in " ".join(result.stdout.split())
+    said = "checked with 24 tokens against the graph (the compilation, not the reading): relative"
+    assert said in " ".join(result.stdout.split())
+    assert "not verified" not in result.stderr, "the recipe is one of ours"
     told = "not checked: what the model computes otherwise beyond 600 tokens"
     assert told in " ".join(result.stderr.split())
 
 
-class Decoder:
-    """What a reference says of the length to compare."""
-
-    def __init__(self, turns: tuple[int, ...], work: int = 1000) -> None:
-        self.turns, self.work = turns, work
-
-    def forward(self, inputs: object) -> Any: ...
-
-    def cached(self, input_ids: object, starts: object) -> Any: ...
+def test_a_recipe_that_is_not_ours_is_said_to_be_unverified(data: Path, tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text('schema = 1\nname = "mine"\nextends = "llama"\n')
+    arguments = ["compile", str(data / "tiny-llama"), "-o", str(tmp_path / "out"), "--check"]
+    result = CliRunner().invoke(app, [*arguments, "--recipe", str(recipe)])
+    assert result.exit_code == 0
+    told = "the recipe itself was not verified; try --check transformers"
+    assert told in " ".join(result.stderr.split())
 
 
 @pytest.mark.parametrize(
@@ -112,21 +117,18 @@ class Decoder:
 def test_how_many_tokens_are_compared(
     turns: tuple[int, ...], work: int, context: int | None, expected: int
 ) -> None:
-    assert lengths.tokens(Decoder(turns, work), context) == expected
+    assert lengths.tokens(turns, work, context) == expected
 
 
 @pytest.mark.parametrize(
     ("name", "turns"),
     [("tiny-gemma3", (7,)), ("tiny-phi3-longrope", (16,)), ("tiny-llama3", ())],
 )
-def test_references_know_where_they_compute_otherwise(
-    data: Path, name: str, turns: tuple[int, ...]
+def test_architectures_know_where_they_compute_otherwise(
+    data: Path, tmp_path: Path, name: str, turns: tuple[int, ...]
 ) -> None:
-    found = reference(open_checkpoint(data / name))
-    assert isinstance(found, CachedReference)
-    assert found.turns == turns
-    matrices = load_file(data / name / "model.safetensors")
-    assert found.work == sum(array.size for array in matrices.values())
+    made = artifact.prepare(artifact.Request(data / name, tmp_path / "out"))
+    assert made.contents.turns == turns
 
 
 def test_forward_is_shown_fewer_tokens_where_its_logits_would_be_many(
@@ -134,11 +136,12 @@ def test_forward_is_shown_fewer_tokens_where_its_logits_would_be_many(
 ) -> None:
     """An artifact for another machine has them recorded: a window must not fill a disk."""
     source, output = with_window(data, tmp_path / "source", 40), tmp_path / "out"
-    artifact.make(artifact.prepare(artifact.Request(source, output)))
+    made = artifact.prepare(artifact.Request(source, output))
+    artifact.make(made)
 
     def recorded(largest: int) -> set[tuple[int, ...]]:
         monkeypatch.setattr(check, "LARGEST", largest)
-        check.record(output, open_checkpoint(source), Tolerance(1e-4, 1e-5))
+        check.record(output, made.contents, Tolerance(1e-4, 1e-5))
         with np.load(output / FILE) as arrays:
             return {array.shape for array in arrays.values()}
 

@@ -72,7 +72,7 @@ def compare(
         ValueError: If the shapes differ or there is nothing to compare.
     """
     _check_shapes(actual, expected)
-    wide, reference = actual.astype(np.float64), expected.astype(np.float64)
+    wide, reference = (np.atleast_1d(array).astype(np.float64) for array in (actual, expected))
     finite = np.isfinite(wide) & np.isfinite(reference)
     with np.errstate(invalid="ignore", over="ignore"):
         difference = np.where(finite, np.abs(wide - reference), np.inf)

@@ -10,13 +10,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from .archive import read_arrays
 from .comparison import Comparison, compare
-from .entries import EntryRunner
 from .errors import BadInput, DoesNotFit
 from .memory import Array
 
@@ -30,6 +29,27 @@ class Tolerance:
 
     rtol: float
     atol: float
+
+
+class HasState(Protocol):
+    """An entry of a model."""
+
+    @property
+    def state(self) -> object:
+        """Whether its calls share memory, as a truth value."""
+
+
+class Runner(Protocol):
+    """A model, compiled or not, whose entries are called with arrays by name."""
+
+    def entry(self, name: str) -> HasState:
+        """An entry by name."""
+
+    def new_state(self, **dims: int) -> Any:  # noqa: ANN401 - its own
+        """Zeroed state for the given sizes of named dimensions."""
+
+    def run(self, name: str, inputs: Mapping[str, Array], state: Any = None, /) -> dict[str, Array]:  # noqa: ANN401
+        """The outputs of an entry by name."""
 
 
 @dataclass(frozen=True)
@@ -56,16 +76,15 @@ class Trial:
     output: str
     expected: Array
 
-    def run(self, model: EntryRunner) -> Array:
+    def run(self, model: Runner) -> Array:
         """What the model gives."""
         first = self.calls[0]
         keeps = bool(model.entry(first.entry).state)
-        batch = len(next(iter(first.inputs.values())))
-        state = model.new_state(batch=batch) if keeps else None
+        state = model.new_state(batch=len(next(iter(first.inputs.values())))) if keeps else None
         found = [model.run(call.entry, call.inputs, state)[self.output] for call in self.calls]
         return found[0] if len(found) == 1 and not keeps else np.stack(found, axis=1)
 
-    def compare(self, model: EntryRunner, tolerance: Tolerance) -> Comparison:
+    def compare(self, model: Runner, tolerance: Tolerance) -> Comparison:
         """How far the model is from what is expected.
 
         Raises:

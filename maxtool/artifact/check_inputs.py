@@ -1,0 +1,72 @@
+"""Inputs that a check gives to the functions of an artifact, drawn with a fixed seed."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from maxtool.architectures import Limit
+from maxtool.artifact.contents import Contents, NamedGraph
+from maxtool.dtype import DType
+from maxtool.graph import TensorType
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+MASK, POSITION = "attention_mask", "position"
+TOKENS = "seq"
+"""The dimension of a text's tokens."""
+USUAL = (0, 9)
+"""The whole numbers that an input has whose limits nothing says."""
+
+
+def draw(contents: Contents, function: NamedGraph, length: int) -> dict[str, Array]:
+    """Draw values for the inputs of a function, from all that are allowed.
+
+    Masks leave one text whole and pad the others; a position is 0.
+
+    Args:
+        contents: What was compiled.
+        function: The function.
+        length: How many tokens a text has.
+    """
+    types, random = function.input_types, np.random.default_rng(0)
+    texts = _texts(function, length)
+    sizes = _sizes(contents, function, len(texts), length)
+    inputs = {}
+    for name, kind in types.items():
+        shape = [dim.size(sizes) for dim in kind.shape]
+        inputs[name] = _values(name, kind, shape, contents.limits.get(name, USUAL), random)
+    if MASK in inputs:
+        inputs[MASK] = (np.arange(length) < np.array(texts)[:, None]).astype(np.int64)
+    return inputs
+
+
+def _texts(function: NamedGraph, length: int) -> list[int]:
+    """The lengths of the texts: several where they are padded."""
+    return [length, length - length // 3, 1] if MASK in function.inputs else [length]
+
+
+def _sizes(contents: Contents, function: NamedGraph, batch: int, length: int) -> dict[str, int]:
+    """A size for each symbolic dimension: of texts those asked for, of others all different."""
+    names = {
+        name for kind in function.input_types.values() for dim in kind.shape for name in dim.names()
+    }
+    sizes = {}
+    for number, name in enumerate(sorted(names), start=2):
+        limit = contents.limits.get(name)
+        most = limit if isinstance(limit, int) else number
+        sizes[name] = max(min(number, most), function.least.get(name, 1))
+    texts = {"batch": batch, TOKENS: length} if TOKENS in contents.limits else {}
+    return sizes | texts
+
+
+def _values(
+    name: str, kind: TensorType, shape: list[int], limit: Limit, random: np.random.Generator
+) -> Array:
+    if name == POSITION:
+        return np.zeros(shape, kind.dtype.to_numpy())
+    if kind.dtype.is_float():
+        return random.standard_normal(shape, np.float32).astype(kind.dtype.to_numpy())
+    low, high = (0, 1) if kind.dtype is DType.bool else limit if isinstance(limit, tuple) else USUAL
+    return random.integers(low, high + 1, shape).astype(kind.dtype.to_numpy())
