@@ -15,7 +15,7 @@ from maxtool.architectures.decoder_checks import problems
 from tests.architectures import families
 from tests.architectures.decoders import Steps
 from tests.parity import peers
-from tests.parity.configurations import FAMILIES, LONGEST, configurations
+from tests.data.random_configs import FAMILIES, LONGEST, configurations
 from tests.parity.measure import error
 
 pytestmark = [pytest.mark.peers, pytest.mark.slow, pytest.mark.usefixtures("unoptimised")]

@@ -21,7 +21,7 @@ from maxtool.conversion import Request, convert, prepare
 from maxtool.errors import ConfigurationError
 from maxtool.runtime import loader
 from tests.artifact.measure import BOUND, Array, error
-from tests.parity.configurations import FAMILIES, GRANTED, LONGEST, configurations
+from tests.data.random_configs import FAMILIES, GRANTED, LONGEST, configurations
 from tests.parity.peers import cached, forward, load, saved, single, torch
 
 __all__ = ["torch"]  # the fixture

@@ -13,75 +13,86 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from random_configs import published
+
 HERE = Path(__file__).parent
 
-# What the converter wants to find beside what is in the folder.
-EXTRA: Mapping[str, dict[str, Any]] = {
-    "tiny-llama3": {},
-    "tiny-yarn": {},
-    "tiny-mixtral": {},
-    "tiny-qwen2": {},
-    "tiny-qwen3": {},
-    "tiny-qwen3-moe-all": {},
-    "tiny-gemma2": {},
-    "tiny-gemma3": {},
-    "tiny-phi3-longrope": {},
-    "tiny-gpt2": {},
-    "tiny-gpt-neox": {},
-    "tiny-starcoder2": {},
-    "tiny-olmo2": {},
-    "tiny-granite": {},
-    "tiny-smollm3": {},
-    "tiny-falcon": {"num_kv_heads": 1},
-    "tiny-falcon-new": {},
-}
-
+CONVERTED = (
+    *("tiny-llama3", "tiny-yarn", "tiny-mixtral", "tiny-qwen2", "tiny-qwen3", "tiny-qwen3-moe-all"),
+    *("tiny-gemma2", "tiny-gemma3", "tiny-phi3-longrope", "tiny-gpt2", "tiny-gpt-neox"),
+    *("tiny-starcoder2", "tiny-olmo2", "tiny-granite", "tiny-smollm3", "tiny-falcon"),
+    "tiny-falcon-new",
+)
 CONVERT = """
 import json, sys
 from pathlib import Path
-source, target, checkout = map(Path, sys.argv[1:])
+checkout, pairs = Path(sys.argv[1]), sys.argv[2:]
 sys.path[:0] = [str(checkout), str(checkout / "gguf-py")]
 import convert_hf_to_gguf
 from conversion.base import ModelBase, TextModel
-written = json.loads((source / "config.json").read_text())
 load, start = ModelBase.load_hparams, TextModel.__init__
-ModelBase.load_hparams = staticmethod(lambda *a, **k: load(*a, **k) | written)
+def written(folder, *a, **k):
+    return load(folder, *a, **k) | json.loads((folder / "config.json").read_text())
 def without_tokenizer(self, *a, **k):
     type(self).set_vocab = lambda self: None
     start(self, *a, **k)
+ModelBase.load_hparams = staticmethod(written)
 TextModel.__init__ = without_tokenizer
-sys.argv = ["convert", str(source), "--outfile", str(target), "--outtype", "f32"]
-convert_hf_to_gguf.main()
+for source, target in zip(pairs[::2], pairs[1::2]):
+    sys.argv = ["convert", source, "--outfile", target, "--outtype", "f32"]
+    try:
+        convert_hf_to_gguf.main()
+    except (Exception, SystemExit) as error:
+        print(source, repr(error)[:300])
 """
-"""The converter, with the configuration as written and no tokenizer asked for."""
+"""The converter, with configurations as written and no tokenizer asked for."""
 
 
-def convert(checkout: Path, name: str) -> None:
-    """Write ``NAME-f32.gguf`` into the folder."""
+def wanted(config: dict[str, Any]) -> dict[str, Any]:
+    """Keys without which the converter does not take a configuration."""
+    extra = {
+        "falcon": {"num_kv_heads": 1},
+        "gpt2": {"n_ctx": config.get("n_positions")},
+        "nomic_bert": NOMIC,
+    }
+    return {**published(config), **extra.get(config["model_type"], {})}
+
+
+NOMIC = {
+    **dict.fromkeys(("causal", "qkv_proj_bias", "mlp_fc1_bias", "mlp_fc2_bias", "prenorm"), False),
+    **{"n_positions": 8192, "activation_function": "swiglu", "rotary_emb_fraction": 1.0},
+    **{"rotary_emb_interleaved": False, "rotary_emb_scale_base": None},
+}
+
+
+def convert(checkout: Path, pairs: Sequence[tuple[Path, Path]]) -> None:
+    """Make a GGUF file of each folder, as far as the converter does it; it prints why not."""
     with tempfile.TemporaryDirectory() as scratch:
-        source = Path(scratch) / name
-        shutil.copytree(HERE / name, source)
-        config = json.loads((source / "config.json").read_text()) | EXTRA[name]
-        (source / "config.json").write_text(json.dumps(config))
-        # Gemma 3's rows are counted by it.
-        tokens = {f"token{i}": i for i in range(config["vocab_size"])}
-        tokenizer = {"model": {"vocab": tokens}, "added_tokens": []}
-        (source / "tokenizer.json").write_text(json.dumps(tokenizer))
-        target = HERE / name / f"{name}-f32.gguf"
-        target.unlink(missing_ok=True)
-        command = [sys.executable, "-c", CONVERT, str(source), str(target), str(checkout)]
-        subprocess.run(command, check=True, capture_output=True)
+        arguments: list[Path] = []
+        for index, (folder, target) in enumerate(pairs):
+            source = Path(scratch) / str(index) / folder.name
+            shutil.copytree(folder, source)
+            config = json.loads((source / "config.json").read_text())
+            # The converter wants to find older keys, and Gemma 3's rows as tokens.
+            config = {**wanted(config), **config}
+            (source / "config.json").write_text(json.dumps(config))
+            tokens = {f"token{i}": i for i in range(config["vocab_size"])}
+            tokenizer = {"model": {"type": "WordPiece", "vocab": tokens}, "added_tokens": []}
+            (source / "tokenizer.json").write_text(json.dumps(tokenizer))
+            target.unlink(missing_ok=True)
+            arguments += [source, target]
+        command = [sys.executable, "-c", CONVERT, str(checkout), *map(str, arguments)]
+        subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
 
 
 def main(checkout: str, *names: str) -> None:
     """Convert the named checkpoints, or all."""
-    for name in names or EXTRA:
-        convert(Path(checkout), name)
-        print(name)
+    chosen = names or CONVERTED
+    convert(Path(checkout), [(HERE / name, HERE / name / f"{name}-f32.gguf") for name in chosen])
 
 
 if __name__ == "__main__":

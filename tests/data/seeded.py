@@ -73,9 +73,9 @@ def tensors(shapes: Mapping[str, Sequence[int]], norm: float) -> dict[str, Array
     return {name: tensor(name, shape, norm) for name, shape in shapes.items()}
 
 
-def input_ids(count: int) -> Array:
-    """Token ids [1, count], all below 61."""
-    return (3 + np.arange(count, dtype=np.int64) * 17 % 53)[None]
+def input_ids(count: int, size: int = 61, lowest: int = 3) -> Array:
+    """Token ids [1, count] from ``lowest`` on, all below ``size``."""
+    return (lowest + np.arange(count, dtype=np.int64) * 17 % 53 % (size - lowest))[None]
 
 
 def attention_mask(count: int) -> Array:

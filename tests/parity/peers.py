@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.parity.configurations import published
+from tests.data.random_configs import published
 
 
 @pytest.fixture(scope="module")

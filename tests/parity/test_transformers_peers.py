@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from maxtool.parity.references import CachedReference, reference
 from maxtool.weights.checkpoint import open_checkpoint
-from tests.parity.configurations import FAMILIES, LONGEST, configurations
+from tests.data.random_configs import FAMILIES, LONGEST, configurations
 from tests.parity.measure import error
 from tests.parity.peers import cached, forward, load, saved, torch
 

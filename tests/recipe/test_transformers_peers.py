@@ -16,7 +16,7 @@ from maxtool.parity.decoder import MODEL_TYPES
 from maxtool.parity.decoder.sources import read_settings
 from maxtool.recipe import find_recipe, resolve_config
 from maxtool.weights import Checkpoint, open_checkpoint
-from tests.parity.configurations import FAMILIES
+from tests.data.random_configs import FAMILIES
 
 pytestmark = pytest.mark.peers
 

@@ -28,8 +28,8 @@ def meaning(made: Plan) -> str:
     return repr((made.recipe.name, sorted(made.config.items()), rules))
 
 
-def outputs(made: Plan, inputs: Mapping[str, Array]) -> Array:
-    """The first output of the entry ``forward``, in float64.
+def outputs(made: Plan, inputs: Mapping[str, Array]) -> list[Array]:
+    """The outputs of the entry ``forward``, in float64.
 
     Raises:
         ConfigurationError: If the model has no room for the inputs.
@@ -44,7 +44,7 @@ def outputs(made: Plan, inputs: Mapping[str, Array]) -> Array:
         name: _read(made, name) if name in made.parameters else derived[name].to_numpy()
         for name in graph.weight_values
     }
-    return evaluate(graph, [inputs[name] for name in entry.inputs], weights)[0]
+    return evaluate(graph, [inputs[name] for name in entry.inputs], weights)
 
 
 def _read(made: Plan, name: str) -> Array:

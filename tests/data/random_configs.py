@@ -1,6 +1,8 @@
-"""Random configurations of each family of decoders, as hypothesis strategies.
+"""Random configurations of each family, as hypothesis strategies: the row of a new family.
 
 They are what ``transformers.AutoConfig.for_model`` takes; small, so that odd sizes are common.
+``record_random.py`` records what transformers and llama.cpp's converter make of some of them, and
+tests with the ``peers`` extra draw others.
 """
 
 from __future__ import annotations
@@ -343,11 +345,86 @@ FAMILIES: Mapping[str, Callable[[Draw], Config]] = {
     "falcon": _falcon,
 }
 
+VISION = {
+    "hidden_size": 8,
+    "intermediate_size": 8,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 1,
+    "image_size": 28,
+    "patch_size": 14,
+    "model_type": "siglip_vision_model",
+}
 
-TANH, SILU = {"hidden_activation": "gelu_pytorch_tanh"}, {"hidden_act": "silu"}
+
+def _gemma3_vision(draw: Draw) -> Config:
+    """The language model inside one that sees."""
+    tokens = {"image_token_index": 0, "boi_token_index": 1, "eoi_token_index": 2}
+    text = _gemma3(draw) | {"model_type": "gemma3_text", "final_logit_softcapping": None}
+    return {"text_config": text, "vision_config": VISION, "mm_tokens_per_image": 4, **tokens}
+
+
+def _encoder(draw: Draw, **options: st.SearchStrategy[Any]) -> Config:
+    """Sizes that BERT and its kin share."""
+    count = draw(st.integers(2, 4))
+    config = {
+        "vocab_size": draw(st.integers(20, 71)),
+        "num_attention_heads": count,
+        "hidden_size": count * draw(st.integers(2, 5)) * 2,
+        "intermediate_size": draw(st.integers(3, 37)),
+        "num_hidden_layers": draw(st.integers(1, 3)),
+        "max_position_embeddings": draw(st.integers(LONGEST, 64)),
+        "layer_norm_eps": draw(EPS),
+        "type_vocab_size": draw(st.integers(2, 4)),
+    }
+    return config | {key: draw(strategy) for key, strategy in options.items()}
+
+
+def _bert(draw: Draw) -> Config:
+    return _encoder(draw, hidden_act=ACTIVATIONS, pad_token_id=st.integers(0, 5))
+
+
+def _roberta(draw: Draw) -> Config:
+    config = _encoder(draw, hidden_act=ACTIVATIONS, pad_token_id=st.integers(0, 5))
+    longer = config["max_position_embeddings"] + config["pad_token_id"] + 1
+    return config | {"max_position_embeddings": longer, "type_vocab_size": 1}
+
+
+def _distilbert(draw: Draw) -> Config:
+    found = _encoder(draw)
+    return {
+        "vocab_size": found["vocab_size"],
+        "dim": found["hidden_size"],
+        "hidden_dim": found["intermediate_size"],
+        "n_heads": found["num_attention_heads"],
+        "n_layers": found["num_hidden_layers"],
+        "max_position_embeddings": found["max_position_embeddings"],
+        "activation": draw(st.sampled_from(["gelu", "relu"])),
+        "sinusoidal_pos_embds": draw(FLAGS),
+    }
+
+
+def _nomic_bert(draw: Draw) -> Config:
+    table = {"rope_type": "default", "rope_theta": draw(THETAS)}
+    return _encoder(draw) | {"rope_parameters": table}
+
+
+ENCODERS: Mapping[str, Callable[[Draw], Config]] = {
+    "bert": _bert,
+    "roberta": _roberta,
+    "xlm-roberta": _roberta,
+    "camembert": _roberta,
+    "distilbert": _distilbert,
+    "nomic_bert": _nomic_bert,
+}
+"""The families that give vectors of tokens, and no logits."""
+RECORDED = {**FAMILIES, "gemma3": _gemma3_vision, **ENCODERS}
+"""Every family that ``record_random.py`` records."""
+
+TANH, SILU = {"hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": True}, {"hidden_act": "silu"}
 GRANTED: Mapping[str, Config] = {
     **dict.fromkeys(FAMILIES, SILU),
-    "falcon": {"activation": "gelu", "bias": False},
+    **dict.fromkeys(("bert", "roberta"), {"hidden_act": "gelu"}),
+    "falcon": {"activation": "gelu", "bias": False, "ffn_hidden_size": None},
     "gemma2": TANH | {"attn_logit_softcapping": 20.0, "final_logit_softcapping": 30.0},
     "gemma3_text": TANH,
     "gpt2": {"activation_function": "gelu_new", "scale_attn_weights": True},
@@ -359,30 +436,48 @@ GRANTED: Mapping[str, Config] = {
 """What llama.cpp takes for granted of each family: other values are refused for GGUF."""
 
 
+# Architectures of llama.cpp that keep the factors of rotary frequencies.
+FACTORS_KEPT = ("granite", "llama", "mistral", "mixtral", "phi3", "smollm3")
+
+
+def sayable(model_type: str, config: Config) -> Config:
+    """The configuration, changed so that llama.cpp's converter says all of it."""
+    config = config | GRANTED.get(model_type, {})
+    tables = config.get("rope_parameters")
+    if tables:
+        table = tables.get("full_attention", tables)
+        lost = ("mscale", "mscale_all_dim", "truncate")
+        kept = {key: value for key, value in table.items() if key not in lost}
+        kind = table["rope_type"]
+        if kind == "longrope":
+            kept = {key: kept[key] for key in kept if key not in ("factor", "attention_factor")}
+        if kind == "dynamic" or (
+            kind in ("llama3", "longrope") and model_type not in FACTORS_KEPT
+        ):
+            kept = {"rope_type": "linear", "rope_theta": table["rope_theta"], "factor": 2.0}
+            longest = max(config["max_position_embeddings"], LONGEST)
+            config["max_position_embeddings"] = longest
+        whole = {**tables, "full_attention": kept} if "full_attention" in tables else kept
+        config |= {"rope_parameters": whole}
+    if model_type == "mixtral" and config["rope_parameters"]["rope_type"] in ("default", "linear"):
+        config.pop("head_dim", None)  # as it is published
+        config["hidden_size"] = 8 * config["num_attention_heads"]
+    return config
+
+
 @st.composite
 def configurations(draw: Draw, model_type: str) -> Config:
     """A configuration of a family."""
-    return FAMILIES[model_type](draw)
+    return RECORDED[model_type](draw)
 
 
-def published(newer: Config) -> Config:
-    """The same configuration in the keys of transformers 4, as most checkpoints have it."""
-    older = dict(newer)
-    table = dict(older.pop("rope_parameters", None) or {})
-    key = "type"
-    if "full_attention" in table:
-        # Transformers reads no other key of Gemma 3; nor do its published configurations have one.
-        key = "rope_type"
-        older["rope_local_base_freq"] = table["sliding_attention"]["rope_theta"]
-        table = dict(table["full_attention"])
-    if table:
-        theta, share = table.pop("rope_theta"), table.pop("partial_rotary_factor", None)
-        neox = older["model_type"] == "gpt_neox"
-        older["rotary_emb_base" if neox else "rope_theta"] = theta
-        if share is not None:
-            older["rotary_pct" if neox else "partial_rotary_factor"] = share
-        kind = table.pop("rope_type")
-        older["rope_scaling"] = None if kind == "default" else {**table, key: kind}
-    if "dtype" in older:
-        older["torch_dtype"] = older.pop("dtype")
-    return older
+def is_supported(config: Config) -> bool:
+    """Whether ``LONGEST`` tokens fit, which dynamic scaling stretches, and planes are whole."""
+    table = config.get("rope_parameters") or {}
+    longest = config.get("max_position_embeddings", LONGEST)
+    factor = table.get("factor", 1.0) if table.get("rope_type") == "dynamic" else 1.0
+    dim = config.get("head_dim") or (
+        config.get("hidden_size", 0) // config.get("num_attention_heads", 1)
+    )
+    rotated = int(dim * table.get("partial_rotary_factor", 1.0))
+    return longest * factor >= LONGEST and rotated % 2 == 0

@@ -1,0 +1,240 @@
+"""Record what transformers and llama.cpp's converter make of random configurations.
+
+Needs the ``peers`` extra, and for GGUF a checkout of llama.cpp. For each family of
+``random_configs.RECORDED`` it writes ``random/MODEL_TYPE.json.gz``: configurations in which many
+keys are others at once, chosen so that pairs of options meet; for each the tensors of its file, a
+few outputs (of one call, and of calls with a cache), and the keys and checksums of the GGUF file
+that llama.cpp's converter makes of it. Weights follow from their names (``seeded.py``).
+
+    python tests/data/record_random.py LLAMA_CPP [MODEL_TYPE ...]
+"""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import sys
+import tempfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from gguf import GGUFReader
+from hypothesis import HealthCheck, Phase, given, settings
+from random_configs import (
+    ENCODERS,
+    LONGEST,
+    RECORDED,
+    configurations,
+    is_supported,
+    published,
+    sayable,
+)
+from record_gguf import convert
+from safetensors import safe_open
+from safetensors.numpy import save_file
+from seeded import (
+    PADDED,
+    Config,
+    attention_mask,
+    folded,
+    input_ids,
+    sample,
+    tensors,
+)
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrainedModel
+
+HERE = Path(__file__).parent
+OUT = HERE / "random"
+POOL, CHOSEN = 300, 20
+Shapes = dict[str, list[int]]
+# Of a configuration as it is written, what a class says of itself, and runs of transformers.
+UNSAID = ("transformers_version", "_name_or_path", "torch_dtype", "dtype", "use_cache")
+# llama.cpp knows RoBERTa's kin by its name, and no part that sees in the file of a language model.
+WITHOUT_GGUF = ("gemma3", "camembert", "xlm-roberta")
+
+
+def chosen(model_type: str) -> list[Config]:
+    """Some configurations of a pool, one after the other with most pairs that are not yet there."""
+    pool: list[Config] = []
+
+    @settings(
+        max_examples=POOL,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=[*HealthCheck],
+    )
+    @given(configurations(model_type))
+    def collect(config: Config) -> None:
+        if is_supported(config):
+            pool.append(config)
+
+    collect()
+    seen: set[Any] = set()
+    picked: list[Config] = []
+    for _ in range(CHOSEN):
+        best = max(pool, key=lambda config: len(pairs(config) - seen))
+        seen |= pairs(best)
+        picked.append(best)
+    return picked
+
+
+def pairs(config: Config) -> set[Any]:
+    """Every two options of a configuration; of a number whether it is larger than one."""
+    flat = dict(_flat(config))
+    return set(itertools.combinations(sorted((key, str(value)) for key, value in flat.items()), 2))
+
+
+def _flat(config: Config, prefix: str = "") -> Any:
+    for key, value in config.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        elif isinstance(value, bool | str | None):
+            yield prefix + key, value
+        else:
+            yield prefix + key, min(value, 2) if isinstance(value, int) else type(value).__name__
+
+
+def norm_of(model_type: str) -> float:
+    """What the weights of a family's norms are around."""
+    return 0.0 if model_type.startswith("gemma") else 1.0
+
+
+class Peer:
+    """A family as transformers has it, in a folder for one model after the other."""
+
+    def __init__(self, model_type: str, folder: Path) -> None:
+        self.model_type = model_type
+        self.folder = folder
+        self.auto: Any = AutoModel if model_type in ENCODERS else AutoModelForCausalLM
+        self.norm = norm_of(model_type)
+
+    def write(self, config: Config, *, older: bool) -> tuple[Config, Shapes]:
+        """Save a model; its configuration as it is written, and the shapes of its tensors."""
+        built = AutoConfig.for_model(self.model_type, **config)
+        self.auto.from_config(built).save_pretrained(self.folder)
+        written = json.loads((self.folder / "config.json").read_text())
+        written = {key: value for key, value in written.items() if key not in UNSAID}
+        if older:
+            written = published(written)
+        (self.folder / "config.json").write_text(json.dumps(written))
+        file = self.folder / "model.safetensors"
+        with safe_open(file, "np") as opened:
+            shapes = {name: opened.get_slice(name).get_shape() for name in opened.keys()}
+        save_file(tensors(shapes, self.norm), file, {"format": "pt"})
+        return written, shapes
+
+    def load(self) -> PreTrainedModel:
+        """The folder in float32.
+
+        Raises:
+            ValueError: If weights are missing.
+        """
+        options = {"dtype": torch.float32, "experts_implementation": "eager"}
+        model, told = self.auto.from_pretrained(self.folder, output_loading_info=True, **options)
+        missing = [name for name in told["missing_keys"] if "pooler" not in str(name)]
+        if missing or told["mismatched_keys"]:
+            raise ValueError(f"{missing} {told['mismatched_keys']}")
+        return model.eval()
+
+    def outputs(self, config: Config, first: int) -> Config:
+        """What is recorded of the folder: a few outputs of each kind."""
+        size = config.get("text_config", config)["vocab_size"]
+        if self.model_type in ENCODERS:
+            return self._encoded(config)
+        ids = torch.from_numpy(input_ids(LONGEST, size))
+        with torch.no_grad():
+            whole = self.load()(input_ids=ids, use_cache=False).logits.numpy()
+            model, cache, logits = self.load(), None, []
+            for part in torch.split(ids, [first] + [1] * (LONGEST - first), dim=1):
+                found = model(input_ids=part, past_key_values=cache, use_cache=True)
+                cache = found.past_key_values
+                logits.append(found.logits[:, -1:].numpy())
+        cached = np.concatenate(logits, axis=1)
+        return {"gives": rounded(whole), "first": first, "cached": rounded(cached)}
+
+    def _encoded(self, config: Config) -> Config:
+        mask = attention_mask(LONGEST)
+        ids = input_ids(LONGEST, config["vocab_size"], lowest=6)
+        given = {"input_ids": np.where(mask, ids, config.get("pad_token_id") or 0)}
+        given["attention_mask"] = mask
+        if "type_vocab_size" in config and config["type_vocab_size"] > 1:
+            given["token_type_ids"] = np.arange(LONGEST)[None] % 2
+        with torch.no_grad():
+            found = self.load()(**{name: torch.from_numpy(each) for name, each in given.items()})
+        pooled = found.get("pooler_output") if self.model_type == "bert" else None
+        made = {"gives": rounded(found.last_hidden_state.numpy()[:, :-PADDED])}
+        return made | ({} if pooled is None else {"pooled": rounded(pooled.numpy()[:, None])})
+
+
+def rounded(outputs: np.ndarray) -> list[float]:
+    """A few outputs, to seven digits.
+
+    Raises:
+        ValueError: If they are no numbers.
+    """
+    if not np.isfinite(outputs).all():
+        raise ValueError("no numbers")
+    return [float(f"{number:.7g}") for number in sample(outputs)]
+
+
+def described(file: Path) -> Config:
+    """The keys of a GGUF file in their order, and its tensors' shapes and checksums."""
+    reader = GGUFReader(file)
+    keys = {
+        key: field.contents() for key, field in reader.fields.items() if not key.startswith("GGUF.")
+    }
+    held = {
+        each.name: [each.shape.tolist()[::-1], zlib.crc32(each.data.tobytes())]
+        for each in reader.tensors
+    }
+    return {"keys": keys, "tensors": held}
+
+
+def rows(model_type: str, scratch: Path, checkout: Path) -> list[Config]:
+    """A row for each configuration that transformers computes."""
+    made, files = [], []
+    for index, drawn in enumerate(chosen(model_type)):
+        peer = Peer(model_type, scratch / str(index) / model_type)
+        has_gguf = index % 2 == 0 and model_type not in WITHOUT_GGUF
+        config = sayable(model_type, drawn) if has_gguf else drawn
+        older = index % 4 >= 2 and model_type not in {*ENCODERS, "gemma3"}
+        try:
+            written, shapes = peer.write(config, older=older)
+            outputs = peer.outputs(written, first=1 + 7 * index % (LONGEST - 1))
+        except Exception as error:  # whatever transformers raises is a refusal
+            print(f"{model_type}: {config}: {type(error).__name__} {error}"[:600])
+            continue
+        made.append({"config": written, "tensors": folded(shapes), **outputs})
+        if has_gguf:
+            files.append((made[-1], peer.folder, peer.folder.parent / "model.gguf"))
+    convert(checkout, [(folder, target) for _, folder, target in files])
+    for row, _, target in files:
+        if target.exists():
+            row["gguf"] = described(target)
+    return made
+
+
+def main(checkout: str, *names: str) -> None:
+    """Record the named families, or all."""
+    torch.set_num_threads(1)
+    transformers.logging.set_verbosity(transformers.logging.CRITICAL)
+    transformers.logging.disable_progress_bar()
+    OUT.mkdir(exist_ok=True)
+    for name in names or RECORDED:
+        with tempfile.TemporaryDirectory() as scratch:
+            made = rows(name, Path(scratch), Path(checkout))
+        head = {"transformers": transformers.__version__, "norm": norm_of(name), "rows": made}
+        text = json.dumps(head, separators=(",", ":")).encode()
+        (OUT / f"{name}.json.gz").write_bytes(gzip.compress(text, 9, mtime=0))
+        print(f"{name}: {len(made)} rows, {sum('gguf' in row for row in made)} with GGUF")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

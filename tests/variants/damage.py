@@ -1,0 +1,61 @@
+"""Recipes damaged as if their files were: loaded, extended and recognised as the damage has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import pytest
+
+from maxtool.recipe import load, recipe_names
+from maxtool.recipe.choices import written_out
+from maxtool.recipe.extend import EXTENDS
+from maxtool.recipe.library import recipe_file
+from tests.variants.mutations import Mutation, Table, mutations, swaps
+
+
+@cache
+def tables(name: str) -> Table:
+    """A recipe's own tables."""
+    file = recipe_file(name)
+    assert file is not None
+    return dict(load._toml(file))
+
+
+@cache
+def damages(name: str) -> list[tuple[Mutation, Table]]:
+    """All damage to a recipe, each with what the file then holds."""
+    whole = tables(name)
+    made = [(each, each.apply(whole)) for each in mutations(whole)]
+    apart = written_out(whole)
+    return made + [(each, each.apply(apart)) for each in swaps(apart)]
+
+
+@cache
+def ancestors(name: str) -> list[str]:
+    """A recipe and those that it extends."""
+    base: Any = tables(name).get(EXTENDS)
+    return [name, *(ancestors(base) if base else [])]
+
+
+def heirs(name: str) -> list[str]:
+    """The recipes of models that a recipe is part of, itself first."""
+    return sorted(
+        (each for each in recipe_names() if name in ancestors(each)),
+        key=lambda each: len(ancestors(each)),
+    )
+
+
+@contextmanager
+def damaged(name: str, changed: Table) -> Iterator[None]:
+    """While it lasts, the recipe's file holds other tables."""
+    file, usual = recipe_file(name), load._toml
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(load, "_toml", lambda asked: changed if asked == file else usual(asked))
+        load._kept.cache_clear()
+        try:
+            yield
+        finally:
+            load._kept.cache_clear()

@@ -1,0 +1,128 @@
+"""What each recipe reads from a GGUF file without one of its keys, or with another value of one.
+
+llama.cpp's converter made the file; what it means without a key is what llama.cpp takes it for.
+Fields that this changes, or that the file is refused, are in ``tests/data/gguf_keys.json``, written
+by this module and reviewed as the data that it is::
+
+    python -m tests.variants.gguf_keys
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maxtool.errors import MaxtoolError
+from maxtool.recipe import Recipe, resolve_config
+from maxtool.weights import Checkpoint
+
+FILE = Path(__file__).resolve().parents[1] / "data" / "gguf_keys.json"
+Config = dict[str, Any]
+
+# Keys after the architecture's name, and whole ones, with some values.
+VALUES: Config = {
+    **dict.fromkeys(("attention.causal", "rope.scaling.finetuned"), [True, False]),
+    "use_parallel_residual": [True, False],
+    **dict.fromkeys(("expert_count", "expert_used_count"), [0, 2]),
+    **dict.fromkeys(("rope.scale_linear", "rope.scaling.yarn_ext_factor"), [1.0, 2.0]),
+    **dict.fromkeys(("rope.freq_base", "rope.freq_base_swa", "rope.scaling.factor"), [3.0]),
+    **dict.fromkeys(("rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor"), [1.5]),
+    **dict.fromkeys(("rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow"), [1.0, 3.0]),
+    "rope.scaling.type": ["none", "linear", "yarn", "longrope", "other"],
+    "rope.scaling.original_context_length": [16],
+    **dict.fromkeys(("attention.key_length", "attention.value_length"), [6]),
+    **dict.fromkeys(("rope.dimension_count", "vocab_size", "context_length"), [6]),
+    **dict.fromkeys(("embedding_length", "feed_forward_length"), [24]),
+    **dict.fromkeys(("block_count", "attention.head_count", "attention.head_count_kv"), [2]),
+    **dict.fromkeys(("attn_logit_softcapping", "final_logit_softcapping"), [2.0]),
+    **dict.fromkeys(("attention.scale", "embedding_scale", "residual_scale"), [0.3]),
+    **dict.fromkeys(("attention.layer_norm_epsilon", "attention.layer_norm_rms_epsilon"), [0.1]),
+    "logit_scale": [4.0],
+    "attention.sliding_window": [0, 5],
+    "attention.sliding_window_pattern": [2, 3],
+    "expert_feed_forward_length": [20],
+    "tensor_data_layout": ["jploski", "other"],
+    "pooling_type": [0, 1, 2, 3],
+    "general.type": ["model", "adapter"],
+    "tokenizer.ggml.tokens": [["a", "b", "c"]],
+    "tokenizer.ggml.padding_token_id": [0, 3],
+    "tokenizer.ggml.token_type_count": [3],
+}
+
+
+def changes(metadata: Config) -> Iterator[tuple[str, Config]]:
+    """Each change of a file's keys: what it is, and the keys then."""
+    arch = metadata["general.architecture"]
+    for key in metadata:
+        if key.startswith((f"{arch}.", "tokenizer.")):
+            yield f"without {key}", {other: metadata[other] for other in metadata if other != key}
+    for name, values in VALUES.items():
+        key = name if name.startswith(("general.", "tokenizer.")) else f"{arch}.{name}"
+        for value in values:
+            yield f"{key} = {json.dumps(value)}", metadata | {key: _typed(value)}
+
+
+def _typed(value: Any) -> Any:
+    if isinstance(value, bool | str | list):
+        return value
+    return np.uint32(value) if isinstance(value, int) else np.float32(value)
+
+
+def read(recipe: Recipe, checkpoint: Checkpoint, metadata: Config) -> Config | None:
+    """The fields of a file with other keys, None if it is refused."""
+    other = dataclasses.replace(checkpoint, metadata=metadata)
+    try:
+        return resolve_config(recipe, other).values
+    except MaxtoolError:
+        return None
+
+
+def differing(values: Config | None, usual: Config) -> Config | None:
+    """The fields that are others, as JSON has them."""
+    if values is None:
+        return None
+    found = {name: value for name, value in values.items() if value != usual[name]}
+    return dict(json.loads(json.dumps(found)))
+
+
+@cache
+def recorded() -> dict[str, dict[str, Config | None]]:
+    """What was recorded, by family and change."""
+    return dict(json.loads(FILE.read_text()))
+
+
+def measured(recipe: Recipe, checkpoint: Checkpoint) -> dict[str, Config | None]:
+    """What a recipe reads from one file after each change."""
+    metadata = dict(checkpoint.metadata)
+    usual = resolve_config(recipe, checkpoint).values
+    return {
+        what: differing(read(recipe, checkpoint, keys), usual) for what, keys in changes(metadata)
+    }
+
+
+def main() -> None:
+    """Write the file anew."""
+    import tempfile
+
+    from tests.variants.judge import Judge
+    from tests.variants.rows import RANDOM
+
+    lines = []
+    with tempfile.TemporaryDirectory() as scratch:
+        judge = Judge(RANDOM, Path(scratch))
+        for family in RANDOM:
+            if (case := judge.file(family)) is not None and case.usual is not None:
+                found = measured(case.usual.recipe, case.checkpoint)
+                rows = ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in found.items())
+                lines.append(f"{json.dumps(family)}: {{\n{rows}\n}}")
+    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+if __name__ == "__main__":
+    main()

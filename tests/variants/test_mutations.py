@@ -1,0 +1,82 @@
+"""Recipes damaged field by field and rule by rule: a recording shows it each time.
+
+A damaged recipe is refused when it is loaded, refuses a configuration that it should read, or gives
+outputs or files that are not those recorded. What changes nothing is in ``EQUIVALENT``.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from maxtool.recipe import load_recipe
+from maxtool.recipe.library import recipe_file
+from tests.variants.damage import damaged, damages, heirs
+from tests.variants.equivalent import EQUIVALENT
+from tests.variants.judge import Judge
+from tests.variants.mutations import Mutation, Table
+from tests.variants.rows import FAMILIES, RANDOM, rows
+
+FOLDER = (recipe_file("llama") or Path()).parent
+RECIPES = sorted(file.stem for file in FOLDER.glob("*.toml"))
+SAMPLE, SEED = 8, 13
+
+
+@cache
+def model_type(family: str) -> str:
+    """What the configurations of a family say they are."""
+    return str(next(rows(family)).config["model_type"])
+
+
+def families(recipe: str) -> list[str]:
+    """The recordings that a recipe decides, those of many keys at once first."""
+    known = [load_recipe(heir).match["hf"].values["model_type"] for heir in heirs(recipe)]
+    ours = [each for kinds in known for each in FAMILIES if model_type(each) in kinds]
+    return sorted(ours, key=lambda family: family not in RANDOM)
+
+
+def survives(recipe: str, judge: Judge, damage: tuple[Mutation, Table]) -> bool:
+    """Whether no recording shows the damage."""
+    mutation, changed = damage
+    with damaged(recipe, changed):
+        faults = judge.faults(heirs(recipe))
+        matched = judge.unrecognised() if mutation.path[0] in ("match", "constants") else iter(())
+        return next(faults, None) is None and next(matched, None) is None
+
+
+def known(recipe: str, mutation: Mutation) -> bool:
+    """Whether it is known to change nothing."""
+    listed = (pattern for patterns in EQUIVALENT.values() for pattern in patterns)
+    return any(fnmatchcase(f"{recipe} {mutation}", pattern) for pattern in listed)
+
+
+def survivors(recipe: str, folder: Path, chosen: list[tuple[Mutation, Table]]) -> Iterator[str]:
+    """The damage that nothing shows, and that is not known to change nothing."""
+    judge = Judge(families(recipe), folder)
+    for damage in chosen:
+        if not known(recipe, damage[0]) and survives(recipe, judge, damage):
+            yield f"{recipe} {damage[0]}"
+
+
+def test_some_damage(tmp_path: Path) -> None:
+    chosen = random.Random(SEED).sample(damages("olmo2"), SAMPLE)
+    assert not list(survivors("olmo2", tmp_path, chosen))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_sampled_damage(recipe: str, tmp_path: Path) -> None:
+    every = damages(recipe)
+    chosen = random.Random(SEED).sample(every, min(SAMPLE, len(every)))
+    assert not list(survivors(recipe, tmp_path, chosen))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_every_damage(recipe: str, tmp_path: Path) -> None:
+    assert not list(survivors(recipe, tmp_path, damages(recipe)))
