@@ -119,10 +119,11 @@ def in_maxtool(case: Case) -> Callable[[], Any]:
 
     from maxtool.compiler.kernels.cpu import builder
     from maxtool.compiler.kernels.cpu.attention import attention
+    from maxtool.compiler.kernels.cpu.backend import CpuBackend
     from maxtool.compiler.kernels.cpu.linear import linear
     from maxtool.compiler.kernels.cpu.norm import rms_norm
-    from maxtool.compiler.kernels.cpu.pointwise import pointwise
     from maxtool.compiler.kernels.forms import SILU_MUL
+    from maxtool.compiler.kernels.pointwise import pointwise
     from maxtool.compiler.packing import pack_linear
     from maxtool.compiler.target import cpu_target
 
@@ -142,7 +143,7 @@ def in_maxtool(case: Case) -> Callable[[], Any]:
     elif case.kernel == "rms_norm":
         function = rms_norm(target.tile, case.sizes[-1], 1e-5)
     else:
-        function = pointwise(target.tile, case.sizes[-1], 2, SILU_MUL)
+        function = pointwise(CpuBackend(target.tile), case.sizes[-1], 2, SILU_MUL)
     run = builder.build({"kernel": function}, target.tvm)["kernel"]
     tensors = [tvm.runtime.tensor(array) for array in (*inputs, out)]
     return lambda: run(*tensors)

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from maxtool.compiler.kernels.cpu import builder
-from maxtool.compiler.kernels.cpu.sampling import sample as cpu_sample
+from maxtool.compiler.kernels.cpu.backend import CpuBackend
+from maxtool.compiler.kernels.sampling import sample
 from maxtool.compiler.target import cpu_target
 from maxtool.runtime.loader.sampling import Sampling, distribution, penalised
 from tests.compiler.cuda.harness import build, resources, run
@@ -27,7 +28,8 @@ BELOW_ONE = float(np.nextafter(np.float32(1), np.float32(0)))
 
 @cache
 def on_a_cpu() -> Any:
-    return builder.build({"sample": cpu_sample()}, cpu_target().tvm)["sample"]
+    target = cpu_target()
+    return builder.build({"sample": sample(CpuBackend(target.tile))}, target.tvm)["sample"]
 
 
 def drawn_on_a_cpu(seen: np.ndarray, *inputs: np.ndarray) -> np.ndarray:

@@ -13,13 +13,14 @@ import tvm
 from maxtool.compiler import target as targets
 from maxtool.compiler.kernels.cpu import builder
 from maxtool.compiler.kernels.cpu.attention import attention
+from maxtool.compiler.kernels.cpu.backend import CpuBackend
 from maxtool.compiler.kernels.cpu.cache import cache_write_key, cache_write_value
 from maxtool.compiler.kernels.cpu.embedding import embedding
 from maxtool.compiler.kernels.cpu.linear import linear
 from maxtool.compiler.kernels.cpu.norm import rms_norm
-from maxtool.compiler.kernels.cpu.pointwise import pointwise
 from maxtool.compiler.kernels.cpu.rope import rope
 from maxtool.compiler.kernels.forms import SILU_MUL
+from maxtool.compiler.kernels.pointwise import pointwise
 from maxtool.compiler.target import HOST_CPU, TILES, Tile, cpu_target
 from maxtool.errors import MachineLacks, UsageError
 from tests.effort import thinned
@@ -149,7 +150,7 @@ def every_kernel(tile: Tile) -> dict[str, Any]:
         "linear_bf16": linear(tile, "bfloat16", n=40, k=64),
         "embedding": embedding(tile, 40, 64, "float16"),
         "norm": rms_norm(tile, 64, 1e-5),
-        "gate": pointwise(tile, 64, 2, SILU_MUL),
+        "gate": pointwise(CpuBackend(tile), 64, 2, SILU_MUL),
         "rope": rope(tile, 16, 16),
         "key": cache_write_key(tile, 2, 16),
         "value": cache_write_value(tile, 2, 16),

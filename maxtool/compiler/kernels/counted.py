@@ -5,6 +5,17 @@ from __future__ import annotations
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels import builder as b
+from maxtool.compiler.kernels.backend import Backend
+
+WORK = 64  # of one row: halvings, each a read
+
+
+def nonzero_places(backend: Backend, rank: int) -> b.PrimFunc:
+    """Build the kernel of :class:`Arguments` for elements in so many dimensions."""
+    with b.kernel(f"nonzero_{rank}") as made:
+        arguments = Arguments(made, rank)
+        backend.each_element((arguments.m,), lambda: arguments.write, work=WORK)
+    return made.function
 
 
 class Arguments:

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels import builder as b
+from maxtool.compiler.kernels.backend import Backend
 
 # Bits of an integer type by its name.
 BITS = {f"{sign}int{bits}": bits for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
-def power(x: b.Expr, y: b.Expr, dtype: str) -> b.Expr:
+def integer_power(backend: Backend, dtype: str) -> b.PrimFunc:
+    """Build ``z[i] = x[i] ** y[i]``, which wraps around.
+
+    Parameters of the kernel: x[n], y[n], z[n], all of ``dtype``.
+    """
+    with b.kernel(f"pow_{dtype}") as made:
+        n = made.dim("n")
+        x, y, z = (made.argument(name, (n,), dtype) for name in "xyz")
+
+        def row() -> Callable[[b.Expr], None]:
+            return lambda i: b.store(z, _power(x[i], y[i], dtype), (i,))
+
+        backend.each_element((n,), row, work=4 * BITS[dtype])
+    return made.function
+
+
+def _power(x: b.Expr, y: b.Expr, dtype: str) -> b.Expr:
     """``x ** y``, which wraps around.
 
     It is a product of squares, one for each bit of y; for a negative y it is what is left of

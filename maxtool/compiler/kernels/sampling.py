@@ -14,12 +14,12 @@ from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels import builder as b
+from maxtool.compiler.kernels.backend import Backend, RowThreads
 from maxtool.compiler.kernels.shares import (
     INFINITY,
     Edge,
     Logits,
     Shares,
-    Team,
     key_of,
     logit_of,
     wide,
@@ -31,6 +31,23 @@ TEMPERATURE, TOP_K, TOP_P, MIN_P, PENALTY = range(5)
 
 # Shares below this part of the largest are taken as 0: the least normal float32.
 LEAST_SHARE = 2.0**-126
+
+SWEEPS = 32  # over a row
+THREADS = 512  # of a GPU, for a row
+
+
+def sample(backend: Backend) -> b.PrimFunc:
+    """Build the draw; see :class:`Arguments`."""
+    with b.kernel("sample") as made:
+        arguments = Arguments(made)
+
+        def row(i: b.Expr, threads: RowThreads) -> None:
+            token = arguments.drawn(i, threads)
+            with threads.once():
+                b.store(arguments.token, token, (i, 0))
+
+        backend.each_row(arguments.rows, arguments.vocab, row, work=SWEEPS, group=THREADS)
+    return made.function
 
 
 class Arguments:
@@ -53,7 +70,7 @@ class Arguments:
         self._settings = made.argument("settings", (PENALTY + 1,))
         self.token = made.argument("token", (self.rows, 1), "int64")
 
-    def drawn(self, i: b.Expr, team: Team) -> b.Expr:
+    def drawn(self, i: b.Expr, threads: RowThreads) -> b.Expr:
         """Mark the tokens of a row and draw the next; -1 where the logits are not finite."""
         seen = tirx.const(1, "int8")
 
@@ -62,8 +79,8 @@ class Arguments:
             with b.when(tirx.all(token >= 0, token < self.vocab)):
                 b.store(self._seen, seen, (i, token))
 
-        team.each(self._count, mark)
-        team.barrier()
+        threads.each(self._count, mark)
+        threads.barrier()
         penalty = b.let(self._settings[PENALTY])
 
         def load(k: b.Expr) -> tuple[b.Expr, b.Expr]:
@@ -74,7 +91,7 @@ class Arguments:
             return T.if_then_else(mark == seen, moved, logit)
 
         number = b.let(self._draws[b.clamped(self._position[0], self._context)])
-        logits = Logits(team, self.vocab, ("float32", "int8"), load, penalised)
+        logits = Logits(threads, self.vocab, ("float32", "int8"), load, penalised)
         return draw(logits, number, self._settings)
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels import builder as b
-from maxtool.compiler.kernels.ordering import COMBINE, Combine, highest
+from maxtool.compiler.kernels.backend import RowThreads
+from maxtool.compiler.kernels.ordering import COMBINE, highest
 
 # How often a range is halved by value before it is halved among the floats that are in it.
 BY_VALUE = 24
@@ -20,48 +20,19 @@ INFINITY = float("inf")
 _SIGN = 0x8000_0000
 
 
-class Team(Protocol):
-    """The threads that work on one row; one, or many."""
-
-    def each(self, n: b.Index, body: Callable[[b.Expr], None]) -> None:
-        """Run ``body(k)`` for every ``k`` below ``n``, shared out to the threads."""
-
-    def stream(
-        self,
-        n: b.Index,
-        kinds: Sequence[str],
-        load: Callable[[b.Expr], Sequence[b.Expr]],
-        body: Callable[..., None],
-    ) -> None:
-        """Run ``body(k, *load(k))`` for every ``k`` below ``n``, of which there is one at least.
-
-        Args:
-            n: How many.
-            kinds: The types of what is loaded.
-            load: From memory; it may be called some time before it is used.
-            body: What to do with it.
-        """
-
-    def reduce(self, value: b.Expr, combine: Combine, kind: str = "float32") -> b.Expr:
-        """Combine a value of each thread; every one of them gets the result."""
-
-    def barrier(self) -> None:
-        """Wait for all threads."""
-
-
 @dataclass(frozen=True, slots=True)
 class Logits:
-    """The logits of a row, penalised, as its team reads them.
+    """The logits of a row, penalised, as its threads read them.
 
     Attributes:
-        team: The threads.
+        threads: Those that work on the row.
         vocab: How many there are.
         kinds: The types of what is in memory for each of them.
         load: That, by its place.
         logit: The penalised logit, from that.
     """
 
-    team: Team
+    threads: RowThreads
     vocab: b.Expr
     kinds: tuple[str, ...]
     load: Callable[[b.Expr], Sequence[b.Expr]]
@@ -73,8 +44,8 @@ class Logits:
         def take(k: b.Expr, *loaded: b.Expr) -> None:
             body(k, b.let(self.logit(*loaded)))
 
-        self.team.barrier()  # what is shared may still be read from the sweep before
-        self.team.stream(self.vocab, self.kinds, self.load, take)
+        self.threads.barrier()  # what is shared may still be read from the sweep before
+        self.threads.stream(self.vocab, self.kinds, self.load, take)
 
     def fold(self, term: Callable[[b.Expr, b.Expr], b.Expr], name: str, kind: str) -> b.Expr:
         """``term(k, logit)`` of every place and logit, combined as ``COMBINE[name]`` does."""
@@ -86,7 +57,7 @@ class Logits:
             own.set(combine(own.value, value))
 
         self.each(take)
-        return b.let(self.team.reduce(own.value, combine, kind))
+        return b.let(self.threads.reduce(own.value, combine, kind))
 
     def place(
         self,
@@ -152,8 +123,8 @@ class Shares:
                     number.add(b.integer(1))
 
         logits.each(take)
-        counted = b.index(logits.team.reduce(number.value, b.add, "int64"))
-        summed = logits.team.reduce(total.value, b.add, "float64")
+        counted = b.index(logits.threads.reduce(number.value, b.add, "int64"))
+        summed = logits.threads.reduce(total.value, b.add, "float64")
         return counted, b.let(summed)
 
 

@@ -9,12 +9,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from maxtool.compiler.kernels.cuda.backend import CudaBackend
 from maxtool.compiler.kernels.cuda.cache import (
     cache_write_key,
     cache_write_value,
     rope_into_cache,
 )
-from maxtool.compiler.kernels.cuda.positions import add_positions, rope, rope_angles
+from maxtool.compiler.kernels.cuda.rope import rope
+from maxtool.compiler.kernels.positions import add_positions, rope_angles
 from tests.simt import run
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -73,7 +75,7 @@ def test_angles_by_length(seq: int, position: int, half: int) -> None:
     angles = (position + np.arange(seq, dtype=np.float32))[:, None] * frequencies[row]
     for name, exact in (("cos", np.cos(angles)), ("sin", np.sin(angles))):
         y = np.zeros((seq, half), np.float32)
-        run(rope_angles(half, 4, 1.5, name), frequencies, at(position), y)
+        run(rope_angles(CudaBackend(), half, 4, 1.5, name), frequencies, at(position), y)
         np.testing.assert_allclose(y, exact * np.float32(1.5), rtol=1e-5, atol=1e-6)
 
 
@@ -82,7 +84,7 @@ def test_angles_by_length(seq: int, position: int, half: int) -> None:
 def test_learned_positions(position: int, dtype: str, hidden: int) -> None:
     x, table = normal(0, 2, 5, hidden), normal(1, 16, hidden).astype(TYPES[dtype])
     y = np.zeros_like(x)
-    run(add_positions(hidden, dtype), x, table, at(position), y)
+    run(add_positions(CudaBackend(), hidden, dtype), x, table, at(position), y)
     rows = np.clip(position + np.arange(5), 0, 15)
     np.testing.assert_array_equal(y, x + table[rows].astype(np.float32))
 

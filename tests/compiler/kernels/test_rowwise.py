@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 import tvm
 
+from maxtool.compiler.kernels.cpu.backend import CpuBackend
 from maxtool.compiler.kernels.cpu.cache import cache_write_key, cache_write_value
 from maxtool.compiler.kernels.cpu.embedding import embedding
 from maxtool.compiler.kernels.cpu.norm import rms_norm
-from maxtool.compiler.kernels.cpu.pointwise import pointwise
 from maxtool.compiler.kernels.cpu.rope import rope
 from maxtool.compiler.kernels.forms import SILU_MUL
+from maxtool.compiler.kernels.pointwise import pointwise
 from maxtool.compiler.packing import pack_linear
 
 from .harness import TILE, call, compiled, error, normal
@@ -42,7 +43,7 @@ def test_rms_norm_of_zeros_is_zero() -> None:
 
 @pytest.mark.parametrize("dim", DIMS)
 def test_silu_mul(dim: int) -> None:
-    function = compiled(pointwise, TILE, dim, 2, SILU_MUL)
+    function = compiled(pointwise, CpuBackend(TILE), dim, 2, SILU_MUL)
     for rows in ROWS:
         gate, up = 20 * normal(rows, rows, dim), normal(rows + 1, rows, dim)
         wide = gate.astype("f8")
@@ -53,9 +54,8 @@ def test_silu_mul(dim: int) -> None:
 
 def test_silu_keeps_what_is_not_finite() -> None:
     gate = np.array([[np.inf, -np.inf, np.nan, 1e38, -1e38, 0, -0.0, -87, -104]], "f4")
-    actual = call(
-        compiled(pointwise, TILE, 9, 2, SILU_MUL), gate, np.ones_like(gate), shape=gate.shape
-    )[0]
+    function = compiled(pointwise, CpuBackend(TILE), 9, 2, SILU_MUL)
+    actual = call(function, gate, np.ones_like(gate), shape=gate.shape)[0]
     assert actual[0] == np.inf
     assert np.isnan(actual[2])
     assert actual[3] == np.float32(1e38)

@@ -8,9 +8,10 @@ from math import erfc, sqrt
 import numpy as np
 import pytest
 
-from maxtool.compiler.kernels.cpu.pointwise import pointwise
+from maxtool.compiler.kernels.cpu.backend import CpuBackend
 from maxtool.compiler.kernels.forms import Step
 from maxtool.compiler.kernels.formulas import CHAINED
+from maxtool.compiler.kernels.pointwise import pointwise
 
 from .harness import TILE, call, compiled
 
@@ -35,7 +36,7 @@ FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 def vector(name: str, x: np.ndarray) -> np.ndarray:
     rows = x.astype("f4").reshape(1, -1)
-    function = compiled(pointwise, TILE, rows.shape[1], 1, (Step(name, (0,)),))
+    function = compiled(pointwise, CpuBackend(TILE), rows.shape[1], 1, (Step(name, (0,)),))
     return call(function, rows, shape=rows.shape)[0]
 
 

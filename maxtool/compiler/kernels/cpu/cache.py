@@ -31,7 +31,7 @@ def cache_write_key(tile: Tile, kv_heads: int, head_dim: int, dtype: str = "floa
             start = b.index(T.Cast("int64", position[0]))
             first, last = _inside(start, seq, context)
             with T.serial(b.integer(head_dim)) as d, T.serial(first, last) as s:
-                e.write(cache, x[at, s, h, d], (at, h, d, start + s), 1, dtype)
+                e.write(cache, x[at, s, h, d], (at, h, d, start + s), dtype)
 
         b.each_row(batch * kv_heads, seq * head_dim, row)
     return made.function
@@ -59,7 +59,7 @@ def cache_write_value(
             with T.serial(first, last) as s:
                 for offset, lanes in b.widths(head_dim, tile.lanes):
                     value = b.load(x, (at, s, h, offset), lanes)
-                    e.write(cache, value, (at, h, start + s, offset), lanes, dtype)
+                    e.write(cache, value, (at, h, start + s, offset), dtype, lanes)
 
         b.each_row(batch * kv_heads, seq * head_dim, row)
     return made.function

@@ -25,7 +25,7 @@ def convolution(
     Parameters of the kernel: x[batch, h, w, channels], f[r, s, channels / groups, features],
     bias[features], y[batch, oh, ow, features], all of ``dtype``.
     """
-    lanes, kind = e.lanes_of(dtype, lanes), e.computed(dtype)
+    lanes, kind = e.width_of(dtype, lanes), e.computed(dtype)
     inner, outer = channels // groups, features // groups
     with b.kernel(f"convolution_{dtype}") as made:
         batch, h, w, oh, ow = (made.dim(name) for name in ("batch", "h", "w", "oh", "ow"))
@@ -43,20 +43,20 @@ def convolution(
                 pieces = b.widths(width, lanes)
                 sums = b.scratch((width,), kind)
                 for o, n in pieces:
-                    b.store(sums, e.read(bias, (first + o,), n, dtype), (o,), n)
+                    b.store(sums, e.read(bias, (first + o,), dtype, n), (o,), n)
 
                 def place(r: b.Expr, s: b.Expr, top: b.Expr, left: b.Expr) -> None:
                     with T.serial(b.integer(inner)) as c:
                         source = (at, top, left, b.index(group * inner + c))
-                        value = b.let(e.read(x, source, 1, dtype))
+                        value = b.let(e.read(x, source, dtype))
                         for o, n in pieces:
-                            factor = e.read(f, (r, s, c, first + o), n, dtype)
+                            factor = e.read(f, (r, s, c, first + o), dtype, n)
                             spread = value if n == 1 else T.broadcast(value, n)
                             b.store(sums, b.load(sums, (o,), n) + spread * factor, (o,), n)
 
                 image.each(place)
                 for o, n in pieces:
-                    e.write(y, b.load(sums, (o,), n), (at, row, column, first + o), n, dtype)
+                    e.write(y, b.load(sums, (o,), n), (at, row, column, first + o), dtype, n)
 
             with T.serial(b.integer(groups)) as group:
                 _blocks(outer, VECTORS * lanes, lambda offset, n: block(group, offset, n))
@@ -80,7 +80,7 @@ def pool(
         channels: Channels of the image.
         count_padding: Whether the padding counts in a mean, as zeros.
     """
-    lanes, kind = e.lanes_of(dtype, lanes), e.computed(dtype)
+    lanes, kind = e.width_of(dtype, lanes), e.computed(dtype)
     combine, neutral = COMBINE["max" if op == "max_pool2d" else "sum"]
     with b.kernel(f"{op}_{dtype}") as made:
         batch, h, w, oh, ow = (made.dim(name) for name in ("batch", "h", "w", "oh", "ow"))
@@ -102,7 +102,7 @@ def pool(
 
                 def place(_r: b.Expr, _s: b.Expr, top: b.Expr, left: b.Expr) -> None:
                     for o, n in pieces:
-                        value = b.let(e.read(x, (at, top, left, offset + o), n, dtype))
+                        value = b.let(e.read(x, (at, top, left, offset + o), dtype, n))
                         b.store(total, combine(b.load(total, (o,), n), value), (o,), n)
 
                 image.each(place)
@@ -110,7 +110,7 @@ def pool(
                     value = b.load(total, (o,), n)
                     if op != "max_pool2d":
                         value = value / (count.value if n == 1 else T.broadcast(count.value, n))
-                    e.write(y, value, (at, row, column, offset + o), n, dtype)
+                    e.write(y, value, (at, row, column, offset + o), dtype, n)
 
             _blocks(channels, VECTORS * lanes, block)
 

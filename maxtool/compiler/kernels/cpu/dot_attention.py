@@ -23,7 +23,7 @@ def dot_attention(
     y[batch, heads, n, dv]; all but a mask of bool are of ``dtype``. A query that sees no key gets
     zeros.
     """
-    lanes, kind = e.lanes_of(dtype, lanes), e.computed(dtype)
+    lanes, kind = e.width_of(dtype, lanes), e.computed(dtype)
     with b.kernel(f"dot_attention_{dtype}") as made:
         batch, n, m = made.dim("batch"), made.dim("n"), made.dim("m")
         q = made.argument("q", (batch, heads.queries, n, heads.key_dim), e.stored(dtype))
@@ -42,11 +42,11 @@ def dot_attention(
             head = b.index(b.remainder(line, heads.queries))
             shared = b.index(b.quotient(head, heads.queries // heads.keys))
             state = _State(kind, lanes, heads)
-            state.load(lambda o, w: e.read(q, (at, head, r, o), w, dtype), scale)
+            state.load(lambda o, w: e.read(q, (at, head, r, o), dtype, w), scale)
             seen = b.index(b.least(m, b.greatest(r + m - n + 1, 0)) if causal else m)
 
             def score(j: b.Index) -> b.Expr:
-                found = state.score(lambda o, w: e.read(k, (at, shared, j, o), w, dtype))
+                found = state.score(lambda o, w: e.read(k, (at, shared, j, o), dtype, w))
                 if mask is not None:
                     where = (at, head, r, j)
                     place = [0 if one else p for one, p in zip(mask.single, where, strict=True)]
@@ -54,7 +54,7 @@ def dot_attention(
                 return b.let(found)
 
             def value(j: b.Index) -> b.PrimFunc:
-                return lambda o, w: e.read(v, (at, shared, j, o), w, dtype)
+                return lambda o, w: e.read(v, (at, shared, j, o), dtype, w)
 
             blocks = b.index(b.quotient(seen, lanes))
             with T.serial(blocks) as block:
@@ -68,7 +68,7 @@ def dot_attention(
                 found = score(rest)
                 with b.when(state.counts(found)):
                     state.add(found, value(rest))
-            state.finish(lambda o, w, value: e.write(y, value, (at, head, r, o), w, dtype))
+            state.finish(lambda o, w, value: e.write(y, value, (at, head, r, o), dtype, w))
 
         b.each_row(batch * heads.queries * n, m * heads.key_dim, row)
     return made.function
@@ -77,7 +77,7 @@ def dot_attention(
 def _masked(score: b.Expr, mask: b.Buffer, place: list[b.Index], dtype: str, kind: str) -> b.Expr:
     if dtype == "bool":
         return T.Select(mask[tuple(place)], score, tirx.const(float("-inf"), kind))
-    return score + e.read_as(mask, place, 1, dtype, kind)
+    return score + e.read_as(mask, place, dtype, kind)
 
 
 class _State:
@@ -137,12 +137,12 @@ class _State:
         """Take the values of the block's keys in, with one power for all of them."""
         top = b.let(maximum(self.top[0], self.best[0]))
         with b.when(self.counts(top)):
-            shrink = b.let(e.exp(self.top[0] - top, 1, self.kind))
+            shrink = b.let(e.exp(self.top[0] - top, self.kind))
             b.store(self.top, top, (0,))
             b.store(self.total, self.total[0] * shrink, (0,))
             self._each_out(lambda _o, w, old: old * _spread(shrink, w))
             gaps = b.load(self.scores, (0,), self.lanes) - _spread(top, self.lanes)
-            b.store(self.weights, e.exp(gaps, self.lanes, self.kind), (0,), self.lanes)
+            b.store(self.weights, e.exp(gaps, self.kind, self.lanes), (0,), self.lanes)
             with T.serial(self.lanes) as j:
                 score = b.let(self.scores[j])
                 with b.when(self.counts(score)):
@@ -161,8 +161,8 @@ class _State:
     def add(self, score: b.Expr, read: Any) -> None:  # noqa: ANN401
         """Take a key's value in."""
         top = b.let(maximum(self.top[0], score))
-        shrink = b.let(e.exp(self.top[0] - top, 1, self.kind))
-        weight = b.let(e.exp(score - top, 1, self.kind))
+        shrink = b.let(e.exp(self.top[0] - top, self.kind))
+        weight = b.let(e.exp(score - top, self.kind))
         b.store(self.top, top, (0,))
         b.store(self.total, self.total[0] * shrink, (0,))
         self._each_out(lambda _o, w, old: old * _spread(shrink, w))

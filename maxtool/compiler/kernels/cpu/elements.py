@@ -15,71 +15,87 @@ __all__ = [
     "computed",
     "constant",
     "exp",
-    "lanes_of",
+    "load_vector",
     "read",
     "read_as",
     "rounded",
+    "store_vector",
     "stored",
+    "width_of",
     "write",
 ]
 
 
-def lanes_of(dtype: str, lanes: int) -> int:
+def width_of(dtype: str, lanes: int) -> int:
     """Elements of a vector: those of float32, or one, for types that have no vector kernels."""
     return lanes if computed(dtype) == "float32" else 1
 
 
-def read(buffer: b.Buffer, index: Sequence[b.Index], lanes: int, dtype: str) -> b.Expr:
+def read(buffer: b.Buffer, index: Sequence[b.Index], dtype: str, width: int = 1) -> b.Expr:
     """Neighbours along the last dimension, in the type they are computed with."""
     if computed(dtype) == "float32":
-        return b.load_weight(buffer, index, lanes, dtype)
-    return b.load(buffer, index, lanes)
+        return b.load_weight(buffer, index, width, dtype)
+    return b.load(buffer, index, width)
 
 
 def write(
-    buffer: b.Buffer, value: b.Expr, index: Sequence[b.Index], lanes: int, dtype: str
+    buffer: b.Buffer, value: b.Expr, index: Sequence[b.Index], dtype: str, width: int = 1
 ) -> None:
     """Store what was computed, rounded to nearest even."""
     if dtype == "float16":
-        value = T.Cast(b.vector_type("float16", lanes), value)
+        value = T.Cast(b.vector_type("float16", width), value)
     elif dtype == "bfloat16":
-        value = _bfloat16(b.let(value), lanes)
-    b.store(buffer, value, index, lanes)
+        value = _bfloat16(b.let(value), width)
+    b.store(buffer, value, index, width)
 
 
-def _bfloat16(value: b.Expr, lanes: int) -> b.Expr:
+def _bfloat16(value: b.Expr, width: int) -> b.Expr:
     """The bits of the nearest bfloat16; a NaN stays one."""
 
     def number(n: int) -> b.Expr:
         one = tirx.const(n, "uint32")
-        return one if lanes == 1 else T.broadcast(one, lanes)
+        return one if width == 1 else T.broadcast(one, width)
 
-    words = b.vector_type("uint32", lanes)
+    words = b.vector_type("uint32", width)
     bits = b.let(T.reinterpret(words, value))
     high = b.let(T.shift_right(bits, number(16)))
     rounded = T.shift_right(bits + number(0x7FFF) + (high & number(1)), number(16))
     magnitude = bits & number(0x7FFF_FFFF)
     chosen = T.Select(magnitude > number(0x7F80_0000), high | number(0x40), rounded)
-    return T.Cast(b.vector_type("uint16", lanes), chosen)
+    return T.Cast(b.vector_type("uint16", width), chosen)
 
 
 def read_as(
-    buffer: b.Buffer, index: Sequence[b.Index], lanes: int, dtype: str, kind: str
+    buffer: b.Buffer, index: Sequence[b.Index], dtype: str, kind: str, width: int = 1
 ) -> b.Expr:
     """Neighbours along the last dimension, of type ``dtype`` there and ``kind`` here."""
-    value = read(buffer, index, lanes, dtype)
-    return value if computed(dtype) == kind else T.Cast(b.vector_type(kind, lanes), value)
+    value = read(buffer, index, dtype, width)
+    return value if computed(dtype) == kind else T.Cast(b.vector_type(kind, width), value)
 
 
-def rounded(value: b.Expr, lanes: int, dtype: str) -> b.Expr:
+def rounded(value: b.Expr, dtype: str, width: int = 1) -> b.Expr:
     """What was computed, as it would be read after it was written."""
     if dtype not in WIDENED:
         return value
-    held = b.scratch((lanes,), stored(dtype))
-    write(held, value, (0,), lanes, dtype)
-    return read(held, (0,), lanes, dtype)
+    held = b.scratch((width,), stored(dtype))
+    write(held, value, (0,), dtype, width)
+    return read(held, (0,), dtype, width)
 
 
-def exp(value: b.Expr, lanes: int, kind: str) -> b.Expr:
+def exp(value: b.Expr, kind: str, width: int = 1) -> b.Expr:
     """``e**value`` in float32 or float64."""
-    return b.exp(value, lanes) if kind == "float32" else T.exp(value)
+    return b.exp(value, width) if kind == "float32" else T.exp(value)
+
+
+def load_vector(
+    buffer: b.Buffer, index: Sequence[b.Index], width: int, dtype: str = "float32"
+) -> b.Expr:
+    """Load float32 neighbours into a register."""
+    return b.let(b.load_weight(buffer, index, width, dtype))
+
+
+def store_vector(
+    buffer: b.Buffer, vector: b.Expr, index: Sequence[b.Index], width: int, dtype: str = "float32"
+) -> None:
+    """Store float32 neighbours, rounded to nearest even."""
+    write(buffer, vector, index, dtype, width)

@@ -7,11 +7,6 @@ from tvm.tirx.script.builder import ir as T
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.target import Tile
 
-FUNCTIONS = {"cos": T.cos, "sin": T.sin}
-
-# A cosine costs about as much as this many additions.
-COSINE = 32
-
 
 def rope(tile: Tile, head_dim: int, dim: int) -> b.PrimFunc:
     """Build the rotation of element j and j + dim / 2 by the angle of their position.
@@ -46,29 +41,4 @@ def rope(tile: Tile, head_dim: int, dim: int) -> b.PrimFunc:
                     b.store(y, rest, (at, s, h, dim + offset), lanes)
 
         b.each_row(batch * seq, heads * head_dim, row)
-    return made.function
-
-
-def rope_angles(half: int, original: int, factor: float, function: str) -> b.PrimFunc:
-    """Build a table of cosines or sines whose frequencies depend on the sequence's length.
-
-    Parameters of the kernel: frequencies[lengths, half], position[1] int32 of the first row,
-    y[seq, half]. The sequence ends at ``position + seq``; the frequencies are those in row
-    ``position + seq - original``, or in the first or last one.
-    """
-    with b.kernel(f"rope_{function}_{half}") as made:
-        lengths, seq = made.dim("lengths"), made.dim("seq")
-        frequencies = made.argument("frequencies", (lengths, half))
-        position = made.argument("position", (1,), "int32")
-        y = made.argument("y", (seq, half))
-
-        def row(i: b.Expr) -> None:
-            first = b.index(T.Cast("int64", position[0]))
-            length = b.index(b.clamped(first + seq - b.integer(original), lengths))
-            place = b.let(T.Cast("float32", first + i))
-            with T.serial(b.integer(half)) as j:
-                angle = place * frequencies[length, j]
-                b.store(y, FUNCTIONS[function](angle) * T.float32(factor), (i, j))
-
-        b.each_row(seq, COSINE * half, row)
     return made.function

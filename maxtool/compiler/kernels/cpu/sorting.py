@@ -26,7 +26,7 @@ def sorted_places(dtype: str, ascending: bool) -> b.PrimFunc:
 
         def row(i: b.Expr) -> None:
             def value(place: b.Expr) -> b.Expr:
-                return b.let(e.read(x, (i, b.least(place, n - 1)), 1, dtype))
+                return b.let(e.read(x, (i, b.least(place, n - 1)), dtype))
 
             def second_first(one: b.Expr, two: b.Expr) -> b.Expr:
                 first, second = value(one), value(two)

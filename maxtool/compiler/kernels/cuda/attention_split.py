@@ -19,7 +19,7 @@ from maxtool.compiler.kernels.cuda import lanes as ln
 from maxtool.compiler.kernels.cuda.attention_plan import THREADS, Split
 from maxtool.compiler.kernels.cuda.attention_share import Share, short
 from maxtool.compiler.kernels.cuda.flash import STATIC
-from maxtool.compiler.kernels.cuda.positions import Angle, Rotation
+from maxtool.compiler.kernels.cuda.rope import Angle, Rotation
 from maxtool.compiler.kernels.cuda.scores import Scores
 from maxtool.errors import CompilationFailed
 

@@ -9,7 +9,7 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import lanes as ln
-from maxtool.compiler.kernels.cuda.positions import Rotation
+from maxtool.compiler.kernels.cuda.rope import Rotation
 
 
 def cache_write_key(kv_heads: int, head_dim: int, dtype: str = "float32") -> b.PrimFunc:

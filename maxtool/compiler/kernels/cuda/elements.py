@@ -13,6 +13,7 @@ __all__ = [
     "WIDENED",
     "computed",
     "constant",
+    "exp",
     "read",
     "read_as",
     "rounded",
@@ -24,23 +25,32 @@ __all__ = [
 PACK = {"float16": "mt_pack_f16", "bfloat16": "mt_pack_bf16"}
 
 
-def read(buffer: b.Buffer, index: Sequence[b.Index], dtype: str) -> b.Expr:
-    """One element, in the type it is computed with."""
+def read(buffer: b.Buffer, index: Sequence[b.Index], dtype: str, width: int = 1) -> b.Expr:  # noqa: ARG001
+    """Read one element, in the type it is computed with; here and below, ``width`` is 1."""
     value = b.load(buffer, index)
     return b.to_float32(value, dtype) if dtype in WIDENED else value
 
 
-def read_as(buffer: b.Buffer, index: Sequence[b.Index], dtype: str, kind: str) -> b.Expr:
-    """One element, of type ``dtype`` there and ``kind`` here."""
-    value = read(buffer, index, dtype)
-    return value if computed(dtype) == kind else T.Cast(kind, value)
+def read_as(
+    buffer: b.Buffer, index: Sequence[b.Index], dtype: str, into: str, width: int = 1
+) -> b.Expr:
+    """Read one element, of type ``dtype`` there and ``into`` here."""
+    value = read(buffer, index, dtype, width)
+    return value if computed(dtype) == into else T.Cast(into, value)
 
 
-def write(buffer: b.Buffer, value: b.Expr, index: Sequence[b.Index], dtype: str) -> None:
+def write(
+    buffer: b.Buffer, value: b.Expr, index: Sequence[b.Index], dtype: str, width: int = 1
+) -> None:
     """Store what was computed, rounded to nearest even."""
-    b.store(buffer, b.to_storage(value, dtype) if dtype in WIDENED else value, index)
+    b.store(buffer, b.to_storage(value, dtype) if dtype in WIDENED else value, index, width)
 
 
-def rounded(value: b.Expr, dtype: str) -> b.Expr:
-    """What was computed, as it would be read after it was written."""
+def rounded(value: b.Expr, dtype: str, width: int = 1) -> b.Expr:  # noqa: ARG001
+    """Return what was computed as it would be read after it was written."""
     return b.to_float32(b.to_storage(value, dtype), dtype) if dtype in WIDENED else value
+
+
+def exp(value: b.Expr, dtype: str, width: int = 1) -> b.Expr:  # noqa: ARG001
+    """Return ``e**value`` in float32 or float64."""
+    return T.exp(value)

@@ -14,11 +14,11 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.chains import run_chain
 from maxtool.compiler.kernels.cuda import builder as b
+from maxtool.compiler.kernels.cuda.backend import REGISTERS
 from maxtool.compiler.kernels.cuda.few_forms import Float32, TensorCores
 from maxtool.compiler.kernels.cuda.few_rows import RESIDENT, THREADS, Bench, Form, bench, few_rows
 from maxtool.compiler.kernels.cuda.matrix import Matrix
 from maxtool.compiler.kernels.cuda.output import Output
-from maxtool.compiler.kernels.cuda.pointwise import REGISTERS
 from maxtool.compiler.kernels.forms import Step
 
 

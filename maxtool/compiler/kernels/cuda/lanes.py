@@ -21,28 +21,28 @@ UNPACK = {"float16": "mt_unpack_f16", "bfloat16": "mt_unpack_bf16"}
 def widest(dtype: str, *counts: int, limit: int = BYTES) -> int:
     """How many neighbours one instruction moves, if rows of all ``counts`` are cut into such."""
     for size in (16, 8):
-        lanes = size * 8 // BITS[dtype]
-        if size <= limit and all(count % lanes == 0 for count in counts):
-            return lanes
+        width = size * 8 // BITS[dtype]
+        if size <= limit and all(count % width == 0 for count in counts):
+            return width
     return 1
 
 
-def registers(count: int, lanes: int, dtype: str) -> tuple[int, str]:
+def registers(count: int, width: int, dtype: str) -> tuple[int, str]:
     """How many registers hold ``count`` numbers as they are stored, and of which type they are.
 
     Args:
-        count: A multiple of ``lanes``.
-        lanes: What ``widest`` gave.
+        count: A multiple of ``width``.
+        width: What ``widest`` gave.
         dtype: The type of the numbers.
     """
-    return (count, b.STORAGE[dtype]) if lanes == 1 else (count * BITS[dtype] // 32, "uint32")
+    return (count, b.STORAGE[dtype]) if width == 1 else (count * BITS[dtype] // 32, "uint32")
 
 
 def load(
     held: b.Buffer,
     place: Sequence[b.Index],
     source: tuple[b.Buffer, Sequence[b.Index]],
-    lanes: int,
+    width: int,
     dtype: str,
 ) -> None:
     """Load neighbours as they are stored.
@@ -51,28 +51,28 @@ def load(
         held: Registers, as many as ``registers`` names.
         place: The first of them.
         source: Global or shared memory, and where the first number is in it: in the last dimension
-            a multiple of ``lanes``.
-        lanes: What ``widest`` gave.
+            a multiple of ``width``.
+        width: What ``widest`` gave.
         dtype: The type of the numbers.
     """
     buffer, index = source
-    if lanes == 1:
+    if width == 1:
         b.store(held, b.load(buffer, index), place)
         return
-    name = "mt_load_16" if lanes * BITS[dtype] == 8 * BYTES else "mt_load_8"
+    name = "mt_load_16" if width * BITS[dtype] == 8 * BYTES else "mt_load_8"
     b.do(b.call(name, b.pointer(held, *place), b.pointer(buffer, *index)))
 
 
-def fetch(buffer: b.Buffer, index: Sequence[b.Index], lanes: int, dtype: str) -> b.Buffer:
+def fetch(buffer: b.Buffer, index: Sequence[b.Index], width: int, dtype: str) -> b.Buffer:
     """Neighbours as they are stored; ``unpack`` makes numbers of them, when they have come."""
-    count, kind = registers(lanes, lanes, dtype)
+    count, kind = registers(width, width, dtype)
     held = b.scratch((count,), kind)
-    load(held, (0,), (buffer, index), lanes, dtype)
+    load(held, (0,), (buffer, index), width, dtype)
     return held
 
 
 def unpack(
-    held: b.Buffer, count: int, dtype: str, lanes: int | None = None, row: tuple[b.Index, ...] = ()
+    held: b.Buffer, count: int, dtype: str, width: int | None = None, row: tuple[b.Index, ...] = ()
 ) -> b.Buffer:
     """What was loaded as float32.
 
@@ -80,11 +80,11 @@ def unpack(
         held: Registers.
         count: How many numbers.
         dtype: Their type.
-        lanes: How many of them one load brought; all, if nothing is said.
+        width: How many of them one load brought; all, if nothing is said.
         row: Where in ``held`` they are, if it has several dimensions.
     """
     numbers = b.scratch((count,))
-    many, kind = registers(count, lanes or count, dtype)
+    many, kind = registers(count, width or count, dtype)
     with T.unroll(b.int32(many)) as i:
         one = held[(*row, i)]
         if kind != "uint32":
@@ -96,51 +96,57 @@ def unpack(
     return numbers
 
 
-def read(buffer: b.Buffer, index: Sequence[b.Index], lanes: int, dtype: str) -> b.Buffer:
+def read(
+    buffer: b.Buffer, index: Sequence[b.Index], width: int, dtype: str = "float32"
+) -> b.Buffer:
     """Neighbours as float32, in registers."""
     if dtype != "float32":
-        return unpack(fetch(buffer, index, lanes, dtype), lanes, dtype)
-    numbers = b.scratch((lanes,))
-    load(numbers, (0,), (buffer, index), lanes, dtype)
+        return unpack(fetch(buffer, index, width, dtype), width, dtype)
+    numbers = b.scratch((width,))
+    load(numbers, (0,), (buffer, index), width, dtype)
     return numbers
 
 
 def write(
-    buffer: b.Buffer, numbers: b.Buffer, index: Sequence[b.Index], lanes: int, dtype: str
+    buffer: b.Buffer,
+    numbers: b.Buffer,
+    index: Sequence[b.Index],
+    width: int,
+    dtype: str = "float32",
 ) -> None:
     """Store float32 ``numbers``, which are in registers, rounded to ``dtype``."""
-    if lanes == 1:
+    if width == 1:
         b.store(buffer, b.to_storage(numbers[0], dtype), index)
-    elif dtype == "float32" and lanes == 4:
+    elif dtype == "float32" and width == 4:
         b.do(b.call("mt_store_16", b.pointer(buffer, *index), b.pointer(numbers, 0)))
     elif dtype == "float32":
-        b.store(buffer, b.load(numbers, (0,), lanes), index, lanes)
-    elif lanes == 2:
+        b.store(buffer, b.load(numbers, (0,), width), index, width)
+    elif width == 2:
         both = b.scratch((2,), b.STORAGE[dtype])
-        for lane in range(2):
-            b.store(both, b.to_storage(numbers[lane], dtype), (lane,))
+        for i in range(2):
+            b.store(both, b.to_storage(numbers[i], dtype), (i,))
         b.store(buffer, b.load(both, (0,), 2), index, 2)
     else:
-        held = b.scratch((lanes // 2,), "uint32")
-        with T.unroll(b.int32(lanes // 2)) as pair:
+        held = b.scratch((width // 2,), "uint32")
+        with T.unroll(b.int32(width // 2)) as pair:
             both = numbers[2 * pair], numbers[2 * pair + 1]
             b.store(held, b.call(PACK[dtype], *both, returns="uint32"), (pair,))
-        name = "mt_store_16" if lanes == 8 else "mt_store_8"
+        name = "mt_store_16" if width == 8 else "mt_store_8"
         b.do(b.call(name, b.pointer(buffer, *index), b.pointer(held, 0)))
 
 
 def put(values: Sequence[b.Expr]) -> b.Buffer:
     """Numbers in registers, one next to the other."""
     held = b.scratch((len(values),))
-    for lane, value in enumerate(values):
-        b.store(held, value, (lane,))
+    for i, value in enumerate(values):
+        b.store(held, value, (i,))
     return held
 
 
-def made(lanes: int, number: Callable[[b.Expr], b.Expr]) -> b.Buffer:
-    """``number(i)`` for every ``i`` below ``lanes``, in registers."""
-    held = b.scratch((lanes,))
-    with T.unroll(b.int32(lanes)) as i:
+def made(width: int, number: Callable[[b.Expr], b.Expr]) -> b.Buffer:
+    """``number(i)`` for every ``i`` below ``width``, in registers."""
+    held = b.scratch((width,))
+    with T.unroll(b.int32(width)) as i:
         b.store(held, number(i), (i,))
     return held
 

@@ -12,10 +12,10 @@ from maxtool.compiler.kernels.chains import run_chain
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import elements as e
 from maxtool.compiler.kernels.cuda import lanes as ln
-from maxtool.compiler.kernels.cuda.normalize import inverse_root, rms_norm_rows
-from maxtool.compiler.kernels.cuda.pointwise import REGISTERS
-from maxtool.compiler.kernels.cuda.rows import WARPS, Team
+from maxtool.compiler.kernels.cuda.backend import REGISTERS, CudaBackend
+from maxtool.compiler.kernels.cuda.rows import WARPS, ThreadGroup
 from maxtool.compiler.kernels.forms import Step
+from maxtool.compiler.kernels.normalize import inverse_root, rms_norm_rows
 
 MOST_KEPT = 32  # elements of a thread
 MOST_THREADS = 1024
@@ -72,15 +72,15 @@ def rms_norm(dim: int, eps: float, out: str = "float32") -> b.PrimFunc:
     """
     shape = layout(dim)
     if not shape.fits:
-        return rms_norm_rows("float32", "float32", eps, 0.0, False, out)
+        return rms_norm_rows(CudaBackend(), "float32", "float32", eps, 0.0, False, out)
     with b.kernel(f"rms_norm_{dim}_{out}") as made:
         rows = made.dim("rows")
         x, w = made.argument("x", (rows, dim)), made.argument("w", (dim,))
         y = made.argument("y", (rows, dim), e.stored(out))
-        with _each_row(rows, shape) as (row, team):
+        with _each_row(rows, shape) as (row, threads):
             _normalised(
                 shape,
-                team,
+                threads,
                 eps,
                 w,
                 lambda k: ln.read(x, (row, k), shape.lanes, "float32"),
@@ -106,7 +106,7 @@ def chain_rms_norm(
         w = made.argument("w", (dim,))
         result = made.argument("result", (rows, dim)) if kept else None
         y = made.argument("y", (rows, dim), e.stored(out))
-        with _each_row(rows, shape) as (row, team):
+        with _each_row(rows, shape) as (row, threads):
 
             def computed(k: b.Expr) -> b.Buffer:
                 lanes, place = shape.lanes, (row, k)
@@ -121,27 +121,27 @@ def chain_rms_norm(
             def write(k: b.Expr, values: b.Buffer) -> None:
                 ln.write(y, values, (row, k), shape.lanes, out)
 
-            _normalised(shape, team, eps, w, computed, write)
+            _normalised(shape, threads, eps, w, computed, write)
     return made.function
 
 
 @contextmanager
-def _each_row(rows: b.Expr, shape: Layout) -> Iterator[tuple[b.Expr, Team]]:
+def _each_row(rows: b.Expr, shape: Layout) -> Iterator[tuple[b.Expr, ThreadGroup]]:
     """Launch the block for every row; rows of a warp go several to a block."""
     single = shape.threads == b.WARP
     per_block = WARPS if single else 1
     with b.launch([b.ceildiv(rows, per_block)], per_block * shape.threads) as (block, thread):
         if not single:
-            yield block, Team(thread, shape.threads)
+            yield block, ThreadGroup(thread, shape.threads)
             return
         row = b.index(block * WARPS + T.Cast("int64", thread // b.WARP))
         with b.when(row < rows):
-            yield row, Team(thread % b.WARP, b.WARP)
+            yield row, ThreadGroup(thread % b.WARP, b.WARP)
 
 
 def _normalised(
     shape: Layout,
-    team: Team,
+    threads: ThreadGroup,
     eps: float,
     w: b.Buffer,
     read: Callable[[b.Expr], b.Buffer],
@@ -157,12 +157,12 @@ def _normalised(
             b.store(kept, values[lane], (offset + lane,))
             squares.add(kept[offset + lane] * kept[offset + lane])
 
-    shape.each(team.lane, load)
-    total = team.reduce(squares.value, b.add, rolled=False)
+    shape.each(threads.lane, load)
+    total = threads.reduce(squares.value, b.add, rolled=False)
     scale = inverse_root(total / T.float32(shape.dim), eps)
 
     def finish(offset: int, k: b.Expr) -> None:
         weights = ln.read(w, (k,), shape.lanes, "float32")
         write(k, ln.made(shape.lanes, lambda i: kept[offset + i] * scale * weights[i]))
 
-    shape.each(team.lane, finish)
+    shape.each(threads.lane, finish)

@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
+from maxtool.compiler.kernels.backend import Body, Read
 from maxtool.compiler.kernels.cuda import builder as b
+from maxtool.compiler.kernels.cuda import lanes as ln
+from maxtool.compiler.kernels.cuda.first_element import SharedFirstElement
+from maxtool.compiler.kernels.first_element import Ahead, FirstElement
 from maxtool.compiler.kernels.ordering import Combine, Fold
 
 THREADS = 256
@@ -23,18 +27,20 @@ AHEAD = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Team:
+class ThreadGroup:
     """The threads that work on one row together.
 
     Attributes:
         lane: Which of them this one is, int32.
         size: How many they are: a warp, or the threads of a block.
         single: Whether they are one warp after all, if that is known at run time only.
+        width: Neighbours that a thread moves together, of a row whose length is a number.
     """
 
     lane: b.Expr
     size: int
     single: b.Expr | None = None
+    width: int = 1
 
     def _by_size(self, of: Callable[[int], b.Expr]) -> b.Expr:
         """What depends on how many they are."""
@@ -48,6 +54,9 @@ class Team:
 
         NVIDIA's compiler makes several turns one, unless ``unroll`` is False.
         """
+        if isinstance(n, int):
+            ln.strided(n, self.lane, self.size, body)
+            return
         lane = T.Cast("int64", self.lane)
         left = b.index(b.integer(n) - lane)
         turns = b.index(self._by_size(lambda size: b.ceildiv(left, size)))
@@ -55,10 +64,27 @@ class Team:
         with T.serial(turns, unroll=unroll) as turn:
             body(turn * size + lane)
 
+    def each_vector(self, n: b.Index, body: Body) -> None:
+        """Run ``body(k, width)`` for all ``n`` elements; one by one, if ``n`` is not a number."""
+        if not isinstance(n, int):
+            self.each(n, lambda k: body(k, 1))
+            return
+        self.each(n // self.width, lambda unit: body(b.index(unit * self.width), self.width))
+
+    def each_group(
+        self,
+        count: int,
+        size: b.Expr,
+        load: Callable[[b.Expr], Sequence[b.Expr]],
+        body: Callable[..., None],
+    ) -> None:
+        """Run ``body(k, 1, *load(g))`` for every element, of whichever group it is."""
+        self.each(count * size, lambda k: body(k, 1, *load(b.quotient(k, size))))
+
     def stream(
         self,
         n: b.Index,
-        kinds: Sequence[str],
+        dtypes: Sequence[str],
         load: Callable[[b.Expr], Sequence[b.Expr]],
         body: Callable[..., None],
     ) -> None:
@@ -69,18 +95,18 @@ class Team:
 
         Args:
             n: How many.
-            kinds: The types of what is loaded.
+            dtypes: The types of what is loaded.
             load: From memory that the body does not write.
             body: What to do with it.
         """
-        queues = [b.scratch((AHEAD,), kind) for kind in kinds]
+        queues = [b.scratch((AHEAD,), dtype) for dtype in dtypes]
         with T.unroll(b.int32(AHEAD)) as slot:
-            for queue, kind in zip(queues, kinds, strict=True):
-                b.store(queue, tirx.const(0, kind), (slot,))
+            for queue, dtype in zip(queues, dtypes, strict=True):
+                b.store(queue, tirx.const(0, dtype), (slot,))
         ahead = b.index(self._by_size(lambda size: b.integer(AHEAD * size)))
 
         def turn(k: b.Expr) -> None:
-            now = [b.let(queue[0]) for queue, kind in zip(queues, kinds, strict=True)]
+            now = [b.let(queue[0]) for queue, dtype in zip(queues, dtypes, strict=True)]
             loaded = load(b.index(b.least(k, n - 1)))
             for queue, one in zip(queues, loaded, strict=True):
                 with T.unroll(b.int32(AHEAD - 1)) as slot:
@@ -92,29 +118,29 @@ class Team:
         self.each(n + ahead, turn, unroll=False)
 
     def reduce(
-        self, value: b.Expr, combine: Combine, kind: str = "float32", *, rolled: bool = True
+        self, value: b.Expr, combine: Combine, dtype: str = "float32", *, rolled: bool = True
     ) -> b.Expr:
         """Combine a value of each thread; every one of them gets the result.
 
         Args:
             value: The thread's own.
             combine: Of two values; associative.
-            kind: The type of the values.
+            dtype: The type of the values.
             rolled: As for ``warp_reduce``.
         """
-        held = b.let(b.warp_reduce(value, combine, dtype=kind, rolled=rolled))
+        held = b.let(b.warp_reduce(value, combine, dtype=dtype, rolled=rolled))
         if self.size == b.WARP:
             return held
-        partial, total = b.shared((self.size // b.WARP,), kind), b.cell(dtype=kind)
+        partial, total = b.shared((self.size // b.WARP,), dtype), b.cell(dtype=dtype)
         total.set(held)
         with self.several():
-            joined = b.join_warps(held, combine, self.lane, partial, kind, rolled=rolled)
+            joined = b.join_warps(held, combine, self.lane, partial, dtype, rolled=rolled)
             total.set(joined)
         return total.value
 
     @contextmanager
     def several(self) -> Iterator[None]:
-        """What is emitted is for teams of several warps only."""
+        """What is emitted is for groups of several warps only."""
         if self.single is None:
             yield
             return
@@ -127,12 +153,44 @@ class Team:
             with self.several():
                 b.barrier()
 
-    def fold(self, read: Callable[[b.Expr], b.Expr], n: b.Index, kind: str, how: Fold) -> b.Expr:
-        """``read(k)`` for every ``k`` below ``n`` combined into one; every thread gets it."""
+    def fold(self, read: Read, n: b.Index, dtype: str, how: Fold) -> b.Expr:
+        """Combine ``read(k, 1)`` for every ``k`` below ``n`` into one; every thread gets it."""
         combine, neutral = how
-        own = b.cell(neutral(kind))
-        self.each(n, lambda k: own.set(combine(own.value, b.let(read(k)))))
-        return self.reduce(own.value, combine, kind)
+        own = b.cell(neutral(dtype))
+        self.each(n, lambda k: own.set(combine(own.value, b.let(read(k, 1)))))
+        return self.reduce(own.value, combine, dtype)
+
+    def running_sums(
+        self,
+        n: b.Expr,
+        read: Callable[[b.Expr], b.Expr],
+        write: Callable[[b.Expr, b.Expr, b.Expr], None],
+        dtype: str,
+    ) -> None:
+        """Add up 32 elements at a time, each to those before it."""
+        zero = tirx.const(0, dtype)
+        total = b.cell(zero)
+        with T.serial(b.index(b.ceildiv(n, b.WARP))) as step:
+            k = b.index(step * b.WARP + T.Cast("int64", self.lane))
+            own = b.cell(zero)
+            with b.when(k < n):
+                own.set(read(k))
+            ahead = b.warp_scan(own.value, self.lane, dtype)
+            before = b.let(total.value + ahead)
+            after = b.let(before + own.value)
+            with b.when(k < n):
+                write(k, before, after)
+            total.set(b.warp_value(after, b.WARP - 1))
+
+    def first(self, dtype: str, ahead: Ahead) -> FirstElement:
+        """Return a search for the element of a row that comes first by an order."""
+        return SharedFirstElement(self, dtype, ahead)
+
+    @contextmanager
+    def once(self) -> Iterator[None]:
+        """Emit what the first of the threads does."""
+        with b.when(self.lane == 0):
+            yield
 
 
 @contextmanager
@@ -147,10 +205,10 @@ def each_element(*sizes: b.Index) -> Iterator[list[b.Expr]]:
             yield b.unravel(at, [b.integer(size) for size in sizes])
 
 
-def each_row(rows: b.Expr, n: b.Expr, body: Callable[[b.Expr, Team], None]) -> None:
-    """Launch ``body(row, team)`` for every row of ``n`` elements.
+def each_row(rows: b.Expr, n: b.Expr, body: Callable[[b.Expr, ThreadGroup], None]) -> None:
+    """Launch ``body(row, threads)`` for every row of ``n`` elements.
 
-    The team is a warp or a block: which, the length decides when it is known.
+    The threads are a warp or a block: which, the length decides when it is known.
     """
     short = n <= WARP_ROW
     blocks = T.Select(short, b.ceildiv(rows, WARPS), rows)
@@ -160,4 +218,4 @@ def each_row(rows: b.Expr, n: b.Expr, body: Callable[[b.Expr, Team], None]) -> N
         row = b.index(T.Select(single, block * WARPS + warp, block))
         with b.when(row < rows):
             mine = b.let(T.Select(single, lane, thread))
-            body(row, Team(mine, THREADS, single))
+            body(row, ThreadGroup(mine, THREADS, single))

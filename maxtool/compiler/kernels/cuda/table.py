@@ -11,6 +11,7 @@ from maxtool.compiler.kernels.cuda import gpu_requests as g
 from maxtool.compiler.kernels.cuda.attention import attention
 from maxtool.compiler.kernels.cuda.attention_join import attention_join
 from maxtool.compiler.kernels.cuda.attention_split import attention_split, attention_step
+from maxtool.compiler.kernels.cuda.backend import CudaBackend
 from maxtool.compiler.kernels.cuda.cache import (
     cache_write_key,
     cache_write_value,
@@ -23,27 +24,18 @@ from maxtool.compiler.kernels.cuda.expert_order import expert_order
 from maxtool.compiler.kernels.cuda.experts import expert_linear
 from maxtool.compiler.kernels.cuda.few_products import gated_linear, linears
 from maxtool.compiler.kernels.cuda.linear import linear
-from maxtool.compiler.kernels.cuda.moving import gather_rows, permute, scatter_blocks, scatter_rows
 from maxtool.compiler.kernels.cuda.narrow import narrow
-from maxtool.compiler.kernels.cuda.nonzero import nonzero_places
 from maxtool.compiler.kernels.cuda.norm import chain_rms_norm, rms_norm
-from maxtool.compiler.kernels.cuda.normalize import (
-    group_norm_rows,
-    layer_norm_rows,
-    rms_norm_rows,
-    softmax_rows,
-)
-from maxtool.compiler.kernels.cuda.pointwise import pointwise
-from maxtool.compiler.kernels.cuda.positions import add_positions, rope, rope_angles
-from maxtool.compiler.kernels.cuda.power import integer_power
-from maxtool.compiler.kernels.cuda.ranking import sorted_places, top_rows
-from maxtool.compiler.kernels.cuda.reduction import cumsum_rows, index_rows, reduce_rows
-from maxtool.compiler.kernels.cuda.sampling import sample
+from maxtool.compiler.kernels.cuda.rope import rope
+from maxtool.compiler.kernels.cuda.scatter import scatter_blocks, scatter_rows
+from maxtool.compiler.kernels.cuda.sorting import sorted_places
 from maxtool.compiler.kernels.cuda.weighted_sum import weighted_sum
+from maxtool.compiler.kernels.normalize import layer_norm_rows
+from maxtool.compiler.kernels.pointwise import pointwise
 from maxtool.compiler.kernels.requests import PrimFunc, Request, Row, row, row_with
+from maxtool.compiler.kernels.shared import SHARED, shared_row
 
 KERNELS: tuple[Row, ...] = (
-    row(r.AddPositions)(add_positions),
     row(g.ChainRmsNorm)(chain_rms_norm),
     row(g.AttentionJoin)(attention_join),
     row(g.AttentionSplit)(attention_split),
@@ -51,34 +43,17 @@ KERNELS: tuple[Row, ...] = (
     row(r.CacheWriteKey)(cache_write_key),
     row(r.CacheWriteValue)(cache_write_value),
     row(r.Convolution)(convolution),
-    row(r.CumsumRows)(cumsum_rows),
     row(r.Embedding)(embedding),
     row(g.ExpertOrder)(expert_order),
-    row(r.GatherRows)(gather_rows),
-    row(r.GroupNormRows)(group_norm_rows),
-    row(r.IndexRows)(index_rows),
-    row(r.IntegerPower)(integer_power),
-    row(r.LayerNormRows)(layer_norm_rows),
-    row(g.RoundedLayerNormRows)(layer_norm_rows),
     row(g.Narrow)(narrow),
-    row(r.NonzeroPlaces)(nonzero_places),
-    row(r.Permute)(permute),
-    row(r.Pointwise)(pointwise),
-    row(g.RoundedPointwise)(pointwise),
     row(r.Pool)(pool),
-    row(r.ReduceRows)(reduce_rows),
     row(r.RmsNorm)(rms_norm),
     row(g.RoundedRmsNorm)(rms_norm),
-    row(r.RmsNormRows)(rms_norm_rows),
     row(r.Rope)(rope),
-    row(r.RopeAngles)(rope_angles),
     row(g.RopeIntoCache)(rope_into_cache),
-    row(r.Sample)(sample),
     row(r.ScatterBlocks)(scatter_blocks),
     row(r.ScatterRows)(scatter_rows),
-    row(r.SoftmaxRows)(softmax_rows),
     row(r.SortedPlaces)(sorted_places),
-    row(r.TopRows)(top_rows),
     row(r.WeightedSum)(weighted_sum),
 )
 # Kernels whose tiles are as large as the shared memory of a block allows.
@@ -90,9 +65,15 @@ TILED: tuple[Row, ...] = (
     row_with(int, g.Linear)(linear),
     row_with(int, g.Linears)(linears),
 )
+# Shared kernels that write 16 bits here.
+ROUNDED: tuple[Row, ...] = (
+    shared_row(g.RoundedLayerNormRows)(layer_norm_rows),
+    shared_row(g.RoundedPointwise)(pointwise),
+)
 
 
 def kernels(target: CudaTarget) -> dict[Callable[..., Request], Callable[..., PrimFunc]]:
     """Return the factory of each kernel for GPUs, by the type of its requests."""
     tiled = {request: partial(factory, target.shared_memory) for request, factory in TILED}
-    return {**tiled, **dict(KERNELS)}
+    shared = {request: partial(factory, CudaBackend()) for request, factory in (*SHARED, *ROUNDED)}
+    return {**tiled, **shared, **dict(KERNELS)}

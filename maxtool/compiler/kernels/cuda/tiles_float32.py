@@ -139,7 +139,7 @@ def _multiply(
         for start in range(0, width, 4):
             source = memory, (*at, one * 4 + start * GRID)
             ln.load(held, (start,), source, 4, "float32")
-        values.append(ln.unpack(held, width, "float32", lanes=4))
+        values.append(ln.unpack(held, width, "float32", width=4))
     rows, columns = values
     with T.unroll(b.int32(width)) as i, T.unroll(b.int32(width)) as j:
         index = i * width + j

@@ -1,4 +1,4 @@
-"""What moves elements and computes none: a thread for each of them."""
+"""Elements written, or added, to places that a tensor says: a thread for each of them."""
 
 from __future__ import annotations
 
@@ -11,47 +11,6 @@ from tvm.tirx.script.builder import ir as T
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import elements as e
 from maxtool.compiler.kernels.cuda.rows import each_element
-
-
-def permute(dtype: str, dims: tuple[int, ...]) -> b.PrimFunc:
-    """Build the copy with its dimensions in another order.
-
-    Parameters of the kernel: x of any sizes, y whose dimension i is dimension ``dims[i]`` of x.
-
-    Args:
-        dtype: How an element is passed.
-        dims: The order; at least one.
-    """
-    with b.kernel(f"permute_{'_'.join(map(str, dims))}_{dtype}") as made:
-        sizes = [made.dim(f"size_{axis}") for axis in range(len(dims))]
-        x = made.argument("x", sizes, dtype)
-        moved = [sizes[dim] for dim in dims]
-        y = made.argument("y", moved, dtype)
-        with each_element(*moved) as places:
-            source = dict(zip(dims, places, strict=True))
-            b.store(y, x[tuple(source[axis] for axis in range(len(dims)))], places)
-    return made.function
-
-
-def gather_rows(dtype: str, places: str) -> b.PrimFunc:
-    """Build ``y[i, j, :] = x[i, at[j], :]``.
-
-    Parameters of the kernel: x[outer, n, inner], at[m], y[outer, m, inner]. A negative place counts
-    from the last; one that does not exist is read at the nearest end.
-
-    Args:
-        dtype: How an element is carried.
-        places: The type of the places.
-    """
-    with b.kernel(f"gather_{dtype}") as made:
-        outer, n, m, inner = (made.dim(name) for name in ("outer", "n", "m", "inner"))
-        x = made.argument("x", (outer, n, inner), dtype)
-        at = made.argument("at", (m,), places)
-        y = made.argument("y", (outer, m, inner), dtype)
-        with each_element(outer, m, inner) as (i, j, k):
-            place = b.index(b.greatest(b.least(b.from_first(at[j], n, places), n - 1), 0))
-            b.store(y, x[i, place, k], (i, j, k))
-    return made.function
 
 
 def scatter_rows(dtype: str, places: str, adds: bool = False) -> b.PrimFunc:

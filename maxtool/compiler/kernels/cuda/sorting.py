@@ -1,4 +1,4 @@
-"""The largest elements of a row, in order, and the order of all elements."""
+"""The order of the elements of a row, by merging runs that are in order."""
 
 from __future__ import annotations
 
@@ -9,44 +9,8 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import elements as e
-from maxtool.compiler.kernels.cuda.leading import Leader
-from maxtool.compiler.kernels.cuda.rows import THREADS, Team, each_row
+from maxtool.compiler.kernels.cuda.rows import THREADS, ThreadGroup
 from maxtool.compiler.kernels.ordering import above, equal
-
-
-def top_rows(dtype: str, count: int) -> b.PrimFunc:
-    """Build where the ``count`` largest elements of each row are, the largest first.
-
-    Parameters of the kernel: x[rows, n] of ``dtype``, y[rows, count] int64. Of equal elements the
-    first comes first, and a NaN comes before every number. The row is read once for each of them.
-    """
-    kind = e.computed(dtype)
-    with b.kernel(f"top_{count}_{dtype}") as made:
-        rows, n = made.dim("rows"), made.dim("n")
-        x = made.argument("x", (rows, n), e.stored(dtype))
-        y = made.argument("y", (rows, count), "int64")
-
-        def row(i: b.Expr, team: Team) -> None:
-            last, before = b.cell(tirx.const(0, kind)), b.cell(b.integer(-1))
-            leader = Leader(team, kind, lambda one, two: above(one, two, kind))
-
-            def offer(k: b.Expr) -> None:
-                value = b.let(e.read(x, (i, k), dtype))
-                same = tirx.all(equal(value, last.value, kind), k > before.value)
-                with b.when(tirx.any(before.value < 0, above(last.value, value, kind), same)):
-                    leader.offer(value, k)
-
-            with T.serial(b.integer(count)) as rank:
-                leader.clear()
-                team.each(n, offer)
-                leader.settle()
-                last.set(leader.value[0])
-                before.set(leader.place[0])
-                with b.when(team.lane == 0):
-                    b.store(y, leader.place[0], (i, rank))
-
-        each_row(rows, n, row)
-    return made.function
 
 
 def sorted_places(dtype: str, ascending: bool) -> b.PrimFunc:
@@ -64,7 +28,7 @@ def sorted_places(dtype: str, ascending: bool) -> b.PrimFunc:
         y = made.argument("y", (rows, n), "int64")
         merged = b.workspace((rows, n), "int64")
         with b.launch([rows], THREADS) as (i, thread):
-            team = Team(thread, THREADS)
+            threads = ThreadGroup(thread, THREADS)
 
             def before(one: b.Expr, two: b.Expr, or_equal: b.Expr) -> b.Expr:
                 """Whether the element at one place comes before that at another."""
@@ -72,13 +36,13 @@ def sorted_places(dtype: str, ascending: bool) -> b.PrimFunc:
                 ahead = above(second, first, kind) if ascending else above(first, second, kind)
                 return tirx.any(ahead, tirx.all(or_equal, equal(first, second, kind)))
 
-            team.each(n, lambda k: b.store(y, k, (i, k)))
+            threads.each(n, lambda k: b.store(y, k, (i, k)))
             run = b.cell(b.integer(1))
             with T.While(run.value < n):
                 b.barrier()
-                team.each(n, lambda k: _merge(y, merged, (i, k, run.value, n), before))
+                threads.each(n, lambda k: _merge(y, merged, (i, k, run.value, n), before))
                 b.barrier()
-                team.each(n, lambda k: b.store(y, merged[i, k], (i, k)))
+                threads.each(n, lambda k: b.store(y, merged[i, k], (i, k)))
                 run.set(run.value * 2)
     return made.function
 

@@ -1,4 +1,4 @@
-"""Rotary positions, their angles, and learned positions."""
+"""Rotary positions."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from maxtool.compiler.kernels.cuda import lanes as ln
 
 # Cosines, sines, and the row of both.
 Angle: TypeAlias = tuple[b.Buffer, b.Buffer, b.Expr]
-
-FUNCTIONS = {"cos": T.cos, "sin": T.sin}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,61 +110,4 @@ def rope(head_dim: int, dim: int) -> b.PrimFunc:
                 rotation.apply(unit, lanes, (x, place), (cos, sin, row), target)
 
             ln.strided(rotation.units(lanes), thread, threads, work)
-    return made.function
-
-
-def rope_angles(half: int, original: int, factor: float, function: str) -> b.PrimFunc:
-    """Build a table of cosines or sines whose frequencies depend on the sequence's length.
-
-    Parameters of the kernel: frequencies[lengths, half], position[1] int32 of the first row,
-    y[seq, half]. The sequence ends at ``position + seq``; the frequencies are those in row
-    ``position + seq - original``, or in the first or last one.
-    """
-    threads = ln.threads_for(half)
-    with b.kernel(f"rope_{function}_{half}") as made:
-        lengths, seq = made.dim("lengths"), made.dim("seq")
-        frequencies = made.argument("frequencies", (lengths, half))
-        position = made.argument("position", (1,), "int32")
-        y = made.argument("y", (seq, half))
-        with b.launch([seq], threads) as (row, thread):
-            first = b.index(T.Cast("int64", position[0]))
-            length = b.index(b.clamped(first + seq - b.integer(original), lengths))
-            place = b.let(T.Cast("float32", first + row))
-
-            def angle(j: b.Expr) -> None:
-                value = FUNCTIONS[function](place * frequencies[length, j])
-                b.store(y, value * T.float32(factor), (row, j))
-
-            ln.strided(half, thread, threads, angle)
-    return made.function
-
-
-def add_positions(hidden: int, weight_dtype: str) -> b.PrimFunc:
-    """Build the sum of each token with the row of its position.
-
-    Parameters of the kernel: x[batch, seq, hidden], table[positions, hidden] of ``weight_dtype``,
-    position[1] int32 of the first token, y like x. Positions outside the table take its first or
-    last row.
-    """
-    lanes = min(ln.widest("float32", hidden), ln.widest(weight_dtype, hidden, limit=8))
-    threads = ln.threads_for(hidden // lanes, 256)
-    with b.kernel(f"add_positions_{hidden}_{weight_dtype}") as made:
-        batch, seq, positions = made.dim("batch"), made.dim("seq"), made.dim("positions")
-        x = made.argument("x", (batch, seq, hidden))
-        table = made.argument("table", (positions, hidden), b.STORAGE[weight_dtype])
-        position = made.argument("position", (1,), "int32")
-        y = made.argument("y", (batch, seq, hidden))
-        with b.launch([batch * seq], threads) as (token, thread):
-            at, s = b.unravel(token, (batch, seq))
-            row = b.index(b.clamped(T.Cast("int64", position[0]) + s, positions))
-
-            def work(unit: b.Expr) -> None:
-                offset = b.index(unit * lanes)
-                total = ln.read(x, (at, s, offset), lanes, "float32")
-                more = ln.read(table, (row, offset), lanes, weight_dtype)
-                with T.unroll(b.int32(lanes)) as i:
-                    b.store(total, total[i] + more[i], (i,))
-                ln.write(y, total, (at, s, offset), lanes, "float32")
-
-            ln.strided(hidden // lanes, thread, threads, work)
     return made.function

@@ -1,0 +1,170 @@
+"""The ways in which kernels of rows and elements differ between targets.
+
+A kernel that is the same arithmetic everywhere is written once, with a :class:`Backend` as its
+first argument; ``cpu/backend.py`` and ``cuda/backend.py`` have one each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol, TypeAlias
+
+from maxtool.compiler.kernels.builder import Buffer, Expr, Index
+from maxtool.compiler.kernels.first_element import Ahead, FirstElement
+from maxtool.compiler.kernels.ordering import Combine, Fold
+
+# Neighbours of a row, from the first of them and their number: a vector, or one element.
+Read: TypeAlias = Callable[[Index, int], Expr]
+Body: TypeAlias = Callable[[Index, int], None]
+
+
+class RowThreads(Protocol):
+    """The threads that work on one row: one, or many."""
+
+    def each(self, n: Index, body: Callable[[Expr], None]) -> None:
+        """Run ``body(k)`` for every ``k`` below ``n``, shared out to the threads."""
+
+    def each_vector(self, n: Index, body: Body) -> None:
+        """Run ``body(k, width)`` for neighbours that together are all ``n`` elements of a row."""
+
+    def each_group(
+        self,
+        count: int,
+        size: Expr,
+        load: Callable[[Expr], Sequence[Expr]],
+        body: Callable[..., None],
+    ) -> None:
+        """Run ``body(k, width, *load(g))`` for neighbours of each group ``g``.
+
+        Args:
+            count: How many groups a row has.
+            size: Elements of a group.
+            load: Values that belong to a group.
+            body: Called with them as they are, not as vectors.
+        """
+
+    def stream(
+        self,
+        n: Index,
+        dtypes: Sequence[str],
+        load: Callable[[Expr], Sequence[Expr]],
+        body: Callable[..., None],
+    ) -> None:
+        """Run ``body(k, *load(k))`` for every ``k`` below ``n``, of which there is one at least.
+
+        Args:
+            n: How many.
+            dtypes: The types of what is loaded.
+            load: From memory that the body does not write; it may be called some time before.
+            body: Called for each element.
+        """
+
+    def reduce(self, value: Expr, combine: Combine, dtype: str = "float32") -> Expr:
+        """Combine a value of each thread; every one of them gets the result."""
+
+    def fold(self, read: Read, n: Index, dtype: str, how: Fold) -> Expr:
+        """Combine all ``n`` elements of a row into one, which every thread gets."""
+
+    def running_sums(
+        self,
+        n: Expr,
+        read: Callable[[Expr], Expr],
+        write: Callable[[Expr, Expr, Expr], None],
+        dtype: str,
+    ) -> None:
+        """Run ``write(k, before, after)`` with the sums before and after each of ``n`` elements.
+
+        A group of threads is a warp.
+        """
+
+    def first(self, dtype: str, ahead: Ahead) -> FirstElement:
+        """Return a search for the element of a row that comes first by an order."""
+
+    def once(self) -> AbstractContextManager[None]:
+        """Emit what one of the threads does."""
+
+    def barrier(self) -> None:
+        """Wait for all threads, and see what each has written."""
+
+
+class Backend(Protocol):
+    """The loops of one kind of target, and its accesses to memory.
+
+    Values of ``read`` and the like are of the type that elements are computed with. A vector is a
+    register of a CPU, or some registers of a GPU's thread: only these functions know its form.
+    """
+
+    def each_row(
+        self,
+        rows: Expr,
+        n: Index,
+        body: Callable[[Expr, RowThreads], None],
+        *,
+        dtypes: Sequence[str] = ("float32",),
+        work: int = 1,
+        group: int | None = None,
+    ) -> None:
+        """Run ``body(row, threads)`` for every row.
+
+        Args:
+            rows: How many rows.
+            n: Elements of a row; if it is a number, vectors of all ``dtypes`` divide the row.
+            body: Emits the work on one row.
+            dtypes: Types of the elements.
+            work: Operations for an element, as a scale.
+            group: Threads that work on a row of a GPU, unless the length decides.
+        """
+
+    def each_element(
+        self, sizes: Sequence[Index], row: Callable[..., Callable[[Expr], None]], work: int = 1
+    ) -> None:
+        """Run ``row(*outer)(k)`` for every element of a shape.
+
+        Args:
+            sizes: The shape; the row's places are along all dimensions but the last.
+            row: Emits what the elements of a row have in common.
+            work: Operations for an element, as a scale.
+        """
+
+    def each_vector(
+        self, rows: Expr, dim: int, body: Callable[[Expr, Index, int], None], work: int = 1
+    ) -> None:
+        """Run ``body(row, k, width)`` for neighbours that together are all elements [rows, dim]."""
+
+    def exp(self, value: Expr, dtype: str, width: int = 1) -> Expr:
+        """Return ``e**value`` in float32 or float64."""
+
+    def read(self, buffer: Buffer, index: Sequence[Index], dtype: str, width: int = 1) -> Expr:
+        """Read neighbours along the last dimension."""
+
+    def read_as(
+        self, buffer: Buffer, index: Sequence[Index], dtype: str, into: str, width: int = 1
+    ) -> Expr:
+        """Read neighbours, of type ``dtype`` there and ``into`` here."""
+
+    def write(
+        self, buffer: Buffer, value: Expr, index: Sequence[Index], dtype: str, width: int = 1
+    ) -> None:
+        """Store what was computed, rounded to nearest even."""
+
+    def rounded(self, value: Expr, dtype: str, width: int = 1) -> Expr:
+        """Return what was computed as it would be read after it was written."""
+
+    def load_vector(
+        self, buffer: Buffer, index: Sequence[Index], width: int, dtype: str = "float32"
+    ) -> Expr:
+        """Load float32 neighbours."""
+
+    def compute(self, function: Callable[..., Expr], vectors: Sequence[Expr], width: int) -> Expr:
+        """Return ``function(m, *elements)`` of vectors, by the arithmetic ``m`` of the target."""
+
+    def store_vector(
+        self,
+        buffer: Buffer,
+        vector: Expr,
+        index: Sequence[Index],
+        width: int,
+        dtype: str = "float32",
+    ) -> None:
+        """Store float32 neighbours, rounded to nearest even."""

@@ -1,0 +1,81 @@
+"""The backend of CPUs for kernels of rows and elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.kernels.cpu import elements as e
+from maxtool.compiler.kernels.cpu.rows import SingleThread
+from maxtool.compiler.kernels.cpu.special import Vectors
+from maxtool.compiler.target import Tile
+
+
+@dataclass(frozen=True, slots=True)
+class CpuBackend:
+    """Loops on all threads of a CPU, and vectors in its registers.
+
+    Attributes:
+        tile: How kernels use the vector registers.
+    """
+
+    tile: Tile
+
+    exp = staticmethod(e.exp)
+    read = staticmethod(e.read)
+    read_as = staticmethod(e.read_as)
+    rounded = staticmethod(e.rounded)
+    write = staticmethod(e.write)
+    load_vector = staticmethod(e.load_vector)
+    store_vector = staticmethod(e.store_vector)
+
+    def each_row(
+        self,
+        rows: b.Expr,
+        n: b.Index,
+        body: Callable[[b.Expr, SingleThread], None],
+        *,
+        dtypes: Sequence[str] = ("float32",),
+        work: int = 1,
+        group: int | None = None,  # noqa: ARG002 - a CPU's row has one thread
+    ) -> None:
+        """Run ``body(row, threads)`` for every row, a thread for each."""
+        width = min((e.width_of(dtype, self.tile.lanes) for dtype in dtypes), default=1)
+        b.each_row(rows, n * work, lambda i: body(i, SingleThread(width)))
+
+    def each_element(
+        self,
+        sizes: Sequence[b.Index],
+        row: Callable[..., Callable[[b.Expr], None]],
+        work: int = 1,
+    ) -> None:
+        """Run ``row(*outer)(k)`` for every element, row by row."""
+        *outer, n = [b.integer(size) for size in sizes]
+        if not outer:
+            b.each_row(n, work, row())
+            return
+        rows = outer[0]
+        for size in outer[1:]:
+            rows = rows * size
+        b.each_row(rows, n * work, lambda i: SingleThread().each(n, row(*b.unravel(i, outer))))
+
+    def each_vector(
+        self,
+        rows: b.Expr,
+        dim: int,
+        body: Callable[[b.Expr, b.Index, int], None],
+        work: int = 1,
+    ) -> None:
+        """Run ``body(row, k, width)`` for the vectors of every row."""
+
+        def row(i: b.Expr) -> None:
+            b.each_vector(dim, self.tile.lanes, lambda k, width: body(i, k, width))
+
+        b.each_row(rows, work * dim, row)
+
+    def compute(
+        self, function: Callable[..., b.Expr], vectors: Sequence[b.Expr], width: int
+    ) -> b.Expr:
+        """Return ``function(m, *vectors)``."""
+        return function(Vectors(width), *vectors)

@@ -1,0 +1,89 @@
+"""The backend of GPUs for kernels of rows and elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tvm.tirx.script.builder import ir as T
+
+from maxtool.compiler.kernels.cuda import builder as b
+from maxtool.compiler.kernels.cuda import elements as e
+from maxtool.compiler.kernels.cuda import lanes as ln
+from maxtool.compiler.kernels.cuda.rows import THREADS, ThreadGroup, each_element, each_row
+from maxtool.compiler.kernels.formulas import Scalars
+
+# What a thread computes with.
+REGISTERS = Scalars("float32", in_registers=True)
+# The widest vector of a row that several threads share.
+WIDTH = 4
+
+
+class CudaBackend:
+    """Launches of CUDA, and vectors of up to 16 bytes in the registers of a thread."""
+
+    exp = staticmethod(e.exp)
+    read = staticmethod(e.read)
+    read_as = staticmethod(e.read_as)
+    rounded = staticmethod(e.rounded)
+    write = staticmethod(e.write)
+    load_vector = staticmethod(ln.read)
+    store_vector = staticmethod(ln.write)
+
+    def each_row(
+        self,
+        rows: b.Expr,
+        n: b.Index,
+        body: Callable[[b.Expr, ThreadGroup], None],
+        *,
+        dtypes: Sequence[str] = ("float32",),
+        work: int = 1,  # noqa: ARG002 - a row costs a launch no more than its threads
+        group: int | None = None,
+    ) -> None:
+        """Launch ``body(row, threads)`` for every row.
+
+        The threads are ``group``, or one for each vector of a row whose length is a number, or a
+        warp or a block, which the length decides when it is known.
+        """
+        width = 1
+        if isinstance(n, int):
+            width = min((ln.widest(dtype, n) for dtype in dtypes), default=1)
+            width = min(width, WIDTH)
+            group = group or ln.threads_for(n // width, THREADS)
+        if group is None:
+            each_row(rows, n, body)
+            return
+        with b.launch([rows], group) as (row, thread):
+            body(row, ThreadGroup(thread, group, width=width))
+
+    def each_element(
+        self,
+        sizes: Sequence[b.Index],
+        row: Callable[..., Callable[[b.Expr], None]],
+        work: int = 1,  # noqa: ARG002
+    ) -> None:
+        """Launch ``row(*outer)(k)`` for every element, a thread for each."""
+        with each_element(*sizes) as (*outer, k):
+            row(*outer)(k)
+
+    def each_vector(
+        self,
+        rows: b.Expr,
+        dim: int,
+        body: Callable[[b.Expr, b.Index, int], None],
+        work: int = 1,  # noqa: ARG002
+    ) -> None:
+        """Launch ``body(row, k, width)``: a thread for neighbours that fill 16 bytes."""
+        width = ln.widest("float32", dim)
+        across = dim // width
+        count = rows * across
+        with b.launch([b.ceildiv(count, THREADS)], THREADS) as (block, thread):
+            at = b.index(block * THREADS + T.Cast("int64", thread))
+            with b.when(at < count):
+                row = b.index(b.quotient(at, across))
+                body(row, b.index((at - row * across) * width), width)
+
+    def compute(
+        self, function: Callable[..., b.Expr], vectors: Sequence[b.Expr], width: int
+    ) -> b.Expr:
+        """Return ``function(m, *elements)`` for each element of the vectors, in registers."""
+        return ln.made(width, lambda i: function(REGISTERS, *(one[i] for one in vectors)))

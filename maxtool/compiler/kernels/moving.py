@@ -1,0 +1,60 @@
+"""Copies of elements that compute none: dimensions in another order, rows read by index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from maxtool.compiler.kernels import builder as b
+from maxtool.compiler.kernels.backend import Backend
+
+
+def permute(backend: Backend, dtype: str, dims: tuple[int, ...]) -> b.PrimFunc:
+    """Build the copy with its dimensions in another order.
+
+    Parameters of the kernel: x of any sizes, y whose dimension i is dimension ``dims[i]`` of x.
+
+    Args:
+        backend: The target's.
+        dtype: How an element is passed.
+        dims: The order; at least one.
+    """
+    with b.kernel(f"permute_{'_'.join(map(str, dims))}_{dtype}") as made:
+        sizes = [made.dim(f"size_{axis}") for axis in range(len(dims))]
+        x = made.argument("x", sizes, dtype)
+        moved = [sizes[dim] for dim in dims]
+        y = made.argument("y", moved, dtype)
+
+        def row(*outer: b.Expr) -> Callable[[b.Expr], None]:
+            def element(k: b.Expr) -> None:
+                source = dict(zip(dims, (*outer, k), strict=True))
+                b.store(y, x[tuple(source[axis] for axis in range(len(dims)))], (*outer, k))
+
+            return element
+
+        backend.each_element(moved, row)
+    return made.function
+
+
+def gather_rows(backend: Backend, dtype: str, places: str) -> b.PrimFunc:
+    """Build ``y[i, j, :] = x[i, at[j], :]``.
+
+    Parameters of the kernel: x[outer, n, inner], at[m], y[outer, m, inner]. A negative place counts
+    from the last; one that does not exist is read at the nearest end.
+
+    Args:
+        backend: The target's.
+        dtype: How an element is carried.
+        places: The type of the places.
+    """
+    with b.kernel(f"gather_{dtype}") as made:
+        outer, n, m, inner = (made.dim(name) for name in ("outer", "n", "m", "inner"))
+        x = made.argument("x", (outer, n, inner), dtype)
+        at = made.argument("at", (m,), places)
+        y = made.argument("y", (outer, m, inner), dtype)
+
+        def row(i: b.Expr, j: b.Expr) -> Callable[[b.Expr], None]:
+            place = b.index(b.greatest(b.least(b.from_first(at[j], n, places), n - 1), 0))
+            return lambda k: b.store(y, x[i, place, k], (i, j, k))
+
+        backend.each_element((outer, m, inner), row)
+    return made.function

@@ -1,0 +1,195 @@
+"""Softmax and normalization of rows of any length and floating-point type."""
+
+from __future__ import annotations
+
+from tvm.tirx.script.builder import ir as T
+
+from maxtool.compiler.kernels import builder as b
+from maxtool.compiler.kernels import elements as e
+from maxtool.compiler.kernels.backend import Backend, Read, RowThreads
+from maxtool.compiler.kernels.ordering import COMBINE
+
+# Operations on an element of a row that take an exponential or are swept several times.
+HEAVY = 16
+
+
+def softmax_rows(backend: Backend, op: str, dtype: str) -> b.PrimFunc:
+    """Build ``exp(x - max) / sum(exp(x - max))`` of each row, or its logarithm (logsoftmax).
+
+    Parameters of the kernel: x[rows, n], y[rows, n], both of ``dtype``.
+    """
+    computed = e.computed(dtype)
+    with b.kernel(f"{op}_{dtype}") as made:
+        rows, n = made.dim("rows"), made.dim("n")
+        x = made.argument("x", (rows, n), e.stored(dtype))
+        y = made.argument("y", (rows, n), e.stored(dtype))
+
+        def row(i: b.Expr, threads: RowThreads) -> None:
+            def read(k: b.Index, width: int) -> b.Expr:
+                return backend.read(x, (i, k), dtype, width)
+
+            def power(k: b.Index, width: int) -> b.Expr:
+                return backend.exp(read(k, width) - b.splat(top, width), computed, width)
+
+            def finish(k: b.Index, width: int) -> None:
+                below = b.let(read(k, width) - b.splat(top, width))
+                if log is None:
+                    value = backend.exp(below, computed, width) / b.splat(total, width)
+                else:
+                    value = below - b.splat(log, width)
+                backend.write(y, value, (i, k), dtype, width)
+
+            top = b.let(threads.fold(read, n, computed, COMBINE["max"]))
+            total = b.let(threads.fold(power, n, computed, COMBINE["sum"]))
+            log = b.let(T.log(total)) if op == "logsoftmax" else None
+            threads.each_vector(n, finish)
+
+        backend.each_row(rows, n, row, dtypes=(dtype,), work=HEAVY)
+    return made.function
+
+
+def layer_norm_rows(
+    backend: Backend, dtype: str, weight: str, eps: float, out: str | None = None
+) -> b.PrimFunc:
+    """Build ``(x - mean) / sqrt(variance + eps) * gamma + beta`` of each row.
+
+    Parameters of the kernel: x[rows, n] of ``dtype``, gamma[n] and beta[n] of type ``weight``,
+    y[rows, n] of type ``out``, or else ``dtype``.
+    """
+    computed = e.computed(dtype)
+    with b.kernel(f"layer_norm_{dtype}") as made:
+        rows, n = made.dim("rows"), made.dim("n")
+        x = made.argument("x", (rows, n), e.stored(dtype))
+        gamma, beta = (made.argument(name, (n,), e.stored(weight)) for name in ("gamma", "beta"))
+        y = made.argument("y", (rows, n), e.stored(out or dtype))
+
+        def row(i: b.Expr, threads: RowThreads) -> None:
+            def read(k: b.Index, width: int) -> b.Expr:
+                return backend.read(x, (i, k), dtype, width)
+
+            def finish(k: b.Index, width: int) -> None:
+                scale, shift = (
+                    backend.read_as(one, (k,), weight, computed, width) for one in (gamma, beta)
+                )
+                value = normal(k, width) * scale + shift
+                backend.write(y, value, (i, k), out or dtype, width)
+
+            normal = _normal(read, threads, n, eps, computed)
+            threads.each_vector(n, finish)
+
+        backend.each_row(rows, n, row, dtypes=(dtype,), work=HEAVY)
+    return made.function
+
+
+def group_norm_rows(
+    backend: Backend, dtype: str, weight: str, eps: float, groups: int, channels: int
+) -> b.PrimFunc:
+    """Build the normalization of each group, and the scale and shift of each channel.
+
+    Parameters of the kernel: x[rows, n] of ``dtype``, a row for each group of each example, its
+    channels one after the other; gamma[channels] and beta[channels] of type ``weight``; y like x.
+    """
+    computed = e.computed(dtype)
+    with b.kernel(f"group_norm_{dtype}") as made:
+        rows, n = made.dim("rows"), made.dim("n")
+        x = made.argument("x", (rows, n), e.stored(dtype))
+        gamma = made.argument("gamma", (channels,), e.stored(weight))
+        beta = made.argument("beta", (channels,), e.stored(weight))
+        y = made.argument("y", (rows, n), e.stored(dtype))
+        own = channels // groups
+
+        def row(i: b.Expr, threads: RowThreads) -> None:
+            def read(k: b.Index, width: int) -> b.Expr:
+                return backend.read(x, (i, k), dtype, width)
+
+            def affine(channel: b.Expr) -> list[b.Expr]:
+                at = b.index(first + channel)
+                return [backend.read_as(one, (at,), weight, computed) for one in (gamma, beta)]
+
+            def finish(k: b.Index, width: int, scale: b.Expr, shift: b.Expr) -> None:
+                value = normal(k, width) * b.splat(scale, width) + b.splat(shift, width)
+                backend.write(y, value, (i, k), dtype, width)
+
+            normal = _normal(read, threads, n, eps, computed)
+            size = b.index(b.quotient(n, own))
+            first = b.index(b.remainder(i, groups) * own)
+            threads.each_group(own, size, affine, finish)
+
+        backend.each_row(rows, n, row, dtypes=(dtype,), work=HEAVY)
+    return made.function
+
+
+def rms_norm_rows(
+    backend: Backend,
+    dtype: str,
+    weight: str,
+    eps: float,
+    offset: float,
+    round_first: bool,
+    out: str | None = None,
+) -> b.PrimFunc:
+    """Build ``x / sqrt(mean(x**2) + eps) * (w + offset)`` of each row.
+
+    Parameters of the kernel: x[rows, n] of ``dtype``, w[n] of type ``weight``, y[rows, n].
+
+    Args:
+        backend: The target's.
+        dtype: The type of x.
+        weight: The type of w.
+        eps: Added to the mean.
+        offset: Added to the weight.
+        round_first: Whether both factors are rounded to ``dtype`` before they are multiplied.
+        out: The type of y, if not that of x.
+    """
+    computed = e.computed(dtype)
+    with b.kernel(f"rms_norm_{dtype}") as made:
+        rows, n = made.dim("rows"), made.dim("n")
+        x = made.argument("x", (rows, n), e.stored(dtype))
+        w = made.argument("w", (n,), e.stored(weight))
+        y = made.argument("y", (rows, n), e.stored(out or dtype))
+
+        def row(i: b.Expr, threads: RowThreads) -> None:
+            def read(k: b.Index, width: int) -> b.Expr:
+                return b.let(backend.read(x, (i, k), dtype, width))
+
+            def square(k: b.Index, width: int) -> b.Expr:
+                value = read(k, width)
+                return value * value
+
+            def finish(k: b.Index, width: int) -> None:
+                normal = read(k, width) * b.splat(scale, width)
+                factor = backend.read_as(w, (k,), weight, computed, width)
+                factor = factor + e.constant(offset, computed, width)
+                if round_first:
+                    normal = backend.rounded(normal, dtype, width)
+                    factor = backend.rounded(factor, dtype, width)
+                backend.write(y, normal * factor, (i, k), out or dtype, width)
+
+            total = threads.fold(square, n, computed, COMBINE["sum"])
+            scale = inverse_root(total / T.Cast(computed, n), eps, computed)
+            threads.each_vector(n, finish)
+
+        backend.each_row(rows, n, row, dtypes=(dtype,), work=HEAVY)
+    return made.function
+
+
+def _normal(read: Read, threads: RowThreads, n: b.Expr, eps: float, computed: str) -> Read:
+    """Elements of a row less their mean, over the root of their variance and ``eps``."""
+
+    def centred(k: b.Index, width: int) -> b.Expr:
+        return read(k, width) - b.splat(mean, width)
+
+    def square(k: b.Index, width: int) -> b.Expr:
+        value = b.let(centred(k, width))
+        return value * value
+
+    count = T.Cast(computed, n)
+    mean = b.let(threads.fold(read, n, computed, COMBINE["sum"]) / count)
+    variance = threads.fold(square, n, computed, COMBINE["sum"]) / count
+    scale = inverse_root(variance, eps, computed)
+    return lambda k, width: centred(k, width) * b.splat(scale, width)
+
+
+def inverse_root(mean: b.Expr, eps: float, dtype: str = "float32") -> b.Expr:
+    """``1 / sqrt(mean + eps)``, both of its steps rounded to nearest."""
+    return b.let(e.constant(1.0, dtype) / T.sqrt(mean + e.constant(eps, dtype)))

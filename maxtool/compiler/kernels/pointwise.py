@@ -1,0 +1,39 @@
+"""A chain of elementwise operations on tensors of one shape, as one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from maxtool.compiler.kernels import builder as b
+from maxtool.compiler.kernels import elements as e
+from maxtool.compiler.kernels.backend import Backend
+from maxtool.compiler.kernels.chains import run_chain
+from maxtool.compiler.kernels.forms import Step
+from maxtool.compiler.kernels.formulas import Arithmetic
+
+# Operations that cost about as much as this many additions.
+HEAVY = 8
+
+
+def pointwise(
+    backend: Backend, dim: int, inputs: int, steps: Sequence[Step], out: str = "float32"
+) -> b.PrimFunc:
+    """Build the chain; its last step is the result.
+
+    Parameters of the kernel: each input [rows, dim] float32, y[rows, dim] of type ``out``.
+    """
+    name = "_".join(dict.fromkeys(step.op for step in steps))
+    with b.kernel(f"{name}_{dim}_{out}") as made:
+        rows = made.dim("rows")
+        sources = [made.argument(f"x{index}", (rows, dim)) for index in range(inputs)]
+        y = made.argument("y", (rows, dim), e.stored(out))
+
+        def chain(m: Arithmetic, *elements: b.Expr) -> b.Expr:
+            return run_chain(m, steps, elements)
+
+        def vector(row: b.Expr, k: b.Index, width: int) -> None:
+            loaded = [backend.load_vector(source, (row, k), width) for source in sources]
+            backend.store_vector(y, backend.compute(chain, loaded, width), (row, k), width, out)
+
+        backend.each_vector(rows, dim, vector, work=HEAVY)
+    return made.function
