@@ -66,12 +66,6 @@ NOT_YET = {"onnx"}
 # Type checkers know it wherever it is imported for them; nobody needs it to run anything.
 FOR_CHECKERS = "typing_extensions"
 NEVER = {"torch", "transformers", "tensorflow", "jax", "click", "pickle"}
-# Arrows of circles that are still to be cut, from the file that imports.
-UNCUT = {
-    "compiler.lowering.control": {"compiler.lowering.module"},
-    "compiler.lowering.function": {"compiler.lowering.module", "compiler.storage"},
-    "compiler.lowering.pointwise": {"compiler.lowering.function"},
-}
 
 
 class Import(NamedTuple):
@@ -168,10 +162,7 @@ def imports_by_name(file: Path) -> bool:
 
 def test_no_circles() -> None:
     """Not one, imports for type checkers and inside functions counted."""
-    arrows = {
-        module: {to for to in targets if short(to) not in UNCUT.get(short(module), ())}
-        for module, targets in arrows_between_files().items()
-    }
+    arrows = arrows_between_files()
     assert not [
         f"{short(module)} -> {short(to)}"
         for circle in circles(arrows)

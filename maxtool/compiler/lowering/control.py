@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from tvm import relax
 
 from maxtool.compiler.lowering.function import FunctionLowering
+from maxtool.compiler.lowering.subgraphs import SubgraphModule
 from maxtool.compiler.storage import Storage
 from maxtool.graph import CallNode
 from maxtool.graph.nested import FlowGraph
-
-if TYPE_CHECKING:
-    from maxtool.compiler.lowering.module import ModuleLowering
 
 Expr: TypeAlias = Any  # tvm ships no types
 # The inputs and weights of the graph in a function.
@@ -38,7 +36,7 @@ class FlowLowering:
         places: How its weights are stored.
     """
 
-    def __init__(self, module: ModuleLowering, graph: FlowGraph, places: Sequence[Storage]) -> None:
+    def __init__(self, module: SubgraphModule, graph: FlowGraph, places: Sequence[Storage]) -> None:
         self._module = module
         self._graph = graph
         self._places = places

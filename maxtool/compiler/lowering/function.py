@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import prod
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import tvm
@@ -15,15 +15,13 @@ from maxtool.compiler.carrying import bits, stored
 from maxtool.compiler.kernels.cuda.gpu_requests import Narrow
 from maxtool.compiler.kernels.requests import Request
 from maxtool.compiler.lowering import places
-from maxtool.compiler.lowering.pointwise import Chain
+from maxtool.compiler.lowering.chain import Chain
+from maxtool.compiler.lowering.relax_module import RelaxModule
+from maxtool.compiler.storage import Storage
+from maxtool.compiler.targets import Target
 from maxtool.dtype import DType
 from maxtool.graph import DeviceRef, Dim, Node, Shape, Tensor, TensorType
 from maxtool.graph.type import HOST
-
-if TYPE_CHECKING:
-    from maxtool.compiler.lowering.module import ModuleLowering
-    from maxtool.compiler.storage import Storage
-    from maxtool.compiler.targets import Target
 
 Expr: TypeAlias = Any  # tvm ships no types
 # What says, in a function, what the results of a node are.
@@ -41,7 +39,7 @@ class FunctionLowering:
         module: What the function becomes part of.
     """
 
-    def __init__(self, module: ModuleLowering) -> None:
+    def __init__(self, module: RelaxModule) -> None:
         self.module = module
         self.whole: dict[int, Expr] = {}
         self.flat: dict[int, Expr] = {}
@@ -152,12 +150,16 @@ class FunctionLowering:
         key = id(value)
         if key in self.chains and key not in self.flat:
             with self.on(value.device):
-                self.flat[key] = self.chains[key].emit(self, self.flat_sizes(value.shape))
+                self.flat[key] = self.chain_result(self.chains[key], value.shape)
         if key not in self.flat:
             whole = self.get(value)
             same = value.rank == 2
             self.flat[key] = whole if same else self.reshaped(whole, self.flat_sizes(value.shape))
         return self.flat[key]
+
+    def chain_result(self, chain: Chain, shape: Shape, dtype: DType = DType.float32) -> Expr:
+        """Call the kernel of a chain; its result of that shape is flat, and of that type."""
+        return self.kernel(chain.kernel(dtype), chain.inputs, self.flat_sizes(shape), dtype)
 
     def once(self, key: tuple[object, ...], make: Callable[[], Any]) -> Any:  # noqa: ANN401
         """What ``make`` gives, made when it is first asked for, however many then use it."""
@@ -171,7 +173,7 @@ class FunctionLowering:
         def make() -> Expr:
             sizes = self.flat_sizes(value.shape)
             if id(value) in self.chains and self.result_type(value) is dtype:
-                return self.chains[id(value)].emit(self, sizes, dtype)
+                return self.chain_result(self.chains[id(value)], value.shape, dtype)
             request = Narrow(dtype=dtype.value)
             return self.kernel(request, [self.get_flat(value)], sizes, dtype)
 

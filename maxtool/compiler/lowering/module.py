@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -12,23 +11,22 @@ from typing import Any
 from tvm import relax, tirx
 
 from maxtool.compiler.kernels.forms import Step
-from maxtool.compiler.kernels.requests import Pointwise, Request
-from maxtool.compiler.kernels.table import build
+from maxtool.compiler.kernels.requests import Pointwise
 from maxtool.compiler.lowering.control import FlowLowering
 from maxtool.compiler.lowering.function import FunctionLowering
+from maxtool.compiler.lowering.subgraphs import SubgraphModule, key_of
 from maxtool.compiler.lowering.table import FUSIONS_OF, ROUNDING_OF, RULES_OF
 from maxtool.compiler.placement import Placed, placed
 from maxtool.compiler.rewriting import Nodes, count_uses, rewritten
 from maxtool.compiler.storage import Storage
-from maxtool.compiler.targets import Target
 from maxtool.dtype import DType
 from maxtool.errors import CompilationFailed
 from maxtool.graph import BufferType, CallNode, DeviceRef, Graph, Node, Tensor
-from maxtool.graph.nested import FlowGraph, NestedGraph, names_in
+from maxtool.graph.nested import FlowGraph
 from maxtool.graph.type import HOST
 
 
-class ModuleLowering:
+class ModuleLowering(SubgraphModule):
     """Builds a Relax module from graphs.
 
     An entry takes its inputs, then one array of the tensors it writes in place (if there are any),
@@ -43,27 +41,9 @@ class ModuleLowering:
     def __init__(
         self, target: Placed, weights: Mapping[str, Storage], *, prints: bool = False
     ) -> None:
-        self.placement = placed(target)
+        super().__init__(placed(target))
         self.prints = prints
         self.weights = weights
-        self.builder = relax.BlockBuilder()
-        self._kernels: dict[tuple[Request, Target], Any] = {}
-        self._names: Counter[str] = Counter()
-        self._subgraphs: dict[tuple[object, ...], Any] = {}
-
-    def kernel(self, request: Request, target: Target) -> Any:  # noqa: ANN401
-        """Return the global name of a kernel for a target, built when it is first asked for."""
-        key = (request, target)
-        if key not in self._kernels:
-            function = build(request, target)
-            hint = str(function.attrs["global_symbol"])
-            own = function.without_attr("global_symbol").with_attrs(self.attributes(target))
-            self._kernels[key] = self.builder.add_func(own, self.unique(hint))
-        return self._kernels[key]
-
-    def attributes(self, target: Target) -> dict[str, Any]:
-        """What a kernel says of itself: its target, where not all have the same."""
-        return {} if self.placement.is_single else {"target": target.tvm}
 
     def entry(self, graph: Graph, symbol: str | None = None) -> None:
         """Add a public function that runs ``graph``, by its name or another.
@@ -100,7 +80,7 @@ class ModuleLowering:
                 item = _item(buffers[0], index, function.type(value.type))
                 function.set_whole(value, function.emit(item))
             for name, value in graph.weight_values.items():
-                item = _item(weights, order[name], self._stored(value, self.weights[name]))
+                item = _item(weights, order[name], self.stored_type(value, self.weights[name]))
                 function.set_weight(value, function.emit(item), places[id(value)])
 
         everything = [*parameters, *buffers, weights]
@@ -120,17 +100,12 @@ class ModuleLowering:
             module.update_global_info("vdevice", self.placement.vdevices)
         return module
 
-    def _stored(self, value: Tensor, place: Storage) -> Any:  # noqa: ANN401 - tvm ships no types
-        """The type of a weight as it is stored."""
-        vdevice = self.placement.vdevice(value.device)
-        return relax.TensorType(list(place.stored_shape), place.stored_dtype, vdevice=vdevice)
-
     def _add_subgraphs(self, graph: Graph, places: Mapping[int, Storage]) -> None:
         """Add a function for each subgraph and each storage of its weights, inner ones first."""
         for node in graph.nodes:
             if isinstance(node, CallNode):
                 passed = tuple(places[id(value)] for value in node.weights)
-                key = _key(node, passed)
+                key = key_of(node, passed)
                 if key not in self._subgraphs:
                     inner = dict(zip(map(id, node.callee.parameters()), passed, strict=True))
                     self._add_subgraphs(node.callee, inner)
@@ -149,43 +124,12 @@ class ModuleLowering:
                 kind = function.type(value.type)
                 function.set_whole(value, self._typed(function, parameter, kind))
             for value, parameter, place in zip(graph.parameters(), weights, places, strict=True):
-                kind = self._stored(value, place)
+                kind = self.stored_type(value, place)
                 function.set_weight(value, self._typed(function, parameter, kind), place)
 
         everything = [*self.sizes_parameter(function, graph), *parameters]
         name = self.unique(re.sub(r"[^0-9A-Za-z_]", "_", graph.name))
         return self._add_function(function, graph, name, everything, bind, private=True)
-
-    def parameters(
-        self, function: FunctionLowering, graph: Graph, places: Sequence[Storage]
-    ) -> list[Any]:
-        """The parameters of a private function: the inputs of a graph, then its weights."""
-        inputs = [function.type(value.type) for value in graph.inputs]
-        stored = [self._stored(*pair) for pair in zip(graph.parameters(), places, strict=True)]
-        return [
-            *(relax.Var(f"input_{i}", _anywhere(kind)) for i, kind in enumerate(inputs)),
-            *(relax.Var(f"weight_{i}", _anywhere(kind)) for i, kind in enumerate(stored)),
-        ]
-
-    def sizes(self, function: FunctionLowering, graph: Graph) -> list[Any]:
-        """The argument with the sizes of names for a graph inside of another one; others take none.
-
-        Its inputs may have a size such as ``n + 1`` only, and its nodes read any that is known.
-        """
-        if not isinstance(graph, NestedGraph | FlowGraph):
-            return []
-        return [relax.ShapeExpr([function.dim(name) for name in names_in(graph)])]
-
-    def sizes_parameter(self, function: FunctionLowering, graph: Graph) -> list[Any]:
-        """The parameter for :meth:`sizes`."""
-        return [
-            relax.Var("sizes", relax.ShapeType(list(shape.values)))
-            for shape in self.sizes(function, graph)
-        ]
-
-    def callee(self, node: CallNode, places: Sequence[Storage]) -> Any:  # noqa: ANN401
-        """The function of a subgraph whose weights are stored so."""
-        return self._subgraphs[_key(node, places)]
 
     def _add_function(
         self,
@@ -273,11 +217,6 @@ class ModuleLowering:
         items = function.emit(relax.Tuple([value]))
         return function.emit(_item(items, 0, kind))
 
-    def unique(self, hint: str) -> str:
-        """``hint``, or with a number after it if something has that name already."""
-        self._names[hint] += 1
-        return hint if self._names[hint] == 1 else f"{hint}_{self._names[hint]}"
-
 
 def _printed(graph: Graph) -> Iterator[str]:
     """The labels of what a graph and its subgraphs print."""
@@ -294,11 +233,6 @@ def _place(node: Node) -> DeviceRef:
     return first.device
 
 
-def _anywhere(kind: Any) -> Any:  # noqa: ANN401 - tvm ships no types
-    """A type without its device."""
-    return relax.TensorType(kind.shape, kind.dtype)
-
-
 def _item(array: Any, index: int, kind: Any) -> Any:  # noqa: ANN401
     """An item of an array of tensors, taken to be of a type without looking.
 
@@ -308,8 +242,3 @@ def _item(array: Any, index: int, kind: Any) -> Any:  # noqa: ANN401
     return relax.op.call_pure_packed(
         "vm.builtin.tuple_getitem", array, relax.prim_value(index), ty_args=[kind]
     )
-
-
-def _key(node: CallNode, places: Sequence[Storage]) -> tuple[object, ...]:
-    """Two calls of one subgraph run one function when their weights are stored alike."""
-    return id(node.callee), *((place.dtype, place.shape, place.block) for place in places)

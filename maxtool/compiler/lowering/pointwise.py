@@ -3,48 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from maxtool.compiler.kernels.cuda.gpu_requests import RoundedPointwise
 from maxtool.compiler.kernels.forms import Step
 from maxtool.compiler.kernels.formulas import CHAINED
-from maxtool.compiler.kernels.requests import Pointwise
+from maxtool.compiler.lowering.chain import Chain
+from maxtool.compiler.lowering.function import FunctionLowering
 from maxtool.dtype import DType
 from maxtool.graph import Node, Tensor
-
-if TYPE_CHECKING:
-    from maxtool.compiler.lowering.function import FunctionLowering
 
 # A longer chain would run out of vector registers.
 MAX_INPUTS = 8
 MAX_STEPS = 16
-
-
-@dataclass(frozen=True)
-class Chain:
-    """Elementwise operations on flat tensors of one shape, not emitted yet.
-
-    Attributes:
-        inputs: The tensors it reads.
-        steps: The operations; operands count the inputs first.
-        width: The last dimension, which must be known.
-    """
-
-    inputs: tuple[Any, ...]
-    steps: tuple[Step, ...]
-    width: int
-
-    def emit(
-        self, function: FunctionLowering, sizes: Sequence[Any], dtype: DType = DType.float32
-    ) -> Any:  # noqa: ANN401
-        """Call the kernel of the chain, which rounds its result to ``dtype``."""
-        request = Pointwise(dim=self.width, inputs=len(self.inputs), steps=self.steps)
-        if dtype is not DType.float32:
-            request = RoundedPointwise(**vars(request), out=dtype.value)
-        return function.kernel(request, self.inputs, sizes, dtype)
 
 
 def chain(function: FunctionLowering, node: Node) -> Chain | None:

@@ -66,7 +66,7 @@ def _elementwise(function: FunctionLowering, node: Node) -> None:
         function.set_whole(result, function.compute(compute, *operands, name=node.op))
     elif any(isinstance(operand.type, BufferType) for operand in node.inputs):
         # A chain that waits would read the buffer after a later write.
-        function.set_flat(result, fused.emit(function, function.flat_sizes(result.shape)))
+        function.set_flat(result, function.chain_result(fused, result.shape))
     else:
         function.chains[id(result)] = fused
 

@@ -7,8 +7,8 @@ from tvm import relax
 from maxtool.compiler.carrying import stored
 from maxtool.compiler.kernels.cuda.gpu_requests import ChainRmsNorm
 from maxtool.compiler.kernels.cuda.norm import layout
+from maxtool.compiler.lowering.chain import Chain
 from maxtool.compiler.lowering.function import FunctionLowering, Rule
-from maxtool.compiler.lowering.pointwise import Chain
 from maxtool.compiler.lowering.rules import RULES
 from maxtool.dtype import DType
 from maxtool.graph import Node

@@ -1,0 +1,33 @@
+"""``Chain``: elementwise operations that become one kernel when their result is needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from maxtool.compiler.kernels.cuda.gpu_requests import RoundedPointwise
+from maxtool.compiler.kernels.forms import Step
+from maxtool.compiler.kernels.requests import Pointwise
+from maxtool.dtype import DType
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Elementwise operations on flat tensors of one shape, not emitted yet.
+
+    Attributes:
+        inputs: The tensors it reads.
+        steps: The operations; operands count the inputs first.
+        width: The last dimension, which must be known.
+    """
+
+    inputs: tuple[Any, ...]
+    steps: tuple[Step, ...]
+    width: int
+
+    def kernel(self, dtype: DType) -> Pointwise:
+        """The kernel of the chain, which rounds its result to ``dtype``."""
+        request = Pointwise(dim=self.width, inputs=len(self.inputs), steps=self.steps)
+        if dtype is DType.float32:
+            return request
+        return RoundedPointwise(**vars(request), out=dtype.value)

@@ -1,0 +1,73 @@
+"""Functions of subgraphs: their parameters, and which of them a call calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tvm import relax
+
+from maxtool.compiler.lowering.function import FunctionLowering
+from maxtool.compiler.lowering.relax_module import RelaxModule
+from maxtool.compiler.placement import Placement
+from maxtool.compiler.storage import Storage
+from maxtool.graph import CallNode, Graph, Tensor
+from maxtool.graph.nested import FlowGraph, NestedGraph, names_in
+
+
+class SubgraphModule(RelaxModule):
+    """A Relax module with a private function for each subgraph and each storage of its weights.
+
+    Args:
+        placement: What it is compiled for.
+    """
+
+    def __init__(self, placement: Placement) -> None:
+        super().__init__(placement)
+        self._subgraphs: dict[tuple[object, ...], Any] = {}
+
+    def stored_type(self, value: Tensor, place: Storage) -> Any:  # noqa: ANN401 - tvm ships no types
+        """The type of a weight as it is stored."""
+        vdevice = self.placement.vdevice(value.device)
+        return relax.TensorType(list(place.stored_shape), place.stored_dtype, vdevice=vdevice)
+
+    def parameters(
+        self, function: FunctionLowering, graph: Graph, places: Sequence[Storage]
+    ) -> list[Any]:
+        """The parameters of a private function: the inputs of a graph, then its weights."""
+        inputs = [function.type(value.type) for value in graph.inputs]
+        stored = [self.stored_type(*pair) for pair in zip(graph.parameters(), places, strict=True)]
+        return [
+            *(relax.Var(f"input_{i}", _anywhere(kind)) for i, kind in enumerate(inputs)),
+            *(relax.Var(f"weight_{i}", _anywhere(kind)) for i, kind in enumerate(stored)),
+        ]
+
+    def sizes(self, function: FunctionLowering, graph: Graph) -> list[Any]:
+        """The argument with the sizes of names for a graph inside of another one; others take none.
+
+        Its inputs may have a size such as ``n + 1`` only, and its nodes read any that is known.
+        """
+        if not isinstance(graph, NestedGraph | FlowGraph):
+            return []
+        return [relax.ShapeExpr([function.dim(name) for name in names_in(graph)])]
+
+    def sizes_parameter(self, function: FunctionLowering, graph: Graph) -> list[Any]:
+        """The parameter for :meth:`sizes`."""
+        return [
+            relax.Var("sizes", relax.ShapeType(list(shape.values)))
+            for shape in self.sizes(function, graph)
+        ]
+
+    def callee(self, node: CallNode, places: Sequence[Storage]) -> Any:  # noqa: ANN401
+        """The function of a subgraph whose weights are stored so."""
+        return self._subgraphs[key_of(node, places)]
+
+
+def _anywhere(kind: Any) -> Any:  # noqa: ANN401 - tvm ships no types
+    """A type without its device."""
+    return relax.TensorType(kind.shape, kind.dtype)
+
+
+def key_of(node: CallNode, places: Sequence[Storage]) -> tuple[object, ...]:
+    """Two calls of one subgraph run one function when their weights are stored alike."""
+    return id(node.callee), *((place.dtype, place.shape, place.block) for place in places)
