@@ -1,9 +1,14 @@
-"""The opcodes that build plain values, as pickletools documents them: protocols 2 to 5."""
+"""The opcodes that build plain values, by the names of pickletools: protocols 2 to 5.
+
+Operands are read by pickletools, of an opcode of the table only; names are not, as pickletools
+undoes escapes in them, which pickle does not know.
+"""
 
 from __future__ import annotations
 
-import struct
+import pickletools
 from collections.abc import Callable
+from io import BytesIO
 from typing import Any
 
 from maxtool.weights.formats.pickle_machine import (
@@ -15,85 +20,39 @@ from maxtool.weights.formats.pickle_machine import (
     key_of,
 )
 
-Operation = Callable[[Machine], None]
+# Does what an opcode says to the machine; most have no operand.
+Operation = Callable[[Machine, Any], object]
+
+STOP = b"."
+NAMED = ("GLOBAL", "INST")
 
 
-def stop(machine: Machine) -> None:
-    """Never called: the loop ends before it."""
+def operand(opcode: pickletools.OpcodeInfo, stream: BytesIO) -> Any:  # noqa: ANN401 - its type
+    """Read the operand of an opcode; None if it has none.
+
+    Raises:
+        Unfit: If it is cut off, or is not what it must be.
+    """
+    if opcode.arg is None:
+        return None
+    try:
+        if opcode.name in NAMED:
+            return _name(stream), _name(stream)
+        return opcode.arg.reader(stream)
+    except UnicodeDecodeError:
+        raise Unfit("text that is not UTF-8") from None
+    except ValueError as error:
+        raise Unfit(str(error)) from None
 
 
-def _skip(count: int) -> Operation:
-    def skip(machine: Machine) -> None:
-        machine.cursor.skip(count, "an operand")
-
-    return skip
-
-
-def _constant(make: Callable[[], object]) -> Operation:
-    def push(machine: Machine) -> None:
-        machine.stack.append(make())
-
-    return push
-
-
-def _number(layout: str) -> Operation:
-    packed = struct.Struct(layout)
-
-    def push(machine: Machine) -> None:
-        at = machine.cursor.skip(packed.size, "a number")
-        machine.stack.append(packed.unpack_from(machine.cursor.data, at)[0])
-
-    return push
-
-
-def _raw(machine: Machine, size: int) -> bytes:
-    """Bytes after a length of ``size`` bytes."""
-    cursor = machine.cursor
-    length = int.from_bytes(cursor.take(size, "a length"), "little")
-    return cursor.take(length, "text")
-
-
-def _text(size: int) -> Operation:
-    def push(machine: Machine) -> None:
-        machine.stack.append(_raw(machine, size).decode("utf-8", "surrogatepass"))
-
-    return push
-
-
-def _bytes(size: int) -> Operation:
-    def push(machine: Machine) -> None:
-        machine.stack.append(_raw(machine, size))
-
-    return push
-
-
-def _old_text(size: int) -> Operation:
-    """The text of Python 2, which had no encoding."""
-
-    def push(machine: Machine) -> None:
-        machine.stack.append(_raw(machine, size).decode("latin-1"))
-
-    return push
-
-
-def _long(machine: Machine) -> None:
-    machine.stack.append(int.from_bytes(_raw(machine, 1), "little", signed=True))
-
-
-def _line(machine: Machine) -> str:
-    cursor = machine.cursor
-    start = cursor.position
-    end = cursor.data.find(b"\n", start, min(start + MAX_GLOBAL_BYTES, cursor.end))
-    if end < 0:
+def _name(stream: BytesIO) -> str:
+    line = stream.readline(MAX_GLOBAL_BYTES)
+    if not line.endswith(b"\n"):
         raise Unfit(f"a name of more than {MAX_GLOBAL_BYTES} bytes")
-    return cursor.take(end + 1 - start, "a name")[:-1].decode()
+    return line[:-1].decode()
 
 
-def _global(machine: Machine) -> None:
-    machine.find(_line(machine), _line(machine))
-
-
-def _stack_global(machine: Machine) -> None:
+def _stack_global(machine: Machine, _: None) -> None:
     name, module = machine.pop(), machine.pop()
     if type(name) is not str or type(module) is not str:
         raise Unfit("a name that is no text")
@@ -102,50 +61,18 @@ def _stack_global(machine: Machine) -> None:
     machine.find(module, name)
 
 
-def _mark(machine: Machine) -> None:
-    machine.marks.append(len(machine.stack))
-
-
-def _pop(machine: Machine) -> None:
-    machine.pop()
-
-
-def _pop_mark(machine: Machine) -> None:
-    machine.pop_mark()
-
-
-def _duplicate(machine: Machine) -> None:
-    machine.stack.append(machine.top(object))
-
-
 def _tuple(count: int) -> Operation:
-    def push(machine: Machine) -> None:
+    def push(machine: Machine, _: None) -> None:
         items = [machine.pop() for _ in range(count)]
         machine.stack.append(tuple(reversed(items)))
 
     return push
 
 
-def _tuple_of_mark(machine: Machine) -> None:
-    machine.stack.append(tuple(machine.pop_mark()))
-
-
-def _list_of_mark(machine: Machine) -> None:
-    machine.stack.append(machine.pop_mark())
-
-
-def _dictionary_of_mark(machine: Machine) -> None:
+def _dictionary_of_mark(machine: Machine, _: None) -> None:
     items = machine.pop_mark()
     machine.stack.append({})
     _set(machine, items)
-
-
-def _append(machine: Machine) -> None:
-    _extend(machine, [machine.pop()])
-
-
-def _append_mark(machine: Machine) -> None:
-    _extend(machine, machine.pop_mark())
 
 
 def _extend(machine: Machine, items: list[Any]) -> None:
@@ -154,13 +81,9 @@ def _extend(machine: Machine, items: list[Any]) -> None:
         target.extend(items)
 
 
-def _set_item(machine: Machine) -> None:
+def _set_item(machine: Machine, _: None) -> None:
     value, key = machine.pop(), machine.pop()
     _set(machine, [key, value])
-
-
-def _set_items(machine: Machine) -> None:
-    _set(machine, machine.pop_mark())
 
 
 def _set(machine: Machine, items: list[Any]) -> None:
@@ -173,24 +96,24 @@ def _set(machine: Machine, items: list[Any]) -> None:
                 target[key_of(key)] = value
 
 
-def _reduce(machine: Machine) -> None:
+def _reduce(machine: Machine, _: None) -> None:
     arguments, function = machine.pop(), machine.pop()
     machine.call(function, arguments)
 
 
-def _build(machine: Machine) -> None:
+def _build(machine: Machine, _: None) -> None:
     """State of an object: its attributes, none of which are tensors of a state dict."""
     machine.pop()
     machine.top(object)
 
 
-def _instance(machine: Machine) -> None:
-    machine.find(_line(machine), _line(machine))
+def _instance(machine: Machine, names: tuple[str, str]) -> None:
+    machine.find(*names)
     function = machine.stack.pop()
     machine.call(function, tuple(machine.pop_mark()))
 
 
-def _persistent(machine: Machine) -> None:
+def _persistent(machine: Machine, _: None) -> None:
     wanted = machine.pop()
     if wanted is FOREIGN or is_foreign(wanted):
         machine.stack.append(FOREIGN)
@@ -200,79 +123,69 @@ def _persistent(machine: Machine) -> None:
         raise Unfit("a persistent id that is no tuple")
 
 
-def _put(size: int) -> Operation:
-    def put(machine: Machine) -> None:
-        number = int.from_bytes(machine.cursor.take(size, "a memo number"), "little")
-        machine.memo[number] = machine.top(object)
-
-    return put
+def _get(machine: Machine, number: int) -> None:
+    if number not in machine.memo:
+        raise Unfit(f"nothing is remembered as {number}")
+    machine.stack.append(machine.memo[number])
 
 
-def _memoize(machine: Machine) -> None:
-    machine.memo[len(machine.memo)] = machine.top(object)
+def _put(machine: Machine, number: int) -> None:
+    machine.memo[number] = machine.top(object)
 
 
-def _get(size: int) -> Operation:
-    def get(machine: Machine) -> None:
-        number = int.from_bytes(machine.cursor.take(size, "a memo number"), "little")
-        if number not in machine.memo:
-            raise Unfit(f"nothing is remembered as {number}")
-        machine.stack.append(machine.memo[number])
-
-    return get
+def _push(make: Callable[[Any], object]) -> Operation:
+    return lambda machine, operand: machine.stack.append(make(operand))
 
 
-_BY_CHARACTER: dict[str, Operation] = {
-    ".": stop,
-    "(": _mark,
-    "0": _pop,
-    "1": _pop_mark,
-    "2": _duplicate,
-    "N": _constant(lambda: None),
-    "\x88": _constant(lambda: True),
-    "\x89": _constant(lambda: False),
-    "J": _number("<i"),
-    "K": _number("<B"),
-    "M": _number("<H"),
-    "G": _number(">d"),
-    "\x8a": _long,
-    "X": _text(4),
-    "\x8c": _text(1),
-    "\x8d": _text(8),
-    "U": _old_text(1),
-    "T": _old_text(4),
-    "C": _bytes(1),
-    "B": _bytes(4),
-    "\x8e": _bytes(8),
-    "]": _constant(list),
-    "\x8f": _constant(list),
-    "a": _append,
-    "e": _append_mark,
-    "\x90": _append_mark,
-    "l": _list_of_mark,
-    "\x91": _list_of_mark,
-    ")": _constant(tuple),
-    "t": _tuple_of_mark,
-    "\x85": _tuple(1),
-    "\x86": _tuple(2),
-    "\x87": _tuple(3),
-    "}": _constant(dict),
-    "d": _dictionary_of_mark,
-    "s": _set_item,
-    "u": _set_items,
-    "c": _global,
-    "\x93": _stack_global,
-    "i": _instance,
-    "R": _reduce,
-    "\x81": _reduce,
-    "b": _build,
-    "Q": _persistent,
-    "q": _put(1),
-    "r": _put(4),
-    "\x94": _memoize,
-    "h": _get(1),
-    "j": _get(4),
-    "\x80": _skip(1),
-    "\x95": _skip(8),
+_pushed = _push(lambda operand: operand)
+_make_list = _push(lambda _: [])
+
+OPERATIONS: dict[str, Operation] = {
+    **dict.fromkeys(["BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT"], _pushed),
+    **dict.fromkeys(["BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"], _pushed),
+    **dict.fromkeys(
+        ["BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BINSTRING", "SHORT_BINSTRING"], _pushed
+    ),
+    **dict.fromkeys(("PROTO", "FRAME"), lambda _machine, _operand: None),
+    "NONE": _push(lambda _: None),
+    "NEWTRUE": _push(lambda _: True),
+    "NEWFALSE": _push(lambda _: False),
+    "EMPTY_LIST": _make_list,
+    "EMPTY_SET": _make_list,
+    "EMPTY_TUPLE": _push(lambda _: ()),
+    "EMPTY_DICT": _push(lambda _: {}),
+    "MARK": lambda machine, _: machine.marks.append(len(machine.stack)),
+    "POP": lambda machine, _: machine.pop(),
+    "POP_MARK": lambda machine, _: machine.pop_mark(),
+    "DUP": lambda machine, _: machine.stack.append(machine.top(object)),
+    "APPEND": lambda machine, _: _extend(machine, [machine.pop()]),
+    "APPENDS": lambda machine, _: _extend(machine, machine.pop_mark()),
+    "ADDITEMS": lambda machine, _: _extend(machine, machine.pop_mark()),
+    "LIST": lambda machine, _: machine.stack.append(machine.pop_mark()),
+    "FROZENSET": lambda machine, _: machine.stack.append(machine.pop_mark()),
+    "TUPLE": lambda machine, _: machine.stack.append(tuple(machine.pop_mark())),
+    "TUPLE1": _tuple(1),
+    "TUPLE2": _tuple(2),
+    "TUPLE3": _tuple(3),
+    "DICT": _dictionary_of_mark,
+    "SETITEM": _set_item,
+    "SETITEMS": lambda machine, _: _set(machine, machine.pop_mark()),
+    "GLOBAL": lambda machine, names: machine.find(*names),
+    "STACK_GLOBAL": _stack_global,
+    "INST": _instance,
+    "REDUCE": _reduce,
+    "NEWOBJ": _reduce,
+    "BUILD": _build,
+    "BINPERSID": _persistent,
+    "BINPUT": _put,
+    "LONG_BINPUT": _put,
+    "MEMOIZE": lambda machine, _: _put(machine, len(machine.memo)),
+    "BINGET": _get,
+    "LONG_BINGET": _get,
 }
-OPCODES = {ord(character): operation for character, operation in _BY_CHARACTER.items()}
+# By the byte in the file; what is not here is refused before its operand is read.
+OPCODES = {
+    opcode.code.encode("latin-1"): (opcode, OPERATIONS[opcode.name])
+    for opcode in pickletools.opcodes
+    if opcode.name in OPERATIONS
+}

@@ -7,6 +7,7 @@ imported and no object of a class is made. Everything else is refused, and the w
 from __future__ import annotations
 
 from collections.abc import Mapping
+from io import BytesIO
 from typing import NoReturn
 
 from maxtool.errors import InputError, MalformedFile
@@ -19,7 +20,7 @@ from maxtool.weights.formats.pickle_machine import (
     Unfit,
     Unsupported,
 )
-from maxtool.weights.formats.pickle_opcodes import OPCODES, stop
+from maxtool.weights.formats.pickle_opcodes import OPCODES, STOP, operand
 from maxtool.weights.jsonfile import uncollected
 
 # An opcode makes at most one object, so these two bound the memory; a tensor takes 30 opcodes.
@@ -79,28 +80,28 @@ def read(cursor: Cursor, calls: Mapping[Global, Call | None], persistent: Call) 
 
 def _run(machine: Machine) -> object:
     cursor = machine.cursor
-    data, end = cursor.data, cursor.end
+    start = cursor.position
+    stream = BytesIO(cursor.take(cursor.remaining, "the pickle"))
     for _ in range(MAX_OPCODES):
-        at = cursor.position
-        if at >= end:
+        at, code = start + stream.tell(), stream.read(1)
+        if not code:
             cursor.fail("the pickle ends early")
-        cursor.position = at + 1
-        operation = OPCODES.get(data[at])
-        if operation is stop:
+        if code == STOP:
             break
-        if operation is None:
-            cursor.fail(f"the pickle's opcode {data[at : at + 1]!r} is not read", offset=at)
+        if code not in OPCODES:
+            cursor.fail(f"the pickle's opcode {code!r} is not read", offset=at)
+        opcode, operation = OPCODES[code]
         try:
-            operation(machine)
+            operation(machine, operand(opcode, stream))
         except Unsupported as error:
             raise InputError(str(error), file=cursor.file, offset=cursor.origin + at) from None
         except (ValueError, TypeError, AttributeError) as error:
             what = str(error) if isinstance(error, Unfit) else "an operand of the wrong type"
             cursor.fail(f"not a valid pickle: {what}", offset=at)
     else:
-        cursor.fail(f"a pickle of more than {MAX_OPCODES} operations")
+        cursor.fail(f"a pickle of more than {MAX_OPCODES} operations", offset=start + stream.tell())
     if not machine.stack:
-        cursor.fail("not a valid pickle: nothing is on the stack")
+        cursor.fail("not a valid pickle: nothing is on the stack", offset=at + 1)
     return machine.stack[-1]
 
 
