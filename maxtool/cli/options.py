@@ -48,15 +48,6 @@ NamedRecipe = Annotated[
 Artifact = Annotated[
     Path, typer.Argument(metavar="FOLDER", help="The folder that maxtool compile wrote.")
 ]
-Device = Annotated[
-    str | None,
-    typer.Option(
-        "--device",
-        metavar="NAME",
-        help="cpu, cuda or cuda:1; what it was compiled for.",
-        autocompletion=complete.one_of("cpu", "cuda"),
-    ),
-]
 Force = Annotated[bool, flag("--force", help="Replace an existing output.")]
 DryRun = Annotated[
     bool, flag("--dry-run", help="Show the plan and the exact bytes; write nothing.")

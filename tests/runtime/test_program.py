@@ -144,7 +144,7 @@ def test_the_context_ends(artifact: Path, ids: dict[str, list[int]]) -> None:
         (["--ids", "1", "--output", "y.npz"], 2, "--inputs"),
         (["--ids", "1", "--entry", "decode"], 2, "--inputs"),
         (["--prompt", "\udcff"], 3, "no valid text"),
-        (["--ids", "1", "--prompt", "x"], 2, "not allowed"),
+        (["--ids", "1", "--prompt", "x"], 2, "give one of --prompt"),
         ([], 2, "give one of"),
         (["--inputs", "nowhere.npz"], 3, "nowhere.npz"),
         (["--inputs", __file__], 3, "no npz file"),

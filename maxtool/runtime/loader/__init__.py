@@ -13,15 +13,7 @@ from .machine import CUDA_RUNTIME, RUNTIME
 from .manifest import SCHEMA, Manifest, checksum
 from .memory import State, aligned
 from .model import Model, load
-from .options import (
-    Common,
-    EmbedOptions,
-    Options,
-    integers,
-    json_object,
-    parse,
-    parse_embedding,
-)
+from .options import Common, EmbedOptions, Options, parse, parse_embedding
 from .program import execute, main
 from .reply import Reply
 from .sampling import Chooser, Sampling
@@ -64,8 +56,6 @@ __all__ = [
     "checksum",
     "execute",
     "find_gpus",
-    "integers",
-    "json_object",
     "load",
     "main",
     "open_template",
