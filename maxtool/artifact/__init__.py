@@ -1,6 +1,7 @@
 """Artifacts: checkpoints compiled, by a recipe or a module, into folders that run on their own."""
 
 from maxtool.artifact.build import Build, prepare
+from maxtool.artifact.contents import NamedGraph
 from maxtool.artifact.input_types import EntrySpec, parse_entries
 from maxtool.artifact.module_build import ModuleBuild, prepare_module
 from maxtool.artifact.request import ModuleRequest, Request
@@ -13,6 +14,7 @@ __all__ = [
     "ModuleBuild",
     "ModuleReference",
     "ModuleRequest",
+    "NamedGraph",
     "Report",
     "Request",
     "make",

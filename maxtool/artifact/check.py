@@ -62,11 +62,13 @@ class Trials:
         tokens: How many tokens are compared; 0 where the model has no tokens.
         unreached: Lengths, ascending, beyond which the artifact computes otherwise, and which are
             not passed: windows, and contexts of rotary scalings.
+        calls: How many calls are compared where there are no tokens.
     """
 
     each: tuple[Trial, ...]
     tokens: int
     unreached: tuple[int, ...] = ()
+    calls: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,7 @@ class Checked:
         tokens: How many tokens were compared, or are to be; 0 where the model has no tokens.
         unreached: As in :class:`Trials`.
         is_verified: Whether the recipe, if there is one, was ever compared with original models.
+        calls: As in :class:`Trials`.
     """
 
     against: str
@@ -87,13 +90,22 @@ class Checked:
     tokens: int
     unreached: tuple[int, ...] = ()
     is_verified: bool = True
+    calls: int = 0
 
     def __str__(self) -> str:
         tokens = f" with {self.tokens} tokens" if self.tokens else ""
+        tokens = f" with {self.calls} calls" if self.calls else tokens
         if self.worst is None:
             source = PROOFS[self.against]
             return f"outputs{tokens} of {source} recorded, to be checked where it runs"
         return f"checked{tokens} against {PROOFS[self.against]}: {self.worst}"
+
+    @property
+    def counts(self) -> dict[str, object]:
+        """What the manifest says of how much was compared."""
+        if self.calls:
+            return {"calls": self.calls}
+        return {"tokens": self.tokens, "unreached": self.unreached}
 
 
 PROOFS = {
@@ -118,7 +130,13 @@ def check(
     Raises:
         ParityFailed: If an output is not within the tolerance.
     """
-    trials = trials_of(contents, reference)
+    return check_trials(folder, trials_of(contents, reference), tolerance, reference)
+
+
+def check_trials(
+    folder: Path, trials: Trials, tolerance: SupportsTolerance, reference: Reference = GRAPHS
+) -> Checked:
+    """Compare an artifact with what a reference gave; arguments and errors as of :func:`check`."""
     model, allowed = loader.load(folder), Tolerance(tolerance.rtol, tolerance.atol)
     results = {trial.name: trial.compare(model, allowed) for trial in trials.each}
     failed = [f"{name}: {result}" for name, result in results.items() if not result.passed]
@@ -128,7 +146,8 @@ def check(
             problems=failed,
         )
     worst = max(results.values(), key=lambda result: result.relative_error)
-    return Checked(reference.name, worst, trials.tokens, trials.unreached)
+    amount = (trials.tokens, trials.unreached)
+    return Checked(reference.name, worst, *amount, calls=trials.calls)
 
 
 def record(
@@ -142,9 +161,16 @@ def record(
         tolerance: What is allowed.
         reference: What it is to be compared with.
     """
-    trials = trials_of(contents, reference)
+    return record_trials(folder, trials_of(contents, reference), tolerance, reference)
+
+
+def record_trials(
+    folder: Path, trials: Trials, tolerance: SupportsTolerance, reference: Reference = GRAPHS
+) -> Checked:
+    """Put what a reference gave into an artifact; arguments as of :func:`record`."""
     save(folder / FILE, trials.each, Tolerance(tolerance.rtol, tolerance.atol))
-    return Checked(reference.name, None, trials.tokens, trials.unreached)
+    amount = (trials.tokens, trials.unreached)
+    return Checked(reference.name, None, *amount, calls=trials.calls)
 
 
 def trials_of(contents: Contents, reference: Reference = GRAPHS) -> Trials:

@@ -86,8 +86,7 @@ def checked(found: Checked) -> dict[str, object]:
     return {
         **result,
         "against": found.against,
-        "tokens": found.tokens,
-        "unreached": found.unreached,
+        **found.counts,
     }
 
 

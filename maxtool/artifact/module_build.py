@@ -8,11 +8,12 @@ from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Any
 
-from maxtool.artifact import check as parity
 from maxtool.artifact import code, module_weights, replaceable, weights
 from maxtool.artifact.build import SPARE_BYTES, target_of
+from maxtool.artifact.check import Checked
 from maxtool.artifact.contents import Contents, NamedGraph, Read
 from maxtool.artifact.input_types import FORWARD, EntrySpec
+from maxtool.artifact.module_check import check_functions
 from maxtool.artifact.module_weights import ModuleWeights
 from maxtool.artifact.pure_graphs import pure_function
 from maxtool.artifact.request import ModuleRequest
@@ -28,17 +29,9 @@ from maxtool.nn.leaf_names import leaf_names
 from maxtool.nn.pytree import flatten
 from maxtool.nn.tracing import trace
 from maxtool.recipe.naming import check_name
-from maxtool.runtime.loader.trials import Tolerance
 from maxtool.weights import Checkpoint, open_checkpoint
 from maxtool.weights.data import WeightData
 from maxtool.weights.names import did_you_mean
-
-# The error that is allowed, by the type of the matrices.
-TOLERANCES: Mapping[DType | None, Tolerance] = {
-    DType.float32: Tolerance(rtol=1e-4, atol=1e-5),
-    DType.float16: Tolerance(rtol=2e-2, atol=2e-2),
-    DType.bfloat16: Tolerance(rtol=5e-2, atol=5e-2),
-}
 
 GATHERING = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
@@ -71,15 +64,13 @@ class ModuleBuild:
         """The size of the weights."""
         return weights.total_bytes(self.contents)
 
-    def compare(self, folder: Path) -> parity.Checked:
+    def compare(self, folder: Path) -> Checked:
         """Compare with the graphs in float64, or record what they give for another machine.
 
         Raises:
-            ParityFailed: If the outputs are not those of the graphs.
+            ParityFailed: If outputs are not those of the graphs.
         """
-        compare = parity.check if self.target.host else parity.record
-        tolerance = TOLERANCES.get(self.contents.dtype, TOLERANCES[DType.float32])
-        return compare(folder, self.contents, tolerance)
+        return check_functions(self.contents, folder)
 
     def check_unchanged(self) -> None:
         """Check that the checkpoint is what it was when it was planned.
@@ -106,8 +97,7 @@ def prepare_module(request: ModuleRequest) -> ModuleBuild:
     check_name(request.name)
     target = target_of(request)
     checkpoint = None if request.weights is None else open_checkpoint(request.weights)
-    sources = (request.module.file, *(checkpoint.protected if checkpoint else ()))
-    check_output(request.output, force=request.force, sources=sources)
+    check_output(request.output, force=request.force, sources=_protected(request, checkpoint))
     replaceable.check(request.output)
     module = load_module(request.module)
     values = _values(module, request, checkpoint)
@@ -129,6 +119,12 @@ def prepare_module(request: ModuleRequest) -> ModuleBuild:
     check_space(request.output, weights.total_bytes(contents) + SPARE_BYTES)
     notes = list(checkpoint.notes) if checkpoint else []
     return ModuleBuild(request, module, checkpoint, contents, notes)
+
+
+def _protected(request: ModuleRequest, checkpoint: Checkpoint | None) -> tuple[Path, ...]:
+    """Where nothing may be written: the files that are read, and a folder of weights."""
+    folders = [request.weights] if request.weights and request.weights.is_dir() else []
+    return (request.module.file, *folders, *(checkpoint.files if checkpoint else ()))
 
 
 def _values(

@@ -83,7 +83,10 @@ def match(
     for leaf in first:
         if isinstance(leaf.tensor, Weight) and not leaf.tensor.shape.is_static:
             leaf.tensor.shape = infos[leaf.name].shape
-    return ModuleWeights(checkpoint, {leaf.name: names[leaf.name] for leaf in first})
+    chosen = {id(leaf.tensor): names[leaf.name] for leaf in first}
+    return ModuleWeights(
+        checkpoint, {leaf.name: chosen[id(leaf.tensor)] for leaf in tree.leaves(module)}
+    )
 
 
 def _names_below(checkpoint: Checkpoint, prefix: str) -> dict[str, str]:

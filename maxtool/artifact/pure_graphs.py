@@ -31,6 +31,7 @@ def pure_function(
     """
     least = least_sizes(graph)
     problems = [
+        *([] if graph.inputs else ["it takes no inputs"]),
         *_buffers(graph, inputs),
         *_positions(graph),
         *_several_devices(graph),
@@ -55,7 +56,7 @@ def _buffers(graph: Graph, names: Sequence[str]) -> Iterator[str]:
 def _positions(graph: Graph) -> Iterator[str]:
     used = {
         node.op
-        for one in _nested(graph, set())
+        for one in nested(graph, set())
         for node in one.nodes
         if not isinstance(node, CallNode)
     }
@@ -63,7 +64,7 @@ def _positions(graph: Graph) -> Iterator[str]:
         yield f"it uses ops.{op}, whose positions only the entries of a decoder have checked"
 
 
-def _nested(graph: Graph, seen: set[int]) -> Iterator[Graph]:
+def nested(graph: Graph, seen: set[int]) -> Iterator[Graph]:
     """The graph and those that it calls, each once."""
     if id(graph) in seen:
         return
@@ -71,7 +72,7 @@ def _nested(graph: Graph, seen: set[int]) -> Iterator[Graph]:
     yield graph
     for node in graph.nodes:
         if isinstance(node, CallNode):
-            yield from _nested(node.callee, seen)
+            yield from nested(node.callee, seen)
 
 
 def _several_devices(graph: Graph) -> Iterator[str]:

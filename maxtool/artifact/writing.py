@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from maxtool.artifact import check as parity
 from maxtool.artifact import code, manifest, replaceable, tokens, weights
+from maxtool.artifact.check import Checked
 from maxtool.artifact.code import Kernels
 from maxtool.artifact.contents import Contents
 from maxtool.artifact.progress import Clock, Progress, Silent
@@ -28,7 +28,7 @@ class Planned(Protocol):
     def contents(self) -> Contents:
         """What the artifact is made of."""
 
-    def compare(self, folder: Path) -> parity.Checked:
+    def compare(self, folder: Path) -> Checked:
         """Compare the artifact with its reference; raises ``ParityFailed``."""
 
     def check_unchanged(self) -> None:
@@ -49,7 +49,7 @@ class Report:
 
     output: Path
     nbytes: int
-    check: parity.Checked | None
+    check: Checked | None
     kernels: Kernels
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -105,7 +105,7 @@ def _described(
     return manifest.describe(contents, facts)
 
 
-def _checked(made: Planned, folder: Path, described: dict[str, Any]) -> parity.Checked:
+def _checked(made: Planned, folder: Path, described: dict[str, Any]) -> Checked:
     """Check the artifact, and add to its manifest what was found."""
     found = made.compare(folder)
     described["check"] = manifest.checked(found)

@@ -21,6 +21,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "maxtool compile Llama-3.2-1B -o llama --context 4096 --check",
         "maxtool compile llama.gguf -o llama --target cpu:x86-64-v3",
         "maxtool compile Llama-3.2-1B -o llama --target cuda:sm_80,sm_90",
+        "maxtool compile f.py:MLP --weights f.npz --input 'x=int8[n,4]' -o mlp",
     ),
     "run": (
         'maxtool run llama --prompt "Once upon a time" --max-tokens 50',

@@ -10,7 +10,8 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from .errors import BadInput, BadUsage
-from .specs import ALIGNMENT, DTYPES, Entry, Spec
+from .narrow_floats import widened
+from .specs import ALIGNMENT, BITS, DTYPES, Entry, Spec
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -98,7 +99,7 @@ class DeviceState(State):
 
 
 def named(entry: Entry, arrays: Sequence[Array], dims: Mapping[str, int]) -> dict[str, Array]:
-    """The outputs by name; bfloat16 as float32.
+    """The outputs by name; types that NumPy lacks as float32.
 
     Args:
         entry: What was called.
@@ -116,9 +117,8 @@ def named(entry: Entry, arrays: Sequence[Array], dims: Mapping[str, int]) -> dic
         said = ", ".join(map(str, entry.outputs))
         raise BadInput(f"{entry.function!r} gives {given}, and the manifest says {said}")
     for spec in entry.outputs:
-        if spec.dtype == "bfloat16":
-            bits = found[spec.name].view(np.uint16).astype(np.uint32) << 16
-            found[spec.name] = bits.view(np.float32)
+        if spec.dtype in BITS:
+            found[spec.name] = widened(found[spec.name], spec.dtype)
     return found
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from .charsmap import find_problem
 from .errors import BadInput, DoesNotFit, MachineLacks, TooLong, last_line
 from .manifest import Manifest
+from .strangers import writes_no_text
 
 # A tokenizer takes some fifty bytes of memory for each byte of a text. So it is given no text of
 # more bytes for each position of the context than the longest tokens of any vocabulary have, and
@@ -110,6 +111,8 @@ def open_tokenizer(manifest: Manifest) -> Any:  # noqa: ANN401 - an optional pac
         MachineLacks: If the package is not installed.
         BadInput: If the file cannot be read.
     """
+    if manifest.task is None:
+        raise writes_no_text(manifest.task)
     if manifest.tokenizer_file is None:
         raise DoesNotFit("this artifact has no tokenizer", hint="give --ids instead of text")
     manifest.require_unchanged(manifest.tokenizer_file)

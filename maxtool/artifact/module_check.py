@@ -1,0 +1,112 @@
+"""Check of an artifact of a module: its functions beside their graphs, evaluated in float64.
+
+It proves that the machine code computes what the graphs say, at two sizes of each named dimension.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import ml_dtypes
+import numpy as np
+
+from maxtool.artifact.check import Checked, Trials, check_trials, record_trials
+from maxtool.artifact.contents import Contents, NamedGraph
+from maxtool.artifact.graph_outputs import GraphRunner
+from maxtool.artifact.pure_graphs import nested
+from maxtool.dtype import DType
+from maxtool.graph import Graph, Tensor, TensorType
+from maxtool.runtime.loader.trials import Call, Tolerance, Trial
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+TOLERANCES = {4: Tolerance(2e-1, 2e-1), 8: Tolerance(5e-2, 5e-2), 11: Tolerance(2e-2, 2e-2)}
+"""Errors that are allowed, by the digits of the narrowest floats on the way (float8, bfloat16,
+float16)."""
+USUAL = Tolerance(1e-4, 1e-5)
+"""Errors that are allowed where all floats are wider: sums are in float32."""
+SIZES = (3, 8)
+"""Sizes of a named dimension: each is given both, or its least and the next where that is more."""
+WHOLE_NUMBERS = 5
+"""Whole numbers are drawn from 0 to below this one, so that they are places of small tables."""
+
+
+def check_functions(contents: Contents, folder: Path) -> Checked:
+    """Compare every function with its graph, or record what that gives for another machine.
+
+    Args:
+        contents: What the artifact was made of.
+        folder: The artifact.
+
+    Raises:
+        ParityFailed: Listing the outputs that are further off than is allowed.
+    """
+    compare = check_trials if contents.target.host else record_trials
+    return compare(folder, _trials(contents), _tolerance(contents))
+
+
+def _trials(contents: Contents) -> Trials:
+    """Calls with inputs drawn at random by a fixed seed, and each of their outputs in float64."""
+    graphs = GraphRunner(contents)
+    calls = [(one, sizes) for one in contents.functions for sizes in _sizes(one)]
+    trials = []
+    for function, sizes in calls:
+        call = Call(function.name, _inputs(function, sizes))
+        sized = "".join(f", {name} {size}" for name, size in sizes.items())
+        for name, expected in graphs.run(call.entry, call.inputs).items():
+            trials.append(Trial(f"{call.entry}{sized}: {name}", [call], name, expected))
+    return Trials(tuple(trials), tokens=0, calls=len(calls))
+
+
+def _tolerance(contents: Contents) -> Tolerance:
+    """The errors that are allowed, by the narrowest floats that values are rounded to."""
+    types = {value.dtype for graph in contents.graphs for value in _values(graph)}
+    floats = [one for one in types if one.is_float() and one is not DType.float8_e8m0fnu]
+    digits = min(map(_digits, floats), default=24)
+    return next((TOLERANCES[most] for most in sorted(TOLERANCES) if digits <= most), USUAL)
+
+
+def _digits(dtype: DType) -> int:
+    """The binary digits of the numbers of a float type."""
+    limits: Any = ml_dtypes.finfo(dtype.to_numpy())  # type: ignore[no-untyped-call]
+    return int(limits.nmant) + 1
+
+
+def _values(graph: Graph) -> Iterator[Tensor]:
+    """Everything that is computed, and what it is computed from."""
+    yield from (*graph.inputs, *graph.weight_values.values())
+    for one in nested(graph, set()):
+        for node in one.nodes:
+            yield from node.outputs
+
+
+def _sizes(function: NamedGraph) -> Iterator[dict[str, int]]:
+    """Sizes of the named dimensions for each of two calls; one call where there are none."""
+    names = dict.fromkeys(
+        name for kind in function.input_types.values() for dim in kind.shape for name in dim.names()
+    )
+    for round_ in range(2 if names else 1):
+        yield {
+            # Neighbours differ, so that sizes that are taken for each other are noticed.
+            name: max(SIZES[(round_ + index) % 2], function.least.get(name, 1)) + index // 2
+            for index, name in enumerate(names)
+        }
+
+
+def _inputs(function: NamedGraph, sizes: Mapping[str, int]) -> dict[str, Array]:
+    random = np.random.default_rng(zlib.crc32(f"{function.name} {dict(sizes)}".encode()))
+    return {name: _drawn(kind, sizes, random) for name, kind in function.input_types.items()}
+
+
+def _drawn(kind: TensorType, sizes: Mapping[str, int], random: np.random.Generator) -> Array:
+    shape, dtype = [dim.size(sizes) for dim in kind.shape], kind.dtype
+    if dtype is DType.bool:
+        return random.integers(0, 2, shape).astype(np.bool_)
+    if dtype.is_integral():
+        return random.integers(0, WHOLE_NUMBERS, shape).astype(dtype.to_numpy())
+    if dtype is DType.float8_e8m0fnu:  # powers of two alone
+        return np.exp2(random.integers(-2, 3, shape)).astype(dtype.to_numpy())
+    return random.normal(size=shape).astype(dtype.to_numpy())

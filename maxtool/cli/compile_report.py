@@ -1,0 +1,166 @@
+"""Output of ``maxtool compile``: the plan in one sentence, and the artifact as text or JSON."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from maxtool.cli import units
+from maxtool.cli.output import Output
+
+if TYPE_CHECKING:
+    from maxtool.artifact import Build, ModuleBuild, NamedGraph, Report
+
+SCHEMA = "maxtool.compile/1"
+# How the sizes that an architecture tells are put into words.
+SIZES = {"n_layers": "{} layers", "hidden_size": "hidden {}", "vocab_size": "vocabulary {}"}
+
+# What to try, by an entry that says what kind of model it is.
+TRIALS = {"prefill": '--prompt "Once upon a time"', "embed": '--text "Once upon a time"'}
+
+
+def summary(build: Build | ModuleBuild) -> str:
+    """One sentence on what the source is and how it is compiled."""
+    from maxtool.artifact import Build
+
+    return _of_recipe(build) if isinstance(build, Build) else _of_module(build)
+
+
+def _of_module(build: ModuleBuild) -> str:
+    contents = build.contents
+    sizes = (math.prod(place.shape) for place in contents.storage.values())
+    dtype = f", matrices in {contents.dtype.value}" if contents.dtype else ""
+    entries = "; ".join(
+        f"{function.name}: {_signature(function)}" for function in contents.functions
+    )
+    return (
+        f"module {contents.identity['architecture']}: {units.count(sum(sizes))} parameters; "
+        f"for {contents.target.label}{dtype}; {entries}"
+    )
+
+
+def _signature(function: NamedGraph) -> str:
+    sides = (function.input_types, function.output_types)
+    return " -> ".join(", ".join(f"{n} {kind}" for n, kind in side.items()) for side in sides)
+
+
+def _of_recipe(build: Build) -> str:
+    """One sentence on what the source is and how it is compiled."""
+    module, facts = build.module, build.module.facts
+    size = sum(weight.num_elements() for weight in module.raw_state_dict().values())
+    sizes = [text.format(facts[name]) for name, text in SIZES.items() if name in facts]
+    context = "" if module.context is None else f", context {module.context}"
+    return (
+        f"{build.plan.dialect} checkpoint, recipe {build.plan.recipe.name}: "
+        f"{', '.join([*sizes, units.count(size)])} parameters; for {build.target.label}, "
+        f"matrices in {build.dtype.value}{context}"
+    )
+
+
+def show(out: Output, build: Build | ModuleBuild, report: Report | None) -> None:
+    """The plan, or what was done, as data."""
+    if out.json_mode:
+        out.data(SCHEMA, _as_json(build, report))
+        return
+    weights = units.binary_size(build.weight_bytes)
+    if report is None:
+        out.say(f"would write {build.request.output}: {weights} of weights")
+        return
+    if out.verbose:
+        stages = ", ".join(f"{stage} {value:.2f}" for stage, value in report.seconds.items())
+        out.note(f"CPU seconds: {stages}")
+        for line in _kernels(report):
+            out.note(line)
+    checked = "not checked" if report.check is None else str(report.check)
+    size = units.binary_size(report.nbytes)
+    out.say(f"wrote {report.output}: {size}, {weights} of weights; {checked}")
+    if report.check is not None and not report.check.is_verified:
+        out.note("the recipe itself was not verified; try --check transformers")
+    if report.check is not None and report.check.unreached:
+        lengths = " and ".join(map(str, report.check.unreached))
+        out.note(f"not checked: what the model computes otherwise beyond {lengths} tokens")
+    out.command(f"run it: {_invocation(build)}")
+
+
+def _kernels(report: Report) -> Iterator[str]:
+    """A line on each kernel of a GPU: what a thread and a block of it take."""
+    for arch, kernels in report.kernels.items():
+        for name, taken in sorted(kernels.items()):
+            memory = f", {taken.stack} bytes of local memory" if taken.stack else ""
+            spilled = taken.spill_stores + taken.spill_loads
+            spills = f", {spilled} bytes spilled" if spilled else ""
+            shared = f", {units.binary_size(taken.shared)} static shared"
+            yield f"{arch} {name}: {taken.registers} registers{shared}{memory}{spills}"
+
+
+def _invocation(build: Build | ModuleBuild) -> str:
+    """A first command for the artifact."""
+    script = shlex.quote(str(build.request.output / "run.py"))
+    contents = build.contents
+    entries = {function.name for function in contents.functions}
+    if contents.identity["recipe"] is None:
+        entry = "" if "forward" in entries else f" --entry {next(iter(contents.functions)).name}"
+        return f"python {script} --inputs x.npz --output y.npz{entry}"
+    if not entries & TRIALS.keys():
+        return f"python {script} --info"
+    if contents.tokenizer is None:
+        return f"python {script} --ids 1,2,3"
+    if "decode" in entries and "default" in contents.tokenizer.chat_templates:
+        return f"python {script} --chat"
+    return f"python {script} {next(trial for entry, trial in TRIALS.items() if entry in entries)}"
+
+
+def _as_json(build: Build | ModuleBuild, report: Report | None) -> dict[str, object]:
+    from maxtool.artifact.code import described
+
+    dtype = build.contents.dtype
+    return {
+        "source": _source(build),
+        "output": str(build.request.output),
+        **_reading(build),
+        "target": build.contents.target.manifest,
+        "dtype": dtype and dtype.value,
+        "context": build.contents.context,
+        "dry_run": report is None,
+        "weight_bytes": build.weight_bytes,
+        "bytes": None if report is None else report.nbytes,
+        "check": None if report is None or report.check is None else _check(report),
+        "cpu_seconds": {} if report is None else report.seconds,
+        "kernels": {} if report is None else described(report.kernels),
+        "notes": build.notes,
+    }
+
+
+def _source(build: Build | ModuleBuild) -> str | None:
+    from maxtool.artifact import Build
+
+    source = build.request.source if isinstance(build, Build) else build.request.weights
+    return None if source is None else str(source)
+
+
+def _reading(build: Build | ModuleBuild) -> dict[str, object]:
+    """How the source is read: by a recipe, or as a module declares it."""
+    from maxtool.artifact import Build
+
+    if isinstance(build, Build):
+        return {"recipe": build.plan.recipe.name, "dialect": build.plan.dialect}
+    return {
+        "recipe": None,
+        "dialect": None,
+        "module": str(build.request.module),
+        "entries": {entry.name: _types(entry) for entry in build.contents.functions},
+    }
+
+
+def _types(function: NamedGraph) -> dict[str, dict[str, str]]:
+    """The types of inputs and outputs, by name."""
+    sides = {"inputs": function.input_types, "outputs": function.output_types}
+    return {side: {n: str(kind) for n, kind in types.items()} for side, types in sides.items()}
+
+
+def _check(report: Report) -> dict[str, object]:
+    from maxtool.artifact.manifest import checked
+
+    return {} if report.check is None else checked(report.check)
