@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,13 @@ from maxtool.graph import (
     Weight,
     executor,
 )
+from maxtool.graph.executor import CompiledGraph
 from maxtool.graph.limits import devices as named_devices
 from maxtool.graph.limits import least_sizes
 from maxtool.nn.arguments import Arguments
+from maxtool.nn.saving import CompiledFunction, save
 from maxtool.nn.state import Value, as_data, missing_names, require_sizes
+from maxtool.nn.weight_binding import weight_elements
 from maxtool.weights.data import WeightData
 
 Array = np.ndarray[Any, Any]
@@ -36,8 +40,9 @@ class Model:
         run: Runs it on tensors that fit.
     """
 
-    def __init__(self, graph: Graph, run: Callable[..., tuple[Tensor, ...]]) -> None:
+    def __init__(self, graph: Graph, run: CompiledGraph) -> None:
         self.name = graph.name
+        self._graph = graph
         self.input_types = tuple(value.type for value in graph.inputs)
         self.output_types = tuple(value.type for value in graph.outputs)
         places = [str(place) for place in range(len(self.input_types))]
@@ -55,9 +60,55 @@ class Model:
 
     __call__ = execute
 
+    def save(
+        self,
+        folder: str | PathLike[str],
+        *,
+        inputs: Sequence[str] | None = None,
+        outputs: Sequence[str] | None = None,
+        force: bool = False,
+        check: bool = False,
+        standalone: bool = False,
+    ) -> None:
+        """Write it as an artifact, the folder that ``maxtool compile`` makes.
+
+        Args:
+            folder: The folder to make.
+            inputs: A name for each input; ``input``, or ``input_0``, ``input_1``, ... if None.
+            outputs: A name for each output; ``output``, or ``output_0``, ... if None.
+            force: Whether an existing artifact is replaced.
+            check: Whether its outputs are compared with the graph in float64 first.
+            standalone: Whether TVM's runtime library is put into the folder.
+
+        Raises:
+            ValueError: If there are more or fewer names than inputs or outputs.
+            OutputExists: If something is there already.
+            ModelMismatch: If the graph is not a function of arrays alone: if it writes buffers in
+                place, runs on several devices, or needs sizes that nothing checks.
+            ParityFailed: If the outputs are not those of the graph.
+            MachineLacks: If the disk has no room, or the machine no linker.
+        """
+        function = CompiledFunction(
+            name=self.name,
+            graph=self._graph,
+            inputs=_named("input", inputs, len(self.input_types)),
+            outputs=_named("output", outputs, len(self.output_types)),
+            weight=self._run.weight,
+        )
+        save(function, folder, force=force, check=check, standalone=standalone)
+
     def __repr__(self) -> str:
         kinds = ", ".join(map(str, self.input_types))
         return f"Model({self.name!r}, [{kinds}])"
+
+
+def _named(root: str, names: Sequence[str] | None, count: int) -> Sequence[str]:
+    """The names that are given, or names by number."""
+    if names is None:
+        return [root] if count == 1 else [f"{root}_{index}" for index in range(count)]
+    if isinstance(names, str) or len(names) != count:
+        raise ValueError(f"{count} {root}s need as many names, not {names!r}")
+    return names
 
 
 class InferenceSession:
@@ -124,22 +175,20 @@ def _values(graph: Graph, registry: Mapping[str, Value] | None) -> dict[str, Arr
         own = owner is not None and owner.name == name and owner.is_bound
         if owner is not None and own and (derived or registry is None):
             given.setdefault(name, owner.to_numpy())
-    split = {name: part.whole for name, part in graph.parts.items() if name not in given}
-    if missing := missing_names({split.get(name, name) for name in graph.weight_values}, given):
+    whole = {name: part.whole for name, part in graph.parts.items() if name not in given}
+    needed = {whole.get(name, name): name for name in graph.weight_values}
+    if missing := missing_names(needed, given):
         where = "the weights have no values" if registry is None else "the registry lacks weights"
         hint = "pass weights_registry=module.state_dict()" if registry is None else None
         raise MissingWeight(f"{where} that graph {graph.name!r} needs", problems=missing, hint=hint)
-    return {name: _elements(_value(name, graph, given)) for name in graph.weight_values}
+    data = {name: _data(name, given[name], _owner(graph, use)) for name, use in needed.items()}
+    return weight_elements(graph, data)
 
 
-def _value(name: str, graph: Graph, given: Mapping[str, Value]) -> WeightData:
-    """The value of one weight; what a device has of a split one is cut from the whole."""
+def _owner(graph: Graph, name: str) -> Weight | None:
+    """The weight that a name stands for; of a part of one, the whole."""
     owner = graph.weight(name)
-    if name in given:
-        return _data(name, given[name], owner)
-    part = graph.parts[name]
-    whole = owner.whole if isinstance(owner, Shard) else None
-    return part.strategy.cut(_data(part.whole, given[part.whole], whole), part.index)
+    return owner.whole if isinstance(owner, Shard) else owner
 
 
 def _data(name: str, value: Value, owner: Weight | None) -> WeightData:
@@ -153,8 +202,3 @@ def _data(name: str, value: Value, owner: Weight | None) -> WeightData:
     if owner is None or encoding is None or not is_bytes:
         return data
     return WeightData(data.data, name, owner.dtype, owner.shape.static(), encoding)
-
-
-def _elements(data: WeightData) -> Array:
-    """The elements, decoded if they are encoded."""
-    return data.data if data.quantization_encoding is None else data.astype(data.dtype).data

@@ -39,8 +39,13 @@ FLOORS = (
 )
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 # Who imports modules by names in strings, and how these begin: eager operations find the compiler,
-# which registers itself, from below; the program imports the file of the command that is asked for.
-BY_NAME = {"graph/executor.py": "maxtool.compiler.execute", "cli/app.py": "maxtool.cli."}
+# and compiled modules what writes artifacts, which register themselves, from below; the program
+# imports the file of the command that is asked for.
+BY_NAME = {
+    "graph/executor.py": "maxtool.compiler.execute",
+    "nn/saving.py": "maxtool.artifact.saving",
+    "cli/app.py": "maxtool.cli.",
+}
 # Copied into every artifact, where there is no maxtool.
 ALONE = "runtime"
 

@@ -25,7 +25,7 @@ from maxtool.files import check_output, check_space
 from maxtool.graph import Tensor, TensorType
 from maxtool.nn import state, tree
 from maxtool.nn.called import signature_of
-from maxtool.nn.leaf_names import leaf_names
+from maxtool.nn.leaf_names import result_names
 from maxtool.nn.pytree import flatten
 from maxtool.nn.tracing import trace
 from maxtool.recipe.naming import check_name
@@ -33,6 +33,9 @@ from maxtool.weights import Checkpoint, open_checkpoint
 from maxtool.weights.data import WeightData
 from maxtool.weights.names import did_you_mean
 
+SYMBOL = "entry_"
+"""Beginning of the names of compiled functions: no kernel's name begins so."""
+FORWARD_SYMBOL = f"{SYMBOL}{FORWARD}"
 GATHERING = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 
@@ -106,13 +109,8 @@ def prepare_module(request: ModuleRequest) -> ModuleBuild:
         functions,
         target,
         _reading(functions, values),
-        identity={
-            "name": request.name or type(module).__name__,
-            "recipe": None,
-            "architecture": type(module).__name__,
-            "task": None,
-        },
-        dtype=_matrix_dtype(functions),
+        identity=function_identity(request.name or type(module).__name__, type(module).__name__),
+        dtype=matrix_dtype(functions),
         sources=(request.module.file, *(checkpoint.files if checkpoint else ())),
     )
     code.require_tools(target)
@@ -139,7 +137,12 @@ def _values(
     return None
 
 
-def _matrix_dtype(functions: tuple[NamedGraph, ...]) -> DType | None:
+def function_identity(name: str, module: str) -> dict[str, object]:
+    """What the manifest says first of a model that is a module, and has no task."""
+    return {"name": name, "recipe": None, "architecture": module, "task": None}
+
+
+def matrix_dtype(functions: tuple[NamedGraph, ...]) -> DType | None:
     """The type of all matrices; None where there are several, or no matrices."""
     types = {
         value.dtype
@@ -192,12 +195,12 @@ def _traced(module: AnyModule, entry: EntrySpec, file: Path) -> NamedGraph:
         nesting.append(structure)
         return outputs
 
-    symbol = f"entry_{entry.name}"
+    symbol = f"{SYMBOL}{entry.name}"
     with user_code(f"{type(module).__name__}.{entry.method}", file):
         graph = trace(module, symbol, types.values(), function)
         if not graph.outputs:
             raise ValueError("it returns no tensor")
-    outputs = leaf_names("output", nesting[0])
+    outputs = result_names(nesting[0])
     return pure_function(entry.name, symbol, graph, tuple(types), outputs)
 
 

@@ -37,7 +37,7 @@ def pure_function(
         *_several_devices(graph),
         *_empty(graph, [*inputs, *outputs]),
         *_unchecked(graph, least),
-        *(f"two of them are named {one!r}" for one in _repeated(inputs)),
+        *(f"two of its inputs are named {one!r}" for one in _repeated(inputs)),
         *(f"two of its outputs are named {one!r}" for one in _repeated(outputs)),
     ]
     if problems:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -17,6 +17,33 @@ from maxtool.graph.executor import Run, register
 from maxtool.runtime.loader import set_threads
 
 Array = np.ndarray[Any, Any]
+
+
+class BoundGraph:
+    """A compiled graph with copies of its weights.
+
+    Args:
+        graph: The graph.
+        program: What it was compiled to.
+        weights: The values of the weights.
+
+    Raises:
+        MissingWeight: Listing the weights of the graph that ``weights`` lacks.
+        MisshapenWeight: Listing those of another dtype or shape than the graph declares.
+    """
+
+    def __init__(self, graph: Graph, program: Program, weights: Mapping[str, Array]) -> None:
+        self._program, self._bound = program, program.bind(weights)
+        results = [value.type for value in graph.outputs]
+        self._run = program.function(graph.name, self._bound, results)
+
+    def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """Run it on its inputs."""
+        return self._run(inputs)
+
+    def weight(self, name: str) -> Array:
+        """The elements of a weight, as they were when the graph was compiled."""
+        return self._program.weight(name, self._bound)
 
 
 class CompilingExecutor:
@@ -40,9 +67,7 @@ class CompilingExecutor:
         """One operation as a function of operands of these types, of which it changes none."""
         return self._operations.prepared(op, types, attributes, results)
 
-    def compile(
-        self, graph: Graph, weights: Mapping[str, Array]
-    ) -> Callable[..., tuple[Tensor, ...]]:
+    def compile(self, graph: Graph, weights: Mapping[str, Array]) -> BoundGraph:
         """Compile a graph for this machine; the result takes its inputs as tensors.
 
         The values of the weights are copied: what happens to the arrays later changes nothing.
@@ -52,10 +77,7 @@ class CompilingExecutor:
             MissingWeight: Listing the weights of the graph that ``weights`` lacks.
             MisshapenWeight: Listing those of another dtype or shape than the graph declares.
         """
-        program = Program([graph], self._targets)
-        bound = program.bind(weights)
-        run = program.function(graph.name, bound, [value.type for value in graph.outputs])
-        return lambda *inputs: run(inputs)
+        return BoundGraph(graph, Program([graph], self._targets), weights)
 
     def upload(self, array: Array, device: DeviceRef) -> DeviceArray:
         """A copy of an array in the memory of an accelerator.

@@ -82,6 +82,11 @@ class Program:
         ]
         return tvm_ffi.Array(tensors)
 
+    def weight(self, name: str, bound: Any) -> Array:  # noqa: ANN401 - what bind returned
+        """A copy of the elements of a weight that was bound."""
+        place = list(self.storage).index(name)
+        return self.storage[name].restore(bound[place].numpy())
+
     def run(
         self,
         name: str,

@@ -61,6 +61,15 @@ class Storage:
         laid = cast if self.block is None else self._packed(cast, self.block)
         return bits(laid)
 
+    def restore(self, stored: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Undo :meth:`store`: a copy of the values, of the module's shape and element type."""
+        values = np.ascontiguousarray(stored).view(self.dtype.to_numpy())
+        if self.block is not None:
+            *outer, blocks, k, rows = self.stored_shape
+            values = values.swapaxes(-1, -2).reshape(*outer, blocks * rows, k)
+            values = values[..., : self.shape[-2], :]
+        return values.reshape(self.shape).copy()
+
     def _packed(self, values: np.ndarray[Any, Any], block: int) -> np.ndarray[Any, Any]:
         """The matrix, or one after the other those of all experts."""
         if values.ndim == 2:

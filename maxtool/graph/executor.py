@@ -23,6 +23,18 @@ Run: TypeAlias = Callable[[Sequence[Tensor]], tuple[Tensor, ...]]
 PROVIDER = "maxtool.compiler.execute"
 
 
+class CompiledGraph(Protocol):
+    """A graph compiled with the values of its weights."""
+
+    def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """Run it on its inputs."""
+        ...
+
+    def weight(self, name: str) -> np.ndarray[Any, Any]:
+        """The elements of a weight, as they were when the graph was compiled."""
+        ...
+
+
 class Executor(Protocol):
     """What can run operations and graphs."""
 
@@ -36,9 +48,7 @@ class Executor(Protocol):
         """One operation as a function of concrete operands of these types."""
         ...
 
-    def compile(
-        self, graph: Graph, weights: Mapping[str, np.ndarray[Any, Any]]
-    ) -> Callable[..., tuple[Tensor, ...]]:
+    def compile(self, graph: Graph, weights: Mapping[str, np.ndarray[Any, Any]]) -> CompiledGraph:
         """Compile a graph with the values of its weights; the result takes its inputs."""
         ...
 

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from inspect import Parameter
+from os import PathLike
 from typing import Any, Protocol
 
 import numpy as np
 
 from maxtool.graph import Graph, Tensor, TensorType, Weight, executor
+from maxtool.graph.executor import CompiledGraph
 from maxtool.graph.limits import least_sizes
 from maxtool.nn import state as states
 from maxtool.nn import tree
 from maxtool.nn.arguments import Arguments
 from maxtool.nn.called import Called, signature_of
+from maxtool.nn.leaf_names import argument_names, result_names
 from maxtool.nn.pytree import flatten, unflatten
+from maxtool.nn.saving import CompiledFunction, save
 from maxtool.nn.tracing import trace
+from maxtool.nn.weight_binding import bound_data, weight_elements
 from maxtool.weights.data import WeightData
 
 Array = np.ndarray[Any, Any]
@@ -33,6 +38,7 @@ class CompiledModule:
 
     Args:
         name: The module's class.
+        graph: The module, traced.
         arguments: What it takes.
         run: Runs the compiled graph on the flat inputs.
         nesting: How ``forward`` nests its results.
@@ -41,11 +47,13 @@ class CompiledModule:
     def __init__(
         self,
         name: str,
+        graph: Graph,
         arguments: Arguments,
-        run: Callable[..., tuple[Tensor, ...]],
+        run: CompiledGraph,
         nesting: Hashable,
     ) -> None:
         self._name = name
+        self._graph = graph
         self._arguments = arguments
         self._run = run
         self._nesting = nesting
@@ -57,6 +65,42 @@ class CompiledModule:
             ValueError: Naming each argument that does not fit, what was expected and what it is.
         """
         return unflatten(self._nesting, self._run(*self._arguments.tensors(args, kwargs)))
+
+    def save(
+        self,
+        folder: str | PathLike[str],
+        *,
+        force: bool = False,
+        check: bool = False,
+        standalone: bool = False,
+    ) -> None:
+        """Write it as an artifact, the folder that ``maxtool compile`` makes.
+
+        Its one entry is ``forward``, whose inputs have the names of the arguments; tensors in
+        tuples, lists and dicts have their numbers and keys behind it (``pair_0``). Outputs are
+        named likewise: ``output``, ``output_0``, or the keys of a dict.
+
+        Args:
+            folder: The folder to make.
+            force: Whether an existing artifact is replaced.
+            check: Whether its outputs are compared with the graph in float64 first.
+            standalone: Whether TVM's runtime library is put into the folder.
+
+        Raises:
+            OutputExists: If something is there already.
+            ModelMismatch: If the module is not a function of arrays alone: if it writes buffers
+                in place, runs on several devices, or needs sizes that nothing checks.
+            ParityFailed: If the outputs are not those of the graph.
+            MachineLacks: If the disk has no room, or the machine no linker.
+        """
+        function = CompiledFunction(
+            name=self._name,
+            graph=self._graph,
+            inputs=argument_names(self._arguments.names, self._arguments.types),
+            outputs=result_names(self._nesting),
+            weight=self._run.weight,
+        )
+        save(function, folder, force=force, check=check, standalone=standalone)
 
     def __repr__(self) -> str:
         pairs = zip(self._arguments.names, self._arguments.types, strict=True)
@@ -87,20 +131,9 @@ def compile_module(
     states.require_sizes(graph)
     if session is not None:
         session.check(graph)
-    run = executor.find().compile(graph, _values(graph, _bound(graph, module) | given))
+    run = executor.find().compile(graph, weight_elements(graph, _bound(graph, module) | given))
     arguments = Arguments(_names(module, len(input_types)), input_types, least_sizes(graph))
-    return CompiledModule(type(module).__name__, arguments, run, results[0])
-
-
-def _values(graph: Graph, data: Mapping[str, WeightData]) -> dict[str, Array]:
-    """The elements of every weight of the graph that has data; of a split one, each part's."""
-    parts = {
-        name: part.strategy.cut(data[part.whole], part.index)
-        for name, part in graph.parts.items()
-        if part.whole in data
-    }
-    known = {**data, **parts}
-    return {name: _elements(known[name]) for name in graph.weight_values if name in known}
+    return CompiledModule(type(module).__name__, graph, arguments, run, results[0])
 
 
 def _bound(graph: Graph, module: Called[..., Any]) -> dict[str, WeightData]:
@@ -111,24 +144,11 @@ def _bound(graph: Graph, module: Called[..., Any]) -> dict[str, WeightData]:
         **used,
         **{leaf.name: leaf.tensor for leaf in tree.leaves(module)},
     }
-    return {name: _data(name, tensor) for name, tensor in tensors.items() if _is_bound(tensor)}
+    return {name: bound_data(name, tensor) for name, tensor in tensors.items() if _is_bound(tensor)}
 
 
 def _is_bound(tensor: Tensor) -> bool:
     return not isinstance(tensor, Weight) or tensor.is_bound
-
-
-def _data(name: str, tensor: Tensor) -> WeightData:
-    array = tensor.to_numpy()
-    if isinstance(tensor, Weight) and tensor.quantization_encoding:
-        shape = tensor.shape.static()
-        return WeightData(array, name, tensor.dtype, shape, tensor.quantization_encoding)
-    return WeightData.from_numpy(array, name)
-
-
-def _elements(data: WeightData) -> Array:
-    """The elements, decoded if they are quantized."""
-    return data.data if data.quantization_encoding is None else data.astype(data.dtype).data
 
 
 def _names(module: Called[..., Any], count: int) -> list[str]:

@@ -2,36 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
-from maxtool.nn.pytree import is_leaf
+from maxtool.graph import TensorType
+from maxtool.nn.pytree import flatten, is_leaf
 
 
-def leaf_names(root: str, structure: Hashable) -> list[str]:
-    """A name for each tensor of a nested value, in order.
+def argument_names(names: Sequence[str], types: Sequence[Any]) -> list[str]:
+    """A name for each tensor of the arguments of a call, in order.
 
-    A single tensor is called as the whole is. In a tuple or list it gets its number behind that
-    (``output_0``); in a named tuple or a dict its key alone, behind what the container is called
-    where that is nested itself (``cache_keys``).
+    A tensor is called as its argument is; in a tuple or a list, or in a dict, it has its number or
+    its key behind that (``pair_0``, ``cache_keys``).
 
     Args:
-        root: The name of the whole.
-        structure: How the value is nested, as :func:`maxtool.nn.pytree.flatten` says.
+        names: The names of the arguments; a number for one that has none (``input_0``).
+        types: The type of each, or types nested as the argument is.
     """
-    return ["_".join(path) or root for path in _paths(root, structure)]
+    roots = (name if name.isidentifier() else f"input_{name}" for name in names)
+    structures = (flatten(kind, TensorType)[1] for kind in types)
+    pairs = zip(roots, structures, strict=True)
+    return ["_".join((root, *path)) for root, nesting in pairs for path in _paths(nesting)]
 
 
-def _paths(root: str, structure: Any) -> Iterator[tuple[str, ...]]:  # noqa: ANN401 - any nesting
+def result_names(nesting: Hashable) -> list[str]:
+    """A name for each tensor of a result, in order.
+
+    A single tensor is ``output``, those of a tuple or list are ``output_0``, ``output_1``, and so
+    on; those of a dict or a named tuple have its keys alone.
+
+    Args:
+        nesting: How the result is nested, as :func:`maxtool.nn.pytree.flatten` says.
+    """
+    paths = list(_paths(nesting))
+    return ["_".join(path if _is_keyed(nesting) else ("output", *path)) for path in paths]
+
+
+def _is_keyed(structure: Any) -> bool:  # noqa: ANN401 - any nesting
+    if is_leaf(structure):
+        return False
+    kind, _ = structure
+    return kind is dict or hasattr(kind, "_fields")
+
+
+def _paths(structure: Any) -> Iterator[tuple[str, ...]]:  # noqa: ANN401
+    """For each tensor the numbers and keys that lead to it."""
     if is_leaf(structure):
         yield ()
         return
     kind, content = structure
     if kind is None:
         return
-    keyed = kind is dict or hasattr(kind, "_fields")
     for index, item in enumerate(content):
         key, inner = item if kind is dict else (index, item)
-        name = kind._fields[index] if hasattr(kind, "_fields") else key
-        for path in _paths("", inner):
-            yield (*(() if keyed or not root else (root,)), str(name), *path)
+        name = kind._fields[index] if hasattr(kind, "_fields") else str(key)
+        yield from ((name, *path) for path in _paths(inner))

@@ -18,6 +18,7 @@ from .archive import read_arrays
 from .comparison import Comparison, compare
 from .errors import BadInput, DoesNotFit
 from .memory import Array
+from .specs import BITS
 
 FILE = "check.npz"
 PLAN = "trials"
@@ -102,8 +103,9 @@ def save(path: Path, trials: Sequence[Trial], tolerance: Tolerance) -> None:
 
     def kept(array: Array) -> str:
         name = str(len(arrays))
-        wide = array.dtype == np.float64
-        arrays[name] = array.astype(np.float32) if wide else array
+        wide, bits = array.dtype == np.float64, BITS.get(array.dtype.name)
+        narrow = array.astype(np.float32) if wide else array
+        arrays[name] = narrow if bits is None else narrow.view(bits)
         return name
 
     plan = {
