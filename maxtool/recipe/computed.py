@@ -25,7 +25,7 @@ MAX_ELEMENTS = 1 << 16
 
 
 @dataclass(frozen=True)
-class Formula:
+class TensorCodec:
     """A row of the table.
 
     Attributes:
@@ -119,9 +119,9 @@ CONTEXTS = (8192, *(1 << power for power in range(4, 21)))
 
 # --- the table -----------------------------------------------------------------------------------
 
-FORMULAS: Mapping[str, Formula] = {
-    "floats": Formula((), _make_floats, _read_floats),
-    "llama3": Formula(
+TENSOR_CODECS: Mapping[str, TensorCodec] = {
+    "floats": TensorCodec((), _make_floats, _read_floats),
+    "llama3": TensorCodec(
         ("rope_scaling", *LLAMA3, *LONGROPE),
         lambda _tensor, values: llama3_factors(values),
         _read_llama3,
@@ -133,7 +133,7 @@ FORMULAS: Mapping[str, Formula] = {
 
 @dataclass
 class Findings:
-    """What a checkpoint's tensors say of its configuration."""
+    """Values that a checkpoint's tensors say of its configuration."""
 
     arrays: Sequence[tuple[Computed, Vector]]
     _read: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -158,7 +158,7 @@ class Findings:
     def _fields(self, tensor: Computed, array: Vector, values: Values) -> dict[str, Any]:
         if tensor.tensor not in self._read:
             try:
-                self._read[tensor.tensor] = FORMULAS[tensor.formula].read(tensor, array, values)
+                self._read[tensor.tensor] = TENSOR_CODECS[tensor.codec].read(tensor, array, values)
             except ValueError as error:
                 raise MisshapenWeight(str(error), tensor=tensor.tensor) from None
         return self._read[tensor.tensor]
@@ -188,7 +188,7 @@ def _vector(name: str, checkpoint: Checkpoint) -> Vector:
 def may_say(tensor: Computed) -> tuple[str, ...]:
     """The fields that a tensor may say."""
     own = (tensor.field,) if tensor.field else ()
-    return (*own, *tensor.when, *FORMULAS[tensor.formula].fields)
+    return (*own, *tensor.when, *TENSOR_CODECS[tensor.codec].fields)
 
 
 # --- writing -------------------------------------------------------------------------------------
@@ -210,14 +210,14 @@ class Said:
 def said_by_tensors(tensors: Sequence[Computed], values: Values) -> Said:
     """The fields that the tensors of one dialect say under a configuration."""
     made = [tensor for tensor in tensors if _is_made(tensor, values)]
-    whole = {name for t in made for name in (t.field, *FORMULAS[t.formula].whole) if name}
+    whole = {name for t in made for name in (t.field, *TENSOR_CODECS[t.codec].whole) if name}
     return Said(frozenset(whole), frozenset(name for tensor in made for name in tensor.when))
 
 
 def computed_tensors(tensors: Sequence[Computed], values: Values) -> dict[str, Vector]:
     """The tensors of one dialect that follow from a configuration, by name."""
     return {
-        tensor.tensor: FORMULAS[tensor.formula].make(tensor, values)
+        tensor.tensor: TENSOR_CODECS[tensor.codec].make(tensor, values)
         for tensor in tensors
         if _is_made(tensor, values)
     }

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from maxtool.recipe import parse_fields, parse_rules
-from maxtool.recipe.computed import FORMULAS
+from maxtool.recipe.computed import TENSOR_CODECS
 from maxtool.recipe.parse_fields import many
 from maxtool.recipe.problems import Problems, Table
 from maxtool.recipe.schema import (
@@ -33,7 +33,7 @@ SECTIONS = frozenset(
     }
 )
 ASIDE_KEYS = frozenset({"note", "keys", "tensors"})
-COMPUTED_KEYS = frozenset({"formula", "field", "when"})
+COMPUTED_KEYS = frozenset({"codec", "field", "when"})
 MATCH_REQUIRES = "requires"
 
 
@@ -65,7 +65,7 @@ def parse(data: Table, file: Path, problems: Problems) -> Recipe | None:
         name=problems.text("name", data["name"]),
         file=file,
         architecture=problems.text("architecture", data["architecture"]),
-        section=problems.text("section", data["section"]) if "section" in data else "",
+        section=problems.string("section", data, "section"),
         match=_by_dialect("match", tables["match"], problems, _match),
         tables=names,
         fields=parse_fields.fields(tables["config"], names, problems),
@@ -128,7 +128,7 @@ def _by_dialect(
 def _match(where: str, table: Table, problems: Problems) -> Match:
     values = {key: many(value) for key, value in table.items() if key != MATCH_REQUIRES}
     requires = table.get(MATCH_REQUIRES, [])
-    return Match(values, problems.strings(where, requires) if requires else ())
+    return Match(values, problems.texts(where, requires) if requires else ())
 
 
 def _expect(_where: str, table: Table, _problems: Problems) -> dict[str, tuple[Any, ...]]:
@@ -142,22 +142,24 @@ def _constants(_where: str, table: Table, _problems: Problems) -> dict[str, Any]
 def _order(table: Table, problems: Problems) -> dict[Dialect, tuple[str, ...]]:
     problems.unknown("order", table, DIALECTS)
     named = [dialect for dialect in DIALECTS if dialect in table]
-    return {dialect: problems.strings("order", table[dialect]) for dialect in named}
+    return {dialect: problems.strings("order", table, dialect) for dialect in named}
 
 
 def _tables(table: Table, problems: Problems) -> dict[str, tuple[str, ...]]:
     """The names that a table of config.json has had, by what the recipe calls it."""
-    return {name: problems.strings(f"tables.{name}", value) for name, value in table.items()}
+    return {name: problems.texts(f"tables.{name}", value) for name, value in table.items()}
 
 
 def _aside(where: str, table: Table, problems: Problems) -> Aside:
     problems.unknown(where, table, ASIDE_KEYS)
     if not table:
         return Aside()
-    keys = problems.strings(where, table["keys"]) if "keys" in table else ()
-    names = problems.strings(where, table["tensors"]) if "tensors" in table else ()
-    patterns = tuple(problems.pattern(where, name) for name in names)
-    return Aside(problems.text(where, table.get("note")), frozenset(keys), patterns)
+    names = problems.strings(where, table, "tensors")
+    return Aside(
+        note=problems.text(where, table.get("note")),
+        keys=frozenset(problems.strings(where, table, "keys")),
+        tensors=tuple(problems.pattern(where, name) for name in names),
+    )
 
 
 def _computed(where: str, table: Table, problems: Problems) -> tuple[Computed, ...]:
@@ -167,13 +169,13 @@ def _computed(where: str, table: Table, problems: Problems) -> tuple[Computed, .
 def _tensor(where: str, name: str, value: object, problems: Problems) -> Computed:
     table = problems.table(where, value)
     problems.unknown(where, table, COMPUTED_KEYS)
-    formula = str(table.get("formula", "floats"))
-    if formula not in FORMULAS:
-        problems.add(where, f"formula {formula!r} is not one of {', '.join(FORMULAS)}")
-    if (formula == "floats") != ("field" in table):
+    codec = str(table.get("codec", "floats"))
+    if codec not in TENSOR_CODECS:
+        problems.add(where, f"codec {codec!r} is not one of {', '.join(TENSOR_CODECS)}")
+    if (codec == "floats") != ("field" in table):
         problems.add(where, "floats, and nothing else, takes a field")
-    field = problems.text(where, table["field"]) if "field" in table else ""
-    return Computed(name, formula, field, dict(problems.table(where, table.get("when", {}))))
+    field = problems.string(where, table, "field")
+    return Computed(name, codec, field, dict(problems.table(where, table.get("when", {}))))
 
 
 # --- compiling -----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The fields of a recipe's TOML: their types, their defaults, and how each dialect spells them."""
+"""Fields of a recipe's TOML: their types, their defaults, and how each dialect spells them."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from maxtool.recipe import expressions
+from maxtool.recipe.codecs import CODECS
 from maxtool.recipe.expressions import NULL, Expression
 from maxtool.recipe.fieldtypes import TYPES
+from maxtool.recipe.old_words import replaced
 from maxtool.recipe.problems import Problems, Table
 from maxtool.recipe.schema import DIALECTS, Field, Source, Spelling
-from maxtool.recipe.spell import CONVERSIONS
 
 Tables = Mapping[str, tuple[str, ...]]
 
-SOURCE_KINDS = ("read", "length", "rows", "present", "absent", "period", "from", "except")
-FIELD_KEYS = frozenset({"type", "optional", "default", "allowed", "beside", *DIALECTS})
-EXPRESSIONS = ("is", "omit", "default", "null")
+SOURCE_KINDS = ("read", "length", "rows", "present", "absent")
+FIELD_KEYS = frozenset({"type", "optional", "default", "allowed", *DIALECTS})
 SPELLING_KEYS = frozenset(
-    {"keys", "also", "values", "as", "if", "when", "note", "lost", *EXPRESSIONS},
+    {"keys", "codec", "also", "values", "when", "omit", "default", "note", "lost"},
 )
 
 
 def fields(table: Table, tables: Tables, problems: Problems) -> dict[str, Field]:
-    """All fields of a recipe.
+    """Parse all fields of a recipe.
 
     Args:
         table: The section ``config``.
@@ -47,14 +47,15 @@ def _field(name: str, value: object, tables: Tables, problems: Problems) -> Fiel
     if kind not in TYPES:
         problems.add(where, f"type {kind!r} is not one of {', '.join(TYPES)}")
     optional = value.get("optional", False) is True
+    allowed = many(value["allowed"]) if "allowed" in value else ()
     default = _expression(where, value, "default", problems)
+    ways = [_expression(where, {"allowed": way}, "allowed", problems) for way in allowed]
     return Field(
         name=name,
         type=str(kind),
         optional=optional,
         default=NULL if default is None and optional else default,
-        allowed=_allowed(where, value, problems),
-        beside=problems.text(where, value["beside"]) if "beside" in value else None,
+        allowed=tuple(way for way in ways if way is not None),
         spellings={
             dialect: tuple(_spellings(f"{where}.{dialect}", value[dialect], tables, problems))
             for dialect in DIALECTS
@@ -63,20 +64,13 @@ def _field(name: str, value: object, tables: Tables, problems: Problems) -> Fiel
     )
 
 
-def _allowed(where: str, table: Table, problems: Problems) -> tuple[Expression, ...]:
-    ways = [{"allowed": way} for way in many(table["allowed"])] if "allowed" in table else []
-    parsed = [_expression(where, way, "allowed", problems) for way in ways]
-    return tuple(way for way in parsed if way is not None)
-
-
 def _constant(name: str, value: object, problems: Problems) -> Field:
     """A field with one value, which no file says."""
     kinds = {bool: "bool", int: "int", float: "float", str: "str"}
     if type(value) not in kinds:
         problems.add(f"config.{name}", f"needs a table or a value, found {value!r}")
-    kind = kinds.get(type(value), "str")
     only = expressions.literal(value)
-    return Field(name, kind, False, only, (only,), None, {})
+    return Field(name, kinds.get(type(value), "str"), False, only, (only,), {})
 
 
 def _spellings(where: str, value: object, tables: Tables, problems: Problems) -> Iterator[Spelling]:
@@ -89,21 +83,18 @@ def _spellings(where: str, value: object, tables: Tables, problems: Problems) ->
 
 def _spelling(where: str, table: Table, tables: Tables, problems: Problems) -> Spelling:
     problems.unknown(where, table, SPELLING_KEYS)
-    sources = [_source(where, key, problems) for key in _expanded(table.get("keys", []), tables)]
-    found = {key: _expression(where, table, key, problems) for key in EXPRESSIONS}
+    codec = problems.string(where, table, "codec")
+    when = problems.table(where, table.get("when", {}))
     return Spelling(
-        only=_conditions(where, table.get("if", {}), problems),
-        when=_conditions(where, table.get("when", {}), problems),
-        says=found["is"],
-        sources=tuple(source for source in sources if source is not None),
-        also=problems.strings(where, table["also"]) if "also" in table else (),
+        slots=_slots(where, codec, table.get("keys", []), tables, problems),
+        codec=codec,
+        when={name: many(item) for name, item in when.items()},
+        also=problems.strings(where, table, "also"),
         values=problems.table(where, table["values"]) if "values" in table else None,
-        convert=_conversion(where, table["as"], problems) if "as" in table else None,
-        omit=found["omit"],
-        default=found["default"],
-        null=found["null"],
-        note=problems.text(where, table["note"]) if "note" in table else "",
-        lost=problems.text(where, table["lost"]) if "lost" in table else "",
+        omit=_expression(where, table, "omit", problems),
+        default=_expression(where, table, "default", problems),
+        note=problems.string(where, table, "note"),
+        lost=problems.string(where, table, "lost"),
     )
 
 
@@ -117,40 +108,44 @@ def _expression(where: str, table: Table, key: str, problems: Problems) -> Expre
         return None
 
 
-def _conditions(where: str, value: object, problems: Problems) -> dict[str, tuple[Any, ...]]:
-    return {key: many(item) for key, item in problems.table(where, value).items()}
+# --- keys ----------------------------------------------------------------------------------------
 
 
-def _conversion(where: str, value: object, problems: Problems) -> tuple[str, str] | None:
-    """A conversion's name, and the field it takes; none is the empty text."""
-    given = dict(value) if isinstance(value, dict) else {value: ""}
-    if len(given) == 1:
-        ((name, field),) = given.items()
-        row = CONVERSIONS.get(str(name))
-        if row is not None and isinstance(field, str) and row.takes_field == bool(field):
-            return str(name), field
-    problems.add(where, f"as: {value!r} is not one of {', '.join(CONVERSIONS)}")
-    return None
+def _slots(
+    where: str, codec: str, keys: object, tables: Tables, problems: Problems
+) -> tuple[tuple[Source, ...], ...]:
+    """The sources of each value; of a codec that takes several, an item of ``keys`` is a slot."""
+    if codec and codec not in CODECS:
+        problems.add(where, f"codec {codec!r} is not one of {', '.join(CODECS)}")
+        return ()
+    count = len(CODECS[codec].keys) if codec else 1
+    listed = [keys] if count == 1 else list(many(keys))
+    if count != len(listed):
+        problems.add(where, f"the codec {codec} takes {count} keys, found {len(listed)}")
+    slots = tuple(tuple(_sources(where, item, tables, problems)) for item in listed)
+    if codec and any(source.kind != "key" for slot in slots for source in slot):
+        problems.add(where, f"the codec {codec} takes keys only")
+    return slots
 
 
-def _expanded(value: object, tables: Tables) -> Iterator[object]:
+def _sources(where: str, value: object, tables: Tables, problems: Problems) -> Iterator[Source]:
     """Each key, ``{NAME}.rest`` once for every table that NAME stands for."""
     for key in many(value):
-        name, brace, rest = str(key).partition("}")
-        if isinstance(key, str) and brace and name[1:] in tables:
-            yield from (table + rest for table in tables[name[1:]])
-        else:
-            yield key
+        name, brace, rest = key.partition("}") if isinstance(key, str) else ("", "", "")
+        if brace and name[1:] in tables:
+            yield from (Source("key", table + rest) for table in tables[name[1:]])
+        elif source := _source(where, key, problems):
+            yield source
 
 
 def _source(where: str, value: object, problems: Problems) -> Source | None:
     if isinstance(value, str) and value:
         return Source("key", value)
-    if isinstance(value, dict):
-        kinds = [kind for kind in value if kind in SOURCE_KINDS]
-        extra = set(value) - set(kinds) - ({"every"} if kinds == ["except"] else set())
-        if len(kinds) == 1 and not extra:
-            every = problems.text(where, value["every"]) if "every" in value else ""
-            return Source(kinds[0], problems.text(where, value[kinds[0]]), every)
-    problems.add(where, f"{value!r} is neither a key nor one of {', '.join(SOURCE_KINDS)}")
+    if isinstance(value, dict) and len(value) == 1:
+        ((kind, text),) = value.items()
+        if kind in SOURCE_KINDS:
+            return Source(kind, problems.text(where, text))
+    old = "; ".join(filter(None, map(replaced, value))) if isinstance(value, dict) else ""
+    unknown = f"{value!r} is neither a key nor one of {', '.join(SOURCE_KINDS)}"
+    problems.add(where, old or unknown)
     return None

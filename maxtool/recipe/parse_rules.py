@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from maxtool.dtype import DType
+from maxtool.recipe.old_words import replaced
 from maxtool.recipe.operations import OPERATIONS
 from maxtool.recipe.problems import Problems, Table
 from maxtool.recipe.rename import Rename
@@ -24,7 +25,7 @@ def rules(where: str, table: Table, problems: Problems) -> Rules:
         table: The section.
         problems: Takes everything that is wrong.
     """
-    drop = problems.strings(f"{where}.drop", table["drop"]) if "drop" in table else ()
+    drop = problems.strings(f"{where}.drop", table, "drop")
     refuse = problems.table(f"{where}.refuse", table.get("refuse", {}))
     return Rules(
         rules=tuple(
@@ -67,7 +68,7 @@ def _rule(where: str, target: str, value: object, problems: Problems) -> Rule:
         problems.add(where, "'from' is missing")
     if "from" in table and "lost" in table:
         problems.add(where, "'from' and 'lost' exclude each other")
-    names = problems.strings(where, table["from"]) if "from" in table else ()
+    names = problems.strings(where, table, "from")
     return Rule(
         target=problems.pattern(where, target),
         sources=tuple(problems.pattern(where, name) for name in names),
@@ -76,7 +77,7 @@ def _rule(where: str, target: str, value: object, problems: Problems) -> Rule:
         part=_part(where, table, problems),
         tie=problems.text(where, table["tie"]) if "tie" in table else None,
         when=problems.table(where, table.get("when", {})),
-        lost=problems.text(where, table["lost"]) if "lost" in table else "",
+        lost=problems.string(where, table, "lost"),
     )
 
 
@@ -104,7 +105,7 @@ def _step(where: str, table: Table, problems: Problems) -> Step | None:
     operation = OPERATIONS.get(name)
     if operation is None or not operation.recipe:
         known = ", ".join(sorted(key for key, row in OPERATIONS.items() if row.recipe))
-        problems.add(where, f"unknown operation {name!r} (known: {known})")
+        problems.add(where, replaced(name) or f"unknown operation {name!r} (known: {known})")
         return None
     given = {**operation.optional} | {key: value for key, value in table.items() if key != "op"}
     problems.unknown(f"{where} {name}", given, operation.params)

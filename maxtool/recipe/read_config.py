@@ -6,7 +6,7 @@ not supported, a key nobody knows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -15,27 +15,23 @@ import numpy as np
 
 from maxtool.errors import ConfigurationError
 from maxtool.recipe.check_keys import KeyCheck
+from maxtool.recipe.codecs import CODECS, decoded
 from maxtool.recipe.computed import Findings, found_in
-from maxtool.recipe.expressions import Expression, evaluate, same
-from maxtool.recipe.fieldtypes import typed
-from maxtool.recipe.formulas import Undefined
+from maxtool.recipe.expressions import Undefined, evaluate, same
+from maxtool.recipe.fieldtypes import NEEDS, TYPES, typed
 from maxtool.recipe.keys import Keys, short, supported
+from maxtool.recipe.layer_codecs import MAX_LAYERS
 from maxtool.recipe.rename import renamed
-from maxtool.recipe.schema import (
-    MEASURED,
-    PRESENCE,
-    Dialect,
-    Field,
-    Recipe,
-    Source,
-    Spelling,
-)
-from maxtool.recipe.spell import MAX_LAYERS, meaning
+from maxtool.recipe.schema import Dialect, Field, Recipe, Source, Spelling
 from maxtool.weights import Checkpoint, TensorInfo
 
 IGNORE_HINT = "--ignore-config KEY lets a key pass that you know to change nothing"
-# What a key that decides how a field is spelled may hold.
-_KINDS = {bool: "true or false", int: "an integer", float: "a number", str: "a text"}
+# For a field that a dialect has no key for.
+NOWHERE = Spelling()
+
+
+class _Misfit(ValueError):
+    """A problem that leaves a field without a value."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +77,7 @@ def resolve_config(
 
 @dataclass
 class _Reader:
-    """One reading of the fields: those so far, and what was found on the way."""
+    """One reading of the fields: their values so far, and the problems on the way."""
 
     recipe: Recipe
     checkpoint: Checkpoint
@@ -103,86 +99,75 @@ class _Reader:
         return renamed(self.recipe.rules[self.dialect].rename, self.checkpoint.tensors)
 
     def read(self, item: Field) -> None:
-        """Read one field from its first spelling that is there, or its default."""
+        """Read one field from the first way of spelling it that fits, or its default."""
         try:
-            spelling = self._chosen(item)
-            if spelling is not None:
-                self.known.update(spelling.keys)
-            if problem := self._undecided(item):
-                self._fail(item, problem)
-                return
-            if item.beside is not None and self.values[item.beside] is None:
-                self.values[item.name] = None
-                return
+            ways = item.spellings.get(self.dialect, ())
+            way = next((way for way in ways if way.holds(self.values)), NOWHERE)
+            self.known.update(way.keys)
             if item.type == "flags" and self.values["n_layers"] > MAX_LAYERS:
                 layers = self.values["n_layers"]
-                self._fail(item, f"{layers} layers are more than {MAX_LAYERS} ({item.name})")
-                return
-            found = list(self._found(item, spelling)) if spelling is not None else []
+                raise _Misfit(f"{layers} layers are more than {MAX_LAYERS} ({item.name})")
+            found = list(self._decoded(item, way) if way.codec else self._found(item, way))
             found = [*self._from_tensors(item, found), *found]
             if found:
-                self._agreed(item, spelling, found)
+                self._agreed(item, found)
             else:
-                self._default(item, spelling)
+                self._default(item, way)
         except KeyError:  # what it needs has failed, and is reported
             self.failed.add(item.name)
         except Undefined as error:
             self._fail(item, f"{item.name}: {error.what}")
+        except _Misfit as error:
+            self._fail(item, str(error))
 
-    def _chosen(self, item: Field) -> Spelling | None:
-        """The first way of spelling the field that fits; all keys that decide it become known."""
-        ways = item.spellings.get(self.dialect, ())
-        self.known.update(key for way in ways if way.only for key in way.keys)
-        return next((way for way in ways if self._fits(way)), None)
-
-    def _undecided(self, item: Field) -> str | None:
-        """What is wrong with the type of a key that decides how the field is spelled, if it is."""
-        wanted: dict[str, list[Any]] = {}
-        for way in item.spellings.get(self.dialect, ()):
-            for key in way.conditions:
-                wanted.setdefault(key, []).extend(way.only[key])
-        for key, values in wanted.items():
-            value = self.keys.get(key)
-            if value is not None and type(value) not in map(type, values):
-                kinds = sorted({_KINDS[type(one)] for one in values})
-                return f"{key} = {short(value)} is not {' or '.join(kinds)} ({item.name})"
-        return None
-
-    def _fits(self, way: Spelling) -> bool:
-        fits = (self._holds(key, wanted) for key, wanted in way.only.items())
-        return way.holds(self.values) and all(fits)
-
-    def _holds(self, key: str, wanted: tuple[Any, ...]) -> bool:
-        if key in ("has", "lacks"):
-            return (self.keys.get(wanted[0]) is None) == (key == "lacks")
-        if key in PRESENCE:
-            return (wanted[0] in self.tensors) == (key == "present")
-        value = self.keys.get(key)
-        return any(type(one) is type(value) and one == value for one in wanted)
-
-    def _found(self, item: Field, spelling: Spelling) -> Iterator[tuple[str, Any]]:
-        """What the keys say, each with its name; measures of the file where no key says it."""
-        if spelling.says is not None:
-            yield item.name, evaluate(spelling.says, self.values)
-            return
+    def _found(self, item: Field, way: Spelling) -> Iterator[tuple[str, Any]]:
+        """Values that the keys say, each with its name; else measures of the file."""
         some = False
-        for source in spelling.sources:
+        for source in way.sources:
             raw = self._raw(source) if source.kind == "key" or not some else None
             if raw is not None:
                 some = True
-                yield source.text, meaning(spelling, source, raw, self.values)
-        read = {source.text for source in spelling.sources}
-        for key in spelling.also:
-            if key not in read and (raw := self.keys.get(key)) is not None:
-                yield key, meaning(spelling, Source("key", key), raw, self.values)
+                yield source.text, _meaning(item, way, source.text, raw)
+        for key in self._beside(way):
+            yield key, _meaning(item, way, key, self.keys.get(key))
+
+    def _beside(self, way: Spelling) -> list[str]:
+        """The keys that must agree, and are there."""
+        own = {source.text for source in way.sources}
+        return [key for key in way.also if key not in own and self.keys.get(key) is not None]
+
+    def _decoded(self, item: Field, way: Spelling) -> Iterator[tuple[str, Any]]:
+        """The value that a codec makes of the keys, with the name of the key that says it."""
+        raws: list[Any] = []
+        names: list[tuple[bool, str]] = []  # those with a type of their own come last
+        for slot, kind in zip(way.slots, CODECS[way.codec].keys, strict=True):
+            name, raw = self._slot(item, way, slot)
+            if raw is not None and kind != "any" and TYPES[kind](raw) is None:
+                raise _Misfit(f"{name} = {short(raw)} is not {NEEDS[kind]} ({item.name})")
+            raws.append(raw)
+            if raw is not None:
+                names.append((kind != "any", name))
+        absent = not any(key in self.keys.values for key in _keys_of(way.slots[-1:]))
+        value = decoded(way, raws, self.values, absent=absent)
+        if value is not None:
+            yield min(names, key=lambda name: name[0], default=(True, item.name))[1], value
+
+    def _slot(self, item: Field, way: Spelling, slot: tuple[Source, ...]) -> tuple[str, Any]:
+        """The value that all keys of a slot say, and the first of them."""
+        also = self._beside(way) if slot is way.slots[0] else []
+        keys = [*(key for key in _keys_of((slot,)) if self.keys.get(key) is not None), *also]
+        if not keys:
+            return "", None
+        first, *others = keys
+        value = self.keys.get(first)
+        for other in others:
+            if not same(self.keys.get(other), value):
+                said = f"{other} = {short(self.keys.get(other))} disagrees"
+                raise _Misfit(f"{said} with {first} = {short(value)} ({item.name})")
+        return first, value
 
     def _raw(self, source: Source) -> Any:  # noqa: ANN401
-        if source.kind in MEASURED:
-            return self._measured(source)
-        if source.kind != "except":
-            return self.keys.get(source.text)
-        both = tuple(self.keys.get(key) if key else None for key in (source.text, source.every))
-        return None if both == (None, None) else both
+        return self.keys.get(source.text) if source.kind == "key" else self._measured(source)
 
     def _measured(self, source: Source) -> Any:  # noqa: ANN401
         tensor = self.tensors.get(source.text)
@@ -196,7 +181,7 @@ class _Reader:
         return (tensor is not None) == (source.kind == "present")
 
     def _from_tensors(self, item: Field, found: list[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-        """What tensors say that follow from the configuration, over keys that say the default."""
+        """Values that computed tensors say, over keys that say the default."""
         if self.computed is None:
             needed = self.recipe.computed[self.dialect]
             self.computed = found_in(needed, self.checkpoint)
@@ -206,16 +191,13 @@ class _Reader:
             found[:] = [entry for entry in found if not same(entry[1], default)]
             yield said
 
-    def _agreed(self, item: Field, spelling: Spelling | None, found: list[tuple[str, Any]]) -> None:
-        null = self._value(spelling.null) if spelling is not None else None
+    def _agreed(self, item: Field, found: list[tuple[str, Any]]) -> None:
         read: list[tuple[str, Any]] = []
         for key, raw in found:
             try:
-                value = None if null is not None and same(raw, null) else self._typed(item, raw)
+                read.append((key, self._typed(item, raw)))
             except ValueError as error:
-                self._fail(item, f"{key} = {short(raw)} is not {error} ({item.name})")
-                return
-            read.append((key, value))
+                raise _Misfit(f"{key} = {short(raw)} is not {error} ({item.name})") from None
         (first, value), *others = read
         self.values[item.name] = value
         for other, other_value in others:
@@ -233,29 +215,39 @@ class _Reader:
         layers = self.values["n_layers"] if item.type == "flags" else None
         return typed(item.type, raw, layers)
 
-    def _value(self, expression: Expression | None) -> Any:  # noqa: ANN401
-        return None if expression is None else evaluate(expression, self.values)
-
-    def _default(self, item: Field, spelling: Spelling | None) -> None:
-        sources = spelling.sources if spelling is not None else ()
-        null = any(key in self.keys.values for source in sources for key in source.keys)
-        own = None if spelling is None or null else spelling.default
+    def _default(self, item: Field, way: Spelling) -> None:
+        null = any(key in self.keys.values for key in _keys_of(way.slots))
+        own = None if null or way.codec else way.default
         default = own or item.default
         if default is None:
-            names = " or ".join(source.text for source in sources) or item.name
-            self._fail(item, f"{names} is missing ({item.name})")
-            return
+            names = " or ".join(source.text for source in way.sources) or item.name
+            raise _Misfit(f"{names} is missing ({item.name})")
         value = evaluate(default, self.values)
         if value is None and default.op != "value":
             needs = ", ".join(dict.fromkeys(default.fields()))
-            self._fail(item, f"{item.name} cannot be derived from {needs}")
-            return
+            raise _Misfit(f"{item.name} cannot be derived from {needs}")
         try:
             self.values[item.name] = self._typed(item, value)
         except ValueError as error:
-            self._fail(item, f"{item.name} = {short(value)} is not {error}")
+            raise _Misfit(f"{item.name} = {short(value)} is not {error}") from None
 
     def _fail(self, item: Field, problem: str) -> None:
         self.failed.add(item.name)
         self.values.pop(item.name, None)
         self.problems.append(problem)
+
+
+def _keys_of(slots: Sequence[tuple[Source, ...]]) -> list[str]:
+    return [source.key for slot in slots for source in slot if source.key is not None]
+
+
+def _meaning(item: Field, way: Spelling, key: str, raw: Any) -> Any:  # noqa: ANN401
+    """The recipe's own value for a spelled one; the spelled one itself where there is none."""
+    if way.values is None:
+        return raw
+    if type(raw) is bool:
+        return way.values.get(str(raw).lower(), raw)
+    if not way.values.keys() - {"true", "false"}:
+        raise _Misfit(f"{key} = {short(raw)} is not true or false ({item.name})")
+    # The keys of a TOML table are texts, numbers too.
+    return way.values.get(str(raw), raw) if type(raw) in (str, int) else raw

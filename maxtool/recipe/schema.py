@@ -1,4 +1,4 @@
-"""What a recipe is once its TOML has been read.
+"""Recipes as objects, once their TOML has been read.
 
 A recipe is data: how a model is recognised, where each dialect keeps each field of its
 configuration, and how each parameter of the module is made from the tensors of each dialect.
@@ -17,36 +17,27 @@ from maxtool.recipe.rule import Rules
 
 Dialect = Literal["hf", "gguf"]
 DIALECTS: tuple[Dialect, ...] = ("hf", "gguf")
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where one spelling of a field is read from.
+    """One spelling of a field: a key, or something of the file that says the same.
 
     Attributes:
-        kind: "key" (a key's value); for flags "period" (a key that says which layers are not set:
-            every n-th), "from" (which is the first that is set) or "except" (a list of those that
-            are not); "length" (elements of a GGUF array), "rows" (first dimension of a tensor),
-            "present" or "absent" (whether a tensor is in the file).
+        kind: "key" (a key's value), "read" (that of a key which is never written), "length"
+            (elements of a GGUF array), "rows" (first dimension of a tensor), "present" or "absent"
+            (whether a tensor is in the file).
         text: The key, dotted for nested tables of a config.json, or the tensor's name.
-        every: With "except", a key that sets only every n-th layer besides.
     """
 
     kind: str
     text: str
-    every: str = ""
 
     @property
-    def keys(self) -> tuple[str, ...]:
-        """The keys it reads, none when it looks at tensors."""
-        if self.kind in MEASURED:
-            return (self.text,) if self.kind in ("length", "read") else ()
-        return (self.text, self.every) if self.every else (self.text,)
-
-
-# Read from what is in the file where no key says the value, and never written.
-MEASURED = frozenset({"read", "length", "rows", "present", "absent"})
+    def key(self) -> str | None:
+        """The key it reads; None where it looks at a tensor."""
+        return self.text if self.kind in ("key", "read", "length") else None
 
 
 @dataclass(frozen=True)
@@ -54,50 +45,39 @@ class Spelling:
     """One way in which a dialect spells a field.
 
     Attributes:
-        only: Keys and the values under which it is this way; ``present`` and ``absent`` name
-            tensors instead, ``has`` and ``lacks`` a key that is there, or is not.
+        slots: The sources of each value it reads: one, or as many as its codec takes. All sources
+            of a slot say the same; the first of kind "key" is written, and all others are only
+            looked at where no key is there.
+        codec: How the values become the field's: a row of ``codecs.CODECS``, or nothing.
         when: Other fields and the values under which it is this way; of flags, whether any is set.
-        says: What the field then is, without any key of its own.
-        sources: Tried in order; the first that is no measure is the one that is written.
         also: Keys that are written as well, and must agree when they are there.
-        values: Spelled value to the recipe's own value; of a list, that of each item.
-        convert: How the spelled number becomes the field's: a row of ``spell.CONVERSIONS``, and the
-            field it takes besides.
+        values: Spelled value to the recipe's own value.
         omit: The value that is not written, because its absence says it.
-        default: The value when the key is not there at all, where that differs from null.
-        null: What is written for null, and read as null.
-        note: What a user should know when the keys are written.
+        default: The value when the key is not there at all, where that differs from null. With a
+            codec, this one and ``omit`` are the last key's value, not the field's.
+        note: Advice to a user when the keys are written.
         lost: Why this dialect cannot say the field, where it cannot.
     """
 
-    only: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    slots: tuple[tuple[Source, ...], ...] = ()
+    codec: str = ""
     when: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    says: Expression | None = None
-    sources: tuple[Source, ...] = ()
     also: tuple[str, ...] = ()
     values: Mapping[str, Any] | None = None
-    convert: tuple[str, str] | None = None
     omit: Expression | None = None
     default: Expression | None = None
-    null: Expression | None = None
     note: str = ""
     lost: str = ""
 
     @property
+    def sources(self) -> tuple[Source, ...]:
+        """All sources, of one slot after the other."""
+        return tuple(source for slot in self.slots for source in slot)
+
+    @property
     def first(self) -> Source | None:
-        """The source that a writer sets."""
-        return next((source for source in self.sources if source.kind not in MEASURED), None)
-
-    @property
-    def written(self) -> tuple[str, ...]:
-        """The keys a writer may set."""
-        own = self.first.keys if self.first else ()
-        return (*own, *self.also, *self.conditions)
-
-    @property
-    def conditions(self) -> tuple[str, ...]:
-        """The keys that decide whether the field is spelled this way."""
-        return tuple(key for key in self.only if key not in PRESENCE)
+        """The source that a writer sets first."""
+        return next((source for source in self.sources if source.kind == "key"), None)
 
     def holds(self, values: Mapping[str, Any]) -> bool:
         """Whether the other fields are such that it is this way."""
@@ -106,28 +86,22 @@ class Spelling:
     @property
     def keys(self) -> tuple[str, ...]:
         """Every key it knows."""
-        own = [key for source in self.sources for key in source.keys]
-        return (*own, *self.also, *self.conditions)
+        own = [source.key for source in self.sources if source.key is not None]
+        return (*own, *self.also)
 
     @property
     def operands(self) -> Iterator[str]:
-        """The other fields it needs."""
+        """The other fields that its conditions and formulas need."""
         yield from self.when
-        yield from filter(None, self.convert[1:] if self.convert else ())
-        for expression in (self.says, self.omit, self.default, self.null):
+        for expression in (self.omit, self.default):
             yield from expression.fields() if expression else ()
 
 
 def _is_one(value: Any, wanted: tuple[Any, ...]) -> bool:  # noqa: ANN401
     """Whether a value is one of those wanted; of flags, null or not, whether any is set."""
     if isinstance(value, tuple) or value is None:
-        some = value is None or any(value)
-        return any(one is some for one in wanted)
+        return any(flag is (value is None or any(value)) for flag in wanted)
     return value in wanted
-
-
-# In ``Spelling.only``, these ask whether a tensor is in the file or not, and whether a key is.
-PRESENCE = ("present", "absent", "has", "lacks")
 
 
 @dataclass(frozen=True)
@@ -140,7 +114,6 @@ class Field:
         optional: Whether it may be null.
         default: Its value when no spelling is there; None if one must be.
         allowed: The values that are supported, as formulas; none if all are.
-        beside: The field without which it is null, whatever the keys say.
         spellings: By dialect, the ways it is spelled; the first that fits holds.
     """
 
@@ -149,7 +122,6 @@ class Field:
     optional: bool
     default: Expression | None
     allowed: tuple[Expression, ...]
-    beside: str | None
     spellings: Mapping[Dialect, tuple[Spelling, ...]]
 
 
@@ -159,20 +131,20 @@ class Computed:
 
     Attributes:
         tensor: Its name.
-        formula: How it follows from fields, and they from it: a row of ``computed.FORMULAS``.
-        field: The field it holds, for the formula that takes one.
+        codec: How it follows from fields, and they from it: a row of ``computed.TENSOR_CODECS``.
+        field: The field it holds, for the codec that takes one.
         when: Field values under which there is such a tensor.
     """
 
     tensor: str
-    formula: str
+    codec: str
     field: str
     when: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Match:
-    """What recognises a model in one dialect: values of keys, and keys that are there.
+    """Keys that recognise a model in one dialect, by their values or by being there.
 
     A key of 0 is not there: GGUF says of a dense model so that it has no experts.
     """
@@ -183,7 +155,7 @@ class Match:
 
 @dataclass(frozen=True)
 class Aside:
-    """What describes a part of the model that is left out.
+    """Keys and tensors of a part of the model that is left out.
 
     Attributes:
         note: What is said of it.
@@ -198,7 +170,7 @@ class Aside:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far compiled and reference outputs may differ."""
+    """Largest differences of compiled and reference outputs."""
 
     rtol: float
     atol: float

@@ -1,12 +1,13 @@
-"""Whether a recipe makes sense as a whole: all it names exists, and every rule has an inverse."""
+"""Checks of a recipe as a whole: all it names exists, and every rule has an inverse."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
-from maxtool.recipe import check_formulas
-from maxtool.recipe.computed import FORMULAS, may_say
+from maxtool.recipe import check_types
+from maxtool.recipe.codecs import CODECS
+from maxtool.recipe.computed import TENSOR_CODECS, may_say
 from maxtool.recipe.fieldtypes import NEEDS, TYPES
 from maxtool.recipe.operations import OPERATIONS
 from maxtool.recipe.rule import Rule, Size
@@ -43,15 +44,16 @@ def _needed(field: Field) -> set[str]:
     """The fields that must be known before this one is."""
     ways = [way for dialect in field.spellings.values() for way in dialect]
     own = {other for way in ways for other in way.operands}
+    own |= {other for way in ways if way.codec for other in CODECS[way.codec].needs}
     own |= {name for e in (field.default, *field.allowed) if e for name in e.fields()}
     layers = {"n_layers"} if field.type == "flags" else set()
-    return own | layers | ({field.beside} if field.beside else set())
+    return own | layers
 
 
 def _literals(field: Field) -> Iterator[str]:
     """Values that the field itself gives and cannot have."""
     ways = [way for dialect in field.spellings.values() for way in dialect]
-    given = [field.default, *(e for way in ways for e in (way.says, way.default))]
+    given = [field.default, *(way.default for way in ways if not way.codec)]
     for expression in given:
         if expression is not None and expression.op == "value" and field.type in TYPES:
             value = expression.operands[0]
@@ -72,7 +74,7 @@ def _too_late(recipe: Recipe, tensor: Computed) -> Iterator[str]:
     """Fields that a tensor is read with, and that come after those it may say."""
     names = list(recipe.fields)
     said = [names.index(name) for name in may_say(tensor) if name in names]
-    for name in FORMULAS[tensor.formula].needs if tensor.formula in FORMULAS else ():
+    for name in TENSOR_CODECS[tensor.codec].needs if tensor.codec in TENSOR_CODECS else ():
         if name not in names[: min(said, default=0)]:
             yield f"computed: {tensor.tensor!r} needs the field {name!r} before those it says"
 
@@ -201,7 +203,7 @@ def _exclude(left: Rule, right: Rule) -> bool:
 CHECKS: tuple[Callable[[Recipe], Iterator[str]], ...] = (
     _matches,
     _fields,
-    check_formulas.problems,
+    check_types.problems,
     _computed,
     _targets,
     _rules,

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from maxtool.errors import ConfigurationError
+from maxtool.recipe.codec_type import Unspellable
+from maxtool.recipe.codecs import encoded, implied
 from maxtool.recipe.computed import said_by_tensors
-from maxtool.recipe.expressions import evaluate, same
-from maxtool.recipe.formulas import Undefined
+from maxtool.recipe.expressions import Undefined, evaluate, same
 from maxtool.recipe.keys import short
-from maxtool.recipe.schema import PRESENCE, Dialect, Field, Recipe, Spelling
-from maxtool.recipe.spell import Unspellable, spelled
+from maxtool.recipe.schema import Dialect, Field, Recipe, Spelling
 
 Values = Mapping[str, Any]
 
@@ -72,25 +72,22 @@ def _order(
 def written_notes(recipe: Recipe, dialect: Dialect, values: Values) -> list[str]:
     """What a user should know of the keys that :func:`written_keys` gives."""
     said = said_by_tensors(recipe.computed[dialect], values).whole
-    items = [
-        item
-        for item in recipe.fields.values()
-        if item.name not in said and not _is_idle(item, values)
-    ]
+    items = [item for item in recipe.fields.values() if item.name not in said]
     return [note for item in items for note in _notes(item, dialect, values)]
 
 
 def _notes(item: Field, dialect: Dialect, values: Values) -> Iterator[str]:
     """What a user should know of how one field is written."""
-    ways = item.spellings.get(dialect, ())
-    way = next((way for way in ways if _said(item, way, dialect, values) is not None), None)
-    if way is None:
+    for way in item.spellings.get(dialect, ()):
+        keys = _said(item, way, dialect, values)
+        if keys is None:
+            continue
+        shown = f"{item.name} = {short(values[item.name])}"
+        if way.note and keys:
+            yield f"{shown} is written as {next(iter(keys))}; {way.note}"
+        if way.lost and not same(_unsaid(item, (way,), values), values[item.name]):
+            yield f"{shown} is not written: {way.lost}"
         return
-    shown = f"{item.name} = {short(values[item.name])}"
-    if way.note and _said(item, way, dialect, values):
-        yield f"{shown} is written as {way.written[0]}; {way.note}"
-    if way.lost and not same(_unsaid(item, (way,), values), values[item.name]):
-        yield f"{shown} is not written: {way.lost}"
 
 
 def _contradictions(
@@ -109,8 +106,6 @@ def _keys(item: Field, dialect: Dialect, values: Values) -> dict[str, Any]:
         Unspellable: If there is no such way.
     """
     ways = item.spellings.get(dialect, ())
-    if _is_idle(item, values):
-        return {}
     for way in ways:
         said = _said(item, way, dialect, values)
         if said is not None:
@@ -120,49 +115,76 @@ def _keys(item: Field, dialect: Dialect, values: Values) -> dict[str, Any]:
     return {}
 
 
-def _is_idle(item: Field, values: Values) -> bool:
-    """Whether the field beside which this one stands is null, and it with it."""
-    return item.beside is not None and values[item.beside] is None
-
-
 def _unsaid(item: Field, ways: tuple[Spelling, ...], values: Values) -> Any:  # noqa: ANN401
     """The value that no keys at all mean."""
-    plain = next((way for way in ways if not way.only and way.holds(values)), None)
-    default = plain.default if plain is not None and plain.default is not None else item.default
-    if default is None:
+    way = next((way for way in ways if way.holds(values)), None)
+    own = None if way is None else implied(way, way.default, values)
+    if own is None and item.default is None:
         return item
-    value = evaluate(default, values)
+    value = evaluate(item.default, values) if own is None and item.default is not None else own
     return None if isinstance(value, tuple) and item.type == "flags" and all(value) else value
 
 
 def _said(item: Field, way: Spelling, dialect: Dialect, values: Values) -> dict[str, Any] | None:
     """The keys that say a field's value in one way, None if it cannot."""
+    value = values[item.name]
     if not way.holds(values):
         return None
-    value = values[item.name]
-    conditions = {key: wanted[0] for key, wanted in way.only.items() if key not in PRESENCE}
-    if way.says is not None:
-        return conditions if same(evaluate(way.says, values), value) else None
-    if way.lost or (way.sources and way.first is None):
-        return {}  # lost, or said by the tensors that are in the file
-    if value is None and item.type != "flags":
-        return _null(way, dialect, values)
-    if way.omit is not None and same(evaluate(way.omit, values), value):
-        return {}
     try:
-        return conditions | spelled(item, way, dialect, values)
+        if way.lost:
+            return {}
+        if way.codec:
+            return encoded(way, _written_out(item, values), values)
+        if way.first is None:
+            return _measured(way, value)
+        if value is None and item.type != "flags":
+            return _null(way, way.first.text, dialect)
+        if way.omit is not None and same(evaluate(way.omit, values), value):
+            return {}
+        raw = _raw(item, way, dialect, values)
     except Unspellable:
         return None
+    return {way.first.text: raw} | dict.fromkeys(way.also, raw)
 
 
-def _null(way: Spelling, dialect: Dialect, values: Values) -> dict[str, Any] | None:
-    source = way.first
-    if way.only or source is None:
-        return None
-    if way.null is not None:
-        null = evaluate(way.null, values)
-        return {} if null is None else {source.text: null}
+def _measured(way: Spelling, value: Any) -> dict[str, Any] | None:  # noqa: ANN401
+    """Nothing for what the tensors in the file say; None for what nothing says."""
+    _spelled(way, value)
+    return {} if way.sources else None
+
+
+def _null(way: Spelling, key: str, dialect: Dialect) -> dict[str, Any] | None:
     if way.default is None:
         return {}
     # null says something where no key at all would mean a default; GGUF has no null.
-    return {source.text: None} if dialect == "hf" else None
+    return {key: None} if dialect == "hf" else None
+
+
+def _written_out(item: Field, values: Values) -> Any:  # noqa: ANN401
+    """The field's value; flags that are all set, one by one."""
+    value = values[item.name]
+    return (True,) * values["n_layers"] if value is None and item.type == "flags" else value
+
+
+def _raw(item: Field, way: Spelling, dialect: Dialect, values: Values) -> Any:  # noqa: ANN401
+    value = _written_out(item, values)
+    if item.type == "flags":
+        return [int(flag) for flag in value] if dialect == "hf" else list(value)
+    return list(value) if item.type == "floats" else _spelled(way, value)
+
+
+def _spelled(way: Spelling, value: Any) -> Any:  # noqa: ANN401
+    """The spelled value for one of the recipe's own.
+
+    Raises:
+        Unspellable: If there is none.
+    """
+    if way.values is None:
+        return value
+    for text, own in way.values.items():
+        if type(own) is type(value) and own == value:
+            return int(text) if text.isdecimal() else FLAGS.get(text, text)
+    raise Unspellable
+
+
+FLAGS = {"true": True, "false": False}

@@ -52,7 +52,7 @@ def build(config, dtype=DType.float32, context=None):
     return Classifier(config, dtype)
 '''
 RECIPE = """
-schema = 1
+schema = 2
 name = "flowers"
 architecture = "classifier"
 [match.hf]

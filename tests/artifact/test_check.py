@@ -89,7 +89,7 @@ def test_what_the_check_could_not_reach_is_told(data: Path, tmp_path: Path) -> N
 
 def test_a_recipe_that_is_not_ours_is_said_to_be_unverified(data: Path, tmp_path: Path) -> None:
     recipe = tmp_path / "mine.toml"
-    recipe.write_text('schema = 1\nname = "mine"\nextends = "llama"\n')
+    recipe.write_text('schema = 2\nname = "mine"\nextends = "llama"\n')
     arguments = ["compile", str(data / "tiny-llama"), "-o", str(tmp_path / "out"), "--check"]
     result = CliRunner().invoke(app, [*arguments, "--recipe", str(recipe)])
     assert result.exit_code == 0

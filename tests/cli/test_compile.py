@@ -160,7 +160,7 @@ def test_dry_run_writes_nothing(source: Path, tmp_path: Path) -> None:
 def test_failed_check_leaves_nothing(source: Path, tmp_path: Path) -> None:
     strict = tmp_path / "strict.toml"
     strict.write_text(
-        'schema = 1\nname = "strict"\nextends = "llama"\n'
+        'schema = 2\nname = "strict"\nextends = "llama"\n'
         "[check]\nfloat32 = { rtol = 1e-12, atol = 1e-12 }\n"
     )
     result = run(source, "-o", tmp_path / "out", "--check", "--recipe", strict)

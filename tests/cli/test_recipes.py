@@ -95,7 +95,7 @@ def test_check_lists_all_that_does_not_fit(damaged: Path) -> None:
 def test_check_with_a_recipe_of_ones_own(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     rule = '[weights.hf]\n"norm.weight" = "other.norm.weight"\n'
-    file.write_text(f'schema = 1\nname = "mine"\nextends = "llama"\n{rule}')
+    file.write_text(f'schema = 2\nname = "mine"\nextends = "llama"\n{rule}')
     result = run("check", str(file), str(DATA / "tiny-llama"), code=4)
     assert "missing: other.norm.weight" in result.stderr
     assert "not used: model.norm.weight" in result.stderr

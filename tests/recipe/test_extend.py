@@ -13,7 +13,7 @@ from maxtool.errors import ConfigurationError
 from maxtool.recipe import load_recipe, recipe_names
 from maxtool.recipe.extend import DEPTHS, extended
 
-HEAD = 'schema = 1\nname = "mine"\nextends = "llama"\n'
+HEAD = 'schema = 2\nname = "mine"\nextends = "llama"\n'
 
 
 def variant(tmp_path: Path, text: str) -> Path:
@@ -63,7 +63,7 @@ def test_false_is_a_value_elsewhere(tmp_path: Path) -> None:
 )
 def test_bad_bases(tmp_path: Path, extends: str, message: str) -> None:
     file = tmp_path / "mine.toml"
-    file.write_text(f'schema = 1\nname = "mine"\nextends = {extends}\n')
+    file.write_text(f'schema = 2\nname = "mine"\nextends = {extends}\n')
     with pytest.raises(ConfigurationError, match=message):
         load_recipe(str(file))
 

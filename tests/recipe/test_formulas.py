@@ -1,4 +1,4 @@
-"""Formulas on whatever a recipe and a configuration say: a value or an error of ours."""
+"""Formulas and codecs on whatever a recipe and a configuration say: a value or an error of ours."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from safetensors.numpy import save_file
 
 from maxtool.errors import ConfigurationError
 from maxtool.recipe import Recipe, load_recipe, resolve_config
-from maxtool.recipe.formulas import FORMULAS
+from maxtool.recipe.codecs import CODECS
+from maxtool.recipe.expressions import FORMULAS
 from maxtool.recipe.schema import DIALECTS
 from maxtool.recipe.write_config import written_keys, written_notes
 from maxtool.weights import open_checkpoint
 
 HEAD = """
-schema = 1
+schema = 2
 name = "x"
 architecture = "decoder"
 match.hf.model_type = ["x"]
@@ -32,13 +33,32 @@ weights.gguf."w" = "w"
 n_layers = { type = "int", hf = "n_layers", gguf = "n_layers", default = 4 }
 count = { type = "count", hf = "count", gguf = "count", default = 0 }
 float = { type = "float", hf = "float", gguf = "float", optional = true }
-rope_factor = { type = "float", hf = "rope_factor", gguf = "rope_factor", optional = true }
 text = { type = "str", hf = "text", gguf = "text", default = "a" }
 bool = { type = "bool", hf = "bool", gguf = "bool", default = true }
 flags = { type = "flags", hf = "flags", gguf = "flags", optional = true }
 floats = { type = "floats", hf = "floats", gguf = "floats", optional = true }
+# What codecs need, by the names they have for it.
+n_heads = { type = "int", hf = "n_heads", gguf = "n_heads", default = 2 }
+hidden_size = { type = "int", hf = "hidden_size", gguf = "hidden_size", default = 8 }
+head_dim = { type = "int", hf = "head_dim", gguf = "head_dim", optional = true }
+context_length = { type = "int", hf = "context_length", gguf = "context_length", default = 64 }
+position_offset = { type = "count", hf = "position_offset", gguf = "position_offset", default = 0 }
+pad_token_id = { type = "count", hf = "pad_token_id", gguf = "pad_token_id", default = 1 }
+rope_original_context = { type = "int", hf = "original", gguf = "original", optional = true }
+rope_factor = { type = "float", hf = "rope_factor", gguf = "rope_factor", optional = true }
+sliding_window = { type = "int", hf = "window", gguf = "window", optional = true }
+rope_layers = { type = "flags", hf = "rope_layers", gguf = "rope_layers", optional = true }
 """
 FIELDS = ["n_layers", "count", "float", "rope_factor", "text", "bool", "flags", "floats"]
+NEEDED = [
+    "n_heads",
+    "hidden_size",
+    "head_dim",
+    "context_length",
+    "original",
+    "window",
+    "rope_layers",
+]
 TYPES = ["int", "count", "float", "str", "bool", "flags", "floats"]
 
 
@@ -72,22 +92,15 @@ def resolved(folder: Path, recipe: Recipe, config: dict[str, Any]) -> dict[str, 
 
 REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("float", {"sqrt": "text"}, {}, "sqrt takes numbers"),
-    ("float", {"sum": ["float", "bool"]}, {}, "sum takes numbers"),
+    ("float", {"product": ["float", "bool"]}, {}, "product takes numbers"),
     ("int", {"product": ["n_layers", "flags"]}, {}, "product takes numbers"),
-    ("flags", {"not": "count"}, {}, "not takes flags"),
-    ("int", {"period": 2}, {}, "gives flags"),
-    ("float", {"by": "text", "a": {"not": "flags"}, "else": 1.0}, {}, "gives flags"),
     ("float", {"sqrt": []}, {}, "takes 1 operands"),
-    ("float", {"sum": []}, {}, "takes some operands"),
-    ("float", {"sum": [1e300]}, {}, "numbers are positive, and below"),
+    ("float", {"product": ["float"]}, {}, "takes 2 operands"),
+    ("float", {"product": ["float", 1e300]}, {}, "numbers are positive, and below"),
+    ("float", {"sqrt": {"sqrt": "float"}}, {}, "neither a field nor a number"),
     ("float", {"rsqrt": "count"}, {}, "rsqrt of 0"),
     ("float", {"quotient": ["n_layers", "count"]}, {}, "quotient of 4, 0"),
-    ("flags", {"period": "count"}, {}, "period of 0"),
-    ("int", {"share": ["float", "float"]}, {"float": 1e300}, "share of"),
-    ("int", {"product": ["n_layers"] * 9}, {"n_layers": 65535}, "is not below"),
-    ("float", {"sum": ["float", "float"]}, {"float": 1.7e308}, "is not below"),
-    ("float", {"longrope_attention": ["n_layers", "count"]}, {}, "longrope_attention of 4, 0"),
-    ("float", {"longrope_attention": ["n_layers", "float"]}, {"float": 0.5}, "longrope_attention"),
+    ("float", {"product": ["float", "float"]}, {"float": 1.7e308}, "is not below"),
 ]
 
 
@@ -99,24 +112,18 @@ def test_no_result(
         resolved(folder, recipe_of(folder, {"type": kind, "default": formula}), config)
 
 
-def test_nested_too_deeply(folder: Path) -> None:
-    deep: Any = "n_layers"
-    for _ in range(17):
-        deep = {"sqrt": deep}
-    with pytest.raises(ConfigurationError, match="at most 16 deep"):
-        recipe_of(folder, {"type": "float", "default": deep})
+def test_a_codec_needs_numbers(folder: Path) -> None:
+    way = {"keys": ["x"], "codec": "share_of_head"}
+    text = HEAD.replace('head_dim = { type = "int"', 'head_dim = { type = "str"')
+    (folder / "x.toml").write_text(f"{text}value = {toml({'type': 'int', 'hf': way})}\n")
+    with pytest.raises(ConfigurationError, match="share_of_head needs a number as 'head_dim'"):
+        load_recipe(str(folder / "x.toml"))
 
 
-def test_as_of_what_is_no_number(folder: Path) -> None:
-    way = {"keys": ["x"], "as": {"times": "text"}}
-    with pytest.raises(ConfigurationError, match="'text' is not a number"):
-        recipe_of(folder, {"type": "int", "default": 1, "hf": way})
-
-
-def test_as_of_null(folder: Path) -> None:
-    way = {"keys": ["x"], "as": {"times": "float"}}
+def test_a_codec_of_null(folder: Path) -> None:
+    way = {"keys": ["x"], "codec": "share_of_head"}
     recipe = recipe_of(folder, {"type": "int", "default": 1, "hf": way})
-    with pytest.raises(ConfigurationError, match="relative to float, which is null"):
+    with pytest.raises(ConfigurationError, match="share_of_head needs head_dim, which is null"):
         resolved(folder, recipe, {"x": 2})
 
 
@@ -128,47 +135,43 @@ NUMBERS = st.one_of(
 LITERALS = st.one_of(NUMBERS, st.booleans(), st.sampled_from(["a", ""]), st.just([True, False]))
 
 
-def formulas(operands: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    listed = st.lists(operands, min_size=1, max_size=3)
-    plain = st.builds(lambda op, values: {op: values}, st.sampled_from(sorted(FORMULAS)), listed)
-    fitting = st.sampled_from(sorted(FORMULAS)).flatmap(
-        lambda op: st.lists(
-            operands, min_size=FORMULAS[op].count or 1, max_size=FORMULAS[op].count or 3
-        ).map(lambda values: {op: values})
-    )
-    chosen = st.builds(
-        lambda field, one, other: {"by": field, "a": one, "4": other, "else": one},
-        st.sampled_from(FIELDS),
-        operands,
-        operands,
-    )
-    return st.one_of(fitting, plain, chosen)
-
-
-EXPRESSIONS = st.recursive(st.one_of(st.sampled_from(FIELDS), NUMBERS), formulas, max_leaves=5)
-VALUES = st.one_of(EXPRESSIONS, st.sampled_from(FIELDS).map(lambda name: {"field": name}), LITERALS)
-AS = st.one_of(
-    st.sampled_from(["reciprocal", "rsqrt"]),
-    st.builds(
-        lambda op, field: {op: field}, st.sampled_from(["times", "less"]), st.sampled_from(FIELDS)
-    ),
+OPERANDS = st.one_of(st.sampled_from(FIELDS), NUMBERS)
+PLAIN = st.builds(
+    lambda op, values: {op: values},
+    st.sampled_from(sorted(FORMULAS)),
+    st.lists(OPERANDS, min_size=1, max_size=3),
 )
+FITTING = st.sampled_from(sorted(FORMULAS)).flatmap(
+    lambda op: st.lists(OPERANDS, min_size=FORMULAS[op][0], max_size=FORMULAS[op][0]).map(
+        lambda values: {op: values}
+    )
+)
+FIELD = st.sampled_from(FIELDS).map(lambda name: {"field": name})
+VALUES = st.one_of(PLAIN, FITTING, FIELD, LITERALS)
+KEYS = ["key", "second", "third"]
 WAYS = st.fixed_dictionaries(
-    {"keys": st.just(["key"])},
-    optional={"omit": VALUES, "default": VALUES, "null": VALUES, "as": AS},
+    {"keys": st.just(["key"])}, optional={"omit": VALUES, "default": VALUES}
 )
-SAID = st.fixed_dictionaries({"is": VALUES})
+CODED = st.sampled_from(sorted(CODECS)).flatmap(
+    lambda name: st.fixed_dictionaries(
+        {
+            "codec": st.just(name),
+            "keys": st.sampled_from([KEYS[: len(CODECS[name].keys)], []]),
+        },
+        optional={"omit": VALUES, "default": VALUES},
+    )
+)
 DEFINITIONS = st.fixed_dictionaries(
     {"type": st.sampled_from(TYPES), "optional": st.booleans()},
     optional={
         "default": VALUES,
         "allowed": st.lists(VALUES, min_size=1, max_size=2),
-        "hf": st.one_of(WAYS, SAID),
-        "gguf": st.one_of(WAYS, SAID),
+        "hf": st.one_of(WAYS, CODED),
+        "gguf": st.one_of(WAYS, CODED),
     },
 )
 LARGE = st.one_of(LITERALS, st.none(), st.just([1.5, 2.5]), st.just(10**400), st.just("4"))
-CONFIGS = st.dictionaries(st.sampled_from([*FIELDS, "key"]), LARGE, max_size=4)
+CONFIGS = st.dictionaries(st.sampled_from([*FIELDS, *NEEDED, *KEYS]), LARGE, max_size=4)
 
 
 @given(field=DEFINITIONS, config=CONFIGS)

@@ -12,7 +12,7 @@ from maxtool.recipe import Dialect, Recipe, load_recipe
 from maxtool.recipe.bind import bind, emissions
 
 RECIPE = """
-schema = 1
+schema = 2
 name = "other"
 architecture = "decoder"
 match = { hf = { model_type = "other" } }

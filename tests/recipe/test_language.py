@@ -37,15 +37,16 @@ VALUES: dict[str, Any] = {
     "embed_scale": 8.0,
     "rotary_dim": 16,
     "logits_scale": 1.0,
-    "window": None,
+    "sliding_window": None,
     "sliding": None,
-    "rope": None,
+    "every": (True, True, False) * 2,
+    "rope_layers": None,
     "experts": None,
     "theta": 1e4,
     "scaling": "none",
     "factors": None,
     "attention_scale": 0.25,
-    "block": "shared",
+    "block": "parallel_shared",
 }
 
 
@@ -91,7 +92,8 @@ def from_gguf(
     return resolve_config(recipe, open_checkpoint(folder / "x.gguf")).values
 
 
-CONFIG = {"layers": 6, "hidden": 64, "norms": 1}
+S, F = "sliding_attention", "full_attention"
+CONFIG = {"layers": 6, "hidden": 64}
 KEYS = {"speech.layers": 6, "speech.hidden": 64}
 
 
@@ -109,30 +111,36 @@ def test_what_is_not_said_follows(recipe: Recipe, folder: Path) -> None:
         ({"partial": 0.75}, "rotary_dim", 12),
         ({"divisor": 8}, "logits_scale", 0.125),
         ({"scalar": 64}, "attention_scale", 0.125),
-        ({"window": 7}, "window", None),
-        ({"window": 7, "use_window": True}, "window", 7),
-        ({"use_window": True}, "window", 4096),
+        ({"window": 7}, "sliding_window", None),
+        ({"window": 7, "use_window": True}, "sliding_window", 7),
+        ({"use_window": True}, "sliding_window", 4096),
         ({"use_window": True}, "sliding", (False, False, True, True, True, True)),
         ({"use_window": True, "first": 5}, "sliding", (False,) * 5 + (True,)),
         ({"use_window": True, "first": 0}, "sliding", None),
-        ({"use_window": False, "layer_types": ["slide"] * 6}, "sliding", None),
+        ({"use_window": False, "layer_types": [S] * 6}, "sliding", None),
         (
-            {"use_window": True, "layer_types": ["slide", "full"] * 3},
+            {"use_window": True, "layer_types": [S, F] * 3},
             "sliding",
             (True, False) * 3,
         ),
-        ({"use_window": True, "layer_types": ["slide"] * 6, "first": 3}, "sliding", None),
-        ({"ropes": [1, 1, 0, 1, 1, 0]}, "rope", (True, True, False) * 2),
-        ({"ropes": [1] * 6}, "rope", None),
+        (
+            {"use_window": True, "layer_types": [S] * 6, "first": 3},
+            "sliding",
+            None,
+        ),
+        ({"ropes": [1, 1, 0, 1, 1, 0]}, "rope_layers", (True, True, False) * 2),
+        ({"ropes": [1] * 6}, "rope_layers", None),
+        ({"every": 2}, "every", (True, False) * 3),
+        ({"every": 2, "flags": [0, 1, 1, 0, 0, 0]}, "every", (False, True, True) + (False,) * 3),
         ({"dense": [0, 5]}, "experts", (False, True, True, True, True, False)),
         ({"dense": [3], "step": 2}, "experts", (False, True, False, False, False, True)),
         ({"dense": [], "step": 1}, "experts", None),
         ({"rope_scaling": {"theta": 3, "type": "meta"}}, "scaling", "llama3"),
         ({"rope_parameters": {"theta": 3}, "theta": 3.0}, "theta", 3.0),
         ({"rope_scaling": {"factors": [1, 2.5]}}, "factors", (1.0, 2.5)),
-        ({"serial": True}, "block", "pre"),
-        ({"norms": 2}, "block", "parallel"),
-        ({"norms": None}, "block", "parallel"),
+        ({"parallel": False}, "block", "pre"),
+        ({"new": True}, "block", "parallel"),
+        ({"new": True, "norms": 1}, "block", "parallel_shared"),
     ],
 )
 def test_huggingface(
@@ -144,16 +152,21 @@ def test_huggingface(
 @pytest.mark.parametrize(
     ("config", "problem"),
     [
-        ({"use_window": True, "layer_types": ["slide"]}, "one flag for each of 6 layers, but of 1"),
         (
-            {"use_window": True, "layer_types": ["slide"] * 5 + ["chunked"]},
+            {"use_window": True, "layer_types": ["sliding_attention"]},
+            "one flag for each of 6 layers, but of 1",
+        ),
+        (
+            {"use_window": True, "layer_types": [S] * 5 + ["chunked"]},
             "is not a list of flags (sliding)",
         ),
         ({"use_window": True, "layer_types": "slide"}, "is not a list of flags"),
         ({"layers": 10**9, "ropes": [1]}, "1000000000 layers are more than"),
         ({"dense": "0"}, "is not a list of flags"),
-        ({"step": 0}, "is not a list of flags"),
-        ({"dense": [0], "step": True}, "is not a list of flags"),
+        ({"step": 0}, "step = 0 is not a positive integer (experts)"),
+        ({"dense": [0], "step": True}, "step = True is not a positive integer (experts)"),
+        ({"every": 0}, "every = 0 is not a list of flags"),
+        ({"new": 1}, "new = 1 is not true or false (block)"),
         ({"divisor": 0}, "divisor = 0 is not a positive number"),
         ({"divisor": "x"}, "is not a positive number"),
         ({"scalar": 1e400}, "is not a positive number"),
@@ -173,14 +186,19 @@ def test_huggingface_problems(
     assert problem in str(caught.value)
 
 
+def _repeated(flags: tuple[bool, ...] | None) -> tuple[bool, ...] | None:
+    return flags and (flags * 6)[:6]
+
+
 FLAGS = st.lists(st.booleans(), min_size=6, max_size=6).map(
     lambda flags: None if all(flags) else tuple(flags)
 )
 OPTIONS = {
     "head_dim": st.integers(2, 200),
     "inner": st.integers(1, 1000),
-    "window": st.none() | st.integers(1, 9000),
-    "rope": FLAGS,
+    "sliding_window": st.none() | st.integers(1, 9000),
+    "rope_layers": FLAGS,
+    "every": st.sampled_from([None, *((True,) * n + (False,) for n in range(3))]).map(_repeated),
     "experts": FLAGS,
     "theta": st.sampled_from([1.0, 1e4, 5e5, 123456.0]),
 }
@@ -198,7 +216,7 @@ def configurations(draw: st.DrawFn) -> dict[str, Any]:
     made=configurations(),
     sliding=FLAGS,
     scalar=st.integers(1, 10**6),
-    block=st.sampled_from(["pre", "shared", "parallel"]),
+    block=st.sampled_from(["pre", "parallel_shared", "parallel"]),
     factors=st.none() | st.lists(st.floats(0.5, 99), min_size=1, max_size=5).map(tuple),
     scaling=st.sampled_from(["none", "llama3", "longrope"]),
 )
@@ -206,7 +224,7 @@ def test_huggingface_there_and_back(
     recipe: Recipe, folder: Path, made: dict[str, Any], sliding: object, scalar: int, **more: object
 ) -> None:
     made |= more | {"attention_scale": scalar**-0.5}
-    made["sliding"] = sliding if made["window"] else None
+    made["sliding"] = sliding if made["sliding_window"] else None
     keys = nested(written_keys(recipe, "hf", made))
     assert from_hf(recipe, folder, keys) == made
     assert keys["scalar"] == scalar and type(keys["scalar"]) is int
@@ -214,7 +232,7 @@ def test_huggingface_there_and_back(
 
 @given(
     made=configurations(),
-    every=st.integers(1, 7),
+    sliding=FLAGS,
     factors=st.lists(st.floats(0.5, 99, width=32), min_size=1, max_size=5).map(tuple),
     scaling=st.sampled_from(["none", "longrope"]),
     parallel=st.booleans(),
@@ -223,16 +241,14 @@ def test_gguf_there_and_back(
     recipe: Recipe,
     folder: Path,
     made: dict[str, Any],
-    every: int,
+    sliding: object,
     factors: tuple[float, ...],
     scaling: str,
     parallel: bool,
 ) -> None:
-    if made["window"]:
-        flags = tuple((layer + 1) % every != 0 for layer in range(6))
-        made["sliding"] = None if all(flags) else flags
+    made["sliding"] = sliding if made["sliding_window"] else None
     made["attention_scale"] = made["head_dim"] ** -0.5
-    made |= {"scaling": scaling, "block": "parallel" if parallel else "shared"}
+    made |= {"scaling": scaling, "block": "parallel" if parallel else "parallel_shared"}
     made["factors"] = factors if scaling == "longrope" else None
     tensors: dict[str, Any] = {"second.weight": np.ones(1, np.float32)} if parallel else {}
     tensors |= computed_tensors(recipe.computed["gguf"], made)
@@ -253,7 +269,7 @@ def test_gguf_there_and_back(
         ({"block": "pre"}, "block = 'pre' has no spelling"),
         ({"scaling": "llama3"}, "scaling = 'llama3' has no spelling"),
         ({"factors": (1.0,)}, "factors = (1.0,) has no spelling"),
-        ({"window": 3, "sliding": (True, True, True, False, False, True)}, "sliding = (True"),
+        ({"every": (True, True, True, False, False, True)}, "every = (True"),
     ],
 )
 def test_what_gguf_cannot_say(recipe: Recipe, changes: dict[str, Any], problem: str) -> None:
@@ -279,26 +295,23 @@ def test_two_fields_of_one_key_must_agree(tmp_path: Path) -> None:
     [
         ("[tables]", '[aside.hf]\nkeys = ["x"]\n[tables]', "aside.hf: needs a text, found None"),
         ("[tables]", '[aside.hf]\nnote = "x"\nnames = []\n[tables]', "unknown key 'names'"),
-        ("schema = 1", "schema = 1\nsection = 3", "section: needs a text, found 3"),
+        ("schema = 2", "schema = 1\nsection = 3", "section: needs a text, found 3"),
         ('norm = "layer"', "norm = [1]", "config.norm: needs a table or a value"),
-        ("{ sqrt =", "{ cube =", "a default is a value or one of field, by, quotient"),
-        ("{ product = [4,", "{ product = [true,", "neither a field nor a number nor a formula"),
+        ("{ sqrt =", "{ cube =", "a default is a value or one of field, quotient"),
+        ("{ product = [4,", "{ product = [true,", "neither a field nor a number"),
         ('"hidden_size", 4]', '"hidden_size", 0]', "0 is not an operand"),
-        (", else = { rsqrt", ", other = { rsqrt", "'by' takes a field, and needs 'else'"),
-        ('as = "rsqrt"', 'as = "square"', "'square' is not one of reciprocal"),
-        ('as = { times = "head_dim" }', 'as = "times"', "'times' is not one of"),
-        ('{ times = "head_dim" }', '{ times = "heads" }', "needs the unknown field 'heads'"),
-        ('beside = "window"', 'beside = "theta"', "config.sliding: needs 'theta', which comes"),
-        ('{ from = "first" }', '{ from = "first", every = "x" }', "neither a key nor one of"),
+        ('"rsqrt", keys', '"square", keys', "codec 'square' is not one of reciprocal, rsqrt"),
+        ('["dense", "step"]', '["dense"]', "the codec sparse_layers takes 2 keys, found 1"),
+        ('["scalar"]', '[{ rows = "x" }]', "the codec rsqrt takes keys only"),
+        ("head_dim =", "head_size =", "config.rotary_dim: needs the unknown field 'head_dim'"),
+        ('"qwen2_windows"', '"smollm3_windows"', "needs 'rope_layers', which comes later"),
+        ('"int", hf = { codec = "share', '"str", hf = { codec = "share', "for int and count and"),
+        ('"int", hf = "head_dim"', '"str", hf = "head_dim"', "needs a number as 'head_dim'"),
         ("default = 1e4", 'default = "x"', "'x' is not a positive number"),
         ('field = "factors", when', "when", "floats, and nothing else, takes a field"),
-        (
-            '{ field = "factors"',
-            '{ formula = "meta"',
-            "formula 'meta' is not one of floats, llama3",
-        ),
+        ('{ field = "factors"', '{ codec = "meta"', "codec 'meta' is not one of floats, llama3"),
         ('field = "factors"', 'field = "factor"', "'factor' is no field of [config]"),
-        ("{ if = { serial", "{ of = { serial", "unknown key 'of'"),
+        ("{ keys = [{ present", "{ kyes = [{ present", "unknown key 'kyes'"),
     ],
 )
 def test_problems(tmp_path: Path, old: str, new: str, problem: str) -> None:

@@ -16,7 +16,7 @@ from maxtool.weights import open_checkpoint
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 MINE = """
-schema = 1
+schema = 2
 name = "fable"
 extends = "llama"
 [match.hf]

@@ -54,7 +54,7 @@ def test_no_toml(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ("schema = 1", "schema = 2", "schema: this maxtool reads schema 1"),
+        ("schema = 2", "schema = 3", "schema: this maxtool reads schema 2"),
         ('name = "llama"', 'name = "llama"\nbogus = 1', "unknown key 'bogus'"),
         ('architecture = "decoder"', "architecture = 3", "architecture: needs a text"),
         ('type = "int"\nhf = "vocab_size"', 'type = "real"', "type 'real' is not one of"),
@@ -80,7 +80,11 @@ def test_no_toml(tmp_path: Path) -> None:
         (DOWN, '"norm.weight" = { from = "n", op = "unstack", axis = 0 }', "unknown operation"),
         (DOWN, '"norm.weight" = { from = "n", op = "add" }', "add: 'value' is missing"),
         (DOWN, '"norm.weight" = { from = "n", op = "add", value = "x" }', "value needs a number"),
-        (DOWN, '"norm.weight" = { from = "n", op = "add", value = 1, by = 2 }', "unknown key 'by'"),
+        (
+            DOWN,
+            '"norm.weight" = { from = "n", op = "add", value = 1, bye = 2 }',
+            "unknown key 'bye'",
+        ),
         (DOWN, '"norm.weight" = { from = "n", op = "transpose", axes = [0, 0] }', "permutation"),
         (DOWN, '"norm.weight" = { from = ["a", "b"] }', "several sources need concat or stack"),
         (

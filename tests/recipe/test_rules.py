@@ -12,7 +12,7 @@ from maxtool.recipe import Recipe, emissions, load_recipe
 from maxtool.recipe.bind import bind
 
 RECIPE = """
-schema = 1
+schema = 2
 name = "ways"
 architecture = "decoder"
 match = { hf = { model_type = "ways" } }

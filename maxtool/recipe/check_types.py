@@ -1,0 +1,50 @@
+"""Checks that formulas and codecs look at fields whose values they take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from maxtool.recipe.codecs import CODECS
+from maxtool.recipe.expressions import Expression
+from maxtool.recipe.schema import Field, Recipe
+
+NUMBERS = ("int", "count", "float")
+
+
+def problems(recipe: Recipe) -> Iterator[str]:
+    """A line for each field of the wrong type."""
+    for field in recipe.fields.values():
+        found = (*_layers(field, recipe), *_codecs(field, recipe), *_formulas(field, recipe))
+        yield from (f"config.{field.name}: {problem}" for problem in dict.fromkeys(found))
+
+
+def _layers(field: Field, recipe: Recipe) -> Iterator[str]:
+    """Flags are one for each layer: how many there are must be known."""
+    layers = recipe.fields.get("n_layers")
+    if field.type == "flags" and layers is not None and (layers.type != "int" or layers.optional):
+        yield "flags need an n_layers of type int that is never null"
+
+
+def _codecs(field: Field, recipe: Recipe) -> Iterator[str]:
+    for way in (way for ways in field.spellings.values() for way in ways if way.codec):
+        codec = CODECS[way.codec]
+        if field.type not in codec.types:
+            yield f"the codec {way.codec} is for {' and '.join(codec.types)} fields only"
+        for name, needed in codec.needs.items():
+            types = NUMBERS if "number" in needed else ("flags",)
+            if name in recipe.fields and recipe.fields[name].type not in types:
+                yield f"the codec {way.codec} needs {needed} as {name!r}"
+
+
+def _formulas(field: Field, recipe: Recipe) -> Iterator[str]:
+    ways = [way for ways in field.spellings.values() for way in ways]
+    own = (field.default, *field.allowed, *(e for way in ways for e in (way.omit, way.default)))
+    for formula in own:
+        if formula is not None and formula.op not in ("value", "field"):
+            yield from _operands(formula, recipe)
+
+
+def _operands(formula: Expression, recipe: Recipe) -> Iterator[str]:
+    for name in formula.fields():
+        if name in recipe.fields and recipe.fields[name].type not in NUMBERS:
+            yield f"{formula.op} takes numbers only, and {name!r} is not a number"

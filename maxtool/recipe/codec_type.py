@@ -1,0 +1,38 @@
+"""Codecs: the pair of functions by which keys become a field's value, and it becomes keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from maxtool.recipe.expressions import Values
+
+Raws = Sequence[Any]
+
+NUMBER, NUMBER_OR_NULL, FLAGS_OR_NULL = "a number", "a number or null", "flags or null"
+
+
+class Unspellable(ValueError):
+    """Keys cannot say a value."""
+
+
+@dataclass(frozen=True)
+class Codec:
+    """A row of the table.
+
+    Attributes:
+        read: The field's value from those of the keys; None where they say nothing. A value that
+            does not fit is given as it is: the field's type then refuses it.
+        write: The keys' values from the field's, None for a key that is not written; flags are
+            never null here. Raises Unspellable.
+        types: The types of field it serves.
+        keys: The type of each key's value, a row of ``fieldtypes.TYPES``, or "any".
+        needs: Fields it looks at besides, and which values of them it takes.
+    """
+
+    read: Callable[[Raws, Values], Any]
+    write: Callable[[Any, Values], Raws]
+    types: tuple[str, ...]
+    keys: tuple[str, ...] = ("any",)
+    needs: Mapping[str, str] = field(default_factory=dict)

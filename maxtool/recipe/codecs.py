@@ -1,0 +1,80 @@
+"""Codecs: how the values of keys become a field's value, and a field's value those of keys.
+
+A recipe names one where a field is not simply what a key says: ``codec = "reciprocal"``. Each is a
+pair of functions, ``read`` and ``write``, of which one undoes the other. Both see the values of a
+way's keys in order, None for a key that is missing or null, and the fields known so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from maxtool.recipe.codec_type import NUMBER, Codec, Raws, Unspellable
+from maxtool.recipe.expressions import Expression, Undefined, Values, evaluate, same
+from maxtool.recipe.field_codecs import FIELD_CODECS
+from maxtool.recipe.fieldtypes import NEEDS, TYPES
+from maxtool.recipe.layer_codecs import LAYER_CODECS
+from maxtool.recipe.schema import Spelling
+
+CODECS: Mapping[str, Codec] = {**FIELD_CODECS, **LAYER_CODECS}
+
+
+def decoded(way: Spelling, raws: Raws, values: Values, *, absent: bool) -> Any:  # noqa: ANN401
+    """The field's value by a way's codec; None where its keys say nothing.
+
+    Args:
+        way: Names a codec.
+        raws: The value of each key.
+        values: The fields known so far.
+        absent: Whether the last key is missing, and not null: its default then stands for it.
+
+    Raises:
+        Undefined: If there is no such value, or a field it needs is null.
+    """
+    if name := _null_need(way, values):
+        raise Undefined(f"{way.codec} needs {name}, which is null")
+    if absent and way.default is not None and raws:
+        last = evaluate(way.default, values)
+        kind = CODECS[way.codec].keys[-1]
+        if kind != "any" and last is not None and TYPES[kind](last) is None:
+            raise Undefined(f"{last!r} is not {NEEDS[kind]}, which {way.codec} needs")
+        raws = [*raws[:-1], last]
+    return CODECS[way.codec].read(raws, values)
+
+
+def _null_need(way: Spelling, values: Values) -> str | None:
+    """A field that a way's codec needs, and that is null."""
+    needs = CODECS[way.codec].needs.items()
+    return next((name for name, kind in needs if values[name] is None and kind == NUMBER), None)
+
+
+def encoded(way: Spelling, value: Any, values: Values) -> dict[str, Any]:  # noqa: ANN401
+    """The keys that say a field's value by a way's codec; of flags, the value is not null.
+
+    Raises:
+        Unspellable: If they cannot.
+    """
+    if _null_need(way, values):
+        raise Unspellable
+    if way.omit is not None and same(implied(way, way.omit, values), value):
+        return {}
+    if not way.keys:
+        if not same(implied(way, way.default, values), value):
+            raise Unspellable
+        return {}
+    keys: dict[str, Any] = {}
+    for slot, raw in zip(way.slots, CODECS[way.codec].write(value, values), strict=True):
+        if raw is not None and not slot:
+            raise Unspellable
+        keys |= {} if raw is None else {slot[0].text: raw}
+    return keys | dict.fromkeys(way.also, next(iter(keys.values()), None))
+
+
+def implied(way: Spelling, last: Expression | None, values: Values) -> Any:  # noqa: ANN401
+    """The value of a way's field when no key is there but the last, which says ``last``."""
+    if not way.codec:
+        return None if last is None else evaluate(last, values)
+    raws = [None] * len(way.slots)
+    return decoded(replace(way, default=last), raws, values, absent=True)

@@ -1,0 +1,215 @@
+"""Codecs of numbers and texts that are kept as others, or follow from other fields."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from maxtool.recipe.codec_type import NUMBER, NUMBER_OR_NULL, Codec, Raws, Unspellable
+from maxtool.recipe.expressions import Undefined, Values, same
+from maxtool.recipe.keys import short
+
+Step = Callable[[float, Values], float]
+
+
+def _number(read: Step, write: Step, needs: Sequence[str] = (), *, whole: bool = False) -> Codec:
+    """A number that is kept as another one.
+
+    Args:
+        read: The field's value from the key's.
+        write: The way back, up to rounding.
+        needs: Fields it looks at.
+        whole: Whether a key's value without a fraction is written as an integer.
+    """
+
+    def decode(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+        (raw,) = raws
+        if not _is_positive(raw):
+            return raw
+        try:
+            return read(raw, values)
+        except OverflowError:
+            return math.inf  # which no type takes
+
+    def encode(value: Any, values: Values) -> Raws:  # noqa: ANN401
+        try:
+            exact = write(value, values)
+            near = [float(f"{exact:.{digits}g}") for digits in (6, 9, 12, 15, 17)]
+            near.append(math.nextafter(exact, math.inf))
+            alike = (number for number in near if same(read(number, values), value))
+            shortest = next(filter(math.isfinite, alike))
+        except (ArithmeticError, StopIteration, TypeError):
+            raise Unspellable from None
+        return (int(shortest) if whole and shortest.is_integer() else shortest,)
+
+    return Codec(decode, encode, ("int", "count", "float"), needs=dict.fromkeys(needs, NUMBER))
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+
+
+def _read_longrope(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    """Null where the key says what follows from the contexts."""
+    implied = _longrope_attention(values)
+    return None if implied is not None and same(raws[0], implied) else raws[0]
+
+
+def _longrope_attention(values: Values) -> float | None:
+    """The factor by which LongRoPE multiplies cosines and sines, as transformers computes it."""
+    context, original = values["context_length"], values["rope_original_context"]
+    if context is None or original is None:
+        return None
+    factor = values["rope_factor"] or context / original
+    if factor <= 1 or original == 1:
+        return 1.0
+    try:
+        return math.sqrt(1 + math.log(factor) / math.log(original))
+    except (ArithmeticError, ValueError) as error:
+        raise Undefined(f"no factor for a context of {original}: {error}") from None
+
+
+def _attention_scale(deepest: int) -> Codec:
+    """Gemma's scale of scores: the model of ``deepest`` layers ignores the size of its heads."""
+
+    def usual(values: Values) -> float | None:
+        width = values["head_dim"]
+        if values["n_layers"] == deepest:
+            width, rest = divmod(values["hidden_size"], values["n_heads"])
+            if rest:
+                return None
+        return float(width**-0.5)
+
+    return Codec(
+        read=lambda raws, values: usual(values) if raws[0] is None else raws[0],
+        write=lambda value, values: (None if same(value, usual(values)) else value,),
+        types=("float",),
+        needs=dict.fromkeys(("n_layers", "hidden_size", "n_heads", "head_dim"), NUMBER),
+    )
+
+
+def _read_outside(raws: Raws, _values: Values) -> Any:  # noqa: ANN401
+    """The value outside of a table; alone inside of it, it says nothing."""
+    outside, inside = raws
+    if outside is not None and inside is not None and not same(inside, outside):
+        raise Undefined(f"{short(inside)} in a table disagrees with {short(outside)} outside of it")
+    return outside
+
+
+def _write_context(value: Any, values: Values) -> Raws:  # noqa: ANN401
+    if not same(value, values["context_length"]):
+        raise Unspellable
+    return (None,)
+
+
+def _write_unscaled(value: Any, _values: Values) -> Raws:  # noqa: ANN401
+    if value not in (None, 1.0):
+        raise Unspellable
+    return (None if value is None else False,)
+
+
+# --- Falcon --------------------------------------------------------------------------------------
+
+
+def _read_falcon_block(raws: Raws, _values: Values) -> str:
+    new, norms, parallel = raws
+    if new:
+        return "parallel_shared" if norms == 1 else "parallel"
+    return "pre" if parallel is False else "parallel_shared"
+
+
+FALCON_BLOCKS: Mapping[str, Raws] = {
+    "parallel_shared": (True, 1, None),
+    "parallel": (True, None, None),
+    "pre": (None, None, False),
+}
+
+
+def _write_falcon_block(value: str, _values: Values) -> Raws:
+    if value not in FALCON_BLOCKS:
+        raise Unspellable
+    return FALCON_BLOCKS[value]
+
+
+def _read_falcon_heads(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    """In the older form the number means nothing: a flag decides."""
+    new, heads, multi_query = raws
+    if new:
+        return values["n_heads"] if heads is None else heads
+    return values["n_heads"] if multi_query is False else 1
+
+
+FIELD_CODECS: Mapping[str, Codec] = {
+    "reciprocal": _number(lambda x, _: 1 / x, lambda y, _: 1 / y),
+    "rsqrt": _number(lambda x, _: x**-0.5, lambda y, _: y**-2, whole=True),
+    "share_of_head": _number(
+        lambda x, values: int(x * values["head_dim"]),
+        lambda y, values: y / values["head_dim"],
+        ["head_dim"],
+    ),
+    "position_rows": _number(
+        lambda x, values: x - values["position_offset"],
+        lambda y, values: y + values["position_offset"],
+        ["position_offset"],
+        whole=True,
+    ),
+    "after_padding": Codec(
+        read=lambda _raws, values: values["pad_token_id"] + 1,
+        write=lambda _value, _values: (),
+        types=("int", "count"),
+        keys=(),
+        needs={"pad_token_id": NUMBER},
+    ),
+    "zero_is_null": Codec(
+        read=lambda raws, _: None if same(raws[0], 0) else raws[0],
+        write=lambda value, _: (0 if value is None else value,),
+        types=("int", "float"),
+    ),
+    "unscaled_attention": Codec(
+        read=lambda raws, _: 1.0 if raws[0] is False else None,
+        write=_write_unscaled,
+        types=("float",),
+        keys=("bool",),
+    ),
+    "gemma2_attention_scale": _attention_scale(deepest=46),
+    "gemma3_attention_scale": _attention_scale(deepest=62),
+    "longrope_attention": Codec(
+        read=_read_longrope,
+        write=lambda value, values: (_longrope_attention(values) if value is None else value,),
+        types=("float",),
+        needs={
+            "context_length": NUMBER,
+            "rope_original_context": NUMBER_OR_NULL,
+            "rope_factor": NUMBER_OR_NULL,
+        },
+    ),
+    "whole_context": Codec(
+        read=lambda _raws, values: values["context_length"],
+        write=_write_context,
+        types=("int",),
+        needs={"context_length": NUMBER},
+    ),
+    "outside_table": Codec(
+        read=_read_outside,
+        write=lambda value, _: (value, None),
+        types=("int", "float"),
+        keys=("any", "any"),
+    ),
+    "window_if_switched": Codec(
+        read=lambda raws, _: raws[1] if raws[0] else None,
+        write=lambda value, _: (None, None) if value is None else (True, value),
+        types=("int",),
+        keys=("bool", "any"),
+    ),
+    "falcon_block": Codec(
+        _read_falcon_block, _write_falcon_block, ("str",), ("bool", "count", "bool")
+    ),
+    "falcon_kv_heads": Codec(
+        read=_read_falcon_heads,
+        write=lambda value, _: (True, value, None),
+        types=("int",),
+        keys=("bool", "any", "bool"),
+        needs={"n_heads": NUMBER},
+    ),
+}

@@ -1,0 +1,166 @@
+"""Codecs of flags, one for each layer: true for those that something is for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from maxtool.recipe.codec_type import FLAGS_OR_NULL, NUMBER_OR_NULL, Codec, Raws, Unspellable
+from maxtool.recipe.expressions import Values
+
+Flags = tuple[bool, ...]
+MAX_LAYERS = 1 << 16
+
+
+def period(layers: int, every: int) -> Flags:
+    """A flag for each layer: all but every ``every``-th."""
+    return tuple((layer + 1) % every != 0 for layer in range(layers))
+
+
+def _read_period(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    every = raws[0]
+    fits = type(every) is int and 0 < every <= MAX_LAYERS
+    return period(values["n_layers"], every) if fits else every
+
+
+def _write_period(flags: Flags, _values: Values) -> Raws:
+    every = (flags.index(False) if False in flags else len(flags)) + 1
+    if period(len(flags), every) != flags:
+        raise Unspellable
+    return (every,)
+
+
+def _read_first(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    first = raws[0]
+    if type(first) is not int or first < 0:
+        return first
+    return tuple(layer >= first for layer in range(values["n_layers"]))
+
+
+def _write_first(flags: Flags, _values: Values) -> Raws:
+    first = flags.index(True) if True in flags else len(flags)
+    if not all(flags[first:]):
+        raise Unspellable
+    return (first,)
+
+
+LAYER_TYPES = {"sliding_attention": True, "full_attention": False}
+
+
+def _read_layer_types(raws: Raws, _values: Values) -> Any:  # noqa: ANN401
+    (listed,) = raws
+    if not isinstance(listed, list | tuple):
+        return listed
+    return [LAYER_TYPES.get(item, item) if isinstance(item, str) else item for item in listed]
+
+
+def _write_layer_types(flags: Flags, _values: Values) -> Raws:
+    return ([name for flag in flags for name, own in LAYER_TYPES.items() if own == flag],)
+
+
+def _read_sparse(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    """All layers but those that a list names, and of them every n-th."""
+    dense, every = raws
+    if dense is None and every is None:
+        return None
+    dense = [] if dense is None else dense
+    if not isinstance(dense, list | tuple):
+        return dense
+    layers = range(values["n_layers"])
+    return tuple(layer not in dense and (layer + 1) % (every or 1) == 0 for layer in layers)
+
+
+def _write_sparse(flags: Flags, _values: Values) -> Raws:
+    return [layer for layer, flag in enumerate(flags) if not flag], 1
+
+
+def _flags(read: Callable[[Raws, Values], Any], write: Callable[[Flags, Values], Raws]) -> Codec:
+    return Codec(read, write, ("flags",))
+
+
+def _either(listed: Codec, whole: Codec) -> Codec:
+    """A list of all layers, or where there is none a key that says them as a whole."""
+    return Codec(
+        read=lambda raws, values: (
+            whole.read(raws[1:], values) if raws[0] is None else listed.read(raws[:1], values)
+        ),
+        write=lambda flags, values: (*listed.write(flags, values), None),
+        types=("flags",),
+        keys=("any", "any"),
+    )
+
+
+def _windowed(codec: Codec) -> Codec:
+    """Flags that are null, and not written, where there is no window."""
+    return Codec(
+        read=lambda raws, values: (
+            None if values["sliding_window"] is None else codec.read(raws, values)
+        ),
+        write=lambda flags, values: (
+            [None] * len(codec.keys)
+            if values["sliding_window"] is None
+            else codec.write(flags, values)
+        ),
+        types=codec.types,
+        keys=codec.keys,
+        needs={**codec.needs, "sliding_window": NUMBER_OR_NULL},
+    )
+
+
+def _read_gemma3(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    window, every = raws
+    if window is None:
+        return (False,) * values["n_layers"]
+    return _read_period([GEMMA3_PERIOD if every is None else every], values)
+
+
+def _write_gemma3(flags: Flags, values: Values) -> Raws:
+    usual = not all(flags) and flags == period(len(flags), GEMMA3_PERIOD)
+    return (None, None) if usual or not any(flags) else (None, *_write_period(flags, values))
+
+
+GEMMA3_PERIOD = 6
+
+
+def _read_smollm3(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    """Without a list, the switch gives the window to the layers that do not rotate."""
+    switched, listed = raws
+    if listed is not None:
+        return _read_layer_types([listed], values)
+    return _not_rotated(values) if switched else (False,) * values["n_layers"]
+
+
+def _write_smollm3(flags: Flags, values: Values) -> Raws:
+    if flags == _not_rotated(values):
+        return True, None
+    return (True, *_write_layer_types(flags, values)) if any(flags) else (None, None)
+
+
+def _not_rotated(values: Values) -> Flags:
+    rotated = values["rope_layers"] or (True,) * values["n_layers"]
+    return tuple(not flag for flag in rotated)
+
+
+_LISTED = _flags(_read_layer_types, _write_layer_types)
+_PERIOD = _flags(_read_period, _write_period)
+_FIRST = _flags(_read_first, _write_first)
+_PLAIN = _flags(lambda raws, _: raws[0], lambda flags, _: ([int(flag) for flag in flags],))
+
+LAYER_CODECS: Mapping[str, Codec] = {
+    "period": _PERIOD,
+    "layer_types_or_period": _either(_LISTED, _PERIOD),
+    "flags_or_period": _either(_PLAIN, _PERIOD),
+    "sparse_layers": Codec(_read_sparse, _write_sparse, ("flags",), ("any", "int")),
+    "flags_of_windows": _windowed(_flags(lambda raws, _: raws[0], lambda flags, _: (list(flags),))),
+    "qwen2_windows": _windowed(_either(_LISTED, _FIRST)),
+    "gemma3_windows": Codec(_read_gemma3, _write_gemma3, ("flags",), ("int", "any")),
+    "smollm3_windows": _windowed(
+        Codec(
+            _read_smollm3,
+            _write_smollm3,
+            ("flags",),
+            ("bool", "any"),
+            {"rope_layers": FLAGS_OR_NULL},
+        )
+    ),
+}
