@@ -20,9 +20,9 @@ from maxtool.errors import ConfigurationError, UsageError
 from maxtool.files import check_output, check_space
 from maxtool.graph import Graph
 from maxtool.recipe import Binding, Plan, find_recipe, load_recipe, plan
-from maxtool.recipe.library import is_shipped
+from maxtool.recipe.fitted_tokenizer import model_tokenizer
 from maxtool.recipe.naming import check_name, model_name
-from maxtool.recipe.tokens import model_tokenizer
+from maxtool.recipe.recipe_files import is_shipped
 from maxtool.tokenizer import Tokenizer
 from maxtool.weights import open_checkpoint
 

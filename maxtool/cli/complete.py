@@ -12,7 +12,7 @@ def one_of(*values: str) -> Callable[[str], list[str]]:
 
 def recipes(incomplete: str) -> list[str]:
     """Completes to the name of a recipe."""
-    from maxtool.recipe.library import recipe_names
+    from maxtool.recipe.recipe_files import recipe_names
 
     return _beginning(recipe_names(), incomplete)
 

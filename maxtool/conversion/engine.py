@@ -29,7 +29,7 @@ from maxtool.recipe import (
     written_keys,
     written_notes,
 )
-from maxtool.recipe.tokens import model_tokenizer
+from maxtool.recipe.fitted_tokenizer import model_tokenizer
 from maxtool.weights import TensorSpec, open_checkpoint
 from maxtool.weights.formats import gguf, safetensors
 from maxtool.weights.formats.payload import Chunked, Payload

@@ -17,7 +17,7 @@ from maxtool.dtype import DType
 from maxtool.quantization import QuantizationEncoding, quantize
 from maxtool.quantization.codec import dequantize
 from maxtool.recipe import Emission, Plan
-from maxtool.recipe.gather import Gathered, gathered
+from maxtool.recipe.gathered_rows import Gathered, gathered
 from maxtool.recipe.step import Array
 from maxtool.weights import TensorSpec
 from maxtool.weights.data import lossy

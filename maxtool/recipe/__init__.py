@@ -2,12 +2,12 @@
 
 from maxtool.recipe.bind import Emission, emissions, left_out
 from maxtool.recipe.computed import computed_tensors
-from maxtool.recipe.library import hidden, recipe_names
 from maxtool.recipe.load import dialect, find_recipe, load_recipe
 from maxtool.recipe.plan import Binding, Plan
 from maxtool.recipe.planning import plan
 from maxtool.recipe.read_config import ResolvedConfig, resolve_config
-from maxtool.recipe.recognise import Recognition, recognise
+from maxtool.recipe.recipe_files import hidden, recipe_names
+from maxtool.recipe.recognition import Recognition, recognise
 from maxtool.recipe.schema import Dialect, Recipe, Tolerance
 from maxtool.recipe.write_config import written_keys, written_notes
 

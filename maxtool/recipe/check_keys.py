@@ -6,7 +6,7 @@ from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from maxtool.recipe.inert import INERT, NEVER_IGNORED, covered
+from maxtool.recipe.ignored_keys import IGNORED, NEVER_IGNORED, covered
 from maxtool.recipe.keys import Keys, short, supported
 from maxtool.recipe.schema import Recipe
 
@@ -45,7 +45,7 @@ class KeyCheck:
         for names in self.recipe.tables.values():
             self._one_of(names)
         known = self.known | expected.keys() | self.recipe.constants[dialect].keys()
-        inert = INERT[dialect] | aside.keys
+        inert = IGNORED[dialect] | aside.keys
         for key in self.keys.values:
             if covered(key, NEVER_IGNORED[dialect]):
                 self._never(key, self.keys.get(key))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from maxtool.recipe import sentence_transformers
-from maxtool.recipe.inert import INERT, NEVER_IGNORED, covered
+from maxtool.recipe.ignored_keys import IGNORED, NEVER_IGNORED, covered
 from maxtool.recipe.schema import Dialect
 from maxtool.weights import Checkpoint
 
@@ -88,7 +88,7 @@ def _leaves(prefix: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 # Tables below a longer key stay whole: their leaves would repeat it, and nest without end.
 MAX_PREFIX = 100
 # Reported as one key each, not leaf by leaf.
-WHOLE = INERT["hf"] | NEVER_IGNORED["hf"]
+WHOLE = IGNORED["hf"] | NEVER_IGNORED["hf"]
 # No array that describes a network is longer: one value a layer, or a frequency.
 MAX_ARRAY = 1 << 16
 

@@ -11,12 +11,12 @@ from typing import Any
 
 from maxtool.errors import ConfigurationError, UnknownArchitecture, UnknownRecipe
 from maxtool.recipe import validate
-from maxtool.recipe.choices import written_out
+from maxtool.recipe.brackets import written_out
 from maxtool.recipe.extend import EXTENDS, extended
 from maxtool.recipe.keys import Keys
-from maxtool.recipe.library import recipe_file, recipe_names
 from maxtool.recipe.parse import matches, parse
 from maxtool.recipe.problems import Problems, Table
+from maxtool.recipe.recipe_files import recipe_file, recipe_names
 from maxtool.recipe.schema import Dialect, Match, Recipe
 from maxtool.weights import Checkpoint
 from maxtool.weights.formats import Format

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from maxtool.dtype import DType
+from maxtool.recipe.name_patterns import Rename
 from maxtool.recipe.old_words import replaced
 from maxtool.recipe.operations import OPERATIONS
 from maxtool.recipe.problems import Problems, Table
-from maxtool.recipe.rename import Rename
 from maxtool.recipe.rule import Rule, Rules
 from maxtool.recipe.step import Step
 

@@ -16,7 +16,7 @@ from maxtool.errors import (
 )
 from maxtool.quantization import QuantizationEncoding
 from maxtool.recipe.bind import Bound
-from maxtool.recipe.folding import folded
+from maxtool.recipe.layer_ranges import folded
 from maxtool.recipe.schema import Dialect, Recipe
 from maxtool.recipe.step import Array, Shape
 from maxtool.weights import Checkpoint, TensorInfo, WeightData

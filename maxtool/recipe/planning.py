@@ -12,14 +12,14 @@ from typing import Any
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError, MisshapenWeight
 from maxtool.recipe.bind import Bound, bind
-from maxtool.recipe.leftovers import sort_out
 from maxtool.recipe.load import dialect
+from maxtool.recipe.name_patterns import clashes, renamed
 from maxtool.recipe.operations import result_dtype
 from maxtool.recipe.plan import Binding, Plan
 from maxtool.recipe.read_config import resolve_config
-from maxtool.recipe.rename import clashes, renamed
 from maxtool.recipe.schema import Recipe
 from maxtool.recipe.step import Shape
+from maxtool.recipe.unused_tensors import sort_out
 from maxtool.weights import Checkpoint, TensorInfo
 from maxtool.weights.scaled import VALUE_TYPES
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from maxtool.recipe.names import Pattern
+from maxtool.recipe.name_patterns import Pattern
 from maxtool.recipe.old_words import replaced
 
 Table = Mapping[str, Any]

@@ -21,7 +21,7 @@ from maxtool.recipe.expressions import Undefined, evaluate, same
 from maxtool.recipe.fieldtypes import NEEDS, TYPES, typed
 from maxtool.recipe.keys import Keys, short, supported
 from maxtool.recipe.layer_codecs import MAX_LAYERS
-from maxtool.recipe.rename import renamed
+from maxtool.recipe.name_patterns import renamed
 from maxtool.recipe.schema import Dialect, Field, Recipe, Source, Spelling
 from maxtool.weights import Checkpoint, TensorInfo
 

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from maxtool.recipe.names import Pattern
+from maxtool.recipe.name_patterns import Pattern, Rename
 from maxtool.recipe.operations import OPERATIONS
-from maxtool.recipe.rename import Rename
 from maxtool.recipe.step import Step
 
 # A size in a recipe: a number, a field of the configuration, or the product of several.

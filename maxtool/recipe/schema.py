@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from maxtool.recipe.expressions import Expression
-from maxtool.recipe.names import Pattern
+from maxtool.recipe.name_patterns import Pattern
 from maxtool.recipe.rule import Rules
 
 Dialect = Literal["hf", "gguf"]

@@ -13,7 +13,7 @@ import tokenizers
 from maxtool import conversion
 from maxtool.artifact import tokens
 from maxtool.recipe import find_recipe, plan
-from maxtool.recipe.tokens import model_tokenizer
+from maxtool.recipe.fitted_tokenizer import model_tokenizer
 from maxtool.runtime import loader
 from maxtool.runtime.loader.session import Session
 from maxtool.weights import open_checkpoint

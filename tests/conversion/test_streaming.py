@@ -18,7 +18,7 @@ from maxtool.dtype import DType
 from maxtool.errors import ModelMismatch
 from maxtool.quantization import QuantizationEncoding
 from maxtool.recipe import find_recipe, plan
-from maxtool.recipe.gather import gathered
+from maxtool.recipe.gathered_rows import gathered
 from maxtool.weights import open_checkpoint
 from tests.effort import thinned
 

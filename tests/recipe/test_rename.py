@@ -15,8 +15,7 @@ from maxtool.conversion.engine import convert, prepare
 from maxtool.conversion.request import Request
 from maxtool.errors import ConfigurationError, ModelMismatch
 from maxtool.recipe import load_recipe, plan, resolve_config, written_keys, written_notes
-from maxtool.recipe.names import Pattern
-from maxtool.recipe.rename import Rename, clashes, renamed
+from maxtool.recipe.name_patterns import Pattern, Rename, clashes, renamed
 from maxtool.weights import open_checkpoint
 from tests.recipe.conftest import DATA, Edit
 

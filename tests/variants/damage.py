@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from maxtool.recipe import load, recipe_names
-from maxtool.recipe.choices import written_out
+from maxtool.recipe.brackets import written_out
 from maxtool.recipe.extend import EXTENDS
-from maxtool.recipe.library import recipe_file
+from maxtool.recipe.recipe_files import recipe_file
 from tests.variants.mutations import Mutation, Table, mutations, swaps
 
 

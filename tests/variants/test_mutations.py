@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from maxtool.recipe import load_recipe
-from maxtool.recipe.library import recipe_file
+from maxtool.recipe.recipe_files import recipe_file
 from tests.variants.damage import damaged, damages, heirs
 from tests.variants.equivalent import EQUIVALENT
 from tests.variants.judge import Judge

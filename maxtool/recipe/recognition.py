@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from maxtool.errors import ModelMismatch
-from maxtool.recipe.folding import folded
+from maxtool.recipe.layer_ranges import folded
 from maxtool.recipe.load import find_recipe
 from maxtool.recipe.planning import plan
 from maxtool.weights import Checkpoint

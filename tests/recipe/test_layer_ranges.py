@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maxtool.recipe.folding import folded
+from maxtool.recipe.layer_ranges import folded
 
 
 @pytest.mark.parametrize(

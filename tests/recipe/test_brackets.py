@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from maxtool.recipe.choices import written_out
+from maxtool.recipe.brackets import written_out
 
 
 def rules(table: dict[str, Any]) -> dict[str, Any]:

@@ -39,7 +39,7 @@ unk_token_id unsloth_fixed unsloth_version use_bfloat16 use_cache use_flash_atte
 use_flash_attn use_xentropy
 """
 
-INERT: Mapping[Dialect, frozenset[str]] = {
+IGNORED: Mapping[Dialect, frozenset[str]] = {
     "hf": frozenset(_HF.split()),
     # Only {arch}.* keys describe the network: the others name, cite or tokenize.
     "gguf": frozenset({"general", "tokenizer", "quantize", "split", "GGUF"}),

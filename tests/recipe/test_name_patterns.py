@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maxtool.recipe.names import Pattern
+from maxtool.recipe.name_patterns import Pattern
 
 SEGMENT = st.from_regex(r"[a-z_]{1,6}", fullmatch=True)
 INDEX = st.integers(0, 999)
@@ -36,10 +36,10 @@ def test_a_name_made_from_indices_gives_them_back(parts: list[str | int]) -> Non
     numbers = {f"i{n}": part for n, part in enumerate(parts) if isinstance(part, int)}
     text = ".".join(f"{{i{n}}}" if isinstance(p, int) else p for n, p in enumerate(parts))
     pattern = Pattern(text)
-    assert pattern.problems() == []
+    assert not list(pattern.problems())
     assert pattern.match(pattern.name(numbers)) == numbers
 
 
 @pytest.mark.parametrize("text", ["a..b", "", "a.{layer}x", "a.{layer}.{layer}", "a.{", "a.b*"])
 def test_problems(text: str) -> None:
-    assert Pattern(text).problems()
+    assert list(Pattern(text).problems())

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from maxtool.recipe.folding import folded
-from maxtool.recipe.names import Pattern
+from maxtool.recipe.layer_ranges import folded
+from maxtool.recipe.name_patterns import Pattern
 from maxtool.recipe.plan import Plan
 
 
