@@ -62,7 +62,7 @@ def write(contents: Contents, folder: Path, clock: Clock, progress: Progress) ->
     target, functions = contents.target, contents.functions
     named = ", ".join(function.name for function in functions)
     progress.stage(f"lowering {named}")
-    lowering = ModuleLowering(target, contents.storage)
+    lowering = ModuleLowering(contents.lowering)
     for function in functions:
         lowering.entry(function.graph, function.symbol)
     clock.lap("lower")

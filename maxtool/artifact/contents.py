@@ -11,7 +11,8 @@ from functools import cached_property
 from pathlib import Path
 
 from maxtool.architectures import Limit, Table
-from maxtool.compiler.storage import Storage, plan_storage
+from maxtool.compiler.lowering_plan import LoweringPlan
+from maxtool.compiler.storage import Storage
 from maxtool.compiler.targets import Target
 from maxtool.dtype import DType
 from maxtool.graph import Graph, TensorType
@@ -106,6 +107,11 @@ class Contents:
         return (function.graph for function in self.functions)
 
     @cached_property
+    def lowering(self) -> LoweringPlan:
+        """The graphs as they are lowered for the target."""
+        return LoweringPlan(self.graphs, self.target)
+
+    @property
     def storage(self) -> dict[str, Storage]:
         """How each weight is stored, in the order of the file."""
-        return plan_storage(self.graphs, self.target)
+        return self.lowering.storage

@@ -10,7 +10,7 @@ from tvm.relax.global_info import VDevice
 
 from maxtool.compiler.memory import runtime_device
 from maxtool.compiler.targets import Target
-from maxtool.graph import DeviceRef, Graph
+from maxtool.graph import DeviceRef, Graph, Node
 from maxtool.graph.limits import devices as named_devices
 from maxtool.graph.type import HOST
 
@@ -73,6 +73,12 @@ class _Everything(Placement):
     def target(self, device: DeviceRef) -> Target:  # noqa: ARG002 - by any name
         """What everything is compiled for."""
         return self._target
+
+
+def device_of(node: Node) -> DeviceRef:
+    """Return where a node is computed: where its operands are; its result, if it has none."""
+    first = (*node.inputs, *node.outputs)[0]
+    return first.device
 
 
 def physical(device: DeviceRef) -> DeviceRef:

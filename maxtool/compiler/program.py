@@ -14,11 +14,12 @@ from maxtool.compiler.cuda.loading import loaded
 from maxtool.compiler.cuda.target import CudaTarget
 from maxtool.compiler.lowering.module import ModuleLowering
 from maxtool.compiler.lowering.rules import PRINT
+from maxtool.compiler.lowering_plan import LoweringPlan
 from maxtool.compiler.memory import runtime_device
 from maxtool.compiler.passing import captured, passed, returned
 from maxtool.compiler.pipeline import compile_module
 from maxtool.compiler.placement import Placement
-from maxtool.compiler.storage import Storage, plan_storage
+from maxtool.compiler.storage import Storage
 from maxtool.compiler.targets import Target
 from maxtool.dtype import DType
 from maxtool.errors import MisshapenWeight, MissingWeight
@@ -44,11 +45,12 @@ class Program:
         placement = Placement.of(graphs, targets)
         for device in placement.devices:
             device.to_device()
-        self.storage: dict[str, Storage] = plan_storage(graphs, placement)
+        plan = LoweringPlan(graphs, placement)
+        self.storage: dict[str, Storage] = plan.storage
         self._places = {
             name: value.device for graph in graphs for name, value in graph.weight_values.items()
         }
-        lowering = ModuleLowering(placement, self.storage, prints=True)
+        lowering = ModuleLowering(plan, prints=True)
         # A graph may have any name; that of a function is looked up by TVM, by rules of its own.
         self._entries = {graph.name: f"entry_{index}" for index, graph in enumerate(graphs)}
         for graph in graphs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from maxtool.compiler.carrying import bits, stored
+from maxtool.compiler.fusion.node_index import NodeIndex
 from maxtool.compiler.packing import aligned_empty, pack_linear, packed_shape
-from maxtool.compiler.placement import Placed, placed
-from maxtool.compiler.rewriting import rewritten
+from maxtool.compiler.placement import Placement
 from maxtool.dtype import DType
 from maxtool.graph import CallNode, Graph, Node, Tensor
 
@@ -80,16 +80,23 @@ class Storage:
         return laid
 
 
-def plan_storage(graphs: Iterable[Graph], target: Placed) -> dict[str, Storage]:
-    """The storage of every weight that the graphs need, sorted by name.
+def plan_storage(
+    graphs: Iterable[Graph], placement: Placement, rewritten: Callable[[Graph], NodeIndex]
+) -> dict[str, Storage]:
+    """Return the storage of every weight that the graphs need, sorted by name.
 
     A weight is packed when every use of it, in any graph, reads it packed.
+
+    Args:
+        graphs: The graphs of a module.
+        placement: The devices, and what each is compiled for.
+        rewritten: Gives the nodes of a graph, or of a subgraph, as they are lowered.
     """
     uses: dict[str, set[bool]] = defaultdict(set)
     types: dict[str, Tensor] = {}
-    placement = placed(target)
+    known: dict[Graph, Mapping[int, set[bool]]] = {}
     for graph in graphs:
-        roles = _roles(graph, {})
+        roles = _roles(graph, rewritten, known)
         for name, value in graph.weight_values.items():
             uses[name] |= roles[id(value)]
             types[name] = value
@@ -110,17 +117,21 @@ def _reads_packed(node: Node, index: int) -> bool:
     return matrix and DType.float64 not in (node.inputs[0].dtype, node.inputs[index].dtype)
 
 
-def _roles(graph: Graph, known: dict[int, Mapping[int, set[bool]]]) -> defaultdict[int, set[bool]]:
-    """For each value of ``graph``, whether it is read packed, plain, or both."""
+def _roles(
+    graph: Graph,
+    rewritten: Callable[[Graph], NodeIndex],
+    known: dict[Graph, Mapping[int, set[bool]]],
+) -> defaultdict[int, set[bool]]:
+    """Return for each value of a graph whether it is read packed, plain, or both."""
     roles: defaultdict[int, set[bool]] = defaultdict(set)
-    for node in rewritten(graph):
+    for node in rewritten(graph).nodes:
         for index, operand in enumerate(node.inputs):
             packed = not isinstance(node, CallNode) and _reads_packed(node, index)
             roles[id(operand)].add(packed)
         if isinstance(node, CallNode):
-            if id(node.callee) not in known:
-                known[id(node.callee)] = _roles(node.callee, known)
-            below = known[id(node.callee)]
+            if node.callee not in known:
+                known[node.callee] = _roles(node.callee, rewritten, known)
+            below = known[node.callee]
             for passed, parameter in zip(node.weights, node.callee.parameters(), strict=True):
                 roles[id(passed)] |= below[id(parameter)]
     for value in graph.outputs:

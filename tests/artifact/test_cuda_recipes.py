@@ -48,7 +48,7 @@ def plans(dtype: DType) -> dict[str, artifact.Build]:
 
 def source_of(made: artifact.Build) -> str:
     """The CUDA C++ of a model's kernels."""
-    lowering = ModuleLowering(made.target, made.storage)
+    lowering = ModuleLowering(made.contents.lowering)
     for graph in made.graphs.values():
         lowering.entry(graph)
     return device_source(compile_module(lowering.module(), made.target, asserts=False))

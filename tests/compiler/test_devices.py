@@ -15,10 +15,10 @@ from maxtool import nn
 from maxtool.architectures import Decoder, build
 from maxtool.compiler.cuda.binaries import device_source
 from maxtool.compiler.lowering.module import ModuleLowering
+from maxtool.compiler.lowering_plan import LoweringPlan
 from maxtool.compiler.mixed import kind_of
 from maxtool.compiler.pipeline import compile_module
 from maxtool.compiler.placement import Placement
-from maxtool.compiler.storage import plan_storage
 from maxtool.compiler.targets import parse_target
 from maxtool.driver import CPU, Accelerator
 from maxtool.dtype import DType
@@ -279,7 +279,7 @@ def calls(module: Any, placement: Placement) -> list[tuple[str, set[str], str]]:
 
 
 def lowered(graph: Graph, placement: Placement) -> Any:
-    lowering = ModuleLowering(placement, plan_storage([graph], placement))
+    lowering = ModuleLowering(LoweringPlan([graph], placement))
     lowering.entry(graph)
     return lowering.module()
 

@@ -14,7 +14,7 @@ from maxtool.compiler.execute import Program
 from maxtool.compiler.lowering.module import ModuleLowering
 from maxtool.compiler.lowering.pointwise import MAX_INPUTS, MAX_STEPS
 from maxtool.compiler.lowering.rules import RULES
-from maxtool.compiler.storage import plan_storage
+from maxtool.compiler.lowering_plan import LoweringPlan
 from maxtool.compiler.target import cpu_target
 from maxtool.compiler.targets import Targets
 from maxtool.dtype import DType
@@ -31,7 +31,7 @@ Call = Callable[..., Any]
 
 def functions(*graphs: Graph) -> list[str]:
     """The functions and kernels that graphs become, by name, the graphs' own left out."""
-    lowering = ModuleLowering(TARGET, plan_storage(graphs, TARGET))
+    lowering = ModuleLowering(LoweringPlan(graphs, TARGET))
     for graph in graphs:
         lowering.entry(graph)
     own = {graph.name for graph in graphs}

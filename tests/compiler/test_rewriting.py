@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from maxtool.compiler.rewriting import rewritten
-from maxtool.compiler.storage import plan_storage
+from maxtool.compiler.lowering_plan import LoweringPlan
+from maxtool.compiler.placement import placed
+from maxtool.compiler.rewriting import rewrite
 from maxtool.compiler.target import cpu_target
 from maxtool.dtype import DType
 from maxtool.graph import BufferType, Graph, Node, Tensor, TensorType, Weight, executor, ops
@@ -55,7 +56,8 @@ def test_rewritten(
     write: Callable[[Tensor], Any], exact: Callable[[Any], Any], run: list[str]
 ) -> None:
     graph = Graph("g", write, [ROWS])
-    assert [node.op for node in rewritten(graph) if isinstance(node, Node)] == run
+    nodes = rewrite(graph, placed(cpu_target())).nodes
+    assert [node.op for node in nodes if isinstance(node, Node)] == run
     x = np.random.default_rng(3).normal(size=(3, 8)).astype("f4")
     outputs = executor.find().compile(graph, VALUES)(Tensor(x))
     expected = exact(x.astype("f8"))
@@ -65,9 +67,9 @@ def test_rewritten(
 
 
 def test_a_weight_in_a_product_is_packed() -> None:
-    storage = plan_storage([Graph("g", CASES[1][1], [ROWS])], cpu_target())
+    storage = LoweringPlan([Graph("g", CASES[1][1], [ROWS])], cpu_target()).storage
     assert storage["w"].block == cpu_target().tile.nr
-    storage = plan_storage([Graph("g", CASES[9][1], [ROWS])], cpu_target())
+    storage = LoweringPlan([Graph("g", CASES[9][1], [ROWS])], cpu_target()).storage
     assert storage["w"].block is None
 
 

@@ -13,8 +13,8 @@ from tvm import tirx
 
 from maxtool.compiler import pipeline
 from maxtool.compiler.lowering.module import ModuleLowering
+from maxtool.compiler.lowering_plan import LoweringPlan
 from maxtool.compiler.shape_functions import MARK, _sorted, settle_shape_functions
-from maxtool.compiler.storage import plan_storage
 from maxtool.compiler.targets import parse_target
 from maxtool.dtype import DType
 from maxtool.graph import Graph, Tensor, TensorType, ops
@@ -37,7 +37,7 @@ def lowered() -> Any:
         parse_target("cpu:x86-64-v2"),
         [Graph(name, several, [TYPE]) for name in ("one", "two")],
     )
-    lowering = ModuleLowering(target, plan_storage(graphs, target))
+    lowering = ModuleLowering(LoweringPlan(graphs, target))
     for one in graphs:
         lowering.entry(one)
     before = pipeline.PASSES[: pipeline.PASSES.index(settle_shape_functions)]

@@ -9,7 +9,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from maxtool.compiler.storage import Storage, plan_storage
+from maxtool.compiler.lowering_plan import LoweringPlan
+from maxtool.compiler.storage import Storage
 from maxtool.compiler.target import cpu_target
 from maxtool.dtype import DType
 from maxtool.graph import Graph, Tensor, TensorType, Weight, executor, ops
@@ -44,18 +45,18 @@ def test_a_weight_is_packed_when_every_use_reads_it_packed(
     call: Callable[..., Any], packed: bool
 ) -> None:
     graph = Graph("main", call, [ROWS, IDS])
-    assert plan_storage([graph], TARGET)["w"].block == (TARGET.tile.nr if packed else None)
+    assert LoweringPlan([graph], TARGET).storage["w"].block == (TARGET.tile.nr if packed else None)
 
 
 def test_a_use_in_another_graph_counts() -> None:
     graphs = [Graph(str(use), USES[use][1], [ROWS, IDS]) for use in (0, 4)]
-    assert plan_storage(graphs, TARGET)["w"].block is None
+    assert LoweringPlan(graphs, TARGET).storage["w"].block is None
 
 
 def test_weights_are_sorted_by_name() -> None:
     named = [Weight(name, DType.float32, [8]) for name in ("b", "a", "c")]
     graph = Graph("main", lambda x: x + named[0] + named[1] + named[2], [ROWS])
-    assert list(plan_storage([graph], TARGET)) == ["a", "b", "c"]
+    assert list(LoweringPlan([graph], TARGET).storage) == ["a", "b", "c"]
 
 
 def first_uses(count: int) -> Callable[..., list[Tensor]]:
@@ -111,7 +112,7 @@ def test_weights_of_experts_are_packed() -> None:
     experts = Weight("w", DType.float32, [3, 8, 8])
     chosen = TensorType(DType.int64, ["n", 2])
     graph = Graph("main", lambda x, at: ops.expert_linear(x, experts, at), [ROWS, chosen])
-    assert plan_storage([graph], TARGET)["w"].block == TARGET.tile.nr
+    assert LoweringPlan([graph], TARGET).storage["w"].block == TARGET.tile.nr
 
 
 def test_a_scalar_is_stored_as_one() -> None:

@@ -252,15 +252,17 @@ def test_a_buffer_is_printed_as_it_is_then(capsys: pytest.CaptureFixture[str]) -
 
 def test_an_artifact_cannot_print() -> None:
     from maxtool.compiler.lowering.module import ModuleLowering
+    from maxtool.compiler.lowering_plan import LoweringPlan
     from maxtool.compiler.target import cpu_target
 
     def forward(x: Tensor) -> Tensor:
         x.print("hidden")
         return x * 2.0
 
-    lowering = ModuleLowering(cpu_target(), {})
+    graph = Graph("g", forward, [ROWS])
+    lowering = ModuleLowering(LoweringPlan([graph], cpu_target()))
     with pytest.raises(CompilationFailed, match="g prints 'hidden', and an artifact"):
-        lowering.entry(Graph("g", forward, [ROWS]))
+        lowering.entry(graph)
 
 
 def test_values_are_asked_for_their_tensor() -> None:

@@ -12,6 +12,7 @@ import tvm
 from tvm import relax, tirx
 
 from maxtool.compiler.carrying import bits, stored
+from maxtool.compiler.fusion.node_index import NodeIndex
 from maxtool.compiler.kernels.cuda.gpu_requests import Narrow
 from maxtool.compiler.kernels.requests import Request
 from maxtool.compiler.lowering import places
@@ -41,13 +42,13 @@ class FunctionLowering:
 
     def __init__(self, module: RelaxModule) -> None:
         self.module = module
+        self.index = NodeIndex((), ())
         self.whole: dict[int, Expr] = {}
         self.flat: dict[int, Expr] = {}
         self.derived: dict[tuple[object, ...], Any] = {}
         self.chains: dict[int, Chain] = {}
         self.storage: dict[int, Storage] = {}
         self.constants: dict[int, np.ndarray[Any, Any]] = {}
-        self.uses: Mapping[int, int] = {}
         self.rounded: Mapping[int, DType] = {}
         self._dims: dict[str, Expr] = {}
         self._device: DeviceRef = HOST

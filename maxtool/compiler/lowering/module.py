@@ -10,18 +10,20 @@ from typing import Any
 
 from tvm import relax, tirx
 
+from maxtool.compiler.fusion.node_index import NodeIndex
 from maxtool.compiler.kernels.forms import Step
 from maxtool.compiler.kernels.requests import Pointwise
 from maxtool.compiler.lowering.control import FlowLowering
 from maxtool.compiler.lowering.function import FunctionLowering
 from maxtool.compiler.lowering.subgraphs import SubgraphModule, key_of
-from maxtool.compiler.lowering.table import FUSIONS_OF, ROUNDING_OF, RULES_OF
-from maxtool.compiler.placement import Placed, placed
-from maxtool.compiler.rewriting import Nodes, count_uses, rewritten
+from maxtool.compiler.lowering.table import ROUNDING_OF, RULES_OF
+from maxtool.compiler.lowering_plan import LoweringPlan
+from maxtool.compiler.placement import device_of
+from maxtool.compiler.rewriting import is_for
 from maxtool.compiler.storage import Storage
 from maxtool.dtype import DType
 from maxtool.errors import CompilationFailed
-from maxtool.graph import BufferType, CallNode, DeviceRef, Graph, Node, Tensor
+from maxtool.graph import BufferType, CallNode, Graph, Node
 from maxtool.graph.nested import FlowGraph
 from maxtool.graph.type import HOST
 
@@ -33,17 +35,15 @@ class ModuleLowering(SubgraphModule):
     then one array of all weights of the module. A subgraph takes its inputs and weights one by one.
 
     Args:
-        target: What to compile for; a placement, where values are on several devices.
-        weights: The storage of every weight that any of the graphs needs, in order.
+        plan: Its graphs as they are lowered, and the storage of their weights.
         prints: Whether it runs where maxtool is, which prints what graphs ask to print.
     """
 
-    def __init__(
-        self, target: Placed, weights: Mapping[str, Storage], *, prints: bool = False
-    ) -> None:
-        super().__init__(placed(target))
+    def __init__(self, plan: LoweringPlan, *, prints: bool = False) -> None:
+        super().__init__(plan.placement)
         self.prints = prints
-        self.weights = weights
+        self.weights = plan.storage
+        self._plan = plan
 
     def entry(self, graph: Graph, symbol: str | None = None) -> None:
         """Add a public function that runs ``graph``, by its name or another.
@@ -161,12 +161,11 @@ class ModuleLowering(SubgraphModule):
 
     def _body(self, function: FunctionLowering, graph: Graph) -> Any:  # noqa: ANN401
         """Lower every node; the outputs, a tuple if there are several."""
-        nodes = self._nodes(graph)
-        function.rounded = self._rounded(nodes, graph.outputs)
-        function.uses = count_uses(nodes, graph.outputs)
+        function.index = index = self._plan.rewritten(graph)
+        function.rounded = self._rounded(index)
         for constant, value in graph.constants:
             function.set_constant(value, constant.to_numpy())
-        for node in nodes:
+        for node in index.nodes:
             if isinstance(node, CallNode):
                 self._call(function, node)
             else:
@@ -174,27 +173,16 @@ class ModuleLowering(SubgraphModule):
         results = [function.get(value) for value in graph.outputs]
         return results[0] if len(results) == 1 else relax.Tuple(results)
 
-    def _nodes(self, graph: Graph) -> Nodes:
-        """What is lowered, in order."""
-        nodes = rewritten(graph)
-        for kind, fused in FUSIONS_OF.items():
-            nodes = fused(nodes, graph.outputs, partial(self._is_for, kind))
-        return nodes
-
-    def _rounded(self, nodes: Nodes, outputs: Sequence[Tensor]) -> dict[int, DType]:
-        """The values that are read rounded only, and in which type."""
-        found: dict[int, DType] = {}
+    def _rounded(self, index: NodeIndex) -> dict[int, DType]:
+        """Return the types of the values that are read rounded only."""
+        types: dict[int, DType] = {}
         for kind, rounded in ROUNDING_OF.items():
-            found |= rounded(nodes, outputs, partial(self._is_for, kind))
-        return found
-
-    def _is_for(self, kind: str, node: Node) -> bool:
-        """Whether a node is lowered for a target of that kind."""
-        return self.placement.target(_place(node)).kind == kind
+            types |= rounded(index, partial(is_for, kind, self.placement))
+        return types
 
     def _lower(self, function: FunctionLowering, node: Node) -> None:
         """Lower one operation, where its operands are."""
-        with function.on(_place(node)):
+        with function.on(device_of(node)):
             RULES_OF[function.target.kind][node.op](function, node)
 
     def _call(self, function: FunctionLowering, node: CallNode) -> None:
@@ -225,12 +213,6 @@ def _printed(graph: Graph) -> Iterator[str]:
             yield from _printed(node.callee)
         elif node.op == "print":
             yield repr(node.attributes["label"])
-
-
-def _place(node: Node) -> DeviceRef:
-    """Where a node is computed: where its operands are; the result of one that has none."""
-    first = (*node.inputs, *node.outputs)[0]
-    return first.device
 
 
 def _item(array: Any, index: int, kind: Any) -> Any:  # noqa: ANN401

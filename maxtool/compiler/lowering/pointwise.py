@@ -53,7 +53,7 @@ def _number(function: FunctionLowering, operand: Tensor) -> str | None:
 def _part(function: FunctionLowering, operand: Tensor) -> Chain:
     """The chain of an operand that only this operation reads, else the operand itself."""
     pending = function.chains.get(id(operand))
-    if pending is not None and function.uses[id(operand)] == 1:
+    if pending is not None and function.index.uses(operand) == 1:
         return pending
     return _alone(function, operand)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from tvm import tirx
 
 from maxtool.compiler.carrying import stored
+from maxtool.compiler.fusion.linear_fusions import has_kernel
 from maxtool.compiler.kernels.cpu.cpu_requests import PackColumns, PackedLinear
 from maxtool.compiler.lowering import expressions as te
 from maxtool.compiler.lowering.casting import converted
 from maxtool.compiler.lowering.function import Expr, FunctionLowering, Rule
-from maxtool.compiler.rewriting import has_kernel
 from maxtool.dtype import DType
 from maxtool.graph import Node, Shape, Tensor
 from maxtool.graph.ops.neural import WEIGHT_DTYPES

@@ -13,6 +13,7 @@ from tvm import relax
 from maxtool.compiler.cuda.binaries import device_code
 from maxtool.compiler.cuda.resources import read_resources
 from maxtool.compiler.lowering.module import ModuleLowering
+from maxtool.compiler.lowering_plan import LoweringPlan
 from maxtool.compiler.pipeline import compile_module
 from maxtool.compiler.targets import parse_target
 from maxtool.dtype import DType
@@ -49,7 +50,7 @@ def step(seq: int | str, dtype: DType, window: int | None = None) -> Graph:
 
 
 def lowered(graph: Graph) -> Any:
-    lowering = ModuleLowering(TARGET, {})
+    lowering = ModuleLowering(LoweringPlan([graph], TARGET))
     lowering.entry(graph)
     return lowering.module()
 

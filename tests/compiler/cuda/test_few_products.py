@@ -17,7 +17,7 @@ from maxtool.compiler.kernels.cuda import few_products
 from maxtool.compiler.kernels.cuda.matrix import PIECE
 from maxtool.compiler.kernels.forms import SILU_MUL
 from maxtool.compiler.lowering.module import ModuleLowering
-from maxtool.compiler.storage import plan_storage
+from maxtool.compiler.lowering_plan import LoweringPlan
 from maxtool.dtype import DType
 from maxtool.graph import Graph, Tensor, TensorType, Weight, ops
 from tests.compiler.cuda.harness import elements, numpy_type, resources
@@ -109,7 +109,7 @@ def test_kernels_stay_in_registers() -> None:
 def names(forward: Callable[..., Any], *types: TensorType) -> list[str]:
     """The kernels that a graph becomes."""
     graph = Graph("main", forward, types)
-    lowering = ModuleLowering(TARGET, plan_storage([graph], TARGET))
+    lowering = ModuleLowering(LoweringPlan([graph], TARGET))
     lowering.entry(graph)
     found = [str(name.name_hint) for name in lowering.module().functions]
     return sorted(name for name in found if name != "main")
@@ -143,7 +143,7 @@ def test_what_is_rounded_already_is_not_rounded_again() -> None:
         return ops.linear(ops.silu(gate) * up, weight("down", WIDTH, INNER))
 
     graph = Graph("main", forward, [ROW])
-    lowering = ModuleLowering(TARGET, plan_storage([graph], TARGET))
+    lowering = ModuleLowering(LoweringPlan([graph], TARGET))
     lowering.entry(graph)
     module = lowering.module()
     types = {
@@ -160,7 +160,7 @@ def test_a_decode_step_has_four_launches_of_products_in_a_layer() -> None:
     folder = Path(__file__).parents[2] / "data" / "tiny-llama"
     request = artifact.Request(folder, Path("unused"), target="cuda:sm_90", dtype=DType.bfloat16)
     graphs = {entry.name: graph for entry, graph in artifact.prepare(request).graphs.items()}
-    lowering = ModuleLowering(TARGET, plan_storage([graphs["decode"]], TARGET))
+    lowering = ModuleLowering(LoweringPlan([graphs["decode"]], TARGET))
     lowering.entry(graphs["decode"])
     layers = [
         called_by(function)

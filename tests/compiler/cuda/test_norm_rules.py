@@ -11,6 +11,7 @@ import pytest
 from maxtool.compiler.cuda.target import cuda_target
 from maxtool.compiler.kernels.requests import Request
 from maxtool.compiler.lowering.module import ModuleLowering
+from maxtool.compiler.lowering_plan import LoweringPlan
 from maxtool.compiler.targets import Target
 from maxtool.dtype import DType
 from maxtool.graph import Graph, Tensor, TensorType, ops
@@ -73,7 +74,7 @@ def called(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     with monkeypatch.context() as patch:
         patch.setattr(ModuleLowering, "kernel", noted)
-        lowering = ModuleLowering(cuda_target(TARGET), {})
+        lowering = ModuleLowering(LoweringPlan([graph], cuda_target(TARGET)))
         lowering.entry(graph)
     return found
 

@@ -15,6 +15,7 @@ from maxtool.compiler.cuda.resources import read_resources
 from maxtool.compiler.cuda.target import cuda_target
 from maxtool.compiler.kernels.formulas import FORMULAS
 from maxtool.compiler.lowering.module import ModuleLowering
+from maxtool.compiler.lowering_plan import LoweringPlan
 from maxtool.compiler.pipeline import compile_module
 from maxtool.dtype import DType
 from maxtool.graph import Graph, Tensor, TensorType, executor, ops
@@ -225,8 +226,9 @@ def test_every_operation_compiles(dtype: DType) -> None:
     target = cuda_target(TARGET)
     kind = TensorType(dtype, ["n"])
     _, function = elementwise(dtype)
-    lowering = ModuleLowering(target, {})
-    lowering.entry(Graph("g", lambda x, y: [*function(x, y), *casts(x)], [kind, kind]))
+    graph = Graph("g", lambda x, y: [*function(x, y), *casts(x)], [kind, kind])
+    lowering = ModuleLowering(LoweringPlan([graph], target))
+    lowering.entry(graph)
     compiled = compile_module(lowering.module(), target, asserts=False)
     for code in device_code(compiled, target):
         found = read_resources(code.log)

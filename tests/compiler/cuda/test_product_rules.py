@@ -9,7 +9,7 @@ import pytest
 
 from maxtool.compiler.cuda.target import cuda_target
 from maxtool.compiler.lowering.module import ModuleLowering
-from maxtool.compiler.storage import plan_storage
+from maxtool.compiler.lowering_plan import LoweringPlan
 from maxtool.dtype import DType
 from maxtool.graph import Graph, TensorType, Weight, ops
 
@@ -21,7 +21,7 @@ F16, F64 = DType.float16, DType.float64
 def kernels(forward: Callable[..., Any], *types: TensorType) -> list[str]:
     """The kernels that a graph becomes."""
     graph = Graph("main", forward, types)
-    lowering = ModuleLowering(TARGET, plan_storage([graph], TARGET))
+    lowering = ModuleLowering(LoweringPlan([graph], TARGET))
     lowering.entry(graph)
     names = [str(name.name_hint) for name in lowering.module().functions]
     return sorted(name for name in names if name != "main")

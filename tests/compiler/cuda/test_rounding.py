@@ -11,7 +11,7 @@ import tvm_ffi
 from tvm import relax
 
 from maxtool.compiler.lowering.module import ModuleLowering
-from maxtool.compiler.storage import plan_storage
+from maxtool.compiler.lowering_plan import LoweringPlan
 from maxtool.compiler.targets import parse_target
 from maxtool.dtype import DType
 from maxtool.graph import Graph, Tensor, TensorType, Weight, executor, ops
@@ -33,7 +33,7 @@ ROWS = TensorType(DType.float32, ["batch", "seq", 64])
 
 def kernels(call: Callable[[Tensor], object], kind: TensorType = ROWS) -> set[str]:
     graph = Graph("main", call, [kind])
-    lowering = ModuleLowering(TARGET, plan_storage([graph], TARGET))
+    lowering = ModuleLowering(LoweringPlan([graph], TARGET))
     lowering.entry(graph)
     return {one.name_hint for one in lowering.module().get_global_vars()}
 
@@ -115,11 +115,11 @@ def test_rounded_attention_gives_what_the_cpu_gives() -> None:
         for name in "qkvo"
     }
     (expected,) = executor.find().compile(graph, weights)(Tensor(x))
-    storage = plan_storage([graph], TARGET)
-    lowering = ModuleLowering(TARGET, storage)
+    plan = LoweringPlan([graph], TARGET)
+    lowering = ModuleLowering(plan)
     lowering.entry(graph)
     compiled = Simulation().compile_module(lowering.module(), TARGET)
-    held = [tvm.runtime.tensor(weights[name].view(np.uint16)) for name in storage]
+    held = [tvm.runtime.tensor(weights[name].view(np.uint16)) for name in plan.storage]
     run = relax.VirtualMachine(compiled.executable, tvm.cpu())["main"]
     got = run(tvm.runtime.tensor(x), tvm_ffi.Array(held)).numpy()
     np.testing.assert_allclose(got, expected.to_numpy(), atol=2e-2, rtol=0)

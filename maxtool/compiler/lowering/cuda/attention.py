@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from maxtool.compiler.fusion.cache_fusions import STEP
 from maxtool.compiler.kernels.cuda.attention_plan import Split, splits_for
 from maxtool.compiler.kernels.cuda.gpu_requests import (
     AttentionJoin,
@@ -15,7 +16,6 @@ from maxtool.compiler.kernels.cuda.gpu_requests import (
 from maxtool.compiler.kernels.cuda.scores import Scores
 from maxtool.compiler.lowering.attending import dot_attention_request
 from maxtool.compiler.lowering.caching import TRANSPOSED, attention_options
-from maxtool.compiler.lowering.cuda.caching import STEP
 from maxtool.compiler.lowering.function import Expr, FunctionLowering, Rule
 from maxtool.compiler.lowering.permuting import permuted
 from maxtool.graph import Dim, Node, Tensor

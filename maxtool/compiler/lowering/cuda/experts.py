@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from maxtool.compiler.fusion.product_fusions import is_one_token
 from maxtool.compiler.kernels.cuda.gpu_requests import ExpertLinear, ExpertOrder
-from maxtool.compiler.lowering.cuda.products import is_one_token, product_options, rows_of
+from maxtool.compiler.lowering.cuda.products import product_options, rows_of
 from maxtool.compiler.lowering.function import Expr, FunctionLowering, Rule
 from maxtool.dtype import DType
 from maxtool.graph import Node, Tensor

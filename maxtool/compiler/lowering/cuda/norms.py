@@ -36,7 +36,7 @@ def _fits(chain: Chain) -> bool:
 def _normalised(function: FunctionLowering, node: Node, chain: Chain) -> None:
     """One kernel writes the norm, and what the chain gives if anything else reads that."""
     (x, weight), (result,) = node.inputs, node.outputs
-    kept, dtype = function.uses[id(x)] > 1, function.result_type(result)
+    kept, dtype = function.index.uses(x) > 1, function.result_type(result)
     request = ChainRmsNorm(
         dim=chain.width,
         eps=node.attributes["eps"],

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+from maxtool.compiler.fusion.linear_fusions import has_kernel
+from maxtool.compiler.fusion.product_fusions import added
 from maxtool.compiler.kernels.cuda.gpu_requests import Linear
 from maxtool.compiler.kernels.cuda.matrix import PIECE
 from maxtool.compiler.kernels.cuda.output import FOUR
@@ -13,7 +15,6 @@ from maxtool.compiler.lowering.function import Expr, FunctionLowering, Rule
 from maxtool.compiler.lowering.permuting import permuted
 from maxtool.compiler.lowering.products import matrices
 from maxtool.compiler.lowering.rules import RULES
-from maxtool.compiler.rewriting import has_kernel
 from maxtool.dtype import DType
 from maxtool.graph import Dim, Node, Shape, Tensor
 from maxtool.graph.ops.neural import WEIGHT_DTYPES
@@ -35,28 +36,10 @@ def _linear(function: FunctionLowering, node: Node) -> None:
     function.set_flat(result, converted(function, value, DType.float32, x.dtype))
 
 
-class Added(TypedDict):
-    """Operands of a product that are added to it."""
-
-    bias: bool
-    residual: bool
-
-
-def added(node: Node) -> Added:
-    """Return whether a bias and a residual are added to the product of a node."""
-    residual = node.attributes.get("residual", False)
-    return {"bias": len(node.inputs) - residual == 3, "residual": residual}
-
-
 def float32_of(function: FunctionLowering, value: Tensor) -> Expr:
     """A bias, or flat what is added to every row, in float32."""
     plain = function.get(value) if value.rank == 1 else function.get_flat(value)
     return converted(function, plain, value.dtype, DType.float32)
-
-
-def is_one_token(shape: Shape) -> bool:
-    """Whether it is a shape of a decode step: a row for each sequence of a batch."""
-    return shape.rank > 2 and all(dim == 1 for dim in shape[1:-1])
 
 
 def _matmul(function: FunctionLowering, node: Node) -> None:

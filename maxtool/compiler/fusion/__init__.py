@@ -1,0 +1,1 @@
+"""Fusions: nodes of a graph replaced by fewer, before they are lowered."""

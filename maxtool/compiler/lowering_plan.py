@@ -1,0 +1,35 @@
+"""The plan of a module: graphs rewritten once, for the storage of weights and for lowering."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from maxtool.compiler.fusion.node_index import NodeIndex
+from maxtool.compiler.placement import Placed, placed
+from maxtool.compiler.rewriting import rewrite
+from maxtool.compiler.storage import plan_storage
+from maxtool.graph import Graph
+
+
+class LoweringPlan:
+    """What is known of a module before it is lowered.
+
+    Args:
+        graphs: The graphs that become its functions.
+        target: What to compile for; a placement, where values are on several devices.
+
+    Attributes:
+        placement: The devices, and what each is compiled for.
+        storage: The storage of every weight that any of the graphs needs, sorted by name.
+    """
+
+    def __init__(self, graphs: Iterable[Graph], target: Placed) -> None:
+        self.placement = placed(target)
+        self._rewritten: dict[Graph, NodeIndex] = {}
+        self.storage = plan_storage(graphs, self.placement, self.rewritten)
+
+    def rewritten(self, graph: Graph) -> NodeIndex:
+        """Return the nodes of a graph, or of a subgraph, as they are lowered."""
+        if graph not in self._rewritten:
+            self._rewritten[graph] = rewrite(graph, self.placement)
+        return self._rewritten[graph]
