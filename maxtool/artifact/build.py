@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 
 from maxtool.architectures import Architecture, CacheForm, Entry, Indexed, Turning, build, graph_of
@@ -241,17 +241,21 @@ def _module(
     config = {**planned.config, **_chosen(request, planned)}
     form = CACHE_FORMS[target.kind](dtype)
     draws = target.kind in DRAWING and request.devices == 1  # several meet on the host anyway
-    make_one = partial(build, planned.recipe.architecture, config, dtype, form=form, draws=draws)
-    usual = make_one()
-    if request.context is None:
-        if usual.context is None or usual.context <= USUAL_CONTEXT:
-            return usual, []
-        cut = f"room for {USUAL_CONTEXT} of the model's {usual.context} positions"
-        return make_one(USUAL_CONTEXT), [f"{cut}: --context N makes room for more"]
-    if usual.context is None:
-        raise UsageError(f"--context is for models of sequences, not {planned.recipe.name}")
-    _check_context(request.context, usual.context, planned)
-    return make_one(request.context), []
+    context, told = _context(request, planned)
+    return build(planned.recipe.architecture, config, dtype, context, form, draws), told
+
+
+def _context(request: Request, planned: Plan) -> tuple[int | None, list[str]]:
+    """Return the positions to build for, None for the architecture's own; and what to tell."""
+    own = planned.context
+    if request.context is not None:
+        if own is None:
+            raise UsageError(f"--context is for models of sequences, not {planned.recipe.name}")
+        _check_context(request.context, own, planned)
+    elif own is not None and own > USUAL_CONTEXT:
+        cut = f"room for {USUAL_CONTEXT} of the model's {own} positions"
+        return USUAL_CONTEXT, [f"{cut}: --context N makes room for more"]
+    return request.context, []
 
 
 def _check_context(asked: int, usual: int, planned: Plan) -> None:

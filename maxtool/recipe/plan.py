@@ -63,6 +63,7 @@ class Plan:
         dropped: Tensors that are not needed to run.
         duplicates: Tensor to the tensor it must equal, because their parameters are tied.
         claimed: Tensors that a parameter asked for, whether they fit or not.
+        context: Positions that the architecture is for; None where it is for no sequences.
     """
 
     recipe: Recipe
@@ -79,6 +80,7 @@ class Plan:
     dropped: list[str] = field(default_factory=list)
     duplicates: dict[str, str] = field(default_factory=dict)
     claimed: set[str] = field(default_factory=set)
+    context: int | None = None
 
     def check(self) -> None:
         """Raise one error that lists everything that does not fit, if anything does not.

@@ -7,7 +7,7 @@ types that differ, tensors that say the model is of an unsupported kind.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError, MisshapenWeight
@@ -22,6 +22,9 @@ from maxtool.recipe.step import Shape
 from maxtool.recipe.unused_tensors import sort_out
 from maxtool.weights import Checkpoint, TensorInfo
 from maxtool.weights.scaled import VALUE_TYPES
+
+if TYPE_CHECKING:
+    from maxtool.architectures import Architecture
 
 PLAIN_FLOATS = frozenset({DType.float16, DType.bfloat16, DType.float32, DType.float64})
 
@@ -45,14 +48,16 @@ def plan(recipe: Recipe, checkpoint: Checkpoint, *, ignore: frozenset[str] = fro
     tensors = renamed(renames, checkpoint.tensors)
     made = Plan(recipe, checkpoint, dialect(checkpoint), resolved.values, tensors, resolved.notes)
     made.unused += clashes(renames, checkpoint.tensors)
-    for parameter, shape in declared(recipe, checkpoint, resolved.values).items():
-        _bind(made, parameter, shape)
+    module = _declared(recipe, checkpoint, resolved.values)
+    made.context = module.context
+    for parameter, weight in module.raw_state_dict().items():
+        _bind(made, parameter, tuple(int(dim) for dim in weight.shape))
     sort_out(made)
     return made
 
 
-def declared(recipe: Recipe, checkpoint: Checkpoint, values: Mapping[str, Any]) -> dict[str, Shape]:
-    """The parameters that the recipe's architecture declares, and their shapes.
+def _declared(recipe: Recipe, checkpoint: Checkpoint, values: Mapping[str, Any]) -> Architecture:
+    """Build the recipe's architecture for the parameters that it declares.
 
     Raises:
         ConfigurationError: If the configuration cannot be built, or asks for more layers than the
@@ -67,14 +72,10 @@ def declared(recipe: Recipe, checkpoint: Checkpoint, values: Mapping[str, Any]) 
             file=checkpoint.config_file or checkpoint.path,
         )
     try:
-        module = build(recipe.architecture, values)
+        return build(recipe.architecture, values)
     except ConfigurationError as error:
         error.file = error.file or str(checkpoint.config_file or checkpoint.path)
         raise
-    return {
-        name: tuple(int(dim) for dim in weight.shape)
-        for name, weight in module.raw_state_dict().items()
-    }
 
 
 def _bind(made: Plan, parameter: str, shape: Shape) -> None:
