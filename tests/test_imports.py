@@ -57,7 +57,7 @@ IMPORTED_AS = {
     "protobuf": "google",
 }
 # Extras with packages that are used where they are asked for.
-EXTRAS = ("cuda", "remote", "zig")
+EXTRAS = ("cuda", "remote", "transformers", "zig")
 # Packages whose files are used: programs, libraries and headers, which no import can show.
 BY_FILE = {
     "nvidia-cuda-cccl",
@@ -71,6 +71,8 @@ NOT_YET = {"onnx"}
 # Type checkers know it wherever it is imported for them; nobody needs it to run anything.
 FOR_CHECKERS = "typing_extensions"
 NEVER = {"torch", "transformers", "tensorflow", "jax", "click", "pickle"}
+# The file that runs original models for `compile --check transformers`.
+ORIGINAL = "artifact/original_model.py"
 
 
 class Import(NamedTuple):
@@ -242,7 +244,13 @@ def test_only_the_compiler_and_the_loader_import_tvm(package: str) -> None:
 
 
 def test_frameworks_are_never_imported() -> None:
-    assert not [found for found in imports() if found.top in NEVER]
+    assert not [found for found in imports() if found.top in NEVER and found.inside != ORIGINAL]
+
+
+def test_original_models_are_imported_when_they_are_asked_for() -> None:
+    top = ast.parse((PACKAGE / ORIGINAL).read_text(encoding="utf-8")).body
+    assert not {one for node in top for one in modules_of(node, alone=False)} & NEVER
+    assert {"torch", "transformers"} <= {one.top for one in imports() if one.inside == ORIGINAL}
 
 
 def test_the_packages_imported_are_those_declared() -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from maxtool.architectures import Architecture, CacheForm, Entry, Indexed, Turning, build, graph_of
 from maxtool.artifact import check as parity
-from maxtool.artifact import code, devices, replaceable, weights
+from maxtool.artifact import code, devices, original_model, replaceable, weights
 from maxtool.artifact.contents import Contents, NamedGraph
+from maxtool.artifact.original_model import OriginalModel
 from maxtool.artifact.request import DTYPES, Request, Wanted
 from maxtool.compiler.linking import is_native
 from maxtool.compiler.storage import Storage
@@ -123,8 +124,17 @@ class Build:
         if (tolerance := recipe.check.get(name)) is None:
             raise ConfigurationError(f"the recipe has no tolerance for {name}", file=recipe.file)
         compare = parity.check if self.target.host else parity.record
-        found = compare(folder, replace(self.contents, functions=self._whole), tolerance)
-        return replace(found, is_verified=is_shipped(recipe.file))
+        whole = replace(self.contents, functions=self._whole)
+        found = compare(folder, whole, tolerance, self._reference)
+        compared = self.request.against == parity.TRANSFORMERS
+        return replace(found, is_verified=compared or is_shipped(recipe.file))
+
+    @property
+    def _reference(self) -> parity.Reference:
+        if self.request.against == parity.GRAPH:
+            return parity.GRAPHS
+        make = partial(OriginalModel, checkpoint=self.plan.checkpoint)
+        return parity.Reference(parity.TRANSFORMERS, make)
 
     @property
     def _whole(self) -> tuple[NamedGraph, ...]:
@@ -156,7 +166,8 @@ def prepare(request: Request) -> Build:
         InputError: If the source cannot be read.
         ModelMismatch: If no recipe recognises the source, or it does not fit its recipe.
         MachineLacks: If the disk has no room for the artifact, nothing can compile or link it, or
-            it is to be for the GPU here and there is none.
+            it is to be for the GPU here and there is none, or transformers is not here to be
+            compared with.
     """
     check_name(request.name)
     target = target_of(request)
@@ -166,6 +177,8 @@ def prepare(request: Request) -> Build:
     recipe = load_recipe(request.recipe) if request.recipe else find_recipe(checkpoint)
     planned = plan(recipe, checkpoint, ignore=request.ignore)
     planned.check()
+    if request.check and request.against == parity.TRANSFORMERS:
+        original_model.require(checkpoint)
     dtype = request.dtype or default_dtype(planned, target)
     module, told = _module(request, planned, dtype, target)
     with devices.split(module, request.devices):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from maxtool.artifact.input_types import EntrySpec
 from maxtool.artifact.user_module import ModuleReference
@@ -41,6 +41,9 @@ class Wanted(Protocol):
         """Whether an artifact may be replaced."""
 
 
+Against: TypeAlias = Literal["graph", "transformers"]
+
+
 @dataclass(frozen=True)
 class Request:
     """One compilation.
@@ -60,7 +63,9 @@ class Request:
             those that its embeddings are cut to, but no more than ``build.USUAL_CONTEXT``.
         pooling: How an encoder makes one vector of a text; what the source says when not given.
         normalize: Whether that vector is scaled to length 1; what the source says when None.
-        check: Whether the outputs are compared with those of the graph in float64.
+        check: Whether the outputs are compared.
+        against: What they are compared with: ``graph``, the graphs in float64, or
+            ``transformers``, the original model.
         standalone: Whether TVM's runtime library is put into the folder.
         force: Whether an existing artifact may be replaced.
         ignore: Configuration keys to pass over.
@@ -78,6 +83,7 @@ class Request:
     pooling: str | None = None
     normalize: bool | None = None
     check: bool = False
+    against: Against = "graph"
     standalone: bool = False
     force: bool = False
     ignore: frozenset[str] = frozenset()

@@ -19,6 +19,7 @@ import typer
 
 from maxtool import __version__
 from maxtool.cli import interrupts, manual, options
+from maxtool.cli.optional_values import CommandWithOptionalValues
 from maxtool.cli.output import Output
 from maxtool.errors import MachineLacks, MaxtoolError, UsageError
 
@@ -62,7 +63,8 @@ def command(name: str, function: Callable[..., None]) -> None:
     summary = (inspect.getdoc(function) or "").partition(".")[0]
     group, _, leaf = name.rpartition(" ")
     place = _group(group) if group else app
-    place.command(leaf, short_help=summary, epilog=manual.epilog(name))(wrapped)
+    kind = CommandWithOptionalValues if name == "compile" else None
+    place.command(leaf, cls=kind, short_help=summary, epilog=manual.epilog(name))(wrapped)
 
 
 @cache

@@ -9,6 +9,7 @@ import typer
 
 from maxtool.cli import complete, options
 from maxtool.cli.compile_report import show, summary
+from maxtool.cli.optional_values import CHECKS
 from maxtool.cli.output import Output
 from maxtool.errors import UsageError
 
@@ -119,8 +120,15 @@ def compile(  # noqa: A001 - the command's name
         ),
     ] = None,
     check: Annotated[
-        bool, options.flag("--check", help="Compare the outputs with the graph in float64.")
-    ] = False,
+        str | None,
+        typer.Option(
+            "--check",
+            metavar=f"[{'|'.join(CHECKS)}]",
+            help="Compare the outputs with the graph in float64, which proves the compilation, or "
+            "with the original model, which proves the reading too.",
+            autocompletion=complete.one_of(*CHECKS),
+        ),
+    ] = None,
     standalone: Annotated[
         bool, options.flag("--standalone", help="Put TVM's runtime library into the folder.")
     ] = False,
@@ -133,6 +141,7 @@ def compile(  # noqa: A001 - the command's name
     from maxtool import artifact
 
     module = artifact.parse_reference(source)
+    against = options.parse_check(check or CHECKS[0])
     of_module = {"--weights": weights, "--prefix": prefix, "--input": input, "--entry": entry}
     of_recipe = {
         "--recipe": recipe,
@@ -141,6 +150,7 @@ def compile(  # noqa: A001 - the command's name
         "--pooling": pooling,
         "--normalize": normalize,
         "--ignore-config": ignore_config,
+        "--check transformers": against if against == "transformers" else None,
     }
     _refuse(of_module if module is None else of_recipe, module)
     build: Build | ModuleBuild
@@ -155,7 +165,7 @@ def compile(  # noqa: A001 - the command's name
                 target=target,
                 ptx=ptx,
                 dtype=options.parse_dtype(dtype),
-                check=check,
+                check=check is not None,
                 standalone=standalone,
                 force=force,
                 name=name,
@@ -174,7 +184,8 @@ def compile(  # noqa: A001 - the command's name
                 context=context,
                 pooling=options.parse_pooling(pooling),
                 normalize=normalize,
-                check=check,
+                check=check is not None,
+                against=against,
                 standalone=standalone,
                 force=force,
                 ignore=frozenset(ignore_config or ()),

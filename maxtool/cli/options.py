@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from maxtool.cli import complete
+from maxtool.cli.optional_values import CHECKS
 from maxtool.errors import UsageError
 
 if TYPE_CHECKING:
+    from maxtool.artifact.request import Against
     from maxtool.dtype import DType
 
 
@@ -118,6 +120,17 @@ def parse_pooling(text: str | None) -> str | None:
     if text is not None and text not in POOLINGS:
         raise UsageError(f"--pooling {text!r} is not one of {', '.join(POOLINGS)}")
     return text
+
+
+def parse_check(text: str) -> Against:
+    """What outputs are compared with, as a user names it.
+
+    Raises:
+        UsageError: If it is not one of those there are.
+    """
+    if text not in CHECKS:
+        raise UsageError(f"--check {text!r} is not one of {', '.join(CHECKS)}")
+    return cast("Against", text)
 
 
 def parse_dtype(text: str | None) -> DType | None:

@@ -13,9 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 from maxtool import artifact
-from maxtool.artifact import check, lengths
+from maxtool.artifact import check, lengths, original_model
 from maxtool.cli.app import app
-from maxtool.errors import ParityFailed
+from maxtool.conversion import Request, convert, prepare
+from maxtool.errors import ConfigurationError, ParityFailed
 from maxtool.graph import Graph, Node
 from maxtool.runtime.loader.trials import FILE, Tolerance
 
@@ -95,6 +96,26 @@ def test_a_recipe_that_is_not_ours_is_said_to_be_unverified(data: Path, tmp_path
     assert result.exit_code == 0
     told = "the recipe itself was not verified; try --check transformers"
     assert told in " ".join(result.stderr.split())
+
+
+def test_original_models_are_not_read_from_gguf_files(data: Path, tmp_path: Path) -> None:
+    file = tmp_path / "model.gguf"
+    convert(prepare(Request(data / "tiny-llama", file)))
+    asked = artifact.Request(file, tmp_path / "out", check=True, against="transformers")
+    with pytest.raises(ConfigurationError, match="this is a GGUF file"):
+        artifact.prepare(asked)
+
+
+def test_a_machine_without_transformers_is_told_what_to_install(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(original_model, "PACKAGES", ("torch_that_is_nowhere",))
+    arguments = ["compile", str(data / "tiny-llama"), "-o", str(tmp_path / "out")]
+    result = CliRunner().invoke(app, [*arguments, "--check", "transformers"])
+    assert result.exit_code == 6
+    said = " ".join(result.stderr.split())
+    assert "--check transformers needs torch_that_is_nowhere" in said
+    assert "pip install 'maxtool[transformers]'" in said
 
 
 @pytest.mark.parametrize(

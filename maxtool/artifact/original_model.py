@@ -1,0 +1,145 @@
+"""The original model, run by transformers: the only reading of a checkpoint that is not ours.
+
+Nothing of a checkpoint is executed: a model whose code lies beside its weights is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from maxtool.artifact.contents import Contents, NamedGraph
+from maxtool.errors import ConfigurationError, MachineLacks
+from maxtool.weights import Checkpoint
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+PACKAGES = ("torch", "transformers")
+INSTALL = "pip install 'maxtool[transformers]'"
+GENERATE = "generate"
+LEAST_NORM = 1e-12
+"""The length below which a vector is not scaled to length 1."""
+
+
+class OriginalModel:
+    """The functions of an artifact, computed by transformers in float32 on the CPU.
+
+    Args:
+        contents: What was compiled.
+        checkpoint: What it was compiled from.
+
+    Raises:
+        ConfigurationError: If transformers cannot load the checkpoint.
+    """
+
+    def __init__(self, contents: Contents, checkpoint: Checkpoint) -> None:
+        import torch
+        import transformers
+
+        self._functions = {function.name: function for function in contents.functions}
+        self._facts = contents.facts
+        makers = {True: transformers.AutoModelForCausalLM, False: transformers.AutoModel}
+        maker = makers[contents.identity["task"] == GENERATE]
+        # The other implementations of experts want even sizes.
+        options = {"dtype": torch.float32, "experts_implementation": "eager"}
+        self._model = _loaded(maker, checkpoint, **options).eval()
+
+    def entry(self, name: str) -> NamedGraph:
+        """A function by name."""
+        return self._functions[name]
+
+    def new_state(self, **_sizes: int) -> dict[str, Any]:
+        """The memory of one text, which is transformers' own."""
+        return {}
+
+    def run(
+        self, name: str, inputs: Mapping[str, Array], state: dict[str, Any] | None = None
+    ) -> dict[str, Array]:
+        """The outputs of a function by name.
+
+        Raises:
+            ConfigurationError: If the original model has no such output.
+        """
+        taken = {key: value for key, value in inputs.items() if key != "position"}
+        results = self._run(taken, state)
+        if name == "embed":
+            return {"embeddings": self._pooled(results["last_hidden_state"], inputs)}
+        if missing := [one for one in self._functions[name].outputs if one not in results]:
+            what = f"the original model gives no {' or '.join(missing)}: it gives"
+            raise ConfigurationError(f"{what} {', '.join(results)}", hint="try --check graph")
+        return (
+            {key: value[:, -1] for key, value in results.items()} if state is not None else results
+        )
+
+    def _run(self, inputs: Mapping[str, Array], state: dict[str, Any] | None) -> dict[str, Array]:
+        import torch
+
+        cached = {"past_key_values": None, **(state or {}), "use_cache": True}
+        options = {} if state is None else cached
+        with torch.inference_mode():
+            tensors = {name: torch.from_numpy(array) for name, array in inputs.items()}
+            outputs = self._model(**tensors, **options)
+        if state is not None:
+            state["past_key_values"] = outputs.past_key_values
+        pairs = outputs.items()
+        return {name: value.numpy() for name, value in pairs if isinstance(value, torch.Tensor)}
+
+    def _pooled(self, tokens: Array, inputs: Mapping[str, Array]) -> Array:
+        """A vector ``[batch, hidden]`` of the tokens' vectors, as the options say."""
+        mask = inputs["attention_mask"][..., None].astype(bool)
+        vectors = POOLINGS[str(self._facts["pooling"])](tokens.astype(np.float64), mask)
+        norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+        scaled: Array = vectors / np.maximum(norms, LEAST_NORM)
+        return scaled if self._facts["normalize"] else vectors
+
+
+POOLINGS: Mapping[str, Callable[[Array, Array], Array]] = {
+    "cls": lambda tokens, _: tokens[:, 0],
+    "max": lambda tokens, mask: np.where(mask, tokens, -np.inf).max(1),
+    "mean": lambda tokens, mask: np.where(mask, tokens, 0).sum(1) / np.maximum(mask.sum(1), 1),
+}
+
+
+def require(checkpoint: Checkpoint) -> None:
+    """Require that transformers is here and knows the kind of model, before anything is compiled.
+
+    Raises:
+        MachineLacks: If a package is missing.
+        ConfigurationError: If transformers cannot read the configuration, or it is a GGUF file.
+    """
+    if checkpoint.format == "gguf":
+        what = "--check transformers runs Hugging Face checkpoints, and this is a GGUF file"
+        hint = "check the checkpoint that it was made from, or try --check graph"
+        raise ConfigurationError(what, file=checkpoint.path, hint=hint)
+    if missing := [name for name in PACKAGES if find_spec(name) is None]:
+        what = f"--check transformers needs {' and '.join(missing)}"
+        raise MachineLacks(f"{what}, which this Python lacks", hint=INSTALL)
+    import transformers
+
+    _loaded(transformers.AutoConfig, checkpoint)
+
+
+def _loaded(maker: Any, checkpoint: Checkpoint, **options: Any) -> Any:  # noqa: ANN401 - its own
+    """What a class of transformers makes of a checkpoint.
+
+    Raises:
+        ConfigurationError: If it raises an error, of whatever class.
+    """
+    try:
+        return _quietly(maker, checkpoint.folder, **options)
+    except Exception as error:
+        what = f"transformers cannot read this checkpoint: {error!s:.300}"
+        raise ConfigurationError(what, file=checkpoint.path, hint="try --check graph") from error
+
+
+def _quietly(maker: Any, folder: Path, **options: Any) -> Any:  # noqa: ANN401 - its own
+    """Load without a download, a stranger's code, or words on the terminal."""
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    return maker.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **options)
