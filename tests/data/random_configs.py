@@ -359,7 +359,8 @@ VISION = {
 def _gemma3_vision(draw: Draw) -> Config:
     """The language model inside one that sees."""
     tokens = {"image_token_index": 0, "boi_token_index": 1, "eoi_token_index": 2}
-    text = _gemma3(draw) | {"model_type": "gemma3_text", "final_logit_softcapping": None}
+    text = _gemma3(draw) | {"model_type": "gemma3_text", "tie_word_embeddings": True}
+    text |= {"final_logit_softcapping": None}
     return {"text_config": text, "vision_config": VISION, "mm_tokens_per_image": 4, **tokens}
 
 
@@ -420,14 +421,19 @@ ENCODERS: Mapping[str, Callable[[Draw], Config]] = {
 RECORDED = {**FAMILIES, "gemma3": _gemma3_vision, **ENCODERS}
 """Every family that ``record_random.py`` records."""
 
-TANH, SILU = {"hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": True}, {"hidden_act": "silu"}
+TANH, SILU = (
+    {"hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": True},
+    {"hidden_act": "silu"},
+)
 GRANTED: Mapping[str, Config] = {
     **dict.fromkeys(FAMILIES, SILU),
-    **dict.fromkeys(("bert", "roberta"), {"hidden_act": "gelu"}),
+    "bert": {"hidden_act": "gelu"},
+    "roberta": {"hidden_act": "gelu"},
+    "distilbert": {"activation": "gelu"},
     "falcon": {"activation": "gelu", "bias": False, "ffn_hidden_size": None},
     "gemma2": TANH | {"attn_logit_softcapping": 20.0, "final_logit_softcapping": 30.0},
     "gemma3_text": TANH,
-    "gpt2": {"activation_function": "gelu_new", "scale_attn_weights": True},
+    "gpt2": {"activation_function": "gelu_new", "scale_attn_weights": True, "n_inner": None},
     "gpt_neox": {"hidden_act": "gelu"},
     "qwen3_moe": SILU | {"norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": []},
     "smollm3": SILU | {"no_rope_layer_interval": 4},
@@ -451,17 +457,18 @@ def sayable(model_type: str, config: Config) -> Config:
         kind = table["rope_type"]
         if kind == "longrope":
             kept = {key: kept[key] for key in kept if key not in ("factor", "attention_factor")}
-        if kind == "dynamic" or (
-            kind in ("llama3", "longrope") and model_type not in FACTORS_KEPT
-        ):
+        if kind == "dynamic" or (kind in ("llama3", "longrope") and model_type not in FACTORS_KEPT):
             kept = {"rope_type": "linear", "rope_theta": table["rope_theta"], "factor": 2.0}
             longest = max(config["max_position_embeddings"], LONGEST)
             config["max_position_embeddings"] = longest
         whole = {**tables, "full_attention": kept} if "full_attention" in tables else kept
         config |= {"rope_parameters": whole}
-    if model_type == "mixtral" and config["rope_parameters"]["rope_type"] in ("default", "linear"):
-        config.pop("head_dim", None)  # as it is published
-        config["hidden_size"] = 8 * config["num_attention_heads"]
+    for key in ("layer_types", "no_rope_layers"):
+        config.pop(key, None)
+    if model_type == "granite" or (
+        model_type == "mixtral" and config["rope_parameters"]["rope_type"] in ("default", "linear")
+    ):
+        config["hidden_size"] = config.pop("head_dim") * config["num_attention_heads"]
     return config
 
 
@@ -481,3 +488,26 @@ def is_supported(config: Config) -> bool:
     )
     rotated = int(dim * table.get("partial_rotary_factor", 1.0))
     return longest * factor >= LONGEST and rotated % 2 == 0
+
+
+def published(newer: Config) -> Config:
+    """The same configuration in the keys of transformers 4, as most checkpoints have it."""
+    older = dict(newer)
+    table = dict(older.pop("rope_parameters", None) or {})
+    key = "type"
+    if "full_attention" in table:
+        # Transformers reads no other key of Gemma 3; nor do its published configurations have one.
+        key = "rope_type"
+        older["rope_local_base_freq"] = table["sliding_attention"]["rope_theta"]
+        table = dict(table["full_attention"])
+    if table:
+        theta, share = table.pop("rope_theta"), table.pop("partial_rotary_factor", None)
+        neox = older["model_type"] == "gpt_neox"
+        older["rotary_emb_base" if neox else "rope_theta"] = theta
+        if share is not None:
+            older["rotary_pct" if neox else "partial_rotary_factor"] = share
+        kind = table.pop("rope_type")
+        older["rope_scaling"] = None if kind == "default" else {**table, key: kind}
+    if "dtype" in older:
+        older["torch_dtype"] = older.pop("dtype")
+    return older

@@ -64,8 +64,11 @@ def wanted(config: dict[str, Any]) -> dict[str, Any]:
 
 NOMIC = {
     **dict.fromkeys(("causal", "qkv_proj_bias", "mlp_fc1_bias", "mlp_fc2_bias", "prenorm"), False),
-    **{"n_positions": 8192, "activation_function": "swiglu", "rotary_emb_fraction": 1.0},
-    **{"rotary_emb_interleaved": False, "rotary_emb_scale_base": None},
+    "n_positions": 8192,
+    "activation_function": "swiglu",
+    "rotary_emb_fraction": 1.0,
+    "rotary_emb_interleaved": False,
+    "rotary_emb_scale_base": None,
 }
 
 

@@ -126,7 +126,8 @@ class Peer:
         (self.folder / "config.json").write_text(json.dumps(written))
         file = self.folder / "model.safetensors"
         with safe_open(file, "np") as opened:
-            shapes = {name: opened.get_slice(name).get_shape() for name in opened.keys()}
+            names = opened.keys()
+            shapes = {name: opened.get_slice(name).get_shape() for name in names}
         save_file(tensors(shapes, self.norm), file, {"format": "pt"})
         return written, shapes
 

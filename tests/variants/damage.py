@@ -1,4 +1,4 @@
-"""Recipes damaged as if their files were: loaded, extended and recognised as the damage has them."""
+"""Damaged recipes, loaded, extended and recognised as if their files held the damage."""
 
 from __future__ import annotations
 

@@ -182,10 +182,14 @@ def inputs(row: Row) -> dict[str, Array]:
     }
 
 
+def unpadded(row: Row, outputs: Array) -> Array:
+    """Those of the tokens that are no padding."""
+    return outputs[:, :-PADDED] if row.is_encoder else outputs
+
+
 def sampled(row: Row, outputs: Sequence[Array]) -> Array:
     """A few of a model's outputs, those that were recorded: tokens that are not padding, pooled."""
-    tokens = outputs[0][:, :-PADDED] if row.is_encoder else outputs[0]
-    found = [sample(tokens), *(sample(each[:, None]) for each in outputs[1:])]
+    found = [sample(unpadded(row, outputs[0])), *(sample(each[:, None]) for each in outputs[1:])]
     return np.concatenate(found)[: 2 * SAMPLES if row.more.get("pooled") else SAMPLES]
 
 

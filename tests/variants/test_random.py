@@ -12,8 +12,8 @@ from tests.variants import gguf_keys
 from tests.variants.judge import Judge
 from tests.variants.rows import RANDOM
 
-# A decoder with every scaling, one with windows and sandwich norms, and an encoder.
-KINDS = ("llama", "gemma3_text", "bert")
+# A decoder with every scaling, one with windows and experts, and an encoder.
+KINDS = ("llama", "qwen3_moe", "bert")
 
 
 @pytest.mark.parametrize("family", thinned(RANDOM, *KINDS))

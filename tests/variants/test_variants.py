@@ -21,7 +21,7 @@ from maxtool.weights import Checkpoint, open_checkpoint
 from tests.data.seeded import Array, sample
 from tests.effort import thinned
 from tests.variants import ours
-from tests.variants.rows import ALLOWED, TINY, Files, Row, error, inputs, rows, sampled
+from tests.variants.rows import ALLOWED, TINY, Files, Row, error, inputs, rows, sampled, unpadded
 
 SOME = 8
 """Of so many rows the fast tests take one. The values of a key stand beside each other."""
