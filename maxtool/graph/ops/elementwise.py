@@ -15,6 +15,43 @@ from maxtool.graph.ops.table import apply, define
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
+__all__ = [
+    "abs",
+    "acos",
+    "add",
+    "atanh",
+    "cast",
+    "ceil",
+    "clamp",
+    "clip",
+    "cos",
+    "div",
+    "erf",
+    "exp",
+    "floor",
+    "floordiv",
+    "gelu",
+    "log",
+    "log1p",
+    "maximum",
+    "minimum",
+    "mod",
+    "mul",
+    "negate",
+    "negative",
+    "pow",
+    "relu",
+    "round",
+    "rsqrt",
+    "sigmoid",
+    "silu",
+    "sin",
+    "sqrt",
+    "sub",
+    "tanh",
+    "trunc",
+]
+
 OF_NUMBERS = ("negative", "abs", "relu", "ceil", "floor", "round", "trunc")
 OF_FLOATS = (
     "acos",

@@ -19,6 +19,19 @@ from maxtool.graph.ops.table import apply, define
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
+__all__ = [
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "cumsum",
+    "max",
+    "mean",
+    "min",
+    "prod",
+    "sum",
+]
+
 Axes: TypeAlias = "SupportsIndex | Sequence[SupportsIndex] | None"
 
 REDUCTIONS = ("all", "any", "max", "mean", "min", "prod", "sum")
