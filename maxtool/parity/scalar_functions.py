@@ -92,6 +92,7 @@ COMPUTED: Mapping[str, Callable[..., Any]] = {
     "sigmoid": _sigmoid,
     "silu": lambda x: x * _sigmoid(x),
     "sin": np.sin,
+    "softplus": lambda x: np.logaddexp(x, 0),
     "sqrt": np.sqrt,
     "sub": np.subtract,
     "tanh": np.tanh,

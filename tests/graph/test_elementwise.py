@@ -89,6 +89,7 @@ ROUNDED: Pairs = {
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
     "sin": np.sin,
+    "softplus": lambda x: np.logaddexp(x, 0),
     "sqrt": np.sqrt,
     "tanh": np.tanh,
 }

@@ -120,6 +120,13 @@ def _sigmoid(m: Arithmetic, x: Expr) -> Expr:
     return tirx.Select(negative, e, one) / (one + e)
 
 
+def _softplus(m: Arithmetic, x: Expr) -> Expr:
+    """``log(1 + exp(x))`` as the greater of x and 0, and what exp(-abs(x)) adds to it."""
+    negative = x < m.number(0)
+    e = m.exp(tirx.Select(negative, x, _negative(m, x)))
+    return tirx.Select(negative, m.number(0), x) + library("log1p")(m, e)
+
+
 def _gelu(m: Arithmetic, x: Expr) -> Expr:
     """``x`` times the normal distribution function, which is ``erfc(-x / sqrt(2)) / 2``."""
     return x * (m.number(0.5) * m.erfc(m.let(x * m.number(-sqrt(0.5)))))
@@ -260,5 +267,6 @@ FORMULAS: dict[str, Formula] = CHAINED | {
     "round": _of_floats(tirx.nearbyint),
     "rsqrt": _plain(tirx.rsqrt),
     "sin": library("sin"),
+    "softplus": _softplus,
     "trunc": _of_floats(tirx.trunc),
 }

@@ -46,6 +46,7 @@ __all__ = [
     "sigmoid",
     "silu",
     "sin",
+    "softplus",
     "sqrt",
     "sub",
     "tanh",
@@ -68,6 +69,7 @@ OF_FLOATS = (
     "sigmoid",
     "silu",
     "sin",
+    "softplus",
     "sqrt",
     "tanh",
 )
@@ -238,6 +240,11 @@ def relu(x: TensorLike) -> Tensor:
 def silu(x: TensorLike) -> Tensor:
     """``x * sigmoid(x)``, also called swish."""
     return _unary("silu", x)
+
+
+def softplus(x: TensorLike) -> Tensor:
+    """``log(1 + exp(x))``, a smooth ``max(x, 0)``, computed so that nothing overflows."""
+    return _unary("softplus", x)
 
 
 def gelu(x: TensorLike, approximate: str = "none") -> Tensor:

@@ -35,7 +35,7 @@ ONLY_BOOL = {*LOGICAL, "logical_not"}
 NOT_WHOLE = {"div", "sqrt", "rsqrt", "is_nan", "is_inf", "pow"}
 # Those whose last digits are the library's.
 LIBRARY = {"acos", "atanh", "cos", "erf", "exp", "gelu", "gelu_quick", "gelu_tanh", "log", "log1p"}
-LIBRARY |= {"pow", "rsqrt", "sigmoid", "silu", "sin", "tanh"}
+LIBRARY |= {"pow", "rsqrt", "sigmoid", "silu", "sin", "softplus", "tanh"}
 
 
 def values(dtype: DType) -> np.ndarray:
