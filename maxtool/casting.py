@@ -21,7 +21,6 @@ Float32 = NDArray[np.float32]
 CHUNK_ELEMENTS = 1 << 16
 
 FLOAT16, FLOAT32 = np.dtype(np.float16), np.dtype(np.float32)
-BFLOAT16 = DType.bfloat16.to_numpy()
 # What float32 holds exactly.
 NARROWER = frozenset(
     dtype.to_numpy()

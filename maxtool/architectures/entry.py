@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 from maxtool.graph import BufferType, Graph, TensorType, Weight
+from maxtool.nn import Module
 from maxtool.nn.tracing import trace
-
-if TYPE_CHECKING:
-    from maxtool.nn import Module
 
 # The largest size of a named dimension, or the least and largest value of an input.
 Limit: TypeAlias = int | tuple[int, int]

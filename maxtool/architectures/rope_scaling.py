@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
+from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.errors import ConfigurationError
 
-if TYPE_CHECKING:
-    from maxtool.architectures.decoder_config import DecoderConfig
-
 Frequencies: TypeAlias = np.ndarray[tuple[int], np.dtype[np.float32]]
-Scaling: TypeAlias = "Callable[[DecoderConfig, int], Frequencies]"
+Scaling: TypeAlias = Callable[[DecoderConfig, int], Frequencies]
 
 F32 = np.float32
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
 from maxtool.architectures import rope_scaling
+from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.rope_scaling import Frequencies
 from maxtool.dtype import DType
 from maxtool.graph import DerivedWeight, Tensor, ops
-
-if TYPE_CHECKING:
-    from maxtool.architectures.decoder_config import DecoderConfig
 
 Table: TypeAlias = np.ndarray[tuple[int, int], np.dtype[np.float32]]
 # Cosines and sines, [positions, dim / 2] each, and the row of the first token (int32 [1]).

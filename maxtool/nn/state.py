@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 from weakref import ref
 
 import numpy as np
@@ -13,12 +13,10 @@ import numpy as np
 from maxtool.errors import MisshapenWeight, MissingWeight, ModelMismatch, UnexpectedWeight
 from maxtool.graph import Graph, Shape, Tensor, Weight
 from maxtool.graph.weight import Family
+from maxtool.graph.weights import Weights
 from maxtool.nn.tree import Leaf, Node, leaves
 from maxtool.quantization import QuantizationEncoding
 from maxtool.weights.data import WeightData
-
-if TYPE_CHECKING:
-    from maxtool.graph.weights import Weights
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Value: TypeAlias = "Array | Tensor | WeightData | Weights"
