@@ -58,7 +58,9 @@ def encoded(way: Spelling, value: Any, values: Values) -> dict[str, Any]:  # noq
     """
     if _null_need(way, values):
         raise Unspellable
-    if way.omit is not None and same(implied(way, way.omit, values), value):
+    # Flags that are all set stand for null, whose absence a file could mean otherwise.
+    full = isinstance(value, tuple) and all(value)
+    if way.omit is not None and not full and same(implied(way, way.omit, values), value):
         return {}
     if not way.keys:
         if not same(implied(way, way.default, values), value):

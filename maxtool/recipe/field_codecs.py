@@ -93,7 +93,7 @@ def _read_outside(raws: Raws, _values: Values) -> Any:  # noqa: ANN401
     """The value outside of a table; alone inside of it, it says nothing."""
     outside, inside = raws
     if outside is not None and inside is not None and not same(inside, outside):
-        raise Undefined(f"{short(inside)} in a table disagrees with {short(outside)} outside of it")
+        raise Undefined(f"{short(outside)} outside of a table and {short(inside)} in it disagree")
     return outside
 
 

@@ -1,4 +1,4 @@
-"""The types of a recipe's fields: which values each of them takes."""
+"""Types of a recipe's fields: which values each of them takes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def typed(kind: str, value: Any, layers: int | None = None) -> Any:  # noqa: ANN
         The value; None for flags that are all set, which is what no flags at all mean.
 
     Raises:
-        ValueError: If it is none; says what is needed.
+        ValueError: If it does not fit; says what is needed.
     """
     good = TYPES[kind](value)
     if good is None:
@@ -40,45 +40,33 @@ def _float(value: Any) -> float | None:  # noqa: ANN401
     return float(value) if number and 0 < value <= sys.float_info.max else None
 
 
-def _int(value: Any) -> int | None:  # noqa: ANN401
-    return value if type(value) is int and 0 < value < MAX_INT else None
+def _int_from(first: int) -> Callable[[Any], int | None]:
+    return lambda value: value if type(value) is int and first <= value < MAX_INT else None
 
 
-def _count(value: Any) -> int | None:  # noqa: ANN401
-    return value if type(value) is int and 0 <= value < MAX_INT else None
+def _exactly(kind: type) -> Callable[[Any], Any]:
+    return lambda value: value if type(value) is kind else None
 
 
-def _bool(value: Any) -> bool | None:  # noqa: ANN401
-    return value if type(value) is bool else None
+def _each(read: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...] | None]:
+    def listed(value: Any) -> tuple[Any, ...] | None:  # noqa: ANN401
+        if not isinstance(value, Sequence | np.ndarray) or isinstance(value, str) or not len(value):
+            return None
+        items = tuple(map(read, value))
+        return None if None in items else items
+
+    return listed
 
 
-def _str(value: Any) -> str | None:  # noqa: ANN401
-    return value if type(value) is str else None
-
-
-def _floats(value: Any) -> tuple[float, ...] | None:  # noqa: ANN401
-    return _each(value, _float)
-
-
-def _flags(value: Any) -> tuple[bool, ...] | None:  # noqa: ANN401
-    return _each(value, lambda flag: bool(flag) if flag in (0, 1) else None)
-
-
-def _each(value: Any, one: Callable[[Any], Any]) -> tuple[Any, ...] | None:  # noqa: ANN401
-    if not isinstance(value, Sequence | np.ndarray) or isinstance(value, str) or not len(value):
-        return None
-    items = tuple(map(one, value))
-    return None if None in items else items
-
-
+# Each gives the value as the type has it, or None where it does not fit.
 TYPES: Mapping[str, Callable[[Any], Any]] = {
-    "int": _int,
-    "count": _count,
+    "int": _int_from(1),
+    "count": _int_from(0),
     "float": _float,
-    "bool": _bool,
-    "str": _str,
-    "flags": _flags,
-    "floats": _floats,
+    "bool": _exactly(bool),
+    "str": _exactly(str),
+    "flags": _each(lambda flag: bool(flag) if flag in (0, 1) else None),
+    "floats": _each(_float),
 }
 NEEDS: Mapping[str, str] = {
     "int": "a positive integer",

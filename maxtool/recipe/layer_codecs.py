@@ -131,7 +131,7 @@ def _read_smollm3(raws: Raws, values: Values) -> Any:  # noqa: ANN401
 
 
 def _write_smollm3(flags: Flags, values: Values) -> Raws:
-    if flags == _not_rotated(values):
+    if flags == _not_rotated(values) and not all(flags):
         return True, None
     return (True, *_write_layer_types(flags, values)) if any(flags) else (None, None)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from maxtool.dtype import DType
 from maxtool.recipe import parse_fields, parse_rules
 from maxtool.recipe.computed import TENSOR_CODECS
 from maxtool.recipe.parse_fields import many
@@ -60,7 +61,8 @@ def parse(data: Table, file: Path, problems: Problems) -> Recipe | None:
         )
     data = _named(data, _gguf_name(data, problems))
     tables = {key: problems.table(key, data.get(key, {})) for key in SECTIONS - TEXTS}
-    names = _tables(tables["tables"], problems)
+    named = tables["tables"]
+    names = {name: problems.texts(f"tables.{name}", value) for name, value in named.items()}
     return Recipe(
         name=problems.text("name", data["name"]),
         file=file,
@@ -69,8 +71,8 @@ def parse(data: Table, file: Path, problems: Problems) -> Recipe | None:
         match=_by_dialect("match", tables["match"], problems, _match),
         tables=names,
         fields=parse_fields.fields(tables["config"], names, problems),
-        expect=_by_dialect("expect", tables["expect"], problems, _expect),
-        constants=_by_dialect("constants", tables["constants"], problems, _constants),
+        expect=_by_dialect("expect", tables["expect"], problems, _values),
+        constants=_by_dialect("constants", tables["constants"], problems, lambda _, own, __: own),
         order=_order(tables["order"], problems),
         computed=_by_dialect("computed", tables["computed"], problems, _computed),
         aside=_by_dialect("aside", tables["aside"], problems, _aside),
@@ -115,11 +117,8 @@ def _by_dialect(
     where: str, table: Table, problems: Problems, read: Callable[[str, Table, Problems], T]
 ) -> dict[Dialect, T]:
     problems.unknown(where, table, DIALECTS)
-    result: dict[Dialect, T] = {}
-    for dialect in DIALECTS:
-        name = f"{where}.{dialect}"
-        result[dialect] = read(name, problems.table(name, table.get(dialect, {})), problems)
-    return result
+    own = {d: problems.table(f"{where}.{d}", table.get(d, {})) for d in DIALECTS}
+    return {dialect: read(f"{where}.{dialect}", own[dialect], problems) for dialect in DIALECTS}
 
 
 # --- recognising and configuring -----------------------------------------------------------------
@@ -131,23 +130,14 @@ def _match(where: str, table: Table, problems: Problems) -> Match:
     return Match(values, problems.texts(where, requires) if requires else ())
 
 
-def _expect(_where: str, table: Table, _problems: Problems) -> dict[str, tuple[Any, ...]]:
+def _values(_where: str, table: Table, _problems: Problems) -> dict[str, tuple[Any, ...]]:
     return {key: many(value) for key, value in table.items()}
-
-
-def _constants(_where: str, table: Table, _problems: Problems) -> dict[str, Any]:
-    return dict(table)
 
 
 def _order(table: Table, problems: Problems) -> dict[Dialect, tuple[str, ...]]:
     problems.unknown("order", table, DIALECTS)
     named = [dialect for dialect in DIALECTS if dialect in table]
     return {dialect: problems.strings("order", table, dialect) for dialect in named}
-
-
-def _tables(table: Table, problems: Problems) -> dict[str, tuple[str, ...]]:
-    """The names that a table of config.json has had, by what the recipe calls it."""
-    return {name: problems.texts(f"tables.{name}", value) for name, value in table.items()}
 
 
 def _aside(where: str, table: Table, problems: Problems) -> Aside:
@@ -184,10 +174,9 @@ def _tensor(where: str, name: str, value: object, problems: Problems) -> Compute
 def _entries(table: Table, problems: Problems) -> dict[str, dict[str, tuple[int | str, ...]]]:
     entries: dict[str, dict[str, tuple[int | str, ...]]] = {}
     for name, value in table.items():
-        inputs = problems.table(f"entries.{name}", value)
-        entries[name] = {
-            key: _dims(f"entries.{name}.{key}", dims, problems) for key, dims in inputs.items()
-        }
+        where = f"entries.{name}"
+        inputs = problems.table(where, value)
+        entries[name] = {k: _dims(f"{where}.{k}", dims, problems) for k, dims in inputs.items()}
     return entries
 
 
@@ -206,7 +195,7 @@ def _check(table: Table, problems: Problems) -> dict[str, Tolerance]:
         tolerance = problems.table(where, value)
         problems.unknown(where, tolerance, ("rtol", "atol"))
         numbers = [parse_rules.number(tolerance.get(key)) for key in ("rtol", "atol")]
-        if parse_rules.dtype(name) is None:
+        if name not in {dtype.value for dtype in DType}:
             problems.add(where, "is not an element type")
         if None in numbers or min(n for n in numbers if n is not None) < 0:
             problems.add(where, "needs rtol and atol, neither negative")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from maxtool.dtype import DType
 from maxtool.recipe.name_patterns import Rename
 from maxtool.recipe.old_words import replaced
 from maxtool.recipe.operations import OPERATIONS
@@ -112,24 +111,18 @@ def _step(where: str, table: Table, problems: Problems) -> Step | None:
     missing = [key for key in operation.params if key not in given]
     for key in missing:
         problems.add(f"{where} {name}", f"{key!r} is missing")
-    params = {
-        key: _parameter(f"{where} {name}", key, kind, given[key], problems)
-        for key, kind in operation.params.items()
-        if key in given
-    }
+    params: dict[str, Any] = {}
+    for key, kind in operation.params.items():
+        if key in given:
+            read, needs = KINDS[kind]
+            params[key] = read(given[key])
+            if params[key] is None:
+                problems.add(f"{where} {name}", f"{key} needs {needs}, found {given[key]!r}")
     if missing or None in params.values():
         return None
     for problem in operation.problems(params):
         problems.add(f"{where} {name}", problem)
     return Step(name, params)
-
-
-def _parameter(where: str, key: str, kind: str, value: object, problems: Problems) -> Any:  # noqa: ANN401
-    """``value`` as the kind of parameter needs it, or None and a problem."""
-    good = KINDS[kind](value)
-    if good is None:
-        problems.add(where, f"{key} needs {KIND_NAMES[kind]}, found {value!r}")
-    return good
 
 
 def _axis(value: object) -> int | None:
@@ -146,9 +139,7 @@ def _size(value: object) -> Any:  # noqa: ANN401
         factors = tuple(_size(factor) for factor in value)
         flat = factors and all(isinstance(factor, int | str) for factor in factors)
         return factors if flat else None
-    return (
-        value if (type(value) is int and value > 0) or (isinstance(value, str) and value) else None
-    )
+    return value if (type(value) is int and value > 0) or (value and type(value) is str) else None
 
 
 def _sizes(value: object) -> Any:  # noqa: ANN401
@@ -161,22 +152,11 @@ def number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def dtype(value: object) -> DType | None:
-    """The element type of that name, or None."""
-    return next((dtype for dtype in DType if dtype.value == value), None)
-
-
-KINDS: Mapping[str, Callable[[object], Any]] = {
-    "axis": _axis,
-    "axes": _axes,
-    "size": _size,
-    "sizes": _sizes,
-    "number": number,
-}
-KIND_NAMES: Mapping[str, str] = {
-    "axis": "a dimension counted from 0",
-    "axes": "a list of dimensions",
-    "size": "a number, a field, or a list of those to multiply",
-    "sizes": "a list of sizes",
-    "number": "a number",
+# A parameter's value as its kind has it, or None; and what that kind needs.
+KINDS: Mapping[str, tuple[Callable[[object], Any], str]] = {
+    "axis": (_axis, "a dimension counted from 0"),
+    "axes": (_axes, "a list of dimensions"),
+    "size": (_size, "a number, a field, or a list of those to multiply"),
+    "sizes": (_sizes, "a list of sizes"),
+    "number": (number, "a number"),
 }

@@ -108,7 +108,7 @@ class _Reader:
                 layers = self.values["n_layers"]
                 raise _Misfit(f"{layers} layers are more than {MAX_LAYERS} ({item.name})")
             found = list(self._decoded(item, way) if way.codec else self._found(item, way))
-            found = [*self._from_tensors(item, found), *found]
+            found = [*self._from_tensors(item, way, found), *found]
             if found:
                 self._agreed(item, found)
             else:
@@ -148,7 +148,11 @@ class _Reader:
             if raw is not None:
                 names.append((kind != "any", name))
         absent = not any(key in self.keys.values for key in _keys_of(way.slots[-1:]))
-        value = decoded(way, raws, self.values, absent=absent)
+        try:
+            value = decoded(way, raws, self.values, absent=absent)
+        except Undefined as error:
+            keys = " and ".join(name for _, name in names) or item.name
+            raise _Misfit(f"{keys}: {error.what} ({item.name})") from None
         if value is not None:
             yield min(names, key=lambda name: name[0], default=(True, item.name))[1], value
 
@@ -180,16 +184,26 @@ class _Reader:
             return tensor.shape[0] if tensor is not None and tensor.shape else None
         return (tensor is not None) == (source.kind == "present")
 
-    def _from_tensors(self, item: Field, found: list[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-        """Values that computed tensors say, over keys that say the default."""
+    def _from_tensors(
+        self, item: Field, way: Spelling, found: list[tuple[str, Any]]
+    ) -> Iterator[tuple[str, Any]]:
+        """Values that computed tensors say as a key would, over keys that say the default."""
         if self.computed is None:
             needed = self.recipe.computed[self.dialect]
             self.computed = found_in(needed, self.checkpoint)
         said = self.computed.say(item.name, self.values)
-        if said is not None:
-            default = evaluate(item.default, self.values) if item.default else None
-            found[:] = [entry for entry in found if not same(entry[1], default)]
-            yield said
+        if said is None:
+            return
+        default = evaluate(item.default, self.values) if item.default else None
+        found[:] = [entry for entry in found if not same(entry[1], default)]
+        name, value = said
+        value = (
+            decoded(way, [value], self.values, absent=False)
+            if way.codec and len(way.slots) == 1
+            else value
+        )
+        if value is not None:
+            yield name, value
 
     def _agreed(self, item: Field, found: list[tuple[str, Any]]) -> None:
         read: list[tuple[str, Any]] = []
