@@ -58,11 +58,11 @@ class Bound:
 
     @property
     def may_round(self) -> bool:
-        """Whether there are values that the rule rounds."""
+        """Return whether there are values that the rule rounds."""
         return may_round(self.steps)
 
     def is_exact(self, arrays: Sequence[Array]) -> bool:
-        """Whether undoing the rule gives every bit of the sources' arrays back."""
+        """Return whether undoing the rule gives every bit of the sources' arrays back."""
         selected = self._selected(run(self.select, arrays))
         return is_exact(self.select, arrays) and is_exact(self.rest, selected)
 
@@ -71,7 +71,7 @@ class Bound:
         return run_shapes(self.rest, self._selected(run_shapes(self.select, shapes)))[0]
 
     def whole_rows(self, shapes: Sequence[Shape]) -> bool:
-        """Whether only whole rows of the sources are moved."""
+        """Return whether only whole rows of the sources are moved."""
         return moves_whole_rows(self.select, shapes) and moves_whole_rows(
             self.rest, self._selected(run_shapes(self.select, shapes))
         )
@@ -82,7 +82,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Emission:
-    """One tensor of a dialect, as parameters make it.
+    """A tensor of a dialect, as parameters make it.
 
     Attributes:
         name: The tensor's name.
@@ -114,17 +114,17 @@ class Emission:
 
     @property
     def may_round(self) -> bool:
-        """Whether there are values that get rounded."""
+        """Return whether there are values that get rounded."""
         return any(may_round(steps) for _, steps in self.inputs)
 
     def is_exact(self, arrays: Sequence[Array]) -> bool:
-        """Whether reading the tensor by the rule again gives every bit of the parameters."""
+        """Return whether reading the tensor by the rule again gives every bit of the parameters."""
         return all(
             is_exact(steps, [given]) for given, (_, steps) in zip(arrays, self.inputs, strict=True)
         )
 
     def whole_rows(self, shapes: Sequence[Shape]) -> bool:
-        """Whether only whole rows of parameters of these shapes are moved."""
+        """Return whether only whole rows of parameters of these shapes are moved."""
         pairs = list(zip(shapes, self.inputs, strict=True))
         undone = [shape for given, (_, steps) in pairs for shape in run_shapes(steps, [given])]
         return all(moves_whole_rows(steps, [given]) for given, (_, steps) in pairs) and (

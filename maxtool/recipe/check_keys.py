@@ -13,7 +13,7 @@ from maxtool.recipe.schema import Recipe
 
 @dataclass
 class KeyCheck:
-    """One look at the keys that are left once all fields are read.
+    """Check of the keys that are left once all fields are read.
 
     Attributes:
         recipe: Says what is expected.
@@ -90,7 +90,7 @@ class KeyCheck:
             self.problems.append(f"{key} = {short(value)} is unknown")
 
     def _beside_failure(self, key: str) -> bool:
-        """Whether the key only details a table whose main key has failed already."""
+        """Return whether the key only details a table whose main key has failed already."""
         if self.keys.dialect == "gguf" or "." not in key:
             return False
         table = key.rpartition(".")[0]

@@ -55,7 +55,7 @@ def _read_floats(tensor: Computed, array: Vector, _values: Values) -> dict[str, 
 
 
 def _numbers(array: Vector) -> tuple[float, ...]:
-    """Each float32 as the shortest decimal that stands for it."""
+    """Numbers, each float32 as the shortest decimal that stands for it."""
     return tuple(float(str(number)) for number in array)
 
 
@@ -66,7 +66,7 @@ LONGROPE = ("rope_long_factors", "rope_short_factors", "rope_attention_factor")
 
 
 def llama3_factors(values: Values) -> Vector:
-    """What each rotary frequency is divided by, in float32.
+    """Divisors of the rotary frequencies, in float32.
 
     Frequencies whose wavelength is short stay, long ones are divided by ``rope_factor``, and there
     is a smooth step between: https://github.com/meta-llama/llama-models, ``apply_scaling``.
@@ -165,7 +165,7 @@ class Findings:
 
 
 def found_in(needed: Sequence[Computed], checkpoint: Checkpoint) -> Findings:
-    """What there is of such tensors in a checkpoint.
+    """Read such tensors from a checkpoint.
 
     Raises:
         MisshapenWeight: If one is no short list of positive numbers.

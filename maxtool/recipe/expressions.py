@@ -126,7 +126,7 @@ def _applied(op: str, operands: list[Any]) -> float | None:
 
 
 def same(left: object, right: object) -> bool:
-    """Whether two values are equal, numbers as the float32 that GGUF keeps."""
+    """Return whether two values are equal, numbers as the float32 that GGUF keeps."""
     if isinstance(left, tuple) and isinstance(right, tuple):
         return len(left) == len(right) and all(map(same, left, right))
     if is_number(left) and is_number(right):
@@ -136,5 +136,5 @@ def same(left: object, right: object) -> bool:
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Whether ``value`` is an integer or a float, and not a flag."""
+    """Return whether ``value`` is an integer or a float, and not a flag."""
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -51,7 +51,7 @@ def _is_positive(value: object) -> bool:
 
 
 def _read_longrope(raws: Raws, values: Values) -> Any:  # noqa: ANN401
-    """Null where the key says what follows from the contexts."""
+    """Read null where the key says what follows from the contexts."""
     implied = _longrope_attention(values)
     return None if implied is not None and same(raws[0], implied) else raws[0]
 
@@ -133,7 +133,7 @@ def _write_falcon_block(value: str, _values: Values) -> Raws:
 
 
 def _read_falcon_heads(raws: Raws, values: Values) -> Any:  # noqa: ANN401
-    """In the older form the number means nothing: a flag decides."""
+    """Read the number, which means nothing in the older form: a flag decides there."""
     new, heads, multi_query = raws
     if new:
         return values["n_heads"] if heads is None else heads

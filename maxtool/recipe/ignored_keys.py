@@ -61,7 +61,7 @@ NEVER_IGNORED: Mapping[Dialect, frozenset[str]] = {
 
 
 def covered(key: str, keys: frozenset[str]) -> bool:
-    """Whether ``key`` is one of ``keys`` or lies below one."""
+    """Return whether ``key`` is one of ``keys`` or lies below one."""
     parts = key.split(".", _most_dots(keys) + 1)
     return any(".".join(parts[:end]) in keys for end in range(1, len(parts) + 1))
 

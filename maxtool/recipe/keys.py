@@ -70,7 +70,7 @@ def short(value: Any) -> str:  # noqa: ANN401
 
 
 def supported(values: tuple[Any, ...]) -> str:
-    """Which values are supported: ``none and linear are``, ``silu is`` or ``no value is``."""
+    """List the supported values: ``none and linear are``, ``silu is`` or ``no value is``."""
     *others, last = map(str, values or ("no value",))
     return f"{', '.join(others)} and {last} are" if others else f"{last} is"
 

@@ -123,7 +123,7 @@ GEMMA3_PERIOD = 6
 
 
 def _read_smollm3(raws: Raws, values: Values) -> Any:  # noqa: ANN401
-    """Without a list, the switch gives the window to the layers that do not rotate."""
+    """Read a list, or a switch that gives the window to the layers that do not rotate."""
     switched, listed = raws
     if listed is not None:
         return _read_layer_types([listed], values)

@@ -1,4 +1,4 @@
-"""Finding recipes: by name, by path, and by what a checkpoint says of itself."""
+"""Recipes found by name, by path, and by what a checkpoint says of itself."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def find_recipe(checkpoint: Checkpoint) -> Recipe:
 
 
 def dialect(checkpoint: Checkpoint) -> Dialect:
-    """How a checkpoint names things: as Hugging Face does, or as GGUF does."""
+    """Name the dialect of a checkpoint: Hugging Face's, or GGUF's."""
     return "gguf" if checkpoint.format == "gguf" else "hf"
 
 

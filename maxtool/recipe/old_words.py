@@ -35,6 +35,6 @@ REPLACEMENTS: Mapping[str, str] = {
 
 
 def replaced(word: str) -> str:
-    """What to say in place of a word of schema 1; nothing for any other word."""
+    """Advice on a word of schema 1; nothing for any other word."""
     instead = REPLACEMENTS.get(word)
     return f"{word!r} is a word of schema 1: {instead}" if instead else ""

@@ -281,12 +281,12 @@ def run(steps: Sequence[Step], arrays: Sequence[Array]) -> list[Array]:
 
 
 def may_round(steps: Sequence[Step]) -> bool:
-    """Whether there are values that ``steps`` round."""
+    """Return whether there are values that ``steps`` round."""
     return any(OPERATIONS[step.op].rounds for step in steps)
 
 
 def is_exact(steps: Sequence[Step], arrays: Sequence[Array]) -> bool:
-    """Whether undoing ``steps`` gives every bit of these arrays back: nothing is rounded."""
+    """Return whether undoing ``steps`` gives every bit of these arrays back: nothing is rounded."""
     current = list(arrays)
     for step in steps:
         before = _widened(step, current)
@@ -330,7 +330,7 @@ def result_dtype(steps: Sequence[Step], dtype: DType) -> DType:
 
 
 def moves_whole_rows(steps: Sequence[Step], shapes: Sequence[Shape]) -> bool:
-    """Whether all of ``steps`` only move whole rows of tensors of these shapes."""
+    """Return whether all of ``steps`` only move whole rows of tensors of these shapes."""
     current = list(shapes)
     for step in steps:
         operation = OPERATIONS[step.op]

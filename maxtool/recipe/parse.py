@@ -1,4 +1,4 @@
-"""From the tables of a recipe's TOML to the objects of ``schema``, collecting every problem."""
+"""Parse the tables of a recipe's TOML into the objects of ``schema``, all problems at once."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def matches(data: Table, problems: Problems) -> dict[Dialect, Match]:
 
 
 def _gguf_name(data: Table, problems: Problems) -> str:
-    """What GGUF calls the architecture."""
+    """GGUF's name for the architecture."""
     match data.get("constants"):
         case {"gguf": {"general.architecture": str(name)}} if name:
             return name

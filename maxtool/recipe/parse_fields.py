@@ -129,7 +129,7 @@ def _slots(
 
 
 def _sources(where: str, value: object, tables: Tables, problems: Problems) -> Iterator[Source]:
-    """Each key, ``{NAME}.rest`` once for every table that NAME stands for."""
+    """Sources of a slot: ``{NAME}.rest`` once for every table that NAME stands for."""
     for key in many(value):
         name, brace, rest = key.partition("}") if isinstance(key, str) else ("", "", "")
         if brace and name[1:] in tables:

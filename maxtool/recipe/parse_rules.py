@@ -53,7 +53,7 @@ def _renames(where: str, value: object, problems: Problems) -> tuple[Rename, ...
 
 
 def _ways(value: object) -> list[Any]:
-    """Several tables are ways of which the first that applies holds."""
+    """List the ways of a rule, of which the first that applies holds."""
     several = isinstance(value, list) and value and all(isinstance(way, dict) for way in value)
     return value if isinstance(value, list) and several else [value]
 

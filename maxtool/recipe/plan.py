@@ -1,4 +1,8 @@
-"""Checkpoints matched with recipes: every parameter bound to its tensors, and what does not fit."""
+"""Plans: every parameter bound to a checkpoint's tensors, from headers alone.
+
+All that does not fit is gathered: parameters without a tensor, tensors without a use, shapes and
+types that differ, tensors that say the model is of an unsupported kind.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ from maxtool.weights.elements import equal_bits
 
 @dataclass(frozen=True)
 class Binding:
-    """One parameter and the tensors it is made from.
+    """A parameter and the tensors it is made from.
 
     Attributes:
         parameter: Its name in the module.
@@ -137,7 +141,7 @@ class Plan:
         )
 
     def is_exact(self, parameter: str) -> bool:
-        """Whether writing a parameter of ``parameters`` by its rule again gives every bit read."""
+        """Return whether writing a parameter by its rule again gives every bit read."""
         binding = self.parameters[parameter]
         if binding.encoding is not None or not binding.rule.may_round:
             return True

@@ -77,7 +77,7 @@ def resolve_config(
 
 @dataclass
 class _Reader:
-    """One reading of the fields: their values so far, and the problems on the way."""
+    """A reading of the fields: their values so far, and the problems on the way."""
 
     recipe: Recipe
     checkpoint: Checkpoint
@@ -90,7 +90,7 @@ class _Reader:
 
     @property
     def dialect(self) -> Dialect:
-        """How the checkpoint names its keys."""
+        """The dialect of the checkpoint's keys."""
         return self.keys.dialect
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Where recipes lie: those that ship with maxtool, and those of installed packages.
+"""Files of recipes: those that ship with maxtool, and those of installed packages.
 
 A package brings a recipe by an entry point of the group ``maxtool.recipes``, whose name is the
 recipe's and whose value is the package that holds ``NAME.toml``::
@@ -31,7 +31,7 @@ def recipe_names() -> list[str]:
 
 
 def recipe_file(name: str) -> Path | None:
-    """Where the recipe of a name lies, None if no recipe has it. maxtool's own come first.
+    """Find the recipe of a name, None if no recipe has it. maxtool's own come first.
 
     Packages are looked through only for a name that is not maxtool's own.
 
@@ -50,7 +50,7 @@ def is_shipped(file: Path) -> bool:
 
 
 def hidden() -> Iterator[str]:
-    """What is never used, because another recipe has its name, a line each."""
+    """List recipes that are never used, because another has the name."""
     taken = dict.fromkeys(_shipped(), "maxtool")
     for point in _points():
         owner = taken.setdefault(point.name, _package(point))

@@ -1,4 +1,4 @@
-"""What a checkpoint is, asked without expectation: an answer, never an error about the model."""
+"""Recognition of checkpoints, without expectation: an answer, never an error about the model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from maxtool.weights import Checkpoint
 
 @dataclass(frozen=True)
 class Recognition:
-    """What the recipes say of a checkpoint.
+    """Answer of the recipes about a checkpoint.
 
     Attributes:
         recipe: The recipe that recognises it; None if none does.

@@ -1,4 +1,4 @@
-"""How parameters are made from tensors: the rules of a recipe, sizes not yet resolved."""
+"""Rules of a recipe: how parameters are made from tensors, sizes not yet resolved."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Size = int | str | tuple[int | str, ...]
 
 @dataclass(frozen=True)
 class Rule:
-    """How one parameter is made from the tensors of one dialect.
+    """Rule by which the tensors of one dialect make a parameter.
 
     Attributes:
         target: The parameter's name.
@@ -40,11 +40,11 @@ class Rule:
     lost: str = ""
 
     def tied(self, values: Mapping[str, Any]) -> bool:
-        """Whether the parameter is another one under this configuration."""
+        """Return whether the parameter is another one under this configuration."""
         return self.tie is not None and self._holds(values, {})
 
     def applies(self, values: Mapping[str, Any], indices: Mapping[str, int]) -> bool:
-        """Whether the parameter at these indices is made by this rule."""
+        """Return whether the parameter at these indices is made by this rule."""
         return self.tie is not None or self._holds(values, indices)
 
     def _holds(self, values: Mapping[str, Any], indices: Mapping[str, int]) -> bool:
@@ -54,7 +54,7 @@ class Rule:
 
     @property
     def split(self) -> int:
-        """How many steps there are up to the split that ``part`` chooses from."""
+        """Number of steps up to the split that ``part`` chooses from."""
         if self.part is None:
             return 0
         return next((i + 1 for i, step in enumerate(self.steps) if step.op == "split"), 0)

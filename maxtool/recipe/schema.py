@@ -22,7 +22,7 @@ SCHEMA_VERSION = 2
 
 @dataclass(frozen=True)
 class Source:
-    """One spelling of a field: a key, or something of the file that says the same.
+    """Spelling of a field: a key, or something of the file that says the same.
 
     Attributes:
         kind: "key" (a key's value), "read" (that of a key which is never written), "length"
@@ -42,7 +42,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Spelling:
-    """One way in which a dialect spells a field.
+    """Way in which a dialect spells a field.
 
     Attributes:
         slots: The sources of each value it reads: one, or as many as its codec takes. All sources
@@ -80,12 +80,12 @@ class Spelling:
         return next((source for source in self.sources if source.kind == "key"), None)
 
     def holds(self, values: Mapping[str, Any]) -> bool:
-        """Whether the other fields are such that it is this way."""
+        """Return whether the other fields are such that it is this way."""
         return all(_is_one(values[name], wanted) for name, wanted in self.when.items())
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Every key it knows."""
+        """All keys it knows."""
         own = [source.key for source in self.sources if source.key is not None]
         return (*own, *self.also)
 
@@ -98,7 +98,7 @@ class Spelling:
 
 
 def _is_one(value: Any, wanted: tuple[Any, ...]) -> bool:  # noqa: ANN401
-    """Whether a value is one of those wanted; of flags, null or not, whether any is set."""
+    """Return whether a value is one of those wanted; of flags, null or not, whether any is set."""
     if isinstance(value, tuple) or value is None:
         return any(flag is (value is None or any(value)) for flag in wanted)
     return value in wanted
@@ -106,7 +106,7 @@ def _is_one(value: Any, wanted: tuple[Any, ...]) -> bool:  # noqa: ANN401
 
 @dataclass(frozen=True)
 class Field:
-    """One field of the architecture's configuration.
+    """Field of the architecture's configuration.
 
     Attributes:
         name: The architecture's name for it.
@@ -178,7 +178,7 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class Recipe:
-    """One recipe file.
+    """Recipe file.
 
     Attributes:
         name: What ``--recipe`` calls it.

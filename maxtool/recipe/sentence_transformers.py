@@ -1,4 +1,4 @@
-"""What the sentence-transformers package keeps beside a ``config.json``: how texts become vectors.
+"""Files of the sentence-transformers package beside a ``config.json``: how texts become vectors.
 
 ``modules.json`` lists the modules that follow each other: ``Transformer``, ``Pooling`` (its folder
 has a ``config.json`` with a flag for each mode) and ``Normalize``. ``sentence_bert_config.json``

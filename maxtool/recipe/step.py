@@ -15,7 +15,7 @@ Params = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Step:
-    """One operation with its parameters, sizes as numbers."""
+    """Operation with its parameters, sizes as numbers."""
 
     op: str
     params: Params

@@ -43,7 +43,7 @@ def _reason(refuse: Mapping[Pattern, str], name: str) -> str | None:
 
 
 def _is_duplicate(made: Plan, name: str) -> bool:
-    """Whether the tensor repeats one that its parameter is tied to; noted if so."""
+    """Return whether the tensor repeats one that its parameter is tied to; noted if so."""
     for rule in made.recipe.rules[made.dialect].rules:
         if not rule.tied(made.config) or rule.tie not in made.parameters:
             continue
@@ -66,7 +66,7 @@ def _is_duplicate(made: Plan, name: str) -> bool:
 
 
 def _why(made: Plan, name: str) -> str:
-    """Why a tensor that some rule knows is not used all the same."""
+    """Reason why a tensor that some rule knows is not used."""
     for rule in made.recipe.rules[made.dialect].rules:
         for source in rule.sources:
             indices = source.match(name)

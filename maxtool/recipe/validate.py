@@ -16,7 +16,7 @@ from maxtool.recipe.step import Step
 
 
 def problems(recipe: Recipe) -> list[str]:
-    """Everything that is wrong with ``recipe``; nothing when it can be used."""
+    """List all problems of ``recipe``; none when it can be used."""
     return [problem for check in CHECKS for problem in check(recipe)]
 
 
@@ -163,7 +163,7 @@ def _shape(rule: Rule) -> Iterator[str]:
 
 
 def _inverses(recipe: Recipe) -> Iterator[str]:
-    """Every source must be made again from exactly one rule, or from all parts of one split."""
+    """Problems of sources that neither one rule nor all parts of one split make again."""
     for dialect in DIALECTS:
         users: dict[str, list[Rule]] = defaultdict(list)
         for rule in recipe.rules[dialect].rules:

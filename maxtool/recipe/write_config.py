@@ -62,7 +62,7 @@ def written_keys(
 def _order(
     recipe: Recipe, dialect: Dialect, extra: Mapping[str, Any]
 ) -> Callable[[tuple[str, Any]], int]:
-    """Where a key stands; of those without a place constants and extra ones first, others last."""
+    """Sort key: the recipe's order; else constants and extra keys first, others last."""
     keys = recipe.order.get(dialect, ())
     order = {key: index for index, key in enumerate(keys)}
     first = dict.fromkeys({**recipe.constants[dialect], **extra}, -1)
@@ -70,14 +70,14 @@ def _order(
 
 
 def written_notes(recipe: Recipe, dialect: Dialect, values: Values) -> list[str]:
-    """What a user should know of the keys that :func:`written_keys` gives."""
+    """Notes to the user on the keys that :func:`written_keys` gives."""
     said = said_by_tensors(recipe.computed[dialect], values).whole
     items = [item for item in recipe.fields.values() if item.name not in said]
     return [note for item in items for note in _notes(item, dialect, values)]
 
 
 def _notes(item: Field, dialect: Dialect, values: Values) -> Iterator[str]:
-    """What a user should know of how one field is written."""
+    """Notes to the user on one field."""
     for way in item.spellings.get(dialect, ()):
         keys = _said(item, way, dialect, values)
         if keys is None:
@@ -148,7 +148,7 @@ def _said(item: Field, way: Spelling, dialect: Dialect, values: Values) -> dict[
 
 
 def _measured(way: Spelling, value: Any) -> dict[str, Any] | None:  # noqa: ANN401
-    """Nothing for what the tensors in the file say; None for what nothing says."""
+    """No keys for what the tensors in the file say; None for what nothing says."""
     _spelled(way, value)
     return {} if way.sources else None
 
