@@ -38,7 +38,7 @@ def said(name: str) -> dict[str, Any]:
     return made
 
 
-def _written(recipe: Recipe, dialect: Dialect, fields: dict[str, Any]) -> Any:  # noqa: ANN401
+def _written(recipe: Recipe, dialect: Dialect, fields: dict[str, Any]) -> Any:
     """Keys in the order in which they are written, notes, and names of computed tensors."""
     try:
         keys = written_keys(recipe, dialect, fields)
