@@ -14,8 +14,8 @@ from maxtool.architectures import Decoder, DecoderConfig
 from maxtool.architectures.decoder_checks import problems
 from tests.architectures import families
 from tests.architectures.decoders import Steps
-from tests.parity import peers
 from tests.data.random_configs import FAMILIES, LONGEST, configurations
+from tests.parity import peers
 from tests.parity.measure import error
 
 pytestmark = [pytest.mark.peers, pytest.mark.slow, pytest.mark.usefixtures("unoptimised")]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from maxtool.conversion import Request, convert, prepare
 from maxtool.errors import ConfigurationError
-from tests.parity import folders
 from tests.data.random_configs import FAMILIES, GRANTED, LONGEST, configurations, published
+from tests.parity import folders
 from tests.parity.measure import error, logits
 
 BOUND = 1e-5
