@@ -421,10 +421,8 @@ ENCODERS: Mapping[str, Callable[[Draw], Config]] = {
 RECORDED = {**FAMILIES, "gemma3": _gemma3_vision, **ENCODERS}
 """Every family that ``record_random.py`` records."""
 
-TANH, SILU = (
-    {"hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": True},
-    {"hidden_act": "silu"},
-)
+TANH = {"hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": True}
+SILU = {"hidden_act": "silu"}
 GRANTED: Mapping[str, Config] = {
     **dict.fromkeys(FAMILIES, SILU),
     "bert": {"hidden_act": "gelu"},
@@ -443,7 +441,7 @@ GRANTED: Mapping[str, Config] = {
 
 
 # Architectures of llama.cpp that keep the factors of rotary frequencies.
-FACTORS_KEPT = ("granite", "llama", "mistral", "mixtral", "phi3", "smollm3")
+FACTORS_KEPT = ("llama", "mistral", "mixtral", "phi3", "smollm3")
 
 
 def sayable(model_type: str, config: Config) -> Config:
@@ -458,7 +456,9 @@ def sayable(model_type: str, config: Config) -> Config:
         if kind == "longrope":
             kept = {key: kept[key] for key in kept if key not in ("factor", "attention_factor")}
         if kind == "dynamic" or (kind in ("llama3", "longrope") and model_type not in FACTORS_KEPT):
-            kept = {"rope_type": "linear", "rope_theta": table["rope_theta"], "factor": 2.0}
+            theta_and_share = ("rope_theta", "partial_rotary_factor")
+            plain = {key: table[key] for key in theta_and_share if key in table}
+            kept = {"rope_type": "linear", "factor": 2.0, **plain}
             longest = max(config["max_position_embeddings"], LONGEST)
             config["max_position_embeddings"] = longest
         whole = {**tables, "full_attention": kept} if "full_attention" in tables else kept

@@ -39,6 +39,10 @@ class Mutation:
         shown += "" if self.kind == "drop" else repr(self.value)
         return f"{self.kind} {'/'.join(map(str, self.path))}{shown}"
 
+    def words(self, tables: Table) -> frozenset[str]:
+        """The last parts of all names in the field or the section that is changed."""
+        return frozenset(_words([self.path[:2], tables[str(self.path[0])][self.path[1]]]))
+
     def apply(self, tables: Table) -> Table:
         """The damaged tables."""
         made = copy.deepcopy(tables)
@@ -53,6 +57,15 @@ class Mutation:
         else:
             table[last], table[self.value] = table[self.value], table[last]
         return made
+
+
+def _words(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value.rpartition(".")[2]
+    elif isinstance(value, dict):
+        yield from _words([*value, *value.values()])
+    elif isinstance(value, list | tuple):
+        yield from itertools.chain.from_iterable(map(_words, value))
 
 
 def mutations(tables: Table) -> Iterator[Mutation]:

@@ -6,6 +6,7 @@ outputs or files that are not those recorded. What changes nothing is in ``EQUIV
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
@@ -16,7 +17,7 @@ import pytest
 
 from maxtool.recipe import load_recipe
 from maxtool.recipe.recipe_files import recipe_file
-from tests.variants.damage import damaged, damages, heirs
+from tests.variants.damage import damaged, damages, heirs, tables
 from tests.variants.equivalent import EQUIVALENT
 from tests.variants.judge import Judge
 from tests.variants.mutations import Mutation, Table
@@ -40,13 +41,32 @@ def families(recipe: str) -> list[str]:
     return sorted(ours, key=lambda family: family not in RANDOM)
 
 
-def survives(recipe: str, judge: Judge, damage: tuple[Mutation, Table]) -> bool:
-    """Whether no recording shows the damage."""
+def shown(recipe: str, judge: Judge, damage: tuple[Mutation, Table]) -> str | None:
+    """What shows the damage: first where it is likely, then anywhere."""
+    mutation, _ = damage
+    words = mutation.words(tables(recipe)) if len(mutation.path) > 1 else None
+    passes = [words, None] if words else [None]
+    looks = ((family, each) for each in passes for family in judge.families)
+    return next(filter(None, (_shown(recipe, judge, damage, *look) for look in looks)), None)
+
+
+def _shown(
+    recipe: str,
+    judge: Judge,
+    damage: tuple[Mutation, Table],
+    family: str,
+    words: frozenset[str] | None,
+) -> str | None:
     mutation, changed = damage
+    judge.cases(family)  # read by the recipe as it stands
     with damaged(recipe, changed):
-        faults = judge.faults(heirs(recipe))
-        matched = judge.unrecognised() if mutation.path[0] in ("match", "constants") else iter(())
-        return next(faults, None) is None and next(matched, None) is None
+        faults = judge.faults(family, heirs(recipe), words)
+        is_match = mutation.path[0] in ("match", "constants")
+        matched = judge.unrecognised(family) if is_match else ()
+        try:
+            return next(itertools.chain(faults, matched), None)
+        except Exception as crash:  # which fails a test as well
+            return repr(crash)
 
 
 def known(recipe: str, mutation: Mutation) -> bool:
