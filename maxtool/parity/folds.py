@@ -20,6 +20,15 @@ def _fold(function: Callable[..., Any]) -> Callable[..., Array]:
     return folded
 
 
+def _logsumexp(x: Array, axes: Axes) -> Array:
+    """Add up exponentials relative to the largest element, unless that is infinite."""
+    top = np.max(x, axis=axes, keepdims=True, initial=-np.inf)
+    shift = np.where(np.isinf(top), 0, top)
+    with np.errstate(divide="ignore"):
+        total = np.log(np.sum(np.exp(x - shift), axis=axes, keepdims=True))
+    return np.where(np.isinf(top), top, total + shift)
+
+
 def _place(function: Callable[..., Any]) -> Callable[..., Array]:
     """The index of an element among those of some dimensions in row-major order."""
 
@@ -60,6 +69,7 @@ COMPUTED: Mapping[str, Callable[..., Any]] = {
     "argmin": _place(np.argmin),
     "argsort": _argsort,
     "cumsum": _cumsum,
+    "logsumexp": _logsumexp,
     "max": _fold(np.max),
     "mean": _fold(np.mean),
     "min": _fold(np.min),

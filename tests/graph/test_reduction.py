@@ -31,7 +31,11 @@ CASES: list[tuple[Callable[[Tensor], Tensor], Callable[..., Any]]] = [
     (lambda x: ops.argmax(x, axis=1), lambda x, _: x.argmax(1, keepdims=True)),
     (ops.argmin, lambda x, _: x.argmin(-1, keepdims=True)),
 ]
-MEAN = (lambda x: ops.mean(x, axis=[1, 2]), lambda x, _: x.mean((1, 2), keepdims=True))
+OF_FLOATS: list[tuple[Callable[[Tensor], Tensor], Callable[..., Any]]] = [
+    (lambda x: ops.mean(x, axis=[1, 2]), lambda x, _: x.mean((1, 2), keepdims=True)),
+    (ops.logsumexp, lambda x, _: np.logaddexp.reduce(x, -1, keepdims=True)),
+    (lambda x: ops.logsumexp(x, axis=None), lambda x, _: np.logaddexp.reduce(x.ravel())[None]),
+]
 
 
 def values(dtype: DType, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
@@ -43,7 +47,7 @@ def values(dtype: DType, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
 @pytest.mark.parametrize("name", thinned(TYPES, *QUICK))
 def test_what_numpy_computes(name: str) -> None:
     dtype = DType(name)
-    cases = [*CASES, MEAN] if dtype.is_float() else CASES
+    cases = [*CASES, *OF_FLOATS] if dtype.is_float() else CASES
     kind = TensorType(dtype, ["a", 3, "c"])
     graph = Graph("g", lambda x: [ours(x) for ours, _ in cases], [kind])
     run = executor.find().compile(graph, {})
@@ -88,8 +92,9 @@ def test_nan_and_ties() -> None:
 
 def test_of_nothing() -> None:
     """Of rows without elements, and of no rows; the size known now or not."""
-    calls = [ops.sum, ops.prod, ops.mean, ops.cumsum]
-    wanted = [np.zeros((2, 1)), np.ones((2, 1)), np.full((2, 1), np.nan), np.zeros((2, 0))]
+    calls = [ops.sum, ops.prod, ops.mean, ops.logsumexp, ops.cumsum]
+    ends = [np.full((2, 1), value) for value in (0, 1, np.nan, -np.inf)]
+    wanted = [*ends, np.zeros((2, 0))]
     run = executor.find().compile(
         Graph("g", lambda x: [call(x) for call in calls], [TensorType(F32, [2, "n"])]), {}
     )
@@ -101,6 +106,17 @@ def test_of_nothing() -> None:
     truth = Tensor(np.zeros((2, 0), np.bool_))
     assert ops.any(truth).to_numpy().tolist() == [[False], [False]]
     assert ops.all(truth).to_numpy().tolist() == [[True], [True]]
+
+
+@pytest.mark.parametrize("dtype", [F32, DType.float64])
+def test_sums_of_exponentials_that_overflow_or_vanish(dtype: DType) -> None:
+    """In vectors and in their rest; an infinite element, or none but these."""
+    inf = np.inf
+    ends = [[1e4, 1e4], [-1e4, -1e4], [inf, 0], [inf, -inf], [-inf, -inf], [np.nan, inf], [-inf, 3]]
+    expected = [1e4 + np.log(20), np.log(20) - 1e4, inf, inf, -inf, np.nan, 3 + np.log(10)]
+    x = np.repeat(np.array(ends), 10, axis=1).astype(dtype.to_numpy())
+    found = ops.logsumexp(x).to_numpy()
+    np.testing.assert_allclose(found[:, 0], expected, rtol=1e-6)
 
 
 def test_a_maximum_demands_an_element() -> None:

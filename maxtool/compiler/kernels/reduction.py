@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels import builder as b
 from maxtool.compiler.kernels import elements as e
-from maxtool.compiler.kernels.backend import Backend, RowThreads
+from maxtool.compiler.kernels.backend import Backend, Read, RowThreads
 from maxtool.compiler.kernels.ordering import COMBINE, leads
 
 # Threads of a GPU that add up the elements of a row, each to those before it.
 WARP = 32
+# An exponential costs about as much as this many additions.
+EXPONENTIAL = 16
 
 
 def reduce_rows(backend: Backend, op: str, dtype: str) -> b.PrimFunc:
@@ -20,10 +24,9 @@ def reduce_rows(backend: Backend, op: str, dtype: str) -> b.PrimFunc:
 
     Args:
         backend: The target's.
-        op: A name in ``COMBINE``, or mean.
+        op: A name in ``COMBINE`` or in ``COMPOSED``.
         dtype: The element type, by name.
     """
-    how = COMBINE["sum" if op == "mean" else op]
     computed = e.computed(dtype)
     with b.kernel(f"{op}_{dtype}") as made:
         rows, n = made.dim("rows"), made.dim("n")
@@ -34,14 +37,41 @@ def reduce_rows(backend: Backend, op: str, dtype: str) -> b.PrimFunc:
             def read(k: b.Index, width: int) -> b.Expr:
                 return backend.read(x, (i, k), dtype, width)
 
-            total = threads.fold(read, n, computed, how)
-            if op == "mean":
-                total = total / T.Cast(computed, n)
+            if op in COMPOSED:
+                total = COMPOSED[op](backend, threads, read, n, computed)
+            else:
+                total = threads.fold(read, n, computed, COMBINE[op])
             with threads.once():
                 backend.write(y, total, (i,), dtype)
 
-        backend.each_row(rows, n, row, dtypes=(dtype,))
+        work = EXPONENTIAL if op == "logsumexp" else 1
+        backend.each_row(rows, n, row, dtypes=(dtype,), work=work)
     return made.function
+
+
+def _mean(_backend: Backend, threads: RowThreads, read: Read, n: b.Expr, computed: str) -> b.Expr:
+    return threads.fold(read, n, computed, COMBINE["sum"]) / T.Cast(computed, n)
+
+
+def _logsumexp(
+    backend: Backend, threads: RowThreads, read: Read, n: b.Expr, computed: str
+) -> b.Expr:
+    """The row maximum and the logarithm of the sum relative to it; an infinite maximum alone."""
+    top = b.let(threads.fold(read, n, computed, COMBINE["max"]))
+
+    def power(k: b.Index, width: int) -> b.Expr:
+        return backend.exp(read(k, width) - b.splat(top, width), computed, width)
+
+    total = threads.fold(power, n, computed, COMBINE["sum"])
+    infinite = T.abs(top) == e.constant(float("inf"), computed)
+    return T.Select(infinite, top, top + T.log(total))
+
+
+# Reductions that are more than one fold.
+COMPOSED: dict[str, Callable[[Backend, RowThreads, Read, b.Expr, str], b.Expr]] = {
+    "logsumexp": _logsumexp,
+    "mean": _mean,
+}
 
 
 def index_rows(backend: Backend, op: str, dtype: str) -> b.PrimFunc:

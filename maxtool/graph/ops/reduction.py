@@ -25,6 +25,7 @@ __all__ = [
     "argmax",
     "argmin",
     "cumsum",
+    "logsumexp",
     "max",
     "mean",
     "min",
@@ -34,7 +35,7 @@ __all__ = [
 
 Axes: TypeAlias = "SupportsIndex | Sequence[SupportsIndex] | None"
 
-REDUCTIONS = ("all", "any", "max", "mean", "min", "prod", "sum")
+REDUCTIONS = ("all", "any", "logsumexp", "max", "mean", "min", "prod", "sum")
 INDICES = ("argmax", "argmin")
 # Of nothing there is no such element.
 NOT_OF_NOTHING = ("max", "min", *INDICES)
@@ -45,7 +46,7 @@ def _infer_reduction(kind: TensorType, axes: tuple[int, ...]) -> tuple[TensorTyp
     return (_reduced(kind, axes),)
 
 
-def _infer_mean(kind: TensorType, axes: tuple[int, ...]) -> tuple[TensorType, ...]:
+def _infer_float(kind: TensorType, axes: tuple[int, ...]) -> tuple[TensorType, ...]:
     if not kind.dtype.is_float():
         raise ValueError(f"needs floating-point operands, not {kind.dtype.value}")
     return _infer_reduction(kind, axes)
@@ -107,7 +108,8 @@ for _name in ("max", "min"):
     define(_name, _infer_extreme)
 for _name in INDICES:
     define(_name, _infer_index)
-define("mean", _infer_mean)
+for _name in ("logsumexp", "mean"):
+    define(_name, _infer_float)
 define("cumsum", _infer_cumsum)
 
 
@@ -138,6 +140,14 @@ def sum(x: TensorLike, axis: Axes = -1) -> Tensor:  # noqa: A001 - the operation
 def mean(x: TensorLike, axis: Axes = -1) -> Tensor:
     """The mean of floats along ``axis``, NaN of nothing."""
     return reduce("mean", x, axis)
+
+
+def logsumexp(x: TensorLike, axis: Axes = -1) -> Tensor:
+    """``log(sum(exp(x)))`` of floats along ``axis``, computed so that nothing overflows.
+
+    That of nothing is ``-inf``; an infinite largest element is the result.
+    """
+    return reduce("logsumexp", x, axis)
 
 
 def prod(x: TensorLike, axis: Axes = -1) -> Tensor:

@@ -166,6 +166,7 @@ REDUCTIONS: dict[str, Any] = {
     "max": np.max,
     "mean": np.mean,
     "min": np.min,
+    "logsumexp": np.logaddexp.reduce,
     "prod": np.prod,
     "sum": np.sum,
 }
@@ -174,7 +175,7 @@ REDUCTIONS: dict[str, Any] = {
 @pytest.mark.parametrize("op", REDUCTIONS)
 @pytest.mark.parametrize("dtype", thinned([*FLOATS, *INTEGERS], *FEW_TYPES))
 def test_reductions(op: str, dtype: str) -> None:
-    if op == "mean" and dtype in INTEGERS:
+    if op in ("logsumexp", "mean") and dtype in INTEGERS:
         return
     for rows, n in SHAPES[:-1]:
         x = elements(n, (rows, n), dtype)
@@ -189,7 +190,10 @@ def test_reductions(op: str, dtype: str) -> None:
             np.testing.assert_allclose(found.astype("f8"), expected, **close)
 
 
-@pytest.mark.parametrize(("op", "value"), [("sum", 0), ("prod", 1), ("max", -np.inf)])
+@pytest.mark.parametrize(
+    ("op", "value"),
+    [("sum", 0), ("prod", 1), ("max", -np.inf), ("logsumexp", -np.inf)],
+)
 def test_reductions_of_nothing(op: str, value: float) -> None:
     x = np.zeros((3, 0), "f4")
     found = run("reduce_rows", x, into=empty((3,), "float32"), op=op, dtype="float32")
@@ -286,6 +290,7 @@ def test_what_they_take_of_a_gpu() -> None:
         "cumsum": build("cumsum_rows", dtype="float32", exclusive=False, reverse=False),
         "sum": build("reduce_rows", op="sum", dtype="float16"),
         "prod": build("reduce_rows", op="prod", dtype="int8"),
+        "logsumexp": build("reduce_rows", op="logsumexp", dtype="bfloat16"),
         "all": build("reduce_rows", op="all", dtype="bool"),
     }
     found = dict(resources(functions))
