@@ -102,7 +102,7 @@ def test_a_damaged_manifest(compiled: Compile, data: Path, tmp_path: Path) -> No
     for wrong in (
         text[:3000],
         text.replace('"offset": 0', '"offset": 64'),
-        text.replace("/2", "/9"),
+        text.replace("maxtool.artifact/", "maxtool.artifact/9"),
     ):
         (folder / "manifest.json").write_text(wrong)
         with pytest.raises(MalformedFile, match=r"manifest\.json"):
