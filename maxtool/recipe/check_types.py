@@ -14,8 +14,8 @@ NUMBERS = ("int", "count", "float")
 def problems(recipe: Recipe) -> Iterator[str]:
     """A line for each field of the wrong type."""
     for field in recipe.fields.values():
-        found = (*_layers(field, recipe), *_codecs(field, recipe), *_formulas(field, recipe))
-        yield from (f"config.{field.name}: {problem}" for problem in dict.fromkeys(found))
+        lines = (*_layers(field, recipe), *_codecs(field, recipe), *_formulas(field, recipe))
+        yield from (f"config.{field.name}: {problem}" for problem in dict.fromkeys(lines))
 
 
 def _layers(field: Field, recipe: Recipe) -> Iterator[str]:

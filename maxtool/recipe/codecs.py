@@ -37,9 +37,9 @@ def decoded(way: Spelling, raws: Raws, values: Values, *, absent: bool) -> Any: 
         raise Undefined(f"{way.codec} needs {name}, which is null")
     if absent and way.default is not None and raws:
         last = evaluate(way.default, values)
-        kind = CODECS[way.codec].keys[-1]
-        if kind != "any" and last is not None and TYPES[kind](last) is None:
-            raise Undefined(f"{last!r} is not {NEEDS[kind]}, which {way.codec} needs")
+        key_type = CODECS[way.codec].keys[-1]
+        if key_type != "any" and last is not None and TYPES[key_type](last) is None:
+            raise Undefined(f"{last!r} is not {NEEDS[key_type]}, which {way.codec} needs")
         raws = [*raws[:-1], last]
     return CODECS[way.codec].read(raws, values)
 
@@ -47,7 +47,7 @@ def decoded(way: Spelling, raws: Raws, values: Values, *, absent: bool) -> Any: 
 def _null_need(way: Spelling, values: Values) -> str | None:
     """A field that a way's codec needs, and that is null."""
     needs = CODECS[way.codec].needs.items()
-    return next((name for name, kind in needs if values[name] is None and kind == NUMBER), None)
+    return next((name for name, what in needs if what == NUMBER and values[name] is None), None)
 
 
 def encoded(way: Spelling, value: Any, values: Values) -> dict[str, Any]:  # noqa: ANN401
@@ -71,7 +71,7 @@ def encoded(way: Spelling, value: Any, values: Values) -> dict[str, Any]:  # noq
         if raw is not None and not slot:
             raise Unspellable
         keys |= {} if raw is None else {slot[0].text: raw}
-    return keys | dict.fromkeys(way.also, next(iter(keys.values()), None))
+    return keys | dict.fromkeys(way.also if keys else (), next(iter(keys.values()), None))
 
 
 def implied(way: Spelling, last: Expression | None, values: Values) -> Any:  # noqa: ANN401

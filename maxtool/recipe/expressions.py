@@ -108,7 +108,7 @@ def evaluate(expression: Expression, values: Values) -> Any:  # noqa: ANN401
     """
     if expression.op == "value":
         return expression.operands[0]
-    operands = [values[one] if isinstance(one, str) else one for one in expression.operands]
+    operands = [values[x] if isinstance(x, str) else x for x in expression.operands]
     if expression.op == "field":
         return operands[0]
     return None if None in operands else _applied(expression.op, operands)

@@ -107,10 +107,10 @@ class _Reader:
             if item.type == "flags" and self.values["n_layers"] > MAX_LAYERS:
                 layers = self.values["n_layers"]
                 raise _Misfit(f"{layers} layers are more than {MAX_LAYERS} ({item.name})")
-            found = list(self._decoded(item, way) if way.codec else self._found(item, way))
-            found = [*self._from_tensors(item, way, found), *found]
-            if found:
-                self._agreed(item, found)
+            entries = list(self._decoded(item, way) if way.codec else self._found(item, way))
+            entries = [*self._from_tensors(item, way, entries), *entries]
+            if entries:
+                self._agreed(item, entries)
             else:
                 self._default(item, way)
         except KeyError:  # what it needs has failed, and is reported
@@ -140,13 +140,13 @@ class _Reader:
         """The value that a codec makes of the keys, with the name of the key that says it."""
         raws: list[Any] = []
         names: list[tuple[bool, str]] = []  # those with a type of their own come last
-        for slot, kind in zip(way.slots, CODECS[way.codec].keys, strict=True):
+        for slot, key_type in zip(way.slots, CODECS[way.codec].keys, strict=True):
             name, raw = self._slot(item, way, slot)
-            if raw is not None and kind != "any" and TYPES[kind](raw) is None:
-                raise _Misfit(f"{name} = {short(raw)} is not {NEEDS[kind]} ({item.name})")
+            if raw is not None and key_type != "any" and TYPES[key_type](raw) is None:
+                raise _Misfit(f"{name} = {short(raw)} is not {NEEDS[key_type]} ({item.name})")
             raws.append(raw)
             if raw is not None:
-                names.append((kind != "any", name))
+                names.append((key_type != "any", name))
         absent = not any(key in self.keys.values for key in _keys_of(way.slots[-1:]))
         try:
             value = decoded(way, raws, self.values, absent=absent)
@@ -171,21 +171,18 @@ class _Reader:
         return first, value
 
     def _raw(self, source: Source) -> Any:  # noqa: ANN401
-        return self.keys.get(source.text) if source.kind == "key" else self._measured(source)
-
-    def _measured(self, source: Source) -> Any:  # noqa: ANN401
-        tensor = self.tensors.get(source.text)
+        if source.kind in ("key", "read"):
+            return self.keys.get(source.text)
         if source.kind == "length":
             value = self.keys.values.get(source.text)
             return len(value) if isinstance(value, list | np.ndarray) else None
-        if source.kind == "read":
-            return self.keys.get(source.text)
+        tensor = self.tensors.get(source.text)
         if source.kind == "rows":
             return tensor.shape[0] if tensor is not None and tensor.shape else None
         return (tensor is not None) == (source.kind == "present")
 
     def _from_tensors(
-        self, item: Field, way: Spelling, found: list[tuple[str, Any]]
+        self, item: Field, way: Spelling, entries: list[tuple[str, Any]]
     ) -> Iterator[tuple[str, Any]]:
         """Values that computed tensors say as a key would, over keys that say the default."""
         if self.computed is None:
@@ -195,7 +192,7 @@ class _Reader:
         if said is None:
             return
         default = evaluate(item.default, self.values) if item.default else None
-        found[:] = [entry for entry in found if not same(entry[1], default)]
+        entries[:] = [entry for entry in entries if not same(entry[1], default)]
         name, value = said
         value = (
             decoded(way, [value], self.values, absent=False)
@@ -205,9 +202,9 @@ class _Reader:
         if value is not None:
             yield name, value
 
-    def _agreed(self, item: Field, found: list[tuple[str, Any]]) -> None:
+    def _agreed(self, item: Field, entries: list[tuple[str, Any]]) -> None:
         read: list[tuple[str, Any]] = []
-        for key, raw in found:
+        for key, raw in entries:
             try:
                 read.append((key, self._typed(item, raw)))
             except ValueError as error:
@@ -218,9 +215,9 @@ class _Reader:
             if not same(other_value, value):
                 shown = f"{first} = {short(value)}"
                 self._fail(item, f"{other} = {short(other_value)} disagrees with {shown}")
-        allowed = tuple(evaluate(one, self.values) for one in item.allowed)
+        allowed = tuple(evaluate(each, self.values) for each in item.allowed)
         if allowed and value is not None and value not in allowed:
-            shown = f"{first} = {short(found[0][1])}"
+            shown = f"{first} = {short(entries[0][1])}"
             self._fail(item, f"{shown} is not supported ({supported(allowed)})")
 
     def _typed(self, item: Field, raw: Any) -> Any:  # noqa: ANN401
