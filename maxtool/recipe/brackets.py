@@ -13,7 +13,7 @@ from typing import Any
 
 CHOICE = re.compile(r"\[([^\[\]]*)\]")
 MAX_RULES = 64  # of one line
-# Sections of [weights.*] that are no rules.
+# Sections of [weights.*] that are not rules.
 OTHERS = frozenset({"drop", "refuse", "rename"})
 
 

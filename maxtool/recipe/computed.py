@@ -1,4 +1,4 @@
-"""Tensors that are no parameters but say something of the configuration, in both directions.
+"""Tensors that are not parameters but say something of the configuration, in both directions.
 
 GGUF keeps the rotary frequencies' factors so: those of LongRoPE as they are, those of Llama 3.1 as
 what its formula gives for each frequency.
@@ -168,7 +168,7 @@ def found_in(needed: Sequence[Computed], checkpoint: Checkpoint) -> Findings:
     """Read such tensors from a checkpoint.
 
     Raises:
-        MisshapenWeight: If one is no short list of positive numbers.
+        MisshapenWeight: If one is not a short list of positive numbers.
     """
     there = [tensor for tensor in needed if tensor.tensor in checkpoint.tensors]
     return Findings([(tensor, _vector(tensor.tensor, checkpoint)) for tensor in there])

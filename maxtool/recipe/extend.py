@@ -35,7 +35,7 @@ def extended(data: Table, find: Callable[[str], Table]) -> Table:
         find: The tables of the recipe of a name.
 
     Raises:
-        ValueError: If ``extends`` is no name, or recipes extend each other in a circle.
+        ValueError: If ``extends`` is not a name, or recipes extend each other in a circle.
     """
     chain = [data]
     while EXTENDS in chain[-1]:

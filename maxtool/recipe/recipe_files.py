@@ -17,7 +17,7 @@ from pathlib import Path
 from maxtool.errors import MissingFile
 
 PACKAGE = Path(__file__).resolve().parent.parent
-# A name that begins so is no model's: others extend it.
+# A name that begins so does not describe a model: others extend it.
 BASE = "_"
 # In a wheel the recipes lie inside the package, in a checkout beside it.
 FOLDERS = (PACKAGE / "recipes", PACKAGE.parent / "recipes")

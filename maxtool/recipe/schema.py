@@ -127,7 +127,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Computed:
-    """A tensor that says something of the configuration, and is no parameter.
+    """A tensor that says something of the configuration, and is not a parameter.
 
     Attributes:
         tensor: Its name.

@@ -66,7 +66,7 @@ def _computed(recipe: Recipe) -> Iterator[str]:
         for tensor in tensors:
             named = {*tensor.when, *([tensor.field] if tensor.field else [])}
             for name in sorted(named - set(recipe.fields)):
-                yield f"computed.{dialect}.{tensor.tensor!r}: {name!r} is no field of [config]"
+                yield f"computed.{dialect}.{tensor.tensor!r}: {name!r} is not a field of [config]"
             yield from _too_late(recipe, tensor)
 
 
@@ -117,7 +117,7 @@ def _sizes(rule: Rule, recipe: Recipe) -> Iterator[str]:
     for step in rule.steps:
         for name in _fields_named(step):
             if name not in recipe.fields:
-                yield f"{step.op}: {name!r} is no field of [config]"
+                yield f"{step.op}: {name!r} is not a field of [config]"
             elif recipe.fields[name].type != "int":
                 yield f"{step.op}: field {name!r} is not an int"
 
@@ -143,7 +143,7 @@ def _tie(rule: Rule, recipe: Recipe, known: set[str]) -> Iterator[str]:
         yield "a 'tie' needs a 'when'"
     for name in rule.when:
         if name not in recipe.fields:
-            yield f"when: {name!r} is no field of [config]"
+            yield f"when: {name!r} is not a field of [config]"
 
 
 def _shape(rule: Rule) -> Iterator[str]:

@@ -310,7 +310,7 @@ def test_two_fields_of_one_key_must_agree(tmp_path: Path) -> None:
         ("default = 1e4", 'default = "x"', "'x' is not a positive number"),
         ('field = "factors", when', "when", "floats, and nothing else, takes a field"),
         ('{ field = "factors"', '{ codec = "meta"', "codec 'meta' is not one of floats, llama3"),
-        ('field = "factors"', 'field = "factor"', "'factor' is no field of [config]"),
+        ('field = "factors"', 'field = "factor"', "'factor' is not a field of [config]"),
         ("{ keys = [{ present", "{ kyes = [{ present", "unknown key 'kyes'"),
     ],
 )

@@ -110,7 +110,7 @@ def test_no_toml(tmp_path: Path) -> None:
         (
             'heads = "n_kv_heads" }\n"layers.{layer}.attn.k.bias"',
             'heads = "n_groups" }\n"layers.{layer}.attn.k.bias"',
-            "'n_groups' is no field",
+            "'n_groups' is not a field",
         ),
         ('tie = "embed.weight"', 'tie = "embedding.weight"', "which has no rule"),
         (", when = { tie_word_embeddings = true }", "", "a 'tie' needs a 'when'"),

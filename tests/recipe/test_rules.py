@@ -98,7 +98,7 @@ def test_a_split_after_another_step(tmp_path: Path) -> None:
         (', when = { block = "parallel" } }', " }", "is used by 2 rules, which has no inverse"),
         ("sizes = [2, 4] }]\npart = 1", "sizes = [4, 2] }]\npart = 1", "split in different ways"),
         ("axes = [1, 0] }, { op", "axes = [0, 1] }, { op", "split in different ways"),
-        ("{ block =", "{ blocks =", "'blocks' is no field of [config]"),
+        ("{ block =", "{ blocks =", "'blocks' is not a field of [config]"),
         ("part = 1", "part = 0", "needs a rule for each of the parts [0, 1], found [0, 0]"),
     ],
 )
