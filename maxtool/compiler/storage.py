@@ -75,8 +75,8 @@ class Storage:
         if values.ndim == 2:
             return pack_linear(values, block)
         laid = aligned_empty(self.stored_shape, values.dtype)
-        for one, out in zip(values, laid, strict=True):
-            pack_linear(one, block, out=out)
+        for matrix, out in zip(values, laid, strict=True):
+            pack_linear(matrix, block, out=out)
         return laid
 
 

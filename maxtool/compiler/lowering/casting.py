@@ -86,8 +86,8 @@ def _numbers(source: DType, dtype: DType) -> Array:
     """Every number of an 8-bit float in another type, as it is carried."""
     exact = np.arange(256, dtype=np.uint8).view(source.to_numpy()).astype(np.float32)
     with np.errstate(invalid="ignore", over="ignore"):
-        made = exact.astype(dtype.to_numpy())
-    return made.view(np.uint16) if dtype is DType.bfloat16 else made
+        numbers = exact.astype(dtype.to_numpy())
+    return numbers.view(np.uint16) if dtype is DType.bfloat16 else numbers
 
 
 @cache

@@ -33,20 +33,22 @@ class FlowLowering:
     Args:
         module: What they become part of.
         graph: The piece.
-        places: How its weights are stored.
+        storages: The storage of each of its weights.
     """
 
-    def __init__(self, module: SubgraphModule, graph: FlowGraph, places: Sequence[Storage]) -> None:
+    def __init__(
+        self, module: SubgraphModule, graph: FlowGraph, storages: Sequence[Storage]
+    ) -> None:
         self._module = module
         self._graph = graph
-        self._places = places
+        self._storages = storages
         self._count = len(graph.outputs)
         self._calls = [node for node in graph.nodes if isinstance(node, CallNode)]
 
     def lowered(self) -> Expr:
         """The global name of a private function of the sizes, the inputs and the weights."""
-        made = {"cond": self._condition, "while": self._loop}[self._graph.flow]
-        return made()
+        lower = {"cond": self._condition, "while": self._loop}[self._graph.flow]
+        return lower()
 
     def _condition(self) -> Expr:
         def body(function: FunctionLowering, values: Values) -> Expr:
@@ -112,7 +114,7 @@ class FlowLowering:
         """Add a function of the inputs and weights, and before them of whether a loop goes on."""
         function, builder = FunctionLowering(self._module), self._module.builder
         going = [relax.Var("going", relax.TensorType((), "bool"))] if goes else []
-        values = [*going, *self._module.parameters(function, self._graph, self._places)]
+        values = [*going, *self._module.parameters(function, self._graph, self._storages)]
         sizes = self._module.sizes_parameter(function, self._graph)
         attributes = {"relax.force_pure": True}
         unique = self._module.unique(name)
@@ -123,7 +125,7 @@ class FlowLowering:
         """A call of one of the graphs, whose operands are among the inputs and weights."""
         every = (*self._graph.inputs, *self._graph.parameters())
         known = dict(zip(map(id, every), values, strict=True))
-        stored = dict(zip(map(id, self._graph.parameters()), self._places, strict=True))
+        stored = dict(zip(map(id, self._graph.parameters()), self._storages, strict=True))
         callee = self._module.callee(node, [stored[id(value)] for value in node.weights])
         operands = [known[id(value)] for value in chain(node.inputs, node.weights)]
         return relax.Call(callee, [*self._module.sizes(function, node.callee), *operands])
@@ -138,8 +140,8 @@ class FlowLowering:
 
     def _items(self, value: Expr, first: int, more: int = 0) -> list[Expr]:
         """The state in a tuple, from one of its items on, and what comes before."""
-        places = range(first, first + more + self._count)
-        return [self._emit(relax.TupleGetItem(value, place)) for place in places]
+        indices = range(first, first + more + self._count)
+        return [self._emit(relax.TupleGetItem(value, index)) for index in indices]
 
     def _emit(self, expr: Expr) -> Expr:
         return self._module.builder.emit(expr)

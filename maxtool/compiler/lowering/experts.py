@@ -19,9 +19,9 @@ def _expert_linear(function: FunctionLowering, node: Node) -> None:
     count = function.count(chosen.shape)
     choices = function.reshaped(function.any(chosen), [count])
     operands = [function.get_flat(x), function.get(weight), choices]
-    place = function.storage.get(id(weight))
-    if place is not None and place.block is not None:
-        request = PackedExpertLinear(weight_dtype=place.dtype.value)
+    storage = function.storage.get(id(weight))
+    if storage is not None and storage.block is not None:
+        request = PackedExpertLinear(weight_dtype=storage.dtype.value)
         value = function.kernel(request, operands, function.flat_sizes(result.shape))
     else:
         per_row = int(chosen.shape[-1]) if x.rank == chosen.rank else 1

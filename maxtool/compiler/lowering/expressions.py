@@ -77,9 +77,9 @@ def row_numbers(vocab: int) -> Compute:
     """Integers as int64, the nearest of 0 to ``vocab - 1``."""
 
     def compute(ids: Expr) -> Expr:
-        kind = str(ids(0).ty)
-        limit = min(vocab - 1, int(tirx.max_value(kind).value))
-        last, zero = tirx.const(limit, kind), tirx.const(0, kind)
+        dtype = str(ids(0).ty)
+        limit = min(vocab - 1, int(tirx.max_value(dtype).value))
+        last, zero = tirx.const(limit, dtype), tirx.const(0, dtype)
         return te.compute(
             ids.shape, lambda i: tirx.max(tirx.min(ids(i), last), zero).astype("int64")
         )
@@ -118,7 +118,7 @@ def matmul(dtype: DType) -> Compute:
     def compute(x: Expr, y: Expr) -> Expr:
         rank = max(len(x.shape), len(y.shape)) - 2
         k = te.reduce_axis((0, x.shape[-1]), name="k")
-        outer = _broadcast_sizes([_padded(one.shape[:-2], rank) for one in (x, y)])
+        outer = _broadcast_sizes([_padded(operand.shape[:-2], rank) for operand in (x, y)])
 
         def element(*index: Expr) -> Expr:
             *batch, i, j = index
@@ -150,7 +150,7 @@ def _broadcast_sizes(shapes: Sequence[Sequence[Expr]]) -> list[Expr]:
 def broadcast_index(index: Sequence[Expr], shape: Sequence[Expr]) -> list[Expr]:
     """Where an element of the result is read from in an operand of that shape."""
     own = list(index)[len(index) - len(shape) :]
-    return [0 if _is_one(size) else place for size, place in zip(shape, own, strict=True)]
+    return [0 if _is_one(size) else at for size, at in zip(shape, own, strict=True)]
 
 
 def _is_one(size: Expr) -> bool:
@@ -160,7 +160,7 @@ def _is_one(size: Expr) -> bool:
 def to_bfloat16(value: Expr) -> Expr:
     """The bits of the nearest bfloat16, ties to even; a NaN stays one."""
     bits = tirx.reinterpret("uint32", value)
-    one, sixteen = tirx.const(1, "uint32"), tirx.const(16, "uint32")
-    rounded = (bits + tirx.const(0x7FFF, "uint32") + ((bits >> sixteen) & one)) >> sixteen
+    last, sixteen = tirx.const(1, "uint32"), tirx.const(16, "uint32")
+    rounded = (bits + tirx.const(0x7FFF, "uint32") + ((bits >> sixteen) & last)) >> sixteen
     quiet = (bits >> sixteen) | tirx.const(0x40, "uint32")
     return tirx.Select(tirx.isnan(value), quiet, rounded).astype("uint16")

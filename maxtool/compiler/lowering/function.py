@@ -33,7 +33,7 @@ class FunctionLowering:
     """The values of one graph while its Relax function is built.
 
     A value is known whole, as its own shape says, or flat, as ``[rows, last dimension]``, which is
-    what row-wise kernels take; each is made from the other by a view when it is asked for. A chain
+    what row-wise kernels take; each is a view of the other, taken when it is asked for. A chain
     of elementwise operations stays a :class:`Chain` until something else needs its result.
 
     Args:
@@ -99,10 +99,10 @@ class FunctionLowering:
         """How many elements a shape has."""
         return prod(self.sizes(shape), start=tirx.IntImm("int64", 1))
 
-    def type(self, kind: TensorType) -> Expr:
-        """A type as Relax takes it."""
-        vdevice = self.module.placement.vdevice(kind.device)
-        return relax.TensorType(self.sizes(kind.shape), stored(kind.dtype), vdevice=vdevice)
+    def type(self, own: TensorType) -> Expr:
+        """Return a type as Relax takes it."""
+        vdevice = self.module.placement.vdevice(own.device)
+        return relax.TensorType(self.sizes(own.shape), stored(own.dtype), vdevice=vdevice)
 
     # Values
 
@@ -126,10 +126,10 @@ class FunctionLowering:
         """The type in which a kernel may write ``value``: a narrower one if all read it so."""
         return self.rounded.get(id(value), value.dtype)
 
-    def set_weight(self, value: Tensor, expr: Expr, place: Storage) -> None:
+    def set_weight(self, value: Tensor, expr: Expr, storage: Storage) -> None:
         """Say what a weight is, and how it is stored."""
         self.whole[id(value)] = expr
-        self.storage[id(value)] = place
+        self.storage[id(value)] = storage
 
     def set_constant(self, value: Tensor, data: np.ndarray[Any, Any]) -> None:
         """Say that ``value`` is known now."""
@@ -194,8 +194,8 @@ class FunctionLowering:
         data, placement = bits(self.constants[id(value)]), self.module.placement
         home = placement.devices[0]
         vdevice = placement.vdevice(home)
-        kind = relax.TensorType(data.shape, str(data.dtype), vdevice=vdevice)
-        constant = tvm.ir.GenericConst(tvm.runtime.tensor(data), kind)
+        tensor_type = relax.TensorType(data.shape, str(data.dtype), vdevice=vdevice)
+        constant = tvm.ir.GenericConst(tvm.runtime.tensor(data), tensor_type)
         there = placement.vdevice(value.device) is vdevice
         return constant if there else self.moved(constant, value.device)
 
@@ -303,10 +303,10 @@ class FunctionLowering:
         call = self.module.builder.call_te(
             function, *operands, primfunc_name_hint=hint, primfunc_attrs=attributes
         )
-        (made,) = call.ty_args
-        if not made.vdevice and self.vdevice:  # it reads no tensor whose device would be its own
-            kind = relax.TensorType(made.shape, made.dtype, vdevice=self.vdevice)
-            call = relax.Call(call.op, call.args, call.attrs, [kind])
+        (result,) = call.ty_args
+        if not result.vdevice and self.vdevice:  # it reads no tensor whose device would be its own
+            here = relax.TensorType(result.shape, result.dtype, vdevice=self.vdevice)
+            call = relax.Call(call.op, call.args, call.attrs, [here])
         return self.emit(call)
 
     def broadcast(self, value: Tensor, shape: Shape) -> Expr:

@@ -45,13 +45,13 @@ def _pool(function: FunctionLowering, node: Node) -> None:
 
 
 def _window(node: Node) -> Window:
-    given = node.attributes
-    padding = given["padding"]
-    size = given.get("kernel") or tuple(int(dim) for dim in node.inputs[1].shape[:-2])
-    parts = [size, given["stride"], given["dilation"], padding[::2], padding[1::2]]
+    attributes = node.attributes
+    padding = attributes["padding"]
+    size = attributes.get("kernel") or tuple(int(dim) for dim in node.inputs[1].shape[:-2])
+    parts = [size, attributes["stride"], attributes["dilation"], padding[::2], padding[1::2]]
     fill = (1, 1, 1, 0, 0)  # what a dimension of one row has
     pairs = [
-        part if len(part) == 2 else (one, *part) for part, one in zip(parts, fill, strict=True)
+        part if len(part) == 2 else (first, *part) for part, first in zip(parts, fill, strict=True)
     ]
     return Window(*pairs)
 

@@ -29,7 +29,7 @@ from maxtool.graph.type import HOST
 
 
 class ModuleLowering(SubgraphModule):
-    """Builds a Relax module from graphs.
+    """Lowering of graphs to one Relax module.
 
     An entry takes its inputs, then one array of the tensors it writes in place (if there are any),
     then one array of all weights of the module. A subgraph takes its inputs and weights one by one.
@@ -60,8 +60,8 @@ class ModuleLowering(SubgraphModule):
         symbol = graph.name if symbol is None else symbol
         if self.unique(symbol) != symbol:
             raise ValueError(f"the name {symbol!r} is taken by a kernel or another graph")
-        places = {id(value): self.weights[name] for name, value in graph.weight_values.items()}
-        self._add_subgraphs(graph, places)
+        storages = {id(value): self.weights[name] for name, value in graph.weight_values.items()}
+        self._add_subgraphs(graph, storages)
         function = FunctionLowering(self)
         plain = [value for value in graph.inputs if not isinstance(value.type, BufferType)]
         state = [value for value in graph.inputs if isinstance(value.type, BufferType)]
@@ -81,18 +81,19 @@ class ModuleLowering(SubgraphModule):
                 function.set_whole(value, function.emit(item))
             for name, value in graph.weight_values.items():
                 item = _item(weights, order[name], self.stored_type(value, self.weights[name]))
-                function.set_weight(value, function.emit(item), places[id(value)])
+                function.set_weight(value, function.emit(item), storages[id(value)])
 
         everything = [*parameters, *buffers, weights]
         self._add_function(function, graph, symbol, everything, bind, private=False)
 
     def module(self) -> Any:  # noqa: ANN401 - tvm ships no types
-        """The finished ``IRModule``.
+        """Return the finished ``IRModule``.
 
         It always has a kernel: where there is none, TVM writes C source instead of machine code,
         and asks for a C compiler to run it.
         """
-        if not any(isinstance(one, tirx.PrimFunc) for one in self.builder.get().functions.values()):
+        functions = self.builder.get().functions.values()
+        if not any(isinstance(function, tirx.PrimFunc) for function in functions):
             smallest = Pointwise(dim=1, inputs=1, steps=(Step("add", (0, 0)),))
             self.kernel(smallest, self.placement.target(HOST))
         module = self.builder.get()
@@ -100,32 +101,33 @@ class ModuleLowering(SubgraphModule):
             module.update_global_info("vdevice", self.placement.vdevices)
         return module
 
-    def _add_subgraphs(self, graph: Graph, places: Mapping[int, Storage]) -> None:
+    def _add_subgraphs(self, graph: Graph, storages: Mapping[int, Storage]) -> None:
         """Add a function for each subgraph and each storage of its weights, inner ones first."""
         for node in graph.nodes:
             if isinstance(node, CallNode):
-                passed = tuple(places[id(value)] for value in node.weights)
+                passed = tuple(storages[id(value)] for value in node.weights)
                 key = key_of(node, passed)
                 if key not in self._subgraphs:
                     inner = dict(zip(map(id, node.callee.parameters()), passed, strict=True))
                     self._add_subgraphs(node.callee, inner)
                     self._subgraphs[key] = self._subgraph(node.callee, passed)
 
-    def _subgraph(self, graph: Graph, places: Sequence[Storage]) -> Any:  # noqa: ANN401
+    def _subgraph(self, graph: Graph, storages: Sequence[Storage]) -> Any:  # noqa: ANN401
         """Add a private function that runs ``graph``."""
         if isinstance(graph, FlowGraph):
-            return FlowLowering(self, graph, places).lowered()
+            return FlowLowering(self, graph, storages).lowered()
         function = FunctionLowering(self)
-        parameters = self.parameters(function, graph, places)
+        parameters = self.parameters(function, graph, storages)
         inputs, weights = parameters[: len(graph.inputs)], parameters[len(graph.inputs) :]
 
         def bind() -> None:
             for value, parameter in zip(graph.inputs, inputs, strict=True):
-                kind = function.type(value.type)
-                function.set_whole(value, self._typed(function, parameter, kind))
-            for value, parameter, place in zip(graph.parameters(), weights, places, strict=True):
-                kind = self.stored_type(value, place)
-                function.set_weight(value, self._typed(function, parameter, kind), place)
+                expr = self._typed(function, parameter, function.type(value.type))
+                function.set_whole(value, expr)
+            stored = zip(graph.parameters(), weights, storages, strict=True)
+            for value, parameter, storage in stored:
+                expr = self._typed(function, parameter, self.stored_type(value, storage))
+                function.set_weight(value, expr, storage)
 
         everything = [*self.sizes_parameter(function, graph), *parameters]
         name = self.unique(re.sub(r"[^0-9A-Za-z_]", "_", graph.name))
@@ -151,7 +153,7 @@ class ModuleLowering(SubgraphModule):
 
     @contextmanager
     def _dataflow(self) -> Iterator[None]:
-        """A dataflow block; after an error no block stays open, of which TVM would complain."""
+        """Open a dataflow block, and close it after an error, else TVM would complain."""
         try:
             with self.builder.dataflow():
                 yield
@@ -160,7 +162,7 @@ class ModuleLowering(SubgraphModule):
             raise
 
     def _body(self, function: FunctionLowering, graph: Graph) -> Any:  # noqa: ANN401
-        """Lower every node; the outputs, a tuple if there are several."""
+        """Lower every node; return the outputs, a tuple if there are several."""
         function.index = index = self._plan.rewritten(graph)
         function.rounded = self._rounded(index)
         for constant, value in graph.constants:
@@ -195,19 +197,19 @@ class ModuleLowering(SubgraphModule):
             part = result if single else function.emit(relax.TupleGetItem(result, index))
             function.set_whole(value, self._typed(function, part, function.type(value.type)))
 
-    def _typed(self, function: FunctionLowering, value: Any, kind: Any) -> Any:  # noqa: ANN401
-        """What comes into a subgraph or out of it, with its device; of one there is nothing to say.
+    def _typed(self, function: FunctionLowering, value: Any, tensor_type: Any) -> Any:  # noqa: ANN401
+        """Return what comes into a subgraph or out of it, with its device if there are several.
 
         TVM's passes forget the devices of values, and refuse a call by what they have forgotten.
         """
         if self.placement.is_single:
             return value
         items = function.emit(relax.Tuple([value]))
-        return function.emit(_item(items, 0, kind))
+        return function.emit(_item(items, 0, tensor_type))
 
 
 def _printed(graph: Graph) -> Iterator[str]:
-    """The labels of what a graph and its subgraphs print."""
+    """Yield the labels of what a graph and its subgraphs print."""
     for node in graph.nodes:
         if isinstance(node, CallNode):
             yield from _printed(node.callee)
@@ -215,12 +217,12 @@ def _printed(graph: Graph) -> Iterator[str]:
             yield repr(node.attributes["label"])
 
 
-def _item(array: Any, index: int, kind: Any) -> Any:  # noqa: ANN401
-    """An item of an array of tensors, taken to be of a type without looking.
+def _item(array: Any, index: int, tensor_type: Any) -> Any:  # noqa: ANN401
+    """Return an item of an array of tensors, taken to be of a type without looking.
 
     A tuple parameter would have each item checked on every call, and the code of the checks would
     cost more to compile than that of all layers. Callers see to the types: they come from one plan.
     """
     return relax.op.call_pure_packed(
-        "vm.builtin.tuple_getitem", array, relax.prim_value(index), ty_args=[kind]
+        "vm.builtin.tuple_getitem", array, relax.prim_value(index), ty_args=[tensor_type]
     )

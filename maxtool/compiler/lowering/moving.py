@@ -39,9 +39,9 @@ def _reshape(function: FunctionLowering, node: Node) -> None:
 
 def _slice(function: FunctionLowering, node: Node) -> None:
     x, ranges = function.get(node.inputs[0]), node.attributes["ranges"]
-    starts = _sizes(function, (one.start for one in ranges))
-    sizes = _sizes(function, (one.size for one in ranges))
-    compute = te.slices([one.step for one in ranges])
+    starts = _sizes(function, (each.start for each in ranges))
+    sizes = _sizes(function, (each.size for each in ranges))
+    compute = te.slices([each.step for each in ranges])
     value = function.compute(compute, x, starts, sizes, name="slice")
     function.set_whole(node.outputs[0], value)
 
@@ -74,54 +74,54 @@ def _rebind(function: FunctionLowering, node: Node) -> None:
 
 def _concat(function: FunctionLowering, node: Node) -> None:
     result = node.outputs[0]
-    operands = [function.get(one) for one in node.inputs]
+    operands = [function.get(value) for value in node.inputs]
     compute = te.concat(node.attributes["axis"])
     sizes = _sizes(function, result.shape)
     function.set_whole(result, function.compute(compute, *operands, sizes, name="concat"))
 
 
 def _pad(function: FunctionLowering, node: Node) -> None:
-    operands = [function.get(one) for one in node.inputs]
+    operands = [function.get(value) for value in node.inputs]
     sizes = _sizes(function, node.outputs[0].shape)
     compute = te.pad(node.attributes["before"])
     function.set_whole(node.outputs[0], function.compute(compute, *operands, sizes, name="pad"))
 
 
 def _gather(function: FunctionLowering, node: Node) -> None:
-    (x, places), (result,), axis = node.inputs, node.outputs, node.attributes["axis"]
+    (x, indices), (result,), axis = node.inputs, node.outputs, node.attributes["axis"]
     outer, inner = (function.count(x.shape[part]) for part in (slice(axis), slice(axis + 1, None)))
-    n, m = function.size(x.shape[axis]), function.count(places.shape)
+    n, m = function.size(x.shape[axis]), function.count(indices.shape)
     operands = [
         function.reshaped(function.get(x), [outer, n, inner]),
-        function.reshaped(function.get(places), [m]),
+        function.reshaped(function.get(indices), [m]),
     ]
-    request = GatherRows(dtype=stored(x.dtype), places=places.dtype.value)
+    request = GatherRows(dtype=stored(x.dtype), places=indices.dtype.value)
     value = function.kernel(request, operands, [outer, m, inner], x.dtype)
     function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
 
 
 def _gather_nd(function: FunctionLowering, node: Node) -> None:
-    operands = [function.get(one) for one in node.inputs]
+    operands = [function.get(value) for value in node.inputs]
     compute = te.gather_nd(node.attributes["batch"], int(node.inputs[1].shape[-1]))
     function.set_whole(node.outputs[0], function.compute(compute, *operands, name="gather"))
 
 
 def _scatter(function: FunctionLowering, node: Node) -> None:
-    x, updates, places = node.inputs
+    x, _, indices = node.inputs
     axes = (node.attributes["axis"],)
-    operands = [rows(function, one, axes) for one in (x, updates, places)]
+    operands = [rows(function, value, axes) for value in node.inputs]
     adds = node.op == "scatter_add"
-    request = ScatterRows(dtype=x.dtype.value, places=places.dtype.value, adds=adds)
+    request = ScatterRows(dtype=x.dtype.value, places=indices.dtype.value, adds=adds)
     value = function.kernel(request, operands, row_sizes(function, x, axes), x.dtype)
     set_rows(function, node.outputs[0], axes, value)
 
 
 def _scatter_nd(function: FunctionLowering, node: Node) -> None:
-    x, updates, places = node.inputs
-    depth = int(places.shape[-1])
-    count = function.count(places.shape[:-1])
+    x, updates, indices = node.inputs
+    depth = int(indices.shape[-1])
+    count = function.count(indices.shape[:-1])
     block, total = function.count(x.shape[depth:]), function.count(x.shape[:depth])
-    at = function.reshaped(function.get(places), [count, depth])
+    at = function.reshaped(function.get(indices), [count, depth])
     operands = [
         function.reshaped(function.get(x), [total, block]),
         function.reshaped(function.get(updates), [count, block]),
@@ -148,7 +148,7 @@ def _nonzero(function: FunctionLowering, node: Node) -> None:
 
 
 def _range(function: FunctionLowering, node: Node) -> None:
-    ends = [function.get(one) for one in node.inputs]
+    ends = [function.get(value) for value in node.inputs]
     sizes = _sizes(function, [node.attributes["size"]])
     function.set_whole(node.outputs[0], function.compute(te.sequence, *ends, sizes, name="range"))
 

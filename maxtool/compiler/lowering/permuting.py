@@ -31,8 +31,8 @@ def _permute(function: FunctionLowering, node: Node) -> None:
     dtype = function.result_type(x)
     if dtype is not x.dtype:
         whole = function.reshaped(function.narrow(x, dtype), sizes)
-        made = permuted(function, whole, sizes, dims, dtype)
-        function.set_result(result, function.reshaped(made, function.flat_sizes(result.shape)))
+        moved = permuted(function, whole, sizes, dims, dtype)
+        function.set_result(result, function.reshaped(moved, function.flat_sizes(result.shape)))
         return
     same = list(dims) == sorted(dims)
     kept = same and isinstance(x.type, BufferType)  # what it holds may be overwritten later

@@ -36,8 +36,8 @@ def slices(steps: Sequence[int]) -> Compute:
 
     def compute(x: Expr, starts: Sizes, sizes: Sizes) -> Expr:
         def element(*index: Expr) -> Expr:
-            places = zip(starts, index, steps, strict=True)
-            return x(*(start + place * step for start, place, step in places))
+            dims = zip(starts, index, steps, strict=True)
+            return x(*(start + at * step for start, at, step in dims))
 
         return te.compute(sizes, element, name="slice")
 
@@ -54,12 +54,12 @@ def concat(axis: int) -> Compute:
             ends.append(ends[-1] + tensor.shape[axis])
 
         def element(*index: Expr) -> Expr:
-            place = index[axis]
+            at = index[axis]
             value = tensors[-1](*_moved(index, axis, ends[-2]))
             for number in range(len(tensors) - 2, -1, -1):
                 start = ends[number - 1] if number else 0
                 own = tensors[number](*_moved(index, axis, start))
-                value = tirx.if_then_else(place < ends[number], own, value)
+                value = tirx.if_then_else(at < ends[number], own, value)
             return value
 
         return te.compute(sizes, element, name="concat")
@@ -68,7 +68,7 @@ def concat(axis: int) -> Compute:
 
 
 def _moved(index: Sequence[Expr], axis: int, by: Expr) -> list[Expr]:
-    return [place - by if dim == axis else place for dim, place in enumerate(index)]
+    return [at - by if dim == axis else at for dim, at in enumerate(index)]
 
 
 def pad(before: Sequence[int]) -> Compute:
@@ -76,9 +76,9 @@ def pad(before: Sequence[int]) -> Compute:
 
     def compute(x: Expr, value: Expr, sizes: Sizes) -> Expr:
         def element(*index: Expr) -> Expr:
-            own = [place - low for place, low in zip(index, before, strict=True)]
-            inside = [0 <= place for place in own]  # noqa: SIM300 - an expression on the left
-            inside += [place < size for place, size in zip(own, x.shape, strict=True)]
+            own = [at - low for at, low in zip(index, before, strict=True)]
+            inside = [0 <= at for at in own]  # noqa: SIM300 - an expression on the left
+            inside += [at < size for at, size in zip(own, x.shape, strict=True)]
             return tirx.if_then_else(tirx.all(*inside), x(*own), value())
 
         return te.compute(sizes, element, name="pad")
@@ -87,54 +87,54 @@ def pad(before: Sequence[int]) -> Compute:
 
 
 def gather_nd(batch: int, depth: int) -> Compute:
-    """The elements at places that each name ``depth`` dimensions after the first ``batch``."""
+    """Return elements by indices of ``depth`` dimensions each, after the first ``batch``."""
 
-    def compute(x: Expr, places: Expr) -> Expr:
-        rows = len(places.shape) - 1
+    def compute(x: Expr, indices: Expr) -> Expr:
+        rows = len(indices.shape) - 1
 
         def element(*index: Expr) -> Expr:
             named = [
-                nearest(places(*index[:rows], number), x.shape[batch + number])
+                nearest(indices(*index[:rows], number), x.shape[batch + number])
                 for number in range(depth)
             ]
             return x(*index[:batch], *named, *index[rows:])
 
-        sizes = [*places.shape[:-1], *x.shape[batch + depth :]]
+        sizes = [*indices.shape[:-1], *x.shape[batch + depth :]]
         return te.compute(sizes, element, name="gather")
 
     return compute
 
 
-def rows_of(x: Expr, places: Expr) -> Expr:
-    """Which row of a matrix each place in the first dimensions of ``x`` is; -1 for none.
+def rows_of(x: Expr, indices: Expr) -> Expr:
+    """Return the row of a matrix that each index of the first dimensions of ``x`` is; -1 for none.
 
-    ``places`` is ``[m, k]``: numbers of elements in the first ``k`` dimensions of ``x``.
+    ``indices`` is ``[m, k]``: numbers of elements in the first ``k`` dimensions of ``x``.
     """
-    depth = int(places.shape[1])
+    depth = int(indices.shape[1])
     limits = x.shape[:depth]
 
     def row(i: Expr) -> Expr:
-        named = [from_first(places(i, number), limits[number]) for number in range(depth)]
-        checks = [one >= 0 for one in named]
-        checks += [one < limit for one, limit in zip(named, limits, strict=True)]
-        terms = [one * prod(limits[number + 1 :]) for number, one in enumerate(named)]
+        named = [from_first(indices(i, number), limits[number]) for number in range(depth)]
+        checks = [at >= 0 for at in named]
+        checks += [at < limit for at, limit in zip(named, limits, strict=True)]
+        terms = [at * prod(limits[number + 1 :]) for number, at in enumerate(named)]
         total = sum(terms[1:], start=terms[0])
         return tirx.Select(tirx.all(*checks), total, tirx.const(-1, "int64"))
 
-    return te.compute((places.shape[0],), row, name="rows")
+    return te.compute((indices.shape[0],), row, name="rows")
 
 
-def nearest(place: Expr, size: Expr) -> Expr:
-    """A place as an index that exists, if anything does."""
-    return tirx.max(tirx.min(from_first(place, size), size - 1), tirx.const(0, "int64"))
+def nearest(index: Expr, size: Expr) -> Expr:
+    """Return the nearest index that exists, if any does."""
+    return tirx.max(tirx.min(from_first(index, size), size - 1), tirx.const(0, "int64"))
 
 
-def from_first(place: Expr, size: Expr) -> Expr:
-    """A place as an int64; a negative one counts from the last element."""
-    if str(place.ty) == "uint64":  # so that none is negative afterwards
-        place = tirx.min(place, tirx.const((1 << 63) - 1, "uint64"))
-    wide = place.astype("int64")
-    return wide if "u" in str(place.ty) else tirx.Select(wide < 0, wide + size, wide)
+def from_first(index: Expr, size: Expr) -> Expr:
+    """Return an index as an int64; a negative one counts from the last element."""
+    if str(index.ty) == "uint64":  # so that none is negative afterwards
+        index = tirx.min(index, tirx.const((1 << 63) - 1, "uint64"))
+    wide = index.astype("int64")
+    return wide if "u" in str(index.ty) else tirx.Select(wide < 0, wide + size, wide)
 
 
 def last(x: Expr) -> Expr:
@@ -145,8 +145,8 @@ def last(x: Expr) -> Expr:
 
 def sequence(start: Expr, step: Expr, sizes: Sizes) -> Expr:
     """``start``, ``start + step`` and so on."""
-    kind = str(start().ty)
-    return te.compute(sizes, lambda i: start() + i.astype(kind) * step(), name="range")
+    dtype = str(start().ty)
+    return te.compute(sizes, lambda i: start() + i.astype(dtype) * step(), name="range")
 
 
 def shape(sizes: Sizes) -> Expr:

@@ -69,16 +69,16 @@ def _join(op: str, constants: Sequence[str | None], parts: Sequence[Chain], widt
     steps: list[Step] = []
     results: list[int] = []
     for part in parts:
-        places = [inputs.index(expr) for expr in part.inputs]
-        places += range(len(inputs) + len(steps), len(inputs) + len(steps) + len(part.steps))
-        steps += [_moved(step, places) for step in part.steps]
-        results.append(places[-1])
+        indices = [inputs.index(expr) for expr in part.inputs]
+        indices += range(len(inputs) + len(steps), len(inputs) + len(steps) + len(part.steps))
+        steps += [_moved(step, indices) for step in part.steps]
+        results.append(indices[-1])
     remaining = iter(results)
     operands = tuple(next(remaining) if number is None else number for number in constants)
     return Chain(tuple(inputs), (*steps, Step(op, operands)), width)
 
 
-def _moved(step: Step, places: Sequence[int]) -> Step:
+def _moved(step: Step, indices: Sequence[int]) -> Step:
     """``step`` with its operands where the joined chain has them; constants have none."""
-    operands = (one if isinstance(one, str) else places[one] for one in step.operands)
+    operands = (each if isinstance(each, str) else indices[each] for each in step.operands)
     return Step(step.op, tuple(operands))

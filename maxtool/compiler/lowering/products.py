@@ -19,11 +19,11 @@ def _linear(function: FunctionLowering, node: Node) -> None:
     x, weight, *bias = node.inputs
     result = node.outputs[0]
     wide = x.dtype if x.dtype is DType.float64 else DType.float32
-    place = function.storage.get(id(weight))
+    storage = function.storage.get(id(weight))
     sizes = function.flat_sizes(result.shape)
     rows = converted(function, function.get_flat(x), x.dtype, wide)
     added = [converted(function, function.get(row), row.dtype, wide) for row in bias]
-    at_rest = place is not None and place.block is not None
+    at_rest = storage is not None and storage.block is not None
     if at_rest or (wide is DType.float32 and weight.dtype in WEIGHT_DTYPES):
         packed = function.get(weight) if at_rest else _packed(function, weight, transposed=True)
         request = PackedLinear(weight_dtype=weight.dtype.value, bias=bool(bias))

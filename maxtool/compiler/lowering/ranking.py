@@ -12,8 +12,8 @@ from maxtool.graph import Node
 
 
 def _top_k(function: FunctionLowering, node: Node) -> None:
-    """First the places, then what is there."""
-    (x,), (values, places) = node.inputs, node.outputs
+    """Lower to the indices first, then to the elements there."""
+    (x,), (values, positions) = node.inputs, node.outputs
     axes, count = node.attributes["axes"], node.attributes["k"]
     operand = rows(function, x, axes)
     sizes = [row_sizes(function, x, axes)[0], count]
@@ -25,7 +25,7 @@ def _top_k(function: FunctionLowering, node: Node) -> None:
         indices,
         name="taken",
     )
-    set_rows(function, places, axes, indices)
+    set_rows(function, positions, axes, indices)
     set_rows(function, values, axes, taken)
 
 

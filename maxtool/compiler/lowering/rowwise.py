@@ -35,9 +35,9 @@ def rows(function: FunctionLowering, value: Tensor, axes: Sequence[int]) -> Expr
 def row_sizes(function: FunctionLowering, value: Tensor, axes: Sequence[int]) -> list[Expr]:
     """How many rows there are, and how many elements each has."""
     sizes = function.sizes(value.shape)
-    one = tirx.IntImm("int64", 1)
-    along = prod((sizes[axis] for axis in axes), start=one)
-    return [prod((size for axis, size in enumerate(sizes) if axis not in axes), start=one), along]
+    unit = tirx.IntImm("int64", 1)
+    along = prod((sizes[axis] for axis in axes), start=unit)
+    return [prod((size for axis, size in enumerate(sizes) if axis not in axes), start=unit), along]
 
 
 def set_rows(function: FunctionLowering, result: Tensor, axes: Sequence[int], value: Expr) -> None:
@@ -109,8 +109,8 @@ def _group_norm(function: FunctionLowering, node: Node) -> None:
         channels=channels,
     )
     batch, _, *rest = function.sizes(x.shape)
-    one = tirx.IntImm("int64", 1)
-    sizes = [batch * one * groups, prod(rest, start=one) * (channels // groups)]
+    unit = tirx.IntImm("int64", 1)
+    sizes = [batch * unit * groups, prod(rest, start=unit) * (channels // groups)]
     operands = [function.reshaped(function.any(x), sizes), function.get(gamma), function.get(beta)]
     value = function.kernel(request, operands, sizes, x.dtype)
     function.set_whole(node.outputs[0], function.reshaped(value, function.sizes(x.shape)))

@@ -39,20 +39,20 @@ PRINT = "maxtool.print"
 def _embedding(function: FunctionLowering, node: Node) -> None:
     ids, weight = node.inputs
     result = node.outputs[0]
-    place = function.storage.get(id(weight))
+    storage = function.storage.get(id(weight))
     vocab, *row = weight.shape.static()
     count = function.count(ids.shape)
-    given = function.reshaped(function.get(ids), [count])
-    packed = place is not None and place.block is not None
+    flat = function.reshaped(function.get(ids), [count])
+    packed = storage is not None and storage.block is not None
     plain = packed and ids.dtype is DType.int64  # the kernel clamps these itself
-    rows = given if plain else function.compute(te.row_numbers(vocab), given, name="rows")
-    if place is None or place.block is None:
+    rows = flat if plain else function.compute(te.row_numbers(vocab), flat, name="rows")
+    if storage is None or storage.block is None:
         table = function.reshaped(function.get(weight), [vocab, prod(row)])
         compute = te.embedding(weight.dtype, result.dtype)
         value = function.compute(compute, rows, table, name="embedding")
     else:
         (dim,) = row
-        request = Embedding(vocab=vocab, dim=dim, weight_dtype=place.dtype.value)
+        request = Embedding(vocab=vocab, dim=dim, weight_dtype=storage.dtype.value)
         value = function.kernel(request, [rows, function.get(weight)], [count, dim])
     function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
 

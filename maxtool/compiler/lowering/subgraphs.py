@@ -26,24 +26,26 @@ class SubgraphModule(RelaxModule):
         super().__init__(placement)
         self._subgraphs: dict[tuple[object, ...], Any] = {}
 
-    def stored_type(self, value: Tensor, place: Storage) -> Any:  # noqa: ANN401 - tvm ships no types
-        """The type of a weight as it is stored."""
+    def stored_type(self, value: Tensor, storage: Storage) -> Any:  # noqa: ANN401 - tvm ships no types
+        """Return the type of a weight as it is stored."""
         vdevice = self.placement.vdevice(value.device)
-        return relax.TensorType(list(place.stored_shape), place.stored_dtype, vdevice=vdevice)
+        return relax.TensorType(list(storage.stored_shape), storage.stored_dtype, vdevice=vdevice)
 
     def parameters(
-        self, function: FunctionLowering, graph: Graph, places: Sequence[Storage]
+        self, function: FunctionLowering, graph: Graph, storages: Sequence[Storage]
     ) -> list[Any]:
-        """The parameters of a private function: the inputs of a graph, then its weights."""
+        """Return the parameters of a private function: the inputs of a graph, then its weights."""
         inputs = [function.type(value.type) for value in graph.inputs]
-        stored = [self.stored_type(*pair) for pair in zip(graph.parameters(), places, strict=True)]
+        stored = [
+            self.stored_type(*pair) for pair in zip(graph.parameters(), storages, strict=True)
+        ]
         return [
-            *(relax.Var(f"input_{i}", _anywhere(kind)) for i, kind in enumerate(inputs)),
-            *(relax.Var(f"weight_{i}", _anywhere(kind)) for i, kind in enumerate(stored)),
+            *(relax.Var(f"input_{i}", _anywhere(each)) for i, each in enumerate(inputs)),
+            *(relax.Var(f"weight_{i}", _anywhere(each)) for i, each in enumerate(stored)),
         ]
 
     def sizes(self, function: FunctionLowering, graph: Graph) -> list[Any]:
-        """The argument with the sizes of names for a graph inside of another one; others take none.
+        """Return the argument with the sizes of names for a nested graph; others take none.
 
         Its inputs may have a size such as ``n + 1`` only, and its nodes read any that is known.
         """
@@ -52,22 +54,22 @@ class SubgraphModule(RelaxModule):
         return [relax.ShapeExpr([function.dim(name) for name in names_in(graph)])]
 
     def sizes_parameter(self, function: FunctionLowering, graph: Graph) -> list[Any]:
-        """The parameter for :meth:`sizes`."""
+        """Return the parameter for :meth:`sizes`."""
         return [
             relax.Var("sizes", relax.ShapeType(list(shape.values)))
             for shape in self.sizes(function, graph)
         ]
 
-    def callee(self, node: CallNode, places: Sequence[Storage]) -> Any:  # noqa: ANN401
-        """The function of a subgraph whose weights are stored so."""
-        return self._subgraphs[key_of(node, places)]
+    def callee(self, node: CallNode, storages: Sequence[Storage]) -> Any:  # noqa: ANN401
+        """Return the function of a subgraph whose weights are stored so."""
+        return self._subgraphs[key_of(node, storages)]
 
 
-def _anywhere(kind: Any) -> Any:  # noqa: ANN401 - tvm ships no types
-    """A type without its device."""
-    return relax.TensorType(kind.shape, kind.dtype)
+def _anywhere(tensor_type: Any) -> Any:  # noqa: ANN401 - tvm ships no types
+    """Return a type without its device."""
+    return relax.TensorType(tensor_type.shape, tensor_type.dtype)
 
 
-def key_of(node: CallNode, places: Sequence[Storage]) -> tuple[object, ...]:
-    """Two calls of one subgraph run one function when their weights are stored alike."""
-    return id(node.callee), *((place.dtype, place.shape, place.block) for place in places)
+def key_of(node: CallNode, storages: Sequence[Storage]) -> tuple[object, ...]:
+    """Return a key that calls of one subgraph share when their weights are stored alike."""
+    return id(node.callee), *((each.dtype, each.shape, each.block) for each in storages)

@@ -49,7 +49,7 @@ def _matmul(function: FunctionLowering, node: Node) -> None:
         RULES["matmul"](function, node)
         return
     batched = y.rank > 2
-    columns, (n, k) = _transposed(function, y, given=node.attributes.get("transposed", False))
+    columns, (n, k) = _transposed(function, y, already=node.attributes.get("transposed", False))
     request = Linear(**product_options(y.dtype, n, k), batched=batched)
     operands = [rows_of(function, x, y.dtype), columns]
     sizes = function.flat_sizes(result.shape)
@@ -66,11 +66,11 @@ def _matmul(function: FunctionLowering, node: Node) -> None:
 
 
 def _transposed(
-    function: FunctionLowering, y: Tensor, *, given: bool
+    function: FunctionLowering, y: Tensor, *, already: bool
 ) -> tuple[Expr, tuple[Dim, Dim]]:
     """Matrices with the terms of a column next to each other, and their last two sizes."""
     *_, first, second = y.shape
-    if given:
+    if already:
         return function.get(y), (first, second)
     dims = (*range(y.rank - 2), y.rank - 1, y.rank - 2)
     value = permuted(function, function.get(y), function.sizes(y.shape), dims, y.dtype)
