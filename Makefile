@@ -42,7 +42,7 @@ help:
 	@echo "make format    format the code, apply safe fixes"
 	@echo "make bench     decoding speed beside transformers"
 	@echo "make gpu-check what only a GPU can show, in ten minutes; without one, build what is carried to it"
-	@echo "make explore   the property tests on examples they have not seen"
+	@echo "make explore   the property tests on examples they have not seen; all damage to recipes"
 	@echo "make fuzz      fuzz each reader for a minute (needs the fuzz extra)"
 	@echo "make setup     only make .venv, as the other targets do when it is needed"
 	@echo "make clean     remove what make made, .venv and .venv-all included"
@@ -88,6 +88,7 @@ gpu-check: $(READY)
 
 explore: $(READY)
 	$(PYTEST) -m "$(FAST)" --hypothesis-profile=explore
+	$(PYTEST) --every-damage tests/variants/test_mutations.py
 
 fuzz: $(READY)
 	@$(PY) -c "import atheris" 2>/dev/null || { \

@@ -41,6 +41,7 @@ REFERENCE = Path(__file__).resolve().parents[2] / "shared" / "reference"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help=str(effort.__doc__).splitlines()[0])
+    parser.addoption("--every-damage", action="store_true", help="damage all that recipes hold")
     parser.addoption("--by-folder", action="store_true", help="end with each folder's seconds")
 
 

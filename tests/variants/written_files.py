@@ -1,0 +1,127 @@
+"""Converted files beside those that they should be: llama.cpp's, and the folder they came from."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gguf import GGUFReader
+from safetensors.numpy import load_file
+
+from tests.data.seeded import Config, tensors
+from tests.variants.rows import Row
+
+# llama.cpp's converter writes 2048 for every Falcon, and makes a name of a folder's otherwise.
+# It counts tied heads, and factors.
+CORRECTED = frozenset({"falcon.context_length", "general.name", "general.size_label"})
+# It says these of some architectures, or where they are the quotient, and we say them of others.
+SIZES = frozenset({"attention.key_length", "attention.value_length"})
+ADDED = frozenset(
+    f"rope.{key}"
+    for key in (
+        *("freq_base", "scaling.type", "scaling.factor", "scaling.attn_factor"),
+        "scaling.original_context_length",
+    )
+)
+# Keys that stand elsewhere than in llama.cpp's files.
+YARN = ("yarn_beta_fast", "yarn_beta_slow", "yarn_attn_factor", "original_context_length")
+UNORDERED: Mapping[str, tuple[str, ...]] = {
+    "distilbert": ("attention.causal", "attention.layer_norm_epsilon"),
+    "gemma3_text": YARN,
+}
+# One formula.
+GELU_TANH = ("gelu_new", "gelu_pytorch_tanh", "gelu_fast")
+# Said in other ways by what is written back: whether factors are Llama 3's is not in the file.
+OTHERWISE = frozenset(
+    (
+        *("new_decoder_architecture", "num_ln_in_parallel_attn", "partial_rotary_factor"),
+        *("rope_parameters", "rotary_pct", "use_sliding_window"),
+    )
+)
+FACTORS = ("rope_factors", "rope_freqs")
+ROUNDING = 1.2e-7
+"""Of norms that GGUF keeps with one added."""
+
+
+def described(file: Path) -> Config:
+    """The keys of a GGUF file in their order, and its tensors' shapes and checksums."""
+    reader = GGUFReader(file)
+    keys = {key: each.contents() for key, each in reader.fields.items() if key[:5] != "GGUF."}
+    held = {
+        each.name: [each.shape.tolist()[::-1], zlib.crc32(each.data.tobytes())]
+        for each in reader.tensors
+    }
+    return {"keys": keys, "tensors": held}
+
+
+def gguf_differences(row: Row, file: Path, told: set[str]) -> Iterator[str]:
+    """What a GGUF file has otherwise than llama.cpp's of the same configuration.
+
+    Args:
+        row: The configuration.
+        file: What was written.
+        told: Keys of which the user was told that llama.cpp's converter leaves them out.
+    """
+    found, recorded = described(file), row.more["gguf"]
+    keys, wanted = found["keys"], recorded["keys"]
+    arch = keys["general.architecture"]
+    sizes = {f"{arch}.{key}" for key in SIZES}
+    quotient = keys[f"{arch}.embedding_length"] / keys[f"{arch}.attention.head_count"]
+    odd = {key for key in sizes if {**wanted, **keys}.get(key) != quotient}
+    further = keys.keys() - wanted.keys() - told - odd - {f"{arch}.{key}" for key in ADDED}
+    if wrong := {key for key in further if not key.startswith("tokenizer.")}:
+        yield f"writes {wrong}, and llama.cpp does not"
+    missing = (sizes - odd) - keys.keys()
+    anywhere = UNORDERED.get(row.family, ("attention.causal",))
+    ours, theirs = (
+        [key for key in one if key in two and not key.endswith(anywhere)]
+        for one, two in ((keys, wanted), (wanted, keys))
+    )
+    if ours != theirs or wanted.keys() - keys.keys() - missing:
+        yield f"writes {list(keys)}, llama.cpp {list(wanted)}"
+    for key in wanted.keys() & keys.keys() - CORRECTED:
+        if keys[key] != wanted[key]:
+            yield f"writes {key} = {keys[key]!r}, llama.cpp {wanted[key]!r}"
+    held, expected = found["tensors"], recorded["tensors"]
+    for name in {**held, **expected}:
+        if held.get(name) != expected.get(name) and not name.startswith(FACTORS):
+            yield f"writes another {name} than llama.cpp"
+
+
+def folder_differences(row: Row, folder: Path, *, is_own: bool) -> Iterator[str]:
+    """What a folder has otherwise than the one that its GGUF file came from.
+
+    Args:
+        row: The configuration of that one.
+        folder: What was written.
+        is_own: Whether it is a model of the same recipe; Mistral without a window is a Llama.
+    """
+    written, config = json.loads((folder / "config.json").read_text()), row.config
+    says = {"model_type", "architectures"}
+    told = (written.keys() & config.keys()) - says - OTHERWISE
+    for key in sorted(told | (says if is_own else set())):
+        if not _close(written.get(key), config[key]):
+            yield f"writes {key} = {written.get(key)!r}, where it was {config[key]!r}"
+    expected = tensors(row.shapes, row.norm)
+    found = load_file(folder / "model.safetensors")
+    for name in sorted(found.keys() ^ expected.keys()):
+        if "pooler" not in name:  # GGUF has no place for it
+            yield f"writes {name}" if name in found else f"does not write {name}"
+    for name in found.keys() & expected.keys():
+        if not np.allclose(found[name], expected[name], rtol=0, atol=ROUNDING):
+            yield f"writes another {name}"
+
+
+def _close(one: Any, two: Any) -> bool:
+    if isinstance(one, dict):
+        return all(_close(each, two[key]) for key, each in one.items() if key in two)
+    if isinstance(one, list):
+        return len(one) == len(two) and all(map(_close, one, two))
+    numbers = isinstance(one, float) and isinstance(two, int | float)
+    if numbers:
+        return bool(np.isclose(one, two, rtol=1e-6, atol=0))
+    return bool(one == two) or {one, two} <= {*GELU_TANH}
