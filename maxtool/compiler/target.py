@@ -25,25 +25,25 @@ class Tile:
     """How kernels use the vector registers of a machine.
 
     Args:
-        lanes: float32 values in one vector register.
+        width: float32 values in one vector register.
         mr: Rows of the register tile of a matrix product.
         nr: Columns of that tile; packed weights come in blocks of ``nr`` columns.
         registers: Vector registers of the machine.
     """
 
-    lanes: int
+    width: int
     mr: int
     nr: int
     registers: int
 
 
-# LLVM feature -> tile, widest first. A tile keeps mr * nr / lanes sums in registers, and leaves
-# room for nr / lanes weights and one broadcast activation.
+# LLVM feature -> tile, widest first. A tile keeps mr * nr / width sums in registers, and leaves
+# room for nr / width weights and one broadcast activation.
 TILES: dict[str, Tile] = {
-    "avx512f": Tile(lanes=16, mr=12, nr=32, registers=32),
-    "avx2": Tile(lanes=8, mr=6, nr=16, registers=16),
-    "neon": Tile(lanes=4, mr=6, nr=16, registers=32),
-    "sse2": Tile(lanes=4, mr=6, nr=8, registers=16),
+    "avx512f": Tile(width=16, mr=12, nr=32, registers=32),
+    "avx2": Tile(width=8, mr=6, nr=16, registers=16),
+    "neon": Tile(width=4, mr=6, nr=16, registers=32),
+    "sse2": Tile(width=4, mr=6, nr=8, registers=16),
 }
 
 # What the manifest records and what decides between kernels; the rest follows from the CPU name.

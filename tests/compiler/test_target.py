@@ -138,8 +138,8 @@ def test_what_this_machine_is_not(
 
 def test_tiles_fit_their_registers() -> None:
     for tile in TILES.values():
-        vectors = tile.nr // tile.lanes
-        assert tile.nr % tile.lanes == 0
+        vectors = tile.nr // tile.width
+        assert tile.nr % tile.width == 0
         assert tile.mr * vectors + vectors + 1 <= tile.registers
 
 

@@ -23,7 +23,7 @@ def computed(dtype: str) -> str:
     return "float32" if dtype in WIDENED else dtype
 
 
-def constant(value: float, dtype: str, lanes: int = 1) -> Expr:
+def constant(value: float, dtype: str, width: int = 1) -> Expr:
     """A number of a type, in every lane."""
     one = tirx.const(value, dtype)
-    return one if lanes == 1 else T.broadcast(one, lanes)
+    return one if width == 1 else T.broadcast(one, width)

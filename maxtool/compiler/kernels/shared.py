@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Concatenate
 
 from maxtool.compiler.kernels import requests as r
@@ -49,3 +50,10 @@ SHARED: tuple[Row, ...] = (
     shared_row(r.SoftmaxRows)(softmax_rows),
     shared_row(r.TopRows)(top_rows),
 )
+
+
+def on_backend(
+    backend: Backend, rows: Sequence[Row] = SHARED
+) -> dict[Callable[..., Request], Callable[..., PrimFunc]]:
+    """Return the factories of such rows, with the backend bound."""
+    return {request: partial(factory, backend) for request, factory in rows}

@@ -128,10 +128,10 @@ def _start(one: Attention, index: b.Expr, tiles: b.Expr) -> Task:
         b.store(task.top, T.float32(HIDDEN), (r,))
         b.store(task.total, T.float32(0), (r,))
         query, head = place_of(one, task, b.index(b.least(task.first + r, one.seq * one.group - 1)))
-        for offset, lanes in b.widths(one.head_dim, one.tile.lanes):
-            value = b.load(one.q, (task.at, query, head, offset), lanes)
-            b.store(task.queries, value * b.splat(one.scale, lanes), (r, offset), lanes)
-            b.store(task.out, b.splat(0.0, lanes), (r, offset), lanes)
+        for offset, width in b.widths(one.head_dim, one.tile.width):
+            value = b.load(one.q, (task.at, query, head, offset), width)
+            b.store(task.queries, value * b.splat(one.scale, width), (r, offset), width)
+            b.store(task.out, b.splat(0.0, width), (r, offset), width)
     return task
 
 
@@ -163,9 +163,9 @@ def _hand_over(one: Attention, task: Task, shared: Parts, index: b.Expr) -> None
     with T.serial(task.rows) as r:
         b.store(shared.top, task.top[r], (index, r))
         b.store(shared.total, task.total[r], (index, r))
-        for offset, lanes in b.widths(one.head_dim, one.tile.lanes):
-            value = b.load(task.out, (r, offset), lanes)
-            b.store(shared.out, value, (index, r, offset), lanes)
+        for offset, width in b.widths(one.head_dim, one.tile.width):
+            value = b.load(task.out, (r, offset), width)
+            b.store(shared.out, value, (index, r, offset), width)
 
 
 def _join(one: Attention, task: Task, shared: Parts, index: b.Expr) -> None:
@@ -177,10 +177,10 @@ def _join(one: Attention, task: Task, shared: Parts, index: b.Expr) -> None:
         shrink, grow = b.let(b.exp(old - top, 1)), b.let(b.exp(new - top, 1))
         b.store(task.top, top, (r,))
         b.store(task.total, task.total[r] * shrink + shared.total[where, r] * grow, (r,))
-        for offset, lanes in b.widths(one.head_dim, one.tile.lanes):
-            mine = b.load(task.out, (r, offset), lanes) * b.splat(shrink, lanes)
-            theirs = b.load(shared.out, (where, r, offset), lanes) * b.splat(grow, lanes)
-            b.store(task.out, mine + theirs, (r, offset), lanes)
+        for offset, width in b.widths(one.head_dim, one.tile.width):
+            mine = b.load(task.out, (r, offset), width) * b.splat(shrink, width)
+            theirs = b.load(shared.out, (where, r, offset), width) * b.splat(grow, width)
+            b.store(task.out, mine + theirs, (r, offset), width)
 
 
 def _finish(one: Attention, task: Task) -> None:
@@ -188,6 +188,6 @@ def _finish(one: Attention, task: Task) -> None:
     with T.serial(task.rows) as r:
         query, head = place_of(one, task, b.index(task.first + r))
         inverse = b.let(T.float32(1) / task.total[r])
-        for offset, lanes in b.widths(one.head_dim, one.tile.lanes):
-            value = b.load(task.out, (r, offset), lanes) * b.splat(inverse, lanes)
-            b.store(one.y, value, (task.at, query, head, offset), lanes)
+        for offset, width in b.widths(one.head_dim, one.tile.width):
+            value = b.load(task.out, (r, offset), width) * b.splat(inverse, width)
+            b.store(one.y, value, (task.at, query, head, offset), width)

@@ -100,14 +100,14 @@ def copy_keys(one: Attention, task: Task, base: b.Expr, count: b.Expr) -> None:
 
     def whole() -> None:
         with T.serial(b.integer(one.head_dim)) as d:
-            for offset, lanes in b.widths(KEYS, one.tile.lanes):
-                value = b.load(one.k, (task.at, task.head, d, base + offset), lanes)
-                b.store(task.keys, value, (d, offset), lanes)
+            for offset, width in b.widths(KEYS, one.tile.width):
+                value = b.load(one.k, (task.at, task.head, d, base + offset), width)
+                b.store(task.keys, value, (d, offset), width)
 
     def part() -> None:
         with T.serial(b.integer(one.head_dim)) as d:
-            for offset, lanes in b.widths(KEYS, one.tile.lanes):
-                b.store(task.keys, b.splat(0.0, lanes), (d, offset), lanes)
+            for offset, width in b.widths(KEYS, one.tile.width):
+                b.store(task.keys, b.splat(0.0, width), (d, offset), width)
             with T.serial(count) as i:
                 b.store(task.keys, one.k[task.at, task.head, d, base + i], (d, i))
 
@@ -116,55 +116,55 @@ def copy_keys(one: Attention, task: Task, base: b.Expr, count: b.Expr) -> None:
 
 def score_block(one: Attention, task: Task, row: b.Expr) -> None:
     """Scores of a register tile of rows with every key of the block."""
-    columns = one.vectors * one.tile.lanes
+    columns = one.vectors * one.tile.width
     with T.serial(b.integer(KEYS // columns)) as part:
         start = b.index(part * columns)
-        sums = b.Registers(TILE_ROWS, columns, one.tile.lanes)
+        sums = b.Registers(TILE_ROWS, columns, one.tile.width)
         sums.clear()
         with T.serial(b.integer(one.head_dim)) as d:
             keys = [b.let(b.load(task.keys, (d, start + at), n)) for at, n in sums.pieces]
             for r in range(TILE_ROWS):
-                query = b.let(b.splat(task.queries[row + r, d], one.tile.lanes))
-                for (offset, lanes), key in zip(sums.pieces, keys, strict=True):
-                    sums.add(r, offset, lanes, query * key)
-        for r, offset, lanes in sums.places:
-            b.store(task.scores, sums.get(r, offset, lanes), (row + r, start + offset), lanes)
+                query = b.let(b.splat(task.queries[row + r, d], one.tile.width))
+                for (offset, width), key in zip(sums.pieces, keys, strict=True):
+                    sums.add(r, offset, width, query * key)
+        for r, offset, width in sums.places:
+            b.store(task.scores, sums.get(r, offset, width), (row + r, start + offset), width)
 
 
 def softmax_row(one: Attention, task: Task, r: b.Expr, base: b.Expr) -> None:
     """Hide what a row may not see, then update its maximum, its sum and its values' scale."""
-    lanes = one.tile.lanes
+    width = one.tile.width
     query = b.index(b.quotient(task.first + r, one.group))
     seen = b.index(T.Cast("int32", one.position + query - base))
-    pieces = b.widths(KEYS, lanes)
+    pieces = b.widths(KEYS, width)
     scores = [_visible(one, task, r, seen, offset) for offset, _ in pieces]
     highest = scores[0]
     for score in scores[1:]:
         highest = T.max(highest, score)
     old = b.let(task.top[r])
-    top = b.let(T.max(old, b.fold(highest, lanes, T.max)))
-    total = b.splat(0.0, lanes)
+    top = b.let(T.max(old, b.fold(highest, width, T.max)))
+    total = b.splat(0.0, width)
     for (offset, _), score in zip(pieces, scores, strict=True):
-        value = b.let(b.exp(score - b.splat(top, lanes), lanes))
-        b.store(task.scores, value, (r, offset), lanes)
+        value = b.let(b.exp(score - b.splat(top, width), width))
+        b.store(task.scores, value, (r, offset), width)
         total = total + value
     shrink = b.let(b.exp(old - top, 1))
     b.store(task.top, top, (r,))
-    b.store(task.total, task.total[r] * shrink + b.fold(total, lanes, b.add), (r,))
-    for offset, width in b.widths(one.head_dim, lanes):
-        value = b.load(task.out, (r, offset), width) * b.splat(shrink, width)
-        b.store(task.out, value, (r, offset), width)
+    b.store(task.total, task.total[r] * shrink + b.fold(total, width, b.add), (r,))
+    for offset, part in b.widths(one.head_dim, width):
+        value = b.load(task.out, (r, offset), part) * b.splat(shrink, part)
+        b.store(task.out, value, (r, offset), part)
 
 
 def _visible(one: Attention, task: Task, r: b.Expr, seen: b.Expr, offset: int) -> b.Expr:
     """A vector of scores, hidden outside the row's range; ``seen`` is the last key's index."""
-    lanes = one.tile.lanes
-    score = _capped(one, b.load(task.scores, (r, offset), lanes))
-    index = T.ramp(b.int32(offset), b.int32(1), lanes)
-    hidden = b.splat(HIDDEN, lanes)
-    score = T.Select(index <= b.splat(seen, lanes), score, hidden)
+    width = one.tile.width
+    score = _capped(one, b.load(task.scores, (r, offset), width))
+    index = T.ramp(b.int32(offset), b.int32(1), width)
+    hidden = b.splat(HIDDEN, width)
+    score = T.Select(index <= b.splat(seen, width), score, hidden)
     if one.window is not None:
-        score = T.Select(index > b.splat(seen - one.window, lanes), score, hidden)
+        score = T.Select(index > b.splat(seen - one.window, width), score, hidden)
     return b.let(score)
 
 
@@ -172,14 +172,14 @@ def _capped(one: Attention, score: b.Expr) -> b.Expr:
     """A vector of scores within the soft cap, if there is one."""
     if one.softcap is None:
         return score
-    lanes = one.tile.lanes
-    cap = b.splat(one.softcap, lanes)
-    return Vectors(lanes).tanh(b.let(score / cap)) * cap
+    width = one.tile.width
+    cap = b.splat(one.softcap, width)
+    return Vectors(width).tanh(b.let(score / cap)) * cap
 
 
 def add_values(one: Attention, task: Task, row: b.Expr, base: b.Expr, count: b.Expr) -> None:
     """Add the block's values, weighted, to a register tile of rows."""
-    pieces = b.widths(one.head_dim, one.tile.lanes)
+    pieces = b.widths(one.head_dim, one.tile.width)
     for first in range(0, len(pieces), one.vectors):
         chosen = pieces[first : first + one.vectors]
         _value_columns(one, task, row, base, count, chosen)
@@ -194,16 +194,16 @@ def _value_columns(
     pieces: list[tuple[int, int]],
 ) -> None:
     left = pieces[0][0]
-    sums = b.Registers(TILE_ROWS, pieces[-1][0] + pieces[-1][1] - left, one.tile.lanes)
-    places = [(r, offset - left, lanes) for r in range(TILE_ROWS) for offset, lanes in pieces]
-    for r, offset, lanes in places:
-        sums.set(r, offset, lanes, b.load(task.out, (row + r, left + offset), lanes))
+    sums = b.Registers(TILE_ROWS, pieces[-1][0] + pieces[-1][1] - left, one.tile.width)
+    places = [(r, offset - left, width) for r in range(TILE_ROWS) for offset, width in pieces]
+    for r, offset, width in places:
+        sums.set(r, offset, width, b.load(task.out, (row + r, left + offset), width))
     with T.serial(count) as i:
         key = b.index(base + i)
         values = [b.let(b.load(one.v, (task.at, task.head, key, at), n)) for at, n in pieces]
         for r in range(TILE_ROWS):
             weight = b.let(task.scores[row + r, i])
-            for (offset, lanes), value in zip(pieces, values, strict=True):
-                sums.add(r, offset - left, lanes, b.splat(weight, lanes) * value)
-    for r, offset, lanes in places:
-        b.store(task.out, sums.get(r, offset, lanes), (row + r, left + offset), lanes)
+            for (offset, width), value in zip(pieces, values, strict=True):
+                sums.add(r, offset - left, width, b.splat(weight, width) * value)
+    for r, offset, width in places:
+        b.store(task.out, sums.get(r, offset, width), (row + r, left + offset), width)

@@ -41,7 +41,7 @@ class CpuBackend:
         group: int | None = None,  # noqa: ARG002 - a CPU's row has one thread
     ) -> None:
         """Run ``body(row, threads)`` for every row, a thread for each."""
-        width = min((e.width_of(dtype, self.tile.lanes) for dtype in dtypes), default=1)
+        width = min((e.width_of(dtype, self.tile.width) for dtype in dtypes), default=1)
         b.each_row(rows, n * work, lambda i: body(i, SingleThread(width)))
 
     def each_element(
@@ -70,7 +70,7 @@ class CpuBackend:
         """Run ``body(row, k, width)`` for the vectors of every row."""
 
         def row(i: b.Expr) -> None:
-            b.each_vector(dim, self.tile.lanes, lambda k, width: body(i, k, width))
+            b.each_vector(dim, self.tile.width, lambda k, width: body(i, k, width))
 
         b.each_row(rows, work * dim, row)
 

@@ -49,14 +49,14 @@ ROUND_BITS = 0x4B400000
 EXP_LOWEST = -87.3365447504019  # exp below is no normal float32, and is taken as 0
 
 
-def each_vector(count: int, lanes: int, body: Callable[[Index, int], None]) -> None:
-    """Run ``body(offset, lanes)`` over ``count`` elements: a loop, then the narrower rest."""
-    whole = count // lanes
+def each_vector(count: int, width: int, body: Callable[[Index, int], None]) -> None:
+    """Run ``body(offset, width)`` over ``count`` elements: a loop, then the narrower rest."""
+    whole = count // width
     if whole:
         with T.serial(integer(whole)) as i:
-            body(i * lanes, lanes)
-    for offset, width in widths(count % lanes, lanes):
-        body(whole * lanes + offset, width)
+            body(i * width, width)
+    for offset, part in widths(count % width, width):
+        body(whole * width + offset, part)
 
 
 class Registers:
@@ -65,30 +65,30 @@ class Registers:
     Args:
         rows: Number of rows.
         columns: float32 values in a row, cut into vectors as ``widths`` does.
-        lanes: The widest vector.
+        width: The widest vector.
     """
 
-    def __init__(self, rows: int, columns: int, lanes: int) -> None:
+    def __init__(self, rows: int, columns: int, width: int) -> None:
         self.rows = rows
-        self.pieces = widths(columns, lanes)
+        self.pieces = widths(columns, width)
         self.buffer = scratch((rows, columns))
 
     @property
     def places(self) -> list[tuple[int, int, int]]:
-        """``(row, offset, lanes)`` of every vector."""
-        return [(row, offset, lanes) for row in range(self.rows) for offset, lanes in self.pieces]
+        """``(row, offset, width)`` of every vector."""
+        return [(row, offset, width) for row in range(self.rows) for offset, width in self.pieces]
 
-    def get(self, row: int, offset: int, lanes: int) -> Expr:
+    def get(self, row: int, offset: int, width: int) -> Expr:
         """The vector at a place."""
-        return load(self.buffer, (row, offset), lanes)
+        return load(self.buffer, (row, offset), width)
 
-    def set(self, row: int, offset: int, lanes: int, value: Expr) -> None:
+    def set(self, row: int, offset: int, width: int, value: Expr) -> None:
         """Replace the vector at a place."""
-        store(self.buffer, value, (row, offset), lanes)
+        store(self.buffer, value, (row, offset), width)
 
-    def add(self, row: int, offset: int, lanes: int, value: Expr) -> None:
+    def add(self, row: int, offset: int, width: int, value: Expr) -> None:
         """Add to the vector at a place."""
-        self.set(row, offset, lanes, self.get(row, offset, lanes) + value)
+        self.set(row, offset, width, self.get(row, offset, width) + value)
 
     def clear(self) -> None:
         """Set everything to zero."""
@@ -115,46 +115,46 @@ def each_row(rows: Expr, work: Index, body: Callable[[Expr], None]) -> None:
     either(few, lambda: each(rows, body, threads=False), lambda: each(rows, body, threads=True))
 
 
-def load_weight(buffer: Buffer, index: Sequence[Index], lanes: int, dtype: str) -> Expr:
+def load_weight(buffer: Buffer, index: Sequence[Index], width: int, dtype: str) -> Expr:
     """Weights as float32, converted from ``dtype`` in registers; exact for every type."""
-    value = load(buffer, index, lanes)
+    value = load(buffer, index, width)
     if dtype == "float32":
         return value
     if dtype == "float16":
-        return T.Cast(vector_type("float32", lanes), value)
-    bits = T.Cast(vector_type("uint32", lanes), value)
+        return T.Cast(vector_type("float32", width), value)
+    bits = T.Cast(vector_type("uint32", width), value)
     shift = tirx.const(16, "uint32")
-    shifted = T.shift_left(bits, shift if lanes == 1 else T.broadcast(shift, lanes))
-    return T.reinterpret(vector_type("float32", lanes), shifted)
+    shifted = T.shift_left(bits, shift if width == 1 else T.broadcast(shift, width))
+    return T.reinterpret(vector_type("float32", width), shifted)
 
 
-def exp(x: Expr, lanes: int) -> Expr:
+def exp(x: Expr, width: int) -> Expr:
     """``e**x`` for float32 ``x`` up to 88, relative error below 2e-7; 0 below -87.34; NaN stays.
 
     The usual reduction: x = n ln 2 + r with an integer n, then 2**n times a polynomial in r. LLVM
     would call expf once per element instead.
     """
-    integers, floats = vector_type("int32", lanes), vector_type("float32", lanes)
+    integers, floats = vector_type("int32", width), vector_type("float32", width)
     x = let(x)
     # As integers, or the simplifier would cancel the addition of ROUND with its subtraction.
-    n = let(T.reinterpret(integers, x * splat(LOG2_E, lanes) + splat(ROUND, lanes)))
-    n = let(n - splat(int32(ROUND_BITS), lanes))
+    n = let(T.reinterpret(integers, x * splat(LOG2_E, width) + splat(ROUND, width)))
+    n = let(n - splat(int32(ROUND_BITS), width))
     whole = let(T.Cast(floats, n))
-    r = let(x - whole * splat(LN2_HIGH, lanes) - whole * splat(LN2_LOW, lanes))
-    total = splat(EXP_COEFFICIENTS[0], lanes)
+    r = let(x - whole * splat(LN2_HIGH, width) - whole * splat(LN2_LOW, width))
+    total = splat(EXP_COEFFICIENTS[0], width)
     for coefficient in EXP_COEFFICIENTS[1:]:
-        total = total * r + splat(coefficient, lanes)
-    exponent = T.shift_left(n + splat(int32(127), lanes), splat(int32(23), lanes))
+        total = total * r + splat(coefficient, width)
+    exponent = T.shift_left(n + splat(int32(127), width), splat(int32(23), width))
     value = total * T.reinterpret(floats, exponent)
-    return T.Select(x < splat(EXP_LOWEST, lanes), splat(0.0, lanes), value)
+    return T.Select(x < splat(EXP_LOWEST, width), splat(0.0, width), value)
 
 
-def fold(vector: Expr, lanes: int, combine: Callable[[Expr, Expr], Expr]) -> Expr:
-    """Combine the lanes of a vector into one value, halving it each time."""
-    while lanes > 1:
-        lanes //= 2
+def fold(vector: Expr, width: int, combine: Callable[[Expr, Expr], Expr]) -> Expr:
+    """Combine the elements of a vector into one value, halving it each time."""
+    while width > 1:
+        width //= 2
         vector = let(vector)
-        halves = [list(range(start, start + lanes)) for start in (0, lanes)]
+        halves = [list(range(start, start + width)) for start in (0, width)]
         vector = combine(*(tirx.Shuffle([vector], half) for half in halves))
     return vector
 

@@ -57,9 +57,9 @@ def cache_write_value(
             start = b.index(T.Cast("int64", position[0]))
             first, last = _inside(start, seq, context)
             with T.serial(first, last) as s:
-                for offset, lanes in b.widths(head_dim, tile.lanes):
-                    value = b.load(x, (at, s, h, offset), lanes)
-                    e.write(cache, value, (at, h, start + s, offset), dtype, lanes)
+                for offset, width in b.widths(head_dim, tile.width):
+                    value = b.load(x, (at, s, h, offset), width)
+                    e.write(cache, value, (at, h, start + s, offset), dtype, width)
 
         b.each_row(batch * kv_heads, seq * head_dim, row)
     return made.function

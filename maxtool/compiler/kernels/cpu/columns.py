@@ -30,9 +30,9 @@ def pack_columns(tile: Tile, dtype: str, transposed: bool) -> b.PrimFunc:
 
             def whole() -> None:
                 with T.serial(k) as row:
-                    for offset, lanes in b.widths(tile.nr, tile.lanes):
-                        values = b.load(w, (at, row, base + offset), lanes)
-                        b.store(p, values, (at, j, row, offset), lanes)
+                    for offset, width in b.widths(tile.nr, tile.width):
+                        values = b.load(w, (at, row, base + offset), width)
+                        b.store(p, values, (at, j, row, offset), width)
 
             def each() -> None:
                 with T.serial(b.integer(tile.nr)) as c:

@@ -18,14 +18,14 @@ VECTORS = 4
 
 
 def convolution(
-    lanes: int, dtype: str, window: Window, channels: int, features: int, groups: int
+    width: int, dtype: str, window: Window, channels: int, features: int, groups: int
 ) -> b.PrimFunc:
     """Build the convolution.
 
     Parameters of the kernel: x[batch, h, w, channels], f[r, s, channels / groups, features],
     bias[features], y[batch, oh, ow, features], all of ``dtype``.
     """
-    lanes, kind = e.width_of(dtype, lanes), e.computed(dtype)
+    width, kind = e.width_of(dtype, width), e.computed(dtype)
     inner, outer = channels // groups, features // groups
     with b.kernel(f"convolution_{dtype}") as made:
         batch, h, w, oh, ow = (made.dim(name) for name in ("batch", "h", "w", "oh", "ow"))
@@ -38,10 +38,10 @@ def convolution(
             at, row, column = split_pixel(i, oh, ow)
             image = Image(window, (h, w), (row, column))
 
-            def block(group: b.Expr, offset: b.Index, width: int) -> None:
+            def block(group: b.Expr, offset: b.Index, size: int) -> None:
                 first = b.index(group * outer + offset)
-                pieces = b.widths(width, lanes)
-                sums = b.scratch((width,), kind)
+                pieces = b.widths(size, width)
+                sums = b.scratch((size,), kind)
                 for o, n in pieces:
                     b.store(sums, e.read(bias, (first + o,), dtype, n), (o,), n)
 
@@ -59,28 +59,28 @@ def convolution(
                     e.write(y, b.load(sums, (o,), n), (at, row, column, first + o), dtype, n)
 
             with T.serial(b.integer(groups)) as group:
-                _blocks(outer, VECTORS * lanes, lambda offset, n: block(group, offset, n))
+                _blocks(outer, VECTORS * width, lambda offset, n: block(group, offset, n))
 
         b.each_row(batch * oh * ow, window.size[0] * window.size[1] * inner * features, pixel)
     return made.function
 
 
 def pool(
-    lanes: int, op: str, dtype: str, window: Window, channels: int, count_padding: bool
+    width: int, op: str, dtype: str, window: Window, channels: int, count_padding: bool
 ) -> b.PrimFunc:
     """Build the maximum (max_pool2d) or mean (avg_pool2d) of each window.
 
     Parameters of the kernel: x[batch, h, w, channels], y[batch, oh, ow, channels] of ``dtype``.
 
     Args:
-        lanes: float32 elements of a vector.
+        width: float32 elements of a vector.
         op: The operation.
         dtype: The element type.
         window: The window.
         channels: Channels of the image.
         count_padding: Whether the padding counts in a mean, as zeros.
     """
-    lanes, kind = e.width_of(dtype, lanes), e.computed(dtype)
+    width, kind = e.width_of(dtype, width), e.computed(dtype)
     combine, neutral = COMBINE["max" if op == "max_pool2d" else "sum"]
     with b.kernel(f"{op}_{dtype}") as made:
         batch, h, w, oh, ow = (made.dim(name) for name in ("batch", "h", "w", "oh", "ow"))
@@ -93,9 +93,9 @@ def pool(
             count = b.cell(tirx.const(0, kind))
             image.each(lambda *_: count.add(1), padding=count_padding)
 
-            def block(offset: b.Index, width: int) -> None:
-                pieces = b.widths(width, lanes)
-                total = b.scratch((width,), kind)
+            def block(offset: b.Index, size: int) -> None:
+                pieces = b.widths(size, width)
+                total = b.scratch((size,), kind)
                 for o, n in pieces:
                     start = neutral(kind)
                     b.store(total, start if n == 1 else T.broadcast(start, n), (o,), n)
@@ -112,14 +112,14 @@ def pool(
                         value = value / (count.value if n == 1 else T.broadcast(count.value, n))
                     e.write(y, value, (at, row, column, offset + o), dtype, n)
 
-            _blocks(channels, VECTORS * lanes, block)
+            _blocks(channels, VECTORS * width, block)
 
         b.each_row(batch * oh * ow, window.size[0] * window.size[1] * channels, pixel)
     return made.function
 
 
 def _blocks(count: int, size: int, body: Callable[[b.Index, int], None]) -> None:
-    """Run ``body(offset, width)`` over ``count`` channels, ``size`` at a time, and the rest."""
+    """Run ``body(offset, size)`` over ``count`` channels, ``size`` at a time, and the rest."""
     if whole := count // size:
         with T.serial(b.integer(whole)) as j:
             body(b.index(j * size), size)

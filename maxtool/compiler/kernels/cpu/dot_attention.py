@@ -14,7 +14,7 @@ from maxtool.compiler.kernels.ordering import maximum
 
 
 def dot_attention(
-    lanes: int, dtype: str, heads: Heads, mask: Mask | None, causal: bool, scale: float
+    width: int, dtype: str, heads: Heads, mask: Mask | None, causal: bool, scale: float
 ) -> b.PrimFunc:
     """Build ``softmax(q @ k.T * scale + mask) @ v`` with the online softmax.
 
@@ -23,7 +23,7 @@ def dot_attention(
     y[batch, heads, n, dv]; all but a mask of bool are of ``dtype``. A query that sees no key gets
     zeros.
     """
-    lanes, kind = e.width_of(dtype, lanes), e.computed(dtype)
+    width, kind = e.width_of(dtype, width), e.computed(dtype)
     with b.kernel(f"dot_attention_{dtype}") as made:
         batch, n, m = made.dim("batch"), made.dim("n"), made.dim("m")
         q = made.argument("q", (batch, heads.queries, n, heads.key_dim), e.stored(dtype))
@@ -41,7 +41,7 @@ def dot_attention(
             at, r = b.index(b.quotient(line, heads.queries)), b.index(i - line * n)
             head = b.index(b.remainder(line, heads.queries))
             shared = b.index(b.quotient(head, heads.queries // heads.keys))
-            state = _State(kind, lanes, heads)
+            state = _State(kind, width, heads)
             state.load(lambda o, w: e.read(q, (at, head, r, o), dtype, w), scale)
             seen = b.index(b.least(m, b.greatest(r + m - n + 1, 0)) if causal else m)
 
@@ -56,15 +56,15 @@ def dot_attention(
             def value(j: b.Index) -> b.PrimFunc:
                 return lambda o, w: e.read(v, (at, shared, j, o), dtype, w)
 
-            blocks = b.index(b.quotient(seen, lanes))
+            blocks = b.index(b.quotient(seen, width))
             with T.serial(blocks) as block:
-                start = b.index(block * lanes)
+                start = b.index(block * width)
                 state.begin()
-                with T.serial(lanes) as j:
+                with T.serial(width) as j:
                     state.put(j, score(start + j))
                 state.add_block(lambda j: value(start + j))
-            with T.serial(seen - blocks * lanes) as j:
-                rest = b.index(blocks * lanes + j)
+            with T.serial(seen - blocks * width) as j:
+                rest = b.index(blocks * width + j)
                 found = score(rest)
                 with b.when(state.counts(found)):
                     state.add(found, value(rest))
@@ -83,12 +83,12 @@ def _masked(score: b.Expr, mask: b.Buffer, place: list[b.Index], dtype: str, kin
 class _State:
     """What one query has seen so far: the greatest score, the sum of powers, the sum of values."""
 
-    def __init__(self, kind: str, lanes: int, heads: Heads) -> None:
-        self.kind, self.lanes, self.heads = kind, lanes, heads
+    def __init__(self, kind: str, width: int, heads: Heads) -> None:
+        self.kind, self.width, self.heads = kind, width, heads
         self.query = b.scratch((heads.key_dim,), kind)
         self.out = b.scratch((heads.value_dim,), kind)
         self.top, self.total = b.scratch((1,), kind), b.scratch((1,), kind)
-        self.scores, self.weights = b.scratch((lanes,), kind), b.scratch((lanes,), kind)
+        self.scores, self.weights = b.scratch((width,), kind), b.scratch((width,), kind)
         self.best = b.scratch((1,), kind)
         b.store(self.top, tirx.const(float("-inf"), kind), (0,))
         b.store(self.total, tirx.const(0, kind), (0,))
@@ -97,35 +97,35 @@ class _State:
         def one(o: b.Index, w: int) -> None:
             b.store(self.query, read(o, w) * e.constant(scale, self.kind, w), (o,), w)
 
-        b.each_vector(self.heads.key_dim, self.lanes, one)
+        b.each_vector(self.heads.key_dim, self.width, one)
         b.each_vector(
             self.heads.value_dim,
-            self.lanes,
+            self.width,
             lambda o, w: b.store(self.out, e.constant(0, self.kind, w), (o,), w),
         )
 
     def score(self, read: Any) -> b.Expr:  # noqa: ANN401
         """The product of the query and a key."""
-        whole, rest = b.scratch((self.lanes,), self.kind), b.cell(dtype=self.kind)
-        b.store(whole, e.constant(0, self.kind, self.lanes), (0,), self.lanes)
+        whole, rest = b.scratch((self.width,), self.kind), b.cell(dtype=self.kind)
+        b.store(whole, e.constant(0, self.kind, self.width), (0,), self.width)
         rest.set(tirx.const(0, self.kind))
 
         def one(o: b.Index, w: int) -> None:
             product = b.load(self.query, (o,), w) * read(o, w)
-            if w == self.lanes:
+            if w == self.width:
                 b.store(whole, b.load(whole, (0,), w) + product, (0,), w)
             else:
                 rest.add(b.fold(product, w, b.add))
 
-        b.each_vector(self.heads.key_dim, self.lanes, one)
-        return b.fold(b.load(whole, (0,), self.lanes), self.lanes, b.add) + rest.value
+        b.each_vector(self.heads.key_dim, self.width, one)
+        return b.fold(b.load(whole, (0,), self.width), self.width, b.add) + rest.value
 
     def counts(self, score: b.Expr) -> b.Expr:
         """Whether a key is seen: NaN counts, so that it is not lost."""
         return tirx.any(score > tirx.const(float("-inf"), self.kind), tirx.isnan(score))
 
     def begin(self) -> None:
-        """Begin a block of as many keys as a vector has lanes."""
+        """Begin a block of as many keys as a vector has elements."""
         b.store(self.best, tirx.const(float("-inf"), self.kind), (0,))
 
     def put(self, place: b.Index, score: b.Expr) -> None:
@@ -141,9 +141,9 @@ class _State:
             b.store(self.top, top, (0,))
             b.store(self.total, self.total[0] * shrink, (0,))
             self._each_out(lambda _o, w, old: old * _spread(shrink, w))
-            gaps = b.load(self.scores, (0,), self.lanes) - _spread(top, self.lanes)
-            b.store(self.weights, e.exp(gaps, self.kind, self.lanes), (0,), self.lanes)
-            with T.serial(self.lanes) as j:
+            gaps = b.load(self.scores, (0,), self.width) - _spread(top, self.width)
+            b.store(self.weights, e.exp(gaps, self.kind, self.width), (0,), self.width)
+            with T.serial(self.width) as j:
                 score = b.let(self.scores[j])
                 with b.when(self.counts(score)):
                     self._add_weighted(b.let(self.weights[j]), value(j))
@@ -156,7 +156,7 @@ class _State:
         def one(o: b.Index, w: int) -> None:
             b.store(self.out, change(o, w, b.load(self.out, (o,), w)), (o,), w)
 
-        b.each_vector(self.heads.value_dim, self.lanes, one)
+        b.each_vector(self.heads.value_dim, self.width, one)
 
     def add(self, score: b.Expr, read: Any) -> None:  # noqa: ANN401
         """Take a key's value in."""
@@ -174,7 +174,7 @@ class _State:
         total = b.let(T.Select(self.total[0] == zero, zero + 1, self.total[0]))
         b.each_vector(
             self.heads.value_dim,
-            self.lanes,
+            self.width,
             lambda o, w: write(o, w, b.load(self.out, (o,), w) / _spread(total, w)),
         )
 

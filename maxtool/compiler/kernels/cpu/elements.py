@@ -26,9 +26,9 @@ __all__ = [
 ]
 
 
-def width_of(dtype: str, lanes: int) -> int:
+def width_of(dtype: str, width: int) -> int:
     """Elements of a vector: those of float32, or one, for types that have no vector kernels."""
-    return lanes if computed(dtype) == "float32" else 1
+    return width if computed(dtype) == "float32" else 1
 
 
 def read(buffer: b.Buffer, index: Sequence[b.Index], dtype: str, width: int = 1) -> b.Expr:
@@ -66,11 +66,11 @@ def _bfloat16(value: b.Expr, width: int) -> b.Expr:
 
 
 def read_as(
-    buffer: b.Buffer, index: Sequence[b.Index], dtype: str, kind: str, width: int = 1
+    buffer: b.Buffer, index: Sequence[b.Index], dtype: str, into: str, width: int = 1
 ) -> b.Expr:
-    """Neighbours along the last dimension, of type ``dtype`` there and ``kind`` here."""
+    """Neighbours along the last dimension, of type ``dtype`` there and ``into`` here."""
     value = read(buffer, index, dtype, width)
-    return value if computed(dtype) == kind else T.Cast(b.vector_type(kind, width), value)
+    return value if computed(dtype) == into else T.Cast(b.vector_type(into, width), value)
 
 
 def rounded(value: b.Expr, dtype: str, width: int = 1) -> b.Expr:

@@ -180,19 +180,19 @@ def weighted_sum(tile: Tile) -> b.PrimFunc:
         y = made.argument("y", (rows, n))
 
         def row(i: b.Expr) -> None:
-            whole = b.index(b.quotient(n, tile.lanes))
+            whole = b.index(b.quotient(n, tile.width))
             with T.serial(whole) as j:
-                vector(i, j * tile.lanes, tile.lanes)
-            with T.serial(whole * tile.lanes, n) as j:
+                vector(i, j * tile.width, tile.width)
+            with T.serial(whole * tile.width, n) as j:
                 vector(i, j, 1)
 
-        def vector(i: b.Expr, offset: b.Expr, lanes: int) -> None:
-            total = b.scratch((lanes,))
-            b.store(total, b.splat(0.0, lanes), (0,), lanes)
+        def vector(i: b.Expr, offset: b.Expr, width: int) -> None:
+            total = b.scratch((width,))
+            b.store(total, b.splat(0.0, width), (0,), width)
             with T.serial(used) as s:
-                more = b.load(x, (i, s, offset), lanes) * b.splat(shares[i, s], lanes)
-                b.store(total, b.load(total, (0,), lanes) + more, (0,), lanes)
-            b.store(y, b.load(total, (0,), lanes), (i, offset), lanes)
+                more = b.load(x, (i, s, offset), width) * b.splat(shares[i, s], width)
+                b.store(total, b.load(total, (0,), width) + more, (0,), width)
+            b.store(y, b.load(total, (0,), width), (i, offset), width)
 
         b.each_row(rows, used * n, row)
     return made.function

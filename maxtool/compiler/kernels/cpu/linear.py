@@ -54,12 +54,12 @@ class Linear:
     @property
     def vectors(self) -> int:
         """Vectors in a row of a column block."""
-        return self.tile.nr // self.tile.lanes
+        return self.tile.nr // self.tile.width
 
     def weights(self, block: b.Index, k: b.Index, offset: int) -> b.Expr:
         """One vector of weights as float32."""
         place = (*self.expert, block, k, offset)
-        return b.load_weight(self.w, place, self.tile.lanes, self.weight_dtype)
+        return b.load_weight(self.w, place, self.tile.width, self.weight_dtype)
 
 
 def linear(
@@ -128,7 +128,7 @@ def _one_row(one: Linear, batch: Sequence[b.Expr]) -> None:
 def row_block(one: Linear, j: b.Expr, source: b.Expr, target: b.Expr) -> None:
     """One row of x times one column block, into one row of y."""
     steps = max(1, CHAINS // one.vectors)
-    sums = b.Registers(steps, one.tile.nr, one.tile.lanes)
+    sums = b.Registers(steps, one.tile.nr, one.tile.width)
     sums.clear()
     stretch = T.Bind(b.quotient(one.k, steps))
     with T.serial(stretch) as i:
@@ -137,11 +137,11 @@ def row_block(one: Linear, j: b.Expr, source: b.Expr, target: b.Expr) -> None:
     with T.serial(steps * stretch, one.k) as k:
         _add_term(one, sums, (j, 0), source, k)
     finished = b.scratch((one.tile.nr,))
-    for offset, lanes in sums.pieces:
-        total = sums.get(0, offset, lanes)
+    for offset, width in sums.pieces:
+        total = sums.get(0, offset, width)
         for step in range(1, steps):
-            total = total + sums.get(step, offset, lanes)
-        b.store(finished, total, (offset,), lanes)
+            total = total + sums.get(step, offset, width)
+        b.store(finished, total, (offset,), width)
     store_row(one, finished, (), j, target)
 
 
@@ -149,9 +149,9 @@ def _add_term(
     one: Linear, sums: b.Registers, place: tuple[b.Expr, int], source: b.Expr, k: b.Expr
 ) -> None:
     j, step = place
-    value = b.let(b.splat(one.x[(*one.at, source, k)], one.tile.lanes))
-    for offset, lanes in sums.pieces:
-        sums.add(step, offset, lanes, value * one.weights(j, k, offset))
+    value = b.let(b.splat(one.x[(*one.at, source, k)], one.tile.width))
+    for offset, width in sums.pieces:
+        sums.add(step, offset, width, value * one.weights(j, k, offset))
 
 
 def _many_rows(one: Linear, batch: Sequence[b.Expr]) -> None:
@@ -243,27 +243,27 @@ def _multiply(
         start: The first term; there are at most ``BLOCK``.
         sums: Where the sums of earlier terms are, unless ``start`` is 0, and where they go.
     """
-    registers = b.Registers(one.tile.mr, one.tile.nr, one.tile.lanes)
+    registers = b.Registers(one.tile.mr, one.tile.nr, one.tile.width)
     registers.clear()
     with T.serial(b.least(one.k - start, BLOCK)) as i:
         _rank_one(one, registers, rows, j, b.index(start + i))
     buffer, t = sums
     with b.when(start > 0):
-        for r, offset, lanes in registers.places:
-            registers.add(r, offset, lanes, b.load(buffer, (t, r, offset), lanes))
-    for r, offset, lanes in registers.places:
-        b.store(buffer, registers.get(r, offset, lanes), (t, r, offset), lanes)
+        for r, offset, width in registers.places:
+            registers.add(r, offset, width, b.load(buffer, (t, r, offset), width))
+    for r, offset, width in registers.places:
+        b.store(buffer, registers.get(r, offset, width), (t, r, offset), width)
 
 
 def _rank_one(
     one: Linear, registers: b.Registers, rows: tuple[b.Buffer, b.Expr], j: b.Expr, k: b.Expr
 ) -> None:
     packed, tile_index = rows
-    weights = [b.let(one.weights(j, k, at)) for at, lanes in registers.pieces]
+    weights = [b.let(one.weights(j, k, at)) for at, width in registers.pieces]
     for r in range(registers.rows):
-        value = b.let(b.splat(packed[tile_index, k, r], one.tile.lanes))
-        for (offset, lanes), weight in zip(registers.pieces, weights, strict=True):
-            registers.add(r, offset, lanes, value * weight)
+        value = b.let(b.splat(packed[tile_index, k, r], one.tile.width))
+        for (offset, width), weight in zip(registers.pieces, weights, strict=True):
+            registers.add(r, offset, width, value * weight)
 
 
 def store_row(
@@ -272,15 +272,15 @@ def store_row(
     """Write one row of a column block to y, without what the last block has beyond n."""
     base = b.index(j * one.tile.nr)
 
-    def copy(offset: b.Index, lanes: int) -> None:
-        value = b.load(sums, (*prefix, offset), lanes)
+    def copy(offset: b.Index, width: int) -> None:
+        value = b.load(sums, (*prefix, offset), width)
         if one.bias is not None:
-            value = value + b.load(one.bias, (base + offset,), lanes)
-        b.store(one.y, value, (*one.at, row, base + offset), lanes)
+            value = value + b.load(one.bias, (base + offset,), width)
+        b.store(one.y, value, (*one.at, row, base + offset), width)
 
     def whole() -> None:
-        for offset, lanes in b.widths(one.tile.nr, one.tile.lanes):
-            copy(offset, lanes)
+        for offset, width in b.widths(one.tile.nr, one.tile.width):
+            copy(offset, width)
 
     def rest() -> None:
         with T.serial(one.n - base) as column:

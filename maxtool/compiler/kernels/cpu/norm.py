@@ -23,33 +23,33 @@ def rms_norm(tile: Tile, dim: int, eps: float) -> b.PrimFunc:
         y = made.argument("y", (rows, dim))
 
         def row(i: b.Expr) -> None:
-            mean = _sum_of_squares(x, i, dim, tile.lanes) / T.float32(dim)
+            mean = _sum_of_squares(x, i, dim, tile.width) / T.float32(dim)
             scale = b.let(T.float32(1) / T.sqrt(mean + T.float32(eps)))
 
-            def scaled(offset: b.Index, lanes: int) -> None:
-                value = b.load(x, (i, offset), lanes) * b.splat(scale, lanes)
-                b.store(y, value * b.load(w, (offset,), lanes), (i, offset), lanes)
+            def scaled(offset: b.Index, width: int) -> None:
+                value = b.load(x, (i, offset), width) * b.splat(scale, width)
+                b.store(y, value * b.load(w, (offset,), width), (i, offset), width)
 
-            b.each_vector(dim, tile.lanes, scaled)
+            b.each_vector(dim, tile.width, scaled)
 
         b.each_row(rows, dim, row)
     return made.function
 
 
-def _sum_of_squares(x: b.Buffer, i: b.Expr, dim: int, lanes: int) -> b.Expr:
+def _sum_of_squares(x: b.Buffer, i: b.Expr, dim: int, width: int) -> b.Expr:
     """Over a row, in several vectors of sums that are folded at the end."""
-    sums = b.Registers(CHAINS, lanes, lanes)
+    sums = b.Registers(CHAINS, width, width)
     sums.clear()
-    step = CHAINS * lanes
+    step = CHAINS * width
     if whole := dim // step:
         with T.serial(b.integer(whole)) as j:
             for chain in range(CHAINS):
-                value = b.let(b.load(x, (i, j * step + chain * lanes), lanes))
-                sums.add(chain, 0, lanes, value * value)
-    for chain, (offset, width) in enumerate(b.widths(dim % step, lanes)):
-        value = b.let(b.load(x, (i, whole * step + offset), width))
-        sums.add(chain % CHAINS, 0, width, value * value)
-    total = sums.get(0, 0, lanes)
+                value = b.let(b.load(x, (i, j * step + chain * width), width))
+                sums.add(chain, 0, width, value * value)
+    for chain, (offset, part) in enumerate(b.widths(dim % step, width)):
+        value = b.let(b.load(x, (i, whole * step + offset), part))
+        sums.add(chain % CHAINS, 0, part, value * value)
+    total = sums.get(0, 0, width)
     for chain in range(1, CHAINS):
-        total = total + sums.get(chain, 0, lanes)
-    return b.fold(total, lanes, b.add)
+        total = total + sums.get(chain, 0, width)
+    return b.fold(total, width, b.add)

@@ -29,16 +29,16 @@ def rope(tile: Tile, head_dim: int, dim: int) -> b.PrimFunc:
             at, s = b.index(b.quotient(i, seq)), b.index(b.remainder(i, seq))
             angle = b.index(b.clamped(T.Cast("int64", position[0]) + s, context))
             with T.serial(heads) as h:
-                for offset, lanes in b.widths(half, tile.lanes):
-                    low = b.let(b.load(x, (at, s, h, offset), lanes))
-                    high = b.let(b.load(x, (at, s, h, half + offset), lanes))
-                    c = b.let(b.load(cos, (angle, offset), lanes))
-                    d = b.let(b.load(sin, (angle, offset), lanes))
-                    b.store(y, low * c - high * d, (at, s, h, offset), lanes)
-                    b.store(y, high * c + low * d, (at, s, h, half + offset), lanes)
-                for offset, lanes in b.widths(head_dim - dim, tile.lanes):
-                    rest = b.load(x, (at, s, h, dim + offset), lanes)
-                    b.store(y, rest, (at, s, h, dim + offset), lanes)
+                for offset, width in b.widths(half, tile.width):
+                    low = b.let(b.load(x, (at, s, h, offset), width))
+                    high = b.let(b.load(x, (at, s, h, half + offset), width))
+                    c = b.let(b.load(cos, (angle, offset), width))
+                    d = b.let(b.load(sin, (angle, offset), width))
+                    b.store(y, low * c - high * d, (at, s, h, offset), width)
+                    b.store(y, high * c + low * d, (at, s, h, half + offset), width)
+                for offset, width in b.widths(head_dim - dim, tile.width):
+                    rest = b.load(x, (at, s, h, dim + offset), width)
+                    b.store(y, rest, (at, s, h, dim + offset), width)
 
         b.each_row(batch * seq, heads * head_dim, row)
     return made.function

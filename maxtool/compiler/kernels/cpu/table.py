@@ -21,7 +21,7 @@ from maxtool.compiler.kernels.cpu.rope import rope
 from maxtool.compiler.kernels.cpu.scatter import scatter_blocks, scatter_rows
 from maxtool.compiler.kernels.cpu.sorting import sorted_places
 from maxtool.compiler.kernels.requests import PrimFunc, Request, Row, row, row_with
-from maxtool.compiler.kernels.shared import SHARED
+from maxtool.compiler.kernels.shared import on_backend
 from maxtool.compiler.target import CpuTarget, Tile
 
 # Kernels whose inner loops are as wide as the register tile, as a vector register, or neither.
@@ -37,7 +37,7 @@ TILED: tuple[Row, ...] = (
     row_with(Tile, r.Rope)(rope),
     row_with(Tile, r.WeightedSum)(weighted_sum),
 )
-LANED: tuple[Row, ...] = (
+VECTORS: tuple[Row, ...] = (
     row_with(int, r.Convolution)(convolution),
     row_with(int, r.DotAttention)(dot_attention),
     row_with(int, r.Pool)(pool),
@@ -53,6 +53,5 @@ def kernels(target: CpuTarget) -> dict[Callable[..., Request], Callable[..., Pri
     """Return the factory of each kernel for a CPU, by the type of its requests."""
     tile = target.tile
     tiled = {request: partial(factory, tile) for request, factory in TILED}
-    laned = {request: partial(factory, tile.lanes) for request, factory in LANED}
-    shared = {request: partial(factory, CpuBackend(tile)) for request, factory in SHARED}
-    return {**tiled, **laned, **shared, **dict(SCALAR)}
+    vectors = {request: partial(factory, tile.width) for request, factory in VECTORS}
+    return {**tiled, **vectors, **on_backend(CpuBackend(tile)), **dict(SCALAR)}

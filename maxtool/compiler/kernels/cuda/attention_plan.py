@@ -35,29 +35,29 @@ class Split:
     dtype: str
 
     @property
-    def lanes(self) -> int:
+    def width(self) -> int:
         """Elements in one load."""
         return ln.widest(self.dtype, self.head_dim)
 
     @property
-    def width(self) -> int:
+    def vectors(self) -> int:
         """Loads that make a key."""
-        return self.head_dim // self.lanes
+        return self.head_dim // self.width
 
     @property
     def stream(self) -> int:
         """Threads that hold a key together, a power of two."""
-        return min(b.WARP, 1 << (self.width - 1).bit_length())
+        return min(b.WARP, 1 << (self.vectors - 1).bit_length())
 
     @property
     def pieces(self) -> int:
         """Loads of each thread that make its part of a key."""
-        return -(-self.width // self.stream)
+        return -(-self.vectors // self.stream)
 
     @property
     def held(self) -> int:
         """Elements of a key in one thread."""
-        return self.pieces * self.lanes
+        return self.pieces * self.width
 
     @property
     def chunks(self) -> int:
@@ -81,7 +81,7 @@ class Split:
         Registers hold queries, results, the keys and values under way, scores, maxima and sums.
         """
         numbers = 2 * self.queries * (self.held + 1) + self.depth * self.queries
-        words = 2 * self.depth * self.pieces * self.lanes * ln.BITS[self.dtype] // 32
+        words = 2 * self.depth * self.pieces * self.width * ln.BITS[self.dtype] // 32
         return 4 if numbers + words <= FITTING else 2
 
     @property

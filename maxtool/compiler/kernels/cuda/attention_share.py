@@ -45,17 +45,17 @@ class Share:
     def start(self, queries: b.Buffer) -> None:
         """Take the queries ``[queries, head_dim]`` from shared memory; begin with nothing seen."""
         split = self.split
-        width = min(split.lanes, 4)
+        step = min(split.width, 4)
         with T.unroll(b.int32(split.queries)) as g:
             b.store(self.top, T.float32(HIDDEN), (g,))
             b.store(self.total, T.float32(0), (g,))
             for piece in range(split.pieces):
                 place, inside = self.place(piece)
-                for part in range(0, split.lanes, width):
-                    numbers = ln.read(queries, (g, place + part), width, "float32")
-                    with T.unroll(b.int32(width)) as lane:
-                        at = (g, piece * split.lanes + part + lane)
-                        one = numbers[lane]
+                for part in range(0, split.width, step):
+                    numbers = ln.read(queries, (g, place + part), step, "float32")
+                    with T.unroll(b.int32(step)) as i:
+                        at = (g, piece * split.width + part + i)
+                        one = numbers[i]
                         value = one if inside is None else T.Select(inside, one, T.float32(0))
                         b.store(self.q, value, at)
                         b.store(self.out, T.float32(0), at)
@@ -64,9 +64,9 @@ class Share:
         """Where a piece of this thread begins in a head, and whether it is one; None if always."""
         split = self.split
         unit = self.lane + piece * split.stream
-        if (piece + 1) * split.stream <= split.width:
-            return unit * split.lanes, None
-        return T.min(unit, b.int32(split.width - 1)) * split.lanes, unit < split.width
+        if (piece + 1) * split.stream <= split.vectors:
+            return unit * split.width, None
+        return T.min(unit, b.int32(split.vectors - 1)) * split.width, unit < split.vectors
 
     def round(
         self, k: b.Buffer, v: b.Buffer, at: tuple[b.Expr, ...], start: b.Expr, stop: b.Expr
@@ -88,19 +88,19 @@ class Share:
     ) -> b.Buffer:
         """Load ``depth`` keys, or values, of the stream; beyond the last one that again."""
         split = self.split
-        each, kind = ln.registers(split.lanes, split.lanes, split.dtype)
+        each, kind = ln.registers(split.width, split.width, split.dtype)
         held = b.scratch((split.depth, split.pieces * each), kind)
         with T.unroll(b.int32(split.depth)) as n:
             key = short(T.min(first + n * split.streams, last))
             for piece in range(split.pieces):
                 where = (source, (*at, key, self.place(piece)[0]))
-                ln.load(held, (n, piece * each), where, split.lanes, split.dtype)
+                ln.load(held, (n, piece * each), where, split.width, split.dtype)
         return held
 
     def _numbers(self, held: b.Buffer, n: b.Expr) -> b.Buffer:
         """One key or value of those that were fetched."""
         split = self.split
-        return ln.unpack(held, split.held, split.dtype, split.lanes, (n,))
+        return ln.unpack(held, split.held, split.dtype, split.width, (n,))
 
     def _score(self, found: b.Buffer, n: b.Expr, keys: b.Buffer, seen: b.Expr) -> None:
         """The scores of one key, which the lanes of its stream add up; minus infinity if unseen."""
@@ -186,7 +186,7 @@ class Share:
     def _put(self, warps: _Warps) -> None:
         """Leave what the first stream of a warp has to the block."""
         split = self.split
-        warp, width = self.thread // b.WARP, min(split.lanes, 4)
+        warp, step = self.thread // b.WARP, min(split.width, 4)
         with T.unroll(b.int32(split.queries)) as g:
             with b.when(self.lane == 0):
                 b.store(warps.tops, self.top[g], (warp, g, 0))
@@ -194,12 +194,12 @@ class Share:
             for piece in range(split.pieces):
                 place, inside = self.place(piece)
                 with b.when(inside) if inside is not None else nullcontext():
-                    for part in range(0, split.lanes, width):
-                        numbers = b.scratch((width,))
-                        with T.unroll(b.int32(width)) as i:
-                            own = self.out[g, piece * split.lanes + part + i]
+                    for part in range(0, split.width, step):
+                        numbers = b.scratch((step,))
+                        with T.unroll(b.int32(step)) as i:
+                            own = self.out[g, piece * split.width + part + i]
                             b.store(numbers, own, (i,))
-                        ln.write(warps.outs, numbers, (warp, g, place + part), width, "float32")
+                        ln.write(warps.outs, numbers, (warp, g, place + part), step, "float32")
 
     def _exists(self, g: b.Expr) -> b.Expr:
         """Whether a query is one of the group: the last chunk may have more than are left."""

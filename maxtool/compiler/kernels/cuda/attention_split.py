@@ -221,13 +221,13 @@ def _each_head(
 
 def _copy(one: Share, place: Place, q: b.Buffer, queries: b.Buffer) -> None:
     """Put the queries of a block into shared memory."""
-    lanes = ln.widest("float32", one.split.head_dim)
+    width = ln.widest("float32", one.split.head_dim)
 
     def copy(g: b.Expr, head: b.Expr, unit: b.Expr) -> None:
-        numbers = ln.read(q, (place.at, 0, head, unit * lanes), lanes, "float32")
-        ln.write(queries, numbers, (g, unit * lanes), lanes, "float32")
+        numbers = ln.read(q, (place.at, 0, head, unit * width), width, "float32")
+        ln.write(queries, numbers, (g, unit * width), width, "float32")
 
-    _each_head(one, place, one.split.head_dim // lanes, copy)
+    _each_head(one, place, one.split.head_dim // width, copy)
 
 
 def _rotate(
@@ -239,13 +239,13 @@ def _rotate(
     queries: b.Buffer,
 ) -> None:
     """Put them there rotated."""
-    lanes = rotation.lanes()
+    width = rotation.width()
 
     def rotate(g: b.Expr, head: b.Expr, unit: b.Expr) -> None:
         source = (q, (place.at, 0, head))
-        rotation.apply(unit, lanes, source, angle, (queries, (g,), "float32"))
+        rotation.apply(unit, width, source, angle, (queries, (g,), "float32"))
 
-    _each_head(one, place, rotation.units(lanes), rotate)
+    _each_head(one, place, rotation.units(width), rotate)
 
 
 def _write(
@@ -258,16 +258,16 @@ def _write(
 ) -> None:
     """Write the token's key, rotated, and its value, as the last of a share."""
     dtype, head_dim = one.split.dtype, one.split.head_dim
-    lanes = rotation.lanes(dtype)
+    width = rotation.width(dtype)
     (keys, values), (k, v) = caches, new
     source, target = (place.at, 0, place.kv), (place.at, place.kv, place.stop - 1)
 
     def rotate(unit: b.Expr) -> None:
-        rotation.apply(unit, lanes, (k, source), angle, (keys, target, dtype))
+        rotation.apply(unit, width, (k, source), angle, (keys, target, dtype))
 
     def copy(unit: b.Expr) -> None:
-        numbers = ln.read(v, (*source, unit * lanes), lanes, "float32")
-        ln.write(values, numbers, (*target, unit * lanes), lanes, dtype)
+        numbers = ln.read(v, (*source, unit * width), width, "float32")
+        ln.write(values, numbers, (*target, unit * width), width, dtype)
 
-    ln.strided(rotation.units(lanes), one.thread, THREADS, rotate)
-    ln.strided(head_dim // lanes, one.thread, THREADS, copy)
+    ln.strided(rotation.units(width), one.thread, THREADS, rotate)
+    ln.strided(head_dim // width, one.thread, THREADS, copy)

@@ -37,8 +37,8 @@ def _cache_write(
 ) -> b.PrimFunc:
     """Build either: a block writes one head of one token."""
     wide = min(4, ln.widest("float32", head_dim), ln.widest(dtype, head_dim, limit=8))
-    lanes = 1 if transposed else wide
-    units = head_dim // lanes
+    width = 1 if transposed else wide
+    units = head_dim // width
     threads = ln.threads_for(units)
     with b.kernel(name) as made:
         batch, seq, context = made.dim("batch"), made.dim("seq"), made.dim("context")
@@ -51,10 +51,10 @@ def _cache_write(
             row = b.index(T.Cast("int64", position[0]) + s)
 
             def work(unit: b.Expr) -> None:
-                offset = b.index(unit * lanes)
+                offset = b.index(unit * width)
                 place = (offset, row) if transposed else (row, offset)
-                value = ln.read(x, (at, s, head, offset), lanes, "float32")
-                ln.write(cache, value, (at, head, *place), lanes, dtype)
+                value = ln.read(x, (at, s, head, offset), width, "float32")
+                ln.write(cache, value, (at, head, *place), width, dtype)
 
             with b.when(_inside(row, context)):
                 ln.strided(units, thread, threads, work)
@@ -70,8 +70,8 @@ def rope_into_cache(heads: int, kv_heads: int, head_dim: int, dim: int, dtype: s
     the first new key, y like q. A block rotates or copies one head of one token.
     """
     rotation = Rotation(head_dim, dim)
-    lanes = min(4, rotation.lanes(), ln.widest(dtype, head_dim, dim // 2, limit=8))
-    threads = ln.threads_for(rotation.units(lanes))
+    width = min(4, rotation.width(), ln.widest(dtype, head_dim, dim // 2, limit=8))
+    threads = ln.threads_for(rotation.units(width))
     with b.kernel(f"rope_into_cache_{heads}_{kv_heads}_{head_dim}") as made:
         batch, seq, context = made.dim("batch"), made.dim("seq"), made.dim("context")
         angles = made.dim("angles")
@@ -95,21 +95,21 @@ def rope_into_cache(heads: int, kv_heads: int, head_dim: int, dim: int, dtype: s
             def rotate(source: b.Buffer, head: b.Expr, target: b.Buffer, *to: b.Index) -> None:
                 kind = dtype if target is keys else "float32"
                 ln.strided(
-                    rotation.units(lanes),
+                    rotation.units(width),
                     thread,
                     threads,
                     lambda unit: rotation.apply(
-                        unit, lanes, (source, (at, s, head)), angle, (target, to, kind)
+                        unit, width, (source, (at, s, head)), angle, (target, to, kind)
                     ),
                 )
 
             def copy(head: b.Expr) -> None:
                 def work(unit: b.Expr) -> None:
-                    offset = b.index(unit * lanes)
-                    value = ln.read(v, (at, s, head, offset), lanes, "float32")
-                    ln.write(values, value, (at, head, row, offset), lanes, dtype)
+                    offset = b.index(unit * width)
+                    value = ln.read(v, (at, s, head, offset), width, "float32")
+                    ln.write(values, value, (at, head, row, offset), width, dtype)
 
-                ln.strided(head_dim // lanes, thread, threads, work)
+                ln.strided(head_dim // width, thread, threads, work)
 
             def write() -> None:
                 with b.when(_inside(row, context)):

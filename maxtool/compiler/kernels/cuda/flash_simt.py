@@ -45,33 +45,33 @@ class Shape:
     keys: int
 
     @property
-    def key_lanes(self) -> int:
+    def key_width(self) -> int:
         """Neighbours of a key that are multiplied at a time."""
         return 4 if self.kind == "float32" and self.heads.key_dim % 4 == 0 else 1
 
     @property
-    def value_lanes(self) -> int:
+    def value_width(self) -> int:
         """Neighbours of a value that are multiplied at a time."""
         return 4 if self.kind == "float32" and self.heads.value_dim % 4 == 0 else 1
 
     @property
     def columns(self) -> int:
         """Groups of neighbours of a value in one thread."""
-        return -(-self.heads.value_dim // (self.value_lanes * ACROSS))
+        return -(-self.heads.value_dim // (self.value_width * ACROSS))
 
-    def pitch(self, width: int, lanes: int) -> int:
+    def pitch(self, dim: int, width: int) -> int:
         """Numbers from one row in shared memory to the next: rows begin in different banks."""
-        return width + 4 if lanes == 4 else width | 1
+        return dim + 4 if width == 4 else dim | 1
 
     @property
     def key_pitch(self) -> int:
         """Of rows of queries and keys."""
-        return self.pitch(self.heads.key_dim, self.key_lanes)
+        return self.pitch(self.heads.key_dim, self.key_width)
 
     @property
     def value_pitch(self) -> int:
         """Of rows of values."""
-        return self.pitch(self.heads.value_dim, self.value_lanes)
+        return self.pitch(self.heads.value_dim, self.value_width)
 
     @property
     def shared_memory(self) -> int:
@@ -83,7 +83,7 @@ class Shape:
     @property
     def sums(self) -> int:
         """Registers of a thread for results."""
-        return self.rows // DOWN * self.columns * self.value_lanes * self._words
+        return self.rows // DOWN * self.columns * self.value_width * self._words
 
     @property
     def resident(self) -> int:
@@ -136,7 +136,7 @@ class _Block:
         self.powers = b.shared((shape.rows * (shape.keys + 1),), kind, dynamic=dynamic)
         self.depth = shape.rows // DOWN
         self.scores = b.scratch((self.depth, shape.keys // ACROSS), kind)
-        sums = (self.depth, shape.columns * shape.value_lanes)
+        sums = (self.depth, shape.columns * shape.value_width)
         self.out = b.scratch(sums, kind)
         self.top, self.total = b.scratch((self.depth,), kind), b.scratch((self.depth,), kind)
         self.limits = [b.scratch((self.depth,), "int32") for _ in Limits._fields]
@@ -165,20 +165,20 @@ class _Block:
         """Copy the queries; begin with nothing seen."""
         shape, problem, zero = self.shape, self.problem, self.problem.scores.number(0)
         dtype = problem.types[0]
-        lanes = self._lanes(dtype, shape.heads.key_dim)
-        units = shape.heads.key_dim // lanes
+        width = self._width(dtype, shape.heads.key_dim)
+        units = shape.heads.key_dim // width
 
         def copy(row: b.Expr, unit: b.Expr) -> None:
             head, query = self.tile.split(row)
-            place = (*problem.place(self.tile.at, head, query), unit * lanes)
-            to = row * shape.key_pitch + unit * lanes
-            self._put(self.queries, to, problem.q, place, lanes, dtype)
+            place = (*problem.place(self.tile.at, head, query), unit * width)
+            to = row * shape.key_pitch + unit * width
+            self._put(self.queries, to, problem.q, place, width, dtype)
 
         self._each(shape.rows, units, copy)
         with T.unroll(b.int32(self.depth)) as i:
             b.store(self.top, problem.scores.number(HIDDEN), (i,))
             b.store(self.total, zero, (i,))
-            with T.unroll(b.int32(shape.columns * shape.value_lanes)) as j:
+            with T.unroll(b.int32(shape.columns * shape.value_width)) as j:
                 b.store(self.out, zero, (i, j))
             _, query = self.tile.split(self._row(i))
             for held, limit in zip(self.limits, self.tile.limits(query), strict=True):
@@ -189,8 +189,8 @@ class _Block:
         """One of the rows of this thread."""
         return b.let(self.down + i * DOWN)
 
-    def _lanes(self, dtype: str, width: int) -> int:
-        return 1 if self.shape.kind == "float64" else min(4, ln.widest(dtype, width))
+    def _width(self, dtype: str, dim: int) -> int:
+        return 1 if self.shape.kind == "float64" else min(4, ln.widest(dtype, dim))
 
     def _each(self, rows: int, units: int, body: Callable[[b.Expr, b.Expr], None]) -> None:
         """Run ``body(row, unit)`` for all of them, neighbours on neighbouring threads."""
@@ -207,55 +207,55 @@ class _Block:
         to: b.Expr,
         source: b.Buffer,
         place: tuple[b.Expr, ...],
-        lanes: int,
+        width: int,
         dtype: str,
         inside: b.Expr | None = None,
     ) -> None:
         """Copy neighbours into shared memory, as the type computed in; zeros if not ``inside``."""
         zero, start = self.problem.scores.number(0), b.let(to)
         is_wide = dtype == "float64"
-        numbers = [source[place]] if is_wide else ln.read(source, place, lanes, dtype)
-        for lane in range(lanes):
+        numbers = [source[place]] if is_wide else ln.read(source, place, width, dtype)
+        for lane in range(width):
             value = numbers[lane] if inside is None else T.Select(inside, numbers[lane], zero)
             b.store(target, value, (start + lane,))
 
-    def _load(self, source: b.Buffer, first: b.Expr, width: int, pitch: int) -> None:
+    def _load(self, source: b.Buffer, first: b.Expr, dim: int, pitch: int) -> None:
         """Copy a tile of keys or values; zeros where there is none that is seen.
 
         The last is read again then: loads wait for no branch, and are under way together.
         """
         dtype, tile = self.problem.types[1], self.tile
-        lanes = self._lanes(dtype, width)
+        width = self._width(dtype, dim)
 
         def copy(key: b.Expr, unit: b.Expr) -> None:
             at = b.index(first + key)
-            place = (tile.at, tile.kv, b.index(b.least(at, tile.end - 1)), unit * lanes)
-            to = key * pitch + unit * lanes
-            self._put(self.moved, to, source, place, lanes, dtype, at < tile.end)
+            place = (tile.at, tile.kv, b.index(b.least(at, tile.end - 1)), unit * width)
+            to = key * pitch + unit * width
+            self._put(self.moved, to, source, place, width, dtype, at < tile.end)
 
-        self._each(self.shape.keys, width // lanes, copy)
+        self._each(self.shape.keys, dim // width, copy)
 
     def _score(self) -> None:
         """Multiply the thread's rows with its keys."""
-        shape, lanes = self.shape, self.shape.key_lanes
+        shape, width = self.shape, self.shape.key_width
         depth, across = b.int32(self.depth), b.int32(shape.keys // ACROSS)
         with T.unroll(depth) as i, T.unroll(across) as j:
             b.store(self.scores, self.problem.scores.number(0), (i, j))
-        with T.serial(b.int32(shape.heads.key_dim // lanes), unroll=False) as step:
-            rows = b.scratch((self.depth, lanes), shape.kind)
+        with T.serial(b.int32(shape.heads.key_dim // width), unroll=False) as step:
+            rows = b.scratch((self.depth, width), shape.kind)
             with T.unroll(depth) as i:
-                at = (self.down + i * DOWN) * shape.key_pitch + step * lanes
-                b.store(rows, b.load(self.queries, (at,), lanes), (i, 0), lanes)
+                at = (self.down + i * DOWN) * shape.key_pitch + step * width
+                b.store(rows, b.load(self.queries, (at,), width), (i, 0), width)
             with T.unroll(across) as j:
-                at = (self.across + j * ACROSS) * shape.key_pitch + step * lanes
-                key = self._held(self.moved, at, lanes)
-                with T.unroll(depth) as i, T.unroll(b.int32(lanes)) as lane:
+                at = (self.across + j * ACROSS) * shape.key_pitch + step * width
+                key = self._held(self.moved, at, width)
+                with T.unroll(depth) as i, T.unroll(b.int32(width)) as lane:
                     more = rows[i, lane] * key[lane]
                     b.store(self.scores, self.scores[i, j] + more, (i, j))
 
-    def _held(self, source: b.Buffer, at: b.Expr, lanes: int) -> b.Buffer:
-        held = b.scratch((lanes,), self.shape.kind)
-        b.store(held, b.load(source, (at,), lanes), (0,), lanes)
+    def _held(self, source: b.Buffer, at: b.Expr, width: int) -> b.Buffer:
+        held = b.scratch((width,), self.shape.kind)
+        b.store(held, b.load(source, (at,), width), (0,), width)
         return held
 
     def _take(self, i: b.Expr, first: b.Expr) -> None:
@@ -273,7 +273,7 @@ class _Block:
             b.store(self.total, self.total[i] + power, (i,))
             place = self._row(i) * (self.shape.keys + 1) + self.across + j * ACROSS
             b.store(self.powers, power, (place,))
-        with T.unroll(b.int32(self.shape.columns * self.shape.value_lanes)) as j:
+        with T.unroll(b.int32(self.shape.columns * self.shape.value_width)) as j:
             b.store(self.out, self.out[i, j] * shrink, (i, j))
 
     def _hide(self, i: b.Expr, first: b.Expr) -> b.Expr:
@@ -294,23 +294,23 @@ class _Block:
 
     def _unit(self, column: int) -> b.Expr:
         """The group of neighbours of a value; those that there are not repeat the last."""
-        units = self.shape.heads.value_dim // self.shape.value_lanes
+        units = self.shape.heads.value_dim // self.shape.value_width
         unit = self.across + column * ACROSS
         return unit if (column + 1) * ACROSS <= units else T.min(unit, b.int32(units - 1))
 
     def _add(self) -> None:
         """Add the values of the tile, times their powers."""
-        shape, lanes, depth = self.shape, self.shape.value_lanes, b.int32(self.depth)
+        shape, width, depth = self.shape, self.shape.value_width, b.int32(self.depth)
         with T.serial(b.int32(shape.keys), unroll=2) as key:
             powers = b.scratch((self.depth,), shape.kind)
             with T.unroll(depth) as i:
                 at = (self.down + i * DOWN) * (shape.keys + 1) + key
                 b.store(powers, self.powers[at], (i,))
             for column in range(shape.columns):
-                at = key * shape.value_pitch + self._unit(column) * lanes
-                value = self._held(self.moved, at, lanes)
-                with T.unroll(depth) as i, T.unroll(b.int32(lanes)) as lane:
-                    place = (i, column * lanes + lane)
+                at = key * shape.value_pitch + self._unit(column) * width
+                value = self._held(self.moved, at, width)
+                with T.unroll(depth) as i, T.unroll(b.int32(width)) as lane:
+                    place = (i, column * width + lane)
                     b.store(self.out, self.out[place] + powers[i] * value[lane], place)
 
     def _finish(self, i: b.Expr) -> None:
@@ -322,12 +322,12 @@ class _Block:
         row = self._row(i)
         head, query = self.tile.split(row)
         place = problem.place(self.tile.at, head, query)
-        units = shape.heads.value_dim // shape.value_lanes
+        units = shape.heads.value_dim // shape.value_width
 
         def write(column: int) -> None:
-            with T.unroll(b.int32(shape.value_lanes)) as lane:
-                value = self.out[i, column * shape.value_lanes + lane] * inverse
-                element = self._unit(column) * shape.value_lanes + lane
+            with T.unroll(b.int32(shape.value_width)) as lane:
+                value = self.out[i, column * shape.value_width + lane] * inverse
+                element = self._unit(column) * shape.value_width + lane
                 dtype = problem.types[2]
                 value = value if dtype == "float64" else b.to_storage(value, dtype)
                 b.store(problem.y, value, (*place, element))

@@ -8,7 +8,7 @@ from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import lanes as ln
 
 THREADS = 256
-LANES = 8  # values of a thread: 16 bytes of the result
+WIDTH = 8  # values of a thread: 16 bytes of the result
 
 
 def narrow(dtype: str) -> b.PrimFunc:
@@ -22,11 +22,11 @@ def narrow(dtype: str) -> b.PrimFunc:
         x = made.argument("x", (rows, dim))
         y = made.argument("y", (rows, dim), b.STORAGE[dtype])
         count = rows * dim
-        with b.launch([b.ceildiv(count, THREADS * LANES)], THREADS) as (block, thread):
-            start = b.index((block * THREADS + thread) * LANES)
+        with b.launch([b.ceildiv(count, THREADS * WIDTH)], THREADS) as (block, thread):
+            start = b.index((block * THREADS + thread) * WIDTH)
             # The rows lie one after the other: a place beyond the first is one in a later row.
             b.either(
-                start + LANES <= count,
+                start + WIDTH <= count,
                 lambda: _piece(x, y, start, dtype),
                 lambda: _rest(x, y, (start, count), dtype),
             )
@@ -34,10 +34,10 @@ def narrow(dtype: str) -> b.PrimFunc:
 
 
 def _piece(x: b.Buffer, y: b.Buffer, start: b.Expr, dtype: str) -> None:
-    numbers = b.scratch((LANES,))
-    for half in range(0, LANES, 4):
+    numbers = b.scratch((WIDTH,))
+    for half in range(0, WIDTH, 4):
         ln.load(numbers, (half,), (x, (0, start + half)), 4, "float32")
-    ln.write(y, numbers, (0, start), LANES, dtype)
+    ln.write(y, numbers, (0, start), WIDTH, dtype)
 
 
 def _rest(x: b.Buffer, y: b.Buffer, places: tuple[b.Expr, b.Expr], dtype: str) -> None:

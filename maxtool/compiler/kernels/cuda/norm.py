@@ -28,41 +28,41 @@ class Layout:
 
     Attributes:
         dim: Elements of the row.
-        lanes: Neighbours that a thread loads together.
+        width: Neighbours that a thread loads together.
         threads: How many threads there are.
     """
 
     dim: int
-    lanes: int
+    width: int
     threads: int
 
     @property
     def pieces(self) -> int:
         """Vectors of a thread; of the last, some threads have none."""
-        return -(-self.dim // (self.lanes * self.threads))
+        return -(-self.dim // (self.width * self.threads))
 
     @property
     def fits(self) -> bool:
         """Whether the registers of a thread hold its part."""
-        return self.pieces * self.lanes <= MOST_KEPT
+        return self.pieces * self.width <= MOST_KEPT
 
     def each(self, lane: b.Expr, body: Callable[[int, b.Expr], None]) -> None:
         """Run ``body(offset, k)``: a vector that begins at ``offset`` here, and at ``k`` there."""
-        step = self.threads * self.lanes
+        step = self.threads * self.width
         for piece in range(self.pieces):
-            k = b.index(T.Cast("int64", lane) * self.lanes + piece * step)
+            k = b.index(T.Cast("int64", lane) * self.width + piece * step)
             if (piece + 1) * step <= self.dim:
-                body(piece * self.lanes, k)
+                body(piece * self.width, k)
             else:
                 with b.when(k < self.dim):
-                    body(piece * self.lanes, k)
+                    body(piece * self.width, k)
 
 
 def layout(dim: int) -> Layout:
     """The layout of rows of a length."""
-    lanes = ln.widest("float32", dim)
-    warps = -(-dim // (lanes * VECTORS * b.WARP))
-    return Layout(dim, lanes, min(warps * b.WARP, MOST_THREADS))
+    width = ln.widest("float32", dim)
+    warps = -(-dim // (width * VECTORS * b.WARP))
+    return Layout(dim, width, min(warps * b.WARP, MOST_THREADS))
 
 
 def rms_norm(dim: int, eps: float, out: str = "float32") -> b.PrimFunc:
@@ -83,8 +83,8 @@ def rms_norm(dim: int, eps: float, out: str = "float32") -> b.PrimFunc:
                 threads,
                 eps,
                 w,
-                lambda k: ln.read(x, (row, k), shape.lanes, "float32"),
-                lambda k, values: ln.write(y, values, (row, k), shape.lanes, out),
+                lambda k: ln.read(x, (row, k), shape.width, "float32"),
+                lambda k, values: ln.write(y, values, (row, k), shape.width, out),
             )
     return made.function
 
@@ -109,17 +109,17 @@ def chain_rms_norm(
         with _each_row(rows, shape) as (row, threads):
 
             def computed(k: b.Expr) -> b.Buffer:
-                lanes, place = shape.lanes, (row, k)
-                loaded = [ln.read(source, place, lanes, "float32") for source in sources]
+                width, place = shape.width, (row, k)
+                loaded = [ln.read(source, place, width, "float32") for source in sources]
                 values = ln.made(
-                    lanes, lambda i: run_chain(REGISTERS, steps, [one[i] for one in loaded])
+                    width, lambda i: run_chain(REGISTERS, steps, [one[i] for one in loaded])
                 )
                 if result is not None:
-                    ln.write(result, values, place, lanes, "float32")
+                    ln.write(result, values, place, width, "float32")
                 return values
 
             def write(k: b.Expr, values: b.Buffer) -> None:
-                ln.write(y, values, (row, k), shape.lanes, out)
+                ln.write(y, values, (row, k), shape.width, out)
 
             _normalised(shape, threads, eps, w, computed, write)
     return made.function
@@ -148,12 +148,12 @@ def _normalised(
     write: Callable[[b.Expr, b.Buffer], None],
 ) -> None:
     """One row: read into registers, squared and added up, then scaled and written."""
-    kept, squares = b.scratch((shape.pieces * shape.lanes,)), b.cell()
+    kept, squares = b.scratch((shape.pieces * shape.width,)), b.cell()
     squares.set(T.float32(0))
 
     def load(offset: int, k: b.Expr) -> None:
         values = read(k)
-        with T.unroll(b.int32(shape.lanes)) as lane:
+        with T.unroll(b.int32(shape.width)) as lane:
             b.store(kept, values[lane], (offset + lane,))
             squares.add(kept[offset + lane] * kept[offset + lane])
 
@@ -162,7 +162,7 @@ def _normalised(
     scale = inverse_root(total / T.float32(shape.dim), eps)
 
     def finish(offset: int, k: b.Expr) -> None:
-        weights = ln.read(w, (k,), shape.lanes, "float32")
-        write(k, ln.made(shape.lanes, lambda i: kept[offset + i] * scale * weights[i]))
+        weights = ln.read(w, (k,), shape.width, "float32")
+        write(k, ln.made(shape.width, lambda i: kept[offset + i] * scale * weights[i]))
 
     shape.each(threads.lane, finish)

@@ -41,7 +41,7 @@ class Output:
     at: tuple[b.Expr, ...] = ()
 
     @property
-    def lanes(self) -> int:
+    def width(self) -> int:
         """Neighbours that are stored at once."""
         return FOUR if self.fours else 1
 
@@ -104,9 +104,9 @@ class Columns:
         self.exist = first < self.output.columns
         self.bias: b.Buffer | None = None
         if self.output.bias is not None:
-            self.bias = b.scratch((self.output.lanes,))
+            self.bias = b.scratch((self.output.width,))
             with b.when(self.exist):
-                for lane in range(self.output.lanes):
+                for lane in range(self.output.width):
                     value = self.output.bias[b.index(first + lane)]
                     b.store(self.bias, value, (lane,))
 
@@ -119,22 +119,22 @@ class Columns:
             sums: Its sums.
         """
         rows = b.scratch((count,), "int64")
-        lanes, residual = self.output.lanes, self.output.residual
-        more = None if residual is None else b.scratch((count * lanes,))
+        width, residual = self.output.width, self.output.residual
+        more = None if residual is None else b.scratch((count * width,))
         with T.unroll(b.int32(count)) as one:
             exists, found = self.part.rows(row(one))
             held = T.Select(T.And(exists, self.exist), found, b.integer(NONE))
             b.store(rows, held, (one,))
             if more is not None:
                 with b.when(rows[one] > NONE):
-                    ln.load(more, (one * lanes,), (residual, self._place(rows[one])), lanes, DTYPE)
+                    ln.load(more, (one * width,), (residual, self._place(rows[one])), width, DTYPE)
         with T.unroll(b.int32(count)) as one, b.when(rows[one] > NONE):
             values = list(sums(one))
             if self.bias is not None:
                 values = [value + self.bias[lane] for lane, value in enumerate(values)]
             if more is not None:
-                values = [value + more[one * lanes + lane] for lane, value in enumerate(values)]
-            ln.write(self.output.y, ln.put(values), self._place(rows[one]), lanes, DTYPE)
+                values = [value + more[one * width + lane] for lane, value in enumerate(values)]
+            ln.write(self.output.y, ln.put(values), self._place(rows[one]), width, DTYPE)
 
     def _place(self, row: b.Expr) -> tuple[b.Expr, ...]:
         return (*self.output.at, row, self.first)

@@ -31,19 +31,19 @@ class Rotation:
         """Pairs of a head."""
         return self.dim // 2
 
-    def lanes(self, *dtypes: str) -> int:
+    def width(self, *dtypes: str) -> int:
         """How many neighbours are moved at a time, if they have these types."""
         sizes = (self.half, self.head_dim, self.head_dim - self.dim)
         return min(4, *(ln.widest(dtype, *sizes) for dtype in ("float32", *dtypes)))
 
-    def units(self, lanes: int) -> int:
+    def units(self, width: int) -> int:
         """Pieces of work in a head: pairs of vectors that are rotated, vectors that are copied."""
-        return (self.half + self.head_dim - self.dim) // lanes
+        return (self.half + self.head_dim - self.dim) // width
 
     def apply(
         self,
         unit: b.Expr,
-        lanes: int,
+        width: int,
         source: tuple[b.Buffer, tuple[b.Index, ...]],
         angle: Angle,
         target: tuple[b.Buffer, tuple[b.Index, ...], str],
@@ -52,29 +52,29 @@ class Rotation:
 
         Args:
             unit: Which.
-            lanes: What ``lanes`` gave.
+            width: What ``width`` gave.
             source: A float32 tensor, and where in it the head is.
             angle: The angles.
             target: What is written, where in it, and its type.
         """
         (x, at), (cos, sin, row), (y, to, dtype) = source, angle, target
-        rotated = self.half // lanes
+        rotated = self.half // width
 
         def rotate() -> None:
-            low = b.index(unit * lanes)
+            low = b.index(unit * width)
             high = b.index(low + self.half)
-            first, second = (ln.read(x, (*at, one), lanes, "float32") for one in (low, high))
-            c, s = (ln.read(table, (row, low), lanes, "float32") for table in (cos, sin))
-            less, more = b.scratch((lanes,)), b.scratch((lanes,))
-            with T.unroll(b.int32(lanes)) as i:
+            first, second = (ln.read(x, (*at, one), width, "float32") for one in (low, high))
+            c, s = (ln.read(table, (row, low), width, "float32") for table in (cos, sin))
+            less, more = b.scratch((width,)), b.scratch((width,))
+            with T.unroll(b.int32(width)) as i:
                 b.store(less, first[i] * c[i] - second[i] * s[i], (i,))
                 b.store(more, second[i] * c[i] + first[i] * s[i], (i,))
-            ln.write(y, less, (*to, low), lanes, dtype)
-            ln.write(y, more, (*to, high), lanes, dtype)
+            ln.write(y, less, (*to, low), width, dtype)
+            ln.write(y, more, (*to, high), width, dtype)
 
         def copy() -> None:
-            place = b.index(self.dim + (unit - rotated) * lanes)
-            ln.write(y, ln.read(x, (*at, place), lanes, "float32"), (*to, place), lanes, dtype)
+            place = b.index(self.dim + (unit - rotated) * width)
+            ln.write(y, ln.read(x, (*at, place), width, "float32"), (*to, place), width, dtype)
 
         if self.dim == self.head_dim:
             rotate()
@@ -90,8 +90,8 @@ def rope(head_dim: int, dim: int) -> b.PrimFunc:
     tables take their first or last row. Elements from ``dim`` on are copied.
     """
     rotation = Rotation(head_dim, dim)
-    lanes = rotation.lanes()
-    threads = ln.threads_for(rotation.units(lanes))
+    width = rotation.width()
+    threads = ln.threads_for(rotation.units(width))
     with b.kernel(f"rope_{head_dim}_{dim}") as made:
         batch, seq, heads = made.dim("batch"), made.dim("seq"), made.dim("heads")
         context = made.dim("context")
@@ -107,7 +107,7 @@ def rope(head_dim: int, dim: int) -> b.PrimFunc:
 
             def work(unit: b.Expr) -> None:
                 target = (y, place, "float32")
-                rotation.apply(unit, lanes, (x, place), (cos, sin, row), target)
+                rotation.apply(unit, width, (x, place), (cos, sin, row), target)
 
-            ln.strided(rotation.units(lanes), thread, threads, work)
+            ln.strided(rotation.units(width), thread, threads, work)
     return made.function

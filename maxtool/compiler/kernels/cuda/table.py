@@ -33,7 +33,7 @@ from maxtool.compiler.kernels.cuda.weighted_sum import weighted_sum
 from maxtool.compiler.kernels.normalize import layer_norm_rows
 from maxtool.compiler.kernels.pointwise import pointwise
 from maxtool.compiler.kernels.requests import PrimFunc, Request, Row, row, row_with
-from maxtool.compiler.kernels.shared import SHARED, shared_row
+from maxtool.compiler.kernels.shared import SHARED, on_backend, shared_row
 
 KERNELS: tuple[Row, ...] = (
     row(g.ChainRmsNorm)(chain_rms_norm),
@@ -75,5 +75,5 @@ ROUNDED: tuple[Row, ...] = (
 def kernels(target: CudaTarget) -> dict[Callable[..., Request], Callable[..., PrimFunc]]:
     """Return the factory of each kernel for GPUs, by the type of its requests."""
     tiled = {request: partial(factory, target.shared_memory) for request, factory in TILED}
-    shared = {request: partial(factory, CudaBackend()) for request, factory in (*SHARED, *ROUNDED)}
+    shared = on_backend(CudaBackend(), (*SHARED, *ROUNDED))
     return {**tiled, **shared, **dict(KERNELS)}

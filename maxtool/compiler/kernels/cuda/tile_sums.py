@@ -52,10 +52,10 @@ class TileSums:
             memory: Shared memory ``[words]``, which no thread uses any more.
             part: Where they go.
         """
-        lanes = part.output.lanes
-        across = self.tile[1] // lanes
+        width = part.output.width
+        across = self.tile[1] // width
         row = b.let(self.thread // across)
-        column = b.let(self.thread % across * lanes)
+        column = b.let(self.thread % across * width)
         columns = part.columns(T.Cast("int64", column))
         step = self.threads // across
         turns = self.tile[0] // self.each[0] * ROWS // step
@@ -68,7 +68,7 @@ class TileSums:
                 columns.write(
                     together,
                     lambda one: T.Cast("int64", self._row(start + one * step, index)),
-                    lambda one: _read(memory, (start + one * step) * self._width + column, lanes),
+                    lambda one: _read(memory, (start + one * step) * self._width + column, width),
                 )
             b.barrier()
 
@@ -94,9 +94,9 @@ class TileSums:
                 b.do(b.call("mt_store_8", b.pointer(memory, place), held))
 
 
-def _read(memory: b.Buffer, place: b.Expr, lanes: int) -> list[b.Expr]:
+def _read(memory: b.Buffer, place: b.Expr, width: int) -> list[b.Expr]:
     """Neighbours as float32."""
-    if lanes == 1:
+    if width == 1:
         return [T.reinterpret("float32", memory[place])]
-    held = ln.read(memory, (place,), lanes, "float32")
-    return [held[lane] for lane in range(lanes)]
+    held = ln.read(memory, (place,), width, "float32")
+    return [held[lane] for lane in range(width)]

@@ -148,15 +148,15 @@ def _multiply(
 
 def _write(size: int, sums: b.Buffer, place: tuple[b.Expr, b.Expr], part: Part) -> None:
     """Write the sums: fours of columns, one from each 64, or column after column."""
-    width, lanes = size // GRID, part.output.lanes
+    count, width = size // GRID, part.output.width
     top, left = place
-    for j in range(0, width, lanes):
+    for j in range(0, count, width):
         column = T.Cast("int64", left * 4 + (j // 4 * 4 * GRID + j % 4))
 
         def of(i: b.Expr, first: int = j) -> list[b.Expr]:
-            return [sums[i * width + first + lane] for lane in range(lanes)]
+            return [sums[i * count + first + k] for k in range(width)]
 
-        part.columns(column).write(width, lambda i: T.Cast("int64", _at(top, i)), of)
+        part.columns(column).write(count, lambda i: T.Cast("int64", _at(top, i)), of)
 
 
 def _at(thread: b.Expr, index: b.Expr) -> b.Expr:
