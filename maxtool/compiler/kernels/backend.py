@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol, TypeAlias
+from typing import Concatenate, Protocol, TypeAlias
 
 from maxtool.compiler.kernels.builder import Buffer, Expr, Index
 from maxtool.compiler.kernels.first_element import Ahead, FirstElement
 from maxtool.compiler.kernels.ordering import Combine, Fold
+from maxtool.compiler.kernels.requests import Options, PrimFunc, Request, Row
 
 # Neighbours of a row, from the first of them and their number: a vector, or one element.
 Read: TypeAlias = Callable[[Index, int], Expr]
@@ -168,3 +169,10 @@ class Backend(Protocol):
         dtype: str = "float32",
     ) -> None:
         """Store float32 neighbours, rounded to nearest even."""
+
+
+def shared_row(
+    request: Callable[Options, Request],
+) -> Callable[[Callable[Concatenate[Backend, Options], PrimFunc]], Row]:
+    """Return the row of a factory that takes a target's backend before the fields."""
+    return lambda factory: (request, factory)

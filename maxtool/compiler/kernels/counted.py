@@ -5,7 +5,8 @@ from __future__ import annotations
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels import builder as b
-from maxtool.compiler.kernels.backend import Backend
+from maxtool.compiler.kernels import requests as r
+from maxtool.compiler.kernels.backend import Backend, shared_row
 
 WORK = 64  # of one row: halvings, each a read
 
@@ -44,3 +45,6 @@ class Arguments:
             )
         for axis, place in enumerate(b.unravel(b.index(low.value), self._sizes)):
             b.store(self._y, place, (row, axis))
+
+
+KERNELS: tuple[r.Row, ...] = (shared_row(r.NonzeroPlaces)(nonzero_places),)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from maxtool.compiler.kernels import builder as b
-from maxtool.compiler.kernels.backend import Backend
+from maxtool.compiler.kernels import requests as r
+from maxtool.compiler.kernels.backend import Backend, shared_row
 
 
 def permute(backend: Backend, dtype: str, dims: tuple[int, ...]) -> b.PrimFunc:
@@ -58,3 +59,9 @@ def gather_rows(backend: Backend, dtype: str, places: str) -> b.PrimFunc:
 
         backend.each_element((outer, m, inner), row)
     return made.function
+
+
+KERNELS: tuple[r.Row, ...] = (
+    shared_row(r.GatherRows)(gather_rows),
+    shared_row(r.Permute)(permute),
+)

@@ -6,7 +6,8 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels import builder as b
 from maxtool.compiler.kernels import elements as e
-from maxtool.compiler.kernels.backend import Backend, Read, RowThreads
+from maxtool.compiler.kernels import requests as r
+from maxtool.compiler.kernels.backend import Backend, Read, RowThreads, shared_row
 from maxtool.compiler.kernels.ordering import COMBINE
 
 # Operations on an element of a row that take an exponential or are swept several times.
@@ -193,3 +194,11 @@ def _normal(read: Read, threads: RowThreads, n: b.Expr, eps: float, computed: st
 def inverse_root(mean: b.Expr, eps: float, dtype: str = "float32") -> b.Expr:
     """``1 / sqrt(mean + eps)``, both of its steps rounded to nearest."""
     return b.let(e.constant(1.0, dtype) / T.sqrt(mean + e.constant(eps, dtype)))
+
+
+KERNELS: tuple[r.Row, ...] = (
+    shared_row(r.GroupNormRows)(group_norm_rows),
+    shared_row(r.LayerNormRows)(layer_norm_rows),
+    shared_row(r.RmsNormRows)(rms_norm_rows),
+    shared_row(r.SoftmaxRows)(softmax_rows),
+)

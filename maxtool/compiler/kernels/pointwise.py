@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from maxtool.compiler.kernels import builder as b
 from maxtool.compiler.kernels import elements as e
-from maxtool.compiler.kernels.backend import Backend
+from maxtool.compiler.kernels import requests as r
+from maxtool.compiler.kernels.backend import Backend, shared_row
 from maxtool.compiler.kernels.chains import run_chain
 from maxtool.compiler.kernels.forms import Step
 from maxtool.compiler.kernels.formulas import Arithmetic
@@ -37,3 +38,6 @@ def pointwise(
 
         backend.each_vector(rows, dim, vector, work=HEAVY)
     return made.function
+
+
+KERNELS: tuple[r.Row, ...] = (shared_row(r.Pointwise)(pointwise),)

@@ -7,7 +7,8 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels import builder as b
 from maxtool.compiler.kernels import elements as e
-from maxtool.compiler.kernels.backend import Backend, RowThreads
+from maxtool.compiler.kernels import requests as r
+from maxtool.compiler.kernels.backend import Backend, RowThreads, shared_row
 from maxtool.compiler.kernels.ordering import above, equal
 
 
@@ -45,3 +46,6 @@ def top_rows(backend: Backend, dtype: str, count: int) -> b.PrimFunc:
 
         backend.each_row(rows, n, row, dtypes=(dtype,), work=count)
     return made.function
+
+
+KERNELS: tuple[r.Row, ...] = (shared_row(r.TopRows)(top_rows),)

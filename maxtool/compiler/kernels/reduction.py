@@ -8,7 +8,8 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels import builder as b
 from maxtool.compiler.kernels import elements as e
-from maxtool.compiler.kernels.backend import Backend, Read, RowThreads
+from maxtool.compiler.kernels import requests as r
+from maxtool.compiler.kernels.backend import Backend, Read, RowThreads, shared_row
 from maxtool.compiler.kernels.ordering import COMBINE, leads
 
 # Threads of a GPU that add up the elements of a row, each to those before it.
@@ -122,3 +123,10 @@ def cumsum_rows(backend: Backend, dtype: str, exclusive: bool, reverse: bool) ->
 
         backend.each_row(rows, n, row, dtypes=(dtype,), group=WARP)
     return made.function
+
+
+KERNELS: tuple[r.Row, ...] = (
+    shared_row(r.CumsumRows)(cumsum_rows),
+    shared_row(r.IndexRows)(index_rows),
+    shared_row(r.ReduceRows)(reduce_rows),
+)

@@ -7,6 +7,7 @@ from functools import partial
 
 from maxtool.compiler.cuda.target import CudaTarget
 from maxtool.compiler.kernels import requests as r
+from maxtool.compiler.kernels.backend import shared_row
 from maxtool.compiler.kernels.cuda import gpu_requests as g
 from maxtool.compiler.kernels.cuda.attention import attention
 from maxtool.compiler.kernels.cuda.attention_join import attention_join
@@ -33,7 +34,7 @@ from maxtool.compiler.kernels.cuda.weighted_sum import weighted_sum
 from maxtool.compiler.kernels.normalize import layer_norm_rows
 from maxtool.compiler.kernels.pointwise import pointwise
 from maxtool.compiler.kernels.requests import PrimFunc, Request, Row, row, row_with
-from maxtool.compiler.kernels.shared import SHARED, on_backend, shared_row
+from maxtool.compiler.kernels.shared import SHARED, on_backend
 
 KERNELS: tuple[Row, ...] = (
     row(g.ChainRmsNorm)(chain_rms_norm),
