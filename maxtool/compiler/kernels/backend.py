@@ -170,9 +170,32 @@ class Backend(Protocol):
     ) -> None:
         """Store float32 neighbours, rounded to nearest even."""
 
+    def scatter_elements(
+        self,
+        x: Buffer,
+        updates: Buffer,
+        place: Callable[[Expr, Expr], Expr],
+        y: Buffer,
+        *,
+        adds: bool,
+    ) -> None:
+        """Write ``x`` [rows, n] to ``y``, then updates [rows, m] at ``place(row, number)``.
+
+        A place outside the row is left out. All updates of a place are added in their order, or
+        the last one stays.
+        """
+
+    def scatter_rows(self, x: Buffer, updates: Buffer, at: Buffer, y: Buffer) -> None:
+        """Write ``x`` to ``y``, and then ``updates[j]`` as row ``at[j]``, of several the last."""
+
 
 def shared_row(
     request: Callable[Options, Request],
 ) -> Callable[[Callable[Concatenate[Backend, Options], PrimFunc]], Row]:
     """Return the row of a factory that takes a target's backend before the fields."""
     return lambda factory: (request, factory)
+
+
+def row_reader(backend: Backend, x: Buffer, i: Expr, dtype: str) -> Read:
+    """Return what reads neighbours of row ``i``."""
+    return lambda k, width: backend.read(x, (i, k), dtype, width)

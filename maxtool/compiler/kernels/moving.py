@@ -1,10 +1,11 @@
-"""Copies of elements that compute none: dimensions in another order, rows read by index."""
+"""Elements moved: dimensions in another order, rows read and written by index."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from maxtool.compiler.kernels import builder as b
+from maxtool.compiler.kernels import elements as e
 from maxtool.compiler.kernels import requests as r
 from maxtool.compiler.kernels.backend import Backend, shared_row
 
@@ -61,7 +62,54 @@ def gather_rows(backend: Backend, dtype: str, places: str) -> b.PrimFunc:
     return made.function
 
 
+def scatter_rows(backend: Backend, dtype: str, places: str, adds: bool = False) -> b.PrimFunc:
+    """Build ``y = x`` with ``y[i, at[i, j]] = updates[i, j]``, or ``+=``.
+
+    Parameters of the kernel: x[rows, n], updates[rows, m], at[rows, m], y[rows, n]. A negative
+    place counts from the last element; one that does not exist is left out. Of several updates of
+    one place the last stays, or all are added in their order.
+
+    Args:
+        backend: The target's.
+        dtype: The element type; one that is computed in, if updates are added.
+        places: That of the places.
+        adds: Whether they are.
+    """
+    stored = e.stored(dtype)
+    with b.kernel(f"scatter_{'add_' if adds else ''}{dtype}") as made:
+        rows, n, m = (made.dim(name) for name in ("rows", "n", "m"))
+        x = made.argument("x", (rows, n), stored)
+        updates = made.argument("updates", (rows, m), stored)
+        at = made.argument("at", (rows, m), places)
+        y = made.argument("y", (rows, n), stored)
+
+        def place(i: b.Expr, j: b.Expr) -> b.Expr:
+            return b.index(b.from_first(at[i, j], n, places))
+
+        backend.scatter_elements(x, updates, place, y, adds=adds)
+    return made.function
+
+
+def scatter_blocks(backend: Backend, dtype: str) -> b.PrimFunc:
+    """Build ``y = x`` with ``y[at[j], :] = updates[j, :]``.
+
+    Parameters of the kernel: x[rows, block], updates[m, block], at[m] int64, y[rows, block]. A row
+    that does not exist is left out; of several updates of one row the last stays.
+    """
+    stored = e.stored(dtype)
+    with b.kernel(f"scatter_blocks_{dtype}") as made:
+        rows, block, m = (made.dim(name) for name in ("rows", "block", "m"))
+        x = made.argument("x", (rows, block), stored)
+        updates = made.argument("updates", (m, block), stored)
+        at = made.argument("at", (m,), "int64")
+        y = made.argument("y", (rows, block), stored)
+        backend.scatter_rows(x, updates, at, y)
+    return made.function
+
+
 KERNELS: tuple[r.Row, ...] = (
     shared_row(r.GatherRows)(gather_rows),
     shared_row(r.Permute)(permute),
+    shared_row(r.ScatterBlocks)(scatter_blocks),
+    shared_row(r.ScatterRows)(scatter_rows),
 )

@@ -7,8 +7,9 @@ from tvm.tirx.script.builder import ir as T
 from maxtool.compiler.kernels import builder as b
 from maxtool.compiler.kernels import elements as e
 from maxtool.compiler.kernels import requests as r
-from maxtool.compiler.kernels.backend import Backend, Read, RowThreads, shared_row
+from maxtool.compiler.kernels.backend import Backend, Read, RowThreads, row_reader, shared_row
 from maxtool.compiler.kernels.ordering import COMBINE
+from maxtool.compiler.kernels.reduction import exponential_sum
 
 # Operations on an element of a row that take an exponential or are swept several times.
 HEAVY = 16
@@ -26,22 +27,17 @@ def softmax_rows(backend: Backend, op: str, dtype: str) -> b.PrimFunc:
         y = made.argument("y", (rows, n), e.stored(dtype))
 
         def row(i: b.Expr, threads: RowThreads) -> None:
-            def read(k: b.Index, width: int) -> b.Expr:
-                return backend.read(x, (i, k), dtype, width)
-
-            def power(k: b.Index, width: int) -> b.Expr:
-                return backend.exp(read(k, width) - b.splat(top, width), computed, width)
+            read = row_reader(backend, x, i, dtype)
 
             def finish(k: b.Index, width: int) -> None:
-                below = b.let(read(k, width) - b.splat(top, width))
+                below = b.let(read(k, width) - b.splat(row_maximum, width))
                 if log is None:
                     value = backend.exp(below, computed, width) / b.splat(total, width)
                 else:
                     value = below - b.splat(log, width)
                 backend.write(y, value, (i, k), dtype, width)
 
-            top = b.let(threads.fold(read, n, computed, COMBINE["max"]))
-            total = b.let(threads.fold(power, n, computed, COMBINE["sum"]))
+            row_maximum, total = exponential_sum(backend, threads, read, n, computed)
             log = b.let(T.log(total)) if op == "logsoftmax" else None
             threads.each_vector(n, finish)
 
@@ -65,8 +61,7 @@ def layer_norm_rows(
         y = made.argument("y", (rows, n), e.stored(out or dtype))
 
         def row(i: b.Expr, threads: RowThreads) -> None:
-            def read(k: b.Index, width: int) -> b.Expr:
-                return backend.read(x, (i, k), dtype, width)
+            read = row_reader(backend, x, i, dtype)
 
             def finish(k: b.Index, width: int) -> None:
                 scale, shift = (
@@ -100,8 +95,7 @@ def group_norm_rows(
         own = channels // groups
 
         def row(i: b.Expr, threads: RowThreads) -> None:
-            def read(k: b.Index, width: int) -> b.Expr:
-                return backend.read(x, (i, k), dtype, width)
+            read = row_reader(backend, x, i, dtype)
 
             def affine(channel: b.Expr) -> list[b.Expr]:
                 at = b.index(first + channel)

@@ -9,7 +9,7 @@ from tvm.tirx.script.builder import ir as T
 from maxtool.compiler.kernels import builder as b
 from maxtool.compiler.kernels import elements as e
 from maxtool.compiler.kernels import requests as r
-from maxtool.compiler.kernels.backend import Backend, Read, RowThreads, shared_row
+from maxtool.compiler.kernels.backend import Backend, Read, RowThreads, row_reader, shared_row
 from maxtool.compiler.kernels.ordering import COMBINE, leads
 
 # Threads of a GPU that add up the elements of a row, each to those before it.
@@ -35,9 +35,7 @@ def reduce_rows(backend: Backend, op: str, dtype: str) -> b.PrimFunc:
         y = made.argument("y", (rows,), e.stored(dtype))
 
         def row(i: b.Expr, threads: RowThreads) -> None:
-            def read(k: b.Index, width: int) -> b.Expr:
-                return backend.read(x, (i, k), dtype, width)
-
+            read = row_reader(backend, x, i, dtype)
             if op in COMPOSED:
                 total = COMPOSED[op](backend, threads, read, n, computed)
             else:
@@ -58,14 +56,21 @@ def _logsumexp(
     backend: Backend, threads: RowThreads, read: Read, n: b.Expr, computed: str
 ) -> b.Expr:
     """The row maximum and the logarithm of the sum relative to it; an infinite maximum alone."""
-    top = b.let(threads.fold(read, n, computed, COMBINE["max"]))
+    row_maximum, total = exponential_sum(backend, threads, read, n, computed)
+    infinite = T.abs(row_maximum) == e.constant(float("inf"), computed)
+    return T.Select(infinite, row_maximum, row_maximum + T.log(total))
+
+
+def exponential_sum(
+    backend: Backend, threads: RowThreads, read: Read, n: b.Expr, computed: str
+) -> tuple[b.Expr, b.Expr]:
+    """Return the row maximum, and the sum of the exponentials of what elements are less it."""
 
     def power(k: b.Index, width: int) -> b.Expr:
-        return backend.exp(read(k, width) - b.splat(top, width), computed, width)
+        return backend.exp(read(k, width) - b.splat(row_maximum, width), computed, width)
 
-    total = threads.fold(power, n, computed, COMBINE["sum"])
-    infinite = T.abs(top) == e.constant(float("inf"), computed)
-    return T.Select(infinite, top, top + T.log(total))
+    row_maximum = b.let(threads.fold(read, n, computed, COMBINE["max"]))
+    return row_maximum, b.let(threads.fold(power, n, computed, COMBINE["sum"]))
 
 
 # Reductions that are more than one fold.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import elements as e
+from maxtool.compiler.kernels.cpu import scatter
 from maxtool.compiler.kernels.cpu.rows import SingleThread
 from maxtool.compiler.kernels.cpu.special import Vectors
 from maxtool.compiler.target import Tile
@@ -28,6 +29,8 @@ class CpuBackend:
     rounded = staticmethod(e.rounded)
     write = staticmethod(e.write)
     load_vector = staticmethod(e.load_vector)
+    scatter_elements = staticmethod(scatter.scatter_elements)
+    scatter_rows = staticmethod(scatter.scatter_rows)
     store_vector = staticmethod(e.store_vector)
 
     def each_row(

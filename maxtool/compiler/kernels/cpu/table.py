@@ -18,7 +18,6 @@ from maxtool.compiler.kernels.cpu.experts import expert_linear, weighted_sum
 from maxtool.compiler.kernels.cpu.linear import linear
 from maxtool.compiler.kernels.cpu.norm import rms_norm
 from maxtool.compiler.kernels.cpu.rope import rope
-from maxtool.compiler.kernels.cpu.scatter import scatter_blocks, scatter_rows
 from maxtool.compiler.kernels.cpu.sorting import sorted_places
 from maxtool.compiler.kernels.requests import PrimFunc, Request, Row, row, row_with
 from maxtool.compiler.kernels.shared import on_backend
@@ -42,11 +41,7 @@ VECTORS: tuple[Row, ...] = (
     row_with(int, r.DotAttention)(dot_attention),
     row_with(int, r.Pool)(pool),
 )
-SCALAR: tuple[Row, ...] = (
-    row(r.ScatterBlocks)(scatter_blocks),
-    row(r.ScatterRows)(scatter_rows),
-    row(r.SortedPlaces)(sorted_places),
-)
+SCALAR: tuple[Row, ...] = (row(r.SortedPlaces)(sorted_places),)
 
 
 def kernels(target: CpuTarget) -> dict[Callable[..., Request], Callable[..., PrimFunc]]:

@@ -9,6 +9,7 @@ from tvm.tirx.script.builder import ir as T
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import elements as e
 from maxtool.compiler.kernels.cuda import lanes as ln
+from maxtool.compiler.kernels.cuda import scatter
 from maxtool.compiler.kernels.cuda.rows import THREADS, ThreadGroup, each_element, each_row
 from maxtool.compiler.kernels.formulas import Scalars
 
@@ -27,6 +28,8 @@ class CudaBackend:
     rounded = staticmethod(e.rounded)
     write = staticmethod(e.write)
     load_vector = staticmethod(ln.read)
+    scatter_elements = staticmethod(scatter.scatter_elements)
+    scatter_rows = staticmethod(scatter.scatter_rows)
     store_vector = staticmethod(ln.write)
 
     def each_row(

@@ -28,7 +28,6 @@ from maxtool.compiler.kernels.cuda.linear import linear
 from maxtool.compiler.kernels.cuda.narrow import narrow
 from maxtool.compiler.kernels.cuda.norm import chain_rms_norm, rms_norm
 from maxtool.compiler.kernels.cuda.rope import rope
-from maxtool.compiler.kernels.cuda.scatter import scatter_blocks, scatter_rows
 from maxtool.compiler.kernels.cuda.sorting import sorted_places
 from maxtool.compiler.kernels.cuda.weighted_sum import weighted_sum
 from maxtool.compiler.kernels.normalize import layer_norm_rows
@@ -52,8 +51,6 @@ KERNELS: tuple[Row, ...] = (
     row(g.RoundedRmsNorm)(rms_norm),
     row(r.Rope)(rope),
     row(g.RopeIntoCache)(rope_into_cache),
-    row(r.ScatterBlocks)(scatter_blocks),
-    row(r.ScatterRows)(scatter_rows),
     row(r.SortedPlaces)(sorted_places),
     row(r.WeightedSum)(weighted_sum),
 )
