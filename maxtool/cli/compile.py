@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -140,6 +140,7 @@ def compile(  # noqa: A001 - the command's name
     """Compile a checkpoint into a folder that runs without a framework."""
     from maxtool import artifact
 
+    path = options.local_source(source)
     module = artifact.parse_reference(source)
     against = options.parse_check(check or CHECKS[0])
     of_module = {"--weights": weights, "--prefix": prefix, "--input": input, "--entry": entry}
@@ -153,45 +154,39 @@ def compile(  # noqa: A001 - the command's name
         "--check transformers": against if against == "transformers" else None,
     }
     _refuse(of_module if module is None else of_recipe, module)
+    common: dict[str, Any] = {
+        "output": options.local_output(output),
+        "target": target,
+        "ptx": ptx,
+        "dtype": options.parse_dtype(dtype),
+        "check": check is not None,
+        "standalone": standalone,
+        "force": force,
+        "name": name,
+    }
     build: Build | ModuleBuild
     if module is not None:
-        build = artifact.prepare_module(
-            artifact.ModuleRequest(
-                module=module,
-                weights=None if weights is None else options.local_source(weights),
-                output=options.local_output(output),
-                entries=tuple(artifact.parse_entries(entry or (), input or ())),
-                prefix=prefix or "",
-                target=target,
-                ptx=ptx,
-                dtype=options.parse_dtype(dtype),
-                check=check is not None,
-                standalone=standalone,
-                force=force,
-                name=name,
-            )
+        wanted = artifact.ModuleRequest(
+            module=module,
+            weights=None if weights is None else options.local_source(weights),
+            entries=tuple(artifact.parse_entries(entry or (), input or ())),
+            prefix=prefix or "",
+            **common,
         )
+        build = artifact.prepare_module(wanted)
     else:
-        build = artifact.prepare(
-            artifact.Request(
-                source=options.local_source(source),
-                output=options.local_output(output),
-                recipe=None if recipe is None else options.local_recipe(recipe),
-                target=target,
-                devices=devices,
-                ptx=ptx,
-                dtype=options.parse_dtype(dtype),
-                context=context,
-                pooling=options.parse_pooling(pooling),
-                normalize=normalize,
-                check=check is not None,
-                against=against,
-                standalone=standalone,
-                force=force,
-                ignore=frozenset(ignore_config or ()),
-                name=name,
-            )
+        request = artifact.Request(
+            source=path,
+            recipe=None if recipe is None else options.local_recipe(recipe),
+            devices=devices,
+            context=context,
+            pooling=options.parse_pooling(pooling),
+            normalize=normalize,
+            against=against,
+            ignore=frozenset(ignore_config or ()),
+            **common,
         )
+        build = artifact.prepare(request)
     out.note(summary(build))
     for note in build.notes:
         out.note(note)

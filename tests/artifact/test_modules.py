@@ -390,3 +390,30 @@ def test_the_same_bytes_again(checkpoint: Path, tmp_path: Path) -> None:
         for name in ("one", "two")
     )
     assert one == two
+
+
+def test_a_module_for_gpus_that_are_elsewhere(checkpoint: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    given = (f"{GRAPH}:MLP", "--weights", checkpoint, "--input", INPUT, "-o", out)
+    done = compiling(*given, "--target", "cuda:sm_80", "--dtype", "float16", "--check", "--json")
+    assert done.exit_code == 0, done.output
+    written = json.loads(done.stdout)
+    assert (written["check"]["status"], written["check"]["calls"]) == ("recorded", 2)
+    assert written["kernels"].keys() == {"sm_80"}
+    assert {"sm_80.cubin", "check.npz", "model.so"} <= {file.name for file in out.iterdir()}
+    with pytest.raises(loader.MachineLacks):
+        loader.load(out)
+
+
+def test_inspecting_what_was_compiled(folder: Path) -> None:
+    done = CliRunner().invoke(app, ["inspect-weights", str(folder), "--metadata", "--json"])
+    assert done.exit_code == 0, done.output
+    shown = json.loads(done.stdout)
+    assert [tensor["name"] for tensor in shown["tensors"]] == sorted(MLP)
+    assert (shown["metadata"]["architecture"], shown["metadata"]["task"]) == ("MLP", None)
+
+
+def test_sources_are_not_read_from_urls(tmp_path: Path) -> None:
+    done = compiling("https://example.org/mlp.py:MLP", "-o", tmp_path / "out")
+    assert done.exit_code == 2
+    assert "only inspect-weights reads URLs" in done.stderr

@@ -49,7 +49,7 @@ class ManifestParts:
         self.context = self._count(root, "context")
         # Texts longer than this are read in another way: what was cached before is of no use then.
         self.reread_beyond = self._count(root, "reread_beyond")
-        self.target: dict[str, Any] = get(root, "target", dict)
+        self.target = self._target(root)
         limits = get(root, "limits", (dict, type(None))) or {}
         self.limits: dict[str, Limit] = {name: self._limit(name, x) for name, x in limits.items()}
         self.tokenizer_file: Path | None = None
@@ -85,6 +85,17 @@ class ManifestParts:
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             raise self._wrong(f"{key!r} is missing or wrong: {value!r:.80}")
         return value
+
+    def _target(self, root: dict[str, Any]) -> dict[str, Any]:
+        """The target; of a GPU also the processor that launches its kernels."""
+        target: dict[str, Any] = self._get(root, "target", dict)
+        for part in (target, self._get(target, "host", (dict, type(None))) or {}):
+            for key in ("kind", "triple", "cpu"):
+                self._get(part, key, (str, type(None)))
+            features = self._get(part, "features", (list, type(None))) or ()
+            if not all(isinstance(feature, str) for feature in features):
+                raise self._wrong(f"'features' is {features!r:.80}")
+        return target
 
     def _task(self, root: dict[str, Any]) -> str | None:
         task: str | None = self._get(root, "task", (str, type(None)))
