@@ -60,13 +60,17 @@ def parse_entries(entries: Sequence[str], inputs: Sequence[str]) -> list[EntrySp
         elif name in methods:
             problems.append(f"--entry {name} is there twice")
         methods[name] = method or name
-    found = [_input(text, methods, problems) for text in inputs]
-    known = [one for one in found if one is not None]
+    read = [_input(text, methods, problems) for text in inputs]
+    known = [item for item in read if item is not None]
     problems += _twice(known)
     if problems:
         raise UsageError("the entries cannot be read", problems=problems, hint=EXAMPLE)
     return [
-        EntrySpec(name, method, {key: kind for entry, key, kind in known if entry in (None, name)})
+        EntrySpec(
+            name,
+            method,
+            {key: tensor_type for entry, key, tensor_type in known if entry in (None, name)},
+        )
         for name, method in methods.items()
     ]
 

@@ -184,7 +184,9 @@ def _traced(module: AnyModule, entry: EntrySpec, file: Path) -> NamedGraph:
     types = _ordered(entry.inputs or _own_types(module, entry, declared), declared)
     _check_names(entry, types, declared)
     by_position = {
-        name for name, one in declared.parameters.items() if one.kind is Parameter.POSITIONAL_ONLY
+        name
+        for name, parameter in declared.parameters.items()
+        if parameter.kind is Parameter.POSITIONAL_ONLY
     }
     nesting: list[Any] = []
 
@@ -250,8 +252,8 @@ def _check_names(entry: EntrySpec, types: Mapping[str, TensorType], declared: Si
 
 def _misnamed(types: Mapping[str, TensorType], declared: Signature) -> Iterator[str]:
     parameters = declared.parameters
-    open_ended = any(one.kind is Parameter.VAR_KEYWORD for one in parameters.values())
-    known = [name for name, one in parameters.items() if one.kind not in GATHERING]
+    open_ended = any(item.kind is Parameter.VAR_KEYWORD for item in parameters.values())
+    known = [name for name, item in parameters.items() if item.kind not in GATHERING]
     for name in types:
         if name not in known and not open_ended:
             yield f"{name!r} is unknown" + (

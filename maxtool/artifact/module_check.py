@@ -51,7 +51,7 @@ def check_functions(contents: Contents, folder: Path) -> Checked:
 def _trials(contents: Contents) -> Trials:
     """Calls with inputs drawn at random by a fixed seed, and each of their outputs in float64."""
     graphs = GraphRunner(contents)
-    calls = [(one, sizes) for one in contents.functions for sizes in _sizes(one)]
+    calls = [(function, sizes) for function in contents.functions for sizes in _sizes(function)]
     trials = []
     for function, sizes in calls:
         call = Call(function.name, _inputs(function, sizes))
@@ -64,7 +64,7 @@ def _trials(contents: Contents) -> Trials:
 def _tolerance(contents: Contents) -> Tolerance:
     """The errors that are allowed, by the narrowest floats that values are rounded to."""
     types = {value.dtype for graph in contents.graphs for value in _values(graph)}
-    floats = [one for one in types if one.is_float() and one is not DType.float8_e8m0fnu]
+    floats = [dtype for dtype in types if dtype.is_float() and dtype is not DType.float8_e8m0fnu]
     digits = min(map(_digits, floats), default=24)
     return next((TOLERANCES[most] for most in sorted(TOLERANCES) if digits <= most), USUAL)
 
@@ -78,15 +78,18 @@ def _digits(dtype: DType) -> int:
 def _values(graph: Graph) -> Iterator[Tensor]:
     """Everything that is computed, and what it is computed from."""
     yield from (*graph.inputs, *graph.weight_values.values())
-    for one in nested(graph, set()):
-        for node in one.nodes:
+    for callee in nested(graph, set()):
+        for node in callee.nodes:
             yield from node.outputs
 
 
 def _sizes(function: NamedGraph) -> Iterator[dict[str, int]]:
     """Sizes of the named dimensions for each of two calls; one call where there are none."""
     names = dict.fromkeys(
-        name for kind in function.input_types.values() for dim in kind.shape for name in dim.names()
+        name
+        for tensor_type in function.input_types.values()
+        for dim in tensor_type.shape
+        for name in dim.names()
     )
     for round_ in range(2 if names else 1):
         yield {
@@ -98,11 +101,11 @@ def _sizes(function: NamedGraph) -> Iterator[dict[str, int]]:
 
 def _inputs(function: NamedGraph, sizes: Mapping[str, int]) -> dict[str, Array]:
     random = np.random.default_rng(zlib.crc32(f"{function.name} {dict(sizes)}".encode()))
-    return {name: _drawn(kind, sizes, random) for name, kind in function.input_types.items()}
+    return {name: _drawn(of, sizes, random) for name, of in function.input_types.items()}
 
 
-def _drawn(kind: TensorType, sizes: Mapping[str, int], random: np.random.Generator) -> Array:
-    shape, dtype = [dim.size(sizes) for dim in kind.shape], kind.dtype
+def _drawn(tensor_type: TensorType, sizes: Mapping[str, int], random: np.random.Generator) -> Array:
+    shape, dtype = [dim.size(sizes) for dim in tensor_type.shape], tensor_type.dtype
     if dtype is DType.bool:
         return random.integers(0, 2, shape).astype(np.bool_)
     if dtype.is_integral():

@@ -131,8 +131,8 @@ def _declare(module: Base[..., Any], dtype: DType) -> None:
         if isinstance(tensor, Weight):
             tensor.dtype, tensor.quantization_encoding = dtype, None
         elif tensor.dtype is not dtype:
-            kind = TensorType(dtype, tensor.shape, tensor.device)
-            stand_in = Tensor.holding(kind, _nothing(dtype, tensor.shape.static()))
+            tensor_type = TensorType(dtype, tensor.shape, tensor.device)
+            stand_in = Tensor.holding(tensor_type, _nothing(dtype, tensor.shape.static()))
             leaf.replace(replaced.setdefault(id(tensor), stand_in))
 
 
@@ -166,7 +166,7 @@ def _unequal(
     checkpoint: Checkpoint, names: Mapping[str, str], others: Mapping[str, str]
 ) -> Iterator[str]:
     for name, meant in others.items():
-        one, other = checkpoint.tensors[names[name]], checkpoint.tensors[names[meant]]
-        same = (one.type_name, one.shape) == (other.type_name, other.shape)
-        if not same or not equal_bits(checkpoint.stored(one.name), checkpoint.stored(other.name)):
-            yield f"{one.name!r} and {other.name!r}"
+        first, other = checkpoint.tensors[names[name]], checkpoint.tensors[names[meant]]
+        same = (first.type_name, first.shape) == (other.type_name, other.shape)
+        if not same or not equal_bits(checkpoint.stored(first.name), checkpoint.stored(other.name)):
+            yield f"{first.name!r} and {other.name!r}"

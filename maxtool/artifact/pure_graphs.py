@@ -37,8 +37,8 @@ def pure_function(
         *_several_devices(graph),
         *_empty(graph, [*inputs, *outputs]),
         *_unchecked(graph, least),
-        *(f"two of its inputs are named {one!r}" for one in _repeated(inputs)),
-        *(f"two of its outputs are named {one!r}" for one in _repeated(outputs)),
+        *(f"two of its inputs are named {name!r}" for name in _repeated(inputs)),
+        *(f"two of its outputs are named {name!r}" for name in _repeated(outputs)),
     ]
     if problems:
         raise ModelMismatch(f"{name} cannot be kept as a function of arrays", problems=problems)
@@ -56,8 +56,8 @@ def _buffers(graph: Graph, names: Sequence[str]) -> Iterator[str]:
 def _positions(graph: Graph) -> Iterator[str]:
     used = {
         node.op
-        for one in nested(graph, set())
-        for node in one.nodes
+        for callee in nested(graph, set())
+        for node in callee.nodes
         if not isinstance(node, CallNode)
     }
     for op in sorted(used & POSITIONED):
@@ -94,9 +94,9 @@ def _static(value: Tensor) -> list[int]:
 
 def _unchecked(graph: Graph, least: dict[Dim, int]) -> Iterator[str]:
     """A line for each demand on sizes that is not one on the size of an input."""
-    given = {str(dim.value) for value in graph.inputs for dim in value.shape}
+    known = {str(dim.value) for value in graph.inputs for dim in value.shape}
     for dim, size in least.items():
-        if str(dim.value) not in given and _smallest(dim, least) < size:
+        if str(dim.value) not in known and _smallest(dim, least) < size:
             yield f"it needs {dim} to be at least {size}, which nothing checks before a call"
 
 

@@ -74,16 +74,16 @@ def load_module(reference: ModuleReference) -> AnyModule:
         UsageError: If the name is not in it, or stands for something else.
         ModelMismatch: If the file, the class or the function raises an error.
     """
-    found = _attribute(reference, _executed(reference.file))
-    if isinstance(found, Base):
-        return found
-    if not callable(found):
-        raise _not_a_module(reference, found)
-    if needed := _required(found):
+    value = _attribute(reference, _executed(reference.file))
+    if isinstance(value, Base):
+        return value
+    if not callable(value):
+        raise _not_a_module(reference, value)
+    if needed := _required(value):
         what = f"{reference} takes arguments ({', '.join(needed)})"
         raise UsageError(what, hint="name a function without arguments that returns the module")
     with user_code(f"{reference.name}()", reference.file):
-        built = found()
+        built = value()
     if not isinstance(built, Base):
         raise _not_a_module(reference, built)
     return built
@@ -157,15 +157,15 @@ def _require_file(file: Path) -> None:
 
 def _attribute(reference: ModuleReference, module: ModuleType) -> object:
     """The object of that name."""
-    found: object = module
+    value: object = module
     for part in reference.name.split("."):
-        if not hasattr(found, part):
+        if not hasattr(value, part):
             known = _modules_in(module)
             near = did_you_mean(reference.name, known)
             hint = near or (f"its modules are {', '.join(listed(known))}" if known else None)
             raise UsageError(f"the file has no {reference.name!r}", file=reference.file, hint=hint)
-        found = getattr(found, part)
-    return found
+        value = getattr(value, part)
+    return value
 
 
 def _modules_in(module: ModuleType) -> list[str]:
@@ -186,14 +186,14 @@ def _required(function: Callable[..., object]) -> list[str]:
         return []
     gathering = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
     return [
-        one.name
-        for one in parameters
-        if one.default is Parameter.empty and one.kind not in gathering
+        parameter.name
+        for parameter in parameters
+        if parameter.default is Parameter.empty and parameter.kind not in gathering
     ]
 
 
-def _not_a_module(reference: ModuleReference, found: object) -> UsageError:
-    what = f"{reference} is not a module of maxtool.nn but {type(found).__name__}"
+def _not_a_module(reference: ModuleReference, value: object) -> UsageError:
+    what = f"{reference} is not a module of maxtool.nn but {type(value).__name__}"
     hint = "name a Module, a class of modules, or a function that returns one"
     return UsageError(what, hint=hint)
 

@@ -30,7 +30,7 @@ def summary(build: Build | ModuleBuild) -> str:
 
 def _of_module(build: ModuleBuild) -> str:
     contents = build.contents
-    sizes = (math.prod(place.shape) for place in contents.storage.values())
+    sizes = (math.prod(storage.shape) for storage in contents.storage.values())
     dtype = f", matrices in {contents.dtype.value}" if contents.dtype else ""
     entries = "; ".join(
         f"{function.name}: {_signature(function)}" for function in contents.functions
@@ -43,7 +43,7 @@ def _of_module(build: ModuleBuild) -> str:
 
 def _signature(function: NamedGraph) -> str:
     sides = (function.input_types, function.output_types)
-    return " -> ".join(", ".join(f"{n} {kind}" for n, kind in side.items()) for side in sides)
+    return " -> ".join(", ".join(f"{name} {of}" for name, of in side.items()) for side in sides)
 
 
 def _of_recipe(build: Build) -> str:
@@ -157,7 +157,7 @@ def _reading(build: Build | ModuleBuild) -> dict[str, object]:
 def _types(function: NamedGraph) -> dict[str, dict[str, str]]:
     """The types of inputs and outputs, by name."""
     sides = {"inputs": function.input_types, "outputs": function.output_types}
-    return {side: {n: str(kind) for n, kind in types.items()} for side, types in sides.items()}
+    return {side: {name: str(of) for name, of in types.items()} for side, types in sides.items()}
 
 
 def _check(report: Report) -> dict[str, object]:

@@ -20,7 +20,7 @@ def argument_names(names: Sequence[str], types: Sequence[Any]) -> list[str]:
         types: The type of each, or types nested as the argument is.
     """
     roots = (name if name.isidentifier() else f"input_{name}" for name in names)
-    structures = (flatten(kind, TensorType)[1] for kind in types)
+    structures = (flatten(nested, TensorType)[1] for nested in types)
     pairs = zip(roots, structures, strict=True)
     return ["_".join((root, *path)) for root, nesting in pairs for path in _paths(nesting)]
 
@@ -41,8 +41,8 @@ def result_names(nesting: Hashable) -> list[str]:
 def _is_keyed(structure: Any) -> bool:  # noqa: ANN401 - any nesting
     if is_leaf(structure):
         return False
-    kind, _ = structure
-    return kind is dict or hasattr(kind, "_fields")
+    container, _ = structure
+    return container is dict or hasattr(container, "_fields")
 
 
 def _paths(structure: Any) -> Iterator[tuple[str, ...]]:  # noqa: ANN401
@@ -50,10 +50,10 @@ def _paths(structure: Any) -> Iterator[tuple[str, ...]]:  # noqa: ANN401
     if is_leaf(structure):
         yield ()
         return
-    kind, content = structure
-    if kind is None:
+    container, content = structure
+    if container is None:
         return
     for index, item in enumerate(content):
-        key, inner = item if kind is dict else (index, item)
-        name = kind._fields[index] if hasattr(kind, "_fields") else str(key)
+        key, inner = item if container is dict else (index, item)
+        name = container._fields[index] if hasattr(container, "_fields") else str(key)
         yield from ((name, *path) for path in _paths(inner))

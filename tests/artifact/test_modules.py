@@ -143,6 +143,23 @@ def test_the_weights_of_a_module_are_inspected(folder: Path) -> None:
 # Eager style, tied and quantized weights
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_an_eager_module_in_another_type(tmp_path: Path, dtype: str) -> None:
+    matrix = normal(8, 8).astype(np.float64)
+    save_file({"value.weight": matrix, "value.bias": normal(8)}, tmp_path / "tied.safetensors")
+    given = ("--weights", tmp_path / "tied.safetensors", "-o", tmp_path / "out", "--check")
+    done = compiling(f"{EAGER}:tied", *given, "--dtype", dtype)
+    assert done.exit_code == 0, done.output
+    stored = {spec.name: spec.dtype for spec in loader.Manifest(tmp_path / "out").weights}
+    assert stored == {"value.weight": dtype, "value.bias": "float32"}
+
+
+def test_the_help_says_what_is_executed() -> None:
+    text = " ".join(compiling("--help").stdout.split())
+    assert "FILE.py:NAME: that file is executed." in text
+    assert "It is never executed." in text
+
+
 def test_an_eager_module_says_its_own_types(tmp_path: Path) -> None:
     weights = {"value.weight": normal(8, 8), "value.bias": normal(8), "gate.weight": normal(8, 8)}
     save_file(weights, tmp_path / "gate.safetensors")

@@ -83,10 +83,10 @@ def _fits(manifest: ManifestParts, dim: str) -> bool:
 
 def _drawing(manifest: ManifestParts) -> Iterator[str]:
     """Nothing else checks what entries that draw tokens are called with."""
-    found = SAMPLED & manifest.entries.keys()
-    if found and not {*SAMPLED, PREFILL} <= manifest.entries.keys():
-        yield f"{', '.join(sorted(found))} without the entries that go with it"
-    for name in found:
+    drawing = SAMPLED & manifest.entries.keys()
+    if drawing and not {*SAMPLED, PREFILL} <= manifest.entries.keys():
+        yield f"{', '.join(sorted(drawing))} without the entries that go with it"
+    for name in drawing:
         yield from _draws(manifest, name, manifest.entries[name])
 
 
@@ -123,8 +123,8 @@ def _embedding(manifest: ManifestParts) -> Iterator[str]:
     known = {"input_ids", "attention_mask"}
     if not must <= known <= {spec.name for spec in entry.inputs}:
         yield f"{EMBED!r} is not from input_ids and attention_mask"
-    given = [(spec.name, tuple(map(type, spec.shape[1:]))) for spec in entry.outputs]
-    if given != [("embeddings", (int,))]:
+    results = [(spec.name, tuple(map(type, spec.shape[1:]))) for spec in entry.outputs]
+    if results != [("embeddings", (int,))]:
         yield f"{EMBED!r} does not give embeddings[batch, size] alone"
 
 
