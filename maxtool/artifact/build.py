@@ -77,7 +77,7 @@ class Build:
         recipe, module = self.plan.recipe, self.module
         tasks = (TASKS.get(entry.name) for entry in self.graphs)
         return Contents(
-            functions=tuple(_function(entry, graph) for entry, graph in self.graphs.items()),
+            functions=tuple(named_graph(entry, graph) for entry, graph in self.graphs.items()),
             target=self.target,
             read=self.plan.read,
             identity={
@@ -141,7 +141,7 @@ class Build:
         """The functions of one device that runs the whole model."""
         if self.request.devices == 1:
             return self.contents.functions
-        return tuple(_function(entry, graph_of(self.module, entry)) for entry in self.graphs)
+        return tuple(named_graph(entry, graph_of(self.module, entry)) for entry in self.graphs)
 
     def check_unchanged(self) -> None:
         """Check that the source is what it was when it was planned.
@@ -205,7 +205,8 @@ def prepare(request: Request) -> Build:
     return made
 
 
-def _function(entry: Entry, graph: Graph) -> NamedGraph:
+def named_graph(entry: Entry, graph: Graph) -> NamedGraph:
+    """A traced entry of an architecture as a function of an artifact."""
     names = (tuple(entry.inputs), entry.outputs, tuple(entry.state))
     return NamedGraph(entry.name, entry.name, graph, *names, defaults=entry.defaults)
 

@@ -1,4 +1,4 @@
-"""Compiled encoders and their reference beside transformers, on random configurations."""
+"""Compiled encoders beside transformers, on random configurations."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from maxtool import artifact
-from maxtool.parity.references import reference
 from maxtool.runtime import loader
-from maxtool.weights import open_checkpoint
 from tests.artifact.measure import BOUND, Array, error
 
 pytestmark = [pytest.mark.peers, pytest.mark.slow, pytest.mark.usefixtures("unoptimised")]
@@ -115,8 +113,7 @@ def test_the_same_as_transformers(torch: Any, kind: str, data: st.DataObject) ->
             given_ = {name: torch.from_numpy(array) for name, array in inputs.items()}
             expected = model(**given_)
         artifact.make(artifact.prepare(artifact.Request(folder, output)))
-        compiled = loader.load(output)
-        for found in (compiled(**inputs), reference(open_checkpoint(folder)).forward(inputs)):
-            for name in OUTPUTS:
-                if (wanted := expected.get(name)) is not None:
-                    assert error(found[name], wanted.numpy()) <= BOUND
+        found = loader.load(output)(**inputs)
+        for name in OUTPUTS:
+            if (wanted := expected.get(name)) is not None:
+                assert error(found[name], wanted.numpy()) <= BOUND

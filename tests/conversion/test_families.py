@@ -12,9 +12,10 @@ import pytest
 from gguf import GGUFReader
 from safetensors.numpy import load_file
 
+from maxtool.architectures import DecoderConfig, decoder_checks
+from maxtool.architectures.config import typed
 from maxtool.conversion import Request, convert, prepare
 from maxtool.errors import ConfigurationError
-from maxtool.parity.decoder.sources import read_settings
 from maxtool.recipe import find_recipe, resolve_config, written_keys, written_notes
 from maxtool.recipe.expressions import same
 from maxtool.recipe.naming import title
@@ -185,11 +186,12 @@ def test_gemma3_without_windows_has_no_key_of_them(tmp_path: Path, said: dict[st
     written = json.loads((tmp_path / "back" / "config.json").read_text())
     assert written["layer_types"] == ["full_attention"] * 4
     assert written["sliding_window"] == 4096, "transformers needs a number, though it is not used"
-    found = [read_settings(one) for one in (open_checkpoint(source), file)]
-    found.append(read_settings(open_checkpoint(tmp_path / "back")))
-    assert all(one.windows == (None,) * 4 for one in found)
-    assert all(one.ropes == (found[0].ropes[0],) * 4 for one in found)
-    assert found[0].ropes[0].theta == 1e6
+    for one in (open_checkpoint(source), file, open_checkpoint(tmp_path / "back")):
+        values = resolve_config(find_recipe(one), one).values
+        config = typed(DecoderConfig, values, decoder_checks.problems)
+        assert [config.window(layer) for layer in range(4)] == [None] * 4
+        assert not any(map(config.is_local, range(4)))
+        assert config.rope_theta == 1e6
 
 
 def test_yarn_keys_that_llama_cpp_does_not_read_are_told() -> None:

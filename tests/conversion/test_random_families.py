@@ -1,6 +1,6 @@
 """Every family of decoders through GGUF and back, on random configurations.
 
-The oracle is the float64 reference, which reads either dialect by itself.
+All three are computed in float64 from the graphs that the recipe makes of them.
 """
 
 from __future__ import annotations

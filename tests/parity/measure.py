@@ -1,4 +1,4 @@
-"""What the tests of references compute with."""
+"""What tests compute from graphs, and what was recorded."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from maxtool.parity.decoder import MODEL_TYPES
-from maxtool.parity.references import CachedReference, reference
 from maxtool.weights.checkpoint import open_checkpoint
+from tests.parity.traced import TracedModel
 
 Array = np.ndarray[Any, Any]
 
 DATA = Path(__file__).resolve().parents[1] / "data"
+ENCODERS = ("bert", "roberta", "distilbert", "nomic_bert")
 FOLDERS = tuple(
     sorted(
         file.parent.name
         for file in DATA.glob("tiny-*/config.json")
-        if json.loads(file.read_text())["model_type"] in MODEL_TYPES
+        if json.loads(file.read_text())["model_type"] not in ENCODERS
     )
 )
 """The tiny checkpoints that are decoders."""
@@ -49,18 +49,15 @@ def recorded(folder: Path) -> dict[str, Array]:
 
 
 def logits(path: Path, ids: Array, config: Path | None = None) -> Array:
-    """The reference's logits at every position."""
-    found = reference(open_checkpoint(path, config=config))
-    return found.forward({"input_ids": ids})["logits"]
+    """The graph's logits at every position, in float64."""
+    return TracedModel(open_checkpoint(path, config=config)).forward(ids)
 
 
 def greedy(path: Path, prompt: Array, tokens: Array, config: Path | None = None) -> Array:
     """The likeliest token after the prompt and after each of the tokens but the last, cached."""
-    found = reference(open_checkpoint(path, config=config))
-    assert isinstance(found, CachedReference)
     ids = np.concatenate([prompt, tokens[:, :-1]], axis=1)
     starts = [0, *range(prompt.shape[1], ids.shape[1])]
-    return found.cached(ids, starts).argmax(-1)
+    return TracedModel(open_checkpoint(path, config=config)).cached(ids, starts).argmax(-1)
 
 
 def edited(folder: Path, tmp_path: Path, **changes: object) -> Path:

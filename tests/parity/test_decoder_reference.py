@@ -1,4 +1,4 @@
-"""The float64 reference on checkpoints that others made: two spellings, two dialects, quantized."""
+"""Graphs of checkpoints that others made, in float64: two spellings, two dialects, quantized."""
 
 from __future__ import annotations
 

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maxtool.errors import MaxtoolError
-from maxtool.parity.references import reference
 from maxtool.weights.checkpoint import open_checkpoint
 from tests.effort import examples
 from tests.parity.measure import CONVERTED, DATA, FOLDERS
+from tests.parity.traced import TracedModel
 
 LEAVES = st.one_of(
     st.none(),
@@ -54,7 +54,7 @@ def test_any_config(name: str, data: st.DataObject) -> None:
     else:
         config = changed(data, config, VALUES)
     try:
-        reference(replace(checkpoint, config=config))
+        TracedModel(replace(checkpoint, config=config))
     except MaxtoolError as error:
         assert error.file is not None
 
@@ -66,6 +66,6 @@ def test_any_metadata(name: str, data: st.DataObject) -> None:
     checkpoint = open_checkpoint(DATA / name / f"{name}-f32.gguf")
     metadata = changed(data, checkpoint.metadata, st.one_of(VALUES, ARRAYS))
     try:
-        reference(replace(checkpoint, metadata=metadata))
+        TracedModel(replace(checkpoint, metadata=metadata))
     except MaxtoolError as error:
         assert error.file is not None

@@ -1,4 +1,4 @@
-"""The sample model: its shipped greedy text is what the reference finds most likely."""
+"""The sample model: its shipped greedy text is what its graph finds most likely."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
-from maxtool.parity.references import reference
 from maxtool.weights.checkpoint import open_checkpoint
+from tests.parity.traced import TracedModel
 
 SAMPLE = Path(__file__).resolve().parents[2] / "samples" / "fireside"
 PROMPT = "Once upon a time"
@@ -22,7 +22,7 @@ def test_greedy_text_is_the_most_likely_one_and_ends_by_itself() -> None:
     assert ids[: len(prompt)] == prompt
     checkpoint = open_checkpoint(SAMPLE)
     assert checkpoint.config is not None
-    logits = reference(checkpoint).forward({"input_ids": np.array([ids])})["logits"]
+    logits = TracedModel(checkpoint).forward(np.array([ids]))
     most_likely = logits[0, len(prompt) - 1 :].argmax(-1)
     assert most_likely.tolist() == [*ids[len(prompt) :], checkpoint.config["eos_token_id"]]
 

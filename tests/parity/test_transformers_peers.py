@@ -1,4 +1,4 @@
-"""The float64 reference beside transformers, on random configurations of every family."""
+"""Graphs in float64 beside transformers, on random configurations of every family."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from maxtool.parity.references import CachedReference, reference
 from maxtool.weights.checkpoint import open_checkpoint
 from tests.data.random_configs import FAMILIES, LONGEST, configurations
 from tests.parity.measure import error
 from tests.parity.peers import cached, forward, load, saved, torch
+from tests.parity.traced import TracedModel
 
 __all__ = ["torch"]  # the fixture
 
@@ -34,11 +34,10 @@ def test_the_same_as_transformers(torch: Any, model_type: str, data: st.DataObje
     length = data.draw(st.integers(3, LONGEST), label="tokens")
     first = data.draw(st.integers(1, length - 1), label="tokens of the first call")
     with saved(torch, model_type, config, older=older) as folder:
-        found = reference(open_checkpoint(folder))
+        found = TracedModel(open_checkpoint(folder))
         ids = np.random.default_rng(length).integers(0, config["vocab_size"], (2, length))
         expected = forward(torch, load(torch, folder), ids)
-        assert error(found.forward({"input_ids": ids})["logits"], expected) < ALLOWED
-        assert isinstance(found, CachedReference)
+        assert error(found.forward(ids), expected) < ALLOWED
         starts = [0, *range(first, length)]
         expected = cached(torch, load(torch, folder), ids, starts)
         assert error(found.cached(ids, starts), expected) < ALLOWED

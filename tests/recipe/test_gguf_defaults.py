@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from maxtool.parity.decoder.sources import read_settings
+from maxtool.architectures import DecoderConfig, decoder_checks
+from maxtool.architectures.config import typed
 from maxtool.recipe import find_recipe, resolve_config
 from maxtool.weights import Checkpoint, TensorSpec, open_checkpoint
 from maxtool.weights.formats import gguf
@@ -50,6 +51,8 @@ def test_a_key_that_is_not_there(
 
 def test_gemma3_without_a_window_has_one_base_in_all_layers(tmp_path: Path) -> None:
     checkpoint = without("tiny-gemma3", "gemma3.attention.sliding_window", tmp_path / "file.gguf")
-    settings = read_settings(checkpoint)
-    assert settings.windows == (None,) * 4
-    assert {rope.theta for rope in settings.ropes if rope} == {1e6}
+    values = resolve_config(find_recipe(checkpoint), checkpoint).values
+    config = typed(DecoderConfig, values, decoder_checks.problems)
+    assert [config.window(layer) for layer in range(4)] == [None] * 4
+    assert not any(map(config.is_local, range(4)))
+    assert config.rope_theta == 1e6

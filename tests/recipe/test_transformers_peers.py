@@ -12,8 +12,6 @@ import pytest
 from safetensors.numpy import save_file
 
 from maxtool.errors import ConfigurationError
-from maxtool.parity.decoder import MODEL_TYPES
-from maxtool.parity.decoder.sources import read_settings
 from maxtool.recipe import find_recipe, resolve_config
 from maxtool.weights import Checkpoint, open_checkpoint
 from tests.data.random_configs import FAMILIES
@@ -21,18 +19,12 @@ from tests.data.random_configs import FAMILIES
 pytestmark = pytest.mark.peers
 
 ENCODERS = ("bert", "roberta", "xlm-roberta", "distilbert", "nomic_bert")
-# More layers and experts than the defaults have: references refuse what too few tensors cannot be.
+# More layers and experts than the defaults have: what too few tensors cannot be is refused.
 TENSORS = {f"none.{index}": np.zeros(1, np.float32) for index in range(130)}
 
 
 def recipe_values(checkpoint: Checkpoint) -> object:
     return resolve_config(find_recipe(checkpoint), checkpoint).values
-
-
-def readers(model_type: str) -> Iterator[Any]:
-    yield recipe_values
-    if model_type in MODEL_TYPES:
-        yield read_settings
 
 
 def shorter(config: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -56,16 +48,15 @@ def test_defaults_are_those_of_transformers(model_type: str, tmp_path: Path) -> 
         built = transformers.AutoConfig.for_model(model_type, **config)
         return {**json.loads(built.to_json_string(use_diff=False)), "model_type": model_type}
 
-    def read(reader: Any, config: dict[str, Any]) -> object:
+    def read(config: dict[str, Any]) -> object:
         (tmp_path / "config.json").write_text(json.dumps(config))
-        return reader(open_checkpoint(tmp_path))
+        return recipe_values(open_checkpoint(tmp_path))
 
     whole = completed({})
     for key, config in shorter(whole):
         named = {name: value for name, value in config.items() if name != "model_type"}
-        for reader in readers(model_type):
-            expected = read(reader, completed(named))
-            try:
-                assert read(reader, config) == expected, key
-            except ConfigurationError as refusal:
-                assert "is missing" in str(refusal), key
+        expected = read(completed(named))
+        try:
+            assert read(config) == expected, key
+        except ConfigurationError as refusal:
+            assert "is missing" in str(refusal), key

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from maxtool.architectures import DecoderConfig, decoder_checks
+from maxtool.architectures.config import typed
 from maxtool.errors import ConfigurationError
-from maxtool.parity.decoder.sources import read_settings
 from maxtool.recipe import find_recipe, resolve_config
 from maxtool.weights import open_checkpoint
 
@@ -62,7 +63,8 @@ def test_windows(
     windowed = values["sliding_window"] is not None
     found = _flags(values, "sliding_layers", unless=windowed)
     assert found == expected
-    windows = read_settings(checkpoint).windows
+    config = typed(DecoderConfig, values, decoder_checks.problems)
+    windows = [config.window(layer) for layer in range(config.n_layers)]
     assert tuple(int(window is not None) for window in windows) == expected
 
 
@@ -73,8 +75,8 @@ def test_layers_that_rotate(
     checkpoint = open_checkpoint(edited("tiny-smollm3", config))
     values = resolve_config(find_recipe(checkpoint), checkpoint).values
     assert _flags(values, "rope_layers", unless=True) == expected
-    ropes = read_settings(checkpoint).ropes
-    assert tuple(int(rope is not None) for rope in ropes) == expected
+    config = typed(DecoderConfig, values, decoder_checks.problems)
+    assert tuple(int(config.has_rope(layer)) for layer in range(config.n_layers)) == expected
 
 
 @pytest.mark.parametrize(
@@ -92,5 +94,3 @@ def test_a_list_that_cannot_be_is_an_error_whatever_the_period_says(
     checkpoint = open_checkpoint(edited(name, config))
     with pytest.raises(ConfigurationError, match=r"layer_types|no_rope_layers"):
         resolve_config(find_recipe(checkpoint), checkpoint)
-    with pytest.raises(ConfigurationError, match=r"layer_types|no_rope_layers"):
-        read_settings(checkpoint)

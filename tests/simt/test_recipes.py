@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from maxtool.dtype import DType
-from maxtool.parity.references import CachedReference, reference
 from maxtool.weights import open_checkpoint
 from tests.artifact.measure import Array, error, recorded
 from tests.parity.measure import DATA, FOLDERS
+from tests.parity.traced import TracedModel
 from tests.simt.model import SimulatedModel
 
 DTYPES = (DType.float32, DType.float16, DType.bfloat16)
@@ -72,10 +72,9 @@ def apart(found: Array, expected: Array, model: SimulatedModel) -> float:
 
 
 def check_cached_logits(model: SimulatedModel, folder: Path, ids: Array) -> None:
-    """The logits of the last tokens, each read alone, are those of the reference."""
+    """The logits of the last tokens, each read alone, are those of the graph in float64."""
     starts = [0, *range(ids.shape[1] - DECODED, ids.shape[1])]
-    expected = reference(open_checkpoint(folder))
-    assert isinstance(expected, CachedReference)
+    expected = TracedModel(open_checkpoint(folder))
     found, state = [], model.new_state()
     for start, stop in zip(starts, [*starts[1:], ids.shape[1]], strict=True):
         inputs = {"input_ids": ids[:, start:stop], "position": np.array([start], np.int32)}

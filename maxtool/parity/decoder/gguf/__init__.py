@@ -1,1 +1,0 @@
-"""Decoder settings from GGUF files."""
