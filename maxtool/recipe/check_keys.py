@@ -1,4 +1,4 @@
-"""The keys of a configuration that no field reads: expected, inert, off, or a problem."""
+"""Keys of a configuration that no field reads: expected, ignored, off, or a problem."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class KeyCheck:
         for names in self.recipe.tables.values():
             self._one_of(names)
         known = self.known | expected.keys() | self.recipe.constants[dialect].keys()
-        inert = IGNORED[dialect] | aside.keys
+        ignored = IGNORED[dialect] | aside.keys
         for key in self.keys.values:
             if covered(key, NEVER_IGNORED[dialect]):
                 self._never(key, self.keys.get(key))
-            elif key not in known and not covered(key, inert):
+            elif key not in known and not covered(key, ignored):
                 self._unknown(key, self.keys.get(key), known)
 
     def _one_of(self, names: tuple[str, ...]) -> None:
