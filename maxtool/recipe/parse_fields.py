@@ -83,6 +83,8 @@ def _spellings(where: str, value: object, tables: Tables, problems: Problems) ->
 
 def _spelling(where: str, table: Table, tables: Tables, problems: Problems) -> Spelling:
     problems.unknown(where, table, SPELLING_KEYS)
+    if not table.keys() & {"keys", "codec", "lost"}:
+        problems.add(where, "needs keys, a codec, or why the value is lost")
     codec = problems.string(where, table, "codec")
     when = problems.table(where, table.get("when", {}))
     return Spelling(

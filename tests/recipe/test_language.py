@@ -312,6 +312,7 @@ def test_two_fields_of_one_key_must_agree(tmp_path: Path) -> None:
         ('{ field = "factors"', '{ codec = "meta"', "codec 'meta' is not one of floats, llama3"),
         ('field = "factors"', 'field = "factor"', "'factor' is not a field of [config]"),
         ("{ keys = [{ present", "{ kyes = [{ present", "unknown key 'kyes'"),
+        ("{ keys = [{ present", "{ kyes = [{ present", "needs keys, a codec, or why"),
     ],
 )
 def test_problems(tmp_path: Path, old: str, new: str, problem: str) -> None:
