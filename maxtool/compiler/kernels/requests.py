@@ -50,6 +50,17 @@ class AddPositions(Request):
     weight_dtype: str
 
 
+class Attention(Request):
+    """Attention over a cache; on a CPU one of float32, with transposed keys."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    scale: float
+    window: int | None
+    softcap: float | None
+
+
 class CacheWriteKey(Request):
     """Keys of new tokens written into a cache that keeps them transposed."""
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
-
-from maxtool.compiler.kernels.cpu.cpu_requests import Attention
-from maxtool.compiler.kernels.requests import CacheWriteKey, CacheWriteValue
+from maxtool.compiler.kernels.requests import Attention, CacheWriteKey, CacheWriteValue
 from maxtool.compiler.lowering.casting import converted
 from maxtool.compiler.lowering.function import Expr, FunctionLowering, Rule
 from maxtool.compiler.lowering.permuting import permuted
@@ -16,28 +13,17 @@ from maxtool.graph import BufferType, Node, Tensor
 TRANSPOSED = (0, 1, 3, 2)
 
 
-class AttentionOptions(TypedDict):
-    """Options that the kernels of attention have on every target."""
-
-    heads: int
-    kv_heads: int
-    head_dim: int
-    scale: float
-    window: int | None
-    softcap: float | None
-
-
-def attention_options(node: Node) -> AttentionOptions:
-    """Return what the kernel of a node is built for, on any target."""
+def attention_request(node: Node) -> Attention:
+    """Return the kernel of a node, as far as it is the same on every target."""
     query, key = node.inputs[:2]
-    return {
-        "heads": int(query.shape[2]),
-        "kv_heads": int(key.shape[1]),
-        "head_dim": int(query.shape[3]),
-        "scale": node.attributes["scale"],
-        "window": node.attributes["window"],
-        "softcap": node.attributes["softcap"],
-    }
+    return Attention(
+        heads=int(query.shape[2]),
+        kv_heads=int(key.shape[1]),
+        head_dim=int(query.shape[3]),
+        scale=node.attributes["scale"],
+        window=node.attributes["window"],
+        softcap=node.attributes["softcap"],
+    )
 
 
 def cache_write(function: FunctionLowering, node: Node) -> None:
@@ -60,8 +46,8 @@ def _attention(function: FunctionLowering, node: Node) -> None:
         keys = permuted(function, keys, function.sizes(key.shape), TRANSPOSED, DType.float32)
     operands = [function.get(query), keys, values, function.get(position)]
     sizes = function.sizes(query.shape)
-    request = Attention(**attention_options(node))
-    function.set_whole(node.outputs[0], function.kernel(request, operands, sizes))
+    attended = function.kernel(attention_request(node), operands, sizes)
+    function.set_whole(node.outputs[0], attended)
 
 
 def _widened(function: FunctionLowering, x: Tensor) -> Expr:

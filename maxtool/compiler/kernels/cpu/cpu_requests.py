@@ -5,17 +5,6 @@ from __future__ import annotations
 from maxtool.compiler.kernels.requests import Request
 
 
-class Attention(Request):
-    """Attention over a float32 cache with transposed keys."""
-
-    heads: int
-    kv_heads: int
-    head_dim: int
-    scale: float
-    window: int | None
-    softcap: float | None
-
-
 class PackColumns(Request):
     """Matrices that are known at run time only, packed as weights are."""
 

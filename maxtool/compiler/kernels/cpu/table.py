@@ -25,7 +25,7 @@ from maxtool.compiler.target import CpuTarget, Tile
 
 # Kernels whose inner loops are as wide as the register tile, as a vector register, or neither.
 TILED: tuple[Row, ...] = (
-    row_with(Tile, c.Attention)(attention),
+    row_with(Tile, r.Attention)(attention),
     row_with(Tile, r.CacheWriteKey)(cache_write_key),
     row_with(Tile, r.CacheWriteValue)(cache_write_value),
     row_with(Tile, r.Embedding)(embedding),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from maxtool.compiler.kernels.cuda.scores import Scores
 from maxtool.compiler.kernels.forms import Step
 from maxtool.compiler.kernels.requests import (
+    Attention,
     DotAttention,
     LayerNormRows,
     Pointwise,
@@ -16,15 +17,9 @@ from maxtool.compiler.kernels.requests import (
 )
 
 
-class CachedAttention(Request):
+class CachedAttention(Attention):
     """Attention of many queries over a cache in the type ``dtype``."""
 
-    heads: int
-    kv_heads: int
-    head_dim: int
-    scale: float
-    window: int | None
-    softcap: float | None
     dtype: str
     out: str
 

@@ -15,7 +15,7 @@ from maxtool.compiler.kernels.cuda.gpu_requests import (
 )
 from maxtool.compiler.kernels.cuda.scores import Scores
 from maxtool.compiler.lowering.attending import dot_attention_request
-from maxtool.compiler.lowering.caching import TRANSPOSED, attention_options
+from maxtool.compiler.lowering.caching import TRANSPOSED, attention_request
 from maxtool.compiler.lowering.function import Expr, FunctionLowering, Rule
 from maxtool.compiler.lowering.permuting import permuted
 from maxtool.graph import Dim, Node, Tensor
@@ -34,7 +34,9 @@ def _attention(function: FunctionLowering, node: Node) -> None:
         _join(function, result, split, function.kernel_several(split, operands, shapes))
         return
     dtype, sizes = function.result_type(result), function.sizes(query.shape)
-    request = CachedAttention(**attention_options(node), dtype=value.dtype.value, out=dtype.value)
+    request = CachedAttention(
+        **vars(attention_request(node)), dtype=value.dtype.value, out=dtype.value
+    )
     attended = function.kernel(request, operands, sizes, dtype)
     function.set_result(result, function.reshaped(attended, function.flat_sizes(result.shape)))
 

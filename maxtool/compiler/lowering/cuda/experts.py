@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from maxtool.compiler.fusion.product_fusions import is_one_token
 from maxtool.compiler.kernels.cuda.gpu_requests import ExpertLinear, ExpertOrder
-from maxtool.compiler.lowering.cuda.products import product_options, rows_of
+from maxtool.compiler.lowering.cuda.products import product_of, rows_of
 from maxtool.compiler.lowering.function import Expr, FunctionLowering, Rule
 from maxtool.dtype import DType
 from maxtool.graph import Node, Tensor
@@ -17,7 +17,7 @@ def _expert_linear(function: FunctionLowering, node: Node) -> None:
     count = function.count(chosen.shape)
     choices = function.reshaped(function.any(chosen), [count])
     few = is_one_token(chosen.shape)
-    request = ExpertLinear(**product_options(weight.dtype, n, k), few=few)
+    request = ExpertLinear(**vars(product_of(weight.dtype, n, k)), few=few)
     order = [] if few else _order(function, chosen, choices, int(experts))
     operands = [rows_of(function, x, weight.dtype), function.get(weight), choices, *order]
     sizes = function.flat_sizes(result.shape)

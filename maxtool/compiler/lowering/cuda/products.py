@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
-
 from maxtool.compiler.fusion.linear_fusions import has_kernel
 from maxtool.compiler.fusion.product_fusions import added
-from maxtool.compiler.kernels.cuda.gpu_requests import Linear
+from maxtool.compiler.kernels.cuda.gpu_requests import Linear, Product
 from maxtool.compiler.kernels.cuda.matrix import PIECE
 from maxtool.compiler.kernels.cuda.output import FOUR
 from maxtool.compiler.kernels.requests import Embedding
@@ -30,7 +28,7 @@ def _linear(function: FunctionLowering, node: Node) -> None:
         RULES["linear"](function, node)
         return
     operands = [rows_of(function, x, weight.dtype), function.get(weight)]
-    request = Linear(**product_options(weight.dtype, *weight.shape), **added(node))
+    request = Linear(**vars(product_of(weight.dtype, *weight.shape)), **added(node))
     operands += [float32_of(function, tensor) for tensor in more]
     value = function.kernel(request, operands, function.flat_sizes(result.shape))
     function.set_flat(result, converted(function, value, DType.float32, x.dtype))
@@ -50,7 +48,7 @@ def _matmul(function: FunctionLowering, node: Node) -> None:
         return
     batched = y.rank > 2
     columns, (n, k) = _transposed(function, y, already=node.attributes.get("transposed", False))
-    request = Linear(**product_options(y.dtype, n, k), batched=batched)
+    request = Linear(**vars(product_of(y.dtype, n, k)), batched=batched)
     operands = [rows_of(function, x, y.dtype), columns]
     sizes = function.flat_sizes(result.shape)
     if batched:
@@ -77,23 +75,14 @@ def _transposed(
     return value, (second, first)
 
 
-class ProductOptions(TypedDict):
-    """Options that all products have; see :class:`Product`."""
-
-    weight_dtype: str
-    aligned: bool
-    fours: bool
-    wide: bool
-
-
-def product_options(dtype: DType, n: Dim, k: Dim) -> ProductOptions:
-    """Return what the kernel of a product may rely on, of what is known of its sizes now."""
-    return {
-        "weight_dtype": dtype.value,
-        "aligned": _divides(PIECE[dtype.value], k),
-        "fours": _divides(FOUR, n),
-        "wide": n.is_static and int(n) >= WIDE,
-    }
+def product_of(dtype: DType, n: Dim, k: Dim) -> Product:
+    """Return what the kernel of any product may rely on, of what is known of its sizes now."""
+    return Product(
+        weight_dtype=dtype.value,
+        aligned=_divides(PIECE[dtype.value], k),
+        fours=_divides(FOUR, n),
+        wide=n.is_static and int(n) >= WIDE,
+    )
 
 
 def _divides(divisor: int, size: Dim) -> bool:
