@@ -52,9 +52,9 @@ class EagerPrograms:
 
     def prepared(self, op: str, types: Types, attributes: Mapping[str, Any], results: Types) -> Run:
         """One operation as a function of operands of these types, of which it changes none."""
-        if all(0 in kind.shape for kind in results):
-            return lambda _operands: tuple(_empty(kind) for kind in results)
-        if op in MOVES and all(kind.device.is_cpu() for kind in types):
+        if all(0 in tensor_type.shape for tensor_type in results):
+            return lambda _operands: tuple(_empty(tensor_type) for tensor_type in results)
+        if op in MOVES and all(tensor_type.device.is_cpu() for tensor_type in types):
             return _moving(op, attributes, results[0])
         program = self._program(op, types, attributes, results)
         return program.function("eager", program.bind({}), results)
@@ -63,8 +63,11 @@ class EagerPrograms:
         self, op: str, types: Types, attributes: Mapping[str, Any], results: Types
     ) -> Program:
         options = tuple(sorted(attributes.items()))
-        places = tuple((kind.dtype, kind.rank, physical(kind.device)) for kind in types)
-        structure = (op, places, options)
+        operands = tuple(
+            (tensor_type.dtype, tensor_type.rank, physical(tensor_type.device))
+            for tensor_type in types
+        )
+        structure = (op, operands, options)
 
         def takes(sizes: Named) -> bool:
             return _gives(op, _of_sizes(types, sizes), attributes, sizes_of(types), results)
@@ -87,14 +90,14 @@ class EagerPrograms:
 
 def sizes_of(types: Types) -> tuple[tuple[int, ...], ...]:
     """The shapes as numbers."""
-    return tuple(kind.shape.static() for kind in types)
+    return tuple(tensor_type.shape.static() for tensor_type in types)
 
 
 def _of_sizes(types: Types, sizes: Named) -> list[TensorType]:
     """The types with other sizes, on the devices where they are computed."""
     return [
-        TensorType(kind.dtype, one, physical(kind.device))
-        for kind, one in zip(types, sizes, strict=True)
+        TensorType(tensor_type.dtype, shape, physical(tensor_type.device))
+        for tensor_type, shape in zip(types, sizes, strict=True)
     ]
 
 
@@ -107,27 +110,27 @@ def _gives(
 ) -> bool:
     """Whether an operation takes sizes with names, and would give results of these shapes."""
     try:
-        found = OPS[op].infer(*general, **attributes)
+        inferred = OPS[op].infer(*general, **attributes)
     except (TypeError, ValueError):
         return False
     numbers = {
         str(dim): size
-        for kind, one in zip(general, sizes, strict=True)
-        for dim, size in zip(kind.shape, one, strict=True)
+        for tensor_type, shape in zip(general, sizes, strict=True)
+        for dim, size in zip(tensor_type.shape, shape, strict=True)
     }
     return all(
-        [dim.size(numbers) for dim in kind.shape] == list(wanted.shape)
-        for kind, wanted in zip(found, results, strict=True)
+        [dim.size(numbers) for dim in tensor_type.shape] == list(wanted.shape)
+        for tensor_type, wanted in zip(inferred, results, strict=True)
     )
 
 
-def _moving(op: str, attributes: Mapping[str, Any], kind: TensorType) -> Run:
+def _moving(op: str, attributes: Mapping[str, Any], tensor_type: TensorType) -> Run:
     """One of ``MOVES``, whose result is in memory of its own."""
     move = MOVES[op](**attributes)
 
     def run(operands: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        made = move(*(operand.to_numpy() for operand in operands))
-        return (Tensor.holding(kind, aligned_copy(made)),)
+        moved = move(*(operand.to_numpy() for operand in operands))
+        return (Tensor.holding(tensor_type, aligned_copy(moved)),)
 
     return run
 
@@ -152,9 +155,9 @@ class _Recent(Generic[V]):
 
     def get(self, key: Hashable, make: Callable[[], V]) -> V:
         """The value of a key, made if there is none; two threads may both make it."""
-        found = self.find(key)
-        if found is not None:
-            return found
+        value = self.find(key)
+        if value is not None:
+            return value
         value = make()
         with self._lock:
             self._values[key] = value
@@ -163,5 +166,8 @@ class _Recent(Generic[V]):
         return value
 
 
-def _empty(kind: TensorType) -> Tensor:
-    return Tensor(np.empty(kind.shape.static(), kind.dtype.to_numpy()), device=kind.device)
+def _empty(tensor_type: TensorType) -> Tensor:
+    return Tensor(
+        np.empty(tensor_type.shape.static(), tensor_type.dtype.to_numpy()),
+        device=tensor_type.device,
+    )

@@ -29,60 +29,68 @@ class Argument:
     Attributes:
         tensor: As the virtual machine takes it.
         array: What that is over, on the host.
-        given: The array that it was made of, which may be another.
+        source: The array that it was taken from, which may be another.
     """
 
     tensor: Any
     array: Array | None = None
-    given: Array | None = None
+    source: Array | None = None
 
     def write_back(self) -> None:
         """Put what was written where it was meant: of what was not aligned, a copy was written."""
-        if self.array is None or self.given is None or np.may_share_memory(self.given, self.array):
+        if (
+            self.array is None
+            or self.source is None
+            or np.may_share_memory(self.source, self.array)
+        ):
             return
-        self.given[...] = self.array.view(self.given.dtype)
+        self.source[...] = self.array.view(self.source.dtype)
 
 
-def passed(name: str, value: Tensor, kind: TensorType) -> Argument:
+def passed(name: str, value: Tensor, tensor_type: TensorType) -> Argument:
     """A value as an argument of that type.
 
     Raises:
         ValueError: If a buffer is a read-only array, or not where it is to be written; ``name`` is
             what the message calls the function.
     """
-    writes = isinstance(kind, BufferType)
-    if writes and _is_elsewhere(value.device, kind.device):
-        where = f"is on {value.device.name}, and is written on {kind.device.name}"
+    writes = isinstance(tensor_type, BufferType)
+    if writes and _is_elsewhere(value.device, tensor_type.device):
+        where = f"is on {value.device.name}, and is written on {tensor_type.device.name}"
         raise ValueError(f"{name}: a buffer {where}; move it with to() first")
-    if kind.device.is_gpu():
-        return Argument(on_accelerator(value, kind.device))
-    given = value.to_numpy()
-    if writes and not given.flags.writeable:
+    if tensor_type.device.is_gpu():
+        return Argument(on_accelerator(value, tensor_type.device))
+    source = value.to_numpy()
+    if writes and not source.flags.writeable:
         raise ValueError(f"{name}: the array of a buffer is written in place and is read-only")
-    array = _plain(given)
-    return Argument(_host_tensor(array), array, given)
+    array = _plain(source)
+    return Argument(_host_tensor(array), array, source)
 
 
-def captured(place: Storage, values: Array, device: DeviceRef) -> Any:  # noqa: ANN401 - TVM's
+def captured(storage: Storage, values: Array, device: DeviceRef) -> Any:  # noqa: ANN401 - TVM's
     """A weight as it is stored, in memory of its own on a device."""
     if device.is_gpu():
-        return upload(place.store(values), device).tensor
-    stored = _plain(place.store(values))
+        return upload(storage.store(values), device).tensor
+    stored = _plain(storage.store(values))
     shared = np.may_share_memory(stored, values)
     return _host_tensor(aligned_copy(stored) if shared else stored)
 
 
-def returned(value: Any, kind: TensorType, read: Sequence[Array]) -> Tensor:  # noqa: ANN401 - TVM's
+def returned(value: Any, tensor_type: TensorType, read: Sequence[Array]) -> Tensor:  # noqa: ANN401 - TVM's
     """A result as a tensor, which on the host is no view of an array that was read."""
-    if kind.device.is_gpu():
-        there = TensorType(kind.dtype, tuple(value.shape), kind.device)
-        return Tensor.on_accelerator(there, DeviceArray(value, kind.dtype))
+    if tensor_type.device.is_gpu():
+        there = TensorType(tensor_type.dtype, tuple(value.shape), tensor_type.device)
+        return Tensor.on_accelerator(there, DeviceArray(value, tensor_type.dtype))
     array: Array = np.from_dlpack(value)
-    if any(np.may_share_memory(array, given) for given in read):
+    if any(np.may_share_memory(array, other) for other in read):
         array = array.copy()
-    dtype = kind.dtype.to_numpy()
-    given = array if array.dtype == dtype else array.view(dtype)
-    return Tensor.holding(kind, given) if kind.shape.is_static else Tensor(given, None, kind.device)
+    dtype = tensor_type.dtype.to_numpy()
+    typed = array if array.dtype == dtype else array.view(dtype)
+    return (
+        Tensor.holding(tensor_type, typed)
+        if tensor_type.shape.is_static
+        else Tensor(typed, None, tensor_type.device)
+    )
 
 
 def aligned(array: Array) -> Array:

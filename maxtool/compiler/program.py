@@ -47,7 +47,7 @@ class Program:
             device.to_device()
         plan = LoweringPlan(graphs, placement)
         self.storage: dict[str, Storage] = plan.storage
-        self._places = {
+        self._devices = {
             name: value.device for graph in graphs for name, value in graph.weight_values.items()
         }
         lowering = ModuleLowering(plan, prints=True)
@@ -74,20 +74,20 @@ class Program:
         absent = [name for name in self.storage if name not in weights]
         if absent:
             raise MissingWeight("weights have no data", problems=absent)
-        misfits = [_misfit(place, weights[name]) for name, place in self.storage.items()]
+        misfits = [_misfit(storage, weights[name]) for name, storage in self.storage.items()]
         if any(misfits):
             problems = [problem for problem in misfits if problem]
             raise MisshapenWeight("weights do not fit the graph", problems=problems)
         tensors = [
-            captured(place, weights[name], self._places[name])
-            for name, place in self.storage.items()
+            captured(storage, weights[name], self._devices[name])
+            for name, storage in self.storage.items()
         ]
         return tvm_ffi.Array(tensors)
 
     def weight(self, name: str, bound: Any) -> Array:  # noqa: ANN401 - what bind returned
         """A copy of the elements of a weight that was bound."""
-        place = list(self.storage).index(name)
-        return self.storage[name].restore(bound[place].numpy())
+        index = list(self.storage).index(name)
+        return self.storage[name].restore(bound[index].numpy())
 
     def run(
         self,
@@ -106,24 +106,26 @@ class Program:
     def function(self, name: str, weights: Any, results: Sequence[TensorType]) -> Run:  # noqa: ANN401 - what bind returned
         """One function, as one that takes its inputs; what a call need not look up is known."""
         call = self._machine[self._entries[name]]
-        kinds = [value.type for value in self._graphs[name].inputs]
-        written = [place for place, kind in enumerate(kinds) if isinstance(kind, BufferType)]
-        plain = [place for place in range(len(kinds)) if place not in written]
+        types = [value.type for value in self._graphs[name].inputs]
+        written = [index for index, each in enumerate(types) if isinstance(each, BufferType)]
+        plain = [index for index in range(len(types)) if index not in written]
 
         def run(inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
-            given = [passed(name, value, kind) for value, kind in zip(inputs, kinds, strict=True)]
-            state = [tvm_ffi.Array([given[place].tensor for place in written])] if written else []
+            arguments = [passed(name, *pair) for pair in zip(inputs, types, strict=True)]
+            state = (
+                [tvm_ffi.Array([arguments[index].tensor for index in written])] if written else []
+            )
             try:
                 with self._lock:
-                    output = call(*(given[place].tensor for place in plain), *state, weights)
+                    output = call(*(arguments[index].tensor for index in plain), *state, weights)
             except (RuntimeError, ValueError) as error:
                 raise self._explained(name, error) from None
-            for place in written:
-                given[place].write_back()
-            read = [array for place in plain if (array := given[place].array) is not None]
+            for index in written:
+                arguments[index].write_back()
+            read = [array for index in plain if (array := arguments[index].array) is not None]
             outputs = [output] if len(results) == 1 else list(output)
             return tuple(
-                returned(value, kind, read) for value, kind in zip(outputs, results, strict=True)
+                returned(value, own, read) for value, own in zip(outputs, results, strict=True)
             )
 
         return run
@@ -157,9 +159,10 @@ def _print(tensor: Any, label: str, dtype: str) -> None:  # noqa: ANN401 - tvm s
 tvm_ffi.register_global_func(PRINT, _print, override=True)
 
 
-def _misfit(place: Storage, values: Array) -> str:
-    found, declared = (values.dtype, values.shape), (place.dtype.to_numpy(), place.shape)
-    if found == declared:
+def _misfit(storage: Storage, values: Array) -> str:
+    """Return what is wrong with the values of a weight; empty if nothing is."""
+    dtype, shape = storage.dtype.to_numpy(), storage.shape
+    if (values.dtype, values.shape) == (dtype, shape):
         return ""
-    (dtype, shape), (wanted, sizes) = found, declared
-    return f"{place.name!r} is {dtype}{list(shape)}, declared {wanted}{list(sizes)}"
+    actual = f"{values.dtype}{list(values.shape)}"
+    return f"{storage.name!r} is {actual}, declared {dtype}{list(shape)}"
