@@ -20,7 +20,9 @@ MODEL = {"type": "BPE", "vocab": {"a": 0}, "merges": []}
 def manifest(folder: Path, **parts: object) -> Any:
     file = folder / "tokenizer.json"
     file.write_text(json.dumps({"version": "1.0", "added_tokens": [], "model": MODEL, **parts}))
-    return SimpleNamespace(tokenizer_file=file, require_unchanged=lambda _path: None)
+    return SimpleNamespace(
+        task="generate", tokenizer_file=file, require_unchanged=lambda _path: None
+    )
 
 
 def test_a_map_is_checked_before_the_package_reads_it(tmp_path: Path) -> None:
