@@ -257,6 +257,10 @@ def _gpt_neox(draw: Draw) -> Config:
     return config | {"rope_parameters": table | {"partial_rotary_factor": share}}
 
 
+def _seed_oss(draw: Draw) -> Config:
+    return _usual(draw, attention_bias=FLAGS, attention_out_bias=FLAGS, mlp_bias=FLAGS)
+
+
 def _starcoder2(draw: Draw) -> Config:
     config = _usual(draw, sliding_window=WINDOWS, use_bias=FLAGS)
     return config | {"norm_epsilon": config.pop("rms_norm_eps")}
@@ -338,6 +342,7 @@ FAMILIES: Mapping[str, Callable[[Draw], Config]] = {
     "phi3": _phi3,
     "gpt2": _gpt2,
     "gpt_neox": _gpt_neox,
+    "seed_oss": _seed_oss,
     "starcoder2": _starcoder2,
     "olmo2": _olmo2,
     "granite": _granite,
