@@ -19,8 +19,8 @@ from maxtool.compiler.lowering_plan import LoweringPlan
 from maxtool.compiler.pipeline import compile_module
 from maxtool.dtype import DType
 from maxtool.graph import Graph, Tensor, TensorType, executor, ops
-from maxtool.graph.ops.comparison import COMPARISONS, LOGICAL
-from maxtool.graph.ops.elementwise import BINARY
+from maxtool.graph.ops.comparison import COMPARISONS, LOGICAL, TESTS
+from maxtool.graph.ops.elementwise import BINARY, UNARY
 from maxtool.graph.ops.table import apply
 from tests.effort import thinned
 from tests.simt.model import TARGET, Simulation
@@ -84,6 +84,11 @@ def elementwise(dtype: DType) -> tuple[list[str], Callable[[Tensor, Tensor], lis
         return [apply(op, *((x, y) if op in PAIRS else (x,)))[0] for op in names]
 
     return names, function
+
+
+def test_every_operation_of_elements_has_a_formula() -> None:
+    operations = {*UNARY, *BINARY, *COMPARISONS, *LOGICAL, *TESTS, "logical_not"}
+    assert FORMULAS.keys() == operations
 
 
 # One type of each kind; the arithmetic of the others is that of wider and narrower ones.
