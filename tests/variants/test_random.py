@@ -7,13 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.data.random_configs import ENCODERS
+from tests.data.seeded import sample
 from tests.effort import thinned
+from tests.parity.traced import TracedModel
 from tests.variants import gguf_keys
 from tests.variants.judge import Judge
-from tests.variants.rows import RANDOM
+from tests.variants.rows import ALLOWED, RANDOM, Files, error, inputs, rows
 
 # A decoder with every scaling, and an encoder.
 KINDS = ("llama", "bert")
+STEP = 3
+"""Of so many configurations one is run token by token."""
 
 
 @pytest.mark.parametrize("family", thinned(RANDOM, *KINDS))
@@ -25,6 +30,18 @@ def test_a_family(family: str, tmp_path: Path) -> None:
     if case is not None and case.usual is not None:
         found = gguf_keys.measured(case.usual.recipe, case.checkpoint)
         assert found == gguf_keys.recorded()[family]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", [each for each in RANDOM if each not in ENCODERS])
+def test_calls_with_a_cache(family: str, tmp_path: Path) -> None:
+    """A first call, then token by token; frequencies may follow the length that is reached."""
+    files = Files(tmp_path)
+    for row in list(rows(family))[::STEP]:
+        ids = inputs(row)["input_ids"]
+        starts = [0, *range(row.more["first"], ids.shape[1])]
+        found = TracedModel(files.checkpoint(row)).cached(ids, starts)
+        assert error(sample(found), np.array(row.more["cached"])) < ALLOWED, row
 
 
 def test_a_wrong_output_is_seen(tmp_path: Path) -> None:
