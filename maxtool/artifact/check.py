@@ -29,8 +29,9 @@ Array: TypeAlias = np.ndarray[Any, Any]
 GRAPH, TRANSFORMERS = "graph", "transformers"
 LARGEST = 1 << 23
 """Numbers that an output may have; it is for fewer tokens where it would have more of them."""
-DECODED = 11
-"""Tokens of a decoder that come one at a time, at most: they pass a window's end."""
+DECODED, DECODED_PAST = 3, 11
+"""Tokens of a decoder that come one at a time, and at most so many where they pass a window's end:
+each of them takes the reference a sweep over all weights."""
 CACHED = ("prefill", "decode")
 """Functions that are called in turn, and share a state."""
 DRAWING = ("sample_prefill", "sample_decode")
@@ -201,7 +202,9 @@ def _asked(contents: Contents, length: int) -> Iterator[Trial]:
             yield Trial(f"{name}, {output}", [call], output, NOTHING)
     if in_turn:
         ids = draw(contents, functions[CACHED[0]], length)["input_ids"]
-        yield Trial(" and ".join(CACHED), _in_turn(ids), "logits", NOTHING)
+        passes = any(turn < length for turn in contents.turns)
+        calls = _in_turn(ids, DECODED_PAST if passes else DECODED)
+        yield Trial(" and ".join(CACHED), calls, "logits", NOTHING)
 
 
 NOTHING: Array = np.zeros(0)
@@ -216,10 +219,10 @@ def _is_large(function: NamedGraph, length: int) -> bool:
     return any(math.prod(one) > LARGEST for one in sizes)
 
 
-def _in_turn(ids: Array) -> list[Call]:
-    """``prefill`` up to the second start, then ``decode``."""
+def _in_turn(ids: Array, decoded: int) -> list[Call]:
+    """``prefill``, and then ``decode`` for the last tokens, one at a time."""
     length = ids.shape[1]
-    starts = [0, *range(max(length // 2 + 1, length - DECODED), length)]
+    starts = [0, *range(max(length // 2 + 1, length - decoded), length)]
     return [
         Call(
             CACHED[start > 0],

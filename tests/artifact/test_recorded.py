@@ -42,7 +42,7 @@ def test_the_machine_agrees(recorded: Path) -> None:
     assert found["schema"] == "maxtool.check/1"
     assert found["passed"]
     assert 0 < found["relative_error"] < 1e-5
-    names = {"prefill and decode", "embed"}
+    names = {"prefill and decode", "embed, embeddings"}
     assert names & found["trials"].keys()
     assert "relative error" in run(recorded).stdout
 
