@@ -73,20 +73,34 @@ VALUES: Config = {
 }
 
 
+# Several keys at once; without those that are null.
+TOGETHER: tuple[Config, ...] = (
+    {"attention.key_length": 6, "attention.value_length": 6, "rope.dimension_count": 6},
+    {"attention.key_length": None, "attention.value_length": None, "rope.dimension_count": 6},
+    {"vocab_size": None, "tokenizer.ggml.tokens": ["a", "b", "c"]},
+)
+
+
 def changes(metadata: Config) -> Iterator[tuple[str, Config]]:
     """Each change of a file's keys: what it is, and the keys then."""
     arch = metadata["general.architecture"]
     for key in metadata:
         if key.startswith((f"{arch}.", "tokenizer.")):
             yield f"without {key}", {other: metadata[other] for other in metadata if other != key}
-    for name, values in VALUES.items():
-        key = name if name.startswith(("general.", "tokenizer.")) else f"{arch}.{name}"
-        for value in values:
-            yield f"{key} = {json.dumps(value)}", metadata | {key: _typed(value)}
+    single = [{name: value} for name, values in VALUES.items() for value in values]
+    for sets in [*single, *TOGETHER]:
+        whole = {_whole(name, arch): value for name, value in sets.items()}
+        other = metadata | {key: _typed(value) for key, value in whole.items()}
+        what = ", ".join(f"{key} = {json.dumps(value)}" for key, value in whole.items())
+        yield what, {key: value for key, value in other.items() if value is not None}
+
+
+def _whole(name: str, arch: str) -> str:
+    return name if name.startswith(("general.", "tokenizer.")) else f"{arch}.{name}"
 
 
 def _typed(value: Any) -> Any:
-    if isinstance(value, bool | str | list):
+    if value is None or isinstance(value, bool | str | list):
         return value
     return np.uint32(value) if isinstance(value, int) else np.float32(value)
 

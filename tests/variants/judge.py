@@ -8,22 +8,26 @@ the folder that it converts back to the one it came from?
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors.numpy import save_file
 
 from maxtool.architectures import build
 from maxtool.conversion import Request, convert, prepare
 from maxtool.errors import MaxtoolError
 from maxtool.recipe import Recipe, find_recipe, load_recipe, resolve_config
+from maxtool.recipe.expressions import same
 from maxtool.recipe.naming import title
 from maxtool.weights import Checkpoint, TensorSpec, open_checkpoint
 from maxtool.weights.formats import gguf
+from tests.data.seeded import Config
 from tests.variants import gguf_keys
 from tests.variants.cases import Case, Reading
-from tests.variants.rows import Files, Row, rows
+from tests.variants.rows import DATA, Files, Row, rows
 from tests.variants.written_files import SIZES
 
 
@@ -39,6 +43,7 @@ class Judge:
         self.families = families
         self.folder = folder
         self._cases: dict[str, list[Case]] = {}
+        self._published: dict[str, Checkpoint] = {}
 
     def cases(self, family: str) -> list[Case]:
         """Those of one family."""
@@ -93,6 +98,25 @@ class Judge:
         if wrong := [what for what in expected if found.get(what) != expected[what]]:
             yield f"{family}: {wrong}"
 
+    def unpublished(self, names: Sequence[str]) -> Iterator[str]:
+        """Published configurations that give other fields than they must, or are refused."""
+        for model, told in json.loads((DATA / "published.json").read_text()).items():
+            if told["recipe"] in names:
+                folder = self.folder / "published" / model
+                if model not in self._published:
+                    self._published[model] = _bare(folder, told["config"])
+                checkpoint = self._published[model]
+                try:
+                    values = resolve_config(load_recipe(told["recipe"]), checkpoint).values
+                except MaxtoolError as refusal:
+                    yield f"refused: {model}: {refusal}"
+                    continue
+                for name, value in told["fields"].items():
+                    if not same(
+                        values.get(name), tuple(value) if isinstance(value, list) else value
+                    ):
+                        yield f"{model}: {name} = {values.get(name)}"
+
     def file(self, family: str) -> Case | None:
         """The first GGUF file of a family that llama.cpp's converter would have made."""
         cases = (case for case in self.cases(family) if case.usual is not None)
@@ -109,6 +133,14 @@ class Judge:
                 found = str(refusal)
             if found != case.recipe:
                 yield f"{case.row}: {found} instead of {case.recipe}"
+
+
+def _bare(folder: Path, config: Config) -> Checkpoint:
+    """A configuration with a tensor that it has no use for."""
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file({"x": np.zeros(1, np.float32)}, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(config))
+    return open_checkpoint(folder)
 
 
 def _cases(family: str, folder: Path) -> Iterator[Case]:

@@ -45,9 +45,16 @@ def shown(recipe: str, judge: Judge, damage: tuple[Mutation, Table]) -> str | No
     """What shows the damage: first where it is likely, then anywhere."""
     mutation, _ = damage
     words = mutation.words(tables(recipe)) if len(mutation.path) > 1 else None
-    passes = [words, None] if words else [None]
-    looks = ((family, each) for each in passes for family in judge.families)
-    return next(filter(None, (_shown(recipe, judge, damage, *look) for look in looks)), None)
+    looks = (
+        (family, each) for each in ([words, None] if words else [None]) for family in judge.families
+    )
+    found = filter(None, (_shown(recipe, judge, damage, *look) for look in looks))
+    return _unpublished(recipe, judge, damage) or next(found, None)
+
+
+def _unpublished(recipe: str, judge: Judge, damage: tuple[Mutation, Table]) -> str | None:
+    with damaged(recipe, damage[1]):
+        return next(judge.unpublished(heirs(recipe)), None)
 
 
 def _shown(

@@ -20,13 +20,9 @@ from tests.variants.rows import Row
 CORRECTED = frozenset({"falcon.context_length", "general.name", "general.size_label"})
 # It says these of some architectures, or where they are the quotient, and we say them of others.
 SIZES = frozenset({"attention.key_length", "attention.value_length"})
-ADDED = frozenset(
-    f"rope.{key}"
-    for key in (
-        *("freq_base", "scaling.type", "scaling.factor", "scaling.attn_factor"),
-        "scaling.original_context_length",
-    )
-)
+ADDED = ("rope.scaling.attn_factor", "rope.scaling.original_context_length")
+ROTARY = ("rope.freq_base", "rope.scaling.type", "rope.scaling.factor")
+ADDED_TO: Mapping[str, tuple[str, ...]] = {"falcon": ROTARY, "gemma2": ROTARY, "gpt_neox": ROTARY}
 # Keys that stand elsewhere than in llama.cpp's files.
 YARN = ("yarn_beta_fast", "yarn_beta_slow", "yarn_attn_factor", "original_context_length")
 UNORDERED: Mapping[str, tuple[str, ...]] = {
@@ -72,7 +68,8 @@ def gguf_differences(row: Row, file: Path, told: set[str]) -> Iterator[str]:
     sizes = {f"{arch}.{key}" for key in SIZES}
     quotient = keys[f"{arch}.embedding_length"] / keys[f"{arch}.attention.head_count"]
     odd = {key for key in sizes if {**wanted, **keys}.get(key) != quotient}
-    further = keys.keys() - wanted.keys() - told - odd - {f"{arch}.{key}" for key in ADDED}
+    added = {f"{arch}.{key}" for key in (*ADDED, *ADDED_TO.get(row.family, ()))}
+    further = keys.keys() - wanted.keys() - told - odd - added
     if wrong := {key for key in further if not key.startswith("tokenizer.")}:
         yield f"writes {wrong}, and llama.cpp does not"
     missing = (sizes - odd) - keys.keys()
