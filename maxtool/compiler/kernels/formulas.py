@@ -35,8 +35,8 @@ class Arithmetic(Protocol):
     def exp(self, x: Expr) -> Expr:
         """Return ``e**x``."""
 
-    def erfc(self, x: Expr) -> Expr:
-        """Return one less the error function."""
+    def half_erfc(self, x: Expr) -> Expr:
+        """Return ``(1 - erf(x)) / 2``."""
 
     def tanh(self, x: Expr) -> Expr:
         """Return the hyperbolic tangent."""
@@ -83,9 +83,9 @@ class Scalars:
         """Return ``e**x``."""
         return tirx.exp(x)
 
-    def erfc(self, x: Expr) -> Expr:
-        """Return one less the error function."""
-        return library("erfc")(self, x)
+    def half_erfc(self, x: Expr) -> Expr:
+        """Return ``(1 - erf(x)) / 2``."""
+        return self.number(0.5) * library("erfc")(self, x)
 
     def tanh(self, x: Expr) -> Expr:
         """Return the hyperbolic tangent."""
@@ -129,7 +129,7 @@ def _softplus(m: Arithmetic, x: Expr) -> Expr:
 
 def _gelu(m: Arithmetic, x: Expr) -> Expr:
     """``x`` times the normal distribution function, which is ``erfc(-x / sqrt(2)) / 2``."""
-    return x * (m.number(0.5) * m.erfc(m.let(x * m.number(-sqrt(0.5)))))
+    return x * m.half_erfc(m.let(x * m.number(-sqrt(0.5))))
 
 
 def _gelu_tanh(m: Arithmetic, x: Expr) -> Expr:
