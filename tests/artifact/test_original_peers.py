@@ -7,8 +7,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from maxtool import artifact
+from maxtool.cli.app import app
 from maxtool.errors import ConfigurationError, ParityFailed
 from tests.parity.peers import torch
 
@@ -16,6 +18,7 @@ __all__ = ["torch"]  # the fixture
 
 pytestmark = [pytest.mark.peers, pytest.mark.usefixtures("unoptimised", "torch")]
 
+ROOT = Path(__file__).resolve().parents[2]
 NAMES = (
     *("llama3", "gemma2", "gemma3", "gpt-neox", "gpt2", "falcon", "olmo2", "starcoder2", "yarn"),
     *("phi3-longrope", "dynamic", "mixtral", "qwen3-moe", "bert", "roberta", "distilbert"),
@@ -42,7 +45,7 @@ def test_a_recipe_that_reads_something_else_is_found_out(data: Path, tmp_path: P
     """The graph says the same as the recipe, and passes; the original model does not."""
     recipe = tmp_path / "wrong.toml"
     recipe.write_text(
-        'schema = 1\nname = "wrong"\nextends = "llama"\n'
+        'schema = 2\nname = "wrong"\nextends = "llama"\n'
         '[config]\nnorm_eps = { type = "float", hf = "mine", default = 0.5 }\n'
     )
     options = {"recipe": str(recipe), "ignore": frozenset({"rms_norm_eps"})}
@@ -52,6 +55,22 @@ def test_a_recipe_that_reads_something_else_is_found_out(data: Path, tmp_path: P
     )
     with pytest.raises(ParityFailed, match="the original model in transformers"):
         checked(data / "tiny-llama", tmp_path / "other", **options)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_recipe_that_exchanges_tensors_is_found_out(data: Path, tmp_path: Path) -> None:
+    """Two tensors of one shape, of which the graph cannot know which is which."""
+    text = (ROOT / "recipes" / "bert.toml").read_text()
+    query, key = "attention.self.query.", "attention.self.key."
+    text = text.replace(query, "@").replace(key, query).replace("@", key)
+    (tmp_path / "wrong.toml").write_text(text)
+    command = ["compile", str(data / "tiny-bert"), "-o", str(tmp_path / "out")]
+    command += ["--recipe", str(tmp_path / "wrong.toml"), "--check", "transformers"]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 1
+    for name in ("forward, last_hidden_state", "forward, pooler_output", "embed, embeddings"):
+        assert f"- {name}: relative error" in result.stderr
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.filterwarnings("ignore")
