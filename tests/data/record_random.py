@@ -198,6 +198,25 @@ def described(file: Path) -> Config:
     return {"keys": keys, "tensors": held}
 
 
+def defaults(model_type: str, config: Config) -> dict[str, Config]:
+    """For each key of a configuration, what the class has where it is left out."""
+
+    def completed(given: Config) -> Config:
+        built = AutoConfig.for_model(model_type, **given)
+        return dict(json.loads(built.to_json_string(use_diff=False)))
+
+    told = {key: value for key, value in config.items() if key != "model_type"}
+    found = {}
+    for key in told:
+        try:
+            whole = completed({other: told[other] for other in told if other != key})
+        except Exception as error:  # whatever the class raises: it needs the key
+            print(f"{model_type} needs {key}: {error}"[:200])
+            continue
+        found[key] = {k: whole[k] for k in told.keys() & whole.keys() if whole[k] != told[k]}
+    return found
+
+
 def rows(model_type: str, scratch: Path, checkout: Path) -> list[Config]:
     """A row for each configuration that transformers computes."""
     made, files = [], []
@@ -232,6 +251,7 @@ def main(checkout: str, *names: str) -> None:
         with tempfile.TemporaryDirectory() as scratch:
             made = rows(name, Path(scratch), Path(checkout))
         head = {"transformers": transformers.__version__, "norm": norm_of(name), "rows": made}
+        head["without"] = defaults(name, made[0]["config"])
         text = json.dumps(head, separators=(",", ":")).encode()
         (OUT / f"{name}.json.gz").write_bytes(gzip.compress(text, 9, mtime=0))
         print(f"{name}: {len(made)} rows, {sum('gguf' in row for row in made)} with GGUF")

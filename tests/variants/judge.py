@@ -27,7 +27,7 @@ from maxtool.weights.formats import gguf
 from tests.data.seeded import Config
 from tests.variants import gguf_keys
 from tests.variants.cases import Case, Reading
-from tests.variants.rows import DATA, Files, Row, rows
+from tests.variants.rows import DATA, RANDOM, Files, Row, rows, without
 from tests.variants.written_files import SIZES
 
 
@@ -44,6 +44,7 @@ class Judge:
         self.folder = folder
         self._cases: dict[str, list[Case]] = {}
         self._published: dict[str, Checkpoint] = {}
+        self._incomplete: dict[str, dict[str, str]] = {}
 
     def cases(self, family: str) -> list[Case]:
         """Those of one family."""
@@ -117,6 +118,31 @@ class Judge:
                     ):
                         yield f"{model}: {name} = {values.get(name)}"
 
+    def incomplete(self, family: str, name: str) -> dict[str, str]:
+        """How keys that are left out are read: as transformers completes them, or otherwise."""
+        made, recipe = {}, load_recipe(name)
+        for key, *pair in without(family) if family in RANDOM else ():
+            left, whole = (
+                self._values(recipe, f"{family} {key} {place}", config)
+                for place, config in enumerate(pair)
+            )
+            made[key] = "refused" if left is None else "alike" if _alike(left, whole) else "other"
+        return made
+
+    def usually(self, family: str, name: str) -> dict[str, str]:
+        """:meth:`incomplete`, of the recipe as it stands."""
+        if family not in self._incomplete:
+            self._incomplete[family] = self.incomplete(family, name)
+        return self._incomplete[family]
+
+    def _values(self, recipe: Recipe, name: str, config: Config) -> Config | None:
+        if name not in self._published:
+            self._published[name] = _bare(self.folder / "bare" / name, config)
+        try:
+            return resolve_config(recipe, self._published[name]).values
+        except MaxtoolError:
+            return None
+
     def file(self, family: str) -> Case | None:
         """The first GGUF file of a family that llama.cpp's converter would have made."""
         cases = (case for case in self.cases(family) if case.usual is not None)
@@ -133,6 +159,10 @@ class Judge:
                 found = str(refusal)
             if found != case.recipe:
                 yield f"{case.row}: {found} instead of {case.recipe}"
+
+
+def _alike(one: Config | None, two: Config | None) -> bool:
+    return one is not None and two is not None and all(same(one[k], two[k]) for k in one)
 
 
 def _bare(folder: Path, config: Config) -> Checkpoint:

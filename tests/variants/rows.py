@@ -143,6 +143,15 @@ def _random(family: str) -> Iterator[Row]:
         )
 
 
+def without(family: str) -> Iterator[tuple[str, Config, Config]]:
+    """The first random configuration without each of its keys: as it is, and completed."""
+    recorded = _recorded(family)
+    config = recorded["rows"][0]["config"]
+    for key, complete in recorded["without"].items():
+        left = {other: value for other, value in config.items() if other != key}
+        yield key, left, left | {k: value for k, value in complete.items() if value is not None}
+
+
 class Files:
     """Checkpoints of the rows, with weights that follow from their names.
 

@@ -65,13 +65,17 @@ def _shown(
     words: frozenset[str] | None,
 ) -> str | None:
     mutation, changed = damage
-    judge.cases(family)  # read by the recipe as it stands
+    name = judge.cases(family)[0].recipe  # read by the recipe as it stands
+    usual = judge.usually(family, name)
     with damaged(recipe, changed):
         faults = judge.faults(family, heirs(recipe), words)
         is_match = mutation.path[0] in ("match", "constants")
         matched = judge.unrecognised(family) if is_match else ()
         try:
-            return next(itertools.chain(faults, matched), None)
+            if wrong := next(itertools.chain(faults, matched), None):
+                return wrong
+            is_other = mutation.path[0] == "config" and judge.incomplete(family, name) != usual
+            return "reads what is left out otherwise" if is_other else None
         except Exception as crash:  # which fails a test as well
             return repr(crash)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from maxtool.recipe import find_recipe
 from tests.data.random_configs import ENCODERS
 from tests.data.seeded import sample
 from tests.effort import thinned
@@ -17,6 +18,16 @@ from tests.variants.rows import ALLOWED, RANDOM, Files, error, inputs, rows
 
 # A decoder with every scaling, and an encoder.
 KINDS = ("llama", "bert")
+# Keys that have no usual value here; and what is not used, or decides shapes that the file tells.
+REQUIRED = {"hidden_size", "intermediate_size", "max_position_embeddings", "n_embd", "n_head"} | {
+    *("n_heads", "n_layer", "num_attention_heads", "num_hidden_layers", "text_config"),
+    "vocab_size",
+}
+UNUSED = {
+    "phi3": {"original_max_position_embeddings"},
+    "qwen2": {"num_key_value_heads"},
+    "qwen3": {"num_key_value_heads"},
+}
 STEP = 3
 """Of so many configurations one is run token by token."""
 
@@ -30,6 +41,15 @@ def test_a_family(family: str, tmp_path: Path) -> None:
     if case is not None and case.usual is not None:
         found = gguf_keys.measured(case.usual.recipe, case.checkpoint)
         assert found == gguf_keys.recorded()[family]
+
+
+@pytest.mark.parametrize("family", RANDOM)
+def test_keys_that_are_left_out(family: str, tmp_path: Path) -> None:
+    """They mean what the configuration's class has for them, or must be there."""
+    name = find_recipe(Files(tmp_path).checkpoint(next(rows(family)))).name
+    found = Judge([family], tmp_path).incomplete(family, name)
+    assert {key for key, how in found.items() if how == "other"} <= UNUSED.get(family, set())
+    assert {key for key, how in found.items() if how == "refused"} <= REQUIRED
 
 
 @pytest.mark.slow
