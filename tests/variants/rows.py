@@ -149,7 +149,8 @@ def without(family: str) -> Iterator[tuple[str, Config, Config]]:
     config = recorded["rows"][0]["config"]
     for key, complete in recorded["without"].items():
         left = {other: value for other, value in config.items() if other != key}
-        yield key, left, left | {k: value for k, value in complete.items() if value is not None}
+        whole = config | complete
+        yield key, left, {k: value for k, value in whole.items() if complete.get(k, 0) is not None}
 
 
 class Files:

@@ -24,6 +24,7 @@ REQUIRED = {"hidden_size", "intermediate_size", "max_position_embeddings", "n_em
     "vocab_size",
 }
 UNUSED = {
+    "olmo2": {"head_dim"},  # which its class does not list
     "phi3": {"original_max_position_embeddings"},
     "qwen2": {"num_key_value_heads"},
     "qwen3": {"num_key_value_heads"},
