@@ -137,9 +137,15 @@ def compile_module(
 
 
 def _bound(graph: Graph, module: Called[..., Any]) -> dict[str, WeightData]:
-    """Every parameter that has data: those of the tree, and others it reads."""
-    found = {name: graph.weight(name) for name in graph.weight_values}
-    used = {name: one for name, one in found.items() if one is not None and one.name == name}
+    """Return the data of each parameter that has some: of the tree's, and of others it reads.
+
+    Parts of split weights have none of their own here: they are cut from the whole.
+    """
+    parts = graph.parts
+    read = {name: graph.weight(name) for name in graph.weight_values if name not in parts}
+    used = {
+        name: weight for name, weight in read.items() if weight is not None and weight.name == name
+    }
     tensors: dict[str, Tensor] = {
         **used,
         **{leaf.name: leaf.tensor for leaf in tree.leaves(module)},

@@ -33,6 +33,7 @@ def manifest() -> dict[str, Any]:
     ]
     return {
         "schema": SCHEMA,
+        "task": "generate",
         "module": "model.so",
         "context": 16,
         "entries": {"decode": entry},
