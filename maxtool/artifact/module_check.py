@@ -23,11 +23,15 @@ from maxtool.runtime.loader.trials import Call, Tolerance, Trial
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-TOLERANCES = {4: Tolerance(2e-1, 2e-1), 8: Tolerance(5e-2, 5e-2), 11: Tolerance(2e-2, 2e-2)}
-"""Errors that are allowed, by the digits of the narrowest floats on the way (float8, bfloat16,
-float16)."""
-USUAL = Tolerance(1e-4, 1e-5)
-"""Errors that are allowed where all floats are wider: sums are in float32."""
+SHARES = {4: 2e-1, 8: 5e-2, 11: 2e-2}
+"""Errors that are allowed as a share of the expected size, by the digits of the narrowest floats on
+the way (float8, bfloat16, float16)."""
+USUAL = 1e-4
+"""The share where all floats are wider: sums are in float32."""
+ROUNDING = 1e-6
+"""Error that is allowed whatever the expected size: that of sums in float32 which cancel out. It is
+as small for narrow floats, or outputs that are small themselves, such as those of a softmax, would
+pass whatever they are."""
 SIZES = (3, 8)
 """Sizes of a named dimension: each is given both, or its least and the next where that is more."""
 WHOLE_NUMBERS = 5
@@ -66,7 +70,8 @@ def _tolerance(contents: Contents) -> Tolerance:
     types = {value.dtype for graph in contents.graphs for value in _values(graph)}
     floats = [dtype for dtype in types if dtype.is_float() and dtype is not DType.float8_e8m0fnu]
     digits = min(map(_digits, floats), default=24)
-    return next((TOLERANCES[most] for most in sorted(TOLERANCES) if digits <= most), USUAL)
+    share = next((SHARES[most] for most in sorted(SHARES) if digits <= most), USUAL)
+    return Tolerance(share, ROUNDING)
 
 
 def _digits(dtype: DType) -> int:
