@@ -123,9 +123,9 @@ class Build:
         recipe = self.plan.recipe
         if (tolerance := recipe.check.get(name)) is None:
             raise ConfigurationError(f"the recipe has no tolerance for {name}", file=recipe.file)
-        compare = parity.check if self.target.host else parity.record
         whole = replace(self.contents, functions=self._whole)
-        found = compare(folder, whole, tolerance, self._reference)
+        trials = parity.trials_of(whole, tolerance, self._reference)
+        found = parity.check(folder, trials, here=self.target.host)
         compared = self.request.against == parity.TRANSFORMERS
         return replace(found, is_verified=compared or is_shipped(recipe.file))
 

@@ -60,6 +60,7 @@ class Trials:
 
     Attributes:
         each: The calls, and the expected outputs.
+        against: ``graph`` or ``transformers``, which gave these.
         tokens: How many tokens are compared; 0 where the model has no tokens.
         unreached: Lengths, ascending, beyond which the artifact computes otherwise, and which are
             not passed: windows, and contexts of rotary scalings.
@@ -67,6 +68,7 @@ class Trials:
     """
 
     each: tuple[Trial, ...]
+    against: str
     tokens: int
     unreached: tuple[int, ...] = ()
     calls: int = 0
@@ -117,79 +119,62 @@ PROOFS = {
 FAILED = {GRAPH: "its graph", TRANSFORMERS: "the original model in transformers"}
 
 
-def check(
-    folder: Path, contents: Contents, tolerance: SupportsTolerance, reference: Reference = GRAPHS
-) -> Checked:
-    """Compare every function with a reference: for a decoder, the cached ones called in turn.
-
-    Args:
-        folder: The artifact, compiled for this machine.
-        contents: What it was compiled from, for one device.
-        tolerance: What is allowed.
-        reference: What it is compared with.
-
-    Raises:
-        ParityFailed: If an output is not within the tolerance.
-    """
-    return check_trials(folder, trials_of(contents, reference), tolerance, reference)
-
-
-def check_trials(
-    folder: Path, trials: Trials, tolerance: SupportsTolerance, reference: Reference = GRAPHS
-) -> Checked:
-    """Compare an artifact with what a reference gave; arguments and errors as of :func:`check`."""
-    model, allowed = loader.load(folder), Tolerance(tolerance.rtol, tolerance.atol)
-    results = {trial.name: trial.compare(model, allowed) for trial in trials.each}
-    failed = [f"{name}: {result}" for name, result in results.items() if not result.passed]
-    if failed:
-        raise ParityFailed(
-            f"the compiled model does not compute what {FAILED[reference.name]} computes",
-            problems=failed,
-        )
-    worst = max(results.values(), key=lambda result: result.relative_error)
-    amount = (trials.tokens, trials.unreached)
-    return Checked(reference.name, worst, *amount, calls=trials.calls)
-
-
-def record(
-    folder: Path, contents: Contents, tolerance: SupportsTolerance, reference: Reference = GRAPHS
-) -> Checked:
-    """Put a reference's outputs into an artifact that another machine runs and checks.
+def check(folder: Path, trials: Trials, *, here: bool) -> Checked:
+    """Compare an artifact with what a reference gave, or record that for another machine.
 
     Args:
         folder: The artifact.
-        contents: What it was compiled from, for one device.
-        tolerance: What is allowed.
-        reference: What it is to be compared with.
+        trials: What is to be compared.
+        here: Whether this machine runs the artifact.
+
+    Raises:
+        ParityFailed: If outputs are not within their tolerances.
     """
-    return record_trials(folder, trials_of(contents, reference), tolerance, reference)
+    if not here:
+        save(folder / FILE, trials.each)
+    worst = _worst(folder, trials) if here else None
+    return Checked(trials.against, worst, trials.tokens, trials.unreached, calls=trials.calls)
 
 
-def record_trials(
-    folder: Path, trials: Trials, tolerance: SupportsTolerance, reference: Reference = GRAPHS
-) -> Checked:
-    """Put what a reference gave into an artifact; arguments as of :func:`record`."""
-    save(folder / FILE, trials.each, Tolerance(tolerance.rtol, tolerance.atol))
-    amount = (trials.tokens, trials.unreached)
-    return Checked(reference.name, None, *amount, calls=trials.calls)
+def _worst(folder: Path, trials: Trials) -> Comparison:
+    """Compare, and return the comparison that is furthest off."""
+    model = loader.load(folder)
+    results = {trial.name: trial.compare(model) for trial in trials.each}
+    failed = [f"{name}: {result}" for name, result in results.items() if not result.passed]
+    if failed:
+        raise ParityFailed(
+            f"the compiled model does not compute what {FAILED[trials.against]} computes",
+            problems=failed,
+        )
+    return max(results.values(), key=lambda result: result.relative_error)
 
 
-def trials_of(contents: Contents, reference: Reference = GRAPHS) -> Trials:
-    """Calls of all functions, and the outputs that a reference gives for them.
+def trials_of(
+    contents: Contents, tolerance: SupportsTolerance, reference: Reference = GRAPHS
+) -> Trials:
+    """Call all functions of a model, the cached ones of a decoder in turn, on a reference.
 
     There are as many tokens as :mod:`maxtool.artifact.lengths` says.
+
+    Args:
+        contents: What was compiled, for one device.
+        tolerance: The error that is allowed.
+        reference: What gives the expected outputs.
     """
+    allowed = Tolerance(tolerance.rtol, tolerance.atol)
     work = sum(math.prod(one.shape) for one in contents.storage.values())
     length = lengths.tokens(contents.turns, work, contents.context)
     runner = reference.make(contents)
     unreached = [
         one for one in lengths.reachable(contents.turns, contents.context) if one >= length
     ]
-    each = [replace(one, expected=one.run(runner)) for one in _asked(contents, length)]
-    return Trials(tuple(each), length if contents.context else 0, tuple(unreached))
+    asked = _asked(contents, length, allowed)
+    each = [replace(trial, expected=trial.run(runner)) for trial in asked]
+    tokens = length if contents.context else 0
+    return Trials(tuple(each), reference.name, tokens, tuple(unreached))
 
 
-def _asked(contents: Contents, length: int) -> Iterator[Trial]:
+def _asked(contents: Contents, length: int, allowed: Tolerance) -> Iterator[Trial]:
     """The calls, without what is expected of them."""
     functions = {function.name: function for function in contents.functions}
     in_turn = CACHED if functions.keys() >= set(CACHED) else ()
@@ -199,12 +184,12 @@ def _asked(contents: Contents, length: int) -> Iterator[Trial]:
         few = min(length, lengths.TOKENS) if _is_large(function, length) else length
         call = Call(name, draw(contents, function, few))
         for output in function.outputs:
-            yield Trial(f"{name}, {output}", [call], output, NOTHING)
+            yield Trial(f"{name}, {output}", [call], output, NOTHING, allowed)
     if in_turn:
         ids = draw(contents, functions[CACHED[0]], length)["input_ids"]
         passes = any(turn < length for turn in contents.turns)
         calls = _in_turn(ids, DECODED_PAST if passes else DECODED)
-        yield Trial(" and ".join(CACHED), calls, "logits", NOTHING)
+        yield Trial(" and ".join(CACHED), calls, "logits", NOTHING, allowed)
 
 
 NOTHING: Array = np.zeros(0)

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
 
-from maxtool.artifact.check import Checked, Trials, check_trials, record_trials
+from maxtool.artifact.check import GRAPH, Checked, Trials, check
 from maxtool.artifact.contents import Contents, NamedGraph
 from maxtool.artifact.graph_outputs import GraphRunner
 from maxtool.artifact.pure_graphs import nested
 from maxtool.dtype import DType
-from maxtool.graph import Graph, Tensor, TensorType
+from maxtool.graph import CallNode, Graph, Tensor, TensorType
 from maxtool.runtime.loader.trials import Call, Tolerance, Trial
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -48,26 +49,29 @@ def check_functions(contents: Contents, folder: Path) -> Checked:
     Raises:
         ParityFailed: Listing the outputs that are further off than is allowed.
     """
-    compare = check_trials if contents.target.host else record_trials
-    return compare(folder, _trials(contents), _tolerance(contents))
+    return check(folder, _trials(contents), here=contents.target.host)
 
 
 def _trials(contents: Contents) -> Trials:
     """Calls with inputs drawn at random by a fixed seed, and each of their outputs in float64."""
     graphs = GraphRunner(contents)
     calls = [(function, sizes) for function in contents.functions for sizes in _sizes(function)]
-    trials = []
+    trials: list[Trial] = []
     for function, sizes in calls:
         call = Call(function.name, _inputs(function, sizes))
         sized = "".join(f", {name} {size}" for name, size in sizes.items())
-        for name, expected in graphs.run(call.entry, call.inputs).items():
-            trials.append(Trial(f"{call.entry}{sized}: {name}", [call], name, expected))
-    return Trials(tuple(trials), tokens=0, calls=len(calls))
+        allowed = map(partial(tolerance, function.graph), function.graph.outputs)
+        expected = graphs.run(call.entry, call.inputs).items()
+        trials += [
+            Trial(f"{call.entry}{sized}: {name}", [call], name, array, error)
+            for (name, array), error in zip(expected, allowed, strict=True)
+        ]
+    return Trials(tuple(trials), GRAPH, tokens=0, calls=len(calls))
 
 
-def _tolerance(contents: Contents) -> Tolerance:
-    """The errors that are allowed, by the narrowest floats that values are rounded to."""
-    types = {value.dtype for graph in contents.graphs for value in _values(graph)}
+def tolerance(graph: Graph, output: Tensor) -> Tolerance:
+    """Return the error that is allowed, by the narrowest floats that an output follows from."""
+    types = {value.dtype for value in _sources(graph, output)}
     floats = [dtype for dtype in types if dtype.is_float() and dtype is not DType.float8_e8m0fnu]
     digits = min(map(_digits, floats), default=24)
     share = next((SHARES[most] for most in sorted(SHARES) if digits <= most), USUAL)
@@ -80,12 +84,19 @@ def _digits(dtype: DType) -> int:
     return int(limits.nmant) + 1
 
 
-def _values(graph: Graph) -> Iterator[Tensor]:
-    """Everything that is computed, and what it is computed from."""
-    yield from (*graph.inputs, *graph.weight_values.values())
-    for callee in nested(graph, set()):
-        for node in callee.nodes:
-            yield from node.outputs
+def _sources(graph: Graph, output: Tensor) -> Iterator[Tensor]:
+    """The output, and all values that it follows from, those of subgraphs too."""
+    needed = {id(output)}
+    yield output
+    for node in reversed(graph.nodes):
+        if needed.isdisjoint(map(id, node.outputs)):
+            continue
+        operands = [*node.inputs, *(node.weights if isinstance(node, CallNode) else ())]
+        needed.update(map(id, operands))
+        yield from (*node.outputs, *operands)
+        if isinstance(node, CallNode):
+            for callee in nested(node.callee, set()):
+                yield from (value for inner in callee.nodes for value in inner.outputs)
 
 
 def _sizes(function: NamedGraph) -> Iterator[dict[str, int]]:

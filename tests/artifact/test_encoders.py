@@ -123,7 +123,8 @@ def test_check_sees_a_wrong_weight(data: Path, tmp_path: Path) -> None:
     exchanged, read = {query: key, key: query}, made.contents.read
     other = replace(made.contents, read=lambda name: read(exchanged.get(name, name)))
     with pytest.raises(ParityFailed) as caught:
-        check.check(tmp_path / "out", other, Tolerance(1e-4, 1e-5))
+        trials = check.trials_of(other, Tolerance(1e-4, 1e-5))
+        check.check(tmp_path / "out", trials, here=True)
     names = ("forward, last_hidden_state", "forward, pooler_output", "embed, embeddings")
     for name, problem in zip(names, caught.value.problems, strict=True):
         assert problem.startswith(f"{name}: relative error")

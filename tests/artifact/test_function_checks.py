@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from maxtool.artifact.module_check import tolerance
 from maxtool.artifact.saving import SaveBuild, SaveRequest
 from maxtool.artifact.writing import make
 from maxtool.dtype import DType
@@ -67,3 +68,24 @@ def test_weights_of_zeros_fail_where_outputs_are_small(tmp_path: Path, dtype: st
     with pytest.raises(ParityFailed) as caught:
         planned.compare(tmp_path / "out")
     assert len(caught.value.problems) > 1
+
+
+def test_each_output_has_the_tolerance_of_what_it_follows_from() -> None:
+    def forward(x: Tensor) -> list[Tensor]:
+        narrow = ops.cast(x, DType.float8_e4m3fn)
+        half = ops.cast(ops.cast(x, DType.float16) * 2, DType.float32)
+        return [x + 1, narrow, half, half + ops.cast(narrow, DType.float32), ops.argmax(half)]
+
+    graph = Graph("several", forward, [ROWS])
+    shares = [tolerance(graph, output).rtol for output in graph.outputs]
+    assert shares == [1e-4, 2e-1, 2e-2, 2e-1, 2e-2]
+
+
+def test_a_narrow_value_in_a_subgraph_is_seen() -> None:
+    def inner(x: Tensor) -> Tensor:
+        return ops.cast(ops.cast(x, DType.bfloat16) * 3, DType.float32)
+
+    with Graph("outer", input_types=[ROWS]) as graph:
+        subgraph = graph.add_subgraph("inner", inner, [ROWS])
+        graph.output(graph.call(subgraph, graph.inputs[0])[0] + 1, graph.inputs[0] + 1)
+    assert [tolerance(graph, one).rtol for one in graph.outputs] == [5e-2, 1e-4]

@@ -70,12 +70,14 @@ class Trial:
         calls: The calls, in order. They share one state where their entries have any.
         output: The name of the output that is compared.
         expected: That output; of several calls one after the other along axis 1.
+        tolerance: The error that is allowed.
     """
 
     name: str
     calls: Sequence[Call]
     output: str
     expected: Array
+    tolerance: Tolerance
 
     def run(self, model: Runner) -> Array:
         """What the model gives."""
@@ -85,19 +87,19 @@ class Trial:
         found = [model.run(call.entry, call.inputs, state)[self.output] for call in self.calls]
         return found[0] if len(found) == 1 and not keeps else np.stack(found, axis=1)
 
-    def compare(self, model: Runner, tolerance: Tolerance) -> Comparison:
+    def compare(self, model: Runner) -> Comparison:
         """How far the model is from what is expected.
 
         Raises:
             DoesNotFit: If its output has another shape.
         """
         try:
-            return compare(self.run(model), self.expected, tolerance)
+            return compare(self.run(model), self.expected, self.tolerance)
         except (KeyError, ValueError) as error:
             raise DoesNotFit(f"{self.name}: {error}") from None
 
 
-def save(path: Path, trials: Sequence[Trial], tolerance: Tolerance) -> None:
+def save(path: Path, trials: Sequence[Trial]) -> None:
     """Write a file of trials."""
     arrays: dict[str, Array] = {}
 
@@ -109,13 +111,13 @@ def save(path: Path, trials: Sequence[Trial], tolerance: Tolerance) -> None:
         return name
 
     plan = {
-        "rtol": tolerance.rtol,
-        "atol": tolerance.atol,
         "trials": [
             {
                 "name": trial.name,
                 "output": trial.output,
                 "expected": kept(trial.expected),
+                "rtol": trial.tolerance.rtol,
+                "atol": trial.tolerance.atol,
                 "calls": [
                     {
                         "entry": call.entry,
@@ -130,7 +132,7 @@ def save(path: Path, trials: Sequence[Trial], tolerance: Tolerance) -> None:
     np.savez(path, **{PLAN: np.array(json.dumps(plan))}, **arrays)  # type: ignore[arg-type]
 
 
-def load(path: Path) -> tuple[list[Trial], Tolerance]:
+def load(path: Path) -> list[Trial]:
     """Read a file of trials.
 
     Raises:
@@ -139,8 +141,7 @@ def load(path: Path) -> tuple[list[Trial], Tolerance]:
     arrays, _ = read_arrays(path)
     try:
         plan = json.loads(str(arrays.pop(PLAN)))
-        tolerance = Tolerance(float(plan["rtol"]), float(plan["atol"]))
-        return list(_trials(plan["trials"], arrays)), tolerance
+        return list(_trials(plan["trials"], arrays))
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         what = f"this holds no recorded outputs: {error!r:.200}"
         raise BadInput(what, file=path) from None
@@ -154,4 +155,5 @@ def _trials(plan: Sequence[Mapping[str, Any]], arrays: Mapping[str, Array]) -> I
         ]
         if not calls or any(not call.inputs for call in calls):
             raise ValueError("a trial without a call, or a call without inputs")
-        yield Trial(trial["name"], calls, trial["output"], arrays[trial["expected"]])
+        tolerance = Tolerance(float(trial["rtol"]), float(trial["atol"]))
+        yield Trial(trial["name"], calls, trial["output"], arrays[trial["expected"]], tolerance)

@@ -22,9 +22,9 @@ def run_check(options: Common) -> None:
         Disagrees: If an output is further off than the recipe allows.
     """
     path = _recorded(Manifest(options.folder), verified=options.verify)
-    trials, tolerance = load_trials(path)
+    trials = load_trials(path)
     model = open_model(options)
-    found = {trial.name: trial.compare(model, tolerance) for trial in trials}
+    found = {trial.name: trial.compare(model) for trial in trials}
     worst = max(found.values(), key=lambda one: one.relative_error, default=None)
     if worst is None:
         raise BadInput("no output is recorded", file=path)
