@@ -28,6 +28,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from os import PathLike
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from maxtool.runtime.loader import RunError
 
 
 class MaxtoolError(Exception):
@@ -165,3 +169,10 @@ class MachineLacks(MaxtoolError):
 
 class MissingDevice(MachineLacks, ValueError):
     """The machine has no such device, or its driver does not work."""
+
+
+def translated(error: RunError) -> MaxtoolError:
+    """Return the loader's error, which cannot know these classes, as the class that it names."""
+    kind: type[MaxtoolError] = globals()[error.kind]
+    where = {"file": error.file, "tensor": error.tensor, "offset": error.offset}
+    return kind(error.what, **where, hint=error.hint, problems=error.problems)  # type: ignore[arg-type]

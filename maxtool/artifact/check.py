@@ -19,9 +19,10 @@ from maxtool.artifact import lengths
 from maxtool.artifact.check_inputs import draw
 from maxtool.artifact.contents import Contents, NamedGraph
 from maxtool.artifact.graph_outputs import GraphRunner
-from maxtool.errors import ParityFailed
+from maxtool.errors import ParityFailed, translated
 from maxtool.runtime import loader
 from maxtool.runtime.loader.comparison import Comparison, SupportsTolerance
+from maxtool.runtime.loader.errors import DoesNotFit
 from maxtool.runtime.loader.trials import FILE, Call, Runner, Tolerance, Trial, save
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -128,7 +129,8 @@ def check(folder: Path, trials: Trials, *, here: bool) -> Checked:
         here: Whether this machine runs the artifact.
 
     Raises:
-        ParityFailed: If outputs are not within their tolerances.
+        ParityFailed: If outputs are not within their tolerances, or of other shapes.
+        MaxtoolError: If the artifact cannot be run.
     """
     if not here:
         save(folder / FILE, trials.each)
@@ -138,15 +140,43 @@ def check(folder: Path, trials: Trials, *, here: bool) -> Checked:
 
 def _worst(folder: Path, trials: Trials) -> Comparison:
     """Compare, and return the comparison that is furthest off."""
-    model = loader.load(folder)
-    results = {trial.name: trial.compare(model) for trial in trials.each}
-    failed = [f"{name}: {result}" for name, result in results.items() if not result.passed]
-    if failed:
+    passed, problems = [], []
+    try:
+        model = loader.load(folder)
+        for trial in trials.each:
+            result = _result(trial, model)
+            if isinstance(result, Comparison) and result.passed:
+                passed.append(result)
+            else:
+                problems.append(f"{trial.name}: {result}")
+    except loader.RunError as error:
+        raise translated(error) from error
+    if problems:
         raise ParityFailed(
             f"the compiled model does not compute what {FAILED[trials.against]} computes",
-            problems=failed,
+            problems=problems,
         )
-    return max(results.values(), key=lambda result: result.relative_error)
+    return max(passed, key=lambda result: result.relative_error)
+
+
+def _result(trial: Trial, model: Runner) -> Comparison | str:
+    """Compare, or return the reason why the output cannot be compared."""
+    try:
+        return trial.compare(model)
+    except DoesNotFit as error:
+        return error.what.removeprefix(f"{trial.name}: ")
+
+
+def _require_finite(trials: Trials) -> None:
+    """Refuse a reference without a result: it would agree with an artifact that has none either.
+
+    Raises:
+        ParityFailed: Listing the outputs with NaN or infinite values.
+    """
+    counts = {trial.name: int((~np.isfinite(trial.expected)).sum()) for trial in trials.each}
+    if problems := [f"{name}: {count} values" for name, count in counts.items() if count]:
+        what = f"what {FAILED[trials.against]} computes is NaN or infinite"
+        raise ParityFailed(what, problems=problems, hint="look for damaged or overflowing weights")
 
 
 def trials_of(
@@ -160,6 +190,9 @@ def trials_of(
         contents: What was compiled, for one device.
         tolerance: The error that is allowed.
         reference: What gives the expected outputs.
+
+    Raises:
+        ParityFailed: If these are not finite.
     """
     allowed = Tolerance(tolerance.rtol, tolerance.atol)
     work = sum(math.prod(one.shape) for one in contents.storage.values())
@@ -171,7 +204,9 @@ def trials_of(
     asked = _asked(contents, length, allowed)
     each = [replace(trial, expected=trial.run(runner)) for trial in asked]
     tokens = length if contents.context else 0
-    return Trials(tuple(each), reference.name, tokens, tuple(unreached))
+    trials = Trials(tuple(each), reference.name, tokens, tuple(unreached))
+    _require_finite(trials)
+    return trials
 
 
 def _asked(contents: Contents, length: int, allowed: Tolerance) -> Iterator[Trial]:
@@ -207,7 +242,7 @@ def _is_large(function: NamedGraph, length: int) -> bool:
 def _in_turn(ids: Array, decoded: int) -> list[Call]:
     """``prefill``, and then ``decode`` for the last tokens, one at a time."""
     length = ids.shape[1]
-    starts = [0, *range(max(length // 2 + 1, length - decoded), length)]
+    starts = [0, *range(max((length + 1) // 2, length - decoded), length)]
     return [
         Call(
             CACHED[start > 0],

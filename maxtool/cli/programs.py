@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from maxtool import errors, runtime
+from maxtool import runtime
 from maxtool.cli import complete
 from maxtool.cli.interrupts import INTERRUPTED
 from maxtool.cli.output import Output
-from maxtool.errors import MaxtoolError
+from maxtool.errors import translated
 
 if TYPE_CHECKING:
-    from maxtool.runtime.loader import EmbedOptions, Options, RunError
+    from maxtool.runtime.loader import EmbedOptions, Options
     from maxtool.runtime.loader.option_table import Option
 
 
@@ -105,7 +105,7 @@ def execute(
     try:
         loader.execute(parse(folder, argv))
     except loader.RunError as error:
-        raise _ours(error) from error
+        raise translated(error) from error
     except KeyboardInterrupt:  # a user who has read enough is told nothing
         raise typer.Exit(INTERRUPTED) from None
 
@@ -118,10 +118,3 @@ def _words(option: Option, given: Mapping[str, Any]) -> Iterator[str]:
     elif value is not None:
         values = value if isinstance(value, list) else [value]
         yield from (f"--{option.name}={one}" for one in values)
-
-
-def _ours(error: RunError) -> MaxtoolError:
-    """The loader's error, which cannot know our classes, as the one that it says it is."""
-    kind: type[MaxtoolError] = getattr(errors, error.kind)
-    where = {"file": error.file, "tensor": error.tensor, "offset": error.offset}
-    return kind(error.what, **where, hint=error.hint, problems=error.problems)  # type: ignore[arg-type]

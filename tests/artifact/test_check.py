@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from maxtool import artifact
 from maxtool.artifact import check, lengths, original_model
+from maxtool.artifact.graph_outputs import GraphRunner
 from maxtool.cli.app import app
 from maxtool.conversion import Request, convert, prepare
 from maxtool.errors import ConfigurationError, ParityFailed
@@ -170,3 +171,27 @@ def test_forward_is_shown_fewer_tokens_where_its_logits_would_be_many(
     in_turn = {(1, 35), (1, 1), (1,), (1, 12, 97)}
     assert recorded(46 * 97) >= in_turn | {(1, 46), (1, 46, 97)}
     assert recorded(46 * 97 - 1) >= in_turn | {(1, 24), (1, 24, 97)}
+
+
+class Undefined(GraphRunner):
+    """A reference whose results are NaN."""
+
+    def run(self, *arguments: Any) -> dict[str, Any]:
+        return {name: array * np.nan for name, array in super().run(*arguments).items()}
+
+
+def test_a_reference_of_nan_proves_nothing(data: Path, tmp_path: Path) -> None:
+    made = artifact.prepare(artifact.Request(data / "tiny-llama", tmp_path / "out"))
+    reference = check.Reference(check.GRAPH, Undefined)
+    with pytest.raises(ParityFailed, match="its graph computes is NaN or infinite") as caught:
+        check.trials_of(made.contents, Tolerance(1e-4, 1e-5), reference)
+    assert any(problem.startswith("prefill and decode: ") for problem in caught.value.problems)
+
+
+@pytest.mark.parametrize("context", [2, 3, 4, 20])
+def test_decode_is_called_whatever_the_context(data: Path, tmp_path: Path, context: int) -> None:
+    request = artifact.Request(data / "tiny-llama", tmp_path / "out", context=context)
+    trials = check.trials_of(artifact.prepare(request).contents, Tolerance(1e-4, 1e-5))
+    (in_turn,) = (trial.calls for trial in trials.each if len(trial.calls) > 1)
+    assert [call.entry for call in in_turn][:2] == ["prefill", "decode"]
+    assert sum(call.inputs["input_ids"].shape[1] for call in in_turn) == context

@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from maxtool.artifact.check import GRAPH, Trials, check
 from maxtool.artifact.module_check import tolerance
 from maxtool.artifact.saving import SaveBuild, SaveRequest
 from maxtool.artifact.writing import make
 from maxtool.dtype import DType
-from maxtool.errors import ParityFailed
+from maxtool.errors import InputError, ParityFailed
 from maxtool.graph import Graph, Tensor, TensorType, Weight, ops
 from maxtool.nn.saving import CompiledFunction
 from maxtool.runtime import loader
+from maxtool.runtime.loader.trials import Call, Tolerance, Trial
 from tests.runtime.tiny_artifact import checksum
 
 FILE = "weights.bin"
@@ -89,3 +91,54 @@ def test_a_narrow_value_in_a_subgraph_is_seen() -> None:
         subgraph = graph.add_subgraph("inner", inner, [ROWS])
         graph.output(graph.call(subgraph, graph.inputs[0])[0] + 1, graph.inputs[0] + 1)
     assert [tolerance(graph, one).rtol for one in graph.outputs] == [5e-2, 1e-4]
+
+
+def infinite(x: Tensor) -> list[Tensor]:
+    """Compute NaN, infinities and finite values, as the graph says."""
+    return [ops.log(x), ops.where(x > 0, x, float("-inf"))]
+
+
+def test_right_nan_and_infinities_pass(tmp_path: Path) -> None:
+    assert "relative error" in checked(tmp_path / "out", infinite, ROWS)
+
+
+def test_an_output_without_elements_passes(tmp_path: Path) -> None:
+    """The fifth row and those behind it: there may be none."""
+    assert "relative error" in checked(tmp_path / "out", lambda x: x[5:] * 2, ROWS)
+
+
+def test_whole_numbers_are_counted(tmp_path: Path) -> None:
+    said = checked(tmp_path / "out", lambda x: [ops.argmax(x), x > 0], ROWS)
+    assert "whole numbers differ" in said
+
+
+def wrong_trials(build: SaveBuild, expected: np.ndarray[Any, Any]) -> Trials:
+    """One call of five rows, of which something else is expected."""
+    call = Call("forward", {"a": np.ones((5, 16), np.float32)})
+    trial = Trial("forward, a 5", [call], build.function.outputs[0], expected, Tolerance(0.1, 0))
+    return Trials((trial,), GRAPH, tokens=0, calls=1)
+
+
+@pytest.mark.parametrize(
+    ("expected", "problem"),
+    [
+        (np.zeros((5, 1), int), "forward, a 5: 5 of 5 whole numbers differ, most at [0, 0]"),
+        (np.zeros(4, int), "forward, a 5: the output has shape [5, 1], the reference [4]"),
+    ],
+)
+def test_another_output_is_one_problem(
+    tmp_path: Path, expected: np.ndarray[Any, Any], problem: str
+) -> None:
+    planned = build(tmp_path / "out", lambda x: ops.sum(ops.cast(x, DType.int64)), ROWS)
+    make(planned)
+    with pytest.raises(ParityFailed) as caught:
+        check(tmp_path / "out", wrong_trials(planned, expected), here=True)
+    assert caught.value.problems == (problem,)
+
+
+def test_an_artifact_that_cannot_be_opened_is_an_error_of_maxtool(tmp_path: Path) -> None:
+    planned = build(tmp_path / "out", lambda x: x * 2, ROWS)
+    make(planned)
+    (tmp_path / "out" / "manifest.json").write_text("{")
+    with pytest.raises(InputError, match=r"manifest\.json"):
+        planned.compare(tmp_path / "out")

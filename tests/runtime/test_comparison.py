@@ -38,23 +38,56 @@ def test_relative_error_is_the_ratio_of_the_norms(array: np.ndarray, change: flo
         assert found.max_abs_error == pytest.approx(abs(change) * np.abs(wide).max(), rel=1e-6)
 
 
-@given(some_arrays, st.sampled_from([np.nan, np.inf, -np.inf]), st.booleans(), st.data())
-def test_what_is_not_finite_never_passes(
-    array: np.ndarray, value: float, in_both: bool, data: st.DataObject
+SPECIAL = [np.nan, np.inf, -np.inf]
+
+
+@given(some_arrays, st.sampled_from(SPECIAL), st.sampled_from([0.0, *SPECIAL]), st.data())
+def test_nan_and_infinities_equal_themselves_alone(
+    array: np.ndarray, value: float, other: float, data: st.DataObject
 ) -> None:
     place = tuple(data.draw(st.integers(0, side - 1)) for side in array.shape)
-    spoilt = array.copy()
-    spoilt[place] = value
-    found = compare(spoilt, spoilt if in_both else array, Tolerance(1e9, 1e9))
+    actual, expected = array.copy(), array.copy()
+    actual[place], expected[place] = value, other
+    equal = np.array_equal(value, other, equal_nan=True)
+    for left, right in ((actual, expected), (expected, actual)):
+        found = compare(left, right, Tolerance(1e9, 1e9))
+        assert (found.passed, found.unequal) == (equal, int(not equal))
+        assert equal or found.worst_position == place
+        assert equal or "1 NaN or infinite values differ" in str(found)
+
+
+@pytest.mark.parametrize("value", SPECIAL)
+def test_what_lies_beside_equal_nan_is_compared(value: float) -> None:
+    expected = np.array([[value, 1.0, 2.0]])
+    assert compare(expected * 1.00001, expected, Tolerance()).passed
+    found = compare(expected * 1.001, expected, Tolerance())
     assert not found.passed
-    assert found.non_finite == 1
-    assert found.worst_position == place
+    assert found.relative_error == pytest.approx(1e-3)
 
 
-def test_nan_in_the_reference_does_not_pass_either() -> None:
+def test_nan_in_the_reference_alone_fails() -> None:
     found = compare(np.ones((1, 2)), np.array([[np.nan, 1.0]]), Tolerance(1.0, 1.0))
     assert not found.passed
     assert found.relative_error == np.inf
+
+
+@pytest.mark.parametrize(
+    ("actual", "expected"),
+    [
+        (np.array([100000, 50124]), np.array([100000, 50123])),
+        (np.array([[3, 2**53 + 1]]), np.array([[3, 2**53]])),
+        (np.array([True, False]), np.array([True, True])),
+        (np.array([0, 255], np.uint8), np.array([0, 0], np.uint8)),
+    ],
+)
+def test_whole_numbers_must_be_equal(actual: np.ndarray, expected: np.ndarray) -> None:
+    same = compare(expected, expected, Tolerance())
+    assert same.passed
+    assert str(same) == "0 of 2 whole numbers differ"
+    found = compare(actual, expected, Tolerance(1e9, 1e9))
+    assert not found.passed
+    assert str(found).startswith("1 of 2 whole numbers differ, most at [")
+    assert found.worst_position[-1] == 1
 
 
 def test_worst_position_and_agreement() -> None:
@@ -91,8 +124,16 @@ def test_one_wrong_element_among_a_million_fails() -> None:
     assert not found.passed
 
 
-@pytest.mark.parametrize("shapes", [((2, 3), (3, 2)), ((2, 3), (2, 3, 1)), ((0, 3), (0, 3))])
-def test_shapes_must_match_and_hold_something(shapes: tuple[tuple[int, ...], ...]) -> None:
+@pytest.mark.parametrize("shapes", [((2, 3), (3, 2)), ((2, 3), (2, 3, 1)), ((0, 3), (3, 0))])
+def test_shapes_must_match(shapes: tuple[tuple[int, ...], ...]) -> None:
     actual, expected = map(np.zeros, shapes)
     with pytest.raises(ValueError, match="shape"):
         compare(actual, expected, Tolerance())
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0)])
+@pytest.mark.parametrize("dtype", [np.float32, np.int64])
+def test_nothing_equals_nothing(shape: tuple[int, ...], dtype: type) -> None:
+    found = compare(np.zeros(shape, dtype), np.zeros(shape, dtype), Tolerance(0.0, 0.0))
+    assert found.passed
+    assert (found.relative_error, found.max_abs_error, found.worst_position) == (0.0, 0.0, ())

@@ -28,69 +28,98 @@ class Comparison:
     Attributes:
         relative_error: Euclidean norm of the difference over that of the expected array.
         max_abs_error: The largest absolute difference.
-        worst_position: Where that difference is; the first element that is not finite, if any.
+        worst_position: Where that difference is; the first element that differs, of those that must
+            be equal; empty where there are no elements.
         argmax_agreement: Share of rows (last axis) whose largest element is at the same place.
-        non_finite: Elements that are NaN or infinite in either array.
+        unequal: Elements that differ and must be equal: whole numbers and truth values, and those
+            that are NaN or infinite in either array.
+        size: How many elements there are.
+        is_exact: Whether all elements must be equal.
         rtol: Error allowed as a share of the expected size.
         atol: Error allowed whatever the expected size.
-        passed: Whether both norms stay within the tolerance and every element is finite.
+        passed: Whether none are unequal, and both norms stay within the tolerance.
     """
 
     relative_error: float
     max_abs_error: float
     worst_position: tuple[int, ...]
     argmax_agreement: float
-    non_finite: int
+    unequal: int
+    size: int
+    is_exact: bool
     rtol: float
     atol: float
     passed: bool
 
     def __str__(self) -> str:
-        finite = f", {self.non_finite} values are not finite" if self.non_finite else ""
+        if self.is_exact:
+            place = f", most at {list(self.worst_position)}" if self.unequal else ""
+            return f"{self.unequal} of {self.size} whole numbers differ{place}"
+        unequal = f", {self.unequal} NaN or infinite values differ" if self.unequal else ""
         return (
             f"relative error {self.relative_error:.2e} (allowed {self.rtol:.0e}), largest "
             f"difference {self.max_abs_error:.2e} at {list(self.worst_position)}, same top choice "
-            f"in {self.argmax_agreement:.1%} of rows{finite}"
+            f"in {self.argmax_agreement:.1%} of rows{unequal}"
         )
 
 
 def compare(
     actual: NDArray[Any], expected: NDArray[Any], tolerance: SupportsTolerance
 ) -> Comparison:
-    """Compare in float64.
+    """Compare floats in float64, and whole numbers and truth values as they are.
 
-    It passes when ``size(actual - expected) <= atol + rtol * size(expected)`` holds for two
+    Floats pass when ``size(actual - expected) <= atol + rtol * size(expected)`` holds for two
     measures of size: the root mean square, which ordinary rounding decides, and the largest
-    absolute value, which one wrong element among millions decides. NaN and infinity never pass.
+    absolute value, which one wrong element among millions decides. NaN equals NaN, and an infinity
+    itself; neither equals anything else. Others pass when all are equal.
 
     Args:
-        actual: Any shape, at least one element.
+        actual: Any shape.
         expected: The same shape.
         tolerance: ``rtol`` and ``atol`` of the rule above.
 
     Raises:
-        ValueError: If the shapes differ or there is nothing to compare.
+        ValueError: If the shapes differ.
     """
     _check_shapes(actual, expected)
+    is_exact = expected.dtype.kind in WHOLE
     wide, reference = (np.atleast_1d(array).astype(np.float64) for array in (actual, expected))
-    finite = np.isfinite(wide) & np.isfinite(reference)
+    unequal = _unequal(np.atleast_1d(actual), np.atleast_1d(expected), is_exact=is_exact)
+    finite_reference = np.where(np.isfinite(reference), reference, 0.0)
     with np.errstate(invalid="ignore", over="ignore"):
-        difference = np.where(finite, np.abs(wide - reference), np.inf)
-        passed = bool(finite.all()) and all(
-            size(difference) <= tolerance.atol + tolerance.rtol * size(reference)
+        apart = np.abs(wide - reference)
+        # Equal infinities have no difference; whole numbers may be too large to have one here.
+        difference = np.where(unequal, apart.clip(1) if is_exact else np.inf, np.nan_to_num(apart))
+        passed = not unequal.any() and all(
+            size(difference) <= tolerance.atol + tolerance.rtol * size(finite_reference)
             for size in (_root_mean_square, _largest)
         )
-        relative_error = _relative(difference, reference)
+        relative_error = _relative(difference, finite_reference)
     return Comparison(
         relative_error=relative_error,
         max_abs_error=_largest(difference),
         worst_position=_position(difference),
         argmax_agreement=_agreement(wide, reference),
-        non_finite=int(finite.size - finite.sum()),
+        unequal=int(unequal.sum()),
+        size=unequal.size,
+        is_exact=is_exact,
         rtol=tolerance.rtol,
         atol=tolerance.atol,
         passed=passed,
     )
+
+
+WHOLE = "biu"
+"""Kinds of NumPy's types that are compared exactly: truth values and whole numbers."""
+
+
+def _unequal(actual: NDArray[Any], expected: NDArray[Any], *, is_exact: bool) -> NDArray[np.bool_]:
+    """Mark the elements that differ and must be equal."""
+    if is_exact:
+        return np.asarray(actual != expected)
+    wide, reference = actual.astype(np.float64), expected.astype(np.float64)
+    finite = np.isfinite(wide) & np.isfinite(reference)
+    return np.asarray(~finite & (wide != reference) & ~(np.isnan(wide) & np.isnan(reference)))
 
 
 def _check_shapes(actual: NDArray[Any], expected: NDArray[Any]) -> None:
@@ -98,16 +127,14 @@ def _check_shapes(actual: NDArray[Any], expected: NDArray[Any]) -> None:
         raise ValueError(
             f"the output has shape {list(actual.shape)}, the reference {list(expected.shape)}"
         )
-    if not actual.size:
-        raise ValueError(f"nothing to compare: the shape is {list(actual.shape)}")
 
 
 def _root_mean_square(values: NDArray[np.float64]) -> float:
-    return float(np.sqrt(np.mean(np.square(values))))
+    return float(np.sqrt(np.mean(np.square(values)))) if values.size else 0.0
 
 
 def _largest(values: NDArray[np.float64]) -> float:
-    return float(np.max(np.abs(values)))
+    return float(np.max(np.abs(values), initial=0.0))
 
 
 def _relative(difference: NDArray[np.float64], reference: NDArray[np.float64]) -> float:
@@ -119,9 +146,13 @@ def _relative(difference: NDArray[np.float64], reference: NDArray[np.float64]) -
 
 
 def _position(difference: NDArray[np.float64]) -> tuple[int, ...]:
+    if not difference.size:
+        return ()
     return tuple(int(axis) for axis in np.unravel_index(difference.argmax(), difference.shape))
 
 
 def _agreement(actual: NDArray[np.float64], expected: NDArray[np.float64]) -> float:
     """A row with NaN agrees only by accident, which ``passed`` does not look at."""
+    if not actual.size:
+        return 1.0
     return float(np.mean(np.argmax(actual, axis=-1) == np.argmax(expected, axis=-1)))
