@@ -85,6 +85,7 @@ class Contents:
         devices: How many devices run it together, each with a part of the weights.
         tokenizer: The tokenizer, if there is one.
         sources: The files that it is made from.
+        executed: The bytes of the sources that were executed, which may have changed since.
     """
 
     functions: tuple[NamedGraph, ...]
@@ -100,6 +101,7 @@ class Contents:
     devices: int = 1
     tokenizer: Tokenizer | None = None
     sources: tuple[Path, ...] = ()
+    executed: Mapping[Path, bytes] = field(default_factory=dict)
 
     @property
     def graphs(self) -> Iterator[Graph]:

@@ -17,10 +17,11 @@ from maxtool.artifact.module_check import check_functions
 from maxtool.artifact.module_weights import ModuleWeights
 from maxtool.artifact.pure_graphs import pure_function
 from maxtool.artifact.request import ModuleRequest
-from maxtool.artifact.user_module import AnyModule, load_module, user_code
+from maxtool.artifact.user_code import imports_beside, user_code
+from maxtool.artifact.user_module import AnyModule, load_module
 from maxtool.compiler.targets import Target
 from maxtool.dtype import DType
-from maxtool.errors import MissingWeight, UsageError
+from maxtool.errors import MissingWeight, ModelMismatch, UsageError
 from maxtool.files import check_output, check_space
 from maxtool.graph import Tensor, TensorType
 from maxtool.nn import state, tree
@@ -102,16 +103,20 @@ def prepare_module(request: ModuleRequest) -> ModuleBuild:
     checkpoint = None if request.weights is None else open_checkpoint(request.weights)
     check_output(request.output, force=request.force, sources=_protected(request, checkpoint))
     replaceable.check(request.output)
-    module = load_module(request.module)
-    values = _values(module, request, checkpoint)
-    functions = tuple(_traced(module, entry, request.module.file) for entry in request.entries)
+    file = request.module.file
+    with imports_beside(file):
+        loaded = load_module(request.module)
+        module = loaded.module
+        values = _values(module, request, checkpoint)
+        functions = tuple(_traced(module, entry, file) for entry in request.entries)
     contents = Contents(
         functions,
         target,
         _reading(functions, values),
         identity=function_identity(request.name or type(module).__name__, type(module).__name__),
         dtype=matrix_dtype(functions),
-        sources=(request.module.file, *(checkpoint.files if checkpoint else ())),
+        sources=tuple(checkpoint.files if checkpoint else ()),
+        executed={file: loaded.source},
     )
     code.require_tools(target)
     check_space(request.output, weights.total_bytes(contents) + SPARE_BYTES)
@@ -180,8 +185,10 @@ def _reading(functions: tuple[NamedGraph, ...], values: ModuleWeights | None) ->
 
 def _traced(module: AnyModule, entry: EntrySpec, file: Path) -> NamedGraph:
     """The graph of an entry."""
-    method, declared = _method(module, entry)
-    types = _ordered(entry.inputs or _own_types(module, entry, declared), declared)
+    with user_code(f"{type(module).__name__}.{entry.method}", file):
+        method, declared = _method(module, entry)
+    own = {} if entry.inputs else _own_types(module, entry, declared, file)
+    types = _ordered(entry.inputs or own, declared)
     _check_names(entry, types, declared)
     by_position = {
         name
@@ -219,16 +226,25 @@ def _method(module: AnyModule, entry: EntrySpec) -> tuple[Callable[..., Any], Si
 
 
 def _own_types(
-    module: AnyModule, entry: EntrySpec, declared: Signature
-) -> Mapping[str, TensorType]:
-    """The types that a module of the eager style says by itself, if it does."""
-    own = getattr(module, "input_types", None)
-    if entry.method != FORWARD or not callable(own):
-        return {}
-    try:
-        return dict(zip(declared.parameters, own(), strict=False))
-    except NotImplementedError:
-        return {}
+    module: AnyModule, entry: EntrySpec, declared: Signature, file: Path
+) -> dict[str, TensorType]:
+    """The types that a module of the eager style says by itself, if it does.
+
+    Raises:
+        ModelMismatch: If its ``input_types`` raises an error, or returns something else than types.
+    """
+    what = f"{type(module).__name__}.input_types"
+    with user_code(what, file):
+        own = getattr(module, "input_types", None)
+        if entry.method != FORWARD or not callable(own):
+            return {}
+        try:
+            types = own()
+        except NotImplementedError:
+            return {}
+    if not isinstance(types, (list, tuple)) or not all(isinstance(t, TensorType) for t in types):
+        raise ModelMismatch(f"{what} does not return a list of TensorType", file=file)
+    return dict(zip(declared.parameters, types, strict=False))
 
 
 def _ordered(types: Mapping[str, TensorType], declared: Signature) -> dict[str, TensorType]:

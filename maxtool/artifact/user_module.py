@@ -1,8 +1,4 @@
-"""``FILE.py:NAME``: the module that a user's file defines. The file is executed.
-
-Prints of that code go to stderr, since stdout is for data; its errors become one message with the
-lines of the user's own files.
-"""
+"""``FILE.py:NAME``: the module that a user's file defines. The file is executed."""
 
 from __future__ import annotations
 
@@ -10,9 +6,7 @@ import ast
 import hashlib
 import re
 import sys
-import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import Parameter, isclass, signature
@@ -20,14 +14,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from maxtool.errors import InputError, MaxtoolError, MissingFile, ModelMismatch, UsageError
+from maxtool.artifact.user_code import user_code
+from maxtool.errors import InputError, MissingFile, UsageError
 from maxtool.nn.base import Base
 from maxtool.weights.names import did_you_mean, listed
 
 AnyModule = Base[..., Any]
 
 REFERENCE = re.compile(r"(?P<file>.*\.py)(?::(?P<name>.*))?", re.DOTALL)
-HERE = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +40,19 @@ class ModuleReference:
         return f"{self.file}:{self.name}"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadedModule:
+    """A module, and the file as it was executed.
+
+    Attributes:
+        module: The module.
+        source: The bytes of the file.
+    """
+
+    module: AnyModule
+    source: bytes
+
+
 def parse_reference(text: str) -> ModuleReference | None:
     """Read ``FILE.py:NAME``; None for the path of a checkpoint.
 
@@ -62,7 +69,7 @@ def parse_reference(text: str) -> ModuleReference | None:
     return ModuleReference(file, name)
 
 
-def load_module(reference: ModuleReference) -> AnyModule:
+def load_module(reference: ModuleReference) -> LoadedModule:
     """Execute the file, and return the module that the name stands for.
 
     The name may be a module, a class of modules that takes no arguments, or a function without
@@ -74,81 +81,45 @@ def load_module(reference: ModuleReference) -> AnyModule:
         UsageError: If the name is not in it, or stands for something else.
         ModelMismatch: If the file, the class or the function raises an error.
     """
-    value = _attribute(reference, _executed(reference.file))
-    if isinstance(value, Base):
-        return value
-    if not callable(value):
-        raise _not_a_module(reference, value)
-    if needed := _required(value):
+    source = _read(reference.file)
+    defined = _executed(reference.file, source)
+    with user_code(reference.name, reference.file):
+        value = _attribute(reference, defined)
+        needed = _required(value) if callable(value) and not isinstance(value, Base) else []
+    if needed:
         what = f"{reference} takes arguments ({', '.join(needed)})"
         raise UsageError(what, hint="name a function without arguments that returns the module")
-    with user_code(f"{reference.name}()", reference.file):
-        built = value()
-    if not isinstance(built, Base):
-        raise _not_a_module(reference, built)
-    return built
+    return LoadedModule(_built(reference, value), source)
 
 
-@contextmanager
-def user_code(what: str, file: Path) -> Iterator[None]:
-    """Run code of a user: its prints go to stderr, its errors become one of ours.
-
-    Args:
-        what: The name of what runs, for the message.
-        file: The file that it comes from.
-
-    Raises:
-        ModelMismatch: If it raises an error, or wants to end the process.
-    """
-    try:
-        with redirect_stdout(sys.stderr):
-            yield
-    except (MaxtoolError, KeyboardInterrupt, MemoryError):
-        raise
-    except SyntaxError as error:
-        where = f"line {error.lineno}: {(error.text or '').strip()}"
-        raise _failed(what, error.filename or file, error, [where]) from error
-    except (Exception, SystemExit) as error:
-        raise _failed(what, file, error, list(_lines(error))) from error
+def _built(reference: ModuleReference, value: object) -> AnyModule:
+    """The module that a name stands for, or what it returns."""
+    if callable(value) and not isinstance(value, Base):
+        with user_code(f"{reference.name}()", reference.file):
+            value = value()
+    if not isinstance(value, Base):
+        what = f"{reference} is not a module of maxtool.nn but {type(value).__name__}"
+        hint = "name a Module, a class of modules, or a function that returns one"
+        raise UsageError(what, hint=hint)
+    return value
 
 
-def _failed(what: str, file: str | Path, error: BaseException, lines: list[str]) -> ModelMismatch:
-    said = str(error.msg if isinstance(error, SyntaxError) else error).strip()
-    text = f"{type(error).__name__}: {said}" if said else type(error).__name__
-    return ModelMismatch(f"{what} raises {text}", file=file, problems=lines)
-
-
-def _lines(error: BaseException) -> Iterator[str]:
-    """The lines of a traceback that are neither this package's nor Python's, outermost first."""
-    for frame in traceback.extract_tb(error.__traceback__):
-        path = Path(frame.filename)
-        if path.is_file() and not path.resolve().is_relative_to(HERE):
-            yield f"{path.name}, line {frame.lineno}, in {frame.name}: {frame.line}"
-
-
-def _executed(file: Path) -> ModuleType:
-    """The file as an imported module, which finds others beside it; nothing is compiled to disk."""
-    _require_file(file)
+def _executed(file: Path, source: bytes) -> ModuleType:
+    """The file as an imported module."""
     name = f"maxtool_user_{hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:16]}"
     spec = spec_from_file_location(name, file)
-    if spec is None or spec.loader is None:  # never so for a name that ends in .py
+    if spec is None:  # never so for a name that ends in .py
         raise InputError("the file is not Python", file=file)
     module = sys.modules[name] = module_from_spec(spec)  # dataclasses look it up there
-    beside, before = str(file.resolve().parent), sys.dont_write_bytecode
-    sys.path.insert(0, beside)
-    sys.dont_write_bytecode = True
-    try:
-        with user_code(file.name, file):
-            spec.loader.exec_module(module)
-    finally:
-        sys.dont_write_bytecode = before
-        sys.path.remove(beside)
+    with user_code(file.name, file):
+        code = compile(source, str(file), "exec", dont_inherit=True)
+        exec(code, vars(module))  # noqa: S102 - what the command is for, and says so
     return module
 
 
-def _require_file(file: Path) -> None:
+def _read(file: Path) -> bytes:
     try:
-        file.read_bytes()
+        return file.read_bytes()
     except FileNotFoundError:
         raise MissingFile("no such file", file=file) from None
     except OSError as error:
@@ -190,12 +161,6 @@ def _required(function: Callable[..., object]) -> list[str]:
         for parameter in parameters
         if parameter.default is Parameter.empty and parameter.kind not in gathering
     ]
-
-
-def _not_a_module(reference: ModuleReference, value: object) -> UsageError:
-    what = f"{reference} is not a module of maxtool.nn but {type(value).__name__}"
-    hint = "name a Module, a class of modules, or a function that returns one"
-    return UsageError(what, hint=hint)
 
 
 def _suggestion(file: Path) -> str:

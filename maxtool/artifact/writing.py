@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -100,7 +101,7 @@ def _described(
     facts = {
         **({"kernels": code.described(kernels)} if kernels else {}),
         "tokenizer": tokens.write(tokenizer, folder) if tokenizer else None,
-        "sources": _hashed(contents.sources, progress),
+        "sources": {**_executed(contents.executed), **_hashed(contents.sources, progress)},
     }
     return manifest.describe(contents, facts)
 
@@ -113,6 +114,13 @@ def _checked(made: Planned, folder: Path, described: dict[str, Any]) -> Checked:
     described["files"] = _files(folder, known)
     manifest.save(folder, described)
     return found
+
+
+def _executed(sources: Mapping[Path, bytes]) -> dict[str, dict[str, object]]:
+    return {
+        path.name: {"bytes": len(source), "sha256": hashlib.sha256(source).hexdigest()}
+        for path, source in sources.items()
+    }
 
 
 def _hashed(paths: Sequence[Path], progress: Progress) -> dict[str, dict[str, object]]:
