@@ -9,6 +9,7 @@ from maxtool.artifact.contents import NamedGraph
 from maxtool.errors import ModelMismatch
 from maxtool.graph import BufferType, CallNode, Dim, Graph, Tensor
 from maxtool.graph.limits import devices, least_sizes
+from maxtool.runtime.loader.specs import is_name
 
 POSITIONED = frozenset({"attention", "cache_write_key", "cache_write_value"})
 """Operations that read or write at a position, which is checked for decoders only."""
@@ -37,6 +38,7 @@ def pure_function(
         *_several_devices(graph),
         *_empty(graph, [*inputs, *outputs]),
         *_unchecked(graph, least),
+        *_unnamed(inputs, outputs),
         *(f"two of its inputs are named {name!r}" for name in _repeated(inputs)),
         *(f"two of its outputs are named {name!r}" for name in _repeated(outputs)),
     ]
@@ -105,6 +107,14 @@ def _smallest(dim: Dim, least: dict[Dim, int]) -> int:
     if any(factor < 0 for _, factor in dim.polynomial.terms):
         return 0
     return dim.size({name: least.get(Dim(name), 1) for name in dim.names()})
+
+
+def _unnamed(inputs: Iterable[str], outputs: Iterable[str]) -> Iterator[str]:
+    sides = {"input": inputs, "output": outputs}
+    for side, name in ((side, name) for side, names in sides.items() for name in names):
+        if not is_name(name):
+            why = "a name is not empty, and has no control characters, / or \\"
+            yield f"its {side} {name!r:.80} needs another name: {why}"
 
 
 def _repeated(names: Iterable[str]) -> list[str]:

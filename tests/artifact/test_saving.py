@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,11 +15,12 @@ import pytest
 
 from maxtool.dtype import DType
 from maxtool.engine import InferenceSession
-from maxtool.errors import ModelMismatch, OutputExists
+from maxtool.errors import ModelMismatch, OutputExists, UsageError
 from maxtool.graph import BufferType, Dim, Graph, Tensor, TensorType, ops
 from maxtool.nn import Linear, Module
 from maxtool.quantization import QuantizationEncoding, quantize
 from maxtool.runtime import loader
+from maxtool.runtime.loader.archive import read_arrays
 
 RANDOM = np.random.default_rng(11)
 WEIGHT = RANDOM.normal(size=(6, 4)).astype(np.float32)
@@ -177,3 +181,45 @@ def test_graphs_that_are_not_functions_of_arrays(tmp_path: Path, graph: Any, say
     with pytest.raises(ModelMismatch, match=says):
         model.save(tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+class Keyed(Module):
+    """Results under keys of all sorts."""
+
+    def __init__(self, *keys: str) -> None:
+        self.keys = keys
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        """Give ``x`` under each key, with another number added."""
+        return {key: x + i for i, key in enumerate(self.keys)}
+
+
+def test_outputs_named_as_parameters_of_numpy(tmp_path: Path) -> None:
+    names = ("file", "args", "allow_pickle", "a b", "x.npy", "größe")
+    Keyed(*names).compile(TensorType(DType.float32, ["n"])).save(tmp_path / "net")
+    np.savez(tmp_path / "x.npz", x=np.zeros(2, np.float32))
+    command = [sys.executable, str(tmp_path / "net" / "run.py"), "--inputs"]
+    command += [str(tmp_path / "x.npz"), "--output", str(tmp_path / "y.npz")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(tmp_path / "y.npz") as archive:
+        assert archive.namelist() == [f"{name}.npy" for name in names]
+    arrays, _ = read_arrays(tmp_path / "y.npz")
+    assert {name: arrays[name].tolist() for name in names} == {
+        name: [i, i] for i, name in enumerate(names)
+    }
+
+
+def test_outputs_without_a_usable_name(tmp_path: Path) -> None:
+    names = ("", "y/../z", "a\\b", "\x1b[31mred", "a\0b", "\ud800")
+    compiled = Keyed("good", *names).compile(TensorType(DType.float32, ["n"]))
+    with pytest.raises(ModelMismatch) as caught:
+        compiled.save(tmp_path / "net")
+    assert len(caught.value.problems) == len(names)
+    assert "its output 'y/../z' needs another name" in "\n".join(caught.value.problems)
+
+
+def test_a_folder_that_no_system_has(tmp_path: Path) -> None:
+    compiled = Keyed("good").compile(TensorType(DType.float32, ["n"]))
+    with pytest.raises(UsageError, match="holds a null character"):
+        compiled.save(f"{tmp_path}/a\0b")

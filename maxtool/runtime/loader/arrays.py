@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+import zipfile
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from .archive import read_arrays
+from .archive import SUFFIX, read_arrays
 from .errors import BadUsage
 from .inputs import check_shapes
 from .memory import Array
@@ -69,7 +70,11 @@ def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
     staging = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with staging.open("xb") as stream:
-            np.savez(stream, **arrays)  # type: ignore[arg-type]
+            # Not savez: an array may have the name of one of its parameters.
+            with zipfile.ZipFile(stream, "w") as archive:
+                for name, array in arrays.items():
+                    with archive.open(f"{name}{SUFFIX}", "w", force_zip64=True) as member:
+                        np.lib.format.write_array(member, array, allow_pickle=False)
             stream.flush()
             os.fsync(stream.fileno())
         staging.replace(path)

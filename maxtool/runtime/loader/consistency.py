@@ -14,7 +14,7 @@ import numpy as np
 
 from .errors import BadInput
 from .manifest_parts import ManifestParts
-from .specs import ALIGNMENT, BITS, DTYPES, Entry, Input, Stored, Table
+from .specs import ALIGNMENT, BITS, DTYPES, Entry, Input, Stored, Table, is_name
 from .text_entries import TEXT_RULES
 
 Rule: TypeAlias = Callable[[ManifestParts], Iterator[str]]
@@ -94,6 +94,14 @@ def _placed(manifest: ManifestParts) -> Iterator[str]:
         yield f"{what}, and the context {manifest.context}"
 
 
+def _named(manifest: ManifestParts) -> Iterator[str]:
+    """Check that arrays can be written to a file, and printed, by their names."""
+    for name, entry in manifest.entries.items():
+        for spec in (*entry.inputs, *entry.outputs):
+            if not is_name(spec.name):
+                yield f"{spec.name!r:.80} of {name!r:.80} is not the name of an array"
+
+
 def _stateless(manifest: ManifestParts) -> Iterator[str]:
     """A model without a task has no state: nothing would bound where it is written."""
     stateful = [name for name, entry in manifest.entries.items() if entry.state]
@@ -169,6 +177,7 @@ def _is_value(manifest: ManifestParts, spec: Input) -> bool:
 # In this order: what one relies on is checked by those before it.
 RULES: tuple[Rule, ...] = (
     _listed,
+    _named,
     _laid_out,
     _packed,
     _affordable,

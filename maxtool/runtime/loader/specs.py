@@ -21,6 +21,11 @@ BITS = {"bfloat16": np.dtype("uint16")} | {
 DTYPES |= BITS
 
 
+def is_name(text: str) -> bool:
+    """Whether a text may name an array: of a file in an archive, printed on a terminal."""
+    return bool(text) and text.isprintable() and not {*text} & {"/", "\\"}
+
+
 @dataclass(frozen=True)
 class Spec:
     """A tensor as the manifest describes it; a dimension with a name is known at run time."""
