@@ -24,8 +24,10 @@ def check_output(path: Path, *, force: bool, sources: tuple[Path, ...] = ()) -> 
     Raises:
         OutputExists: If ``path`` exists and ``force`` is false.
         UsageError: If ``path`` is a source, inside one, or around one, if it is around the working
-            directory, or its folder is missing.
+            directory, its folder is missing, or no file can have its name.
     """
+    if "\0" in str(path):
+        raise UsageError(f"the name of the output holds a null character: {str(path)!r}")
     where = place(path)
     for source in (source.resolve() for source in sources):
         if any(_overlap(target, source) for target in (where, path.resolve())):
