@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +15,7 @@ from maxtool.weights.names import did_you_mean
 
 FORWARD = "forward"
 LARGEST = 1 << 48
-"""The largest size of a dimension."""
+"""The largest size of a dimension, and the most bytes of a tensor."""
 MOST_DIMS = 32
 """Dimensions that a tensor has at most."""
 ENTRY = re.compile(r"[A-Za-z]\w{0,99}", re.ASCII)
@@ -88,10 +89,18 @@ def _input(
         problems.append(f"--input {text!r:.80}: there is no --entry {entry!r:.40}")
         return None
     try:
-        return entry, name, TensorType(_dtype(match["dtype"].strip()), _dims(match["dims"]))
+        return entry, name, _type(match["dtype"].strip(), match["dims"])
     except ValueError as error:
         problems.append(f"--input {text!r:.80}: {error}")
         return None
+
+
+def _type(dtype: str, dims: str) -> TensorType:
+    result = TensorType(_dtype(dtype), _dims(dims))
+    known = (dim.value for dim in result.shape if isinstance(dim.value, int))
+    if (nbytes := math.prod(known) * result.dtype.size_in_bytes) > LARGEST:
+        raise ValueError(f"the tensor takes at least {nbytes} bytes, more than any memory has")
+    return result
 
 
 def _dtype(text: str) -> DType:

@@ -24,8 +24,9 @@ from maxtool.dtype import DType
 from maxtool.errors import MissingWeight, ModelMismatch, UsageError
 from maxtool.files import check_output, check_space
 from maxtool.graph import Tensor, TensorType
-from maxtool.nn import state, tree
+from maxtool.nn import Module, state, tree
 from maxtool.nn.called import signature_of
+from maxtool.nn.eager.module import Module as EagerModule
 from maxtool.nn.leaf_names import result_names
 from maxtool.nn.pytree import flatten
 from maxtool.nn.tracing import trace
@@ -207,8 +208,8 @@ def _traced(module: AnyModule, entry: EntrySpec, file: Path) -> NamedGraph:
     symbol = f"{SYMBOL}{entry.name}"
     with user_code(f"{type(module).__name__}.{entry.method}", file):
         graph = trace(module, symbol, types.values(), function)
-        if not graph.outputs:
-            raise ValueError("it returns no tensor")
+    if not graph.outputs:
+        raise ModelMismatch(f"{type(module).__name__}.{entry.method} returns no tensor", file=file)
     outputs = result_names(nesting[0])
     return pure_function(entry.name, symbol, graph, tuple(types), outputs)
 
@@ -218,11 +219,22 @@ def _method(module: AnyModule, entry: EntrySpec) -> tuple[Callable[..., Any], Si
     if entry.method in (FORWARD, "__call__"):
         return module, signature_of(module)
     method = getattr(module, entry.method, None)
+    known = [
+        name for name in dir(type(module)) if not (name.startswith("_") or _is_ours(module, name))
+    ]
+    if _is_ours(module, entry.method):
+        what = f"{entry.method} is a method of maxtool's Module, and not a function of tensors"
+        raise UsageError(what, hint=f"methods of {type(module).__name__}: {', '.join(known)}")
     if not callable(method):
-        known = [name for name in dir(type(module)) if not name.startswith("_")]
         what = f"{type(module).__name__} has no method {entry.method!r}"
         raise UsageError(what, hint=did_you_mean(entry.method, known))
     return method, signature(method)
+
+
+def _is_ours(module: AnyModule, name: str) -> bool:
+    """Whether a method is that of the base class of all modules of its style."""
+    owner = next((cls for cls in type(module).__mro__ if name in vars(cls)), None)
+    return owner is not None and any(issubclass(style, owner) for style in (Module, EagerModule))
 
 
 def _own_types(
@@ -260,10 +272,19 @@ def _check_names(entry: EntrySpec, types: Mapping[str, TensorType], declared: Si
         UsageError: Listing the names that are missing or unknown.
     """
     if problems := list(_misnamed(types, declared)):
-        takes = ", ".join(declared.parameters) or "none"
-        what = f"the inputs of {entry.name} are not those of {entry.method}"
+        takes = ", ".join(_spelled(item) for item in declared.parameters.values()) or "none"
+        same = entry.name == entry.method
+        asked = entry.name if same else f"entry {entry.name}, method {entry.method},"
+        what = f"{asked} does not take these inputs"
         hint = f"it takes {takes}; write --input 'NAME=TYPE[SIZE,...]' for each"
         raise UsageError(what, problems=problems, hint=hint)
+
+
+def _spelled(parameter: Parameter) -> str:
+    """A parameter's name as it is declared; inputs have names, and those of ``*xs`` do not."""
+    if parameter.kind is Parameter.VAR_POSITIONAL:
+        return f"*{parameter.name} (which cannot have named inputs)"
+    return f"**{parameter.name}" if parameter.kind is Parameter.VAR_KEYWORD else parameter.name
 
 
 def _misnamed(types: Mapping[str, TensorType], declared: Signature) -> Iterator[str]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,8 @@ from maxtool.weights import Checkpoint, TensorInfo, WeightData
 from maxtool.weights.elements import equal_bits
 
 PLAIN_FLOATS = frozenset({DType.float16, DType.bfloat16, DType.float32, DType.float64})
+MAX_PREFIXES = 100
+"""Prefixes that are tried where weights are missing."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def match(
         UnexpectedWeight: If tensors are not used.
         MisshapenWeight: If tensors have another type, shape or encoding, or tied ones differ.
     """
-    names = _names_below(checkpoint, prefix)
+    names = _names_below(checkpoint, prefix.removesuffix("."))
     if dtype is not None:
         _declare(module, dtype)
     first, others = _by_tensor(tree.leaves(module), names)
@@ -76,7 +77,12 @@ def match(
     try:
         state.fitting(first, headers, align=1)
     except ModelMismatch as error:
-        raise _explained(error, module, checkpoint.path, dtype) from None
+        hint = _where_below(checkpoint, first, names)
+        if hint is None and dtype is None and any(_converts(headers, leaf) for leaf in first):
+            hint = "--dtype TYPE converts floats, and decodes quantized ones"
+        what = f"the tensors do not fit the module {type(module).__name__}"
+        file, problems = checkpoint.path, error.problems
+        raise type(error)(what, file=file, problems=problems, hint=hint) from None
     if unequal := list(_unequal(checkpoint, names, others)):
         what = "tensors that are one weight of the module differ"
         raise MisshapenWeight(what, file=checkpoint.path, problems=unequal)
@@ -153,13 +159,31 @@ def _cast(header: WeightData, leaf: Leaf) -> WeightData:
     return WeightData(_nothing(wanted, header.shape), header.name, wanted, header.shape)
 
 
-def _explained(
-    error: ModelMismatch, module: Base[..., Any], file: Path, dtype: DType | None
-) -> ModelMismatch:
-    typed = dtype is None and any("declared" in problem for problem in error.problems)
-    hint = "--dtype TYPE converts floats, and decodes quantized ones" if typed else None
-    what = f"the tensors do not fit the module {type(module).__name__}"
-    return type(error)(what, file=file, problems=error.problems, hint=hint)
+def _converts(headers: Mapping[str, WeightData], leaf: Leaf) -> bool:
+    """Whether a tensor would be converted if a type were asked for."""
+    if leaf.name not in headers:
+        return False
+    header = headers[leaf.name]
+    cast = _cast(header, leaf)
+    encodings = (cast.quantization_encoding, header.quantization_encoding)
+    return cast.dtype is not header.dtype or encodings[0] is not encodings[1]
+
+
+def _where_below(
+    checkpoint: Checkpoint, leaves: Sequence[Leaf], names: Mapping[str, str]
+) -> str | None:
+    """A hint at the prefix below which all weights are, if some are missing and there is one."""
+    missing = next((leaf.name for leaf in leaves if leaf.name not in names), None)
+    if missing is None:
+        return None
+    ending = f".{missing}"
+    prefixes = [name.removesuffix(ending) for name in checkpoint.tensors if name.endswith(ending)]
+    fitting = [
+        prefix
+        for prefix in prefixes[:MAX_PREFIXES]
+        if all(f"{prefix}.{leaf.name}" in checkpoint.tensors for leaf in leaves)
+    ]
+    return f"try --prefix {' or --prefix '.join(fitting[:3])}" if fitting else None
 
 
 def _unequal(

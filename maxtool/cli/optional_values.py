@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,8 +24,8 @@ class CommandWithOptionalValues(TyperCommand):
 def with_values(arguments: Sequence[str]) -> list[str]:
     """Arguments in which each option of ``VALUES`` has a value.
 
-    What follows such an option is its value only if it is one: a file of such a name is written
-    ``./graph``.
+    What follows such an option is its value only if it is one, or a mistyped one: a file of such a
+    name is written ``./graph``.
     """
     result: list[str] = []
     rest = list(arguments)
@@ -33,7 +34,17 @@ def with_values(arguments: Sequence[str]) -> list[str]:
         if argument == "--":
             return [*result, argument, *rest]
         if values := VALUES.get(argument):
-            value = rest.pop(0) if rest and rest[0] in values else values[0]
+            value = rest.pop(0) if rest and _is_meant(rest[0], values) else values[0]
             argument = f"{argument}={value}"
         result.append(argument)
     return result
+
+
+def _is_meant(argument: str, values: Sequence[str]) -> bool:
+    """Whether an argument is one of the values, or a word that is close to one and not a file."""
+    if argument in values:
+        return True
+    from maxtool.weights.names import did_you_mean
+
+    is_word = argument.isalpha() and not os.path.lexists(argument)
+    return is_word and did_you_mean(argument[:80], values) is not None

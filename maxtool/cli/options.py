@@ -129,7 +129,10 @@ def parse_check(text: str) -> Against:
         UsageError: If it is not one of those there are.
     """
     if text not in CHECKS:
-        raise UsageError(f"--check {text!r} is not one of {', '.join(CHECKS)}")
+        from maxtool.weights.names import did_you_mean
+
+        what = f"--check takes {' or '.join(CHECKS)}, not {text!r:.80}"
+        raise UsageError(what, hint=did_you_mean(text[:80], CHECKS))
     return cast("Against", text)
 
 

@@ -133,6 +133,17 @@ def test_a_function_of_arrays_writes_no_text(folder: Path) -> None:
     done = program(folder, "--prompt", "Once")
     assert (done.returncode, done.stdout) == (4, "")
     assert "takes arrays, and no text" in done.stderr
+    chat = program(folder, "--chat", "--prompt", "Once")
+    assert (chat.returncode, chat.stdout, chat.stderr) == (4, "", done.stderr)
+
+
+def test_an_array_that_does_not_fit_is_told_of_with_its_file(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    for array in np.zeros((1, 16)), np.zeros((1, 15), np.float32):
+        np.savez(path, x=array)
+        done = program(folder, "--inputs", path)
+        assert done.returncode == 3
+        assert f"file {path}, tensor x" in done.stderr
 
 
 def test_the_weights_of_a_module_are_inspected(folder: Path) -> None:
@@ -283,6 +294,20 @@ def test_a_prefix_and_another_type(tmp_path: Path) -> None:
     done = compiling(*given, "--prefix", "model.mpl", "--force")
     assert done.exit_code == 2
     assert "no tensor's name begins with --prefix 'model.mpl'" in done.stderr
+    done = compiling(*given, "--prefix", "model.mlp.", "--dtype", "float16", "--force")
+    assert done.exit_code == 0, done.output
+    done = compiling(*given, "--force")
+    assert done.exit_code == 4
+    assert "help: try --prefix model.mlp\n" in done.stderr
+
+
+def test_only_types_can_be_converted(tmp_path: Path) -> None:
+    save_file(MLP | {"up.bias": normal(25)}, tmp_path / "w.safetensors")
+    given = (f"{GRAPH}:MLP", "--weights", tmp_path / "w.safetensors", "--input", INPUT)
+    done = compiling(*given, "-o", tmp_path / "out")
+    assert done.exit_code == 4
+    assert "declared float32[24]" in done.stderr
+    assert "help:" not in done.stderr
 
 
 WRONG_SOURCES: dict[str, tuple[str, int, str]] = {
@@ -337,6 +362,14 @@ WRONG_OPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     "size": (("--input", "x=float32[0,16]"), "a size is a number from 1"),
     "form": (("--input", "x"), "is not NAME=TYPE[SIZE,...]"),
     "entry": (("--input", "decode.x=float32[n,16]"), "there is no --entry 'decode'"),
+    "two names": (("--entry", "a=compare"), "error: entry a, method compare, does not take these"),
+    "one name": (("--entry", "compare"), "error: compare does not take these inputs"),
+    "bytes": (("--input", f"x=float32[{2**46},2]"), f"takes at least {2**49} bytes"),
+    "a method of all modules": (
+        ("--entry", "load_state_dict", "--input", INPUT),
+        "load_state_dict is a method of maxtool's Module",
+    ),
+    "methods of this one": (("--entry", "compile"), "methods of MLP: compare, forward, third"),
     "twice": (("--input", INPUT, "--input", INPUT), "--input x is there twice"),
     "entry twice": (("--entry", "a=b", "--entry", "a=c"), "--entry a is there twice"),
     "recipe": (("--input", INPUT, "--recipe", "llama"), "--recipe: for a checkpoint"),

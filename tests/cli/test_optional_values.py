@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -20,6 +21,7 @@ from maxtool.cli.optional_values import with_values
         ("--check graph", "--check=graph"),
         ("--check transformers -o out", "--check=transformers -o out"),
         ("--check source -o out", "--check=graph source -o out"),
+        ("--check tranformers -o out", "--check=tranformers -o out"),
         ("--check ./graph", "--check=graph ./graph"),
         ("--check -o out", "--check=graph -o out"),
         ("--check=transformers source", "--check=transformers source"),
@@ -33,7 +35,20 @@ def test_a_value_is_taken_if_it_is_one(given: str, meant: str) -> None:
 def test_another_value_is_refused() -> None:
     result = CliRunner().invoke(app, ["compile", "source", "-o", "out", "--check=numpy"])
     assert result.exit_code == 2
-    assert "--check 'numpy' is not one of graph, transformers" in result.stderr
+    assert "--check takes graph or transformers, not 'numpy'" in result.stderr
+
+
+def test_a_mistyped_value_is_told_of() -> None:
+    result = CliRunner().invoke(app, ["compile", "source", "-o", "out", "--check", "tranformers"])
+    assert result.exit_code == 2
+    assert "--check takes graph or transformers, not 'tranformers'" in result.stderr
+    assert "did you mean 'transformers'?" in result.stderr
+
+
+def test_a_file_of_such_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "graphs").mkdir()
+    assert with_values(["--check", "graphs"]) == ["--check=graph", "graphs"]
 
 
 def test_shells_complete_the_values() -> None:

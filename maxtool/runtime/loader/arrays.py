@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from .archive import SUFFIX, read_arrays
-from .errors import BadUsage
+from .errors import BadInput, BadUsage
 from .inputs import check_shapes
 from .memory import Array
 from .opening import open_model
@@ -28,7 +28,11 @@ def run_arrays(options: Common, path: Path) -> None:
     names = [spec.name for spec in entry.inputs]
     arrays, ignored = read_arrays(path, names, partial(check_shapes, model.manifest, entry))
     started = time.perf_counter()
-    outputs = model.run(options.entry, arrays)
+    try:
+        outputs = model.run(options.entry, arrays)
+    except BadInput as error:
+        error.file = error.file or str(path)
+        raise
     seconds = time.perf_counter() - started
     if ignored:
         note(options, f"ignored, as {options.entry} does not take it: {', '.join(ignored)}")

@@ -9,10 +9,12 @@ from pathlib import Path
 from .chat import open_template
 from .conversation import Conversation
 from .errors import BadInput, BadUsage, RunError
+from .manifest_parts import GENERATE
 from .model import Model
 from .opening import open_model
 from .options import Options
 from .reply import Reply
+from .strangers import writes_no_text
 from .terminal import complain, emit, emit_json, note
 from .text import described, read_text, report, show
 
@@ -25,6 +27,8 @@ def run_chat(options: Options) -> None:
     if typed and options.json:
         raise BadUsage("--json --chat replies to one text: --prompt, --file or a pipe")
     model = open_model(options)
+    if model.manifest.task != GENERATE:
+        raise writes_no_text(model.manifest.task)
     conversation = Conversation(
         model,
         open_template(model.manifest, options.chat_template, options.chat_template_kwargs),
