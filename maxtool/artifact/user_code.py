@@ -6,10 +6,11 @@ lack of memory pass through, as do the errors of this package.
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from pathlib import Path
 
 from maxtool.errors import MaxtoolError, ModelMismatch
@@ -33,12 +34,44 @@ def user_code(what: str, file: Path) -> Iterator[None]:
         ModelMismatch: If it raises an error, or wants to end the process.
     """
     try:
-        with redirect_stdout(sys.stderr):
+        with _stdout_kept():
             yield
     except (MaxtoolError, KeyboardInterrupt, MemoryError):
         raise
     except BaseException as error:
         raise _failed(what, file, error) from error
+
+
+@contextmanager
+def _stdout_kept() -> Iterator[None]:
+    """Send to stderr what is printed, also by child processes and by what knows descriptors alone.
+
+    Streams are flushed first and last, so that nothing ends on the side where it was not written.
+    """
+    with ExitStack() as stack:
+        _flush()
+        with suppress(OSError):  # one of them was closed before the program began
+            stack.enter_context(_descriptor_replaced(1, by=2))
+        stack.enter_context(redirect_stdout(sys.stderr))
+        stack.callback(_flush)
+        yield
+
+
+def _flush() -> None:
+    for stream in filter(None, (sys.stdout, sys.__stdout__)):
+        with suppress(OSError, ValueError):  # the code of a user may have closed it
+            stream.flush()
+
+
+@contextmanager
+def _descriptor_replaced(descriptor: int, *, by: int) -> Iterator[None]:
+    kept = os.dup(descriptor)
+    try:
+        os.dup2(by, descriptor)
+        yield
+    finally:
+        os.dup2(kept, descriptor)
+        os.close(kept)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -129,6 +130,42 @@ def test_imports_from_the_folder_while_it_is_traced(tmp_path: Path, weights: Pat
     assert (sys.path, list(sys.path)) == before
     assert not (tmp_path / "__pycache__").exists()
     sys.modules.pop("beside_the_users")
+
+
+def test_a_method_without_results(tmp_path: Path, weights: Path) -> None:
+    (tmp_path / "mine.py").write_text(f"{HEAD}    def nothing(self, x): return None\n")
+    options = ("--weights", weights, *INPUT, "--entry", "nothing", "-o", tmp_path / "out")
+    done = compiling(f"{tmp_path / 'mine.py'}:Net", *options)
+    assert done.exit_code == 4
+    assert "error: Net.nothing returns no tensor\n" in done.stderr
+
+
+def test_a_method_of_any_number_of_inputs(tmp_path: Path, weights: Path) -> None:
+    (tmp_path / "mine.py").write_text(f"{HEAD}    def star(self, *xs): return xs[0]\n")
+    options = ("--weights", weights, *INPUT, "--entry", "star", "-o", tmp_path / "out")
+    done = compiling(f"{tmp_path / 'mine.py'}:Net", *options)
+    assert done.exit_code == 2
+    assert "it takes *xs (which cannot have named inputs)" in done.stderr
+
+
+def test_stdout_is_for_data_alone(tmp_path: Path, weights: Path) -> None:
+    prints = (
+        "print('python')",
+        "sys.__stdout__.write('original\\n')",
+        "os.write(1, b'descriptor\\n')",
+        "subprocess.run([sys.executable, '-c', 'print(5 * 5)'])",
+    )
+    body = "".join(f"        {line}\n" for line in prints)
+    (tmp_path / "mine.py").write_text(
+        f"import os, subprocess, sys\n{HEAD}    def prints(self, x):\n{body}        return x\n"
+    )
+    command = [sys.executable, "-m", "maxtool", "compile", f"{tmp_path / 'mine.py'}:Net"]
+    command += ["--weights", str(weights), *INPUT, "--entry", "prints", "--dry-run", "--json"]
+    done = subprocess.run(
+        [*command, "-o", str(tmp_path / "out")], capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout)["schema"] == "maxtool.compile/1"
+    assert {"python", "original", "descriptor", "25"} <= {*done.stderr.splitlines()}
 
 
 @pytest.mark.parametrize("change", ["sys.path.clear()", "sys.path = 5", "sys.path.pop(0)"])
