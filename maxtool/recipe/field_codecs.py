@@ -81,8 +81,15 @@ def _attention_scale(deepest: int) -> Codec:
                 return None
         return float(width**-0.5)
 
+    def read(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+        scale = usual(values) if raws[0] is None else raws[0]
+        if scale is None:
+            width, heads = values["hidden_size"], values["n_heads"]
+            raise Undefined(f"hidden_size = {width} is not a multiple of n_heads = {heads}")
+        return scale
+
     return Codec(
-        read=lambda raws, values: usual(values) if raws[0] is None else raws[0],
+        read=read,
         write=lambda value, values: (None if same(value, usual(values)) else value,),
         types=("float",),
         needs=dict.fromkeys(("n_layers", "hidden_size", "n_heads", "head_dim"), NUMBER),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from maxtool.recipe.codec_type import Unspellable
 from maxtool.recipe.codecs import CODECS
-from maxtool.recipe.expressions import same
+from maxtool.recipe.expressions import Undefined, same
 from maxtool.recipe.fieldtypes import TYPES
 
 LAYERS = 6
@@ -73,13 +73,17 @@ def test_every_codec_is_tested() -> None:
     assert FIELDS.keys() == CODECS.keys()
 
 
-def undone(name: str, value: Any) -> Any:
-    """A value once it was written, and read as its type."""
-    raws = list(CODECS[name].write(value, VALUES))
+DEPTHS = {"gemma2_attention_scale": 46, "gemma3_attention_scale": 62}
+"""Layers of the model in which a codec means something else."""
+
+
+def undone(name: str, value: Any, values: dict[str, Any] = VALUES) -> Any:
+    """Return a value once it was written, and read as its type."""
+    raws = list(CODECS[name].write(value, values))
     assert len(raws) == len(CODECS[name].keys)
     if name == "gemma3_windows" and any(value):  # another field's key, which it looks at
         raws[0] = VALUES["sliding_window"]
-    read = CODECS[name].read(raws, VALUES)
+    read = CODECS[name].read(raws, values)
     return TYPES["flags"](read) if isinstance(value, tuple) else read
 
 
@@ -101,3 +105,21 @@ def test_values_of_other_codecs_are_written_or_refused(name: str, data: st.DataO
     except Unspellable:
         return
     assert same(read, value)
+
+
+@pytest.mark.parametrize(("name", "layers"), DEPTHS.items())
+@given(value=FACTORS | st.sampled_from([16**-0.5, 24**-0.5]), hidden=st.integers(1, 1 << 20))
+def test_scales_of_scores_in_the_deepest_model(
+    name: str, layers: int, value: float, hidden: int
+) -> None:
+    values = VALUES | {"n_layers": layers, "hidden_size": hidden}
+    assert same(undone(name, value, values), value)
+
+
+@pytest.mark.parametrize(("name", "layers"), DEPTHS.items())
+def test_the_deepest_model_scales_scores_by_its_width(name: str, layers: int) -> None:
+    values = VALUES | {"n_layers": layers}
+    assert CODECS[name].read([None], values) == 24**-0.5
+    assert CODECS[name].read([None], VALUES) == 16**-0.5
+    with pytest.raises(Undefined, match=r"hidden_size = 97 is not a multiple of n_heads = 4"):
+        CODECS[name].read([None], values | {"hidden_size": 97})
