@@ -93,6 +93,9 @@ UNSUPPORTED: list[tuple[str, dict[str, Any], str]] = [
     ("Phi-3-mini-4k", {"rope_scaling": {"type": "linear", "factor": 2.0}}, "'linear' is not supp"),
     ("Phi-4-mini", {"interpolate_factor": 2}, "interpolate_factor = 2 is not supported"),
     ("starcoder2-3b", {"norm_type": "rms_norm"}, "norm_type = 'rms_norm' is not supported"),
+    ("gemma-2-27b", {"query_pre_attn_scalar": None}, "query_pre_attn_scalar is missing"),
+    ("gemma-3-1b", {"query_pre_attn_scalar": None}, "query_pre_attn_scalar is missing"),
+    ("gemma-3-1b", {"sliding_window_pattern": None}, "sliding_window_pattern is missing"),
     ("SmolLM3-3B", {"no_rope_layers": [1, 0]}, "one flag for each of 36 layers, but of 2"),
     ("Qwen3-30B-A3B", {"shared_expert_intermediate_size": 8}, "shared_expert_intermediate_size = "),
 ]
@@ -113,6 +116,9 @@ SUPPORTED: list[tuple[str, dict[str, Any], str, object]] = [
     ("gpt2", {"scale_attn_weights": True}, "attention_scale", None),
     ("Mistral-7B-v0.1", {"rope_scaling": YARN | {"finetuned": True}}, "rope_factor", 16.0),
     ("Qwen2.5-7B", {"is_causal": True}, "qkv_bias", True),
+    # Transformers completes what is null as what is missing, here.
+    ("falcon-40b", {"num_kv_heads": None}, "n_kv_heads", 128),
+    ("gemma-2-27b", {"layer_types": None}, "sliding_layers", (True, False) * 23),
 ]
 
 
