@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from maxtool.recipe.codec_type import FLAGS_OR_NULL, NUMBER_OR_NULL, Codec, Raws, Unspellable
-from maxtool.recipe.expressions import Values
+from maxtool.recipe.expressions import Undefined, Values
+from maxtool.recipe.keys import short
 
 Flags = tuple[bool, ...]
 MAX_LAYERS = 1 << 16
@@ -65,7 +66,7 @@ def _read_sparse(raws: Raws, values: Values) -> Any:  # noqa: ANN401
         return None
     dense = [] if dense is None else dense
     if not isinstance(dense, list | tuple):
-        return dense
+        raise Undefined(f"{short(dense)} is not a list of numbers of layers")
     layers = range(values["n_layers"])
     return tuple(layer not in dense and (layer + 1) % (every or 1) == 0 for layer in layers)
 
@@ -109,6 +110,10 @@ def _windowed(codec: Codec) -> Codec:
 
 def _read_gemma3(raws: Raws, values: Values) -> Any:  # noqa: ANN401
     window, every = raws
+    if window is None and every is not None:
+        raise Undefined("a pattern of windows, and no key says how wide they are")
+    if window is not None and every == 1:
+        raise Undefined("a window, and no layer has it")
     if window is None:
         return (False,) * values["n_layers"]
     return _read_period([GEMMA3_PERIOD if every is None else every], values)

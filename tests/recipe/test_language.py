@@ -162,7 +162,7 @@ def test_huggingface(
         ),
         ({"use_window": True, "layer_types": "slide"}, "is not a list of flags"),
         ({"layers": 10**9, "ropes": [1]}, "1000000000 layers are more than"),
-        ({"dense": "0"}, "is not a list of flags"),
+        ({"dense": "0"}, "is not a list of numbers of layers"),
         ({"step": 0}, "step = 0 is not a positive integer (experts)"),
         ({"dense": [0], "step": True}, "step = True is not a positive integer (experts)"),
         ({"every": 0}, "every = 0 is not a list of flags"),

@@ -93,6 +93,7 @@ UNSUPPORTED: list[tuple[str, dict[str, Any], str]] = [
     ("Phi-3-mini-4k", {"rope_scaling": {"type": "linear", "factor": 2.0}}, "'linear' is not supp"),
     ("Phi-4-mini", {"interpolate_factor": 2}, "interpolate_factor = 2 is not supported"),
     ("starcoder2-3b", {"norm_type": "rms_norm"}, "norm_type = 'rms_norm' is not supported"),
+    ("Qwen3-30B-A3B", {"mlp_only_layers": 0}, ": 0 is not a list of numbers of layers"),
     ("gemma-2-27b", {"query_pre_attn_scalar": None}, "query_pre_attn_scalar is missing"),
     ("gemma-3-1b", {"query_pre_attn_scalar": None}, "query_pre_attn_scalar is missing"),
     ("gemma-3-1b", {"sliding_window_pattern": None}, "sliding_window_pattern is missing"),
