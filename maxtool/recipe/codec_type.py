@@ -29,6 +29,7 @@ class Codec:
         types: The types of field it serves.
         keys: The type of each key's value, a row of ``fieldtypes.TYPES``, or "any".
         needs: Fields it looks at besides, and which values of them it takes.
+        writes_with: Fields, texts, that ``write`` alone looks at: they may come later.
     """
 
     read: Callable[[Raws, Values], Any]
@@ -36,3 +37,4 @@ class Codec:
     types: tuple[str, ...]
     keys: tuple[str, ...] = ("any",)
     needs: Mapping[str, str] = field(default_factory=dict)
+    writes_with: tuple[str, ...] = ()

@@ -147,6 +147,15 @@ def _read_falcon_heads(raws: Raws, values: Values) -> Any:  # noqa: ANN401
     return values["n_heads"] if multi_query is False else 1
 
 
+def _write_falcon_heads(value: int, values: Values) -> Raws:
+    """Write the number in the newer form, the flag in the older one, which ``pre`` is."""
+    if values["block"] != "pre":
+        return True, value, None
+    if value not in (1, values["n_heads"]):
+        raise Unspellable
+    return None, None, value != values["n_heads"]
+
+
 FIELD_CODECS: Mapping[str, Codec] = {
     "reciprocal": _number(lambda x, _: 1 / x, lambda y, _: 1 / y),
     "rsqrt": _number(lambda x, _: x**-0.5, lambda y, _: y**-2, whole=True),
@@ -214,9 +223,10 @@ FIELD_CODECS: Mapping[str, Codec] = {
     ),
     "falcon_kv_heads": Codec(
         read=_read_falcon_heads,
-        write=lambda value, _: (True, value, None),
+        write=_write_falcon_heads,
         types=("int",),
         keys=("bool", "any", "bool"),
         needs={"n_heads": NUMBER},
+        writes_with=("block",),
     ),
 }

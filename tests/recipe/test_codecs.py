@@ -29,6 +29,7 @@ VALUES: dict[str, Any] = {
     "rope_original_context": 1024,
     "rope_factor": None,
     "sliding_window": 512,
+    "block": "parallel",
     "rope_layers": (True, True, True, False, True, True),
 }
 
@@ -105,6 +106,27 @@ def test_values_of_other_codecs_are_written_or_refused(name: str, data: st.DataO
     except Unspellable:
         return
     assert same(read, value)
+
+
+@pytest.mark.parametrize(("heads", "raws"), [(1, (None, None, True)), (4, (None, None, False))])
+def test_heads_of_the_older_falcon(heads: int, raws: tuple[bool | None, ...]) -> None:
+    older = VALUES | {"block": "pre"}
+    assert CODECS["falcon_kv_heads"].write(heads, older) == raws
+    assert undone("falcon_kv_heads", heads, older) == heads
+    with pytest.raises(Unspellable):
+        CODECS["falcon_kv_heads"].write(2, older)
+
+
+@pytest.mark.parametrize(("window", "every"), [(None, 3), (512, 1)])
+def test_windows_without_layers_and_layers_without_windows(window: int | None, every: int) -> None:
+    with pytest.raises(Undefined, match=r"a (pattern of windows|window), and no"):
+        CODECS["gemma3_windows"].read([window, every], VALUES)
+
+
+@pytest.mark.parametrize("dense", [0, True, "1"])
+def test_layers_without_experts_are_a_list(dense: object) -> None:
+    with pytest.raises(Undefined, match=f"{dense!r} is not a list of numbers of layers"):
+        CODECS["sparse_layers"].read([dense, None], VALUES)
 
 
 @pytest.mark.parametrize(("name", "layers"), DEPTHS.items())

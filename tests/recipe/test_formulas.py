@@ -120,6 +120,12 @@ def test_a_codec_needs_numbers(folder: Path) -> None:
         load_recipe(str(folder / "x.toml"))
 
 
+def test_a_codec_needs_a_text(folder: Path) -> None:
+    way = {"keys": ["new", "heads", "multi"], "codec": "falcon_kv_heads"}
+    with pytest.raises(ConfigurationError, match="falcon_kv_heads needs a text as 'block'"):
+        recipe_of(folder, {"type": "int", "hf": way})
+
+
 def test_a_codec_of_null(folder: Path) -> None:
     way = {"keys": ["x"], "codec": "share_of_head"}
     recipe = recipe_of(folder, {"type": "int", "default": 1, "hf": way})
