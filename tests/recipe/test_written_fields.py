@@ -113,9 +113,9 @@ def is_supported(recipe: Recipe, values: Fields) -> bool:
 
 def read_again(checkpoint: Checkpoint, recipe: Recipe, keys: Fields) -> Fields:
     """Read a checkpoint whose keys are others."""
-    is_gguf = checkpoint.format == "gguf"
-    changes = {"metadata" if is_gguf else "config": keys}
-    return resolve_config(recipe, dataclasses.replace(checkpoint, **changes)).values
+    if checkpoint.format == "gguf":
+        return resolve_config(recipe, dataclasses.replace(checkpoint, metadata=keys)).values
+    return resolve_config(recipe, dataclasses.replace(checkpoint, config=keys)).values
 
 
 NAMES = sorted(folder.name for folder in DATA.glob("tiny-*") if (folder / "config.json").exists())
