@@ -156,7 +156,7 @@ def _worst(folder: Path, trials: Trials) -> Comparison:
             f"the compiled model does not compute what {FAILED[trials.against]} computes",
             problems=problems,
         )
-    return max(passed, key=lambda result: result.relative_error)
+    return max(passed, key=lambda result: (result.relative_error, result.size))
 
 
 def _result(trial: Trial, model: Runner) -> Comparison | str:

@@ -34,7 +34,9 @@ ROUNDING = 1e-6
 as small for narrow floats, or outputs that are small themselves, such as those of a softmax, would
 pass whatever they are."""
 SIZES = (3, 8)
-"""Sizes of a named dimension: each is given both, or its least and the next where that is more."""
+"""Usual sizes of a named dimension; it is given both, and its least, and once ``MANY``."""
+MANY = 67
+"""More rows than those beyond which kernels compute otherwise, and no multiple of a tile's."""
 WHOLE_NUMBERS = 5
 """Whole numbers are drawn from 0 to below this one, so that they are places of small tables."""
 
@@ -55,7 +57,7 @@ def check_functions(contents: Contents, folder: Path) -> Checked:
 def _trials(contents: Contents) -> Trials:
     """Calls with inputs drawn at random by a fixed seed, and each of their outputs in float64."""
     graphs = GraphRunner(contents)
-    calls = [(function, sizes) for function in contents.functions for sizes in _sizes(function)]
+    calls = [(function, sizes) for function in contents.functions for sizes in sizes_of(function)]
     trials: list[Trial] = []
     for function, sizes in calls:
         call = Call(function.name, _inputs(function, sizes))
@@ -99,20 +101,21 @@ def _sources(graph: Graph, output: Tensor) -> Iterator[Tensor]:
                 yield from (value for inner in callee.nodes for value in inner.outputs)
 
 
-def _sizes(function: NamedGraph) -> Iterator[dict[str, int]]:
-    """Sizes of the named dimensions for each of two calls; one call where there are none."""
-    names = dict.fromkeys(
-        name
-        for tensor_type in function.input_types.values()
-        for dim in tensor_type.shape
-        for name in dim.names()
-    )
-    for round_ in range(2 if names else 1):
-        yield {
-            # Neighbours differ, so that sizes that are taken for each other are noticed.
-            name: max(SIZES[(round_ + index) % 2], function.least.get(name, 1)) + index // 2
+def sizes_of(function: NamedGraph) -> Iterator[dict[str, int]]:
+    """Sizes of the named dimensions for each call; one call where there are none."""
+    kinds = function.input_types.values()
+    names = dict.fromkeys(name for kind in kinds for dim in kind.shape for name in dim.names())
+    least = {name: function.least.get(name, 1) for name in names}
+    yield least
+    for round_ in range(2 if names else 0):
+        # Neighbours differ, so that sizes that are taken for each other are noticed.
+        usual = {
+            name: max(SIZES[(round_ + index) % 2] + index // 2, least[name] + 1)
             for index, name in enumerate(names)
         }
+        yield usual
+    # One at a time, so that they are not multiplied.
+    yield from (usual | {name: max(MANY, least[name] + 1)} for name in names)
 
 
 def _inputs(function: NamedGraph, sizes: Mapping[str, int]) -> dict[str, Array]:

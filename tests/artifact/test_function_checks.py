@@ -10,10 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from maxtool.artifact import lengths
 from maxtool.artifact.check import GRAPH, Trials, check
-from maxtool.artifact.module_check import tolerance
+from maxtool.artifact.module_check import MANY, sizes_of, tolerance
 from maxtool.artifact.saving import SaveBuild, SaveRequest
 from maxtool.artifact.writing import make
+from maxtool.compiler.kernels.cpu import attention_task as cpu_attention
+from maxtool.compiler.kernels.cuda import experts, flash_mma, linear
+from maxtool.compiler.target import TILES
 from maxtool.dtype import DType
 from maxtool.errors import InputError, ParityFailed
 from maxtool.graph import Graph, Tensor, TensorType, Weight, ops
@@ -142,3 +146,42 @@ def test_an_artifact_that_cannot_be_opened_is_an_error_of_maxtool(tmp_path: Path
     (tmp_path / "out" / "manifest.json").write_text("{")
     with pytest.raises(InputError, match=r"manifest\.json"):
         planned.compare(tmp_path / "out")
+
+
+def rows_beyond_which_kernels_differ() -> list[int]:
+    """Rows of a tile, or up to which there is another kernel."""
+    tiles = [*linear.TILES, experts.TILE]
+    return [
+        *(one.mr for one in TILES.values()),
+        cpu_attention.ROWS,
+        linear.FEW,
+        experts.FEW,
+        flash_mma.ROWS,
+        min(one.rows for one in tiles),
+    ]
+
+
+def test_many_rows_are_more_than_any_kernel_is_chosen_by() -> None:
+    thresholds = rows_beyond_which_kernels_differ()
+    assert max(thresholds) < MANY
+    assert all(MANY % rows for rows in thresholds if rows > 1)
+
+
+def test_the_tokens_of_a_recipe_reach_the_kernels_for_many_rows() -> None:
+    """An expert is given as many rows as tokens have chosen it; at least two of all are chosen."""
+    assert max(linear.FEW, *(one.mr for one in TILES.values())) < lengths.TOKENS
+    assert 2 * lengths.TOKENS > experts.FEW
+
+
+def test_each_name_has_its_least_size_usual_ones_and_a_large_one(tmp_path: Path) -> None:
+    others = TensorType(DType.float32, ["m", 16])
+    planned = build(tmp_path / "out", lambda x, y: (x[1:], y[20:]), ROWS, others)
+    (function,) = planned.contents.functions
+    assert list(sizes_of(function)) == [
+        {"n": 1, "m": 20},
+        {"n": 3, "m": 21},
+        {"n": 8, "m": 21},
+        {"n": MANY, "m": 21},
+        {"n": 8, "m": MANY},
+    ]
+    assert "with 5 calls" in str(make(planned).check)

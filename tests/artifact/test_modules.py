@@ -65,7 +65,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     assert (
-        "checked with 6 calls against the graph (the compilation, not the reading): relative error"
+        "checked with 13 calls against the graph (the compilation, not the reading): relative error"
         in " ".join(done.stdout.split())
     )
     assert "printed by the file" not in done.stdout
@@ -90,7 +90,7 @@ def test_the_manifest_says_what_a_function_takes(folder: Path) -> None:
     manifest = json.loads((folder / "manifest.json").read_text())
     assert (manifest["name"], manifest["recipe"], manifest["task"]) == ("MLP", None, None)
     assert manifest["sources"].keys() == {"graph_style.py", "mlp.safetensors"}
-    assert manifest["check"]["calls"] == 6
+    assert manifest["check"]["calls"] == 13
     assert manifest["entries"]["third"]["least"] == {"batch": 2}
     assert str(folder.parent) not in json.dumps(manifest)
 
@@ -424,10 +424,10 @@ def test_another_machine_checks_what_was_recorded(checkpoint: Path, tmp_path: Pa
     given = (f"{GRAPH}:MLP", "--weights", checkpoint, "--input", INPUT, "-o", out)
     done = compiling(*given, "--check", "--target", "cpu:x86-64-v2")
     assert done.exit_code == 0, done.output
-    assert "outputs with 2 calls of the graph" in done.stdout
+    assert "outputs with 4 calls of the graph" in done.stdout
     ran = program(out, "--check")
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.startswith("forward, batch 3: output: relative error")
+    assert ran.stdout.startswith("forward, batch 1: output: relative error")
 
 
 def test_the_same_bytes_again(checkpoint: Path, tmp_path: Path) -> None:
@@ -448,7 +448,7 @@ def test_a_module_for_gpus_that_are_elsewhere(checkpoint: Path, tmp_path: Path) 
     done = compiling(*given, "--target", "cuda:sm_80", "--dtype", "float16", "--check", "--json")
     assert done.exit_code == 0, done.output
     written = json.loads(done.stdout)
-    assert (written["check"]["status"], written["check"]["calls"]) == ("recorded", 2)
+    assert (written["check"]["status"], written["check"]["calls"]) == ("recorded", 4)
     assert written["kernels"].keys() == {"sm_80"}
     assert {"sm_80.cubin", "check.npz", "model.so"} <= {file.name for file in out.iterdir()}
     with pytest.raises(loader.MachineLacks):
