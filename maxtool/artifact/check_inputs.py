@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -9,7 +10,6 @@ import numpy as np
 from maxtool.architectures import Limit
 from maxtool.artifact.contents import Contents, NamedGraph
 from maxtool.dtype import DType
-from maxtool.graph import TensorType
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -36,7 +36,8 @@ def draw(contents: Contents, function: NamedGraph, length: int) -> dict[str, Arr
     inputs = {}
     for name, kind in types.items():
         shape = [dim.size(sizes) for dim in kind.shape]
-        inputs[name] = _values(name, kind, shape, contents.limits.get(name, USUAL), random)
+        limit = (0, 0) if name == POSITION else contents.limits.get(name, USUAL)
+        inputs[name] = values(kind.dtype, shape, limit, random)
     if MASK in inputs:
         inputs[MASK] = (np.arange(length) < np.array(texts)[:, None]).astype(np.int64)
     return inputs
@@ -61,12 +62,11 @@ def _sizes(contents: Contents, function: NamedGraph, batch: int, length: int) ->
     return sizes | texts
 
 
-def _values(
-    name: str, kind: TensorType, shape: list[int], limit: Limit, random: np.random.Generator
-) -> Array:
-    if name == POSITION:
-        return np.zeros(shape, kind.dtype.to_numpy())
-    if kind.dtype.is_float():
-        return random.standard_normal(shape, np.float32).astype(kind.dtype.to_numpy())
-    low, high = (0, 1) if kind.dtype is DType.bool else limit if isinstance(limit, tuple) else USUAL
-    return random.integers(low, high + 1, shape).astype(kind.dtype.to_numpy())
+def values(dtype: DType, shape: Sequence[int], limit: Limit, random: np.random.Generator) -> Array:
+    """Draw an array: floats of a normal distribution, others between their limits."""
+    if dtype is DType.float8_e8m0fnu:  # powers of two alone
+        return np.exp2(random.integers(-2, 3, shape)).astype(dtype.to_numpy())
+    if dtype.is_float():
+        return random.standard_normal(shape, np.float32).astype(dtype.to_numpy())
+    low, high = (0, 1) if dtype is DType.bool else limit if isinstance(limit, tuple) else USUAL
+    return random.integers(low, high + 1, shape).astype(dtype.to_numpy())

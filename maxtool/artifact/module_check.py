@@ -1,6 +1,7 @@
 """Check of an artifact of a module: its functions beside their graphs, evaluated in float64.
 
-It proves that the machine code computes what the graphs say, at two sizes of each named dimension.
+It proves that the machine code computes what the graphs say, at several sizes of each named
+dimension.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ import ml_dtypes
 import numpy as np
 
 from maxtool.artifact.check import GRAPH, Checked, Trials, check
+from maxtool.artifact.check_inputs import values
 from maxtool.artifact.contents import Contents, NamedGraph
 from maxtool.artifact.graph_outputs import GraphRunner
 from maxtool.artifact.pure_graphs import nested
 from maxtool.dtype import DType
-from maxtool.graph import CallNode, Graph, Tensor, TensorType
+from maxtool.graph import CallNode, Graph, Tensor
 from maxtool.runtime.loader.trials import Call, Tolerance, Trial
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -37,8 +39,8 @@ SIZES = (3, 8)
 """Usual sizes of a named dimension; it is given both, and its least, and once ``MANY``."""
 MANY = 67
 """More rows than those beyond which kernels compute otherwise, and no multiple of a tile's."""
-WHOLE_NUMBERS = 5
-"""Whole numbers are drawn from 0 to below this one, so that they are places of small tables."""
+WHOLE_NUMBERS = (0, 4)
+"""Whole numbers that are drawn, so that they are places of small tables."""
 
 
 def check_functions(contents: Contents, folder: Path) -> Checked:
@@ -120,15 +122,7 @@ def sizes_of(function: NamedGraph) -> Iterator[dict[str, int]]:
 
 def _inputs(function: NamedGraph, sizes: Mapping[str, int]) -> dict[str, Array]:
     random = np.random.default_rng(zlib.crc32(f"{function.name} {dict(sizes)}".encode()))
-    return {name: _drawn(of, sizes, random) for name, of in function.input_types.items()}
-
-
-def _drawn(tensor_type: TensorType, sizes: Mapping[str, int], random: np.random.Generator) -> Array:
-    shape, dtype = [dim.size(sizes) for dim in tensor_type.shape], tensor_type.dtype
-    if dtype is DType.bool:
-        return random.integers(0, 2, shape).astype(np.bool_)
-    if dtype.is_integral():
-        return random.integers(0, WHOLE_NUMBERS, shape).astype(dtype.to_numpy())
-    if dtype is DType.float8_e8m0fnu:  # powers of two alone
-        return np.exp2(random.integers(-2, 3, shape)).astype(dtype.to_numpy())
-    return random.normal(size=shape).astype(dtype.to_numpy())
+    return {
+        name: values(kind.dtype, [dim.size(sizes) for dim in kind.shape], WHOLE_NUMBERS, random)
+        for name, kind in function.input_types.items()
+    }
