@@ -113,7 +113,7 @@ def _unnamed(inputs: Iterable[str], outputs: Iterable[str]) -> Iterator[str]:
     sides = {"input": inputs, "output": outputs}
     for side, name in ((side, name) for side, names in sides.items() for name in names):
         if not is_name(name):
-            why = "a name is not empty, and has no control characters, / or \\"
+            why = "a name is not empty, and has no control characters, \\ or /"
             yield f"its {side} {name!r:.80} needs another name: {why}"
 
 
