@@ -48,6 +48,9 @@ def test_published_configurations_pass(tmp_path: Path, name: str) -> None:
     for field, value in PUBLISHED[name]["fields"].items():
         expected = tuple(value) if isinstance(value, list) else value
         assert found.values[field] == expected, field
+    keys = written_keys(recipe, "gguf", found.values) if "gguf" in PUBLISHED[name] else {}
+    for key, value in PUBLISHED[name].get("gguf", {}).items():
+        assert keys.get(key) == value, key
     assert problems(DecoderConfig(**found.values)) == []
 
 

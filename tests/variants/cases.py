@@ -32,6 +32,7 @@ from maxtool.recipe.schema import Field
 from maxtool.weights import Checkpoint, open_checkpoint
 from tests.data.seeded import Array, Config
 from tests.variants import ours
+from tests.variants.crashes import crashes_refuse
 from tests.variants.rows import ALLOWED, Row, error, inputs, sampled
 from tests.variants.written_files import folder_differences, gguf_differences
 
@@ -96,7 +97,9 @@ class Case:
     def fault(self, recipe: Recipe) -> str | None:
         """Why a recipe is wrong here, None if it is not."""
         try:
-            reading = Reading(self.checkpoint, recipe, resolve_config(recipe, self.checkpoint))
+            with crashes_refuse():
+                reading = Reading(self.checkpoint, recipe, resolve_config(recipe, self.checkpoint))
+                _ = reading.plan
             wrong = self._reads_wrong(reading) or (self._writes_wrong(reading))
         except MaxtoolError as refusal:
             return f"refused: {refusal}" if self.usual is not None else None

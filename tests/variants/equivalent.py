@@ -6,16 +6,28 @@ from collections.abc import Mapping
 
 EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     "only the names of entries are read, not their inputs": ("* entries/*/*",),
-    "what is written besides repeats what its absence says": ("* drop config/*/hf/omit*",),
     "llama.cpp has no biases for Falcon: the rules say what is never written": (
         "falcon * weights/gguf/*bias*",
     ),
     "one key says both, and so do all files": (
-        "* swap config/qkv_bias with 'o_bias'",
-        "* swap config/o_bias with 'mlp_bias'",
+        "_rotary swap config/qkv_bias with 'o_bias'",
+        "gpt_neox swap config/qkv_bias with 'o_bias'",
+        "qwen3 swap config/qkv_bias with 'o_bias'",
+        "starcoder2 swap config/[qo]*_bias with '*_bias'",
+    ),
+    "the order of a list of names means nothing": (
+        "gemma3_vision swap aside/hf/tensors/* with *",
+        "roberta swap match/gguf/tokenizer.ggml.model/0 with 1",
+    ),
+    "a name that is its own meaning is read, and swish is written for it": (
+        "starcoder2 drop config/hidden_act/hf/values/silu",
+    ),
+    "the field is always null: no key of Hugging Face says it, and no GGUF file is read by it": (
+        "gemma3_vision drop config/logits_softcap/gguf",
     ),
     "the field is null unless the condition holds": (
-        "* drop computed/gguf/rope_factors_*/when*",
+        "llama drop computed/gguf/rope_factors_*/when*",
+        "phi3 drop computed/gguf/rope_factors_*/when*",
         "_rotary drop config/rope_attention_factor/gguf/1/when",
     ),
 }

@@ -19,14 +19,16 @@ from safetensors.numpy import save_file
 from maxtool.architectures import build
 from maxtool.conversion import Request, convert, prepare
 from maxtool.errors import MaxtoolError
-from maxtool.recipe import Recipe, find_recipe, load_recipe, resolve_config
+from maxtool.recipe import Recipe, find_recipe, load_recipe, resolve_config, written_keys
 from maxtool.recipe.expressions import same
 from maxtool.recipe.naming import title
 from maxtool.weights import Checkpoint, TensorSpec, open_checkpoint
 from maxtool.weights.formats import gguf
 from tests.data.seeded import Config
+from tests.recipe import test_recorded_keys
 from tests.variants import gguf_keys
 from tests.variants.cases import Case, Reading
+from tests.variants.crashes import crashes_refuse
 from tests.variants.rows import DATA, RANDOM, Files, Row, rows, without
 from tests.variants.written_files import SIZES
 
@@ -74,7 +76,8 @@ class Judge:
                 these are looked at.
         """
         try:
-            recipes = {name: load_recipe(name) for name in names}
+            with crashes_refuse():
+                recipes = {name: load_recipe(name) for name in names}
         except MaxtoolError as refusal:
             yield f"refused: {refusal}"
             return
@@ -108,15 +111,30 @@ class Judge:
                     self._published[model] = _bare(folder, told["config"])
                 checkpoint = self._published[model]
                 try:
-                    values = resolve_config(load_recipe(told["recipe"]), checkpoint).values
+                    with crashes_refuse():
+                        recipe = load_recipe(told["recipe"])
+                        values = resolve_config(recipe, checkpoint).values
+                        keys = written_keys(recipe, "gguf", values) if "gguf" in told else {}
                 except MaxtoolError as refusal:
                     yield f"refused: {model}: {refusal}"
                     continue
+                for key, value in told.get("gguf", {}).items():
+                    if not same(keys.get(key), value):
+                        yield f"{model}: {key} = {keys.get(key)}"
                 for name, value in told["fields"].items():
                     if not same(
                         values.get(name), tuple(value) if isinstance(value, list) else value
                     ):
                         yield f"{model}: {name} = {values.get(name)}"
+
+    def unwritten(self, names: Sequence[str]) -> Iterator[str]:
+        """Tiny checkpoints of which other keys are written than were recorded."""
+        for folder, told in json.loads(test_recorded_keys.RECORDED.read_text()).items():
+            if find_recipe(open_checkpoint(DATA / folder)).name in names:
+                with crashes_refuse():
+                    found = test_recorded_keys.said(folder)
+                if found != told:
+                    yield f"{folder}: other keys"
 
     def incomplete(self, family: str, name: str) -> dict[str, str]:
         """How keys that are left out are read: as transformers completes them, or otherwise."""
@@ -139,7 +157,8 @@ class Judge:
         if name not in self._published:
             self._published[name] = _bare(self.folder / "bare" / name, config)
         try:
-            return resolve_config(recipe, self._published[name]).values
+            with crashes_refuse():
+                return resolve_config(recipe, self._published[name]).values
         except MaxtoolError:
             return None
 

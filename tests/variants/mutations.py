@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from maxtool.recipe.codecs import CODECS
+from maxtool.recipe.operations import OPERATIONS
+
 Table = dict[str, Any]
 Path = tuple[str | int, ...]
 
@@ -88,7 +91,18 @@ def _inside(value: Any, path: Path) -> Iterator[Mutation]:
                 yield Mutation(own, "swap", other)
             yield from _inside(each, own)
     elif path[-1] not in TEXTS and path[-2:-1] not in [(text,) for text in TEXTS]:
-        yield Mutation(path, "set", _other(value))
+        for other in _alike(path[-1], value) or [_other(value)]:
+            yield Mutation(path, "set", other)
+
+
+def _alike(word: str | int, name: Any) -> list[str]:
+    """The codecs that take the same keys for the same fields; operations of the same parameters."""
+    tables: dict[str | int, dict[str, Any]] = {
+        "codec": {each: (one.types, len(one.keys)) for each, one in CODECS.items()},
+        "op": {each: one.params for each, one in OPERATIONS.items()},
+    }
+    alike = tables.get(word, {})
+    return [each for each in alike if each != name and alike[each] == alike.get(name)]
 
 
 def swaps(tables: Table) -> Iterator[Mutation]:

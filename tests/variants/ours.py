@@ -24,7 +24,8 @@ def planned(checkpoint: Checkpoint) -> Plan:
 
 def meaning(made: Plan) -> str:
     """All that decides what a plan computes from a file: plans of which it is equal are equal."""
-    rules = {name: (one.sources, one.rule.steps) for name, one in made.parameters.items()}
+    named = made.parameters.items()
+    rules = {name: (one.sources, one.rule.steps, one.rule.part) for name, one in named}
     return repr((made.recipe.name, sorted(made.config.items()), rules))
 
 
