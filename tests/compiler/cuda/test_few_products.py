@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -92,12 +92,13 @@ def test_gated_linear(dtype: str, k: int, rows: int) -> None:
 
 @pytest.mark.slow
 def test_kernels_stay_in_registers() -> None:
-    alike = {"aligned": True, "shared_memory": SHARED_MEMORY}
+    linears = partial(few_products.linears, SHARED_MEMORY)
+    gated = partial(few_products.gated_linear, SHARED_MEMORY)
     made = {
-        "three": few_products.linears("bfloat16", (False,) * 3, **alike, rounds=True),
-        "gated": few_products.gated_linear("bfloat16", SILU_MUL, (False,) * 2, **alike),
-        "float32": few_products.linears("float32", (False,), True, **alike),
-        "unaligned": few_products.linears("float16", (False,) * 3, **{**alike, "aligned": False}),
+        "three": linears("bfloat16", (False,) * 3, aligned=True, rounds=True),
+        "gated": gated("bfloat16", SILU_MUL, (False,) * 2, aligned=True),
+        "float32": linears("float32", (False,), True, aligned=True),
+        "unaligned": linears("float16", (False,) * 3, aligned=False),
     }
     for name, one in resources(made):
         assert not one.spills, name
