@@ -141,7 +141,9 @@ class Build:
         """The functions of one device that runs the whole model."""
         if self.request.devices == 1:
             return self.contents.functions
-        return tuple(named_graph(entry, graph_of(self.module, entry)) for entry in self.graphs)
+        names = {entry.name for entry in self.graphs}  # whose caches are a part's
+        entries = (entry for entry in self.module.entries() if entry.name in names)
+        return tuple(named_graph(entry, graph_of(self.module, entry)) for entry in entries)
 
     def check_unchanged(self) -> None:
         """Check that the source is what it was when it was planned.
