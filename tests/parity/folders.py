@@ -14,31 +14,22 @@ from maxtool.recipe import find_recipe, resolve_config
 from maxtool.recipe.bind import emissions
 from maxtool.weights.checkpoint import Checkpoint, open_checkpoint
 
+# Classes that are not called as their model type is, in capitals.
 CLASSES = {
-    "falcon": "FalconForCausalLM",
-    "gemma2": "Gemma2ForCausalLM",
     "gemma3_text": "Gemma3ForCausalLM",
     "gpt2": "GPT2LMHeadModel",
     "gpt_neox": "GPTNeoXForCausalLM",
-    "granite": "GraniteForCausalLM",
-    "llama": "LlamaForCausalLM",
-    "mistral": "MistralForCausalLM",
-    "mixtral": "MixtralForCausalLM",
-    "olmo2": "Olmo2ForCausalLM",
-    "phi3": "Phi3ForCausalLM",
-    "qwen2": "Qwen2ForCausalLM",
-    "qwen3": "Qwen3ForCausalLM",
-    "qwen3_moe": "Qwen3MoeForCausalLM",
     "smollm3": "SmolLM3ForCausalLM",
-    "starcoder2": "Starcoder2ForCausalLM",
 }
 MOST_LAYERS = 8
 
 
 def write(folder: Path, config: dict[str, Any], seed: int) -> None:
-    """A folder whose tensors have the names and shapes that the recipe writes."""
+    """Write a folder whose tensors have the names and shapes that the recipe writes."""
     folder.mkdir(parents=True)
-    written = {"architectures": [CLASSES[config["model_type"]]], "torch_dtype": "float32"} | config
+    kind = config["model_type"]
+    usual = f"{kind.title().replace('_', '')}ForCausalLM"
+    written = {"architectures": [CLASSES.get(kind, usual)], "torch_dtype": "float32"} | config
     (folder / "config.json").write_text(json.dumps(written))
     file = folder / "model.safetensors"
     save_file({f"none.{i}": np.zeros(1, np.float32) for i in range(MOST_LAYERS)}, file)
