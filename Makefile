@@ -55,7 +55,7 @@ demo: $(READY)
 	@echo "# The same model as a GGUF file, in half the bytes:"
 	$(BIN)/maxtool convert samples/fireside -o $(DEMO)/fireside.gguf --dtype float16
 	@echo
-	@echo "# Compiled, and compared with a NumPy reference in float64:"
+	@echo "# Compiled, and compared with its graph, computed by NumPy in float64:"
 	$(BIN)/maxtool compile samples/fireside -o $(DEMO)/fireside --check
 	@echo
 	@echo "# What the compiled model writes:"
