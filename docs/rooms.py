@@ -21,7 +21,7 @@ PACKAGE = ROOT / "maxtool"
 PICTURE = ROOT / "docs" / "rooms.svg"
 
 LEFT_OUT = ("__init__", "__main__")
-WIDTH, BOX, LANE, HEIGHT, STEP, MARGIN = 860, 132, 12, 44, 84, 16
+WIDTH, BOX, LANE, HEIGHT, STEP, MARGIN = 860, 172, 12, 44, 84, 16
 SWEEPS = 8
 STYLE = """
   text { font: 13px system-ui, sans-serif; text-anchor: middle; fill: #1f2328 }
