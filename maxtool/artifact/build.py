@@ -20,7 +20,7 @@ from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError, UsageError
 from maxtool.files import check_output, check_space
 from maxtool.graph import Graph
-from maxtool.recipe import Binding, Plan, find_recipe, load_recipe, plan
+from maxtool.recipe import Binding, Plan, Recipe, find_recipe, load_recipe, plan
 from maxtool.recipe.fitted_tokenizer import model_tokenizer
 from maxtool.recipe.naming import check_name, model_name
 from maxtool.recipe.recipe_files import is_shipped
@@ -141,8 +141,8 @@ class Build:
         """The functions of one device that runs the whole model."""
         if self.request.devices == 1:
             return self.contents.functions
-        names = {entry.name for entry in self.graphs}  # whose caches are a part's
-        entries = (entry for entry in self.module.entries() if entry.name in names)
+        # Not those of ``graphs``, whose caches are a part's.
+        entries = _entries(self.module, self.plan.recipe)
         return tuple(named_graph(entry, graph_of(self.module, entry)) for entry in entries)
 
     def check_unchanged(self) -> None:
@@ -184,11 +184,7 @@ def prepare(request: Request) -> Build:
     dtype = request.dtype or default_dtype(planned, target)
     module, told = _module(request, planned, dtype, target)
     with devices.split(module, request.devices):
-        graphs = {
-            entry: graph_of(module, entry)
-            for entry in module.entries()
-            if (entry.follows or entry.name) in recipe.entries
-        }
+        graphs = {entry: graph_of(module, entry) for entry in _entries(module, recipe)}
     tokenizer, cut = model_tokenizer(planned)
     made = Build(
         request=request,
@@ -211,6 +207,11 @@ def named_graph(entry: Entry, graph: Graph) -> NamedGraph:
     """A traced entry of an architecture as a function of an artifact."""
     names = (tuple(entry.inputs), entry.outputs, tuple(entry.state))
     return NamedGraph(entry.name, entry.name, graph, *names, defaults=entry.defaults)
+
+
+def _entries(module: Architecture, recipe: Recipe) -> list[Entry]:
+    """Return the entries of an architecture that a recipe offers, as the module stands now."""
+    return [each for each in module.entries() if (each.follows or each.name) in recipe.entries]
 
 
 def target_of(request: Wanted) -> Target:
