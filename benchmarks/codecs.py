@@ -67,25 +67,25 @@ def compare(title: str, ours: Work, theirs: Work) -> None:
 def decode(encoding: QuantizationEncoding) -> None:
     rows = (ELEMENTS // ROW, encoding.row_bytes(ROW))
     blocks = np.random.default_rng(0).integers(0, 256, rows, np.uint8)
-    kind = gguf.GGMLQuantizationType(encoding.gguf_id)
+    quant_type = gguf.GGMLQuantizationType(encoding.gguf_id)
     try:
-        gguf.quants.dequantize(blocks[:1], kind)
+        gguf.quants.dequantize(blocks[:1], quant_type)
     except NotImplementedError:
         return
     compare(
         f"decode {encoding.name}",
         lambda: dequantize(blocks, encoding),
-        lambda: gguf.quants.dequantize(blocks, kind),
+        lambda: gguf.quants.dequantize(blocks, quant_type),
     )
 
 
 def encode(encoding: QuantizationEncoding) -> None:
     rows = np.random.default_rng(0).standard_normal((ELEMENTS // ROW, ROW), np.float32)
-    kind = gguf.GGMLQuantizationType(encoding.gguf_id)
+    quant_type = gguf.GGMLQuantizationType(encoding.gguf_id)
     compare(
         f"encode {encoding.name}",
         lambda: quantize(rows, encoding),
-        lambda: gguf.quants.quantize(rows, kind),
+        lambda: gguf.quants.quantize(rows, quant_type),
     )
 
 

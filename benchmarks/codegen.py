@@ -1,4 +1,4 @@
-"""What compiling costs as a model gets deeper, and what a small model costs in all.
+"""Measure the cost of compiling as a model gets deeper, and of compiling a small model in full.
 
 Code generation is tracing, lowering, compiling and linking: the stages that do not read weights.
 Equal layers are traced and compiled once, so it should not grow with their number. Each figure is

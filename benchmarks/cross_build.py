@@ -70,17 +70,21 @@ def compare(checkpoint: Path, dtype: str, archs: str, rounds: int, scratch: Path
     ]
     host, device = ([turn[side] for turn in turns] for side in (0, 1))
     cpu, gpu = (median(one.clock for one in side) for side in (host, device))
-    made = [one.report["cpu_seconds"]["device code"] for one in device]
+    seconds = [one.report["cpu_seconds"]["device code"] for one in device]
     kernels = next(iter(device[0].report["kernels"].values()))
     sizes = device[0].sizes
     cubins = sum(size for name, size in sizes.items() if name.endswith(".cubin"))
-    spilling = [name for name, one in kernels.items() if one["spill_stores"] or one["stack"]]
+    spilling = [
+        name
+        for name, resources in kernels.items()
+        if resources["spill_stores"] or resources["stack"]
+    ]
     figures = [
         cpu,
         gpu,
         gpu / cpu,
-        median(one.cores for one in device) / median(one.cores for one in host),
-        median(made),
+        median(run.cores for run in device) / median(one.cores for one in host),
+        median(seconds),
     ]
     return [
         checkpoint.name.removeprefix("tiny-"),

@@ -47,8 +47,8 @@ NAMES = (
 def operands() -> tuple[np.ndarray, np.ndarray]:
     """The same numbers on every side."""
     rng = np.random.default_rng(0)
-    one, two = (rng.standard_normal((SIZE, SIZE)).astype(np.float32) for _ in range(2))
-    return one, two
+    left, right = (rng.standard_normal((SIZE, SIZE)).astype(np.float32) for _ in range(2))
+    return left, right
 
 
 def in_maxtool() -> Calls:
@@ -70,7 +70,7 @@ def in_maxtool() -> Calls:
 
 
 def in_numpy() -> Calls:
-    """What they cost where nothing is a graph; softmax is several calls there."""
+    """Time the operations where nothing is a graph; softmax is several calls there."""
     a, b = operands()
 
     def softmax() -> np.ndarray:
@@ -132,14 +132,14 @@ def serve(side: str) -> None:
 
 def start(side: str, python: str) -> subprocess.Popen[str] | None:
     """A process for one side; None where its package is missing."""
-    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TVM_NUM_THREADS"), "1")
+    environment = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TVM_NUM_THREADS"), "1")
     process = subprocess.Popen(
         [python, __file__, "--side", side],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        env=os.environ | one,
+        env=os.environ | environment,
     )
     assert process.stdout is not None
     return process if process.stdout.readline().strip() == "ready" else None
@@ -155,11 +155,15 @@ def ask(process: subprocess.Popen[str], name: str) -> float:
 
 def measure(processes: dict[str, subprocess.Popen[str]]) -> dict[str, dict[str, float]]:
     """Medians by operation and side."""
-    found: dict[str, dict[str, float]] = {}
+    results: dict[str, dict[str, float]] = {}
     for name in NAMES:
-        turns = [{side: ask(one, name) for side, one in processes.items()} for _ in range(TURNS)]
-        found[name] = {side: statistics.median(turn[side] for turn in turns) for side in processes}
-    return found
+        turns = [
+            {side: ask(process, name) for side, process in processes.items()} for _ in range(TURNS)
+        ]
+        results[name] = {
+            side: statistics.median(turn[side] for turn in turns) for side in processes
+        }
+    return results
 
 
 def block() -> None:
@@ -167,7 +171,7 @@ def block() -> None:
     from maxtool.compiler import eager
     from maxtool.graph import Tensor, ops
     from maxtool.nn.eager import Linear, RMSNorm
-    from maxtool.nn.eager.attention import MultiheadAttention
+    from maxtool.nn.eager.multihead_attention import MultiheadAttention
 
     build, compiled = eager.Program, [0]
 
@@ -204,7 +208,7 @@ def main() -> None:
     print(machine())
     pythons = {side: options.peer_python if side == "torch" else sys.executable for side in SIDES}
     started = {side: start(side, python) for side, python in pythons.items()}
-    processes = {side: one for side, one in started.items() if one is not None}
+    processes = {side: process for side, process in started.items() if process is not None}
     print(f"{'microseconds':14}" + "".join(f"{side:>10}" for side in processes))
     for name, row in measure(processes).items():
         print(f"{name:14}" + "".join(f"{row[side]:10.1f}" for side in processes))

@@ -52,7 +52,7 @@ def shapes() -> dict[str, tuple[int, ...]]:
         "output.dense": (HIDDEN, INNER),
     }
     norms = ("attention.output.LayerNorm", "output.LayerNorm")
-    found = {
+    shapes_by_name = {
         "embeddings.word_embeddings.weight": (VOCABULARY, HIDDEN),
         "embeddings.position_embeddings.weight": (CONTEXT, HIDDEN),
         "embeddings.token_type_embeddings.weight": (2, HIDDEN),
@@ -61,10 +61,10 @@ def shapes() -> dict[str, tuple[int, ...]]:
     for layer in range(LAYERS):
         prefix = f"encoder.layer.{layer}."
         for name, shape in inside.items():
-            found |= {f"{prefix}{name}.weight": shape, f"{prefix}{name}.bias": shape[:1]}
+            shapes_by_name |= {f"{prefix}{name}.weight": shape, f"{prefix}{name}.bias": shape[:1]}
         for name in norms:
-            found |= {f"{prefix}{name}.{part}": (HIDDEN,) for part in ("weight", "bias")}
-    return found
+            shapes_by_name |= {f"{prefix}{name}.{part}": (HIDDEN,) for part in ("weight", "bias")}
+    return shapes_by_name
 
 
 def make(folder: Path) -> None:
@@ -93,8 +93,8 @@ def embed_transformers(folder: Path, threads: int) -> dict[str, float]:
     model = AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
 
     def run(texts: int, tokens: int) -> Callable[[], object]:
-        given = {k: torch.from_numpy(v) for k, v in inputs(texts, tokens).items()}
-        return lambda: model(**given).last_hidden_state.mean(1)
+        tensors = {k: torch.from_numpy(v) for k, v in inputs(texts, tokens).items()}
+        return lambda: model(**tensors).last_hidden_state.mean(1)
 
     with torch.inference_mode():
         return {f"{a}x{b}": milliseconds(run(a, b)) for a, b in SHAPES}
@@ -107,8 +107,8 @@ def embed_maxtool(folder: Path, threads: int) -> dict[str, float]:  # noqa: ARG0
     model = run.load(folder)
 
     def call(texts: int, tokens: int) -> Callable[[], object]:
-        given = inputs(texts, tokens)
-        return lambda: model.run("embed", given)
+        arrays = inputs(texts, tokens)
+        return lambda: model.run("embed", arrays)
 
     return {f"{a}x{b}": milliseconds(call(a, b)) for a, b in SHAPES}
 
@@ -164,7 +164,8 @@ def report(figures: dict[str, list[dict[str, float]]], threads: int) -> None:
     for texts, tokens in SHAPES:
         shape = f"{texts}x{tokens}"
         medians = {
-            side: statistics.median(one[shape] for one in found) for side, found in figures.items()
+            side: statistics.median(times[shape] for times in found)
+            for side, found in figures.items()
         }
         said = ", ".join(f"{side} {value:.2f} ms" for side, value in medians.items())
         ratio = medians["transformers"] / medians["maxtool"]

@@ -117,15 +117,15 @@ def in_maxtool(case: Case) -> Callable[[], Any]:
     import ml_dtypes
     import tvm
 
+    from maxtool.compiler.cpu_target import cpu_target
     from maxtool.compiler.kernels.cpu import builder
     from maxtool.compiler.kernels.cpu.attention import attention
     from maxtool.compiler.kernels.cpu.backend import CpuBackend
     from maxtool.compiler.kernels.cpu.linear import linear
     from maxtool.compiler.kernels.cpu.norm import rms_norm
-    from maxtool.compiler.kernels.forms import SILU_MUL
+    from maxtool.compiler.kernels.kernel_options import SILU_MUL
     from maxtool.compiler.kernels.pointwise import pointwise
     from maxtool.compiler.packing import pack_linear
-    from maxtool.compiler.target import cpu_target
 
     target = cpu_target()
     inputs = arrays(case)

@@ -38,11 +38,16 @@ Figures = dict[str, Any]
 
 def models(depths: Iterable[int]) -> dict[str, list[str]]:
     """The arguments of ``stack.py`` for each model, by name."""
-    found = {"mlp": ["mlp"]}
+    depths_by_name = {"mlp": ["mlp"]}
     for depth in depths:
-        found[f"{depth} layers, subgraph"] = ["stack", "--layers", str(depth), "--subgraph"]
-        found[f"{depth} layers, in line"] = ["stack", "--layers", str(depth)]
-    return found
+        depths_by_name[f"{depth} layers, subgraph"] = [
+            "stack",
+            "--layers",
+            str(depth),
+            "--subgraph",
+        ]
+        depths_by_name[f"{depth} layers, in line"] = ["stack", "--layers", str(depth)]
+    return depths_by_name
 
 
 class Package:
@@ -88,17 +93,17 @@ def measure(
     return found
 
 
-def _agree(model: str, sums: dict[str, float], found: dict[str, float]) -> None:
-    """Both packages must compute the same."""
-    for size, value in found.items():
+def _agree(model: str, sums: dict[str, float], results: dict[str, float]) -> None:
+    """Require that both packages compute the same."""
+    for size, value in results.items():
         first = sums.setdefault(size, value)
         if abs(value - first) > 1e-4 * abs(first):
             raise SystemExit(f"{model}, {size}: sums {first} and {value} differ")
 
 
-def table(model: str, found: dict[str, dict[str, list[float]]]) -> None:
+def table(model: str, results: dict[str, dict[str, list[float]]]) -> None:
     """Medians, and how many times faster maxtool is."""
-    ours, theirs = found["maxtool"], found.get("max")
+    ours, theirs = results["maxtool"], results.get("max")
     print(f"{model}, load {os.getloadavg()[0]:.1f}")
     for what, values in ours.items():
         own = statistics.median(values)
@@ -111,17 +116,17 @@ def table(model: str, found: dict[str, dict[str, list[float]]]) -> None:
 
 def code_generation(ours: Package, depths: Sequence[int], rounds: int) -> None:
     """CPU time of lowering and compiling without weights, of the deepest and shallowest stack."""
-    found: dict[str, list[float]] = defaultdict(list)
-    named = {name: one for name, one in models(depths).items() if one[0] == "stack"}
+    results: dict[str, list[float]] = defaultdict(list)
+    named = {name: layers for name, layers in models(depths).items() if layers[0] == "stack"}
     for _ in range(rounds):
         for name, arguments in named.items():
             figures = ours.figures([*arguments, "--codegen"], "codegen")
-            found[name].append(figures["codegen"])
+            results[name].append(figures["codegen"])
     print("code generation, CPU seconds")
-    for name, values in found.items():
+    for name, values in results.items():
         listed = ", ".join(f"{value:.2f}" for value in values)
         print(f"  {name:20} {statistics.median(values):.2f}, median of {listed}")
-    few, many = (statistics.median(found[f"{depth} layers, subgraph"]) for depth in depths)
+    few, many = (statistics.median(results[f"{depth} layers, subgraph"]) for depth in depths)
     print(f"  {depths[1]} layers beside {depths[0]}, with a subgraph: {many / few:.2f}", flush=True)
 
 

@@ -73,13 +73,13 @@ def with_safetensors() -> Callable[[Path], Listing]:
 
     def listing(path: Path) -> Listing:
         index = json.loads((path / "model.safetensors.index.json").read_text())
-        found: Listing = []
+        entries: Listing = []
         for name in sorted(set(index["weight_map"].values())):
             with safetensors.safe_open(path / name, framework="numpy") as file:
                 for tensor in file.keys():  # noqa: SIM118 - it is no mapping
                     view = file.get_slice(tensor)
-                    found.append((tensor, view.get_dtype(), tuple(view.get_shape())))
-        return found
+                    entries.append((tensor, view.get_dtype(), tuple(view.get_shape())))
+        return entries
 
     return listing
 
@@ -103,9 +103,9 @@ def work(reader: str, path: Path) -> None:
     """One measurement, in the process started for it."""
     listing = READERS[reader]()
     start = time.perf_counter()
-    found = listing(path)
+    entries = listing(path)
     seconds = time.perf_counter() - start
-    print(json.dumps([seconds, len(found), hash(tuple(sorted(found)))]), flush=True)
+    print(json.dumps([seconds, len(entries), hash(tuple(sorted(entries)))]), flush=True)
     sys.stdin.readline()  # memory is looked at once more
 
 
@@ -128,23 +128,23 @@ def measure(reader: str, path: Path) -> tuple[float, float, float, object]:
     peak = 0.0
     while not select.select([process.stdout], [], [], 0.002)[0]:
         peak = max(peak, anonymous(process.pid))
-    seconds, *found = json.loads(process.stdout.readline())
+    seconds, *results = json.loads(process.stdout.readline())
     took = time.perf_counter() - start
     peak = max(peak, anonymous(process.pid))
     process.stdin.close()
     process.wait()
-    return seconds, took, peak, found
+    return seconds, took, peak, results
 
 
 def compare(title: str, path: Path, peer: str, rounds: int) -> None:
     results: dict[str, list[tuple[float, float, float]]] = {"maxtool": [], peer: []}
-    found = set()
+    listings = set()
     for _ in range(rounds):
         for reader, times in results.items():
             *numbers, listing = measure(reader, path)
             times.append(tuple(numbers))  # type: ignore[arg-type]
-            found.add(str(listing))
-    assert len(found) == 1, "the readers do not agree"
+            listings.add(str(listing))
+    assert len(listings) == 1, "the readers do not agree"
     print(f"\n{title}")
     print(f"{'':14}{'open':>10}{'process':>10}{'RssAnon':>10}")
     medians = {

@@ -110,13 +110,13 @@ def layers(api: SimpleNamespace) -> SimpleNamespace:
 
 def stack(api: SimpleNamespace, depth: int, subgraph: bool) -> tuple[Any, Any]:
     """The stack and its graph: a call of one subgraph for each layer, or all of them in line."""
-    one = layers(api).Layer
+    layer_class = layers(api).Layer
 
     class Stack(api.nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
             super().__init__()
             for index in range(depth):
-                setattr(self, f"layer{index}", one())
+                setattr(self, f"layer{index}", layer_class())
 
         def __call__(self, x: Any, mask: Any) -> Any:
             shared = None
@@ -141,12 +141,12 @@ def stack(api: SimpleNamespace, depth: int, subgraph: bool) -> tuple[Any, Any]:
 def mlp(api: SimpleNamespace) -> tuple[Any, Any]:
     """The MLP and its graph."""
     model = layers(api).MLP()
-    kind = api.graph.TensorType(api.float32, ["batch", MLP_WIDTHS[0]], api.cpu)
-    return model, lambda: api.graph.Graph("mlp", model, [kind])
+    input_type = api.graph.TensorType(api.float32, ["batch", MLP_WIDTHS[0]], api.cpu)
+    return model, lambda: api.graph.Graph("mlp", model, [input_type])
 
 
 def inputs(what: str) -> dict[str, list[np.ndarray]]:
-    """What each size of input is, by name."""
+    """Return the inputs by name, for each size."""
     rng = np.random.default_rng(1)
 
     def normal(*shape: int) -> np.ndarray:
@@ -166,7 +166,9 @@ def inputs(what: str) -> dict[str, list[np.ndarray]]:
 def weights(model: Any) -> dict[str, np.ndarray]:
     """Random weights of the usual size, the same for both packages."""
     rng = np.random.default_rng(0)
-    declared = {name: tuple(map(int, one.shape)) for name, one in model.raw_state_dict().items()}
+    declared = {
+        name: tuple(map(int, weight.shape)) for name, weight in model.raw_state_dict().items()
+    }
     return {
         name: np.ones(declared[name], np.float32)
         if len(declared[name]) == 1
@@ -193,7 +195,7 @@ def run_seconds(model: Any, given: list[Any], clock: Callable[[], float]) -> flo
 
 def code_generation(graph: Any) -> float:
     """CPU seconds of lowering and compiling alone, without any weight; maxtool only."""
-    from maxtool.compiler.execute import Program
+    from maxtool.compiler.compiling_executor import Program
     from maxtool.compiler.targets import Targets
 
     start = time.process_time()
@@ -209,22 +211,22 @@ def main() -> None:
     parser.add_argument("--subgraph", action="store_true")
     parser.add_argument("--codegen", action="store_true", help="code generation only")
     parser.add_argument("--threads", type=int, help="of the runs; all cores by default")
-    given = parser.parse_args()
-    if given.threads:  # before the packages count the cores
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-given.threads :])
+    arguments = parser.parse_args()
+    if arguments.threads:  # before the packages count the cores
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-arguments.threads :])
     figures: dict[str, Any] = {}
     begin, busy = time.perf_counter(), time.process_time()
-    api = package(given.package)
+    api = package(arguments.package)
     figures["import"] = time.perf_counter() - begin
     importing = time.process_time() - busy
-    wide = given.model == "stack"
-    model, build = stack(api, given.layers, given.subgraph) if wide else mlp(api)
+    wide = arguments.model == "stack"
+    model, build = stack(api, arguments.layers, arguments.subgraph) if wide else mlp(api)
     state = weights(model)
     model.load_state_dict(state)
     begin, busy = time.perf_counter(), time.process_time()
     graph = build()
     figures["trace"] = time.perf_counter() - begin
-    if given.codegen:
+    if arguments.codegen:
         figures["codegen"] = code_generation(graph)
         print(json.dumps(figures))
         return
@@ -235,8 +237,8 @@ def main() -> None:
     figures["cpu"] = importing + time.process_time() - busy
     figures["sums"] = {}
     figures["run"] = {}
-    clock = time.process_time if given.threads == 1 else time.perf_counter
-    for name, arrays in inputs(given.model).items():
+    clock = time.process_time if arguments.threads == 1 else time.perf_counter
+    for name, arrays in inputs(arguments.model).items():
         (out,) = loaded.execute(*arrays)
         figures["sums"][name] = float(np.abs(np.asarray(out.to_numpy())).sum())
         figures["run"][name] = run_seconds(loaded, arrays, clock)

@@ -115,17 +115,19 @@ def parameters_of(signature: str) -> tuple[tuple[str, ...], ...]:
     late = dict(
         zip([arg.arg for arg in plain[::-1]], arguments.defaults[::-1], strict=False)
     ) | dict(zip([arg.arg for arg in arguments.kwonlyargs], arguments.kw_defaults, strict=True))
-    found = []
-    for field, kind in KINDS.items():
+    parameters = []
+    for field, parameter_kind in KINDS.items():
         value = getattr(arguments, field)
         for arg in value if isinstance(value, list) else [value] * bool(value):
             default = late.get(arg.arg)
-            found.append((arg.arg, kind, *([ast.unparse(default)] if default else [])))
-    return tuple(found)
+            parameters.append(
+                (arg.arg, parameter_kind, *([ast.unparse(default)] if default else []))
+            )
+    return tuple(parameters)
 
 
 def defined(document: str, lines: list[str]) -> Iterator[Name]:
-    """What a document defines: classes, functions and members."""
+    """Yield the names that a document defines: classes, functions and members."""
     owner = ""
     for before, line, after in zip(["", *lines], lines, [*lines[1:], ""], strict=False):
         if match := CLASS.match(line):
@@ -157,7 +159,7 @@ def member_of(before: str, line: str, after: str) -> tuple[Any, ...] | None:
 
 
 def mentioned(document: str, text: str) -> Iterator[Name]:
-    """What examples, signatures and prose use."""
+    """Yield the names that examples, signatures and prose use."""
     for package, names in re.findall(r"^ *from (max[\w.]*) import (.+)$", text, flags=re.MULTILINE):
         for name in names.split(", "):
             yield Name(document, f"{package}.{name.split(' as ')[0]}", "mention")
@@ -179,15 +181,15 @@ def mentioned(document: str, text: str) -> Iterator[Name]:
 
 def extract(folder: Path) -> list[Name]:
     """Every name of every document in ``folder``, sorted."""
-    found: dict[tuple[str, str], Name] = {}
+    names: dict[tuple[str, str], Name] = {}
     for document in DOCUMENTS:
         text = (folder / f"{document}.txt").read_text(encoding="utf-8")
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         # A word alone on a line of prose may look like a property: signatures go first.
         members = sorted(defined(document, lines), key=lambda name: name.parameters is None)
         for name in [*members, *mentioned(document, text)]:
-            found.setdefault((document, name.name), name)
-    return sorted(found.values())
+            names.setdefault((document, name.name), name)
+    return sorted(names.values())
 
 
 def dump(names: list[Name]) -> str:

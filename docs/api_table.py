@@ -1,4 +1,4 @@
-"""What the package has of every name in docs/api_names.json, and the table of them in docs/api.md.
+"""Compare the package with every name in docs/api_names.json, and make the table in docs/api.md.
 
 python -m docs.api_table
 
@@ -27,7 +27,7 @@ VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def resolve(path: str) -> Any:  # noqa: ANN401 - a module, class, function or descriptor
-    """What a dotted path names; properties of classes are not called.
+    """Return the object that a dotted path names; properties of classes are not called.
 
     Raises:
         AttributeError: If there is no such name.
@@ -35,14 +35,14 @@ def resolve(path: str) -> Any:  # noqa: ANN401 - a module, class, function or de
     parts = path.split(".")
     packages = (".".join(parts[:cut]) for cut in range(len(parts), 0, -1))
     package = next(package for package in packages if exists(package))
-    found: Any = importlib.import_module(package)
+    value: Any = importlib.import_module(package)
     for part in parts[len(package.split(".")) :]:
-        found = declared(found, part) if isinstance(found, type) else getattr(found, part)
-    return found
+        value = declared(value, part) if isinstance(value, type) else getattr(value, part)
+    return value
 
 
 def exists(package: str) -> bool:
-    """Whether a module of this name can be imported."""
+    """Return whether a module of this name can be imported."""
     try:
         return importlib.util.find_spec(package) is not None
     except (ModuleNotFoundError, AttributeError):
@@ -60,41 +60,43 @@ def declared(owner: type, name: str) -> Any:  # noqa: ANN401
 
 
 def sets(owner: type, name: str) -> bool:
-    """Whether the constructor of a class sets an attribute."""
-    made = vars(owner).get("__init__")
-    return bool(made and re.search(rf"\bself\.{name}\b.* = ", inspect.getsource(made)))
+    """Return whether the constructor of a class sets an attribute."""
+    initializer = vars(owner).get("__init__")
+    return bool(
+        initializer and re.search(rf"\bself\.{name}\b.* = ", inspect.getsource(initializer))
+    )
 
 
 def problems_of(name: Name) -> list[str]:
-    """What the package lacks of one documented name."""
+    """Return the parts of one documented name that the package lacks."""
     try:
-        found = resolve(name.here)
+        value = resolve(name.here)
     except AttributeError:
         return [f"{name.here} does not exist"]
-    if name.kind == "property" and not isinstance(found, property | cached_property):
+    if name.kind == "property" and not isinstance(value, property | cached_property):
         return [f"{name.here} is no property"]
-    if name.kind in ("class", "function", "method") and not callable(found):
+    if name.kind in ("class", "function", "method") and not callable(value):
         return [f"{name.here} cannot be called"]
     if name.parameters is None:
         return []
-    return [f"{name.here}: {problem}" for problem in misfits(name, found)]
+    return [f"{name.here}: {problem}" for problem in misfits(name, value)]
 
 
-def misfits(name: Name, found: Any) -> Iterator[str]:  # noqa: ANN401
-    """How the signature of ``found`` differs from the documented one; more at its end is fine."""
-    signature = [*inspect.signature(found).parameters.values()]
+def misfits(name: Name, value: Any) -> Iterator[str]:  # noqa: ANN401
+    """Yield differences from the documented signature; extra parameters at its end are fine."""
+    signature = [*inspect.signature(value).parameters.values()]
     if name.kind == "method" and signature and signature[0].name == "self":
         signature = signature[1:]
     have = {parameter.name: parameter for parameter in signature}
-    for place, (spelling, kind, *default) in enumerate(name.parameters or ()):
+    for index, (spelling, parameter_kind, *default) in enumerate(name.parameters or ()):
         parameter = have.get(spelling)
         if parameter is None:
             yield f"has no parameter {spelling}"
             continue
-        if parameter.kind.description != kind:
-            yield f"{spelling} is {parameter.kind.description}, not {kind}"
-        if kind.startswith("positional") and signature[place] is not parameter:
-            yield f"{spelling} is not at place {place}"
+        if parameter.kind.description != parameter_kind:
+            yield f"{spelling} is {parameter.kind.description}, not {parameter_kind}"
+        if parameter_kind.startswith("positional") and signature[index] is not parameter:
+            yield f"{spelling} is not at place {index}"
         if not same_default(parameter.default, default):
             yield f"{spelling} has the default {parameter.default!r}, not {default or 'none'}"
     known = {spelling for spelling, *_ in name.parameters or ()}
@@ -105,7 +107,7 @@ def misfits(name: Name, found: Any) -> Iterator[str]:  # noqa: ANN401
 
 
 def same_default(value: object, documented: list[str]) -> bool:
-    """Whether a default is the documented one, given as source."""
+    """Return whether a default is the documented one, given as source."""
     if not documented:
         return value is inspect.Parameter.empty
     wanted = ast.literal_eval(documented[0])
@@ -132,9 +134,9 @@ def table(names: list[Name]) -> str:
 
 def location(name: Name) -> str:
     """The path by which a name is reached, and the file where it is defined."""
-    found = resolve(name.here)
-    found = getattr(found, "fget", None) or getattr(found, "func", None) or found
-    module = found.__name__ if inspect.ismodule(found) else getattr(found, "__module__", None)
+    value = resolve(name.here)
+    value = getattr(value, "fget", None) or getattr(value, "func", None) or value
+    module = value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", None)
     if not module or not module.startswith("maxtool"):
         return f"`{name.here}`"
     file = Path(importlib.import_module(module).__file__ or "").relative_to(ROOT)

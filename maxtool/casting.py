@@ -151,7 +151,7 @@ def _narrow_to_half(values: Float32, out: NDArray[Any]) -> bool:
 
 
 def _damaged(before: NDArray[Any], after: NDArray[Any]) -> int:
-    """How many finite values are no longer finite, or how many integers are others now."""
+    """Count the values a cast damaged: finite ones that no longer are, integers that changed."""
     if after.dtype.kind in "iu" and before.dtype.kind in "iu":
         limits = np.iinfo(after.dtype)
         return int(np.count_nonzero((before < limits.min) | (before > limits.max)))
@@ -164,7 +164,7 @@ def _damaged(before: NDArray[Any], after: NDArray[Any]) -> int:
 
 
 def _holds_nan(values: NDArray[Any], *, infinite: bool = False) -> bool:
-    """Whether a chunk of floats holds NaN, or infinity too; of 16-bit types told from the bits."""
+    """Return whether a chunk of floats holds NaN, or infinity too; 16-bit types by their bits."""
     if values.dtype.itemsize != 2:
         return not np.isfinite(values).all() if infinite else bool(np.isnan(values).any())
     infinity = int(np.array(np.inf, values.dtype).view(np.uint16))

@@ -40,11 +40,11 @@ class DType(Enum):
         return TABLE[self].bits // 8
 
     def is_float(self) -> builtins.bool:
-        """Whether it is a floating-point type, the 8-bit ones included."""
+        """Return whether it is a floating-point type, the 8-bit ones included."""
         return "float" in self.value
 
     def is_integral(self) -> builtins.bool:
-        """Whether it is a signed or unsigned integer type; ``bool`` is not."""
+        """Return whether it is a signed or unsigned integer type; ``bool`` is not."""
         return "int" in self.value
 
     def to_numpy(self) -> np.dtype[Any]:
@@ -71,7 +71,7 @@ class DType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DTypeRow:
-    """What one element type is called elsewhere; ``None`` where a format has no such type."""
+    """Names of one element type elsewhere; ``None`` where a format has no such type."""
 
     bits: int
     numpy: np.dtype[Any]

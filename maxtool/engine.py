@@ -27,7 +27,7 @@ from maxtool.nn.arguments import Arguments
 from maxtool.nn.saving import CompiledFunction, save
 from maxtool.nn.state import Value, as_data, missing_names, require_sizes
 from maxtool.nn.weight_binding import weight_elements
-from maxtool.weights.data import WeightData
+from maxtool.weights.weight_data import WeightData
 
 Array = np.ndarray[Any, Any]
 
@@ -45,7 +45,7 @@ class Model:
         self._graph = graph
         self.input_types = tuple(value.type for value in graph.inputs)
         self.output_types = tuple(value.type for value in graph.outputs)
-        places = [str(place) for place in range(len(self.input_types))]
+        places = [str(number) for number in range(len(self.input_types))]
         self._arguments = Arguments(places, self.input_types, least_sizes(graph))
         self._run = run
 
@@ -122,7 +122,7 @@ class InferenceSession:
     """
 
     def __init__(self, devices: Iterable[DeviceRef] = ()) -> None:
-        self.devices = tuple(dict.fromkeys((CPU(), *(one.to_device() for one in devices))))
+        self.devices = tuple(dict.fromkeys((CPU(), *(device.to_device() for device in devices))))
 
     def load(self, model: Graph, *, weights_registry: Mapping[str, Value] | None = None) -> Model:
         """Compile a graph.
@@ -142,11 +142,11 @@ class InferenceSession:
             MissingDevice: If something is to run on a device that is not here (also a ValueError).
         """
         self.check(model)
-        run = executor.find().compile(model, _values(model, weights_registry))
+        run = executor.find_executor().compile(model, _values(model, weights_registry))
         return Model(model, run)
 
     def check(self, graph: Graph) -> None:
-        """Whether the session can run a graph.
+        """Return whether the session can run a graph.
 
         Raises:
             ValueError: If it returns nothing, or uses a device the session does not have.
@@ -168,20 +168,20 @@ def _values(graph: Graph, registry: Mapping[str, Value] | None) -> dict[str, Arr
         MissingWeight: Listing those that have none.
         ValueError: If a value is nothing that has elements.
     """
-    given: dict[str, Value] = dict(registry) if registry is not None else {}
+    values: dict[str, Value] = dict(registry) if registry is not None else {}
     for name in graph.weight_values:
         owner = graph.weight(name)
         derived = isinstance(owner, DerivedWeight) and not isinstance(owner, Shard)
         own = owner is not None and owner.name == name and owner.is_bound
         if owner is not None and own and (derived or registry is None):
-            given.setdefault(name, owner.to_numpy())
-    whole = {name: part.whole for name, part in graph.parts.items() if name not in given}
+            values.setdefault(name, owner.to_numpy())
+    whole = {name: part.whole for name, part in graph.parts.items() if name not in values}
     needed = {whole.get(name, name): name for name in graph.weight_values}
-    if missing := missing_names(needed, given):
+    if missing := missing_names(needed, values):
         where = "the weights have no values" if registry is None else "the registry lacks weights"
         hint = "pass weights_registry=module.state_dict()" if registry is None else None
         raise MissingWeight(f"{where} that graph {graph.name!r} needs", problems=missing, hint=hint)
-    data = {name: _data(name, given[name], _owner(graph, use)) for name, use in needed.items()}
+    data = {name: _data(name, values[name], _owner(graph, use)) for name, use in needed.items()}
     return weight_elements(graph, data)
 
 

@@ -106,7 +106,7 @@ class OutputExists(UsageError):
 
 
 class UnknownRecipe(UsageError):
-    """No recipe of that name."""
+    """The named recipe does not exist."""
 
 
 class InputError(MaxtoolError):
@@ -134,7 +134,7 @@ class ModelMismatch(MaxtoolError):
 
 
 class UnknownArchitecture(ModelMismatch):
-    """No recipe recognises the model."""
+    """The model matches no recipe."""
 
 
 class ConfigurationError(ModelMismatch):

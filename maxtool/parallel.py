@@ -26,7 +26,7 @@ LEARNT_FROM = (32 << 20) - (8 << 10)
 
 
 def usable_cores() -> int:
-    """How many cores this process may use."""
+    """Return the number of cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -70,7 +70,7 @@ def _parts(total: int, step: int) -> list[slice]:
 
 @cache
 def _keep_freed_memory() -> None:
-    """Let the C library keep what is freed, for the next temporary array.
+    """Tell the C library to keep freed memory for the next temporary array.
 
     Otherwise the system hands out, clears and takes back pages for each, which costs more than the
     arithmetic. The GNU C library learns from this block, the largest it learns from, which is never

@@ -97,9 +97,11 @@ def characters(rng: random.Random) -> dict[str, str]:
     if names[0] == names[1]:
         return characters(rng)
     fields = {"hero": names[0], "friend": names[1]}
-    for prefix, kind, adjective, gender in zip(("", "f"), kinds, adjectives, genders, strict=True):
+    for prefix, animal, adjective, gender in zip(
+        ("", "f"), kinds, adjectives, genders, strict=True
+    ):
         subject, object_, possessive = PRONOUNS[gender]
-        words = {"kind": kind, "adj": adjective, "he": subject, "him": object_, "his": possessive}
+        words = {"kind": animal, "adj": adjective, "he": subject, "him": object_, "his": possessive}
         fields |= {f"{prefix}{key}": word for key, word in words.items()}
     for key in ("he", "his", "fhe"):
         fields[key.capitalize()] = fields[key].capitalize()

@@ -112,7 +112,7 @@ def train(model: LlamaForCausalLM, tokenizer: Tokenizer) -> None:
 def report(
     model: LlamaForCausalLM, held_out: tuple[torch.Tensor, torch.Tensor], step: int, seconds: float
 ) -> None:
-    """Say on stderr how the model does on stories that it was not trained on."""
+    """Report on stderr how the model does on stories that it was not trained on."""
     with torch.no_grad():
         loss = model(input_ids=held_out[0], labels=held_out[1]).loss
     print(f"step {step}  held-out loss {loss:.4f} nats a token  {seconds:.0f} s", file=sys.stderr)

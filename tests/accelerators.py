@@ -18,13 +18,13 @@ COUNT = 2
 
 @contextmanager
 def standing_in(patch: pytest.MonkeyPatch) -> Iterator[None]:
-    """While this machine has ``COUNT`` GPUs."""
+    """Pretend inside this block that the machine has ``COUNT`` GPUs."""
     import tvm
 
     from maxtool import driver
-    from maxtool.compiler import execute, memory, program, targets
+    from maxtool.compiler import compiling_executor, device_memory, program, targets
     from maxtool.graph import device
-    from maxtool.graph.ops.repeating import REPEATING
+    from maxtool.graph.ops.operation_cache import REPEATING
 
     compile_module = program.compile_module
 
@@ -33,13 +33,13 @@ def standing_in(patch: pytest.MonkeyPatch) -> Iterator[None]:
 
     for holder in (device, driver):
         patch.setattr(holder, "accelerator_count", lambda: COUNT)
-    patch.setitem(memory.OF_KIND, "gpu", lambda number: tvm.cpu(number + 1))
+    patch.setitem(device_memory.OF_KIND, "gpu", lambda number: tvm.cpu(number + 1))
     patch.setitem(targets.OF_DEVICE, "gpu", targets.cpu_target)
     patch.setattr(program, "compile_module", checked)
-    for forgetting in (execute.executor.cache_clear, REPEATING.clear):
+    for forgetting in (compiling_executor.executor.cache_clear, REPEATING.clear):
         forgetting()  # its programs are not for a machine that has no GPU
     yield
-    for forgetting in (execute.executor.cache_clear, REPEATING.clear):
+    for forgetting in (compiling_executor.executor.cache_clear, REPEATING.clear):
         forgetting()
 
 

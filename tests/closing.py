@@ -1,4 +1,4 @@
-"""What a run of tests ends with: the seconds of each folder, and why tests were skipped."""
+"""Closing report of a test run: the seconds of each folder, and the reasons of skips."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
-    """After all that pytest says: with ``--by-folder`` each folder's seconds, always the skips."""
+    """Report after pytest's own summary: the skips, and each folder's seconds if asked for."""
     yield
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None:  # a worker of several
@@ -42,7 +42,7 @@ def skipped(reports: Iterable[pytest.TestReport | pytest.CollectReport]) -> str:
 
 
 def reason(report: pytest.TestReport | pytest.CollectReport) -> str:
-    """Why a test was skipped: its reason up to the first colon; a package by its name alone."""
+    """Return why a test was skipped: the reason up to the first colon, or a package's name."""
     why = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
     why = why.removeprefix("Skipped: ")
     if why.startswith("could not import "):  # how pytest.importorskip begins

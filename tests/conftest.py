@@ -17,7 +17,7 @@ from tests.closing import pytest_sessionfinish
 
 __all__ = ["accelerators", "pytest_sessionfinish"]
 
-# Machines that are busy with something else are slow now and then; that is no finding. The same
+# Machines that are busy with something else are slow now and then; that is not a finding. The same
 # examples each time, so that a change is judged by what it changed; `make explore` draws new ones.
 settings.register_profile(
     "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
@@ -53,20 +53,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was imported by now stays: collections of garbage need not look at it again."""
+    """Freeze all imported objects: garbage collections need not look at them again."""
     gc.freeze()
 
 
 @pytest.fixture
 def optimised(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the test compiles is optimised, whatever else is not."""
-    monkeypatch.setattr("maxtool.compiler.target.OPT_LEVEL", 3)
+    """Optimise the code the test compiles, whatever else is not."""
+    monkeypatch.setattr("maxtool.compiler.cpu_target.OPT_LEVEL", 3)
 
 
 @pytest.fixture
 def unoptimised(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the test compiles is not optimised: it is about what is computed, in many models."""
-    monkeypatch.setattr("maxtool.compiler.target.OPT_LEVEL", 0)
+    """Leave the test's code unoptimised: it compares results, in many models."""
+    monkeypatch.setattr("maxtool.compiler.cpu_target.OPT_LEVEL", 0)
 
 
 @pytest.fixture(scope="session")
@@ -79,7 +79,7 @@ def reference() -> Path:
 
 @pytest.fixture
 def interruptible() -> Callable[[], None]:
-    """For ``preexec_fn``: a child that can be interrupted even where the test's own shell cannot.
+    """Return a ``preexec_fn`` that lets a child be interrupted even where the test's shell cannot.
 
     A shell in the background ignores SIGINT, nohup SIGHUP, and their children inherit that.
     """

@@ -1,4 +1,4 @@
-"""How much the tests do: with ``--quick``, what shows most faults in half the time.
+"""Effort of the tests: with ``--quick``, the checks that find most faults in half the time.
 
 What is compiled in the tests' own process is then not optimised by LLVM, and property tests draw
 fewer examples. Programs that a test starts compile as users do either way, and so does a test with
@@ -16,15 +16,15 @@ _chosen = {"quick": False}
 
 
 def be_quick() -> None:
-    """Before the tests are imported: some of them describe targets when they are."""
-    from maxtool.compiler import target
+    """Switch before the tests are imported: some of them describe targets at import."""
+    from maxtool.compiler import cpu_target
 
     _chosen["quick"] = True
-    target.OPT_LEVEL = 0
+    cpu_target.OPT_LEVEL = 0
 
 
 def examples(quick: int, full: int) -> int:
-    """How many examples a property test draws."""
+    """Return the number of examples a property test draws."""
     return quick if _chosen["quick"] else full
 
 

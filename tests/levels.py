@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from maxtool.compiler.target import HOST_CPU, TILES, CpuTarget
+from maxtool.compiler.cpu_target import HOST_CPU, TILES, CpuTarget
 
 DATA = Path(__file__).resolve().parent / "data"
 DECODERS = "artifact/test_families.py::test_a_folder_computes_what_was_recorded"
@@ -81,10 +81,10 @@ class Level:
     @property
     def environment(self) -> dict[str, str]:
         """Variables for a process that is to find itself on such a CPU."""
-        found: list[str] = np.show_config("dicts")["SIMD Extensions"].get("found", [])
+        result: list[str] = np.show_config("dicts")["SIMD Extensions"].get("found", [])
         return {
             HOST_CPU: self.cpu,
-            "NPY_DISABLE_CPU_FEATURES": " ".join(n for n in found if n.startswith(self.numpy)),
+            "NPY_DISABLE_CPU_FEATURES": " ".join(n for n in result if n.startswith(self.numpy)),
             "OPENBLAS_CORETYPE": self.openblas,
             "GLIBC_TUNABLES": "glibc.cpu.hwcaps=" + ",".join(f"-{name}" for name in self.glibc),
         }

@@ -104,8 +104,8 @@ def test_oddities(raw: bytes, size: int) -> None:
     for kind in kinds:
         array = np.frombuffer(raw, kind)
         with np.errstate(invalid="ignore"):  # signalling NaN
-            found = {"NaN": np.isnan(array).any(), "infinity": np.isinf(array).any()}
-        assert oddities(array) == {name for name, there in found.items() if there}
+            result = {"NaN": np.isnan(array).any(), "infinity": np.isinf(array).any()}
+        assert oddities(array) == {name for name, there in result.items() if there}
 
 
 def test_oddities_are_found_in_any_chunk() -> None:

@@ -15,14 +15,14 @@ def report(nodeid: str, seconds: float, why: Any = None) -> pytest.TestReport:
 
 
 def test_seconds_are_those_of_rooms() -> None:
-    found = by_folder(
+    result = by_folder(
         [
             report("tests/graph/test_a.py::test_x[tests/b::c]", 1.5),
             report("tests/graph/deep/test_b.py::test_y", 2.5),
             report("tests/test_files.py::test_z", 1),
         ]
     )
-    assert found == {"tests/graph": 4, "tests/test_files.py": 1}
+    assert result == {"tests/graph": 4, "tests/test_files.py": 1}
 
 
 def test_skips_are_counted_by_their_reason() -> None:

@@ -1,4 +1,4 @@
-"""What is carried to a machine with a GPU, as far as a machine without one can tell."""
+"""Files carried to a machine with a GPU, as far as a machine without one can test them."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 # and compiled modules what writes artifacts, which register themselves, from below; the program
 # imports the file of the command that is asked for.
 BY_NAME = {
-    "graph/executor.py": "maxtool.compiler.execute",
+    "graph/executor.py": "maxtool.compiler.compiling_executor",
     "nn/saving.py": "maxtool.artifact.saving",
     "cli/app.py": "maxtool.cli.",
 }
@@ -121,8 +121,8 @@ def modules_of(node: ast.AST, alone: bool) -> list[str]:
 
 @cache
 def imports() -> list[Import]:
-    """Those of every file of the package."""
-    return [found for file in sorted(PACKAGE.rglob("*.py")) for found in imports_of(file)]
+    """Return the imports of every file of the package."""
+    return [result for file in sorted(PACKAGE.rglob("*.py")) for result in imports_of(file)]
 
 
 def target_room(module: str) -> str:
@@ -142,11 +142,11 @@ def has_code(entry: Path) -> bool:
 
 def test_lower_rooms_never_import_upper_ones() -> None:
     wrong = [
-        f"{found.inside} imports {found.module}"
-        for found in imports()
-        if found.top == "maxtool"
-        and (target := target_room(found.module)) != found.room
-        and FLOOR[target] >= FLOOR[found.room]
+        f"{result.inside} imports {result.module}"
+        for result in imports()
+        if result.top == "maxtool"
+        and (target := target_room(result.module)) != result.room
+        and FLOOR[target] >= FLOOR[result.room]
     ]
     assert not wrong
 
@@ -168,7 +168,7 @@ def imports_by_name(file: Path) -> bool:
 
 
 def test_no_circles() -> None:
-    """Not one, imports for type checkers and inside functions counted."""
+    """Allow no circle, imports for type checkers and inside functions counted."""
     arrows = arrows_between_files()
     assert not [
         f"{short(module)} -> {short(to)}"
@@ -198,15 +198,15 @@ def module_name(file: Path) -> str:
 
 def targets(module: str, file: Path, files: dict[str, Path]) -> set[str]:
     package = module if file.name == "__init__.py" else module.rpartition(".")[0]
-    found = set()
+    result = set()
     for node in nodes_of(file):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            result |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             base = ".".join(filter(None, (package if node.level else None, node.module)))
             names = {f"{base}.{alias.name}" for alias in node.names}
-            found |= names & files.keys() | ({base} if names - files.keys() else set())
-    return found & files.keys()
+            result |= names & files.keys() | ({base} if names - files.keys() else set())
+    return result & files.keys()
 
 
 def circles(arrows: dict[str, set[str]]) -> list[set[str]]:
@@ -222,29 +222,29 @@ def circles(arrows: dict[str, set[str]]) -> list[set[str]]:
 
 def reachable(node: str, arrows: dict[str, set[str]]) -> set[str]:
     """The nodes that arrows lead to from a node."""
-    found: set[str] = set()
+    result: set[str] = set()
     waiting = [node]
     while waiting:
-        new = arrows[waiting.pop()] - found
-        found |= new
+        new = arrows[waiting.pop()] - result
+        result |= new
         waiting += new
-    return found
+    return result
 
 
 def test_the_loader_imports_nothing_of_maxtool() -> None:
     files = list((PACKAGE / ALONE).rglob("*.py"))
     assert len(files) > 5
-    assert "maxtool" not in {found.top for file in files for found in imports_of(file)}
+    assert "maxtool" not in {result.top for file in files for result in imports_of(file)}
 
 
 @pytest.mark.parametrize("package", COMPILER_PACKAGES)
 def test_only_the_compiler_and_the_loader_import_tvm(package: str) -> None:
-    rooms = {found.room for found in imports() if found.top == package}
+    rooms = {result.room for result in imports() if result.top == package}
     assert rooms <= COMPILER_PACKAGES[package]
 
 
 def test_frameworks_are_never_imported() -> None:
-    assert not [found for found in imports() if found.top in NEVER and found.inside != ORIGINAL]
+    assert not [result for result in imports() if result.top in NEVER and result.inside != ORIGINAL]
 
 
 def test_original_models_are_imported_when_they_are_asked_for() -> None:
@@ -259,7 +259,7 @@ def test_the_packages_imported_are_those_declared() -> None:
     names = {re.match(r"[\w-]+", line)[0] for line in [*project["dependencies"], *extras]}  # type: ignore[index]
     assert names >= BY_FILE | NOT_YET
     declared = {IMPORTED_AS.get(name, name.replace("-", "_")) for name in names - BY_FILE - NOT_YET}
-    imported = {found.top for found in imports()}
+    imported = {result.top for result in imports()}
     assert imported - sys.stdlib_module_names - {"maxtool", FOR_CHECKERS} == declared
 
 
@@ -280,13 +280,13 @@ def test_what_is_for_type_checkers_is_imported_for_them_only() -> None:
 
 
 def is_guarded(file: Path) -> bool:
-    """Whether every import of what is for type checkers is for them only."""
+    """Return whether every import of what is for type checkers is for them only."""
     nodes = nodes_of(file)
     checks = [node for node in nodes if isinstance(node, ast.If)]
     guarded = [check for check in checks if ast.unparse(check.test) == "TYPE_CHECKING"]
     inside = [statement for check in guarded for statement in check.body]
-    found = [node for node in nodes if FOR_CHECKERS in (modules_of(node, alone=False) or [""])]
-    return all(node in inside for node in found)
+    result = [node for node in nodes if FOR_CHECKERS in (modules_of(node, alone=False) or [""])]
+    return all(node in inside for node in result)
 
 
 def loaded_by(*commands: list[str]) -> set[str]:
@@ -313,12 +313,12 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
 
 
 def test_inspect_and_convert_never_load_the_compiler(tmp_path: Path) -> None:
-    made = str(tmp_path / "fireside.gguf")
+    result = str(tmp_path / "fireside.gguf")
     loaded = loaded_by(
         ["inspect-weights", str(SAMPLE)],
-        ["convert", str(SAMPLE), "-o", made, "--quantize", "Q8_0"],
-        ["inspect-weights", made, "--metadata"],
-        ["convert", made, "-o", str(tmp_path / "back")],
+        ["convert", str(SAMPLE), "-o", result, "--quantize", "Q8_0"],
+        ["inspect-weights", result, "--metadata"],
+        ["convert", result, "-o", str(tmp_path / "back")],
     )
     assert "maxtool" in loaded
     assert not {"tvm", "tvm_ffi", "torch", "transformers"} & loaded

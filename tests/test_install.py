@@ -72,22 +72,22 @@ def test_the_environment_runs_its_own_copy(installed: Path, tmp_path: Path) -> N
 
 
 def test_inspect(maxtool: Run) -> None:
-    found = json.loads(maxtool("inspect-weights", SAMPLE, "--json").stdout)
-    assert found["total"]["tensors"] == 38
+    result = json.loads(maxtool("inspect-weights", SAMPLE, "--json").stdout)
+    assert result["total"]["tensors"] == 38
 
 
 def test_recipes_are_found(maxtool: Run, tmp_path: Path) -> None:
-    made = tmp_path / "fireside.gguf"
-    planned = json.loads(maxtool("convert", SAMPLE, "-o", made, "--dry-run", "--json").stdout)
+    result = tmp_path / "fireside.gguf"
+    planned = json.loads(maxtool("convert", SAMPLE, "-o", result, "--dry-run", "--json").stdout)
     assert planned["recipe"] == "llama"
-    assert not made.exists()
+    assert not result.exists()
 
 
 def test_compiled_models_run(maxtool: Run, installed: Path, tmp_path: Path) -> None:
-    made = tmp_path / "fireside"
-    maxtool("compile", SAMPLE, "-o", made)
+    result = tmp_path / "fireside"
+    maxtool("compile", SAMPLE, "-o", result)
     options = ("--prompt", "Once upon a time", "--max-tokens", "12")
-    told = call(installed / "python", made / "run.py", *options, cwd=tmp_path)
+    told = call(installed / "python", result / "run.py", *options, cwd=tmp_path)
     story = (SAMPLE / "greedy.txt").read_text(encoding="utf-8")
     assert len(told.stdout.strip()) > 20
     assert story.startswith(told.stdout.strip())

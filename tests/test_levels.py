@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from maxtool.compiler.kernels.cpu import table
-from maxtool.compiler.target import cpu_target
+from maxtool.compiler.cpu_target import cpu_target
+from maxtool.compiler.kernels.cpu import cpu_kernels
 from maxtool.recipe import load_recipe
 from tests import levels
 
@@ -28,7 +28,7 @@ PARTS = {
 
 
 def test_every_kernel_and_every_recipe_has_a_test() -> None:
-    kernels = {request.__name__ for request in table.kernels(cpu_target())}
+    kernels = {request.__name__ for request in cpu_kernels.kernels(cpu_target())}
     assert set(levels.KERNELS) == kernels, "tests/levels.py has the table"
     files = {name.partition("::")[0] for part in PARTS.values() for name in part}
     assert [file for file in files if not (ROOT / "tests" / file).is_file()] == []
@@ -40,15 +40,15 @@ def test_every_kernel_and_every_recipe_has_a_test() -> None:
 @pytest.fixture(scope="module")
 def level() -> levels.Level:
     """The next CPU below this one."""
-    found = levels.below(cpu_target())
-    if found is None:
+    result = levels.below(cpu_target())
+    if result is None:
         pytest.skip("there is no lesser CPU that this machine could be taken for")
-    return found
+    return result
 
 
 def test_a_process_finds_itself_on_such_a_cpu(level: levels.Level) -> None:
     program = (
-        "import numpy; from maxtool.compiler.target import cpu_target;"
+        "import numpy; from maxtool.compiler.cpu_target import cpu_target;"
         "found = numpy.show_config('dicts')['SIMD Extensions'].get('found', []);"
         "print(cpu_target().cpu, *found)"
     )

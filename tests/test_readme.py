@@ -57,7 +57,7 @@ def examples(section: str) -> Iterator[Example]:
 
 
 EXAMPLES = {
-    title: found for title, text in sections(README).items() if (found := [*examples(text)])
+    title: result for title, text in sections(README).items() if (result := [*examples(text)])
 }
 
 
@@ -94,7 +94,7 @@ def environment(shims: Path) -> Mapping[str, str]:
 
 
 def run(command: list[str], **options: Any) -> str:
-    """Everything a successful command prints, in order."""
+    """Return the output of a successful command."""
     both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     done = subprocess.run(command, **both, text=True, encoding="utf-8", **options)
     assert done.returncode == 0, done.stdout

@@ -75,11 +75,11 @@ def speed(folder: Path, arch: str, scratch: Path | None) -> None:
     """The code of large models in bfloat16, without weights."""
     for name, shape in SHAPES.items():
         with tempfile.TemporaryDirectory(dir=scratch) as place:
-            source, made = Path(place, "source"), Path(place, "made")
+            source, output = Path(place, "source"), Path(place, "made")
             make_sparse(source, shape)
-            compile_one(artifact.Request(source, made, target=f"cuda:{arch}"))
-            (made / "weights.bin").unlink()
-            shutil.copytree(made, folder / "speed" / name)
+            compile_one(artifact.Request(source, output, target=f"cuda:{arch}"))
+            (output / "weights.bin").unlink()
+            shutil.copytree(output, folder / "speed" / name)
         config = replace(shape, context=CONTEXT).config | {"dtype": "bfloat16"}
         (folder / "speed" / name / "shape.json").write_text(json.dumps(config))
 
@@ -111,7 +111,7 @@ def libraries(folder: Path, python: str) -> None:
     for library in sorted((Path(tvm.__file__).parent / "lib").glob("libtvm_runtime*.so")):
         shutil.copyfile(library, target / library.name)
     wanted = [f"apache-tvm-ffi=={version('apache-tvm-ffi')}", "typing_extensions"]
-    platforms = [part for one in PLATFORMS for part in ("--platform", one)]
+    platforms = [part for platform in PLATFORMS for part in ("--platform", platform)]
     with tempfile.TemporaryDirectory() as place:
         command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", place]
         command += ["--only-binary=:all:", "--python-version", python, *platforms, *wanted]
@@ -146,23 +146,23 @@ def main() -> None:
     parser.add_argument("--only", default="", help="models whose names have this in them")
     parser.add_argument("--no-speed", action="store_true", help="leave the large models out")
     parser.add_argument("--scratch", type=Path, help="a folder with 40 GB of room")
-    given = parser.parse_args()
-    shutil.rmtree(given.folder, ignore_errors=True)
-    given.folder.mkdir(parents=True)
+    arguments = parser.parse_args()
+    shutil.rmtree(arguments.folder, ignore_errors=True)
+    arguments.folder.mkdir(parents=True)
     for file in sorted((HERE / "kit").glob("*.py")):
-        shutil.copyfile(file, given.folder / file.name)
-    parity(given.folder, given.arch, given.only)
-    text(given.folder, given.arch)
-    (given.folder / "speed").mkdir()
-    if not given.no_speed:
-        speed(given.folder, given.arch, given.scratch)
-    libraries(given.folder, given.python)
-    pack(given.folder, ("parity", "speed", "text"))
-    facts = {"maxtool": __version__, "arch": given.arch}
+        shutil.copyfile(file, arguments.folder / file.name)
+    parity(arguments.folder, arguments.arch, arguments.only)
+    text(arguments.folder, arguments.arch)
+    (arguments.folder / "speed").mkdir()
+    if not arguments.no_speed:
+        speed(arguments.folder, arguments.arch, arguments.scratch)
+    libraries(arguments.folder, arguments.python)
+    pack(arguments.folder, ("parity", "speed", "text"))
+    facts = {"maxtool": __version__, "arch": arguments.arch}
     facts |= {"shapes": {name: work(shape) for name, shape in SHAPES.items()}}
-    (given.folder / "kit.json").write_text(json.dumps(facts))
-    total = sum(file.stat().st_size for file in given.folder.rglob("*") if file.is_file())
-    print(f"{given.folder}: {total / (1 << 20):.1f} MiB")
+    (arguments.folder / "kit.json").write_text(json.dumps(facts))
+    total = sum(file.stat().st_size for file in arguments.folder.rglob("*") if file.is_file())
+    print(f"{arguments.folder}: {total / (1 << 20):.1f} MiB")
     if total > LIMIT:
         raise SystemExit(f"more than the {LIMIT >> 20} MiB that can be carried")
 

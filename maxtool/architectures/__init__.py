@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from maxtool.architectures import decoder, encoder
-from maxtool.architectures.cache import CacheForm
+from maxtool.architectures.cache_layout import CacheLayout
 from maxtool.architectures.decoder import Decoder
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.entry import (
@@ -33,7 +33,7 @@ def build(
     config: Mapping[str, object],
     dtype: DType = DType.float32,
     context: int | None = None,
-    form: CacheForm = decoder.CPU_FORM,
+    form: CacheLayout = decoder.CPU_FORM,
     draws: bool = False,
 ) -> Architecture:
     """The module of an architecture, its weights declared and not bound.
@@ -63,7 +63,7 @@ __all__ = [
     "ARCHITECTURES",
     "Architecture",
     "Builder",
-    "CacheForm",
+    "CacheLayout",
     "Decoder",
     "DecoderConfig",
     "Entry",

@@ -11,25 +11,27 @@ from maxtool.errors import ConfigurationError
 T = TypeVar("T")
 
 
-def typed(kind: type[T], values: Mapping[str, object], check: Callable[[T], list[str]]) -> T:
+def typed(type_: type[T], values: Mapping[str, object], check: Callable[[T], list[str]]) -> T:
     """Return ``values`` as a dataclass. Lists become tuples.
 
     Args:
-        kind: The dataclass.
+        type_: The dataclass.
         values: Its fields by name.
         check: Lists what is wrong with the values although they have their types.
 
     Raises:
         ConfigurationError: Listing each field that is missing, unknown, of the wrong type or wrong.
     """
-    hints = get_type_hints(kind)
-    declared = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
+    hints = get_type_hints(type_)
+    declared = {field.name: field for field in fields(type_)}  # type: ignore[arg-type]
     absent = [
         f"{name} is missing"
         for name, field in declared.items()
         if name not in values and field.default is MISSING
     ]
-    unknown = [f"{name} is no field of {kind.__name__}" for name in values if name not in declared]
+    unknown = [
+        f"{name} is not a field of {type_.__name__}" for name in values if name not in declared
+    ]
     wrong = [
         f"{name} is {values[name]!r}, not {_described(hints[name])}"
         for name in declared
@@ -37,7 +39,7 @@ def typed(kind: type[T], values: Mapping[str, object], check: Callable[[T], list
     ]
     problems = absent + unknown + wrong
     if not problems:
-        config = kind(**{name: _frozen(value) for name, value in values.items()})
+        config = type_(**{name: _frozen(value) for name, value in values.items()})
         problems = check(config)
         if not problems:
             return config
@@ -49,16 +51,16 @@ def _frozen(value: object) -> object:
 
 
 def _fits(value: object, hint: Any) -> bool:  # noqa: ANN401 - a type
-    return any(_is(value, kind) for kind in _alternatives(hint))
+    return any(_is(value, alternative) for alternative in _alternatives(hint))
 
 
-def _is(value: object, kind: Any) -> bool:  # noqa: ANN401 - a type
-    if get_origin(kind) is tuple:
-        item = get_args(kind)[0]
+def _is(value: object, hint: Any) -> bool:  # noqa: ANN401 - a type
+    if get_origin(hint) is tuple:
+        item = get_args(hint)[0]
         return isinstance(value, tuple | list) and all(_is(one, item) for one in value)
     if isinstance(value, bool):
-        return kind is bool
-    return isinstance(value, kind) or (isinstance(value, int) and kind is float)
+        return hint is bool
+    return isinstance(value, hint) or (isinstance(value, int) and hint is float)
 
 
 def _alternatives(hint: Any) -> tuple[Any, ...]:  # noqa: ANN401 - a type
@@ -70,7 +72,7 @@ def _described(hint: Any) -> str:  # noqa: ANN401 - a type
     return " or ".join(map(_name, _alternatives(hint)))
 
 
-def _name(kind: Any) -> str:  # noqa: ANN401 - a type
-    if get_origin(kind) is tuple:
-        return f"a list of {get_args(kind)[0].__name__}"
-    return "null" if kind is type(None) else str(kind.__name__)
+def _name(hint: Any) -> str:  # noqa: ANN401 - a type
+    if get_origin(hint) is tuple:
+        return f"a list of {get_args(hint)[0].__name__}"
+    return "null" if hint is type(None) else str(hint.__name__)

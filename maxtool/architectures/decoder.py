@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 
-from maxtool.architectures.block import DecoderLayer
-from maxtool.architectures.cache import Cache, CacheForm
+from maxtool.architectures.cache_layout import Cache, CacheLayout
 from maxtool.architectures.config import typed
 from maxtool.architectures.decoder_checks import problems
 from maxtool.architectures.decoder_config import DecoderConfig
+from maxtool.architectures.decoder_layer import DecoderLayer
 from maxtool.architectures.decoder_split import check_split
 from maxtool.architectures.entry import Entry, Limit, Table
-from maxtool.architectures.norm import make_norm
+from maxtool.architectures.make_norm import make_norm
 from maxtool.architectures.rope_scaling import BY_LENGTH
-from maxtool.architectures.rotary import Angles, make_rotaries
+from maxtool.architectures.rotary_angles import Angles, make_rotaries
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
 from maxtool.graph import BufferType, Dim, Tensor, TensorType, Weight, ops
@@ -22,7 +22,7 @@ from maxtool.graph.ops.sampling import SETTINGS
 from maxtool.nn import Embedding, Linear, Module, ModuleList, tensor_parallel
 from maxtool.nn.tensor_parallel import Role
 
-CPU_FORM = CacheForm()
+CPU_FORM = CacheLayout()
 
 
 class PositionEmbedding(Module[[Tensor, Tensor], Tensor]):
@@ -57,7 +57,7 @@ class Decoder(Module[[Tensor], Tensor]):
         config: DecoderConfig,
         dtype: DType = DType.float32,
         context: int | None = None,
-        form: CacheForm = CPU_FORM,
+        form: CacheLayout = CPU_FORM,
         draws: bool = False,
     ) -> None:
         self.config = config
@@ -130,7 +130,7 @@ class Decoder(Module[[Tensor], Tensor]):
 
     @property
     def facts(self) -> Mapping[str, object]:
-        """Its sizes, and beyond which length a sequence is to be read anew, if there is one."""
+        """Sizes, and the length beyond which a sequence is read again, if there is one."""
         names = ("vocab_size", "hidden_size", "n_layers")
         sizes = {name: getattr(self.config, name) for name in names}
         original = self.config.original_context
@@ -174,7 +174,7 @@ class Decoder(Module[[Tensor], Tensor]):
         return (*plain, *self._drawing()) if self.draws else plain
 
     def _drawing(self) -> Iterator[Entry]:
-        """What reads tokens and draws the next one."""
+        """Yield the entries that read tokens and draw the next one."""
         seen = {"seen": BufferType(DType.int8, ["batch", self.config.vocab_size])}
         for name, size in (("prefill", "seq"), ("decode", 1)):
             inputs = {
@@ -187,13 +187,13 @@ class Decoder(Module[[Tensor], Tensor]):
             yield Entry(f"sample_{name}", self.sample, inputs, outputs, state, follows=name)
 
     def split(self, count: int) -> AbstractContextManager[None]:
-        """While graphs are traced for each of several devices, with its share of the heads.
+        """Trace graphs for each of several devices inside this block, with its share of the heads.
 
         Raises:
             ConfigurationError: Listing why it cannot be split so.
         """
         check_split(self.config, count)
-        return tensor_parallel.one_of(self, count)
+        return tensor_parallel.traced_device(self, count)
 
     def cache(self) -> Mapping[str, BufferType]:
         """The keys and values of each layer, one fixed buffer of ``context`` positions each."""
@@ -201,9 +201,9 @@ class Decoder(Module[[Tensor], Tensor]):
         heads = max(1, self.config.n_kv_heads // (device.count if device else 1))
         kinds = self.form.buffers(heads, self.config.head_dim, self.context)
         return {
-            f"cache.{layer}.{part}": kind
+            f"cache.{layer}.{part}": input_type
             for layer in range(self.config.n_layers)
-            for part, kind in zip(("key", "value"), kinds, strict=True)
+            for part, input_type in zip(("key", "value"), kinds, strict=True)
         }
 
     def _hidden(self, input_ids: Tensor, position: Tensor, cache: list[Cache]) -> Tensor:
@@ -219,13 +219,15 @@ class Decoder(Module[[Tensor], Tensor]):
 
     def _angles(self, input_ids: Tensor, position: Tensor) -> list[Angles | None]:
         """The rotary angles of each layer, None where it has no such positions."""
-        made = {
+        built = {
             is_local: rotary.angles(input_ids, position)
             for is_local, rotary in self.rotaries.items()
         }
         config = self.config
         layers = range(config.n_layers)
-        return [made[config.is_local(one)] if config.has_rope(one) else None for one in layers]
+        return [
+            built[config.is_local(layer)] if config.has_rope(layer) else None for layer in layers
+        ]
 
     def _logits(self, hidden: Tensor) -> Tensor:
         logits = _scaled(self.lm_head(hidden), self.config.logits_scale)
@@ -248,7 +250,7 @@ def build(
     config: Mapping[str, object],
     dtype: DType = DType.float32,
     context: int | None = None,
-    form: CacheForm = CPU_FORM,
+    form: CacheLayout = CPU_FORM,
     draws: bool = False,
 ) -> Decoder:
     """A decoder with its weights declared and not bound.

@@ -1,4 +1,4 @@
-"""What can be wrong with the options of a decoder, each kind in a table or a rule of its own."""
+"""Checks of a decoder's options, each in a table or in a rule of its own."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ PER_FREQUENCY = ("rope_short_factors", "rope_long_factors")
 
 
 def problems(config: DecoderConfig) -> list[str]:
-    """What is wrong with the values, a line each."""
+    """Return the problems with the values, one line each."""
     return [line for rule in RULES for line in rule(config)]
 
 
@@ -103,7 +103,7 @@ def _factors(config: DecoderConfig) -> Iterator[str]:
 
 def _heads(config: DecoderConfig) -> Iterator[str]:
     if config.n_kv_heads > 0 and config.n_heads % config.n_kv_heads:
-        yield f"n_heads {config.n_heads} is no multiple of n_kv_heads {config.n_kv_heads}"
+        yield f"n_heads {config.n_heads} is not a multiple of n_kv_heads {config.n_kv_heads}"
 
 
 def _rotary(config: DecoderConfig) -> Iterator[str]:

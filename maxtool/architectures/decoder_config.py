@@ -149,19 +149,19 @@ class DecoderConfig:
         return max(self.context_length, int(stretched))
 
     def has_rope(self, layer: int) -> bool:
-        """Whether a layer has rotary positions."""
+        """Return whether a layer has rotary positions."""
         return self.position == "rope" and _chosen(self.rope_layers, layer)
 
     def window(self, layer: int) -> int | None:
-        """How many keys a query of a layer sees at most; None for all."""
+        """Return the number of keys a query of a layer sees at most; None for all."""
         return self.sliding_window if _chosen(self.sliding_layers, layer) else None
 
     def is_local(self, layer: int) -> bool:
-        """Whether a layer has the rotary base of the sliding ones."""
+        """Return whether a layer has the rotary base of the sliding ones."""
         return self.rope_local_theta is not None and self.window(layer) is not None
 
     def has_experts(self, layer: int) -> bool:
-        """Whether a layer has experts in the place of its MLP."""
+        """Return whether a layer has experts in the place of its MLP."""
         return self.n_experts is not None and _chosen(self.expert_layers, layer)
 
 

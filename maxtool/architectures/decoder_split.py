@@ -1,4 +1,4 @@
-"""Whether a decoder can be split over several devices, each with its share of the heads."""
+"""Check that a decoder can be split over several devices, each with its share of the heads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _problems(config: DecoderConfig, count: int) -> Iterator[str]:
 
 
 def _inner(config: DecoderConfig) -> Iterator[str]:
-    """What says how wide the MLPs are, of experts and of layers without them."""
+    """Yield the options that set the width of the MLPs, of experts and of layers without them."""
     layers = [config.has_experts(index) for index in range(config.n_layers)]
     if any(layers) and config.expert_size is not None:
         yield "expert_size"

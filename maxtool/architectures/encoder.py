@@ -12,7 +12,7 @@ from maxtool.architectures.entry import Entry, Limit, Table
 from maxtool.architectures.mlp import MLPS
 from maxtool.architectures.pooling import pooled
 from maxtool.architectures.rope_scaling import waves
-from maxtool.architectures.rotary import Angles, RotaryTable
+from maxtool.architectures.rotary_angles import Angles, RotaryTable
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
 from maxtool.graph import Tensor, TensorType, ops
@@ -20,7 +20,7 @@ from maxtool.nn import Embedding, LayerNorm, Linear, Module, ModuleList
 
 
 class EncoderAttention(Module[[Tensor, Tensor, Angles | None], Tensor]):
-    """Attention of every token over every token that is no padding."""
+    """Attention of every token over every token that is not padding."""
 
     def __init__(self, config: EncoderConfig, dtype: DType) -> None:
         hidden, inner = config.hidden_size, config.n_heads * config.head_dim
@@ -31,7 +31,7 @@ class EncoderAttention(Module[[Tensor, Tensor, Angles | None], Tensor]):
         self.heads, self.head_dim = config.n_heads, config.head_dim
 
     def forward(self, x: Tensor, mask: Tensor, angles: Angles | None) -> Tensor:
-        """From ``[batch, seq, hidden]`` to the same shape.
+        """Map ``[batch, seq, hidden]`` to the same shape.
 
         Args:
             x: The tokens.
@@ -41,7 +41,7 @@ class EncoderAttention(Module[[Tensor, Tensor, Angles | None], Tensor]):
         query, key, value = (self._heads(part(x)) for part in (self.q, self.k, self.v))
         if angles is not None:
             query, key = (ops.rope(one, *angles) for one in (query, key))
-        query, key, value = (one.permute([0, 2, 1, 3]) for one in (query, key, value))
+        query, key, value = (tensor.permute([0, 2, 1, 3]) for tensor in (query, key, value))
         mixed = ops.scaled_dot_product_attention(query, key, value, mask).permute([0, 2, 1, 3])
         return self.o(mixed.reshape([*x.shape[:2], self.heads * self.head_dim]))
 
@@ -60,7 +60,7 @@ class EncoderLayer(Module[[Tensor, Tensor, Angles | None], Tensor]):
         self.mlp_norm = LayerNorm(hidden, eps=config.norm_eps)
 
     def forward(self, x: Tensor, mask: Tensor, angles: Angles | None) -> Tensor:
-        """From ``[batch, seq, hidden]`` to the same shape; arguments as those of attention."""
+        """Map ``[batch, seq, hidden]`` to the same shape; arguments are those of attention."""
         x = self.attn_norm(x + self.attn(x, mask, angles))
         return self.mlp_norm(x + self.mlp(x))
 
@@ -126,12 +126,12 @@ class Encoder(Module[[Tensor, Tensor, Tensor], "tuple[Tensor, ...]"]):
             float32 ``[batch, hidden]``.
         """
         x = self.forward(input_ids, attention_mask)[0]
-        kind = self.config.pooling or "mean"
-        return pooled(kind, x, attention_mask, normalize=self.config.normalize)
+        pooling = self.config.pooling or "mean"
+        return pooled(pooling, x, attention_mask, normalize=self.config.normalize)
 
     @property
     def facts(self) -> Mapping[str, object]:
-        """Its sizes, and how ``embed`` makes one vector."""
+        """Sizes, and how ``embed`` pools tokens into one vector."""
         names = ("vocab_size", "hidden_size", "n_layers", "normalize")
         facts = {name: getattr(self.config, name) for name in names}
         return {**facts, "pooling": self.config.pooling or "mean"}
@@ -156,9 +156,9 @@ class Encoder(Module[[Tensor, Tensor, Tensor], "tuple[Tensor, ...]"]):
 
     def entries(self) -> tuple[Entry, ...]:
         """``forward`` and ``embed``."""
-        kind = TensorType(DType.int64, ["batch", "seq"])
-        inputs = {"input_ids": kind, "attention_mask": kind}
-        types = {"token_type_ids": kind} if self._has_types else {}
+        id_type = TensorType(DType.int64, ["batch", "seq"])
+        inputs = {"input_ids": id_type, "attention_mask": id_type}
+        types = {"token_type_ids": id_type} if self._has_types else {}
         pooler = () if self.pooler is None else ("pooler_output",)
         ones = {"attention_mask": 1}
         zeros = dict.fromkeys(types, 0)
@@ -170,7 +170,7 @@ class Encoder(Module[[Tensor, Tensor, Tensor], "tuple[Tensor, ...]"]):
 
     @property
     def _has_types(self) -> bool:
-        """Whether there is more than one type of tokens to choose from."""
+        """Return whether there is more than one type of tokens to choose from."""
         return self.config.token_types > 1
 
     def _embedded(self, input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:

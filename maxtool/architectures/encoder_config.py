@@ -68,7 +68,7 @@ class EncoderConfig:
     max_length: int | None = None
 
     def problems(self) -> list[str]:
-        """What is wrong with the values, a line each."""
+        """Return the problems with the values, one line each."""
         return [*self._sizes(), *self._choices()]
 
     def _sizes(self) -> Iterator[str]:

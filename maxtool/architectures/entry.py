@@ -1,4 +1,4 @@
-"""What an architecture offers to compile: functions with named inputs and outputs, and limits."""
+"""Interface of an architecture: entries with named inputs and outputs, and limits."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Table:
 
 
 class Architecture(Protocol):
-    """What can be compiled into an artifact: a ``nn.Module`` that names its entries."""
+    """A model that can be compiled into an artifact: a ``nn.Module`` that names its entries."""
 
     @property
     def context(self) -> int | None:
@@ -70,20 +70,20 @@ class Architecture(Protocol):
 
     @property
     def facts(self) -> Mapping[str, object]:
-        """What the manifest says of it, as JSON has it: sizes such as ``n_layers``, options."""
+        """Facts for the manifest, as JSON values: sizes such as ``n_layers``, options."""
 
     @property
     def limits(self) -> Mapping[str, Limit]:
-        """What a caller must see to, by the name of a dimension or of an input.
+        """Limits that a caller must respect, by the name of a dimension or of an input.
 
         Compiled code does not check it; the artifact's loader does, before each call.
         """
 
     def entries(self) -> tuple[Entry, ...]:
-        """Its functions."""
+        """The functions of the artifact."""
 
     def raw_state_dict(self) -> dict[str, Weight]:
-        """Its weights by the names that recipes know."""
+        """Return the weights by the names that recipes use."""
 
 
 @runtime_checkable
@@ -92,7 +92,7 @@ class Indexed(Protocol):
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """Those weights, whether or not an entry needs them."""
+        """The weights that are read by row number, whether or not an entry needs them."""
 
 
 @runtime_checkable

@@ -24,7 +24,7 @@ def installed_names() -> list[str]:
 
 
 def installed_builder(name: str) -> Callable[..., Any] | None:
-    """What builds the architecture of a name; of two packages, the first by name. None if no one.
+    """Return the builder of a named architecture, from the first package by name, else None.
 
     Raises:
         ConfigurationError: If the package cannot be imported, or has no such function.
@@ -36,7 +36,7 @@ def installed_builder(name: str) -> Callable[..., Any] | None:
 def _loaded(point: EntryPoint) -> Callable[..., Any]:
     try:
         builder = point.load()
-        reason = None if callable(builder) else "it is no function"
+        reason = None if callable(builder) else "it is not a function"
     except Exception as error:  # whatever the code of a package raises
         reason = f"{type(error).__name__}: {error}"
     if reason is None:

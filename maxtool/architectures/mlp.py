@@ -40,7 +40,7 @@ class GatedMLP(Module[[Tensor], Tensor]):
         self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
-        """From ``[..., hidden]`` to the same shape."""
+        """Map ``[..., hidden]`` to the same shape."""
         return self.down(ACTIVATIONS[self.activation](self.gate(x)) * self.up(x))
 
 
@@ -56,7 +56,7 @@ class PlainMLP(Module[[Tensor], Tensor]):
         self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
-        """From ``[..., hidden]`` to the same shape."""
+        """Map ``[..., hidden]`` to the same shape."""
         return self.down(ACTIVATIONS[self.activation](self.up(x)))
 
 

@@ -44,11 +44,11 @@ POOLINGS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
-def pooled(kind: str, x: Tensor, attention_mask: Tensor, *, normalize: bool) -> Tensor:
+def pooled(pooling: str, x: Tensor, attention_mask: Tensor, *, normalize: bool) -> Tensor:
     """One vector for each text.
 
     Args:
-        kind: A name in ``POOLINGS``.
+        pooling: A name in ``POOLINGS``.
         x: ``[batch, seq, hidden]``.
         attention_mask: int64 ``[batch, seq]``: 1 for a token, 0 for padding.
         normalize: Whether each vector is scaled to length 1.
@@ -58,7 +58,7 @@ def pooled(kind: str, x: Tensor, attention_mask: Tensor, *, normalize: bool) -> 
     """
     batch, seq, hidden = x.shape
     mask = attention_mask.cast(DType.float32).reshape([batch, seq, 1])
-    vector = POOLINGS[kind](x, mask)
+    vector = POOLINGS[pooling](x, mask)
     if normalize:
         length = ops.sqrt(ops.sum(vector * vector, -1))
         vector = vector / ops.maximum(length, LEAST_LENGTH)

@@ -40,20 +40,20 @@ def frequencies(config: DecoderConfig, length: int) -> Frequencies:
         ConfigurationError: If the options give numbers that float32 cannot hold.
     """
     with np.errstate(all="ignore"):
-        found = SCALINGS[config.rope_scaling](config, length)
-    if not np.isfinite(found).all():
+        result = SCALINGS[config.rope_scaling](config, length)
+    if not np.isfinite(result).all():
         raise ConfigurationError(
-            f"rope_scaling {config.rope_scaling!r} gives rotary frequencies that are no numbers"
+            f"rope_scaling {config.rope_scaling!r} gives rotary frequencies that are not numbers"
         )
-    return found
+    return result
 
 
 def attention_factor(config: DecoderConfig) -> float:
-    """What cosines and sines are multiplied by."""
+    """Return the factor of cosines and sines."""
     if config.rope_scaling not in ATTENTION_FACTORS:
         return 1.0
-    given = config.rope_attention_factor
-    return ATTENTION_FACTORS[config.rope_scaling](config) if given is None else given
+    factor = config.rope_attention_factor
+    return ATTENTION_FACTORS[config.rope_scaling](config) if factor is None else factor
 
 
 def _none(config: DecoderConfig, _length: int) -> Frequencies:
@@ -74,7 +74,7 @@ def _dynamic(config: DecoderConfig, length: int) -> Frequencies:
 
 
 def _llama3(config: DecoderConfig, _length: int) -> Frequencies:
-    """Long waves are stretched, short ones are not, those between in part (Llama 3.1)."""
+    """Stretch long waves, leave short ones, and interpolate between (Llama 3.1)."""
     plain, factor = _none(config, 0), F32(_factor(config))
     low, high = config.rope_low_freq_factor, config.rope_high_freq_factor
     original = config.original_context
@@ -86,7 +86,7 @@ def _llama3(config: DecoderConfig, _length: int) -> Frequencies:
 
 
 def _yarn(config: DecoderConfig, _length: int) -> Frequencies:
-    """As llama3's, by rotations over the original context (Peng et al. 2023)."""
+    """Interpolate as llama3 does, by rotations over the original context (Peng et al. 2023)."""
     dim, periods = config.rotated, waves(config.rotated, config.rope_theta)
     low, high = _yarn_range(config)
     ramp = (np.arange(dim // 2, dtype=np.float32) - F32(low)) / F32(high - low)
@@ -121,7 +121,7 @@ def _longrope(config: DecoderConfig, length: int) -> Frequencies:
 
 
 def _factor(config: DecoderConfig) -> float:
-    """How many times more positions; by default as many as the model is for."""
+    """Return the factor of more positions; by default the ratio of the context lengths."""
     return config.rope_factor or config.context_length / config.original_context
 
 

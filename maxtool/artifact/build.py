@@ -7,14 +7,22 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 
-from maxtool.architectures import Architecture, CacheForm, Entry, Indexed, Turning, build, graph_of
+from maxtool.architectures import (
+    Architecture,
+    CacheLayout,
+    Entry,
+    Indexed,
+    Turning,
+    build,
+    graph_of,
+)
 from maxtool.artifact import check as parity
-from maxtool.artifact import code, devices, original_model, replaceable, weights
+from maxtool.artifact import devices, machine_code, original_model, replaceable, weights
 from maxtool.artifact.contents import Contents, NamedGraph
 from maxtool.artifact.original_model import OriginalModel
 from maxtool.artifact.request import DTYPES, Request, Wanted
 from maxtool.compiler.linking import is_native
-from maxtool.compiler.storage import Storage
+from maxtool.compiler.storage import WeightStorage
 from maxtool.compiler.targets import Target, parse_target
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError, UsageError
@@ -35,9 +43,9 @@ SPARE_BYTES = 16 << 20
 USUAL_CONTEXT = 1 << 17
 
 # How the kernels of each kind of target read a cache, by the type of the matrices.
-CACHE_FORMS: dict[str, Callable[[DType], CacheForm]] = {
-    "cpu": lambda _: CacheForm(),
-    "cuda": lambda dtype: CacheForm(dtype, transposed=False),
+CACHE_FORMS: dict[str, Callable[[DType], CacheLayout]] = {
+    "cpu": lambda _: CacheLayout(),
+    "cuda": lambda dtype: CacheLayout(dtype, transposed=False),
 }
 
 # What a model does by itself, by the entry that does it; others are called with arrays alone.
@@ -73,7 +81,7 @@ class Build:
 
     @cached_property
     def contents(self) -> Contents:
-        """What the artifact is made of."""
+        """The contents of the artifact."""
         recipe, module = self.plan.recipe, self.module
         tasks = (TASKS.get(entry.name) for entry in self.graphs)
         return Contents(
@@ -98,8 +106,8 @@ class Build:
         )
 
     @property
-    def storage(self) -> dict[str, Storage]:
-        """How each weight is stored, in the order of the file."""
+    def storage(self) -> dict[str, WeightStorage]:
+        """Storage of each weight, in the order of the file."""
         return self.contents.storage
 
     @property
@@ -107,7 +115,7 @@ class Build:
         """The size of the weights, in all files."""
         return weights.total_bytes(self.contents)
 
-    def compare(self, folder: Path) -> parity.Checked:
+    def compare(self, folder: Path) -> parity.PassedCheck:
         """Compare with the reference, or record what it gives for the machine that this is for.
 
         The tolerance is that of float32 unless values were rounded: weights from a wider type, or
@@ -198,7 +206,7 @@ def prepare(request: Request) -> Build:
     )
     if made.tokenizer is None:
         made.notes.append("the source has no tokenizer: the artifact takes token ids, not text")
-    code.require_tools(target)
+    machine_code.require_tools(target)
     check_space(request.output, made.weight_bytes + SPARE_BYTES)
     return made
 
@@ -215,7 +223,7 @@ def _entries(module: Architecture, recipe: Recipe) -> list[Entry]:
 
 
 def target_of(request: Wanted) -> Target:
-    """What is compiled for; refused where the libraries of this machine would not run there."""
+    """Return the target; refuse one whose runtime libraries do not run on this machine."""
     target = parse_target(request.target, ptx=request.ptx)
     if request.standalone and not is_native(target.processor):
         raise UsageError(

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from maxtool.artifact import lengths
+from maxtool.artifact import check_lengths
 from maxtool.artifact.check_inputs import draw
 from maxtool.artifact.contents import Contents, NamedGraph
 from maxtool.artifact.graph_outputs import GraphRunner
@@ -23,7 +23,14 @@ from maxtool.errors import ParityFailed, translated
 from maxtool.runtime import loader
 from maxtool.runtime.loader.comparison import Comparison, SupportsTolerance
 from maxtool.runtime.loader.errors import DoesNotFit
-from maxtool.runtime.loader.trials import FILE, Call, Runner, Tolerance, Trial, save
+from maxtool.runtime.loader.recorded_checks import (
+    FILE,
+    RecordedCall,
+    RecordedCheck,
+    Runner,
+    Tolerance,
+    save,
+)
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -41,7 +48,7 @@ DRAWING = ("sample_prefill", "sample_decode")
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What an artifact is compared with.
+    """The reference of a comparison.
 
     Attributes:
         name: ``graph``, or ``transformers``.
@@ -56,8 +63,8 @@ GRAPHS = Reference(GRAPH, GraphRunner)
 
 
 @dataclass(frozen=True, slots=True)
-class Trials:
-    """What is to be compared.
+class RecordedChecks:
+    """The recorded comparisons.
 
     Attributes:
         each: The calls, and the expected outputs.
@@ -68,7 +75,7 @@ class Trials:
         calls: How many calls are compared where there are no tokens.
     """
 
-    each: tuple[Trial, ...]
+    each: tuple[RecordedCheck, ...]
     against: str
     tokens: int
     unreached: tuple[int, ...] = ()
@@ -76,7 +83,7 @@ class Trials:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class PassedCheck:
     """A check that was passed.
 
     Attributes:
@@ -84,9 +91,9 @@ class Checked:
         worst: The comparison that is furthest off; None where nothing was run, and the outputs
             were recorded for the machine that the artifact is for.
         tokens: How many tokens were compared, or are to be; 0 where the model has no tokens.
-        unreached: As in :class:`Trials`.
+        unreached: As in :class:`RecordedChecks`.
         is_verified: Whether the recipe, if there is one, was ever compared with original models.
-        calls: As in :class:`Trials`.
+        calls: As in :class:`RecordedChecks`.
     """
 
     against: str
@@ -106,7 +113,7 @@ class Checked:
 
     @property
     def counts(self) -> dict[str, object]:
-        """What the manifest says of how much was compared."""
+        """Return the manifest's record of the amount compared."""
         if self.calls:
             return {"calls": self.calls}
         return {"tokens": self.tokens, "unreached": self.unreached}
@@ -120,7 +127,7 @@ PROOFS = {
 FAILED = {GRAPH: "its graph", TRANSFORMERS: "the original model in transformers"}
 
 
-def check(folder: Path, trials: Trials, *, here: bool) -> Checked:
+def check(folder: Path, trials: RecordedChecks, *, here: bool) -> PassedCheck:
     """Compare an artifact with what a reference gave, or record that for another machine.
 
     Args:
@@ -135,10 +142,10 @@ def check(folder: Path, trials: Trials, *, here: bool) -> Checked:
     if not here:
         save(folder / FILE, trials.each)
     worst = _worst(folder, trials) if here else None
-    return Checked(trials.against, worst, trials.tokens, trials.unreached, calls=trials.calls)
+    return PassedCheck(trials.against, worst, trials.tokens, trials.unreached, calls=trials.calls)
 
 
-def _worst(folder: Path, trials: Trials) -> Comparison:
+def _worst(folder: Path, trials: RecordedChecks) -> Comparison:
     """Compare, and return the comparison that is furthest off."""
     passed, problems = [], []
     try:
@@ -159,7 +166,7 @@ def _worst(folder: Path, trials: Trials) -> Comparison:
     return max(passed, key=lambda result: (result.relative_error, result.size))
 
 
-def _result(trial: Trial, model: Runner) -> Comparison | str:
+def _result(trial: RecordedCheck, model: Runner) -> Comparison | str:
     """Compare, or return the reason why the output cannot be compared."""
     try:
         return trial.compare(model)
@@ -167,7 +174,7 @@ def _result(trial: Trial, model: Runner) -> Comparison | str:
         return error.what.removeprefix(f"{trial.name}: ")
 
 
-def _require_finite(trials: Trials) -> None:
+def _require_finite(trials: RecordedChecks) -> None:
     """Refuse a reference without a result: it would agree with an artifact that has none either.
 
     Raises:
@@ -181,10 +188,10 @@ def _require_finite(trials: Trials) -> None:
 
 def trials_of(
     contents: Contents, tolerance: SupportsTolerance, reference: Reference = GRAPHS
-) -> Trials:
+) -> RecordedChecks:
     """Call all functions of a model, the cached ones of a decoder in turn, on a reference.
 
-    There are as many tokens as :mod:`maxtool.artifact.lengths` says.
+    There are as many tokens as :mod:`maxtool.artifact.check_lengths` says.
 
     Args:
         contents: What was compiled, for one device.
@@ -196,55 +203,55 @@ def trials_of(
     """
     allowed = Tolerance(tolerance.rtol, tolerance.atol)
     work = sum(math.prod(one.shape) for one in contents.storage.values())
-    length = lengths.tokens(contents.turns, work, contents.context)
+    length = check_lengths.tokens(contents.turns, work, contents.context)
     runner = reference.make(contents)
     unreached = [
-        one for one in lengths.reachable(contents.turns, contents.context) if one >= length
+        one for one in check_lengths.reachable(contents.turns, contents.context) if one >= length
     ]
     asked = _asked(contents, length, allowed)
     each = [replace(trial, expected=trial.run(runner)) for trial in asked]
     tokens = length if contents.context else 0
-    trials = Trials(tuple(each), reference.name, tokens, tuple(unreached))
+    trials = RecordedChecks(tuple(each), reference.name, tokens, tuple(unreached))
     _require_finite(trials)
     return trials
 
 
-def _asked(contents: Contents, length: int, allowed: Tolerance) -> Iterator[Trial]:
+def _asked(contents: Contents, length: int, allowed: Tolerance) -> Iterator[RecordedCheck]:
     """The calls, without what is expected of them."""
     functions = {function.name: function for function in contents.functions}
     in_turn = CACHED if functions.keys() >= set(CACHED) else ()
     for name, function in functions.items():
         if name in in_turn or name in DRAWING:
             continue
-        few = min(length, lengths.TOKENS) if _is_large(function, length) else length
-        call = Call(name, draw(contents, function, few))
+        few = min(length, check_lengths.TOKENS) if _is_large(function, length) else length
+        call = RecordedCall(name, draw(contents, function, few))
         for output in function.outputs:
-            yield Trial(f"{name}, {output}", [call], output, NOTHING, allowed)
+            yield RecordedCheck(f"{name}, {output}", [call], output, NOTHING, allowed)
     if in_turn:
         ids = draw(contents, functions[CACHED[0]], length)["input_ids"]
         passes = any(turn < length for turn in contents.turns)
         calls = _in_turn(ids, DECODED_PAST if passes else DECODED)
-        yield Trial(" and ".join(CACHED), calls, "logits", NOTHING, allowed)
+        yield RecordedCheck(" and ".join(CACHED), calls, "logits", NOTHING, allowed)
 
 
 NOTHING: Array = np.zeros(0)
 
 
 def _is_large(function: NamedGraph, length: int) -> bool:
-    """Whether an output for one text has more numbers than it may."""
+    """Return whether an output for one text has more numbers than it may."""
     sizes = [
         [int(dim) if dim.is_static else length for dim in kind.shape[1:]]
         for kind in function.output_types.values()
     ]
-    return any(math.prod(one) > LARGEST for one in sizes)
+    return any(math.prod(size) > LARGEST for size in sizes)
 
 
-def _in_turn(ids: Array, decoded: int) -> list[Call]:
+def _in_turn(ids: Array, decoded: int) -> list[RecordedCall]:
     """``prefill``, and then ``decode`` for the last tokens, one at a time."""
     length = ids.shape[1]
     starts = [0, *range(max((length + 1) // 2, length - decoded), length)]
     return [
-        Call(
+        RecordedCall(
             CACHED[start > 0],
             {"input_ids": ids[:, start:stop], "position": np.array([start], np.int32)},
         )

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from maxtool.architectures import Limit, Table
 from maxtool.compiler.lowering_plan import LoweringPlan
-from maxtool.compiler.storage import Storage
+from maxtool.compiler.storage import WeightStorage
 from maxtool.compiler.targets import Target
 from maxtool.dtype import DType
 from maxtool.graph import Graph, TensorType
 from maxtool.tokenizer import Tokenizer
-from maxtool.weights.data import WeightData
+from maxtool.weights.weight_data import WeightData
 
 # From the full name of a weight to its value, of the shape that the graphs declare.
 Read = Callable[[str], WeightData]
@@ -69,7 +69,7 @@ class NamedGraph:
 
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """Everything that is written into an artifact.
+    """Contents of an artifact.
 
     Attributes:
         functions: Its functions.
@@ -114,6 +114,6 @@ class Contents:
         return LoweringPlan(self.graphs, self.target)
 
     @property
-    def storage(self) -> dict[str, Storage]:
-        """How each weight is stored, in the order of the file."""
+    def storage(self) -> dict[str, WeightStorage]:
+        """Storage of each weight, in the order of the file."""
         return self.lowering.storage

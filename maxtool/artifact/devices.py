@@ -9,8 +9,8 @@ from typing import Protocol, runtime_checkable
 from maxtool.architectures import Architecture
 from maxtool.errors import UsageError
 from maxtool.graph import Graph
-from maxtool.graph.sharding import Part
-from maxtool.weights.data import WeightData
+from maxtool.graph.sharding import WeightPart
+from maxtool.weights.weight_data import WeightData
 
 MOST = 64
 
@@ -20,14 +20,14 @@ class Splittable(Protocol):
     """An architecture of which each of several devices can run a part."""
 
     def split(self, count: int) -> AbstractContextManager[None]:
-        """While graphs are traced for each of ``count`` devices."""
+        """Trace graphs for each of ``count`` devices inside this block."""
 
 
 def split(module: Architecture, count: int) -> AbstractContextManager[None]:
-    """While the graphs of each device are traced, which are the same for all.
+    """Trace the graphs of each device inside this block; they are the same for all.
 
     Raises:
-        UsageError: If it is no number of devices, or nothing splits such a model.
+        UsageError: If it is not a number of devices, or nothing splits such a model.
         ConfigurationError: Listing what makes no equal parts.
     """
     if not 1 <= count <= MOST:
@@ -39,11 +39,11 @@ def split(module: Architecture, count: int) -> AbstractContextManager[None]:
     return module.split(count)
 
 
-def parts(graphs: Iterable[Graph]) -> dict[str, Part]:
+def parts(graphs: Iterable[Graph]) -> dict[str, WeightPart]:
     """The weights that are split, by name."""
     return {name: part for graph in graphs for name, part in graph.parts.items()}
 
 
-def cut(data: WeightData, part: Part | None, rank: int) -> WeightData:
-    """What a device has of a weight: all of it, where it is not split."""
+def cut(data: WeightData, part: WeightPart | None, rank: int) -> WeightData:
+    """Return the part of a weight that a device holds: all of it where it is not split."""
     return data if part is None else part.strategy.cut(data, rank)

@@ -55,7 +55,7 @@ class GraphRunner:
     def new_state(self, **sizes: int) -> list[Array]:
         """The buffers of the function that has most of them, in zeros, floats in float64."""
         types = max((one.state_types for one in self._functions.values()), key=len).values()
-        shapes = [[dim.size(sizes) for dim in kind.shape] for kind in types]
+        shapes = [[dim.size(sizes) for dim in type_.shape] for type_ in types]
         dtypes = ["f8" if kind.dtype.is_float() else kind.dtype.to_numpy() for kind in types]
         return [np.zeros(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
 
@@ -71,6 +71,6 @@ class GraphRunner:
         """
         function = self._functions[name]
         buffers = (state or [])[: len(function.state)]
-        arrays = [*(inputs[one] for one in function.inputs), *buffers]
+        arrays = [*(inputs[input_] for input_ in function.inputs), *buffers]
         outputs = evaluate(function.graph, arrays, self._weights)
         return dict(zip(function.outputs, outputs, strict=True))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from maxtool import __version__
 from maxtool.artifact import weights
-from maxtool.artifact.check import Checked
+from maxtool.artifact.check import PassedCheck
 from maxtool.artifact.contents import Contents, NamedGraph
 from maxtool.compiler.packing import ALIGNMENT
 from maxtool.errors import MachineLacks
@@ -30,7 +30,7 @@ RUNTIMES = {"cpu": (RUNTIME,), "cuda": (RUNTIME, CUDA_RUNTIME)}
 
 
 def describe(contents: Contents, facts: Mapping[str, object]) -> dict[str, object]:
-    """Everything but the files and the check, in the order a reader looks for it.
+    """Return the manifest without files and check, in the order a reader looks for it.
 
     Args:
         contents: What was compiled.
@@ -38,7 +38,7 @@ def describe(contents: Contents, facts: Mapping[str, object]) -> dict[str, objec
     """
     state = max((function.state_types for function in contents.functions), key=len)
     placed, _ = weights.place(contents.storage.values())
-    tables = [asdict(one) for one in contents.tables if one.weight in contents.storage]
+    tables = [asdict(weight) for weight in contents.tables if weight.weight in contents.storage]
     return {
         "schema": SCHEMA,
         "maxtool": __version__,
@@ -53,7 +53,9 @@ def describe(contents: Contents, facts: Mapping[str, object]) -> dict[str, objec
         **contents.facts,
         "module": MODULE,
         "entries": {function.name: _entry(function) for function in contents.functions},
-        "state": [_buffer(name, kind, contents.context) for name, kind in state.items()],
+        "state": [
+            _buffer(name, buffer_type, contents.context) for name, buffer_type in state.items()
+        ],
         "weights": {
             **_weights_files(contents.devices),
             "alignment": ALIGNMENT,
@@ -71,9 +73,9 @@ def _weights_files(count: int) -> dict[str, object]:
     return {"file": names[0]} if len(names) == 1 else {"files": names}
 
 
-def checked(found: Checked) -> dict[str, object]:
-    """What the manifest says of a check that was passed, or is left to where the model runs."""
-    worst = found.worst
+def checked(passed_check: PassedCheck) -> dict[str, object]:
+    """Return the manifest's record of a check that passed, or that another machine runs."""
+    worst = passed_check.worst
     result: dict[str, object] = {"status": "recorded"}
     if worst is not None:
         result = {
@@ -85,8 +87,8 @@ def checked(found: Checked) -> dict[str, object]:
         }
     return {
         **result,
-        "against": found.against,
-        **found.counts,
+        "against": passed_check.against,
+        **passed_check.counts,
     }
 
 
@@ -98,12 +100,12 @@ def save(folder: Path, described: Mapping[str, object]) -> None:
 
 
 def is_artifact(folder: Path) -> bool:
-    """Whether a folder holds the manifest of an artifact, of whatever version."""
+    """Return whether a folder holds the manifest of an artifact, of whatever version."""
     return is_manifest(folder / FILE)
 
 
 def copy_loader(folder: Path) -> None:
-    """Put what runs the model into the artifact: ``run.py`` and the package it loads."""
+    """Copy the runtime into the artifact: ``run.py`` and the package it loads."""
     here = Path(loader.__file__).parent
     shutil.copyfile(here.parent / PROGRAM, folder / PROGRAM)
     (folder / LOADER).mkdir()
@@ -111,51 +113,55 @@ def copy_loader(folder: Path) -> None:
         shutil.copyfile(file, folder / LOADER / file.name)
 
 
-def copy_runtime(folder: Path, kind: str) -> None:
-    """Put TVM's runtime libraries into the artifact, so that it runs without the compiler package.
+def copy_runtime(folder: Path, target_kind: str) -> None:
+    """Copy TVM's runtime libraries into the artifact, so that it runs without the compiler package.
 
     Args:
         folder: The artifact.
-        kind: What it is for: ``cpu`` or ``cuda``.
+        target_kind: What it is for: ``cpu`` or ``cuda``.
 
     Raises:
         MachineLacks: If the installed TVM lacks one of them.
     """
     spec = find_spec("tvm")
-    places = [Path(place) / "lib" for place in (spec and spec.submodule_search_locations) or ()]
+    places = [
+        Path(location) / "lib" for location in (spec and spec.submodule_search_locations) or ()
+    ]
     (folder / LIBRARIES).mkdir()
-    for name in RUNTIMES[kind]:
-        found = [place / name for place in places if (place / name).is_file()]
-        if not found:
+    for name in RUNTIMES[target_kind]:
+        present = [place / name for place in places if (place / name).is_file()]
+        if not present:
             raise MachineLacks(
                 f"{name} is not in the installed TVM",
                 hint="install apache-tvm, or omit --standalone",
             )
-        shutil.copyfile(found[0], folder / LIBRARIES / name)
+        shutil.copyfile(present[0], folder / LIBRARIES / name)
 
 
 def _entry(function: NamedGraph) -> dict[str, object]:
     inputs = function.input_types.items()
     return {
         "function": function.symbol,
-        "inputs": [_input(name, kind, function.defaults.get(name)) for name, kind in inputs],
+        "inputs": [
+            _input(name, tensor_type, function.defaults.get(name)) for name, tensor_type in inputs
+        ],
         "outputs": [_spec(name, kind) for name, kind in function.output_types.items()],
         "state": bool(function.state),
         **({"least": dict(function.least)} if function.least else {}),
     }
 
 
-def _input(name: str, kind: TensorType, default: int | None) -> dict[str, object]:
-    return _spec(name, kind) | ({} if default is None else {"default": default})
+def _input(name: str, tensor_type: TensorType, default: int | None) -> dict[str, object]:
+    return _spec(name, tensor_type) | ({} if default is None else {"default": default})
 
 
-def _buffer(name: str, kind: TensorType, context: int | None) -> dict[str, object]:
+def _buffer(name: str, tensor_type: TensorType, context: int | None) -> dict[str, object]:
     """A buffer of the state, and which of its axes is that of the positions."""
-    spec = _spec(name, kind)
-    sizes = [dim.value if dim.is_static else None for dim in kind.shape]
+    spec = _spec(name, tensor_type)
+    sizes = [dim.value if dim.is_static else None for dim in tensor_type.shape]
     return spec | ({"positions": sizes.index(context)} if context in sizes else {})
 
 
-def _spec(name: str, kind: TensorType) -> dict[str, object]:
-    shape = [dim.value if dim.is_static else str(dim) for dim in kind.shape]
-    return {"name": name, "dtype": kind.dtype.value, "shape": shape}
+def _spec(name: str, tensor_type: TensorType) -> dict[str, object]:
+    shape = [dim.value if dim.is_static else str(dim) for dim in tensor_type.shape]
+    return {"name": name, "dtype": tensor_type.dtype.value, "shape": shape}

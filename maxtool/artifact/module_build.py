@@ -8,9 +8,9 @@ from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Any
 
-from maxtool.artifact import code, module_weights, replaceable, weights
+from maxtool.artifact import machine_code, module_weights, replaceable, weights
 from maxtool.artifact.build import SPARE_BYTES, target_of
-from maxtool.artifact.check import Checked
+from maxtool.artifact.check import PassedCheck
 from maxtool.artifact.contents import Contents, NamedGraph, Read
 from maxtool.artifact.input_types import FORWARD, EntrySpec
 from maxtool.artifact.module_check import check_functions
@@ -32,8 +32,8 @@ from maxtool.nn.pytree import flatten
 from maxtool.nn.tracing import trace
 from maxtool.recipe.naming import check_name
 from maxtool.weights import Checkpoint, open_checkpoint
-from maxtool.weights.data import WeightData
 from maxtool.weights.names import did_you_mean
+from maxtool.weights.weight_data import WeightData
 
 SYMBOL = "entry_"
 """Beginning of the names of compiled functions: no kernel's name begins so."""
@@ -61,7 +61,7 @@ class ModuleBuild:
 
     @property
     def target(self) -> Target:
-        """What it is compiled for."""
+        """The target."""
         return self.contents.target
 
     @property
@@ -69,7 +69,7 @@ class ModuleBuild:
         """The size of the weights."""
         return weights.total_bytes(self.contents)
 
-    def compare(self, folder: Path) -> Checked:
+    def compare(self, folder: Path) -> PassedCheck:
         """Compare with the graphs in float64, or record what they give for another machine.
 
         Raises:
@@ -119,14 +119,14 @@ def prepare_module(request: ModuleRequest) -> ModuleBuild:
         sources=tuple(checkpoint.files if checkpoint else ()),
         executed={file: loaded.source},
     )
-    code.require_tools(target)
+    machine_code.require_tools(target)
     check_space(request.output, weights.total_bytes(contents) + SPARE_BYTES)
     notes = list(checkpoint.notes) if checkpoint else []
     return ModuleBuild(request, module, checkpoint, contents, notes)
 
 
 def _protected(request: ModuleRequest, checkpoint: Checkpoint | None) -> tuple[Path, ...]:
-    """Where nothing may be written: the files that are read, and a folder of weights."""
+    """Return the paths that may not be written: the files that are read, a folder of weights."""
     folders = [request.weights] if request.weights and request.weights.is_dir() else []
     return (request.module.file, *folders, *(checkpoint.files if checkpoint else ()))
 
@@ -144,7 +144,7 @@ def _values(
 
 
 def function_identity(name: str, module: str) -> dict[str, object]:
-    """What the manifest says first of a model that is a module, and has no task."""
+    """Return the first fields of the manifest of a module, which has no task."""
     return {"name": name, "recipe": None, "architecture": module, "task": None}
 
 
@@ -215,7 +215,7 @@ def _traced(module: AnyModule, entry: EntrySpec, file: Path) -> NamedGraph:
 
 
 def _method(module: AnyModule, entry: EntrySpec) -> tuple[Callable[..., Any], Signature]:
-    """What computes an entry; ``forward`` is what a call of the module does, hooks and all."""
+    """Return the function of an entry; ``forward`` is a call of the module, hooks and all."""
     if entry.method in (FORWARD, "__call__"):
         return module, signature_of(module)
     method = getattr(module, entry.method, None)
@@ -232,7 +232,7 @@ def _method(module: AnyModule, entry: EntrySpec) -> tuple[Callable[..., Any], Si
 
 
 def _is_ours(module: AnyModule, name: str) -> bool:
-    """Whether a method is that of the base class of all modules of its style."""
+    """Return whether a method is that of the base class of all modules of its style."""
     owner = next((cls for cls in type(module).__mro__ if name in vars(cls)), None)
     return owner is not None and any(issubclass(style, owner) for style in (Module, EagerModule))
 

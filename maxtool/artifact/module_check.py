@@ -15,14 +15,14 @@ from typing import Any, TypeAlias
 import ml_dtypes
 import numpy as np
 
-from maxtool.artifact.check import GRAPH, Checked, Trials, check
+from maxtool.artifact.check import GRAPH, PassedCheck, RecordedChecks, check
 from maxtool.artifact.check_inputs import values
 from maxtool.artifact.contents import Contents, NamedGraph
 from maxtool.artifact.graph_outputs import GraphRunner
 from maxtool.artifact.pure_graphs import nested
 from maxtool.dtype import DType
 from maxtool.graph import CallNode, Graph, Tensor
-from maxtool.runtime.loader.trials import Call, Tolerance, Trial
+from maxtool.runtime.loader.recorded_checks import RecordedCall, RecordedCheck, Tolerance
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -43,7 +43,7 @@ WHOLE_NUMBERS = (0, 4)
 """Whole numbers that are drawn, so that they are places of small tables."""
 
 
-def check_functions(contents: Contents, folder: Path) -> Checked:
+def check_functions(contents: Contents, folder: Path) -> PassedCheck:
     """Compare every function with its graph, or record what that gives for another machine.
 
     Args:
@@ -56,21 +56,21 @@ def check_functions(contents: Contents, folder: Path) -> Checked:
     return check(folder, _trials(contents), here=contents.target.host)
 
 
-def _trials(contents: Contents) -> Trials:
+def _trials(contents: Contents) -> RecordedChecks:
     """Calls with inputs drawn at random by a fixed seed, and each of their outputs in float64."""
     graphs = GraphRunner(contents)
     calls = [(function, sizes) for function in contents.functions for sizes in sizes_of(function)]
-    trials: list[Trial] = []
+    trials: list[RecordedCheck] = []
     for function, sizes in calls:
-        call = Call(function.name, _inputs(function, sizes))
+        call = RecordedCall(function.name, _inputs(function, sizes))
         sized = "".join(f", {name} {size}" for name, size in sizes.items())
         allowed = map(partial(tolerance, function.graph), function.graph.outputs)
         expected = graphs.run(call.entry, call.inputs).items()
         trials += [
-            Trial(f"{call.entry}{sized}: {name}", [call], name, array, error)
+            RecordedCheck(f"{call.entry}{sized}: {name}", [call], name, array, error)
             for (name, array), error in zip(expected, allowed, strict=True)
         ]
-    return Trials(tuple(trials), GRAPH, tokens=0, calls=len(calls))
+    return RecordedChecks(tuple(trials), GRAPH, tokens=0, calls=len(calls))
 
 
 def tolerance(graph: Graph, output: Tensor) -> Tolerance:

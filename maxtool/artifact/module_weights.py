@@ -12,10 +12,10 @@ from maxtool.dtype import DType
 from maxtool.errors import MisshapenWeight, ModelMismatch, UsageError
 from maxtool.graph import Tensor, TensorType, Weight
 from maxtool.nn import state, tree
-from maxtool.nn.base import Base
+from maxtool.nn.base import ModuleBase
 from maxtool.nn.tree import Leaf
 from maxtool.weights import Checkpoint, TensorInfo, WeightData
-from maxtool.weights.elements import equal_bits
+from maxtool.weights.weight_elements import equal_bits
 
 PLAIN_FLOATS = frozenset({DType.float16, DType.bfloat16, DType.float32, DType.float64})
 MAX_PREFIXES = 100
@@ -40,7 +40,7 @@ class ModuleWeights:
 
 
 def match(
-    module: Base[..., Any],
+    module: ModuleBase[..., Any],
     checkpoint: Checkpoint,
     *,
     prefix: str = "",
@@ -127,7 +127,7 @@ def _by_tensor(
     return first, {name: meant for name, meant in others.items() if name in names}
 
 
-def _declare(module: Base[..., Any], dtype: DType) -> None:
+def _declare(module: ModuleBase[..., Any], dtype: DType) -> None:
     """Declare every matrix of floats as of that type, and as plain elements."""
     replaced: dict[int, Tensor] = {}
     for leaf in list(tree.leaves(module)):
@@ -160,7 +160,7 @@ def _cast(header: WeightData, leaf: Leaf) -> WeightData:
 
 
 def _converts(headers: Mapping[str, WeightData], leaf: Leaf) -> bool:
-    """Whether a tensor would be converted if a type were asked for."""
+    """Return whether a tensor would be converted if a type were asked for."""
     if leaf.name not in headers:
         return False
     header = headers[leaf.name]

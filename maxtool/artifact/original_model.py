@@ -68,7 +68,7 @@ class OriginalModel:
         results = self._run(taken, state)
         if name == "embed":
             return {"embeddings": self._pooled(results["last_hidden_state"], inputs)}
-        if missing := [one for one in self._functions[name].outputs if one not in results]:
+        if missing := [output for output in self._functions[name].outputs if output not in results]:
             what = f"the original model gives no {' or '.join(missing)}: it gives"
             raise ConfigurationError(f"{what} {', '.join(results)}", hint="try --check graph")
         return (
@@ -124,7 +124,7 @@ def require(checkpoint: Checkpoint) -> None:
 
 
 def _loaded(maker: Any, checkpoint: Checkpoint, **options: Any) -> Any:  # noqa: ANN401 - its own
-    """What a class of transformers makes of a checkpoint.
+    """Return a checkpoint's model in a class of transformers.
 
     Raises:
         ConfigurationError: If it raises an error, of whatever class.

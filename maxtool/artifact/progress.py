@@ -1,4 +1,4 @@
-"""What a compilation tells while it runs, and how long its stages take."""
+"""Progress reports of a compilation, and the time of each stage."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Who is told what is being done."""
+    """Receiver of progress reports."""
 
     def steps(self, count: int) -> None:
-        """So many stages follow."""
+        """Announce the number of stages that follow."""
 
     def stage(self, name: str, nbytes: int = 0) -> None:
         """A stage begins, which is to do that many bytes, if it does any."""
@@ -20,20 +20,20 @@ class Progress(Protocol):
         """Count bytes of the stage that were read, written or hashed since the last call."""
 
 
-class Silent:
-    """Nobody is told."""
+class SilentProgress:
+    """Progress that reports nothing."""
 
     def steps(self, count: int) -> None:
-        """Nothing."""
+        """Ignore the number of stages."""
 
     def stage(self, name: str, nbytes: int = 0) -> None:
-        """Nothing."""
+        """Ignore the number of stages."""
 
     def __call__(self, done: int) -> None:
-        """Nothing."""
+        """Ignore the number of stages."""
 
 
-class Clock:
+class StageClock:
     """CPU seconds of each stage, of all threads and of the programs that were run."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Clock:
         self._last = _seconds()
 
     def lap(self, stage: str) -> None:
-        """Say that a stage has ended."""
+        """Record the end of a stage."""
         now = _seconds()
         self.seconds[stage] = now - self._last
         self._last = now

@@ -16,7 +16,7 @@ HINT = "choose another --output, or remove it yourself"
 
 
 def check(output: Path) -> None:
-    """Let an artifact be replaced, or an empty folder, never other things.
+    """Accept an output that is an artifact or an empty folder; refuse anything else.
 
     Raises:
         OutputExists: If anything else is there, or in there.
@@ -25,9 +25,9 @@ def check(output: Path) -> None:
         return
     if not output.is_dir():
         raise OutputExists("the output is a file, and is not replaced", file=output, hint=HINT)
-    if found := _strangers(output):
+    if strangers := _strangers(output):
         what = "the output folder holds files that do not belong to an artifact; it is not replaced"
-        raise OutputExists(what, file=output, problems=listed(found), hint=HINT)
+        raise OutputExists(what, file=output, problems=listed(strangers), hint=HINT)
 
 
 def _strangers(folder: Path) -> list[str]:

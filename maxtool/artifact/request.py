@@ -1,4 +1,4 @@
-"""What is asked of a compilation."""
+"""The request for one compilation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DTYPES = (DType.float32, DType.float16, DType.bfloat16)
 
 
 class Wanted(Protocol):
-    """What is asked of any artifact, whatever it is made from; see :class:`Request`."""
+    """Request for any artifact, whatever its source; see :class:`Request`."""
 
     @property
     def output(self) -> Path:
@@ -22,23 +22,23 @@ class Wanted(Protocol):
 
     @property
     def target(self) -> str:
-        """What to compile for."""
+        """Return the target."""
 
     @property
     def ptx(self) -> bool:
-        """Whether PTX is added."""
+        """Return whether PTX is added."""
 
     @property
     def check(self) -> bool:
-        """Whether outputs are compared."""
+        """Return whether outputs are compared."""
 
     @property
     def standalone(self) -> bool:
-        """Whether TVM's library is added."""
+        """Return whether TVM's library is added."""
 
     @property
     def force(self) -> bool:
-        """Whether an artifact may be replaced."""
+        """Return whether an artifact may be replaced."""
 
 
 Against: TypeAlias = Literal["graph", "transformers"]

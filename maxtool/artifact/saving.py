@@ -7,9 +7,9 @@ from functools import cached_property
 from os import PathLike
 from pathlib import Path
 
-from maxtool.artifact import code, replaceable, weights
+from maxtool.artifact import machine_code, replaceable, weights
 from maxtool.artifact.build import SPARE_BYTES, target_of
-from maxtool.artifact.check import Checked
+from maxtool.artifact.check import PassedCheck
 from maxtool.artifact.contents import Contents
 from maxtool.artifact.module_build import FORWARD_SYMBOL, function_identity, matrix_dtype
 from maxtool.artifact.module_check import check_functions
@@ -17,12 +17,12 @@ from maxtool.artifact.pure_graphs import pure_function
 from maxtool.artifact.writing import make
 from maxtool.files import check_output, check_space
 from maxtool.nn.saving import CompiledFunction, register
-from maxtool.weights.data import WeightData
+from maxtool.weights.weight_data import WeightData
 
 
 @dataclass(frozen=True)
 class SaveRequest:
-    """How a compiled function is saved; attributes as in :class:`maxtool.artifact.Request`."""
+    """Request to save a compiled function; attributes as in :class:`maxtool.artifact.Request`."""
 
     output: Path
     target: str
@@ -46,7 +46,7 @@ class SaveBuild:
 
     @cached_property
     def contents(self) -> Contents:
-        """What the artifact is made of.
+        """The contents of the artifact.
 
         Raises:
             ModelMismatch: If the graph is not a function of arrays alone.
@@ -61,7 +61,7 @@ class SaveBuild:
     def _read(self, name: str) -> WeightData:
         return WeightData.from_numpy(self.function.weight(name), name)
 
-    def compare(self, folder: Path) -> Checked:
+    def compare(self, folder: Path) -> PassedCheck:
         """Compare with the graph in float64.
 
         Raises:
@@ -89,7 +89,7 @@ def save(
     )
     check_output(output, force=force)
     replaceable.check(output)
-    code.require_tools(build.contents.target)
+    machine_code.require_tools(build.contents.target)
     check_space(output, weights.total_bytes(build.contents) + SPARE_BYTES)
     make(build)
 

@@ -16,10 +16,10 @@ from typing import Any
 
 from maxtool.artifact.user_code import user_code
 from maxtool.errors import InputError, MissingFile, UsageError
-from maxtool.nn.base import Base
+from maxtool.nn.base import ModuleBase
 from maxtool.weights.names import did_you_mean, listed
 
-AnyModule = Base[..., Any]
+AnyModule = ModuleBase[..., Any]
 
 REFERENCE = re.compile(r"(?P<file>.*\.py)(?::(?P<name>.*))?", re.DOTALL)
 
@@ -85,7 +85,7 @@ def load_module(reference: ModuleReference) -> LoadedModule:
     defined = _executed(reference.file, source)
     with user_code(reference.name, reference.file):
         value = _attribute(reference, defined)
-        needed = _required(value) if callable(value) and not isinstance(value, Base) else []
+        needed = _required(value) if callable(value) and not isinstance(value, ModuleBase) else []
     if needed:
         what = f"{reference} takes arguments ({', '.join(needed)})"
         raise UsageError(what, hint="name a function without arguments that returns the module")
@@ -94,10 +94,10 @@ def load_module(reference: ModuleReference) -> LoadedModule:
 
 def _built(reference: ModuleReference, value: object) -> AnyModule:
     """The module that a name stands for, or what it returns."""
-    if callable(value) and not isinstance(value, Base):
+    if callable(value) and not isinstance(value, ModuleBase):
         with user_code(f"{reference.name}()", reference.file):
             value = value()
-    if not isinstance(value, Base):
+    if not isinstance(value, ModuleBase):
         what = f"{reference} is not a module of maxtool.nn but {type(value).__name__}"
         hint = "name a Module, a class of modules, or a function that returns one"
         raise UsageError(what, hint=hint)
@@ -144,8 +144,10 @@ def _modules_in(module: ModuleType) -> list[str]:
     return [
         name
         for name, value in vars(module).items()
-        if isinstance(value, Base)
-        or (isclass(value) and issubclass(value, Base) and value.__module__ == module.__name__)
+        if isinstance(value, ModuleBase)
+        or (
+            isclass(value) and issubclass(value, ModuleBase) and value.__module__ == module.__name__
+        )
     ]
 
 
@@ -164,7 +166,7 @@ def _required(function: Callable[..., object]) -> list[str]:
 
 
 def _suggestion(file: Path) -> str:
-    """How a module of a file is named, with the classes that the file defines."""
+    """Suggest how to name a module of a file, with the classes that the file defines."""
     try:
         body = ast.parse(file.read_bytes()).body
     except (OSError, SyntaxError, ValueError, RecursionError):

@@ -16,7 +16,7 @@ import numpy as np
 from maxtool.artifact import devices
 from maxtool.artifact.contents import Contents
 from maxtool.compiler.packing import ALIGNMENT
-from maxtool.compiler.storage import Storage
+from maxtool.compiler.storage import WeightStorage
 from maxtool.graph import DerivedWeight, Shard
 
 FILE, PARTS = "weights.bin", "weights.{}.bin"
@@ -29,7 +29,7 @@ def files(count: int) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedWeight:
     """A weight and where it lies in the file.
 
     Attributes:
@@ -37,12 +37,12 @@ class Placed:
         offset: Bytes from the start of the file.
     """
 
-    storage: Storage
+    storage: WeightStorage
     offset: int
 
     @property
     def manifest(self) -> dict[str, object]:
-        """What the manifest says of it."""
+        """Return the weight's entry in the manifest."""
         return {
             "name": self.storage.name,
             "dtype": self.storage.dtype.value,
@@ -58,13 +58,13 @@ def total_bytes(contents: Contents) -> int:
     return place(contents.storage.values())[1] * contents.devices
 
 
-def place(storage: Iterable[Storage]) -> tuple[list[Placed], int]:
+def place(storage: Iterable[WeightStorage]) -> tuple[list[PlacedWeight], int]:
     """The offsets of weights in the order given, and the size of the file in bytes."""
     placed = []
     end = 0
-    for one in storage:
-        placed.append(Placed(one, end))
-        end += one.nbytes
+    for weight in storage:
+        placed.append(PlacedWeight(weight, end))
+        end += weight.nbytes
         end += -end % ALIGNMENT
     return placed, end
 
@@ -99,7 +99,7 @@ def write_all(contents: Contents, folder: Path, progress: Callable[[int], None])
 
 def write(
     path: Path,
-    placed: Iterable[Placed],
+    placed: Iterable[PlacedWeight],
     read: Callable[[str], Array],
     progress: Callable[[int], None],
 ) -> str:
@@ -116,8 +116,8 @@ def write(
     """
     digest = hashlib.sha256()
     with path.open("wb") as stream:
-        for one in placed:
-            stored = one.storage.store(read(one.storage.name))
+        for placed_weight in placed:
+            stored = placed_weight.storage.store(read(placed_weight.storage.name))
             data = stored.reshape(-1).view(np.uint8).data
             padding = bytes(-len(data) % ALIGNMENT)
             for part in (data, padding):

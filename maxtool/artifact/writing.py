@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from maxtool.artifact import code, manifest, replaceable, tokens, weights
-from maxtool.artifact.check import Checked
-from maxtool.artifact.code import Kernels
+from maxtool.artifact import machine_code, manifest, replaceable, tokenizer_files, weights
+from maxtool.artifact.check import PassedCheck
 from maxtool.artifact.contents import Contents
-from maxtool.artifact.progress import Clock, Progress, Silent
+from maxtool.artifact.machine_code import Kernels
+from maxtool.artifact.progress import Progress, SilentProgress, StageClock
 from maxtool.artifact.request import Wanted
 from maxtool.files import sha256, staged
 from maxtool.weights.formats.artifact import FILE
@@ -23,13 +23,13 @@ class Planned(Protocol):
 
     @property
     def request(self) -> Wanted:
-        """What was asked."""
+        """The request."""
 
     @property
     def contents(self) -> Contents:
-        """What the artifact is made of."""
+        """The contents of the artifact."""
 
-    def compare(self, folder: Path) -> Checked:
+    def compare(self, folder: Path) -> PassedCheck:
         """Compare the artifact with its reference; raises ``ParityFailed``."""
 
     def check_unchanged(self) -> None:
@@ -38,7 +38,7 @@ class Planned(Protocol):
 
 @dataclass
 class Report:
-    """What a compilation did.
+    """The result of a compilation.
 
     Attributes:
         output: The artifact.
@@ -50,16 +50,16 @@ class Report:
 
     output: Path
     nbytes: int
-    check: Checked | None
+    check: PassedCheck | None
     kernels: Kernels
     seconds: dict[str, float] = field(default_factory=dict)
 
 
-def make(made: Planned, progress: Progress = Silent()) -> Report:  # noqa: B008 - it has no state
+def make(planned: Planned, progress: Progress = SilentProgress()) -> Report:  # noqa: B008 - it has no state
     """Compile, and write the artifact.
 
     Args:
-        made: What :func:`prepare` or :func:`prepare_module` gave.
+        planned: What :func:`prepare` or :func:`prepare_module` gave.
         progress: Told each stage, and the bytes that are read, written or hashed.
 
     Raises:
@@ -67,11 +67,11 @@ def make(made: Planned, progress: Progress = Silent()) -> Report:  # noqa: B008 
         ModelMismatch: If values do not fit the type they are to have.
         ParityFailed: If the outputs are not those of the reference; nothing is written then.
     """
-    clock = Clock()
-    request, contents = made.request, made.contents
-    progress.steps(code.stages(contents.target) + (3 if request.check else 2))
+    clock = StageClock()
+    request, contents = planned.request, planned.contents
+    progress.steps(machine_code.stages(contents.target) + (3 if request.check else 2))
     with staged(request.output, folder=True, replace=request.force) as folder:
-        kernels = code.write(contents, folder, clock, progress)
+        kernels = machine_code.write(contents, folder, clock, progress)
         progress.stage("writing weights", weights.total_bytes(contents))
         digests = weights.write_all(contents, folder, progress)
         clock.lap("weights")
@@ -82,15 +82,15 @@ def make(made: Planned, progress: Progress = Silent()) -> Report:  # noqa: B008 
         described["files"] = _files(folder, digests)
         manifest.save(folder, described)
         clock.lap("files")
-        found = None
+        checked = None
         if request.check:
             progress.stage("checking against the reference")
-            found = _checked(made, folder, described)
+            checked = _checked(planned, folder, described)
             clock.lap("check")
         nbytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-        made.check_unchanged()
+        planned.check_unchanged()
         replaceable.check(request.output)  # it may hold other things by now
-    return Report(request.output, nbytes, found, kernels, clock.seconds)
+    return Report(request.output, nbytes, checked, kernels, clock.seconds)
 
 
 def _described(
@@ -99,21 +99,21 @@ def _described(
     """The manifest, but for files and check; the tokenizer is written on the way."""
     tokenizer = contents.tokenizer
     facts = {
-        **({"kernels": code.described(kernels)} if kernels else {}),
-        "tokenizer": tokens.write(tokenizer, folder) if tokenizer else None,
+        **({"kernels": machine_code.described(kernels)} if kernels else {}),
+        "tokenizer": tokenizer_files.write(tokenizer, folder) if tokenizer else None,
         "sources": {**_executed(contents.executed), **_hashed(contents.sources, progress)},
     }
     return manifest.describe(contents, facts)
 
 
-def _checked(made: Planned, folder: Path, described: dict[str, Any]) -> Checked:
+def _checked(planned: Planned, folder: Path, described: dict[str, Any]) -> PassedCheck:
     """Check the artifact, and add to its manifest what was found."""
-    found = made.compare(folder)
-    described["check"] = manifest.checked(found)
+    checked = planned.compare(folder)
+    described["check"] = manifest.checked(checked)
     known = {name: file["sha256"] for name, file in described["files"].items()}
     described["files"] = _files(folder, known)
     manifest.save(folder, described)
-    return found
+    return checked
 
 
 def _executed(sources: Mapping[Path, bytes]) -> dict[str, dict[str, object]]:

@@ -62,9 +62,9 @@ def command(name: str, function: Callable[..., None]) -> None:
     }
     summary = (inspect.getdoc(function) or "").partition(".")[0]
     group, _, leaf = name.rpartition(" ")
-    place = _group(group) if group else app
-    kind = CommandWithOptionalValues if name == "compile" else None
-    place.command(leaf, cls=kind, short_help=summary, epilog=manual.epilog(name))(wrapped)
+    parent = _group(group) if group else app
+    hint = CommandWithOptionalValues if name == "compile" else None
+    parent.command(leaf, cls=hint, short_help=summary, epilog=manual.epilog(name))(wrapped)
 
 
 @cache

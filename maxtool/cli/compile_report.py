@@ -113,7 +113,7 @@ def _invocation(build: Build | ModuleBuild) -> str:
 
 
 def _as_json(build: Build | ModuleBuild, report: Report | None) -> dict[str, object]:
-    from maxtool.artifact.code import described
+    from maxtool.artifact.machine_code import described
 
     dtype = build.contents.dtype
     return {
@@ -141,7 +141,7 @@ def _source(build: Build | ModuleBuild) -> str | None:
 
 
 def _reading(build: Build | ModuleBuild) -> dict[str, object]:
-    """How the source is read: by a recipe, or as a module declares it."""
+    """Describe how the source is read: by a recipe, or as a module declares it."""
     from maxtool.artifact import Build
 
     if isinstance(build, Build):

@@ -12,8 +12,8 @@ from maxtool.cli.output import Output
 from maxtool.errors import NegativeAnswer, UsageError
 
 if TYPE_CHECKING:
-    from maxtool.weights.inspection import Inspection, Question
-    from maxtool.weights.opened import Opened
+    from maxtool.weights.inspection import Inspection, Questions
+    from maxtool.weights.opened_checkpoint import OpenedCheckpoint
 
 SCHEMA = "maxtool.inspect-weights/1"
 SEVERAL = "maxtool.inspect-several/1"
@@ -59,24 +59,24 @@ def inspect_weights(
     ] = None,
 ) -> None:
     """Show the tensors of checkpoints: names, types, shapes, sizes. Reads headers only."""
-    from maxtool.weights.inspection import Question
+    from maxtool.weights.inspection import Questions
 
-    question = Question(pattern, stats, sha256, tuple(values or ()))
+    question = Questions(pattern, stats, sha256, tuple(values or ()))
     if diff is not None:
         _compare(out, paths, diff, question)
         return
-    found = [_inspect(out, path, question) for path in paths]
+    inspections = [_inspect(out, path, question) for path in paths]
     if out.json_mode:
-        _print_json(out, found, metadata=metadata)
+        _print_json(out, inspections, metadata=metadata)
         return
-    for index, one in enumerate(found):
+    for index, inspection in enumerate(inspections):
         if index:
             out.text("")
-        _show(out, one, flat=flat, depth=depth, metadata=metadata)
+        _show(out, inspection, flat=flat, depth=depth, metadata=metadata)
 
 
-def _open(out: Output, path: str) -> Opened:
-    from maxtool.weights.opened import open_anywhere
+def _open(out: Output, path: str) -> OpenedCheckpoint:
+    from maxtool.weights.opened_checkpoint import open_anywhere
 
     opened = open_anywhere(path)
     for note in opened.checkpoint.notes:
@@ -88,17 +88,18 @@ def _open(out: Output, path: str) -> Opened:
     return opened
 
 
-def _inspect(out: Output, path: str, question: Question) -> Inspection:
+def _inspect(out: Output, path: str, question: Questions) -> Inspection:
     from maxtool.weights.inspection import inspect
 
     return inspect(_open(out, path), question, out.progress)
 
 
-def _print_json(out: Output, found: list[Inspection], *, metadata: bool) -> None:
+def _print_json(out: Output, inspections: list[Inspection], *, metadata: bool) -> None:
     from maxtool.recipe import recognise
 
     reports = [
-        as_json.report(one, recognise(one.opened.checkpoint), metadata=metadata) for one in found
+        as_json.report(inspection, recognise(inspection.opened.checkpoint), metadata=metadata)
+        for inspection in inspections
     ]
     if len(reports) == 1:
         out.data(SCHEMA, reports[0])
@@ -106,12 +107,14 @@ def _print_json(out: Output, found: list[Inspection], *, metadata: bool) -> None
         out.data(SEVERAL, {"checkpoints": reports})
 
 
-def _show(out: Output, found: Inspection, *, flat: bool, depth: int | None, metadata: bool) -> None:
+def _show(
+    out: Output, inspection: Inspection, *, flat: bool, depth: int | None, metadata: bool
+) -> None:
     from maxtool.recipe import recognise
 
-    opened, summary = found.opened, found.summary
-    if found.values:
-        for values in found.values:
+    opened, summary = inspection.opened, inspection.summary
+    if inspection.values:
+        for values in inspection.values:
             payloads.show_values(out, values)
         return
     overview.say_totals(out, opened, summary)
@@ -119,8 +122,8 @@ def _show(out: Output, found: Inspection, *, flat: bool, depth: int | None, meta
         overview.say_compiled(out, opened.checkpoint)
     else:
         overview.say_recognition(out, recognise(opened.checkpoint))
-    if found.stats:
-        payloads.show_stats(out, found)
+    if inspection.stats:
+        payloads.show_stats(out, inspection)
     elif flat:
         overview.show_flat(out, summary)
     else:
@@ -128,11 +131,11 @@ def _show(out: Output, found: Inspection, *, flat: bool, depth: int | None, meta
     overview.show_types(out, summary)
     if metadata:
         overview.show_metadata(out, opened.checkpoint)
-    if found.digests or found.file_digests:
-        payloads.show_digests(out, found)
+    if inspection.digests or inspection.file_digests:
+        payloads.show_digests(out, inspection)
 
 
-def _compare(out: Output, paths: list[str], other: str, question: Question) -> None:
+def _compare(out: Output, paths: list[str], other: str, question: Questions) -> None:
     from maxtool.weights.diff import comparable, compare
 
     if len(paths) > 1 or question.values or question.sha256:
@@ -145,12 +148,12 @@ def _compare(out: Output, paths: list[str], other: str, question: Question) -> N
     names = comparable(first, second, question.pattern) if question.stats else []
     total = sum(first.tensors[name].nbytes for name in names)
     with out.progress("comparing", total) as advance:
-        found = compare(
+        comparison = compare(
             first, second, pattern=question.pattern, values=question.stats, progress=advance
         )
     if out.json_mode:
-        out.data(difference.SCHEMA, difference.as_json(left, right, found))
+        out.data(difference.SCHEMA, difference.as_json(left, right, comparison))
     else:
-        difference.show(out, left, right, found)
-    if not found.equal:
+        difference.show(out, left, right, comparison)
+    if not comparison.equal:
         raise typer.Exit(NegativeAnswer.exit_code)

@@ -19,10 +19,10 @@ INITIAL = (signal.SIG_DFL, signal.default_int_handler)
 
 
 def end_at_once() -> None:
-    """Let an interrupt end this process silently, with its exit code."""
-    for kind in KINDS:
-        if signal.getsignal(kind) in INITIAL:
-            signal.signal(kind, _end)
+    """End this process silently at an interrupt, with the documented exit code."""
+    for signal_number in KINDS:
+        if signal.getsignal(signal_number) in INITIAL:
+            signal.signal(signal_number, _end)
 
 
 @contextmanager
@@ -30,12 +30,12 @@ def raised() -> Iterator[None]:
     """Raise KeyboardInterrupt instead, where :func:`end_at_once` was called before."""
     ours = [kind for kind in KINDS if signal.getsignal(kind) is _end]
     try:
-        for kind in ours:
-            signal.signal(kind, signal.default_int_handler)
+        for signal_number in ours:
+            signal.signal(signal_number, signal.default_int_handler)
         yield
     finally:
-        for kind in ours:
-            signal.signal(kind, _end)
+        for signal_number in ours:
+            signal.signal(signal_number, _end)
 
 
 def _end(*_: object) -> None:

@@ -41,7 +41,7 @@ def with_values(arguments: Sequence[str]) -> list[str]:
 
 
 def _is_meant(argument: str, values: Sequence[str]) -> bool:
-    """Whether an argument is one of the values, or a word that is close to one and not a file."""
+    """Return whether an argument is one of the values, or close to one and not a file."""
     if argument in values:
         return True
     from maxtool.weights.names import did_you_mean

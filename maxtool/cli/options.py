@@ -112,7 +112,7 @@ def local_output(text: str) -> Path:
 
 
 def parse_pooling(text: str | None) -> str | None:
-    """How tokens become one vector, as a user names it; None stays.
+    """Return the pooling that a user's word names; None stays None.
 
     Raises:
         UsageError: If it is none of those there are.
@@ -123,7 +123,7 @@ def parse_pooling(text: str | None) -> str | None:
 
 
 def parse_check(text: str) -> Against:
-    """What outputs are compared with, as a user names it.
+    """Parse the user's name of the reference of a check.
 
     Raises:
         UsageError: If it is not one of those there are.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Output:
-    """Where a command's results, notes, warnings, errors and progress go.
+    """Destination of a command's results, notes, warnings, errors and progress.
 
     Args:
         json_mode: Print one JSON object on stdout instead of drawing.
@@ -80,7 +80,7 @@ class Output:
         sys.stdout.write(json.dumps({"schema": schema, **content}, indent=2) + "\n")
 
     def note(self, text: str) -> None:
-        """Something worth knowing, on stderr; silent with ``--quiet``."""
+        """Print a note on stderr; silent with ``--quiet``."""
         if not self.quiet:
             self._say("", text)
 
@@ -90,7 +90,7 @@ class Output:
             self.stderr.print(self.escape(text), soft_wrap=True, highlight=False)
 
     def warn(self, text: str) -> None:
-        """Something that may be wrong, on stderr."""
+        """Print a warning on stderr."""
         self._say("[yellow]warning:[/] ", text)
 
     def error(self, error: MaxtoolError) -> None:

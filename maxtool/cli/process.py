@@ -18,7 +18,7 @@ CalledWrongly: Any = typer.BadParameter.__base__
 
 
 def main() -> None:
-    """Do what the arguments of this process say, and end it."""
+    """Run the command that the arguments of this process give, and exit with its code."""
     streams.prepare()
     sys.exit(_told(sys.argv[1:]))
 

@@ -22,7 +22,7 @@ from maxtool.cli.output import Output
 from maxtool.errors import translated
 
 if TYPE_CHECKING:
-    from maxtool.runtime.loader import EmbedOptions, Options
+    from maxtool.runtime.loader import EmbedOptions, TextOptions
     from maxtool.runtime.loader.option_table import Option
 
 
@@ -80,13 +80,13 @@ def _shown(option: Option) -> Any:  # noqa: ANN401 - typer's class is private
 
 
 def execute(
-    parse: Callable[[Path, Sequence[str]], Options | EmbedOptions],
+    parse: Callable[[Path, Sequence[str]], TextOptions | EmbedOptions],
     folder: Path,
     table: Sequence[Option],
     given: Mapping[str, Any],
     out: Output,
 ) -> None:
-    """Do what the artifact's own ``run.py`` does.
+    """Run the artifact as its own ``run.py`` would.
 
     Args:
         parse: The loader's parser.

@@ -18,7 +18,7 @@ CLEAR = "\r\x1b[K"
 
 
 class Meter:
-    """How far the work is: its stage, and the bytes of that stage.
+    """State of progress: the stage, and its bytes.
 
     Args:
         now: A clock, in seconds.
@@ -30,11 +30,11 @@ class Meter:
         self.stage("")
 
     def steps(self, count: int) -> None:
-        """So many stages follow."""
+        """Announce the number of stages that follow."""
         self._steps, self._step = count, 0
 
     def stage(self, name: str, nbytes: int = 0) -> None:
-        """Another stage begins, which is to do that many bytes, if that is known."""
+        """Start the next stage, with its number of bytes, if that is known."""
         self._step += 1
         self._name, self._nbytes = name, nbytes
         self._done, self._began = 0, self._now()

@@ -28,51 +28,51 @@ def recipes_check(
     from maxtool.recipe import load_recipe, plan
     from maxtool.weights import open_checkpoint
 
-    found = load_recipe(options.local_recipe(recipe))
-    made = plan(
-        found,
+    loaded = load_recipe(options.local_recipe(recipe))
+    planned = plan(
+        loaded,
         open_checkpoint(options.local_source(checkpoint)),
         ignore=frozenset(ignore_config or ()),
     )
     if out.json_mode:
-        _print_json(out, made)
+        _print_json(out, planned)
     else:
-        _show(out, made)
+        _show(out, planned)
 
 
-def _show(out: Output, made: Plan) -> None:
+def _show(out: Output, plan: Plan) -> None:
     from maxtool.cli.tables import write
 
-    if made.parameters:
-        write(out, COLUMNS, [_row(binding) for binding in made.parameters.values()], folds=1)
-    for note in made.notes:
+    if plan.parameters:
+        write(out, COLUMNS, [_row(binding) for binding in plan.parameters.values()], folds=1)
+    for note in plan.notes:
         out.note(note)
-    made.check()
-    tensors = {source.name for binding in made.parameters.values() for source in binding.sources}
-    out.note(f"{len(made.parameters)} parameters of {len(tensors)} tensors: everything fits")
+    plan.check()
+    tensors = {source.name for binding in plan.parameters.values() for source in binding.sources}
+    out.note(f"{len(plan.parameters)} parameters of {len(tensors)} tensors: everything fits")
 
 
 def _row(binding: Binding) -> list[str]:
-    kind = binding.encoding.name if binding.encoding else binding.dtype.value
+    type_ = binding.encoding.name if binding.encoding else binding.dtype.value
     sources = " + ".join(_some([source.name for source in binding.sources]))
     steps = [step.op for step in binding.rule.steps]
-    return [binding.parameter, ", ".join([sources, *steps]), kind, str(list(binding.shape))]
+    return [binding.parameter, ", ".join([sources, *steps]), type_, str(list(binding.shape))]
 
 
 def _some(names: list[str]) -> list[str]:
     return names if len(names) <= 3 else [*names[:2], f"{len(names) - 2} more"]
 
 
-def _print_json(out: Output, made: Plan) -> None:
+def _print_json(out: Output, plan: Plan) -> None:
     """The mapping and every problem, in one object; the exit code says whether it fits."""
     from typer import Exit
 
     from maxtool.errors import ModelMismatch
 
-    problems = {name: list(getattr(made, name)) for name in PROBLEMS}
-    parameters = {name: _as_json(binding) for name, binding in made.parameters.items()}
-    content = {"recipe": made.recipe.name, "dialect": made.dialect, "config": made.config}
-    out.data(SCHEMA, {**content, "notes": made.notes, "parameters": parameters, **problems})
+    problems = {name: list(getattr(plan, name)) for name in PROBLEMS}
+    parameters = {name: _as_json(binding) for name, binding in plan.parameters.items()}
+    content = {"recipe": plan.recipe.name, "dialect": plan.dialect, "config": plan.config}
+    out.data(SCHEMA, {**content, "notes": plan.notes, "parameters": parameters, **problems})
     if any(problems.values()):
         raise Exit(ModelMismatch.exit_code)
 

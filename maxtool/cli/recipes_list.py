@@ -34,7 +34,7 @@ def recipes_list(out: Output) -> None:
 
 def _row(recipe: Recipe) -> list[str]:
     kinds = [recipe.match[dialect].values.get(key, ()) for dialect, key in KINDS.items()]
-    return [recipe.name, recipe.architecture, *(", ".join(map(str, one)) for one in kinds)]
+    return [recipe.name, recipe.architecture, *(", ".join(map(str, names)) for names in kinds)]
 
 
 def _as_json(recipe: Recipe) -> dict[str, object]:

@@ -76,7 +76,8 @@ def _as_json(recipe: Recipe) -> dict[str, object]:
         "weights": {dialect: _rules_json(rules.rules) for dialect, rules in recipe.rules.items()},
         "entries": {name: dict(inputs) for name, inputs in recipe.entries.items()},
         "check": {
-            dtype: {"rtol": one.rtol, "atol": one.atol} for dtype, one in recipe.check.items()
+            dtype: {"rtol": tolerance.rtol, "atol": tolerance.atol}
+            for dtype, tolerance in recipe.check.items()
         },
     }
 
@@ -85,7 +86,9 @@ def _field_json(field: Field) -> dict[str, object]:
     return {
         "type": field.type,
         "optional": field.optional,
-        "allowed": [one.operands[0] for one in field.allowed if one.op == "value"],
+        "allowed": [
+            condition.operands[0] for condition in field.allowed if condition.op == "value"
+        ],
         **{dialect: _known(field, dialect) for dialect in field.spellings},
     }
 

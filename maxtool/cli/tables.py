@@ -26,12 +26,12 @@ def table(*columns: Column) -> Table:
     """An empty table; the first column wraps where the terminal is narrow."""
     from rich.table import Table
 
-    made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    result = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for header, justify in columns:
-        first = not made.columns
+        first = not result.columns
         overflow: Any = "fold" if first else "ellipsis"
-        made.add_column(header, justify=justify, no_wrap=not first, overflow=overflow)  # type: ignore[arg-type]
-    return made
+        result.add_column(header, justify=justify, no_wrap=not first, overflow=overflow)  # type: ignore[arg-type]
+    return result
 
 
 def draw(out: Output, drawn: Table) -> None:
@@ -87,7 +87,7 @@ def draw_labels(out: Output, columns: Sequence[Column], rows: Iterable[Row]) -> 
 
 
 def _room(out: Output, columns: Sequence[Column], rows: Sequence[Row]) -> int:
-    """How many cells the other columns leave to names."""
+    """Return the number of terminal cells that the other columns leave to names."""
     lines = [[header for header, _ in columns[1:]], *(rest for _, *rest in rows)]
     widths = [max(map(width, column)) for column in zip(*lines, strict=True)]
     return max(_spare(out, [0, *widths]), NARROWEST)

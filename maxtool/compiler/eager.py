@@ -1,7 +1,7 @@
 """Eager operations, each compiled when it is first used.
 
-First for the sizes at hand; once sizes have changed, for any sizes in their place (``varying.py``),
-so that calls with all sorts of sizes soon compile no more.
+First for the sizes at hand; once sizes have changed, for any sizes in their place
+(``size_naming.py``), so that calls with all sorts of sizes soon compile no more.
 
 What only gives elements another shape, order or place is not work for a compiler: NumPy copies it.
 """
@@ -15,12 +15,12 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
-from maxtool.compiler.moves import MOVES
-from maxtool.compiler.passing import aligned_copy
+from maxtool.compiler.call_arguments import aligned_copy
+from maxtool.compiler.numpy_moves import MOVES
 from maxtool.compiler.placement import physical
 from maxtool.compiler.program import Program
+from maxtool.compiler.size_naming import Named, ObservedSizes
 from maxtool.compiler.targets import Target
-from maxtool.compiler.varying import Named, Varying
 from maxtool.graph import Graph, Tensor, TensorType
 from maxtool.graph.executor import Run
 from maxtool.graph.ops import OPS
@@ -44,7 +44,7 @@ class EagerPrograms:
     def __init__(self, targets: Mapping[str, Target], kept: int = KEPT) -> None:
         self._targets = targets
         self._programs: _Recent[Program] = _Recent(kept)
-        self._varying: _Recent[Varying] = _Recent(kept)
+        self._varying: _Recent[ObservedSizes] = _Recent(kept)
         self._compiling = Lock()
 
     def __len__(self) -> int:
@@ -72,7 +72,7 @@ class EagerPrograms:
         def takes(sizes: Named) -> bool:
             return _gives(op, _of_sizes(types, sizes), attributes, sizes_of(types), results)
 
-        varying = self._varying.get(structure, Varying)
+        varying = self._varying.get(structure, ObservedSizes)
         with self._compiling:
             sizes = varying.named(sizes_of(types), takes)
             general = _of_sizes(types, sizes)
@@ -108,7 +108,7 @@ def _gives(
     sizes: Sequence[tuple[int, ...]],
     results: Types,
 ) -> bool:
-    """Whether an operation takes sizes with names, and would give results of these shapes."""
+    """Return whether an operation takes symbolic sizes, and would give these shapes."""
     try:
         inferred = OPS[op].infer(*general, **attributes)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""From compiled code to a shared library, with whatever linker the machine has."""
+"""Linking of compiled code into a shared library, with whatever linker the machine has."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from maxtool.compiler.running import run_tool
-from maxtool.compiler.target import CpuTarget
+from maxtool.compiler.cpu_target import CpuTarget
+from maxtool.compiler.tool_runner import run_tool
 from maxtool.errors import MachineLacks
 from maxtool.files import staged
 
@@ -100,11 +100,11 @@ def _compiler(target: CpuTarget) -> str | None:
     names: tuple[str, ...] = (f"{target.triple}-gcc",)
     if is_native(target):
         names = (*COMPILERS, *names)
-    return next((found for name in names if (found := shutil.which(name))), None)
+    return next((path for name in names if (path := shutil.which(name))), None)
 
 
 def is_native(target: CpuTarget) -> bool:
-    """Whether libraries of this machine, whatever its CPU, are of the target's kind."""
+    """Return whether libraries of this machine, whatever its CPU, are of the target's kind."""
     same_machine = _machine(target.triple) == _machine(platform.machine())
     return platform.system() == _system(target) and same_machine
 
@@ -120,8 +120,8 @@ def _machine(name: str) -> str:
 
 def _linker() -> list[str] | None:
     """LLVM's linker, which takes objects of every ELF machine."""
-    if found := shutil.which("ld.lld"):
-        return [found]
+    if path := shutil.which("ld.lld"):
+        return [path]
     if importlib.util.find_spec("ziglang") is not None:
         return [sys.executable, "-m", "ziglang", "ld.lld"]
     return None

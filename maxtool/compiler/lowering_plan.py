@@ -12,7 +12,7 @@ from maxtool.graph import Graph
 
 
 class LoweringPlan:
-    """What is known of a module before it is lowered.
+    """Facts about a module before it is lowered.
 
     Args:
         graphs: The graphs that become its functions.

@@ -1,4 +1,4 @@
-"""From a Relax module to machine code: the passes, in order.
+"""Passes from a Relax module to machine code, in order.
 
 Operators are lowered and fused before (``lowering/``), so none of TVM's own fusion runs here: it
 may drop a call whose only effect is a write in place.
@@ -15,12 +15,12 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
-from maxtool.compiler import mixed
+from maxtool.compiler import multi_device
 from maxtool.compiler import schedule as cpu_schedule
 from maxtool.compiler.cuda import schedule as cuda_schedule
-from maxtool.compiler.cuda.binaries import Compiled, compile_apart
-from maxtool.compiler.kernels.cpu import pipeline as cpu_pipeline
-from maxtool.compiler.kernels.cuda import pipeline as cuda_pipeline
+from maxtool.compiler.cuda.binaries import GeneratedModule, compile_apart
+from maxtool.compiler.kernels.cpu import cpu_passes as cpu_pipeline
+from maxtool.compiler.kernels.cuda import cuda_passes as cuda_pipeline
 from maxtool.compiler.placement import Placed, Placement, placed
 from maxtool.compiler.shape_functions import settle_shape_functions
 from maxtool.errors import CompilationFailed
@@ -49,7 +49,7 @@ SINGLE_DEVICE = (relax.transform.StaticPlanBlockMemory,)
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """How functions of one kind of target are compiled.
+    """Compiler of the functions of one kind of target.
 
     Attributes:
         schedule: Gives a schedule to every PrimFunc of a module that has none.
@@ -66,7 +66,7 @@ BACKENDS = {
 }
 
 
-def compile_module(module: Any, target: Placed, *, asserts: bool = True) -> Compiled:  # noqa: ANN401 - tvm ships no types
+def compile_module(module: Any, target: Placed, *, asserts: bool = True) -> GeneratedModule:  # noqa: ANN401 - tvm ships no types
     """Compile a Relax module.
 
     Args:
@@ -96,12 +96,12 @@ def compile_module(module: Any, target: Placed, *, asserts: bool = True) -> Comp
 
 
 def _backend(placement: Placement) -> Backend:
-    """How the functions of a module are compiled, which may be for several kinds of target."""
+    """Return the backend for the functions of a module, which may be of several kinds of target."""
     kinds = sorted({placement.target(device).kind for device in placement.devices})
     if len(kinds) == 1:
         return BACKENDS[kinds[0]]
-    schedules = {kind: BACKENDS[kind].schedule for kind in kinds}
+    schedules = {target_kind: BACKENDS[target_kind].schedule for target_kind in kinds}
     return Backend(
-        partial(mixed.treated, treatments=schedules),
-        lambda: mixed.register({kind: BACKENDS[kind].register() for kind in kinds}),
+        partial(multi_device.treated, treatments=schedules),
+        lambda: multi_device.register({kind: BACKENDS[kind].register() for kind in kinds}),
     )

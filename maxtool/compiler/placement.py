@@ -1,4 +1,4 @@
-"""Which devices a module computes on, what each is compiled for, and how TVM counts them."""
+"""Devices of a module, their targets, and their numbers in TVM."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from tvm.relax.global_info import VDevice
 
-from maxtool.compiler.memory import runtime_device
+from maxtool.compiler.device_memory import runtime_device
 from maxtool.compiler.targets import Target
 from maxtool.graph import DeviceRef, Graph, Node
 from maxtool.graph.limits import devices as named_devices
@@ -33,7 +33,7 @@ class Placement:
 
     @classmethod
     def of(cls, graphs: Iterable[Graph], targets: Mapping[str, Target]) -> Placement:
-        """That of graphs which run together."""
+        """Return the placement of graphs that run together."""
         return cls({device for graph in graphs for device in named_devices(graph)}, targets)
 
     @classmethod
@@ -51,11 +51,11 @@ class Placement:
 
     @property
     def is_single(self) -> bool:
-        """Whether there is one device only."""
+        """Return whether there is one device only."""
         return len(self.devices) == 1
 
     def target(self, device: DeviceRef) -> Target:
-        """What the kernels of a device are compiled for."""
+        """Return the target of a device's kernels."""
         return self._targets[device.device_type]
 
     def vdevice(self, device: DeviceRef) -> Any:  # noqa: ANN401 - tvm ships no types
@@ -71,7 +71,7 @@ class _Everything(Placement):
         self._target = target
 
     def target(self, device: DeviceRef) -> Target:  # noqa: ARG002 - by any name
-        """What everything is compiled for."""
+        """Return the one target."""
         return self._target
 
 

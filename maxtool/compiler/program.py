@@ -10,16 +10,16 @@ import numpy as np
 import tvm_ffi
 from tvm import relax
 
-from maxtool.compiler.cuda.loading import loaded
-from maxtool.compiler.cuda.target import CudaTarget
-from maxtool.compiler.lowering.module import ModuleLowering
+from maxtool.compiler.call_arguments import captured, passed, returned
+from maxtool.compiler.cuda.cuda_target import CudaTarget
+from maxtool.compiler.cuda.loading import load_device_module
+from maxtool.compiler.device_memory import runtime_device
+from maxtool.compiler.lowering.module_lowering import ModuleLowering
 from maxtool.compiler.lowering.rules import PRINT
 from maxtool.compiler.lowering_plan import LoweringPlan
-from maxtool.compiler.memory import runtime_device
-from maxtool.compiler.passing import captured, passed, returned
 from maxtool.compiler.pipeline import compile_module
 from maxtool.compiler.placement import Placement
-from maxtool.compiler.storage import Storage
+from maxtool.compiler.storage import WeightStorage
 from maxtool.compiler.targets import Target
 from maxtool.dtype import DType
 from maxtool.errors import MisshapenWeight, MissingWeight
@@ -46,7 +46,7 @@ class Program:
         for device in placement.devices:
             device.to_device()
         plan = LoweringPlan(graphs, placement)
-        self.storage: dict[str, Storage] = plan.storage
+        self.storage: dict[str, WeightStorage] = plan.storage
         self._devices = {
             name: value.device for graph in graphs for name, value in graph.weight_values.items()
         }
@@ -58,7 +58,11 @@ class Program:
         self._graphs = {graph.name: graph for graph in graphs}
         compiled = compile_module(lowering.module(), placement, asserts=False)
         main = placement.target(placement.devices[0])
-        code = loaded(compiled, main) if isinstance(main, CudaTarget) else compiled.executable
+        code = (
+            load_device_module(compiled, main)
+            if isinstance(main, CudaTarget)
+            else compiled.executable
+        )
         devices = [runtime_device(device) for device in placement.devices]
         self._machine = relax.VirtualMachine(code, devices)
         # Concurrent calls of one virtual machine crash the process.
@@ -159,7 +163,7 @@ def _print(tensor: Any, label: str, dtype: str) -> None:  # noqa: ANN401 - tvm s
 tvm_ffi.register_global_func(PRINT, _print, override=True)
 
 
-def _misfit(storage: Storage, values: Array) -> str:
+def _misfit(storage: WeightStorage, values: Array) -> str:
     """Return what is wrong with the values of a weight; empty if nothing is."""
     dtype, shape = storage.dtype.to_numpy(), storage.shape
     if (values.dtype, values.shape) == (dtype, shape):

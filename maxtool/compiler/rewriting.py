@@ -36,7 +36,7 @@ def rewrite(graph: Graph, placement: Placement) -> NodeIndex:
 
 
 def is_for(kind: str, placement: Placement, node: Node) -> bool:
-    """Whether a node is lowered for a kind of target."""
+    """Return whether a node is lowered for a kind of target."""
     return placement.target(device_of(node)).kind == kind
 
 

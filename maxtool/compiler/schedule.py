@@ -53,7 +53,7 @@ def _spread(schedule: Any, block: Any) -> None:  # noqa: ANN401
     loops = schedule.get_loops(block)
     if not loops:  # a single element
         return
-    spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == SPATIAL]
+    spatial = [loop for loop, loop_type in zip(loops, kinds, strict=True) if loop_type == SPATIAL]
     if not spatial or _is_little([schedule.get(loop).extent for loop in loops]):
         return
     outer, inner = apart(schedule, spatial)
@@ -69,13 +69,13 @@ def apart(schedule: Any, loops: Sequence[Any]) -> tuple[Sequence[Any], Sequence[
 
     Fused with them, their number would be divided by that sum, on which TVM's simplifier fails.
     """
-    sums = [place for place, loop in enumerate(loops) if _is_sum(schedule.get(loop).extent)]
+    sums = [index for index, loop in enumerate(loops) if _is_sum(schedule.get(loop).extent)]
     first = max(sums, default=0)
     return loops[:first], loops[first:]
 
 
 def _is_little(extents: Sequence[Any]) -> bool:
-    """Whether the work is known now, and not worth several threads."""
+    """Return whether the work is known now, and not worth several threads."""
     sizes = [int(extent) for extent in extents if isinstance(extent, tirx.IntImm)]
     return 0 in sizes or (len(sizes) == len(extents) and prod(sizes) < SERIAL_WORK)
 

@@ -38,8 +38,8 @@ def _settled(module: Any) -> Any:  # noqa: ANN401
         for name in _called(function)
         if name in computing
     }
-    made = {name: _renamed(function, kept) for name, function in callers.items()}
-    functions = {**dict(builder.get().functions.items()), **made}
+    renamed = {name: _renamed(function, kept) for name, function in callers.items()}
+    functions = {**dict(builder.get().functions.items()), **renamed}
     return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
 
 
@@ -66,7 +66,7 @@ def _sorted(function: Any) -> Any:  # noqa: ANN401
 
 
 def _is_free(body: Any) -> bool:  # noqa: ANN401
-    """Whether a body is stores into slots of one buffer, none of which is read or written again."""
+    """Return whether a body only stores into slots of one buffer, each once, and reads none."""
     if not isinstance(body, tirx.SeqStmt) or not all(map(_is_store, body.seq)):
         return False
     written = [_slot(store) for store in body.seq]
@@ -87,7 +87,7 @@ def _slot(access: Any) -> int:  # noqa: ANN401
 
 
 def _reads(value: Any, slots: set[int]) -> bool:  # noqa: ANN401
-    """Whether an expression may read one of these slots, whichever buffer it says."""
+    """Return whether an expression may read one of these slots, whichever buffer it says."""
     loads: list[Any] = []
     structural_walk(value, (tvm.ir.TensorLoad, loads.append))
     return any(not _is_slot(load.indices) or _slot(load) in slots for load in loads)

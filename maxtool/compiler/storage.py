@@ -1,4 +1,4 @@
-"""How each weight of an artifact is stored: packed for the kernels that read it, or as it is."""
+"""Storage of each weight of an artifact: packed for the kernels that read it, or plain."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from maxtool.compiler.carrying import bits, stored
 from maxtool.compiler.fusion.node_index import NodeIndex
 from maxtool.compiler.packing import aligned_empty, pack_linear, packed_shape
 from maxtool.compiler.placement import Placement
+from maxtool.compiler.storage_types import bits, stored
 from maxtool.dtype import DType
 from maxtool.graph import CallNode, Graph, Node, Tensor
 
@@ -22,7 +22,7 @@ PACKED_OPERANDS = {"linear": (1, 2), "embedding": (1, 2), "expert_linear": (1, 3
 
 
 @dataclass(frozen=True, slots=True)
-class Storage:
+class WeightStorage:
     """The place of one weight in an artifact.
 
     Attributes:
@@ -39,7 +39,7 @@ class Storage:
 
     @property
     def stored_dtype(self) -> str:
-        """What a kernel's parameter has."""
+        """Element type of the kernel's parameter."""
         return stored(self.dtype)
 
     @property
@@ -82,7 +82,7 @@ class Storage:
 
 def plan_storage(
     graphs: Iterable[Graph], placement: Placement, rewritten: Callable[[Graph], NodeIndex]
-) -> dict[str, Storage]:
+) -> dict[str, WeightStorage]:
     """Return the storage of every weight that the graphs need, sorted by name.
 
     A weight is packed when every use of it, in any graph, reads it packed.
@@ -101,7 +101,7 @@ def plan_storage(
             uses[name] |= roles[id(value)]
             types[name] = value
     return {
-        name: Storage(
+        name: WeightStorage(
             name,
             types[name].dtype,
             types[name].shape.static(),
@@ -112,7 +112,7 @@ def plan_storage(
 
 
 def _reads_packed(node: Node, index: int) -> bool:
-    """Whether a kernel takes that operand packed: matrices that are added up in float32."""
+    """Return whether a kernel takes that operand packed: matrices that are added up in float32."""
     matrix = PACKED_OPERANDS.get(node.op) == (index, node.inputs[index].rank)
     return matrix and DType.float64 not in (node.inputs[0].dtype, node.inputs[index].dtype)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from maxtool.compiler.cuda.target import cuda_target
-from maxtool.compiler.target import CpuTarget, cpu_target
+from maxtool.compiler.cpu_target import CpuTarget, cpu_target
+from maxtool.compiler.cuda.cuda_target import cuda_target
 from maxtool.errors import UsageError
 
 HINT = (
@@ -16,7 +16,7 @@ HINT = (
 
 
 class Target(Protocol):
-    """What is compiled for: a CPU, or GPUs and the CPU of their machine."""
+    """Machine to compile for: a CPU, or GPUs and the CPU of their machine."""
 
     @property
     def kind(self) -> str:
@@ -24,11 +24,11 @@ class Target(Protocol):
 
     @property
     def label(self) -> str:
-        """What messages call it."""
+        """Name in messages."""
 
     @property
     def host(self) -> bool:
-        """Whether it is this machine."""
+        """Return whether it is this machine."""
 
     @property
     def processor(self) -> CpuTarget:
@@ -44,7 +44,7 @@ class Target(Protocol):
 
     @property
     def manifest(self) -> dict[str, object]:
-        """What an artifact records."""
+        """Return the record of an artifact."""
 
 
 # What finds the target of each kind of device of this machine.
@@ -52,10 +52,10 @@ OF_DEVICE: dict[str, Callable[[], Target]] = {"cpu": cpu_target, "gpu": cuda_tar
 
 
 class Targets(dict[str, Target]):
-    """What the devices of this machine are compiled for, by their kind; found when it is asked."""
+    """Targets of this machine's devices, by kind; each is determined on first use."""
 
-    def __missing__(self, kind: str) -> Target:
-        return self.setdefault(kind, OF_DEVICE[kind]())
+    def __missing__(self, target_kind: str) -> Target:
+        return self.setdefault(target_kind, OF_DEVICE[target_kind]())
 
 
 def parse_target(name: str, *, ptx: bool = False) -> Target:
@@ -69,10 +69,10 @@ def parse_target(name: str, *, ptx: bool = False) -> Target:
         UsageError: If the name is unknown, or PTX is asked of a CPU.
         MissingDevice: If the GPU here is meant, and there is none.
     """
-    kind = name.partition(":")[0]
-    if kind == "cuda":
+    target_kind = name.partition(":")[0]
+    if target_kind == "cuda":
         return cuda_target(name, ptx=ptx)
-    if kind != "cpu":
+    if target_kind != "cpu":
         raise UsageError(f"no target {name!r}", hint=HINT)
     if ptx:
         raise UsageError(f"--ptx is for GPUs, and the target is {name}")

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from maxtool.conversion import gguf_metadata, hf_files
+from maxtool.conversion.output_tensors import TensorSource, is_rounded, planned_tensors
 from maxtool.conversion.replaceable import strangers
 from maxtool.conversion.request import DIALECT, Request
 from maxtool.conversion.streaming import chunks
-from maxtool.conversion.tensors import Made, is_rounded, planned_tensors
 from maxtool.conversion.verification import verify_safetensors
 from maxtool.errors import UsageError
 from maxtool.files import check_output, check_space, staged
 from maxtool.recipe import (
-    Emission,
+    OutputTensor,
     Plan,
     find_recipe,
     load_recipe,
@@ -54,7 +54,7 @@ class Conversion:
 
     request: Request
     plan: Plan
-    tensors: list[Made]
+    tensors: list[TensorSource]
     metadata: dict[str, Any]
     files: dict[str, bytes]
     notes: list[str]
@@ -62,18 +62,18 @@ class Conversion:
 
     @property
     def specs(self) -> list[TensorSpec]:
-        """What is written, in order."""
+        """Return the tensors to write, in order."""
         return [spec for spec, _ in self.tensors]
 
     @property
     def types(self) -> dict[str, int]:
-        """How many tensors are written in each type."""
+        """Count the written tensors of each type."""
         return dict(Counter(spec.type_name for spec in self.specs))
 
 
 @dataclass
 class Report:
-    """What a conversion did.
+    """The result of a conversion.
 
     Attributes:
         output: What was written.
@@ -109,13 +109,13 @@ def prepare(request: Request) -> Conversion:
     tensors, notes = planned_tensors(planned, request)
     specs = [spec for spec, _ in tensors]
     WRITERS[request.target].check(specs)
-    made = Conversion(
+    conversion = Conversion(
         request, planned, tensors, {}, {}, [*checkpoint.notes, *planned.notes, *notes]
     )
-    _describe(made)
-    made.nbytes = _size(made)
-    check_space(request.output, made.nbytes)
-    return made
+    _describe(conversion)
+    conversion.nbytes = _size(conversion)
+    check_space(request.output, conversion.nbytes)
+    return conversion
 
 
 def convert(conversion: Conversion, progress: Callable[[int], None] | None = None) -> Report:
@@ -166,7 +166,7 @@ WRITERS: Mapping[str, Any] = {"gguf": gguf, "hf": safetensors, "safetensors": sa
 
 
 def _check_replaceable(request: Request) -> None:
-    """Let --force replace a checkpoint, never a folder of other things."""
+    """Accept an output that --force may replace: a checkpoint, never a folder of other things."""
     output, hint = request.output, "choose another --output, or remove the folder yourself"
     if not output.is_dir() or output.is_symlink():
         return
@@ -179,29 +179,31 @@ def _check_replaceable(request: Request) -> None:
         raise UsageError(what, file=output, problems=listed(found), hint=hint)
 
 
-def _describe(made: Conversion) -> None:
+def _describe(conversion: Conversion) -> None:
     """Fill in the key/values or the small files."""
-    source, target = made.plan.dialect, made.request.target
+    source, target = conversion.plan.dialect, conversion.request.target
     if target == "gguf":
-        made.metadata = _description(made)
+        conversion.metadata = _description(conversion)
         if source != target:
-            made.notes += written_notes(made.plan.recipe, "gguf", made.plan.config)
-        if not gguf_metadata.described(made.metadata):
-            made.notes.append("the source has no tokenizer, so the output has none")
+            conversion.notes += written_notes(
+                conversion.plan.recipe, "gguf", conversion.plan.config
+            )
+        if not gguf_metadata.described(conversion.metadata):
+            conversion.notes.append("the source has no tokenizer, so the output has none")
     elif target == "hf":
-        made.files = _description(made)
-        if not any(name.startswith("tokenizer") for name in made.files):
-            made.notes.append("the source has no tokenizer, so the output has none")
+        conversion.files = _description(conversion)
+        if not any(name.startswith("tokenizer") for name in conversion.files):
+            conversion.notes.append("the source has no tokenizer, so the output has none")
 
 
-def _description(made: Conversion) -> dict[str, Any]:
+def _description(conversion: Conversion) -> dict[str, Any]:
     """The source's description of itself, kept as it stands in its own dialect."""
-    planned, request = made.plan, made.request
+    planned, request = conversion.plan, conversion.request
     if planned.dialect == request.target:
-        return KEPT[request.target](planned, made.specs, request.name)
-    found, notes = model_tokenizer(planned)
-    made.notes += notes
-    return MADE[request.target](planned, made.specs, found, request.name)
+        return KEPT[request.target](planned, conversion.specs, request.name)
+    tokenizer, notes = model_tokenizer(planned)
+    conversion.notes += notes
+    return MADE[request.target](planned, conversion.specs, tokenizer, request.name)
 
 
 KEPT: Mapping[str, Callable[..., dict[str, Any]]] = {
@@ -214,26 +216,30 @@ MADE: Mapping[str, Callable[..., dict[str, Any]]] = {
 }
 
 
-def _size(made: Conversion) -> int:
-    if made.request.target == "gguf":
-        return gguf.header(made.specs, made.metadata)[1][-1]
-    payload = sum(spec.nbytes for spec in made.specs)
-    return len(safetensors.header(made.specs)) + payload + sum(map(len, made.files.values()))
+def _size(conversion: Conversion) -> int:
+    if conversion.request.target == "gguf":
+        return gguf.header(conversion.specs, conversion.metadata)[1][-1]
+    payload = sum(spec.nbytes for spec in conversion.specs)
+    return (
+        len(safetensors.header(conversion.specs))
+        + payload
+        + sum(map(len, conversion.files.values()))
+    )
 
 
 # --- streaming -----------------------------------------------------------------------------------
 
 
 def _arrays(conversion: Conversion, report: Report) -> Iterator[Payload]:
-    for spec, made in conversion.tensors:
-        if isinstance(made, Emission):
-            yield _array(conversion.plan, spec, made, report)
+    for spec, emission in conversion.tensors:
+        if isinstance(emission, OutputTensor):
+            yield _array(conversion.plan, spec, emission, report)
         else:
-            yield made
+            yield emission
 
 
-def _array(planned: Plan, spec: TensorSpec, emission: Emission, report: Report) -> Payload:
+def _array(planned: Plan, spec: TensorSpec, emission: OutputTensor, report: Report) -> Payload:
     if is_rounded(planned, emission):
         report.rounded.add(emission.name)
-    made = chunks(planned, spec, emission, report.warnings.append)
-    return Chunked(spec.stored_dtype, spec.stored_shape, made)
+    stream = chunks(planned, spec, emission, report.warnings.append)
+    return Chunked(spec.stored_dtype, spec.stored_shape, stream)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from maxtool.conversion.types import FILE_TYPES, main_type
+from maxtool.conversion.output_types import FILE_TYPES, main_type
 from maxtool.recipe import Plan, written_keys
 from maxtool.recipe.naming import GGUF_NAME, model_name, size_label
 from maxtool.tokenizer import Tokenizer, to_gguf
@@ -24,7 +24,7 @@ EXPERTS = "_exps."  # in the name of a tensor that stacks the experts of a layer
 def from_huggingface(
     plan: Plan,
     specs: Sequence[TensorSpec],
-    found: Tokenizer | None,
+    tokenizer: Tokenizer | None,
     name: str | None = None,
 ) -> dict[str, Any]:
     """The key/values of a checkpoint that comes from a Hugging Face folder.
@@ -32,14 +32,14 @@ def from_huggingface(
     Args:
         plan: The source.
         specs: The tensors to be written.
-        found: The tokenizer, with ids that the model has rows for.
+        tokenizer: The tokenizer, with ids that the model has rows for.
         name: What the model is called; its own name when not given.
 
     Raises:
         ConfigurationError: If the configuration or the tokenizer has no form in GGUF.
     """
     keys = written_keys(plan.recipe, "gguf", plan.config, _described_by(plan, specs, name))
-    tokens = _tokenizer_keys(plan, found)
+    tokens = _tokenizer_keys(plan, tokenizer)
     # What a recipe says of tokens is said of SentencePiece models, after their own keys.
     of_tokens = [key for key in keys if key.startswith("tokenizer.") and key != TYPE_COUNT]
     said = {key: keys.pop(key) for key in of_tokens}
@@ -85,10 +85,10 @@ def from_gguf(plan: Plan, specs: Sequence[TensorSpec], name: str | None = None) 
     return keys | ({GGUF_NAME: name} if name else {})
 
 
-def _tokenizer_keys(plan: Plan, found: Tokenizer | None) -> dict[str, object]:
-    if found is None:
+def _tokenizer_keys(plan: Plan, tokenizer: Tokenizer | None) -> dict[str, object]:
+    if tokenizer is None:
         return {}
-    return to_gguf(found, plan.checkpoint.config or {}, int(plan.config["vocab_size"]))
+    return to_gguf(tokenizer, plan.checkpoint.config or {}, int(plan.config["vocab_size"]))
 
 
 def typed(value: Any) -> Any:  # noqa: ANN401 - a value of any of GGUF's types
@@ -96,8 +96,8 @@ def typed(value: Any) -> Any:  # noqa: ANN401 - a value of any of GGUF's types
     if isinstance(value, bool | str):
         return value
     if isinstance(value, list):
-        kind = {bool: np.bool_, float: np.float32}.get(type(value[0]), np.int32)
-        return np.asarray(value, kind)
+        scalar_type = {bool: np.bool_, float: np.float32}.get(type(value[0]), np.int32)
+        return np.asarray(value, scalar_type)
     if isinstance(value, int):
         return np.uint32(value) if value < 1 << 32 else np.uint64(value)
     return np.float32(value)
@@ -113,10 +113,10 @@ def model_label(specs: Sequence[TensorSpec]) -> str:
         return size_label(sum(spec.size for spec in specs))
     counts = [spec.shape[-3] for spec in stacked]
     others = sum(spec.size for spec in specs) - sum(spec.size for spec in stacked)
-    one = sum(spec.size // count for spec, count in zip(stacked, counts, strict=True))
-    return f"{sum(counts) // len(counts)}x{size_label(others + one)}"
+    size = sum(spec.size // count for spec, count in zip(stacked, counts, strict=True))
+    return f"{sum(counts) // len(counts)}x{size_label(others + size)}"
 
 
 def described(metadata: Mapping[str, Any]) -> bool:
-    """Whether a GGUF file's key/values describe a tokenizer."""
+    """Return whether a GGUF file's key/values describe a tokenizer."""
     return "tokenizer.ggml.model" in metadata

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maxtool.conversion.types import main_type
+from maxtool.conversion.output_types import main_type
 from maxtool.dtype import DType
 from maxtool.recipe import Plan, sentence_transformers, written_keys
 from maxtool.recipe.naming import HF_NAME, own_name
@@ -51,7 +51,7 @@ def from_huggingface(
 def from_gguf(
     plan: Plan,
     specs: Sequence[TensorSpec],
-    found: Tokenizer | None,
+    tokenizer: Tokenizer | None,
     name: str | None = None,
 ) -> dict[str, bytes]:
     """The small files that say what a GGUF file's key/values say.
@@ -59,13 +59,13 @@ def from_gguf(
     Args:
         plan: The source.
         specs: The tensors to be written.
-        found: The tokenizer, with ids that the model has rows for.
+        tokenizer: The tokenizer, with ids that the model has rows for.
         name: What the model is called; what the key/values say when not given.
 
     Raises:
         ConfigurationError: If the configuration or the tokenizer has no form there.
     """
-    ids = {} if found is None else _token_ids(found)
+    ids = {} if tokenizer is None else _token_ids(tokenizer)
     config = nested(written_keys(plan.recipe, "hf", plan.config))
     beside = config.pop(sentence_transformers.TABLE, {})
     name = name or own_name(plan)
@@ -75,7 +75,7 @@ def from_gguf(
         files |= sentence_transformers.files(beside, int(plan.config["hidden_size"]))
     if ids:
         files[GENERATION] = _json({"_from_model_config": True, **ids})
-    return files if found is None else files | _written(found)
+    return files if tokenizer is None else files | _written(tokenizer)
 
 
 def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,25 +90,25 @@ def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
     return root
 
 
-def _token_ids(found: Tokenizer) -> dict[str, Any]:
+def _token_ids(tokenizer: Tokenizer) -> dict[str, Any]:
     """The ids that config.json carries, by its own names."""
-    ends = found.eos_token_ids
+    ends = tokenizer.eos_token_ids
     ids = {
-        "bos_token_id": found.bos_token_id,
+        "bos_token_id": tokenizer.bos_token_id,
         "eos_token_id": ends[0] if len(ends) == 1 else list(ends) or None,
-        "pad_token_id": found.special_ids.get("pad"),
+        "pad_token_id": tokenizer.special_ids.get("pad"),
     }
     return {key: value for key, value in ids.items() if value is not None}
 
 
-def _written(found: Tokenizer) -> dict[str, bytes]:
+def _written(tokenizer: Tokenizer) -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as folder:
-        return {path.name: path.read_bytes() for path in write_hf(found, Path(folder))}
+        return {path.name: path.read_bytes() for path in write_hf(tokenizer, Path(folder))}
 
 
 def _dtype_name(specs: Sequence[TensorSpec]) -> str:
-    kind = main_type(specs)
-    return kind.value if isinstance(kind, DType) else DType.float32.value
+    main = main_type(specs)
+    return main.value if isinstance(main, DType) else DType.float32.value
 
 
 def _json(content: Mapping[str, Any]) -> bytes:

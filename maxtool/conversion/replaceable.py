@@ -49,7 +49,7 @@ def _modules(folder: Path) -> frozenset[str]:
 
 
 def _is_module(folder: Path) -> bool:
-    """Whether a folder has nothing but the configuration of a sentence-transformers module."""
+    """Return whether a folder only configures a module of sentence-transformers."""
     names = [entry.name for entry in folder.iterdir()]
     try:
         return not names or (names == [CONFIG] and bool(read_object(folder / CONFIG)))

@@ -1,4 +1,4 @@
-"""What is asked of a conversion, checked before any file is read."""
+"""The request for one conversion, checked before any file is read."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Request:
 
     @property
     def target(self) -> Target:
-        """What the result is."""
+        """Return the format of the result."""
         return self.to or SUFFIXES.get(self.output.suffix.lower(), "hf")
 
     def check(self) -> None:

@@ -12,22 +12,22 @@ from itertools import pairwise
 import numpy as np
 
 from maxtool.casting import cast, oddities
-from maxtool.conversion.tensors import natural, plain
+from maxtool.conversion.output_tensors import natural, plain
 from maxtool.dtype import DType
 from maxtool.quantization import QuantizationEncoding, quantize
 from maxtool.quantization.codec import dequantize
-from maxtool.recipe import Emission, Plan
+from maxtool.recipe import OutputTensor, Plan
 from maxtool.recipe.gathered_rows import Gathered, gathered
 from maxtool.recipe.step import Array
 from maxtool.weights import TensorSpec
-from maxtool.weights.data import lossy
+from maxtool.weights.weight_data import lossy
 
 # Of the source, or of float32 elements if it is quantized. Rows are never parted.
 CHUNK_BYTES = 1 << 23
 
 
 def chunks(
-    planned: Plan, spec: TensorSpec, emission: Emission, warn: Callable[[str], None]
+    planned: Plan, spec: TensorSpec, emission: OutputTensor, warn: Callable[[str], None]
 ) -> Iterator[Array]:
     """The payload of a tensor, in order.
 

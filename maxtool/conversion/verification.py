@@ -33,7 +33,7 @@ def verify_safetensors(written: Path, specs: Sequence[TensorSpec], output: Path)
         with safe_open(written, "np") as file:
             listing = {name: _description(file.get_slice(name)) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
-        what = f"the safetensors library cannot read what was written: {error}"
+        what = f"the safetensors library cannot read the output: {error}"
         raise VerificationFailed(what, file=output, hint=HINT) from None
     problems = [
         f"{name}: {listing.get(name, 'missing')}, not {expected.get(name, 'in it')}"

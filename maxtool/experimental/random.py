@@ -12,7 +12,7 @@ __all__ = ["gaussian", "normal", "set_seed", "uniform"]
 
 
 class Random(ModuleType):
-    """This module, which an example of the documents calls, as one does ``numpy.random.random``."""
+    """Callable stand-in for this module, which the documents call like ``numpy.random.random``."""
 
     uniform = staticmethod(uniform)
     normal = staticmethod(normal)

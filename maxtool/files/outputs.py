@@ -67,5 +67,5 @@ def place(path: Path) -> Path:
     return path.resolve() if path.name in ("", "..") else path.parent.resolve() / path.name
 
 
-def _overlap(one: Path, other: Path) -> bool:
-    return one.is_relative_to(other) or other.is_relative_to(one)
+def _overlap(path: Path, other: Path) -> bool:
+    return path.is_relative_to(other) or other.is_relative_to(path)

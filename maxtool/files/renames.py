@@ -16,13 +16,13 @@ AT_FDCWD = -100
 UNKNOWN = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM})
 
 
-def exchange(one: Path, other: Path) -> bool:
+def exchange(path: Path, other: Path) -> bool:
     """Exchange two names at one moment; False, and nothing done, where that cannot be.
 
     Raises:
         OSError: If the system refuses it for another reason, such as a name that is gone.
     """
-    return _rename(one, other, EXCHANGE)
+    return _rename(path, other, EXCHANGE)
 
 
 def claim(source: Path, target: Path) -> None:

@@ -81,7 +81,7 @@ class Scratch:
         return True
 
     def end(self) -> None:
-        """Put back what was set aside for nothing, remove the rest, and let go of the lock.
+        """Restore files that were set aside in vain, remove the rest, and release the lock.
 
         Whatever there is of the folder: an interrupt may come before all of it is made.
         """
@@ -102,7 +102,7 @@ class Scratch:
         self.descriptor = None
 
     def _is_between(self) -> bool:
-        """Whether what was in the way is set aside, and the new output not in its place."""
+        """Return whether what was in the way is set aside, and the new output not in its place."""
         return (
             os.path.lexists(self.aside)
             and os.path.lexists(self.staging)
@@ -110,19 +110,19 @@ class Scratch:
         )
 
 
-def beside(place: Path) -> Scratch:
-    """The hidden folder in which the output for ``place`` can be made, not begun yet."""
-    return Scratch(_hidden(place), place)
+def beside(path: Path) -> Scratch:
+    """The hidden folder in which the output for ``path`` can be made, not begun yet."""
+    return Scratch(_hidden(path), path)
 
 
-def _hidden(place: Path) -> Path:
+def _hidden(path: Path) -> Path:
     """A name that nothing has yet."""
-    short = place.name.encode(errors="replace")[:NAME_BYTES].decode(errors="ignore")
-    return place.parent / f".{short}.{MARK}{os.urandom(4).hex()}"
+    short = path.name.encode(errors="replace")[:NAME_BYTES].decode(errors="ignore")
+    return path.parent / f".{short}.{MARK}{os.urandom(4).hex()}"
 
 
 def clear(folder: Path) -> None:
-    """Put back or remove what killed processes left in ``folder``, and nothing of living ones.
+    """Restore or remove files that killed processes left in ``folder``, and no live process's.
 
     A folder is taken for one that was left if its lock is free, and it was made on this machine:
     some network file systems keep locks from other machines.
@@ -187,7 +187,7 @@ def _lock(descriptor: int) -> bool | None:
 
 
 def _is_there(path: Path, descriptor: int) -> bool:
-    """Whether a path still names the open file."""
+    """Return whether a path still names the open file."""
     try:
         return os.path.samestat(path.lstat(), os.fstat(descriptor))
     except FileNotFoundError:

@@ -54,23 +54,23 @@ def written() -> list[Path]:
 
     They are looked for and not remembered: an interrupt may come right behind a rename.
     """
-    return [path for path, where, made in _announced if _is(where, made)]
+    return [path for path, where, status in _announced if _is(where, status)]
 
 
 def forget_written() -> None:
-    """Let :func:`written` tell what comes from now on."""
+    """Restart the list that :func:`written` returns."""
     _announced.clear()
 
 
-def _is(path: Path, made: os.stat_result) -> bool:
+def _is(path: Path, status: os.stat_result) -> bool:
     try:
-        return os.path.samestat(path.lstat(), made)
+        return os.path.samestat(path.lstat(), status)
     except OSError:
         return False
 
 
 def _put(held: Scratch, *, replace: bool) -> None:
-    """Give the output its place; nothing else can be seen there on the way."""
+    """Move the output to its path; nothing else is ever visible there."""
     for _ in range(ATTEMPTS):
         try:
             return claim(held.staging, held.place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from maxtool.graph.sharding import Part
+from maxtool.graph.sharding import WeightPart
 from maxtool.graph.tensor import Tensor
 from maxtool.graph.weight import Family, Weight
 
@@ -32,7 +32,7 @@ def check_operands(name: str, operands: Sequence[Tensor], parameters: Sequence[T
 
 @dataclass(frozen=True)
 class Renaming:
-    """From the names of weights in a subgraph to those in a call of it.
+    """Map the names of weights in a subgraph to those in a call of it.
 
     Attributes:
         own: The prefix of placeholders that the subgraph was traced with; None if it has none.
@@ -67,7 +67,7 @@ class Renaming:
             return traced
         return self.prefix + traced.removeprefix(self.own)
 
-    def parts(self, parts: Mapping[str, Part]) -> dict[str, Part]:
+    def parts(self, parts: Mapping[str, WeightPart]) -> dict[str, WeightPart]:
         """The parts of weights that the subgraph uses, by their names in the call."""
         return {
             self.name(name): replace(part, whole=self.name(part.whole))

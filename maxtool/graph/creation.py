@@ -31,12 +31,14 @@ def full(
     Raises:
         ValueError: If a size has a name and no graph is being traced.
     """
-    sizes, kind, graph = Shape(shape), dtype or DType.float32, Graph.current()
+    sizes, element_type, graph = Shape(shape), dtype or DType.float32, Graph.current()
     if graph is not None:
-        return broadcast_to(graph.value(Tensor.full([], value, dtype=kind, device=device)), sizes)
+        return broadcast_to(
+            graph.value(Tensor.full([], value, dtype=element_type, device=device)), sizes
+        )
     if not sizes.is_static:
         raise ValueError(f"full: the sizes of {sizes} are not known; no graph is being traced")
-    return Tensor.full(sizes, value, dtype=kind, device=device)
+    return Tensor.full(sizes, value, dtype=element_type, device=device)
 
 
 def zeros(

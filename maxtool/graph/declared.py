@@ -75,7 +75,7 @@ class DeclaredTensor(Tensor):
 
     @property
     def device(self) -> DeviceRef:
-        """Where the operations that use it find it."""
+        """Device of the operations that use it."""
         return self.type.device
 
     @device.setter
@@ -84,12 +84,12 @@ class DeclaredTensor(Tensor):
 
     @property
     def is_bound(self) -> bool:
-        """Whether it has data."""
+        """Return whether it has data."""
         return self._data is not None
 
     @property
     def value(self) -> object:
-        """What the data was given as: an array, a tensor, or something else with ``__dlpack__``."""
+        """The data as it was set: an array, a tensor, or another object with ``__dlpack__``."""
         return self._value
 
     def bind(
@@ -98,7 +98,7 @@ class DeclaredTensor(Tensor):
         value: object = None,
         shape: ShapeLike | None = None,
     ) -> None:
-        """Give it data, which is kept and not copied. Checks are the caller's.
+        """Attach data, which is kept and not copied. The caller checks it.
 
         Args:
             data: The elements, or the bytes of its blocks.

@@ -1,4 +1,4 @@
-"""Where a tensor lives and where an operation runs.
+"""Devices of tensors and operations.
 
 A :class:`DeviceRef` only names a device. A :class:`Device` is one that this machine has. They are
 equal when they mean the same place, and either may be given wherever a device is asked for.
@@ -55,10 +55,10 @@ class DeviceRef:
         """
         if isinstance(name, DeviceRef):
             return name
-        kind, colon, number = str(name).partition(":")
+        device_kind, colon, number = str(name).partition(":")
         if colon and not number.isdecimal():
             raise ValueError(f"a device is named cpu, or gpu:0 and so on, not {name!r}")
-        return DeviceRef(kind, int(number or 0))
+        return DeviceRef(device_kind, int(number or 0))
 
     @classmethod
     def from_device(cls, device: DeviceRef) -> DeviceRef:
@@ -74,11 +74,11 @@ class DeviceRef:
         return CPU(self.id) if self.is_cpu() else Accelerator(self.id)
 
     def is_cpu(self) -> bool:
-        """Whether it is the host."""
+        """Return whether it is the host."""
         return self.device_type == "cpu"
 
     def is_gpu(self) -> bool:
-        """Whether it is an accelerator."""
+        """Return whether it is an accelerator."""
         return self.device_type == "gpu"
 
     @property
@@ -108,12 +108,12 @@ class Device(DeviceRef):
 
     @property
     def label(self) -> str:
-        """Its kind: ``"cpu"`` or ``"gpu"``."""
+        """The kind: ``"cpu"`` or ``"gpu"``."""
         return self.device_type
 
     @property
     def is_host(self) -> bool:
-        """Whether it is the host."""
+        """Return whether it is the host."""
         return self.is_cpu()
 
     def __str__(self) -> str:
@@ -161,7 +161,7 @@ class Accelerator(Device):
 
 @cache
 def accelerator_count() -> int:
-    """How many GPUs this machine has, by CUDA's driver; 0 where there is none or it does not work.
+    """Return the number of GPUs that CUDA's driver reports; 0 where there is none or it fails.
 
     It is asked once in a process.
     """

@@ -39,13 +39,13 @@ class Dim:
     def __new__(cls, value: DimLike | Polynomial) -> Self:
         """A dimension of the kind that ``value`` is of."""
         plain = value.value if isinstance(value, Dim) else value
-        kind: type[Dim] = StaticDim
+        dim_type: type[Dim] = StaticDim
         if not isinstance(plain, int):
-            kind = SymbolicDim if isinstance(plain, str) else kind
-            kind = AlgebraicDim if isinstance(plain, Polynomial) else kind
-        if not issubclass(kind, cls):
+            dim_type = SymbolicDim if isinstance(plain, str) else dim_type
+            dim_type = AlgebraicDim if isinstance(plain, Polynomial) else dim_type
+        if not issubclass(dim_type, cls):
             raise TypeError(f"{plain!r} is not a valid {cls.__name__}")
-        return object.__new__(kind)
+        return object.__new__(dim_type)
 
     def __getnewargs__(self) -> tuple[int | str | Polynomial]:
         return (self.value,)
@@ -73,13 +73,13 @@ class Dim:
         plain = polynomial.plain
         if isinstance(plain, int | str):
             return cls(plain)
-        made = cls.__new__(cls, plain)
-        made.value = plain
-        return made
+        shape = cls.__new__(cls, plain)
+        shape.value = plain
+        return shape
 
     @property
     def is_static(self) -> bool:
-        """Whether the size is known now."""
+        """Return whether the size is known now."""
         return isinstance(self.value, int)
 
     @property
@@ -127,7 +127,7 @@ class Dim:
         return self + other
 
     def __rsub__(self, other: DimLike) -> Dim:
-        return self._with(other, lambda one, two: two - one)
+        return self._with(other, lambda left, right: right - left)
 
     def __rmul__(self, other: int) -> Dim:
         return self * other
@@ -220,12 +220,12 @@ class Shape(Sequence[Dim]):
 
     @property
     def rank(self) -> int:
-        """How many dimensions there are."""
+        """Number of dimensions."""
         return len(self.dims)
 
     @property
     def is_static(self) -> bool:
-        """Whether every size is known now."""
+        """Return whether every size is known now."""
         return all(dim.is_static for dim in self.dims)
 
     def static(self) -> tuple[int, ...]:
@@ -262,7 +262,7 @@ class Shape(Sequence[Dim]):
             return self.dims == other.dims
         if isinstance(other, tuple | list):
             pairs = zip(self.dims, other, strict=False)
-            return len(self) == len(other) and all(one == two for one, two in pairs)
+            return len(self) == len(other) and all(left == right for left, right in pairs)
         return NotImplemented
 
     def __hash__(self) -> int:

@@ -38,7 +38,7 @@ TENSOR_OFFSETS = {b"dltensor": 0, b"dltensor_versioned": 8 + 8 + 8 + 8}
 
 
 def export(array: Array, **options: Any) -> Any:  # noqa: ANN401 - a capsule
-    """What ``__dlpack__`` of an array returns."""
+    """Return the result of an array's ``__dlpack__``."""
     dtype = DType.from_numpy(array.dtype)
     if dtype not in CODES:
         return array.__dlpack__(**options)
@@ -53,10 +53,10 @@ def load(producer: Any) -> Array:  # noqa: ANN401 - anything with the protocol
     Raises:
         BufferError: If it lies elsewhere, or has a type that there is no ``DType`` of.
     """
-    kind, number = producer.__dlpack_device__()
-    if int(kind) not in HOST:
+    device_type, number = producer.__dlpack_device__()
+    if int(device_type) not in HOST:
         raise BufferError(
-            f"from_dlpack: the memory lies on device ({int(kind)}, {number}); copy it"
+            f"from_dlpack: the memory lies on device ({int(device_type)}, {number}); copy it"
         )
     try:
         return np.from_dlpack(producer)

@@ -8,9 +8,9 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from maxtool.graph.accelerator_array import AcceleratorArray
 from maxtool.graph.device import DeviceRef
 from maxtool.graph.graph import Graph
-from maxtool.graph.resident import Resident
 from maxtool.graph.tensor import Tensor
 from maxtool.graph.type import TensorType
 from maxtool.graph.weight import Weight
@@ -20,7 +20,7 @@ Run: TypeAlias = Callable[[Sequence[Tensor]], tuple[Tensor, ...]]
 
 # The module that registers an executor when it is imported, which happens when something is to run
 # and none is registered: importing the compiler costs a second and 200 MB.
-PROVIDER = "maxtool.compiler.execute"
+PROVIDER = "maxtool.compiler.compiling_executor"
 
 
 class CompiledGraph(Protocol):
@@ -36,7 +36,7 @@ class CompiledGraph(Protocol):
 
 
 class Executor(Protocol):
-    """What can run operations and graphs."""
+    """Protocol of an object that runs operations and graphs."""
 
     def prepared(
         self,
@@ -52,7 +52,7 @@ class Executor(Protocol):
         """Compile a graph with the values of its weights; the result takes its inputs."""
         ...
 
-    def upload(self, array: np.ndarray[Any, Any], device: DeviceRef) -> Resident:
+    def upload(self, array: np.ndarray[Any, Any], device: DeviceRef) -> AcceleratorArray:
         """A copy of an array in the memory of an accelerator."""
         ...
 
@@ -65,7 +65,7 @@ def register(factory: Callable[[], Executor]) -> None:
     _registered.append(factory)
 
 
-def find() -> Executor:
+def find_executor() -> Executor:
     """The executor that was registered last; that of ``PROVIDER`` if there is none."""
     if not _registered:
         import_module(PROVIDER)
@@ -79,22 +79,22 @@ def prepared(
     results: Sequence[TensorType],
 ) -> Run:
     """One operation, through the compiler, as a function of operands of the types of these."""
-    run = find().prepared(op, [operand.type for operand in operands], attributes, results)
+    run = find_executor().prepared(op, [operand.type for operand in operands], attributes, results)
     if any(isinstance(operand, Weight) for operand in operands):
         return lambda given: run([_decoded(operand) for operand in given])
     return run
 
 
-def upload(tensor: Tensor, device: DeviceRef) -> Resident:
+def upload(tensor: Tensor, device: DeviceRef) -> AcceleratorArray:
     """A copy of a tensor's elements in the memory of an accelerator.
 
     Raises:
         MissingDevice: If this machine has no such device (also a ValueError).
     """
     there = device.to_device()
-    if tensor.resident is not None:
-        return tensor.resident.to(there)
-    return find().upload(_decoded(tensor).to_numpy(), there)
+    if tensor.device_array is not None:
+        return tensor.device_array.to(there)
+    return find_executor().upload(_decoded(tensor).to_numpy(), there)
 
 
 def _decoded(operand: Tensor) -> Tensor:

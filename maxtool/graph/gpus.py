@@ -33,7 +33,7 @@ for device in range(count.value):
 
 
 def has_driver() -> bool:
-    """Whether CUDA's driver library can be loaded."""
+    """Return whether CUDA's driver library can be loaded."""
     try:
         ctypes.CDLL(DRIVER)
     except OSError:
@@ -65,9 +65,9 @@ def compute_capabilities() -> list[tuple[int, int]]:
         raise MissingDevice(f"CUDA's driver does not work: {said[0]}")
     try:
         numbers = [int(line) for line in done.stdout.split()]
-        found = list(zip(numbers[::2], numbers[1::2], strict=True))
+        capabilities = list(zip(numbers[::2], numbers[1::2], strict=True))
     except ValueError:  # it has printed something itself
         raise MissingDevice("CUDA's driver does not answer with numbers") from None
-    if not found:
+    if not capabilities:
         raise MissingDevice("CUDA's driver finds no GPU")
-    return found
+    return capabilities

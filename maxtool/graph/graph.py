@@ -14,7 +14,7 @@ from typing import Any
 
 from maxtool.graph.call import Renaming, check_operands
 from maxtool.graph.node import Node
-from maxtool.graph.sharding import Part
+from maxtool.graph.sharding import WeightPart
 from maxtool.graph.tensor import Tensor
 from maxtool.graph.type import BufferType, TensorType, plain_names, unknown_name
 from maxtool.graph.weight import Family, Shard, Weight
@@ -64,7 +64,9 @@ class Graph:
             raise TypeError(f"graph {name!r} has no forward to take {[*args, *kwargs]}")
         outer = Graph.current()
         self.name = name
-        self.inputs: tuple[Tensor, ...] = tuple(Tensor.traced(kind, self) for kind in input_types)
+        self.inputs: tuple[Tensor, ...] = tuple(
+            Tensor.traced(input_type, self) for input_type in input_types
+        )
         self.outputs: tuple[Tensor, ...] = ()
         self._dims = plain_names(value.type for value in self.inputs) | self._known_names()
         self._require_known("an input", (value.type for value in self.inputs))
@@ -74,7 +76,7 @@ class Graph:
         self.owners: dict[str, Weight] = {}
         self.borrowed: dict[str, Weight] = {}
         self._families: dict[Family, Mapping[str, Weight]] = {}
-        self.parts: dict[str, Part] = {}
+        self.parts: dict[str, WeightPart] = {}
         self.overwritten: dict[int, str] = {}
         self.constants: list[tuple[Tensor, Tensor]] = []
         self.subgraphs: dict[str, Graph] = {}
@@ -99,7 +101,7 @@ class Graph:
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        type_: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
@@ -108,16 +110,18 @@ class Graph:
             self._families.clear()
 
     def output(self, *values: Tensor) -> None:
-        """Say what the graph returns.
+        """Set the values that the graph returns.
 
         Raises:
-            TypeError: If something is no tensor.
+            TypeError: If something is not a tensor.
             ValueError: If a value cannot be used here.
         """
-        for place, value in enumerate(values):
+        for index, value in enumerate(values):
             if not isinstance(value, Tensor):
-                kind = type(value).__name__
-                raise TypeError(f"output {place} of graph {self.name!r} is a {kind}, not a tensor")
+                type_name = type(value).__name__
+                raise TypeError(
+                    f"output {index} of graph {self.name!r} is a {type_name}, not a tensor"
+                )
         self.outputs = tuple(self.value(value) for value in values)
 
     def weights(self) -> DeclaredWeights:
@@ -141,7 +145,7 @@ class Graph:
         return self.owners.get(name, self.borrowed.get(name))
 
     def knows(self, tensor: Tensor) -> bool:
-        """Whether an operation on it is traced: it is a traced value or a parameter."""
+        """Return whether an operation on it is traced: it is a traced value or a parameter."""
         return tensor.is_traced or self.name_of(tensor) is not None
 
     def add_weight(
@@ -184,9 +188,11 @@ class Graph:
         if name in self.subgraphs:
             raise ValueError(f"graph {self.name!r} has another subgraph named {name!r}")
         with self:  # so that the subgraph knows the names that this graph knows
-            made = Graph(name, forward, input_types, *args, weight_prefix=weight_prefix, **kwargs)
-        self.subgraphs[name] = made
-        return made
+            subgraph = Graph(
+                name, forward, input_types, *args, weight_prefix=weight_prefix, **kwargs
+            )
+        self.subgraphs[name] = subgraph
+        return subgraph
 
     def value(self, operand: Tensor) -> Tensor:
         """``operand`` as a value of this graph: a weight or a constant is entered first.
@@ -196,7 +202,7 @@ class Graph:
         """
         if id(operand) in self.overwritten:
             by = self.overwritten[id(operand)]
-            raise ValueError(f"{operand!r} was overwritten by {by}: use what that returned")
+            raise ValueError(f"{operand!r} was overwritten by {by}: use its result")
         if operand.graph is self:
             return operand
         if operand.graph is not None:
@@ -236,7 +242,7 @@ class Graph:
         if op in NAMING:
             self._dims |= plain_names(types)
         self._require_known(op, types)
-        outputs = tuple(Tensor.traced(kind, self) for kind in types)
+        outputs = tuple(Tensor.traced(type_, self) for type_ in types)
         if writes is not None:
             self._overwrite(operands[writes], op, operands)
         self.nodes.append(Node(op, operands, attributes, outputs))
@@ -290,7 +296,7 @@ class Graph:
         return set()
 
     def _weight(self, weight: Weight) -> Tensor:
-        """What :meth:`add_weight` does."""
+        """Implement :meth:`add_weight`."""
         if self.owners.setdefault(weight.name, weight) is not weight:
             raise ValueError(
                 f"graph {self.name!r} has another weight named {weight.name!r}: name the weights"
@@ -306,15 +312,15 @@ class Graph:
             )
         return value
 
-    def _named(self, name: str, kind: TensorType) -> Tensor:
+    def _named(self, name: str, tensor_type: TensorType) -> Tensor:
         """The value that stands for the weight of that full name."""
         prefix = self.weight_prefix
         if prefix is not None and name.startswith(prefix):
             table, name = self.placeholders, name.removeprefix(prefix)
         else:
             table = self.weight_values
-        self._dims |= plain_names([kind])
-        return table.setdefault(name, Tensor.traced(kind, self))
+        self._dims |= plain_names([tensor_type])
+        return table.setdefault(name, Tensor.traced(tensor_type, self))
 
     def _require_known(self, by: str, types: Iterable[TensorType]) -> None:
         """Refuse a dimension whose size would be known from nowhere."""
@@ -325,7 +331,7 @@ class Graph:
             )
 
     def _overwrite(self, buffer: Tensor, by: str, operands: Sequence[Tensor]) -> None:
-        """Remember that a buffer has other contents now; what is no buffer is copied instead."""
+        """Remember that a buffer has other contents now; what is not a buffer is copied instead."""
         if not isinstance(buffer.type, BufferType):
             return
         if sum(operand is buffer for operand in operands) > 1:

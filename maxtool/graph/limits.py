@@ -1,4 +1,4 @@
-"""What a graph demands: of the sizes of its symbolic dimensions, and of the machine."""
+"""Demands of a graph: on the sizes of its symbolic dimensions, and on the machine."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def least_sizes(graph: Graph) -> dict[Dim, int]:
 def devices(graph: Graph) -> set[DeviceRef]:
     """Every device that a graph or one of its subgraphs names."""
     values = (*graph.inputs, *graph.weight_values.values(), *graph.outputs)
-    found = {value.device for value in values}
+    used = {value.device for value in values}
     for node in graph.nodes:
-        found |= {value.device for value in node.outputs}
+        used |= {value.device for value in node.outputs}
         if isinstance(node, CallNode):
-            found |= devices(node.callee)
-    return found
+            used |= devices(node.callee)
+    return used
 
 
 def _demands(graph: Graph) -> Demands:
@@ -100,7 +100,7 @@ def _made(node: Node) -> Demands:
 
 
 def _not_negative(size: Dim) -> Demands:
-    """Of a size that may be negative by its form, such as n - 5, that it is not."""
+    """Demand that a size which may be negative by its form, such as n - 5, is not."""
     if any(factor < 0 for _, factor in size.polynomial.terms):
         yield size + 1, 1
 

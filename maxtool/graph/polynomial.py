@@ -58,7 +58,7 @@ class Polynomial:
 
     @property
     def constant(self) -> int:
-        """What is left where all sizes are 0 and quotients are left out."""
+        """The constant term: the value where all sizes are 0 and quotients are left out."""
         return dict(self.terms).get((), 0)
 
     def names(self) -> Iterator[str]:
@@ -67,20 +67,20 @@ class Polynomial:
             for atom in product:
                 yield from atom.dividend.names() if isinstance(atom, Quotient) else (atom,)
 
-    def evaluate(self, sizes: Mapping[str, Any], one: Any = 1) -> Any:  # noqa: ANN401
+    def evaluate(self, sizes: Mapping[str, Any], unit: Any = 1) -> Any:  # noqa: ANN401
         """The value for sizes of any kind that can be added, multiplied and divided by ``//``.
 
         Args:
             sizes: That of each name.
-            one: The number 1 of that kind.
+            unit: The number 1 of that kind.
 
         Raises:
             KeyError: If a name has no size.
         """
-        total = 0 * one
+        total = 0 * unit
         for product, factor in self.terms:
-            values = [_evaluate(atom, sizes, one) for atom in product]
-            total = total + prod(values, start=factor * one)
+            values = [_evaluate(atom, sizes, unit) for atom in product]
+            total = total + prod(values, start=factor * unit)
         return total
 
     def __add__(self, other: Polynomial) -> Polynomial:
@@ -94,9 +94,9 @@ class Polynomial:
 
     def __mul__(self, other: Polynomial) -> Polynomial:
         return _sum(
-            (_ordered((*one, *two)), factor * times)
-            for one, factor in self.terms
-            for two, times in other.terms
+            (_ordered((*left, *right)), factor * times)
+            for left, factor in self.terms
+            for right, times in other.terms
         )
 
     def __floordiv__(self, divisor: int) -> Polynomial:
@@ -126,10 +126,10 @@ class Polynomial:
         return " + ".join(texts).replace("+ -", "- ") or "0"
 
 
-def _evaluate(atom: Atom, sizes: Mapping[str, Any], one: Any) -> Any:  # noqa: ANN401
+def _evaluate(atom: Atom, sizes: Mapping[str, Any], unit: Any) -> Any:  # noqa: ANN401
     if isinstance(atom, str):
         return sizes[atom]
-    return atom.dividend.evaluate(sizes, one) // atom.divisor
+    return atom.dividend.evaluate(sizes, unit) // atom.divisor
 
 
 def _sum(terms: Iterable[tuple[Product, int]]) -> Polynomial:

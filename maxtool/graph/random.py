@@ -17,7 +17,7 @@ _generator = np.random.default_rng()
 
 
 def set_seed(seed: int) -> None:
-    """Begin a sequence of numbers that is the same each time.
+    """Start a reproducible sequence of random numbers.
 
     Raises:
         ValueError: If the seed is negative.
@@ -78,7 +78,7 @@ def _sizes(name: str, shape: ShapeLike) -> tuple[int, ...]:
 
 
 def _tensor(values: Any, dtype: DType | None, device: DeviceRef | None) -> Tensor:  # noqa: ANN401
-    kind = dtype or DType.float32
-    if not kind.is_float():
-        raise ValueError(f"random numbers are floats, not {kind.value}")
-    return Tensor(np.asarray(values), kind, device)
+    number_type = dtype or DType.float32
+    if not number_type.is_float():
+        raise ValueError(f"random numbers are floats, not {number_type.value}")
+    return Tensor(np.asarray(values), number_type, device)

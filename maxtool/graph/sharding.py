@@ -1,4 +1,4 @@
-"""How a weight is split over several devices."""
+"""Splitting of a weight over several devices."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from maxtool.graph.dim import DimLike, Shape
 from maxtool.quantization import QuantizationEncoding
-from maxtool.weights.data import WeightData
+from maxtool.weights.weight_data import WeightData
 
 
 @dataclass(frozen=True, slots=True)
 class ShardingStrategy:
-    """How a weight is split: along which dimension, over how many devices.
+    """Split of a weight: along which dimension, over how many devices.
 
     Sizes need not be divisible: the first devices have one more then. A quantized weight is split
     between blocks along its last dimension.
@@ -53,7 +53,7 @@ class ShardingStrategy:
 
     @staticmethod
     def replicate(num_devices: int) -> ShardingStrategy:
-        """Give every device the whole weight."""
+        """Copy the whole weight to every device."""
         return ShardingStrategy(num_devices)
 
     @staticmethod
@@ -67,21 +67,21 @@ class ShardingStrategy:
 
     @property
     def is_rowwise(self) -> bool:
-        """Whether the first dimension is split."""
+        """Return whether the first dimension is split."""
         return self.axis == 0
 
     @property
     def is_colwise(self) -> bool:
-        """Whether the second dimension is split."""
+        """Return whether the second dimension is split."""
         return self.axis == 1
 
     @property
     def is_replicate(self) -> bool:
-        """Whether every device has the whole weight."""
+        """Return whether every device has the whole weight."""
         return self.axis is None
 
     def problem(self, shape: Shape, encoding: QuantizationEncoding | None = None) -> str:
-        """Why a weight cannot be split so; empty if it can."""
+        """Return the reason why a weight cannot be split so; empty if it can."""
         if self.axis is None:
             return ""
         if self.axis >= shape.rank:
@@ -91,13 +91,13 @@ class ShardingStrategy:
             return f"dimension {self.axis} of {shape} is not known"
         if int(size) // unit < self.num_devices or int(size) % unit:
             what = f"{size} elements" + (f" in blocks of {unit}" if unit > 1 else "")
-            return f"{what} along dimension {self.axis} make no {self.num_devices} parts"
+            return f"{what} along dimension {self.axis} do not divide into {self.num_devices} parts"
         return ""
 
     def bounds(
         self, shape: Sequence[DimLike], index: int, encoding: QuantizationEncoding | None = None
     ) -> tuple[int, int]:
-        """First element and end of what device ``index`` has of the dimension that is split.
+        """Return first element and end of device ``index`` along the split dimension.
 
         Raises:
             ValueError: If a weight of that shape and encoding cannot be split so.
@@ -126,7 +126,7 @@ class ShardingStrategy:
         return Shape([*shape[: self.axis], end - start, *shape[self.axis + 1 :]])
 
     def cut(self, data: WeightData, index: int) -> WeightData:
-        """What device ``index`` has of a weight's data, not copied.
+        """Return the part of a weight's data for device ``index``, not copied.
 
         Raises:
             ValueError: If it cannot be split so.
@@ -147,8 +147,8 @@ class ShardingStrategy:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """What a device has of a weight, for a graph, which knows weights by name.
+class WeightPart:
+    """A device's part of a weight, for a graph, which knows weights by name.
 
     Attributes:
         whole: The name of the weight.

@@ -35,7 +35,7 @@ def tensor_of(name: str, *operands: Any, **options: Any) -> Tensor:  # noqa: ANN
 
 
 def _is_operand(other: object) -> bool:
-    """Whether there are numbers in it; Python itself says what comes of anything else."""
+    """Return whether there are numbers in it; Python itself says what comes of anything else."""
     return isinstance(other, (Tensor, Dim, *NUMBERS))
 
 
@@ -131,15 +131,15 @@ class Tensor(TensorBase):
         return tensor_of("reshape", self, shape)
 
     def flatten(self, start_dim: SupportsIndex = 0, end_dim: SupportsIndex = -1) -> Tensor:
-        """Some dimensions joined to one."""
+        """Join some dimensions into one."""
         return tensor_of("flatten", self, start_dim, end_dim)
 
     def squeeze(self, axis: SupportsIndex) -> Tensor:
-        """Without a dimension of size 1."""
+        """Remove a dimension of size 1."""
         return tensor_of("squeeze", self, axis)
 
     def unsqueeze(self, axis: SupportsIndex) -> Tensor:
-        """With a dimension of size 1 more."""
+        """Insert a dimension of size 1."""
         return tensor_of("unsqueeze", self, axis)
 
     def broadcast_to(self, shape: ShapeLike) -> Tensor:
@@ -147,7 +147,7 @@ class Tensor(TensorBase):
         return tensor_of("broadcast_to", self, shape)
 
     def rebind(self, shape: ShapeLike, message: str = "") -> Tensor:
-        """With a claim about the dimensions, which is checked when the graph runs."""
+        """Assert a claim about the dimensions, which is checked when the graph runs."""
         return tensor_of("rebind", self, shape, message)
 
     def split(
@@ -196,11 +196,11 @@ class Tensor(TensorBase):
         return tensor_of("min", self, axis=axis)
 
     def argmax(self, axis: SupportsIndex | None = -1) -> Tensor:
-        """Where the largest element along a dimension is, which stays with size 1."""
+        """Return the index of the largest element along a dimension, which stays with size 1."""
         return tensor_of("argmax", self, axis)
 
     def argmin(self, axis: SupportsIndex | None = -1) -> Tensor:
-        """Where the smallest element along a dimension is, which stays with size 1."""
+        """Return the index of the smallest element along a dimension, which stays with size 1."""
         return tensor_of("argmin", self, axis)
 
     def cumsum(self, axis: SupportsIndex = -1) -> Tensor:

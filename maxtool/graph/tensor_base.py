@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from maxtool.dtype import DType
 from maxtool.graph import dlpack
+from maxtool.graph.accelerator_array import AcceleratorArray
 from maxtool.graph.device import DeviceRef
 from maxtool.graph.dim import Shape, ShapeLike
-from maxtool.graph.resident import Resident
 from maxtool.graph.type import BufferType, TensorType
 
 
@@ -28,7 +28,7 @@ class TensorBase:
     type: TensorType
     graph: Recorder | None
     # The elements in the memory of an accelerator, if they are there.
-    resident: Resident | None = None
+    device_array: AcceleratorArray | None = None
 
     # NumPy's operators leave the work to ours: np.float32(2) * tensor is a Tensor.
     __array_priority__ = 1000
@@ -65,16 +65,16 @@ class TensorBase:
         return tensor
 
     @classmethod
-    def on_accelerator(cls, type: TensorType, resident: Resident) -> Self:  # noqa: A002
+    def on_accelerator(cls, type: TensorType, device_array: AcceleratorArray) -> Self:  # noqa: A002
         """A tensor of that type whose elements are in the memory of an accelerator."""
         tensor = cls.__new__(cls)
         tensor._set(type, None)
-        tensor.settle(resident)
+        tensor.settle(device_array)
         return tensor
 
-    def settle(self, resident: Resident) -> None:
+    def settle(self, device_array: AcceleratorArray) -> None:
         """Take the elements from the memory of an accelerator, where they are now."""
-        self._data, self.resident = None, resident
+        self._data, self.device_array = None, device_array
 
     @classmethod
     def natural(cls, data: npt.ArrayLike, device: DeviceRef | None = None) -> Self:
@@ -175,17 +175,17 @@ class TensorBase:
 
     @property
     def rank(self) -> int:
-        """How many dimensions there are."""
+        """Number of dimensions."""
         return self.type.rank
 
     @property
     def device(self) -> DeviceRef:
-        """Where the tensor lives."""
+        """Device of the tensor."""
         return self.type.device
 
     @property
     def is_traced(self) -> bool:
-        """Whether this stands for a value of a graph rather than holding data."""
+        """Return whether this stands for a value of a graph rather than holding data."""
         return self.graph is not None
 
     def num_elements(self) -> int:
@@ -202,8 +202,8 @@ class TensorBase:
         Raises:
             TypeError: If this is a value of a graph, which has none until the graph runs.
         """
-        if self.resident is not None:
-            return self.resident.to_numpy()
+        if self.device_array is not None:
+            return self.device_array.to_numpy()
         if self._data is None:
             raise TypeError(f"{self!r} has no data: it is computed when the graph runs")
         return self._data
@@ -214,13 +214,13 @@ class TensorBase:
         return np.array(self.to_numpy(), dtype=dtype, copy=copy)
 
     def __dlpack__(self, **options: Any) -> Any:  # noqa: ANN401 - the protocol's types
-        if self.resident is not None:
-            return self.resident.__dlpack__(**options)
+        if self.device_array is not None:
+            return self.device_array.__dlpack__(**options)
         return dlpack.export(self.to_numpy(), **options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        if self.resident is not None:
-            return self.resident.__dlpack_device__()
+        if self.device_array is not None:
+            return self.device_array.__dlpack_device__()
         return (1, 0)  # kDLCPU
 
     def __bool__(self) -> bool:
@@ -240,7 +240,7 @@ class TensorBase:
 
     def __index__(self) -> int:
         if not self.dtype.is_integral() or self.rank:
-            raise TypeError(f"{self.type} is no index; only one whole number is")
+            raise TypeError(f"{self.type} is not an index; only one whole number is")
         return int(self.item())
 
     def item(self) -> float | int | bool:
@@ -264,18 +264,18 @@ class TensorBase:
 
     @property
     def tensor(self) -> Self:
-        """This value; what graphs and calls hand out is asked for its tensor elsewhere."""
+        """The value itself; other values of graphs and calls return their tensor here."""
         return self
 
     @property
     def buffer(self) -> Self:
-        """This value, which may be written in place.
+        """The value itself, as a buffer that may be written in place.
 
         Raises:
             TypeError: If it may not.
         """
         if not isinstance(self.type, BufferType):
-            raise TypeError(f"{self!r} is no buffer")
+            raise TypeError(f"{self!r} is not a buffer")
         return self
 
     def _set(self, type: TensorType, graph: Recorder | None) -> None:  # noqa: A002

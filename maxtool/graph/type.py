@@ -14,7 +14,7 @@ HOST = DeviceRef.CPU()
 
 
 class Type:
-    """What the types of graph values have in common; ``Type[...]`` is for annotations."""
+    """Base class of the types of graph values; ``Type[...]`` is for annotations."""
 
     __slots__ = ()
 
@@ -46,21 +46,21 @@ class TensorType(Type):
 
     @property
     def rank(self) -> int:
-        """How many dimensions there are."""
+        """Number of dimensions."""
         return self.shape.rank
 
     def __str__(self) -> str:
-        place = "" if self.device == HOST else f" on {self.device.name}"
-        return f"{self.dtype.value}{self.shape!r}{place}"
+        location = "" if self.device == HOST else f" on {self.device.name}"
+        return f"{self.dtype.value}{self.shape!r}{location}"
 
 
-def _device(given: DeviceRef | None) -> DeviceRef:
-    if given is None:
+def _device(device_ref: DeviceRef | None) -> DeviceRef:
+    if device_ref is None:
         return CPU()
-    if not isinstance(given, DeviceRef):
-        kind = type(given).__name__
-        raise TypeError(f"a device is a Device or a DeviceRef such as CPU(), not a {kind}")
-    return given
+    if not isinstance(device_ref, DeviceRef):
+        type_name = type(device_ref).__name__
+        raise TypeError(f"a device is a Device or a DeviceRef such as CPU(), not a {type_name}")
+    return device_ref
 
 
 class BufferType(TensorType):
@@ -74,10 +74,10 @@ class BufferType(TensorType):
 
 def plain_names(types: Iterable[TensorType]) -> set[str]:
     """The names that are dimensions by themselves, from which a call tells their sizes."""
-    return {dim.value for kind in types for dim in kind.shape if isinstance(dim.value, str)}
+    return {dim.value for type_ in types for dim in type_.shape if isinstance(dim.value, str)}
 
 
 def unknown_name(types: Iterable[TensorType], known: Collection[str]) -> str | None:
     """The first name in a dimension of the types that is not known; None if all are."""
-    names = (name for kind in types for dim in kind.shape for name in dim.names())
+    names = (name for type_ in types for dim in type_.shape for name in dim.names())
     return next((name for name in names if name not in known), None)

@@ -11,11 +11,11 @@ from maxtool.dtype import DType
 from maxtool.graph.declared import DeclaredTensor
 from maxtool.graph.device import DeviceRef
 from maxtool.graph.dim import ShapeLike
-from maxtool.graph.sharding import Part, ShardingStrategy
+from maxtool.graph.sharding import ShardingStrategy, WeightPart
 from maxtool.graph.type import TensorType
 from maxtool.quantization import QuantizationEncoding
-from maxtool.weights.data import WeightData
 from maxtool.weights.view import AllocatedWeight
+from maxtool.weights.weight_data import WeightData
 
 Family: TypeAlias = "Callable[[], Mapping[str, Weight]]"
 
@@ -74,7 +74,7 @@ class Weight(DeclaredTensor):
 
     @property
     def sharding_strategy(self) -> ShardingStrategy | None:
-        """How :meth:`shard` splits it, if it does."""
+        """Strategy that :meth:`shard` uses, if there is one."""
         return self._sharding
 
     @sharding_strategy.setter
@@ -84,11 +84,11 @@ class Weight(DeclaredTensor):
 
     @property
     def shards(self) -> tuple[Shard, ...]:
-        """Its parts on the devices that it was last split over."""
+        """Parts on the devices that it was last split over."""
         return self._shards
 
     def place(self, devices: Sequence[DeviceRef], strategy: ShardingStrategy | None) -> None:
-        """Put it on the first device, and, with a strategy, its parts on all of them.
+        """Move it to the first device and, with a strategy, its parts to all of them.
 
         Raises:
             ValueError: If it cannot be split so.
@@ -102,7 +102,7 @@ class Weight(DeclaredTensor):
     @overload
     def shard(self, devices: Iterable[DeviceRef]) -> list[Shard]: ...
     def shard(self, devices: DeviceRef | Iterable[DeviceRef]) -> Shard | list[Shard]:
-        """Its part on one of the devices that it is split over, or its parts on all devices given.
+        """Return the part for one of the devices that it is split over, or for each device given.
 
         Raises:
             ValueError: If it has no sharding strategy, which says how many devices there are, it
@@ -110,9 +110,9 @@ class Weight(DeclaredTensor):
         """
         if isinstance(devices, DeviceRef):
             return the_one_on(devices, self)
-        given = tuple(devices)
-        if given != tuple(shard.device for shard in self._shards):
-            self._shards = split(self, given)
+        parts_on = tuple(devices)
+        if parts_on != tuple(shard.device for shard in self._shards):
+            self._shards = split(self, parts_on)
         return list(self._shards)
 
     def relative(self, name: str, family: Mapping[str, Weight]) -> Weight | None:
@@ -153,13 +153,13 @@ class DerivedWeight(Weight):
             return self
         if device not in self._elsewhere:
             name = f"{self.name}@{device.name}"
-            made = DerivedWeight(name, self.dtype, self.shape, self._compute, device)
-            self._elsewhere[device] = made
+            weight = DerivedWeight(name, self.dtype, self.shape, self._compute, device)
+            self._elsewhere[device] = weight
         return self._elsewhere[device]
 
     @property
     def is_bound(self) -> bool:
-        """Always: it has data when it is asked for."""
+        """Return True: a derived weight always has data."""
         return True
 
     def to_numpy(self) -> np.ndarray[Any, Any]:
@@ -168,7 +168,7 @@ class DerivedWeight(Weight):
 
 
 class Shard(DerivedWeight):
-    """What one device has of a weight: of its shape, name and data, whatever becomes of them.
+    """One device's part of a weight: shape, name and data, computed from the weight's on demand.
 
     Args:
         whole: The weight.
@@ -186,9 +186,9 @@ class Shard(DerivedWeight):
         self._strategy, self._on = strategy, device
 
     @property
-    def part(self) -> Part:
-        """What it is of the weight."""
-        return Part(self.whole.name, self._strategy, self.index)
+    def part(self) -> WeightPart:
+        """The part of the weight."""
+        return WeightPart(self.whole.name, self._strategy, self.index)
 
     @property
     def axis(self) -> int | None:
@@ -197,7 +197,7 @@ class Shard(DerivedWeight):
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """First element and end of what it has of the dimension that is split.
+        """First element and end of the part along the split dimension.
 
         Raises:
             ValueError: If the weight cannot be split so any more.
@@ -245,16 +245,16 @@ class Shard(DerivedWeight):
 
     @property
     def quantization_encoding(self) -> QuantizationEncoding | None:  # type: ignore[override]
-        """How its blocks are encoded: as those of the whole."""
+        """Block encoding: that of the whole weight."""
         return self.whole.quantization_encoding
 
     @property
     def is_bound(self) -> bool:
-        """Whether the whole weight has data."""
+        """Return whether the whole weight has data."""
         return self.whole.is_bound
 
     def to_numpy(self) -> np.ndarray[Any, Any]:
-        """Its part of the data, not copied.
+        """Return the part's data, not copied.
 
         Raises:
             MissingWeight: If the whole weight has none yet.

@@ -14,9 +14,9 @@ from maxtool.graph.dim import DimLike, Shape
 from maxtool.graph.weight import Weight
 from maxtool.quantization import QuantizationEncoding
 from maxtool.weights.checkpoint import Checkpoint, open_checkpoint
-from maxtool.weights.data import WeightData
 from maxtool.weights.names import did_you_mean
-from maxtool.weights.view import Source, View
+from maxtool.weights.view import View, WeightSource
+from maxtool.weights.weight_data import WeightData
 
 __all__ = ["GGUFWeights", "SafetensorWeights", "WeightData", "Weights", "load_weights"]
 
@@ -39,7 +39,7 @@ class Weights(Protocol):
         """The dotted name built so far."""
 
     def exists(self) -> bool:
-        """Whether a weight has exactly this name."""
+        """Return whether a weight has exactly this name."""
 
     def data(self) -> WeightData:
         """The weight's data; a ``KeyError`` if no weight has exactly this name."""
@@ -219,12 +219,12 @@ def load_weights(paths: str | PathLike[str] | Sequence[str | PathLike[str]]) -> 
 
 def _source(
     paths: str | PathLike[str] | Sequence[str | PathLike[str]], wanted: str | None
-) -> Source:
+) -> WeightSource:
     listed = [paths] if isinstance(paths, str | PathLike) else list(paths)
     if not listed:
         raise ValueError("there is no file to load weights from")
     opened = [open_checkpoint(Path(fspath(path))) for path in listed]
-    formats = {one.format for one in opened}
+    formats = {file.format for file in opened}
     if len(formats) > 1:
         raise ValueError(f"files of several formats: {', '.join(sorted(formats))}")
     if wanted is not None and formats != {wanted}:

@@ -7,13 +7,13 @@ from typing import ClassVar, TypeAlias
 
 from maxtool.graph import Tensor, ops
 from maxtool.graph.ops.elementwise import GELU as FORMS
-from maxtool.nn.base import Base
+from maxtool.nn.base import ModuleBase
 from maxtool.nn.module import Module
 
 Function: TypeAlias = Callable[[Tensor], Tensor]
 
 
-class Pointwise(Base[[Tensor], Tensor]):
+class Pointwise(ModuleBase[[Tensor], Tensor]):
     """A function of each element, which a class names."""
 
     _function: ClassVar[Function]
@@ -23,7 +23,7 @@ class Pointwise(Base[[Tensor], Tensor]):
         return type(self)._function(x)
 
 
-class GELUForm(Base[[Tensor], Tensor]):
+class GELUForm(ModuleBase[[Tensor], Tensor]):
     """GELU in one of its forms."""
 
     def __init__(self, approximate: str = "none") -> None:

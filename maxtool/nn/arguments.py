@@ -17,7 +17,7 @@ Given: TypeAlias = tuple[str, TensorType, Tensor]
 
 @dataclass(frozen=True)
 class Arguments:
-    """What a compiled module takes.
+    """Arguments of a compiled module.
 
     Attributes:
         names: A name for each argument.
@@ -36,10 +36,12 @@ class Arguments:
             ValueError: Naming each argument that does not fit, what was expected and what it is.
         """
         values = zip(self.names, self.types, self._ordered(args, kwargs), strict=True)
-        given = [one for name, expected, value in values for one in _leaves(name, expected, value)]
-        _raise(problem for one in given if (problem := _misfit(*one)))
-        _raise([*_disagreements(given), *_too_small(given, self.least)])
-        return [tensor for _, _, tensor in given]
+        leaves = [
+            leaf for name, expected, value in values for leaf in _leaves(name, expected, value)
+        ]
+        _raise(problem for one in leaves if (problem := _misfit(*one)))
+        _raise([*_disagreements(leaves), *_too_small(leaves, self.least)])
+        return [tensor for _, _, tensor in leaves]
 
     def _ordered(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """Positional and named arguments in one list."""
@@ -62,44 +64,44 @@ def _leaves(name: str, expected: Any, value: Any) -> Iterator[Given]:  # noqa: A
     """Each type in ``expected`` with the tensor that stands in its place in ``value``."""
     kinds, nesting = flatten(expected, TensorType)
     try:
-        arrays, found = flatten(value, (Tensor, np.ndarray))
+        arrays, structure = flatten(value, (Tensor, np.ndarray))
     except TypeError:
-        arrays, found = [], None
-    if found != nesting:
+        arrays, structure = [], None
+    if structure != nesting:
         wanted, got = _described(expected), _described(value)
         raise ValueError(f"argument {name!r}: expected {wanted}, got {got}")
-    for kind, array in zip(kinds, arrays, strict=True):
+    for leaf_type, array in zip(kinds, arrays, strict=True):
         try:
-            yield name, kind, array if isinstance(array, Tensor) else Tensor(array)
+            yield name, leaf_type, array if isinstance(array, Tensor) else Tensor(array)
         except ValueError as error:
-            raise ValueError(f"argument {name!r}: expected {kind}; {error}") from None
+            raise ValueError(f"argument {name!r}: expected {leaf_type}; {error}") from None
 
 
-def _misfit(name: str, kind: TensorType, tensor: Tensor) -> str:
-    """What is wrong with one tensor; empty if nothing is."""
-    sizes = zip(kind.shape, tensor.shape, strict=False)
+def _misfit(name: str, tensor_type: TensorType, tensor: Tensor) -> str:
+    """Return the problem with one tensor; empty if there is none."""
+    sizes = zip(tensor_type.shape, tensor.shape, strict=False)
     agree = all(size == dim or not dim.is_static for dim, size in sizes)
     if tensor.is_traced:
-        return f"argument {name!r}: expected {kind}, got a value of a graph being traced"
-    if tensor.dtype is not kind.dtype or tensor.rank != kind.rank or not agree:
-        return f"argument {name!r}: expected {kind}, got {tensor.type}"
-    on_host = tensor.resident is None
-    if isinstance(kind, BufferType) and on_host and not tensor.to_numpy().flags.writeable:
-        return f"argument {name!r}: expected {kind}, got a read-only array"
+        return f"argument {name!r}: expected {tensor_type}, got a value of a graph being traced"
+    if tensor.dtype is not tensor_type.dtype or tensor.rank != tensor_type.rank or not agree:
+        return f"argument {name!r}: expected {tensor_type}, got {tensor.type}"
+    on_host = tensor.device_array is None
+    if isinstance(tensor_type, BufferType) and on_host and not tensor.to_numpy().flags.writeable:
+        return f"argument {name!r}: expected {tensor_type}, got a read-only array"
     return ""
 
 
-def _sizes(given: Iterable[Given]) -> Iterator[tuple[Dim, int, str]]:
-    """Each dimension that is no number, its size, and the argument that has it."""
-    for name, kind, tensor in given:
-        for dim, size in zip(kind.shape, tensor.shape, strict=True):
+def _sizes(leaves: Iterable[Given]) -> Iterator[tuple[Dim, int, str]]:
+    """Each dimension that is not a number, its size, and the argument that has it."""
+    for name, leaf_type, tensor in leaves:
+        for dim, size in zip(leaf_type.shape, tensor.shape, strict=True):
             if not dim.is_static:
                 yield dim, int(size), name
 
 
-def _disagreements(given: Sequence[Given]) -> Iterator[str]:
+def _disagreements(leaves: Sequence[Given]) -> Iterator[str]:
     first: dict[str, tuple[int, str]] = {}
-    for dim, size, name in _sizes(given):
+    for dim, size, name in _sizes(leaves):
         if isinstance(dim.value, str):
             known, where = first.setdefault(dim.value, (size, name))
             if size != known:
@@ -107,23 +109,23 @@ def _disagreements(given: Sequence[Given]) -> Iterator[str]:
                     f"argument {name!r}: expected {dim.value!r} to be {known} as in {where!r},"
                     f" got {size}"
                 )
-    yield from _contradictions(given, {dim: size for dim, (size, _) in first.items()})
+    yield from _contradictions(leaves, {dim: size for dim, (size, _) in first.items()})
 
 
-def _contradictions(given: Iterable[Given], sizes: Mapping[str, int]) -> Iterator[str]:
+def _contradictions(leaves: Iterable[Given], sizes: Mapping[str, int]) -> Iterator[str]:
     """Dimensions that are expressions, and are not what the names in them say."""
-    for dim, size, name in _sizes(given):
+    for dim, size, name in _sizes(leaves):
         if not isinstance(dim.value, str) and dim.size(sizes) != size:
             yield f"argument {name!r}: expected {dim} to be {dim.size(sizes)}, got {size}"
 
 
-def _too_small(given: Sequence[Given], least: Mapping[Dim, int]) -> Iterator[str]:
-    sizes = {dim.value: size for dim, size, _ in _sizes(given) if isinstance(dim.value, str)}
-    for dim, size, name in _sizes(given):
+def _too_small(leaves: Sequence[Given], least: Mapping[Dim, int]) -> Iterator[str]:
+    sizes = {dim.value: size for dim, size, _ in _sizes(leaves) if isinstance(dim.value, str)}
+    for dim, size, name in _sizes(leaves):
         if size < least.get(dim, 0):
             wanted = f"{str(dim)!r} to be at least {least[dim]}"
             yield f"argument {name!r}: expected {wanted}, got {size}"
-    shown = {dim for dim, _, _ in _sizes(given)}
+    shown = {dim for dim, _, _ in _sizes(leaves)}
     for dim, bound in least.items():
         known = dim not in shown and sizes.keys() >= set(dim.names())
         if known and dim.size(sizes) < bound:

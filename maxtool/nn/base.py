@@ -1,4 +1,4 @@
-"""``Base``: what modules of both styles are: something to call, with hooks, that can be compiled.
+"""``ModuleBase``, of which modules of both styles are: called, with hooks, and compiled.
 
 A module's names belong to its user: the documents of its style say which few are taken. What the
 package itself asks of a module are functions over the tree (:mod:`maxtool.nn.tree`).
@@ -12,20 +12,20 @@ from typing import Generic, TypeAlias
 from maxtool.graph import Tensor, TensorType
 from maxtool.nn import state as states
 from maxtool.nn.called import Called, P, R
-from maxtool.nn.compiled import CompiledModule, Session, compile_module
+from maxtool.nn.compiled import CompiledModule, DeviceSession, compile_module
 
 # A type, or a value that has it, or tuples, lists and dicts of them.
 Types: TypeAlias = "TensorType | Tensor | Sequence[Types] | Mapping[str, Types]"
 
 
-class Base(Called[P, R], Generic[P, R]):
+class ModuleBase(Called[P, R], Generic[P, R]):
     """A module of either style."""
 
     def compile(
         self,
         *input_types: Types,
         weights: Mapping[str, states.Value] | None = None,
-        session: Session | None = None,
+        session: DeviceSession | None = None,
     ) -> CompiledModule:
         """Compile the module for this machine.
 

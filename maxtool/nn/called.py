@@ -8,7 +8,7 @@ from inspect import Signature, signature
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from maxtool.nn.hooks import has_hooks, run_hooks
-from maxtool.nn.repeat import call_shared
+from maxtool.nn.layer_sharing import call_shared
 from maxtool.nn.tree import Node, style_of
 
 if TYPE_CHECKING:

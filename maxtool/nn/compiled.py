@@ -21,13 +21,13 @@ from maxtool.nn.pytree import flatten, unflatten
 from maxtool.nn.saving import CompiledFunction, save
 from maxtool.nn.tracing import trace
 from maxtool.nn.weight_binding import bound_data, weight_elements
-from maxtool.weights.data import WeightData
+from maxtool.weights.weight_data import WeightData
 
 Array = np.ndarray[Any, Any]
 
 
-class Session(Protocol):
-    """What knows the devices that a module may use."""
+class DeviceSession(Protocol):
+    """Protocol of a session: it knows the devices that a module may use."""
 
     def check(self, graph: Graph) -> None:
         """Raise a ``ValueError`` unless the graph can run there."""
@@ -104,18 +104,18 @@ class CompiledModule:
 
     def __repr__(self) -> str:
         pairs = zip(self._arguments.names, self._arguments.types, strict=True)
-        return f"CompiledModule({self._name}, {', '.join(f'{n}: {kind}' for n, kind in pairs)})"
+        return f"CompiledModule({self._name}, {', '.join(f'{n}: {type_}' for n, type_ in pairs)})"
 
 
 def compile_module(
     module: Called[..., Any],
     input_types: Sequence[Any],
     weights: Mapping[str, states.Value] | None,
-    session: Session | None,
+    session: DeviceSession | None,
 ) -> CompiledModule:
     """Compile a module, as :meth:`Base.compile` does."""
-    found = states.fitting(tree.leaves(module), weights, align=1) if weights is not None else {}
-    given = {name: one.data for name, one in found.items()}
+    values = states.fitting(tree.leaves(module), weights, align=1) if weights is not None else {}
+    data = {name: value.data for name, value in values.items()}
     kinds, nesting = flatten(input_types, TensorType)
     results: list[Hashable] = []
 
@@ -131,7 +131,9 @@ def compile_module(
     states.require_sizes(graph)
     if session is not None:
         session.check(graph)
-    run = executor.find().compile(graph, weight_elements(graph, _bound(graph, module) | given))
+    run = executor.find_executor().compile(
+        graph, weight_elements(graph, _bound(graph, module) | data)
+    )
     arguments = Arguments(_names(module, len(input_types)), input_types, least_sizes(graph))
     return CompiledModule(type(module).__name__, graph, arguments, run, results[0])
 
@@ -158,8 +160,8 @@ def _is_bound(tensor: Tensor) -> bool:
 
 
 def _names(module: Called[..., Any], count: int) -> list[str]:
-    """What ``forward`` calls its arguments; those it gathers with a star are called by position."""
+    """Return the argument names of ``forward``; starred arguments are passed by position."""
     positional = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
     parameters = signature_of(module).parameters.values()
-    names = [one.name for one in parameters if one.kind in positional]
-    return [*names[:count], *(str(place) for place in range(len(names), count))]
+    names = [parameter.name for parameter in parameters if parameter.kind in positional]
+    return [*names[:count], *(str(index) for index in range(len(names), count))]

@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Self, SupportsIndex, TypeVar
 
 from maxtool.graph import Tensor
-from maxtool.nn.base import Base
+from maxtool.nn.base import ModuleBase
 from maxtool.nn.module import Module
 
-M = TypeVar("M", bound=Base)
+M = TypeVar("M", bound=ModuleBase)
 
 
-class Items(Base[..., Any], list[M]):
+class Items(ModuleBase[..., Any], list[M]):
     """A list whose items are children named by their positions. It cannot be called.
 
     Whatever changes the list changes the tree; a slice of it is a plain list.
 
     Raises:
-        TypeError: If something is put in that is no module: its weights would be in no state.
+        TypeError: If something is put in that is not a module: its weights would be in no state.
     """
 
     def __init__(self, modules: Iterable[M] = ()) -> None:
@@ -37,32 +37,34 @@ class Items(Base[..., Any], list[M]):
         list.extend(self, self._checked([layer]))
 
     def insert(self, i: SupportsIndex, layer: M) -> None:
-        """Put a module before the one at place ``i``."""
+        """Insert a module before index ``i``."""
         list.insert(self, i, *self._checked([layer]))
 
     def extend(self, layer: M | Iterable[M]) -> None:
-        """Add the modules of a list at the end; a module that is no list is added itself."""
-        given: Any = layer
-        alone = isinstance(layer, Base) and not isinstance(layer, list)
-        list.extend(self, self._checked([given] if alone else given))
+        """Add the modules of a list at the end; a module that is not a list is added itself."""
+        items: Any = layer
+        alone = isinstance(layer, ModuleBase) and not isinstance(layer, list)
+        list.extend(self, self._checked([items] if alone else items))
 
     def __iadd__(self, layers: Iterable[M]) -> Self:  # type: ignore[misc, override]  # as a list's
         self.extend(layers)
         return self
 
     def __setitem__(self, index: Any, layer: Any) -> None:  # noqa: ANN401 - as a list's
-        given = self._checked(layer if isinstance(index, slice) else [layer])
-        list.__setitem__(self, index, given if isinstance(index, slice) else given[0])
+        checked = self._checked(layer if isinstance(index, slice) else [layer])
+        list.__setitem__(self, index, checked if isinstance(index, slice) else checked[0])
 
     def __hash__(self) -> int:  # type: ignore[override]  # a list has none; a module is itself
         return id(self)
 
     def _checked(self, modules: Iterable[M]) -> list[M]:
-        given = list(modules)
-        strangers = {type(item).__name__: None for item in given if not isinstance(item, Base)}
+        checked = list(modules)
+        strangers = {
+            type(item).__name__: None for item in checked if not isinstance(item, ModuleBase)
+        }
         if strangers:
             raise TypeError(f"{type(self).__name__} holds modules, not {', '.join(strangers)}")
-        return given
+        return checked
 
 
 class Chain(Items[M]):
@@ -95,18 +97,18 @@ class LayerList(Chain[M], ModuleList[M]):
         super().__init__(layers)
 
 
-class Sequential(LayerList[Base]):
+class Sequential(LayerList[ModuleBase]):
     """Modules applied one after the other.
 
     Args:
         modules: The modules, or one list of them.
     """
 
-    def __init__(self, *modules: Base | Iterable[Base]) -> None:
-        given: Iterable[Any] = modules
-        if len(modules) == 1 and not isinstance(modules[0], Base):
-            given = modules[0]
-        super().__init__(given)
+    def __init__(self, *modules: ModuleBase | Iterable[ModuleBase]) -> None:
+        items: Iterable[Any] = modules
+        if len(modules) == 1 and not isinstance(modules[0], ModuleBase):
+            items = modules[0]
+        super().__init__(items)
 
     if TYPE_CHECKING:
 

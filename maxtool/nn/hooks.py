@@ -25,7 +25,7 @@ def clear_hooks() -> None:
 
 
 def has_hooks() -> bool:
-    """Whether there are any."""
+    """Return whether there are any."""
     return bool(_HOOKS)
 
 

@@ -44,7 +44,7 @@ class Linear(Module[[Tensor], Tensor]):
         self.bias = Weight("bias", DType.float32, (out_dim,), device) if has_bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """From ``[..., in_dim]`` to ``[..., out_dim]``."""
+        """Map ``[..., in_dim]`` to ``[..., out_dim]``."""
         return parallel.linear(x, self.weight, self.bias, self.role)
 
 
@@ -80,7 +80,7 @@ class Embedding(Module[[Tensor], Tensor]):
         self.weight = Weight("weight", dtype, (vocab_size, hidden_dim), device)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """From int64 ``[...]`` to float32 ``[..., hidden_dim]``."""
+        """Look up int64 ``[...]``; returns float32 ``[..., hidden_dim]``."""
         return parallel.embedding(ids, self.weight)
 
 
@@ -101,7 +101,7 @@ class RMSNorm(Module[[Tensor], Tensor]):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        """From ``[..., dim]`` to the same shape."""
+        """Map ``[..., dim]`` to the same shape."""
         return ops.rms_norm(x, parallel.local(self.weight, x.device), self.eps)
 
 
@@ -112,5 +112,5 @@ def _(
     weight: Weight,  # noqa: ARG001
     strategy: ShardingStrategy,
 ) -> ShardingStrategy:
-    """Whole on every device: each element is scaled by the mean over all of them."""
+    """Copy the whole weight to every device: each element is scaled by a mean over all."""
     return ShardingStrategy.replicate(strategy.num_devices)

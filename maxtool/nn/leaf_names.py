@@ -46,7 +46,7 @@ def _is_keyed(structure: Any) -> bool:  # noqa: ANN401 - any nesting
 
 
 def _paths(structure: Any) -> Iterator[tuple[str, ...]]:  # noqa: ANN401
-    """For each tensor the numbers and keys that lead to it."""
+    """Yield, for each tensor, the numbers and keys that lead to it."""
     if is_leaf(structure):
         yield ()
         return

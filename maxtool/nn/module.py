@@ -9,12 +9,12 @@ from maxtool.errors import MissingWeight
 from maxtool.graph import DeviceRef, Graph, ShardingStrategy, Tensor, TensorType, Weight
 from maxtool.nn import state as states
 from maxtool.nn import tree
-from maxtool.nn.base import Base, Types
+from maxtool.nn.base import ModuleBase, Types
 from maxtool.nn.called import P, R
 from maxtool.nn.placement import place
 
 
-class Module(Base[P, R]):
+class Module(ModuleBase[P, R]):
     """A layer, or a tree of them.
 
     Weights and modules set as attributes are found by themselves; ``super().__init__()`` need not
@@ -50,7 +50,7 @@ class Module(Base[P, R]):
         return ((f"{path}." if path else "", module) for path, module in tree.modules(self))
 
     def replace_module(self, name: str, module: Module[..., Any]) -> None:
-        """Put another module where ``name`` leads to one.
+        """Replace the module at the path ``name``.
 
         Raises:
             KeyError: If no module is there.
@@ -73,7 +73,7 @@ class Module(Base[P, R]):
     # Devices
 
     def to(self, *devices: DeviceRef, sharding_strategy: ShardingStrategy | None = None) -> None:
-        """Put every weight on a device, or split it over several.
+        """Move every weight to a device, or split it over several.
 
         States list whole weights all the same. A layer that knows how to compute with the parts of
         its weights does so, each part on its device; any other finds its weights whole on the first
@@ -167,8 +167,8 @@ class Module(Base[P, R]):
         """
         from maxtool.nn.pytree import flatten, unflatten
 
-        given, nesting = flatten(list(input_types), (TensorType, Tensor))
-        kinds = [one.type if isinstance(one, Tensor) else one for one in given]
+        inputs, nesting = flatten(list(input_types), (TensorType, Tensor))
+        kinds = [value.type if isinstance(value, Tensor) else value for value in inputs]
         graph = Graph(name, input_types=kinds, weight_prefix=weight_prefix or None)
         with graph:
             call: Callable[..., Any] = self

@@ -1,4 +1,4 @@
-"""What layers compute from weights that are split over devices: each part on its device.
+"""Computation of layers from weights that are split over devices: each part on its device.
 
 Results are where the argument is. A weight that is on one device is used as it is, whole.
 """
@@ -9,7 +9,7 @@ from functools import reduce
 from operator import add
 
 from maxtool.graph import DeviceRef, Shard, Tensor, Weight, ops
-from maxtool.nn.tensor_parallel import OneOfSeveral, Role, one
+from maxtool.nn.tensor_parallel import Role, TracedDevice, one
 
 
 def local(weight: Weight, device: DeviceRef) -> Weight:
@@ -42,7 +42,7 @@ def linear(x: Tensor, weight: Weight, bias: Weight | None, role: Role | None = N
 
 
 def _on_one(
-    x: Tensor, weight: Weight, bias: Weight | None, role: Role | None, device: OneOfSeveral
+    x: Tensor, weight: Weight, bias: Weight | None, role: Role | None, device: TracedDevice
 ) -> Tensor:
     """The same on one of several devices, which has a part of the weight."""
     own = device.part(weight)
@@ -70,7 +70,7 @@ def embedding(ids: Tensor, weight: Weight) -> Tensor:
 
 
 def _is_copied(weight: Weight) -> bool:
-    """Whether every one of several devices has the whole weight."""
+    """Return whether every one of several devices has the whole weight."""
     return bool(weight.shards) and weight.shards[0].axis is None
 
 
@@ -111,5 +111,5 @@ def _own_entries(ids: Tensor, part: Shard) -> Tensor:
     if not inside:
         return _entries(ids, part)
     mine = reduce(ops.logical_and, inside)
-    found = _entries(ops.where(mine, ids - start, 0), part)
-    return ops.where(ops.unsqueeze(mine, -1), found, 0.0)
+    entries = _entries(ops.where(mine, ids - start, 0), part)
+    return ops.where(ops.unsqueeze(mine, -1), entries, 0.0)

@@ -1,4 +1,4 @@
-"""Where the weights of a tree are: on one device, or split over several."""
+"""Placement of a tree's weights: on one device, or split over several."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from maxtool.nn.tree import Node
 
 
 def by_dimension(weight: Weight, strategy: ShardingStrategy) -> ShardingStrategy:
-    """How a weight is split; one without the dimension in question is whole on every device."""
+    """Return a weight's split; a weight without that dimension is replicated."""
     fits = strategy.axis is not None and strategy.axis < weight.shape.rank
     return strategy if fits else ShardingStrategy.replicate(strategy.num_devices)
 
@@ -23,12 +23,12 @@ def sharding_of(
     weight: Weight,
     strategy: ShardingStrategy,
 ) -> ShardingStrategy:
-    """How a layer splits its weight at the attribute ``name`` when it is to be split so."""
+    """Return how a layer splits its weight at the attribute ``name`` under a strategy."""
     return by_dimension(weight, strategy)
 
 
 def place(root: Node, devices: Sequence[DeviceRef], strategy: ShardingStrategy | None) -> None:
-    """Put every weight of a tree on a device, or split it: what ``Module.to`` does."""
+    """Move every weight of a tree to a device, or split it: implements ``Module.to``."""
     _check(devices, strategy)
     placed = [
         (path, weight, sharding_of(module, name, weight, strategy) if strategy else None)

@@ -16,7 +16,7 @@ def flatten(
 ) -> tuple[list[Any], Hashable]:
     """The tensors of nested tuples, lists and dicts in order, and the structure without them.
 
-    Structures compare equal when the nesting and everything that is no tensor are equal, types
+    Structures compare equal when the nesting and everything that is not a tensor are equal, types
     included: 1, 1.0 and True are three structures.
 
     Args:
@@ -47,7 +47,7 @@ def _structure(
 
 
 def is_leaf(structure: Hashable) -> bool:
-    """Whether a structure, or a part of one, is that of a single leaf."""
+    """Return whether a structure, or a part of one, is that of a single leaf."""
     return structure is _LEAF
 
 
@@ -59,10 +59,10 @@ def unflatten(structure: Hashable, leaves: Iterable[Any]) -> Any:  # noqa: ANN40
 def _build(structure: Any, leaves: Iterator[Any]) -> Any:  # noqa: ANN401
     if structure is _LEAF:
         return next(leaves)
-    kind, content = structure
-    if kind is None:
+    node_type, content = structure
+    if node_type is None:
         return content[1]
-    if kind is dict:
+    if node_type is dict:
         return {key: _build(value, leaves) for key, value in content}
     values = [_build(value, leaves) for value in content]
-    return kind(*values) if hasattr(kind, "_fields") else kind(values)
+    return node_type(*values) if hasattr(node_type, "_fields") else node_type(values)

@@ -55,7 +55,7 @@ def _require_positions(x: Tensor, cos: Tensor, start: int | Tensor) -> None:
 
 @dataclass(frozen=True)
 class _Angles:
-    """What the tables of a graph layer are computed from; equal ones are one for shared layers."""
+    """Parameters of a graph layer's tables; layers with equal ones share the tables."""
 
     dim: int
     theta: float
@@ -126,13 +126,13 @@ class RotaryEmbedding(Module[..., Tensor]):
         return Tensor(pairs.reshape(len(angles), -1).astype(np.float32))
 
     def compute_scale(self, user_scale: float | None = None) -> float:
-        """What scores are multiplied by: ``head_dim ** -0.5`` unless said."""
+        """Return the factor of scores: ``head_dim ** -0.5`` unless the user gives one."""
         return self.head_dim**-0.5 if user_scale is None else user_scale
 
     def forward(
         self, x: Tensor, start_pos: int | Tensor | None = None, seq_len: int | None = None
     ) -> Tensor:
-        """From ``[batch, seq, heads, head_dim]`` to the same shape.
+        """Map ``[batch, seq, heads, head_dim]`` to the same shape.
 
         Args:
             x: Queries or keys.
@@ -143,7 +143,7 @@ class RotaryEmbedding(Module[..., Tensor]):
             ValueError: If ``x`` is none of these, of another length, or beyond the last position.
         """
         if seq_len is not None and x.rank == 4 and x.shape[1] != seq_len:
-            raise ValueError(f"{x.type} is no sequence of {seq_len}")
+            raise ValueError(f"{x.type} is not a sequence of {seq_len}")
         start = 0 if start_pos is None else start_pos
         cos, sin = (table.on(x.device) for table in self._angles.tables)
         return rotated(x, (cos, sin), start, interleaved=self.interleaved)

@@ -16,14 +16,14 @@ from maxtool.graph.weight import Family
 from maxtool.graph.weights import Weights
 from maxtool.nn.tree import Leaf, Node, leaves
 from maxtool.quantization import QuantizationEncoding
-from maxtool.weights.data import WeightData
+from maxtool.weights.weight_data import WeightData
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Value: TypeAlias = "Array | Tensor | WeightData | Weights"
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class StateValue:
     """A value of a state.
 
     Attributes:
@@ -39,7 +39,7 @@ def as_data(name: str, value: object) -> WeightData:
     """A state's value with its name, dtype, shape and encoding.
 
     Raises:
-        ValueError: If it is no array, or one of elements that no weight has.
+        ValueError: If it is not an array, or one of elements that no weight has.
         KeyError: If it is the name of weights that there are none of.
     """
     if _is_weights(value):
@@ -51,15 +51,15 @@ def as_data(name: str, value: object) -> WeightData:
     elif not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
         value = _from_dlpack(value)
     if not isinstance(value, np.ndarray):
-        kind = type(value).__name__
+        type_name = type(value).__name__
         raise ValueError(
-            f"a {kind}, not a NumPy array, a Tensor, a WeightData or anything with __dlpack__"
+            f"a {type_name}, not a NumPy array, a Tensor, a WeightData or anything with __dlpack__"
         )
     return WeightData.from_numpy(value, name)
 
 
 def _is_weights(value: Any) -> bool:  # noqa: ANN401 - anything
-    """Whether it is one of the weights of a checkpoint, of any class of such."""
+    """Return whether it is one of the weights of a checkpoint, of any class of such."""
     known = isinstance(value, WeightData | Tensor | np.ndarray) or hasattr(value, "__dlpack__")
     return not known and callable(getattr(value, "data", None))
 
@@ -109,13 +109,13 @@ def load(
     override_encoding: bool = False,
     align: int | None = None,
 ) -> None:
-    """Give the tensors of a tree the values of ``state``; arguments and errors as of `fitting`."""
+    """Load ``state`` into the tensors of a tree; arguments and errors are those of `fitting`."""
     tensors = {leaf.name: leaf for leaf in leaves(root)}
     options: dict[str, Any] = {"strict": strict, "override_encoding": override_encoding}
-    found = fitting(tensors.values(), state, **options, align=align)
+    values = fitting(tensors.values(), state, **options, align=align)
     name_weights(root)
-    for name, given in found.items():
-        assign(tensors[name], given, align)
+    for name, value in values.items():
+        assign(tensors[name], value, align)
 
 
 def fitting(
@@ -125,7 +125,7 @@ def fitting(
     strict: bool = True,
     override_encoding: bool = False,
     align: int | None = None,
-) -> dict[str, Given]:
+) -> dict[str, StateValue]:
     """The values of ``state`` for the leaves it names, every one of which fits.
 
     Args:
@@ -141,35 +141,35 @@ def fitting(
         MisshapenWeight: Else, if a value does not fit; each lists all problems of every kind.
     """
     wanted = {leaf.name: leaf for leaf in tensors}
-    found: dict[str, Given] = {}
+    values: dict[str, StateValue] = {}
     misfits = []
     for name in state.keys() & wanted.keys():
         try:
-            found[name] = _given(name, state[name])
+            values[name] = _given(name, state[name])
         except ValueError as error:
             misfits.append(f"{name!r}: {error}")
             continue
-        leaf, data = wanted[name], found[name].data
+        leaf, data = wanted[name], values[name].data
         problem = misfit(leaf, data, override_encoding=override_encoding, align=align)
         misfits += [problem] if problem else []
-    pairs = [(wanted[name], found[name].data) for name in wanted if name in found]
+    pairs = [(wanted[name], values[name].data) for name in wanted if name in values]
     misfits += [] if misfits else [*_sizes_that_differ(pairs), *_values_that_differ(pairs)]
     unused = [f"{name!r} is not used" for name in state if name not in wanted]
     missing = missing_names(wanted, state)
     raise_all(missing if strict else [], unused if strict else [], sorted(misfits))
-    return found
+    return values
 
 
-def _given(name: str, value: Value) -> Given:
+def _given(name: str, value: Value) -> StateValue:
     data = as_data(name, value)
     described = isinstance(value, WeightData) or _is_weights(value)
-    return Given(data.data if described else value, data)
+    return StateValue(data.data if described else value, data)
 
 
-def _sizes_that_differ(found: Iterable[tuple[Leaf, WeightData]]) -> Iterator[str]:
+def _sizes_that_differ(pairs: Iterable[tuple[Leaf, WeightData]]) -> Iterator[str]:
     """A line for each symbolic dimension that has another size than in a weight before."""
     known: dict[str, tuple[int, str]] = {}
-    for leaf, data in found:
+    for leaf, data in pairs:
         for dim, size in zip(_declared(leaf.tensor), data.shape, strict=True):
             if isinstance(dim.value, str):
                 first, where = known.setdefault(dim.value, (size, leaf.name))
@@ -177,13 +177,13 @@ def _sizes_that_differ(found: Iterable[tuple[Leaf, WeightData]]) -> Iterator[str
                     yield f"{leaf.name!r}: {dim} is {size}, and {first} in {where!r}"
 
 
-def _values_that_differ(found: Iterable[tuple[Leaf, WeightData]]) -> Iterator[str]:
+def _values_that_differ(pairs: Iterable[tuple[Leaf, WeightData]]) -> Iterator[str]:
     """A line for each two names of one tensor whose values are not the same."""
     known: dict[object, tuple[str, Array]] = {}
-    for leaf, data in found:
+    for leaf, data in pairs:
         weight = isinstance(leaf.tensor, Weight)
-        place = id(leaf.tensor) if weight else (id(leaf.owner), leaf.attribute, leaf.keys)
-        name, first = known.setdefault(place, (leaf.name, data.data))
+        key = id(leaf.tensor) if weight else (id(leaf.owner), leaf.attribute, leaf.keys)
+        name, first = known.setdefault(key, (leaf.name, data.data))
         if first is not data.data and first.tobytes() != data.data.tobytes():
             yield f"{leaf.name!r} is the tensor {name!r} too, and their values differ"
 
@@ -201,12 +201,12 @@ def _did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def misfit(leaf: Leaf, data: WeightData, *, override_encoding: bool, align: int | None) -> str:
-    """What is wrong with ``data`` as the value of ``leaf``; empty if nothing is."""
+    """Return the problem with ``data`` as the value of ``leaf``; empty if there is none."""
     tensor, declared = leaf.tensor, _declared(leaf.tensor)
     encoding = tensor.quantization_encoding if isinstance(tensor, Weight) else None
     if data.dtype is not tensor.dtype or not _fits(declared, data.shape):
-        found = f"{data.dtype.value}{list(data.shape)}"
-        return f"{leaf.name!r} is {found}, declared {tensor.dtype.value}{declared}"
+        actual = f"{data.dtype.value}{list(data.shape)}"
+        return f"{leaf.name!r} is {actual}, declared {tensor.dtype.value}{declared}"
     if encoding is not data.quantization_encoding and not override_encoding:
         found_as, declared_as = _named(data.quantization_encoding), _named(encoding)
         return f"{leaf.name!r} is encoded {found_as}, declared {declared_as}"
@@ -222,10 +222,10 @@ def _declared(tensor: Tensor) -> Shape:
     return tensor.declared_shape if isinstance(tensor, Weight) else tensor.shape
 
 
-def _fits(declared: Shape, found: tuple[int, ...]) -> bool:
-    """Whether sizes are those declared; a symbolic one is any."""
-    sizes = zip(declared, found, strict=False)
-    return len(declared) == len(found) and all(
+def _fits(declared: Shape, actual: tuple[int, ...]) -> bool:
+    """Return whether sizes are those declared; a symbolic one is any."""
+    sizes = zip(declared, actual, strict=False)
+    return len(declared) == len(actual) and all(
         dim == size or not dim.is_static for dim, size in sizes
     )
 
@@ -248,24 +248,24 @@ def raise_all(missing: list[str], unexpected: list[str], misfits: list[str]) -> 
         (misfits, MisshapenWeight),
     ]
     problems = missing + unexpected + misfits
-    for found, kind in kinds:
+    for found, error_type in kinds:
         if found:
-            raise kind("the state does not fit the module", problems=problems)
+            raise error_type("the state does not fit the module", problems=problems)
 
 
-def assign(leaf: Leaf, given: Given, align: int | None) -> None:
-    """Put a value that fits in the place of a leaf; what is no weight stays on its device."""
-    tensor, data = leaf.tensor, given.data
+def assign(leaf: Leaf, state_value: StateValue, align: int | None) -> None:
+    """Assign a value that fits to a leaf; a tensor that is not a weight stays on its device."""
+    tensor, data = leaf.tensor, state_value.data
     if not isinstance(tensor, Weight):
         leaf.replace(Tensor(data.data, device=tensor.device))
         return
-    tensor.bind(data.data, given.value, data.shape)
+    tensor.bind(data.data, state_value.value, data.shape)
     tensor.quantization_encoding = data.quantization_encoding
     tensor.align = align or tensor.align
 
 
 def initialize(weights: Mapping[str, Weight]) -> None:
-    """Give zeros to weights.
+    """Fill weights with zeros.
 
     Raises:
         MissingWeight: Naming those of a size that is not known.
@@ -285,7 +285,7 @@ def require_sizes(graph: Graph) -> None:
         MissingWeight: Naming them (also a ValueError).
     """
     values = graph.weight_values.items()
-    unknown = [f"{name!r}: {one.shape}" for name, one in values if not one.shape.is_static]
+    unknown = [f"{name!r}: {value.shape}" for name, value in values if not value.shape.is_static]
     if unknown:
         what = f"graph {graph.name!r} was traced with weights of symbolic sizes"
         raise MissingWeight(what, problems=unknown, hint="load a state first")

@@ -18,7 +18,7 @@ from maxtool.nn.tree import Node
 
 
 class Role(Enum):
-    """What a device has of a product with a weight ``[..., out, in]``."""
+    """Role of a weight ``[..., out, in]`` in a product that is split over devices."""
 
     OUTPUTS = "some of the outputs, which stay there"
     GATHERED = "some of the outputs, which all devices get"
@@ -31,7 +31,7 @@ class Role(Enum):
 
 
 class LocalShard(Shard):
-    """What each device has of a weight, by the weight's own name: of the first, to be exact."""
+    """Each device's part of a weight, under the weight's own name and the first part's shape."""
 
     def __init__(self, whole: Weight, strategy: ShardingStrategy) -> None:
         super().__init__(whole, strategy, 0, whole.device)
@@ -47,7 +47,7 @@ class LocalShard(Shard):
         return self.whole.local_name
 
 
-class OneOfSeveral:
+class TracedDevice:
     """The device whose graph is traced; any of them.
 
     Attributes:
@@ -59,23 +59,23 @@ class OneOfSeveral:
         self._parts: dict[int, LocalShard] = {}
 
     def part(self, weight: Weight) -> Weight:
-        """What it has of a weight: the weight itself if that is not split."""
+        """Return the device's part of a weight: the weight itself if it is not split."""
         strategy = weight.sharding_strategy
         if strategy is None or strategy.axis is None:
             return weight
         return self._parts.setdefault(id(weight), LocalShard(weight, strategy))
 
 
-_ONE: ContextVar[OneOfSeveral | None] = ContextVar("maxtool_one_of_several", default=None)
+_ONE: ContextVar[TracedDevice | None] = ContextVar("maxtool_one_of_several", default=None)
 
 
-def one() -> OneOfSeveral | None:
+def one() -> TracedDevice | None:
     """The device whose graph is traced, if it is one of several."""
     return _ONE.get()
 
 
 def part(weight: Weight) -> Weight:
-    """What the device whose graph is traced has of a weight."""
+    """Return the part of a weight on the device whose graph is traced."""
     device = one()
     return weight if device is None else device.part(weight)
 
@@ -89,14 +89,14 @@ def summed(x: Tensor, weight: Weight) -> Tensor:
 
 
 @contextmanager
-def one_of(module: Node, count: int) -> Iterator[None]:
-    """While graphs of ``module`` are traced for each of several devices.
+def traced_device(module: Node, count: int) -> Iterator[None]:
+    """Trace graphs of ``module`` for each of several devices inside this block.
 
     Raises:
         ValueError: Listing the weights that make no equal parts, or cannot be split so.
     """
     split(module, count)
-    token = _ONE.set(OneOfSeveral(count))
+    token = _ONE.set(TracedDevice(count))
     try:
         yield
     finally:
@@ -104,7 +104,7 @@ def one_of(module: Node, count: int) -> Iterator[None]:
 
 
 def split(module: Node, count: int) -> dict[str, ShardingStrategy]:
-    """How each weight of a module is split over ``count`` devices, which the weights are told.
+    """Set the split of each weight of a module over ``count`` devices, and return them by name.
 
     Raises:
         ValueError: Listing the weights that make no equal parts, or cannot be split so.
@@ -116,7 +116,9 @@ def split(module: Node, count: int) -> dict[str, ShardingStrategy]:
             if name not in tree.shared(layer):
                 own = sharding_of(layer, name, weight, asked)
                 plan[tree.join(path, weight.local_name)] = (weight, own)
-    problems = [f"{name!r}: {why}" for name, one in plan.items() if (why := _uneven(*one))]
+    problems = [
+        f"{name!r}: {why}" for name, strategies in plan.items() if (why := _uneven(*strategies))
+    ]
     if problems:
         raise ValueError(f"weights make no {count} equal parts: {'; '.join(problems)}")
     for weight, own in plan.values():
@@ -125,7 +127,7 @@ def split(module: Node, count: int) -> dict[str, ShardingStrategy]:
 
 
 def strategy_of(role: Role | None, weight: Weight, count: int) -> ShardingStrategy:
-    """How a weight is split by its role; outputs that all get are not, if their parts differ."""
+    """Return the split of a weight with a role; outputs that all need are split only evenly."""
     axis = role.axis(weight.shape.rank) if role is not None else None
     if axis is None or (role is Role.GATHERED and int(weight.shape[axis]) % count):
         return ShardingStrategy.replicate(count)
@@ -133,7 +135,7 @@ def strategy_of(role: Role | None, weight: Weight, count: int) -> ShardingStrate
 
 
 def _uneven(weight: Weight, strategy: ShardingStrategy) -> str:
-    """Why the parts of a weight are not alike; empty if they are."""
+    """Return the reason why the parts of a weight differ; empty if they are alike."""
     if strategy.axis is None:
         return ""
     if problem := strategy.problem(weight.shape, weight.quantization_encoding):

@@ -8,7 +8,7 @@ from typing import Any
 from maxtool.graph import Graph, TensorType, Weight
 from maxtool.nn import state, tree
 from maxtool.nn.called import Called
-from maxtool.nn.repeat import sharing
+from maxtool.nn.layer_sharing import sharing
 
 
 def trace(

@@ -42,9 +42,9 @@ class Node:
     _maxtool_style: ClassVar[Style] = Style()
 
 
-def style_of(kind: type[Node]) -> Style:
+def style_of(type_: type[Node]) -> Style:
     """The style of a class of modules."""
-    return kind._maxtool_style
+    return type_._maxtool_style
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +66,12 @@ class Leaf:
     keys: tuple[Any, ...] = ()
 
     def replace(self, tensor: Tensor) -> None:
-        """Put another tensor in its place."""
+        """Replace the tensor."""
         _put(self.owner, (self.attribute, *self.keys), tensor)
 
 
 def _put(owner: Node, keys: tuple[Any, ...], value: Any) -> None:  # noqa: ANN401 - tensor, module
-    """Put a value where the keys lead to, in a frozen dataclass too."""
+    """Set the value at the end of a chain of keys, in a frozen dataclass too."""
     name, *inner = keys
     if isinstance(owner, list) and name.isdecimal():
         owner[int(name)] = value
@@ -91,8 +91,8 @@ def items(module: Node) -> Iterator[tuple[str, Any]]:
     """The items of a list by position, then the attributes by name, without the package's own."""
     if isinstance(module, list):
         yield from ((str(index), item) for index, item in enumerate(module))
-    kind: Any = type(module)
-    for name in _slots(kind):
+    module_type: Any = type(module)
+    for name in _slots(module_type):
         if hasattr(module, name):
             yield name, getattr(module, name)
     for name, value in vars(module).items():
@@ -101,9 +101,9 @@ def items(module: Node) -> Iterator[tuple[str, Any]]:
 
 
 @cache
-def _slots(kind: type) -> tuple[str, ...]:
+def _slots(type_: type) -> tuple[str, ...]:
     """The attributes that a class and its bases keep in slots, as dataclasses may."""
-    declared = [vars(base).get("__slots__", ()) for base in reversed(kind.__mro__)]
+    declared = [vars(base).get("__slots__", ()) for base in reversed(type_.__mro__)]
     listed = [(names,) if isinstance(names, str) else tuple(names) for names in declared]
     return tuple(name for names in listed for name in names if name not in NO_ATTRIBUTES)
 
@@ -115,8 +115,8 @@ def weights(module: Node) -> dict[str, Weight]:
 
 def shared(module: Node) -> Mapping[str, Weight]:
     """The weights that belong to another module, by attribute."""
-    found: Mapping[str, Weight] = vars(module).get(SHARED, {})
-    return found
+    shared_weights: Mapping[str, Weight] = vars(module).get(SHARED, {})
+    return shared_weights
 
 
 def share(module: Node, name: str, weight: Weight) -> None:
@@ -131,7 +131,7 @@ def children(module: Node) -> Iterator[Named]:
 
 
 def held(module: Node) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """What a module holds, by the attribute and the keys that lead to it.
+    """Yield the values a module holds, with the attribute and the keys that lead to each.
 
     Where the module says so, what stands in its plain lists and dicts is held too.
     """
@@ -171,7 +171,7 @@ def modules(root: Node, prefix: str = "") -> Iterator[Named]:
         yield path, module
         inner = above | {id(module)}
         below = [(keys, one) for keys, one in held(module) if isinstance(one, Node)]
-        pending.extend((_path(path, keys), one, inner) for keys, one in reversed(below))
+        pending.extend((_path(path, keys), child, inner) for keys, child in reversed(below))
 
 
 def descendants(root: Node) -> Iterator[Named]:
@@ -192,7 +192,7 @@ def breadth_first(root: Node, prefix: str = "") -> Iterator[Named]:
 
 
 def replace(root: Node, path: str, module: Node) -> None:
-    """Put another module at a path below ``root``.
+    """Replace the module at a path below ``root``.
 
     Raises:
         KeyError: If no module is there.

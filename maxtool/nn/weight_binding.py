@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from maxtool.graph import Graph, Tensor, Weight
-from maxtool.weights.data import WeightData
+from maxtool.weights.weight_data import WeightData
 
 Array: TypeAlias = np.ndarray[Any, Any]
 

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from maxtool.graph import BufferType, CallNode, Dim, Graph, Node, Shape, Tensor
-from maxtool.graph.nested import FlowGraph, NestedGraph
-from maxtool.graph.ops.slicing import Range
-from maxtool.graph.ops.table import OPS
+from maxtool.graph.nested_graph import FlowGraph, NestedGraph
+from maxtool.graph.ops.operation_table import OPS
+from maxtool.graph.ops.slicing import IndexRange
 from maxtool.parity.definitions import COMPUTED, DEFINITIONS, UNDEFINED
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -174,7 +174,7 @@ def _typed(tensor: Tensor, array: Any) -> Array:  # noqa: ANN401 - a NumPy funct
 
 def _known(attribute: Any, sizes: Sizes) -> Any:  # noqa: ANN401 - of any operation
     """An attribute with numbers for its sizes; None for a size that is not known before."""
-    if isinstance(attribute, Range):
+    if isinstance(attribute, IndexRange):
         return _window(attribute, sizes)
     if isinstance(attribute, Dim):
         return attribute.size(sizes) if sizes.keys() >= set(attribute.names()) else None
@@ -183,7 +183,7 @@ def _known(attribute: Any, sizes: Sizes) -> Any:  # noqa: ANN401 - of any operat
     return attribute
 
 
-def _window(part: Range, sizes: Sizes) -> slice:
+def _window(part: IndexRange, sizes: Sizes) -> slice:
     start, size = part.start.size(sizes), part.size.size(sizes)
     stop = start + part.step * size
     return slice(start, stop if stop >= 0 else None, part.step) if size else slice(0)

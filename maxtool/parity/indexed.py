@@ -58,7 +58,7 @@ def _scatter_add(x: Array, updates: Array, indices: Array, axis: int) -> Array:
 def _targets(
     x: Array, indices: Array, axis: int
 ) -> Sequence[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """For each index, in order, its own place and the place in ``x``."""
+    """Yield, for each index in order, its own position and the position in ``x``."""
     numbers = _from_first(indices, x.shape[axis])
     return [
         (place, (*place[:axis], int(number), *place[axis + 1 :]))

@@ -66,7 +66,7 @@ def _pixels(
     padding: Sizes,
     ceil_mode: bool = False,
 ) -> list[Integers]:
-    """For each spatial dimension the input pixels ``[outputs, kernel]`` that windows look at."""
+    """Return, for each spatial dimension, the input pixels ``[outputs, kernel]`` of the windows."""
     rows = zip(x.shape[1:], kernel, stride, dilation, padding[::2], padding[1::2], strict=False)
     return [_along(*row, ceil_mode=ceil_mode) for row in rows]
 

@@ -1,4 +1,4 @@
-"""What every block codec is made of: a record layout, a decoder and perhaps an encoder.
+"""Building blocks of every block codec: a record layout, a decoder and perhaps an encoder.
 
 Decoders work along rows: an output row is a block. Encoders work along columns: each column is a
 block, so that what is done to every block is done to long contiguous rows, which NumPy does several
@@ -23,7 +23,7 @@ Records = NDArray[np.void]
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class BlockColumns:
     """Elements to be encoded, a block in each column.
 
     Attributes:
@@ -37,14 +37,14 @@ class Columns:
     most: Float32
 
     @classmethod
-    def of(cls, elements: NDArray[Any]) -> Columns:
+    def of(cls, elements: NDArray[Any]) -> BlockColumns:
         """Turn ``[blocks, elements per block]`` of any float type."""
         values = np.empty(elements.shape[::-1], np.float32)
         np.copyto(values, widen(elements).T)
         return cls(values, values.min(axis=0), values.max(axis=0))
 
     def rows(self, which: NDArray[np.intp]) -> Float32:
-        """Some of the blocks as contiguous rows, ``[blocks, elements per block]``."""
+        """Return some of the blocks as contiguous rows, ``[blocks, elements per block]``."""
         return np.ascontiguousarray(self.values[:, which].T)
 
     @property
@@ -55,7 +55,7 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """How one encoding's blocks turn into elements and back.
+    """Conversion of one encoding's blocks into elements and back.
 
     Attributes:
         layout: The fields of one block, in the order of its bytes.
@@ -66,7 +66,7 @@ class Codec:
 
     layout: np.dtype[np.void]
     decode: Callable[[Records, Float32], None]
-    encode: Callable[[Columns, Records], None] | None = None
+    encode: Callable[[BlockColumns, Records], None] | None = None
 
 
 def layout(*fields: tuple[str, str] | tuple[str, str, int]) -> np.dtype[np.void]:

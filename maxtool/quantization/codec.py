@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from maxtool.errors import MisshapenWeight, ModelMismatch
 from maxtool.parallel import in_parts
 from maxtool.quantization import float4, iquants, kquants, legacy, ternary
-from maxtool.quantization.block import Codec, Columns, Float32, Records, UInt8
+from maxtool.quantization.block import BlockColumns, Codec, Float32, Records, UInt8
 from maxtool.quantization.encoding import QuantizationEncoding
 
 # Elements worked on at a time: a few temporaries fit a core's second cache. Not a power of two: the
@@ -57,7 +57,7 @@ def quantize(
 
     def work(part: slice) -> None:
         with np.errstate(all="ignore"):  # what overflows is found in the scales
-            columns = Columns.of(blocks[part])
+            columns = BlockColumns.of(blocks[part])
             if not np.isfinite(columns.magnitude).all():
                 raise ModelMismatch(f"{encoding.name} cannot hold NaN or infinity", tensor=tensor)
             encode(columns, records[part])

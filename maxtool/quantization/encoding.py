@@ -10,7 +10,7 @@ from enum import Enum
 
 
 class QuantizationEncoding(Enum):
-    """How a quantized tensor's bytes encode its elements."""
+    """Block encoding of a quantized tensor's elements."""
 
     # name = (GGUF type id, elements per block, bytes per block)
     Q4_0 = (2, 32, 18)

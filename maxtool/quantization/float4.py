@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxtool.quantization.block import (
+    BlockColumns,
     Codec,
-    Columns,
     Float32,
     Int8,
     Records,
@@ -46,7 +46,7 @@ def decode_nvfp4(blocks: Records, out: Float32) -> None:
     scaled(quants, look_up(_group_scales(), blocks["d"]), out)
 
 
-def encode_mxfp4(columns: Columns, records: Records) -> None:
+def encode_mxfp4(columns: BlockColumns, records: Records) -> None:
     """The nearest value; of two as near the one closer to zero."""
     magnitude = columns.magnitude
     exponent = np.floor(np.log2(magnitude)) + np.float32(125)
@@ -76,7 +76,7 @@ def power_scales(exponents: UInt8) -> Float32:
 
 @cache
 def values() -> Int8:
-    """Twice the 16 values of E2M1; minus zero is 0."""
+    """Return the 16 values of E2M1, doubled; minus zero is 0."""
     codes = np.arange(16, dtype=np.uint8).view(ml_dtypes.float4_e2m1fn)
     doubled = codes.astype(np.float32) * np.float32(2)
     integers: Int8 = doubled.astype(np.int8)

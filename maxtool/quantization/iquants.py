@@ -101,7 +101,7 @@ def decode_iq1_s(blocks: Records, out: Float32) -> None:
 
 
 def decode_iq1_m(blocks: Records, out: Float32) -> None:
-    """As IQ1_S, the shift for each 8 elements and a scale for each 16; ``d`` is in four parts."""
+    """Decode IQ1_M: IQ1_S with a shift per 8 elements, a scale per 16, and ``d`` in four parts."""
     words = blocks["scales"]
     tops = (words & np.uint16(0xF000)) >> np.array([12, 8, 4, 0], np.uint16)
     d = np.bitwise_or.reduce(tops, axis=1).view(np.float16)
@@ -117,7 +117,7 @@ def decode_iq4_nl(blocks: Records, out: Float32) -> None:
 
 
 def decode_iq4_xs(blocks: Records, out: Float32) -> None:
-    """As IQ4_NL, with 8 groups of 6-bit scales."""
+    """Decode IQ4_XS: as IQ4_NL, with 8 groups of 6-bit scales."""
     high = blocks["scales_h"][:, None] >> np.arange(0, 16, 2, dtype=np.uint16)
     scales = unpack_each(blocks["scales_l"], 4)
     scales |= (high & np.uint16(3)).astype(np.uint8) << np.uint8(4)

@@ -55,7 +55,7 @@ def decode_q4_k(blocks: Records, out: Float32) -> None:
 
 
 def decode_q5_k(blocks: Records, out: Float32) -> None:
-    """As Q4_K, with a fifth bit per element."""
+    """Decode Q5_K: as Q4_K, with a fifth bit per element."""
     quants = unpack(blocks["qh"], bits=1, run=32)
     quants <<= np.uint8(4)
     quants |= unpack(blocks["qs"], bits=4, run=32)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from maxtool.quantization.block import (
+    BlockColumns,
     Codec,
-    Columns,
     Float32,
     Records,
     UInt8,
@@ -83,31 +83,31 @@ def decode_q8(blocks: Records, out: Float32) -> None:
     scaled(blocks["qs"], column(blocks["d"]), out)
 
 
-def encode_q4_0(columns: Columns, records: Records) -> None:
+def encode_q4_0(columns: BlockColumns, records: Records) -> None:
     """The element of largest magnitude becomes -8 exactly."""
     records["d"], quants = _around_zero(columns, 8)
     fill(records["qs"], pairs(quants))
 
 
-def encode_q4_1(columns: Columns, records: Records) -> None:
+def encode_q4_1(columns: BlockColumns, records: Records) -> None:
     """Minimum and range, in 15 steps."""
     records["d"], records["m"], quants = _between_extremes(columns, 15)
     fill(records["qs"], pairs(quants))
 
 
-def encode_q5_0(columns: Columns, records: Records) -> None:
+def encode_q5_0(columns: BlockColumns, records: Records) -> None:
     """The element of largest magnitude becomes -16 exactly."""
     records["d"], quants = _around_zero(columns, 16)
     _fill_five_bits(records, quants)
 
 
-def encode_q5_1(columns: Columns, records: Records) -> None:
+def encode_q5_1(columns: BlockColumns, records: Records) -> None:
     """Minimum and range, in 31 steps."""
     records["d"], records["m"], quants = _between_extremes(columns, 31)
     _fill_five_bits(records, quants)
 
 
-def encode_q8_0(columns: Columns, records: Records) -> None:
+def encode_q8_0(columns: BlockColumns, records: Records) -> None:
     """The largest magnitude becomes 127; halves round away from zero."""
     scale = columns.magnitude / np.float32(127)
     records["d"] = scale
@@ -119,7 +119,7 @@ def encode_q8_0(columns: Columns, records: Records) -> None:
     fill(records["qs"], quants.astype(np.int8))
 
 
-def _around_zero(columns: Columns, steps: int) -> tuple[Float32, UInt8]:
+def _around_zero(columns: BlockColumns, steps: int) -> tuple[Float32, UInt8]:
     """Scale such that the first element of largest magnitude is ``-steps``; quants from 0."""
     scale = _first_largest(columns) / np.float32(-steps)
     factor = inverse(scale)
@@ -132,7 +132,7 @@ def _around_zero(columns: Columns, steps: int) -> tuple[Float32, UInt8]:
     return scale, np.minimum(whole, np.uint8(2 * steps - 1), out=whole)
 
 
-def _first_largest(columns: Columns) -> Float32:
+def _first_largest(columns: BlockColumns) -> Float32:
     """Each block's element of largest magnitude, with its sign; the first one of several."""
     least, most = columns.least, columns.most
     largest = np.where(most > -least, most, least)
@@ -144,7 +144,7 @@ def _first_largest(columns: Columns) -> Float32:
     return largest
 
 
-def _between_extremes(columns: Columns, steps: int) -> tuple[Float32, Float32, UInt8]:
+def _between_extremes(columns: BlockColumns, steps: int) -> tuple[Float32, Float32, UInt8]:
     """Scale and minimum such that the extremes are 0 and ``steps``."""
     least = columns.least
     zeros = np.flatnonzero(least == 0)

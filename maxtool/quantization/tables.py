@@ -20,21 +20,21 @@ UInt64 = NDArray[np.uint64]
 
 def look_up(table: NDArray[Any], index: NDArray[Any]) -> NDArray[Any]:
     """``table[index]``; indices are known to be in range, and bounds are not checked."""
-    found: NDArray[Any] = table.take(index, mode="clip")
-    return found
+    values: NDArray[Any] = table.take(index, mode="clip")
+    return values
 
 
 def bit_bytes(codes: UInt8, value: int) -> UInt8:
     """Bytes ``[blocks, n]`` as ``[blocks, 8 * n]``: ``value`` for each set bit, else 0."""
-    found = look_up(bit_masks(), codes)
+    bytes_ = look_up(bit_masks(), codes)
     if value != 0xFF:
-        found &= np.uint64(value * 0x0101_0101_0101_0101)
-    return found.view(np.uint8)
+        bytes_ &= np.uint64(value * 0x0101_0101_0101_0101)
+    return bytes_.view(np.uint8)
 
 
 @cache
 def bit_masks() -> UInt64:
-    """For each byte eight bytes packed in one integer, 255 where a bit is set, lowest first."""
+    """Return, for each byte, eight bytes in one integer: 255 where a bit is set, lowest first."""
     bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
     bits *= np.uint8(255)
     return bits.view(np.uint64)[:, 0]
@@ -42,7 +42,7 @@ def bit_masks() -> UInt64:
 
 @cache
 def even_masks() -> UInt64:
-    """As ``bit_masks``, for seven bits and an eighth that makes their number even."""
+    """Return ``bit_masks`` for seven bits and an eighth that makes their number even."""
     from gguf.quants import IQ2_XXS
 
     return bit_masks()[np.frombuffer(IQ2_XXS.ksigns, np.uint8)]
@@ -61,15 +61,15 @@ def grid(name: str) -> NDArray[Any]:
     """The grid of an IQ encoding, a row of 4 or 8 small integers packed in each entry."""
     import gguf.quants
 
-    kind = getattr(gguf.quants, name)
-    kind.init_grid()
-    rows = kind.grid[0, 0].astype(np.int8)
+    quant_type = getattr(gguf.quants, name)
+    quant_type.init_grid()
+    rows = quant_type.grid[0, 0].astype(np.int8)
     packed: NDArray[Any] = rows.view(f"u{rows.shape[1]}")[:, 0]
     return packed
 
 
 def nibble_table(values: Sequence[int] | Int8) -> NDArray[np.uint32]:
-    """For two bytes at once: the values of their low, then those of their high four bits."""
+    """Return, for two bytes at once, the values of their low, then of their high four bits."""
     known = np.asarray(values, np.int8)
     codes = np.arange(1 << 16, dtype=np.uint16).view(np.uint8).reshape(-1, 2)
     both = np.concatenate([known[codes & 15], known[codes >> 4]], axis=1)

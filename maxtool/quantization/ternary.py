@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from maxtool.quantization.block import (
+    BlockColumns,
     Codec,
-    Columns,
     Float32,
     Records,
     UInt8,
@@ -53,7 +53,7 @@ def decode_tq2_0(blocks: Records, out: Float32) -> None:
     scaled(quants, column(blocks["d"]), out)
 
 
-def encode_tq1_0(columns: Columns, records: Records) -> None:
+def encode_tq1_0(columns: BlockColumns, records: Records) -> None:
     """Five digits of base 3 in a byte, the first one highest, as a fraction rounded up."""
     digits = _digits(columns, records)
     bytes_ = []
@@ -67,14 +67,14 @@ def encode_tq1_0(columns: Columns, records: Records) -> None:
     fill(records["qh"], bytes_[2])
 
 
-def encode_tq2_0(columns: Columns, records: Records) -> None:
+def encode_tq2_0(columns: BlockColumns, records: Records) -> None:
     """Two bits each."""
     digits = _digits(columns, records).reshape(2, 4, 32, -1)
     digits <<= np.arange(0, 8, 2, dtype=np.uint8)[:, None, None]
     fill(records["qs"], np.bitwise_or.reduce(digits, axis=1).reshape(64, -1))
 
 
-def _digits(columns: Columns, records: Records) -> UInt8:
+def _digits(columns: BlockColumns, records: Records) -> UInt8:
     """0, 1 or 2 for what rounds to -d, 0 or d, halves away from zero; ``d`` is stored."""
     scale = columns.magnitude
     records["d"] = scale

@@ -1,6 +1,6 @@
 """Recipes: how a model is recognised, configured and made of tensors, in either direction."""
 
-from maxtool.recipe.bind import Emission, emissions, left_out
+from maxtool.recipe.bind import OutputTensor, emissions, left_out
 from maxtool.recipe.computed import computed_tensors
 from maxtool.recipe.load import dialect, find_recipe, load_recipe
 from maxtool.recipe.plan import Binding, Plan
@@ -14,7 +14,7 @@ from maxtool.recipe.write_config import written_keys, written_notes
 __all__ = [
     "Binding",
     "Dialect",
-    "Emission",
+    "OutputTensor",
     "Plan",
     "Recipe",
     "Recognition",

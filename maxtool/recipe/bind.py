@@ -25,7 +25,7 @@ from maxtool.recipe.step import Array, Shape, Step
 
 
 @dataclass(frozen=True)
-class Bound:
+class BoundRule:
     """A rule at the indices of one parameter.
 
     Attributes:
@@ -81,7 +81,7 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class Emission:
+class OutputTensor:
     """A tensor of a dialect, as parameters make it.
 
     Attributes:
@@ -145,13 +145,13 @@ def find_rule(
 
 def bind(
     recipe: Recipe, dialect: Dialect, parameter: str, values: Mapping[str, Any]
-) -> Bound | None:
+) -> BoundRule | None:
     """The rule of ``parameter`` at its indices, or None when there is no rule."""
     found = find_rule(recipe, dialect, parameter, values)
     return None if found is None else _bound(*found, values)
 
 
-def _bound(rule: Rule, indices: Mapping[str, int], values: Mapping[str, Any]) -> Bound:
+def _bound(rule: Rule, indices: Mapping[str, int], values: Mapping[str, Any]) -> BoundRule:
     steps = tuple(resolve_step(step, values) for step in rule.steps)
     if rule.over is None:
         names = tuple(source.name(indices) for source in rule.sources)
@@ -159,12 +159,12 @@ def _bound(rule: Rule, indices: Mapping[str, int], values: Mapping[str, Any]) ->
         (source,) = rule.sources
         count = range(steps[0].params["count"])
         names = tuple(source.name({**indices, rule.over: index}) for index in count)
-    return Bound(names, steps, rule.part, rule.split, rule.lost)
+    return BoundRule(names, steps, rule.part, rule.split, rule.lost)
 
 
 def emissions(
     recipe: Recipe, dialect: Dialect, values: Mapping[str, Any], shapes: Mapping[str, Shape]
-) -> list[Emission]:
+) -> list[OutputTensor]:
     """The tensors of ``dialect`` that say the same as the parameters, in no particular order.
 
     A parameter that the dialect has no place for is left out; :func:`left_out` names those.
@@ -188,7 +188,7 @@ def emissions(
         )
     kept = {name: rule for name, rule in bound.items() if rule is not None and not rule.lost}
     whole = {name: rule for name, rule in kept.items() if rule.part is None}
-    parts: dict[str, list[tuple[int, str, Bound]]] = {}
+    parts: dict[str, list[tuple[int, str, BoundRule]]] = {}
     for name, rule in kept.items():
         if rule.part is not None:
             parts.setdefault(rule.sources[0], []).append((rule.part, name, rule))
@@ -211,18 +211,18 @@ def left_out(
     ]
 
 
-def _undone(name: str, rule: Bound, shape: Shape) -> list[Emission]:
+def _undone(name: str, rule: BoundRule, shape: Shape) -> list[OutputTensor]:
     steps = inverted(rule.steps)
     given = run_shapes(steps, [shape])
     return [
-        Emission(source, given[index], ((name, steps),), (), index)
+        OutputTensor(source, given[index], ((name, steps),), (), index)
         for index, source in enumerate(rule.sources)
     ]
 
 
 def _joined(
-    source: str, group: Sequence[tuple[int, str, Bound]], shapes: Mapping[str, Shape]
-) -> Emission:
+    source: str, group: Sequence[tuple[int, str, BoundRule]], shapes: Mapping[str, Shape]
+) -> OutputTensor:
     """The source of a split, made of all its parts."""
     inputs = tuple((name, inverted(rule.rest)) for _, name, rule in group)
     join = inverted(group[0][2].select)
@@ -231,4 +231,4 @@ def _joined(
         raise ConfigurationError(
             f"{source!r} needs all parts of its split; {len(undone)} are there"
         )
-    return Emission(source, run_shapes(join, undone)[0], inputs, join, 0)
+    return OutputTensor(source, run_shapes(join, undone)[0], inputs, join, 0)

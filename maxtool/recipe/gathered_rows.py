@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from maxtool.recipe.bind import Emission
+from maxtool.recipe.bind import OutputTensor
 from maxtool.recipe.plan import Plan
 from maxtool.recipe.step import Array
 from maxtool.weights import TensorInfo
@@ -33,7 +33,7 @@ class Gathered:
     numbers: NDArray[np.intp]
 
 
-def gathered(planned: Plan, emission: Emission) -> Gathered | None:
+def gathered(planned: Plan, emission: OutputTensor) -> Gathered | None:
     """The rows of ``emission``; None where more is done to them, or they are shorter than numbers.
 
     Args:

@@ -20,7 +20,7 @@ from maxtool.recipe.recipe_files import recipe_file, recipe_names
 from maxtool.recipe.schema import Dialect, Match, Recipe
 from maxtool.weights import Checkpoint
 from maxtool.weights.formats import Format
-from maxtool.weights.source import opened
+from maxtool.weights.source_file import open_source
 
 MAX_BYTES = 1 << 17
 MAX_LINE = 1000
@@ -175,7 +175,7 @@ def _toml(file: Path) -> Table:
 
 def _parse_toml(file: Path) -> dict[str, Any]:
     """Parse what is small enough that its parser takes little time: long keys square theirs."""
-    with opened(file) as source:
+    with open_source(file) as source:
         if source.size > MAX_BYTES:
             what = f"a recipe of {source.size} bytes; {MAX_BYTES} at most"
             raise ConfigurationError(what, file=file)

@@ -19,12 +19,12 @@ from maxtool.errors import (
     UnexpectedWeight,
 )
 from maxtool.quantization import QuantizationEncoding
-from maxtool.recipe.bind import Bound
+from maxtool.recipe.bind import BoundRule
 from maxtool.recipe.layer_ranges import folded
 from maxtool.recipe.schema import Dialect, Recipe
 from maxtool.recipe.step import Array, Shape
 from maxtool.weights import Checkpoint, TensorInfo, WeightData
-from maxtool.weights.elements import equal_bits
+from maxtool.weights.weight_elements import equal_bits
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Binding:
     dtype: DType
     encoding: QuantizationEncoding | None
     sources: tuple[TensorInfo, ...]
-    rule: Bound
+    rule: BoundRule
 
 
 @dataclass

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError, MisshapenWeight
-from maxtool.recipe.bind import Bound, bind
+from maxtool.recipe.bind import BoundRule, bind
 from maxtool.recipe.load import dialect
 from maxtool.recipe.name_patterns import clashes, renamed
 from maxtool.recipe.operations import result_dtype
@@ -21,7 +21,7 @@ from maxtool.recipe.schema import Recipe
 from maxtool.recipe.step import Shape
 from maxtool.recipe.unused_tensors import sort_out
 from maxtool.weights import Checkpoint, TensorInfo
-from maxtool.weights.scaled import VALUE_TYPES
+from maxtool.weights.scaled_float8 import VALUE_TYPES
 
 if TYPE_CHECKING:
     from maxtool.architectures import Architecture
@@ -100,7 +100,7 @@ def _bind(made: Plan, parameter: str, shape: Shape) -> None:
     made.parameters[parameter] = _binding(parameter, shape, sources, rule)
 
 
-def _misfit(rule: Bound, sources: tuple[TensorInfo, ...], shape: Shape) -> str | None:
+def _misfit(rule: BoundRule, sources: tuple[TensorInfo, ...], shape: Shape) -> str | None:
     for source in sources:
         if source.encoding is None and source.dtype in VALUE_TYPES:  # one with a scale is float32
             return f"is {source.dtype.value} and lacks its scale {source.name}_scale_inv"
@@ -117,7 +117,9 @@ def _misfit(rule: Bound, sources: tuple[TensorInfo, ...], shape: Shape) -> str |
     return f"gives {list(found)}, {list(shape)} is needed"
 
 
-def _binding(parameter: str, shape: Shape, sources: tuple[TensorInfo, ...], rule: Bound) -> Binding:
+def _binding(
+    parameter: str, shape: Shape, sources: tuple[TensorInfo, ...], rule: BoundRule
+) -> Binding:
     encodings = {source.encoding for source in sources}
     dtypes = {source.dtype for source in sources}
     encoding = next(iter(encodings)) if len(encodings) == 1 else None

@@ -45,7 +45,7 @@ def recipe_file(name: str) -> Path | None:
 
 
 def is_shipped(file: Path) -> bool:
-    """Whether a recipe's file is one of maxtool's own."""
+    """Return whether a recipe's file is one of maxtool's own."""
     return file in _shipped().values()
 
 

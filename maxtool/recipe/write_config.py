@@ -148,7 +148,7 @@ def _said(item: Field, way: Spelling, dialect: Dialect, values: Values) -> dict[
 
 
 def _measured(way: Spelling, value: Any) -> dict[str, Any] | None:  # noqa: ANN401
-    """No keys for what the tensors in the file say; None for what nothing says."""
+    """Return no keys for facts that the tensors in the file give; None for unknown facts."""
     _spelled(way, value)
     return {} if way.sources else None
 

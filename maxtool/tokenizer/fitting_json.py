@@ -33,7 +33,9 @@ def cut_json(text: str, rows: int) -> tuple[str, dict[int, str]]:
     model["vocab"] = vocab[:rows] if whole else {t: i for t, i in vocab.items() if i < rows}
     if "merges" in model:
         prefix = len(model.get("continuing_subword_prefix") or "")
-        model["merges"] = [one for one in model["merges"] if _stays(one, model["vocab"], prefix)]
+        model["merges"] = [
+            merge for merge in model["merges"] if _stays(merge, model["vocab"], prefix)
+        ]
     if added:
         root["added_tokens"] = [token for token in added if token["id"] < rows]
     return json.dumps(root, ensure_ascii=False, indent=1), gone

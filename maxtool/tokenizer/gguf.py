@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from maxtool.errors import ConfigurationError, MalformedFile
-from maxtool.tokenizer import pre, sentencepiece, wordpiece
+from maxtool.tokenizer import pretokenization, sentencepiece, wordpiece
 from maxtool.tokenizer.vocabulary import (
     BytePairs,
     SentencePiece,
@@ -72,7 +72,7 @@ def from_gguf(metadata: Mapping[str, object]) -> Tokenizer | None:
     if model is None:
         return None
     if not isinstance(model, str):
-        raise MalformedFile(f"{ROOT}model is no text: {model!r:.80}", file=SOURCE)
+        raise MalformedFile(f"{ROOT}model is not a text: {model!r:.80}", file=SOURCE)
     if model == "no_vocab":
         return None
     if model not in READERS:
@@ -135,16 +135,16 @@ def _sentencepiece(
     return vocabulary
 
 
-def _visible(token: str, kind: TokenType) -> str:
+def _visible(token: str, token_type: TokenType) -> str:
     """A piece as SentencePiece has it; llama.cpp's converter writes plain spaces in some."""
-    return token.replace(" ", "▁") if kind is TokenType.USER_DEFINED else token
+    return token.replace(" ", "▁") if token_type is TokenType.USER_DEFINED else token
 
 
 def _read_byte_pairs(metadata: Mapping[str, object], tokens: tuple[str, ...]) -> Read:
     types = _types(metadata, tokens)
     check_lengths(len(tokens), {"token_type": len(types)}, SOURCE)
     name = metadata.get(f"{ROOT}pre", "default")
-    row = pre.row(str(name))
+    row = pretokenization.row(str(name))
     pairs = [tuple(merge.split(" ")) for merge in _strings(metadata, "merges")]
     _check_merges(pairs, set(tokens))
     merges = tuple((pair[0], pair[1]) for pair in pairs)
@@ -201,15 +201,15 @@ def _types(metadata: Mapping[str, object], tokens: tuple[str, ...]) -> tuple[Tok
 
 
 def _special_ids(metadata: Mapping[str, object]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    ids: dict[str, int] = {}
     for name, key in SPECIAL_KEYS.items():
         value = metadata.get(f"{ROOT}{key}")
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-            raise MalformedFile(f"{ROOT}{key} is no integer: {value!r:.80}", file=SOURCE)
-        found[name] = int(value)
-    return found
+            raise MalformedFile(f"{ROOT}{key} is not an integer: {value!r:.80}", file=SOURCE)
+        ids[name] = int(value)
+    return ids
 
 
 def _flags(metadata: Mapping[str, object]) -> dict[str, bool]:
@@ -221,7 +221,7 @@ def _flags(metadata: Mapping[str, object]) -> dict[str, bool]:
 def _flag(metadata: Mapping[str, object], key: str, *, default: bool) -> bool:
     value = metadata.get(f"{ROOT}{key}", default)
     if not isinstance(value, (bool, np.bool_)):
-        raise MalformedFile(f"{ROOT}{key} is no truth value: {value!r:.80}", file=SOURCE)
+        raise MalformedFile(f"{ROOT}{key} is not a truth value: {value!r:.80}", file=SOURCE)
     return bool(value)
 
 
@@ -229,13 +229,13 @@ def _ends(vocabulary: Vocabulary) -> tuple[int, ...]:
     """The tokens that end a turn by their names, which files often do not say otherwise."""
     rows = enumerate(zip(vocabulary.tokens, vocabulary.types, strict=True))
     kinds = (TokenType.CONTROL, TokenType.USER_DEFINED)
-    return tuple(i for i, (token, kind) in rows if kind in kinds and token in ENDS)
+    return tuple(i for i, (token, token_type) in rows if token_type in kinds and token in ENDS)
 
 
 def _templates(metadata: Mapping[str, object]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    templates: dict[str, str] = {}
     for key, value in metadata.items():
         if isinstance(value, str) and (key == TEMPLATE or key.startswith(f"{TEMPLATE}.")):
-            found[key.removeprefix(TEMPLATE).removeprefix(".") or "default"] = value
-    check_templates(found, SOURCE)
-    return found
+            templates[key.removeprefix(TEMPLATE).removeprefix(".") or "default"] = value
+    check_templates(templates, SOURCE)
+    return templates

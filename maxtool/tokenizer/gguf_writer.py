@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from maxtool.errors import ConfigurationError
-from maxtool.tokenizer import pre, wordpiece
+from maxtool.tokenizer import pretokenization, wordpiece
 from maxtool.tokenizer.gguf import ASSUMED_SPACES, MODELS, ROOT, SOURCE, SPECIAL_KEYS, TEMPLATE
 from maxtool.tokenizer.vocabulary import (
     BytePairs,
@@ -84,7 +84,7 @@ def _sentencepiece_keys(vocabulary: SentencePiece) -> dict[str, Any]:
 
 
 def _whitespace_keys(vocabulary: SentencePiece) -> dict[str, Any]:
-    """What differs from llama.cpp's assumptions."""
+    """Return the metadata for vocabularies that differ from llama.cpp's assumptions."""
     spaces = ASSUMED_SPACES[vocabulary.algorithm]
     keys: dict[str, Any] = {}
     if vocabulary.add_dummy_prefix != spaces["add_space_prefix"]:
@@ -98,7 +98,7 @@ def _whitespace_keys(vocabulary: SentencePiece) -> dict[str, Any]:
 
 def _byte_pairs_keys(vocabulary: BytePairs, size: int) -> dict[str, Any]:
     if vocabulary.pre is None:
-        known = ", ".join(pre.TABLE)
+        known = ", ".join(pretokenization.TABLE)
         what = f"this tokenizer has no form in GGUF: {vocabulary.reason}"
         raise ConfigurationError(what, hint=f"known are {known}")
     room = range(len(vocabulary.tokens), size)

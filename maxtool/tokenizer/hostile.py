@@ -25,8 +25,8 @@ Json = Any  # whatever a file has
 
 def find_problem(root: Mapping[str, Json]) -> str | None:
     """The first request of a ``tokenizer.json`` that is not to be followed, or None."""
-    found = [*_maps(root), *_growing(root), *_around(root.get("post_processor"))]
-    return found[0] if found else None
+    problems = [*_maps(root), *_growing(root), *_around(root.get("post_processor"))]
+    return problems[0] if problems else None
 
 
 def _steps(part: Json, key: str) -> Iterator[Mapping[str, Json]]:
@@ -61,7 +61,7 @@ def _growing(root: Mapping[str, Json]) -> Iterator[str]:
 
 
 def _growth(step: Mapping[str, Json]) -> int:
-    """How many characters a step may make of one."""
+    """Return the largest number of characters a step may make of one."""
     measure = GROWTHS.get(str(step.get("type")))
     return 1 if measure is None else max(1, measure(step))
 

@@ -207,16 +207,16 @@ def _added(
 def _special_ids(
     folder: Path,
     config: Mapping[str, Any],
-    parsed: jsonfile.Parsed | None,
+    parsed: jsonfile.TokenizerJson | None,
     own: Mapping[str, int],
 ) -> tuple[dict[str, int], tuple[int, ...]]:
     """Ids by name in the order llama.cpp's converter finds them, and the further end tokens."""
     ids: dict[str, int] = {}
     for name in SPECIAL if parsed else ():
         content = content_of(config.get(f"{name}_token"))
-        found = None if content is None or parsed is None else parsed.id_of(content)
-        if found is not None:
-            ids[name] = found
+        token_id = None if content is None or parsed is None else parsed.id_of(content)
+        if token_id is not None:
+            ids[name] = token_id
     model = _json(folder, "config.json")
     generation = _json(folder, "generation_config.json")
     for name in SPECIAL:
@@ -275,9 +275,9 @@ def _as_list(value: object) -> list[Any]:
 
 
 def _add(
-    config: Mapping[str, Any], parsed: jsonfile.Parsed | None, ids: Mapping[str, int]
+    config: Mapping[str, Any], parsed: jsonfile.TokenizerJson | None, ids: Mapping[str, int]
 ) -> dict[str, bool]:
-    """What is added around a text: the template's word, over it the configuration's."""
+    """Return which tokens are added around a text: by the configuration, else by the template."""
     add: dict[str, bool] = {}
     for name, end in zip(("bos", "eos"), parsed.ends if parsed else (), strict=False):
         if end is not None and parsed is not None:
@@ -296,21 +296,21 @@ def _templates(
     value = config.get("chat_template")
     if "chat_template.json" in files and value is None:
         value = _json(folder, "chat_template.json").get("chat_template")
-    found = _named(value)
+    templates = _named(value)
     if "chat_template.jinja" in files:
-        found["default"] = _text(files["chat_template.jinja"], folder / "chat_template.jinja")
-    check_templates(found, folder)
-    return found
+        templates["default"] = _text(files["chat_template.jinja"], folder / "chat_template.jinja")
+    check_templates(templates, folder)
+    return templates
 
 
 def _named(value: object) -> dict[str, str]:
     """A template, or a list of those with names."""
-    found: dict[str, str] = {}
+    templates: dict[str, str] = {}
     for entry in value if isinstance(value, list) else ({"name": "default", "template": value},):
         match entry:
             case {"name": str(name), "template": str(text)}:
-                found[name] = text
-    return found
+                templates[name] = text
+    return templates
 
 
 def _text(data: bytes, file: Path) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from maxtool.errors import MalformedFile
-from maxtool.tokenizer import pre, wordpiece
+from maxtool.tokenizer import pretokenization, wordpiece
 from maxtool.tokenizer.fitting_json import tokens_of
 from maxtool.tokenizer.hostile import find_problem
 from maxtool.tokenizer.vocabulary import (
@@ -34,7 +34,7 @@ MEMORY = 600_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
+class TokenizerJson:
     """Contents of a ``tokenizer.json``: ``ends`` are what its template adds around a text."""
 
     vocabulary: Vocabulary | None
@@ -57,7 +57,7 @@ def load(data: bytes, file: Path, *, memory: int = MAX_JSON_MEMORY) -> dict[str,
     return parse_object(data, file=file, memory=memory)
 
 
-def parse(data: bytes, file: Path) -> Parsed:
+def parse(data: bytes, file: Path) -> TokenizerJson:
     """Read a ``tokenizer.json``.
 
     Raises:
@@ -78,7 +78,7 @@ def parse(data: bytes, file: Path) -> Parsed:
         vocabulary = wordpiece.from_json(root, added, file)
     ids = [*(i for _, i in tokens_of(model)), *(token.id for token in added)]
     ends = _template_ends(root.get("post_processor"))
-    return Parsed(vocabulary, added, ends, max(ids, default=-1) + 1)
+    return TokenizerJson(vocabulary, added, ends, max(ids, default=-1) + 1)
 
 
 def _check_prefix(model: object, file: Path) -> None:
@@ -106,12 +106,12 @@ def _check_with_library(data: bytes, file: Path) -> None:
 
 
 def _added(entries: Iterable[Mapping[str, Any]], file: Path) -> tuple[AddedToken, ...]:
-    found = tuple(
+    tokens = tuple(
         AddedToken(int(e["id"]), str(e["content"]), bool(e.get("special", False))) for e in entries
     )
-    check_tokens([token.content for token in found] or ["-"], file)
-    check_tokens([str(token.id) for token in found] or ["-"], file)
-    return found
+    check_tokens([token.content for token in tokens] or ["-"], file)
+    check_tokens([str(token.id) for token in tokens] or ["-"], file)
+    return tokens
 
 
 def _bpe(
@@ -121,7 +121,7 @@ def _bpe(
     merges = tuple(_merge(entry) for entry in model["merges"])
     if model.get("byte_fallback"):
         return _sentencepiece(root, tokens, types, merges)
-    name, reason = pre.find(root)
+    name, reason = pretokenization.find(root)
     affixes = [key for key in _AFFIXES if model.get(key)]
     if affixes:
         name, reason = None, f"GGUF cannot say {', '.join(affixes)}"
@@ -175,8 +175,8 @@ def _sentencepiece(
     for rank, (left, right) in enumerate(merges):
         ranks.setdefault(left + right, rank)
     kinds = tuple(
-        TokenType.BYTE if _is_byte(token) else kind
-        for token, kind in zip(tokens, types, strict=True)
+        TokenType.BYTE if _is_byte(token) else token_type
+        for token, token_type in zip(tokens, types, strict=True)
     )
     lowest = float(len(merges))
     scores = tuple(

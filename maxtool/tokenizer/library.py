@@ -21,7 +21,7 @@ from collections.abc import Iterable, Set
 from typing import Any
 
 from maxtool.errors import ConfigurationError
-from maxtool.tokenizer import pre, wordpiece
+from maxtool.tokenizer import pretokenization, wordpiece
 from maxtool.tokenizer.vocabulary import (
     BytePairs,
     SentencePiece,
@@ -80,10 +80,10 @@ def merges(vocabulary: SentencePiece) -> list[tuple[str, str]]:
             such a piece, the library cannot.
     """
     rows = zip(vocabulary.pieces, vocabulary.scores, vocabulary.types, strict=True)
-    scores = {piece: score for piece, score, kind in rows if kind is TokenType.NORMAL}
+    scores = {piece: score for piece, score, token_type in rows if token_type is TokenType.NORMAL}
     lost = [p for p in scores if len(p) > 1 and not all(character in scores for character in p)]
     if lost:
-        what = f"{len(lost)} pieces have characters that are no pieces"
+        what = f"{len(lost)} pieces have characters that are not pieces"
         problems = [repr(piece) for piece in lost[:10]]
         raise ConfigurationError(what, problems=problems)
     order = sorted((p for p in scores if len(p) > 1), key=lambda piece: -scores[piece])
@@ -137,8 +137,8 @@ def _log_probabilities(vocabulary: SentencePiece) -> list[list[object]]:
     """Pieces and scores; of a user-defined one, what SentencePiece was seen to take it for."""
     rows = zip(vocabulary.pieces, vocabulary.scores, vocabulary.types, strict=True)
     return [
-        [piece, 0.1 * (len(piece.encode()) - 1) if kind is TokenType.USER_DEFINED else score]
-        for piece, score, kind in rows
+        [piece, 0.1 * (len(piece.encode()) - 1) if token_type is TokenType.USER_DEFINED else score]
+        for piece, score, token_type in rows
     ]
 
 
@@ -193,10 +193,10 @@ def _decoder(vocabulary: SentencePiece) -> dict[str, Any]:
 
 
 def _byte_pairs(vocabulary: BytePairs) -> dict[str, Any]:
-    row = pre.row(str(vocabulary.pre))
+    row = pretokenization.row(str(vocabulary.pre))
     return {
         "normalizer": {"type": row.normalizer} if row.normalizer else None,
-        "pre_tokenizer": pre.pre_tokenizer(row),
+        "pre_tokenizer": pretokenization.pre_tokenizer(row),
         "decoder": {
             "type": "ByteLevel",
             "add_prefix_space": True,
@@ -221,11 +221,11 @@ def _byte_pairs(vocabulary: BytePairs) -> dict[str, Any]:
 def _used(vocabulary: BytePairs) -> dict[str, int]:
     """Tokens and their ids; unused ones only fill up the model's embedding."""
     rows = enumerate(zip(vocabulary.tokens, vocabulary.types, strict=True))
-    return {token: i for i, (token, kind) in rows if kind is not TokenType.UNUSED}
+    return {token: i for i, (token, token_type) in rows if token_type is not TokenType.UNUSED}
 
 
 def _sentencepiece_added(vocabulary: SentencePiece, own: Set[int]) -> list[dict[str, Any]]:
-    """What is matched before the model: of a unigram one not its own user-defined pieces.
+    """Return tokens matched before the model, without a unigram model's user-defined pieces.
 
     These are cuts like others there. In a BPE model they are looked for where spaces are visible
     already, unless that is where the leading one is put.
@@ -253,11 +253,11 @@ def _added(
             "single_word": False,
             "lstrip": False,
             "rstrip": False,
-            "normalized": normalized and kind not in SPECIAL_TYPES,
-            "special": kind in SPECIAL_TYPES,
+            "normalized": normalized and token_type not in SPECIAL_TYPES,
+            "special": token_type in SPECIAL_TYPES,
         }
-        for i, (token, kind) in rows
-        if kind in kinds
+        for i, (token, token_type) in rows
+        if token_type in kinds
     ]
 
 

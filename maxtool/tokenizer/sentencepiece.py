@@ -60,8 +60,8 @@ def serialize(vocabulary: SentencePiece, special_ids: Mapping[str, int]) -> byte
 
     proto = schema.ModelProto()
     rows = zip(vocabulary.pieces, vocabulary.scores, vocabulary.types, strict=True)
-    for piece, score, kind in rows:
-        proto.pieces.add(piece=piece, score=score, type=int(kind))
+    for piece, score, token_type in rows:
+        proto.pieces.add(piece=piece, score=score, type=int(token_type))
     spec = proto.trainer_spec
     spec.model_type = {name: code for code, name in ALGORITHMS.items()}[vocabulary.algorithm]
     spec.vocab_size = len(vocabulary.pieces)
@@ -86,12 +86,12 @@ def check_bytes(vocabulary: SentencePiece, file: Path | str | None) -> None:
         MalformedFile: With the pieces that are missing or are no bytes.
     """
     rows = zip(vocabulary.pieces, vocabulary.types, strict=True)
-    found = {piece for piece, kind in rows if kind is TokenType.BYTE}
+    byte_pieces = {piece for piece, token_type in rows if token_type is TokenType.BYTE}
     expected = {f"<0x{byte:02X}>" for byte in range(256)}
-    if not found or found == expected:
+    if not byte_pieces or byte_pieces == expected:
         return
-    missing = [f"missing {piece}" for piece in sorted(expected - found)]
-    foreign = [f"not a byte: {piece!r}" for piece in sorted(found - expected)]
+    missing = [f"missing {piece}" for piece in sorted(expected - byte_pieces)]
+    foreign = [f"not a byte: {piece!r}" for piece in sorted(byte_pieces - expected)]
     raise MalformedFile(
         "byte pieces that are not the 256 bytes", file=file, problems=[*missing, *foreign][:10]
     )
@@ -131,10 +131,12 @@ def _check_supported(proto: Any, file: Path) -> None:  # noqa: ANN401 - a genera
         "escape_whitespaces is off": not spec.escape_whitespaces,
         "treat_whitespace_as_suffix is on": proto.trainer_spec.treat_whitespace_as_suffix,
     }
-    found = [problem for problem, present in problems.items() if present]
-    if found:
+    problems_present = [problem for problem, present in problems.items() if present]
+    if problems_present:
         raise ConfigurationError(
-            "a SentencePiece model of a kind maxtool cannot use", file=file, problems=found
+            "a SentencePiece model of a kind maxtool cannot use",
+            file=file,
+            problems=problems_present,
         )
 
 

@@ -1,4 +1,4 @@
-"""What a tokenizer is made of, whichever file it came from."""
+"""Parts of a tokenizer, whichever file it came from."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class SentencePiece:
 
     @property
     def byte_fallback(self) -> bool:
-        """Whether text outside the vocabulary becomes byte tokens instead of the unknown token."""
+        """Return whether unknown text becomes byte tokens instead of the unknown token."""
         return TokenType.BYTE in self.types
 
     @property
@@ -72,7 +72,7 @@ class SentencePiece:
         return next((i for i, t in enumerate(self.types) if t is TokenType.UNKNOWN), None)
 
     def extended(self, added: Sequence[AddedToken], size: int = 0) -> SentencePiece:
-        """With ``added`` in their places, and padded to ``size`` as llama.cpp pads (``[PAD7]``)."""
+        """Return it with ``added`` tokens, padded to ``size`` as llama.cpp pads (``[PAD7]``)."""
         length = max(size, len(self.pieces), *(token.id + 1 for token in added), 0)
         room = range(len(self.pieces), length)
         pieces = [*self.pieces, *(f"[PAD{i}]" for i in room)]
@@ -148,7 +148,7 @@ class Tokenizer:
 
     @property
     def size(self) -> int:
-        """How many ids it has, whichever of its parts knows them."""
+        """Number of ids, whichever part knows them."""
         known = len(self.vocabulary.tokens) if self.vocabulary else 0
         return max(known, self.json_size, *(token.id + 1 for token in self.added), 0)
 
@@ -161,17 +161,17 @@ class Tokenizer:
     def eos_token_ids(self) -> tuple[int, ...]:
         """Every token that ends a text, each once."""
         named = (self.special_ids.get(name) for name in ("eos", "eot", "eom"))
-        found = [token for token in (*named, *self.stops) if token is not None]
-        return tuple(dict.fromkeys(found))
+        ids = [token for token in (*named, *self.stops) if token is not None]
+        return tuple(dict.fromkeys(ids))
 
     @property
     def add_bos(self) -> bool:
-        """Whether an encoded text begins with ``bos_token_id``."""
+        """Return whether an encoded text begins with ``bos_token_id``."""
         return self.add.get("bos", False) and self.bos_token_id is not None
 
 
 def looks_special(text: str) -> bool:
-    """Whether a token is for control by the look of it (the rule of llama.cpp's converter)."""
+    """Return whether a token looks like a control token, by the rule of llama.cpp's converter."""
     brackets = (("<|", "|>"), ("<\uff5c", "\uff5c>"), ("<unused", ">"))
     named = text in {"<pad>", "<mask>", "<2mass>", "[@BOS@]"}
     return named or any(text.startswith(a) and text.endswith(b) for a, b in brackets)
@@ -203,7 +203,7 @@ def _check_text(texts: Iterable[str], file: str | Path | None) -> None:
     try:
         "".join(texts).encode()
     except UnicodeEncodeError as error:
-        what = f"half of a character is no text: {error.object[error.start]!a}"
+        what = f"half of a character is not a text: {error.object[error.start]!a}"
         raise MalformedFile(what, file=file) from None
 
 

@@ -155,9 +155,9 @@ def from_gguf_columns(
         ids: Those that the file names.
     """
     plain = tuple(_plain(*row) for row in zip(tokens, types, strict=True))
-    found = special_ids(plain) | {name: i for name, i in ids.items() if name in SPECIAL}
-    found.setdefault("cls", ids.get("bos", LLAMA_CPP_CLS))
-    return WordPieces(plain, tuple(types)), found
+    special = special_ids(plain) | {name: i for name, i in ids.items() if name in SPECIAL}
+    special.setdefault("cls", ids.get("bos", LLAMA_CPP_CLS))
+    return WordPieces(plain, tuple(types)), special
 
 
 def _types(tokens: Sequence[str], special: set[str]) -> tuple[TokenType, ...]:
@@ -165,13 +165,13 @@ def _types(tokens: Sequence[str], special: set[str]) -> tuple[TokenType, ...]:
     return tuple(kinds[token in special] for token in tokens)
 
 
-def _phantom(token: str, kind: TokenType) -> str:
-    if kind is TokenType.CONTROL:
+def _phantom(token: str, token_type: TokenType) -> str:
+    if token_type is TokenType.CONTROL:
         return token
     return token[len(CONTINUES) :] if token.startswith(CONTINUES) else PHANTOM + token
 
 
-def _plain(token: str, kind: TokenType) -> str:
-    if kind is TokenType.CONTROL:
+def _plain(token: str, token_type: TokenType) -> str:
+    if token_type is TokenType.CONTROL:
         return token
     return token[len(PHANTOM) :] if token.startswith(PHANTOM) else CONTINUES + token

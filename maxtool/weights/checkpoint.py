@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 
 from maxtool.errors import MalformedFile, MissingWeight
 from maxtool.weights import locate
-from maxtool.weights.data import WeightData
 from maxtool.weights.formats import HUGGING_FACE, Format
 from maxtool.weights.jsonfile import read_object
 from maxtool.weights.names import did_you_mean
-from maxtool.weights.scaled import QUANTIZATION, ScaledTensor, paired, scheme
-from maxtool.weights.source import SourceFile, Stamp, changed, map_file, opened, stamp
-from maxtool.weights.spec import TensorInfo
-from maxtool.weights.stored import StoredWeight
+from maxtool.weights.scaled_float8 import QUANTIZATION, ScaledTensor, paired, scheme
+from maxtool.weights.source_file import SourceFile, Stamp, changed, map_file, open_source, stamp
+from maxtool.weights.stored_weight import StoredWeight
+from maxtool.weights.tensor_info import TensorInfo
 from maxtool.weights.view import Weights
+from maxtool.weights.weight_data import WeightData
 
 __all__ = ["Checkpoint", "TensorInfo", "open_checkpoint"]
 
@@ -42,7 +42,7 @@ class Checkpoint:
             properties, or the plain values beside the tensors of a PyTorch checkpoint.
         config: The ``config.json`` beside the tensors of a Hugging Face checkpoint, which is
             safetensors or PyTorch; ``None`` for other formats. A ``quantization_config`` is left
-            out where :mod:`maxtool.weights.scaled` reads what it describes as float weights.
+            out where :mod:`maxtool.weights.scaled_float8` reads what it describes as float weights.
         config_file: Where ``config`` was read.
         folder: Where tokenizer files are looked for.
         notes: What is odd about the files but no error, to be shown to the user.
@@ -132,11 +132,11 @@ class Checkpoint:
     @cached_property
     def weights(self) -> Weights:
         """The root of the hierarchical view."""
-        return Weights(Viewed(self))
+        return Weights(MappedCheckpoint(self))
 
     @property
     def protected(self) -> tuple[Path, ...]:
-        """Where nothing may be written: the files, and a Hugging Face checkpoint's folder."""
+        """Return paths that may not be written: the files, a Hugging Face checkpoint's folder."""
         return (self.folder, *self.files) if self.format in HUGGING_FACE else self.files
 
     def _load(self, info: TensorInfo) -> NDArray[Any]:
@@ -145,7 +145,7 @@ class Checkpoint:
             return info.read(self._load)
         if not info.nbytes:
             return _empty(info)
-        with opened(info.file, self.seen.get(info.file)) as file:
+        with open_source(info.file, self.seen.get(info.file)) as file:
             array = info.unpack(file) if info.unpack else _in_order(file, info)
         array.flags.writeable = False
         return array
@@ -164,7 +164,7 @@ class Checkpoint:
         return self._maps[file]
 
 
-class Viewed:
+class MappedCheckpoint:
     """A checkpoint whose weights are views of its mapped files.
 
     Args:
@@ -189,24 +189,24 @@ def open_checkpoint(path: Path, *, config: Path | None = None) -> Checkpoint:
         MalformedFile: If something is not what its format demands.
         InputError: If the files use what is not supported.
     """
-    found = locate.find(Path(path))
-    config_file = config or _config_beside(found)
-    seen = dict(found.seen) | ({config_file: stamp(config_file)} if config_file else {})
+    located = locate.find(Path(path))
+    config_file = config or _config_beside(located)
+    seen = dict(located.seen) | ({config_file: stamp(config_file)} if config_file else {})
     content = read_object(config_file) if config_file else None
     declared = scheme(content) if content is not None else None
     if declared is not None and content is not None:  # it has been acted upon
         del content[QUANTIZATION]
-    tensors, notes = paired(found.tensors, declared)
+    tensors, notes = paired(located.tensors, declared)
     return Checkpoint(
         path=Path(path),
-        format=found.format,
-        files=found.files,
+        format=located.format,
+        files=located.files,
         tensors=tensors,
-        metadata=found.metadata,
+        metadata=located.metadata,
         config=content,
         config_file=config_file,
-        folder=found.files[0].parent,
-        notes=found.notes + notes,
+        folder=located.files[0].parent,
+        notes=located.notes + notes,
         seen=seen,
     )
 
@@ -224,6 +224,6 @@ def _empty(info: TensorInfo) -> NDArray[Any]:
         raise MalformedFile(what, file=info.file, tensor=info.name) from None
 
 
-def _config_beside(found: locate.Found) -> Path | None:
-    beside = found.files[0].parent / "config.json"
-    return beside if found.format in HUGGING_FACE and beside.is_file() else None
+def _config_beside(located_tensors: locate.LocatedTensors) -> Path | None:
+    beside = located_tensors.files[0].parent / "config.json"
+    return beside if located_tensors.format in HUGGING_FACE and beside.is_file() else None

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from maxtool.errors import MalformedFile
-from maxtool.weights.source import SourceFile, cut_off
+from maxtool.weights.source_file import SourceFile, cut_off
 
 # Of the beginning of a file that is read in order: 100 MB and the length before them.
 MAX_HEADER_BYTES = 100_000_008
@@ -68,7 +68,7 @@ class Cursor:
             self.fail(f"{what} needs {count} bytes and {self.remaining} are left", hint=hint)
 
     def _fetch(self, needed: int) -> None:
-        """Have all bytes up to ``needed`` at hand, which are in the file."""
+        """Fetch all bytes up to ``needed``, which are in the file."""
         raise NotImplementedError
 
     def skip(self, count: int, what: str) -> int:

@@ -1,4 +1,4 @@
-"""What differs between two checkpoints, tensor by tensor, by the names in their files."""
+"""Differences between two checkpoints, tensor by tensor, by the names in their files."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 
 from maxtool.parallel import in_parts
 from maxtool.weights.checkpoint import Checkpoint
-from maxtool.weights.elements import PART, Elements, Weight, widened
 from maxtool.weights.names import natural_key
-from maxtool.weights.spec import TensorInfo
+from maxtool.weights.tensor_info import TensorInfo
+from maxtool.weights.weight_elements import PART, FlatElements, Weight, widened
 
 ROUND = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How far the elements of two tensors of one shape lie apart.
+    """Distance of the elements of two tensors of one shape.
 
     Attributes:
         name: Their name.
@@ -60,7 +60,7 @@ class Comparison:
 
     @property
     def equal(self) -> bool:
-        """Whether nothing differs."""
+        """Return whether nothing differs."""
         apart = any(difference.differing for difference in self.differences)
         return not (self.only_left or self.only_right or self.changed or apart)
 
@@ -94,16 +94,16 @@ def compare(
     pairs = [(left.tensors.get(n), right.tensors.get(n)) for n in _names([left, right], pattern)]
     both = [(one, other) for one, other in pairs if one and other]
     changed = tuple((one, other) for one, other in both if _form(one) != _form(other))
-    found: tuple[Difference, ...] = ()
+    differences: tuple[Difference, ...] = ()
     if values:
         names = comparable(left, right, pattern)
-        found = tuple(_both(left, right, name, progress) for name in names)
+        differences = tuple(_both(left, right, name, progress) for name in names)
     return Comparison(
         tuple(one for one, other in pairs if one and not other),
         tuple(other for one, other in pairs if other and not one),
         changed,
         len(both) - len(changed),
-        found,
+        differences,
     )
 
 
@@ -124,16 +124,16 @@ def _form(tensor: TensorInfo) -> object:
 
 
 def apart(left: Weight, right: Weight, progress: Callable[[int], None] | None = None) -> Difference:
-    """How far two weights of one shape lie apart, in parts of bounded size."""
-    ours, theirs = Elements(left), Elements(right)
+    """Measure the distance of two weights of one shape, in parts of bounded size."""
+    ours, theirs = FlatElements(left), FlatElements(right)
     total, done = Difference(left.name, ours.size), 0
     for start in range(0, ours.size, ROUND * PART):
         count = min(ROUND * PART, ours.size - start)
 
         def work(part: slice, at: int = start) -> tuple[int, float, int]:
-            place = slice(at + part.start, at + part.stop)
-            differing, largest, where = _apart(ours[place], theirs[place])
-            return differing, largest, place.start + where
+            block = slice(at + part.start, at + part.stop)
+            differing, largest, where = _apart(ours[block], theirs[block])
+            return differing, largest, block.start + where
 
         total = _with(total, in_parts(count, PART, work), left.shape)
         share = math.ceil(ours.nbytes * (start + count) / ours.size)
@@ -157,7 +157,7 @@ def _with(
 
 
 def _apart(left: NDArray[Any], right: NDArray[Any]) -> tuple[int, float, int]:
-    """How many elements differ, by how much at most, and where that is."""
+    """Return the number of elements that differ, the largest difference, and its position."""
     with np.errstate(all="ignore"):
         ours, theirs = _plain(left), _plain(right)
         differ = ours != theirs

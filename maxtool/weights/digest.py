@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from maxtool.weights.elements import Weight, items
+from maxtool.weights.weight_elements import Weight, items
 
 CHUNK_BYTES = 1 << 22
 

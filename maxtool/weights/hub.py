@@ -11,8 +11,8 @@ _REPOSITORY = re.compile(rf"\w[\w.-]{{0,95}}/{_FILE}\w[\w.-]{{0,95}}", re.ASCII)
 _URL = re.compile(r"(?:https?://(?:huggingface\.co|hf\.co)|hf:/)/([\w.-]+/[\w.-]+)")
 
 
-def looks_meant(path: Path) -> bool:
-    """Whether a path at which nothing is may be meant as a repository."""
+def looks_like_repository(path: Path) -> bool:
+    """Return whether a path at which nothing is may be meant as a repository."""
     return _REPOSITORY.fullmatch(path.as_posix()) is not None and not path.parent.exists()
 
 

@@ -1,4 +1,4 @@
-"""Everything that is asked about one checkpoint, computed before anything is shown."""
+"""Answers to all questions about one checkpoint, computed before anything is shown."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from maxtool import files
 from maxtool.errors import NegativeAnswer
-from maxtool.weights import digest, select
+from maxtool.weights import digest, tensor_slices
 from maxtool.weights.names import did_you_mean
-from maxtool.weights.opened import Opened
-from maxtool.weights.spec import TensorInfo
+from maxtool.weights.opened_checkpoint import OpenedCheckpoint
 from maxtool.weights.stats import Stats, measure
 from maxtool.weights.summary import Summary, summarize
+from maxtool.weights.tensor_info import TensorInfo
 
 Advance = Callable[[int], None]
 # Given a label and a number of bytes, a progress bar.
@@ -25,8 +25,8 @@ Progress = Callable[[str, int], AbstractContextManager[Advance]]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """What is asked beyond names, types and shapes.
+class Questions:
+    """Questions beyond names, types and shapes.
 
     Attributes:
         pattern: Shell pattern that the names of tensors must match.
@@ -42,12 +42,12 @@ class Question:
 
     @property
     def reads_payloads(self) -> bool:
-        """Whether headers are not enough to answer it."""
+        """Return whether headers are not enough to answer it."""
         return self.stats or self.sha256 or bool(self.values)
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class SliceValues:
     """A slice of a tensor.
 
     Attributes:
@@ -74,15 +74,15 @@ class Inspection:
         values: The slices asked for.
     """
 
-    opened: Opened
+    opened: OpenedCheckpoint
     summary: Summary
     stats: Mapping[str, Stats]
     file_digests: Mapping[Path, str]
     digests: Mapping[str, str]
-    values: tuple[Values, ...]
+    values: tuple[SliceValues, ...]
 
 
-def inspect(opened: Opened, question: Question, progress: Progress) -> Inspection:
+def inspect(opened: OpenedCheckpoint, question: Questions, progress: Progress) -> Inspection:
     """Answer a question about a checkpoint, reading every payload once for each kind of answer.
 
     Raises:
@@ -116,19 +116,21 @@ def inspect(opened: Opened, question: Question, progress: Progress) -> Inspectio
 
 def _of_each(
     tensors: Sequence[TensorInfo],
-    opened: Opened,
+    opened: OpenedCheckpoint,
     compute: Callable[..., Any],
     advance: Advance,
 ) -> dict[str, Any]:
     return {tensor.name: compute(opened.read(tensor.name), advance) for tensor in tensors}
 
 
-def _values(opened: Opened, text: str) -> Values:
+def _values(opened: OpenedCheckpoint, text: str) -> SliceValues:
     tensors = opened.checkpoint.tensors
-    selection = select.parse(text, tensors)
+    selection = tensor_slices.parse(text, tensors)
     tensor = tensors.get(selection.name)
     if tensor is None:
         what = f"no tensor {selection.name!r}"
         hint = did_you_mean(selection.name, tensors)
         raise NegativeAnswer(what, file=opened.location, hint=hint)
-    return Values(tensor, selection.text, select.take(opened.read(tensor.name), selection))
+    return SliceValues(
+        tensor, selection.text, tensor_slices.take(opened.read(tensor.name), selection)
+    )

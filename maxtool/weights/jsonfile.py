@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from maxtool.errors import MalformedFile
-from maxtool.weights.source import read_file
+from maxtool.weights.source_file import read_file
 
 # config.json and shard indexes; the largest published index is below 10 MB.
 MAX_JSON_BYTES = 100_000_000

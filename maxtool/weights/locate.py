@@ -1,4 +1,4 @@
-"""From a path to the tensors of all the files it means: folders, shards and split files."""
+"""Resolution of a path to the tensors of all its files: folders, shards and split files."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path, PurePosixPath
 from maxtool.errors import MalformedFile, MissingFile
 from maxtool.weights import hub
 from maxtool.weights.formats import ACCEPTED, Format, artifact, identify, read
+from maxtool.weights.formats.file_index import FileIndex
 from maxtool.weights.formats.gguf_values import whole_number
-from maxtool.weights.formats.index import FileIndex
 from maxtool.weights.jsonfile import read_object
 from maxtool.weights.names import listed, natural_key, stays_inside
-from maxtool.weights.source import Stamp, changed, is_file, stamp, unreadable
-from maxtool.weights.spec import TensorInfo
+from maxtool.weights.source_file import Stamp, changed, is_file, stamp, unreadable
+from maxtool.weights.tensor_info import TensorInfo
 
 # What stands for the checkpoint in a folder: names, then patterns that one file may match. A model
 # published in several formats is read from the first.
@@ -47,7 +47,7 @@ MAX_TENSORS = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LocatedTensors:
     """The tensors of all files that a path means, and these as they were when they were read."""
 
     format: Format
@@ -62,7 +62,7 @@ class Found:
         return tuple(self.seen)
 
 
-def find(path: Path) -> Found:
+def find(path: Path) -> LocatedTensors:
     """Read the headers of everything that ``path`` means.
 
     Raises:
@@ -78,19 +78,19 @@ def find(path: Path) -> Found:
     if file.suffix == ".json" and not compiled:
         return _sharded(file)
     before = stamp(file)
-    kind: Format = "artifact" if compiled else identify(file)
-    index, seen = read(kind, file)
+    format_: Format = "artifact" if compiled else identify(file)
+    index, seen = read(format_, file)
     if seen[file] != before:
         raise changed(file)
-    if kind == "gguf" and _split_count(index, file) > 1:
+    if format_ == "gguf" and _split_count(index, file) > 1:
         return _split(file, index)
     tensors = {tensor.name: tensor for tensor in index.tensors}
-    return Found(kind, seen, tensors, index.metadata, index.notes)
+    return LocatedTensors(format_, seen, tensors, index.metadata, index.notes)
 
 
 def _elsewhere(path: Path) -> str:
     """Advice for a path at which nothing is: it may be meant as a repository of the Hub."""
-    if hub.looks_meant(path):
+    if hub.looks_like_repository(path):
         return f"a repository of the Hugging Face Hub? {hub.download(path.as_posix())}"
     return f"accepted: {ACCEPTED}"
 
@@ -117,7 +117,7 @@ def _in_folder(folder: Path) -> Path:
     raise MissingFile("no checkpoint in this folder", file=folder, hint=f"accepted: {ACCEPTED}")
 
 
-def _sharded(index_file: Path) -> Found:
+def _sharded(index_file: Path) -> LocatedTensors:
     """The tensors of a shard index, which alone decides what belongs to the checkpoint."""
     wanted = _weight_map(index_file)
     folder = index_file.parent
@@ -128,8 +128,8 @@ def _sharded(index_file: Path) -> Found:
         raise MissingFile(
             "shards that the index names are missing", file=index_file, problems=listed(missing)
         )
-    kind, pattern = _kind_of_shards(names, index_file)
-    headers, seen = _read_all(kind, [folder / name for name in names])
+    shard_format, pattern = _kind_of_shards(names, index_file)
+    headers, seen = _read_all(shard_format, [folder / name for name in names])
     indexes = dict(zip(names, headers, strict=True))
     held = {name: {info.name: info for info in index.tensors} for name, index in indexes.items()}
     absent = [f"{name} in {file}" for name, file in wanted.items() if name not in held[file]]
@@ -147,7 +147,7 @@ def _sharded(index_file: Path) -> Found:
     }
     metadata = _merged(index.metadata for index in indexes.values())
     beside = [path.name for path in folder.glob(pattern) if path.name not in held]
-    return Found(kind, seen, tensors, metadata, _strays(wanted, held, beside))
+    return LocatedTensors(shard_format, seen, tensors, metadata, _strays(wanted, held, beside))
 
 
 def check_parts(count: int, file: Path) -> None:
@@ -160,13 +160,15 @@ def check_parts(count: int, file: Path) -> None:
         raise MalformedFile(f"{count} files; at most {MAX_PARTS} are read", file=file)
 
 
-def _read_all(kind: Format, files: Sequence[Path]) -> tuple[list[FileIndex], Mapping[Path, Stamp]]:
+def _read_all(
+    format_: Format, files: Sequence[Path]
+) -> tuple[list[FileIndex], Mapping[Path, Stamp]]:
     """The headers of several files, which may not hold too much together."""
     indexes: list[FileIndex] = []
     seen: dict[Path, Stamp] = {}
     tensors = 0
     for file in files:
-        index, stamps = read(kind, file)
+        index, stamps = read(format_, file)
         indexes.append(index)
         seen |= stamps
         tensors += len(index.tensors)
@@ -210,7 +212,7 @@ def _weight_map(index_file: Path) -> dict[str, str]:
 def _strays(
     wanted: Mapping[str, str], held: Mapping[str, Mapping[str, TensorInfo]], beside: Sequence[str]
 ) -> tuple[str, ...]:
-    """What lies in the shards or beside them without the index naming it."""
+    """Return tensors in the shards or next to them that the index does not name."""
     extra = [name for infos in held.values() for name in infos if name not in wanted]
     twice = [
         name for file, infos in held.items() for name in infos if wanted.get(name, file) != file
@@ -243,7 +245,7 @@ def _split_count(index: FileIndex, file: Path) -> int:
     return count
 
 
-def _split(file: Path, index: FileIndex) -> Found:
+def _split(file: Path, index: FileIndex) -> LocatedTensors:
     """All parts of a split GGUF file, whichever of them was named."""
     count = _split_count(index, file)
     check_parts(count, file)
@@ -267,7 +269,7 @@ def _split(file: Path, index: FileIndex) -> Found:
     if whole_number(first.get(SPLIT_TENSORS), len(tensors)) != len(tensors):
         what = f"{SPLIT_TENSORS} is {first[SPLIT_TENSORS]} and the parts hold {len(tensors)}"
         raise MalformedFile(what, file=parts[0])
-    return Found("gguf", seen, tensors, first)
+    return LocatedTensors("gguf", seen, tensors, first)
 
 
 def _unique(tensors: Iterable[TensorInfo]) -> dict[str, TensorInfo]:

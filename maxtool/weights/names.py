@@ -35,7 +35,7 @@ def _padded(match: re.Match[str]) -> str:
 
 
 def is_below(name: str, prefix: str) -> bool:
-    """Whether ``name`` is ``prefix`` or continues it by whole dotted segments."""
+    """Return whether ``name`` is ``prefix`` or continues it by whole dotted segments."""
     return not prefix or name == prefix or name.startswith(f"{prefix}.")
 
 
@@ -55,14 +55,14 @@ def listed(names: Sequence[str]) -> list[str]:
 
 
 def stays_inside(name: str) -> bool:
-    """Whether the name of a file is a plain relative path, on any system."""
+    """Return whether the name of a file is a plain relative path, on any system."""
     if name[1:2] == ":" or name.startswith("/") or "\\" in name or "\0" in name:
         return False
     parts = name.split("/")
     return ".." not in parts and any(part not in ("", ".") for part in parts)
 
 
-class Names:
+class UniqueNames:
     """Names of tensors as they are found: each once, and together no longer than a budget.
 
     Nested containers let a small file repeat a long name in many others.

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxtool.parallel import in_parts
-from maxtool.weights.elements import PART, Elements, Weight, widened
+from maxtool.weights.weight_elements import PART, FlatElements, Weight, widened
 
 # Parts between two calls of the progress function.
 ROUND = 32
@@ -25,7 +25,7 @@ ROUND = 32
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What the elements of a weight are like.
+    """Statistics of the elements of a weight.
 
     Attributes:
         count: How many there are.
@@ -49,7 +49,7 @@ class Stats:
 
     @property
     def finite(self) -> int:
-        """How many elements are numbers."""
+        """Number of elements that are finite."""
         return self.count - self.nans - self.infinities
 
     @property
@@ -82,7 +82,7 @@ class Stats:
         return self.mean, self.deviations
 
     def as_dict(self) -> dict[str, float | int | None]:
-        """Everything as plain numbers; mean and deviation of nothing are ``None``."""
+        """Return all fields as plain numbers; mean and deviation of nothing are ``None``."""
         return {
             "count": self.count,
             "min": self.minimum,
@@ -102,12 +102,12 @@ def measure(weight: Weight, progress: Callable[[int], None] | None = None) -> St
         weight: The weight; one that stays in its file may be far larger than memory.
         progress: Told the bytes of the payload done since the last call.
     """
-    elements = Elements(weight)
+    elements = FlatElements(weight)
     total, done = Stats(), 0
     for start in range(0, elements.size, ROUND * PART):
         count = min(ROUND * PART, elements.size - start)
-        found = in_parts(count, PART, lambda part, at=start: _part(elements, part, at))  # type: ignore[misc]
-        total = reduce(Stats.__add__, (stats for _, stats in sorted(found, key=_start)), total)
+        parts = in_parts(count, PART, lambda part, at=start: _part(elements, part, at))  # type: ignore[misc]
+        total = reduce(Stats.__add__, (stats for _, stats in sorted(parts, key=_start)), total)
         share = math.ceil(elements.nbytes * (start + count) / elements.size)
         if progress is not None:
             progress(share - done)
@@ -115,13 +115,13 @@ def measure(weight: Weight, progress: Callable[[int], None] | None = None) -> St
     return total
 
 
-def _part(elements: Elements, part: slice, at: int) -> tuple[int, Stats]:
+def _part(elements: FlatElements, part: slice, at: int) -> tuple[int, Stats]:
     with np.errstate(all="ignore"):
         return part.start, measure_array(elements[slice(at + part.start, at + part.stop)])
 
 
-def _start(found: tuple[int, Stats]) -> int:
-    return found[0]
+def _start(part: tuple[int, Stats]) -> int:
+    return part[0]
 
 
 def measure_array(values: NDArray[Any]) -> Stats:
@@ -145,7 +145,7 @@ def measure_array(values: NDArray[Any]) -> Stats:
 
 
 def _ends(values: NDArray[Any]) -> tuple[float | int, float | int]:
-    """Least and largest as plain numbers; integers are taken as stored, since float64 rounds."""
+    """Return least and largest as plain numbers; integers as stored, since float64 rounds."""
     plain = int if values.dtype.kind in "iu" else float
     return plain(values.min()), plain(values.max())
 

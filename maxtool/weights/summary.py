@@ -1,4 +1,4 @@
-"""What a checkpoint holds, as a tree with repeated layers collapsed, and in totals.
+"""Summary of a checkpoint: a tree with repeated layers collapsed, and totals.
 
 Computed from headers alone.
 """
@@ -13,7 +13,7 @@ from functools import reduce
 from maxtool.weights.checkpoint import Checkpoint
 from maxtool.weights.jsonfile import uncollected
 from maxtool.weights.names import MAX_DIGITS, natural_key
-from maxtool.weights.spec import TensorInfo
+from maxtool.weights.tensor_info import TensorInfo
 
 # Deeper names keep their last segments together: a file must not decide how deep we recurse.
 MAX_DEPTH = 100
@@ -54,7 +54,7 @@ class Total:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class TreeNode:
     """One line of the tree: a tensor, or everything below a part of a name.
 
     Attributes:
@@ -72,12 +72,12 @@ class Node:
     types: tuple[tuple[str, int], ...]
     shape: Shape | None = None
     repeats: int = 1
-    children: tuple[Node, ...] = ()
+    children: tuple[TreeNode, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a checkpoint, or the part of it that a pattern selects, holds.
+    """Summary of a checkpoint, or of the part that a pattern selects.
 
     Attributes:
         total: Everything selected.
@@ -89,7 +89,7 @@ class Summary:
     total: Total
     by_type: Mapping[str, Total]
     tensors: tuple[TensorInfo, ...]
-    tree: tuple[Node, ...]
+    tree: tuple[TreeNode, ...]
 
 
 def summarize(checkpoint: Checkpoint, *, pattern: str | None = None) -> Summary:
@@ -114,7 +114,7 @@ def _by_type(tensors: Iterable[TensorInfo]) -> dict[str, Total]:
     return dict(sorted(totals.items(), key=lambda item: -item[1].nbytes))
 
 
-def build_tree(tensors: Iterable[TensorInfo]) -> tuple[Node, ...]:
+def build_tree(tensors: Iterable[TensorInfo]) -> tuple[TreeNode, ...]:
     """The tree of dotted names, layers of one structure collapsed to one line."""
     root = _Branch()
     left = MAX_BRANCHES
@@ -144,12 +144,12 @@ class _Branch:
         branch.tensor = tensor
         return made
 
-    def nodes(self) -> tuple[Node, ...]:
+    def nodes(self) -> tuple[TreeNode, ...]:
         """The lines below this branch."""
         return tuple(_collapsed([branch.node(label) for label, branch in self.below.items()]))
 
-    def node(self, label: str) -> Node:
-        """This branch as one line, joined with its only child where it does not branch."""
+    def node(self, label: str) -> TreeNode:
+        """Return this branch as one line, joined with its only child where it does not branch."""
         branch = self
         while branch.tensor is None and len(branch.below) == 1:
             ((segment, branch),) = branch.below.items()
@@ -166,22 +166,22 @@ class _Branch:
 ITSELF = "(itself)"
 
 
-def _joined(label: str, child: Node) -> Node:
+def _joined(label: str, child: TreeNode) -> TreeNode:
     """The only line below a branch, on the branch's own."""
     return replace(child, label=f"{label}.{child.label}")
 
 
-def _leaf(label: str, tensor: TensorInfo) -> Node:
+def _leaf(label: str, tensor: TensorInfo) -> TreeNode:
     total = Total(1, tensor.size, tensor.nbytes)
-    return Node(label, total, ((tensor.type_name, total.nbytes),), tensor.shape)
+    return TreeNode(label, total, ((tensor.type_name, total.nbytes),), tensor.shape)
 
 
-def _above(label: str, children: tuple[Node, ...]) -> Node:
+def _above(label: str, children: tuple[TreeNode, ...]) -> TreeNode:
     total = reduce(Total.__add__, (child.total for child in children))
-    return Node(label, total, _types(children), children=children)
+    return TreeNode(label, total, _types(children), children=children)
 
 
-def _types(nodes: Sequence[Node]) -> tuple[tuple[str, int], ...]:
+def _types(nodes: Sequence[TreeNode]) -> tuple[tuple[str, int], ...]:
     totals: dict[str, int] = {}
     for node in nodes:
         for name, nbytes in node.types:
@@ -189,9 +189,9 @@ def _types(nodes: Sequence[Node]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(totals.items(), key=lambda item: -item[1]))
 
 
-def _collapsed(nodes: Sequence[Node]) -> Iterator[Node]:
+def _collapsed(nodes: Sequence[TreeNode]) -> Iterator[TreeNode]:
     """Nodes with numbers for labels and the same structure below them as one node each."""
-    alike: dict[object, list[Node]] = {}
+    alike: dict[object, list[TreeNode]] = {}
     for node in nodes:
         first, _, rest = node.label.partition(".")
         number = first.isascii() and first.isdigit() and len(first) <= MAX_DIGITS
@@ -200,16 +200,16 @@ def _collapsed(nodes: Sequence[Node]) -> Iterator[Node]:
         yield group[0] if len(group) == 1 else _merged(group)
 
 
-def _structure(node: Node) -> object:
-    """What nodes must share to be collapsed: everything but their own label."""
+def _structure(node: TreeNode) -> object:
+    """Return the key that nodes must share to be collapsed: everything but their own label."""
     return (node.shape, node.types, node.total, tuple(map(_labelled, node.children)))
 
 
-def _labelled(node: Node) -> object:
+def _labelled(node: TreeNode) -> object:
     return (node.label, _structure(node))
 
 
-def _merged(group: Sequence[Node]) -> Node:
+def _merged(group: Sequence[TreeNode]) -> TreeNode:
     """Nodes of one structure as one, with a range for a label and totals of them all."""
     numbers = [node.label.partition(".")[0] for node in group]
     _, dot, rest = group[0].label.partition(".")
@@ -219,7 +219,7 @@ def _merged(group: Sequence[Node]) -> Node:
     )
 
 
-def _scaled(node: Node, count: int) -> Node:
+def _scaled(node: TreeNode, count: int) -> TreeNode:
     """A node standing for ``count`` of its kind."""
     own = node.total
     total = Total(own.tensors * count, own.parameters * count, own.nbytes * count)

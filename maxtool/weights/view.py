@@ -12,12 +12,12 @@ from maxtool.dtype import DType
 from maxtool.errors import MisshapenWeight, ModelMismatch
 from maxtool.quantization.codec import quantize
 from maxtool.quantization.encoding import QuantizationEncoding
-from maxtool.weights.data import WeightData
 from maxtool.weights.names import is_below, natural_key
+from maxtool.weights.weight_data import WeightData
 
 
-class Source(Protocol):
-    """Where a view's weights come from, such as a ``Checkpoint``."""
+class WeightSource(Protocol):
+    """Source of a view's weights, such as a ``Checkpoint``."""
 
     @property
     def tensors(self) -> Mapping[str, object]:
@@ -29,7 +29,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AllocatedWeight:
-    """What :meth:`Weights.allocate` declares: a weight for a graph, its data known by its name.
+    """Result of :meth:`Weights.allocate`: a weight for a graph, its data known by its name.
 
     Attributes:
         name: The full name; ``Weights.allocated_weights`` has the data under it.
@@ -61,7 +61,7 @@ class View:
         name: The name so far; empty for the root.
     """
 
-    def __init__(self, source: Source, name: str = "") -> None:
+    def __init__(self, source: WeightSource, name: str = "") -> None:
         self._source = source
         self._name = name
         self._allocated: dict[str, NDArray[Any]] = {}
@@ -87,7 +87,7 @@ class View:
         return self._name
 
     def exists(self) -> bool:
-        """Whether a weight has exactly this name."""
+        """Return whether a weight has exactly this name."""
         return self._name in self._source.tensors
 
     def data(self) -> WeightData:

@@ -1,4 +1,4 @@
-"""What the examples of the reference documents are run with."""
+"""Fixtures for the examples of the reference documents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.accelerators import standing_in
 def accelerator(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[AbstractContextManager[Any]]:
-    """For ``with accelerator:`` around an example that uses ``Accelerator()``.
+    """Return the context ``with accelerator:`` around an example that uses ``Accelerator()``.
 
     Once with the machine's own, where an example on a machine without GPU must end with the error
     that says so, and once with other parts of the host standing in for GPUs.

@@ -1,4 +1,4 @@
-"""Which lines of the reference documents an example test holds, and what was wrong with them.
+"""Lines of the reference documents that an example test covers, and their typos.
 
 Examples are the documents' code as printed: ``max`` is ``maxtool``, the pages' lost indentation is
 back, and the mistakes in ``TYPOS`` are corrected. ``test_documents.py`` compares each test with its
@@ -25,7 +25,7 @@ class Example(NamedTuple):
 
 
 class Typo(NamedTuple):
-    """What a document prints in some line, and what the example has instead."""
+    """A document's mistake in one line, and the example's correction."""
 
     document: str
     line: int
@@ -90,7 +90,7 @@ def printed(document: str, lines: list[str], first: int, last: int) -> str:
     Raises:
         ValueError: If a typo is not where the table says.
     """
-    found = []
+    result = []
     for number in range(first, last + 1):
         line = lines[number - 1]
         if number == last:
@@ -98,8 +98,8 @@ def printed(document: str, lines: list[str], first: int, last: int) -> str:
         for typo in TYPOS:
             if (typo.document, typo.line) == (document, number):
                 line = corrected(line, typo)
-        found.append(line)
-    return "\n".join(found)
+        result.append(line)
+    return "\n".join(result)
 
 
 def corrected(line: str, typo: Typo) -> str:

@@ -118,19 +118,19 @@ def test_a_cycle_is_walked_once() -> None:
 
 
 def test_lists_of_modules_are_lists() -> None:
-    for made in (Sequential(Linear(2, 2)), ModuleList([Linear(2, 2)])):
-        made.append(Linear(2, 3))
-        made.insert(0, Linear(5, 2))
-        assert [name for name, _ in made.children] == ["0", "1", "2"]
-        made.pop()
-        made.reverse()
-        assert [tuple(t.shape) for name, t in made.parameters if "weight" in name] == [
+    for result in (Sequential(Linear(2, 2)), ModuleList([Linear(2, 2)])):
+        result.append(Linear(2, 3))
+        result.insert(0, Linear(5, 2))
+        assert [name for name, _ in result.children] == ["0", "1", "2"]
+        result.pop()
+        result.reverse()
+        assert [tuple(t.shape) for name, t in result.parameters if "weight" in name] == [
             (2, 2),
             (2, 5),
         ]
-        del made[0]
-        assert isinstance(made, list)
-        assert len(made[:1]) == 1
+        del result[0]
+        assert isinstance(result, list)
+        assert len(result[:1]) == 1
     with pytest.raises(NotImplementedError):
         ModuleList([Linear(2, 2)])(Tensor.ones([2]))
     x = Tensor.ones([2])
@@ -476,16 +476,16 @@ def test_no_branch_on_a_traced_value() -> None:
 def test_weights_given_to_compile() -> None:
     model = Linear(2, 3)
     before = state_of(model)
-    given = {"weight": np.ones((3, 2), np.float32), "bias": np.ones(3, np.float32)}
-    compiled = model.compile(kind("n", 2), weights=given)
+    inputs = {"weight": np.ones((3, 2), np.float32), "bias": np.ones(3, np.float32)}
+    compiled = model.compile(kind("n", 2), weights=inputs)
     np.testing.assert_array_equal(compiled(Tensor.ones([1, 2])).to_numpy(), [[3, 3, 3]])
     np.testing.assert_array_equal(model.weight.to_numpy(), before["weight"])
     with pytest.raises(KeyError, match="bias"):
-        model.compile(kind("n", 2), weights={"weight": given["weight"]})
+        model.compile(kind("n", 2), weights={"weight": inputs["weight"]})
     with pytest.raises(ValueError, match="bias"):
-        model.compile(kind("n", 2), weights={**given, "bias": np.ones(4, np.float32)})
+        model.compile(kind("n", 2), weights={**inputs, "bias": np.ones(4, np.float32)})
     with pytest.raises(ValueError, match="other"):  # instead of ignoring it
-        model.compile(kind("n", 2), weights={**given, "other": np.ones(4, np.float32)})
+        model.compile(kind("n", 2), weights={**inputs, "other": np.ones(4, np.float32)})
 
 
 def test_loading_after_compiling_changes_nothing_compiled() -> None:

@@ -17,7 +17,7 @@ from maxtool.driver import Buffer
 from maxtool.dtype import DType
 from maxtool.engine import InferenceSession
 from maxtool.graph import DeviceRef, Graph, TensorType, Weight
-from maxtool.weights.data import WeightData
+from maxtool.weights.weight_data import WeightData
 from tests.api.graph_modules import CPU, MLP, Array, Linear, kind, mlp, run, values
 
 # state
@@ -354,9 +354,9 @@ def test_an_input_of_a_wider_type_than_the_weights() -> None:
     assert Graph("g", model, [wide]).outputs[0].type == kind("n", 3, dtype=DType.float64)
     x = np.random.default_rng(1).normal(size=(2, 5))
     compiled = model.compile(wide, session=InferenceSession())
-    found = np.from_dlpack(compiled(Buffer.from_numpy(x)))
-    assert found.dtype == np.float64
-    np.testing.assert_allclose(found, x @ weights.T.astype(np.float64), rtol=1e-14)
+    result = np.from_dlpack(compiled(Buffer.from_numpy(x)))
+    assert result.dtype == np.float64
+    np.testing.assert_allclose(result, x @ weights.T.astype(np.float64), rtol=1e-14)
 
 
 def test_a_product_that_does_not_fit_is_found_while_tracing() -> None:

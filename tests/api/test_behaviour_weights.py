@@ -107,8 +107,8 @@ def test_allocate_converts_and_checks(weights: Weights) -> None:
 def test_astype(weights: Weights, dtype: DType, numpy: Any) -> None:
     data = weights.model.layers[1].w.data()
     assert data.astype(data.dtype) is data
-    found = np.asarray(data.astype(dtype).data)
-    np.testing.assert_array_equal(found, np.asarray(data.data).astype(numpy))
+    result = np.asarray(data.astype(dtype).data)
+    np.testing.assert_array_equal(result, np.asarray(data.data).astype(numpy))
 
 
 def test_astype_never_cuts_to_whole_numbers(weights: Weights) -> None:
@@ -176,7 +176,7 @@ TYPES = ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q8_0")
 
 @pytest.mark.parametrize("name", TYPES)
 def test_gguf_types(tmp_path: Path, name: str) -> None:
-    """Instead of a KeyError for Q8_0, Q4_1 and Q5_0, and of bytes for BF16."""
+    """Support Q8_0, Q4_1 and Q5_0, where the reference raises KeyError, and BF16, not as bytes."""
     kind = gguf.GGMLQuantizationType[name]
     rows = np.random.default_rng(0).normal(size=(4, 64)).astype(np.float32)
     writer = gguf.GGUFWriter(tmp_path / "m.gguf", "llama")

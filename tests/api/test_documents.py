@@ -21,8 +21,8 @@ CODE = re.compile(
 
 
 def test_a_signature_is_read_with_kinds_and_defaults() -> None:
-    found = parameters_of("(cls=None, /, name='', *, device=cpu:0, **kwargs)")
-    assert found == (
+    result = parameters_of("(cls=None, /, name='', *, device=cpu:0, **kwargs)")
+    assert result == (
         ("cls", "positional-only", "None"),
         ("name", "positional or keyword", "''"),
         ("device", "keyword-only", "'cpu:0'"),
@@ -67,7 +67,7 @@ def modules() -> list[ModuleType]:
 
 def examples() -> list[Example]:
     modules()
-    unique = {(one.document, one.first): one for one in EXAMPLES}
+    unique = {(example.document, example.first): example for example in EXAMPLES}
     return sorted(unique.values(), key=lambda one: (one.document, one.first))
 
 
@@ -92,9 +92,9 @@ def test_no_example_of_a_document_is_overlooked(reference: Path, document: str) 
         for number in range(one.first, one.last + 1)
     }
     lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-    found = [(number, line) for number, line in lines if CODE.match(line)]
-    assert len(found) > 5
-    assert not [(number, line) for number, line in found if number not in held]
+    result = [(number, line) for number, line in lines if CODE.match(line)]
+    assert len(result) > 5
+    assert not [(number, line) for number, line in result if number not in held]
 
 
 def test_every_typo_is_in_the_page() -> None:

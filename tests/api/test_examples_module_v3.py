@@ -198,7 +198,7 @@ def test_map_parameters(accelerator: AbstractContextManager[Any]) -> None:
 
 
 def on_gpu() -> list[Any]:
-    """Where eager tensors are made on a machine that has a GPU."""
+    """Create eager tensors as on a machine that has a GPU."""
     from maxtool.driver import Accelerator
 
     return [Accelerator()] if accelerator_count() else []

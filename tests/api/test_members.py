@@ -39,7 +39,7 @@ def linear(rows: int, columns: int) -> Any:
 
 
 def test_buffer() -> None:
-    """What ``state_dict`` returns is a Buffer or an array, and each may be loaded again."""
+    """Accept the result of ``state_dict``, a Buffer or an array, in another load."""
     model = linear(3, 4)
     state = model.state_dict()
     model.load_state_dict(state)
@@ -160,8 +160,8 @@ def test_module_dataclass(decorate: Any) -> None:
         def forward(self, x: Tensor) -> Tensor:
             return self.fc(x) * self.scale
 
-    for made in (decorate(Scale), decorate()(Scale), decorate(repr=False, eq=False)(Scale)):
-        model = made(Linear(2, 3))
+    for result in (decorate(Scale), decorate()(Scale), decorate(repr=False, eq=False)(Scale)):
+        model = result(Linear(2, 3))
         assert [name for name, _ in model.parameters] == ["fc.weight", "fc.bias"]
         assert model(Tensor.ones([2])).shape == [3]
         assert repr(model).startswith("Scale(\n")

@@ -43,11 +43,11 @@ def test_every_name_has_a_proof_and_nothing_else_has() -> None:
 def functions_in(file: str) -> set[str]:
     """The test functions of a file, and methods as ``Class::function``."""
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
-    found = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    result = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     for owner in (node for node in tree.body if isinstance(node, ast.ClassDef)):
         methods = (node.name for node in owner.body if isinstance(node, ast.FunctionDef))
-        found |= {f"{owner.name}::{method}" for method in methods}
-    return {name for name in found if name.split("::")[-1].startswith("test_")}
+        result |= {f"{owner.name}::{method}" for method in methods}
+    return {name for name in result if name.split("::")[-1].startswith("test_")}
 
 
 @pytest.mark.parametrize("path", sorted(set(proofs().values())))

@@ -35,8 +35,8 @@ GRAPH = documented("max.nn.Module", "max.pipelines.nn.layer.LayerV2") | GRAPH_TO
 EAGER = documented("max.nn.module_v3.Module", "max.experimental.nn.module.Module")
 
 
-def public(kind: type) -> set[str]:
-    return {name for name in dir(kind) if not name.startswith("_")}
+def public(type_: type) -> set[str]:
+    return {name for name in dir(type_) if not name.startswith("_")}
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def public(kind: type) -> set[str]:
     ],
 )
 def test_the_names_of_a_class_are_those_of_its_document(kind: type, names: set[str]) -> None:
-    given = {name for name in vars(kind).get("__annotations__", ()) if name[0] != "_"}
-    assert public(kind) | given == names  # attributes that only an instance has, too
+    inputs = {name for name in vars(kind).get("__annotations__", ()) if name[0] != "_"}
+    assert public(kind) | inputs == names  # attributes that only an instance has, too
 
 
 @pytest.mark.parametrize("kind", [nn.Module, eager.Module])
@@ -117,10 +117,10 @@ def test_names_that_are_free_in_graph_style(name: str) -> None:
         model.load_state_dict(state)
         again = copy.deepcopy(model)
         expected = 3.0 ** len(names)
-        for made in (model, again):
-            result = made(Tensor(np.ones((1, 2), np.float32))).to_numpy()
+        for built in (model, again):
+            result = built(Tensor(np.ones((1, 2), np.float32))).to_numpy()
             assert result.tolist() == [[expected, expected]]
-            graph = trace(made, "g", [ROWS])
+            graph = trace(built, "g", [ROWS])
             assert set(graph.weight_values) == names
         assert [path for path, _ in model.named_modules()][:2] == ["", f"{name}."]
         assert repr(model) == f"Parent(1 layers, {int('tied' in vars(model))} weights)"

@@ -16,7 +16,7 @@ SAMPLE = Path(__file__).with_name("typed_user.py")
 
 @pytest.mark.slow
 def test_a_users_file_passes_strictly(tmp_path: Path) -> None:
-    """From another folder, as a user of the installed package would."""
+    """Type-check from another folder, as a user of the installed package would."""
     (tmp_path / "user.py").write_text(SAMPLE.read_text(encoding="utf-8"), encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "user.py"],

@@ -1,4 +1,4 @@
-"""What a user's own file looks like; test_typing.py has mypy check it, strictly.
+"""A user's own file; test_typing.py has mypy check it, strictly.
 
 A comment that silences an error is an error itself where nothing is to be silenced.
 """
@@ -164,13 +164,13 @@ def hooks() -> None:
 def weights(path: str) -> None:
     state(load_weights([path]))
     state(Dictionary({}))
-    found = load_weights([path])
-    assert_type(found.model.layers[0], Weights)
-    assert_type(found.model.layers[0].weight.allocate(DType.float16), Weight)
+    result = load_weights([path])
+    assert_type(result.model.layers[0], Weights)
+    assert_type(result.model.layers[0].weight.allocate(DType.float16), Weight)
 
 
-def state(found: Weights) -> None:
-    Stack().load_state_dict(dict(found.items()))
-    Linear(2, 3).load_state_dict({name: weight.data() for name, weight in found.items()})
+def state(result: Weights) -> None:
+    Stack().load_state_dict(dict(result.items()))
+    Linear(2, 3).load_state_dict({name: weight.data() for name, weight in result.items()})
     assert_type(random([3, 2], dtype=DType.float32), Tensor)
     assert_type(Tensor.randn([2]).var(), Tensor)

@@ -46,7 +46,7 @@ class Steps:
         prefill = model.entries()[1]
         graph = trace(model, "prefill", prefill.types, prefill.function)
         weights = model.state_dict() | {n: w.to_numpy() for n, w in graph.owners.items()}
-        self._step = executor.find().compile(graph, weights)
+        self._step = executor.find_executor().compile(graph, weights)
         self._kinds = list(model.cache().values())
         self._batch = batch
         self.restart()

@@ -1,4 +1,4 @@
-"""What a decoder computes, in NumPy float64, straight from its options and weights."""
+"""Reference decoder in NumPy float64, straight from its options and weights."""
 
 from __future__ import annotations
 

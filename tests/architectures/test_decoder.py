@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from maxtool.architectures import ARCHITECTURES, CacheForm, Decoder, build, graph_of
+from maxtool.architectures import ARCHITECTURES, CacheLayout, Decoder, build, graph_of
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
 from maxtool.graph.limits import least_sizes
@@ -24,7 +24,7 @@ def made(dtype: DType = DType.float32, **changes: Any) -> Decoder:
 @pytest.mark.parametrize(
     ("changes", "problems"),
     [
-        ({"n_heads": 3}, ["n_heads 3 is no multiple of n_kv_heads 2"]),
+        ({"n_heads": 3}, ["n_heads 3 is not a multiple of n_kv_heads 2"]),
         ({"n_kv_heads": 0, "head_dim": 3}, ["n_kv_heads is 0", "head_dim 3 is odd"]),
         ({"vocab_size": -1, "norm_eps": -1.0}, ["vocab_size is -1", "norm_eps is -1.0"]),
         ({"rope_theta": float("nan")}, ["rope_theta is nan"]),
@@ -38,7 +38,7 @@ def made(dtype: DType = DType.float32, **changes: Any) -> Decoder:
         ({"n_layers": "3"}, ["n_layers is '3', not int"]),
         (
             {"n_layers": True, "extra": 1},
-            ["extra is no field of DecoderConfig", "n_layers is True"],
+            ["extra is not a field of DecoderConfig", "n_layers is True"],
         ),
         ({"sliding_window": 1.5}, ["sliding_window is 1.5, not int or null"]),
     ],
@@ -48,8 +48,8 @@ def test_every_problem_of_a_configuration_is_reported(
 ) -> None:
     with pytest.raises(ConfigurationError) as error:
         made(**changes)
-    found = error.value.problems
-    assert all(one.startswith(start) for one, start in zip(found, problems, strict=True))
+    result = error.value.problems
+    assert all(one.startswith(start) for one, start in zip(result, problems, strict=True))
 
 
 def test_fields_that_are_missing() -> None:
@@ -163,7 +163,7 @@ def exact() -> Any:
 def test_the_form_of_a_cache_changes_no_more_than_its_rounding(
     exact: Any, dtype: DType, transposed: bool
 ) -> None:
-    model = build("decoder", CONFIG, form=CacheForm(dtype, transposed))
+    model = build("decoder", CONFIG, form=CacheLayout(dtype, transposed))
     fill(model)
     whole = model.compile(*model.entries()[0].inputs.values())(IDS).to_numpy()
     bound = {DType.float32: 1e-5, DType.float16: 1e-2, DType.bfloat16: 8e-2}[dtype]
@@ -177,7 +177,7 @@ def test_the_form_of_a_cache_changes_no_more_than_its_rounding(
 
 
 def test_the_state_is_what_the_form_says() -> None:
-    state = build("decoder", CONFIG, form=CacheForm(DType.bfloat16, transposed=False)).cache()
+    state = build("decoder", CONFIG, form=CacheLayout(DType.bfloat16, transposed=False)).cache()
     assert {kind.dtype for kind in state.values()} == {DType.bfloat16}
     assert {tuple(map(str, kind.shape)) for kind in state.values()} == {("batch", "2", "16", "4")}
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from maxtool.architectures import Decoder, DecoderConfig, build, decoder_checks
-from maxtool.architectures.block import NORMS
 from maxtool.architectures.config import typed
 from maxtool.architectures.decoder_checks import CHOICES
+from maxtool.architectures.decoder_layer import NORMS
 from maxtool.architectures.mlp import ACTIVATIONS, MLPS
 from maxtool.errors import ConfigurationError
 from tests.architectures.decoders import CONFIG
@@ -131,11 +131,11 @@ def test_lists_become_tuples_and_their_items_are_checked() -> None:
 def shapes(layer: int = 0, **changes: Any) -> dict[str, tuple[int, ...]]:
     """The parameters of one layer, and with layer -1 those outside the layers."""
     weights = Decoder(DecoderConfig(**CONFIG | changes)).raw_state_dict()
-    found = {name: weight.shape.static() for name, weight in weights.items()}
+    result = {name: weight.shape.static() for name, weight in weights.items()}
     if layer < 0:
-        return {name: shape for name, shape in found.items() if not name.startswith("layers.")}
+        return {name: shape for name, shape in result.items() if not name.startswith("layers.")}
     prefix = f"layers.{layer}."
-    return {name.removeprefix(prefix): s for name, s in found.items() if name.startswith(prefix)}
+    return {name.removeprefix(prefix): s for name, s in result.items() if name.startswith(prefix)}
 
 
 @pytest.mark.parametrize(
@@ -149,8 +149,8 @@ def shapes(layer: int = 0, **changes: Any) -> dict[str, tuple[int, ...]]:
     ],
 )
 def test_norms_of_a_block(block: str, norms: list[str]) -> None:
-    found = shapes(block=block, norm="layer", norm_bias=True)
-    named = {name: shape for name, shape in found.items() if "norm" in name}
+    result = shapes(block=block, norm="layer", norm_bias=True)
+    named = {name: shape for name, shape in result.items() if "norm" in name}
     assert named == {f"{norm}.{part}": (8,) for norm in norms for part in ("weight", "bias")}
 
 
@@ -180,8 +180,8 @@ def test_parameters_of_the_other_options() -> None:
 def test_parameters_of_experts() -> None:
     sizes = {"n_experts": 5, "n_experts_used": 2, "expert_size": 3}
     layers = (True, False, True)
-    found = shapes(2, expert_layers=layers, **sizes)
-    experts = {name: shape for name, shape in found.items() if name.startswith("mlp.")}
+    result = shapes(2, expert_layers=layers, **sizes)
+    experts = {name: shape for name, shape in result.items() if name.startswith("mlp.")}
     assert experts == {
         "mlp.router.weight": (5, 8),
         "mlp.gate.weight": (5, 3, 8),

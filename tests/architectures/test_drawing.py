@@ -22,20 +22,20 @@ COUNT = 8
 
 @cache
 def model() -> Decoder:
-    made = Decoder(DecoderConfig(**CONFIG), draws=True)
-    fill(made)
-    return made
+    result = Decoder(DecoderConfig(**CONFIG), draws=True)
+    fill(result)
+    return result
 
 
 @cache
 def programs() -> Mapping[str, Callable[..., Any]]:
-    """What draws, compiled."""
-    decoder, found = model(), {}
+    """Compile the entries that draw."""
+    decoder, result = model(), {}
     for entry in decoder.entries()[3:]:
         graph = graph_of(decoder, entry)
         weights = decoder.state_dict() | {n: w.to_numpy() for n, w in graph.owners.items()}
-        found[entry.name] = executor.find().compile(graph, weights)
-    return found
+        result[entry.name] = executor.find_executor().compile(graph, weights)
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -69,16 +69,16 @@ def drawn(settings: list[float], numbers: np.ndarray) -> list[int]:
     draws = np.zeros(decoder.context, "f4")
     draws[0], draws[len(TEXT) : len(TEXT) + len(numbers) - 1] = numbers[0], numbers[1:]
     token, position = np.array([TEXT]), np.array([0], "i4")
-    found = []
+    result = []
     for name in ["sample_prefill"] + ["sample_decode"] * (len(numbers) - 1):
-        given: list[Any] = [token, position, draws, np.array(settings, "f4"), *state]
-        token, position = (one.to_numpy() for one in programs()[name](*map(Tensor, given)))
+        inputs: list[Any] = [token, position, draws, np.array(settings, "f4"), *state]
+        token, position = (one.to_numpy() for one in programs()[name](*map(Tensor, inputs)))
         assert (token.dtype, position.dtype, token.shape) == (np.int64, np.int32, (1, 1))
-        assert position == len(TEXT) + len(found)
-        found.append(int(token[0, 0]))
-    seen = {*TEXT, *found[:-1]}  # the last is marked by the call that reads it
+        assert position == len(TEXT) + len(result)
+        result.append(int(token[0, 0]))
+    seen = {*TEXT, *result[:-1]}  # the last is marked by the call that reads it
     assert set(np.flatnonzero(state[-1])) == seen
-    return found
+    return result
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def filled(encoder: Encoder, seed: int = 0) -> Encoder:
 def test_problems_of_a_configuration(changes: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConfigurationError) as error:
         made(**changes)
-    assert [found[: len(problem)] for found in error.value.problems] == [problem]
+    assert [result[: len(problem)] for result in error.value.problems] == [problem]
 
 
 @pytest.mark.parametrize("context", [0, -5])
@@ -160,7 +160,7 @@ def embed(request: pytest.FixtureRequest) -> Callable[[Any, Any], Any]:
     entry = model.entries()[1]
     graph = trace(model, "embed", entry.types, entry.function)
     weights = {**model.state_dict(), **{n: w.to_numpy() for n, w in graph.owners.items()}}
-    step = executor.find().compile(graph, weights)
+    step = executor.find_executor().compile(graph, weights)
     return lambda *arrays: step(*map(Tensor, arrays))[0].to_numpy()
 
 
@@ -188,14 +188,14 @@ EXPECTED = {"mean": lambda x: x.mean(0), "cls": lambda x: x[0], "max": lambda x:
 @pytest.mark.parametrize("kind", POOLINGS)
 def test_pooling(kind: str, normalize: bool) -> None:
     mask = (np.arange(4) < np.array(KEPT)[:, None]).astype(np.int64)
-    found = pooled(kind, Tensor(X), Tensor(mask), normalize=normalize).to_numpy()
+    actual = pooled(kind, Tensor(X), Tensor(mask), normalize=normalize).to_numpy()
     expected = np.stack([EXPECTED[kind](x[:n]) for x, n in zip(X, KEPT, strict=True)])
     if normalize:
         expected /= np.linalg.norm(expected, axis=1, keepdims=True)
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    np.testing.assert_allclose(actual, expected, rtol=1e-5)
 
 
 def test_nothing_to_divide_by() -> None:
     zeros = Tensor(np.zeros((1, 2, 3), np.float32))
-    found = pooled("mean", zeros, Tensor(np.zeros((1, 2), np.int64)), normalize=True)
-    np.testing.assert_array_equal(found.to_numpy(), np.zeros((1, 3)))
+    result = pooled("mean", zeros, Tensor(np.zeros((1, 2), np.int64)), normalize=True)
+    np.testing.assert_array_equal(result.to_numpy(), np.zeros((1, 3)))

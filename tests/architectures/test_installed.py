@@ -109,8 +109,8 @@ def test_an_installed_architecture_compiles_and_runs(site: Path, tmp_path: Path)
     rng = np.random.default_rng(0)
     tensors = checkpoint(tmp_path / "checkpoint", rng)
     output = tmp_path / "artifact"
-    made = CliRunner().invoke(app, ["compile", str(tmp_path / "checkpoint"), "-o", str(output)])
-    assert made.exit_code == 0, made.stderr
+    result = CliRunner().invoke(app, ["compile", str(tmp_path / "checkpoint"), "-o", str(output)])
+    assert result.exit_code == 0, result.stderr
     manifest = json.loads((output / "manifest.json").read_text())
     assert (manifest["architecture"], manifest["classes"]) == ("classifier", 3)
     assert (manifest["context"], manifest["limits"]) == (None, {"batch": 4})
@@ -146,7 +146,7 @@ def test_of_two_packages_the_first_name_wins(site: Path) -> None:
     [
         ("raise RuntimeError('no licence')", "RuntimeError: no licence"),
         ("", "AttributeError"),
-        ("build = 3", "it is no function"),
+        ("build = 3", "it is not a function"),
     ],
 )
 def test_a_package_that_does_not_work_is_named(site: Path, code: str, reason: str) -> None:

@@ -80,8 +80,8 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-def error(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> float:
-    return float(np.abs(found - expected).max() / np.abs(expected).max())
+def error(array: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> float:
+    return float(np.abs(array - expected).max() / np.abs(expected).max())
 
 
 # What is compiled without a cache too; the two differ in how keys come to the attention only.
@@ -97,8 +97,8 @@ def check(config: DecoderConfig, seed: int = 1, *, without_cache: bool) -> None:
     expected = oracle.logits(ids)
     if without_cache:
         forward = model.entries()[0]
-        found = model.compile(*forward.inputs.values())(ids).to_numpy()
-        assert error(found, expected) < 1e-5
+        actual = model.compile(*forward.inputs.values())(ids).to_numpy()
+        assert error(actual, expected) < 1e-5
     steps, at = Steps(model, batch=2), 0
     for length in (4, 3, 1, 1):
         at += length
@@ -124,12 +124,12 @@ def test_an_option(name: str) -> None:
 
 @st.composite
 def options(draw: st.DrawFn) -> dict[str, Any]:
-    """Any options that go together, on sizes that are small and odd."""
+    """Draw any options that fit together, on small and odd sizes."""
     kv_heads, dim = draw(st.integers(1, 3)), draw(st.integers(1, 5))
     layers = st.one_of(st.none(), st.tuples(*[st.booleans()] * 3))
     chosen = {name: draw(st.sampled_from(known)) for name, known in CHOICES.items()}
     chosen["rope_scaling"] = "none"
-    found = chosen | {
+    result = chosen | {
         "vocab_size": draw(st.integers(2, 70)),
         "hidden_size": draw(st.integers(3, 40)),
         "intermediate_size": draw(st.integers(1, 40)),
@@ -145,18 +145,18 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
         "embed_scale": draw(st.floats(0.5, 6)),
         "residual_scale": draw(st.floats(0.2, 1)),
     }
-    if found["sliding_window"] is not None:
-        found["sliding_layers"] = draw(layers)
+    if result["sliding_window"] is not None:
+        result["sliding_layers"] = draw(layers)
         if chosen["position"] == "rope":
-            found["rope_local_theta"] = draw(st.none() | st.floats(10, 1000))
+            result["rope_local_theta"] = draw(st.none() | st.floats(10, 1000))
     if chosen["position"] == "rope":
-        found |= {"rotary_dim": 2 * dim, "rope_layers": draw(layers)}
+        result |= {"rotary_dim": 2 * dim, "rope_layers": draw(layers)}
     if chosen["mlp"] == "gated" and draw(st.booleans()):
         experts = draw(st.integers(1, 6))
         used = draw(st.integers(1, experts))
-        found |= {"n_experts": experts, "n_experts_used": used, "expert_layers": draw(layers)}
-        found |= {"norm_topk": draw(st.booleans()), "expert_size": draw(st.integers(1, 30))}
-    return found
+        result |= {"n_experts": experts, "n_experts_used": used, "expert_layers": draw(layers)}
+        result |= {"norm_topk": draw(st.booleans()), "expert_size": draw(st.integers(1, 30))}
+    return result
 
 
 @pytest.mark.slow
@@ -172,7 +172,7 @@ def test_any_options_that_go_together(found: dict[str, Any], seed: int) -> None:
     ids=lambda dtype: dtype.value,
 )
 def test_matrices_of_other_types(dtype: DType) -> None:
-    """They are read as they are stored, tables of positions and experts too."""
+    """Read them as they are stored, tables of positions and experts too."""
     changes = {"position": "learned", "n_experts": 3, "n_experts_used": 2}
     config = DecoderConfig(**CONFIG | SIZES | changes | {"expert_layers": LAYERS})
     model = Decoder(config, dtype)

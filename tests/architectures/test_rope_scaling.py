@@ -12,7 +12,7 @@ import pytest
 
 from maxtool.architectures import DecoderConfig, rope_scaling
 from maxtool.architectures.decoder_checks import CHOICES, problems
-from maxtool.architectures.rotary import RotaryByLength, RotaryTable, make_rotaries
+from maxtool.architectures.rotary_angles import RotaryByLength, RotaryTable, make_rotaries
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
 from maxtool.graph import Tensor
@@ -32,15 +32,15 @@ def configuration(options: dict[str, Any]) -> DecoderConfig:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["options"]["rope_scaling"])
 def test_frequencies(case: dict[str, Any]) -> None:
     config = configuration(case["options"])
-    found = rope_scaling.frequencies(config, case["length"])
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, case["frequencies"], rtol=2.5e-7)
+    result = rope_scaling.frequencies(config, case["length"])
+    assert result.dtype == np.float32
+    np.testing.assert_allclose(result, case["frequencies"], rtol=2.5e-7)
     assert rope_scaling.attention_factor(config) == pytest.approx(case["factor"], rel=1e-12)
 
 
 def test_numbers_that_float32_cannot_hold() -> None:
     config = DecoderConfig(**CONFIG | {"rope_theta": 1e-200})
-    with pytest.raises(ConfigurationError, match="rotary frequencies that are no numbers"):
+    with pytest.raises(ConfigurationError, match="rotary frequencies that are not numbers"):
         rope_scaling.frequencies(config, 1)
 
 

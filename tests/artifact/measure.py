@@ -1,4 +1,4 @@
-"""What the tests of artifacts compute with."""
+"""Computations of the tests of artifacts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def error(actual: Array, expected: Array) -> float:
 
 
 def recorded(folder: Path) -> dict[str, Array]:
-    """What transformers computed from a checkpoint."""
+    """Return the outputs of transformers recorded for a checkpoint."""
     with np.load(folder / "expected.npz") as arrays:
         return dict(arrays)
 

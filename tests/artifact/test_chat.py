@@ -11,7 +11,7 @@ import pytest
 import tokenizers
 
 from maxtool import conversion
-from maxtool.artifact import tokens
+from maxtool.artifact import tokenizer_files
 from maxtool.recipe import find_recipe, plan
 from maxtool.recipe.fitted_tokenizer import model_tokenizer
 from maxtool.runtime import loader
@@ -45,21 +45,21 @@ def converted(source: Path, output: Path) -> Path:
 def test_both_dialects_keep_the_tokenizer_and_the_template(source: Path, tmp_path: Path) -> None:
     gguf = converted(source, tmp_path / "there.gguf")
     back = converted(gguf, tmp_path / "back")
-    found = []
+    result = []
     for i, path in enumerate((source, gguf, back)):
         folder = tmp_path / str(i)
         folder.mkdir()
         checkpoint = open_checkpoint(path)
         tokenizer, notes = model_tokenizer(plan(find_recipe(checkpoint), checkpoint))
         assert tokenizer is not None and not notes
-        manifest = tokens.write(tokenizer, folder)
+        manifest = tokenizer_files.write(tokenizer, folder)
         library = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
         ids = [library.encode(text, add_special_tokens=False).ids for text in MULTILINGUAL.values()]
         assert (folder / "chat_template.jinja").read_text() == TEMPLATE
-        found.append((manifest, ids))
-    assert found[0] == found[1] == found[2]
+        result.append((manifest, ids))
+    assert result[0] == result[1] == result[2]
     special = {"bos_token": "<|begin_of_text|>", "eos_token": "<|end_of_text|>"}
-    assert found[0][0]["special_tokens"] == special
+    assert result[0][0]["special_tokens"] == special
 
 
 # Without a window, with one, with windows and two bases, with a scaling.
@@ -70,7 +70,7 @@ KEPT = ("tiny-llama", "tiny-mistral", "tiny-gemma3", "tiny-yarn")
 def test_what_is_kept_changes_nothing(compiled: Compile, data: Path, name: str) -> None:
     """A text read in two parts is continued as one read at once, with windows and scaling too."""
     model = loader.load(compiled(data / name))
-    choose = loader.Chooser(loader.Sampling())
+    choose = loader.TokenSampler(loader.Sampling())
     ids = np.random.default_rng(2).integers(3, 60, 20).tolist()
     kept = Session(model)
     first = list(kept.generate(ids[:11], 3, choose))

@@ -1,4 +1,4 @@
-"""What --check compares, and what it says."""
+"""Comparisons of --check, and its messages."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pytest
 from typer.testing import CliRunner
 
 from maxtool import artifact
-from maxtool.artifact import check, lengths, original_model
+from maxtool.artifact import check, check_lengths, original_model
 from maxtool.artifact.graph_outputs import GraphRunner
 from maxtool.cli.app import app
 from maxtool.conversion import Request, convert, prepare
 from maxtool.errors import ConfigurationError, ParityFailed
 from maxtool.graph import Graph, Node
-from maxtool.runtime.loader.trials import FILE, Tolerance
+from maxtool.runtime.loader.recorded_checks import FILE, Tolerance
 
 
 def test_a_model_that_no_table_names_is_checked(data: Path, tmp_path: Path) -> None:
@@ -46,10 +46,10 @@ def test_a_window_longer_than_the_usual_text_is_passed(
 ) -> None:
     """An artifact that has lost its window is found out, though 24 tokens would not tell."""
     source, output = with_window(data, tmp_path / "source", 40), tmp_path / "out"
-    made = artifact.prepare(artifact.Request(source, output, check=True))
-    artifact.make(made)
+    result = artifact.prepare(artifact.Request(source, output, check=True))
+    artifact.make(result)
     checked = json.loads((output / "manifest.json").read_text())["check"]
-    assert (checked["tokens"], checked["unreached"]) == (40 + lengths.PAST, [])
+    assert (checked["tokens"], checked["unreached"]) == (40 + check_lengths.PAST, [])
     lost = artifact.prepare(artifact.Request(source, output, force=True))
     for graph in nested(lost.contents.graphs):
         for node in graph.nodes:
@@ -58,7 +58,7 @@ def test_a_window_longer_than_the_usual_text_is_passed(
     artifact.make(lost)
     monkeypatch.undo()
     with pytest.raises(ParityFailed) as caught:
-        made.compare(output)
+        result.compare(output)
     assert len(caught.value.problems) == 2, "decoding passes the window too"
 
 
@@ -139,7 +139,7 @@ def test_a_machine_without_transformers_is_told_what_to_install(
 def test_how_many_tokens_are_compared(
     turns: tuple[int, ...], work: int, context: int | None, expected: int
 ) -> None:
-    assert lengths.tokens(turns, work, context) == expected
+    assert check_lengths.tokens(turns, work, context) == expected
 
 
 @pytest.mark.parametrize(
@@ -149,8 +149,8 @@ def test_how_many_tokens_are_compared(
 def test_architectures_know_where_they_compute_otherwise(
     data: Path, tmp_path: Path, name: str, turns: tuple[int, ...]
 ) -> None:
-    made = artifact.prepare(artifact.Request(data / name, tmp_path / "out"))
-    assert made.contents.turns == turns
+    result = artifact.prepare(artifact.Request(data / name, tmp_path / "out"))
+    assert result.contents.turns == turns
 
 
 def test_forward_is_shown_fewer_tokens_where_its_logits_would_be_many(
@@ -158,12 +158,12 @@ def test_forward_is_shown_fewer_tokens_where_its_logits_would_be_many(
 ) -> None:
     """An artifact for another machine has them recorded: a window must not fill a disk."""
     source, output = with_window(data, tmp_path / "source", 40), tmp_path / "out"
-    made = artifact.prepare(artifact.Request(source, output))
-    artifact.make(made)
+    result = artifact.prepare(artifact.Request(source, output))
+    artifact.make(result)
 
     def recorded(largest: int) -> set[tuple[int, ...]]:
         monkeypatch.setattr(check, "LARGEST", largest)
-        trials = check.trials_of(made.contents, Tolerance(1e-4, 1e-5))
+        trials = check.trials_of(result.contents, Tolerance(1e-4, 1e-5))
         check.check(output, trials, here=False)
         with np.load(output / FILE) as arrays:
             return {array.shape for array in arrays.values()}
@@ -181,10 +181,10 @@ class Undefined(GraphRunner):
 
 
 def test_a_reference_of_nan_proves_nothing(data: Path, tmp_path: Path) -> None:
-    made = artifact.prepare(artifact.Request(data / "tiny-llama", tmp_path / "out"))
+    result = artifact.prepare(artifact.Request(data / "tiny-llama", tmp_path / "out"))
     reference = check.Reference(check.GRAPH, Undefined)
     with pytest.raises(ParityFailed, match="its graph computes is NaN or infinite") as caught:
-        check.trials_of(made.contents, Tolerance(1e-4, 1e-5), reference)
+        check.trials_of(result.contents, Tolerance(1e-4, 1e-5), reference)
     assert any(problem.startswith("prefill and decode: ") for problem in caught.value.problems)
 
 

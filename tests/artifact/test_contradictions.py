@@ -40,13 +40,13 @@ def numbers(value: object, path: Path_ = ()) -> Iterator[tuple[Path_, int]]:
 
 def replaced(root: dict[str, Any], path: Path_, value: object) -> dict[str, Any]:
     """A copy with another value at one place."""
-    made: Any = json.loads(json.dumps(root))
+    result: Any = json.loads(json.dumps(root))
     *parents, last = path
-    place = made
+    place = result
     for key in parents:
         place = place[key]
     place[last] = value
-    return dict(made)
+    return dict(result)
 
 
 def around(number: int) -> st.SearchStrategy[int]:
@@ -72,7 +72,7 @@ def use(model: loader.Model) -> None:
 
 
 def reach(manifest: loader.Manifest) -> dict[str, object]:
-    """What may be asked for, the context and rows of tables, and what it is taken from."""
+    """Return the manifest's limits, the context and rows of tables, and their sources."""
     tables = {table.index for table in manifest.tables} - {"context"}
     return {
         "context": manifest.context,
@@ -82,9 +82,9 @@ def reach(manifest: loader.Manifest) -> dict[str, object]:
     }
 
 
-def is_within(found: loader.Manifest, whole: loader.Manifest) -> bool:
-    """Whether a manifest lets no more pass than another."""
-    less, more = reach(found), reach(whole)
+def is_within(manifest: loader.Manifest, whole: loader.Manifest) -> bool:
+    """Return whether a manifest lets no more pass than another."""
+    less, more = reach(manifest), reach(whole)
     rows: Any = less["rows"]
     return (
         less["context"] <= more["context"]  # type: ignore[operator]

@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from maxtool import artifact
-from maxtool.artifact import code
+from maxtool.artifact import machine_code
 from maxtool.artifact.contents import Contents, NamedGraph
-from maxtool.artifact.progress import Clock, Silent
+from maxtool.artifact.progress import SilentProgress, StageClock
 from maxtool.cli.app import app
 from maxtool.compiler.targets import parse_target
 from maxtool.dtype import DType
@@ -21,7 +21,7 @@ from maxtool.graph import Graph, TensorType, ops
 from maxtool.weights import WeightData
 
 
-class Stages(Silent):
+class Stages(SilentProgress):
     def __init__(self) -> None:
         self.names: list[str] = []
 
@@ -32,10 +32,10 @@ class Stages(Silent):
 
 def graph() -> Graph:
     kind = TensorType(DType.float32, ["rows", 4])
-    with Graph("joined", input_types=[kind, kind]) as made:
-        first, second = made.inputs
-        made.output(ops.concat([ops.cast(first, DType.float64), ops.cast(second, DType.float64)]))
-    return made
+    with Graph("joined", input_types=[kind, kind]) as result:
+        first, second = result.inputs
+        result.output(ops.concat([ops.cast(first, DType.float64), ops.cast(second, DType.float64)]))
+    return result
 
 
 def test_files_beside_the_library(tmp_path: Path) -> None:
@@ -44,8 +44,8 @@ def test_files_beside_the_library(tmp_path: Path) -> None:
     contents = Contents(
         functions, target, dict[str, WeightData]().__getitem__, identity={}, dtype=None
     )
-    stages, clock = Stages(), Clock()
-    kernels = code.write(contents, tmp_path, clock, stages)
+    stages, clock = Stages(), StageClock()
+    kernels = machine_code.write(contents, tmp_path, clock, stages)
     files = sorted(file.name for file in tmp_path.iterdir())
     assert files == ["compute_80.ptx", "model.so", "sm_80.cubin", "sm_90.cubin"]
     for arch in (80, 90):
@@ -62,7 +62,7 @@ def test_files_beside_the_library(tmp_path: Path) -> None:
         "generating machine code",
         "compiling for sm_80, sm_90",
     ]
-    assert code.stages(target) == len(stages.names)
+    assert machine_code.stages(target) == len(stages.names)
     assert list(clock.seconds) == ["lower", "compile", "link", "device code"]
 
 
@@ -71,9 +71,9 @@ def request(source: Path, output: Path, **options: object) -> artifact.Request:
 
 
 def test_a_plan_needs_no_gpu(data: Path, tmp_path: Path) -> None:
-    made = artifact.prepare(request(data / "tiny-llama", tmp_path / "a", target="cuda:sm_90"))
-    assert made.target.manifest["archs"] == ["sm_90"]
-    assert all(place.block is None for place in made.storage.values())
+    result = artifact.prepare(request(data / "tiny-llama", tmp_path / "a", target="cuda:sm_90"))
+    assert result.target.manifest["archs"] == ["sm_90"]
+    assert all(place.block is None for place in result.storage.values())
     assert not (tmp_path / "a").exists()
 
 
@@ -112,7 +112,7 @@ def test_without_the_extra_nothing_is_compiled(
     def absent() -> None:
         raise MachineLacks("nvrtc is not here")
 
-    monkeypatch.setattr(code, "compilers", absent)
+    monkeypatch.setattr(machine_code, "compilers", absent)
     with pytest.raises(MachineLacks, match="nvrtc"):
         artifact.prepare(request(data / "tiny-llama", tmp_path / "a", target="cuda:sm_90"))
     artifact.prepare(request(data / "tiny-llama", tmp_path / "a"))
@@ -138,8 +138,10 @@ def test_the_command_says_what_it_would_do(data: Path, tmp_path: Path) -> None:
 
 def test_quantized_matrices_become_float16(sample: Path, tmp_path: Path) -> None:
     file = tmp_path / "quantized.gguf"
-    made = CliRunner().invoke(app, ["convert", str(sample), "-o", str(file), "--quantize", "Q8_0"])
-    assert made.exit_code == 0, made.stderr
+    result = CliRunner().invoke(
+        app, ["convert", str(sample), "-o", str(file), "--quantize", "Q8_0"]
+    )
+    assert result.exit_code == 0, result.stderr
     on_gpu = artifact.prepare(request(file, tmp_path / "a", target="cuda:sm_90"))
     assert on_gpu.dtype is DType.float16
     assert on_gpu.storage["layers.0.attn.q.weight"].dtype is DType.float16

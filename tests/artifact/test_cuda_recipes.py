@@ -13,9 +13,9 @@ import pytest
 
 from maxtool import artifact
 from maxtool.compiler.cuda.binaries import device_source
-from maxtool.compiler.cuda.compiling import machine_code, portable_code
+from maxtool.compiler.cuda.device_code import machine_code, portable_code
 from maxtool.compiler.cuda.resources import Resources, read_resources
-from maxtool.compiler.lowering.module import ModuleLowering
+from maxtool.compiler.lowering.module_lowering import ModuleLowering
 from maxtool.compiler.pipeline import compile_module
 from maxtool.dtype import DType
 from maxtool.recipe import recipe_names
@@ -56,12 +56,12 @@ def tiny(recipe: str) -> Path:
     return DATA / f"tiny-{recipe.replace('_', '-')}"
 
 
-def source_of(made: artifact.Build) -> str:
+def source_of(build: artifact.Build) -> str:
     """The CUDA C++ of a model's kernels."""
-    lowering = ModuleLowering(made.contents.lowering)
-    for graph in made.graphs.values():
+    lowering = ModuleLowering(build.contents.lowering)
+    for graph in build.graphs.values():
         lowering.entry(graph)
-    return device_source(compile_module(lowering.module(), made.target, asserts=False))
+    return device_source(compile_module(lowering.module(), build.target, asserts=False))
 
 
 class Kernels:
@@ -80,21 +80,21 @@ class Kernels:
         return len(functions)
 
     def compile(self) -> Iterator[tuple[str, Resources]]:
-        """What each takes on each architecture: one run of the compiler for those of one head."""
+        """Yield each kernel's resources on each architecture: one compiler run per head size."""
         for head, functions in self._functions.items():
             ptx = portable_code(head + "".join(functions.values()), ARCHS)
             for code in machine_code(ptx, ARCHS):
-                found = read_resources(code.log)
-                assert len(found) == len(functions)
-                yield from found.items()
+                result = read_resources(code.log)
+                assert len(result) == len(functions)
+                yield from result.items()
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 def test_every_recipe_compiles_and_stays_in_registers(dtype: str, tmp_path: Path) -> None:
-    kernels, found = Kernels(), plans(DType(dtype), tmp_path)
-    assert found.keys() == set(recipe_names())
-    for recipe, made in found.items():
-        assert kernels.add(recipe, source_of(made)) > 5, recipe
+    kernels, result = Kernels(), plans(DType(dtype), tmp_path)
+    assert result.keys() == set(recipe_names())
+    for recipe, output in result.items():
+        assert kernels.add(recipe, source_of(output)) > 5, recipe
     slow = [name for name, one in kernels.compile() if one.stack > LITTLE]
     assert not [name for name in slow if not ODD.search(name)]
 

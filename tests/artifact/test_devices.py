@@ -39,13 +39,13 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def test_two_devices_compute_what_one_does(both: tuple[Path, Path]) -> None:
-    one, two = map(loader.load, both)
-    assert isinstance(two._execution, SplitExecution)
-    expected = one.run("forward", {"input_ids": IDS})["logits"]
+    left, right = map(loader.load, both)
+    assert isinstance(right._execution, SplitExecution)
+    expected = left.run("forward", {"input_ids": IDS})["logits"]
     for _ in range(2):
-        result = two.run("forward", {"input_ids": IDS})["logits"]
+        result = right.run("forward", {"input_ids": IDS})["logits"]
         np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
-    assert list(one.generate([5, 6, 7], 20)) == list(two.generate([5, 6, 7], 20))
+    assert list(left.generate([5, 6, 7], 20)) == list(right.generate([5, 6, 7], 20))
 
 
 def test_each_file_has_its_part_of_every_weight(both: tuple[Path, Path]) -> None:
@@ -62,8 +62,8 @@ def test_each_file_has_its_part_of_every_weight(both: tuple[Path, Path]) -> None
         weight = planned.read(f"layers.1.{name}.weight").data
         parts = np.split(weight, 2, axis)
         for raw, part in zip(stored, parts, strict=True):
-            found = unpacked(matrix(split, raw, f"layers.1.{name}.weight"), len(part))
-            np.testing.assert_array_equal(found, part)
+            result = unpacked(matrix(split, raw, f"layers.1.{name}.weight"), len(part))
+            np.testing.assert_array_equal(result, part)
     for raw in stored:
         everywhere = matrix(split, raw, "norm.weight")
         np.testing.assert_array_equal(everywhere, planned.read("norm.weight").data)
@@ -79,13 +79,13 @@ def matrix(manifest: loader.Manifest, raw: bytes, name: str) -> np.ndarray:
 def test_a_state_lies_on_every_device(both: tuple[Path, Path]) -> None:
     two = loader.load(both[1])
     state = two.new_state(batch=1)
-    given = {"input_ids": [IDS[0]], "position": np.zeros(1, np.int32)}
-    two.run("prefill", given, state)
+    inputs = {"input_ids": [IDS[0]], "position": np.zeros(1, np.int32)}
+    two.run("prefill", inputs, state)
     half = len(state.arrays) // 2
     keys = state.arrays[0], state.arrays[half]
     assert keys[0].any() and not np.array_equal(*keys)
     with pytest.raises(loader.DoesNotFit, match="another model"):
-        two.run("prefill", given, loader.load(both[0]).new_state(batch=1))
+        two.run("prefill", inputs, loader.load(both[0]).new_state(batch=1))
 
 
 def test_the_command_line_runs_it(both: tuple[Path, Path]) -> None:

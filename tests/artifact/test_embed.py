@@ -36,9 +36,9 @@ def run(*arguments: str, code: int = 0) -> tuple[str, str]:
 
 def test_vectors_are_those_of_transformers(model: loader.Model, data: Path) -> None:
     expected = recorded(data / "tiny-bert")
-    found = model.embed(list(map(str, expected["texts"])))
-    assert found.dtype == np.float32
-    assert error(found, expected["text_means"]) <= BOUND
+    actual = model.embed(list(map(str, expected["texts"])))
+    assert actual.dtype == np.float32
+    assert error(actual, expected["text_means"]) <= BOUND
     alone = [model.embed(str(text))[0] for text in expected["texts"]]
     assert error(np.stack(alone), expected["text_means"]) <= BOUND
 
@@ -51,26 +51,26 @@ WORDS = st.lists(st.sampled_from(["he", "sat", "beaver", "日本", "Ünï", "."]
 def test_order_and_batches_change_nothing(
     model: loader.Model, texts: list[str], batch: int
 ) -> None:
-    found = model.embed(iter(texts), batch)
-    assert found.shape == (len(texts), 20)
-    for text, vector in zip(texts, found, strict=True):
+    result = model.embed(iter(texts), batch)
+    assert result.shape == (len(texts), 20)
+    for text, vector in zip(texts, result, strict=True):
         np.testing.assert_allclose(vector, model.embed(text)[0], rtol=1e-4, atol=1e-5)
 
 
 def test_long_texts_are_cut_and_counted(model: loader.Model) -> None:
     long = "he sat down. " * 30
     embedder = loader.Embedder(model)
-    found = np.concatenate(list(embedder.stream([long, "he sat", [5] * 50])))
+    result = np.concatenate(list(embedder.stream([long, "he sat", [5] * 50])))
     assert (embedder.texts, embedder.truncated) == (3, 2)
     ids = model.open_tokenizer().encode(long).ids
     cut = model.embed([[*ids[:39], ids[-1]]])  # the token that ends a text stays
-    np.testing.assert_allclose(found[0], cut[0], rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(found[2], model.embed([[5] * 40])[0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(result[0], cut[0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(result[2], model.embed([[5] * 40])[0], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(
     ("texts", "what"),
-    [([[]], "text 1 has no tokens"), (["he", "a\ud800"], "text 2 is no valid text")],
+    [([[]], "text 1 has no tokens"), (["he", "a\ud800"], "text 2 is not valid text")],
 )
 def test_texts_that_cannot_be_embedded(model: loader.Model, texts: list[object], what: str) -> None:
     with pytest.raises(loader.BadInput, match=what):

@@ -58,14 +58,14 @@ def configurations(draw: st.DrawFn, kind: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def torch() -> Iterator[Any]:
     """The package, on one thread, with warnings of transformers left alone."""
-    found = pytest.importorskip("torch")
+    result = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    threads = found.get_num_threads()
-    found.set_num_threads(1)
-    yield found
-    found.set_num_threads(threads)
+    threads = result.get_num_threads()
+    result.set_num_threads(1)
+    yield result
+    result.set_num_threads(threads)
 
 
 def saved(torch: Any, kind: str, config: dict[str, Any], folder: Path) -> Any:
@@ -113,7 +113,7 @@ def test_the_same_as_transformers(torch: Any, kind: str, data: st.DataObject) ->
             given_ = {name: torch.from_numpy(array) for name, array in inputs.items()}
             expected = model(**given_)
         artifact.make(artifact.prepare(artifact.Request(folder, output)))
-        found = loader.load(output)(**inputs)
+        actual = loader.load(output)(**inputs)
         for name in OUTPUTS:
             if (wanted := expected.get(name)) is not None:
-                assert error(found[name], wanted.numpy()) <= BOUND
+                assert error(actual[name], wanted.numpy()) <= BOUND

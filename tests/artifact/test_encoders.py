@@ -18,7 +18,7 @@ from maxtool.artifact import check
 from maxtool.cli.app import app
 from maxtool.errors import ParityFailed
 from maxtool.runtime import loader
-from maxtool.runtime.loader.trials import Tolerance
+from maxtool.runtime.loader.recorded_checks import Tolerance
 from tests.artifact.measure import BOUND, Array, Compile, error, recorded
 from tests.effort import thinned
 
@@ -31,9 +31,9 @@ def assert_recorded(artifact: Path, folder: Path) -> None:
     """Compare ``forward``, padding included, and ``embed`` with what was recorded."""
     model, expected = loader.load(artifact), recorded(folder)
     inputs = {spec.name: expected[spec.name] for spec in model.entry("forward").inputs}
-    found = model(**inputs)
-    assert set(found) == set(OUTPUTS) & set(expected)
-    for name, array in found.items():
+    actual = model(**inputs)
+    assert set(actual) == set(OUTPUTS) & set(expected)
+    for name, array in actual.items():
         assert error(array, expected[name]) <= BOUND, name
 
 
@@ -49,8 +49,8 @@ def test_what_sentence_transformers_says(compiled: Compile, data: Path) -> None:
     assert model.manifest.context == 16
     ids, mask = expected["input_ids"][1:, :16], expected["attention_mask"][1:, :16]
     first = expected["last_hidden_state"][1:, 0]
-    found = model.run("embed", {"input_ids": ids, "attention_mask": mask})["embeddings"]
-    assert error(found, first / np.linalg.norm(first, axis=1, keepdims=True)) <= BOUND
+    actual = model.run("embed", {"input_ids": ids, "attention_mask": mask})["embeddings"]
+    assert error(actual, first / np.linalg.norm(first, axis=1, keepdims=True)) <= BOUND
 
 
 def test_the_configuration_that_transformers_5_writes(
@@ -67,8 +67,8 @@ def test_one_vector_of_a_text_is_the_mean_of_its_tokens(compiled: Compile, data:
     ids, mask = expected["input_ids"], expected["attention_mask"]
     arrays = {"input_ids": ids, "attention_mask": mask}
     model = loader.load(compiled(data / "tiny-distilbert"))
-    found = model.run("embed", arrays)["embeddings"]
-    assert error(found, mean(expected["last_hidden_state"], mask)) <= BOUND
+    actual = model.run("embed", arrays)["embeddings"]
+    assert error(actual, mean(expected["last_hidden_state"], mask)) <= BOUND
 
 
 def mean(hidden: Array, mask: Array) -> Array:
@@ -99,9 +99,9 @@ def test_reference(compiled: Compile, reference: Path, tmp_path: Path, config: s
     shutil.copyfile(reference / "bert" / config, folder / "config.json")
     model, expected = loader.load(compiled(folder)), recorded(folder)
     ids, mask = expected["input_ids"], expected["attention_mask"]
-    found = model(input_ids=ids, attention_mask=mask, token_type_ids=np.zeros_like(ids))
+    actual = model(input_ids=ids, attention_mask=mask, token_type_ids=np.zeros_like(ids))
     for name in OUTPUTS:
-        assert error(found[name], expected[name]) <= BOUND
+        assert error(actual[name], expected[name]) <= BOUND
     arrays = {"input_ids": ids, "attention_mask": mask}
     embeddings = model.run("embed", arrays)["embeddings"]
     assert error(embeddings, mean(expected["last_hidden_state"], mask)) <= BOUND
@@ -117,11 +117,11 @@ def test_check_passes(data: Path, tmp_path: Path, name: str) -> None:
 
 def test_check_sees_a_wrong_weight(data: Path, tmp_path: Path) -> None:
     """Two tensors of one shape exchanged between the graph and the weights of the artifact."""
-    made = artifact.prepare(artifact.Request(data / "tiny-bert", tmp_path / "out"))
-    artifact.make(made)
+    result = artifact.prepare(artifact.Request(data / "tiny-bert", tmp_path / "out"))
+    artifact.make(result)
     query, key = "layers.0.attn.q.weight", "layers.0.attn.k.weight"
-    exchanged, read = {query: key, key: query}, made.contents.read
-    other = replace(made.contents, read=lambda name: read(exchanged.get(name, name)))
+    exchanged, read = {query: key, key: query}, result.contents.read
+    other = replace(result.contents, read=lambda name: read(exchanged.get(name, name)))
     with pytest.raises(ParityFailed) as caught:
         trials = check.trials_of(other, Tolerance(1e-4, 1e-5))
         check.check(tmp_path / "out", trials, here=True)
@@ -136,8 +136,8 @@ def test_pooling_and_normalisation_may_be_asked_for(compiled: Compile, data: Pat
     ids, mask = expected["input_ids"], expected["attention_mask"]
     hidden = np.where(mask[..., None] == 1, expected["last_hidden_state"], -np.inf).max(1)
     arrays = {"input_ids": ids, "attention_mask": mask}
-    found = loader.load(folder).run("embed", arrays)["embeddings"]
-    assert error(found, hidden / np.linalg.norm(hidden, axis=1, keepdims=True)) <= BOUND
+    actual = loader.load(folder).run("embed", arrays)["embeddings"]
+    assert error(actual, hidden / np.linalg.norm(hidden, axis=1, keepdims=True)) <= BOUND
 
 
 @pytest.mark.parametrize(
@@ -159,17 +159,17 @@ def test_pooling_that_cannot_be(
 
 @pytest.mark.parametrize("name", ["tiny-bert", "tiny-distilbert", "tiny-roberta"])
 def test_what_is_not_given_has_a_default(compiled: Compile, data: Path, name: str) -> None:
-    """No padding, and all tokens of the first type."""
+    """Default to no padding, and to all tokens of the first type."""
     model, ids = loader.load(compiled(data / name)), np.array([[5, 6, 7], [8, 9, 10]])
     full = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
     for entry in ("forward", "embed"):
         taken = {spec.name for spec in model.entry(entry).inputs}
         types = {"token_type_ids": np.zeros_like(ids)} if "token_type_ids" in taken else {}
         whole = model.run(entry, full | types)
-        for given in ({"input_ids": ids}, full, {"input_ids": ids} | types):
-            found = model.run(entry, given)
+        for inputs in ({"input_ids": ids}, full, {"input_ids": ids} | types):
+            result = model.run(entry, inputs)
             for output, array in whole.items():
-                np.testing.assert_array_equal(found[output], array)
+                np.testing.assert_array_equal(result[output], array)
     with pytest.raises(loader.BadInput, match="missing input_ids"):
         model.run("forward", {"attention_mask": np.ones_like(ids)})
     with pytest.raises(loader.BadInput, match="with seq 3"):
@@ -186,5 +186,5 @@ def test_an_encoder_fed_ids_alone(
     command = [sys.executable, *start, "--inputs", str(source), "--output", str(tmp_path / "y.npz")]
     subprocess.run(command, check=True, capture_output=True)
     expected = loader.load(folder)(input_ids=[[5, 6, 7]])["last_hidden_state"]
-    with np.load(tmp_path / "y.npz") as found:
-        np.testing.assert_array_equal(found["last_hidden_state"], expected)
+    with np.load(tmp_path / "y.npz") as actual:
+        np.testing.assert_array_equal(actual["last_hidden_state"], expected)

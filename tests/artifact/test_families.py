@@ -21,9 +21,9 @@ NEWER = tuple(name for name in FOLDERS if (DATA / name / "config.newer.json").ex
 
 def checked(source: Path, output: Path) -> float:
     """Compile with ``--check``; the relative error that it found."""
-    found = artifact.make(artifact.prepare(artifact.Request(source, output, check=True))).check
-    assert found is not None
-    return found.worst.relative_error
+    result = artifact.make(artifact.prepare(artifact.Request(source, output, check=True))).check
+    assert result is not None
+    return result.worst.relative_error
 
 
 def assert_as_recorded(compiled: Path, folder: Path) -> None:
@@ -58,6 +58,6 @@ def test_both_spellings_plan_the_same(name: str, tmp_path: Path) -> None:
     shutil.copytree(DATA / name, copy)
     shutil.copy(copy / "config.newer.json", copy / "config.json")
     older, newer = (open_checkpoint(folder) for folder in (DATA / name, copy))
-    found = plan(find_recipe(newer), newer)
-    found.check()
-    assert found.config == plan(find_recipe(older), older).config
+    result = plan(find_recipe(newer), newer)
+    result.check()
+    assert result.config == plan(find_recipe(older), older).config

@@ -1,4 +1,4 @@
-"""What is in an artifact, and what it takes to run it."""
+"""Files of an artifact, and the requirements to run it."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_long_context_is_cut_where_none_is_asked_for(
 def test_generation_reads_anew_where_longrope_takes_other_factors(
     compiled: Compile, data: Path
 ) -> None:
-    """As transformers' own ``generate`` does: each token follows from the text as a whole."""
+    """Generate as transformers' own ``generate``: each token follows from the text as a whole."""
     model = loader.load(compiled(data / "tiny-phi3-longrope"))
     assert model.manifest.reread_beyond == 16
     text = list(range(3, 13))
@@ -188,8 +188,8 @@ def test_one_process_may_load_what_was_replaced(
         shutil.copytree(compiled(data / name), folder)
         expected = recorded(data / name)
         kept.append(loader.load(folder))
-        found = kept[-1](input_ids=expected["input_ids"])["logits"]
-        assert error(found, expected["logits"]) <= BOUND
+        actual = kept[-1](input_ids=expected["input_ids"])["logits"]
+        assert error(actual, expected["logits"]) <= BOUND
 
 
 def test_two_standalone_models_in_one_process(compiled: Compile, data: Path) -> None:

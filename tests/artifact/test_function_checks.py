@@ -10,20 +10,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from maxtool.artifact import lengths
-from maxtool.artifact.check import GRAPH, Trials, check
+from maxtool.artifact import check_lengths
+from maxtool.artifact.check import GRAPH, RecordedChecks, check
 from maxtool.artifact.module_check import MANY, sizes_of, tolerance
 from maxtool.artifact.saving import SaveBuild, SaveRequest
 from maxtool.artifact.writing import make
+from maxtool.compiler.cpu_target import TILES
 from maxtool.compiler.kernels.cpu import attention_task as cpu_attention
 from maxtool.compiler.kernels.cuda import experts, flash_mma, linear
-from maxtool.compiler.target import TILES
 from maxtool.dtype import DType
 from maxtool.errors import InputError, ParityFailed
 from maxtool.graph import Graph, Tensor, TensorType, Weight, ops
 from maxtool.nn.saving import CompiledFunction
 from maxtool.runtime import loader
-from maxtool.runtime.loader.trials import Call, Tolerance, Trial
+from maxtool.runtime.loader.recorded_checks import RecordedCall, RecordedCheck, Tolerance
 from tests.runtime.tiny_artifact import checksum
 
 FILE = "weights.bin"
@@ -94,7 +94,7 @@ def test_a_narrow_value_in_a_subgraph_is_seen() -> None:
     with Graph("outer", input_types=[ROWS]) as graph:
         subgraph = graph.add_subgraph("inner", inner, [ROWS])
         graph.output(graph.call(subgraph, graph.inputs[0])[0] + 1, graph.inputs[0] + 1)
-    assert [tolerance(graph, one).rtol for one in graph.outputs] == [5e-2, 1e-4]
+    assert [tolerance(graph, output).rtol for output in graph.outputs] == [5e-2, 1e-4]
 
 
 def infinite(x: Tensor) -> list[Tensor]:
@@ -116,11 +116,13 @@ def test_whole_numbers_are_counted(tmp_path: Path) -> None:
     assert "whole numbers differ" in said
 
 
-def wrong_trials(build: SaveBuild, expected: np.ndarray[Any, Any]) -> Trials:
+def wrong_trials(build: SaveBuild, expected: np.ndarray[Any, Any]) -> RecordedChecks:
     """One call of five rows, of which something else is expected."""
-    call = Call("forward", {"a": np.ones((5, 16), np.float32)})
-    trial = Trial("forward, a 5", [call], build.function.outputs[0], expected, Tolerance(0.1, 0))
-    return Trials((trial,), GRAPH, tokens=0, calls=1)
+    call = RecordedCall("forward", {"a": np.ones((5, 16), np.float32)})
+    trial = RecordedCheck(
+        "forward, a 5", [call], build.function.outputs[0], expected, Tolerance(0.1, 0)
+    )
+    return RecordedChecks((trial,), GRAPH, tokens=0, calls=1)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +159,7 @@ def rows_beyond_which_kernels_differ() -> list[int]:
         linear.FEW,
         experts.FEW,
         flash_mma.ROWS,
-        min(one.rows for one in tiles),
+        min(tile.rows for tile in tiles),
     ]
 
 
@@ -169,8 +171,8 @@ def test_many_rows_are_more_than_any_kernel_is_chosen_by() -> None:
 
 def test_the_tokens_of_a_recipe_reach_the_kernels_for_many_rows() -> None:
     """An expert is given as many rows as tokens have chosen it; at least two of all are chosen."""
-    assert max(linear.FEW, *(one.mr for one in TILES.values())) < lengths.TOKENS
-    assert 2 * lengths.TOKENS > experts.FEW
+    assert max(linear.FEW, *(one.mr for one in TILES.values())) < check_lengths.TOKENS
+    assert 2 * check_lengths.TOKENS > experts.FEW
 
 
 def test_each_name_has_its_least_size_usual_ones_and_a_large_one(tmp_path: Path) -> None:

@@ -29,8 +29,8 @@ def test_matrices_are_those_of_the_checkpoint(compiled: Compile, data: Path, dty
     from maxtool.dtype import DType
 
     source = open_checkpoint(data / "tiny-mixtral")
-    found = open_checkpoint(compiled(data / "tiny-mixtral", dtype=DType(dtype)))
-    packed = [info for info in found.tensors.values() if hasattr(info, "layout")]
+    actual = open_checkpoint(compiled(data / "tiny-mixtral", dtype=DType(dtype)))
+    packed = [info for info in actual.tensors.values() if hasattr(info, "layout")]
     assert any(
         info.shape[-2] * info.shape[-1] < info.nbytes // info.dtype.size_in_bytes for info in packed
     )
@@ -41,7 +41,7 @@ def test_matrices_are_those_of_the_checkpoint(compiled: Compile, data: Path, dty
         ("norm.weight", "model.norm.weight"),
     ):
         expected = source.read(theirs).data.astype(np.float32)
-        array = found.read(ours).data
+        array = actual.read(ours).data
         assert array.shape == expected.shape
         close = 1e-2 if dtype == "bfloat16" else 0
         np.testing.assert_allclose(array.astype(np.float32), expected, rtol=close)
@@ -76,11 +76,11 @@ def test_as_json(compiled: Compile, data: Path) -> None:
 
 
 def test_an_artifact_for_several_devices(compiled: Compile, data: Path) -> None:
-    found = open_checkpoint(compiled(data / "tiny-llama", devices=2))
-    halves = [found.read(f"{rank}.layers.0.mlp.up.weight").data for rank in (0, 1)]
+    result = open_checkpoint(compiled(data / "tiny-llama", devices=2))
+    halves = [result.read(f"{rank}.layers.0.mlp.up.weight").data for rank in (0, 1)]
     source = open_checkpoint(data / "tiny-llama").read("model.layers.0.mlp.up_proj.weight")
     np.testing.assert_array_equal(np.concatenate(halves), source.data)
-    assert [file.name for file in found.files] == [
+    assert [file.name for file in result.files] == [
         "manifest.json",
         "weights.0.bin",
         "weights.1.bin",

@@ -35,25 +35,25 @@ def source() -> Path:
 
 
 def embedded(source: Path) -> Array:
-    """What sentence-transformers does: the mean over the tokens, scaled to length 1."""
+    """Return sentence-transformers' result: the mean over the tokens, scaled to length 1."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     tokenizer = transformers.AutoTokenizer.from_pretrained(source)
     model = transformers.AutoModel.from_pretrained(source, dtype=torch.float32).eval()
     kept = {"padding": True, "truncation": True, "max_length": 256, "return_tensors": "pt"}
-    given: Any = tokenizer(TEXTS, **kept)
+    inputs: Any = tokenizer(TEXTS, **kept)
     with torch.no_grad():
-        hidden = model(**given).last_hidden_state
-        mask = given["attention_mask"][..., None]
+        hidden = model(**inputs).last_hidden_state
+        mask = inputs["attention_mask"][..., None]
         mean = (hidden * mask).sum(1) / mask.sum(1)
-        found: Array = torch.nn.functional.normalize(mean).numpy()
-    return found
+        result: Array = torch.nn.functional.normalize(mean).numpy()
+    return result
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_embeddings_are_those_of_torch(compiled: Compile, source: Path) -> None:
     model = loader.load(compiled(source, check=True))
-    found = model.embed(TEXTS)
+    actual = model.embed(TEXTS)
     expected = embedded(source)
-    assert error(found, expected) <= 1e-5
-    assert np.abs(found - expected).max() <= 1e-5
+    assert error(actual, expected) <= 1e-5
+    assert np.abs(actual - expected).max() <= 1e-5

@@ -31,7 +31,7 @@ class Net(Module):
         self.inner = Linear(4, 5)
 
     def forward(self, x: Tensor, token: Tensor) -> tuple[Tensor, Tensor]:
-        """From ``[n, 4]`` and ``[n]``; the third row, so that there must be three."""
+        """Map ``[n, 4]`` and ``[n]`` by the third row, so that there must be three."""
         return self.inner(x), x[2] + token[2]
 
 
@@ -120,7 +120,7 @@ def test_names_of_decoders_mean_nothing_here(folder: Path) -> None:
 
 
 def paths(value: object, path: Keys = ()) -> Iterator[Keys]:
-    """Where every value of a JSON object is, but for those that nothing is computed from."""
+    """Yield the path of each value of a JSON object, but for those that nothing depends on."""
     for key, child in children(value):
         yield (*path, key)
         if path or key not in {"files", "sources", "check"}:
@@ -135,7 +135,7 @@ def children(value: object) -> Iterator[tuple[str | int, object]]:
 
 
 def test_anything_replaced_by_anything(folder: Path) -> None:
-    """It is refused with an error of the loader, or computes what it computed."""
+    """Refuse it with an error of the loader, or compute the same as before."""
     text = (folder / "manifest.json").read_text()
     expected = use(folder)
     anything = (

@@ -158,8 +158,8 @@ def test_the_weights_of_a_module_are_inspected(folder: Path) -> None:
 def test_an_eager_module_in_another_type(tmp_path: Path, dtype: str) -> None:
     matrix = normal(8, 8).astype(np.float64)
     save_file({"value.weight": matrix, "value.bias": normal(8)}, tmp_path / "tied.safetensors")
-    given = ("--weights", tmp_path / "tied.safetensors", "-o", tmp_path / "out", "--check")
-    done = compiling(f"{EAGER}:tied", *given, "--dtype", dtype)
+    inputs = ("--weights", tmp_path / "tied.safetensors", "-o", tmp_path / "out", "--check")
+    done = compiling(f"{EAGER}:tied", *inputs, "--dtype", dtype)
     assert done.exit_code == 0, done.output
     stored = {spec.name: spec.dtype for spec in loader.Manifest(tmp_path / "out").weights}
     assert stored == {"value.weight": dtype, "value.bias": "float32"}
@@ -241,9 +241,9 @@ def quantized(tmp_path: Path) -> tuple[Path, np.ndarray[Any, Any]]:
 def test_quantized_weights(quantized: tuple[Path, Any], tmp_path: Path) -> None:
     path, values = quantized
     x, out = normal(3, 64), tmp_path / "out"
-    given = ("--weights", path, "--input", "x=float32[n,64]", "-o", out, "--check", "--force")
+    inputs = ("--weights", path, "--input", "x=float32[n,64]", "-o", out, "--check", "--force")
     for dtype, error in ((), 1e-4), (("--dtype", "bfloat16"), 5e-2):
-        done = compiling(f"{GRAPH}:Quantized", *given, *dtype)
+        done = compiling(f"{GRAPH}:Quantized", *inputs, *dtype)
         assert done.exit_code == 0, done.output
         output = loader.load(out)(x=x)["output"]
         np.testing.assert_allclose(output, x @ values.T, rtol=error, atol=20 * error)
@@ -286,25 +286,25 @@ def test_a_prefix_and_another_type(tmp_path: Path) -> None:
     inner = {f"model.mlp.{name}": values.astype(np.float16) for name, values in MLP.items()}
     save_file(inner | {"head": normal(4)}, tmp_path / "w.safetensors")
     out = tmp_path / "out"
-    given = (f"{GRAPH}:mlp", "--weights", tmp_path / "w.safetensors", "--input", INPUT, "-o", out)
-    done = compiling(*given, "--prefix", "model.mlp", "--dtype", "float16", "--check")
+    inputs = (f"{GRAPH}:mlp", "--weights", tmp_path / "w.safetensors", "--input", INPUT, "-o", out)
+    done = compiling(*inputs, "--prefix", "model.mlp", "--dtype", "float16", "--check")
     assert done.exit_code == 0, done.output
     x = normal(2, 16)
     np.testing.assert_allclose(loader.load(out)(x=x)["output"], mlp(x), rtol=2e-2, atol=5e-2)
-    done = compiling(*given, "--prefix", "model.mpl", "--force")
+    done = compiling(*inputs, "--prefix", "model.mpl", "--force")
     assert done.exit_code == 2
     assert "no tensor's name begins with --prefix 'model.mpl'" in done.stderr
-    done = compiling(*given, "--prefix", "model.mlp.", "--dtype", "float16", "--force")
+    done = compiling(*inputs, "--prefix", "model.mlp.", "--dtype", "float16", "--force")
     assert done.exit_code == 0, done.output
-    done = compiling(*given, "--force")
+    done = compiling(*inputs, "--force")
     assert done.exit_code == 4
     assert "help: try --prefix model.mlp\n" in done.stderr
 
 
 def test_only_types_can_be_converted(tmp_path: Path) -> None:
     save_file(MLP | {"up.bias": normal(25)}, tmp_path / "w.safetensors")
-    given = (f"{GRAPH}:MLP", "--weights", tmp_path / "w.safetensors", "--input", INPUT)
-    done = compiling(*given, "-o", tmp_path / "out")
+    inputs = (f"{GRAPH}:MLP", "--weights", tmp_path / "w.safetensors", "--input", INPUT)
+    done = compiling(*inputs, "-o", tmp_path / "out")
     assert done.exit_code == 4
     assert "declared float32[24]" in done.stderr
     assert "help:" not in done.stderr
@@ -402,8 +402,8 @@ def test_weights_are_asked_for(tmp_path: Path) -> None:
 
 def test_the_plan_says_the_exact_bytes(checkpoint: Path, tmp_path: Path) -> None:
     target = ("--target", "cpu:x86-64-v2", "-o", tmp_path / "out")
-    given = (f"{GRAPH}:MLP", "--weights", checkpoint, "--input", INPUT, *target)
-    done = compiling(*given, "--dry-run", "--json")
+    inputs = (f"{GRAPH}:MLP", "--weights", checkpoint, "--input", INPUT, *target)
+    done = compiling(*inputs, "--dry-run", "--json")
     plan = json.loads(done.stdout)
     assert not (tmp_path / "out").exists()
     assert (plan["schema"], plan["dry_run"], plan["recipe"]) == ("maxtool.compile/1", True, None)
@@ -411,7 +411,7 @@ def test_the_plan_says_the_exact_bytes(checkpoint: Path, tmp_path: Path) -> None
         "inputs": {"x": "float32[batch, 16]"},
         "outputs": {"output": "float32[batch, 3]"},
     }
-    done = compiling(*given, "--json", "--standalone")
+    done = compiling(*inputs, "--json", "--standalone")
     written = json.loads(done.stdout)
     assert plan["weight_bytes"] == (tmp_path / "out" / "weights.bin").stat().st_size
     files = [file for file in (tmp_path / "out").rglob("*") if file.is_file()]
@@ -421,8 +421,8 @@ def test_the_plan_says_the_exact_bytes(checkpoint: Path, tmp_path: Path) -> None
 
 def test_another_machine_checks_what_was_recorded(checkpoint: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    given = (f"{GRAPH}:MLP", "--weights", checkpoint, "--input", INPUT, "-o", out)
-    done = compiling(*given, "--check", "--target", "cpu:x86-64-v2")
+    inputs = (f"{GRAPH}:MLP", "--weights", checkpoint, "--input", INPUT, "-o", out)
+    done = compiling(*inputs, "--check", "--target", "cpu:x86-64-v2")
     assert done.exit_code == 0, done.output
     assert "outputs with 4 calls of the graph" in done.stdout
     ran = program(out, "--check")
@@ -433,19 +433,19 @@ def test_another_machine_checks_what_was_recorded(checkpoint: Path, tmp_path: Pa
 def test_the_same_bytes_again(checkpoint: Path, tmp_path: Path) -> None:
     shutil.copytree(MODULES, tmp_path / "elsewhere")
     for file, name in (GRAPH, "one"), (tmp_path / "elsewhere" / "graph_style.py", "two"):
-        given = ("--weights", checkpoint, "--input", INPUT, "-o", tmp_path / name)
-        assert compiling(f"{file}:MLP", *given).exit_code == 0
-    one, two = (
+        inputs = ("--weights", checkpoint, "--input", INPUT, "-o", tmp_path / name)
+        assert compiling(f"{file}:MLP", *inputs).exit_code == 0
+    left, right = (
         {file.name: file.read_bytes() for file in (tmp_path / name).iterdir() if file.is_file()}
         for name in ("one", "two")
     )
-    assert one == two
+    assert left == right
 
 
 def test_a_module_for_gpus_that_are_elsewhere(checkpoint: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    given = (f"{GRAPH}:MLP", "--weights", checkpoint, "--input", INPUT, "-o", out)
-    done = compiling(*given, "--target", "cuda:sm_80", "--dtype", "float16", "--check", "--json")
+    inputs = (f"{GRAPH}:MLP", "--weights", checkpoint, "--input", INPUT, "-o", out)
+    done = compiling(*inputs, "--target", "cuda:sm_80", "--dtype", "float16", "--check", "--json")
     assert done.exit_code == 0, done.output
     written = json.loads(done.stdout)
     assert (written["check"]["status"], written["check"]["calls"]) == ("recorded", 4)

@@ -26,18 +26,18 @@ NAMES = (
 
 
 def checked(source: Path, output: Path, **options: object) -> dict[str, object]:
-    """What the manifest says of a comparison with the original model."""
+    """Return the manifest's record of a comparison with the original model."""
     request = artifact.Request(source, output, check=True, against="transformers", **options)  # type: ignore[arg-type]
     artifact.make(artifact.prepare(request))
-    found: dict[str, object] = json.loads((output / "manifest.json").read_text())["check"]
-    return found
+    result: dict[str, object] = json.loads((output / "manifest.json").read_text())["check"]
+    return result
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", NAMES)
 def test_models_of_each_kind(data: Path, tmp_path: Path, name: str) -> None:
-    found = checked(data / f"tiny-{name}", tmp_path / "out")
-    assert (found["status"], found["against"]) == ("passed", "transformers")
+    result = checked(data / f"tiny-{name}", tmp_path / "out")
+    assert (result["status"], result["against"]) == ("passed", "transformers")
 
 
 @pytest.mark.filterwarnings("ignore")

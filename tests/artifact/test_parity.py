@@ -61,8 +61,8 @@ def test_a_prompt_may_come_in_pieces(compiled: Compile, data: Path) -> None:
 def test_narrow_weights(compiled: Compile, data: Path, dtype: DType, bound: float) -> None:
     expected = recorded(data / "tiny-llama")
     artifact = compiled(data / "tiny-llama", dtype=dtype)
-    found = error(logits(artifact, expected["input_ids"]), expected["logits"])
-    assert 1e-6 < found < bound
+    actual = error(logits(artifact, expected["input_ids"]), expected["logits"])
+    assert 1e-6 < actual < bound
     full = compiled(data / "tiny-llama") / "weights.bin"
     assert (artifact / "weights.bin").stat().st_size < 0.6 * full.stat().st_size
 
@@ -80,10 +80,10 @@ def test_gguf_source(compiled: Compile, data: Path, tmp_path: Path, name: str) -
 def test_quantized_gguf_source(data: Path, tmp_path: Path) -> None:
     source = tmp_path / "model.gguf"
     run = CliRunner().invoke
-    made = run(
+    built = run(
         app, ["convert", str(data / "tiny-mistral"), "-o", str(source), "--quantize", "Q8_0"]
     )
-    assert made.exit_code == 0, made.stderr
+    assert built.exit_code == 0, built.stderr
     result = run(app, ["compile", str(source), "-o", str(tmp_path / "out"), "--check"])
     assert result.exit_code == 0, result.stderr
     expected = recorded(data / "tiny-mistral")

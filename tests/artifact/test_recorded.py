@@ -12,7 +12,7 @@ import pytest
 
 from maxtool import artifact
 from maxtool.runtime import loader
-from maxtool.runtime.loader.trials import FILE, PLAN
+from maxtool.runtime.loader.recorded_checks import FILE, PLAN
 from tests.effort import thinned
 
 # Another machine than this one, and yet one that this one is.
@@ -38,12 +38,12 @@ def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
 def test_the_machine_agrees(recorded: Path) -> None:
     done = run(recorded, "--json")
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["schema"] == "maxtool.check/1"
-    assert found["passed"]
-    assert 0 < found["relative_error"] < 1e-5
+    result = json.loads(done.stdout)
+    assert result["schema"] == "maxtool.check/1"
+    assert result["passed"]
+    assert 0 < result["relative_error"] < 1e-5
     names = {"prefill and decode", "embed, embeddings"}
-    assert names & found["trials"].keys()
+    assert names & result["trials"].keys()
     assert "relative error" in run(recorded).stdout
 
 

@@ -17,7 +17,7 @@ import pytest
 
 @dataclass(frozen=True)
 class User:
-    """What differs between people who make the same thing.
+    """Differences between people who make the same artifact.
 
     Attributes:
         prefix: Of the names of the source folders.
@@ -64,7 +64,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def made_by(user: User, target: str, sources: list[Path], scratch: Path) -> dict[str, bytes]:
-    """What a user makes of copies of some folders."""
+    """Return the files that a user makes of copies of some folders."""
     copies, output = scratch / user.prefix / "sources", scratch / user.prefix / "out"
     for source in sources:
         shutil.copytree(source, copies / f"{user.prefix}@{source.name}")
@@ -79,7 +79,7 @@ def made_by(user: User, target: str, sources: list[Path], scratch: Path) -> dict
 
 
 def compare(target: str, sources: list[Path], scratch: Path) -> None:
-    """Let both users work, and compare file by file."""
+    """Run both users, and compare file by file."""
     with ThreadPoolExecutor(len(USERS)) as pool:
         jobs = [pool.submit(made_by, user, target, sources, scratch) for user in USERS]
         first, second = (job.result() for job in jobs)

@@ -41,7 +41,7 @@ class Net(Module):
         self.inner = Linear(4, 6)
 
     def forward(self, x: Tensor, others: Any) -> Any:
-        """From a tensor and a dict with a list."""
+        """Map a tensor and a dict with a list."""
         first, second = others["list"]
         return {"inner": self.inner(x), "pair": Pair(first + second, first * second)}
 
@@ -94,7 +94,7 @@ def doubling(*types: TensorType) -> Graph:
 
 @pytest.mark.parametrize("dtype", DType)
 def test_every_element_type(tmp_path: Path, dtype: DType) -> None:
-    """What has arithmetic is doubled; the rest is handed through."""
+    """Double the values that have arithmetic; return the rest unchanged."""
     kind = TensorType(dtype, ["n", 2])
     with Graph("each", input_types=[kind]) as graph:
         graph.output(ops.concat([graph.inputs[0], graph.inputs[0]], axis=0))
@@ -147,7 +147,7 @@ def test_quantized_weights_are_stored_as_they_compute(tmp_path: Path) -> None:
 
 
 def packed_data(packed: np.ndarray[Any, Any]) -> Any:
-    from maxtool.weights.data import WeightData
+    from maxtool.weights.weight_data import WeightData
 
     return WeightData(packed, "weight", DType.float32, (5, 64), QuantizationEncoding.Q4_0)
 

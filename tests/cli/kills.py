@@ -37,7 +37,7 @@ IMPORTED = [conversion]  # what a command would otherwise spend its time on
 
 
 def start(kind: str, out: Path, version: int) -> int:
-    """Begin a command; the process's id."""
+    """Start a command; returns the process's id."""
     child = os.fork()
     if child:
         return child
@@ -59,7 +59,7 @@ def ended(child: int) -> int:
 
 
 def content(out: Path) -> object:
-    """What tells one version of a whole output from the other, and from one that is not whole."""
+    """Return a key that tells versions of a whole output apart, and from partial ones."""
     if not out.is_dir():
         return hashlib.sha256(out.read_bytes()).hexdigest()
     if (out / "manifest.json").exists():
@@ -82,21 +82,21 @@ def main(root: Path, kind: str, count: int, seed: int) -> dict[str, object]:
         seconds = time.monotonic() - begun
         known.append(content(out))
     assert known[0] != known[1]
-    found = Counter({"old": 0, "new": 0})
+    result = Counter({"old": 0, "new": 0})
     wrong: list[str] = []
     for number in range(count):
         before, version = content(out), draw.randrange(2)
         child = start(kind, out, version)
         time.sleep(draw.uniform(0, 1.1 * seconds))
         os.kill(child, signal.SIGKILL)
-        found[f"ended with {ended(child)}"] += 1
+        result[f"ended with {ended(child)}"] += 1
         wrong += problems(number, out, [before, known[version]])
-        found["new" if content(out) == known[version] != before else "old"] += 1
-    return {"found": found, "wrong": wrong}
+        result["new" if content(out) == known[version] != before else "old"] += 1
+    return {"found": result, "wrong": wrong}
 
 
 def problems(number: int, out: Path, allowed: list[object]) -> list[str]:
-    """What is wrong once a command was killed, and once the next one has begun."""
+    """Return the problems after a command was killed, and after the next one has begun."""
     wrong = [] if content(out) in allowed else [f"{number}: the output is neither"]
     check_output(out, force=True)
     hidden = [name for name in os.listdir(out.parent) if name != "out"]  # noqa: PTH208

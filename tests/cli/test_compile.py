@@ -109,7 +109,7 @@ def test_output_is_not_replaced_unasked(source: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("beside", ["", "{}", '{"schema": 1}', "[]", "not JSON", '{"name": "app"}'])
 def test_other_folders_are_never_replaced(source: Path, tmp_path: Path, beside: str) -> None:
-    """Other programs have a manifest.json too."""
+    """Keep folders of other programs, which may have a manifest.json too."""
     output = tmp_path / "precious"
     output.mkdir()
     (output / "thesis.tex").write_text("text")

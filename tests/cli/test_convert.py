@@ -287,11 +287,11 @@ def test_interrupted(tmp_path: Path, name: str, interruptible: Callable[[], None
         preexec_fn=interruptible,
     )
     deadline = time.monotonic() + 60
-    while not (found := list(tmp_path.glob(f".{name}.*/new/{name}*"))):
+    while not (result := list(tmp_path.glob(f".{name}.*/new/{name}*"))):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.005)
-    assert found
+    assert result
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130, stderr

@@ -1,7 +1,7 @@
-"""What becomes of outputs when commands are killed, meet each other, or have no room.
+"""Outputs of commands that are killed, that meet each other, or that have no room.
 
 Every line of the code that puts an output in place is ended in ``tests/files/test_faults.py``, and
-sources are changed under way in ``tests/weights/test_changes.py``.
+sources are changed in between in ``tests/weights/test_changes.py``.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ def names(folder: Path) -> list[str]:
 def test_kills_at_random_moments(tmp_path: Path, kind: str, count: int) -> None:
     command = [sys.executable, "-m", "tests.cli.kills", str(tmp_path), kind, str(count), "0"]
     done = subprocess.run(command, capture_output=True, check=True, cwd=ROOT, text=True)
-    found = json.loads(done.stdout)
-    assert found["wrong"] == []
-    assert found["found"]["old"] + found["found"]["new"] == count
+    result = json.loads(done.stdout)
+    assert result["wrong"] == []
+    assert result["found"]["old"] + result["found"]["new"] == count
 
 
 @pytest.mark.parametrize("name", thinned(OUTPUTS, "out"))
 def test_two_writers_at_once(tmp_path: Path, name: str) -> None:
-    """Without --force one of them fails, whichever comes second."""
+    """Fail one of two writers without --force, whichever comes second."""
     both = [begin(tmp_path / name) for _ in range(2)]
     said = [process.communicate(timeout=120)[1] for process in both]
     assert sorted(process.returncode for process in both) == [0, 2], said
@@ -77,7 +77,7 @@ def test_two_writers_with_force(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", thinned(OUTPUTS, "out.gguf"))
 def test_a_file_that_may_not_become_so_large(tmp_path: Path, name: str) -> None:
-    """As on a full disk, the system refuses to write on in the middle of the tensors."""
+    """Fail as on a full disk: the system refuses to write on in the middle of the tensors."""
     first = begin(tmp_path / name)
     assert first.communicate(timeout=120)[0].startswith("wrote")
     before = open_checkpoint(tmp_path / name).path.stat().st_ino
@@ -95,7 +95,7 @@ def test_a_file_that_may_not_become_so_large(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="needs a file system of its own")
 def test_a_disk_that_fills_up(tmp_path: Path) -> None:
-    """Another process takes the room that there was when the conversion was planned."""
+    """Fail when another process takes the room that there was during planning."""
     code = (
         "import shutil, sys; from pathlib import Path; from maxtool.cli.app import app\n"
         "shutil.disk_usage = lambda _: shutil._ntuple_diskusage(1 << 40, 0, 1 << 40)\n"

@@ -1,4 +1,4 @@
-"""What ``--help`` says, and what shells offer to complete."""
+"""Texts of ``--help``, and completions of shells."""
 
 from __future__ import annotations
 

@@ -39,9 +39,9 @@ def run(*arguments: object, code: int = 0) -> Result:
 
 def parsed(*arguments: object, code: int = 0) -> dict[str, Any]:
     text = run(*arguments, "--json", code=code).stdout
-    found = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
-    assert isinstance(found, dict)
-    return found
+    result = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert isinstance(result, dict)
+    return result
 
 
 def words(result: Result) -> list[list[str]]:
@@ -63,11 +63,11 @@ def quantized(tmp_path: Path) -> Path:
 
 
 def test_stats_are_a_table(file: Path) -> None:
-    found = words(run(file, "--stats"))
-    assert ["name", "type", "min", "max", "mean", "std", "zeros"] in found
+    actual = words(run(file, "--stats"))
+    assert ["name", "type", "min", "max", "mean", "std", "zeros"] in actual
     wide = NORM.astype(float)
     expected = ["1", "32", f"{wide.mean():.4g}", f"{wide.std():.4g}", "0"]
-    assert ["norm.weight", "BF16", *expected] in found
+    assert ["norm.weight", "BF16", *expected] in actual
     assert not run(file, "--stats").stderr
 
 
@@ -131,9 +131,9 @@ def test_checksums(file: Path, quantized: Path) -> None:
     shown = run(file, "--sha256").stdout.splitlines()
     assert f"{whole}  {file}" in shown
     assert f"{hashlib.sha256(NORM.tobytes()).hexdigest()}  norm.weight" in shown
-    found = parsed(file, "--sha256")
-    assert found["files"][0]["sha256"] == whole
-    assert found["tensors"][0]["sha256"] == hashlib.sha256(MATRIX.tobytes()).hexdigest()
+    result = parsed(file, "--sha256")
+    assert result["files"][0]["sha256"] == whole
+    assert result["tensors"][0]["sha256"] == hashlib.sha256(MATRIX.tobytes()).hexdigest()
     (packed,) = parsed(quantized, "--sha256")["tensors"]
     assert packed["sha256"] == hashlib.sha256(PACKED.tobytes()).hexdigest()
 
@@ -141,10 +141,10 @@ def test_checksums(file: Path, quantized: Path) -> None:
 def test_several_paths(file: Path, quantized: Path) -> None:
     text = run(file, quantized).stdout
     assert text.index("a.safetensors") < text.index("q.gguf")
-    found = parsed(file, quantized, "--stats")
-    assert found["schema"] == "maxtool.inspect-several/1"
-    assert [one["format"] for one in found["checkpoints"]] == ["safetensors", "gguf"]
-    assert all(one["tensors"][0]["stats"] for one in found["checkpoints"])
+    result = parsed(file, quantized, "--stats")
+    assert result["schema"] == "maxtool.inspect-several/1"
+    assert [one["format"] for one in result["checkpoints"]] == ["safetensors", "gguf"]
+    assert all(one["tensors"][0]["stats"] for one in result["checkpoints"])
     missing = run(file, file.parent / "none", code=3)
     assert not missing.stdout
 
@@ -152,19 +152,23 @@ def test_several_paths(file: Path, quantized: Path) -> None:
 def test_equal_checkpoints(file: Path) -> None:
     assert "equal in name, type and shape: 2 tensors" in run(file, "--diff", file).stdout
     assert "and values: 2" in run(file, "--diff", file, "--stats").stdout
-    found = parsed(file, "--diff", file, "--stats")
-    assert (found["schema"], found["equal"], found["same"]) == ("maxtool.diff-weights/1", True, 2)
-    assert [one["differing"] for one in found["differences"]] == [0, 0]
+    result = parsed(file, "--diff", file, "--stats")
+    assert (result["schema"], result["equal"], result["same"]) == (
+        "maxtool.diff-weights/1",
+        True,
+        2,
+    )
+    assert [one["differing"] for one in result["differences"]] == [0, 0]
 
 
 def test_checkpoints_that_differ(file: Path, quantized: Path, tmp_path: Path) -> None:
     text = run(file, "--diff", quantized, code=1).stdout
     assert "1 only in the first, 1 of another type or shape" in text
-    found = parsed(file, "--diff", quantized, "--stats", code=1)
-    assert [one["name"] for one in found["only_first"]] == ["norm.weight"]
-    assert found["changed"][0]["second"]["type"] == "Q8_0"
+    result = parsed(file, "--diff", quantized, "--stats", code=1)
+    assert [one["name"] for one in result["only_first"]] == ["norm.weight"]
+    assert result["changed"][0]["second"]["type"] == "Q8_0"
     apart = np.abs(MATRIX.astype(float) - dequantize(PACKED, QuantizationEncoding.Q8_0))
-    (difference,) = found["differences"]
+    (difference,) = result["differences"]
     assert difference["largest"] == apart.max()
     assert tuple(difference["at"]) == np.unravel_index(apart.argmax(), apart.shape)
     other = tmp_path / "b.safetensors"

@@ -53,11 +53,11 @@ def folder(tmp_path: Path) -> Path:
         for part in ("up", "down")
     }
     arrays["model.norm.weight"] = np.zeros(8, ml_dtypes.bfloat16)
-    made = tmp_path / "tiny"
-    made.mkdir()
-    safetensors.numpy.save_file(arrays, made / "model.safetensors", {"format": "pt"})
-    (made / "config.json").write_text('{"model_type": "llama", "vocab_size": 512}')
-    return made
+    result = tmp_path / "tiny"
+    result.mkdir()
+    safetensors.numpy.save_file(arrays, result / "model.safetensors", {"format": "pt"})
+    (result / "config.json").write_text('{"model_type": "llama", "vocab_size": 512}')
+    return result
 
 
 @pytest.fixture
@@ -244,13 +244,13 @@ def test_recognises_a_model() -> None:
 
 
 def test_says_what_does_not_fit_a_model(tmp_path: Path) -> None:
-    made = tmp_path / "model"
-    shutil.copytree(DATA / "tiny-llama", made)
-    arrays = safetensors.numpy.load_file(made / "model.safetensors")
+    result = tmp_path / "model"
+    shutil.copytree(DATA / "tiny-llama", result)
+    arrays = safetensors.numpy.load_file(result / "model.safetensors")
     del arrays["model.norm.weight"]
     arrays["extra"] = np.zeros(3, np.float32)
-    safetensors.numpy.save_file(arrays, made / "model.safetensors")
-    shown = run(made)
+    safetensors.numpy.save_file(arrays, result / "model.safetensors")
+    shown = run(result)
     assert shown.exit_code == 0
     assert "recipe llama · 20 weights · 2 problems" in shown.stdout
     assert "missing: model.norm.weight" in shown.stdout

@@ -1,4 +1,4 @@
-"""What is shown of long work, on terminals and elsewhere."""
+"""Progress of long work, on terminals and elsewhere."""
 
 from __future__ import annotations
 
@@ -34,33 +34,33 @@ class Clock:
 
 def meter(*stages: tuple[str, int], steps: int = 0) -> tuple[Meter, Clock]:
     clock = Clock()
-    made = Meter(clock)
-    made.steps(steps)
+    result = Meter(clock)
+    result.steps(steps)
     for name, nbytes in stages:
-        made.stage(name, nbytes)
-    return made, clock
+        result.stage(name, nbytes)
+    return result, clock
 
 
 def test_stages_are_numbered_and_timed() -> None:
-    made, clock = meter(("lowering", 0), ("linking", 0), ("compiling decode", 0), steps=5)
+    result, clock = meter(("lowering", 0), ("linking", 0), ("compiling decode", 0), steps=5)
     clock.seconds = 4.2
-    assert made.line() == "[3/5] compiling decode 00:04"
-    assert made.drawn(80) == "[3/5] compiling decode  00:04"
+    assert result.line() == "[3/5] compiling decode 00:04"
+    assert result.drawn(80) == "[3/5] compiling decode  00:04"
     clock.seconds = 3 * 3600 + 62
-    assert made.line() == "[3/5] compiling decode 3:01:02"
+    assert result.line() == "[3/5] compiling decode 3:01:02"
 
 
 def test_bytes_are_counted_in_their_stage() -> None:
-    made, clock = meter(("converting", 4 * MIB))
-    made(MIB)
-    assert made.line() == "converting 25% of 4.00 MiB 00:00"
-    assert made.drawn(79).endswith("─  25%  1.00 MiB of 4.00 MiB  00:00")
+    result, clock = meter(("converting", 4 * MIB))
+    result(MIB)
+    assert result.line() == "converting 25% of 4.00 MiB 00:00"
+    assert result.drawn(79).endswith("─  25%  1.00 MiB of 4.00 MiB  00:00")
     clock.seconds = 2.0
     bar = "━" * 5 + "─" * 17
-    assert made.drawn(79) == f"converting  {bar}  25%  1.00 MiB of 4.00 MiB  512 KiB/s  00:02"
-    made.stage("hashing", 2 * MIB)
-    made(2 * MIB)
-    assert made.line() == "hashing 100% of 2.00 MiB 00:00"
+    assert result.drawn(79) == f"converting  {bar}  25%  1.00 MiB of 4.00 MiB  512 KiB/s  00:02"
+    result.stage("hashing", 2 * MIB)
+    result(2 * MIB)
+    assert result.line() == "hashing 100% of 2.00 MiB 00:00"
 
 
 @given(
@@ -71,10 +71,10 @@ def test_bytes_are_counted_in_their_stage() -> None:
     st.integers(20, 120),
 )
 def test_a_drawing_fits(name: str, nbytes: int, done: int, seconds: float, width: int) -> None:
-    made, clock = meter((name, nbytes), steps=3)
-    made(done)
+    result, clock = meter((name, nbytes), steps=3)
+    result(done)
     clock.seconds = seconds
-    assert cell_len(made.drawn(width)) <= width
+    assert cell_len(result.drawn(width)) <= width
 
 
 @given(st.text(st.characters(exclude_categories=["C", "M"])), st.integers(0, 50))
@@ -96,7 +96,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def written(stream: io.StringIO, text: str) -> str:
-    """What a stream has been told, once ``text`` is among it."""
+    """Return the text written to a stream, once ``text`` is part of it."""
     deadline = time.monotonic() + 60
     while text not in stream.getvalue() and time.monotonic() < deadline:
         time.sleep(0.005)
@@ -107,10 +107,10 @@ def written(stream: io.StringIO, text: str) -> str:
 @pytest.mark.parametrize("width", [None, 40])
 def test_what_is_shown(width: int | None) -> None:
     stream = io.StringIO()
-    made, _ = meter(("compiling", 0), steps=2)
-    with shown(made, stream, None if width is None else lambda: width):
+    result, _ = meter(("compiling", 0), steps=2)
+    with shown(result, stream, None if width is None else lambda: width):
         assert "[1/2] compiling" in written(stream, "compiling")
-        made.stage("linking")
+        result.stage("linking")
         assert "[2/2] linking" in written(stream, "linking")
     last = stream.getvalue()
     assert last.endswith("00:00\n" if width is None else CLEAR)

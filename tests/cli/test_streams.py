@@ -213,7 +213,7 @@ def test_an_artifacts_own_program_is_interrupted(
 
 
 def test_interrupts_that_are_ignored_stay_so() -> None:
-    """As nohup and shells in the background want it."""
+    """Leave interrupts ignored, as nohup and shells in the background want it."""
     code = (
         "import os, signal\n"
         "signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
@@ -278,7 +278,7 @@ def test_no_command(
 
 
 def test_a_stream_fails_once() -> None:
-    """So that Python, which writes what is left when it ends, has nothing to complain of."""
+    """Fail once only, so that Python, which flushes at its end, has nothing to complain about."""
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "w") as original:

@@ -22,7 +22,7 @@ PROMPT, ANYTHING = "$ ", "…"
 
 
 def run(command: str, folder: Path) -> str:
-    """What a command prints, on both streams."""
+    """Return the output of a command, on both streams."""
     name, *words = shlex.split(command)
     places = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {
@@ -53,7 +53,7 @@ def _line(text: str) -> str:
 
 
 def follow(kind: str, rest: str, text: str, folder: Path) -> int:
-    """Do what one block says; how many commands it ran."""
+    """Run the commands of one block; returns their number."""
     if kind == "console":
         commands = text.split(f"\n{PROMPT}")
         for part in commands:
@@ -70,7 +70,7 @@ def follow(kind: str, rest: str, text: str, folder: Path) -> int:
 
 @pytest.mark.slow
 def test_the_walk_through(tmp_path: Path) -> None:
-    ran = sum(follow(*found, tmp_path) for found in BLOCK.findall(PAGE.read_text()))
+    ran = sum(follow(*result, tmp_path) for result in BLOCK.findall(PAGE.read_text()))
     assert ran == 9
     recipe = tmp_path / "fable.toml"
     assert load_recipe(str(recipe)).name == "fable"

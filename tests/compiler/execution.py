@@ -23,7 +23,7 @@ def compiled(
     call: Callable[..., Any], *types: TensorType, weights: dict[str, Array] | None = None
 ) -> Run:
     graph = Graph("main", call, types)
-    run = executor.find().compile(graph, weights or {})
+    run = executor.find_executor().compile(graph, weights or {})
     return lambda *arrays: [value.to_numpy() for value in run(*map(Tensor, arrays))]
 
 

@@ -51,8 +51,8 @@ def test_attention_over_a_cache_of_any_form(
     wanted = before.copy()
     wanted[:, :, 4:7] = x.swapaxes(1, 2).astype(before.dtype)
     np.testing.assert_array_equal(values.to_numpy(), wanted)
-    found = keys.to_numpy().swapaxes(2, 3) if transposed else keys.to_numpy()
-    np.testing.assert_array_equal(found, wanted)
+    result = keys.to_numpy().swapaxes(2, 3) if transposed else keys.to_numpy()
+    np.testing.assert_array_equal(result, wanted)
     options = {"scale": 0.5, "window": window, "softcap": softcap, "transposed": transposed}
     got = ops.attention(Tensor(query), keys, values, [4], **options).to_numpy()
     held = np.repeat(wanted.astype(np.float64), 3, 1)

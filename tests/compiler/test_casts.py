@@ -50,7 +50,7 @@ def edge_values(dtype: DType) -> Array:
 
 
 def in_range(values: Array, dtype: DType) -> Array:
-    """Where a cast is defined: a float outside an integer type's range may become anything."""
+    """Keep values whose cast is defined: floats inside an integer type's range."""
     if not (dtype.is_integral() and DType.from_numpy(values.dtype).is_float()):
         return np.ones(values.shape, bool)
     info = np.iinfo(dtype.to_numpy())
@@ -65,7 +65,7 @@ FLOAT8 = [dtype for dtype in DType if dtype not in NUMBERS]
     "source", [F32, DType.bfloat16, DType.int8, *FLOAT8], ids=lambda dtype: dtype.value
 )
 def test_casts_from_and_to_float8(source: DType) -> None:
-    """To the bits of ml_dtypes: every number, and the ties between numbers."""
+    """Match the bits of ml_dtypes: every number, and the ties between numbers."""
     values = edge_values(source)
     targets = [dtype for dtype in (*FLOAT8, F32, DType.bfloat16) if dtype is not source]
     run = compiled(lambda x: [x.cast(dtype) for dtype in targets], TensorType(source, ["n"]))

@@ -14,9 +14,9 @@ from tvm_ffi import structural_equal
 from maxtool import nn
 from maxtool.architectures import Decoder, build
 from maxtool.compiler.cuda.binaries import device_source
-from maxtool.compiler.lowering.module import ModuleLowering
+from maxtool.compiler.lowering.module_lowering import ModuleLowering
 from maxtool.compiler.lowering_plan import LoweringPlan
-from maxtool.compiler.mixed import kind_of
+from maxtool.compiler.multi_device import kind_of
 from maxtool.compiler.pipeline import compile_module
 from maxtool.compiler.placement import Placement
 from maxtool.compiler.targets import parse_target
@@ -51,8 +51,8 @@ def random(*shape: int) -> Array:
 
 
 def place(tensor: Tensor) -> str:
-    """Where TVM says that the elements are: gpu:0 is its cpu:1, and so on."""
-    resident: Any = tensor.resident
+    """Return TVM's name of the elements' device: gpu:0 is its cpu:1, and so on."""
+    resident: Any = tensor.device_array
     return str(resident.tensor.device)
 
 
@@ -68,7 +68,7 @@ def test_data_goes_there_and_back(kind: str, shape: tuple[int, ...]) -> None:
     assert (there.device, there.dtype, there.shape) == (Accelerator(1), DType(kind), shape)
     assert place(there) == "cpu:2"
     back = there.to(CPU())
-    assert (back.device, back.resident) == (CPU(), None)
+    assert (back.device, back.device_array) == (CPU(), None)
     np.testing.assert_array_equal(back.to_numpy(), data)
     other = there.to(GPUS[0])
     assert place(other) == "cpu:1"
@@ -89,7 +89,7 @@ def test_a_copy_is_a_copy() -> None:
 
 def test_data_for_an_accelerator_waits_until_it_is_needed_there() -> None:
     waits = Tensor(np.ones(3, np.float32), device=DeviceRef.GPU(0))
-    assert waits.resident is None
+    assert waits.device_array is None
     assert place(waits + 1.0) == place(waits) == "cpu:1"
     with pytest.raises(MissingDevice, match="no gpu:7 here"):
         Tensor(np.ones(3, np.float32), device=DeviceRef.GPU(7)) + 1.0
@@ -137,7 +137,7 @@ def test_operands_on_two_devices_are_named() -> None:
 
 
 def two_places(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Something on every device; the numbers are constants, weights and sizes too."""
+    """Compute on every device; the numbers are constants, weights and sizes too."""
     table = np.arange(3, dtype=np.float32)
     w = Weight("w", F32, [4, 3], GPUS[1])
     first = ops.silu(x.to(GPUS[0]) * 2.0) + table
@@ -156,7 +156,7 @@ def two_places_in_numpy(x: Array, w: Array) -> tuple[Array, Array, Array]:
 def test_a_graph_on_three_devices(rows: int) -> None:
     graph = Graph("main", two_places, [TensorType(F32, ["n", 3])])
     x, w = random(rows, 3), random(4, 3)
-    results = executor.find().compile(graph, {"w": w})(Tensor(x))
+    results = executor.find_executor().compile(graph, {"w": w})(Tensor(x))
     for result, expected in zip(results, two_places_in_numpy(x, w), strict=True):
         np.testing.assert_allclose(result.to_numpy(), expected, rtol=1e-4, atol=1e-5)
     assert [result.device for result in results] == [CPU(), GPUS[0], GPUS[0]]
@@ -171,29 +171,29 @@ def test_control_flow_over_devices() -> None:
         big = (there * there).sum([0, 1])[0, 0] > 10.0
         elsewhere = GPUS[1]
         kind = TensorType(F32, x.shape, elsewhere)
-        (made,) = ops.cond(
+        (built,) = ops.cond(
             big, [kind], lambda: (there * 0.5).to(elsewhere), lambda: there.to(elsewhere) * 3.0
         )
         (last,) = ops.while_loop(
-            made, lambda y: y.sum([0, 1])[0, 0] < 100.0, lambda y: (y + made) * 2.0
+            built, lambda y: y.sum([0, 1])[0, 0] < 100.0, lambda y: (y + built) * 2.0
         )
         return last, ops.nonzero(last > 50.0, "many")
 
-    run = executor.find().compile(Graph("main", flowing, [TensorType(F32, ["n", 3])]), {})
+    run = executor.find_executor().compile(Graph("main", flowing, [TensorType(F32, ["n", 3])]), {})
     for scale in (0.5, 4.0):
         x = np.abs(random(2, 3)).astype(np.float32) * np.float32(scale)
-        made = x * (0.5 if (x**2).sum() > 10 else 3)
-        last = made
+        result = x * (0.5 if (x**2).sum() > 10 else 3)
+        last = result
         while last.sum() < 100:
-            last = (last + made) * 2
-        found, places = run(Tensor(x))
-        assert found.device == places.device == GPUS[1]
-        np.testing.assert_allclose(found.to_numpy(), last, rtol=1e-5)
+            last = (last + result) * 2
+        results, places = run(Tensor(x))
+        assert results.device == places.device == GPUS[1]
+        np.testing.assert_allclose(results.to_numpy(), last, rtol=1e-5)
         np.testing.assert_array_equal(places.to_numpy(), np.argwhere(last > 50))
 
 
 def test_memory_of_one_device_never_serves_another() -> None:
-    """Known sizes, where memory is planned: the temporary values of each device are as large."""
+    """Plan memory for known sizes: the temporary values of each device are as large."""
 
     def steps(x: Tensor) -> Tensor:
         for device in (*GPUS, CPU(), *GPUS, CPU()):
@@ -206,7 +206,7 @@ def test_memory_of_one_device_never_serves_another() -> None:
     expected = x
     for _ in range(18):
         expected = np.exp(expected.cumsum(0) * np.float32(0.1))
-    run = executor.find().compile(Graph("main", steps, [TensorType(F32, [4, 3])]), {})
+    run = executor.find_executor().compile(Graph("main", steps, [TensorType(F32, [4, 3])]), {})
     np.testing.assert_allclose(run(Tensor(x))[0].to_numpy(), expected, rtol=1e-3)
 
 
@@ -215,20 +215,20 @@ def test_arguments_are_brought_where_they_are_read() -> None:
     session = InferenceSession(devices=[Accelerator(0)])
     model = session.load(Graph("main", lambda x, y: (x + 1.0, y + 1.0), kinds))
     x = random(3)
-    for given in (x, Tensor(x), Tensor(x).to(GPUS[0]), Tensor(x).to(GPUS[1])):
-        there, here = model(given, given)
+    for inputs in (x, Tensor(x), Tensor(x).to(GPUS[0]), Tensor(x).to(GPUS[1])):
+        there, here = model(inputs, inputs)
         assert (place(there), here.device) == ("cpu:1", CPU())
         for result in (there, here):
             np.testing.assert_array_equal(result.to_numpy(), x + 1)
 
 
-def written(kind: BufferType) -> Callable[..., Any]:
+def written(buffer_type: BufferType) -> Callable[..., Any]:
     x, position = (
-        TensorType(F32, [1, 1, 2, 4], kind.device),
-        TensorType(DType.int32, [1], kind.device),
+        TensorType(F32, [1, 1, 2, 4], buffer_type.device),
+        TensorType(DType.int32, [1], buffer_type.device),
     )
-    write = Graph("main", ops.cache_write_value, [kind, x, position])
-    return executor.find().compile(write, {})
+    write = Graph("main", ops.cache_write_value, [buffer_type, x, position])
+    return executor.find_executor().compile(write, {})
 
 
 def test_a_buffer_is_written_where_it_is() -> None:
@@ -252,7 +252,9 @@ def test_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
         return x
 
     x = random(2)
-    executor.find().compile(Graph("main", call, [TensorType(F32, [2], GPUS[0])]), {})(Tensor(x))
+    executor.find_executor().compile(Graph("main", call, [TensorType(F32, [2], GPUS[0])]), {})(
+        Tensor(x)
+    )
     printed = capsys.readouterr().out
     show("there", x)
     assert printed == capsys.readouterr().out
@@ -262,20 +264,22 @@ def test_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def calls(module: Any, placement: Placement) -> list[tuple[str, set[str], str]]:
-    """Of each call of a kernel, the target of its function, and the devices of its operands."""
+    """Return, for each call of a kernel, its function's target, and its operands' devices."""
 
     def name(kind: Any) -> str:
         places = zip(placement.vdevices, placement.devices, strict=True)
         return next(device.name for own, device in places if structural_equal(own, kind.vdevice))
 
-    found = []
+    result = []
     for binding in (one for block in module["main"].body.blocks for one in block.bindings):
         call = binding.value
         if getattr(getattr(call, "op", None), "name", "") == "relax.call_tir":
-            operands = {name(one.ty) for one in call.args[1].fields if hasattr(one.ty, "vdevice")}
+            operands = {
+                name(field.ty) for field in call.args[1].fields if hasattr(field.ty, "vdevice")
+            }
             target = module[call.args[0]].attrs["target"]
-            found.append((str(target), operands | {name(call.ty)}, name(call.ty)))
-    return found
+            result.append((str(target), operands | {name(call.ty)}, name(call.ty)))
+    return result
 
 
 def lowered(graph: Graph, placement: Placement) -> Any:
@@ -294,12 +298,12 @@ def test_each_kernel_is_for_the_device_of_its_operands(name: str) -> None:
     host, other = parse_target("cpu"), parse_target(name)
     graph = Graph("main", three_places, [TensorType(F32, ["n", 3])])
     placement = Placement.of([graph], {"cpu": host, "gpu": other})
-    found = calls(lowered(graph, placement), placement)
+    actual = calls(lowered(graph, placement), placement)
     expected = {"cpu:0": host, "gpu:0": other, "gpu:1": other}
-    for target, devices, device in found:
+    for target, devices, device in actual:
         assert devices == {device}
         assert target == str(expected[device].tvm)
-    assert {device for _, _, device in found} == set(expected)
+    assert {device for _, _, device in actual} == set(expected)
 
 
 def test_one_module_holds_code_for_the_host_and_for_gpus() -> None:
@@ -348,13 +352,13 @@ def decoder() -> Decoder:
 
 @cache
 def on_the_host() -> Array:
-    """What the decoder computes there."""
+    """Return the decoder's results on the host."""
     return decoder().compile(TensorType(DType.int64, ["batch", "seq"]))(IDS).to_numpy()
 
 
 @pytest.mark.parametrize("case", thinned(PLACES, "rows on two", "the host and one"))
 def test_a_decoder_on_devices(case: str) -> None:
-    """Its layers are calls of a subgraph, its angles tables that no state lists."""
+    """Call layers as subgraphs, with angles in tables that no state lists."""
     devices, strategy = PLACES[case]
     expected = on_the_host()
     model = decoder()
@@ -398,7 +402,9 @@ WITH_NUMBERS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Array], Arra
 def test_numbers_beside_a_tensor_are_where_it_is(case: str) -> None:
     ours, numpy = WITH_NUMBERS[case]
     x = random(4, 3)
-    run = executor.find().compile(Graph("main", ours, [TensorType(F32, ["n", 3], GPUS[0])]), {})
+    run = executor.find_executor().compile(
+        Graph("main", ours, [TensorType(F32, ["n", 3], GPUS[0])]), {}
+    )
     for result in (ours(Tensor(x).to(GPUS[0])), run(Tensor(x))[0]):
         assert result.device == GPUS[0]
         np.testing.assert_allclose(result.to_numpy(), numpy(x), rtol=1e-5, atol=1e-6)

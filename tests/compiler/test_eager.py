@@ -34,28 +34,30 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> tuple[EagerPrograms, list[str]]
 def add(programs: EagerPrograms, *shapes: tuple[int, ...], op: str = "add") -> None:
     arrays = [np.arange(np.prod(shape), dtype=np.float32).reshape(shape) for shape in shapes]
     wanted = arrays[0] + arrays[1] if op == "add" else arrays[0] @ arrays[1]
-    found = run(programs, op, *arrays, shape=wanted.shape)
-    np.testing.assert_array_equal(found, wanted)
+    result = run(programs, op, *arrays, shape=wanted.shape)
+    np.testing.assert_array_equal(result, wanted)
 
 
 def run(
     programs: EagerPrograms, op: str, *arrays: np.ndarray, shape: Sequence[int], **options: object
 ) -> np.ndarray:
-    """What an operation with one result gives, as often as it is called."""
-    operands = [Tensor(one) for one in arrays]
+    """Return the result of an operation with one result, however often it is called."""
+    operands = [Tensor(array) for array in arrays]
     kind = TensorType(operands[0].dtype, shape)
-    (found,) = programs.prepared(op, [one.type for one in operands], options, [kind])(operands)
-    assert found.type == kind
-    return found.to_numpy()
+    (result,) = programs.prepared(op, [operand.type for operand in operands], options, [kind])(
+        operands
+    )
+    assert result.type == kind
+    return result.to_numpy()
 
 
 def test_a_loop_over_lengths_compiles_twice(programs: tuple[EagerPrograms, list[str]]) -> None:
-    made, compiled = programs
+    result, compiled = programs
     for length in range(2, 60):
-        add(made, (length, 3), (length, 3))
+        add(result, (length, 3), (length, 3))
     assert compiled == ["float32[2, 3], float32[2, 3]", "float32[n0, 3], float32[n0, 3]"]
-    add(made, (0, 3), (0, 3))
-    add(made, (5, 3), (1, 3))
+    add(result, (0, 3), (0, 3))
+    add(result, (5, 3), (1, 3))
     assert compiled[2:] == ["float32[n0, 3], float32[1, 3]"]
 
 
@@ -63,13 +65,13 @@ def test_sizes_that_must_be_known_are_compiled_each(
     programs: tuple[EagerPrograms, list[str]],
 ) -> None:
     """A product takes any number of rows; other operations say what they need."""
-    made, compiled = programs
+    result, compiled = programs
     for rows in (2, 3, 4):
-        add(made, (rows, 4), (4, 5), op="matmul")
+        add(result, (rows, 4), (4, 5), op="matmul")
     assert compiled == ["float32[2, 4], float32[4, 5]", "float32[n0, 4], float32[4, 5]"]
     for rows, width in ((2, 5), (2, 6), (3, 5), (4, 6), (7, 7)):
         x, w = np.ones((rows, 4), np.float32), np.ones((width, 4), np.float32)
-        assert np.all(run(made, "linear", x, w, shape=[rows, width]) == 4)
+        assert np.all(run(result, "linear", x, w, shape=[rows, width]) == 4)
     assert compiled[2:] == [
         "float32[2, 4], float32[5, 4]",
         "float32[2, 4], float32[6, 4]",
@@ -82,21 +84,21 @@ def test_sizes_that_must_be_known_are_compiled_each(
 def test_programs_that_were_not_used_are_dropped(
     programs: tuple[EagerPrograms, list[str]],
 ) -> None:
-    made, compiled = programs
+    result, compiled = programs
     for rank in (1, 2, 3):
-        add(made, (2,) * rank, (2,) * rank)
-    add(made, (2,), (2,))
-    add(made, (2,) * 4, (2,) * 4)
-    assert len(made) == 3
-    add(made, (2,), (2,))
+        add(result, (2,) * rank, (2,) * rank)
+    add(result, (2,), (2,))
+    add(result, (2,) * 4, (2,) * 4)
+    assert len(result) == 3
+    add(result, (2,), (2,))
     assert len(compiled) == 4
-    add(made, (2, 2), (2, 2))
+    add(result, (2, 2), (2, 2))
     assert len(compiled) == 5
 
 
 def test_threads_compile_once(programs: tuple[EagerPrograms, list[str]]) -> None:
-    made, compiled = programs
-    threads = [Thread(target=add, args=(made, (2, 2), (2, 2))) for _ in range(4)]
+    result, compiled = programs
+    threads = [Thread(target=add, args=(result, (2, 2), (2, 2))) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -105,11 +107,11 @@ def test_threads_compile_once(programs: tuple[EagerPrograms, list[str]]) -> None
 
 
 def test_shapes_and_orders_are_not_compiled(programs: tuple[EagerPrograms, list[str]]) -> None:
-    made, compiled = programs
+    result, compiled = programs
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
-    found = run(made, "permute", x, shape=[3, 2], dims=(1, 0))
-    np.testing.assert_array_equal(found, x.T)
-    assert not np.shares_memory(found, x)
+    results = run(result, "permute", x, shape=[3, 2], dims=(1, 0))
+    np.testing.assert_array_equal(results, x.T)
+    assert not np.shares_memory(results, x)
     assert not compiled
 
 
@@ -131,13 +133,13 @@ def test_whatever_came_before_elements_broadcast_as_numpys(
     calls: list[list[tuple[int, ...]]],
 ) -> None:
     programs = EagerPrograms(Targets())
-    for one, two in calls:
-        x = np.arange(np.prod(one), dtype=np.float32).reshape(one)
-        y = np.arange(np.prod(two), dtype=np.float32).reshape(two) * 10
+    for left, right in calls:
+        x = np.arange(np.prod(left), dtype=np.float32).reshape(left)
+        y = np.arange(np.prod(right), dtype=np.float32).reshape(right) * 10
         wanted = x - y
         for _ in range(2):
-            found = run(programs, "sub", x, y, shape=wanted.shape)
-            np.testing.assert_array_equal(found, wanted)
+            result = run(programs, "sub", x, y, shape=wanted.shape)
+            np.testing.assert_array_equal(result, wanted)
 
 
 @given(st.lists(st.lists(st.integers(1, 6), min_size=4, max_size=4), min_size=2, max_size=4))
@@ -149,5 +151,5 @@ def test_whatever_came_before_products_are_numpys(calls: list[list[int]]) -> Non
         y = np.arange(depth * columns, dtype=np.float32).reshape(depth, columns)
         for right in (y, np.broadcast_to(y, (batch, *y.shape)), y[None]):
             wanted = x @ right
-            found = run(programs, "matmul", x, right, shape=wanted.shape)
-            np.testing.assert_array_equal(found, wanted)
+            result = run(programs, "matmul", x, right, shape=wanted.shape)
+            np.testing.assert_array_equal(result, wanted)

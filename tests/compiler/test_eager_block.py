@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from maxtool.compiler import eager, execute
+from maxtool.compiler import compiling_executor, eager
 from maxtool.dtype import DType
 from maxtool.graph import Tensor, ops
-from maxtool.graph.ops.repeating import REPEATING
+from maxtool.graph.ops.operation_cache import REPEATING
 
 HEADS, DIM, WIDTH, HIDDEN = 2, 4, 8, 16
 POSITIONS = 64
@@ -27,18 +27,18 @@ def drawn(*shape: int) -> Array:
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The operations that were compiled since, in an executor of this test's own."""
-    made: list[str] = []
+    result: list[str] = []
     build = eager.Program
 
     def counted(graphs: list, targets: object) -> object:  # type: ignore[type-arg]
-        made.append(graphs[0].nodes[0].op)
+        result.append(graphs[0].nodes[0].op)
         return build(graphs, targets)  # type: ignore[arg-type]
 
     monkeypatch.setattr(eager, "Program", counted)
-    execute.executor.cache_clear()
+    compiling_executor.executor.cache_clear()
     REPEATING.clear()
-    yield made
-    execute.executor.cache_clear()
+    yield result
+    compiling_executor.executor.cache_clear()
     REPEATING.clear()
 
 
@@ -56,9 +56,9 @@ class Block:
     def past(self, batch: int) -> Array:
         return np.full((batch, PAST, HEADS, DIM), 0.25, np.float32)
 
-    def eager(self, given: Array) -> Array:
-        batch, seq, _ = given.shape
-        x = Tensor(given)
+    def eager(self, array: Array) -> Array:
+        batch, seq, _ = array.shape
+        x = Tensor(array)
         normed = ops.rms_norm(x, Tensor(self.norm), 1e-6)
         query, key, value = (
             (normed @ Tensor(one).T).reshape([batch, seq, HEADS, DIM])
@@ -82,25 +82,25 @@ class Block:
         return (x + ops.linear(ops.silu(gate) * up, Tensor(self.down))).to_numpy()
 
     def rotated(self, x: Tensor, start: int) -> Tensor:
-        one, two = ops.split(x, [DIM // 2, DIM // 2], axis=-1)
+        left, right = ops.split(x, [DIM // 2, DIM // 2], axis=-1)
         seq = int(x.shape[1])
         cos, sin = (
             Tensor(table)[start : start + seq].reshape([1, seq, 1, DIM // 2])
             for table in (self.cos, self.sin)
         )
-        return ops.concat([one * cos - two * sin, two * cos + one * sin], axis=-1)
+        return ops.concat([left * cos - right * sin, right * cos + left * sin], axis=-1)
 
-    def expected(self, given: Array) -> Array:
+    def expected(self, inputs: Array) -> Array:
         """The same in NumPy and float64."""
-        batch, seq, _ = given.shape
-        x = given.astype("f8")
+        batch, seq, _ = inputs.shape
+        x = inputs.astype("f8")
 
         def heads(weight: Array) -> Array:
             normed = x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6) * self.norm
             return (normed @ weight.T).reshape(batch, seq, HEADS, DIM)
 
-        def rotated(one: Array) -> Array:
-            left, right = np.split(one, 2, axis=-1)
+        def rotated(array: Array) -> Array:
+            left, right = np.split(array, 2, axis=-1)
             cos, sin = (table[None, PAST : PAST + seq, None] for table in (self.cos, self.sin))
             return np.concatenate([left * cos - right * sin, right * cos + left * sin], -1)
 

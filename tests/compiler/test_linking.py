@@ -11,9 +11,9 @@ import pytest
 import tvm
 
 from maxtool.compiler import linking
+from maxtool.compiler.cpu_target import CpuTarget, cpu_target
 from maxtool.compiler.kernels.cpu import builder
 from maxtool.compiler.kernels.cpu.norm import rms_norm
-from maxtool.compiler.target import CpuTarget, cpu_target
 from maxtool.errors import CompilationFailed, MachineLacks
 
 X86_64, AARCH64 = 62, 183  # e_machine of the ELF header

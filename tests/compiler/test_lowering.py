@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maxtool.compiler.execute import Program
-from maxtool.compiler.lowering.module import ModuleLowering
-from maxtool.compiler.lowering.pointwise import MAX_INPUTS, MAX_STEPS
+from maxtool.compiler.compiling_executor import Program
+from maxtool.compiler.cpu_target import cpu_target
+from maxtool.compiler.lowering.module_lowering import ModuleLowering
+from maxtool.compiler.lowering.pointwise_rules import MAX_INPUTS, MAX_STEPS
 from maxtool.compiler.lowering.rules import RULES
 from maxtool.compiler.lowering_plan import LoweringPlan
-from maxtool.compiler.target import cpu_target
 from maxtool.compiler.targets import Targets
 from maxtool.dtype import DType
 from maxtool.errors import CompilationFailed
@@ -86,10 +86,14 @@ def test_a_chain_is_one_kernel_within_the_limits(call: Call, kernels: int) -> No
 def test_chains_compute_what_numpy_does() -> None:
     def call(x: Any, y: Any) -> list[Any]:
         results = [one(x, y) for one, _ in CHAINS]
-        return [part for one in results for part in (one if isinstance(one, list) else [one])]
+        return [
+            part
+            for result in results
+            for part in (result if isinstance(result, list) else [result])
+        ]
 
     x, y = rng.standard_normal((2, 3, 20)).astype(np.float32)
-    run = executor.find().compile(Graph("main", call, [ROWS, ROWS]), {})
+    run = executor.find_executor().compile(Graph("main", call, [ROWS, ROWS]), {})
     for got, wanted in zip(run(Tensor(x), Tensor(y)), call(x, y), strict=True):
         np.testing.assert_allclose(got.to_numpy(), wanted, rtol=1e-4, atol=1e-5)
 
@@ -104,12 +108,12 @@ def test_a_chain_of_more_inputs_than_a_kernel_takes() -> None:
     graph = Graph("main", call, [ROWS] * (2 * MAX_INPUTS))
     assert len(functions(graph)) > 1
     arrays = rng.standard_normal((2 * MAX_INPUTS, 3, 20)).astype(np.float32)
-    got = executor.find().compile(graph, {})(*map(Tensor, arrays))[0]
+    got = executor.find_executor().compile(graph, {})(*map(Tensor, arrays))[0]
     np.testing.assert_allclose(got.to_numpy(), call(*arrays), rtol=1e-4, atol=1e-5)
 
 
 def test_kernels_that_differ_in_a_constant_are_not_shared() -> None:
-    """1.0 is no index 1, and 0.0 is not -0.0, though Python says they are equal."""
+    """1.0 is not an index 1, and 0.0 is not -0.0, though Python says they are equal."""
 
     def call(x: Tensor, y: Tensor) -> list[Tensor]:
         return [(x + y) * 1.0, (x + y) * y, 1.0 / (x * 0.0), 1.0 / (x * -0.0), x * float("nan")]
@@ -117,7 +121,7 @@ def test_kernels_that_differ_in_a_constant_are_not_shared() -> None:
     graph = Graph("main", call, [ROWS, ROWS])
     assert len(functions(graph)) == 5
     x, y = np.full((1, 20), 2, np.float32), np.full((1, 20), 3, np.float32)
-    got = executor.find().compile(graph, {})(Tensor(x), Tensor(y))
+    got = executor.find_executor().compile(graph, {})(Tensor(x), Tensor(y))
     assert [one.to_numpy()[0, 0].item() for one in got[:4]] == [5, 15, np.inf, -np.inf]
     assert np.isnan(got[4].to_numpy()).all()
 
@@ -149,16 +153,16 @@ def test_any_expression(steps: list[tuple[Call, int, int]], outputs: set[int]) -
 
     def call(x: Any, y: Any, z: Any) -> list[Any]:
         values = [x, y, z * 2.0]
-        for op, one, two in steps:
-            values.append(op(values[-1 - one % min(len(values), 4)], values[two % len(values)]))
-        return [values[-1], *(values[place % len(values)] for place in outputs)]
+        for op, left, right in steps:
+            values.append(op(values[-1 - left % min(len(values), 4)], values[right % len(values)]))
+        return [values[-1], *(values[output % len(values)] for output in outputs)]
 
     kinds = [ROWS, ROWS, TensorType(F32, ["n", 1])]
     arrays = rng.uniform(-1, 1, (3, 4, 20)).astype(np.float32)
     inputs = [arrays[0], arrays[1], arrays[2, :, :1].copy()]
     with np.errstate(all="ignore"):
         wanted = call(*inputs)
-    got = executor.find().compile(Graph("main", call, kinds), {})(*map(Tensor, inputs))
+    got = executor.find_executor().compile(Graph("main", call, kinds), {})(*map(Tensor, inputs))
     for value, expected in zip(got, wanted, strict=True):
         scale = np.abs(np.where(np.isfinite(expected), expected, 0)).max() + 1
         np.testing.assert_allclose(value.to_numpy(), expected, rtol=1e-3, atol=1e-4 * scale)
@@ -195,7 +199,7 @@ def test_a_subgraph_becomes_one_function_for_each_storage_of_its_weights() -> No
     wanted = x
     for value in values.values():
         wanted = wanted @ value.T
-    got = executor.find().compile(graph, values)(Tensor(x))[0].to_numpy()
+    got = executor.find_executor().compile(graph, values)(Tensor(x))[0].to_numpy()
     np.testing.assert_allclose(got, wanted @ values["layers.2.w"], rtol=1e-3, atol=1e-2)
 
 
@@ -225,7 +229,9 @@ def test_what_a_subgraph_hands_through_is_the_buffer_itself(results: Call) -> No
     graph = Graph("main", forward, [BUFFER, POSITION])
     old = rng.standard_normal((1, 2, 4, 4)).astype(np.float32)
     cache = Tensor(old.copy())
-    doubled, after = executor.find().compile(graph, {})(cache, Tensor(np.array([1], np.int32)))
+    doubled, after = executor.find_executor().compile(graph, {})(
+        cache, Tensor(np.array([1], np.int32))
+    )
     np.testing.assert_array_equal(doubled.to_numpy(), old * 2)
     expected = old.copy()
     expected[..., 1:3] = 1
@@ -248,7 +254,7 @@ def test_symbolic_sizes_are_those_of_each_function() -> None:
     def call(x: Tensor, y: Tensor) -> list[Tensor]:
         return [*ops.call(callee, x), x[:, 0] + y]
 
-    run = executor.find().compile(Graph("main", call, [ROWS, TensorType(F32, ["n"])]), {})
+    run = executor.find_executor().compile(Graph("main", call, [ROWS, TensorType(F32, ["n"])]), {})
     for n in (1, 7, 0, 3):
         x, y = np.ones((n, 20), np.float32), np.arange(n, dtype=np.float32)
         first, second = run(Tensor(x), Tensor(y))
@@ -267,5 +273,5 @@ def test_an_operation_without_a_kernel_is_one_error(
     monkeypatch.setitem(RULES, "relu", refuse)
     graph = Graph("g", lambda x: ops.relu(x + 1.0), [TensorType(DType.float32, ["n"])])
     with pytest.raises(CompilationFailed, match="no kernel for relu"):
-        executor.find().compile(graph, {})
+        executor.find_executor().compile(graph, {})
     assert not capfd.readouterr().err

@@ -1,4 +1,4 @@
-"""What stops a compilation."""
+"""Errors of a compilation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written as products and sums runs as ``linear``, and gives what NumPy gives."""
+"""Products and sums that run as ``linear``, and agree with NumPy."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from maxtool.compiler.cpu_target import cpu_target
 from maxtool.compiler.lowering_plan import LoweringPlan
 from maxtool.compiler.placement import placed
 from maxtool.compiler.rewriting import rewrite
-from maxtool.compiler.target import cpu_target
 from maxtool.dtype import DType
 from maxtool.graph import BufferType, Graph, Node, Tensor, TensorType, Weight, executor, ops
 
@@ -59,7 +59,7 @@ def test_rewritten(
     nodes = rewrite(graph, placed(cpu_target())).nodes
     assert [node.op for node in nodes if isinstance(node, Node)] == run
     x = np.random.default_rng(3).normal(size=(3, 8)).astype("f4")
-    outputs = executor.find().compile(graph, VALUES)(Tensor(x))
+    outputs = executor.find_executor().compile(graph, VALUES)(Tensor(x))
     expected = exact(x.astype("f8"))
     expected = expected if isinstance(expected, list) else [expected]
     for got, one in zip(outputs, expected, strict=True):
@@ -88,7 +88,7 @@ def test_a_buffer_is_read_where_it_stands() -> None:
         ops.cache_write_key(cache, x, position)
         return before + bias
 
-    run = executor.find().compile(Graph("g", write, kinds), factors)
+    run = executor.find_executor().compile(Graph("g", write, kinds), factors)
     cache = np.ones((1, 1, 2, 4), np.float32)
     key = Tensor(np.full((1, 1, 1, 2), 7, np.float32))
     (got,) = run(Tensor(cache), key, Tensor(np.array([1], np.int32)))

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from maxtool.compiler.cpu_target import cpu_target
 from maxtool.compiler.kernels.cpu import builder
 from maxtool.compiler.kernels.cpu.backend import CpuBackend
-from maxtool.compiler.kernels.sampling import sample
-from maxtool.compiler.target import cpu_target
+from maxtool.compiler.kernels.token_sampling import sample
 from maxtool.runtime.loader.sampling import Sampling, distribution, penalised
 from tests.compiler.cuda.harness import build, resources, run
 from tests.effort import examples, thinned
@@ -50,8 +50,8 @@ TARGETS = {"cpu": drawn_on_a_cpu, "cuda": drawn_on_a_gpu}
 
 def numbers(how: Sampling) -> np.ndarray:
     """The settings as kernels take them."""
-    given = how.temperature, how.top_k or 0, how.top_p, how.min_p or 0, how.repetition_penalty
-    return np.array([1 if one is None else one for one in given], "f4")
+    inputs = how.temperature, how.top_k or 0, how.top_p, how.min_p or 0, how.repetition_penalty
+    return np.array([1 if one is None else one for one in inputs], "f4")
 
 
 def draw(target: str, logits: np.ndarray, before: list[int], how: Sampling, number: float) -> int:
@@ -60,10 +60,10 @@ def draw(target: str, logits: np.ndarray, before: list[int], how: Sampling, numb
     seen[0, before[:-1]] = 1
     tokens = np.array([before[-1:]], "i8").reshape(1, -1)
     draws, position = np.array([0.5, number, 0.5], "f4"), np.array([1], "i4")
-    given = logits.reshape(1, -1), tokens, draws, position, numbers(how)
-    found = TARGETS[target](seen, *given)
+    inputs = logits.reshape(1, -1), tokens, draws, position, numbers(how)
+    result = TARGETS[target](seen, *inputs)
     assert set(np.flatnonzero(seen)) == set(before)
-    return int(found[0, 0])
+    return int(result[0, 0])
 
 
 def host(logits: np.ndarray, before: list[int], how: Sampling, number: float) -> int:
@@ -77,17 +77,17 @@ def host(logits: np.ndarray, before: list[int], how: Sampling, number: float) ->
 
 
 def allowed(logits: np.ndarray, before: list[int], how: Sampling, number: float) -> set[int]:
-    """What the host draws from what differs by no more than rounding does."""
+    """Return the tokens the host draws from logits that differ by no more than rounding."""
     moved = penalised(logits, before, how.repetition_penalty)
-    found = {host(logits, before, how, number)}
+    result = {host(logits, before, how, number)}
     for factor in (1 - NEAR, 1, 1 + NEAR) if how.temperature else ():
         p = None if how.top_p is None else min(how.top_p * factor, 1.0)
         q = None if how.min_p is None else min(how.min_p * factor, 1.0)
         tokens, shares = distribution(moved, replace(how, top_p=p, min_p=q))
         ends = np.searchsorted(shares.cumsum(), [number - NEAR, number + NEAR], side="right")
         first, last = np.minimum(ends, tokens.size - 1)
-        found |= set(tokens[first : last + 1].tolist())
-    return found
+        result |= set(tokens[first : last + 1].tolist())
+    return result
 
 
 HOWS = st.builds(
@@ -111,8 +111,8 @@ def test_any_draw(
     target: str, logits: np.ndarray, data: st.DataObject, how: Sampling, number: float
 ) -> None:
     before = data.draw(st.lists(st.integers(0, logits.size - 1), max_size=5))
-    found = draw(target, logits, before, how, number)
-    assert found in allowed(logits, before, how, number)
+    result = draw(target, logits, before, how, number)
+    assert result in allowed(logits, before, how, number)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -134,8 +134,8 @@ def test_a_vocabulary(target: str, how: Sampling, number: float) -> None:
     random = np.random.default_rng(0)
     logits = (3 * random.standard_normal(5003)).astype("f4")
     before = [int(one) for one in random.integers(0, logits.size, 60)]
-    found = draw(target, logits, before, how, number)
-    assert found in allowed(logits, before, how, number)
+    result = draw(target, logits, before, how, number)
+    assert result in allowed(logits, before, how, number)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -171,12 +171,12 @@ def test_rows_tokens_and_positions(target: str) -> None:
     tokens = np.array([[0, -1, 4], [3, 3, 1 << 40], [1, 1, 0]])
     draws = np.zeros(2, "f4")
     how = numbers(Sampling(0.0, repetition_penalty=4.0))
-    found = TARGETS[target](seen, logits, tokens, draws, np.array([9], "i4"), how)
-    np.testing.assert_array_equal(found, [[1], [1], [3]])
+    result = TARGETS[target](seen, logits, tokens, draws, np.array([9], "i4"), how)
+    np.testing.assert_array_equal(result, [[1], [1], [3]])
     np.testing.assert_array_equal(seen, [[1, 0, 0, 0], [0, 0, 1, 1], [1, 1, 0, 0]])
 
 
 def test_what_it_takes_of_a_gpu() -> None:
-    found = dict(resources({"sample": build("sample")}))
-    assert len(found) == 2
-    assert not [name for name, one in found.items() if one.stack or one.spills]
+    result = dict(resources({"sample": build("sample")}))
+    assert len(result) == 2
+    assert not [name for name, one in result.items() if one.stack or one.spills]

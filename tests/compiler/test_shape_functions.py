@@ -1,4 +1,4 @@
-"""Whatever order TVM leaves the functions in that compute sizes, they come out in one form."""
+"""Order of size computations: one form, whatever order TVM leaves the functions in."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import tvm
 from tvm import tirx
 
 from maxtool.compiler import pipeline
-from maxtool.compiler.lowering.module import ModuleLowering
+from maxtool.compiler.lowering.module_lowering import ModuleLowering
 from maxtool.compiler.lowering_plan import LoweringPlan
 from maxtool.compiler.shape_functions import MARK, _sorted, settle_shape_functions
 from maxtool.compiler.targets import parse_target
@@ -24,7 +24,7 @@ TYPE = TensorType(DType.float32, ("rows", "columns"))
 
 
 def several(x: Tensor) -> tuple[Tensor, Tensor]:
-    """What takes several sizes that depend on two names."""
+    """Return results of several sizes that depend on two names."""
     twice = ops.concat([x, x], axis=0)
     flat = ops.concat([ops.reshape(twice, (-1,)), ops.reshape(x, (-1,))], axis=0)
     return ops.sum(flat, axis=0), ops.matmul(twice, ops.transpose(x, 0, 1))
@@ -38,8 +38,8 @@ def lowered() -> Any:
         [Graph(name, several, [TYPE]) for name in ("one", "two")],
     )
     lowering = ModuleLowering(LoweringPlan(graphs, target))
-    for one in graphs:
-        lowering.entry(one)
+    for graph in graphs:
+        lowering.entry(graph)
     before = pipeline.PASSES[: pipeline.PASSES.index(settle_shape_functions)]
     with target.tvm:
         return tvm.transform.Sequential([make() for make in before])(lowering.module())
@@ -56,8 +56,8 @@ def shuffled(module: Any, seed: int) -> Any:
             return function
         if not isinstance(function.body, tirx.SeqStmt):
             return function
-        found = list(function.body.seq)
-        return function.with_body(tirx.SeqStmt(draw.sample(found, len(found))))
+        result = list(function.body.seq)
+        return function.with_body(tirx.SeqStmt(draw.sample(result, len(result))))
 
     return tvm.IRModule({name: stores(function) for name, function in items})
 
@@ -84,13 +84,13 @@ def test_any_order_becomes_the_same(lowered: Any) -> None:
 
 
 def test_equal_functions_are_kept_once_and_named_by_their_first_calls(lowered: Any) -> None:
-    found = names(settle_shape_functions()(lowered))
-    assert len(found) <= len(names(lowered)) // 2  # the two graphs compute the same sizes
-    assert found == ["shape_func", *(f"shape_func{i}" for i in range(1, len(found)))]
+    result = names(settle_shape_functions()(lowered))
+    assert len(result) <= len(names(lowered)) // 2  # the two graphs compute the same sizes
+    assert result == ["shape_func", *(f"shape_func{i}" for i in range(1, len(result)))]
 
 
 def slots(*values: Callable[[Any], Any]) -> list[int]:
-    """Where a function stores, in its order; made to store these from the third slot down."""
+    """Return the slots a function stores to, in order; it stores from the third slot down."""
     heap = tirx.decl_buffer((4,), "int64", "H")
     stores = [tirx.BufferStore(heap, value(heap), [3 - i]) for i, value in enumerate(values)]
     function = _sorted(tirx.PrimFunc([heap], tirx.SeqStmt(stores)))

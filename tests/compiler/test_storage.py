@@ -1,4 +1,4 @@
-"""Which weights are packed, and what is stored."""
+"""Choice of packed weights, and their stored form."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from maxtool.compiler.cpu_target import cpu_target
 from maxtool.compiler.lowering_plan import LoweringPlan
-from maxtool.compiler.storage import Storage
-from maxtool.compiler.target import cpu_target
+from maxtool.compiler.storage import WeightStorage
 from maxtool.dtype import DType
 from maxtool.graph import Graph, Tensor, TensorType, Weight, executor, ops
 from tests.compiler.unpacking import unpacked
@@ -62,13 +62,17 @@ def test_weights_are_sorted_by_name() -> None:
 def first_uses(count: int) -> Callable[..., list[Tensor]]:
     def call(x: Tensor, ids: Tensor) -> list[Tensor]:
         results = [use(x, ids) for _, use, _ in USES[:count]]
-        return [part for one in results for part in (one if isinstance(one, list) else [one])]
+        return [
+            part
+            for result in results
+            for part in (result if isinstance(result, list) else [result])
+        ]
 
     return call
 
 
 def test_however_a_weight_is_stored_the_numbers_are_those_of_numpy() -> None:
-    """In one graph, so packed and plain readers of one weight meet."""
+    """Agree with NumPy in one graph, where packed and plain readers of one weight meet."""
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal((3, 8), np.float32), rng.standard_normal((8, 8), np.float32)
     ids = np.array([7, 0, 3])
@@ -77,7 +81,7 @@ def test_however_a_weight_is_stored_the_numbers_are_those_of_numpy() -> None:
 
     for count in (4, 7):
         graph = Graph("main", first_uses(count), [ROWS, IDS])
-        got = executor.find().compile(graph, {"w": w})(Tensor(x), Tensor(ids))
+        got = executor.find_executor().compile(graph, {"w": w})(Tensor(x), Tensor(ids))
         for value, expected in zip(got, wanted, strict=False):
             np.testing.assert_allclose(value.to_numpy(), expected, rtol=1e-4, atol=1e-5)
 
@@ -87,7 +91,7 @@ def test_what_is_stored(dtype: DType) -> None:
     values = np.random.default_rng(1).standard_normal((5, 3)).astype(np.float32)
     cast = values.astype(dtype.to_numpy())
     bits = f"u{dtype.size_in_bytes}"
-    plain, packed = (Storage("w", dtype, (5, 3), block) for block in (None, 4))
+    plain, packed = (WeightStorage("w", dtype, (5, 3), block) for block in (None, 4))
     for place in (plain, packed):
         stored = place.store(values)
         assert (str(stored.dtype), stored.shape) == (place.stored_dtype, place.stored_shape)
@@ -100,12 +104,12 @@ def test_what_is_stored(dtype: DType) -> None:
 def test_what_is_stored_of_experts(dtype: DType) -> None:
     """Each one's matrix packed, one after the other."""
     values = np.random.default_rng(1).standard_normal((3, 5, 2)).astype(dtype.to_numpy())
-    place = Storage("w", dtype, (3, 5, 2), 4)
+    place = WeightStorage("w", dtype, (3, 5, 2), 4)
     stored = place.store(values)
     assert (stored.shape, stored.nbytes) == ((3, 2, 2, 4), place.nbytes)
     for one, expected in zip(stored, values, strict=True):
-        found = unpacked(one, 5).view(dtype.to_numpy())
-        np.testing.assert_array_equal(found, expected)
+        actual = unpacked(one, 5).view(dtype.to_numpy())
+        np.testing.assert_array_equal(actual, expected)
 
 
 def test_weights_of_experts_are_packed() -> None:
@@ -116,6 +120,6 @@ def test_weights_of_experts_are_packed() -> None:
 
 
 def test_a_scalar_is_stored_as_one() -> None:
-    place = Storage("s", DType.bfloat16, (), None)
+    place = WeightStorage("s", DType.bfloat16, (), None)
     stored = place.store(np.array(1.5, ml_dtypes.bfloat16))
     assert (stored.shape, place.nbytes) == ((), 2)

@@ -17,7 +17,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from maxtool.conversion import Request, convert, prepare
-from maxtool.conversion.types import FILE_TYPES, Natural, choose, stays_float32
+from maxtool.conversion.output_types import FILE_TYPES, SourceTensor, choose, stays_float32
 from maxtool.dtype import DType
 from maxtool.errors import MachineLacks, ModelMismatch, OutputExists, UsageError
 from maxtool.quantization import QuantizationEncoding
@@ -44,11 +44,11 @@ def source(tmp_path: Path) -> Callable[..., Path]:
 
 
 def run(source: Path, output: Path, **options: object) -> tuple[list[str], list[str]]:
-    made = prepare(Request(source, output, **options))
-    report = convert(made)
+    result = prepare(Request(source, output, **options))
+    report = convert(result)
     files = [output] if output.is_file() else list(output.iterdir())
-    assert sum(file.stat().st_size for file in files) == made.nbytes
-    return made.notes, report.warnings
+    assert sum(file.stat().st_size for file in files) == result.nbytes
+    return result.notes, report.warnings
 
 
 def values(folder: Path, name: str = "model.safetensors") -> dict[str, tuple[Any, ...]]:
@@ -112,7 +112,7 @@ def test_biases_are_permuted_like_their_weights(tmp_path: Path) -> None:
 
 
 def test_shards_are_read_in_their_order(tmp_path: Path, source: Callable[..., Path]) -> None:
-    """As llama.cpp's converter goes: file by file, each by name."""
+    """Read shards as llama.cpp's converter does: file by file, each by name."""
     folder = source()
     weights = load_file(folder / "model.safetensors")
     names = sorted(weights)
@@ -262,9 +262,9 @@ def test_one_tensor_in_memory_at_a_time(
         return inner(*arguments)
 
     monkeypatch.setattr(engine, "_array", spy)
-    made = prepare(Request(source(), tmp_path / "a.gguf"))
-    convert(made, lambda _done: events.append("written"))
-    assert events[: 2 * len(made.tensors)] == ["made", "written"] * len(made.tensors)
+    result = prepare(Request(source(), tmp_path / "a.gguf"))
+    convert(result, lambda _done: events.append("written"))
+    assert events[: 2 * len(result.tensors)] == ["made", "written"] * len(result.tensors)
 
 
 @pytest.mark.parametrize(
@@ -286,7 +286,7 @@ def test_what_stays_float32(name: str, shape: tuple[int, ...], stays: bool) -> N
 def test_embedding_and_head_are_never_ternary(encoding: str) -> None:
     request = Request(Path("a"), Path("a.gguf"), encoding=QuantizationEncoding[encoding])
     for name in ("token_embd.weight", "output.weight", "blk.0.attn_q.weight"):
-        spec, note = choose(Natural(name, (4, 256), DType.bfloat16, None, False), request)
+        spec, note = choose(SourceTensor(name, (4, 256), DType.bfloat16, None, False), request)
         ternary = encoding.startswith("TQ") and not name.startswith("blk")
         assert spec.type_name == ("F16" if ternary else encoding)
         assert (note is not None) == ternary

@@ -51,8 +51,8 @@ def test_there_and_back(tmp_path: Path, name: str) -> None:
         first = 2 if "position" in tensor and name == "tiny-roberta" else 0
         np.testing.assert_array_equal(array[first:], plain[tensor][first:], err_msg=tensor)
         assert not array[:first].any()
-    found = artifact.prepare(artifact.Request(tmp_path / "back", tmp_path / "out", check=True))
-    artifact.make(found)
+    result = artifact.prepare(artifact.Request(tmp_path / "back", tmp_path / "out", check=True))
+    artifact.make(result)
 
 
 @pytest.mark.parametrize("name", thinned(["tiny-bert", "tiny-roberta"], "tiny-roberta"))

@@ -41,8 +41,8 @@ ROUNDED = {"tiny-gemma2", "tiny-gemma3"}
 
 
 def run(source: Path, output: Path, name: str | None = None) -> list[str]:
-    made = prepare(Request(source, output, name=name))
-    return made.notes + convert(made).warnings
+    result = prepare(Request(source, output, name=name))
+    return result.notes + convert(result).warnings
 
 
 def contents(path: Path) -> tuple[dict[str, Any], list[tuple[str, Any]]]:
@@ -66,9 +66,9 @@ def test_as_llama_cpp_converts(tmp_path: Path, name: str) -> None:
     expected_keys, expected = contents(expected_file)
     corrected = CORRECTED.get(name, set())
     assert [tensor for tensor, _ in tensors] == [tensor for tensor, _ in expected]
-    assert {t for (t, one), (_, two) in zip(tensors, expected, strict=True) if one != two} == (
-        corrected & dict(tensors).keys()
-    )
+    assert {
+        t for (t, left), (_, right) in zip(tensors, expected, strict=True) if left != right
+    } == (corrected & dict(tensors).keys())
     assert keys.keys() - expected_keys.keys() == ADDED.get(name, set())
     assert [key for key in keys if key in expected_keys] == list(expected_keys)
     assert {key for key in expected_keys if keys[key] != expected_keys[key]} == (
@@ -82,16 +82,16 @@ def test_as_llama_cpp_converts(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", CONVERTED)
 def test_from_llama_cpps_file(tmp_path: Path, name: str) -> None:
-    """Its tensors are the source's, and so is the configuration but for what it leaves out."""
+    """Match the source's tensors, and its configuration but for the keys llama.cpp leaves out."""
     run(DATA / name / f"{name}-f32.gguf", tmp_path / "back")
     expected = load_file(DATA / name / "model.safetensors")
-    found = load_file(tmp_path / "back" / "model.safetensors")
-    assert found.keys() == expected.keys()
+    actual = load_file(tmp_path / "back" / "model.safetensors")
+    assert actual.keys() == expected.keys()
     for tensor, array in expected.items():
         if name in ROUNDED:
-            np.testing.assert_allclose(found[tensor], array, atol=1.2e-7, err_msg=tensor)
+            np.testing.assert_allclose(actual[tensor], array, atol=1.2e-7, err_msg=tensor)
         else:
-            assert found[tensor].tobytes() == array.tobytes(), tensor
+            assert actual[tensor].tobytes() == array.tobytes(), tensor
 
 
 @pytest.mark.parametrize("name", CONVERTED)
@@ -122,11 +122,11 @@ def test_both_spellings_give_the_same_model(tmp_path: Path, name: str) -> None:
     shutil.copytree(DATA / name, newer)
     shutil.copy(DATA / name / "config.newer.json", newer / "config.json")
     checkpoints = [open_checkpoint(folder) for folder in (DATA / name, newer)]
-    one, two = (resolve_config(find_recipe(each), each) for each in checkpoints)
-    assert all("is unknown, and off" in note for note in one.notes + two.notes)
+    left, right = (resolve_config(find_recipe(each), each) for each in checkpoints)
+    assert all("is unknown, and off" in note for note in left.notes + right.notes)
     # Phi 3 without LongRoPE does not use it, and transformers writes its own default.
-    unused = {"rope_original_context"} if one.values.get("rope_scaling") == "none" else set()
-    assert {key for key in one.values if one.values[key] != two.values[key]} <= unused
+    unused = {"rope_original_context"} if left.values.get("rope_scaling") == "none" else set()
+    assert {key for key in left.values if left.values[key] != right.values[key]} <= unused
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_what_llama_cpp_assumes_is_not_contradicted(name: str, changes: dict[str
     ids=["pattern", "list"],
 )
 def test_gemma3_without_windows_has_no_key_of_them(tmp_path: Path, said: dict[str, Any]) -> None:
-    """As llama.cpp's converter writes such a model: with the key it would see windows.
+    """Write no key of windows, as llama.cpp's converter: with the key it would see windows.
 
     All layers then have the base and the scaling of those that see everything.
     """
@@ -206,7 +206,7 @@ def test_yarn_keys_that_llama_cpp_does_not_read_are_told() -> None:
 
 
 def test_published_names_of_gpt2_lack_the_prefix(tmp_path: Path) -> None:
-    """They also hold the causal masks, which are dropped."""
+    """Accept names without the prefix, and drop the causal masks."""
     from safetensors.numpy import save_file
 
     shutil.copytree(DATA / "tiny-gpt2", tmp_path / "gpt2")
@@ -221,13 +221,13 @@ def test_published_names_of_gpt2_lack_the_prefix(tmp_path: Path) -> None:
 
 
 def test_the_language_model_of_one_that_sees(tmp_path: Path) -> None:
-    """What is written, in either dialect, is a Gemma 3 of text alone."""
+    """Write a Gemma 3 of text alone, in either dialect."""
     source = DATA / "tiny-gemma3-vision"
     notes = run(source, tmp_path / "text")
     assert "the part that sees images is left out: 34 tensors" in notes
     run(source, tmp_path / "text.gguf")
     checkpoints = [open_checkpoint(tmp_path / name) for name in ("text", "text.gguf")]
-    assert [find_recipe(one).name for one in checkpoints] == ["gemma3", "gemma3"]
+    assert [find_recipe(checkpoint).name for checkpoint in checkpoints] == ["gemma3", "gemma3"]
     whole = load_file(source / "model.safetensors")
     written = load_file(tmp_path / "text" / "model.safetensors")
     language = {

@@ -1,4 +1,4 @@
-"""What transformers computes from a folder that has been through GGUF."""
+"""Outputs of transformers for a folder that has been through GGUF."""
 
 from __future__ import annotations
 

@@ -42,11 +42,11 @@ WHOLE = [case for case in CASES if case[0] in ("llama", "gemma2", "gemma3")]
 
 
 def run(source: Path, output: Path, **options: object) -> list[str]:
-    made = prepare(Request(source, output, **options))
-    report = convert(made)
+    result = prepare(Request(source, output, **options))
+    report = convert(result)
     files = [output] if output.is_file() else list(output.iterdir())
-    assert sum(file.stat().st_size for file in files) == made.nbytes
-    return made.notes + report.warnings
+    assert sum(file.stat().st_size for file in files) == result.nbytes
+    return result.notes + report.warnings
 
 
 def contents(path: Path) -> tuple[dict[str, Any], list[Any]]:
@@ -129,7 +129,7 @@ def test_gguf_to_huggingface_as_gguf_decodes(reference: Path, tmp_path: Path, na
 
     source = reference / "llama" / f"{name}.gguf"
     run(source, tmp_path / "out")
-    found = load_file(tmp_path / "out" / "model.safetensors")
+    actual = load_file(tmp_path / "out" / "model.safetensors")
     tensors = {t.name: t for t in GGUFReader(source).tensors}
     for theirs, ours in {
         "token_embd.weight": "model.embed_tokens.weight",
@@ -139,7 +139,7 @@ def test_gguf_to_huggingface_as_gguf_decodes(reference: Path, tmp_path: Path, na
     }.items():
         tensor = tensors[theirs]
         expected = dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
-        np.testing.assert_array_equal(found[ours].astype(np.float32), expected)
+        np.testing.assert_array_equal(actual[ours].astype(np.float32), expected)
 
 
 @pytest.mark.parametrize("name", ["gemma2", "gemma3"])
@@ -147,13 +147,13 @@ def test_gemma_comes_back_to_rounding(reference: Path, tmp_path: Path, name: str
     """GGUF keeps 1 + w of each norm."""
     run(reference / name / f"{name}-f32.gguf", tmp_path / "out")
     expected = load_file(reference / name / "model.safetensors")
-    found = load_file(tmp_path / "out" / "model.safetensors")
-    assert found.keys() == expected.keys()
+    actual = load_file(tmp_path / "out" / "model.safetensors")
+    assert actual.keys() == expected.keys()
     for tensor, array in expected.items():
         if "norm" in tensor:
-            np.testing.assert_allclose(found[tensor], array, atol=1.2e-7, err_msg=tensor)
+            np.testing.assert_allclose(actual[tensor], array, atol=1.2e-7, err_msg=tensor)
         else:
-            np.testing.assert_array_equal(found[tensor], array)
+            np.testing.assert_array_equal(actual[tensor], array)
 
 
 def test_requantizing_is_told(reference: Path, tmp_path: Path) -> None:

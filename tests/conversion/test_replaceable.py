@@ -1,4 +1,4 @@
-"""Which folders ``--force`` replaces: those of a checkpoint, and none that holds anything else."""
+"""Folders that ``--force`` replaces: those of a checkpoint, and none that holds anything else."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_file_never_takes_the_place_of_a_folder(tmp_path: Path) -> None:
 
 @given(st.text(st.characters(exclude_characters="/\0", codec="utf-8"), min_size=1, max_size=40))
 def test_names_are_known_whole(name: str) -> None:
-    """Nothing is known by how it ends, or begins."""
+    """Match whole names, never their beginnings or ends."""
     for known in ("model.safetensors", "config.json"):
         for other in (name + known, known + name):
             assert other not in BESIDE

@@ -40,7 +40,7 @@ def made(source: Path, output: Path, **options: object) -> bytes:
 def test_chunks_of_any_size_give_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: str, chunk: int
 ) -> None:
-    """There, packed, and back again."""
+    """Convert to GGUF, packed, and back again."""
 
     def all_of(folder: Path) -> list[bytes]:
         folder.mkdir()
@@ -57,16 +57,16 @@ def test_chunks_of_any_size_give_the_same_bytes(
 
 
 def test_rows_that_are_moved_are_not_held() -> None:
-    """In a Llama nothing is; in GPT-2 all projections are turned."""
+    """Hold nothing in a Llama; in GPT-2 all projections are transposed."""
     from maxtool.recipe import emissions
 
     for family, held in (("tiny-llama", False), ("tiny-gpt2", True)):
         checkpoint = open_checkpoint(DATA / family)
         planned = plan(find_recipe(checkpoint), checkpoint)
         shapes = {name: binding.shape for name, binding in planned.parameters.items()}
-        made = emissions(planned.recipe, "gguf", planned.config, shapes)
-        matrices = [one for one in made if len(one.shape) > 1]
-        assert any(gathered(planned, one) is None for one in matrices) == held
+        result = emissions(planned.recipe, "gguf", planned.config, shapes)
+        matrices = [one for one in result if len(one.shape) > 1]
+        assert any(gathered(planned, matrix) is None for matrix in matrices) == held
 
 
 def test_all_values_that_do_not_fit_are_counted(

@@ -50,7 +50,7 @@ def reshaped(header: dict[str, Any]) -> None:
 
 
 DAMAGE = {
-    "cut off": (cut_off, "cannot read what was written", []),
+    "cut off": (cut_off, "cannot read the output", []),
     "renamed": (
         edited(renamed),
         "reads other tensors",
@@ -105,7 +105,7 @@ def test_the_command_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     with pytest.raises(SystemExit) as end:
         app(["convert", str(SOURCE), "-o", str(tmp_path / "out")])
     assert end.value.code == VerificationFailed.exit_code
-    assert "cannot read what was written" in capsys.readouterr().err
+    assert "cannot read the output" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 

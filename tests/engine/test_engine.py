@@ -31,7 +31,7 @@ from maxtool.graph import (
 from maxtool.graph.weights import load_weights
 from maxtool.nn import LayerList, Linear, Module, Sequential
 from maxtool.quantization import QuantizationEncoding, quantize
-from maxtool.weights.data import WeightData
+from maxtool.weights.weight_data import WeightData
 
 Array = np.ndarray[Any, Any]
 
@@ -260,7 +260,7 @@ def test_a_copied_tree_never_has_the_weights_of_the_other() -> None:
 
 
 def test_elements_of_a_weight_declared_encoded() -> None:
-    """They need no decoding, and are never taken for the bytes of blocks."""
+    """Declare elements, not blocks: they need no decoding, and are never taken for blocks."""
     weight = Weight("w", F32, [4, 32], quantization_encoding=QuantizationEncoding.Q8_0)
     graph = Graph("g", lambda x: x @ weight.T, [TensorType(F32, ["n", 32])])
     data = encoded("w", ROWS[0], QuantizationEncoding.Q8_0)
@@ -288,14 +288,14 @@ def test_split_weights_of_called_subgraphs(axis: int | None) -> None:
     devices = [DeviceRef.CPU(0), DeviceRef.CPU(1)]
     whole = ShardingStrategy.replicate(2)
     split = whole if axis is None else ShardingStrategy.axiswise(axis, 2)
-    one, two = (np.tile(rows, (8, 1)) for rows in ROWS)
+    left, right = (np.tile(rows, (8, 1)) for rows in ROWS)
     linears = Linears()
     linears.to(*devices, sharding_strategy=split)
-    linears.load_state_dict({"layers.0.weight": one, "layers.1.weight": two})
+    linears.load_state_dict({"layers.0.weight": left, "layers.1.weight": right})
     graph = Graph("g", linears, [TensorType(F32, ["n", 32])])
     for registry in (None, linears.state_dict()):
         model = InferenceSession(devices).load(graph, weights_registry=registry)
-        expected = TWO @ one.T @ two.T
+        expected = TWO @ left.T @ right.T
         np.testing.assert_allclose(model(TWO)[0].to_numpy(), expected, rtol=1e-3, atol=1e-5)
 
 
@@ -308,7 +308,7 @@ def test_encoded_weights_of_called_subgraphs() -> None:
         state = dict(zip(names, data, strict=True))
         blocks.load_state_dict(state, override_quantization_encoding=True)
         graph = Graph("g", blocks, [TensorType(F32, ["n", 32])])
-        weights = [one.astype(F32).data for one in data]
+        weights = [datum.astype(F32).data for datum in data]
         for registry in (blocks.state_dict(), None):
             assert_blocks(InferenceSession().load(graph, weights_registry=registry), weights)
 

@@ -60,7 +60,7 @@ def read(out: Path) -> str | None:
 
 
 def attempt(out: Path, line: int, kind: str, *, folder: bool) -> int:
-    """What a process that is ended at a line ends with; 0 if it has fewer lines."""
+    """Return the exit code of a process that is ended at a line; 0 if it has fewer lines."""
     if child := os.fork():
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     fault = Fault(line, kind)
@@ -87,14 +87,14 @@ def hidden(folder: Path) -> list[str]:
 
 
 def problems(out: Path, before: str | None, code: int, kind: str, *, atomic: bool) -> list[str]:
-    """What is wrong after a process was ended, and after the next run began."""
-    found = [] if code in (-signal.SIGKILL, 130) else [f"ended with {code}"]
+    """Return the problems after a process was ended, and after the next run began."""
+    result = [] if code in (-signal.SIGKILL, 130) else [f"ended with {code}"]
     if atomic and read(out) not in (before, "new"):
-        found.append(f"the output is {read(out)}")
+        result.append(f"the output is {read(out)}")
     check_output(out, force=True)  # as the next run begins
     if read(out) not in (before, "new"):
-        found.append(f"the output is {read(out)} in the next run")
-    return found + [f"{name} is left after {kind}" for name in hidden(out.parent)]
+        result.append(f"the output is {read(out)} in the next run")
+    return result + [f"{name} is left after {kind}" for name in hidden(out.parent)]
 
 
 def main(root: Path, form: str, state: str, way: str, kind: str) -> dict[str, object]:

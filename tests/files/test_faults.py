@@ -30,6 +30,6 @@ LEAST_LINES = 80
 def test_every_line(tmp_path: Path, case: tuple[str, ...]) -> None:
     command = [sys.executable, "-m", "tests.files.faults", str(tmp_path), *case]
     done = subprocess.run(command, capture_output=True, check=True, cwd=ROOT, text=True)
-    found = json.loads(done.stdout)
-    assert found["wrong"] == []
-    assert found["lines"] > LEAST_LINES
+    result = json.loads(done.stdout)
+    assert result["wrong"] == []
+    assert result["lines"] > LEAST_LINES

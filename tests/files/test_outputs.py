@@ -1,4 +1,4 @@
-"""Where outputs may go, and that they appear whole or not at all."""
+"""Paths of outputs, and that they appear whole or not at all."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OBSTACLES: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("folder", [False, True])
 @pytest.mark.parametrize("obstacle", OBSTACLES)
 def test_an_output_replaces_what_is_there(tmp_path: Path, obstacle: str, folder: bool) -> None:
-    """What a link points at stays; the link itself is what is replaced."""
+    """Replace the link itself; the file it points at stays."""
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "thesis").write_text("old")
     out = tmp_path / "out"

@@ -53,7 +53,7 @@ def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.fixture(params=["exchange", "renames", "no links"])
 def system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This system; one without the newer renames, as NFS is; one without links, as FAT is."""
+    """Provide this system; one without the newer renames, like NFS; one without links, like FAT."""
 
     def refused(*_arguments: object, **_options: object) -> None:
         raise OSError(errno.EPERM, "no links here")
@@ -125,7 +125,7 @@ class TestLeftovers:
     def test_what_a_killed_one_wrote_goes(
         self, tmp_path: Path, holder: subprocess.Popen[str]
     ) -> None:
-        """Whatever it is that is written next in the folder."""
+        """Remove leftovers whatever is written next in the folder."""
         holder.kill()
         holder.wait()
         assert len(names(tmp_path)) == 1
@@ -145,7 +145,7 @@ class TestLeftovers:
     def test_what_may_be_alive_elsewhere_stays(
         self, tmp_path: Path, holder: subprocess.Popen[str], change: dict[str, Any]
     ) -> None:
-        """On another machine, on a file system that keeps locks from others, or without locks."""
+        """Keep files of other machines, of file systems with private locks, or without locks."""
         hidden = killed(holder, tmp_path, change)
         fill(tmp_path / "out", "mine")
         assert names(tmp_path) == {hidden, "out"}

@@ -24,14 +24,14 @@ def damaged(seed: bytes, most: int) -> Iterator[bytes]:
 
 
 def limit_memory() -> None:
-    """Let every allocation fail that takes the process ``MOST_BYTES`` beyond what it has."""
+    """Fail every allocation that takes the process ``MOST_BYTES`` beyond its present memory."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     limit = pages * resource.getpagesize() + MOST_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 def accepts(target: Target, data: bytes) -> bool:
-    """Whether an input is read and not refused; what it takes too long over is shown."""
+    """Return whether an input is read and not refused; what it takes too long over is shown."""
     started = time.process_time()
     try:
         target.read(data)

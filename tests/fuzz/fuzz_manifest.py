@@ -53,17 +53,17 @@ def manifest() -> dict[str, Any]:
 
 
 def seeds() -> list[bytes]:
-    found = manifest()
-    return [json.dumps({**found, CHECKSUM: checksum(found)}).encode()]
+    result = manifest()
+    return [json.dumps({**result, CHECKSUM: checksum(result)}).encode()]
 
 
 def read(data: bytes) -> None:
     for name, content in FILES.items():
         if not (folder() / name).exists():
             (folder() / name).write_bytes(content)
-    found = Manifest(put(("manifest.json",), data).parent)
+    result = Manifest(put(("manifest.json",), data).parent)
     with suppress(NotVerified):  # nearly every change is noticed by its checksum
-        found.verify()
+        result.verify()
 
 
 TARGET = Target(seeds, read, [b"../outside", b"link", b'"\\ud800"', b"null", b"1e999", b"-1"])

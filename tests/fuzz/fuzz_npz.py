@@ -23,9 +23,9 @@ def npz(compress: bool, **arrays: np.ndarray) -> bytes:
 
 def archive(arrays: list[bytes], method: int) -> bytes:
     stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", method) as made:
+    with zipfile.ZipFile(stream, "w", method) as result:
         for number, array in enumerate(arrays):
-            made.writestr(f"{number}.npy", array)
+            result.writestr(f"{number}.npy", array)
     return stream.getvalue()
 
 

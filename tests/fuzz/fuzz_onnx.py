@@ -11,11 +11,11 @@ DATA = "data.bin"
 
 
 def external(name: str, offset: int, length: int) -> TensorProto:
-    made = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=[length // 4])
-    made.data_location = TensorProto.EXTERNAL
+    result = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=[length // 4])
+    result.data_location = TensorProto.EXTERNAL
     for key, value in {"location": DATA, "offset": str(offset), "length": str(length)}.items():
-        made.external_data.add(key=key, value=value)
-    return made
+        result.external_data.add(key=key, value=value)
+    return result
 
 
 def model(*tensors: TensorProto) -> bytes:
@@ -23,9 +23,9 @@ def model(*tensors: TensorProto) -> bytes:
     node = helper.make_node("If", ["c"], ["o"], "node", then_branch=inner)
     graph = helper.make_graph([node], "graph", [], [], list(tensors))
     opsets = [helper.make_opsetid("", 20)]
-    made = helper.make_model(graph, producer_name="seed", opset_imports=opsets)
-    helper.set_model_props(made, {"key": "value"})
-    return made.SerializeToString()
+    result = helper.make_model(graph, producer_name="seed", opset_imports=opsets)
+    helper.set_model_props(result, {"key": "value"})
+    return result.SerializeToString()
 
 
 def seeds() -> list[bytes]:

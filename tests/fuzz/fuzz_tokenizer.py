@@ -41,11 +41,11 @@ KEYS: dict[str, Any] = {
 def byte_level() -> bytes:
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {letter: number for number, letter in enumerate([*letters, "ab", "<s>", "</s>"])}
-    made = Tokenizer(models.BPE(vocabulary, [("a", "b")]))
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    made.add_special_tokens(["<s>", "</s>"])
-    return made.to_str().encode()
+    result = Tokenizer(models.BPE(vocabulary, [("a", "b")]))
+    result.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    result.decoder = decoders.ByteLevel()
+    result.add_special_tokens(["<s>", "</s>"])
+    return result.to_str().encode()
 
 
 @cache
@@ -67,7 +67,7 @@ def read(data: bytes) -> None:
         tokenizer = from_gguf(open_checkpoint(put(("x.gguf",), data)).metadata)
     else:
         path = put(FILES, data)
-        for name in FILES:  # an empty part is no file
+        for name in FILES:  # an empty part is not a file
             if (path.parent / name).exists() and not (path.parent / name).stat().st_size:
                 (path.parent / name).unlink()
         tokenizer = read_folder(path.parent)

@@ -1,4 +1,4 @@
-"""What the fuzz targets share: a folder to write in, limits for each input, and atheris.
+"""Common parts of the fuzz targets: a folder to write in, limits for each input, and atheris.
 
 A target turns bytes into the files of a format and reads them. It may end in an error of ours and
 in nothing else, within a second of processor time and 100 MB of memory. The ordinary tests run the
@@ -50,7 +50,7 @@ class EscapedError(Exception):
 
 @dataclass(frozen=True)
 class Target:
-    """What is fuzzed.
+    """A target of the fuzzer.
 
     Attributes:
         seeds: Makes inputs that read without any error.
@@ -67,19 +67,19 @@ class Target:
 def _scratch() -> Path:
     if SCRATCH in os.environ:
         return Path(os.environ[SCRATCH])
-    made = Path(tempfile.mkdtemp(prefix="maxtool-fuzz-"))
-    atexit.register(shutil.rmtree, made, ignore_errors=True)
-    return made
+    result = Path(tempfile.mkdtemp(prefix="maxtool-fuzz-"))
+    atexit.register(shutil.rmtree, result, ignore_errors=True)
+    return result
 
 
 @cache
 def folder() -> Path:
-    """Where inputs are written; a link in it leads to a file outside."""
-    made = _scratch() / "folder"
-    made.mkdir()
-    (made.parent / "outside").write_bytes(bytes(64))
-    (made / "link").symlink_to("../outside")
-    return made
+    """Return the folder of inputs; a link in it leads to a file outside."""
+    result = _scratch() / "folder"
+    result.mkdir()
+    (result.parent / "outside").write_bytes(bytes(64))
+    (result / "link").symlink_to("../outside")
+    return result
 
 
 def put(names: Sequence[str], data: bytes) -> Path:
@@ -145,10 +145,10 @@ def _fuzz(target: Target) -> None:
         target.read(seed)
         (seeds / str(number)).write_bytes(seed)
     words.write_text("".join(map(_quoted, [NEXT, *target.words])))
-    found = ROOT / "build" / "fuzz" / Path(sys.argv[0]).stem
-    found.parent.mkdir(parents=True, exist_ok=True)
+    result = ROOT / "build" / "fuzz" / Path(sys.argv[0]).stem
+    result.parent.mkdir(parents=True, exist_ok=True)
     options = ["-timeout=30", "-rss_limit_mb=2048", "-max_len=16384", f"-dict={words}"]
-    options += [f"-artifact_prefix={found}-", *sys.argv[1:]]
+    options += [f"-artifact_prefix={result}-", *sys.argv[1:]]
     if not any(Path(option).is_file() for option in sys.argv[1:]):
         options.append(str(seeds))
     command = [sys.argv[0], *options]

@@ -74,7 +74,7 @@ def huggingface() -> Checkpoint:
 
 def read_by_recipe(checkpoint: Checkpoint, recipe: str | None = None) -> None:
     """Resolve the configuration, bind every parameter, and read them."""
-    made = plan(load_recipe(recipe) if recipe else find_recipe(checkpoint), checkpoint)
-    made.check()
-    for parameter in made.parameters:
-        made.read(parameter)
+    result = plan(load_recipe(recipe) if recipe else find_recipe(checkpoint), checkpoint)
+    result.check()
+    for parameter in result.parameters:
+        result.read(parameter)

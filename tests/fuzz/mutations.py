@@ -36,15 +36,15 @@ def mutate_json(data: bytes, random: Random) -> bytes | None:
         content = json.loads(data)
     except (ValueError, RecursionError):
         return None
-    found = list(places(content)) if isinstance(content, dict) else []
-    if not found:
+    result = list(places(content)) if isinstance(content, dict) else []
+    if not result:
         return None
-    holder, key = random.choice(found)
+    holder, key = random.choice(result)
     action = random.randrange(8)
     if action == 0:
         del holder[key]
     elif action == 1:
-        source, where = random.choice(found)
+        source, where = random.choice(result)
         holder[key] = copy.deepcopy(source[where])
     elif action == 2 and isinstance(holder, list):
         holder.append(copy.deepcopy(holder[key]))

@@ -34,12 +34,12 @@ def chosen(pred: Tensor, x: Tensor) -> list[Tensor]:
 @pytest.mark.parametrize("pred", [True, False])
 def test_one_of_two_functions_is_called(pred: bool) -> None:
     wanted = [X * 2 + 1, np.full(3, 4.0)] if pred else [X, np.arange(3.0)]
-    for found in (
+    for result in (
         chosen(Tensor(np.array(pred)), Tensor(X)),
         compiled(chosen, BOOL, ROWS)(np.array(pred), X),
     ):
-        for one, two in zip(found, wanted, strict=True):
-            np.testing.assert_array_equal(one, two)
+        for left, right in zip(result, wanted, strict=True):
+            np.testing.assert_array_equal(left, right)
 
 
 def test_only_the_chosen_function_runs() -> None:
@@ -73,17 +73,17 @@ def powers(count: Tensor, x: Tensor) -> list[Tensor]:
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 7, 64])
 def test_a_loop_runs_as_often_as_it_says(count: int) -> None:
     run = compiled(powers, INT64, ROWS)
-    for found in (powers(Tensor(np.array(count)), Tensor(X)), run(np.array(count), X)):
-        assert int(found[0]) == count
-        np.testing.assert_array_equal(found[1], X * 2.0**count)
+    for result in (powers(Tensor(np.array(count)), Tensor(X)), run(np.array(count), X)):
+        assert int(result[0]) == count
+        np.testing.assert_array_equal(result[1], X * 2.0**count)
 
 
 def test_a_long_loop_needs_no_more_frames() -> None:
     def counted(limit: Tensor) -> list[Tensor]:
         return ops.while_loop(Tensor(0, DType.int64), lambda i: i < limit, lambda i: i + 1)
 
-    (found,) = compiled(counted, INT64)(np.array(100_000))
-    assert int(found) == 100_000
+    (result,) = compiled(counted, INT64)(np.array(100_000))
+    assert int(result) == 100_000
 
 
 def euclid(a: Tensor, b: Tensor) -> list[Tensor]:
@@ -102,10 +102,10 @@ def euclid(a: Tensor, b: Tensor) -> list[Tensor]:
 
 @pytest.mark.parametrize(("a", "b"), [(12, 18), (7, 13), (5, 0), (0, 9), (40, 40)])
 def test_they_nest(a: int, b: int) -> None:
-    given = np.array(a), np.array(b)
+    inputs = np.array(a), np.array(b)
     run = compiled(euclid, INT64, INT64)
-    for found in (euclid(*map(Tensor, given)), run(*given)):
-        assert int(found[0]) == np.gcd(a, b)
+    for result in (euclid(*map(Tensor, inputs)), run(*inputs)):
+        assert int(result[0]) == np.gcd(a, b)
 
 
 class Halting(Module):
@@ -129,13 +129,13 @@ def test_branches_read_weights() -> None:
     halves, quarters = np.eye(3, dtype=np.float32) / 2, np.eye(3, dtype=np.float32) / 4
     module.load_state_dict({"layer.weight": halves, "other.weight": quarters})
     graph = Graph("main", module, [ROWS])
-    run = executor.find().compile(graph, module.state_dict())
+    run = executor.find_executor().compile(graph, module.state_dict())
     for scale in (0.0, 1.0, 5.0, 40.0):
         wanted = X * np.float32(scale)
         while (wanted**2).sum() > 1:
             wanted = wanted * (0.25 if (wanted**2).sum() > 50 else 0.5)
-        (found,) = run(Tensor(X * np.float32(scale)))
-        np.testing.assert_allclose(found.to_numpy(), wanted, rtol=1e-6)
+        (result,) = run(Tensor(X * np.float32(scale)))
+        np.testing.assert_allclose(result.to_numpy(), wanted, rtol=1e-6)
 
 
 def test_in_a_repeated_layer_each_call_reads_its_own_weights() -> None:
@@ -155,13 +155,13 @@ def test_in_a_repeated_layer_each_call_reads_its_own_weights() -> None:
         graph.output(x)
     eye = np.eye(3, dtype=np.float32)
     weights = {"layers.0.weight": eye * 2, "layers.1.weight": eye * 5}
-    run = executor.find().compile(graph, weights)
+    run = executor.find_executor().compile(graph, weights)
     np.testing.assert_array_equal(run(Tensor(X))[0].to_numpy(), X * 10)
     np.testing.assert_array_equal(run(Tensor(-X))[0].to_numpy(), -X - 2)
 
 
 def test_sizes_that_no_value_of_a_branch_has() -> None:
-    """Its values may have n + 1 and 2 * n only, or none: sizes are told apart from values."""
+    """Tell sizes from values: a branch's values may have n + 1 and 2 * n only, or none."""
 
     def sized(pred: Tensor, x: Tensor) -> list[Tensor]:
         longer = ops.concat([x, x[:1]], axis=0)

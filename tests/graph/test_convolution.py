@@ -28,12 +28,12 @@ def windows(
     wide = np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=fill)
     reach = [dilation[i] * (size[i] - 1) for i in (0, 1)]
     oh, ow = ((wide.shape[1 + i] - reach[i] - 1) // stride[i] + 1 for i in (0, 1))
-    made = np.empty((len(x), oh, ow, r, s, x.shape[3]))
+    result = np.empty((len(x), oh, ow, r, s, x.shape[3]))
     for y, z in product(range(oh), range(ow)):
         top, left = y * stride[0], z * stride[1]
         rows = slice(top, top + reach[0] + 1, dilation[0])
-        made[:, y, z] = wide[:, rows, left : left + reach[1] + 1 : dilation[1]]
-    return made
+        result[:, y, z] = wide[:, rows, left : left + reach[1] + 1 : dilation[1]]
+    return result
 
 
 def convolved(
@@ -41,8 +41,8 @@ def convolved(
 ) -> Array:
     seen = windows(x.astype(np.float64), f.shape[:2], **window)
     parts = zip(np.split(seen, groups, -1), np.split(f.astype(np.float64), groups, -1), strict=True)
-    made = [np.einsum("nhwrsc,rscf->nhwf", part, filters) for part, filters in parts]
-    return np.asarray(np.concatenate(made, -1) + bias)
+    result = [np.einsum("nhwrsc,rscf->nhwf", part, filters) for part, filters in parts]
+    return np.asarray(np.concatenate(result, -1) + bias)
 
 
 PLAIN: dict[str, Any] = {"stride": (1, 1), "dilation": (1, 1), "padding": (0, 0, 0, 0)}
@@ -67,7 +67,9 @@ def test_convolution(name: str) -> None:
             for f, (_, groups, window) in zip(filters, CASES, strict=True)
         ]
 
-    run = executor.find().compile(Graph("g", call, [TensorType(dtype, ["n", 7, 8, 4])]), {})
+    run = executor.find_executor().compile(
+        Graph("g", call, [TensorType(dtype, ["n", 7, 8, 4])]), {}
+    )
     for n in (2, 0):
         x = rng.standard_normal((n, 7, 8, 4)).astype(dtype.to_numpy())
         for got, f, (_, groups, window) in zip(run(Tensor(x)), filters, CASES, strict=True):
@@ -104,7 +106,7 @@ def test_one_dimension_of_any_length() -> None:
     def call(x: Tensor) -> Tensor:
         return ops.conv1d(x, Tensor(f), dilation=2, padding=(4, 0), groups=2)
 
-    run = executor.find().compile(Graph("g", call, [TensorType(F32, ["n", "t", 4])]), {})
+    run = executor.find_executor().compile(Graph("g", call, [TensorType(F32, ["n", "t", 4])]), {})
     for n, t in ((2, 9), (1, 1), (3, 0)):
         x = rng.standard_normal((n, t, 4)).astype(np.float32)
         got = run(Tensor(x))[0].to_numpy()
@@ -128,7 +130,9 @@ def test_pooling(name: str) -> None:
             ops.avg_pool2d(x, (3, 2), **window, count_boundary=False),
         ]
 
-    run = executor.find().compile(Graph("g", call, [TensorType(dtype, ["n", 7, 6, 19])]), {})
+    run = executor.find_executor().compile(
+        Graph("g", call, [TensorType(dtype, ["n", 7, 6, 19])]), {}
+    )
     padded = window | {"padding": (1, 1, 1, 1), "size": (3, 2)}
     exact = x.astype(np.float64)
     mean = windows(exact, **padded).mean((3, 4))

@@ -19,13 +19,17 @@ ROWS = TensorType(DType.float32, ["n", 3])
 
 
 def test_tensors_of_one_value() -> None:
-    for made, value in ((F.zeros([2, 3]), 0), (F.ones([2, 3]), 1), (F.full([2, 3], 0.5), 0.5)):
-        assert made.type == TensorType(DType.float32, [2, 3])
-        assert (made.to_numpy() == value).all()
+    for result, value in ((F.zeros([2, 3]), 0), (F.ones([2, 3]), 1), (F.full([2, 3], 0.5), 0.5)):
+        assert result.type == TensorType(DType.float32, [2, 3])
+        assert (result.to_numpy() == value).all()
     like = F.ones([2], dtype=DType.int8, device=DeviceRef.CPU(1))
-    for made, value in ((F.zeros_like(like), 0), (F.ones_like(like), 1), (F.full_like(like, 7), 7)):
-        assert made.type == like.type
-        assert made.to_numpy().tolist() == [value] * 2
+    for result, value in (
+        (F.zeros_like(like), 0),
+        (F.ones_like(like), 1),
+        (F.full_like(like, 7), 7),
+    ):
+        assert result.type == like.type
+        assert result.to_numpy().tolist() == [value] * 2
     with pytest.raises(ValueError, match=r"full: the sizes of \[n\] are not known"):
         F.zeros(["n"])
 
@@ -35,7 +39,7 @@ def test_in_a_graph_sizes_may_have_names() -> None:
         return F.full(x.shape, 2.0) * x + F.ones_like(x) + F.zeros([1, 3]) + F.full([3], 0.5)
 
     graph = Graph("g", forward, [ROWS])
-    assert max(value.num_elements() for value, _ in graph.constants) == 1  # sizes are no constants
+    assert max(value.num_elements() for value, _ in graph.constants) == 1  # sizes are not constants
     model = InferenceSession().load(graph)
     for rows in (1, 4):
         x = np.arange(rows * 3, dtype=np.float32).reshape(rows, 3)
@@ -95,6 +99,6 @@ def test_what_cannot_be_drawn(draw: Any, what: str) -> None:
     ],
 )
 def test_a_package_has_its_parts(name: str) -> None:
-    """In a process that has imported nothing else."""
+    """Import in a process that has imported nothing else."""
     code = f"from maxtool import {name.partition('.')[0]}; {name}"
     subprocess.run([sys.executable, "-c", code], check=True)

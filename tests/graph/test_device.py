@@ -22,7 +22,7 @@ from maxtool.graph import DeviceRef, Tensor, TensorType, device, gpus
 
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Say what asking CUDA's driver prints; None where it cannot be loaded."""
+    """Return the function that asks CUDA's driver; None where it cannot be loaded."""
 
     def say(answer: str | None) -> None:
         accelerator_count.cache_clear()

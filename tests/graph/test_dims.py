@@ -107,14 +107,14 @@ Valued = tuple[Dim, int]
 
 
 def _combined(pair: st.SearchStrategy[Valued]) -> st.SearchStrategy[Valued]:
-    def sums(one: Valued, two: Valued, factor: int) -> Valued:
-        return one[0] + two[0] * factor, one[1] + two[1] * factor
+    def sums(left: Valued, right: Valued, factor: int) -> Valued:
+        return left[0] + right[0] * factor, left[1] + right[1] * factor
 
     def products(one: Valued, two: Valued) -> Valued:
         return one[0] * two[0], one[1] * two[1]
 
-    def quotients(one: Valued, divisor: int) -> Valued:
-        return (one[0] + 60 * Dim("n")) // divisor, (one[1] + 60 * NAMES["n"]) // divisor
+    def quotients(valued: Valued, divisor: int) -> Valued:
+        return (valued[0] + 60 * Dim("n")) // divisor, (valued[1] + 60 * NAMES["n"]) // divisor
 
     positive = st.integers(1, 4)
     return (

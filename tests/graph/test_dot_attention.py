@@ -54,7 +54,7 @@ def test_what_numpy_computes(name: str) -> None:
         TensorType(DType.bool, ["n", "m"]),
         TensorType(dtype, ["b", 1, 1, "m"]),
     ]
-    run = executor.find().compile(Graph("g", call, kinds), {})
+    run = executor.find_executor().compile(Graph("g", call, kinds), {})
     for b, n, m in ((2, 3, 5), (1, 4, 4), (1, 3, 2), (2, 2, 0)):
         shapes = (b, 4, n, 21), (b, 2, m, 21), (b, 2, m, 18)
         q, k, v = (rng.standard_normal(shape).astype(dtype.to_numpy()) for shape in shapes)

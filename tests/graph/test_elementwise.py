@@ -28,8 +28,8 @@ SLOW = (
 def types(kinds: list[DType]) -> Any:
     """A test for each type; those that add little to the others are slow ones."""
     marks = {dtype: [pytest.mark.slow] if dtype in SLOW else [] for dtype in kinds}
-    made = [pytest.param(dtype, marks=marks[dtype], id=dtype.value) for dtype in kinds]
-    return pytest.mark.parametrize("dtype", made)
+    result = [pytest.param(dtype, marks=marks[dtype], id=dtype.value) for dtype in kinds]
+    return pytest.mark.parametrize("dtype", result)
 
 
 NUMBERS = [dtype for dtype in KINDS if dtype is not DType.bool]
@@ -103,12 +103,14 @@ ACTIVATIONS: Pairs = {
 
 
 def run(call: Callable[..., list[Tensor]], *operands: Array) -> list[Array]:
-    """What a graph of symbolic shapes computes."""
+    """Return the results of a graph of symbolic shapes."""
     kinds = [
-        TensorType(DType.from_numpy(one.dtype), ["m", "n"][-one.ndim :] if one.ndim else [])
-        for one in operands
+        TensorType(
+            DType.from_numpy(operand.dtype), ["m", "n"][-operand.ndim :] if operand.ndim else []
+        )
+        for operand in operands
     ]
-    compiled = executor.find().compile(Graph("g", call, kinds), {})
+    compiled = executor.find_executor().compile(Graph("g", call, kinds), {})
     return [value.to_numpy() for value in compiled(*map(Tensor, operands))]
 
 
@@ -175,7 +177,7 @@ def test_one_operand(dtype: DType) -> None:
 
 @types(FLOATS)
 def test_functions_of_floats(dtype: DType) -> None:
-    """Within 4 units in the last place of what float64 rounds to; 1 for 16-bit types."""
+    """Agree within 4 units in the last place of rounded float64; 1 for 16-bit types."""
     rng = np.random.default_rng(0)
     x = np.concatenate([np.array(SPECIAL), 4 * rng.normal(size=500), rng.uniform(-1, 1, 200)])
     x = x.astype(dtype.to_numpy())
@@ -299,14 +301,14 @@ def test_numbers_at_the_limits_of_a_type() -> None:
 
 
 def test_identity_decides_in_sets_and_dictionaries() -> None:
-    one, two = Tensor([1.0]), Tensor([1.0])
-    assert len({one, two, one}) == 2
-    assert {one: "a", two: "b"}[two] == "b"
-    assert {"w": one} == {"w": one}
-    assert (one == None) is False  # noqa: E711 - what Python says of things that are no numbers
-    assert one != "text"
+    left, right = Tensor([1.0]), Tensor([1.0])
+    assert len({left, right, left}) == 2
+    assert {left: "a", right: "b"}[right] == "b"
+    assert {"w": left} == {"w": left}
+    assert (left == None) is False  # noqa: E711 - what Python says of things that are not numbers
+    assert left != "text"
     with pytest.raises(TypeError, match="unsupported operand"):
-        one + "text"  # type: ignore[operator]
+        left + "text"  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(
@@ -373,7 +375,7 @@ EVERYTHING = COMPARE | ARITHMETIC | {"div": np.divide, "pow": np.power}
 
 @types([DType.float32, DType.int32])
 def test_shapes_of_all_kinds(dtype: DType) -> None:
-    """Of nothing, of one element, of any rank, and broadcast, as NumPy's results."""
+    """Cover no elements, one element, any rank, and broadcasts, against NumPy."""
     names = {name: one for name, one in EVERYTHING.items() if dtype.is_float() or name != "div"}
     kinds = [TensorType(dtype, shape) for shape in (["n", "m"], ["n", 1], [1, "m"], [])]
 
@@ -381,13 +383,13 @@ def test_shapes_of_all_kinds(dtype: DType) -> None:
         x, *others = operands
         return [ops.apply(name, x, other)[0] for name in names for other in (x, *others)]
 
-    compiled = executor.find().compile(Graph("g", call, kinds), {})
+    compiled = executor.find_executor().compile(Graph("g", call, kinds), {})
     for n, m in ((0, 3), (2, 0), (1, 1), (3, 2)):
         shapes = ((n, m), (n, 1), (1, m), ())
         x, *others = (np.full(shape, 3, dtype.to_numpy()) for shape in shapes)
-        found = compiled(*map(Tensor, (x, *others)))
+        result = compiled(*map(Tensor, (x, *others)))
         wanted = [numpy(x, other) for numpy in names.values() for other in (x, *others)]
-        for got, exact in zip(found, wanted, strict=True):
+        for got, exact in zip(result, wanted, strict=True):
             assert got.shape == list(exact.shape)
             np.testing.assert_array_equal(got.to_numpy(), exact)
     for shape in ((0, 3), (), (2, 1, 2)):

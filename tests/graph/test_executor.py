@@ -1,4 +1,4 @@
-"""What runs operations registers itself; without it, the compiler is imported."""
+"""Registration of the executor of operations; without one, the compiler is imported."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from maxtool.graph import Tensor, TensorType, executor, ops
-from maxtool.graph.ops import table
-from maxtool.graph.ops.repeating import Repeating
+from maxtool.graph.ops import operation_table
+from maxtool.graph.ops.operation_cache import OperationCache
 
 
 class Recording:
@@ -29,7 +29,9 @@ class Recording:
 def test_the_executor_registered_last_runs_operations(monkeypatch: pytest.MonkeyPatch) -> None:
     first, last = Recording(), Recording()
     monkeypatch.setattr(executor, "_registered", [])
-    monkeypatch.setattr(table, "REPEATING", Repeating())  # what was prepared before is kept
+    monkeypatch.setattr(
+        operation_table, "REPEATING", OperationCache()
+    )  # what was prepared before is kept
     for each in (first, last):
         executor.register(lambda each=each: each)
     assert ops.add(Tensor([1.0]), Tensor([2.0])).item() == 3.0

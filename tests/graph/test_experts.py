@@ -33,23 +33,27 @@ def test_expert_linear(kind: TensorType, dtype: DType) -> None:
     weight = Weight("w", dtype, [5, 9, 7])
     packed = Graph("p", lambda x, at: ops.expert_linear(x, weight, at), [kind, CHOSEN])
     plain = Graph("q", lambda x, at: [ops.expert_linear(x, weight, at), weight], [kind, CHOSEN])
-    functions = [executor.find().compile(graph, {"w": values}) for graph in (packed, plain)]
+    functions = [
+        executor.find_executor().compile(graph, {"w": values}) for graph in (packed, plain)
+    ]
     for batch, seq in ((1, 1), (2, 3), (1, 60), (1, 0)):
         chosen = rng.integers(0, 5, (batch, seq, 2))
         x = rng.standard_normal([batch, seq, *kind.shape[2:].static()]).astype(np.float32)
         for function in functions:
-            found = function(Tensor(x), Tensor(chosen))[0].to_numpy()
-            np.testing.assert_allclose(found, expected(x, values, chosen), rtol=1e-4, atol=1e-5)
+            actual = function(Tensor(x), Tensor(chosen))[0].to_numpy()
+            np.testing.assert_allclose(actual, expected(x, values, chosen), rtol=1e-4, atol=1e-5)
 
 
 def test_eagerly() -> None:
     weights = rng.standard_normal((3, 4, 2)).astype(np.float32)
     x, chosen = rng.standard_normal((6, 2)).astype(np.float32), rng.integers(0, 3, (6, 2))
-    found = ops.expert_linear(x, Tensor(weights), chosen)
-    np.testing.assert_allclose(found.to_numpy(), expected(x, weights, chosen), rtol=1e-5, atol=1e-6)
+    actual = ops.expert_linear(x, Tensor(weights), chosen)
+    np.testing.assert_allclose(
+        actual.to_numpy(), expected(x, weights, chosen), rtol=1e-5, atol=1e-6
+    )
     shares = rng.standard_normal((6, 2)).astype(np.float32)
-    wanted = (found.to_numpy() * shares[..., None]).sum(1)
-    np.testing.assert_allclose(ops.weighted_sum(found, shares).to_numpy(), wanted, atol=1e-5)
+    wanted = (actual.to_numpy() * shares[..., None]).sum(1)
+    np.testing.assert_allclose(ops.weighted_sum(actual, shares).to_numpy(), wanted, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What tracing records, and what it refuses."""
+"""Records of tracing, and its refusals."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def test_a_weight_enters_once_by_name() -> None:
 
 
 def test_two_weights_of_one_name() -> None:
-    one, two = Weight("w", F32, [4]), Weight("w", F32, [4])
+    left, right = Weight("w", F32, [4]), Weight("w", F32, [4])
     with pytest.raises(ValueError, match="another weight named 'w'"):
-        Graph("g", lambda x: x * one + two, [ROWS])
+        Graph("g", lambda x: x * left + right, [ROWS])
 
 
 def test_a_buffer_is_not_read_after_it_was_overwritten() -> None:
@@ -66,7 +66,7 @@ def test_a_buffer_is_not_read_after_it_was_overwritten() -> None:
         ops.cache_write_key(cache, x, position)
         return cache + 1.0
 
-    with pytest.raises(ValueError, match="overwritten by cache_write_key: use what that returned"):
+    with pytest.raises(ValueError, match="overwritten by cache_write_key: use its result"):
         Graph("g", stale, [CACHE, STEP, POSITION])
 
 
@@ -98,7 +98,7 @@ def test_a_subgraph_takes_a_buffer_only_for_a_buffer() -> None:
     callee = inner()
     plain = TensorType(F32, CACHE.shape)
     with pytest.raises(ValueError, match=r"operand 0 .* is float32\[.*, expected buffer float32"):
-        Graph("g", lambda *given: ops.call(callee, *given), [plain, STEP, POSITION])
+        Graph("g", lambda *inputs: ops.call(callee, *inputs), [plain, STEP, POSITION])
 
 
 def test_a_call_of_a_subgraph() -> None:

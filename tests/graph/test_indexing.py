@@ -55,10 +55,10 @@ def test_what_numpy_gives(shape: tuple[int, ...], index: tuple[Any, ...]) -> Non
         with pytest.raises((IndexError, ValueError)):
             Tensor(x)[index]
         return
-    found = Tensor(x)[index].to_numpy()
-    assert found.dtype == wanted.dtype
-    assert found.shape == wanted.shape
-    np.testing.assert_array_equal(found, wanted)
+    result = Tensor(x)[index].to_numpy()
+    assert result.dtype == wanted.dtype
+    assert result.shape == wanted.shape
+    np.testing.assert_array_equal(result, wanted)
 
 
 @given(st.data())
@@ -105,7 +105,7 @@ TRACED: list[Any] = [
 def test_a_dimension_with_a_name() -> None:
     kind = TensorType(F32, ["n", 3])
     graph = Graph("g", lambda x: [x[index] for index in TRACED], [kind])
-    run = executor.find().compile(graph, {})
+    run = executor.find_executor().compile(graph, {})
     assert least_sizes(graph) == {"n": 4}
     for size in (4, 5, 9):
         x = np.arange(3 * size, dtype=np.float32).reshape(size, 3)
@@ -114,10 +114,10 @@ def test_a_dimension_with_a_name() -> None:
 
 
 def test_places_that_the_graph_computes() -> None:
-    """They may be computed from the tensor itself; those that do not exist are the nearest."""
+    """Accept indices computed from the tensor itself; those out of range mean the nearest."""
     kinds = [TensorType(F32, ["n", "m"]), TensorType(DType.int32, ["k"])]
     graph = Graph("g", lambda x, at: [x[at], x[:, at + 0], x[at, at], x[0, at]], kinds)
-    run = executor.find().compile(graph, {})
+    run = executor.find_executor().compile(graph, {})
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
     at = np.array([0, -1, 2], np.int32)
     for got, wanted in zip(run(x_ := Tensor(x), Tensor(at)), _places(x, at), strict=True):
@@ -165,8 +165,8 @@ def test_every_type(dtype: DType) -> None:
         (5, IndexError, "slice(float32[2, 3]): index 5 is out of range for a dimension of 2"),
         ((0, 0, 0), IndexError, "slice(float32[2, 3]): 3 indices for a tensor of rank 2"),
         ((..., ...), IndexError, "has ... once"),
-        ([5], IndexError, "no place 5 in dimensions [2]"),
-        (([0], [9]), IndexError, "no place 9 in dimensions [3]"),
+        ([5], IndexError, "no index 5 in dimensions [2]"),
+        (([0], [9]), IndexError, "no index 9 in dimensions [3]"),
         ("a", TypeError, "not str"),
         (1.5, TypeError, "not float"),
         (True, TypeError, "not bool"),
@@ -217,10 +217,10 @@ def test_gathering(places: Any) -> None:
     eager = [ours(Tensor(x), Tensor(at[0])).to_numpy() for ours, _ in GATHERED]
     kinds = [TensorType(DType.int16, [2, "b", "c"]), TensorType(DType.from_numpy(places), ["k"])]
     graph = Graph("g", lambda x, at: [ours(x, at) for ours, _ in GATHERED], kinds)
-    traced = executor.find().compile(graph, {})(Tensor(x), Tensor(at[0]))
-    for (_, numpy), one, two in zip(GATHERED, eager, traced, strict=True):
-        np.testing.assert_array_equal(one, numpy(x, at[0]))
-        np.testing.assert_array_equal(two.to_numpy(), one)
+    traced = executor.find_executor().compile(graph, {})(Tensor(x), Tensor(at[0]))
+    for (_, numpy), left, right in zip(GATHERED, eager, traced, strict=True):
+        np.testing.assert_array_equal(left, numpy(x, at[0]))
+        np.testing.assert_array_equal(right.to_numpy(), left)
 
 
 def _put(x: Array, updates: Array, at: Array, axis: int) -> Array:
@@ -242,7 +242,7 @@ def test_scattering(dtype: DType, axis: int) -> None:
     types = [TensorType(dtype, named[0]), TensorType(dtype, named[1])]
     types.append(TensorType(DType.int32, named[1]))
     graph = Graph("g", lambda x, u, at: [ops.scatter(x, u, at, axis)], types)
-    run = executor.find().compile(graph, {})
+    run = executor.find_executor().compile(graph, {})
     assert run(*map(Tensor, (x, updates, at)))[0].to_numpy().tobytes() == wanted.tobytes()
     outside = np.full_like(at, 99)
     np.testing.assert_array_equal(run(*map(Tensor, (x, updates, outside)))[0].to_numpy(), x)
@@ -259,7 +259,7 @@ def test_scattering_blocks() -> None:
     kinds = [TensorType(DType.bfloat16, ["n", 2, 2]), TensorType(DType.bfloat16, ["m"])]
     kinds.append(TensorType(DType.int64, ["m", 3]))
     graph = Graph("g", lambda x, u, at: [ops.scatter_nd(x, u, at)], kinds)
-    run = executor.find().compile(graph, {})
+    run = executor.find_executor().compile(graph, {})
     points = np.array([[0, 1, 1], [-1, 0, 1], [9, 0, 0]])
     wanted = x.copy()
     wanted[0, 1, 1], wanted[2, 0, 1] = 5, 6
@@ -274,7 +274,7 @@ def test_scattering_blocks() -> None:
         (
             lambda x: ops.gather(x, [7], 0),
             IndexError,
-            "gather: there is no place 7 in dimensions [2]",
+            "gather: there is no index 7 in dimensions [2]",
         ),
         (
             lambda x: ops.gather(x, [0], 2),
@@ -286,10 +286,10 @@ def test_scattering_blocks() -> None:
             ValueError,
             "gather(float32[2, 3], float32[1]): places",
         ),
-        (lambda x: ops.gather_nd(x, [[0, 9]]), IndexError, "gather_nd: there is no place 9"),
+        (lambda x: ops.gather_nd(x, [[0, 9]]), IndexError, "gather_nd: there is no index 9"),
         (lambda x: ops.gather_nd(x, [[0, 0, 0]]), ValueError, "a place has 1 to 2 numbers"),
         (lambda x: ops.gather_nd(x, [[0]], 3), ValueError, "no 3 dimensions in both"),
-        (lambda x: ops.scatter(x, x, [[0, 0, 9]], 1), IndexError, "scatter: there is no place 9"),
+        (lambda x: ops.scatter(x, x, [[0, 0, 9]], 1), IndexError, "scatter: there is no index 9"),
         (lambda x: ops.scatter(x, x, [[0]], 0), ValueError, "one update for each place"),
         (lambda x: ops.scatter(x, [[1.0]], [[0]], 0), ValueError, "only dimension 0"),
         (lambda x: ops.scatter_nd(x, x, [[0]]), ValueError, "the updates are [1, 3]"),

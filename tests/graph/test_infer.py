@@ -164,7 +164,7 @@ COMPUTED: list[Callable[..., Any]] = [
 
 @pytest.mark.parametrize("call", COMPUTED)
 def test_nothing_is_computed_with_floats_of_8_bits(call: Callable[..., Any]) -> None:
-    """They are carried as integers, with which it would be wrong."""
+    """Refuse arithmetic: they are carried as integers, with which it would be wrong."""
     with pytest.raises(ValueError, match=r"^\w+\(.*float8_e5m2"):
         Graph("g", lambda x: [call(x)], [F8])
 
@@ -177,8 +177,8 @@ def test_the_types_of_drawn_tokens() -> None:
     def call(*operands: Tensor) -> Tensor:
         return ops.sample(*operands)[0]
 
-    found = traced(call, SEEN, LOGITS, IDS, DRAWS, WHERE, SETTINGS)
-    assert found == TensorType(I64, ["b", 1])
+    result = traced(call, SEEN, LOGITS, IDS, DRAWS, WHERE, SETTINGS)
+    assert result == TensorType(I64, ["b", 1])
 
 
 @pytest.mark.parametrize(

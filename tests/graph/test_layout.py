@@ -90,7 +90,7 @@ def traced() -> Callable[[Array], list[Tensor]]:
     graph = Graph(
         "g", lambda x: [ours(x) for ours, _ in CASES.values()], [TensorType(F32, ["n", 3])]
     )
-    run: Any = executor.find().compile(graph, {})
+    run: Any = executor.find_executor().compile(graph, {})
     return lambda x: run(Tensor(x))
 
 
@@ -106,7 +106,7 @@ def test_of_nothing() -> None:
     kind = TensorType(F32, ["n", 3])
     kept = {name: case for name, case in CASES.items() if name not in ("rebind", "shape")}
     graph = Graph("g", lambda x: [ours(x) for ours, _ in kept.values()], [kind])
-    run: Any = executor.find().compile(graph, {})
+    run: Any = executor.find_executor().compile(graph, {})
     for (name, (_, numpy)), got in zip(kept.items(), run(Tensor(x)), strict=True):
         np.testing.assert_array_equal(got.to_numpy(), numpy(x), err_msg=name)
 
@@ -125,9 +125,9 @@ EAGER = [
 def test_eagerly(name: str, size: int) -> None:
     ours, numpy = CASES[name]
     x = np.arange(3 * size, dtype=np.float32).reshape(size, 3)
-    found = ours(Tensor(x)).to_numpy()
-    assert found.shape == numpy(x).shape
-    np.testing.assert_array_equal(found, numpy(x))
+    result = ours(Tensor(x)).to_numpy()
+    assert result.shape == numpy(x).shape
+    np.testing.assert_array_equal(result, numpy(x))
 
 
 MOVES: dict[str, Case] = {
@@ -143,7 +143,7 @@ def test_every_type(dtype: DType) -> None:
     graph = Graph(
         "g", lambda x: [ours(x) for ours, _ in MOVES.values()], [TensorType(dtype, ["n", 3])]
     )
-    run: Any = executor.find().compile(graph, {})
+    run: Any = executor.find_executor().compile(graph, {})
     for (name, (ours, numpy)), got in zip(MOVES.items(), run(Tensor(x)), strict=True):
         assert got.to_numpy().tobytes() == numpy(x).tobytes(), name
         if dtype is DType.float8_e5m2:
@@ -201,16 +201,18 @@ def test_broadcasting_to_a_shape(one: list[int], two: list[int]) -> None:
     ],
 )
 def test_sequences(numbers: tuple[float, ...], options: dict[str, DType]) -> None:
-    found = ops.range(*numbers, **options)  # type: ignore[arg-type]
+    result = ops.range(*numbers, **options)  # type: ignore[arg-type]
     wanted = np.arange(*numbers)
-    assert found.dtype is options.get("dtype", I64 if wanted.dtype.kind == "i" else F32)
-    np.testing.assert_array_equal(found.to_numpy().astype(float), wanted)
+    assert result.dtype is options.get("dtype", I64 if wanted.dtype.kind == "i" else F32)
+    np.testing.assert_array_equal(result.to_numpy().astype(float), wanted)
 
 
 def test_a_sequence_from_what_a_graph_computes() -> None:
     kinds = [TensorType(I64, ["n"]), TensorType(I64, [])]
     graph = Graph("g", lambda x, at: [ops.range(at, at + x.shape[0], 2, out_dim="n")], kinds)
-    (got,) = executor.find().compile(graph, {})(Tensor(np.zeros(3, int)), Tensor(np.array(5)))
+    (got,) = executor.find_executor().compile(graph, {})(
+        Tensor(np.zeros(3, int)), Tensor(np.array(5))
+    )
     np.testing.assert_array_equal(got.to_numpy(), [5, 7, 9])
 
 
@@ -220,15 +222,15 @@ def test_a_claim_that_does_not_hold() -> None:
         lambda x, y: [ops.rebind(x, ["m", 3]) + y],
         [TensorType(F32, ["n", 3]), TensorType(F32, ["m", 3])],
     )
-    run = executor.find().compile(graph, {})
-    one, two = (Tensor(np.ones((size, 3), np.float32)) for size in (2, 4))
-    np.testing.assert_array_equal(run(two, two)[0].to_numpy(), 2 * np.ones((4, 3)))
+    run = executor.find_executor().compile(graph, {})
+    left, right = (Tensor(np.ones((size, 3), np.float32)) for size in (2, 4))
+    np.testing.assert_array_equal(run(right, right)[0].to_numpy(), 2 * np.ones((4, 3)))
     with pytest.raises(ValueError, match=r"g: .*rebind"):
-        run(one, two)
-    assert ops.rebind(one, ["k", 3]) is one
-    assert ops.rebind(one, ["k", Dim("k") + 1]).shape == [2, 3]
+        run(left, right)
+    assert ops.rebind(left, ["k", 3]) is left
+    assert ops.rebind(left, ["k", Dim("k") + 1]).shape == [2, 3]
     with pytest.raises(ValueError, match=r"rebind\(float32\[2, 3\]\): .*\[k, k\]: a square"):
-        ops.rebind(one, ["k", "k"], message="a square")
+        ops.rebind(left, ["k", "k"], message="a square")
 
 
 def test_the_memory_of_what_has_a_claim_is_kept() -> None:
@@ -240,7 +242,7 @@ def test_the_memory_of_what_has_a_claim_is_kept() -> None:
             other = ops.softmax(other * 3.0)
         return [kept + other, kept]
 
-    run = executor.find().compile(Graph("g", call, [TensorType(F32, ["n", 3])]), {})
+    run = executor.find_executor().compile(Graph("g", call, [TensorType(F32, ["n", 3])]), {})
     x = np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32)
     np.testing.assert_allclose(run(Tensor(x))[1].to_numpy(), 2 * np.exp(x), rtol=1e-6)
 
@@ -274,7 +276,7 @@ def test_a_size_that_would_be_negative_is_refused() -> None:
     ("call", "message"),
     [
         (lambda x: x.reshape([-1, -1]), "reshape(float32[n, 3]) to ['-1', '-1']: there is no one"),
-        (lambda x: x.reshape([-1, 2]), "is no multiple of 2|3 * n elements are no multiple"),
+        (lambda x: x.reshape([-1, 2]), "is not a multiple of 2|3 * n elements are not a multiple"),
         (lambda x: x.reshape(["m", 3]), "reshape(float32[n, 3]): [n, 3] and [m, 3] have different"),
         (lambda x: ops.flatten(x, 1, 0), "flatten(float32[n, 3]): dimension 1 comes after 0"),
         (lambda x: ops.flatten(x, 0, 5), "flatten(float32[n, 3]): there is no dimension 5"),
@@ -322,7 +324,7 @@ def test_an_expression_as_the_size_of_an_input() -> None:
     graph = Graph("g", lambda x, y: [ops.concat([x, y])], kinds)
     assert graph.outputs[0].shape == [2 * Dim("n") + 1]
     x, y = np.zeros(2, np.float32), np.ones(3, np.float32)
-    (got,) = executor.find().compile(graph, {})(Tensor(x), Tensor(y))
+    (got,) = executor.find_executor().compile(graph, {})(Tensor(x), Tensor(y))
     np.testing.assert_array_equal(got.to_numpy(), [0, 0, 1, 1, 1])
     with pytest.raises(ValueError, match="has a dimension 'm', which is none"):
         Graph("g", lambda x: [x], [TensorType(F32, [Dim("m") * 2])])

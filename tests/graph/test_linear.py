@@ -45,7 +45,7 @@ def test_linear(dtype: DType, weight: DType, bias: DType, packed: bool) -> None:
         return [ops.linear(x, named, Tensor(b)), ops.linear(row, named)]
 
     kinds = [TensorType(dtype, ["n", 2, 5]), TensorType(dtype, [5])]
-    run = executor.find().compile(Graph("g", call, kinds), {"w": w} if packed else {})
+    run = executor.find_executor().compile(Graph("g", call, kinds), {"w": w} if packed else {})
     wide = w.astype(np.float64)
     for n in (3, 0):
         x, row = normal(dtype, n, 2, 5), normal(dtype, 5)
@@ -82,7 +82,7 @@ def test_rows_by_ids_of_every_integer_type() -> None:
         for form, weight in tables.items():
             call = partial(rows_of, weight)
             graph = Graph("g", call, kinds)
-            run = executor.find().compile(graph, {"w": table} if form == "packed" else {})
+            run = executor.find_executor().compile(graph, {"w": table} if form == "packed" else {})
             for n in (3, 0):
                 ids = [_ids(name, n) for name in names]
                 for got, one in zip(run(*map(Tensor, ids)), ids, strict=True):
@@ -91,11 +91,11 @@ def test_rows_by_ids_of_every_integer_type() -> None:
 
 
 def rows_of(weight: Tensor, *ids: Tensor) -> list[Tensor]:
-    return [ops.embedding(one, weight) for one in ids]
+    return [ops.embedding(id_, weight) for id_ in ids]
 
 
 def _ids(name: str, n: int) -> Array:
-    """Within the table, and the least and largest of the type."""
+    """Return ids within the table, and the least and largest of the type."""
     limits = np.iinfo(name)
     ids = rng.integers(0, 100, (n, 2)).astype(name)
     if n:
@@ -111,7 +111,7 @@ def test_rows_of_any_rank(dtype: DType, row: tuple[int, ...]) -> None:
     weight = Weight("w", dtype, table.shape)
     graph = Graph("g", lambda ids: ops.embedding(ids, weight), [TensorType(I32, ["n", 2])])
     ids = np.array([[0, 6], [3, 3]], np.int32)
-    traced = executor.find().compile(graph, {"w": table})(Tensor(ids))[0]
+    traced = executor.find_executor().compile(graph, {"w": table})(Tensor(ids))[0]
     eager = ops.embedding(ids.astype(np.uint64), Tensor(table))
     for got in (traced, eager):
         assert got.dtype is (F64 if dtype is F64 else F32)

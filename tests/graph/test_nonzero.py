@@ -31,17 +31,17 @@ NONZERO: list[Array] = [
 @pytest.mark.parametrize("x", NONZERO, ids=lambda x: str(x.dtype))
 def test_the_places_of_what_is_not_zero(x: Array) -> None:
     wanted = np.argwhere(x)
-    found = ops.nonzero(Tensor(x), "any").to_numpy()
+    result = ops.nonzero(Tensor(x), "any").to_numpy()
     kind = TensorType(DType.from_numpy(x.dtype), [f"d{axis}" for axis in range(x.ndim)])
     with Graph("g", input_types=[kind]) as graph:
         places = ops.nonzero(graph.inputs[0], "k")
         assert places.type == TensorType(DType.int64, ["k", x.ndim])
         graph.output(places, ops.shape_to_tensor(["k"]), places * 2 + 1)
-    same, count, odd = executor.find().compile(graph, {})(Tensor(x))
-    np.testing.assert_array_equal(found, wanted)
+    same, count, odd = executor.find_executor().compile(graph, {})(Tensor(x))
+    np.testing.assert_array_equal(result, wanted)
     np.testing.assert_array_equal(same.to_numpy(), wanted)
     np.testing.assert_array_equal(odd.to_numpy(), wanted * 2 + 1)
-    assert found.dtype == same.to_numpy().dtype == np.int64
+    assert result.dtype == same.to_numpy().dtype == np.int64
     assert count.to_numpy().tolist() == [len(wanted)]
 
 
@@ -51,7 +51,7 @@ class _Counted(dict[int, Callable[..., tuple[Tensor, ...]]]):
     def __missing__(self, rank: int) -> Callable[..., tuple[Tensor, ...]]:
         kind = TensorType(DType.int8, [f"d{axis}" for axis in range(rank)])
         graph = Graph("g", lambda x: [ops.nonzero(x, "k")], [kind])
-        self[rank] = executor.find().compile(graph, {})
+        self[rank] = executor.find_executor().compile(graph, {})
         return self[rank]
 
 
@@ -74,7 +74,7 @@ def test_how_many_there_are_is_checked() -> None:
         ops.nonzero(Tensor(np.array(1, np.float32)), "k")
     kinds = [TensorType(DType.float32, ["n"]), TensorType(DType.float32, ["k"])]
     graph = Graph("g", lambda x, y: [ops.nonzero(x, "k") * 2, y], kinds)
-    run = executor.find().compile(graph, {})
+    run = executor.find_executor().compile(graph, {})
     np.testing.assert_array_equal(run(x, Tensor(np.zeros(2, "f4")))[0].to_numpy(), [[0], [4]])
     with pytest.raises(
         ValueError, match="g: what is said of a shape is not true: nonzero: k elements"
@@ -86,5 +86,5 @@ def test_how_many_there_are_is_checked() -> None:
 @pytest.mark.parametrize("x", NONZERO[:4], ids=lambda x: str(x.dtype))
 def test_the_places_are_those_of_pytorch(x: Array) -> None:
     torch = pytest.importorskip("torch")
-    found = ops.nonzero(Tensor(x), "k").to_numpy()
-    np.testing.assert_array_equal(found, torch.nonzero(torch.from_numpy(x)).numpy())
+    result = ops.nonzero(Tensor(x), "k").to_numpy()
+    np.testing.assert_array_equal(result, torch.nonzero(torch.from_numpy(x)).numpy())

@@ -71,13 +71,13 @@ def test_what_numpy_computes(name: str) -> None:
     dtype = DType(name)
     shapes: list[list[int | str]] = [["a", "b", 21], ["a", 6, "b"], [21], [21], [6]]
     graph = Graph("g", computed, [TensorType(dtype, shape) for shape in shapes])
-    run = executor.find().compile(graph, {})
+    run = executor.find_executor().compile(graph, {})
     for a, b in ((2, 3), (1, 40)):
         sizes = [[{"a": a, "b": b}.get(str(dim), dim) for dim in shape] for shape in shapes]
         arrays = [rng.standard_normal(size).astype(dtype.to_numpy()) for size in sizes]  # type: ignore[arg-type]
-        found = run(*map(Tensor, arrays))
+        actual = run(*map(Tensor, arrays))
         wanted = expected(*(array.astype(np.float64) for array in arrays))
-        for got, one in zip(found, wanted, strict=True):
+        for got, one in zip(actual, wanted, strict=True):
             assert (got.dtype, got.shape) == (dtype, list(one.shape))
             scale = TOLERANCE[name]
             np.testing.assert_allclose(
@@ -89,14 +89,14 @@ def test_weights_of_another_type() -> None:
     """Activations in half precision beside weights in single, and the reverse."""
     x = rng.standard_normal((2, 20))
     w = rng.standard_normal(20)
-    for one, two in ((F16, F32), (F32, DType.bfloat16), (F64, F32)):
-        values, weight = x.astype(one.to_numpy()), w.astype(two.to_numpy())
+    for left, right in ((F16, F32), (F32, DType.bfloat16), (F64, F32)):
+        values, weight = x.astype(left.to_numpy()), w.astype(right.to_numpy())
         exact = values.astype(np.float64), weight.astype(np.float64)
         normed = ops.layer_norm(values, Tensor(weight), None, EPS)
         scaled = ops.rms_norm(values, Tensor(weight), EPS, multiply_before_cast=True)
         for got, wanted in ((normed, normal(exact[0], -1) * exact[1]), (scaled, rms(*exact))):
-            assert got.dtype is one
-            scale = TOLERANCE[one.value]
+            assert got.dtype is left
+            scale = TOLERANCE[left.value]
             np.testing.assert_allclose(
                 got.to_numpy().astype(np.float64), wanted, rtol=scale, atol=scale
             )
@@ -135,7 +135,7 @@ def test_of_nothing() -> None:
         ]
 
     kinds = [TensorType(F32, [2, "n"]), TensorType(F32, ["n", 4])]
-    run = executor.find().compile(Graph("g", call, kinds), {})
+    run = executor.find_executor().compile(Graph("g", call, kinds), {})
     inputs = [Tensor.zeros([2, 0]), Tensor.zeros([0, 4])]
     assert [list(one.shape) for one in run(*inputs)] == [[2, 0], [0, 4], [0, 4], [0, 4]]
     assert [list(one.shape) for one in call(*inputs)] == [[2, 0], [0, 4], [0, 4], [0, 4]]

@@ -18,7 +18,9 @@ FLOATS = [DType.float32, DType.float16, DType.bfloat16]
 
 
 def run(graph: Graph, *arrays: Array) -> list[Array]:
-    return [one.to_numpy() for one in executor.find().compile(graph, {})(*map(Tensor, arrays))]
+    return [
+        one.to_numpy() for one in executor.find_executor().compile(graph, {})(*map(Tensor, arrays))
+    ]
 
 
 def test_angles_of_any_length() -> None:
@@ -46,8 +48,8 @@ def test_learned_positions(dtype: DType, hidden: int) -> None:
     for batch, seq, position in ((1, 1, 0), (2, 9, 0), (3, 2, 5), (1, 4, 7), (2, 3, -1), (1, 0, 0)):
         x = rng.standard_normal((batch, seq, hidden)).astype(np.float32)
         rows = np.clip(position + np.arange(seq), 0, 8)
-        (found,) = run(graph, x, table, np.array([position], np.int32))
-        np.testing.assert_array_equal(found, x + table[rows].astype(np.float32))
+        (result,) = run(graph, x, table, np.array([position], np.int32))
+        np.testing.assert_array_equal(result, x + table[rows].astype(np.float32))
 
 
 @pytest.mark.parametrize(

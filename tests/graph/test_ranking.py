@@ -19,7 +19,7 @@ def test_what_numpy_sorts(name: str) -> None:
     def call(x: Tensor) -> list[Tensor]:
         return [*ops.top_k(x, 3), *ops.top_k(x, 5, axis=1)]
 
-    run = executor.find().compile(Graph("g", call, [TensorType(dtype, ["n", 5, 9])]), {})
+    run = executor.find_executor().compile(Graph("g", call, [TensorType(dtype, ["n", 5, 9])]), {})
     for n in (2, 0):
         x = rng.integers(0, 6, (n, 5, 9)).astype(dtype.to_numpy())  # with many ties
         values, places, columns, column_places = (one.to_numpy() for one in run(Tensor(x)))
@@ -54,13 +54,13 @@ SORTED = [DType.float32, DType.bfloat16, DType.int64, DType.uint8]
 
 @pytest.mark.parametrize("dtype", SORTED, ids=lambda dtype: dtype.value)
 def test_the_order_of_all(dtype: DType) -> None:
-    """As NumPy's stable order, in each direction, of rows of any length."""
+    """Sort like NumPy's stable order, in each direction, rows of any length."""
     rng = np.random.default_rng(0)
 
     def call(x: Tensor) -> list[Tensor]:
         return [ops.argsort(x), ops.argsort(x, ascending=False), ops.argsort(x, axis=0)]
 
-    run = executor.find().compile(Graph("g", call, [TensorType(dtype, ["a", "b"])]), {})
+    run = executor.find_executor().compile(Graph("g", call, [TensorType(dtype, ["a", "b"])]), {})
     for shape in ((3, 1), (1, 2), (4, 37), (2, 0)):
         x = rng.integers(0, 30, shape).astype(dtype.to_numpy())
         up, down, first = (value.to_numpy() for value in run(Tensor(x)))

@@ -50,7 +50,7 @@ def test_what_numpy_computes(name: str) -> None:
     cases = [*CASES, *OF_FLOATS] if dtype.is_float() else CASES
     kind = TensorType(dtype, ["a", 3, "c"])
     graph = Graph("g", lambda x: [ours(x) for ours, _ in cases], [kind])
-    run = executor.find().compile(graph, {})
+    run = executor.find_executor().compile(graph, {})
     for shape in ((2, 3, 41), (4, 3, 1)):
         x = values(dtype, shape)
         exact = x.astype(np.float64) if dtype.is_float() else x
@@ -60,8 +60,8 @@ def test_what_numpy_computes(name: str) -> None:
             wanted = numpy(exact, same)
             assert got.shape == wanted.shape
             assert got.dtype is (dtype if wanted.dtype == exact.dtype else DType.int64)
-            found = got.to_numpy().astype(wanted.dtype)
-            np.testing.assert_allclose(found, wanted, rtol=scale, atol=20 * scale)
+            result = got.to_numpy().astype(wanted.dtype)
+            np.testing.assert_allclose(result, wanted, rtol=scale, atol=20 * scale)
 
 
 def test_running_sums_in_each_direction() -> None:
@@ -91,11 +91,11 @@ def test_nan_and_ties() -> None:
 
 
 def test_of_nothing() -> None:
-    """Of rows without elements, and of no rows; the size known now or not."""
+    """Reduce rows without elements, and no rows; the size known at compile time or not."""
     calls = [ops.sum, ops.prod, ops.mean, ops.logsumexp, ops.cumsum]
     ends = [np.full((2, 1), value) for value in (0, 1, np.nan, -np.inf)]
     wanted = [*ends, np.zeros((2, 0))]
-    run = executor.find().compile(
+    run = executor.find_executor().compile(
         Graph("g", lambda x: [call(x) for call in calls], [TensorType(F32, [2, "n"])]), {}
     )
     nothing = Tensor.zeros([2, 0])
@@ -110,13 +110,13 @@ def test_of_nothing() -> None:
 
 @pytest.mark.parametrize("dtype", [F32, DType.float64])
 def test_sums_of_exponentials_that_overflow_or_vanish(dtype: DType) -> None:
-    """In vectors and in their rest; an infinite element, or none but these."""
+    """Reduce whole vectors and remainders; an infinite element, or only such."""
     inf = np.inf
     ends = [[1e4, 1e4], [-1e4, -1e4], [inf, 0], [inf, -inf], [-inf, -inf], [np.nan, inf], [-inf, 3]]
     expected = [1e4 + np.log(20), np.log(20) - 1e4, inf, inf, -inf, np.nan, 3 + np.log(10)]
     x = np.repeat(np.array(ends), 10, axis=1).astype(dtype.to_numpy())
-    found = ops.logsumexp(x).to_numpy()
-    np.testing.assert_allclose(found[:, 0], expected, rtol=1e-6)
+    actual = ops.logsumexp(x).to_numpy()
+    np.testing.assert_allclose(actual[:, 0], expected, rtol=1e-6)
 
 
 def test_a_maximum_demands_an_element() -> None:
@@ -172,13 +172,13 @@ def test_operands_that_do_not_fit(
     thinned([F32, DType.float16, DType.bfloat16, DType.float64], F32, DType.bfloat16),
 )
 def test_variance(dtype: DType) -> None:
-    """Far from 0 too, where the mean of squares less the square of the mean has no digits left."""
+    """Keep digits far from 0, where the mean of squares minus the squared mean has none."""
 
     def call(x: Tensor) -> list[Tensor]:
         one, all_, both = ops.variance(x), ops.variance(x, None, 1), ops.std(x, (0, 1), 1)
         return [one, all_, both]
 
-    run = executor.find().compile(Graph("g", call, [TensorType(dtype, ["a", 5])]), {})
+    run = executor.find_executor().compile(Graph("g", call, [TensorType(dtype, ["a", 5])]), {})
     x = (100 + values(F32, (7, 5))).astype(dtype.to_numpy())
     wide = x.astype(np.float64)
     wanted = [

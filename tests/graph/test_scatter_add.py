@@ -48,7 +48,7 @@ def test_updates_of_one_place_add_up(dtype: DType, axis: int) -> None:
     names[axis] = "m"
     kinds += [TensorType(dtype, [*names]), TensorType(DType.int32, [*names])]
     graph = Graph("g", lambda x, u, at: [ops.scatter_add(x, u, at, axis)], kinds)
-    run = executor.find().compile(graph, {})
+    run = executor.find_executor().compile(graph, {})
     assert run(*map(Tensor, (x, updates, at)))[0].to_numpy().tobytes() == wanted.tobytes()
     outside = np.full_like(at, 99)
     np.testing.assert_array_equal(run(*map(Tensor, (x, updates, outside)))[0].to_numpy(), x)
@@ -67,7 +67,7 @@ def test_any_updates_add_up(pairs: list[tuple[int, int]]) -> None:
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda x: ops.scatter_add(x, x, [[0, 0, 9]], 1), IndexError, "there is no place 9"),
+        (lambda x: ops.scatter_add(x, x, [[0, 0, 9]], 1), IndexError, "there is no index 9"),
         (lambda x: ops.scatter_add(x, x, [[0]], 0), ValueError, "one update for each place"),
         (lambda x: ops.scatter_add(x, x, x, 0), ValueError, "places are whole numbers"),
         (lambda x: ops.scatter_add(x, x, x, 2), ValueError, "there is no dimension"),

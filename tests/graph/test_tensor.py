@@ -71,7 +71,7 @@ ALL = list(DType)
 
 @pytest.mark.parametrize("dtype", ALL, ids=lambda dtype: dtype.value)
 def test_tensors_of_every_type(dtype: DType) -> None:
-    made = [
+    result = [
         Tensor.ones([2, 1], dtype),
         Tensor.ones_like(Tensor.zeros([2, 1], dtype)),
         Tensor.full([2, 1], 1, dtype=dtype),
@@ -80,18 +80,18 @@ def test_tensors_of_every_type(dtype: DType) -> None:
         Tensor.from_numpy(np.ones((2, 1), dtype.to_numpy())),
         Tensor.from_dlpack(Tensor.ones([2, 1], dtype)),
     ]
-    for tensor in made:
+    for tensor in result:
         assert (tensor.dtype, tensor.shape) == (dtype, [2, 1])
         np.testing.assert_array_equal(tensor.to_numpy().astype(np.float32), [[1], [1]])
     assert Tensor.ones([], dtype).item() == 1
     assert bool(Tensor.ones([1, 1], dtype))
     if dtype is not DType.float8_e8m0fnu:  # which has no 0
-        assert not Tensor.zeros_like(made[0][0])
+        assert not Tensor.zeros_like(result[0][0])
 
 
 @pytest.mark.parametrize("dtype", ALL, ids=lambda dtype: dtype.value)
 def test_memory_is_handed_over_with_its_type(dtype: DType) -> None:
-    """To TVM, and back from it; what both know is not copied."""
+    """Exchange memory with TVM in both directions; types that both know are not copied."""
     x = np.arange(6).reshape(2, 3).astype(dtype.to_numpy())
     handed = tvm_ffi.from_dlpack(Tensor(x))
     assert str(handed.dtype) == dtype.value
@@ -140,7 +140,7 @@ def test_one_element_is_a_python_number() -> None:
     assert (int(Tensor(2.9)), float(Tensor(np.array([3])))) == (2, 3.0)
     assert isinstance(Tensor(np.array([True])).item(), bool)
     for wrong in (Tensor(1.0), Tensor(np.array([1])), Tensor(np.array(True))):
-        with pytest.raises(TypeError, match="is no index"):
+        with pytest.raises(TypeError, match="is not an index"):
             wrong.__index__()
     for several in (Tensor([1.0, 2.0]), Tensor.zeros([0])):
         with pytest.raises(ValueError, match="neither true nor false"):
@@ -151,7 +151,7 @@ def test_numbers_beside_a_dimension() -> None:
     x = Tensor([2.0, 4.0])
     np.testing.assert_array_equal((x / x.shape[0]).to_numpy(), [1, 2])
     graph = Graph("g", lambda x: [x.sum() / x.shape[0]], [TensorType(DType.float32, ["n"])])
-    (got,) = executor.find().compile(graph, {})(x)
+    (got,) = executor.find_executor().compile(graph, {})(x)
     assert got.item() == 3.0
 
 

@@ -119,7 +119,7 @@ def test_a_weight_of_a_checkpoint_in_a_graph(file: Path) -> None:
     with Graph("g", input_types=[TensorType(F32, ["n", 32])]) as graph:
         up = graph.add_weight(weights.layers[0].up.weight.allocate())
         graph.output(graph.inputs[0] @ up.T)
-    run = executor.find().compile(graph, weights.allocated_weights)
+    run = executor.find_executor().compile(graph, weights.allocated_weights)
     x = np.ones((3, 32), np.float32)
     np.testing.assert_allclose(run(Tensor(x))[0].to_numpy(), x @ UP.T)
 
@@ -159,9 +159,9 @@ def test_a_gguf_file(tmp_path: Path) -> None:
 
 
 def test_a_file_alone(file: Path) -> None:
-    for given in (file, str(file)):
-        assert SafetensorWeights(given).layers[0].up.weight.exists()
-        assert load_weights(given).layers[0].up.weight.exists()
+    for inputs in (file, str(file)):
+        assert SafetensorWeights(inputs).layers[0].up.weight.exists()
+        assert load_weights(inputs).layers[0].up.weight.exists()
 
 
 def test_files_that_share_a_name(file: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from maxtool.nn import Embedding, Linear, Module, RMSNorm
 from maxtool.nn.compiled import CompiledModule
 from maxtool.quantization import QuantizationEncoding
 from maxtool.quantization.codec import dequantize, quantize
-from maxtool.weights.data import WeightData
+from maxtool.weights.weight_data import WeightData
 
 F32 = DType.float32
 rng = np.random.default_rng(0)
@@ -79,10 +79,10 @@ def compiled(model: MLP) -> CompiledModule:
 def test_results_are_nested_as_forward_nests_them(
     model: MLP, compiled: CompiledModule, batch: int, seq: int
 ) -> None:
-    given = arguments(batch, seq)
-    (got, nothing) = compiled(given[0], both=given[2], residual=Tensor(given[1]))
+    inputs = arguments(batch, seq)
+    (got, nothing) = compiled(inputs[0], both=inputs[2], residual=Tensor(inputs[1]))
     assert nothing is None
-    result, last = expected(model.state_dict(), *given)
+    result, last = expected(model.state_dict(), *inputs)
     np.testing.assert_allclose(got["result"].to_numpy(), result, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(got["more"][0].to_numpy(), last, rtol=1e-4, atol=1e-4)
     assert got["more"][1][0].to_numpy().tolist() == [3.0] * batch

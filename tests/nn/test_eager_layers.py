@@ -35,9 +35,9 @@ def test_group_norm_without_factors() -> None:
     layer = eager.GroupNorm(2, 4, affine=False)
     assert dict(layer.parameters) == {}
     assert repr(layer) == "GroupNorm(num_groups=2, num_channels=4, eps=1e-05, affine=False)"
-    made = layer(Tensor(image(3, 4, 9))).to_numpy()
-    np.testing.assert_allclose(made.reshape(3, 2, -1).mean(2), 0, atol=1e-5)
-    np.testing.assert_allclose(made.reshape(3, 2, -1).std(2), 1, atol=1e-3)
+    result = layer(Tensor(image(3, 4, 9))).to_numpy()
+    np.testing.assert_allclose(result.reshape(3, 2, -1).mean(2), 0, atol=1e-5)
+    np.testing.assert_allclose(result.reshape(3, 2, -1).std(2), 1, atol=1e-3)
     for groups in (0, 3, -1):
         with pytest.raises(ValueError, match="4 channels do not make"):
             eager.GroupNorm(groups, 4)

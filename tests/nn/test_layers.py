@@ -42,9 +42,9 @@ def check(
     dtype = DType.from_numpy(x.dtype)
     layer.load_state_dict({name: np.ascontiguousarray(value) for name, value in state.items()})
     run = layer.compile(TensorType(dtype, dims))
-    for made in (layer(Tensor(x)), run(x)):
-        assert made.dtype is dtype
-        got, bound = made.to_numpy().astype(np.float64), TOLERANCE[dtype]
+    for result in (layer(Tensor(x)), run(x)):
+        assert result.dtype is dtype
+        got, bound = result.to_numpy().astype(np.float64), TOLERANCE[dtype]
         np.testing.assert_allclose(got, expected, rtol=bound, atol=bound)
 
 
@@ -63,12 +63,12 @@ def convolution(
     style: Any, case: str, dtype: DType, *, permute: bool
 ) -> tuple[Any, dict[str, Array]]:
     """The layer, and its state as it wants it."""
-    found = recorded(case)
-    inner, outer = found["x"].shape[1], found["y"].shape[1]
-    kind = style.Conv1d if found["x"].ndim == 3 else style.Conv2d
-    options = {**CONVOLUTIONS[case], "has_bias": "bias" in found, "permute": permute}
-    filter_ = found["weight"] if permute else np.moveaxis(found["weight"], (0, 1), (-1, -2))
-    state = {"weight": filter_, **({"bias": found["bias"]} if "bias" in found else {})}
+    result = recorded(case)
+    inner, outer = result["x"].shape[1], result["y"].shape[1]
+    kind = style.Conv1d if result["x"].ndim == 3 else style.Conv2d
+    options = {**CONVOLUTIONS[case], "has_bias": "bias" in result, "permute": permute}
+    filter_ = result["weight"] if permute else np.moveaxis(result["weight"], (0, 1), (-1, -2))
+    state = {"weight": filter_, **({"bias": result["bias"]} if "bias" in result else {})}
     numbers = dtype.to_numpy()
     layer = kind(in_channels=inner, out_channels=outer, dtype=dtype, **options)
     return layer, {name: value.astype(numbers) for name, value in state.items()}
@@ -78,8 +78,8 @@ def convolution(
 @pytest.mark.parametrize("permute", [False, True])
 @pytest.mark.parametrize("case", thinned(CONVOLUTIONS, "line_strided", "image_dilated"))
 def test_convolutions(style: Any, case: str, permute: bool) -> None:
-    found = recorded(case)
-    x, y = (one if permute else np.moveaxis(one, 1, -1) for one in (found["x"], found["y"]))
+    result = recorded(case)
+    x, y = (one if permute else np.moveaxis(one, 1, -1) for one in (result["x"], result["y"]))
     layer, state = convolution(style, case, F32, permute=permute)
     check(layer, state, np.ascontiguousarray(x), y, ["batch", *x.shape[1:]])
 
@@ -87,10 +87,10 @@ def test_convolutions(style: Any, case: str, permute: bool) -> None:
 @STYLES
 @pytest.mark.parametrize("dtype", [F16, BF16])
 def test_convolutions_of_short_floats(style: Any, dtype: DType) -> None:
-    found = recorded("image_strided")
+    result = recorded("image_strided")
     layer, state = convolution(style, "image_strided", dtype, permute=True)
-    x = found["x"].astype(dtype.to_numpy())
-    check(layer, state, x, found["y"], ["batch", *x.shape[1:]])
+    x = result["x"].astype(dtype.to_numpy())
+    check(layer, state, x, result["y"], ["batch", *x.shape[1:]])
 
 
 @STYLES
@@ -121,16 +121,16 @@ def test_how_layers_print() -> None:
     assert repr(eager.RotaryEmbedding(table)) == "RotaryEmbedding(dim=8, max_sequence_length=6)"
 
 
-def projections(found: Mapping[str, Array], *, stacked: bool) -> dict[str, Array]:
+def projections(result: Mapping[str, Array], *, stacked: bool) -> dict[str, Array]:
     """PyTorch's stacked projections by our names."""
-    last = {f"o_proj.{kind}": found[f"out_proj.{kind}"] for kind in ("weight", "bias")}
+    last = {f"o_proj.{kind}": result[f"out_proj.{kind}"] for kind in ("weight", "bias")}
     if stacked:
-        return {f"qkv_proj.{kind}": found[f"in_proj_{kind}"] for kind in ("weight", "bias")} | last
-    parts = {kind: np.split(found[f"in_proj_{kind}"], 3) for kind in ("weight", "bias")}
+        return {f"qkv_proj.{kind}": result[f"in_proj_{kind}"] for kind in ("weight", "bias")} | last
+    parts = {kind: np.split(result[f"in_proj_{kind}"], 3) for kind in ("weight", "bias")}
     apart = {
-        f"{name}_proj.{kind}": parts[kind][index]
+        f"{name}_proj.{part}": parts[part][index]
         for index, name in enumerate("qkv")
-        for kind in parts
+        for part in parts
     }
     return apart | last
 
@@ -139,31 +139,31 @@ def projections(found: Mapping[str, Array], *, stacked: bool) -> dict[str, Array
 @pytest.mark.parametrize("stacked", [False, True])
 @pytest.mark.parametrize("causal", thinned([False, True], True))
 def test_attention(style: Any, stacked: bool, causal: bool) -> None:
-    found = recorded("attention")
+    actual = recorded("attention")
     options = {"qkv_has_bias": True, "o_proj_has_bias": True, "stacked_qkv": stacked}
     layer = style.MultiheadAttention(3, 12, causal=causal, **options)
-    expected = found["causal" if causal else "y"]
-    state = projections(found, stacked=stacked)
-    check(layer, state, found["x"], expected, ["batch", "seq", 12])
+    expected = actual["causal" if causal else "y"]
+    state = projections(actual, stacked=stacked)
+    check(layer, state, actual["x"], expected, ["batch", "seq", 12])
 
 
 @STYLES
 def test_attention_with_a_mask(style: Any) -> None:
-    found = recorded("attention")
+    result = recorded("attention")
     layer = style.MultiheadAttention(3, 12, qkv_has_bias=True, o_proj_has_bias=True)
     seen = np.tri(5, dtype=np.bool_)
-    layer.load_state_dict(projections(found, stacked=False))
+    layer.load_state_dict(projections(result, stacked=False))
     run = layer.compile(TensorType(F32, ["b", "n", 12]), TensorType(DType.bool, ["n", "n"]))
-    for made in (layer(Tensor(found["x"]), Tensor(seen)), run(found["x"], seen)):
-        np.testing.assert_allclose(made.to_numpy(), found["causal"], rtol=2e-5, atol=2e-5)
+    for built in (layer(Tensor(result["x"]), Tensor(seen)), run(result["x"], seen)):
+        np.testing.assert_allclose(built.to_numpy(), result["causal"], rtol=2e-5, atol=2e-5)
     added = Tensor(np.where(seen, 0, -np.inf).astype(np.float32))
-    made = layer(Tensor(found["x"]), added)
-    np.testing.assert_allclose(made.to_numpy(), found["causal"], rtol=2e-5, atol=2e-5)
+    built = layer(Tensor(result["x"]), added)
+    np.testing.assert_allclose(built.to_numpy(), result["causal"], rtol=2e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize("dtype", thinned([F32, F16, BF16], BF16))
 def test_grouped_queries_are_repeated_heads_of_keys(dtype: DType) -> None:
-    """As PyTorch with each head of keys and values written twice."""
+    """Agree with PyTorch with each head of keys and values written twice."""
     rng = np.random.default_rng(0)
     layer = eager.MultiheadAttention(4, 12, num_key_value_heads=2, dtype=dtype)
     full = eager.MultiheadAttention(4, 12, dtype=F32)
@@ -217,17 +217,17 @@ class Shifted(eager.Module[[Tensor], Tensor]):
 )
 @pytest.mark.parametrize("dtype", thinned([F32, F16, BF16], F32, BF16))
 def test_rotary_embedding(name: str, layer: type[eager.RotaryEmbedding], dtype: DType) -> None:
-    found = recorded("rotary")
+    result = recorded("rotary")
     rope = layer(Tensor(table(9, 4, 100.0)))
     graph = nn.RotaryEmbedding(24, 3, 100.0, 9, interleaved=name == "interleaved")
     assert not graph.state_dict()
-    x, bound = found["x"].astype(dtype.to_numpy()), TOLERANCE[dtype]
+    x, bound = result["x"].astype(dtype.to_numpy()), TOLERANCE[dtype]
     for one in (rope, graph):
         run = Shifted(one).compile(TensorType(dtype, ["batch", "seq", 3, 8]))
-        for made in (one(Tensor(x), 3), run(x)):
-            assert made.dtype is dtype
-            got = made.to_numpy().astype(np.float32)
-            np.testing.assert_allclose(got, found[name], rtol=bound, atol=bound)
+        for built in (one(Tensor(x), 3), run(x)):
+            assert built.dtype is dtype
+            got = built.to_numpy().astype(np.float32)
+            np.testing.assert_allclose(got, result[name], rtol=bound, atol=bound)
 
 
 def test_positions_beyond_the_table_are_refused() -> None:
@@ -296,12 +296,12 @@ def test_activations(style: Any) -> None:
     }
     for name, exact in expected.items():
         layer = style.Sequential(getattr(style, name)())
-        for made in (layer(Tensor(x)), layer.compile(TensorType(F32, ["n", 11]))(x)):
-            np.testing.assert_allclose(made.to_numpy(), exact, rtol=2e-6, atol=2e-6)
+        for result in (layer(Tensor(x)), layer.compile(TensorType(F32, ["n", 11]))(x)):
+            np.testing.assert_allclose(result.to_numpy(), exact, rtol=2e-6, atol=2e-6)
     cube = wide + 0.044715 * wide**3
     approximate = 0.5 * wide * (1 + np.tanh(np.sqrt(2 / np.pi) * cube))
-    made = style.GELU("tanh")(Tensor(x)).to_numpy()
-    np.testing.assert_allclose(made, approximate, rtol=1e-5, atol=2e-6)
+    result = style.GELU("tanh")(Tensor(x)).to_numpy()
+    np.testing.assert_allclose(result, approximate, rtol=1e-5, atol=2e-6)
     with pytest.raises(ValueError, match="approximate is one of"):
         style.GELU("cosine")
 
@@ -342,6 +342,6 @@ def test_short_embeddings_and_linears_keep_their_type(dtype: DType) -> None:
     table_, weight, bias = (state[name].astype(np.float64) for name in state)
     expected = table_[ids] @ weight.T + bias
     bound = TOLERANCE[dtype]
-    for made in (model(Tensor(ids)), model.compile(TensorType(DType.int64, ["b", "n"]))(ids)):
-        assert made.dtype is dtype
-        np.testing.assert_allclose(made.to_numpy().astype("f8"), expected, rtol=bound, atol=bound)
+    for result in (model(Tensor(ids)), model.compile(TensorType(DType.int64, ["b", "n"]))(ids)):
+        assert result.dtype is dtype
+        np.testing.assert_allclose(result.to_numpy().astype("f8"), expected, rtol=bound, atol=bound)

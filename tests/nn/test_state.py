@@ -19,7 +19,7 @@ from maxtool.nn import Linear, Module, eager
 from maxtool.nn.state import as_data
 from maxtool.quantization import QuantizationEncoding
 from maxtool.quantization.codec import quantize
-from maxtool.weights.data import WeightData
+from maxtool.weights.weight_data import WeightData
 
 Array = np.ndarray[Any, Any]
 
@@ -106,8 +106,8 @@ def test_all_problems_are_reported_and_nothing_changes() -> None:
     with pytest.raises(MissingWeight) as error:
         model.load_state_dict(state)
     assert isinstance(error.value, KeyError) and isinstance(error.value, ValueError)
-    found = error.value.problems
-    assert all(one.startswith(start) for one, start in zip(found, problems, strict=True))
+    result = error.value.problems
+    assert all(one.startswith(start) for one, start in zip(result, problems, strict=True))
     with pytest.raises(MisshapenWeight) as error:
         model.load_state_dict(state, strict=False)
     assert len(error.value.problems) == 3
@@ -198,10 +198,10 @@ def eager_mlp() -> eager.Module[..., Any]:
 
 
 def assert_state(model: eager.Module[..., Any], state: dict[str, Array]) -> None:
-    found = {name: tensor.to_numpy() for name, tensor in model.parameters}
-    assert found.keys() == state.keys()
+    result = {name: tensor.to_numpy() for name, tensor in model.parameters}
+    assert result.keys() == state.keys()
     for name, array in state.items():
-        np.testing.assert_array_equal(found[name], array)
+        np.testing.assert_array_equal(result[name], array)
 
 
 def eager_values() -> dict[str, Array]:

@@ -53,7 +53,7 @@ def test_layers_say_by_their_role_which_part_they_have() -> None:
 
 def test_the_graph_has_parts_of_the_weights_by_their_names() -> None:
     model = MLP()
-    with tensor_parallel.one_of(model, 2):
+    with tensor_parallel.traced_device(model, 2):
         graph = trace(model, "main", [TensorType(F32, ["n", 4])])
     shapes = {name: tuple(value.shape) for name, value in graph.weight_values.items()}
     assert shapes == {
@@ -79,7 +79,7 @@ def test_outputs_that_all_get_are_whole_where_they_make_no_equal_parts() -> None
 
 def test_one_device_has_everything() -> None:
     model = MLP()
-    with tensor_parallel.one_of(model, 1):
+    with tensor_parallel.traced_device(model, 1):
         graph = trace(model, "main", [TensorType(F32, ["n", 4])])
     assert collectives(graph) == []
 
@@ -143,4 +143,4 @@ def test_what_cannot_be_split_is_listed(
 ) -> None:
     with pytest.raises(ConfigurationError, match=f"over {count} devices") as raised:
         split(extra, count)
-    assert [one.split(",")[0].split(":")[0] for one in raised.value.problems] == problems
+    assert [problem.split(",")[0].split(":")[0] for problem in raised.value.problems] == problems

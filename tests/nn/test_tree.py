@@ -125,8 +125,8 @@ def test_a_list_cannot_be_called_and_a_sequence_calls_its_items() -> None:
 
 
 def test_lists_are_told_apart_by_identity() -> None:
-    one, two = ModuleList([Leaf()]), ModuleList([Leaf()])
-    assert len({one, two}) == 2
+    left, right = ModuleList([Leaf()]), ModuleList([Leaf()])
+    assert len({left, right}) == 2
 
 
 class Typed(ModuleList[Leaf]):
@@ -231,8 +231,8 @@ def test_linear_says_its_shape() -> None:
 
 def test_sequential_takes_modules_or_one_list_of_them() -> None:
     layers = [Linear(2, 3), Linear(3, 2)]
-    for made in (Sequential(*layers), Sequential(layers), Sequential(iter(layers))):
-        assert list(made.state_dict()) == ["0.weight", "1.weight"]
+    for result in (Sequential(*layers), Sequential(layers), Sequential(iter(layers))):
+        assert list(result.state_dict()) == ["0.weight", "1.weight"]
     assert list(Sequential([]).state_dict()) == []
 
 
@@ -263,8 +263,8 @@ def test_hooks_get_arguments_as_they_are_declared() -> None:
         layer(2.0)
     Takes()(2.0, 3.0, 4.0, offset=5.0)
     TakesByCall()(2.0, other=5.0)
-    given = ((2.0, 3.0), {})
-    assert seen[:6] == [given, given, ((2.0,), {})] * 2  # and what is not given stays out
+    inputs = ((2.0, 3.0), {})
+    assert seen[:6] == [inputs, inputs, ((2.0,), {})] * 2  # and what is not given stays out
     assert seen[6:] == [((2.0, 3.0, 4.0), {"offset": 5.0}), ((2.0,), {"other": 5.0})]
 
 
@@ -289,9 +289,9 @@ def test_a_module_prints_what_it_says_of_itself() -> None:
     class Both(Said):
         width: int = 3
 
-    made = Both()
-    made.parts = ("more",)
-    assert repr(made) == "Both('more')"
+    result = Both()
+    result.parts = ("more",)
+    assert repr(result) == "Both('more')"
 
 
 def test_a_frozen_dataclass_is_moved_and_shares_weights() -> None:

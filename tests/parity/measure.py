@@ -1,4 +1,4 @@
-"""What tests compute from graphs, and what was recorded."""
+"""Results that tests compute from graphs, and recorded ones."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def error(actual: Array, expected: Array) -> float:
 
 
 def recorded(folder: Path) -> dict[str, Array]:
-    """What transformers computed from a checkpoint."""
+    """Return the outputs of transformers recorded for a checkpoint."""
     with np.load(folder / "expected.npz") as arrays:
         return dict(arrays)
 

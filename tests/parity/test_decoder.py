@@ -206,7 +206,7 @@ def test_an_absent_window_is_mistrals_default_and_null_is_none(tmp_path: Path) -
         ("tiny-llama", {"rope_parameters": {"rope_type": ["linear"]}}, ["rope_type"]),
         ("tiny-llama", {"rope_parameters": [1]}, ["rope_parameters"]),
         ("tiny-llama", {"partial_rotary_factor": 0.5}, ["partial_rotary_factor"]),
-        ("tiny-llama", {"num_key_value_heads": 3}, ["no multiple of n_kv_heads"]),
+        ("tiny-llama", {"num_key_value_heads": 3}, ["not a multiple of n_kv_heads"]),
         ("tiny-llama", {"head_dim": 11}, ["11"]),
         ("tiny-llama", {"num_hidden_layers": 10**12}, ["layers"]),
         ("tiny-llama", {"num_attention_heads": None}, ["num_attention_heads is missing"]),

@@ -33,7 +33,7 @@ NAMES = {
 
 
 def write_gguf(folder: Path, file: Path, **extra: Any) -> None:
-    """What llama.cpp's converter would make of a folder; ``extra`` are further keys of llama."""
+    """Return llama.cpp's conversion of a folder; ``extra`` are further keys of llama."""
     config = json.loads((folder / "config.json").read_text())
     writer = gguf.GGUFWriter(file, "llama")
     writer.add_block_count(config["num_hidden_layers"])

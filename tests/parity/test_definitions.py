@@ -10,7 +10,7 @@ import pytest
 
 from maxtool.dtype import DType
 from maxtool.graph import CPU, BufferType, Graph, Tensor, TensorType, executor, ops
-from maxtool.graph.ops.table import OPS
+from maxtool.graph.ops.operation_table import OPS
 from maxtool.parity import evaluate
 from maxtool.parity.definitions import COMPUTED, DEFINITIONS, MOVED, UNDEFINED
 
@@ -264,7 +264,7 @@ def outputs() -> list[list[Array]]:
         counts.extend(map(len, made))
         return [value for values in made for value in values]
 
-    run = executor.find().compile(Graph("everything", everything, types), {})
+    run = executor.find_executor().compile(Graph("everything", everything, types), {})
     found = iter([value.to_numpy() for value in run(*map(Tensor, arrays))])
     return [[next(found) for _ in range(count)] for count in counts]
 

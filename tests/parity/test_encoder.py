@@ -21,7 +21,7 @@ OUTPUTS = ("last_hidden_state", "pooler_output")
 
 
 def taken(arrays: dict[str, Any]) -> dict[str, Any]:
-    """What encoders take, types of tokens being 0 where none are recorded."""
+    """Return the inputs of encoders, types of tokens being 0 where none are recorded."""
     types = np.zeros_like(arrays["input_ids"])
     return {"token_type_ids": types} | arrays
 

@@ -78,7 +78,7 @@ def test_published_models_are_recognised() -> None:
     ],
 )
 def test_published_factors_to_the_last_bit(changes: dict[str, Any], between: list[float]) -> None:
-    """Those of Llama 3.1 and 3.2 as torch computes them in llama.cpp's converter."""
+    """Match Llama 3.1 and 3.2 as torch computes them in llama.cpp's converter."""
     made = llama3_factors(PUBLISHED | changes)
     factor = (PUBLISHED | changes)["rope_factor"]
     smooth = made[(made > 1) & (made < factor)]

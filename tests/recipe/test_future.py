@@ -1,4 +1,4 @@
-"""Other models need a recipe only: fused projections, transposed weights, experts, norms."""
+"""Future models that need a recipe only: fused projections, transposed weights, experts, norms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a GGUF file means by leaving a key out: what llama.cpp takes it for."""
+"""Defaults of GGUF keys that are left out: llama.cpp's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the recipe language can say of a field, in both directions and both dialects."""
+"""The recipe language's words for a field, in both directions and both dialects."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def from_hf(recipe: Recipe, folder: Path, config: dict[str, Any]) -> dict[str, A
 def from_gguf(
     recipe: Recipe, folder: Path, keys: dict[str, Any], tensors: dict[str, np.ndarray]
 ) -> dict[str, Any]:
-    """Through a file that the gguf package writes."""
+    """Read it back through a file that the gguf package writes."""
     writer = gguf.GGUFWriter(folder / "x.gguf", "speech")
     add: dict[type, Callable[[str, Any], None]] = {
         str: writer.add_string,

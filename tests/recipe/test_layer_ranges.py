@@ -77,5 +77,5 @@ def test_no_line_is_lost_and_none_made_up(rows: set[tuple[str, int, int]]) -> No
 
 
 def _coupled(rows: set[tuple[str, int, int]]) -> bool:
-    """Whether both numbers agree in all rows of a name."""
+    """Return whether both numbers agree in all rows of a name."""
     return any(all(i == j for name, i, j in rows if name == one) for one in "ab")

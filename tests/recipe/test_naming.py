@@ -1,4 +1,4 @@
-"""What a model is called: never after the folder that it lies in."""
+"""Naming of a model: never after the folder that it lies in."""
 
 from __future__ import annotations
 

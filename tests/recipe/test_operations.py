@@ -28,7 +28,7 @@ Case = tuple[Step, list[np.ndarray]]
 
 
 def bits(draw: st.DrawFn, shape: Sequence[int], dtype: DType) -> np.ndarray:
-    """Any bits at all: NaN payloads, infinities, negative zeros."""
+    """Draw any bits at all: NaN payloads, infinities, negative zeros."""
     count = int(np.prod(shape)) * dtype.size_in_bytes
     raw = draw(st.binary(min_size=count, max_size=count))
     if dtype is DType.bool:
@@ -159,7 +159,7 @@ def test_shapes_and_types_are_known_beforehand(op: str, data: st.DataObject) -> 
 )
 @given(data=st.data())
 def test_whole_rows_stay_whole(op: str, data: st.DataObject) -> None:
-    """Where an operation claims to move rows only, each row of the result was one before."""
+    """Move whole rows where an operation claims to: each row of the result was one before."""
     step, arrays = data.draw(STRATEGIES[op](op))
     assume(moves_whole_rows([step], [array.shape for array in arrays]))
     rows = {row.tobytes() for array in arrays for row in array.reshape(-1, array.shape[-1])}

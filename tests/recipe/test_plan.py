@@ -162,7 +162,7 @@ def test_more_layers_than_tensors(edited: Edited) -> None:
 
 
 def test_heads_that_do_not_divide(edited: Edited) -> None:
-    with pytest.raises(ConfigurationError, match="no multiple"):
+    with pytest.raises(ConfigurationError, match="not a multiple"):
         planned(edited(config={"num_key_value_heads": 3}))
 
 

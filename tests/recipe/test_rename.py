@@ -1,4 +1,4 @@
-"""Other spellings of tensor names, and what a dialect cannot say."""
+"""Alternative spellings of tensor names, and names that a dialect cannot express."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What sentence-transformers keeps beside a model."""
+"""Files that sentence-transformers keeps next to a model."""
 
 from __future__ import annotations
 

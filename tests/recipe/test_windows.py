@@ -1,4 +1,4 @@
-"""Which layers see a window, and which rotate: lists go before periods, as in transformers."""
+"""Layers with a window, and layers that rotate: lists go before periods, as in transformers."""
 
 from __future__ import annotations
 

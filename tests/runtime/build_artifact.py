@@ -18,8 +18,8 @@ from tvm.script import tirx as T  # noqa: N812 - its usual name
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from maxtool.compiler.cpu_target import cpu_target
 from maxtool.compiler.linking import export_library
-from maxtool.compiler.target import cpu_target
 
 CONTEXT, VOCAB = 48, 512
 

@@ -1,4 +1,4 @@
-"""What a model is given is looked at before memory is spent on it."""
+"""Checks of a model's inputs before memory is spent on them."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def test_a_long_text_of_few_tokens_is_read_whole() -> None:
 def test_a_prompt_of_any_length(artifact: Path, tmp_path: Path, way: str) -> None:
     text = "She loved " * 5000
     (tmp_path / "long.txt").write_text(text)
-    given = text if way == "--prompt" else tmp_path / "long.txt"
-    fails(artifact, 4, way, given, says="help: shorten it, or compile the model with a larger")
+    inputs = text if way == "--prompt" else tmp_path / "long.txt"
+    fails(artifact, 4, way, inputs, says="help: shorten it, or compile the model with a larger")
 
 
 def test_stdin_without_an_end(artifact: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +109,7 @@ def test_a_conversation_that_cannot_fit_is_not_tokenized() -> None:
 
 
 def test_a_program_that_answers_without_an_end() -> None:
-    """Whatever the template did to it: no more than that is read, and it is ended."""
+    """Limit the output of a template's process, and end it."""
     endless = [sys.executable, "-c", "import sys\nwhile True: sys.stdout.write('x' * 65536)"]
     assert chat._output(endless, b"", 1 << 20) is None
     silent = [sys.executable, "-c", "import sys; sys.stdin.close()"]
@@ -122,7 +122,10 @@ def npz(path: Path, arrays: dict[str, Any], *, header: bytes | None = None) -> P
     if header is None:
         np.savez_compressed(path, **arrays)
         return path
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made, made.open("x.npy", "w") as entry:
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as result,
+        result.open("x.npy", "w") as entry,
+    ):
         entry.write(header)
         for _ in range(100):
             entry.write(bytes(1 << 20))
@@ -176,8 +179,8 @@ def header(shape: tuple[int, ...], descr: str = "<i8") -> bytes:
 )
 def test_headers_that_lie(tmp_path: Path, raw: bytes, says: str) -> None:
     path = tmp_path / "x.npz"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
-        made.writestr("x.npy", raw + bytes(48))
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as result:
+        result.writestr("x.npy", raw + bytes(48))
     with pytest.raises(loader.BadInput, match=says) as caught:
         archive.read_arrays(path)
     assert caught.value.file == str(path)
@@ -192,9 +195,9 @@ def test_an_archive_of_zeros(tmp_path: Path) -> None:
 
 def test_a_name_twice(tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
-    with zipfile.ZipFile(path, "w") as made, pytest.warns(UserWarning, match="Duplicate"):
+    with zipfile.ZipFile(path, "w") as result, pytest.warns(UserWarning, match="Duplicate"):
         for _ in range(2):
-            made.writestr("x.npy", header((3,)) + bytes(24))
+            result.writestr("x.npy", header((3,)) + bytes(24))
     with pytest.raises(loader.BadInput, match="2 arrays of 1 names"):
         archive.read_arrays(path)
 
@@ -206,10 +209,10 @@ def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
         "c": np.array(["é"]),
         "d": np.arange(4, dtype=">i2"),
     }
-    found, others = archive.read_arrays(npz(tmp_path / "x.npz", arrays), ["a", "b", "c", "d"])
+    result, others = archive.read_arrays(npz(tmp_path / "x.npz", arrays), ["a", "b", "c", "d"])
     assert others == []
     for name, array in arrays.items():
-        np.testing.assert_array_equal(found[name], array)
+        np.testing.assert_array_equal(result[name], array)
 
 
 def test_the_story_is_still_told(artifact: Path) -> None:

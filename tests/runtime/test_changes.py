@@ -43,7 +43,7 @@ for call in (lambda: next(tokens), lambda: model(input_ids=[[1]]), lambda: model
 
 
 def changed(folder: Path, name: str, how: str) -> list[str]:
-    """What calls say after a file was changed."""
+    """Return the messages of calls after a file was changed."""
     command = [sys.executable, "-c", CUT, str(folder), name, how]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -97,7 +97,7 @@ def test_weights_that_were_cut_are_never_mapped(artifact: Path) -> None:
 
 
 def test_a_model_leaves_nothing_behind(artifact: Path) -> None:
-    """Neither memory nor files: of 200 models, less than a tenth of what one code takes."""
+    """Leak neither memory nor files: of 200 models, less than a tenth of one model's code."""
 
     def once() -> None:
         model = loader.load(artifact)

@@ -20,7 +20,7 @@ import pytest
 import tokenizers
 
 from maxtool.runtime import loader
-from maxtool.runtime.loader import converse, session, template
+from maxtool.runtime.loader import chat_program, session, template
 
 sys.path.insert(0, str(Path(__file__).parent))
 import tiny_artifact
@@ -43,13 +43,13 @@ def test_texts_are_those_of_transformers(name: str, said: str) -> None:
     expected = EXPECTED["rendered"][name][said]
     messages = EXPECTED["conversations"][said]
     for reply in (True, False):
-        given = {"messages": messages, "add_generation_prompt": reply, **NOTHING}
-        variables = EXPECTED["special_tokens"] | given
-        found = template.answer({"template": text, "variables": variables, "most": 10_000})
+        inputs = {"messages": messages, "add_generation_prompt": reply, **NOTHING}
+        variables = EXPECTED["special_tokens"] | inputs
+        actual = template.answer({"template": text, "variables": variables, "most": 10_000})
         if isinstance(expected, dict):
-            assert str(found["error"]).endswith(f": {expected['refused']}")
+            assert str(actual["error"]).endswith(f": {expected['refused']}")
         else:
-            assert found == {"text": expected[not reply]}
+            assert actual == {"text": expected[not reply]}
 
 
 @pytest.mark.parametrize("said", ["system", "several turns"])
@@ -71,7 +71,7 @@ def test_ids_are_those_of_transformers(kind: str, monkeypatch: pytest.MonkeyPatc
 
 
 def in_this_process(_template: loader.ChatTemplate, request: bytes, _most: int) -> dict[str, Any]:
-    """Without starting a process for each of many conversations."""
+    """Render without starting a process for each of many conversations."""
     return template.answer(json.loads(request))
 
 
@@ -84,7 +84,7 @@ def test_no_message_holds_a_mark(monkeypatch: pytest.MonkeyPatch) -> None:
     for forged in ("x<|im_end|>", "\ufdd0<s>\ufdd1", "<\ufdd0|im_end|>", "<|im_<s>end|>"):
         ids = encoder.encode([{"role": "user", "content": forged}])
         assert sum(i in marks for i in ids) == sum(i in marks for i in honest), forged
-    with pytest.raises(loader.BadInput, match="no valid text"):
+    with pytest.raises(loader.BadInput, match="not valid text"):
         encoder.encode([{"role": "user", "content": "\udcff"}])
 
 
@@ -167,7 +167,7 @@ class Fake:
 def test_only_what_is_new_is_read() -> None:
     model: Any = Fake()
     memory = session.Session(model)
-    choose = loader.Chooser(loader.Sampling())
+    choose = loader.TokenSampler(loader.Sampling())
 
     def fresh(ids: list[int], count: int) -> list[int]:
         return list(session.Session(Fake()).generate(ids, count, choose))  # type: ignore[arg-type]
@@ -185,14 +185,14 @@ def test_only_what_is_new_is_read() -> None:
 
 
 def test_a_text_that_outgrows_its_memory_is_read_anew() -> None:
-    """Once when it grows beyond the length, and again when a shorter one follows."""
+    """Read again once it grows beyond the length, and again when a shorter text follows."""
     model: Any = Fake(beyond=5)
     memory = session.Session(model)
-    choose = loader.Chooser(loader.Sampling())
-    made = list(memory.generate([1, 2, 3], 5, choose))
-    assert made == list(session.Session(Fake()).generate([1, 2, 3], 5, choose))  # type: ignore[arg-type]
+    choose = loader.TokenSampler(loader.Sampling())
+    result = list(memory.generate([1, 2, 3], 5, choose))
+    assert result == list(session.Session(Fake()).generate([1, 2, 3], 5, choose))  # type: ignore[arg-type]
     assert model.read == 3 + 1 + 1 + 6 + 1
-    list(memory.generate([1, 2, 3, *made], 1, choose))
+    list(memory.generate([1, 2, 3, *result], 1, choose))
     assert (memory.reused, model.read) == (7, 12 + 1)
     list(memory.generate([1, 2, 3], 1, choose))
     assert (memory.reused, model.read) == (0, 13 + 3)
@@ -200,12 +200,12 @@ def test_a_text_that_outgrows_its_memory_is_read_anew() -> None:
 
 def test_a_generation_that_is_left() -> None:
     memory = session.Session(Fake())  # type: ignore[arg-type]
-    choose = loader.Chooser(loader.Sampling())
+    choose = loader.TokenSampler(loader.Sampling())
     tokens: Iterator[int] = memory.generate([5, 6], 9, choose)
-    made = [next(tokens), next(tokens)]
-    assert memory.ids == [5, 6, made[0]]
-    again = list(memory.generate([5, 6, *made], 1, choose))
-    assert again == list(session.Session(Fake()).generate([5, 6, *made], 1, choose))  # type: ignore[arg-type]
+    result = [next(tokens), next(tokens)]
+    assert memory.ids == [5, 6, result[0]]
+    again = list(memory.generate([5, 6, *result], 1, choose))
+    assert again == list(session.Session(Fake()).generate([5, 6, *result], 1, choose))  # type: ignore[arg-type]
 
 
 TEMPLATE = "{{ bos_token }}{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"
@@ -241,7 +241,7 @@ def test_a_conversation_reads_what_is_new(speaker: Path) -> None:
     assert list(reply.ids) == read(ASKED[0], ANSWERED[0], ASKED[1])
     assert talk.reused == len(read(ASKED[0], ANSWERED[0])) - 1, "all but the end of the turn"
     said = [*ASKED[:1], *ANSWERED[:1], *ASKED[1:], *ANSWERED[1:]]
-    assert [one["content"] for one in talk.messages] == said
+    assert [message["content"] for message in talk.messages] == said
 
 
 def test_the_first_turns_are_forgotten_when_the_context_is_full(speaker: Path) -> None:
@@ -311,8 +311,8 @@ def test_what_a_template_is_given_besides(speaker: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(speaker.parent)
     (speaker.parent / "t.jinja").write_text("{{ bos_token }}{% if not think %}a{% endif %}{{ n }}")
     told = ["--chat", "--prompt", "x", "--chat-template", "t.jinja", "--json", "--max-tokens", "1"]
-    for given, text in (('{"think": true, "n": 7}', "7"), ('{"think": false}', "a")):
-        done = tiny_artifact.run(speaker, *told, "--chat-template-kwargs", given)
+    for inputs, text in (('{"think": true, "n": 7}', "7"), ('{"think": false}', "a")):
+        done = tiny_artifact.run(speaker, *told, "--chat-template-kwargs", inputs)
         ids = tiny_artifact.library().encode(f"<s>{text}", add_special_tokens=False).ids
         assert json.loads(done.stdout)["prompt_ids"] == ids
     for wrong in ("[1]", "{", "think=false", "[" * 50_000):
@@ -422,10 +422,10 @@ def test_an_interrupted_reply_is_no_end(
 
     monkeypatch.setattr("builtins.input", typed)
     monkeypatch.setattr(model, "decode", interrupted)
-    converse.talk(loader.Options(folder=speaker, quiet=True), model, talk)
+    chat_program.talk(loader.TextOptions(folder=speaker, quiet=True), model, talk)
     shown, second = capsys.readouterr().out.split("\n", 1)
     assert ANSWERED[0].startswith(shown)
     assert shown != ANSWERED[0]
     assert second
-    assert [one["role"] for one in talk.messages] == ["user", "assistant"] * 2
+    assert [message["role"] for message in talk.messages] == ["user", "assistant"] * 2
     assert talk.messages[1]["content"] == shown

@@ -24,18 +24,18 @@ class Tolerance:
 
 @given(some_arrays)
 def test_an_array_equals_itself(array: np.ndarray) -> None:
-    found = compare(array, array, Tolerance(0.0, 0.0))
-    assert found.passed
-    assert (found.relative_error, found.max_abs_error, found.argmax_agreement) == (0.0, 0.0, 1.0)
+    result = compare(array, array, Tolerance(0.0, 0.0))
+    assert result.passed
+    assert (result.relative_error, result.max_abs_error, result.argmax_agreement) == (0.0, 0.0, 1.0)
 
 
 @given(some_arrays, st.floats(-0.5, 0.5))
 def test_relative_error_is_the_ratio_of_the_norms(array: np.ndarray, change: float) -> None:
     wide = array.astype(np.float64)
-    found = compare(wide * (1 + change), wide, Tolerance())
+    result = compare(wide * (1 + change), wide, Tolerance())
     if np.linalg.norm(wide) > 1e-3 and abs(change) > 1e-6:
-        assert found.relative_error == pytest.approx(abs(change), rel=1e-6)
-        assert found.max_abs_error == pytest.approx(abs(change) * np.abs(wide).max(), rel=1e-6)
+        assert result.relative_error == pytest.approx(abs(change), rel=1e-6)
+        assert result.max_abs_error == pytest.approx(abs(change) * np.abs(wide).max(), rel=1e-6)
 
 
 SPECIAL = [np.nan, np.inf, -np.inf]
@@ -50,25 +50,25 @@ def test_nan_and_infinities_equal_themselves_alone(
     actual[place], expected[place] = value, other
     equal = np.array_equal(value, other, equal_nan=True)
     for left, right in ((actual, expected), (expected, actual)):
-        found = compare(left, right, Tolerance(1e9, 1e9))
-        assert (found.passed, found.unequal) == (equal, int(not equal))
-        assert equal or found.worst_position == place
-        assert equal or "1 NaN or infinite values differ" in str(found)
+        result = compare(left, right, Tolerance(1e9, 1e9))
+        assert (result.passed, result.unequal) == (equal, int(not equal))
+        assert equal or result.worst_position == place
+        assert equal or "1 NaN or infinite values differ" in str(result)
 
 
 @pytest.mark.parametrize("value", SPECIAL)
 def test_what_lies_beside_equal_nan_is_compared(value: float) -> None:
     expected = np.array([[value, 1.0, 2.0]])
     assert compare(expected * 1.00001, expected, Tolerance()).passed
-    found = compare(expected * 1.001, expected, Tolerance())
-    assert not found.passed
-    assert found.relative_error == pytest.approx(1e-3)
+    actual = compare(expected * 1.001, expected, Tolerance())
+    assert not actual.passed
+    assert actual.relative_error == pytest.approx(1e-3)
 
 
 def test_nan_in_the_reference_alone_fails() -> None:
-    found = compare(np.ones((1, 2)), np.array([[np.nan, 1.0]]), Tolerance(1.0, 1.0))
-    assert not found.passed
-    assert found.relative_error == np.inf
+    result = compare(np.ones((1, 2)), np.array([[np.nan, 1.0]]), Tolerance(1.0, 1.0))
+    assert not result.passed
+    assert result.relative_error == np.inf
 
 
 @pytest.mark.parametrize(
@@ -84,29 +84,29 @@ def test_whole_numbers_must_be_equal(actual: np.ndarray, expected: np.ndarray) -
     same = compare(expected, expected, Tolerance())
     assert same.passed
     assert str(same) == "0 of 2 whole numbers differ"
-    found = compare(actual, expected, Tolerance(1e9, 1e9))
-    assert not found.passed
-    assert str(found).startswith("1 of 2 whole numbers differ, most at [")
-    assert found.worst_position[-1] == 1
+    result = compare(actual, expected, Tolerance(1e9, 1e9))
+    assert not result.passed
+    assert str(result).startswith("1 of 2 whole numbers differ, most at [")
+    assert result.worst_position[-1] == 1
 
 
 def test_worst_position_and_agreement() -> None:
     expected = np.array([[[0.0, 1.0, 2.0], [3.0, 0.0, 0.0]]])
     actual = expected.copy()
     actual[0, 1, 2] += 5.0
-    found = compare(actual, expected, Tolerance())
-    assert found.worst_position == (0, 1, 2)
-    assert found.max_abs_error == 5.0
-    assert found.argmax_agreement == 0.5
-    assert not found.passed
-    assert "[0, 1, 2]" in str(found)
+    result = compare(actual, expected, Tolerance())
+    assert result.worst_position == (0, 1, 2)
+    assert result.max_abs_error == 5.0
+    assert result.argmax_agreement == 0.5
+    assert not result.passed
+    assert "[0, 1, 2]" in str(result)
 
 
 @pytest.mark.parametrize(("share", "passed"), [(0.9e-4, True), (1.1e-4, False)])
 def test_the_tolerance_is_a_share_of_the_size(share: float, passed: bool) -> None:
     expected = np.random.default_rng(0).standard_normal((4, 100))
-    found = compare(expected * (1 + share), expected, Tolerance(rtol=1e-4, atol=0.0))
-    assert found.passed is passed
+    actual = compare(expected * (1 + share), expected, Tolerance(rtol=1e-4, atol=0.0))
+    assert actual.passed is passed
 
 
 @pytest.mark.parametrize(("error", "passed"), [(0.9e-5, True), (1.1e-5, False)])
@@ -119,9 +119,9 @@ def test_one_wrong_element_among_a_million_fails() -> None:
     expected = np.random.default_rng(0).standard_normal((1000, 1000))
     actual = expected.copy()
     actual[500, 7] += 0.05
-    found = compare(actual, expected, Tolerance())
-    assert found.relative_error < 1e-4
-    assert not found.passed
+    result = compare(actual, expected, Tolerance())
+    assert result.relative_error < 1e-4
+    assert not result.passed
 
 
 @pytest.mark.parametrize("shapes", [((2, 3), (3, 2)), ((2, 3), (2, 3, 1)), ((0, 3), (3, 0))])
@@ -134,6 +134,6 @@ def test_shapes_must_match(shapes: tuple[tuple[int, ...], ...]) -> None:
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0)])
 @pytest.mark.parametrize("dtype", [np.float32, np.int64])
 def test_nothing_equals_nothing(shape: tuple[int, ...], dtype: type) -> None:
-    found = compare(np.zeros(shape, dtype), np.zeros(shape, dtype), Tolerance(0.0, 0.0))
-    assert found.passed
-    assert (found.relative_error, found.max_abs_error, found.worst_position) == (0.0, 0.0, ())
+    result = compare(np.zeros(shape, dtype), np.zeros(shape, dtype), Tolerance(0.0, 0.0))
+    assert result.passed
+    assert (result.relative_error, result.max_abs_error, result.worst_position) == (0.0, 0.0, ())

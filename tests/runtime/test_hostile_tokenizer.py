@@ -27,9 +27,9 @@ def manifest(folder: Path, **parts: object) -> Any:
 
 def test_a_map_is_checked_before_the_package_reads_it(tmp_path: Path) -> None:
     claims = base64.b64encode(struct.pack("<I", 0xFFFFFFF0) + b"12345678").decode()
-    found = manifest(tmp_path, normalizer={"type": "Precompiled", "precompiled_charsmap": claims})
+    result = manifest(tmp_path, normalizer={"type": "Precompiled", "precompiled_charsmap": claims})
     with pytest.raises(BadInput, match="precompiled_charsmap: a trie of 4294967"):
-        open_tokenizer(found)
+        open_tokenizer(result)
 
 
 def test_what_fails_with_a_text_is_told() -> None:

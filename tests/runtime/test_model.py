@@ -79,7 +79,7 @@ def test_a_state_of_something_else(model: loader.Model, artifact: Path) -> None:
 
 
 def test_threads_share_a_model(artifact: Path) -> None:
-    """In a process of its own: without a lock it does not raise, it dies."""
+    """Run in a process of its own: without a lock it does not raise, it dies."""
     done = subprocess.run(
         [sys.executable, "-c", THREADS, str(artifact)], capture_output=True, text=True, check=False
     )
@@ -133,7 +133,7 @@ def test_weights_are_not_copied(artifact: Path) -> None:
 
 def chooser(**options: Any) -> Callable[[np.ndarray[Any, Any]], int]:
     """A chooser that has seen nothing before."""
-    choose = loader.Chooser(loader.Sampling(**options))
+    choose = loader.TokenSampler(loader.Sampling(**options))
     return lambda logits: choose(logits, [])
 
 
@@ -144,9 +144,9 @@ def probabilities(chosen: Sequence[int]) -> dict[int, float]:
 def test_sampling_follows_the_probabilities() -> None:
     logits = np.log(np.array([0.5, 0.3, 0.15, 0.05], np.float32))
     draw = chooser(temperature=1.0, seed=0)
-    found = probabilities([draw(logits) for _ in range(20_000)])
+    actual = probabilities([draw(logits) for _ in range(20_000)])
     for i, expected in enumerate([0.5, 0.3, 0.15, 0.05]):
-        assert abs(found[i] - expected) < 0.015
+        assert abs(actual[i] - expected) < 0.015
     draw = chooser(temperature=1.0, top_k=2, seed=0)
     assert probabilities([draw(logits) for _ in range(500)]).keys() == {0, 1}
     draw = chooser(temperature=1.0, top_p=0.9, seed=0)
@@ -170,11 +170,11 @@ def test_tokens_are_drawn_as_in_transformers(case: dict[str, Any]) -> None:
     logits = np.array(case["logits"], np.float32)
     logits = sampling.penalised(logits, case["before"], options.repetition_penalty)
     tokens, shares = sampling.distribution(logits, options)
-    found = np.zeros(logits.size)
-    found[tokens] = shares
+    result = np.zeros(logits.size)
+    result[tokens] = shares
     assert (np.diff(logits[tokens]) <= 0).all()
     # Of equals at the end of a share either may be kept: torch's order of them is its own.
-    np.testing.assert_allclose(np.sort(found), np.sort(case["shares"]), atol=1e-6)
+    np.testing.assert_allclose(np.sort(result), np.sort(case["shares"]), atol=1e-6)
 
 
 def test_a_seed_repeats_what_is_drawn() -> None:
@@ -196,7 +196,7 @@ def test_min_p_is_a_share_of_the_best() -> None:
 
 def test_the_penalty_is_for_what_was_seen() -> None:
     logits = np.array([3.0, 2.9, -1.0, -1.1], np.float32)
-    choose = loader.Chooser(loader.Sampling(repetition_penalty=1.2))
+    choose = loader.TokenSampler(loader.Sampling(repetition_penalty=1.2))
     assert choose(logits, []) == 0
     assert choose(logits, [0, 0]) == 1
     assert choose(logits, [0, 1]) == 0
@@ -226,10 +226,10 @@ def test_options_out_of_range(option: str, value: float) -> None:
 
 @given(st.text("abc", max_size=30), st.lists(st.text("abc", max_size=4), max_size=3), st.data())
 def test_stops_cut_at_the_first_string(text: str, stops: list[str], data: st.DataObject) -> None:
-    """However the text comes in pieces."""
+    """Cut the same however the text comes in pieces."""
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
     pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-    filtered = loader.Stops(stops)
+    filtered = loader.StopStrings(stops)
     given_out = [filtered.push(piece) for piece in pieces]
     shown = "".join(given_out) + filtered.flush()
     places = [text.find(stop) for stop in stops if stop and stop in text]
@@ -241,7 +241,7 @@ def test_stops_cut_at_the_first_string(text: str, stops: list[str], data: st.Dat
 
 
 def test_stops_hold_back_no_more_than_they_must() -> None:
-    stops = loader.Stops(["###", "END"])
+    stops = loader.StopStrings(["###", "END"])
     assert [stops.push(piece) for piece in ("a#", "#b", "E", "N", "X", "##", "#c", "d")] == [
         "a",
         "##b",
@@ -298,7 +298,7 @@ def test_an_incomplete_character_waits_for_its_bytes(model: loader.Model) -> Non
     assert "\ufffd" in stream.flush()
 
 
-def threads(weight_bytes: int, cpus: str, **given: str) -> tuple[str, str]:
+def threads(weight_bytes: int, cpus: str, **inputs: str) -> tuple[str, str]:
     """Threads and pinning that set_threads chooses in a process that may use ``cpus``.
 
     A small model that was loaded before does not count.
@@ -311,7 +311,7 @@ def threads(weight_bytes: int, cpus: str, **given: str) -> tuple[str, str]:
     clean = {k: v for k, v in os.environ.items() if not k.startswith("TVM_")}
     done = subprocess.run(
         ["taskset", "-c", cpus, sys.executable, "-c", code],
-        env={**clean, **given},
+        env={**clean, **inputs},
         capture_output=True,
         text=True,
         check=True,
@@ -343,7 +343,7 @@ def test_errors_have_the_documented_codes() -> None:
 
 
 def test_a_prompt_is_neither_cut_nor_padded(artifact: Path, ids: dict[str, list[int]]) -> None:
-    """Whoever saved the tokenizer may have used it so; transformers too does it when asked only."""
+    """Ignore saved truncation and padding; transformers too applies them on request only."""
     library = tiny_artifact.library()
     library = tokenizers.Tokenizer.from_str(library.to_str())
     library.enable_truncation(3)

@@ -69,7 +69,7 @@ def test_text(artifact: Path) -> None:
 
 def test_a_file_of_text(artifact: Path, tmp_path: Path) -> None:
     file = tmp_path / "prompt.txt"
-    for end in ("", "\n", "\r\n"):  # what an editor puts behind the last line is no part of it
+    for end in ("", "\n", "\r\n"):  # what an editor puts behind the last line is not part of it
         file.write_bytes(f"{PROMPT}{end}".encode())
         assert tiny_artifact.run(artifact, "--file", file).stdout == PROMPT + STORY + "\n"
     fails(artifact, 3, "--file", tmp_path / "none", says="cannot be read")
@@ -99,8 +99,8 @@ def test_text_as_json(artifact: Path, ids: dict[str, list[int]]) -> None:
 
 def test_ids_without_a_tokenizer(artifact: Path, ids: dict[str, list[int]]) -> None:
     tiny_artifact.write(artifact, {**manifest_of(artifact), "tokenizer": None})
-    given = ",".join(map(str, ids["prompt"]))
-    done = tiny_artifact.run(artifact, "--ids", given, "--max-tokens", 2)
+    inputs = ",".join(map(str, ids["prompt"]))
+    done = tiny_artifact.run(artifact, "--ids", inputs, "--max-tokens", 2)
     assert [int(part) for part in done.stdout.split()] == ids["story"][:2]
     fails(artifact, 4, "--prompt", "text", says="no tokenizer")
 
@@ -143,7 +143,7 @@ def test_the_context_ends(artifact: Path, ids: dict[str, list[int]]) -> None:
         (["--ids", "1", "--seed", "-1"], 2, "seed"),
         (["--ids", "1", "--output", "y.npz"], 2, "--inputs"),
         (["--ids", "1", "--entry", "decode"], 2, "--inputs"),
-        (["--prompt", "\udcff"], 3, "no valid text"),
+        (["--prompt", "\udcff"], 3, "not valid text"),
         (["--ids", "1", "--prompt", "x"], 2, "give one of --prompt"),
         ([], 2, "give one of"),
         (["--inputs", "nowhere.npz"], 3, "nowhere.npz"),
@@ -155,15 +155,15 @@ def test_bad_requests(artifact: Path, arguments: list[str], code: int, says: str
 
 
 def test_arrays(artifact: Path, tmp_path: Path) -> None:
-    given = [[3, 4, 5], [6, 7, 8]]
-    source = npz(tmp_path / "x.npz", input_ids=given, attention_mask=np.ones((2, 3)), logits=[1])
+    inputs = [[3, 4, 5], [6, 7, 8]]
+    source = npz(tmp_path / "x.npz", input_ids=inputs, attention_mask=np.ones((2, 3)), logits=[1])
     done = tiny_artifact.run(artifact, "--inputs", source, "--output", tmp_path / "y.npz")
     assert done.returncode == 0, done.stderr
     assert "ignored" in done.stderr
     assert "attention_mask, logits" in done.stderr
     with np.load(tmp_path / "y.npz") as outputs:
         table = np.frombuffer((artifact / "weights.bin").read_bytes(), np.float32, CONTEXT * VOCAB)
-        expected = table.reshape(CONTEXT, VOCAB)[None, :3] + np.array(given)[..., None]
+        expected = table.reshape(CONTEXT, VOCAB)[None, :3] + np.array(inputs)[..., None]
         assert outputs.files == ["logits"]
         np.testing.assert_allclose(outputs["logits"], expected, rtol=1e-6)
     assert not list(tmp_path.glob(".y*"))
@@ -258,7 +258,7 @@ HOSTILE: dict[str, tuple[str, object]] = {
     "weights outside": ("weights/file", "../../x"),
     "nul": ("module", "model.so\0"),
     "a name too long": ("module", "x" * 300),
-    "a name that is no text": ("module", "\ud800"),
+    "a name that is not a text": ("module", "\ud800"),
     "module not listed": ("module", "manifest.json"),
     "unknown dtype": ("weights/tensors/0/dtype", "float4"),
     "dtype unhashable": ("weights/tensors/0/dtype", ["x"]),
@@ -338,7 +338,7 @@ def test_hostile_manifest(artifact: Path, case: str) -> None:
 
 
 def test_the_manifest_has_a_checksum_of_its_own(artifact: Path) -> None:
-    """Of what it says: it may be laid out in another way."""
+    """Check the content: the file may be laid out in another way."""
     root = manifest_of(artifact)
     path = artifact / "manifest.json"
     path.write_text(json.dumps(root, indent=7, sort_keys=True))

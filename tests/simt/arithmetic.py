@@ -89,7 +89,7 @@ def binary(name: str, dtype: np.dtype[Any]) -> Operator:
 
 
 def _narrow(compute: Operator, dtype: np.dtype[Any], *, modular: bool) -> Operator:
-    """On types narrower than an int, which C++ computes with instead; a store cuts the result."""
+    """Narrow results like C++ does for types below int: a store cuts them."""
 
     def apply(a: Value, b: Value) -> Value:
         if not modular:
@@ -102,7 +102,7 @@ def _narrow(compute: Operator, dtype: np.dtype[Any], *, modular: bool) -> Operat
 
 
 def require_fit(value: Value, dtype: np.dtype[Any]) -> None:
-    """What is computed is what its type can hold, where it matters whether it was cut."""
+    """Require that a type holds a computed value, where cutting it would matter."""
     array = np.asarray(value)
     if dtype.kind in "iu" and dtype.itemsize < REGISTER and array.dtype != dtype:
         limits = np.iinfo(dtype)
@@ -117,8 +117,8 @@ def _truth(compare: Operator, dtype: np.dtype[Any]) -> Operator:
         if narrow:
             require_fit(a, dtype)
             require_fit(b, dtype)
-        found = compare(a, b)
-        return bool(found) if uniform(found) else found
+        result = compare(a, b)
+        return bool(result) if uniform(result) else result
 
     return apply
 

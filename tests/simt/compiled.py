@@ -1,4 +1,4 @@
-"""What the parts of a program become: closures over a scope, and views of memory."""
+"""Compiled parts of a program: closures over a scope, and views of memory."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Copy:
 
 @dataclass(slots=True)
 class Copies:
-    """The copies under way of the blocks that run, and how many groups each lane has closed."""
+    """The copies in flight of the blocks that run, and how many groups each lane has closed."""
 
     closed: Array
     pending: list[Copy] = field(default_factory=list)
@@ -109,7 +109,7 @@ def _bytes(pointer: Pointer, what: str) -> Value:
 
 
 def _read(scope: Scope, origin: FlatMemory, source: Pointer, size: Array) -> Array:
-    """What each thread copies: [threads, 16] bytes."""
+    """Return the bytes that each thread copies: [threads, 16]."""
     if np.any((size < 0) | (size > WIDEST)):
         raise KernelFault("an asynchronous copy of less than 0 or more than 16 bytes")
     data = np.zeros((scope.size, WIDEST), np.uint8)

@@ -93,15 +93,15 @@ def _either(_: Scope, taken: Value, first: Address, second: Address) -> Address:
 
 
 def _load(words: int) -> Callable[..., None]:
-    def apply(scope: Scope, registers: Pointer, place: Pointer) -> None:
-        registers.store(scope, U32, words, place.load(scope, U32, words))
+    def apply(scope: Scope, registers: Pointer, pointer: Pointer) -> None:
+        registers.store(scope, U32, words, pointer.load(scope, U32, words))
 
     return apply
 
 
 def _store(words: int) -> Callable[..., None]:
-    def apply(scope: Scope, place: Pointer, registers: Pointer) -> None:
-        place.store(scope, U32, words, registers.load(scope, U32, words))
+    def apply(scope: Scope, pointer: Pointer, registers: Pointer) -> None:
+        pointer.store(scope, U32, words, registers.load(scope, U32, words))
 
     return apply
 
@@ -137,7 +137,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "mt_mma_bf16": _mma(BF16),
     "mt_ldmatrix_x4": _ldmatrix(transposed=False),
     "mt_ldmatrix_x4_trans": _ldmatrix(transposed=True),
-    "mt_cp_async_16": lambda scope, *given: _copies(scope).start(scope, *given),
+    "mt_cp_async_16": lambda scope, *inputs: _copies(scope).start(scope, *inputs),
     "mt_cp_async_commit": lambda scope: _copies(scope).commit(scope),
     "mt_cp_async_wait": lambda scope, left: _copies(scope).wait(scope, left),
     "mt_either": _either,

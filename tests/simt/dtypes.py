@@ -33,10 +33,10 @@ def _element(name: str) -> np.dtype[Any]:
     if name in SPECIAL:
         return SPECIAL[name]
     try:
-        found = np.dtype(name)
+        result = np.dtype(name)
     except TypeError:
         raise Unsupported(f"type {name}") from None
-    return found
+    return result
 
 
 def type_of(expression: Any) -> tuple[np.dtype[Any], int]:
@@ -48,7 +48,7 @@ def type_of(expression: Any) -> tuple[np.dtype[Any], int]:
 
 
 def is_float(dtype: np.dtype[Any]) -> bool:
-    """Whether it is a floating point type, bfloat16 included."""
+    """Return whether it is a floating point type, bfloat16 included."""
     return dtype.kind == "f" or dtype == SPECIAL["bfloat16"]
 
 
@@ -69,7 +69,7 @@ def constant(value: Any, dtype: np.dtype[Any]) -> Value:
 
 
 def uniform(value: Value) -> bool:
-    """Whether all threads agree on it (a vector of any kind counts as varying)."""
+    """Return whether all threads agree on it (a vector of any kind counts as varying)."""
     return not isinstance(value, np.ndarray)
 
 
@@ -87,11 +87,11 @@ def _truncates(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
 
 
 def _saturated(array: Array, target: np.dtype[Any]) -> Array:
-    """As ``cvt.rzi`` does it: the nearest integer there is, and 0 for what is not a number."""
+    """Saturate like ``cvt.rzi``: to the nearest integer there is, and 0 for NaN."""
     limits = np.iinfo(target)
     wide = np.nan_to_num(np.trunc(array.astype(np.float64)), nan=0.0)
     inside = np.clip(wide, limits.min, limits.max).astype(target)
-    # 2^63 - 1 is no float64.
+    # 2^63 - 1 is not float64.
     result: Array = np.where(wide >= float(limits.max), target.type(limits.max), inside)
     return result
 

@@ -180,7 +180,7 @@ class Expressions:
         return self.pure((name,), (a, b), run)
 
     def _select(self, node: Any) -> Compiled:
-        """Both values are evaluated: TVM leaves it open whether they are."""
+        """Evaluate both values: TVM does not define whether they are."""
         dtype, _ = type_of(node)
         nodes = (node.condition, node.true_value, node.false_value)
         parts = [self.part(part) for part in nodes]
@@ -218,7 +218,7 @@ class Expressions:
         self.usage.access(hash(buffer), width or dtype.itemsize, writes=writes)
 
     def place(self, buffer: Any, indices: Any) -> Callable[[Scope], Place]:
-        """Where an access goes: memory, first element, type, and how many neighbours."""
+        """Return an access's memory, first element, type, and number of neighbours."""
         if len(indices) != 1:
             raise Unsupported(f"an index of {len(indices)} dimensions into {buffer.name}")
         index = indices[0]

@@ -1,4 +1,4 @@
-"""What the interpreter refuses, each with the place in the program where it happened."""
+"""Faults that the interpreter reports, each with its place in the program."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class OutOfBounds(KernelFault):
 
 
 class Misaligned(KernelFault):
-    """A vector access at an address that is no multiple of its size."""
+    """A vector access at an address that is not a multiple of its size."""
 
 
 class Race(KernelFault):
@@ -50,4 +50,4 @@ class Aliased(KernelFault):
 
 
 class Unsupported(KernelFault):
-    """Something that the interpreter does not know; it never guesses."""
+    """The interpreter does not know the construct; it never guesses."""

@@ -49,7 +49,7 @@ class FlatMemory:
         self._views: dict[np.dtype[Any], Array] = {}
 
     def begin_launch(self) -> None:
-        """What happened before is ordered with all that follows."""
+        """Order all previous accesses before the launch."""
         if self.tracked:
             units = -(-len(self.data) // self.unit)
             self.shadow = Shadow(units, self.name, of_block=bool(self.per_block))
@@ -131,11 +131,11 @@ class FlatMemory:
             self.written[units] = True
 
     def _require_arrived(self, scope: Scope, units: Array) -> None:
-        if self.pending is not None and (found := self.pending[units]).any():
-            raise Race(f"{self._first(scope, units, found)}, into which a copy is under way")
+        if self.pending is not None and (result := self.pending[units]).any():
+            raise Race(f"{self._first(scope, units, result)}, into which a copy is in flight")
 
-    def _first(self, scope: Scope, units: Array, found: Array) -> str:
-        at = np.argwhere(found)[0]
+    def _first(self, scope: Scope, units: Array, array: Array) -> str:
+        at = np.argwhere(array)[0]
         return f"{thread_name(scope, int(at[-1]))} uses {self.place(int(units[tuple(at)]))}"
 
     def place(self, unit: int) -> str:
@@ -170,7 +170,7 @@ def _same_bits(old: Array, new: Array) -> Array:
 
 
 def _per_unit(same: Array, units: Array) -> Array:
-    """What holds for elements, for the units that they are made of."""
+    """Combine a property of elements into one of the units that they are made of."""
     if same.shape == units.shape:
         return same
     return np.broadcast_to(same.all(axis=0), units.shape)

@@ -40,7 +40,7 @@ def _narrow(function: Callable[..., Value]) -> Callable[..., Value]:
 
 
 def _round_away(x: Value) -> Value:
-    """As ``round`` of C: halves go away from zero."""
+    """Round like C's ``round``: halves go away from zero."""
     return np.copysign(np.floor(np.abs(x) + 0.5), x)
 
 

@@ -43,8 +43,8 @@ class LocalMemory:
             return data[rows, np.arange(scope.size) if inside is None else inside]
         if not all(self.complete[index : index + count]):
             self._require_written(scope, _rows(index, count))
-        found = data[index] if count == 1 else data[index : index + count]
-        return found if inside is None else found[..., inside]
+        result = data[index] if count == 1 else data[index : index + count]
+        return result if inside is None else result[..., inside]
 
     def store(
         self, scope: Scope, index: Value, dtype: np.dtype[Any], count: int, value: Value

@@ -7,8 +7,8 @@ from typing import Any
 import tvm
 from tvm import tirx
 
-from maxtool.compiler.cuda.target import cuda_target
-from maxtool.compiler.kernels.cuda.pipeline import lowering_passes
+from maxtool.compiler.cuda.cuda_target import cuda_target
+from maxtool.compiler.kernels.cuda.cuda_passes import lowering_passes
 
 TARGET = cuda_target("cuda:sm_80,sm_90").tvm
 

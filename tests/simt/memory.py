@@ -1,4 +1,4 @@
-"""What buffers and pointers lie in, and what every access has to keep to."""
+"""Memory of buffers and pointers, and the rules of every access."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WIDEST = 16
 
 
 class Memory(Protocol):
-    """What buffers and pointers lie in. Indices count elements of ``dtype``."""
+    """Memory of buffers and pointers. Indices count elements of ``dtype``."""
 
     def load(self, scope: Scope, index: Value, dtype: np.dtype[Any], count: int) -> Value:
         """``count`` neighbouring elements: [threads], or [count, threads] if more than one."""
@@ -90,12 +90,12 @@ def require_aligned(index: Value, dtype: np.dtype[Any], count: int, name: str) -
 
 
 def _some(index: Value, step: int) -> int:
-    found = np.asarray(index).ravel()
-    return int(found[found % step != 0][0])
+    result = np.asarray(index).ravel()
+    return int(result[result % step != 0][0])
 
 
 def outside(scope: Scope, name: str, index: Value, count: int, limit: int) -> str:
-    """What is said of an access that leaves its buffer."""
+    """Return the message about an access that leaves its buffer."""
     flat = np.asarray(index)
     bad = (flat < 0) | (flat + count > limit)
     at = tuple(np.argwhere(bad)[0]) if flat.ndim else ()

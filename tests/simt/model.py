@@ -23,13 +23,13 @@ from maxtool import artifact
 from maxtool.architectures import Entry
 from maxtool.artifact import devices
 from maxtool.compiler import program as programs
-from maxtool.compiler.cuda.binaries import Compiled
-from maxtool.compiler.cuda.target import cuda_target
-from maxtool.compiler.kernels.cpu import pipeline as host_pipeline
+from maxtool.compiler.cpu_target import cpu_target
+from maxtool.compiler.cuda.binaries import GeneratedModule
+from maxtool.compiler.cuda.cuda_target import cuda_target
+from maxtool.compiler.kernels.cpu import cpu_passes as host_pipeline
 from maxtool.compiler.pipeline import BACKENDS, PASSES
 from maxtool.compiler.placement import Placed, placed
 from maxtool.compiler.program import Program as CompiledProgram
-from maxtool.compiler.target import cpu_target
 from maxtool.dtype import DType
 from maxtool.graph import BufferType, Graph, Tensor
 from maxtool.graph.type import HOST as HOST_DEVICE
@@ -64,13 +64,16 @@ class SimulatedKernel:
 
     def __call__(self, *arguments: Any) -> None:
         """Run it on tensors of this machine, and numbers."""
-        given = [one if isinstance(one, int | float) else np.from_dlpack(one) for one in arguments]
+        inputs = [
+            argument if isinstance(argument, int | float) else np.from_dlpack(argument)
+            for argument in arguments
+        ]
         try:
             if self._in_place:
-                self._program(*given, updated=range(len(given)))
+                self._program(*inputs, updated=range(len(inputs)))
             else:
-                self._program.forget_outputs(given)
-                self._program(*given)
+                self._program.forget_outputs(inputs)
+                self._program(*inputs)
         except KernelFault as fault:
             self._faults.append(fault)
             raise
@@ -95,8 +98,10 @@ class Simulation:
     def __init__(self) -> None:
         self.faults: list[KernelFault] = []
 
-    def compile_module(self, module: Any, target: Placed, *, asserts: bool = True) -> Compiled:
-        """As ``maxtool.compiler.pipeline.compile_module``, for a GPU that is not there."""
+    def compile_module(
+        self, module: Any, target: Placed, *, asserts: bool = True
+    ) -> GeneratedModule:
+        """Compile like ``maxtool.compiler.pipeline.compile_module``, for a GPU that is absent."""
         aim = placed(target).target(HOST_DEVICE)
         in_place = _written_in_place(module)
         with aim.tvm:
@@ -113,7 +118,7 @@ class Simulation:
                     faults=self.faults,
                 )
                 tvm_ffi.register_global_func(names[name], kernel.__call__)
-        return Compiled(self._host(lowered, names, asserts=asserts), ())
+        return GeneratedModule(self._host(lowered, names, asserts=asserts), ())
 
     @staticmethod
     def _host(lowered: Any, names: Mapping[str, str], *, asserts: bool) -> Any:
@@ -136,7 +141,7 @@ class Simulation:
         """Programs that are made while the block runs run here, whatever their target."""
         with (
             mock.patch.object(programs, "compile_module", self.compile_module),
-            mock.patch.object(programs, "loaded", lambda compiled, _: compiled.executable),
+            mock.patch.object(programs, "load_device_module", lambda built, _: built.executable),
         ):
             yield
 
@@ -148,16 +153,16 @@ class Simulation:
 
 def _written_in_place(module: Any) -> set[str]:
     """The kernels that are called to write into one of their arguments."""
-    found: set[str] = set()
+    result: set[str] = set()
 
     def visit(node: Any) -> None:
         if isinstance(node, relax.Call) and str(getattr(node.op, "name", "")) == IN_PLACE:
-            found.add(node.args[0].name_hint)
+            result.add(node.args[0].name_hint)
 
     for function in module.functions.values():
         if isinstance(function, relax.Function):
             relax.analysis.post_order_visit(function, visit)
-    return found
+    return result
 
 
 class SimulatedModel:
@@ -178,15 +183,15 @@ class SimulatedModel:
         part: tuple[int, int] = (0, 1),
     ) -> None:
         rank, count = part
-        made = prepared(source, dtype, context, count)
-        self.tolerance = made.plan.recipe.check[dtype.value].rtol
-        mixture = bool(made.plan.config.get("n_experts"))
+        result = prepared(source, dtype, context, count)
+        self.tolerance = result.plan.recipe.check[dtype.value].rtol
+        mixture = bool(result.plan.config.get("n_experts"))
         self.chooses_by_rounded_values = mixture and dtype is not DType.float32
         self._simulation = Simulation()
-        self._graphs = {entry.name: graph for entry, graph in made.graphs.items()}
-        self.entries: dict[str, Entry] = {entry.name: entry for entry in made.graphs}
-        self._program = self._simulation.program(list(made.graphs.values()))
-        self._weights = self._program.bind(_weights(made, rank))
+        self._graphs = {entry.name: graph for entry, graph in result.graphs.items()}
+        self.entries: dict[str, Entry] = {entry.name: entry for entry in result.graphs}
+        self._program = self._simulation.program(list(result.graphs.values()))
+        self._weights = self._program.bind(_weights(result, rank))
 
     def new_state(self) -> dict[str, Array]:
         """Empty caches for one sequence."""
@@ -208,17 +213,17 @@ class SimulatedModel:
         tensors = [Tensor(array) for array in arrays]
         results = [value.type for value in self._graphs[entry].outputs]
         try:
-            found = self._program.run(entry, tensors, self._weights, results)
+            result = self._program.run(entry, tensors, self._weights, results)
         except Exception:
             if self._simulation.faults:
                 raise self._simulation.faults.pop() from None
             raise
-        return {name: one.to_numpy() for name, one in zip(called.outputs, found, strict=True)}
+        return {name: one.to_numpy() for name, one in zip(called.outputs, result, strict=True)}
 
 
 def prepared(source: Path, dtype: DType, context: int | None, count: int = 1) -> artifact.Build:
     """A compilation for GPUs that is planned; it asks for no compiler of their code."""
-    with mock.patch("maxtool.artifact.code.require_tools"):
+    with mock.patch("maxtool.artifact.machine_code.require_tools"):
         return artifact.prepare(
             artifact.Request(
                 source,
@@ -231,16 +236,16 @@ def prepared(source: Path, dtype: DType, context: int | None, count: int = 1) ->
         )
 
 
-def _sizes(kind: BufferType) -> list[int]:
-    return [int(dim) if dim.is_static else 1 for dim in kind.shape]
+def _sizes(buffer_type: BufferType) -> list[int]:
+    return [int(dim) if dim.is_static else 1 for dim in buffer_type.shape]
 
 
-def _weights(made: artifact.Build, rank: int) -> dict[str, Array]:
+def _weights(build: artifact.Build, rank: int) -> dict[str, Array]:
     """The values of every weight, as the artifact has them for one of its devices."""
-    split = devices.parts(made.graphs.values())
+    split = devices.parts(build.graphs.values())
     derived: dict[str, Any] = {
         weight.name: weight
-        for graph in made.graphs.values()
+        for graph in build.graphs.values()
         for weight in graph.owners.values()
         if weight.is_bound
     }
@@ -249,8 +254,8 @@ def _weights(made: artifact.Build, rank: int) -> dict[str, Array]:
         if name in derived:
             values: Array = derived[name].to_numpy()
             return values
-        whole = made.plan.read(name).astype(made.storage[name].dtype)
+        whole = build.plan.read(name).astype(build.storage[name].dtype)
         data: Array = devices.cut(whole, split.get(name), rank).data
         return data
 
-    return {name: read(name) for name in made.storage}
+    return {name: read(name) for name in build.storage}

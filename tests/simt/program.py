@@ -106,7 +106,7 @@ class Program:
                 raise TypeError(f"{self.name}: {param.name} is not contiguous")
 
     def _require_apart(self, arrays: Sequence[tuple[Any, Array]]) -> None:
-        """Nothing that is written is part of another array: CUDA C++ says ``__restrict__``."""
+        """Require that written arrays overlap no other: CUDA C++ says ``__restrict__``."""
         spans = [
             (param, array.ctypes.data, array.ctypes.data + array.nbytes)
             for param, array in arrays
@@ -170,6 +170,6 @@ class Program:
 def _bind_shape(scope: Scope, param: Any, array: Array) -> None:
     if len(param.ty.shape) != array.ndim:
         raise TypeError(f"{param.name} has {len(param.ty.shape)} dimensions, not {array.ndim}")
-    for size, given in zip(param.ty.shape, array.shape, strict=True):
+    for size, inputs in zip(param.ty.shape, array.shape, strict=True):
         if type(size).__name__ == "Var" and hash(size) not in scope.values:
-            scope.bind(hash(size), given)
+            scope.bind(hash(size), inputs)

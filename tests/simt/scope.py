@@ -1,4 +1,4 @@
-"""Which threads run a statement, and what variables are to them."""
+"""Threads that run a statement, and their variables."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Chunk:
         threads: Threads of a block.
         shape: Threads of a block along x, y, z.
         grid: Blocks of the launch along x, y, z.
-        copies: The asynchronous copies under way.
+        copies: The asynchronous copies in flight.
         memory: What the blocks have allocated, by buffer: shared memory lives as long as they do.
     """
 
@@ -65,7 +65,7 @@ class Chunk:
         return -(-self.threads // WARP) * WARP
 
     def same_block(self, a: Array, b: Array) -> Array:
-        """Whether threads, by their numbers in the launch, are of one block."""
+        """Return whether threads, by their numbers in the launch, are of one block."""
         same: Array = a // self.padded == b // self.padded
         return same
 
@@ -96,7 +96,7 @@ class Chunk:
 
 
 class Scope:
-    """Some lanes of a chunk, and the values of variables for them.
+    """A subset of a chunk's lanes, and the values of variables for them.
 
     Args:
         chunk: The blocks that run; None on the host.
@@ -125,7 +125,7 @@ class Scope:
 
     @property
     def is_all(self) -> bool:
-        """Whether every lane of the chunk is in it."""
+        """Return whether every lane of the chunk is in it."""
         return self._lanes is None
 
     @property
@@ -135,11 +135,11 @@ class Scope:
         return self.chunk.everyone if self._lanes is None else self._lanes
 
     def of(self, per_lane: Array) -> Array:
-        """What an array over all lanes is for these."""
+        """Select these lanes from an array over all lanes."""
         return per_lane if self._lanes is None else per_lane[..., self._lanes]
 
     def bind(self, key: int, value: Any) -> None:
-        """Give a variable a value; what was computed from the former one is forgotten."""
+        """Set a variable; values computed from the former one are dropped."""
         self.values[key] = value
         for dependent in self.dependents.get(key, ()):
             self.values[dependent] = FORGOTTEN  # in the scopes around this one, too
@@ -174,7 +174,7 @@ class Scope:
         return inner
 
     def inside(self, outer: Scope) -> Array | None:
-        """Where the lanes are among those of an outer scope; None if they are the same."""
+        """Return these lanes' positions among an outer scope's; None if they are the same."""
         if self is outer:
             return None
         if id(outer) not in self._inside:

@@ -1,4 +1,4 @@
-"""Who touched a place of memory last, and when: races and reads of nothing, for whole arrays.
+"""Last accesses of each memory unit: races and uninitialised reads, for whole arrays.
 
 Times are ``barriers of the block << WARP_BITS | synchronisations of the warp``; threads are
 numbered over the whole launch, each block starting at a multiple of a warp.
@@ -39,11 +39,11 @@ class Shadow:
         last = self.writer[units]
         other = (last >= 0) & (last != who)
         if other.any():
-            found = other & ~self._ordered(
+            result = other & ~self._ordered(
                 chunk, last, self.write_time[units], who, time, alone=True
             )
-            if found.any():
-                self._report(chunk, found, units, who, last, "reads", "wrote")
+            if result.any():
+                self._report(chunk, result, units, who, last, "reads", "wrote")
         self._note_readers(chunk, units, who, time)
 
     def write(
@@ -71,9 +71,9 @@ class Shadow:
             other &= ~harmless
         if not other.any():
             return
-        found = other & ~self._ordered(chunk, last, self.write_time[units], who, time, alone=True)
-        if found.any():
-            self._report(chunk, found, units, who, last, "writes", "wrote")
+        result = other & ~self._ordered(chunk, last, self.write_time[units], who, time, alone=True)
+        if result.any():
+            self._report(chunk, result, units, who, last, "writes", "wrote")
 
     def _after_reads(self, chunk: Chunk, units: Array, who: Array, time: Array) -> None:
         readers, last = self.readers[units], self.reader[units]
@@ -81,9 +81,9 @@ class Shadow:
         if not other.any():
             return
         inside = self._ordered(chunk, last, self.read_time[units], who, time, readers <= WARP_WIDE)
-        found = other & ~(inside & (readers < GRID_WIDE))
-        if found.any():
-            self._report(chunk, found, units, who, last, "writes", "(or another) read")
+        result = other & ~(inside & (readers < GRID_WIDE))
+        if result.any():
+            self._report(chunk, result, units, who, last, "writes", "(or another) read")
 
     def _note_readers(self, chunk: Chunk, units: Array, who: Array, time: Array) -> None:
         before = self._readers_before(chunk, units, who, time)
@@ -101,7 +101,7 @@ class Shadow:
                 self.readers[units[at]] = some
 
     def _readers_before(self, chunk: Chunk, units: Array, who: Array, time: Array) -> Array | None:
-        """How far a thread is from those that have read before and are not ordered with it."""
+        """Return the distance of unordered earlier readers."""
         readers = self.readers[units]
         if not readers.any():
             return None
@@ -116,9 +116,9 @@ class Shadow:
         return level
 
     def _report(
-        self, chunk: Chunk, found: Array, units: Array, who: Array, last: Array, does: str, did: str
+        self, chunk: Chunk, array: Array, units: Array, who: Array, last: Array, does: str, did: str
     ) -> None:
-        at = tuple(np.argwhere(found)[0])
+        at = tuple(np.argwhere(array)[0])
         me, it = chunk.name_who(int(who[at])), chunk.name_who(int(last[at]))
         raise Race(
             f"race on {self.name}, unit {int(units[at])}: {me} {does} what {it} {did}, "
@@ -128,14 +128,14 @@ class Shadow:
     def _ordered(
         self, chunk: Chunk, last: Array, then: Array, who: Array, now: Array, alone: Array | bool
     ) -> Array:
-        """Whether a barrier of the block, or one of the warp if it was ``alone``, lies between."""
+        """Return whether a barrier of the block, or of the warp if ``alone``, lies between."""
         ordered: Array = then >> WARP_BITS != now >> WARP_BITS
         if not ordered.all():
             ordered |= (then != now) & (last >> WARP_SHIFT == who >> WARP_SHIFT) & alone
         return ordered if self.of_block else ordered & chunk.same_block(last, who)
 
     def _apart(self, chunk: Chunk, last: Array, who: Array) -> Array:
-        """How far two threads are from each other."""
+        """Return how far two threads are from each other."""
         level: Array = (last != who).astype(np.int8) + np.int8(ONE)
         level += last >> WARP_SHIFT != who >> WARP_SHIFT
         if not self.of_block:

@@ -229,7 +229,7 @@ class Statements:
         return self.compile(node.body)
 
     def _kernel(self, node: Any) -> Run:
-        """Where the host starts a kernel."""
+        """Compile the launch of a kernel by the host."""
         extents = {tag: self.expressions.compile(extent) for tag, extent in extents_of(node)}
         region = self._region = Region()
         region.body = self._thread(node)

@@ -108,7 +108,7 @@ def shifted(left: bool, terms: Terms, dtype: str, depth: int) -> Term:
 
 
 def converted(terms: Terms, dtype: str, depth: int) -> Term:
-    source = terms.source(*(one for one in TYPES if one != dtype))
+    source = terms.source(*(type_ for type_ in TYPES if type_ != dtype))
     a = terms.draw(source, depth)
     value = a.value
     if source == "float32":  # what does not fit becomes different things on CPUs and GPUs
@@ -222,15 +222,15 @@ def as_loops() -> Iterator[tuple[Any, Any]]:
 
 def kernel(data: st.DataObject, over: Callable[[], Any], outputs: tuple[str, ...]) -> Any:
     """A kernel whose outputs are expressions of its inputs."""
-    with b.kernel("expressions") as made:
-        inputs = {dtype: made.argument(dtype, (SIZE,), dtype) for dtype in TYPES}
-        results = [made.argument(f"out{i}", (SIZE,), dtype) for i, dtype in enumerate(outputs)]
+    with b.kernel("expressions") as built:
+        inputs = {dtype: built.argument(dtype, (SIZE,), dtype) for dtype in TYPES}
+        results = [built.argument(f"out{i}", (SIZE,), dtype) for i, dtype in enumerate(outputs)]
         with over() as (block, thread):
             at = block * THREADS + thread
             terms = Terms(data, inputs, at)
             for dtype, result in zip(outputs, results, strict=True):
                 b.store(result, terms.draw(dtype, 4).value, (at,), 1)
-    return made.function
+    return built.function
 
 
 def arrays() -> list[np.ndarray[Any, Any]]:
@@ -270,9 +270,9 @@ def test_threads_compute_what_loops_do(data: Any) -> None:
     threads = kernel(drawn, as_threads, outputs)
     drawn.rewind()
     loops = tvm.compile(tvm.IRModule({"main": kernel(drawn, as_loops, outputs)}), target=MACHINE)
-    taken, found = arrays(), [np.zeros(SIZE, dtype) for dtype in outputs]
-    run(threads, *taken, *found)
+    taken, actual = arrays(), [np.zeros(SIZE, dtype) for dtype in outputs]
+    run(threads, *taken, *actual)
     expected = [tvm.runtime.tensor(np.zeros(SIZE, dtype)) for dtype in outputs]
     loops["main"](*(tvm.runtime.tensor(array) for array in taken), *expected)
-    for mine, its in zip(found, expected, strict=True):
+    for mine, its in zip(actual, expected, strict=True):
         np.testing.assert_array_equal(mine, its.numpy())

@@ -11,7 +11,7 @@ import pytest
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVM's own name for it
 
 from maxtool.compiler.kernels.cuda import builder as b
-from maxtool.compiler.kernels.cuda.device import SOURCES
+from maxtool.compiler.kernels.cuda.device_functions import SOURCES
 from tests.simt import program, run
 from tests.simt.device_functions import FUNCTIONS
 from tests.simt.faults import (
@@ -42,16 +42,16 @@ def _launched(blocks: int, threads: int) -> Any:
 
 def wrong(body: Body, blocks: int = 1, threads: int = THREADS, size: int = 256) -> Any:
     """A kernel ``body(x, out, block, thread)`` over two arrays of ``size`` float32."""
-    with b.kernel("wrong") as made:
-        x, out = made.argument("x", (size,)), made.argument("out", (size,))
+    with b.kernel("wrong") as kernel:
+        x, out = kernel.argument("x", (size,)), kernel.argument("out", (size,))
         with _launched(blocks, threads) as (block, thread):
             body(x, out, block, thread)
-    return made.function
+    return kernel.function
 
 
-def fault(kernel: Any, kind: type[KernelFault], *said: str) -> None:
+def fault(kernel: Any, type_: type[KernelFault], *said: str) -> None:
     x = np.arange(256, dtype="f4")
-    with pytest.raises(kind) as caught:
+    with pytest.raises(type_) as caught:
         run(kernel, x, np.zeros(256, "f4"))
     assert all(word in str(caught.value) for word in ("wrong", *said)), caught.value
 
@@ -267,7 +267,7 @@ def test_asynchronous_copies_wait_for_their_group_and_a_barrier(shift: int) -> N
     x, out = np.arange(256, dtype="f4"), np.zeros(256, "f4")
     run(copied(wait=True, barrier=True, shift=shift), x, out)
     assert out[:THREADS].tolist() == [4 * (i ^ shift) + 1 for i in range(THREADS)]
-    fault(copied(wait=False, barrier=True, shift=shift), Race, "under way")
+    fault(copied(wait=False, barrier=True, shift=shift), Race, "in flight")
     if shift:
         fault(copied(wait=True, barrier=False, shift=shift), Race, "wrote")
 
@@ -291,13 +291,13 @@ def test_narrow_integers_that_overflow_before_cpp_would_cut_them() -> None:
 
 
 def test_narrow_integers_that_are_cut_when_they_are_stored() -> None:
-    with b.kernel("square") as made:
-        x, out = (made.argument(name, (THREADS,), "uint8") for name in ("x", "out"))
+    with b.kernel("square") as kernel:
+        x, out = (kernel.argument(name, (THREADS,), "uint8") for name in ("x", "out"))
         with _launched(1, THREADS) as (_, thread):
             b.store(out, x[thread] * x[thread], (thread,), 1)
     x = np.arange(200, 200 + THREADS).astype("u1")
     out = np.zeros_like(x)
-    run(made.function, x, out)
+    run(kernel.function, x, out)
     assert out.tolist() == [int(one) ** 2 % 256 for one in x]
 
 

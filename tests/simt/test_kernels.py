@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVM's own name for it
 
-from maxtool.compiler.kernels.builder import workspace
 from maxtool.compiler.kernels.cuda import builder as b
+from maxtool.compiler.kernels.kernel_builder import workspace
 from tests.simt import run
 from tests.simt.faults import Uninitialised
 
 
 def rms_norm(dim: int, threads: int = 128) -> object:
-    with b.kernel("rms_norm") as made:
-        rows = made.dim("rows")
-        x, weight = made.argument("x", (rows, dim)), made.argument("weight", (dim,), "float16")
-        out = made.argument("out", (rows, dim))
+    with b.kernel("rms_norm") as kernel:
+        rows = kernel.dim("rows")
+        x, weight = kernel.argument("x", (rows, dim)), kernel.argument("weight", (dim,), "float16")
+        out = kernel.argument("out", (rows, dim))
         with b.launch([rows], threads) as (row, thread):
             total = b.scratch((1,))
             partial = b.shared((threads // 32,))
@@ -35,7 +35,7 @@ def rms_norm(dim: int, threads: int = 128) -> object:
                 with b.when(column < dim):
                     scale = T.Cast("float32", weight[column])
                     b.store(out, x[row, column] * factor * scale, (row, column), 1)
-    return made.function
+    return kernel.function
 
 
 @pytest.mark.parametrize(("rows", "dim"), [(1, 128), (7, 100), (300, 130), (0, 64)])
@@ -51,11 +51,11 @@ def test_norm(rows: int, dim: int) -> None:
 
 def product(n: int, k: int, half: str) -> object:
     """``out = x @ weight.T`` by tensor cores: a warp for 16 rows and all columns."""
-    with b.kernel("product") as made:
-        rows = made.dim("rows")
-        x = made.argument("x", (rows, k), b.STORAGE[half])
-        weight = made.argument("weight", (n, k), b.STORAGE[half])
-        out = made.argument("out", (rows, n))
+    with b.kernel("product") as kernel:
+        rows = kernel.dim("rows")
+        x = kernel.argument("x", (rows, k), b.STORAGE[half])
+        weight = kernel.argument("weight", (n, k), b.STORAGE[half])
+        out = kernel.argument("out", (rows, n))
         short = {"float16": "f16", "bfloat16": "bf16"}[half]
         with b.launch([b.ceildiv(rows, 16)], 32) as (tile, lane):
             left = b.shared((16, 16), b.STORAGE[half])
@@ -124,7 +124,7 @@ def product(n: int, k: int, half: str) -> object:
                     with b.when(row < rows):
                         column = j * 8 + T.truncmod(lane, 4) * 2 + i % 2
                         b.store(out, sums[j * 4 + i], (row, column), 1)
-    return made.function
+    return kernel.function
 
 
 @pytest.mark.parametrize("half", ["float16", "bfloat16"])
@@ -140,9 +140,9 @@ def test_product_on_tensor_cores(half: str) -> None:
 
 
 def test_a_loop_that_some_threads_run_alone_counts_anew() -> None:
-    """What was computed in a loop of all threads is nothing to the same loop of a few."""
-    with b.kernel("counted") as made:
-        out = made.argument("out", (2, 4, 32), "int64")
+    """Forget, in a loop of a few threads, values computed in the same loop of all threads."""
+    with b.kernel("counted") as kernel:
+        out = kernel.argument("out", (2, 4, 32), "int64")
         with (
             b.launch([1], 32) as (_, thread),
             T.serial(b.integer(2)) as turn,
@@ -150,19 +150,19 @@ def test_a_loop_that_some_threads_run_alone_counts_anew() -> None:
             T.serial(b.integer(4)) as step,
         ):
             b.store(out, step * 6 + turn, (turn, step, thread), 1)
-    found = np.zeros((2, 4, 32), np.int64)
-    run(made.function, found)
+    actual = np.zeros((2, 4, 32), np.int64)
+    run(kernel.function, actual)
     expected = np.arange(4)[:, None] * 6 + np.array([0, 1])[:, None, None]
     expected = np.broadcast_to(expected, (2, 4, 32)).copy()
     expected[1, :, :7] = 0
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(actual, expected)
 
 
 def two_launches(*, flipped: bool) -> object:
     """Sums of blocks into a workspace, then their sum; ``flipped``: the second launch first."""
-    with b.kernel("two_launches") as made:
-        n = made.dim("n")
-        x, out = made.argument("x", (n,)), made.argument("out", (1,))
+    with b.kernel("two_launches") as kernel:
+        n = kernel.dim("n")
+        x, out = kernel.argument("x", (n,)), kernel.argument("out", (1,))
         partial = workspace((b.ceildiv(n, 32),))
 
         def each_block() -> None:
@@ -183,7 +183,7 @@ def two_launches(*, flipped: bool) -> object:
 
         for stage in (all_blocks, each_block) if flipped else (each_block, all_blocks):
             stage()
-    return made.function
+    return kernel.function
 
 
 def test_a_workspace_between_two_launches() -> None:
@@ -196,9 +196,9 @@ def test_a_workspace_between_two_launches() -> None:
 
 def zero_filled(size: int, groups: int) -> object:
     """Rows of 8 float16, the last ``8 - size / 2`` of them zeros, by copies in several groups."""
-    with b.kernel("zero_filled") as made:
-        x = made.argument("x", (groups, 32, 8), "float16")
-        out = made.argument("out", (groups, 32, 8), "float16")
+    with b.kernel("zero_filled") as kernel:
+        x = kernel.argument("x", (groups, 32, 8), "float16")
+        out = kernel.argument("out", (groups, 32, 8), "float16")
         with b.launch([1], 32) as (_, thread):
             rows = b.shared((groups, 32, 8), "float16", dynamic=True)
             for group in range(groups):
@@ -210,7 +210,7 @@ def zero_filled(size: int, groups: int) -> object:
                 b.do(b.call("mt_cp_async_wait", groups - 1 - group))
                 b.do(b.call("mt_load_16", b.pointer(words, 0), b.pointer(rows, group, thread, 0)))
                 b.do(b.call("mt_store_16", b.pointer(out, group, thread, 0), b.pointer(words, 0)))
-    return made.function
+    return kernel.function
 
 
 @pytest.mark.parametrize("size", [0, 6, 16])
@@ -223,11 +223,13 @@ def test_copies_arrive_group_by_group_and_fill_with_zeros(size: int) -> None:
 
 
 def test_copies_from_one_of_several_matrices() -> None:
-    """Of each thread another one, and of each matrix only rows that it has."""
+    """Copy from a different matrix in each thread, and from each matrix only rows that it has."""
     counts = (20, 7, 5)
-    with b.kernel("one_of_several") as made:
-        matrices = [made.argument(f"x{i}", (count, 4), "float32") for i, count in enumerate(counts)]
-        out = made.argument("out", (32, 4), "float32")
+    with b.kernel("one_of_several") as kernel:
+        matrices = [
+            kernel.argument(f"x{i}", (count, 4), "float32") for i, count in enumerate(counts)
+        ]
+        out = kernel.argument("out", (32, 4), "float32")
         with b.launch([1], 32) as (_, thread):
             rows = b.shared((32, 4), dynamic=True)
             chosen = b.pointer(matrices[0], thread, 0)
@@ -240,7 +242,7 @@ def test_copies_from_one_of_several_matrices() -> None:
             words = b.scratch((4,), "uint32")
             b.do(b.call("mt_load_16", b.pointer(words, 0), b.pointer(rows, thread, 0)))
             b.do(b.call("mt_store_16", b.pointer(out, thread, 0), b.pointer(words, 0)))
-    given = np.split(np.arange(128, dtype="f4").reshape(32, 4), np.cumsum(counts[:-1]))
+    inputs = np.split(np.arange(128, dtype="f4").reshape(32, 4), np.cumsum(counts[:-1]))
     result = np.zeros((32, 4), "f4")
-    run(made.function, *given, result)
-    np.testing.assert_array_equal(result, np.concatenate(given))
+    run(kernel.function, *inputs, result)
+    np.testing.assert_array_equal(result, np.concatenate(inputs))

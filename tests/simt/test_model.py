@@ -9,7 +9,7 @@ import pytest
 import tvm
 from tvm import relax, te, tirx
 
-from maxtool.compiler.cuda.target import cuda_target
+from maxtool.compiler.cuda.cuda_target import cuda_target
 from tests.simt.faults import OutOfBounds
 from tests.simt.model import TARGET, Simulation
 
@@ -35,16 +35,16 @@ def row_sums(x: Any) -> Any:
     return te.compute((x.shape[0],), lambda i: te.sum(x[i, j], j))
 
 
-def machine(found: Simulation, **options: int) -> Any:
-    compiled = found.compile_module(module(**options), cuda_target(TARGET))
+def machine(simulation: Simulation, **options: int) -> Any:
+    compiled = simulation.compile_module(module(**options), cuda_target(TARGET))
     return relax.VirtualMachine(compiled.executable, tvm.cpu())["main"]
 
 
 @pytest.mark.parametrize("rows", [1, 9])
 def test_a_module_of_tensor_expressions(rows: int) -> None:
     x = np.random.default_rng(0).standard_normal((rows, 70), dtype="f4")
-    found = machine(Simulation())(tvm.runtime.tensor(x)).numpy()
-    np.testing.assert_allclose(found, x - x.sum(1, keepdims=True), rtol=1e-5, atol=1e-5)
+    result = machine(Simulation())(tvm.runtime.tensor(x)).numpy()
+    np.testing.assert_allclose(result, x - x.sum(1, keepdims=True), rtol=1e-5, atol=1e-5)
 
 
 def test_what_is_wrong_with_a_kernel_is_left_behind() -> None:

@@ -55,19 +55,19 @@ def test_every_decoder_computes_what_transformers_does(folder: Path, dtype: DTyp
 
 def check_logits(model: SimulatedModel, expected: Mapping[str, Array]) -> None:
     """The logits of a sequence are those of transformers."""
-    found = model.run("forward", {"input_ids": expected["input_ids"]})["logits"]
-    assert apart(found, expected["logits"], model) <= model.tolerance
+    actual = model.run("forward", {"input_ids": expected["input_ids"]})["logits"]
+    assert apart(actual, expected["logits"], model) <= model.tolerance
 
 
-def apart(found: Array, expected: Array, model: SimulatedModel) -> float:
+def apart(array: Array, expected: Array, model: SimulatedModel) -> float:
     """The relative error; with experts and 16 bits, that of all tokens but a quarter.
 
     Two experts may be so close that the 16 bits of what they are chosen by decide between them,
     for a token and through attention for those that follow it.
     """
     if not model.chooses_by_rounded_values:
-        return error(found, expected)
-    each = np.linalg.norm(found - expected, axis=-1) / np.linalg.norm(expected, axis=-1)
+        return error(array, expected)
+    each = np.linalg.norm(array - expected, axis=-1) / np.linalg.norm(expected, axis=-1)
     return float(np.quantile(each, 0.75))
 
 
@@ -75,11 +75,11 @@ def check_cached_logits(model: SimulatedModel, folder: Path, ids: Array) -> None
     """The logits of the last tokens, each read alone, are those of the graph in float64."""
     starts = [0, *range(ids.shape[1] - DECODED, ids.shape[1])]
     expected = TracedModel(open_checkpoint(folder))
-    found, state = [], model.new_state()
+    actual, state = [], model.new_state()
     for start, stop in zip(starts, [*starts[1:], ids.shape[1]], strict=True):
         inputs = {"input_ids": ids[:, start:stop], "position": np.array([start], np.int32)}
-        found.append(model.run("decode" if start else "prefill", inputs, state)["logits"])
-    assert apart(np.stack(found, 1), expected.cached(ids, starts), model) <= model.tolerance
+        actual.append(model.run("decode" if start else "prefill", inputs, state)["logits"])
+    assert apart(np.stack(actual, 1), expected.cached(ids, starts), model) <= model.tolerance
 
 
 def greedy(model: SimulatedModel, prompt: Array) -> list[int]:
@@ -98,7 +98,7 @@ def greedy(model: SimulatedModel, prompt: Array) -> list[int]:
 def test_hidden_states_are_those_of_transformers(folder: Path, dtype: DType) -> None:
     model, expected = SimulatedModel(folder, dtype, CONTEXT), recorded(folder)
     inputs = {name: expected[name] for name in model.entries["forward"].inputs}
-    found = model.run("forward", inputs)
-    assert set(found) == set(OUTPUTS) & set(expected)
-    for name, array in found.items():
+    actual = model.run("forward", inputs)
+    assert set(actual) == set(OUTPUTS) & set(expected)
+    for name, array in actual.items():
         assert error(array, expected[name]) <= model.tolerance, name

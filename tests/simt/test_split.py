@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from maxtool.dtype import DType
-from maxtool.runtime.loader.collectives import Group, register
+from maxtool.runtime.loader.collectives import DeviceGroup, register
 from maxtool.runtime.loader.host import Host
 from tests.simt.dtypes import Array
 from tests.simt.model import SimulatedModel
@@ -32,7 +32,7 @@ def test_the_parts_compute_what_the_whole_does(source: str) -> None:
     ids = np.array([[3, 1, 4]])
     whole = SimulatedModel(DATA / source, DType.float32, 8).run("forward", {"input_ids": ids})
     parts = [SimulatedModel(DATA / source, DType.float32, 8, (i, COUNT)) for i in range(COUNT)]
-    group = Group([Processor() for _ in parts])
+    group = DeviceGroup([Processor() for _ in parts])
 
     def run(rank: int) -> Array:
         with group.joined(rank):

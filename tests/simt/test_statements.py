@@ -100,10 +100,10 @@ class Statements:
 
 
 def kernel(data: Any, over: Callable[[], Any]) -> Any:
-    with b.kernel("statements") as made:
+    with b.kernel("statements") as result:
         names = ("int32", "int64", "uint32", "float32")
-        inputs = {dtype: made.argument(dtype, (SIZE,), dtype) for dtype in names}
-        results = {dtype: made.argument(f"{dtype}_out", (SIZE, HELD), dtype) for dtype in TYPES}
+        inputs = {dtype: result.argument(dtype, (SIZE,), dtype) for dtype in names}
+        results = {dtype: result.argument(f"{dtype}_out", (SIZE, HELD), dtype) for dtype in TYPES}
         with over() as (block, thread):
             at = block * THREADS + thread
             held = {dtype: b.scratch((HELD,), dtype) for dtype in TYPES}
@@ -114,7 +114,7 @@ def kernel(data: Any, over: Callable[[], Any]) -> Any:
             for i in range(HELD):
                 for dtype in TYPES:
                     b.store(results[dtype], held[dtype][i], (at, i), 1)
-    return made.function
+    return result.function
 
 
 @given(st.data())
@@ -124,9 +124,9 @@ def test_threads_do_what_loops_do(data: Any) -> None:
     threads = kernel(drawn, as_threads)
     drawn.rewind()
     loops = tvm.compile(tvm.IRModule({"main": kernel(drawn, as_loops)}), target=MACHINE)
-    taken, found = arrays(), [np.zeros((SIZE, HELD), dtype) for dtype in TYPES]
-    run(threads, *taken, *found)
+    taken, actual = arrays(), [np.zeros((SIZE, HELD), dtype) for dtype in TYPES]
+    run(threads, *taken, *actual)
     expected = [tvm.runtime.tensor(np.zeros((SIZE, HELD), dtype)) for dtype in TYPES]
     loops["main"](*(tvm.runtime.tensor(array) for array in taken), *expected)
-    for mine, its in zip(found, expected, strict=True):
+    for mine, its in zip(actual, expected, strict=True):
         np.testing.assert_array_equal(mine, its.numpy())

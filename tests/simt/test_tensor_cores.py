@@ -26,9 +26,9 @@ def layout_of_tvm() -> Callable[[int, int], tuple[int, int]]:
     source = Path(tvm.__file__).parent / "s_tir" / "tensor_intrin" / "cuda.py"
     tree = ast.parse(source.read_text(encoding="utf-8"))
     tree.body = [node for node in tree.body if getattr(node, "name", "") == LAYOUT]
-    found: dict[str, Any] = {}
-    exec(compile(tree, str(source), "exec"), found)  # noqa: S102 - TVM's own code
-    layout: Callable[[int, int], tuple[int, int]] = found[LAYOUT]
+    result: dict[str, Any] = {}
+    exec(compile(tree, str(source), "exec"), result)  # noqa: S102 - TVM's own code
+    layout: Callable[[int, int], tuple[int, int]] = result[LAYOUT]
     return layout
 
 
@@ -44,7 +44,7 @@ def copy_tile(tile: Any, source: Any, lane: Any) -> None:
 
 
 def rows_of_a(lane: Any) -> tuple[Any, Any]:
-    """What each thread points at: ``get_ldmatrix_intrin`` in tvm.s_tir.tensor_intrin.cuda."""
+    """Return each thread's rows: ``get_ldmatrix_intrin`` in tvm.s_tir.tensor_intrin.cuda."""
     return lane % SIDE, T.truncdiv(lane, SIDE) * 8
 
 
@@ -55,17 +55,17 @@ def rows_of_transposed(lane: Any) -> tuple[Any, Any]:
 
 def registers(function: str) -> Any:
     """A kernel that writes what ``ldmatrix`` puts into registers, [lanes, 4] of uint32."""
-    with b.kernel("registers") as made:
-        x = made.argument("x", (SIDE, SIDE), "uint16")
-        out = made.argument("out", (WARP, 4), "uint32")
+    with b.kernel("registers") as kernel:
+        x = kernel.argument("x", (SIDE, SIDE), "uint16")
+        out = kernel.argument("out", (WARP, 4), "uint32")
         with b.launch([1], WARP) as (_, lane):
-            tile, found = b.shared((SIDE, SIDE), "uint16"), b.scratch((4,), "uint32")
+            tile, result = b.shared((SIDE, SIDE), "uint16"), b.scratch((4,), "uint32")
             copy_tile(tile, x, lane)
             b.barrier()
             row, column = (rows_of_a if function == "mt_ldmatrix_x4" else rows_of_transposed)(lane)
-            b.do(b.call(function, b.pointer(found, 0), b.pointer(tile, row, column)))
-            b.do(b.call("mt_store_16", b.pointer(out, lane, 0), b.pointer(found, 0)))
-    return made.function
+            b.do(b.call(function, b.pointer(result, 0), b.pointer(tile, row, column)))
+            b.do(b.call("mt_store_16", b.pointer(out, lane, 0), b.pointer(result, 0)))
+    return kernel.function
 
 
 def test_ldmatrix_loads_the_fragment_of_a_tile() -> None:
@@ -84,10 +84,10 @@ def test_transposed_ldmatrix_loads_the_fragment_of_the_transposed_tile() -> None
 
 def product(half: str, *, transposed: bool) -> Any:
     """``a @ b`` of two tiles as TVM's intrinsics put it together: two mma, 8 columns each."""
-    with b.kernel("tile") as made:
-        a = made.argument("a", (SIDE, SIDE), "uint16")
-        second = made.argument("b", (SIDE, SIDE), "uint16")
-        out = made.argument("out", (WARP, 8))
+    with b.kernel("tile") as kernel:
+        a = kernel.argument("a", (SIDE, SIDE), "uint16")
+        second = kernel.argument("b", (SIDE, SIDE), "uint16")
+        out = kernel.argument("out", (WARP, 8))
         with b.launch([1], WARP) as (_, lane):
             left, right = b.shared((SIDE, SIDE), "uint16"), b.shared((SIDE, SIDE), "uint16")
             copy_tile(left, a, lane)
@@ -107,7 +107,7 @@ def product(half: str, *, transposed: bool) -> Any:
                 b.do(b.call(name, *pointers))
             for i in range(8):
                 b.store(out, sums[i], (lane, i), 1)
-    return made.function
+    return kernel.function
 
 
 @pytest.mark.parametrize("transposed", [False, True])

@@ -13,9 +13,9 @@ from tests.simt.test_arithmetic import SIZE, THREADS, as_threads
 
 def test_division_by_numbers_of_either_sign() -> None:
     kinds = (tirx.floordiv, tirx.floormod, tirx.truncdiv, tirx.truncmod)
-    with b.kernel("division") as made:
-        x, y = (made.argument(name, (SIZE,), "int32") for name in ("x", "y"))
-        out = made.argument("out", (len(kinds), SIZE), "int32")
+    with b.kernel("division") as kernel:
+        x, y = (kernel.argument(name, (SIZE,), "int32") for name in ("x", "y"))
+        out = kernel.argument("out", (len(kinds), SIZE), "int32")
         with as_threads() as (block, thread):
             at = block * THREADS + thread
             for row, divide in enumerate(kinds):
@@ -23,15 +23,15 @@ def test_division_by_numbers_of_either_sign() -> None:
     random = np.random.default_rng(5)
     x, out = random.integers(-99, 100, SIZE).astype("i4"), np.zeros((len(kinds), SIZE), "i4")
     y = (random.integers(1, 10, SIZE) * random.choice([-1, 1], SIZE)).astype("i4")
-    run(made.function, x, y, out)
+    run(kernel.function, x, y, out)
     towards_zero = np.trunc(x / y)
     expected = [np.floor(x / y), x - y * np.floor(x / y), towards_zero, x - y * towards_zero]
     np.testing.assert_array_equal(out, expected)
 
 
 def test_whole_numbers_wrap() -> None:
-    with b.kernel("hash") as made:
-        x, out = made.argument("x", (SIZE,), "uint32"), made.argument("out", (SIZE,), "uint32")
+    with b.kernel("hash") as kernel:
+        x, out = kernel.argument("x", (SIZE,), "uint32"), kernel.argument("out", (SIZE,), "uint32")
         with as_threads() as (block, thread):
             at = block * THREADS + thread
             state = b.let(x[at] * T.uint32(747796405) + T.uint32(2891336453))
@@ -39,7 +39,7 @@ def test_whole_numbers_wrap() -> None:
             mixed = tirx.bitwise_xor(T.shift_right(state, by), state) * T.uint32(277803737)
             b.store(out, tirx.bitwise_xor(T.shift_right(mixed, T.uint32(22)), mixed), (at,), 1)
     x, out = np.random.default_rng(4).integers(0, 1 << 32, (2, SIZE)).astype("u4")
-    run(made.function, x, out)
+    run(kernel.function, x, out)
     assert out.tolist() == [permuted(int(one)) for one in x]
 
 

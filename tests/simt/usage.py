@@ -1,10 +1,10 @@
-"""What a program does with each allocation: how narrow its accesses are, and whether it writes."""
+"""Uses of each allocation: how narrow its accesses are, and whether it is written."""
 
 from __future__ import annotations
 
 
 class Usage:
-    """Noted while a program is compiled, asked when it runs."""
+    """Record of accesses, filled while a program is compiled, read when it runs."""
 
     def __init__(self) -> None:
         self._roots: dict[int, int] = {}
@@ -36,5 +36,5 @@ class Usage:
         return self._units[root]
 
     def is_written(self, root: int) -> bool:
-        """Whether anything writes to an allocation."""
+        """Return whether anything writes to an allocation."""
         return any(self.root(buffer) == root for buffer in self._written)

@@ -31,29 +31,29 @@ def _exchange(source: Callable[[Array, Array, int], Array]) -> Callable[..., Val
         _require_named(scope, mask)
         lane = scope.of(chunk.thread) % WARP
         away = source(lane, scope.full(argument), int(width)) - lane
-        found = np.arange(scope.size) + away if _whole(scope) else _found(scope, away)
-        return value[..., found] if np.ndim(value) else value
+        result = np.arange(scope.size) + away if _whole(scope) else _found(scope, away)
+        return value[..., result] if np.ndim(value) else value
 
     return apply
 
 
 def _found(scope: Scope, away: Array) -> Array:
-    """Where among the lanes of a scope the threads are that lie so far away."""
+    """Return the positions, among a scope's lanes, of the threads at a distance."""
     chunk = _chunk(scope)
     reads = scope.lanes + away
     position = np.full(len(chunk.everyone), -1)
     position[scope.lanes] = np.arange(scope.size)
     inside = np.clip(reads, 0, len(position) - 1)
-    found: Array = position[inside]
+    result: Array = position[inside]
     same_block = (inside == reads) & (chunk.block[inside] == scope.of(chunk.block))
-    if (missing := (found < 0) | ~same_block).any():
+    if (missing := (result < 0) | ~same_block).any():
         who = thread_name(scope, int(np.flatnonzero(missing)[0]))
         raise Uninitialised(f"{who} shuffles from a thread that takes no part")
-    return found
+    return result
 
 
 def _whole(scope: Scope) -> bool:
-    """Whether the lanes are whole warps."""
+    """Return whether the lanes are whole warps."""
     chunk = _chunk(scope)
     if chunk.threads % WARP or scope.size % WARP:
         return False
@@ -102,7 +102,7 @@ def _any(lane: Array, argument: Array, width: int) -> Array:
 
 
 def require_warps(scope: Scope, what: str) -> None:
-    """Whole warps take part.
+    """Require that whole warps take part.
 
     Raises:
         Divergence: If some threads of a warp do not.

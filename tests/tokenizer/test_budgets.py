@@ -1,4 +1,4 @@
-"""What a tokenizer's files may cost to read: a few bytes must not become gigabytes or minutes."""
+"""Cost of reading a tokenizer's files: a few bytes must not become gigabytes or minutes."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ REFUSED: dict[str, tuple[str, Callable[[], bytes], str]] = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_costs_too_much_is_refused(tmp_path: Path, case: str) -> None:
-    name, made, says = REFUSED[case]
+    name, result, says = REFUSED[case]
     samples.sentencepiece_folder(tmp_path, samples.train_sentencepiece())
-    (tmp_path / name).write_bytes(made())
+    (tmp_path / name).write_bytes(result())
     with Stopwatch() as watch, pytest.raises(MalformedFile, match=says):
         room.read(tmp_path)
     assert watch.seconds < SECONDS

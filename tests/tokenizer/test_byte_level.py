@@ -18,7 +18,7 @@ from tokenizers import Regex, normalizers, pre_tokenizers
 
 from maxtool import tokenizer as room
 from maxtool.errors import ConfigurationError, MalformedFile
-from maxtool.tokenizer import pre
+from maxtool.tokenizer import pretokenization
 
 sys.path.insert(0, str(Path(__file__).parent))
 import tokenizer_samples as samples
@@ -157,17 +157,17 @@ def test_a_json_is_kept_and_a_gguf_vocabulary_becomes_one(
     assert again.special_ids == back.special_ids
 
 
-@pytest.mark.parametrize("name", pre.TABLE)
+@pytest.mark.parametrize("name", pretokenization.TABLE)
 def test_every_row_finds_itself_or_its_twin(name: str) -> None:
-    row = pre.TABLE[name]
+    row = pretokenization.TABLE[name]
     root = {
-        "pre_tokenizer": pre.pre_tokenizer(row),
+        "pre_tokenizer": pretokenization.pre_tokenizer(row),
         "normalizer": {"type": row.normalizer} if row.normalizer else None,
         "model": {"ignore_merges": row.ignore_merges},
     }
-    found, reason = pre.find(root)
-    assert found is not None, reason
-    twin = pre.TABLE[found]
+    result, reason = pretokenization.find(root)
+    assert result is not None, reason
+    twin = pretokenization.TABLE[result]
     assert (twin.regexes, twin.normalizer) == (row.regexes, row.normalizer)
     assert twin.ignore_merges == row.ignore_merges
 
@@ -303,9 +303,9 @@ def test_any_part_of_a_json_replaced_by_anything(tmp_path: Path) -> None:
             place = place[part]
         place[path[-1]] = value
         with contextlib.suppress(MalformedFile, ConfigurationError):
-            found = room.read(folder_of(tmp_path, json.dumps(root)))
-            assert found is not None
-            room.to_gguf(found, {}, 100)
+            result = room.read(folder_of(tmp_path, json.dumps(root)))
+            assert result is not None
+            room.to_gguf(result, {}, 100)
 
     replaced()
 
@@ -331,15 +331,15 @@ def test_any_gguf_value_replaced_by_anything(
     @given(st.sampled_from(sorted(good)), scalars | arrays | numbers)
     def replaced(key: str, value: object) -> None:
         with contextlib.suppress(MalformedFile, ConfigurationError):
-            found = room.from_gguf({**good, key: value})
-            if found is not None:
-                room.to_json(found)
+            result = room.from_gguf({**good, key: value})
+            if result is not None:
+                room.to_json(result)
 
     replaced()
 
 
 def test_ends_of_turns_are_known_by_name() -> None:
-    """Many GGUF files name one end token only, where a chat needs the end of a turn."""
+    """Recognise ends of turns by name: many GGUF files name one end token only."""
     tokens = ["a", "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<tool>"]
     keys = {
         "tokenizer.ggml.model": "gpt2",
@@ -349,7 +349,7 @@ def test_ends_of_turns_are_known_by_name() -> None:
         "tokenizer.ggml.merges": [],
         "tokenizer.ggml.eos_token_id": np.uint32(2),
     }
-    found = room.from_gguf(keys)
-    assert found is not None
-    assert found.eos_token_ids == (2, 1), "a plain token of such a name is text"
-    assert found.special_tokens == {"eos_token": "<|endoftext|>"}
+    result = room.from_gguf(keys)
+    assert result is not None
+    assert result.eos_token_ids == (2, 1), "a plain token of such a name is text"
+    assert result.special_tokens == {"eos_token": "<|endoftext|>"}

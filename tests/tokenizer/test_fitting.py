@@ -30,18 +30,18 @@ def byte_level() -> tokenizers.Tokenizer:
 
 
 def unigram() -> tokenizers.Tokenizer:
-    made = tokenizers.Tokenizer(models.Unigram())
+    result = tokenizers.Tokenizer(models.Unigram())
     trainer = trainers.UnigramTrainer(vocab_size=200, unk_token=UNKNOWN, special_tokens=[UNKNOWN])
-    made.train_from_iterator(samples.corpus(), trainer)
-    return made
+    result.train_from_iterator(samples.corpus(), trainer)
+    return result
 
 
 def words() -> tokenizers.Tokenizer:
-    made = tokenizers.Tokenizer(models.WordLevel(unk_token=UNKNOWN))
-    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    result = tokenizers.Tokenizer(models.WordLevel(unk_token=UNKNOWN))
+    result.pre_tokenizer = pre_tokenizers.Whitespace()
     trainer = trainers.WordLevelTrainer(vocab_size=60, special_tokens=[UNKNOWN])
-    made.train_from_iterator(samples.corpus(), trainer)
-    return made
+    result.train_from_iterator(samples.corpus(), trainer)
+    return result
 
 
 LIBRARY = {"byte-level": byte_level, "unigram": unigram, "words": words}
@@ -51,15 +51,15 @@ def read(folder: Path, text: str, **config: Any) -> room.Tokenizer:
     folder.mkdir(exist_ok=True)
     (folder / "tokenizer.json").write_text(text, encoding="utf-8")
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
-    found = room.read(folder)
-    assert found is not None
-    return found
+    result = room.read(folder)
+    assert result is not None
+    return result
 
 
 def ids(tokenizer: room.Tokenizer, text: str) -> list[int]:
     library = tokenizers.Tokenizer.from_str(room.to_json(tokenizer))
-    found: list[int] = library.encode(text).ids
-    return found
+    result: list[int] = library.encode(text).ids
+    return result
 
 
 def test_one_that_fits_is_the_same(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_one_that_fits_is_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", sorted(LIBRARY))
 def test_added_tokens_without_rows(tmp_path: Path, kind: str) -> None:
-    """As fine-tunes have them: the rest encodes as before, and their text as any other."""
+    """Encode the rest as before, and the removed tokens' text as any other."""
     plain = LIBRARY[kind]()
     rows = plain.get_vocab_size()
     before = read(tmp_path / "before", plain.to_str())
@@ -103,17 +103,17 @@ def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @settings(max_examples=25)
 @given(data=st.data())
 def test_no_id_is_beyond_the_rows(whole: room.Tokenizer, data: st.DataObject) -> None:
-    """Wherever it is cut, merges that need what is gone included."""
+    """Cut anywhere: merges that need removed tokens go too."""
     rows = data.draw(st.integers(min(300, whole.size - 1), whole.size))
     text = data.draw(st.sampled_from(samples.TEXTS) | st.text(max_size=40))
     cut, _ = fitted(whole, rows)
     assert cut.size <= rows
     try:
-        found = ids(cut, text)
+        result = ids(cut, text)
     except ConfigurationError as error:  # SentencePiece's characters come last
-        assert "characters that are no pieces" in str(error)
+        assert "characters that are not pieces" in str(error)
         return
-    assert all(i < rows for i in found)
+    assert all(i < rows for i in result)
 
 
 def test_a_sentencepiece_model_is_cut_before_it_is_filled_up(tmp_path: Path) -> None:
@@ -140,8 +140,8 @@ def around(kind: str, token: str, i: int) -> Any:
     if kind == "template":
         return processors.TemplateProcessing(single=f"$A {token}", special_tokens=[(token, i)])
     end = (token, i)
-    made = processors.BertProcessing(end, end)
-    return made if kind == "bert" else processors.Sequence([made])
+    result = processors.BertProcessing(end, end)
+    return result if kind == "bert" else processors.Sequence([result])
 
 
 @pytest.mark.parametrize("kind", ["template", "bert", "sequence"])
@@ -184,7 +184,7 @@ def test_the_unknown_token_is_needed(tmp_path: Path, kind: str) -> None:
 
 
 def test_an_id_that_is_no_tokens_is_refused_where_it_is_added(tmp_path: Path) -> None:
-    """There may be a row for it, but nothing that a text could be."""
+    """Refuse an id with a row in the table but without a text."""
     config = {"add_bos_token": True}
     (tmp_path / "config.json").write_text('{"bos_token_id": 600, "vocab_size": 640}')
     model = samples.train_sentencepiece()

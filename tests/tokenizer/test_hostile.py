@@ -1,4 +1,4 @@
-"""What a tokenizer.json may ask of the library: each file in a process with little memory."""
+"""Demands of a tokenizer.json on the library: each file in a process with little memory."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ HOSTILE: dict[str, dict[str, Any]] = {
         "normalizer": sequence("normalizers", sequence("normalizers", nested(3), PRECOMPILED))
     },
     "map that is empty": {"normalizer": {**PRECOMPILED, "precompiled_charsmap": ""}},
-    "map that is no base64": {"normalizer": {**PRECOMPILED, "precompiled_charsmap": "?"}},
+    "map that is not base64": {"normalizer": {**PRECOMPILED, "precompiled_charsmap": "?"}},
     "replaced nine times": {"normalizer": sequence("normalizers", *[REPLACE] * 9)},
     "replaced by much": {"normalizer": {**REPLACE, "content": "x" * 100_000}},
     "replaced in a decoder": {"decoder": sequence("decoders", *[REPLACE] * 9)},
@@ -196,9 +196,9 @@ def test_a_map_that_passes_can_be_used(real: bytes, data: st.DataObject) -> None
 )
 def test_maps_that_are_none(units: list[int], texts: bytes, problem: str) -> None:
     trie = np.array(units, "<u4").tobytes()
-    found = charsmap.problem_of(struct.pack("<I", len(trie)) + trie + texts)
-    assert found is not None
-    assert problem in found
+    result = charsmap.problem_of(struct.pack("<I", len(trie)) + trie + texts)
+    assert result is not None
+    assert problem in result
 
 
 def test_maps_in_other_files(tmp_path: Path) -> None:
@@ -217,9 +217,9 @@ def test_maps_in_other_files(tmp_path: Path) -> None:
 
 def test_known_tokenizers_pass() -> None:
     files = [*(ROOT / "tests" / "data").glob("*/tokenizer.json"), *ROOT.glob("samples/*/*.json")]
-    found = [json.loads(file.read_text()) for file in files if file.name == "tokenizer.json"]
-    assert len(found) > 3
-    assert [find_problem(root) for root in found] == [None] * len(found)
+    result = [json.loads(file.read_text()) for file in files if file.name == "tokenizer.json"]
+    assert len(result) > 3
+    assert [find_problem(root) for root in result] == [None] * len(result)
 
 
 def test_growth_is_that_of_all_steps() -> None:

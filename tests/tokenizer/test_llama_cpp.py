@@ -15,7 +15,7 @@ import tokenizers
 from tokenizers import models, pre_tokenizers, trainers
 
 from maxtool import tokenizer as room
-from maxtool.tokenizer import pre
+from maxtool.tokenizer import pretokenization
 from maxtool.weights.formats import gguf
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -29,7 +29,7 @@ llama_cpp = pytest.importorskip("llama_cpp", reason="needs llama-cpp-python")
 UNNORMALIZED = {"decomposed", "jamo"}
 WITHOUT_MARKS = {"decomposed", "Hebrew", "Hindi", "Bengali", "Tamil", "Thai", "Khmer"}
 DIFFERENT = {
-    **{name: UNNORMALIZED for name, row in pre.TABLE.items() if row.normalizer},
+    **{name: UNNORMALIZED for name, row in pretokenization.TABLE.items() if row.normalizer},
     **dict.fromkeys(("tekken", "gpt-4o", "llama4", "kanana2", "minimax-m2"), WITHOUT_MARKS),
     **{name: {"private and odd"} for name in ("deepseek-llm", "deepseek-coder")},
 }
@@ -58,13 +58,13 @@ def differing(folder: Path, keys: Mapping[str, Any], library: tokenizers.Tokeniz
     }
 
 
-def trained(row: pre.Pre) -> tokenizers.Tokenizer:
+def trained(row: pretokenization.PreTokenizer) -> tokenizers.Tokenizer:
     """A vocabulary made of the samples, split and normalized as the row says."""
     root = {
         "version": "1.0",
         "added_tokens": [],
         "normalizer": {"type": row.normalizer} if row.normalizer else None,
-        "pre_tokenizer": pre.pre_tokenizer(row),
+        "pre_tokenizer": pretokenization.pre_tokenizer(row),
         "model": json.loads(tokenizers.Tokenizer(models.BPE()).to_str())["model"],
     }
     tokenizer = tokenizers.Tokenizer.from_str(json.dumps(root))
@@ -80,9 +80,9 @@ def trained(row: pre.Pre) -> tokenizers.Tokenizer:
     return tokenizer
 
 
-@pytest.mark.parametrize("name", pre.TABLE)
+@pytest.mark.parametrize("name", pretokenization.TABLE)
 def test_byte_level(tmp_path: Path, name: str) -> None:
-    library = trained(pre.TABLE[name])
+    library = trained(pretokenization.TABLE[name])
     (tmp_path / "tokenizer.json").write_text(library.to_str())
     ours = room.read(tmp_path)
     assert ours is not None

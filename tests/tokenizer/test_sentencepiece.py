@@ -254,7 +254,7 @@ def test_pieces_beyond_the_library_are_refused(tmp_path: Path) -> None:
     proto.pieces.add(piece="q\u0394q", score=-1e4, type=1)
     tokenizer = room.read(samples.sentencepiece_folder(tmp_path, proto.SerializeToString()))
     assert tokenizer is not None
-    with pytest.raises(ConfigurationError, match="no pieces"):
+    with pytest.raises(ConfigurationError, match="not pieces"):
         room.to_json(tokenizer)
 
 
@@ -337,9 +337,9 @@ def test_where_a_chat_template_is_found(
     for name, content in files.items():
         text = content if isinstance(content, str) else json.dumps(content)
         (tmp_path / name).write_text(text)
-    found = room.read(tmp_path)
-    assert found is not None
-    assert found.chat_templates.get("default") == expected
+    actual = room.read(tmp_path)
+    assert actual is not None
+    assert actual.chat_templates.get("default") == expected
 
 
 def test_special_tokens_are_the_configuration_s(trained: dict[str, bytes], tmp_path: Path) -> None:
@@ -347,9 +347,9 @@ def test_special_tokens_are_the_configuration_s(trained: dict[str, bytes], tmp_p
         tmp_path, trained["bpe"], bos_token=None, pad_token={"content": "<pad>"}
     )
     (folder / "special_tokens_map.json").write_text('{"unk_token": "?", "pad_token": "no"}')
-    found = room.read(folder)
-    assert found is not None
-    assert found.special_tokens == {"eos_token": "</s>", "unk_token": "?", "pad_token": "<pad>"}
+    result = room.read(folder)
+    assert result is not None
+    assert result.special_tokens == {"eos_token": "</s>", "unk_token": "?", "pad_token": "<pad>"}
 
 
 def test_tokens_added_beside_a_unigram_model(trained: dict[str, bytes], tmp_path: Path) -> None:

@@ -41,9 +41,9 @@ def encoded(text: str, written: str) -> list[int]:
 
 
 def read(folder: Path) -> room.Tokenizer:
-    found = room.read(folder)
-    assert found is not None
-    return found
+    result = room.read(folder)
+    assert result is not None
+    return result
 
 
 @pytest.mark.parametrize("text", TEXTS)

@@ -57,9 +57,9 @@ class Reading:
         Raises:
             MaxtoolError: If they do not fit.
         """
-        made = plan(self.recipe, self.checkpoint)
-        made.check()
-        return made
+        result = plan(self.recipe, self.checkpoint)
+        result.check()
+        return result
 
 
 @dataclass
@@ -85,17 +85,17 @@ class Case:
 
     @property
     def is_recognised(self) -> bool:
-        """Whether its recipe is one that GGUF files are recognised by."""
+        """Return whether its recipe is one that GGUF files are recognised by."""
         return self.usual is not None and bool(self.usual.recipe.match["gguf"].values)
 
     def is_about(self, words: frozenset[str] | None) -> bool:
-        """Whether one of some keys is what it differs in, or many are."""
+        """Return whether one of some keys is what it differs in, or many are."""
         change = self.row.change
         keys = {*change.get("set", {}), *filter(None, [change.get("drop")])}
         return words is None or not keys or any(key.rpartition(".")[2] in words for key in keys)
 
     def fault(self, recipe: Recipe) -> str | None:
-        """Why a recipe is wrong here, None if it is not."""
+        """Return the reason why a recipe is wrong here, None if it is not."""
         try:
             with crashes_refuse():
                 reading = Reading(self.checkpoint, recipe, resolve_config(recipe, self.checkpoint))
@@ -116,7 +116,7 @@ class Case:
         return self._computes_wrong(reading)
 
     def problems(self) -> Iterator[str]:
-        """What the recipe as it stands computes, and converts to, otherwise than recorded."""
+        """Return the differences of the recipe's outputs and conversions from the recorded ones."""
         assert self.usual is not None
         if wrong := self._computes_wrong(self.usual):
             yield f"{self.row}: {wrong}"
@@ -127,15 +127,15 @@ class Case:
         means = ours.meaning(reading.plan)
         if means not in self.known:
             self.known[means] = sampled(self.row, ours.outputs(reading.plan, inputs(self.row)))
-        found, expected = self.known[means], self.row.expected
+        actual, expected = self.known[means], self.row.expected
         assert expected is not None
         if self.checkpoint.format == "gguf":
-            expected = expected[: len(found)]  # it has no place for poolers
-        off = error(found, expected)
+            expected = expected[: len(actual)]  # it has no place for poolers
+        off = error(actual, expected)
         return None if off <= ALLOWED else f"outputs are {off:.1e} off"
 
     def _writes_wrong(self, reading: Reading) -> str | None:
-        """What is wrong with the file that the checkpoint converts to in the other dialect."""
+        """Return the problems with the conversion of the checkpoint to the other dialect."""
         if "gguf" not in self.row.more or self.usual is None:
             return None
         if _writes(self.usual) == _writes(reading):
@@ -148,9 +148,9 @@ class Case:
             is_other = self.row.is_encoder and recipe.name != self.source
             return None if is_other else self._back(recipe)
         output, name = self.folder / "model.gguf", title(self.row.family)
-        made = prepare(Request(self.checkpoint.path, output, name=name, force=True))
-        convert(made)
-        keys = (key for key in made.metadata for note in made.notes if f"as {key};" in note)
+        result = prepare(Request(self.checkpoint.path, output, name=name, force=True))
+        convert(result)
+        keys = (key for key in result.metadata for note in result.notes if f"as {key};" in note)
         return next(gguf_differences(self.row, output, set(keys)), None)
 
     def _back(self, recipe: Recipe) -> str | None:
@@ -170,14 +170,14 @@ class Case:
 
 
 def _is_lost(field: Field) -> bool:
-    """Whether GGUF has no place for it."""
+    """Return whether GGUF has no place for it."""
     return any(way.lost for way in field.spellings.get("gguf", ()))
 
 
-def _alike(one: Reading, two: Reading) -> bool:
-    """Whether two readings of a checkpoint must have one plan."""
-    dialect = one.plan.dialect
-    return one.values == two.values and one.recipe.rules[dialect] == two.recipe.rules[dialect]
+def _alike(left: Reading, right: Reading) -> bool:
+    """Return whether two readings of a checkpoint must have one plan."""
+    dialect = left.plan.dialect
+    return left.values == right.values and left.recipe.rules[dialect] == right.recipe.rules[dialect]
 
 
 def _writes(reading: Reading) -> str:

@@ -28,9 +28,9 @@ def tables(name: str) -> Table:
 def damages(name: str) -> list[tuple[Mutation, Table]]:
     """All damage to a recipe, each with what the file then holds."""
     whole = tables(name)
-    made = [(each, each.apply(whole)) for each in mutations(whole)]
+    result = [(each, each.apply(whole)) for each in mutations(whole)]
     apart = written_out(whole)
-    return made + [(each, each.apply(apart)) for each in swaps(apart)]
+    return result + [(each, each.apply(apart)) for each in swaps(apart)]
 
 
 @cache
@@ -50,7 +50,7 @@ def heirs(name: str) -> list[str]:
 
 @contextmanager
 def damaged(name: str, changed: Table) -> Iterator[None]:
-    """While it lasts, the recipe's file holds other tables."""
+    """Write other tables to the recipe's file inside this block."""
     file, usual = recipe_file(name), load._toml
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(load, "_toml", lambda asked: changed if asked == file else usual(asked))

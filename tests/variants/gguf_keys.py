@@ -1,4 +1,4 @@
-"""What each recipe reads from a GGUF file without one of its keys, or with another value of one.
+"""Fields read from a GGUF file without one of its keys, or with another value of one.
 
 llama.cpp's converter made the file; what it means without a key is what llama.cpp takes it for.
 Fields that this changes, or that the file is refused, are in ``tests/data/gguf_keys.json``, written
@@ -120,18 +120,18 @@ def differing(values: Config | None, usual: Config) -> Config | None:
     """The fields that are others, as JSON has them."""
     if values is None:
         return None
-    found = {name: value for name, value in values.items() if value != usual[name]}
-    return dict(json.loads(json.dumps(found)))
+    result = {name: value for name, value in values.items() if value != usual[name]}
+    return dict(json.loads(json.dumps(result)))
 
 
 @cache
 def recorded() -> dict[str, dict[str, Config | None]]:
-    """What was recorded, by family and change."""
+    """Return the recordings, by family and change."""
     return dict(json.loads(FILE.read_text()))
 
 
 def measured(recipe: Recipe, checkpoint: Checkpoint) -> dict[str, Config | None]:
-    """What a recipe reads from one file after each change."""
+    """Return the fields that a recipe reads from one file after each change."""
     metadata = dict(checkpoint.metadata)
     usual = resolve_config(recipe, checkpoint).values
     return {
@@ -151,8 +151,8 @@ def main() -> None:
         judge = Judge(RANDOM, Path(scratch))
         for family in RANDOM:
             if (case := judge.file(family)) is not None and case.usual is not None:
-                found = measured(case.usual.recipe, case.checkpoint)
-                rows = ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in found.items())
+                result = measured(case.usual.recipe, case.checkpoint)
+                rows = ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in result.items())
                 lines.append(f"{json.dumps(family)}: {{\n{rows}\n}}")
     FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 

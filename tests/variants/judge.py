@@ -49,13 +49,13 @@ class Judge:
         self._incomplete: dict[str, dict[str, str]] = {}
 
     def cases(self, family: str) -> list[Case]:
-        """Those of one family."""
+        """Return the rows of one family."""
         if family not in self._cases:
             self._cases[family] = list(_cases(family, self.folder / family))
         return self._cases[family]
 
     def problems(self) -> Iterator[str]:
-        """What is wrong with the recipes as they stand."""
+        """Return the problems with the recipes as they stand."""
         for case in (case for family in self.families for case in self.cases(family)):
             if case.usual is None:
                 yield f"{case.row}: refused"
@@ -67,7 +67,7 @@ class Judge:
     def faults(
         self, family: str, names: Sequence[str], words: frozenset[str] | None
     ) -> Iterator[str]:
-        """What is wrong in one family with recipes as they are loaded now.
+        """Return the problems of one family with recipes as they are loaded now.
 
         Args:
             family: One whose ``cases`` were asked for before.
@@ -89,17 +89,17 @@ class Judge:
         yield from self._keys_wrong(family, recipes)
 
     def _keys_wrong(self, family: str, recipes: dict[str, Recipe]) -> Iterator[str]:
-        """What is read otherwise from a GGUF file of which one key is another."""
+        """Return the differences in reading a GGUF file with one key changed."""
         case = self.file(family)
         if case is None or case.recipe not in recipes:
             return
         expected = gguf_keys.recorded().get(family, {})
         try:
-            found = gguf_keys.measured(recipes[case.recipe], case.checkpoint)
+            actual = gguf_keys.measured(recipes[case.recipe], case.checkpoint)
         except MaxtoolError as refusal:
             yield f"refused: {refusal}"
             return
-        if wrong := [what for what in expected if found.get(what) != expected[what]]:
+        if wrong := [what for what in expected if actual.get(what) != expected[what]]:
             yield f"{family}: {wrong}"
 
     def unpublished(self, names: Sequence[str]) -> Iterator[str]:
@@ -132,20 +132,20 @@ class Judge:
         for folder, told in json.loads(test_recorded_keys.RECORDED.read_text()).items():
             if find_recipe(open_checkpoint(DATA / folder)).name in names:
                 with crashes_refuse():
-                    found = test_recorded_keys.said(folder)
-                if found != told:
+                    result = test_recorded_keys.said(folder)
+                if result != told:
                     yield f"{folder}: other keys"
 
     def incomplete(self, family: str, name: str) -> dict[str, str]:
-        """How keys that are left out are read: as transformers completes them, or otherwise."""
-        made, recipe = {}, load_recipe(name)
+        """Return how absent keys are read: as transformers completes them, or otherwise."""
+        result, recipe = {}, load_recipe(name)
         for key, *pair in without(family) if family in RANDOM else ():
             left, whole = (
                 self._values(recipe, f"{family} {key} {place}", config)
                 for place, config in enumerate(pair)
             )
-            made[key] = "refused" if left is None else "alike" if _alike(left, whole) else "other"
-        return made
+            result[key] = "refused" if left is None else "alike" if _alike(left, whole) else "other"
+        return result
 
     def usually(self, family: str, name: str) -> dict[str, str]:
         """:meth:`incomplete`, of the recipe as it stands."""
@@ -173,15 +173,15 @@ class Judge:
             if case.checkpoint.format == "gguf" and not case.is_recognised:
                 continue
             try:
-                found = find_recipe(case.checkpoint).name
+                result = find_recipe(case.checkpoint).name
             except MaxtoolError as refusal:
-                found = str(refusal)
-            if found != case.recipe:
-                yield f"{case.row}: {found} instead of {case.recipe}"
+                result = str(refusal)
+            if result != case.recipe:
+                yield f"{case.row}: {result} instead of {case.recipe}"
 
 
-def _alike(one: Config | None, two: Config | None) -> bool:
-    return one is not None and two is not None and all(same(one[k], two[k]) for k in one)
+def _alike(left: Config | None, right: Config | None) -> bool:
+    return left is not None and right is not None and all(same(left[k], right[k]) for k in left)
 
 
 def _bare(folder: Path, config: Config) -> Checkpoint:
@@ -244,8 +244,8 @@ def _rewritten(file: Checkpoint, keys: Mapping[str, Any], output: Path) -> Check
 def _read(recipe: Recipe, checkpoint: Checkpoint, row: Row) -> Reading | None:
     try:
         reading = Reading(checkpoint, recipe, resolve_config(recipe, checkpoint))
-        made = reading.plan
-        module = build(recipe.architecture, made.config)
+        result = reading.plan
+        module = build(recipe.architecture, result.config)
     except MaxtoolError:
         return None
     fits = module.context is None or module.context >= row.tokens

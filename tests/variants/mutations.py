@@ -48,9 +48,9 @@ class Mutation:
 
     def apply(self, tables: Table) -> Table:
         """The damaged tables."""
-        made = copy.deepcopy(tables)
+        result = copy.deepcopy(tables)
         *parents, last = self.path
-        table: Any = made
+        table: Any = result
         for part in parents:
             table = table[part]
         if self.kind == "drop":
@@ -59,7 +59,7 @@ class Mutation:
             table[last] = self.value
         else:
             table[last], table[self.value] = table[self.value], table[last]
-        return made
+        return result
 
 
 def _words(value: Any) -> Iterator[str]:
@@ -117,8 +117,8 @@ def swaps(tables: Table) -> Iterator[Mutation]:
             if rule and "." in target:
                 kinds.setdefault(f"{target[-5:]}{'norm' in target}", []).append(target)
         for alike in kinds.values():
-            for one, two in itertools.pairwise(alike):
-                yield Mutation(("weights", dialect, one), "swap", two)
+            for left, right in itertools.pairwise(alike):
+                yield Mutation(("weights", dialect, left), "swap", right)
 
 
 def _other(value: Any) -> Any:

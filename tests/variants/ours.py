@@ -1,4 +1,4 @@
-"""What maxtool makes of a checkpoint, without a compiler: recipe, fields, graph, outputs."""
+"""Reading of a checkpoint by maxtool, without a compiler: recipe, fields, graph, outputs."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ from tests.data.seeded import Array
 
 def planned(checkpoint: Checkpoint) -> Plan:
     """The checkpoint bound to its recipe; a MaxtoolError where that does not work."""
-    made = plan(find_recipe(checkpoint), checkpoint)
-    made.check()
-    return made
+    result = plan(find_recipe(checkpoint), checkpoint)
+    result.check()
+    return result
 
 
-def meaning(made: Plan) -> str:
+def meaning(result: Plan) -> str:
     """All that decides what a plan computes from a file: plans of which it is equal are equal."""
-    named = made.parameters.items()
+    named = result.parameters.items()
     rules = {name: (one.sources, one.rule.steps, one.rule.part) for name, one in named}
-    return repr((made.recipe.name, sorted(made.config.items()), rules))
+    return repr((result.recipe.name, sorted(result.config.items()), rules))
 
 
-def outputs(made: Plan, inputs: Mapping[str, Array]) -> list[Array]:
+def outputs(result: Plan, inputs: Mapping[str, Array]) -> list[Array]:
     """The outputs of the entry ``forward``, in float64.
 
     Raises:
         ConfigurationError: If the model has no room for the inputs.
     """
-    module = build(made.recipe.architecture, made.config)
+    module = build(result.recipe.architecture, result.config)
     if module.context is not None and module.context < inputs["input_ids"].shape[1]:
         raise ConfigurationError(f"a context of {module.context}")
     entry = next(one for one in module.entries() if one.name == "forward")
     graph = graph_of(module, entry)
     derived = dict(_owners(graph))
     weights = {
-        name: _read(made, name) if name in made.parameters else derived[name].to_numpy()
+        name: _read(result, name) if name in result.parameters else derived[name].to_numpy()
         for name in graph.weight_values
     }
     return evaluate(graph, [inputs[name] for name in entry.inputs], weights)
 
 
-def _read(made: Plan, name: str) -> Array:
-    return np.asarray(made.read(name).data, np.float32)
+def _read(result: Plan, name: str) -> Array:
+    return np.asarray(result.read(name).data, np.float32)
 
 
 def _owners(graph: Graph) -> Iterator[tuple[str, Weight]]:

@@ -82,7 +82,7 @@ class Row:
 
     @cached_property
     def is_encoder(self) -> bool:
-        """Whether it gives vectors of tokens, of which the last are padding."""
+        """Return whether it gives vectors of tokens, of which the last are padding."""
         return self.config["model_type"] in ENCODERS
 
     @cached_property
@@ -115,10 +115,10 @@ def _variants(family: str) -> Iterator[Row]:
         for row in base["variants"]:
             other = changed(config, row.get("set", {}), row.get("drop", ""))
             change = {key: row[key] for key in ("set", "drop") if key in row}
-            found = row.get("gives", base["gives"])
-            gives = None if found is None else np.array(found)
-            made = shapes | unfolded(row.get("tensors", {}))
-            kept = {key: shape for key, shape in made.items() if shape is not None}
+            actual = row.get("gives", base["gives"])
+            gives = None if actual is None else np.array(actual)
+            result = shapes | unfolded(row.get("tensors", {}))
+            kept = {key: shape for key, shape in result.items() if shape is not None}
             alike = "gives" not in row
             yield Row(family, name, config, other, change, kept, gives, alike, **known)
 
@@ -167,17 +167,17 @@ class Files:
     def checkpoint(self, row: Row) -> Checkpoint:
         """The checkpoint of a row; rows with the same tensors share a file."""
         if row.files not in self._written:
-            made = self.folder / str(len(self._written)) / row.family
-            made.mkdir(parents=True)
-            save_file(tensors(row.shapes, row.norm), made / "model.safetensors", {"format": "pt"})
-            self._written[row.files] = made
+            result = self.folder / str(len(self._written)) / row.family
+            result.mkdir(parents=True)
+            save_file(tensors(row.shapes, row.norm), result / "model.safetensors", {"format": "pt"})
+            self._written[row.files] = result
         path = self._written[row.files]
         (path / "config.json").write_text(json.dumps(row.config))
         return open_checkpoint(path)
 
 
 def inputs(row: Row) -> dict[str, Array]:
-    """What the outputs were recorded for, by the names of entries' inputs."""
+    """Return the inputs of the recorded outputs, by the names of entries' inputs."""
     lowest = 6 if row.is_encoder and row.family in RANDOM else 3
     ids, mask = input_ids(row.tokens, row.size, lowest), attention_mask(row.tokens)
     if not row.is_encoder:
@@ -193,16 +193,16 @@ def inputs(row: Row) -> dict[str, Array]:
 
 
 def unpadded(row: Row, outputs: Array) -> Array:
-    """Those of the tokens that are no padding."""
+    """Return the outputs of tokens that are not padding."""
     return outputs[:, :-PADDED] if row.is_encoder else outputs
 
 
 def sampled(row: Row, outputs: Sequence[Array]) -> Array:
     """A few of a model's outputs, those that were recorded: tokens that are not padding, pooled."""
-    found = [sample(unpadded(row, outputs[0])), *(sample(each[:, None]) for each in outputs[1:])]
-    return np.concatenate(found)[: 2 * SAMPLES if row.more.get("pooled") else SAMPLES]
+    result = [sample(unpadded(row, outputs[0])), *(sample(each[:, None]) for each in outputs[1:])]
+    return np.concatenate(result)[: 2 * SAMPLES if row.more.get("pooled") else SAMPLES]
 
 
-def error(found: Array, expected: Array) -> float:
+def error(array: Array, expected: Array) -> float:
     """Norm of the difference over the norm of what is expected."""
-    return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
+    return float(np.linalg.norm(array - expected) / np.linalg.norm(expected))

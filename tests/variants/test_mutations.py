@@ -46,7 +46,7 @@ def test_codecs_and_operations_are_exchanged() -> None:
 
 @cache
 def model_type(family: str) -> str:
-    """What the configurations of a family say they are."""
+    """Return the model types of a family's configurations."""
     return str(next(rows(family)).config["model_type"])
 
 
@@ -58,18 +58,18 @@ def families(recipe: str) -> list[str]:
 
 
 def shown(recipe: str, judge: Judge, damage: tuple[Mutation, Table]) -> str | None:
-    """What shows the damage: first where it is likely, then anywhere."""
+    """Return the evidence of the damage: first where it is likely, then anywhere."""
     mutation, _ = damage
     words = mutation.words(tables(recipe)) if len(mutation.path) > 1 else None
     looks = (
         (family, each) for each in ([words, None] if words else [None]) for family in judge.families
     )
-    found = filter(None, (_shown(recipe, judge, damage, *look) for look in looks))
-    return _unpublished(recipe, judge, damage) or next(found, None)
+    result = filter(None, (_shown(recipe, judge, damage, *look) for look in looks))
+    return _unpublished(recipe, judge, damage) or next(result, None)
 
 
 def _unpublished(recipe: str, judge: Judge, damage: tuple[Mutation, Table]) -> str | None:
-    """What fields and keys alone show, without weights."""
+    """Damage that fields and keys alone show, without weights."""
     mutation, changed = damage
     with damaged(recipe, changed):
         unwritten = (
@@ -102,7 +102,7 @@ def _shown(
 
 
 def known(recipe: str, mutation: Mutation) -> bool:
-    """Whether it is known to change nothing."""
+    """Return whether it is known to change nothing."""
     listed = (pattern for patterns in EQUIVALENT.values() for pattern in patterns)
     return any(fnmatchcase(f"{recipe} {mutation}", pattern) for pattern in listed)
 

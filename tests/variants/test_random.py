@@ -1,4 +1,4 @@
-"""What ``tests/data/record_random.py`` recorded: many keys of a configuration changed at once."""
+"""Recordings of ``tests/data/record_random.py``: configurations with many keys changed."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ STEP = 3
 
 @pytest.mark.parametrize("family", thinned(RANDOM, *KINDS))
 def test_a_family(family: str, tmp_path: Path) -> None:
-    """It is read, converted as llama.cpp's converter does, read from there, and converted back."""
+    """Read it, convert it as llama.cpp's converter does, read the result, and convert it back."""
     judge = Judge([family], tmp_path)
     assert not list(judge.problems())
     case = judge.file(family)
     if case is not None and case.usual is not None:
-        found = gguf_keys.measured(case.usual.recipe, case.checkpoint)
-        assert found == gguf_keys.recorded()[family]
+        result = gguf_keys.measured(case.usual.recipe, case.checkpoint)
+        assert result == gguf_keys.recorded()[family]
 
 
 @pytest.mark.parametrize("family", RANDOM)
 def test_keys_that_are_left_out(family: str, tmp_path: Path) -> None:
-    """They mean what the configuration's class has for them, or must be there."""
+    """Read absent keys as the configuration's class does, or require them."""
     name = find_recipe(Files(tmp_path).checkpoint(next(rows(family)))).name
-    found = Judge([family], tmp_path).incomplete(family, name)
-    assert {key for key, how in found.items() if how == "other"} <= UNUSED.get(family, set())
-    assert {key for key, how in found.items() if how == "refused"} <= REQUIRED
+    result = Judge([family], tmp_path).incomplete(family, name)
+    assert {key for key, how in result.items() if how == "other"} <= UNUSED.get(family, set())
+    assert {key for key, how in result.items() if how == "refused"} <= REQUIRED
 
 
 @pytest.mark.slow
@@ -61,8 +61,8 @@ def test_calls_with_a_cache(family: str, tmp_path: Path) -> None:
     for row in list(rows(family))[::STEP]:
         ids = inputs(row)["input_ids"]
         starts = [0, *range(row.more["first"], ids.shape[1])]
-        found = TracedModel(files.checkpoint(row)).cached(ids, starts)
-        assert error(sample(found), np.array(row.more["cached"])) < ALLOWED, row
+        result = TracedModel(files.checkpoint(row)).cached(ids, starts)
+        assert error(sample(result), np.array(row.more["cached"])) < ALLOWED, row
 
 
 def test_a_wrong_output_is_seen(tmp_path: Path) -> None:

@@ -37,16 +37,16 @@ WITHOUT_GGUF = ("tiny-falcon-rw", "tiny-dynamic", "tiny-distilbert")
 
 
 class Ours:
-    """What maxtool computes of the rows of one family; what means the same is computed once."""
+    """maxtool's results for the rows of one family; equal inputs are computed once."""
 
     def __init__(self) -> None:
         self._computed: dict[tuple[Path, str], Array] = {}
 
-    def outputs(self, row: Row, made: Plan) -> Array:
+    def outputs(self, row: Row, plan: Plan) -> Array:
         """A few outputs, as they were recorded."""
-        key = (made.checkpoint.path, ours.meaning(made))
+        key = (plan.checkpoint.path, ours.meaning(plan))
         if key not in self._computed:
-            self._computed[key] = sampled(row, ours.outputs(made, inputs(row)))
+            self._computed[key] = sampled(row, ours.outputs(plan, inputs(row)))
         return self._computed[key]
 
 
@@ -56,23 +56,23 @@ def accepted(files: Files, chosen: Iterable[Row]) -> Iterator[tuple[Row, Checkpo
     for row in chosen:
         checkpoint = files.checkpoint(row)
         try:
-            found = known.outputs(row, ours.planned(checkpoint))
+            result = known.outputs(row, ours.planned(checkpoint))
         except MaxtoolError as refusal:
             assert row.change, f"{row}: {refusal}"
             assert not understood(row), f"{row}: {refusal}"
             continue
-        yield row, checkpoint, found
+        yield row, checkpoint, result
 
 
 def understood(row: Row) -> bool:
-    """Whether it must not be refused."""
+    """Return whether it must not be refused."""
     keys = UNDERSTOOD & row.usual.keys() & row.change.get("set", {}).keys()
     return row.expected is not None and bool(keys)
 
 
-def wrong(row: Row, found: Array) -> Iterator[str]:
+def wrong(row: Row, array: Array) -> Iterator[str]:
     """A line where outputs are others than those of transformers; which may refuse, too."""
-    if row.expected is not None and (off := error(found, row.expected)) > ALLOWED:
+    if row.expected is not None and (off := error(array, row.expected)) > ALLOWED:
         known = "does not change" if row.alike else "changes"
         yield f"{row}: {off:.1e} off, where transformers {known}"
 
@@ -87,25 +87,25 @@ KINDS = (
 @pytest.mark.parametrize("family", thinned(TINY, *KINDS))
 def test_some_keys(family: str, tmp_path: Path) -> None:
     chosen = [row for place, row in enumerate(rows(family)) if place % SOME == 0 or not row.change]
-    found = accepted(Files(tmp_path), chosen)
-    assert not [line for row, _, outputs in found for line in wrong(row, outputs)]
+    result = accepted(Files(tmp_path), chosen)
+    assert not [line for row, _, outputs in result for line in wrong(row, outputs)]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", TINY)
 def test_every_key(family: str, tmp_path: Path) -> None:
-    found = accepted(Files(tmp_path), rows(family))
-    assert not [line for row, _, outputs in found for line in wrong(row, outputs)]
+    result = accepted(Files(tmp_path), rows(family))
+    assert not [line for row, _, outputs in result for line in wrong(row, outputs)]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", TINY)
 def test_through_gguf(family: str, tmp_path: Path) -> None:
-    """What converts to GGUF computes the same from there, or is refused."""
+    """Compute the same after conversion to GGUF, or refuse it."""
     (tmp_path / "hf").mkdir()
     known, problems, done, compared = Ours(), [], set[str](), 0
     told = [row for row in rows(family) if not has_padding_inside(row)]
-    for row, checkpoint, found in accepted(Files(tmp_path / "hf"), told):
+    for row, checkpoint, result in accepted(Files(tmp_path / "hf"), told):
         means = ours.meaning(ours.planned(checkpoint))
         if means in done:
             continue
@@ -117,14 +117,14 @@ def test_through_gguf(family: str, tmp_path: Path) -> None:
         except MaxtoolError:
             continue
         compared += 1
-        if error(again, found) > ALLOWED:
-            problems.append(f"{row}: {error(again, found):.1e} off")
+        if error(again, result) > ALLOWED:
+            problems.append(f"{row}: {error(again, result):.1e} off")
     assert bool(compared) == (family not in WITHOUT_GGUF)
     assert not problems
 
 
 def has_padding_inside(row: Row) -> bool:
-    """Whether RoBERTa skips positions of the recorded text.
+    """Return whether RoBERTa skips positions of the recorded text.
 
     Which token is padding is told by a GGUF file's vocabulary, and these files have none.
     """

@@ -55,15 +55,15 @@ def described(file: Path) -> Config:
 
 
 def gguf_differences(row: Row, file: Path, told: set[str]) -> Iterator[str]:
-    """What a GGUF file has otherwise than llama.cpp's of the same configuration.
+    """Return a GGUF file's differences from llama.cpp's of the same configuration.
 
     Args:
         row: The configuration.
         file: What was written.
         told: Keys of which the user was told that llama.cpp's converter leaves them out.
     """
-    found, recorded = described(file), row.more["gguf"]
-    keys, wanted = found["keys"], recorded["keys"]
+    actual, recorded = described(file), row.more["gguf"]
+    keys, wanted = actual["keys"], recorded["keys"]
     arch = keys["general.architecture"]
     sizes = {f"{arch}.{key}" for key in SIZES}
     quotient = keys[f"{arch}.embedding_length"] / keys[f"{arch}.attention.head_count"]
@@ -75,22 +75,22 @@ def gguf_differences(row: Row, file: Path, told: set[str]) -> Iterator[str]:
     missing = (sizes - odd) - keys.keys()
     anywhere = UNORDERED.get(row.family, ("attention.causal",))
     ours, theirs = (
-        [key for key in one if key in two and not key.endswith(anywhere)]
-        for one, two in ((keys, wanted), (wanted, keys))
+        [key for key in left if key in right and not key.endswith(anywhere)]
+        for left, right in ((keys, wanted), (wanted, keys))
     )
     if ours != theirs or wanted.keys() - keys.keys() - missing:
         yield f"writes {list(keys)}, llama.cpp {list(wanted)}"
     for key in wanted.keys() & keys.keys() - CORRECTED:
         if keys[key] != wanted[key]:
             yield f"writes {key} = {keys[key]!r}, llama.cpp {wanted[key]!r}"
-    held, expected = found["tensors"], recorded["tensors"]
+    held, expected = actual["tensors"], recorded["tensors"]
     for name in {**held, **expected}:
         if held.get(name) != expected.get(name) and not name.startswith(FACTORS):
             yield f"writes another {name} than llama.cpp"
 
 
 def folder_differences(row: Row, folder: Path, *, is_own: bool) -> Iterator[str]:
-    """What a folder has otherwise than the one that its GGUF file came from.
+    """Return a folder's differences from the one that its GGUF file came from.
 
     Args:
         row: The configuration of that one.
@@ -104,21 +104,21 @@ def folder_differences(row: Row, folder: Path, *, is_own: bool) -> Iterator[str]
         if not _close(written.get(key), config[key]):
             yield f"writes {key} = {written.get(key)!r}, where it was {config[key]!r}"
     expected = tensors(row.shapes, row.norm)
-    found = load_file(folder / "model.safetensors")
-    for name in sorted(found.keys() ^ expected.keys()):
+    actual = load_file(folder / "model.safetensors")
+    for name in sorted(actual.keys() ^ expected.keys()):
         if "pooler" not in name:  # GGUF has no place for it
-            yield f"writes {name}" if name in found else f"does not write {name}"
-    for name in found.keys() & expected.keys():
-        if not np.allclose(found[name], expected[name], rtol=0, atol=ROUNDING):
+            yield f"writes {name}" if name in actual else f"does not write {name}"
+    for name in actual.keys() & expected.keys():
+        if not np.allclose(actual[name], expected[name], rtol=0, atol=ROUNDING):
             yield f"writes another {name}"
 
 
-def _close(one: Any, two: Any) -> bool:
-    if isinstance(one, dict):
-        return all(_close(each, two[key]) for key, each in one.items() if key in two)
-    if isinstance(one, list):
-        return len(one) == len(two) and all(map(_close, one, two))
-    numbers = isinstance(one, float) and isinstance(two, int | float)
+def _close(left: Any, right: Any) -> bool:
+    if isinstance(left, dict):
+        return all(_close(each, right[key]) for key, each in left.items() if key in right)
+    if isinstance(left, list):
+        return len(left) == len(right) and all(map(_close, left, right))
+    numbers = isinstance(left, float) and isinstance(right, int | float)
     if numbers:
-        return bool(np.isclose(one, two, rtol=1e-6, atol=0))
-    return bool(one == two) or {one, two} <= {*GELU_TANH}
+        return bool(np.isclose(left, right, rtol=1e-6, atol=0))
+    return bool(left == right) or {left, right} <= {*GELU_TANH}

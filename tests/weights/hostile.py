@@ -1,4 +1,4 @@
-"""What every reader is held to on broken files: an ``InputError``, soon, and little memory."""
+"""Demands on every reader of broken files: an ``InputError``, soon, and little memory."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def refused(path: Path, case: Case) -> InputError:
 
 
 def reads(path: Path, content: bytes) -> dict[str, bytes] | None:
-    """What a file holds; None if it is refused. Any other error is a failure."""
+    """Return a file's tensors; None if it is refused. Any other error is a failure."""
     put(path, content)
     try:
         return read_all(path)

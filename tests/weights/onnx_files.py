@@ -31,9 +31,9 @@ def raw(dtype: DType) -> Any:
 
 
 def code(dtype: DType) -> int:
-    found = TABLE[dtype].onnx
-    assert found is not None
-    return found
+    result = TABLE[dtype].onnx
+    assert result is not None
+    return result
 
 
 def numpy_of(tensor: Any, base: str = "") -> np.ndarray:

@@ -70,12 +70,12 @@ def archive(
 ) -> bytes:
     """A checkpoint of a pickle, ``storages``, and other entries by name."""
     stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", method) as made:
-        made.writestr(f"{folder}/data.pkl", content)
+    with zipfile.ZipFile(stream, "w", method) as result:
+        result.writestr(f"{folder}/data.pkl", content)
         for name, data in others.items():
-            made.writestr(f"{folder}/{name.replace('__', '/')}", data)
+            result.writestr(f"{folder}/{name.replace('__', '/')}", data)
         for key, data in ({"0": ONE} if storages is None else storages).items():
-            made.writestr(f"{folder}/data/{key}", data)
+            result.writestr(f"{folder}/data/{key}", data)
     return stream.getvalue()
 
 

@@ -47,8 +47,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.asked.append((self.path, dict(self.headers)))
-        given = self.headers.get("Authorization", "").removeprefix("Basic ")
-        if self.server.asks_for not in (None, given):
+        inputs = self.headers.get("Authorization", "").removeprefix("Basic ")
+        if self.server.asks_for not in (None, inputs):
             self.refuse(401)
             return
         file = self.server.root / unquote(urlsplit(self.path).path).lstrip("/")
@@ -75,11 +75,11 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def log_message(self, *_: Any) -> None:
-        """Nothing."""
+        """Ignore the number of stages."""
 
 
 def ranges(handler: Handler, data: bytes, start: int, last: int) -> None:
-    """As it should be."""
+    """Answer a range request correctly."""
     if start > last:
         handler.refuse(416, Content_Range=f"bytes */{len(data)}")
         return

@@ -10,7 +10,7 @@ import safetensors.numpy
 
 from maxtool.weights import TensorSpec
 from maxtool.weights.formats import gguf
-from maxtool.weights.spec import DType
+from maxtool.weights.tensor_info import DType
 
 SIZE = 1 << 20  # elements
 

@@ -1,4 +1,4 @@
-"""What a file may cost to open: three bytes of it must not become megabytes or minutes."""
+"""Cost of opening a file: three bytes of it must not become megabytes or minutes."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def anonymous_megabytes(pid: int) -> float:
 
 
 def opened(path: Path) -> tuple[str, float, float]:
-    """What opening says, its seconds on the nominal machine, and the most anonymous memory seen."""
+    """Return the message of opening, its seconds on the nominal machine, and its peak memory."""
     command = [sys.executable, "-c", OPEN, str(path)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT) as process:
@@ -127,9 +127,9 @@ def opened(path: Path) -> tuple[str, float, float]:
     ],
 )
 def test_opening_is_bounded(tmp_path: Path, name: str) -> None:
-    made = (REFUSED | ACCEPTED)[name]()
-    path = tmp_path / ("x.gguf" if made[:4] == b"GGUF" else "x.safetensors")
-    path.write_bytes(made)
+    result = (REFUSED | ACCEPTED)[name]()
+    path = tmp_path / ("x.gguf" if result[:4] == b"GGUF" else "x.safetensors")
+    path.write_bytes(result)
     said, seconds, peak = opened(path)
     assert seconds < SECONDS
     assert peak < MEGABYTES

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from maxtool.cli.app import app
 from maxtool.dtype import DType
 from maxtool.errors import ChangedFile, InputError, MissingFile
-from maxtool.weights import open_checkpoint, source
+from maxtool.weights import open_checkpoint, source_file
 from tests.effort import thinned
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -40,7 +40,7 @@ def grow(path: Path) -> None:
 
 
 def rewrite(path: Path) -> None:
-    """Other bytes, and as many."""
+    """Overwrite with other bytes, of the same number."""
     size = path.stat().st_size
     with path.open("r+b") as stream:
         stream.write(os.urandom(size))
@@ -64,7 +64,7 @@ class Meanwhile:
         self.at = 0
         self.change: Callable[[Path], None] = cut
         for name in ("pread", "preadv"):
-            monkeypatch.setattr(source.os, name, self._counted(getattr(os, name)))
+            monkeypatch.setattr(source_file.os, name, self._counted(getattr(os, name)))
 
     def _counted(self, read: Callable[..., object]) -> Callable[..., object]:
         def reading(descriptor: int, *arguments: object) -> object:
@@ -132,7 +132,7 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) ->
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("read", ["read", "view", "stored"])
 def test_payloads(tmp_path: Path, change: Callable[[Path], None], read: str) -> None:
-    """Whatever is changed between opening a checkpoint and reading it."""
+    """Notice any change between opening a checkpoint and reading it."""
     file = copied(tmp_path / "source")
     checkpoint = open_checkpoint(tmp_path / "source")
     before = checkpoint.read("model.norm.weight").data.copy()

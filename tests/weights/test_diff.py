@@ -17,8 +17,8 @@ from maxtool.dtype import DType
 from maxtool.quantization import QuantizationEncoding, dequantize, quantize
 from maxtool.weights import Checkpoint, TensorSpec, WeightData, open_checkpoint
 from maxtool.weights.diff import Difference, apart, compare
-from maxtool.weights.elements import PART
 from maxtool.weights.formats import gguf
+from maxtool.weights.weight_elements import PART
 
 
 def made(path: Path, **arrays: np.ndarray[Any, Any]) -> Checkpoint:
@@ -45,11 +45,11 @@ def test_names_types_and_shapes(tmp_path: Path) -> None:
         type=np.zeros(2, ml_dtypes.bfloat16),
         shape=np.zeros((3, 2), np.float32),
     )
-    found = compare(left, right)
-    assert [tensor.name for tensor in found.only_left] == ["a"]
-    assert [tensor.name for tensor in found.only_right] == ["b"]
-    assert [one.name for one, _ in found.changed] == ["shape", "type"]
-    assert (found.same, found.equal, found.differences) == (1, False, ())
+    result = compare(left, right)
+    assert [tensor.name for tensor in result.only_left] == ["a"]
+    assert [tensor.name for tensor in result.only_right] == ["b"]
+    assert [one.name for one, _ in result.changed] == ["shape", "type"]
+    assert (result.same, result.equal, result.differences) == (1, False, ())
     assert compare(left, right, pattern="s*e").equal is False
     assert compare(left, right, pattern="same").equal
     assert not compare(left, right, pattern="same", values=True).equal
@@ -63,9 +63,9 @@ def test_quantized_values_are_compared_decoded(tmp_path: Path) -> None:
     gguf.write(tmp_path / "q.gguf", [spec], [packed], {})
     gguf.write(tmp_path / "f.gguf", [TensorSpec("w", DType.float32, (4, 64))], [values], {})
     both = [open_checkpoint(tmp_path / name) for name in ("q.gguf", "f.gguf")]
-    found = compare(*both, values=True)
+    actual = compare(*both, values=True)
     expected = np.abs(dequantize(packed, QuantizationEncoding.Q8_0).astype(np.float64) - values)
-    (difference,) = found.differences
+    (difference,) = actual.differences
     assert difference.largest == expected.max()
     assert difference.at == np.unravel_index(expected.argmax(), (4, 64))
     assert difference.differing == np.count_nonzero(expected)
@@ -106,6 +106,6 @@ def test_the_first_of_the_largest_is_found(one: int, other: int) -> None:
     left = np.zeros(2 * PART + 5, np.float32)
     right = left.copy()
     right[one] = right[other] = 3
-    found = apart(weight(left), weight(right))
-    assert found.at == (min(one, other),)
-    assert found.differing == len({one, other})
+    result = apart(weight(left), weight(right))
+    assert result.at == (min(one, other),)
+    assert result.differing == len({one, other})

@@ -58,16 +58,16 @@ def arrays() -> dict[str, tuple[TensorSpec, np.ndarray]]:
     """Tensors of every kind, of sizes that need padding."""
     random = np.random.default_rng(0)
     values = random.standard_normal((3, 64)).astype(np.float32)
-    made: dict[str, tuple[TensorSpec, np.ndarray]] = {}
+    result: dict[str, tuple[TensorSpec, np.ndarray]] = {}
     for dtype in ("float32", "float16", "float64", "int8", "int16", "int32", "int64", "bfloat16"):
         array = (values[:, :5] * 50).astype(DType(dtype).to_numpy())
-        made[f"t.{dtype}"] = (TensorSpec(f"t.{dtype}", DType(dtype), (3, 5)), array)
+        result[f"t.{dtype}"] = (TensorSpec(f"t.{dtype}", DType(dtype), (3, 5)), array)
     for encoding in (E.Q8_0, E.Q4_0, E.Q5_1):
         name = f"t.{encoding.name}"
         spec = TensorSpec(name, DType.float32, (3, 64), encoding)
-        made[name] = (spec, quantize(values, encoding))
-    made["t.cube"] = (TensorSpec("t.cube", DType.float32, (2, 3, 4)), np.ones((2, 3, 4), "f4"))
-    return made
+        result[name] = (spec, quantize(values, encoding))
+    result["t.cube"] = (TensorSpec("t.cube", DType.float32, (2, 3, 4)), np.ones((2, 3, 4), "f4"))
+    return result
 
 
 def add_metadata(writer: gguf.GGUFWriter, metadata: dict[str, Any]) -> None:
@@ -127,13 +127,13 @@ def test_written_bytes_are_those_of_the_package(tmp_path: Path, alignment: int |
 def check_contents(checkpoint: Checkpoint) -> None:
     assert list(checkpoint.metadata) == list(METADATA)
     for key, value in METADATA.items():
-        found: Any = checkpoint.metadata[key]
-        assert type(found) is type(value), key
+        actual: Any = checkpoint.metadata[key]
+        assert type(actual) is type(value), key
         if isinstance(value, np.ndarray):
-            assert found.dtype == value.dtype
-            assert found.tolist() == value.tolist()
+            assert actual.dtype == value.dtype
+            assert actual.tolist() == value.tolist()
         else:
-            assert found == value, key
+            assert actual == value, key
     expected = arrays()
     assert list(checkpoint.tensors) == list(expected)
     for name, (spec, array) in expected.items():

@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 
 from maxtool.errors import InputError, MalformedFile
 from maxtool.weights import open_checkpoint
-from maxtool.weights.formats import zipped
+from maxtool.weights.formats import zip_archive
 from tests.effort import examples
 from tests.weights.hostile import Case, check_cost, check_truncations, flips, reads, refused
 
@@ -28,15 +28,15 @@ def arrays() -> dict[str, np.ndarray]:
     """Arrays of every type, order and byte order."""
     random = np.random.default_rng(0)
     values = random.standard_normal((3, 4, 5)) * 50
-    made = {f"t.{kind}": (abs(values) + 0.5).astype(kind) for kind in TYPES.split()}
-    made["swapped"] = values.astype(">f4")
-    made["columns"] = np.asfortranarray(values)
-    made["columns swapped"] = np.asfortranarray(values.astype(">i2"))
-    made["line of columns"] = np.asfortranarray(values[0, 0])
-    made["folder/scalar"] = np.array(7, np.int8)
-    made["empty"] = np.empty((0, 3), np.float32)
-    made["\x1b[31mred"] = np.ones(1)
-    return made
+    result = {f"t.{kind}": (abs(values) + 0.5).astype(kind) for kind in TYPES.split()}
+    result["swapped"] = values.astype(">f4")
+    result["columns"] = np.asfortranarray(values)
+    result["columns swapped"] = np.asfortranarray(values.astype(">i2"))
+    result["line of columns"] = np.asfortranarray(values[0, 0])
+    result["folder/scalar"] = np.array(7, np.int8)
+    result["empty"] = np.empty((0, 3), np.float32)
+    result["\x1b[31mred"] = np.ones(1)
+    return result
 
 
 def npy(array: np.ndarray, version: tuple[int, int] | None = None) -> bytes:
@@ -255,4 +255,4 @@ def test_a_bomb_that_lies_about_its_size_is_cut_off(tmp_path: Path) -> None:
 def test_compressible_arrays_of_moderate_size_are_read(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "x.npz", a=np.zeros(1_000_000))
     assert not open_checkpoint(tmp_path / "x.npz").read("a").data.any()
-    assert zipped.MAX_FREELY_INFLATED >= 8_000_000
+    assert zip_archive.MAX_FREELY_INFLATED >= 8_000_000

@@ -79,12 +79,12 @@ def test_element_types_are_those_of_the_package() -> None:
 
 @pytest.mark.parametrize("make", [typed, raw])
 def test_every_type(tmp_path: Path, make: Callable[[DType], Any]) -> None:
-    made = model(*map(make, DType))
-    onnx.save(made, tmp_path / "x.onnx")
+    result = model(*map(make, DType))
+    onnx.save(result, tmp_path / "x.onnx")
     checkpoint = open_checkpoint(tmp_path / "x.onnx")
     assert (checkpoint.format, checkpoint.config) == ("onnx", None)
     assert list(checkpoint.tensors) == [dtype.value for dtype in DType]
-    for tensor in made.graph.initializer:
+    for tensor in result.graph.initializer:
         weight = checkpoint.read(tensor.name)
         assert weight.dtype is DType(tensor.name)
         np.testing.assert_array_equal(weight.data, numpy_of(tensor), err_msg=tensor.name)
@@ -117,18 +117,20 @@ def test_scalars_empty_tensors_and_the_metadata(tmp_path: Path) -> None:
     scalar = numpy_helper.from_array(np.array(7.0), "scalar")
     empty = numpy_helper.from_array(np.empty((0, 3), np.int64), "empty")
     bare = TensorProto(name="bare", data_type=TensorProto.FLOAT, dims=[3, 0])
-    made = model(scalar, empty, bare, opset_imports=[helper.make_opsetid("", 20)])
-    helper.set_model_props(made, {"author": "somebody", "domain": "kept apart"})
-    made.domain = "a.domain"
-    made.functions.append(helper.make_function("d", "f", [], [], [], [helper.make_opsetid("", 20)]))
-    onnx.save(made, tmp_path / "x.onnx")
+    result = model(scalar, empty, bare, opset_imports=[helper.make_opsetid("", 20)])
+    helper.set_model_props(result, {"author": "somebody", "domain": "kept apart"})
+    result.domain = "a.domain"
+    result.functions.append(
+        helper.make_function("d", "f", [], [], [], [helper.make_opsetid("", 20)])
+    )
+    onnx.save(result, tmp_path / "x.onnx")
     checkpoint = open_checkpoint(tmp_path / "x.onnx")
     shapes = {name: info.shape for name, info in checkpoint.tensors.items()}
     assert shapes == {"scalar": (), "empty": (0, 3), "bare": (3, 0)}
     assert checkpoint.read("scalar").data.tolist() == 7
     assert checkpoint.read("bare").data.shape == (3, 0)
     assert checkpoint.metadata == {
-        "ir_version": made.ir_version,
+        "ir_version": result.ir_version,
         "producer_name": "tests",
         "domain": "a.domain",
         "opset.ai.onnx": 20,
@@ -156,12 +158,12 @@ def nested() -> Any:
     attribute = AttributeProto(name="graphs", type=AttributeProto.GRAPHS)
     attribute.graphs.extend([branch(constant("w", 4)), branch(constant("w", 5))])
     many.attribute.append(attribute)
-    made = model(constant("w", 0), nodes=(outer, many))
+    result = model(constant("w", 0), nodes=(outer, many))
     function = helper.make_function(
         "own", "twice", [], ["o"], [inner], [helper.make_opsetid("", 20)]
     )
-    made.functions.append(function)
-    return made
+    result.functions.append(function)
+    return result
 
 
 def test_graphs_in_nodes(tmp_path: Path) -> None:
@@ -181,10 +183,10 @@ def test_graphs_in_nodes(tmp_path: Path) -> None:
 
 
 def test_text_and_sparse_tensors_are_left_out_with_a_note(tmp_path: Path) -> None:
-    made = model(helper.make_tensor("names", TensorProto.STRING, [1], [b"x"]), constant("w", 1))
+    result = model(helper.make_tensor("names", TensorProto.STRING, [1], [b"x"]), constant("w", 1))
     values, places = constant("v", 1), numpy_helper.from_array(np.array([0, 2]), "i")
-    made.graph.sparse_initializer.append(helper.make_sparse_tensor(values, places, [4]))
-    onnx.save(made, tmp_path / "x.onnx")
+    result.graph.sparse_initializer.append(helper.make_sparse_tensor(values, places, [4]))
+    onnx.save(result, tmp_path / "x.onnx")
     checkpoint = open_checkpoint(tmp_path / "x.onnx")
     assert list(checkpoint.tensors) == ["w"]
     assert checkpoint.notes == (
@@ -209,13 +211,13 @@ def test_raw_payloads_are_views(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("together", [True, False])
 def test_data_beside_the_model(tmp_path: Path, together: bool) -> None:
-    made = model(*(raw(dtype) for dtype in DType if dtype is not DType.bool))
-    for tensor in made.graph.initializer:
+    result = model(*(raw(dtype) for dtype in DType if dtype is not DType.bool))
+    for tensor in result.graph.initializer:
         tensor.raw_data *= 100
         tensor.dims[0] *= 100
-    expected = {tensor.name: numpy_of(tensor) for tensor in made.graph.initializer}
+    expected = {tensor.name: numpy_of(tensor) for tensor in result.graph.initializer}
     onnx.save(
-        made,
+        result,
         tmp_path / "x.onnx",
         save_as_external_data=True,
         all_tensors_to_one_file=together,
@@ -262,11 +264,11 @@ BAD_PLACES: dict[str, tuple[dict[str, object], type[InputError], str]] = {
     "drive": ({"location": "C:\\secret"}, U, "is not a plain path"),
     "backslashes": ({"location": "..\\secret"}, U, "is not a plain path"),
     "NUL": ({"location": "da\0ta"}, U, "is not a plain path"),
-    "a link": ({"location": "link"}, U, "a link to what may lie outside the folder"),
-    "a link to a folder": ({"location": "links/secret"}, U, "a link to what may lie outside"),
-    "a hard link": ({"location": "hard"}, U, "a link to what may lie outside the folder"),
+    "a link": ({"location": "link"}, U, "a link that may lead outside the folder"),
+    "a link to a folder": ({"location": "links/secret"}, U, "a link that may lead outside"),
+    "a hard link": ({"location": "hard"}, U, "a link that may lead outside the folder"),
     "a link in a circle": ({"location": "circle"}, MissingFile, "cannot be read"),
-    "a folder": ({"location": "folder"}, U, "may lie outside|not a regular file"),
+    "a folder": ({"location": "folder"}, U, "may lead outside|not a regular file"),
     "a pipe": ({"location": "pipe"}, MissingFile, "not a regular file"),
     "not there": ({"location": "none"}, MissingFile, "no such file"),
     "name too long": ({"location": "x" * 4000}, MissingFile, "cannot be read"),
@@ -316,7 +318,7 @@ def test_links_as_in_the_hub_cache(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "data").symlink_to(blobs / "abc")
     (tmp_path / "other" / "model.onnx").write_bytes((blobs / "def").read_bytes())
-    with pytest.raises(InputError, match="a link to what may lie outside"):
+    with pytest.raises(InputError, match="a link that may lead outside"):
         open_checkpoint(tmp_path / "other" / "model.onnx")
 
 

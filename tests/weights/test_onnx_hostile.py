@@ -153,10 +153,10 @@ SMALL = model(constant("a", 1), typed(DType.int16), typed(DType.float16)).Serial
 
 def test_truncation_at_every_byte(tmp_path: Path) -> None:
     """Protobuf has no end: what is cut after the last field that must be there is a whole model."""
-    made = model(constant("a", 1), opset_imports=[helper.make_opsetid("", 20)])
-    made.producer_version = "1"
-    helper.set_model_props(made, {"k": "v"})
-    content = made.SerializeToString()
+    result = model(constant("a", 1), opset_imports=[helper.make_opsetid("", 20)])
+    result.producer_version = "1"
+    helper.set_model_props(result, {"k": "v"})
+    content = result.SerializeToString()
     expected = reads(tmp_path / "x.onnx", content)
     readable = [n for n in range(len(content)) if reads(tmp_path / "x.onnx", content[:n])]
     for length in readable:
@@ -176,7 +176,7 @@ def test_every_flip_of_a_bit_reads_or_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_flips_read_is_what_the_package_reads(tmp_path: Path) -> None:
-    """Where both read a changed model, they agree on every tensor."""
+    """Agree on every tensor where both read a changed model."""
     agreed = 0
     for content in flips(SMALL, range(len(SMALL)), bits=(0, 4)):
         ours_ = reads(tmp_path / "x.onnx", content)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from maxtool.dtype import DType
 from maxtool.errors import InputError, MalformedFile
 from maxtool.weights import open_checkpoint
-from maxtool.weights.formats import pickled, pytorch
+from maxtool.weights.formats import pickle_reader, pytorch
 from tests.effort import examples
 from tests.weights import pickles as p
 from tests.weights.hostile import (
@@ -159,7 +159,7 @@ def test_plain_values_are_those_of_pickle(value: dict[str, Any], protocol: int) 
     from maxtool.weights.cursor import Cursor
 
     content = their_pickle.dumps(value, protocol)
-    assert pickled.read(Cursor(content, Path("x")), {}, lambda _: None) == value
+    assert pickle_reader.read(Cursor(content, Path("x")), {}, lambda _: None) == value
 
 
 # Checkpoints that torch would not write.
@@ -207,10 +207,10 @@ HOSTILE: dict[str, Case] = {
     "count of text": (
         raw(p.grouped(p.text("storage"), *[p.text("x")] * 4) + b"Q"),
         M,
-        "no storage",
+        "not a storage",
     ),
-    "no persistent id": (raw(p.text("x") + b"Q"), M, "a persistent id that is no tuple"),
-    "short persistent id": (raw(p.grouped(p.text("storage")) + b"Q"), M, "that is no storage"),
+    "no persistent id": (raw(p.text("x") + b"Q"), M, "a persistent id that is not a tuple"),
+    "short persistent id": (raw(p.grouped(p.text("storage")) + b"Q"), M, "that is not a storage"),
     "bare storage": (p.checkpoint(a=p.storage()), U, "a bare storage"),
     "complex": (kind("torch", "ComplexFloatStorage"), U, "'torch.ComplexFloatStorage' is not supp"),
     "quantized": (kind("torch", "QInt8Storage"), U, "'torch.QInt8Storage' is not supported"),
@@ -228,11 +228,11 @@ HOSTILE: dict[str, Case] = {
     "offset beyond": (held(offset=N(1)), M, "needs element 2 of a storage of 2"),
     "stride beyond": (held(stride=S(2)), M, "needs element 2 of a storage of 2"),
     "product overflows": (held(size=S(1 << 62, 8), stride=S(8, 1)), M, "of a storage of 2"),
-    "negative offset": (held(offset=N(-1)), M, "no whole number"),
-    "negative stride": (held(stride=S(-1)), M, "no whole number"),
-    "negative size": (held(size=S(-2)), M, "no whole number"),
-    "size of booleans": (held(size=p.grouped(b"\x88")), M, "no whole number"),
-    "size is a list": (held(size=b"]"), M, "no tuple of at most 64 numbers"),
+    "negative offset": (held(offset=N(-1)), M, "not a whole number"),
+    "negative stride": (held(stride=S(-1)), M, "not a whole number"),
+    "negative size": (held(size=S(-2)), M, "not a whole number"),
+    "size of booleans": (held(size=p.grouped(b"\x88")), M, "not a whole number"),
+    "size is a list": (held(size=b"]"), M, "not a tuple of at most 64 numbers"),
     "65 dimensions": (held(size=S(*[1] * 65), stride=S(*[1] * 65)), M, "at most 64 numbers"),
     "sizes without strides": (held(size=S(1, 2)), M, "2 sizes and 1 strides"),
     "expanded to 2^40": (held(size=S(1 << 40), stride=S(0)), M, "expanded far beyond"),
@@ -240,10 +240,10 @@ HOSTILE: dict[str, Case] = {
     "tensor without arguments": (raw(p.REBUILD + b")R"), M, "an operand of the wrong type"),
     "tensor of text": (raw(p.REBUILD + p.grouped(p.text("x")) + b"R"), M, "without a storage"),
     "tensor of three": (raw(p.REBUILD + p.grouped(p.storage()) + b"R"), M, "without offset"),
-    "arguments of a list": (raw(p.REBUILD + b"]R"), M, "cannot be"),
-    "a dtype is called": (raw(b"ctorch\nfloat32\n)R"), M, "what is called cannot be"),
-    "text is called": (raw(p.text("x") + b")R"), M, "what is called cannot be"),
-    "size of nothing": (raw(b"ctorch\nSize\n)R"), M, "a torch.Size of what is no tuple"),
+    "arguments of a list": (raw(p.REBUILD + b"]R"), M, "is not callable"),
+    "a dtype is called": (raw(b"ctorch\nfloat32\n)R"), M, "the called object is not callable"),
+    "text is called": (raw(p.text("x") + b")R"), M, "the called object is not callable"),
+    "size of nothing": (raw(b"ctorch\nSize\n)R"), M, "a torch.Size of a value that is not a tuple"),
     "parameter of nothing": (
         raw(b"ctorch._utils\n_rebuild_parameter\n)R"),
         M,
@@ -278,7 +278,7 @@ HOSTILE: dict[str, Case] = {
     "text not UTF-8": (raw(b"X\x01\0\0\0\xff"), M, "text that is not UTF-8"),
     "number cut short": (p.archive(b"J\0"), M, "not enough data in stream to read int4"),
     "global without end": (p.archive(b"ctorch"), M, "a name of more than 256 bytes"),
-    "global of numbers": (raw(b"K\1K\1\x93"), M, "a name that is no text"),
+    "global of numbers": (raw(b"K\1K\1\x93"), M, "a name that is not a text"),
     "global too long": (raw(p.text("x" * 600) + p.text("y") + b"\x93"), M, "more than 256 bytes"),
     "pop of nothing": (raw(b"0"), M, "nothing is on the stack"),
     "pop below a mark": (raw(b"K\1(0"), M, "nothing is on the stack"),
@@ -309,9 +309,9 @@ def test_hostile_checkpoints(tmp_path: Path, name: str) -> None:
 
 
 def test_two_pickles_are_refused(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "x.pt", "w") as made:
-        made.writestr("a/data.pkl", p.pickle(b"}"))
-        made.writestr("b/data.pkl", p.pickle(b"}"))
+    with zipfile.ZipFile(tmp_path / "x.pt", "w") as result:
+        result.writestr("a/data.pkl", p.pickle(b"}"))
+        result.writestr("b/data.pkl", p.pickle(b"}"))
     with pytest.raises(MalformedFile, match=r"2 entries are a data\.pkl in a folder"):
         open_checkpoint(tmp_path / "x.pt")
 
@@ -369,7 +369,7 @@ def widely_nested() -> bytes:
 
 
 BOMBS = {
-    "operations": (b"}" * (pickled.MAX_OPCODES + 9), "more than 393216 operations"),
+    "operations": (b"}" * (pickle_reader.MAX_OPCODES + 9), "more than 393216 operations"),
     "text": (p.text("ab") * 400_000, "more than 393216 operations"),
     "remembered": (b"".join(b"]r" + struct.pack("<I", i) for i in range(262_200)), "operations"),
     "length": (b"X" + struct.pack("<I", 1 << 24) + bytes(1 << 24), "a pickle of 16777"),
@@ -478,6 +478,6 @@ def test_bad_indexes(tmp_path: Path, change: dict[str, str], message: str) -> No
 
 def test_the_limits_are_far_from_real_files() -> None:
     """A tensor takes some 30 operations and 150 bytes; 7000 are in the largest state dicts."""
-    assert pickled.MAX_OPCODES > 30 * 13_000
-    assert pickled.MAX_PICKLE_BYTES > 400 * 13_000
+    assert pickle_reader.MAX_OPCODES > 30 * 13_000
+    assert pickle_reader.MAX_PICKLE_BYTES > 400 * 13_000
     assert pytorch.MAX_VALUES > 100_000

@@ -15,9 +15,9 @@ import safetensors.numpy
 from maxtool.errors import InputError, MachineLacks, MalformedFile, MissingFile, UsageError
 from maxtool.weights import TensorSpec, open_checkpoint
 from maxtool.weights.formats import gguf
-from maxtool.weights.opened import Opened, open_anywhere
+from maxtool.weights.opened_checkpoint import OpenedCheckpoint, open_anywhere
 from maxtool.weights.remote import headers, is_url, redacted, visit
-from maxtool.weights.spec import DType
+from maxtool.weights.tensor_info import DType
 from tests.effort import thinned
 from tests.weights.range_server import Answer, Handler, Server, serve
 from tests.weights.remote_model import save_model
@@ -34,7 +34,7 @@ def server(folder: Path) -> Iterator[Server]:
         yield running
 
 
-def assert_like_local(opened: Opened, local: Path) -> None:
+def assert_like_local(opened: OpenedCheckpoint, local: Path) -> None:
     expected = open_checkpoint(local)
     assert list(opened.checkpoint.tensors) == list(expected.tensors)
     for name, tensor in opened.checkpoint.tensors.items():
@@ -377,7 +377,7 @@ def test_fsspec_reads_headers_only(folder: Path) -> None:
 
 def test_unknown_protocols() -> None:
     pytest.importorskip("fsspec")
-    with pytest.raises(UsageError, match="nope:// is no protocol"):
+    with pytest.raises(UsageError, match="nope:// is not a protocol"):
         open_anywhere("nope://user:sesame@x/y.gguf")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from maxtool.errors import InputError, MalformedFile
-from maxtool.weights.opened import open_anywhere
+from maxtool.weights.opened_checkpoint import open_anywhere
 from maxtool.weights.remote import http, visit
 from tests.weights.range_server import Answer, Handler, Server, ranges, serve
 from tests.weights.remote_model import save_model
@@ -76,7 +76,7 @@ def test_a_proxy_guards_its_own_network() -> None:
     through = visit.Visit(end=0.0)
     for peer in (None, None):
         through.admit(peer)
-    with pytest.raises(visit.Inwards):
+    with pytest.raises(visit.PrivateAddress):
         through.admit(("127.0.0.1", 80))  # past the proxy
 
 
@@ -119,7 +119,7 @@ def test_an_answer_has_so_much_time(
 
 
 def test_one_failure_ends_all_reads(folder: Path) -> None:
-    """Of two shards one drips and the other is refused, which is waited for by nobody."""
+    """End both reads soon where one of two shards drips and the other is refused."""
 
     def answer(handler: Handler, data: bytes, start: int, last: int) -> None:
         if "00001" in handler.path:

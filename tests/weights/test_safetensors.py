@@ -267,7 +267,7 @@ SMALL = safetensors.numpy.save(
 
 
 def only_our_errors(path: Path, content: bytes, read: Callable[[Path], object]) -> bool:
-    """Whether ``content`` was refused; fails if by anything but an ``InputError``."""
+    """Return whether ``content`` was refused; fails if by anything but an ``InputError``."""
     path.write_bytes(content)
     try:
         read(path)

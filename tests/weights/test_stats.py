@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from maxtool.dtype import DType
 from maxtool.quantization import QuantizationEncoding, quantize
 from maxtool.weights import WeightData, open_checkpoint
-from maxtool.weights.elements import PART
 from maxtool.weights.stats import Stats, measure, measure_array
+from maxtool.weights.weight_elements import PART
 
 GENERATOR = np.random.default_rng(5)
 
@@ -27,15 +27,15 @@ def of(array: np.ndarray[Any, Any]) -> Stats:
     return measure(WeightData.from_numpy(array, "w"))
 
 
-def assert_like_numpy(found: Stats, values: np.ndarray[Any, Any]) -> None:
+def assert_like_numpy(stats: Stats, values: np.ndarray[Any, Any]) -> None:
     finite = values[np.isfinite(values)]
-    assert found.count == values.size
-    assert found.zeros == np.count_nonzero(finite == 0)
-    assert found.nans == np.count_nonzero(np.isnan(values))
-    assert found.infinities == np.count_nonzero(np.isinf(values))
-    assert (found.minimum, found.maximum) == (finite.min(), finite.max())
-    np.testing.assert_allclose(float(found.mean), finite.mean(), rtol=1e-12, atol=1e-300)
-    np.testing.assert_allclose(found.std, finite.std(), rtol=1e-12)
+    assert stats.count == values.size
+    assert stats.zeros == np.count_nonzero(finite == 0)
+    assert stats.nans == np.count_nonzero(np.isnan(values))
+    assert stats.infinities == np.count_nonzero(np.isinf(values))
+    assert (stats.minimum, stats.maximum) == (finite.min(), finite.max())
+    np.testing.assert_allclose(float(stats.mean), finite.mean(), rtol=1e-12, atol=1e-300)
+    np.testing.assert_allclose(stats.std, finite.std(), rtol=1e-12)
 
 
 FLOATS = [dtype for dtype in DType if dtype.is_float() and dtype is not DType.float8_e8m0fnu]
@@ -59,8 +59,8 @@ def test_every_bit_pattern_of_the_narrow_floats() -> None:
 
 def test_powers_of_two_have_no_zero() -> None:
     values = np.arange(255, dtype=np.uint8).view(ml_dtypes.float8_e8m0fnu)
-    found = of(values)
-    assert (found.minimum, found.maximum, found.zeros) == (2.0**-127, 2.0**127, 0)
+    result = of(values)
+    assert (result.minimum, result.maximum, result.zeros) == (2.0**-127, 2.0**127, 0)
 
 
 @pytest.mark.parametrize("dtype", [d for d in DType if d.is_integral()])
@@ -68,16 +68,16 @@ def test_integers(dtype: DType) -> None:
     limits = np.iinfo(dtype.to_numpy())
     values = GENERATOR.integers(limits.min, limits.max, 5000, dtype.to_numpy(), endpoint=True)
     values[:2] = limits.min, limits.max
-    found = of(values)
-    assert (found.minimum, found.maximum) == (limits.min, limits.max)
-    assert type(found.maximum) is int
+    result = of(values)
+    assert (result.minimum, result.maximum) == (limits.min, limits.max)
+    assert type(result.maximum) is int
     exact = Fraction(sum(int(value) for value in values), 5000)
-    assert math.isclose(found.mean, exact, rel_tol=1e-12, abs_tol=limits.max * 1e-13)
+    assert math.isclose(result.mean, exact, rel_tol=1e-12, abs_tol=limits.max * 1e-13)
 
 
 def test_booleans_count_as_numbers() -> None:
-    found = of(np.array([True, False, True, True]))
-    assert (found.minimum, found.maximum, found.zeros, found.mean) == (0, 1, 1, 0.75)
+    result = of(np.array([True, False, True, True]))
+    assert (result.minimum, result.maximum, result.zeros, result.mean) == (0, 1, 1, 0.75)
 
 
 def test_a_large_mean_hides_no_deviation() -> None:
@@ -85,22 +85,22 @@ def test_a_large_mean_hides_no_deviation() -> None:
     size = (1 << 24) + 12345
     values = np.full(size, 1e4, np.float32)
     values[::2] += np.float32(0.0009765625)
-    found = of(values)
+    result = of(values)
     exact = math.fsum([1e4 * (size // 2), (1e4 + 0.0009765625) * (size - size // 2)]) / size
-    assert math.isclose(found.mean, exact, rel_tol=1e-15)
-    assert math.isclose(found.std or 0, 0.00048828125, rel_tol=1e-9)
+    assert math.isclose(result.mean, exact, rel_tol=1e-15)
+    assert math.isclose(result.std or 0, 0.00048828125, rel_tol=1e-9)
 
 
 def test_float64_of_any_size_does_not_overflow() -> None:
-    found = of(np.array([1.7e308, 1.7e308, 1.5e308]))
-    assert math.isclose(found.mean, (1.7e308 + (1.5e308 - 1.7e308) / 3), rel_tol=1e-12)
-    assert found.std is not None
-    assert math.isfinite(found.std)
+    result = of(np.array([1.7e308, 1.7e308, 1.5e308]))
+    assert math.isclose(result.mean, (1.7e308 + (1.5e308 - 1.7e308) / 3), rel_tol=1e-12)
+    assert result.std is not None
+    assert math.isfinite(result.std)
 
 
 def test_nothing_finite() -> None:
-    found = of(np.array([np.nan, np.inf, -np.inf], np.float32)).as_dict()
-    assert found == {
+    result = of(np.array([np.nan, np.inf, -np.inf], np.float32)).as_dict()
+    assert result == {
         "count": 3,
         "min": None,
         "max": None,

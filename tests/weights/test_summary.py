@@ -9,19 +9,19 @@ from hypothesis import strategies as st
 from maxtool.dtype import DType
 from maxtool.weights import TensorInfo, summary
 from maxtool.weights.names import natural_key
-from maxtool.weights.summary import Node, Total, build_tree, ranges
+from maxtool.weights.summary import Total, TreeNode, build_tree, ranges
 
 
 def info(name: str, shape: tuple[int, ...] = (4, 2), dtype: DType = DType.float32) -> TensorInfo:
     return TensorInfo(name, dtype, shape)
 
 
-def lines(nodes: tuple[Node, ...], indent: int = 0) -> list[str]:
-    found = []
+def lines(nodes: tuple[TreeNode, ...], indent: int = 0) -> list[str]:
+    result = []
     for node in nodes:
-        found.append("  " * indent + node.label)
-        found += lines(node.children, indent + 1)
-    return found
+        result.append("  " * indent + node.label)
+        result += lines(node.children, indent + 1)
+    return result
 
 
 def test_layers_alike_are_one_line() -> None:
@@ -97,7 +97,7 @@ def test_no_tensor_is_lost(names: set[str], wide: set[int]) -> None:
         check_sums(node)
 
 
-def check_sums(node: Node) -> None:
+def check_sums(node: TreeNode) -> None:
     assert sum(nbytes for _, nbytes in node.types) == node.total.nbytes
     if node.children:
         assert sum((child.total for child in node.children), Total()) == node.total

@@ -73,7 +73,7 @@ def bandwidth(runtime: Runtime) -> float:
 
 
 def facts() -> dict[str, object]:
-    """What PyTorch says of the card, and how fast it multiplies bfloat16 matrices."""
+    """Return PyTorch's description of the card, and how fast it multiplies bfloat16 matrices."""
     try:
         import torch
     except ImportError:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Everything that only a GPU can show, in one call: `python3 check.py`.
+"""Run every check that needs a GPU, in one call: `python3 check.py`.
 
 It needs Python, NumPy and a CUDA 13 runtime; PyTorch and transformers where the peer is to be
 measured too. Results are written after every step, so that a call that is cut short leaves what it
@@ -72,7 +72,7 @@ def unpack() -> None:
 
 
 def run(step: Step, left: float) -> dict[str, Any]:
-    """What a step found, or why it found nothing."""
+    """Return the results of a step, or the reason why it has none."""
     began = time.monotonic()
     environment = os.environ | {"PYTHONPATH": f"{HERE}:{os.environ.get('PYTHONPATH', '')}"}
     try:
@@ -89,20 +89,20 @@ def run(step: Step, left: float) -> dict[str, Any]:
     except subprocess.TimeoutExpired:
         return {"error": f"not done within {min(step.seconds, left):.0f} s"}
     lines = done.stdout.strip().splitlines()
-    found: dict[str, Any] = {"seconds": time.monotonic() - began, "exit": done.returncode}
+    result: dict[str, Any] = {"seconds": time.monotonic() - began, "exit": done.returncode}
     try:
-        found |= json.loads(lines[-1])
+        result |= json.loads(lines[-1])
     except (IndexError, ValueError):
-        found["error"] = "\n".join(done.stderr.strip().splitlines()[-5:]) or "printed no result"
-    return found
+        result["error"] = "\n".join(done.stderr.strip().splitlines()[-5:]) or "printed no result"
+    return result
 
 
-def place(results: dict[str, Any], name: str, found: dict[str, Any]) -> None:
-    """Put a result under its name, a level for each word."""
+def place(results: dict[str, Any], name: str, result: dict[str, Any]) -> None:
+    """Store a result under its dotted name, a level for each word."""
     *outer, last = name.split("/")
     for word in outer:
         results = results.setdefault(word, {})
-    results[last] = found
+    results[last] = result
 
 
 def main() -> int:
@@ -110,25 +110,25 @@ def main() -> int:
     parser.add_argument("--output", type=Path, default=Path.cwd(), help="folder of the results")
     parser.add_argument("--seconds", type=float, default=570, help="stop after so long (570)")
     parser.add_argument("--only", default="", help="steps whose names begin so")
-    given = parser.parse_args()
-    given.output.mkdir(parents=True, exist_ok=True)
+    arguments = parser.parse_args()
+    arguments.output.mkdir(parents=True, exist_ok=True)
     unpack()
     began = time.monotonic()
     results: dict[str, Any] = json.loads((HERE / "kit.json").read_text())
     failed = 0
     for step in steps():
-        left = given.seconds - (time.monotonic() - began)
-        if not step.name.startswith(given.only):
+        left = arguments.seconds - (time.monotonic() - began)
+        if not step.name.startswith(arguments.only):
             continue
-        found = run(step, left) if left > 1 else {"error": "no time left"}
-        failed += "error" in found or bool(found.get("exit"))
-        place(results, step.name, found)
-        print(f"{step.name}: {found.get('error') or 'done'}", file=sys.stderr, flush=True)
-        if step.name == "card" and "error" in found:
+        result = run(step, left) if left > 1 else {"error": "no time left"}
+        failed += "error" in result or bool(result.get("exit"))
+        place(results, step.name, result)
+        print(f"{step.name}: {result.get('error') or 'done'}", file=sys.stderr, flush=True)
+        if step.name == "card" and "error" in result:
             print(f"no GPU to use here: run {__file__} on a machine with one", file=sys.stderr)
             return NO_GPU
-        (given.output / "results.json").write_text(json.dumps(results, indent=1) + "\n")
-        (given.output / "results.md").write_text(markdown(results))
+        (arguments.output / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+        (arguments.output / "results.md").write_text(markdown(results))
     return 1 if failed else 0
 
 

@@ -46,9 +46,9 @@ def decode_rate(model: Any, ids: list[int], tokens: int, rounds: int) -> float: 
         stream = model.generate(ids, max_tokens=tokens + 1)
         next(stream)
         began = time.perf_counter()
-        made = sum(1 for _ in stream)
-        if made != tokens:
-            raise SystemExit(f"the model wrote {made} tokens instead of {tokens}")
+        count = sum(1 for _ in stream)
+        if count != tokens:
+            raise SystemExit(f"the model wrote {count} tokens instead of {tokens}")
         return time.perf_counter() - began
 
     once()
@@ -60,14 +60,14 @@ def main(folder: Path, prompt: int, tokens: int, rounds: int) -> None:
     model, seconds = load(folder)
     vocabulary = model.manifest.limits["input_ids"][1] + 1
     ids = np.random.default_rng(0).integers(0, vocabulary, prompt).tolist()
-    found = {
+    results = {
         "weight_bytes": nbytes,
         "load_seconds": seconds,
         "prefill": prefill_rate(model, ids, rounds),
         "decode": decode_rate(model, ids[: prompt // 4], tokens, rounds),
     }
     (folder / model.manifest.root["weights"]["file"]).unlink()
-    print(json.dumps(found))
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -42,8 +42,8 @@ def measure(model: LlamaForCausalLM, prompt: int, tokens: int, rounds: int) -> d
     def prefill() -> torch.Tensor:
         cache.reset()
         at = torch.arange(prompt, device="cuda")
-        found = read(ids, past_key_values=cache, cache_position=at, logits_to_keep=1)
-        return found.logits[:, -1:].argmax(-1)
+        output = read(ids, past_key_values=cache, cache_position=at, logits_to_keep=1)
+        return output.logits[:, -1:].argmax(-1)
 
     def decode(token: torch.Tensor) -> None:
         for index in range(tokens):

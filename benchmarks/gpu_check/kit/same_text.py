@@ -1,4 +1,4 @@
-"""Whether a program prints exactly the text of a file; prints one JSON object.
+"""Compare a program's output with the text of a file; prints one JSON object.
 
 python same_text.py EXPECTED PROGRAM ARGUMENTS...
 """

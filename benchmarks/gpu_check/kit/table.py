@@ -35,17 +35,17 @@ def _parity(results: dict[str, Any]) -> list[str]:
     head = ["| model | relative error | allowed | |", "| --- | --- | --- | --- |"]
     found = results.get("parity", {}).items()
     rows = [
-        f"| {name} | {one.get('relative_error', '')} | {one.get('rtol', '')} | {_said(one)} |"
-        for name, one in found
+        f"| {name} | {run.get('relative_error', '')} | {run.get('rtol', '')} | {_said(run)} |"
+        for name, run in found
     ]
     text = results.get("text")
     return [*head, *rows, *([f"| greedy text | | identical | {_said(text)} |"] if text else [])]
 
 
-def _said(one: dict[str, Any]) -> str:
-    if "error" in one:
-        return str(one["error"]).splitlines()[-1]
-    return "passed" if not one.get("exit") else "failed"
+def _said(result: dict[str, Any]) -> str:
+    if "error" in result:
+        return str(result["error"]).splitlines()[-1]
+    return "passed" if not result.get("exit") else "failed"
 
 
 def _speed(results: dict[str, Any]) -> list[str]:
@@ -62,17 +62,19 @@ def _speed_rows(results: dict[str, Any]) -> Iterator[str]:
     for shape, sides in results.get("speed", {}).items():
         work = results.get("shapes", {}).get(shape, {})
         goals = GOALS.get(shape, ("", ""))
-        for side, one in sides.items():
-            if "decode" not in one:
-                yield f"| {shape} | {side} | {_said(one)} | | | | | |"
+        for side, result in sides.items():
+            if "decode" not in result:
+                yield f"| {shape} | {side} | {_said(result)} | | | | | |"
                 continue
             shares = (
-                _share(one["decode"], work.get("decode_bytes"), card.get("copy_bytes_per_second")),
-                _share(one["prefill"], work.get("prefill_flops"), card.get("bf16_flops")),
+                _share(
+                    result["decode"], work.get("decode_bytes"), card.get("copy_bytes_per_second")
+                ),
+                _share(result["prefill"], work.get("prefill_flops"), card.get("bf16_flops")),
             )
             yield (
-                f"| {shape} | {side} | {one['decode']:.1f} | {shares[0]} | {goals[0]} "
-                f"| {one['prefill']:.0f} | {shares[1]} | {goals[1]} |"
+                f"| {shape} | {side} | {result['decode']:.1f} | {shares[0]} | {goals[0]} "
+                f"| {result['prefill']:.0f} | {shares[1]} | {goals[1]} |"
             )
 
 

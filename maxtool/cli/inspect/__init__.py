@@ -1,1 +1,1 @@
-"""How ``maxtool inspect-weights`` shows what was found: as tables, and as JSON."""
+"""Output of ``maxtool inspect-weights``: tables, and JSON."""

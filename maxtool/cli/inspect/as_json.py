@@ -1,4 +1,4 @@
-"""What was found as JSON: ``maxtool.inspect-weights/1``. Fields are added, never changed."""
+"""JSON output: ``maxtool.inspect-weights/1``. Fields are added, never changed."""
 
 from __future__ import annotations
 
@@ -10,36 +10,38 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from maxtool.recipe import Recognition
     from maxtool.weights import TensorInfo
-    from maxtool.weights.inspection import Inspection, Values
-    from maxtool.weights.opened import Opened
+    from maxtool.weights.inspection import Inspection, SliceValues
+    from maxtool.weights.opened_checkpoint import OpenedCheckpoint
     from maxtool.weights.summary import Total
 
 
-def report(found: Inspection, recognition: Recognition, *, metadata: bool) -> dict[str, object]:
+def report(
+    inspection: Inspection, recognition: Recognition, *, metadata: bool
+) -> dict[str, object]:
     """One checkpoint; ``stats``, ``sha256``, ``values`` are there where they were asked for."""
-    opened, summary = found.opened, found.summary
+    opened, summary = inspection.opened, inspection.summary
     content: dict[str, object] = {
         "path": opened.location,
         "format": opened.checkpoint.format,
-        "files": _files(found),
+        "files": _files(inspection),
         "notes": list(opened.checkpoint.notes),
         "total": total(summary.total),
-        "types": {name: total(one) for name, one in summary.by_type.items()},
-        "tensors": [_with_payload(found, one) for one in summary.tensors],
+        "types": {name: total(group) for name, group in summary.by_type.items()},
+        "tensors": [_with_payload(inspection, tensor_info) for tensor_info in summary.tensors],
         "recognition": asdict(recognition),
     }
     if metadata:
         content["metadata"] = plain(opened.checkpoint.metadata)
         content["config"] = plain(opened.checkpoint.config)
-    if found.values:
-        content["values"] = [_values(values) for values in found.values]
+    if inspection.values:
+        content["values"] = [_values(values) for values in inspection.values]
     if opened.remote is not None:
         content["remote"] = {"requests": opened.remote.requests, "bytes": opened.remote.nbytes}
     return content
 
 
-def _files(found: Inspection) -> list[dict[str, object]]:
-    opened, digests = found.opened, found.file_digests
+def _files(inspection: Inspection) -> list[dict[str, object]]:
+    opened, digests = inspection.opened, inspection.file_digests
     return [
         {"path": opened.shown(file), "bytes": opened.nbytes(file)}
         | ({"sha256": digests[file]} if digests else {})
@@ -47,17 +49,17 @@ def _files(found: Inspection) -> list[dict[str, object]]:
     ]
 
 
-def _with_payload(found: Inspection, info: TensorInfo) -> dict[str, object]:
-    content = tensor(found.opened, info)
-    if found.stats:
-        content["stats"] = plain(found.stats[info.name].as_dict())
-    if found.digests:
-        content["sha256"] = found.digests[info.name]
+def _with_payload(inspection: Inspection, info: TensorInfo) -> dict[str, object]:
+    content = tensor(inspection.opened, info)
+    if inspection.stats:
+        content["stats"] = plain(inspection.stats[info.name].as_dict())
+    if inspection.digests:
+        content["sha256"] = inspection.digests[info.name]
     return content
 
 
-def _values(values: Values) -> dict[str, object]:
-    from maxtool.weights.select import readable
+def _values(values: SliceValues) -> dict[str, object]:
+    from maxtool.weights.tensor_slices import readable
 
     return {
         "name": values.tensor.name,
@@ -77,7 +79,7 @@ def total(counted: Total) -> dict[str, int]:
     }
 
 
-def tensor(opened: Opened, info: TensorInfo) -> dict[str, object]:
+def tensor(opened: OpenedCheckpoint, info: TensorInfo) -> dict[str, object]:
     """A tensor as its header describes it."""
     from maxtool.weights.formats.artifact import PackedTensor
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from maxtool.weights import TensorInfo
     from maxtool.weights.diff import Comparison, Difference
-    from maxtool.weights.opened import Opened
+    from maxtool.weights.opened_checkpoint import OpenedCheckpoint
 
 SCHEMA = "maxtool.diff-weights/1"
 
@@ -27,30 +27,32 @@ APART: tuple[Column, ...] = (
 )
 
 
-def show(out: Output, left: Opened, right: Opened, found: Comparison) -> None:
-    """What differs, in tables, and one line that sums it up."""
+def show(
+    out: Output, left: OpenedCheckpoint, right: OpenedCheckpoint, comparison: Comparison
+) -> None:
+    """Print the differences in tables, and one line that sums them up."""
     out.text(f"{left.location} (first), {right.location} (second)")
-    out.text(_verdict(found))
-    _show_one_sided(out, "only in the first", found.only_left)
-    _show_one_sided(out, "only in the second", found.only_right)
-    if found.changed:
-        rows = [(one.name, _form(one), _form(other)) for one, other in found.changed]
+    out.text(_verdict(comparison))
+    _show_one_sided(out, "only in the first", comparison.only_left)
+    _show_one_sided(out, "only in the second", comparison.only_right)
+    if comparison.changed:
+        rows = [(one.name, _form(one), _form(other)) for one, other in comparison.changed]
         draw_names(out, CHANGED, rows)
-    if apart := [one for one in found.differences if one.differing]:
+    if apart := [left_info for left_info in comparison.differences if left_info.differing]:
         draw_names(out, APART, map(_row, apart))
 
 
-def _verdict(found: Comparison) -> str:
-    if found.equal:
-        what = "name, type, shape and values" if found.differences else "name, type and shape"
-        return f"equal in {what}: {units.plural(found.same, 'tensor')}"
-    apart = sum(1 for one in found.differences if one.differing)
+def _verdict(comparison: Comparison) -> str:
+    if comparison.equal:
+        what = "name, type, shape and values" if comparison.differences else "name, type and shape"
+        return f"equal in {what}: {units.plural(comparison.same, 'tensor')}"
+    apart = sum(1 for difference in comparison.differences if difference.differing)
     counts = {
-        "only in the first": len(found.only_left),
-        "only in the second": len(found.only_right),
-        "of another type or shape": len(found.changed),
+        "only in the first": len(comparison.only_left),
+        "only in the second": len(comparison.only_right),
+        "of another type or shape": len(comparison.changed),
         "with other values": apart,
-        "equal in name, type and shape": found.same,
+        "equal in name, type and shape": comparison.same,
     }
     return "tensors: " + ", ".join(f"{n:,} {what}" for what, n in counts.items() if n)
 
@@ -58,40 +60,53 @@ def _verdict(found: Comparison) -> str:
 def _show_one_sided(out: Output, title: str, tensors: Sequence[TensorInfo]) -> None:
     if tensors:
         columns: tuple[Column, ...] = ((title, "left"), ("type and shape", "left"))
-        draw_names(out, columns, [(one.name, _form(one)) for one in tensors])
+        draw_names(
+            out, columns, [(tensor_info.name, _form(tensor_info)) for tensor_info in tensors]
+        )
 
 
-def _form(one: TensorInfo) -> str:
-    return f"{one.type_name} {units.shape(one.shape)}"
+def _form(info: TensorInfo) -> str:
+    return f"{info.type_name} {units.shape(info.shape)}"
 
 
-def _row(one: Difference) -> tuple[str, str, str, str]:
-    at = "" if one.at is None else f"[{', '.join(map(str, one.at))}]"
-    share = units.share(one.differing, one.elements)
-    return one.name, f"{one.largest:.4g}", at, f"{units.count(one.differing)} ({share})"
+def _row(difference: Difference) -> tuple[str, str, str, str]:
+    at = "" if difference.at is None else f"[{', '.join(map(str, difference.at))}]"
+    share = units.share(difference.differing, difference.elements)
+    return (
+        difference.name,
+        f"{difference.largest:.4g}",
+        at,
+        f"{units.count(difference.differing)} ({share})",
+    )
 
 
-def as_json(left: Opened, right: Opened, found: Comparison) -> dict[str, object]:
-    """Everything that differs, and how far values lie apart if they were compared."""
+def as_json(
+    left: OpenedCheckpoint, right: OpenedCheckpoint, comparison: Comparison
+) -> dict[str, object]:
+    """Return all differences as JSON values, with the distances of values if they were compared."""
     return {
         "first": left.location,
         "second": right.location,
-        "equal": found.equal,
-        "same": found.same,
-        "only_first": [tensor(left, one) for one in found.only_left],
-        "only_second": [tensor(right, one) for one in found.only_right],
+        "equal": comparison.equal,
+        "same": comparison.same,
+        "only_first": [tensor(left, one) for one in comparison.only_left],
+        "only_second": [tensor(right, one) for one in comparison.only_right],
         "changed": [
-            {"name": one.name, "first": tensor(left, one), "second": tensor(right, other)}
-            for one, other in found.changed
+            {
+                "name": left_info.name,
+                "first": tensor(left, left_info),
+                "second": tensor(right, other),
+            }
+            for left_info, other in comparison.changed
         ],
         "differences": [
             {
-                "name": one.name,
-                "largest": plain(one.largest),
-                "at": None if one.at is None else list(one.at),
-                "differing": one.differing,
-                "elements": one.elements,
+                "name": name.name,
+                "largest": plain(name.largest),
+                "at": None if name.at is None else list(name.at),
+                "differing": name.differing,
+                "elements": name.elements,
             }
-            for one in found.differences
+            for name in comparison.differences
         ],
     }

@@ -12,8 +12,8 @@ from maxtool.cli.tables import MAX_DRAWN, Column, Label, draw, draw_labels, draw
 if TYPE_CHECKING:
     from maxtool.recipe import Recognition
     from maxtool.weights import Checkpoint
-    from maxtool.weights.opened import Opened
-    from maxtool.weights.summary import Node, Summary
+    from maxtool.weights.opened_checkpoint import OpenedCheckpoint
+    from maxtool.weights.summary import Summary, TreeNode
 
 # Text and arrays in metadata are shown up to this many characters and items; --json has them whole.
 MAX_TEXT, MAX_ITEMS = 160, 6
@@ -29,7 +29,7 @@ TENSOR_COLUMNS: tuple[Column, ...] = (
 TYPE_COLUMNS = ("tensors", "parameters", "bytes", "share")
 
 
-def say_totals(out: Output, opened: Opened, summary: Summary) -> None:
+def say_totals(out: Output, opened: OpenedCheckpoint, summary: Summary) -> None:
     """Name, format and totals in one line."""
     checkpoint, total = opened.checkpoint, summary.total
     whole = len(checkpoint.tensors)
@@ -45,14 +45,14 @@ def say_totals(out: Output, opened: Opened, summary: Summary) -> None:
 
 
 def say_recognition(out: Output, recognition: Recognition) -> None:
-    """Which recipe the model fits, and everything that does not."""
+    """Print which recipe the model fits, and every mismatch."""
     problems = recognition.problems
     if recognition.recipe is None:
         out.print(f"[dim]recipe none: {out.escape(problems[0])}[/]")
         return
     fits = f"{units.plural(len(problems), 'problem')}" if problems else "everything fits"
-    made = units.plural(recognition.parameters, "weight")
-    out.print(f"[dim]recipe[/] {out.escape(recognition.recipe)} · {made} · {fits}")
+    count = units.plural(recognition.parameters, "weight")
+    out.print(f"[dim]recipe[/] {out.escape(recognition.recipe)} · {count} · {fits}")
     shown = problems if out.verbose else problems[:MAX_ITEMS]
     for problem in shown:
         out.print(f"  [yellow]{out.escape(problem)}[/]")
@@ -86,7 +86,7 @@ Row = tuple[Label, str, str, str, str, str]
 
 
 def _tree_rows(
-    nodes: Sequence[Node], depth: int | None, whole: int, guide: str = ""
+    nodes: Sequence[TreeNode], depth: int | None, whole: int, guide: str = ""
 ) -> Iterator[Row]:
     """One row per node, its name behind the lines that connect it to its parent."""
     for index, node in enumerate(nodes):
@@ -100,7 +100,7 @@ def _tree_rows(
             yield from _tree_rows(node.children, depth and depth - 1, whole, below)
 
 
-def _row(label: Label, node: Node, whole: int) -> Row:
+def _row(label: Label, node: TreeNode, whole: int) -> Row:
     first, total = node.types[0][0], node.total
     more = f" +{len(node.types) - 1}" if len(node.types) > 1 else ""
     return (

@@ -1,4 +1,4 @@
-"""What was found in payloads: statistics, checksums, slices."""
+"""Output of payload queries: statistics, checksums, slices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from maxtool.cli.output import Output, printable
 from maxtool.cli.tables import Column, draw_names
 
 if TYPE_CHECKING:
-    from maxtool.weights.inspection import Inspection, Values
+    from maxtool.weights.inspection import Inspection, SliceValues
     from maxtool.weights.stats import Stats
 
 NUMBERS = ("min", "max", "mean", "std", "zeros")
@@ -19,19 +19,19 @@ RARE = ("nan", "inf")
 MAX_VALUES = 1000
 
 
-def show_stats(out: Output, found: Inspection) -> None:
+def show_stats(out: Output, inspection: Inspection) -> None:
     """One line of statistics per tensor."""
-    tables = {name: stats.as_dict() for name, stats in found.stats.items()}
+    tables = {name: stats.as_dict() for name, stats in inspection.stats.items()}
     rare = tuple(key for key in RARE if any(row[key] for row in tables.values()))
     columns: list[Column] = [("name", "left"), ("type", "left")]
     columns += [(key, "right") for key in (*NUMBERS, *rare)]
-    types = {tensor.name: tensor.type_name for tensor in found.summary.tensors}
+    types = {tensor.name: tensor.type_name for tensor in inspection.summary.tensors}
     rows = (
         (name, types[name], *(_cell(key, row[key]) for key in (*NUMBERS, *rare)))
         for name, row in tables.items()
     )
     draw_names(out, columns, rows)
-    for name, stats in found.stats.items():
+    for name, stats in inspection.stats.items():
         _warn(out, name, stats)
 
 
@@ -47,20 +47,22 @@ def _warn(out: Output, name: str, stats: Stats) -> None:
         out.warn(f"{name}: {bad} of {units.plural(stats.count, 'element')}")
 
 
-def show_digests(out: Output, found: Inspection) -> None:
+def show_digests(out: Output, inspection: Inspection) -> None:
     """Checksums as sha256sum prints them: of files, then of tensors."""
-    lines = [(text, found.opened.shown(file)) for file, text in found.file_digests.items()]
-    lines += [(text, name) for name, text in found.digests.items()]
+    lines = [
+        (text, inspection.opened.shown(file)) for file, text in inspection.file_digests.items()
+    ]
+    lines += [(text, name) for name, text in inspection.digests.items()]
     out.text("")
     for text, name in lines:
         out.text(f"{text}  {name}")
 
 
-def show_values(out: Output, values: Values) -> None:
+def show_values(out: Output, values: SliceValues) -> None:
     """A slice: what it is of, then its elements."""
     import numpy as np
 
-    from maxtool.weights.select import readable
+    from maxtool.weights.tensor_slices import readable
 
     tensor, array = values.tensor, readable(values.array)
     whole = f"{tensor.type_name} {units.shape(tensor.shape)}"

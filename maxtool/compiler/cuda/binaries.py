@@ -11,8 +11,8 @@ from typing import Any
 import tvm
 import tvm_ffi
 
-from maxtool.compiler.cuda.compiling import DeviceCode, machine_code, portable_code
-from maxtool.compiler.cuda.target import CudaTarget
+from maxtool.compiler.cuda.cuda_target import CudaTarget
+from maxtool.compiler.cuda.device_code import DeviceCode, machine_code, portable_code
 from maxtool.errors import CompilationFailed
 
 # TVM hands source to the driver where there is one, and keeps it where there is none; this makes
@@ -27,8 +27,8 @@ _sources: ContextVar[list[str] | None] = ContextVar("_sources", default=None)
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
-    """What TVM makes of a module.
+class GeneratedModule:
+    """The code that TVM generates for a module.
 
     Attributes:
         executable: TVM's: run it in a virtual machine, or export it as a library. Of the kernels
@@ -40,7 +40,7 @@ class Compiled:
     sources: tuple[str, ...]
 
 
-def compile_apart(module: Any, target: Any, **pipelines: Any) -> Compiled:  # noqa: ANN401 - tvm ships no types
+def compile_apart(module: Any, target: Any, **pipelines: Any) -> GeneratedModule:  # noqa: ANN401 - tvm ships no types
     """``tvm.compile``, with CUDA C++ beside its result and not in it.
 
     That is all the same on machines with a GPU and without one.
@@ -52,7 +52,7 @@ def compile_apart(module: Any, target: Any, **pipelines: Any) -> Compiled:  # no
             executable = tvm.compile(module, target=target, **pipelines)
     finally:
         _sources.reset(token)
-    return Compiled(executable, tuple(sources))
+    return GeneratedModule(executable, tuple(sources))
 
 
 class _SharedVariable:
@@ -97,7 +97,7 @@ _others = tvm_ffi.get_global_func(_GENERATED, allow_missing=True)
 tvm_ffi.register_global_func(_GENERATED, _put_aside, override=True)
 
 
-def device_source(compiled: Compiled) -> str:
+def device_source(compiled: GeneratedModule) -> str:
     """The CUDA C++ of a module.
 
     Raises:
@@ -110,7 +110,7 @@ def device_source(compiled: Compiled) -> str:
     return compiled.sources[0]
 
 
-def device_code(compiled: Compiled, target: CudaTarget) -> list[DeviceCode]:
+def device_code(compiled: GeneratedModule, target: CudaTarget) -> list[DeviceCode]:
     """The machine code, and the PTX, that a target asks for.
 
     Raises:

@@ -11,9 +11,9 @@ from typing import Any
 import tvm
 import tvm_ffi
 
-from maxtool.compiler.cuda.binaries import Compiled, device_source
-from maxtool.compiler.cuda.compiling import DeviceCode, machine_code, portable_code
-from maxtool.compiler.cuda.target import CudaTarget
+from maxtool.compiler.cuda.binaries import GeneratedModule, device_source
+from maxtool.compiler.cuda.cuda_target import CudaTarget
+from maxtool.compiler.cuda.device_code import DeviceCode, machine_code, portable_code
 from maxtool.compiler.linking import export_library
 from maxtool.errors import MachineLacks
 from maxtool.runtime.loader.cuda_code import given_code
@@ -24,8 +24,8 @@ from maxtool.runtime.loader.machine import CUDA_RUNTIME, MARKS, load_library
 MODULE = "model.so"
 
 
-def loaded(compiled: Compiled, target: CudaTarget) -> Any:  # noqa: ANN401 - tvm ships no types
-    """What was compiled for the GPUs of this machine, as a module for a virtual machine.
+def load_device_module(compiled: GeneratedModule, target: CudaTarget) -> Any:  # noqa: ANN401 - tvm ships no types
+    """Load code that was compiled for the GPUs of this machine, as a module for a virtual machine.
 
     Raises:
         MachineLacks: If the CUDA runtime, the extra ``cuda`` or a linker is missing.

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from maxtool.compiler.cuda.wheels import compilers
-from maxtool.compiler.running import run_tool
+from maxtool.compiler.tool_runner import run_tool
 
 # Kernels are compiled by so many threads; the bytes, though not what they do, may depend on it.
 SPLIT = "--split-compile=4"
 REPORT = "-v"
 
 
-class Assembled(NamedTuple):
+class MachineCode(NamedTuple):
     """Machine code for one architecture.
 
     Attributes:
@@ -29,7 +29,7 @@ class Assembled(NamedTuple):
     log: str
 
 
-def assemble(ptx: bytes, arch: str) -> Assembled:
+def assemble(ptx: bytes, arch: str) -> MachineCode:
     """Compile PTX to machine code.
 
     Args:
@@ -46,4 +46,4 @@ def assemble(ptx: bytes, arch: str) -> Assembled:
         text.write_bytes(ptx)
         command = [ptxas, f"-arch={arch}", REPORT, SPLIT, str(text), "-o", str(cubin)]
         log = run_tool(f"ptxas for {arch}", command)
-        return Assembled(cubin.read_bytes(), log)
+        return MachineCode(cubin.read_bytes(), log)

@@ -1,4 +1,4 @@
-"""What each kernel takes of a GPU: what ptxas reports while it makes machine code."""
+"""Resources of each kernel on a GPU, as ptxas reports them while it generates machine code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHARED = re.compile(r"(\d+) bytes smem")
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What one kernel takes.
+    """Resources of one kernel.
 
     Attributes:
         registers: Registers of each thread.
@@ -31,12 +31,12 @@ class Resources:
 
     @property
     def spills(self) -> bool:
-        """Whether it is slowed down by too few registers."""
+        """Return whether it is slowed down by too few registers."""
         return bool(self.spill_stores or self.spill_loads)
 
     @property
     def manifest(self) -> dict[str, int]:
-        """As JSON has it."""
+        """Return the fields as JSON values."""
         return asdict(self)
 
 

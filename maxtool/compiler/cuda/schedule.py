@@ -36,7 +36,9 @@ def _schedule(function: Any) -> Any:  # noqa: ANN401
 
 
 def _reduces(schedule: Any, block: Any) -> bool:  # noqa: ANN401
-    return any(str(one.iter_type) == REDUCTION for one in schedule.get(block).iter_vars)
+    return any(
+        str(iter_variable.iter_type) == REDUCTION for iter_variable in schedule.get(block).iter_vars
+    )
 
 
 def _spread(schedule: Any, block: Any) -> None:  # noqa: ANN401
@@ -75,7 +77,7 @@ def _in_registers(module: Any) -> Any:  # noqa: ANN401
 def _launched(body: Any) -> Any:  # noqa: ANN401
     """The launches of a function, each with at least one block: CUDA takes none for an error."""
     if isinstance(body, tirx.SeqStmt):
-        return tirx.SeqStmt([_launched(one) for one in body.seq])
+        return tirx.SeqStmt([_launched(statement) for statement in body.seq])
     blocks, extent, threads = body, body.value, body.body
     if isinstance(extent, tirx.IntImm) and int(extent) > 0:
         return body

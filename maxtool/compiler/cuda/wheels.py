@@ -26,7 +26,7 @@ PACKAGES = {
 
 @dataclass(frozen=True, slots=True)
 class Compilers:
-    """Both compilers.
+    """Paths of both compilers.
 
     Attributes:
         nvrtc: CUDA C++ to PTX: its bindings, which are built without types.
@@ -39,7 +39,7 @@ class Compilers:
 
 @cache
 def compilers() -> Compilers:
-    """Both compilers.
+    """Paths of both compilers.
 
     Raises:
         MachineLacks: Naming the packages that are not installed, or not of a version that serves.
@@ -62,9 +62,9 @@ def compilers() -> Compilers:
 
 
 def _problems() -> list[str]:
-    """What is wrong with the packages that are installed."""
+    """Return the problems with the installed packages."""
     versions = {name: _version(name) for name in PACKAGES}
-    absent = [f"{name} {MAJOR}" for name, found in versions.items() if found[:1] != (MAJOR,)]
+    absent = [f"{name} {MAJOR}" for name, version in versions.items() if version[:1] != (MAJOR,)]
     if not absent and versions[NVCC] < versions[NVRTC]:
         newest = ".".join(map(str, versions[NVRTC]))
         return [f"{NVCC} {newest}, to read what this version of {NVRTC} writes"]
@@ -92,7 +92,7 @@ def _program() -> Path:
 @cache
 def include_paths() -> tuple[Path, ...]:
     """The folders of the headers that the packages bring."""
-    found: dict[Path, None] = {}
+    folders: dict[Path, None] = {}
     for package, header in PACKAGES.items():
         if header is None:
             continue
@@ -101,5 +101,5 @@ def include_paths() -> tuple[Path, ...]:
         for file in files:
             if file.as_posix().endswith(suffix):
                 path = Path(str(file.locate()))
-                found[path.parents[len(Path(header).parts) - 1]] = None
-    return tuple(found)
+                folders[path.parents[len(Path(header).parts) - 1]] = None
+    return tuple(folders)

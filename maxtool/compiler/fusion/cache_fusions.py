@@ -8,8 +8,8 @@ token the attention joins them.
 from __future__ import annotations
 
 from maxtool.compiler.fusion.matcher import Fusion, Match, op
-from maxtool.compiler.kernels.cuda.attention_plan import Split
-from maxtool.compiler.kernels.cuda.attention_split import takes_steps
+from maxtool.compiler.kernels.cuda.split_kv import takes_steps
+from maxtool.compiler.kernels.cuda.split_kv_plan import SplitPlan
 from maxtool.graph import BufferType, Node
 
 FUSED = "rope_into_cache"
@@ -43,10 +43,10 @@ def _attention_step(match: Match) -> Node | None:
 
 
 def _is_step(node: Node) -> bool:
-    """Whether it is of one token, and the kernel of steps takes it."""
+    """Return whether it is of one token, and the kernel of steps takes it."""
     keys, _, query, key = node.inputs[:4]
     group = int(query.shape[2]) // int(key.shape[2])
-    split = Split(group, int(query.shape[3]), keys.dtype.value)
+    split = SplitPlan(group, int(query.shape[3]), keys.dtype.value)
     return query.shape[1] == 1 and takes_steps(split)
 
 

@@ -1,4 +1,4 @@
-"""What users write, as the operations that have kernels of their own, on every target.
+"""Fusion of users' expressions into operations that have kernels of their own, on every target.
 
 ``x @ weight.T + bias`` becomes a ``linear``: its weight is stored packed, and nothing is transposed
 when the graph runs.
@@ -15,12 +15,12 @@ from maxtool.graph.ops.neural import WEIGHT_DTYPES
 
 
 def has_kernel(x: Tensor, y: Tensor) -> bool:
-    """Whether the kernel of products takes them: it knows one matrix, or one for each of ``x``."""
+    """Return whether the product kernel takes them: one matrix, or one for each of ``x``."""
     return x.dtype in WEIGHT_DTYPES and (y.rank == 2 or x.shape[:-2] == y.shape[:-2])
 
 
 def reads_buffers(node: Node) -> bool:
-    """Whether a node reads what may be overwritten, so that it must run where it stands."""
+    """Return whether a node reads what may be overwritten, so that it must run where it stands."""
     return any(isinstance(value.type, BufferType) for value in node.inputs)
 
 
@@ -38,7 +38,7 @@ def _transposed_product(match: Match) -> Node | None:
 
 
 def _swaps_last(permute: Node) -> bool:
-    """Whether it swaps the last two dimensions of what is the same whenever it is read."""
+    """Return whether it swaps the last two dimensions of what is the same whenever it is read."""
     rank = permute.inputs[0].rank
     if rank < 2 or reads_buffers(permute):
         return False
@@ -67,7 +67,7 @@ def _biased(match: Match) -> Node | None:
 
 
 def _is_plain(node: Node) -> bool:
-    """Whether it is a ``linear`` without a bias."""
+    """Return whether it is a ``linear`` without a bias."""
     return node.op == "linear" and len(node.inputs) == 2
 
 

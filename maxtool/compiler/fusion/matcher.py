@@ -187,7 +187,7 @@ class Fusion:
 
 
 def _is_sound(index: NodeIndex, replaced: Sequence[Node], node: Node, slot: int) -> bool:
-    """Whether what remains computes the same with ``node`` in a slot instead of other nodes."""
+    """Return whether the rest computes the same with ``node`` in a slot instead of others."""
     ids = {id(old) for old in replaced}
     results = {id(value) for value in node.outputs}
     for value in (value for old in replaced for value in old.outputs):

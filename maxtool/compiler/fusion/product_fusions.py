@@ -35,12 +35,12 @@ def added(node: Node) -> Added:
 
 
 def is_one_token(shape: Shape) -> bool:
-    """Whether it is a shape of a decode step: a row for each sequence of a batch."""
+    """Return whether it is a shape of a decode step: a row for each sequence of a batch."""
     return shape.rank > 2 and all(dim == 1 for dim in shape[1:-1])
 
 
 def _has_gpu_kernel(node: Node) -> bool:
-    """Whether it is a product of float32 rows that may run elsewhere than it was written."""
+    """Return whether it is a product of float32 rows that may run elsewhere than it was written."""
     x, weight = node.inputs[:2]
     types = x.dtype is DType.float32 and weight.dtype in WEIGHT_DTYPES
     return types and not reads_buffers(node)
@@ -59,7 +59,7 @@ def _with_residual(match: Match) -> Node | None:
 
 
 def _is_few(node: Node) -> bool:
-    """Whether it is a product of one row for each sequence."""
+    """Return whether it is a product of one row for each sequence."""
     return is_one_token(node.inputs[0].shape) and _has_gpu_kernel(node)
 
 

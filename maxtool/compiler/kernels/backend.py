@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Concatenate, Protocol, TypeAlias
 
-from maxtool.compiler.kernels.builder import Buffer, Expr, Index
+from maxtool.compiler.kernels.element_order import Combine, Fold
 from maxtool.compiler.kernels.first_element import Ahead, FirstElement
-from maxtool.compiler.kernels.ordering import Combine, Fold
+from maxtool.compiler.kernels.kernel_builder import Buffer, Expr, Index
 from maxtool.compiler.kernels.requests import Options, PrimFunc, Request, Row
 
 # Neighbours of a row, from the first of them and their number: a vector, or one element.

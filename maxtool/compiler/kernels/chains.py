@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from maxtool.compiler.kernels import builder as b
-from maxtool.compiler.kernels.forms import Step
+from maxtool.compiler.kernels import kernel_builder as b
 from maxtool.compiler.kernels.formulas import CHAINED, Arithmetic
+from maxtool.compiler.kernels.kernel_options import ChainStep
 
 
-def run_chain(m: Arithmetic, steps: Sequence[Step], values: Sequence[b.Expr]) -> b.Expr:
+def run_chain(m: Arithmetic, steps: Sequence[ChainStep], values: Sequence[b.Expr]) -> b.Expr:
     """Compute a chain.
 
     Args:

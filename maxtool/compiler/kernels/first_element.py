@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 from tvm import tirx
 
-from maxtool.compiler.kernels import builder as b
-from maxtool.compiler.kernels.ordering import equal
+from maxtool.compiler.kernels import kernel_builder as b
+from maxtool.compiler.kernels.element_order import equal
 
 Ahead: TypeAlias = Callable[[b.Expr, b.Expr], b.Expr]
 

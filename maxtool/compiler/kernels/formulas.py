@@ -13,8 +13,8 @@ from typing import Protocol, TypeAlias
 
 from tvm import tirx
 
-from maxtool.compiler.kernels.builder import Expr, let
-from maxtool.compiler.kernels.ordering import maximum, minimum
+from maxtool.compiler.kernels.element_order import maximum, minimum
+from maxtool.compiler.kernels.kernel_builder import Expr, let
 
 
 class Arithmetic(Protocol):
@@ -115,9 +115,9 @@ def _relu(m: Arithmetic, x: Expr) -> Expr:
 
 def _sigmoid(m: Arithmetic, x: Expr) -> Expr:
     """``1 / (1 + exp(-x))`` from exp(-abs(x)), which cannot overflow."""
-    negative, one = x < m.number(0), m.number(1)
+    negative, unit = x < m.number(0), m.number(1)
     e = m.let(m.exp(tirx.Select(negative, x, _negative(m, x))))
-    return tirx.Select(negative, e, one) / (one + e)
+    return tirx.Select(negative, e, unit) / (unit + e)
 
 
 def _softplus(m: Arithmetic, x: Expr) -> Expr:
@@ -133,7 +133,7 @@ def _gelu(m: Arithmetic, x: Expr) -> Expr:
 
 
 def _gelu_tanh(m: Arithmetic, x: Expr) -> Expr:
-    """By ``(1 + tanh(u)) / 2 == sigmoid(2 u)``, which loses no digits where the tangent is -1."""
+    """Compute GELU by ``(1 + tanh(u)) / 2 == sigmoid(2 u)``, exact where the tangent is near -1."""
     inner = x * (m.number(1) + m.number(0.044715) * x * x)
     return x * _sigmoid(m, m.let(m.number(2 * sqrt(2 / pi)) * inner))
 
@@ -163,13 +163,13 @@ def _whole_remainder(m: Arithmetic, x: Expr, y: Expr) -> Expr:
 
 
 def _has_other_sign(m: Arithmetic, rest: Expr, y: Expr) -> Expr:
-    """Whether what C's fmod leaves has not the sign of the divisor."""
+    """Return whether what C's fmod leaves has not the sign of the divisor."""
     zero = m.number(0)
     return tirx.any(tirx.all(rest < zero, y > zero), tirx.all(rest > zero, y < zero))
 
 
 def _mod(m: Arithmetic, x: Expr, y: Expr) -> Expr:
-    """As Python's ``%``: with the sign of ``y``."""
+    """Compute Python's ``%``: the result has the sign of ``y``."""
     if not _is_float(m):
         return _whole_remainder(m, x, y)
     rest, zero = library("fmod")(m, x, y), m.number(0)
@@ -178,20 +178,20 @@ def _mod(m: Arithmetic, x: Expr, y: Expr) -> Expr:
 
 
 def _floordiv(m: Arithmetic, x: Expr, y: Expr) -> Expr:
-    """As Python's ``//``: exact, for what is divided is a multiple; ``x / y`` by 0."""
+    """Compute Python's ``//`` exactly, by dividing a multiple; ``x / y`` if y is 0."""
     if not _is_float(m):
         return _whole_quotient(m, x, y)
-    zero, half, one = (m.number(value) for value in (0, 0.5, 1))
+    zero, half, unit = (m.number(value) for value in (0, 0.5, 1))
     rest = library("fmod")(m, x, y)
-    exact = (x - rest) / y - tirx.Select(_has_other_sign(m, rest, y), one, zero)
+    exact = (x - rest) / y - tirx.Select(_has_other_sign(m, rest, y), unit, zero)
     down = tirx.floor(exact)
-    nearest = tirx.Select(exact - down > half, down + one, down)
+    nearest = tirx.Select(exact - down > half, down + unit, down)
     signed = tirx.Select(tirx.EQ(exact, zero), tirx.copysign(zero, x / y), nearest)
     return tirx.Select(tirx.EQ(y, zero), x / y, signed)
 
 
 def _not_equal(x: Expr, y: Expr) -> Expr:
-    """Not ``x != y``, which LLVM is told to take as false where either is NaN."""
+    """Compare for inequality, but not by ``x != y``, which LLVM may take as false for NaN."""
     if "float" not in str(x.ty):
         return tirx.NE(x, y)
     return tirx.any(x < y, y < x, tirx.isnan(x), tirx.isnan(y))

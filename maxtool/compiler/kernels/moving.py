@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from maxtool.compiler.kernels import builder as b
-from maxtool.compiler.kernels import elements as e
+from maxtool.compiler.kernels import element_types as e
+from maxtool.compiler.kernels import kernel_builder as b
 from maxtool.compiler.kernels import requests as r
 from maxtool.compiler.kernels.backend import Backend, shared_row
 
@@ -20,11 +20,11 @@ def permute(backend: Backend, dtype: str, dims: tuple[int, ...]) -> b.PrimFunc:
         dtype: How an element is passed.
         dims: The order; at least one.
     """
-    with b.kernel(f"permute_{'_'.join(map(str, dims))}_{dtype}") as made:
-        sizes = [made.dim(f"size_{axis}") for axis in range(len(dims))]
-        x = made.argument("x", sizes, dtype)
+    with b.kernel(f"permute_{'_'.join(map(str, dims))}_{dtype}") as kernel:
+        sizes = [kernel.dim(f"size_{axis}") for axis in range(len(dims))]
+        x = kernel.argument("x", sizes, dtype)
         moved = [sizes[dim] for dim in dims]
-        y = made.argument("y", moved, dtype)
+        y = kernel.argument("y", moved, dtype)
 
         def row(*outer: b.Expr) -> Callable[[b.Expr], None]:
             def element(k: b.Expr) -> None:
@@ -34,7 +34,7 @@ def permute(backend: Backend, dtype: str, dims: tuple[int, ...]) -> b.PrimFunc:
             return element
 
         backend.each_element(moved, row)
-    return made.function
+    return kernel.function
 
 
 def gather_rows(backend: Backend, dtype: str, places: str) -> b.PrimFunc:
@@ -48,18 +48,18 @@ def gather_rows(backend: Backend, dtype: str, places: str) -> b.PrimFunc:
         dtype: How an element is carried.
         places: The type of the places.
     """
-    with b.kernel(f"gather_{dtype}") as made:
-        outer, n, m, inner = (made.dim(name) for name in ("outer", "n", "m", "inner"))
-        x = made.argument("x", (outer, n, inner), dtype)
-        at = made.argument("at", (m,), places)
-        y = made.argument("y", (outer, m, inner), dtype)
+    with b.kernel(f"gather_{dtype}") as kernel:
+        outer, n, m, inner = (kernel.dim(name) for name in ("outer", "n", "m", "inner"))
+        x = kernel.argument("x", (outer, n, inner), dtype)
+        at = kernel.argument("at", (m,), places)
+        y = kernel.argument("y", (outer, m, inner), dtype)
 
         def row(i: b.Expr, j: b.Expr) -> Callable[[b.Expr], None]:
             place = b.index(b.greatest(b.least(b.from_first(at[j], n, places), n - 1), 0))
             return lambda k: b.store(y, x[i, place, k], (i, j, k))
 
         backend.each_element((outer, m, inner), row)
-    return made.function
+    return kernel.function
 
 
 def scatter_rows(backend: Backend, dtype: str, places: str, adds: bool = False) -> b.PrimFunc:
@@ -75,19 +75,19 @@ def scatter_rows(backend: Backend, dtype: str, places: str, adds: bool = False) 
         places: That of the places.
         adds: Whether they are.
     """
-    stored = e.stored(dtype)
-    with b.kernel(f"scatter_{'add_' if adds else ''}{dtype}") as made:
-        rows, n, m = (made.dim(name) for name in ("rows", "n", "m"))
-        x = made.argument("x", (rows, n), stored)
-        updates = made.argument("updates", (rows, m), stored)
-        at = made.argument("at", (rows, m), places)
-        y = made.argument("y", (rows, n), stored)
+    stored = e.storage_type(dtype)
+    with b.kernel(f"scatter_{'add_' if adds else ''}{dtype}") as kernel:
+        rows, n, m = (kernel.dim(name) for name in ("rows", "n", "m"))
+        x = kernel.argument("x", (rows, n), stored)
+        updates = kernel.argument("updates", (rows, m), stored)
+        at = kernel.argument("at", (rows, m), places)
+        y = kernel.argument("y", (rows, n), stored)
 
         def place(i: b.Expr, j: b.Expr) -> b.Expr:
             return b.index(b.from_first(at[i, j], n, places))
 
         backend.scatter_elements(x, updates, place, y, adds=adds)
-    return made.function
+    return kernel.function
 
 
 def scatter_blocks(backend: Backend, dtype: str) -> b.PrimFunc:
@@ -96,15 +96,15 @@ def scatter_blocks(backend: Backend, dtype: str) -> b.PrimFunc:
     Parameters of the kernel: x[rows, block], updates[m, block], at[m] int64, y[rows, block]. A row
     that does not exist is left out; of several updates of one row the last stays.
     """
-    stored = e.stored(dtype)
-    with b.kernel(f"scatter_blocks_{dtype}") as made:
-        rows, block, m = (made.dim(name) for name in ("rows", "block", "m"))
-        x = made.argument("x", (rows, block), stored)
-        updates = made.argument("updates", (m, block), stored)
-        at = made.argument("at", (m,), "int64")
-        y = made.argument("y", (rows, block), stored)
+    stored = e.storage_type(dtype)
+    with b.kernel(f"scatter_blocks_{dtype}") as kernel:
+        rows, block, m = (kernel.dim(name) for name in ("rows", "block", "m"))
+        x = kernel.argument("x", (rows, block), stored)
+        updates = kernel.argument("updates", (m, block), stored)
+        at = kernel.argument("at", (m,), "int64")
+        y = kernel.argument("y", (rows, block), stored)
         backend.scatter_rows(x, updates, at, y)
-    return made.function
+    return kernel.function
 
 
 KERNELS: tuple[r.Row, ...] = (

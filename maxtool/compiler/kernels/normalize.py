@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tvm.tirx.script.builder import ir as T
 
-from maxtool.compiler.kernels import builder as b
-from maxtool.compiler.kernels import elements as e
+from maxtool.compiler.kernels import element_types as e
+from maxtool.compiler.kernels import kernel_builder as b
 from maxtool.compiler.kernels import requests as r
 from maxtool.compiler.kernels.backend import Backend, Read, RowThreads, row_reader, shared_row
-from maxtool.compiler.kernels.ordering import COMBINE
+from maxtool.compiler.kernels.element_order import COMBINE
 from maxtool.compiler.kernels.reduction import exponential_sum
 
 # Operations on an element of a row that take an exponential or are swept several times.
@@ -20,11 +20,11 @@ def softmax_rows(backend: Backend, op: str, dtype: str) -> b.PrimFunc:
 
     Parameters of the kernel: x[rows, n], y[rows, n], both of ``dtype``.
     """
-    computed = e.computed(dtype)
-    with b.kernel(f"{op}_{dtype}") as made:
-        rows, n = made.dim("rows"), made.dim("n")
-        x = made.argument("x", (rows, n), e.stored(dtype))
-        y = made.argument("y", (rows, n), e.stored(dtype))
+    computed = e.compute_type(dtype)
+    with b.kernel(f"{op}_{dtype}") as kernel:
+        rows, n = kernel.dim("rows"), kernel.dim("n")
+        x = kernel.argument("x", (rows, n), e.storage_type(dtype))
+        y = kernel.argument("y", (rows, n), e.storage_type(dtype))
 
         def row(i: b.Expr, threads: RowThreads) -> None:
             read = row_reader(backend, x, i, dtype)
@@ -42,7 +42,7 @@ def softmax_rows(backend: Backend, op: str, dtype: str) -> b.PrimFunc:
             threads.each_vector(n, finish)
 
         backend.each_row(rows, n, row, dtypes=(dtype,), work=HEAVY)
-    return made.function
+    return kernel.function
 
 
 def layer_norm_rows(
@@ -53,12 +53,14 @@ def layer_norm_rows(
     Parameters of the kernel: x[rows, n] of ``dtype``, gamma[n] and beta[n] of type ``weight``,
     y[rows, n] of type ``out``, or else ``dtype``.
     """
-    computed = e.computed(dtype)
-    with b.kernel(f"layer_norm_{dtype}") as made:
-        rows, n = made.dim("rows"), made.dim("n")
-        x = made.argument("x", (rows, n), e.stored(dtype))
-        gamma, beta = (made.argument(name, (n,), e.stored(weight)) for name in ("gamma", "beta"))
-        y = made.argument("y", (rows, n), e.stored(out or dtype))
+    computed = e.compute_type(dtype)
+    with b.kernel(f"layer_norm_{dtype}") as kernel:
+        rows, n = kernel.dim("rows"), kernel.dim("n")
+        x = kernel.argument("x", (rows, n), e.storage_type(dtype))
+        gamma, beta = (
+            kernel.argument(name, (n,), e.storage_type(weight)) for name in ("gamma", "beta")
+        )
+        y = kernel.argument("y", (rows, n), e.storage_type(out or dtype))
 
         def row(i: b.Expr, threads: RowThreads) -> None:
             read = row_reader(backend, x, i, dtype)
@@ -74,7 +76,7 @@ def layer_norm_rows(
             threads.each_vector(n, finish)
 
         backend.each_row(rows, n, row, dtypes=(dtype,), work=HEAVY)
-    return made.function
+    return kernel.function
 
 
 def group_norm_rows(
@@ -85,13 +87,13 @@ def group_norm_rows(
     Parameters of the kernel: x[rows, n] of ``dtype``, a row for each group of each example, its
     channels one after the other; gamma[channels] and beta[channels] of type ``weight``; y like x.
     """
-    computed = e.computed(dtype)
-    with b.kernel(f"group_norm_{dtype}") as made:
-        rows, n = made.dim("rows"), made.dim("n")
-        x = made.argument("x", (rows, n), e.stored(dtype))
-        gamma = made.argument("gamma", (channels,), e.stored(weight))
-        beta = made.argument("beta", (channels,), e.stored(weight))
-        y = made.argument("y", (rows, n), e.stored(dtype))
+    computed = e.compute_type(dtype)
+    with b.kernel(f"group_norm_{dtype}") as kernel:
+        rows, n = kernel.dim("rows"), kernel.dim("n")
+        x = kernel.argument("x", (rows, n), e.storage_type(dtype))
+        gamma = kernel.argument("gamma", (channels,), e.storage_type(weight))
+        beta = kernel.argument("beta", (channels,), e.storage_type(weight))
+        y = kernel.argument("y", (rows, n), e.storage_type(dtype))
         own = channels // groups
 
         def row(i: b.Expr, threads: RowThreads) -> None:
@@ -111,7 +113,7 @@ def group_norm_rows(
             threads.each_group(own, size, affine, finish)
 
         backend.each_row(rows, n, row, dtypes=(dtype,), work=HEAVY)
-    return made.function
+    return kernel.function
 
 
 def rms_norm_rows(
@@ -136,12 +138,12 @@ def rms_norm_rows(
         round_first: Whether both factors are rounded to ``dtype`` before they are multiplied.
         out: The type of y, if not that of x.
     """
-    computed = e.computed(dtype)
-    with b.kernel(f"rms_norm_{dtype}") as made:
-        rows, n = made.dim("rows"), made.dim("n")
-        x = made.argument("x", (rows, n), e.stored(dtype))
-        w = made.argument("w", (n,), e.stored(weight))
-        y = made.argument("y", (rows, n), e.stored(out or dtype))
+    computed = e.compute_type(dtype)
+    with b.kernel(f"rms_norm_{dtype}") as kernel:
+        rows, n = kernel.dim("rows"), kernel.dim("n")
+        x = kernel.argument("x", (rows, n), e.storage_type(dtype))
+        w = kernel.argument("w", (n,), e.storage_type(weight))
+        y = kernel.argument("y", (rows, n), e.storage_type(out or dtype))
 
         def row(i: b.Expr, threads: RowThreads) -> None:
             def read(k: b.Index, width: int) -> b.Expr:
@@ -165,7 +167,7 @@ def rms_norm_rows(
             threads.each_vector(n, finish)
 
         backend.each_row(rows, n, row, dtypes=(dtype,), work=HEAVY)
-    return made.function
+    return kernel.function
 
 
 def _normal(read: Read, threads: RowThreads, n: b.Expr, eps: float, computed: str) -> Read:

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from maxtool.compiler.kernels import builder as b
-from maxtool.compiler.kernels import elements as e
+from maxtool.compiler.kernels import element_types as e
+from maxtool.compiler.kernels import kernel_builder as b
 from maxtool.compiler.kernels import requests as r
 from maxtool.compiler.kernels.backend import Backend, shared_row
 from maxtool.compiler.kernels.chains import run_chain
-from maxtool.compiler.kernels.forms import Step
 from maxtool.compiler.kernels.formulas import Arithmetic
+from maxtool.compiler.kernels.kernel_options import ChainStep
 
 # Operations that cost about as much as this many additions.
 HEAVY = 8
 
 
 def pointwise(
-    backend: Backend, dim: int, inputs: int, steps: Sequence[Step], out: str = "float32"
+    backend: Backend, dim: int, inputs: int, steps: Sequence[ChainStep], out: str = "float32"
 ) -> b.PrimFunc:
     """Build the chain; its last step is the result.
 
     Parameters of the kernel: each input [rows, dim] float32, y[rows, dim] of type ``out``.
     """
     name = "_".join(dict.fromkeys(step.op for step in steps))
-    with b.kernel(f"{name}_{dim}_{out}") as made:
-        rows = made.dim("rows")
-        sources = [made.argument(f"x{index}", (rows, dim)) for index in range(inputs)]
-        y = made.argument("y", (rows, dim), e.stored(out))
+    with b.kernel(f"{name}_{dim}_{out}") as kernel:
+        rows = kernel.dim("rows")
+        sources = [kernel.argument(f"x{index}", (rows, dim)) for index in range(inputs)]
+        y = kernel.argument("y", (rows, dim), e.storage_type(out))
 
         def chain(m: Arithmetic, *elements: b.Expr) -> b.Expr:
             return run_chain(m, steps, elements)
@@ -37,7 +37,7 @@ def pointwise(
             backend.store_vector(y, backend.compute(chain, loaded, width), (row, k), width, out)
 
         backend.each_vector(rows, dim, vector, work=HEAVY)
-    return made.function
+    return kernel.function
 
 
 KERNELS: tuple[r.Row, ...] = (shared_row(r.Pointwise)(pointwise),)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tvm.tirx.script.builder import ir as T
 
-from maxtool.compiler.kernels import builder as b
+from maxtool.compiler.kernels import kernel_builder as b
 from maxtool.compiler.kernels import requests as r
 from maxtool.compiler.kernels.backend import Backend, RowThreads, shared_row
 
@@ -23,11 +23,11 @@ def rope_angles(
     y[seq, half]. The sequence ends at ``position + seq``; the frequencies are those in row
     ``position + seq - original``, or in the first or last one.
     """
-    with b.kernel(f"rope_{function}_{half}") as made:
-        lengths, seq = made.dim("lengths"), made.dim("seq")
-        frequencies = made.argument("frequencies", (lengths, half))
-        position = made.argument("position", (1,), "int32")
-        y = made.argument("y", (seq, half))
+    with b.kernel(f"rope_{function}_{half}") as kernel:
+        lengths, seq = kernel.dim("lengths"), kernel.dim("seq")
+        frequencies = kernel.argument("frequencies", (lengths, half))
+        position = kernel.argument("position", (1,), "int32")
+        y = kernel.argument("y", (seq, half))
 
         def row(i: b.Expr, threads: RowThreads) -> None:
             first = b.index(T.Cast("int64", position[0]))
@@ -41,7 +41,7 @@ def rope_angles(
             threads.each(half, angle)
 
         backend.each_row(seq, half, row, dtypes=(), work=COSINE)
-    return made.function
+    return kernel.function
 
 
 def add_positions(backend: Backend, hidden: int, weight_dtype: str) -> b.PrimFunc:
@@ -51,12 +51,12 @@ def add_positions(backend: Backend, hidden: int, weight_dtype: str) -> b.PrimFun
     position[1] int32 of the first token, y like x. Positions outside the table take its first or
     last row.
     """
-    with b.kernel(f"add_positions_{hidden}_{weight_dtype}") as made:
-        batch, seq, positions = made.dim("batch"), made.dim("seq"), made.dim("positions")
-        x = made.argument("x", (batch, seq, hidden))
-        table = made.argument("table", (positions, hidden), b.STORAGE[weight_dtype])
-        position = made.argument("position", (1,), "int32")
-        y = made.argument("y", (batch, seq, hidden))
+    with b.kernel(f"add_positions_{hidden}_{weight_dtype}") as kernel:
+        batch, seq, positions = kernel.dim("batch"), kernel.dim("seq"), kernel.dim("positions")
+        x = kernel.argument("x", (batch, seq, hidden))
+        table = kernel.argument("table", (positions, hidden), b.STORAGE[weight_dtype])
+        position = kernel.argument("position", (1,), "int32")
+        y = kernel.argument("y", (batch, seq, hidden))
 
         def row(token: b.Expr, threads: RowThreads) -> None:
             at, s = b.unravel(token, (batch, seq))
@@ -73,7 +73,7 @@ def add_positions(backend: Backend, hidden: int, weight_dtype: str) -> b.PrimFun
             threads.each_vector(hidden, added)
 
         backend.each_row(batch * seq, hidden, row, dtypes=("float32", weight_dtype))
-    return made.function
+    return kernel.function
 
 
 KERNELS: tuple[r.Row, ...] = (

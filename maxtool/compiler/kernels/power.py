@@ -1,4 +1,4 @@
-"""Whole numbers to the power of whole numbers."""
+"""Powers of whole numbers with whole exponents."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
-from maxtool.compiler.kernels import builder as b
+from maxtool.compiler.kernels import kernel_builder as b
 from maxtool.compiler.kernels import requests as r
 from maxtool.compiler.kernels.backend import Backend, shared_row
 
@@ -20,15 +20,15 @@ def integer_power(backend: Backend, dtype: str) -> b.PrimFunc:
 
     Parameters of the kernel: x[n], y[n], z[n], all of ``dtype``.
     """
-    with b.kernel(f"pow_{dtype}") as made:
-        n = made.dim("n")
-        x, y, z = (made.argument(name, (n,), dtype) for name in "xyz")
+    with b.kernel(f"pow_{dtype}") as kernel:
+        n = kernel.dim("n")
+        x, y, z = (kernel.argument(name, (n,), dtype) for name in "xyz")
 
         def row() -> Callable[[b.Expr], None]:
             return lambda i: b.store(z, _power(x[i], y[i], dtype), (i,))
 
         backend.each_element((n,), row, work=4 * BITS[dtype])
-    return made.function
+    return kernel.function
 
 
 def _power(x: b.Expr, y: b.Expr, dtype: str) -> b.Expr:
@@ -55,9 +55,9 @@ def _rounded(x: b.Expr, y: b.Expr, product: b.Expr, dtype: str) -> b.Expr:
     """The power, or for a negative exponent what one over it is without digits after the point."""
     if dtype.startswith("u"):
         return product
-    zero, one, minus_one = (tirx.const(value, dtype) for value in (0, 1, -1))
+    zero, unit, minus_one = (tirx.const(value, dtype) for value in (0, 1, -1))
     # The power of -1 by a negative exponent, taken without its sign, is -1 or 1 as it should be.
-    is_unit = tirx.any(x == one, x == minus_one)
+    is_unit = tirx.any(x == unit, x == minus_one)
     return T.Select(tirx.all(y < zero, tirx.Not(is_unit)), zero, product)
 
 

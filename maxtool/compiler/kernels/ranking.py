@@ -5,11 +5,11 @@ from __future__ import annotations
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
-from maxtool.compiler.kernels import builder as b
-from maxtool.compiler.kernels import elements as e
+from maxtool.compiler.kernels import element_types as e
+from maxtool.compiler.kernels import kernel_builder as b
 from maxtool.compiler.kernels import requests as r
 from maxtool.compiler.kernels.backend import Backend, RowThreads, shared_row
-from maxtool.compiler.kernels.ordering import above, equal
+from maxtool.compiler.kernels.element_order import above, equal
 
 
 def top_rows(backend: Backend, dtype: str, count: int) -> b.PrimFunc:
@@ -18,15 +18,15 @@ def top_rows(backend: Backend, dtype: str, count: int) -> b.PrimFunc:
     Parameters of the kernel: x[rows, n] of ``dtype``, y[rows, count] int64. Of equal elements the
     first comes first, and a NaN comes before every number. The row is read once for each of them.
     """
-    computed = e.computed(dtype)
-    with b.kernel(f"top_{count}_{dtype}") as made:
-        rows, n = made.dim("rows"), made.dim("n")
-        x = made.argument("x", (rows, n), e.stored(dtype))
-        y = made.argument("y", (rows, count), "int64")
+    computed = e.compute_type(dtype)
+    with b.kernel(f"top_{count}_{dtype}") as kernel:
+        rows, n = kernel.dim("rows"), kernel.dim("n")
+        x = kernel.argument("x", (rows, n), e.storage_type(dtype))
+        y = kernel.argument("y", (rows, count), "int64")
 
         def row(i: b.Expr, threads: RowThreads) -> None:
             last, before = b.cell(tirx.const(0, computed)), b.cell(b.integer(-1))
-            first = threads.first(computed, lambda one, two: above(one, two, computed))
+            first = threads.first(computed, lambda left, right: above(left, right, computed))
 
             def offer(k: b.Expr) -> None:
                 value = b.let(backend.read(x, (i, k), dtype))
@@ -45,7 +45,7 @@ def top_rows(backend: Backend, dtype: str, count: int) -> b.PrimFunc:
                     b.store(y, first.place.value, (i, rank))
 
         backend.each_row(rows, n, row, dtypes=(dtype,), work=count)
-    return made.function
+    return kernel.function
 
 
 KERNELS: tuple[r.Row, ...] = (shared_row(r.TopRows)(top_rows),)

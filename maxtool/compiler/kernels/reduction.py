@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from tvm.tirx.script.builder import ir as T
 
-from maxtool.compiler.kernels import builder as b
-from maxtool.compiler.kernels import elements as e
+from maxtool.compiler.kernels import element_types as e
+from maxtool.compiler.kernels import kernel_builder as b
 from maxtool.compiler.kernels import requests as r
 from maxtool.compiler.kernels.backend import Backend, Read, RowThreads, row_reader, shared_row
-from maxtool.compiler.kernels.ordering import COMBINE, leads
+from maxtool.compiler.kernels.element_order import COMBINE, leads
 
 # Threads of a GPU that add up the elements of a row, each to those before it.
 WARP = 32
@@ -28,11 +28,11 @@ def reduce_rows(backend: Backend, op: str, dtype: str) -> b.PrimFunc:
         op: A name in ``COMBINE`` or in ``COMPOSED``.
         dtype: The element type, by name.
     """
-    computed = e.computed(dtype)
-    with b.kernel(f"{op}_{dtype}") as made:
-        rows, n = made.dim("rows"), made.dim("n")
-        x = made.argument("x", (rows, n), e.stored(dtype))
-        y = made.argument("y", (rows,), e.stored(dtype))
+    computed = e.compute_type(dtype)
+    with b.kernel(f"{op}_{dtype}") as kernel:
+        rows, n = kernel.dim("rows"), kernel.dim("n")
+        x = kernel.argument("x", (rows, n), e.storage_type(dtype))
+        y = kernel.argument("y", (rows,), e.storage_type(dtype))
 
         def row(i: b.Expr, threads: RowThreads) -> None:
             read = row_reader(backend, x, i, dtype)
@@ -45,7 +45,7 @@ def reduce_rows(backend: Backend, op: str, dtype: str) -> b.PrimFunc:
 
         work = EXPONENTIAL if op == "logsumexp" else 1
         backend.each_row(rows, n, row, dtypes=(dtype,), work=work)
-    return made.function
+    return kernel.function
 
 
 def _mean(_backend: Backend, threads: RowThreads, read: Read, n: b.Expr, computed: str) -> b.Expr:
@@ -86,14 +86,14 @@ def index_rows(backend: Backend, op: str, dtype: str) -> b.PrimFunc:
     Parameters of the kernel: x[rows, n] of ``dtype``, y[rows] int64; 0 for an empty row. The first
     of equal elements is meant, and a NaN comes before every number.
     """
-    computed = e.computed(dtype)
-    with b.kernel(f"{op}_{dtype}") as made:
-        rows, n = made.dim("rows"), made.dim("n")
-        x = made.argument("x", (rows, n), e.stored(dtype))
-        y = made.argument("y", (rows,), "int64")
+    computed = e.compute_type(dtype)
+    with b.kernel(f"{op}_{dtype}") as kernel:
+        rows, n = kernel.dim("rows"), kernel.dim("n")
+        x = kernel.argument("x", (rows, n), e.storage_type(dtype))
+        y = kernel.argument("y", (rows,), "int64")
 
         def row(i: b.Expr, threads: RowThreads) -> None:
-            first = threads.first(computed, lambda one, two: leads(op, one, two, computed))
+            first = threads.first(computed, lambda left, right: leads(op, left, right, computed))
             first.clear()
             threads.each(n, lambda k: first.offer(b.let(backend.read(x, (i, k), dtype)), k))
             first.settle()
@@ -101,7 +101,7 @@ def index_rows(backend: Backend, op: str, dtype: str) -> b.PrimFunc:
                 b.store(y, b.greatest(first.place.value, 0), (i,))
 
         backend.each_row(rows, n, row, dtypes=(dtype,))
-    return made.function
+    return kernel.function
 
 
 def cumsum_rows(backend: Backend, dtype: str, exclusive: bool, reverse: bool) -> b.PrimFunc:
@@ -109,10 +109,10 @@ def cumsum_rows(backend: Backend, dtype: str, exclusive: bool, reverse: bool) ->
 
     Parameters of the kernel: x[rows, n], y[rows, n], both of ``dtype``.
     """
-    with b.kernel(f"cumsum_{dtype}") as made:
-        rows, n = made.dim("rows"), made.dim("n")
-        x = made.argument("x", (rows, n), e.stored(dtype))
-        y = made.argument("y", (rows, n), e.stored(dtype))
+    with b.kernel(f"cumsum_{dtype}") as kernel:
+        rows, n = kernel.dim("rows"), kernel.dim("n")
+        x = kernel.argument("x", (rows, n), e.storage_type(dtype))
+        y = kernel.argument("y", (rows, n), e.storage_type(dtype))
 
         def row(i: b.Expr, threads: RowThreads) -> None:
             def place(k: b.Expr) -> b.Expr:
@@ -124,10 +124,10 @@ def cumsum_rows(backend: Backend, dtype: str, exclusive: bool, reverse: bool) ->
             def write(k: b.Expr, before: b.Expr, after: b.Expr) -> None:
                 backend.write(y, before if exclusive else after, (i, place(k)), dtype)
 
-            threads.running_sums(n, read, write, e.computed(dtype))
+            threads.running_sums(n, read, write, e.compute_type(dtype))
 
         backend.each_row(rows, n, row, dtypes=(dtype,), group=WARP)
-    return made.function
+    return kernel.function
 
 
 KERNELS: tuple[r.Row, ...] = (

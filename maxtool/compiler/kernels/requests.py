@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, dataclass_transform
 
-from maxtool.compiler.kernels.forms import Heads, Mask, Step, Window
+from maxtool.compiler.kernels.kernel_options import ChainStep, HeadSizes, Mask, Window
 
 PrimFunc: TypeAlias = Any  # tvm ships no types
 Options = ParamSpec("Options")
@@ -99,7 +99,7 @@ class DotAttention(Request):
     """Attention without a cache; ``scale`` multiplies the scores."""
 
     dtype: str
-    heads: Heads
+    heads: HeadSizes
     mask: Mask | None
     causal: bool
     scale: float
@@ -169,7 +169,7 @@ class Pointwise(Request):
 
     dim: int
     inputs: int
-    steps: tuple[Step, ...]
+    steps: tuple[ChainStep, ...]
 
 
 class Pool(Request):

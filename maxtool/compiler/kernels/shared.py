@@ -6,21 +6,21 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from maxtool.compiler.kernels import (
-    counted,
     moving,
+    nonzero_indices,
     normalize,
     pointwise,
     positions,
     power,
     ranking,
     reduction,
-    sampling,
+    token_sampling,
 )
 from maxtool.compiler.kernels.backend import Backend
 from maxtool.compiler.kernels.requests import PrimFunc, Request, Row
 
 SHARED: tuple[Row, ...] = (
-    *counted.KERNELS,
+    *nonzero_indices.KERNELS,
     *moving.KERNELS,
     *normalize.KERNELS,
     *pointwise.KERNELS,
@@ -28,7 +28,7 @@ SHARED: tuple[Row, ...] = (
     *power.KERNELS,
     *ranking.KERNELS,
     *reduction.KERNELS,
-    *sampling.KERNELS,
+    *token_sampling.KERNELS,
 )
 
 

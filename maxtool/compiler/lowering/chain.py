@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from maxtool.compiler.kernels.cuda.gpu_requests import RoundedPointwise
-from maxtool.compiler.kernels.forms import Step
+from maxtool.compiler.kernels.kernel_options import ChainStep
 from maxtool.compiler.kernels.requests import Pointwise
 from maxtool.dtype import DType
 
@@ -22,7 +22,7 @@ class Chain:
     """
 
     inputs: tuple[Any, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[ChainStep, ...]
     width: int
 
     def kernel(self, dtype: DType) -> Pointwise:

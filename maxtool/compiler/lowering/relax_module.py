@@ -7,8 +7,8 @@ from typing import Any
 
 from tvm import relax
 
+from maxtool.compiler.kernels.kernel_table import build
 from maxtool.compiler.kernels.requests import Request
-from maxtool.compiler.kernels.table import build
 from maxtool.compiler.placement import Placement
 from maxtool.compiler.targets import Target
 
@@ -40,7 +40,7 @@ class RelaxModule:
         return self._kernels[key]
 
     def attributes(self, target: Target) -> dict[str, Any]:
-        """What a kernel says of itself: its target, where not all have the same."""
+        """Return the attributes of a kernel: its target, where not all have the same."""
         return {} if self.placement.is_single else {"target": target.tvm}
 
     def unique(self, hint: str) -> str:

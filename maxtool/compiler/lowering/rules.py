@@ -11,22 +11,22 @@ from tvm import relax
 from tvm.ir import StringImm
 
 from maxtool.compiler.kernels.requests import Embedding, IntegerPower
-from maxtool.compiler.lowering import expressions as te
-from maxtool.compiler.lowering.attending import ATTENDING
-from maxtool.compiler.lowering.caching import CACHING
-from maxtool.compiler.lowering.casting import cast_rule
-from maxtool.compiler.lowering.collective import COLLECTIVE
-from maxtool.compiler.lowering.experts import EXPERTS
-from maxtool.compiler.lowering.function import FunctionLowering, Rule
-from maxtool.compiler.lowering.images import IMAGES
-from maxtool.compiler.lowering.moving import MOVING
-from maxtool.compiler.lowering.permuting import PERMUTING
-from maxtool.compiler.lowering.pointwise import chain
-from maxtool.compiler.lowering.positions import POSITIONS
-from maxtool.compiler.lowering.products import PRODUCTS
-from maxtool.compiler.lowering.ranking import RANKING
-from maxtool.compiler.lowering.rowwise import ROWWISE
-from maxtool.compiler.lowering.sampling import SAMPLING
+from maxtool.compiler.lowering import tensor_expressions as te
+from maxtool.compiler.lowering.attention_rules import ATTENDING
+from maxtool.compiler.lowering.cache_rules import CACHING
+from maxtool.compiler.lowering.cast_rules import cast_rule
+from maxtool.compiler.lowering.collective_rules import COLLECTIVE
+from maxtool.compiler.lowering.expert_rules import EXPERTS
+from maxtool.compiler.lowering.function_lowering import FunctionLowering, Rule
+from maxtool.compiler.lowering.image_rules import IMAGES
+from maxtool.compiler.lowering.move_rules import MOVING
+from maxtool.compiler.lowering.permute_rules import PERMUTING
+from maxtool.compiler.lowering.pointwise_rules import chain
+from maxtool.compiler.lowering.position_rules import POSITIONS
+from maxtool.compiler.lowering.product_rules import PRODUCTS
+from maxtool.compiler.lowering.ranking_rules import RANKING
+from maxtool.compiler.lowering.row_rules import ROWWISE
+from maxtool.compiler.lowering.sampling_rules import SAMPLING
 from maxtool.dtype import DType
 from maxtool.graph import BufferType, Node
 from maxtool.graph.ops.comparison import COMPARISONS, LOGICAL, TESTS

@@ -7,12 +7,12 @@ from typing import Any
 
 from tvm import relax
 
-from maxtool.compiler.lowering.function import FunctionLowering
+from maxtool.compiler.lowering.function_lowering import FunctionLowering
 from maxtool.compiler.lowering.relax_module import RelaxModule
 from maxtool.compiler.placement import Placement
-from maxtool.compiler.storage import Storage
+from maxtool.compiler.storage import WeightStorage
 from maxtool.graph import CallNode, Graph, Tensor
-from maxtool.graph.nested import FlowGraph, NestedGraph, names_in
+from maxtool.graph.nested_graph import FlowGraph, NestedGraph, names_in
 
 
 class SubgraphModule(RelaxModule):
@@ -26,13 +26,13 @@ class SubgraphModule(RelaxModule):
         super().__init__(placement)
         self._subgraphs: dict[tuple[object, ...], Any] = {}
 
-    def stored_type(self, value: Tensor, storage: Storage) -> Any:  # noqa: ANN401 - tvm ships no types
+    def stored_type(self, value: Tensor, storage: WeightStorage) -> Any:  # noqa: ANN401 - tvm ships no types
         """Return the type of a weight as it is stored."""
         vdevice = self.placement.vdevice(value.device)
         return relax.TensorType(list(storage.stored_shape), storage.stored_dtype, vdevice=vdevice)
 
     def parameters(
-        self, function: FunctionLowering, graph: Graph, storages: Sequence[Storage]
+        self, function: FunctionLowering, graph: Graph, storages: Sequence[WeightStorage]
     ) -> list[Any]:
         """Return the parameters of a private function: the inputs of a graph, then its weights."""
         inputs = [function.type(value.type) for value in graph.inputs]
@@ -60,7 +60,7 @@ class SubgraphModule(RelaxModule):
             for shape in self.sizes(function, graph)
         ]
 
-    def callee(self, node: CallNode, storages: Sequence[Storage]) -> Any:  # noqa: ANN401
+    def callee(self, node: CallNode, storages: Sequence[WeightStorage]) -> Any:  # noqa: ANN401
         """Return the function of a subgraph whose weights are stored so."""
         return self._subgraphs[key_of(node, storages)]
 
@@ -70,6 +70,6 @@ def _anywhere(tensor_type: Any) -> Any:  # noqa: ANN401 - tvm ships no types
     return relax.TensorType(tensor_type.shape, tensor_type.dtype)
 
 
-def key_of(node: CallNode, storages: Sequence[Storage]) -> tuple[object, ...]:
+def key_of(node: CallNode, storages: Sequence[WeightStorage]) -> tuple[object, ...]:
     """Return a key that calls of one subgraph share when their weights are stored alike."""
     return id(node.callee), *((each.dtype, each.shape, each.block) for each in storages)

@@ -61,12 +61,12 @@ from maxtool.graph.ops.layout import (
 from maxtool.graph.ops.neural import embedding, linear, matmul
 from maxtool.graph.ops.nonzero import nonzero
 from maxtool.graph.ops.normalization import group_norm, layer_norm, logsoftmax, rms_norm, softmax
+from maxtool.graph.ops.operation_table import OPS, Op, apply
 from maxtool.graph.ops.positions import add_positions, rope, rope_angles
 from maxtool.graph.ops.ranking import argsort, top_k
 from maxtool.graph.ops.reduction import *  # noqa: F403 - its own list says which
 from maxtool.graph.ops.sampling import sample
 from maxtool.graph.ops.statistics import std, variance
-from maxtool.graph.ops.table import OPS, Op, apply
 
 __all__ = [
     "OPS",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from maxtool.dtype import DType
 from maxtool.graph.dim import Dim
+from maxtool.graph.ops.operation_table import apply, define
 from maxtool.graph.ops.require import require, require_floats
-from maxtool.graph.ops.table import apply, define
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
@@ -18,10 +18,14 @@ def _infer(
     causal: bool,  # noqa: ARG001 - part of the operation's signature
     scale: float | None,  # noqa: ARG001
 ) -> tuple[TensorType, ...]:
-    for kind in (query, key, value):
-        require_floats(kind)
-        require(kind.dtype is query.dtype, "operands are of one type; cast the others")
-        known = kind.rank == 4 and kind.shape[1].is_static and kind.shape[3].is_static
+    for tensor_type in (query, key, value):
+        require_floats(tensor_type)
+        require(tensor_type.dtype is query.dtype, "operands are of one type; cast the others")
+        known = (
+            tensor_type.rank == 4
+            and tensor_type.shape[1].is_static
+            and tensor_type.shape[3].is_static
+        )
         require(known, "operands are [batch, heads, length, dim], heads and dim known")
     batch, heads, length, dim = query.shape
     _, kv_heads, keys, _ = key.shape
@@ -31,8 +35,8 @@ def _infer(
     require(dim != 0 and value.shape[3] != 0, "heads have elements")
     grouped = kv_heads != 0 and int(heads) % int(kv_heads) == 0
     require(grouped, "query heads are a multiple of key/value heads")
-    for one in mask:
-        _require_mask(one, query, [batch, heads, length, keys])
+    for mask_type in mask:
+        _require_mask(mask_type, query, [batch, heads, length, keys])
     return (TensorType(query.dtype, [batch, heads, length, value.shape[3]], query.device),)
 
 

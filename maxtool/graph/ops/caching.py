@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from maxtool.dtype import DType
+from maxtool.graph.ops.operation_table import apply, define
 from maxtool.graph.ops.require import (
     require,
     require_float32,
     require_heads,
     require_position,
 )
-from maxtool.graph.ops.table import apply, define
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
@@ -23,9 +23,12 @@ _EVERY = 2**31 - 1
 
 
 def _require_cached(*kinds: TensorType) -> None:
-    for kind in kinds:
+    for tensor_type in kinds:
         known = ", ".join(dtype.value for dtype in CACHED)
-        require(kind.dtype in CACHED, f"keys and values are {known}, not {kind.dtype.value}")
+        require(
+            tensor_type.dtype in CACHED,
+            f"keys and values are {known}, not {tensor_type.dtype.value}",
+        )
 
 
 def _infer_cache_key(

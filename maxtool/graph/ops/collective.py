@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from maxtool.graph.ops.operation_table import apply, define
 from maxtool.graph.ops.require import require
-from maxtool.graph.ops.table import apply, define
 from maxtool.graph.tensor import Tensor
 from maxtool.graph.type import TensorType
 
 
-def _infer_all_reduce(kind: TensorType, count: int) -> tuple[TensorType, ...]:
-    _require_floats(kind, count)
-    return (TensorType(kind.dtype, kind.shape, kind.device),)
+def _infer_all_reduce(tensor_type: TensorType, count: int) -> tuple[TensorType, ...]:
+    _require_floats(tensor_type, count)
+    return (TensorType(tensor_type.dtype, tensor_type.shape, tensor_type.device),)
 
 
-def _infer_all_gather(kind: TensorType, count: int) -> tuple[TensorType, ...]:
-    _require_floats(kind, count)
-    return (TensorType(kind.dtype, [count, *kind.shape], kind.device),)
+def _infer_all_gather(tensor_type: TensorType, count: int) -> tuple[TensorType, ...]:
+    _require_floats(tensor_type, count)
+    return (TensorType(tensor_type.dtype, [count, *tensor_type.shape], tensor_type.device),)
 
 
-def _require_floats(kind: TensorType, count: int) -> None:
-    require(kind.dtype.value == "float32", "operands are float32")
+def _require_floats(tensor_type: TensorType, count: int) -> None:
+    require(tensor_type.dtype.value == "float32", "operands are float32")
     require(count > 0, f"there are {count} devices")
 
 
@@ -38,7 +38,7 @@ def all_reduce(x: Tensor, count: int) -> Tensor:
 
 
 def all_gather(x: Tensor, count: int) -> Tensor:
-    """What ``x`` is on each of ``count`` devices, one after the other along the last dimension.
+    """Concatenate ``x`` of each of ``count`` devices along the last dimension.
 
     Args:
         x: float32, of one shape everywhere.

@@ -11,8 +11,8 @@ from typing import Literal, TypeAlias
 
 from maxtool.dtype import DType
 from maxtool.graph.graph import Graph
-from maxtool.graph.nested import FlowGraph, NestedGraph, as_results
-from maxtool.graph.ops.table import as_tensor, is_traced
+from maxtool.graph.nested_graph import FlowGraph, NestedGraph, as_results
+from maxtool.graph.ops.operation_table import as_tensor, is_traced
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import BufferType, TensorType
 
@@ -51,7 +51,7 @@ def cond(
         NestedGraph(f"{name}_then", graph, _checking("cond: then_fn", then_fn, wanted, more)),
         NestedGraph(f"{name}_else", graph, _checking("cond: else_fn", else_fn, wanted, more)),
     ]
-    types = [*wanted, *(one.type for one in more)]
+    types = [*wanted, *(value.type for value in more)]
     return _flowing(graph, (name, "cond"), [chosen], branches, types)[: len(wanted)]
 
 
@@ -72,11 +72,11 @@ def while_loop(
         ValueError: If there are no values, a value is a buffer, the predicate is not one bool, or
             the body returns other types.
     """
-    given = [initial_values] if isinstance(initial_values, Tensor) else list(initial_values)
-    values = [as_tensor(one) for one in given]
+    initial = [initial_values] if isinstance(initial_values, Tensor) else list(initial_values)
+    values = [as_tensor(one) for one in initial]
     if not values:
         raise ValueError("while_loop: there are no initial values")
-    if buffers := [one for one in values if isinstance(one.type, BufferType)]:
+    if buffers := [tensor for tensor in values if isinstance(tensor.type, BufferType)]:
         raise ValueError(f"while_loop: {buffers[0].type} cannot be a value of a loop; copy it")
     graph = Graph.current()
     if graph is None:
@@ -151,16 +151,16 @@ def _checking(
 
 def _checked(what: str, given: Results, wanted: Sequence[TensorType]) -> list[Tensor]:
     results = list(as_results(given))
-    for one in results:
-        if not isinstance(one, Tensor):
-            raise TypeError(f"{what} returns tensors, not {type(one).__name__}")
-    if [_plain(one.type) for one in results] != [_plain(kind) for kind in wanted]:
-        found, listed = (
+    for result in results:
+        if not isinstance(result, Tensor):
+            raise TypeError(f"{what} returns tensors, not {type(result).__name__}")
+    if [_plain(one.type) for one in results] != [_plain(expected) for expected in wanted]:
+        actual, listed = (
             ", ".join(map(str, kinds)) for kinds in ([r.type for r in results], wanted)
         )
-        raise ValueError(f"{what} returns {found or 'nothing'}, not {listed or 'nothing'}")
+        raise ValueError(f"{what} returns {actual or 'nothing'}, not {listed or 'nothing'}")
     return results
 
 
-def _plain(kind: TensorType) -> tuple[object, ...]:
-    return kind.dtype, kind.shape, kind.device
+def _plain(tensor_type: TensorType) -> tuple[object, ...]:
+    return tensor_type.dtype, tensor_type.shape, tensor_type.device

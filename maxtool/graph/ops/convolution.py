@@ -9,8 +9,8 @@ import numpy as np
 
 from maxtool.graph.dim import Dim
 from maxtool.graph.ops.layout import permute
+from maxtool.graph.ops.operation_table import apply, define
 from maxtool.graph.ops.require import require, require_floats
-from maxtool.graph.ops.table import apply, define
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
@@ -23,9 +23,9 @@ _FILTERS = {"RSCF": (0, 1, 2, 3), "FCRS": (2, 3, 1, 0)}
 
 
 def _require_one_float_type(*kinds: TensorType) -> None:
-    for kind in kinds:
-        require_floats(kind)
-        require(kind.dtype is kinds[0].dtype, "operands are of one type; cast the others")
+    for tensor_type in kinds:
+        require_floats(tensor_type)
+        require(tensor_type.dtype is kinds[0].dtype, "operands are of one type; cast the others")
 
 
 def _infer_convolution(
@@ -77,7 +77,7 @@ def _windows(
     padding: tuple[int, ...],
     ceil_mode: bool,
 ) -> list[Dim]:
-    """How many windows fit along each spatial dimension."""
+    """Return the number of windows that fit along each spatial dimension."""
     require(min(*stride, *dilation) > 0, "strides and dilations are at least 1")
     require(min(padding) >= 0, "padding is not negative")
     sizes = []
@@ -89,7 +89,7 @@ def _windows(
 
 
 def _fitting(dim: Dim, before: int, after: int, stride: int, ceil_mode: bool) -> Dim:
-    """Of a dimension, where its last element is followed by ``after`` starts of windows."""
+    """Return the number of windows in a dimension that ends with ``after`` starts of windows."""
     if not dim.is_static:
         require(
             stride == 1 and before + after == 0,
@@ -149,8 +149,8 @@ def conv2d(
         "padding": _padding(padding, 2),
         "groups": int(groups),
     }
-    made = apply("conv2d", image, weight, _bias(bias, weight), **options)[0]
-    return permute(made, (0, 3, 1, 2)) if str(input_layout) == "NCHW" else made
+    result = apply("conv2d", image, weight, _bias(bias, weight), **options)[0]
+    return permute(result, (0, 3, 1, 2)) if str(input_layout) == "NCHW" else result
 
 
 def conv1d(
@@ -162,11 +162,13 @@ def conv1d(
     groups: int = 1,
     bias: TensorLike | None = None,
 ) -> Tensor:
-    """As :func:`conv2d`, of ``[batch, length, channels]`` and ``[length, channels, features]``.
+    """Convolve ``[batch, length, channels]`` with ``[length, channels, features]``, like `conv2d`.
 
     ``padding`` is (before, after) or one number for both.
     """
-    signal, weight = (one if isinstance(one, Tensor) else Tensor(one) for one in (x, filter))
+    signal, weight = (
+        operand if isinstance(operand, Tensor) else Tensor(operand) for operand in (x, filter)
+    )
     options = {
         "stride": _sizes(stride, 1),
         "dilation": _sizes(dilation, 1),
@@ -215,30 +217,30 @@ def avg_pool2d(
 def _pool(
     name: str, x: TensorLike, sizes: tuple[Sizes, ...], ceil_mode: bool, counts: bool
 ) -> Tensor:
-    kernel, stride, dilation = (_sizes(one, 2) for one in sizes[:3])
+    kernel, stride, dilation = (_sizes(setting, 2) for setting in sizes[:3])
     window = {"kernel": kernel, "stride": stride, "dilation": dilation}
     options = {"ceil_mode": bool(ceil_mode), "count_boundary": bool(counts)}
     return apply(name, x, **window, padding=_padding(sizes[3], 2), **options)[0]
 
 
 def _sizes(given: Sizes, count: int) -> tuple[int, ...]:
-    sizes = (given,) * count if isinstance(given, int) else tuple(int(one) for one in given)
+    sizes = (given,) * count if isinstance(given, int) else tuple(int(size) for size in given)
     require(len(sizes) == count, f"one number or {count}, not {list(sizes)}")
     return sizes
 
 
-def _padding(given: Sizes, count: int) -> tuple[int, ...]:
+def _padding(sizes: Sizes, count: int) -> tuple[int, ...]:
     """(before, after) of each dimension."""
-    if not isinstance(given, int) and len(given) == 2 * count:
-        return _sizes(given, 2 * count)
-    return tuple(one for size in _sizes(given, count) for one in (size, size))
+    if not isinstance(sizes, int) and len(sizes) == 2 * count:
+        return _sizes(sizes, 2 * count)
+    return tuple(one for size in _sizes(sizes, count) for one in (size, size))
 
 
 def _arranged(
-    what: str, given: TensorLike, layout: str, known: Mapping[str, tuple[int, ...]]
+    what: str, tensor_like: TensorLike, layout: str, known: Mapping[str, tuple[int, ...]]
 ) -> Tensor:
-    """Of four dimensions in that layout, the same in ours; others are refused later."""
-    tensor = given if isinstance(given, Tensor) else Tensor(given)
+    """Permute four dimensions from a layout into ours; other ranks are refused later."""
+    tensor = tensor_like if isinstance(tensor_like, Tensor) else Tensor(tensor_like)
     order = known.get(str(layout))
     if order is None:
         raise ValueError(f"conv2d: {what}_layout is {' or '.join(known)}, not {layout}")

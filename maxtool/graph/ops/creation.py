@@ -20,8 +20,8 @@ from maxtool.graph.ops.comparison import (
 )
 from maxtool.graph.ops.elementwise import mul, sub
 from maxtool.graph.ops.layout import unsqueeze
+from maxtool.graph.ops.operation_table import apply, as_tensor, define
 from maxtool.graph.ops.require import require, require_numbers
-from maxtool.graph.ops.table import apply, as_tensor, define
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
@@ -72,7 +72,7 @@ def range(  # noqa: A001 - the operation's name
     if out_dim is None:
         return _known_range(start, stop, step, dtype, device)
     natural = DType.int64 if isinstance(stop, Dim) else None
-    ends = [_scalar(one, dtype or natural, device) for one in (start, step)]
+    ends = [_scalar(end, dtype or natural, device) for end in (start, step)]
     return apply("range", *ends, size=Dim(out_dim))[0]
 
 
@@ -105,7 +105,7 @@ def _known_range(
     if not numbers[2].item():
         raise ValueError("range: the step is not 0")
     natural = next((one.dtype for one in numbers if one.dtype.is_float()), DType.int64)
-    values = np.arange(*(one.item() for one in numbers))
+    values = np.arange(*(end.item() for end in numbers))
     return Tensor(values.astype((dtype or natural).to_numpy()), device=device)
 
 
@@ -127,10 +127,10 @@ def outer(lhs: TensorLike, rhs: TensorLike) -> Tensor:
     Raises:
         ValueError: If one of them is no vector.
     """
-    one, two = as_tensor(lhs), as_tensor(rhs)
-    if one.rank != 1 or two.rank != 1:
-        raise ValueError(f"outer({one.type}, {two.type}): needs two vectors")
-    return mul(unsqueeze(one, 1), unsqueeze(two, 0))
+    left, right = as_tensor(lhs), as_tensor(rhs)
+    if left.rank != 1 or right.rank != 1:
+        raise ValueError(f"outer({left.type}, {right.type}): needs two vectors")
+    return mul(unsqueeze(left, 1), unsqueeze(right, 0))
 
 
 def band_part(
@@ -151,7 +151,7 @@ def band_part(
         ValueError: If there are no two dimensions, or a number is negative.
     """
     tensor = as_tensor(x)
-    limits = [one for one in (num_lower, num_upper) if one is not None]
+    limits = [limit for limit in (num_lower, num_upper) if limit is not None]
     if tensor.rank < 2 or min(limits, default=0) < 0:
         raise ValueError(f"band_part({tensor.type}): needs two dimensions, and numbers from 0 on")
     rows, columns = (range(0, size) for size in tensor.shape[-2:])

@@ -10,8 +10,8 @@ from itertools import zip_longest
 
 from maxtool.dtype import DType
 from maxtool.graph.dim import Dim, Shape
+from maxtool.graph.ops.operation_table import apply, define
 from maxtool.graph.ops.require import require_floats, require_numbers
-from maxtool.graph.ops.table import apply, define
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
@@ -87,39 +87,39 @@ def broadcast(first: Shape, second: Shape) -> Shape:
         ValueError: If they do not; a symbolic dimension agrees with itself and with 1 only.
     """
     pairs = zip_longest(reversed(first), reversed(second), fillvalue=Dim(1))
-    return Shape([_broadcast_dim(one, two) for one, two in pairs][::-1])
+    return Shape([_broadcast_dim(left, right) for left, right in pairs][::-1])
 
 
-def _broadcast_dim(one: Dim, two: Dim) -> Dim:
-    if one == two or two == 1:
-        return one
-    if one == 1:
-        return two
-    raise ValueError(f"dimensions {one} and {two} do not broadcast")
+def _broadcast_dim(left: Dim, right: Dim) -> Dim:
+    if left == right or right == 1:
+        return left
+    if left == 1:
+        return right
+    raise ValueError(f"dimensions {left} and {right} do not broadcast")
 
 
-def _infer_binary(one: TensorType, two: TensorType) -> tuple[TensorType, ...]:
-    require_numbers(one)
-    return (TensorType(one.dtype, broadcast(one.shape, two.shape), one.device),)
+def _infer_binary(left: TensorType, right: TensorType) -> tuple[TensorType, ...]:
+    require_numbers(left)
+    return (TensorType(left.dtype, broadcast(left.shape, right.shape), left.device),)
 
 
-def _infer_division(one: TensorType, two: TensorType) -> tuple[TensorType, ...]:
-    require_floats(one)
-    return _infer_binary(one, two)
+def _infer_division(left: TensorType, right: TensorType) -> tuple[TensorType, ...]:
+    require_floats(left)
+    return _infer_binary(left, right)
 
 
-def _infer_unary(kind: TensorType) -> tuple[TensorType, ...]:
-    require_numbers(kind)
-    return (TensorType(kind.dtype, kind.shape, kind.device),)
+def _infer_unary(tensor_type: TensorType) -> tuple[TensorType, ...]:
+    require_numbers(tensor_type)
+    return (TensorType(tensor_type.dtype, tensor_type.shape, tensor_type.device),)
 
 
-def _infer_float(kind: TensorType) -> tuple[TensorType, ...]:
-    require_floats(kind)
-    return _infer_unary(kind)
+def _infer_float(tensor_type: TensorType) -> tuple[TensorType, ...]:
+    require_floats(tensor_type)
+    return _infer_unary(tensor_type)
 
 
-def _infer_cast(kind: TensorType, dtype: DType) -> tuple[TensorType, ...]:
-    return (TensorType(dtype, kind.shape, kind.device),)
+def _infer_cast(tensor_type: TensorType, dtype: DType) -> tuple[TensorType, ...]:
+    return (TensorType(dtype, tensor_type.shape, tensor_type.device),)
 
 
 for _name in OF_NUMBERS:
@@ -290,7 +290,7 @@ def floordiv(x: TensorLike, y: TensorLike) -> Tensor:
 
 
 def mod(x: TensorLike, y: TensorLike) -> Tensor:
-    """What :func:`floordiv` leaves, with the sign of ``y``; 0 for whole numbers divided by 0."""
+    """Return the remainder of :func:`floordiv`, with the sign of ``y``; whole ``x`` mod 0 is 0."""
     return _binary("mod", x, y)
 
 

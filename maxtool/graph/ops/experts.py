@@ -5,8 +5,8 @@ from __future__ import annotations
 from maxtool.dtype import DType
 from maxtool.graph.dim import Shape
 from maxtool.graph.ops.neural import WEIGHT_DTYPES
+from maxtool.graph.ops.operation_table import apply, define
 from maxtool.graph.ops.require import require, require_float32
-from maxtool.graph.ops.table import apply, define
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 

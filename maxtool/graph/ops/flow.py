@@ -12,7 +12,7 @@ from maxtool.dtype import DType
 from maxtool.graph import executor
 from maxtool.graph.device import DeviceRef
 from maxtool.graph.graph import Graph
-from maxtool.graph.ops.table import apply, define, is_traced
+from maxtool.graph.ops.operation_table import apply, define, is_traced
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
@@ -20,8 +20,8 @@ from maxtool.graph.type import TensorType
 SHOWN = 1000
 
 
-def _infer_transfer(kind: TensorType, device: DeviceRef) -> tuple[TensorType, ...]:
-    return (TensorType(kind.dtype, kind.shape, device),)
+def _infer_transfer(tensor_type: TensorType, device: DeviceRef) -> tuple[TensorType, ...]:
+    return (TensorType(tensor_type.dtype, tensor_type.shape, device),)
 
 
 def _infer_print(_kind: TensorType, label: str) -> tuple[TensorType, ...]:  # noqa: ARG001
@@ -67,12 +67,12 @@ def constant(
         TypeError: If the value is traced.
         ValueError: If the values do not fit the type: floats as integers, or out of its range.
     """
-    given = value.to_numpy() if isinstance(value, Tensor) else value
-    natural = Tensor.natural(np.array(given) if isinstance(given, np.ndarray) else given)
-    exact = natural.to_numpy() if dtype is None else _as_type(given, natural, dtype)
-    made = Tensor(exact, device=device)
+    array = value.to_numpy() if isinstance(value, Tensor) else value
+    natural = Tensor.natural(np.array(array) if isinstance(array, np.ndarray) else array)
+    exact = natural.to_numpy() if dtype is None else _as_type(array, natural, dtype)
+    tensor = Tensor(exact, device=device)
     graph = Graph.current()
-    return made if graph is None else graph.value(made)
+    return tensor if graph is None else graph.value(tensor)
 
 
 def transfer_to(x: TensorLike, device: DeviceRef) -> Tensor:
@@ -91,8 +91,8 @@ def transfer_to(x: TensorLike, device: DeviceRef) -> Tensor:
         return apply("transfer_to", tensor, device=device)[0]
     if device.is_cpu():
         return Tensor(tensor.to_numpy(), device=device)
-    kind = TensorType(tensor.dtype, tensor.shape, device)
-    return Tensor.on_accelerator(kind, executor.upload(tensor, device))
+    target_type = TensorType(tensor.dtype, tensor.shape, device)
+    return Tensor.on_accelerator(target_type, executor.upload(tensor, device))
 
 
 def print(x: TensorLike, label: str = "debug_tensor") -> None:  # noqa: A001 - the operation's name
@@ -109,20 +109,20 @@ def print(x: TensorLike, label: str = "debug_tensor") -> None:  # noqa: A001 - t
 
 
 def show(label: str, array: np.ndarray[Any, Any]) -> None:
-    """What :func:`print` writes for an array."""
+    """Write an array as :func:`print` does."""
     dtype, shape = DType.from_numpy(array.dtype), list(array.shape)
     values = np.array2string(array, separator=", ", threshold=SHOWN)
     sys.stdout.write(f"{label} = tensor({values}, dtype={dtype.value}, shape={shape})\n")
 
 
 def _as_type(
-    given: Any,  # noqa: ANN401 - what an array is made of
+    value: Any,  # noqa: ANN401 - what an array is made of
     natural: Tensor,
     dtype: DType,
 ) -> np.ndarray[Any, Any]:
     if natural.dtype.is_float() and not dtype.is_float():
         raise ValueError(f"constant: {natural.dtype.value} would be cut to {dtype.value}")
-    converted, changed = cast(np.asarray(given), dtype)
+    converted, changed = cast(np.asarray(value), dtype)
     if changed:
         raise ValueError(f"constant: {changed} of {converted.size} values do not fit {dtype.value}")
     return converted

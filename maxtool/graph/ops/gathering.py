@@ -16,67 +16,74 @@ from maxtool.dtype import DType
 from maxtool.graph.dim import Dim
 from maxtool.graph.ops.axes import axis_of
 from maxtool.graph.ops.elementwise import cast
+from maxtool.graph.ops.operation_table import apply, as_operand, as_tensor, define, is_traced
 from maxtool.graph.ops.require import NARROW_FLOATS, require, require_numbers
-from maxtool.graph.ops.table import apply, as_operand, as_tensor, define, is_traced
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
 
-def _infer_gather(kind: TensorType, places: TensorType, axis: int) -> tuple[TensorType, ...]:
+def _infer_gather(tensor_type: TensorType, places: TensorType, axis: int) -> tuple[TensorType, ...]:
     _require_places(places)
-    _require_something(kind, places, axis)
-    sizes = [*kind.shape[:axis], *places.shape, *kind.shape[axis + 1 :]]
-    return (TensorType(kind.dtype, sizes, kind.device),)
+    _require_something(tensor_type, places, axis)
+    sizes = [*tensor_type.shape[:axis], *places.shape, *tensor_type.shape[axis + 1 :]]
+    return (TensorType(tensor_type.dtype, sizes, tensor_type.device),)
 
 
-def _infer_gather_nd(kind: TensorType, places: TensorType, batch: int) -> tuple[TensorType, ...]:
-    depth = _depth(kind, places, batch)
-    require(kind.shape[:batch] == places.shape[:batch], f"the first {batch} dimensions differ")
+def _infer_gather_nd(
+    tensor_type: TensorType, places: TensorType, batch: int
+) -> tuple[TensorType, ...]:
+    depth = _depth(tensor_type, places, batch)
+    require(
+        tensor_type.shape[:batch] == places.shape[:batch], f"the first {batch} dimensions differ"
+    )
     for axis in range(batch, batch + depth):
-        _require_something(kind, places, axis)
-    sizes = [*places.shape[:-1], *kind.shape[batch + depth :]]
-    return (TensorType(kind.dtype, sizes, kind.device),)
+        _require_something(tensor_type, places, axis)
+    sizes = [*places.shape[:-1], *tensor_type.shape[batch + depth :]]
+    return (TensorType(tensor_type.dtype, sizes, tensor_type.device),)
 
 
 def _infer_scatter(
-    kind: TensorType, updates: TensorType, places: TensorType, axis: int
+    tensor_type: TensorType, updates: TensorType, places: TensorType, axis: int
 ) -> tuple[TensorType, ...]:
     _require_places(places)
-    _require_same_dtype(kind, updates)
+    _require_same_dtype(tensor_type, updates)
     require(updates.shape == places.shape, "there is one update for each place")
-    same = kind.rank == places.rank and all(
-        place == axis or one == two
-        for place, (one, two) in enumerate(zip(kind.shape, places.shape, strict=True))
+    same = tensor_type.rank == places.rank and all(
+        place == axis or left == right
+        for place, (left, right) in enumerate(zip(tensor_type.shape, places.shape, strict=True))
     )
     require(same, f"only dimension {axis} of the places may differ")
-    return (TensorType(kind.dtype, kind.shape, kind.device),)
+    return (TensorType(tensor_type.dtype, tensor_type.shape, tensor_type.device),)
 
 
 def _infer_scatter_add(
-    kind: TensorType, updates: TensorType, places: TensorType, axis: int
+    tensor_type: TensorType, updates: TensorType, places: TensorType, axis: int
 ) -> tuple[TensorType, ...]:
-    require_numbers(kind)
-    require(kind.dtype not in NARROW_FLOATS, "sums are in float32; cast the operands")
-    return _infer_scatter(kind, updates, places, axis)
+    require_numbers(tensor_type)
+    require(tensor_type.dtype not in NARROW_FLOATS, "sums are in float32; cast the operands")
+    return _infer_scatter(tensor_type, updates, places, axis)
 
 
 def _infer_scatter_nd(
-    kind: TensorType, updates: TensorType, places: TensorType
+    tensor_type: TensorType, updates: TensorType, places: TensorType
 ) -> tuple[TensorType, ...]:
-    depth = _depth(kind, places, 0)
-    _require_same_dtype(kind, updates)
-    wanted = places.shape[:-1] + kind.shape[depth:]
+    depth = _depth(tensor_type, places, 0)
+    _require_same_dtype(tensor_type, updates)
+    wanted = places.shape[:-1] + tensor_type.shape[depth:]
     require(updates.shape == wanted, f"the updates are {wanted}")
-    return (TensorType(kind.dtype, kind.shape, kind.device),)
+    return (TensorType(tensor_type.dtype, tensor_type.shape, tensor_type.device),)
 
 
-def _depth(kind: TensorType, places: TensorType, batch: int) -> int:
-    """How many dimensions a row of places names."""
+def _depth(tensor_type: TensorType, places: TensorType, batch: int) -> int:
+    """Return the number of dimensions that a row of indices selects from."""
     _require_places(places)
     known = places.rank > batch and places.shape[-1].is_static
     require(known, "the last dimension of the places is known")
     depth = int(places.shape[-1])
-    require(1 <= depth <= kind.rank - batch, f"a place has 1 to {kind.rank - batch} numbers")
+    require(
+        1 <= depth <= tensor_type.rank - batch,
+        f"a place has 1 to {tensor_type.rank - batch} numbers",
+    )
     return depth
 
 
@@ -85,12 +92,12 @@ def _require_places(places: TensorType) -> None:
     require(places.dtype.is_integral(), named)
 
 
-def _require_same_dtype(kind: TensorType, updates: TensorType) -> None:
-    require(kind.dtype is updates.dtype, f"updates are {kind.dtype.value}; cast them")
+def _require_same_dtype(tensor_type: TensorType, updates: TensorType) -> None:
+    require(tensor_type.dtype is updates.dtype, f"updates are {tensor_type.dtype.value}; cast them")
 
 
-def _require_something(kind: TensorType, places: TensorType, axis: int) -> None:
-    nothing = kind.shape[axis] == 0 and 0 not in places.shape
+def _require_something(tensor_type: TensorType, places: TensorType, axis: int) -> None:
+    nothing = tensor_type.shape[axis] == 0 and 0 not in places.shape
     require(not nothing, f"there is no element along dimension {axis}")
 
 
@@ -203,7 +210,7 @@ def scatter_add(
     if added.dtype is not tensor.dtype:
         types = f"scatter_add({tensor.type}, {added.type}, {places.type})"
         raise ValueError(f"{types}: updates are {tensor.dtype.value}; cast them")
-    wide = (cast(one, DType.float32) for one in (tensor, added))
+    wide = (cast(operand, DType.float32) for operand in (tensor, added))
     return cast(apply("scatter_add", *wide, places, axis=axis)[0], tensor.dtype)
 
 
@@ -243,4 +250,4 @@ def require_places(op: str, places: Tensor, sizes: Sequence[Dim]) -> None:
     wrong = (numbers >= limits) | (numbers < -limits)
     if wrong.any():
         first = numbers[wrong][0]
-        raise IndexError(f"{op}: there is no place {first} in dimensions {[*map(int, limits)]}")
+        raise IndexError(f"{op}: there is no index {first} in dimensions {[*map(int, limits)]}")

@@ -14,8 +14,8 @@ from maxtool.graph.ops.elementwise import broadcast
 from maxtool.graph.ops.gathering import gather, gather_nd, require_places
 from maxtool.graph.ops.joining import stack
 from maxtool.graph.ops.layout import broadcast_to, permute, reshape
-from maxtool.graph.ops.slicing import Range, cut, element, part
-from maxtool.graph.ops.table import is_traced
+from maxtool.graph.ops.operation_table import is_traced
+from maxtool.graph.ops.slicing import IndexRange, cut, element, part
 from maxtool.graph.tensor import Index, Tensor
 
 # One entry of an index: a new dimension, a range, one element, or places.
@@ -53,7 +53,7 @@ def slice_tensor(x: Tensor, index: Index) -> Tensor:
 def _expanded(x: Tensor, index: Sequence[Any]) -> Iterator[Entry]:
     """An entry for each dimension, and those that are new."""
     entries = [_entry(x, given) for given in index]
-    used = sum(_depth(one) for one in entries)
+    used = sum(_depth(entry) for entry in entries)
     if used > x.rank:
         raise IndexError(f"slice({x.type}): {used} indices for a tensor of rank {x.rank}")
     if sum(one is Ellipsis for one in entries) > 1:
@@ -72,42 +72,44 @@ def _expanded(x: Tensor, index: Sequence[Any]) -> Iterator[Entry]:
 
 
 def _depth(entry: Any) -> int:  # noqa: ANN401 - an entry, or an ellipsis
-    """How many dimensions of the tensor an entry is for."""
+    """Return the number of dimensions of the tensor that an entry covers."""
     if entry is None or entry is Ellipsis:
         return 0
     return entry.rank if isinstance(entry, Tensor) and entry.dtype is DType.bool else 1
 
 
-def _entry(x: Tensor, given: Any) -> Any:  # noqa: ANN401 - whatever is in an index
-    if given is None or given is Ellipsis or isinstance(given, slice):
-        return given
-    if isinstance(given, Tensor | np.ndarray | list):
-        return _places(x, given if isinstance(given, Tensor) else _array(x, given))
+def _entry(x: Tensor, entry: Any) -> Any:  # noqa: ANN401 - whatever is in an index
+    if entry is None or entry is Ellipsis or isinstance(entry, slice):
+        return entry
+    if isinstance(entry, Tensor | np.ndarray | list):
+        return _places(x, entry if isinstance(entry, Tensor) else _array(x, entry))
     try:
-        if isinstance(given, bool | np.bool_):
+        if isinstance(entry, bool | np.bool_):
             raise TypeError
-        return whole(given)
+        return whole(entry)
     except TypeError:
-        kind = type(given).__name__
+        actual = type(entry).__name__
         raise TypeError(
-            f"slice: an index is a number, a slice, ..., None, or a tensor of places, not {kind}"
+            f"slice: an index is a number, a slice, ..., None, or a tensor of places, not {actual}"
         ) from None
 
 
-def _array(x: Tensor, given: Any) -> Tensor:  # noqa: ANN401 - an array or a list
-    array = np.asarray(given)
+def _array(x: Tensor, entry: Any) -> Tensor:  # noqa: ANN401 - an array or a list
+    array = np.asarray(entry)
     return Tensor(array if array.size else array.astype(np.int64), device=x.device)
 
 
-def _places(x: Tensor, given: Tensor) -> Tensor:
-    if given.dtype is not DType.bool and not given.dtype.is_integral():
-        raise TypeError(f"slice: places are whole numbers, and masks bool, not {given.dtype.value}")
-    if given.dtype is DType.bool and is_traced(given):
+def _places(x: Tensor, tensor: Tensor) -> Tensor:
+    if tensor.dtype is not DType.bool and not tensor.dtype.is_integral():
+        raise TypeError(
+            f"slice: places are whole numbers, and masks bool, not {tensor.dtype.value}"
+        )
+    if tensor.dtype is DType.bool and is_traced(tensor):
         raise ValueError(
-            f"slice({x.type}, {given.type}): how many elements a mask chooses is not known while"
+            f"slice({x.type}, {tensor.type}): how many elements a mask chooses is not known while"
             " tracing; use where, or a mask that is known"
         )
-    return given
+    return tensor
 
 
 def _chosen(x: Tensor, axis: int, mask: Tensor) -> Iterator[Tensor]:
@@ -118,7 +120,7 @@ def _chosen(x: Tensor, axis: int, mask: Tensor) -> Iterator[Tensor]:
     return (Tensor(places, device=x.device) for places in mask.to_numpy().nonzero())
 
 
-def _ranges(x: Tensor, entries: Sequence[Entry], arrays: bool) -> list[Range]:
+def _ranges(x: Tensor, entries: Sequence[Entry], arrays: bool) -> list[IndexRange]:
     own = [entry for entry in entries if entry is not None]
     try:
         return [_range(dim, entry, arrays) for dim, entry in zip(x.shape, own, strict=True)]
@@ -126,13 +128,13 @@ def _ranges(x: Tensor, entries: Sequence[Entry], arrays: bool) -> list[Range]:
         raise type(error)(f"slice({x.type}): {error}") from None
 
 
-def _range(dim: Dim, entry: Entry, arrays: bool) -> Range:
-    """What is cut out of a dimension; beside places, numbers are places too."""
+def _range(dim: Dim, entry: Entry, arrays: bool) -> IndexRange:
+    """Return the range that an entry selects; next to index arrays, integers are arrays too."""
     if isinstance(entry, slice):
         return part(dim, entry)
     if isinstance(entry, int) and not arrays:
         return element(dim, entry)
-    return Range.all(dim)
+    return IndexRange.all(dim)
 
 
 def _at_places(x: Tensor, entries: Sequence[Entry]) -> Tensor:
@@ -141,14 +143,14 @@ def _at_places(x: Tensor, entries: Sequence[Entry]) -> Tensor:
     x = reshape(x, [1 if entry is None else next(sizes) for entry in entries])
     axes = [axis for axis, entry in enumerate(entries) if isinstance(entry, int | Tensor)]
     places = [_as_places(x, entries[axis]) for axis in axes]
-    for axis, one in zip(axes, places, strict=True):
-        require_places("slice", one, [x.shape[axis]])
+    for axis, axis_indices in zip(axes, places, strict=True):
+        require_places("slice", axis_indices, [x.shape[axis]])
     adjacent = axes[-1] - axes[0] == len(axes) - 1
     if len(axes) == 1:
         return gather(x, places[0], axes[0])
     others = [axis for axis in range(x.rank) if axis not in axes]
-    found = gather_nd(permute(x, [*axes, *others]), _joined(places))
-    return _moved(found, found.rank - len(others), axes[0]) if adjacent else found
+    gathered = gather_nd(permute(x, [*axes, *others]), _joined(places))
+    return _moved(gathered, gathered.rank - len(others), axes[0]) if adjacent else gathered
 
 
 def _as_places(x: Tensor, entry: Entry) -> Tensor:
@@ -162,7 +164,7 @@ def _joined(places: Sequence[Tensor]) -> Tensor:
     shape = Shape(())
     for one in places:
         shape = broadcast(shape, one.shape)
-    wide = [one if one.dtype is DType.int64 else one.cast(DType.int64) for one in places]
+    wide = [index if index.dtype is DType.int64 else index.cast(DType.int64) for index in places]
     return stack([broadcast_to(one, shape) for one in wide], axis=-1)
 
 

@@ -13,9 +13,9 @@ from maxtool.graph.dim import Dim, DimLike, Shape
 from maxtool.graph.ops.axes import axis_of
 from maxtool.graph.ops.gathering import gather
 from maxtool.graph.ops.layout import broadcast_to, flatten, reshape, unsqueeze
+from maxtool.graph.ops.operation_table import apply, as_tensor, define, is_traced
 from maxtool.graph.ops.require import require
 from maxtool.graph.ops.slicing import cut_along
-from maxtool.graph.ops.table import apply, as_tensor, define, is_traced
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
@@ -23,30 +23,32 @@ from maxtool.graph.type import TensorType
 def _infer_concat(*kinds: TensorType, axis: int) -> tuple[TensorType, ...]:
     first = kinds[0]
     total = Dim(0)
-    for kind in kinds:
-        same = kind.rank == first.rank and all(
-            place == axis or one == two
-            for place, (one, two) in enumerate(zip(kind.shape, first.shape, strict=True))
+    for tensor_type in kinds:
+        same = tensor_type.rank == first.rank and all(
+            place == axis or left == right
+            for place, (left, right) in enumerate(zip(tensor_type.shape, first.shape, strict=True))
         )
         require(same, f"only dimension {axis} may differ")
-        total = total + kind.shape[axis]
+        total = total + tensor_type.shape[axis]
     sizes = [*first.shape[:axis], total, *first.shape[axis + 1 :]]
     return (TensorType(first.dtype, sizes, first.device),)
 
 
 def _infer_pad(
-    kind: TensorType,
+    tensor_type: TensorType,
     value: TensorType,
     before: tuple[int, ...],
     after: tuple[int, ...],
 ) -> tuple[TensorType, ...]:
-    pairs = len(before) == len(after) == kind.rank
-    require(pairs, f"needs two numbers for each of {kind.rank} dimensions")
+    pairs = len(before) == len(after) == tensor_type.rank
+    require(pairs, f"needs two numbers for each of {tensor_type.rank} dimensions")
     require(min((*before, *after), default=0) >= 0, "padding is not negative")
     require(value.rank == 0, "what is padded with is one number")
-    require(value.dtype is kind.dtype, f"cannot pad with {value.dtype.value}")
-    sizes = [dim + (low + high) for dim, low, high in zip(kind.shape, before, after, strict=True)]
-    return (TensorType(kind.dtype, sizes, kind.device),)
+    require(value.dtype is tensor_type.dtype, f"cannot pad with {value.dtype.value}")
+    sizes = [
+        dim + (low + high) for dim, low, high in zip(tensor_type.shape, before, after, strict=True)
+    ]
+    return (TensorType(tensor_type.dtype, sizes, tensor_type.device),)
 
 
 define("concat", _infer_concat, alike=slice(None))
@@ -59,11 +61,11 @@ def concat(original_vals: Iterable[TensorLike], axis: SupportsIndex = 0) -> Tens
     Raises:
         ValueError: If there is none, they have no such dimension, or others differ.
     """
-    tensors = [as_tensor(one) for one in original_vals]
+    tensors = [as_tensor(original_val) for original_val in original_vals]
     if not tensors:
         raise ValueError("concat: there is nothing to join")
-    place = axis_of("concat", tensors[0], axis)
-    return tensors[0] if len(tensors) == 1 else apply("concat", *tensors, axis=place)[0]
+    dim_index = axis_of("concat", tensors[0], axis)
+    return tensors[0] if len(tensors) == 1 else apply("concat", *tensors, axis=dim_index)[0]
 
 
 def stack(values: Iterable[TensorLike], axis: SupportsIndex = 0) -> Tensor:
@@ -72,7 +74,7 @@ def stack(values: Iterable[TensorLike], axis: SupportsIndex = 0) -> Tensor:
     Raises:
         ValueError: If there is none, or their shapes differ.
     """
-    return concat([unsqueeze(one, axis) for one in values], axis)
+    return concat([unsqueeze(value, axis) for value in values], axis)
 
 
 def split(
@@ -90,14 +92,14 @@ def split(
         ValueError: If the sizes are not those of the dimension.
     """
     tensor = as_tensor(x)
-    place = axis_of("split", tensor, axis)
-    whole = tensor.shape[place]
+    dim_index = axis_of("split", tensor, axis)
+    whole = tensor.shape[dim_index]
     sizes = _pieces(tensor, whole, split_sizes)
     starts = [sum(sizes[:number], start=Dim(0)) for number in range(len(sizes) + 1)]
     if starts[-1] != whole:
         raise ValueError(f"split({tensor.type}): sizes {Shape(sizes)} together are not {whole}")
     places = zip(starts, sizes, strict=False)
-    return [cut_along(tensor, place, start, size) for start, size in places]
+    return [cut_along(tensor, dim_index, start, size) for start, size in places]
 
 
 def _pieces(x: Tensor, whole: Dim, sizes: Sequence[DimLike] | SupportsIndex) -> list[Dim]:
@@ -116,11 +118,13 @@ def chunk(x: TensorLike, chunks: SupportsIndex, axis: SupportsIndex = 0) -> list
         ValueError: If the dimension is not known to be a multiple of their number.
     """
     tensor = as_tensor(x)
-    place, count = axis_of("chunk", tensor, axis), index(chunks)
-    size = tensor.shape[place] // count if count > 0 else Dim(0)
-    if count < 1 or size * count != tensor.shape[place]:
-        raise ValueError(f"chunk({tensor.type}): no {count} equal pieces of {tensor.shape[place]}")
-    return split(tensor, [size] * count, place)
+    dim_index, count = axis_of("chunk", tensor, axis), index(chunks)
+    size = tensor.shape[dim_index] // count if count > 0 else Dim(0)
+    if count < 1 or size * count != tensor.shape[dim_index]:
+        raise ValueError(
+            f"chunk({tensor.type}): no {count} equal pieces of {tensor.shape[dim_index]}"
+        )
+    return split(tensor, [size] * count, dim_index)
 
 
 def tile(x: TensorLike, repeats: Sequence[DimLike]) -> Tensor:
@@ -157,13 +161,13 @@ def repeat_interleave(
             when the graph runs.
     """
     tensor = flatten(x) if axis is None else as_tensor(x)
-    place = axis_of("repeat_interleave", tensor, 0 if axis is None else axis)
+    dim_index = axis_of("repeat_interleave", tensor, 0 if axis is None else axis)
     if isinstance(repeats, SupportsIndex) and not isinstance(repeats, Tensor | np.ndarray):
-        return _repeated(tensor, index(repeats), place)
-    places = _repetitions(tensor, as_tensor(repeats), place)
+        return _repeated(tensor, index(repeats), dim_index)
+    places = _repetitions(tensor, as_tensor(repeats), dim_index)
     if out_dim is not None and Dim(out_dim) != len(places):
         raise ValueError(f"repeat_interleave({tensor.type}): {len(places)} elements, not {out_dim}")
-    return gather(tensor, Tensor(places, device=tensor.device), place)
+    return gather(tensor, Tensor(places, device=tensor.device), dim_index)
 
 
 def _repeated(x: Tensor, times: int, axis: int) -> Tensor:
@@ -203,5 +207,5 @@ def pad(
     tensor = as_tensor(input)
     if mode != "constant":
         raise ValueError(f"pad({tensor.type}): there is the mode constant only, not {mode!r}")
-    numbers = tuple(index(one) for one in paddings)
+    numbers = tuple(index(padding) for padding in paddings)
     return apply("pad", tensor, value, before=numbers[0::2], after=numbers[1::2])[0]

@@ -8,36 +8,38 @@ from typing import SupportsIndex
 from maxtool.graph.dim import Dim, DimLike, Shape, ShapeLike
 from maxtool.graph.ops.axes import axis_of
 from maxtool.graph.ops.elementwise import broadcast
-from maxtool.graph.ops.table import apply, as_tensor, define, is_traced
+from maxtool.graph.ops.operation_table import apply, as_tensor, define, is_traced
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
 
-def _infer_reshape(kind: TensorType, shape: Shape) -> tuple[TensorType, ...]:
-    if kind.shape.volume() != shape.volume():
-        raise ValueError(f"{kind.shape} and {shape} have different numbers of elements")
-    return (TensorType(kind.dtype, shape, kind.device),)
+def _infer_reshape(tensor_type: TensorType, shape: Shape) -> tuple[TensorType, ...]:
+    if tensor_type.shape.volume() != shape.volume():
+        raise ValueError(f"{tensor_type.shape} and {shape} have different numbers of elements")
+    return (TensorType(tensor_type.dtype, shape, tensor_type.device),)
 
 
-def _infer_permute(kind: TensorType, dims: tuple[int, ...]) -> tuple[TensorType, ...]:
-    if sorted(dims) != list(range(kind.rank)):
-        raise ValueError(f"{list(dims)} does not name each of {kind.rank} dimensions once")
-    return (TensorType(kind.dtype, [kind.shape[dim] for dim in dims], kind.device),)
+def _infer_permute(tensor_type: TensorType, dims: tuple[int, ...]) -> tuple[TensorType, ...]:
+    if sorted(dims) != list(range(tensor_type.rank)):
+        raise ValueError(f"{list(dims)} does not name each of {tensor_type.rank} dimensions once")
+    return (
+        TensorType(tensor_type.dtype, [tensor_type.shape[dim] for dim in dims], tensor_type.device),
+    )
 
 
-def _infer_broadcast(kind: TensorType, shape: Shape) -> tuple[TensorType, ...]:
-    if kind.rank > shape.rank or broadcast(kind.shape, shape) != shape:
-        raise ValueError(f"{kind.shape} does not broadcast to {shape}")
-    return (TensorType(kind.dtype, shape, kind.device),)
+def _infer_broadcast(tensor_type: TensorType, shape: Shape) -> tuple[TensorType, ...]:
+    if tensor_type.rank > shape.rank or broadcast(tensor_type.shape, shape) != shape:
+        raise ValueError(f"{tensor_type.shape} does not broadcast to {shape}")
+    return (TensorType(tensor_type.dtype, shape, tensor_type.device),)
 
 
-def _infer_rebind(kind: TensorType, shape: Shape, message: str) -> tuple[TensorType, ...]:  # noqa: ARG001
-    if kind.rank != shape.rank:
-        raise ValueError(f"{shape} has {shape.rank} dimensions, not {kind.rank}")
-    for old, new in zip(kind.shape, shape, strict=True):
+def _infer_rebind(tensor_type: TensorType, shape: Shape, message: str) -> tuple[TensorType, ...]:  # noqa: ARG001
+    if tensor_type.rank != shape.rank:
+        raise ValueError(f"{shape} has {shape.rank} dimensions, not {tensor_type.rank}")
+    for old, new in zip(tensor_type.shape, shape, strict=True):
         if old.is_static and new.is_static and old != new:
             raise ValueError(f"dimension {old} is never {new}")
-    return (TensorType(kind.dtype, shape, kind.device),)
+    return (TensorType(tensor_type.dtype, shape, tensor_type.device),)
 
 
 define("reshape", _infer_reshape)
@@ -72,10 +74,10 @@ def _completed(x: Tensor, shape: Sequence[DimLike]) -> Shape:
             raise ValueError("there is no one size for -1")
         left = total // part
         if left * part != total:
-            raise ValueError(f"{total} elements are no multiple of {part}")
+            raise ValueError(f"{total} elements are not a multiple of {part}")
     except ValueError as error:
         raise ValueError(f"reshape({x.type}) to {list(map(str, shape))}: {error}") from None
-    return Shape([left if place in open_places else dim for place, dim in enumerate(shape)])
+    return Shape([left if index in open_places else dim for index, dim in enumerate(shape)])
 
 
 def flatten(x: TensorLike, start_dim: SupportsIndex = 0, end_dim: SupportsIndex = -1) -> Tensor:
@@ -101,10 +103,10 @@ def squeeze(x: TensorLike, axis: SupportsIndex) -> Tensor:
         ValueError: If there is no such dimension, or its size is not 1.
     """
     tensor = as_tensor(x)
-    place = axis_of("squeeze", tensor, axis)
-    if tensor.shape[place] != 1:
-        raise ValueError(f"squeeze({tensor.type}): dimension {place} is not 1")
-    return reshape(tensor, [*tensor.shape[:place], *tensor.shape[place + 1 :]])
+    dim_index = axis_of("squeeze", tensor, axis)
+    if tensor.shape[dim_index] != 1:
+        raise ValueError(f"squeeze({tensor.type}): dimension {dim_index} is not 1")
+    return reshape(tensor, [*tensor.shape[:dim_index], *tensor.shape[dim_index + 1 :]])
 
 
 def unsqueeze(x: TensorLike, axis: SupportsIndex) -> Tensor:
@@ -114,8 +116,8 @@ def unsqueeze(x: TensorLike, axis: SupportsIndex) -> Tensor:
         ValueError: If the result has no such dimension.
     """
     tensor = as_tensor(x)
-    place = axis_of("unsqueeze", tensor, axis, more=1)
-    return reshape(tensor, [*tensor.shape[:place], 1, *tensor.shape[place:]])
+    dim_index = axis_of("unsqueeze", tensor, axis, more=1)
+    return reshape(tensor, [*tensor.shape[:dim_index], 1, *tensor.shape[dim_index:]])
 
 
 def permute(x: TensorLike, dims: Sequence[SupportsIndex]) -> Tensor:

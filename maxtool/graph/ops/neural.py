@@ -15,8 +15,8 @@ from maxtool.graph.dim import DimLike
 from maxtool.graph.graph import Graph
 from maxtool.graph.ops.elementwise import broadcast
 from maxtool.graph.ops.layout import reshape
+from maxtool.graph.ops.operation_table import apply, as_operand, define
 from maxtool.graph.ops.require import require, require_numbers
-from maxtool.graph.ops.table import apply, as_operand, define
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
@@ -37,14 +37,14 @@ def _infer_matmul(x: TensorType, y: TensorType) -> tuple[TensorType, ...]:
 
 def _infer_linear(x: TensorType, weight: TensorType, *bias: TensorType) -> tuple[TensorType, ...]:
     require(x.dtype in _ACTIVATIONS, f"the input is floating-point, not {x.dtype.value}")
-    for kind in (weight, *bias):
-        fits = kind.dtype in WEIGHT_DTYPES or kind.dtype is x.dtype
-        require(fits, f"no kernel for a weight in {kind.dtype.value} beside {x.dtype.value}")
+    for tensor_type in (weight, *bias):
+        fits = tensor_type.dtype in WEIGHT_DTYPES or tensor_type.dtype is x.dtype
+        require(fits, f"no kernel for a weight in {tensor_type.dtype.value} beside {x.dtype.value}")
     require(weight.rank == 2 and weight.shape.is_static, "the weight has two known dimensions")
     require(0 not in weight.shape, "the weight is empty")
     require(x.rank >= 1 and x.shape[-1] == weight.shape[1], "input and weight widths differ")
-    for kind in bias:
-        require(kind.shape == weight.shape[:1], f"the bias has shape {weight.shape[:1]}")
+    for tensor_type in bias:
+        require(tensor_type.shape == weight.shape[:1], f"the bias has shape {weight.shape[:1]}")
     return (TensorType(x.dtype, [*x.shape[:-1], weight.shape[0]], x.device),)
 
 

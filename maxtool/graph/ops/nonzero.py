@@ -9,9 +9,9 @@ from maxtool.graph.dim import Dim, DimLike, Shape
 from maxtool.graph.ops.comparison import not_equal
 from maxtool.graph.ops.elementwise import cast
 from maxtool.graph.ops.layout import flatten
+from maxtool.graph.ops.operation_table import apply, as_tensor, define, is_traced
 from maxtool.graph.ops.reduction import cumsum
 from maxtool.graph.ops.require import require
-from maxtool.graph.ops.table import apply, as_tensor, define, is_traced
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 

@@ -6,8 +6,8 @@ from typing import SupportsIndex
 
 import numpy as np
 
+from maxtool.graph.ops.operation_table import apply, define
 from maxtool.graph.ops.require import require, require_floats
-from maxtool.graph.ops.table import apply, define
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
@@ -82,8 +82,8 @@ def logsoftmax(value: TensorLike, axis: SupportsIndex = -1) -> Tensor:
 
 def _softmax(name: str, value: TensorLike, axis: SupportsIndex) -> Tensor:
     tensor = value if isinstance(value, Tensor) else Tensor(value)
-    place = int(axis)
-    from_first = place + tensor.rank if -tensor.rank <= place < 0 else place
+    dim_index = int(axis)
+    from_first = dim_index + tensor.rank if -tensor.rank <= dim_index < 0 else dim_index
     return apply(name, tensor, axes=(from_first,))[0]
 
 
@@ -129,8 +129,8 @@ def group_norm(
 def _affine(
     x: Tensor, gamma: TensorLike | None, beta: TensorLike | None, axis: int
 ) -> tuple[TensorLike, TensorLike]:
-    """Both, ones and zeros for what is absent; where there is no such width, these misfit."""
-    beside = next((one for one in (gamma, beta) if isinstance(one, Tensor)), x)
+    """Return gamma and beta, ones and zeros where absent; wrong widths are refused later."""
+    beside = next((parameter for parameter in (gamma, beta) if isinstance(parameter, Tensor)), x)
     known = -x.rank <= axis < x.rank and x.shape[axis].is_static
 
     def filled(value: float) -> Tensor:

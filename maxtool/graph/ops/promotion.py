@@ -1,4 +1,4 @@
-"""Which type operands of different types are computed in.
+"""Type promotion: the type that operands of different types are computed in.
 
 One of the two, if it holds every value of the other: ``float32`` beside ``float16``, ``int32``
 beside ``uint8``, ``float64`` beside ``int32``, any number beside ``bool``. Everything else is an
@@ -25,7 +25,7 @@ def common(dtypes: Iterable[DType]) -> DType:
         ValueError: If there is none.
     """
     distinct = list(dict.fromkeys(dtypes))
-    widest = reduce(lambda one, two: two if holds(two, one) else one, distinct)
+    widest = reduce(lambda left, right: right if holds(right, left) else left, distinct)
     if not all(holds(widest, dtype) for dtype in distinct):
         listed = ", ".join(dtype.value for dtype in distinct)
         raise ValueError(f"dtypes differ ({listed}), and none holds the others; cast one of them")
@@ -33,7 +33,7 @@ def common(dtypes: Iterable[DType]) -> DType:
 
 
 def holds(wide: DType, narrow: DType) -> bool:
-    """Whether ``wide`` has every value of ``narrow``."""
+    """Return whether ``wide`` has every value of ``narrow``."""
     if wide is narrow:
         return True
     if narrow is DType.bool:
@@ -55,7 +55,7 @@ def _covers(wide: DType, narrow: DType) -> bool:
 
 
 def _represents(wide: DType, narrow: DType) -> bool:
-    """Whether a float type has the digits, and the range, of another type."""
+    """Return whether a float type has the digits, and the range, of another type."""
     digits, largest = _digits_and_exponent(wide)
     if narrow.is_integral():
         return 8 * narrow.size_in_bytes - ("u" not in narrow.value) <= digits
@@ -64,6 +64,6 @@ def _represents(wide: DType, narrow: DType) -> bool:
 
 
 def _digits_and_exponent(dtype: DType) -> tuple[int, int]:
-    """Of a float type, the binary digits of its numbers and its largest exponent."""
+    """Return the binary digits of a float type's numbers, and its largest exponent."""
     limits: Any = ml_dtypes.finfo(dtype.to_numpy())  # type: ignore[no-untyped-call]
     return limits.nmant + 1, limits.maxexp

@@ -7,7 +7,7 @@ from typing import SupportsIndex
 from maxtool.dtype import DType
 from maxtool.graph.dim import Dim
 from maxtool.graph.ops.axes import axis_of
-from maxtool.graph.ops.table import apply, as_tensor, define
+from maxtool.graph.ops.operation_table import apply, as_tensor, define
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
@@ -49,8 +49,8 @@ def top_k(input: TensorLike, k: int, axis: SupportsIndex = -1) -> tuple[Tensor, 
     all elements are read once for each.
     """
     tensor = input if isinstance(input, Tensor) else Tensor(input)
-    place = int(axis)
-    from_first = place + tensor.rank if -tensor.rank <= place < 0 else place
+    dim_index = int(axis)
+    from_first = dim_index + tensor.rank if -tensor.rank <= dim_index < 0 else dim_index
     values, places = apply("top_k", tensor, axes=(from_first,), k=int(k))
     return values, places
 

@@ -14,8 +14,8 @@ from typing import SupportsIndex, TypeAlias
 from maxtool.dtype import DType
 from maxtool.graph.dim import Dim, Shape
 from maxtool.graph.ops.axes import axis_of
+from maxtool.graph.ops.operation_table import apply, define
 from maxtool.graph.ops.require import require_numbers
-from maxtool.graph.ops.table import apply, define
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
@@ -41,58 +41,58 @@ INDICES = ("argmax", "argmin")
 NOT_OF_NOTHING = ("max", "min", *INDICES)
 
 
-def _infer_reduction(kind: TensorType, axes: tuple[int, ...]) -> tuple[TensorType, ...]:
-    require_numbers(kind)
-    return (_reduced(kind, axes),)
+def _infer_reduction(tensor_type: TensorType, axes: tuple[int, ...]) -> tuple[TensorType, ...]:
+    require_numbers(tensor_type)
+    return (_reduced(tensor_type, axes),)
 
 
-def _infer_float(kind: TensorType, axes: tuple[int, ...]) -> tuple[TensorType, ...]:
-    if not kind.dtype.is_float():
-        raise ValueError(f"needs floating-point operands, not {kind.dtype.value}")
-    return _infer_reduction(kind, axes)
+def _infer_float(tensor_type: TensorType, axes: tuple[int, ...]) -> tuple[TensorType, ...]:
+    if not tensor_type.dtype.is_float():
+        raise ValueError(f"needs floating-point operands, not {tensor_type.dtype.value}")
+    return _infer_reduction(tensor_type, axes)
 
 
-def _infer_logical(kind: TensorType, axes: tuple[int, ...]) -> tuple[TensorType, ...]:
-    if kind.dtype is not DType.bool:
-        raise ValueError(f"needs bool, not {kind.dtype.value}; compare with 0 first")
-    return (_reduced(kind, axes),)
+def _infer_logical(tensor_type: TensorType, axes: tuple[int, ...]) -> tuple[TensorType, ...]:
+    if tensor_type.dtype is not DType.bool:
+        raise ValueError(f"needs bool, not {tensor_type.dtype.value}; compare with 0 first")
+    return (_reduced(tensor_type, axes),)
 
 
-def _infer_extreme(kind: TensorType, axes: tuple[int, ...]) -> tuple[TensorType, ...]:
-    _require_something(kind, axes)
-    return _infer_reduction(kind, axes)
+def _infer_extreme(tensor_type: TensorType, axes: tuple[int, ...]) -> tuple[TensorType, ...]:
+    _require_something(tensor_type, axes)
+    return _infer_reduction(tensor_type, axes)
 
 
-def _infer_index(kind: TensorType, axes: tuple[int, ...]) -> tuple[TensorType, ...]:
-    _require_something(kind, axes)
-    (result,) = _infer_reduction(kind, axes)
+def _infer_index(tensor_type: TensorType, axes: tuple[int, ...]) -> tuple[TensorType, ...]:
+    _require_something(tensor_type, axes)
+    (result,) = _infer_reduction(tensor_type, axes)
     return (TensorType(DType.int64, result.shape, result.device),)
 
 
 def _infer_cumsum(
-    kind: TensorType,
+    tensor_type: TensorType,
     axes: tuple[int, ...],
     exclusive: bool,  # noqa: ARG001 - part of the operation's signature
     reverse: bool,  # noqa: ARG001
 ) -> tuple[TensorType, ...]:
-    require_numbers(kind)
-    _reduced(kind, axes)
-    return (TensorType(kind.dtype, kind.shape, kind.device),)
+    require_numbers(tensor_type)
+    _reduced(tensor_type, axes)
+    return (TensorType(tensor_type.dtype, tensor_type.shape, tensor_type.device),)
 
 
-def _require_something(kind: TensorType, axes: tuple[int, ...]) -> None:
-    _reduced(kind, axes)
-    if builtins.any(kind.shape[axis] == 0 for axis in axes):
+def _require_something(tensor_type: TensorType, axes: tuple[int, ...]) -> None:
+    _reduced(tensor_type, axes)
+    if builtins.any(tensor_type.shape[axis] == 0 for axis in axes):
         raise ValueError(f"there is no element along {_named(axes)}")
 
 
-def _reduced(kind: TensorType, axes: tuple[int, ...]) -> TensorType:
-    if not builtins.all(0 <= axis < kind.rank for axis in axes):
-        raise ValueError(f"there is no {_named(axes)} in {kind.rank} dimensions")
+def _reduced(tensor_type: TensorType, axes: tuple[int, ...]) -> TensorType:
+    if not builtins.all(0 <= axis < tensor_type.rank for axis in axes):
+        raise ValueError(f"there is no {_named(axes)} in {tensor_type.rank} dimensions")
     if len(set(axes)) != len(axes):
         raise ValueError(f"{_named(axes)} names a dimension twice")
-    sizes = [Dim(1) if axis in axes else dim for axis, dim in enumerate(kind.shape)]
-    return TensorType(kind.dtype, sizes, kind.device)
+    sizes = [Dim(1) if axis in axes else dim for axis, dim in enumerate(tensor_type.shape)]
+    return TensorType(tensor_type.dtype, sizes, tensor_type.device)
 
 
 def _named(axes: tuple[int, ...]) -> str:
@@ -127,8 +127,8 @@ def axes_of(tensor: Tensor, axis: Axes) -> tuple[int, ...]:
     """Dimensions counted from the first, ascending; what is no dimension of it stays as it is."""
     if axis is None:
         return tuple(range(tensor.rank))
-    given = axis if isinstance(axis, Sequence) else (axis,)
-    numbers = [whole(one) for one in given]
+    listed = axis if isinstance(axis, Sequence) else (axis,)
+    numbers = [whole(number) for number in listed]
     return tuple(sorted(n + tensor.rank if -tensor.rank <= n < 0 else n for n in numbers))
 
 
@@ -172,17 +172,17 @@ def min(x: TensorLike, y: TensorLike | None = None, /, axis: Axes = -1) -> Tenso
 
 
 def any(x: TensorLike, axis: Axes = -1) -> Tensor:  # noqa: A001
-    """Whether something along ``axis`` is true; False of nothing."""
+    """Return whether something along ``axis`` is true; False of nothing."""
     return reduce("any", x, axis)
 
 
 def all(x: TensorLike, axis: Axes = -1) -> Tensor:  # noqa: A001
-    """Whether everything along ``axis`` is true; True of nothing."""
+    """Return whether everything along ``axis`` is true; True of nothing."""
     return reduce("all", x, axis)
 
 
 def argmax(x: TensorLike, axis: SupportsIndex | None = -1) -> Tensor:
-    """Where along ``axis`` the largest element is: int64, the first of several, NaN the largest.
+    """Return the index of the largest element along ``axis``: int64, first of ties, NaN largest.
 
     With None, ``[1]``: its place among all elements in row-major order.
     """
@@ -190,7 +190,7 @@ def argmax(x: TensorLike, axis: SupportsIndex | None = -1) -> Tensor:
 
 
 def argmin(x: TensorLike, axis: SupportsIndex | None = -1) -> Tensor:
-    """Where along ``axis`` the smallest element is, as :func:`argmax`; NaN is the smallest."""
+    """Return the index of the smallest element along ``axis``, like `argmax`; NaN is smallest."""
     return reduce("argmin", x, axis)
 
 

@@ -1,4 +1,4 @@
-"""What operations ask of the types of their operands."""
+"""Requirements of operations on the types of their operands."""
 
 from __future__ import annotations
 
@@ -18,27 +18,32 @@ def require(condition: bool, message: str) -> None:
 
 def require_computed(*kinds: TensorType) -> None:
     """Raise a ``ValueError`` that names the first 8-bit float, which is for storage only."""
-    for kind in kinds:
-        wide = not kind.dtype.value.startswith("float8")
-        require(wide, f"needs a wider type than {kind.dtype.value}; cast the operand")
+    for tensor_type in kinds:
+        wide = not tensor_type.dtype.value.startswith("float8")
+        require(wide, f"needs a wider type than {tensor_type.dtype.value}; cast the operand")
 
 
 def require_numbers(*kinds: TensorType) -> None:
     """Raise a ``ValueError`` that names the first element type that is not computed with."""
-    for kind in kinds:
-        require(kind.dtype is not DType.bool, "needs numbers, not bool; cast the operand")
-        require_computed(kind)
+    for tensor_type in kinds:
+        require(tensor_type.dtype is not DType.bool, "needs numbers, not bool; cast the operand")
+        require_computed(tensor_type)
 
 
 def require_floats(*kinds: TensorType) -> None:
     """Raise a ``ValueError`` that names the first element type that is no float."""
-    for kind in kinds:
-        require(kind.dtype in FLOATS, f"needs floating-point operands, not {kind.dtype.value}")
+    for tensor_type in kinds:
+        require(
+            tensor_type.dtype in FLOATS,
+            f"needs floating-point operands, not {tensor_type.dtype.value}",
+        )
 
 
 def require_float32(*kinds: TensorType) -> None:
     """Raise a ``ValueError`` unless all operands are float32."""
-    require(all(kind.dtype is DType.float32 for kind in kinds), "operands are float32")
+    require(
+        all(tensor_type.dtype is DType.float32 for tensor_type in kinds), "operands are float32"
+    )
 
 
 def require_position(position: TensorType) -> None:
@@ -46,9 +51,9 @@ def require_position(position: TensorType) -> None:
     require(position.dtype is DType.int32 and position.shape == [1], "the position is int32[1]")
 
 
-def require_heads(kind: TensorType) -> Shape:
+def require_heads(tensor_type: TensorType) -> Shape:
     """The shape of queries, keys or values; a ``ValueError`` unless heads and widths are known."""
-    require(kind.rank == 4, "the input is [batch, seq, heads, head_dim]")
-    known = kind.shape[2].is_static and kind.shape[3].is_static
+    require(tensor_type.rank == 4, "the input is [batch, seq, heads, head_dim]")
+    known = tensor_type.shape[2].is_static and tensor_type.shape[3].is_static
     require(known, "the number of heads and their width are known")
-    return kind.shape
+    return tensor_type.shape

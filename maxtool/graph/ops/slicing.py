@@ -8,15 +8,15 @@ from operator import index as whole
 from typing import TypeAlias
 
 from maxtool.graph.dim import Dim
+from maxtool.graph.ops.operation_table import apply, define
 from maxtool.graph.ops.require import require
-from maxtool.graph.ops.table import apply, define
 from maxtool.graph.tensor import Tensor
 from maxtool.graph.type import BufferType, TensorType
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
-    """Some elements of a dimension.
+class IndexRange:
+    """A range of the elements of a dimension.
 
     Attributes:
         start: The first.
@@ -31,38 +31,42 @@ class Range:
     least: int = 0
 
     @classmethod
-    def all(cls, dim: Dim) -> Range:
+    def all(cls, dim: Dim) -> IndexRange:
         """Every element of a dimension."""
         return cls(Dim(0), 1, dim)
 
 
-def _infer_slice(kind: TensorType, ranges: tuple[Range, ...]) -> tuple[TensorType, ...]:
-    require(len(ranges) == kind.rank, f"{len(ranges)} ranges for {kind.rank} dimensions")
-    return (TensorType(kind.dtype, [one.size for one in ranges], kind.device),)
+def _infer_slice(tensor_type: TensorType, ranges: tuple[IndexRange, ...]) -> tuple[TensorType, ...]:
+    require(
+        len(ranges) == tensor_type.rank, f"{len(ranges)} ranges for {tensor_type.rank} dimensions"
+    )
+    return (TensorType(tensor_type.dtype, [range_.size for range_ in ranges], tensor_type.device),)
 
 
 define("slice", _infer_slice)
 
 
-def cut(x: Tensor, ranges: Sequence[Range]) -> Tensor:
+def cut(x: Tensor, ranges: Sequence[IndexRange]) -> Tensor:
     """The elements of ``x`` in a range for each dimension; ``x`` itself if these are all.
 
     Of a buffer they are copied all the same: it may be overwritten later.
     """
     own = not isinstance(x.type, BufferType)
-    if own and all(one == Range.all(dim) for one, dim in zip(ranges, x.shape, strict=True)):
+    if own and all(
+        range_ == IndexRange.all(dim) for range_, dim in zip(ranges, x.shape, strict=True)
+    ):
         return x
     return apply("slice", x, ranges=tuple(ranges))[0]
 
 
 def cut_along(x: Tensor, axis: int, start: Dim, size: Dim) -> Tensor:
     """``size`` elements of one dimension from ``start`` on."""
-    ranges = [Range.all(dim) for dim in x.shape]
-    ranges[axis] = Range(start, 1, size)
+    ranges = [IndexRange.all(dim) for dim in x.shape]
+    ranges[axis] = IndexRange(start, 1, size)
     return cut(x, ranges)
 
 
-def element(dim: Dim, number: int) -> Range:
+def element(dim: Dim, number: int) -> IndexRange:
     """One element, by its number from the first, or (negative) from the last.
 
     Raises:
@@ -71,31 +75,33 @@ def element(dim: Dim, number: int) -> Range:
     if dim.is_static and not -int(dim) <= number < int(dim):
         raise IndexError(f"index {number} is out of range for a dimension of {dim}")
     start = dim + number if number < 0 else Dim(number)
-    return Range(start, 1, Dim(1), -number if number < 0 else number + 1)
+    return IndexRange(start, 1, Dim(1), -number if number < 0 else number + 1)
 
 
-def part(dim: Dim, entry: slice) -> Range:
-    """What a slice means.
+def part(dim: Dim, entry: slice) -> IndexRange:
+    """Return the range that a slice selects.
 
     Of a size that is only named, a slice means what it means for sizes that reach its ends:
     ``x[:3]`` has 3 elements, and a call with fewer is refused.
 
     Raises:
-        TypeError: If a bound is no whole number.
+        TypeError: If a bound is not a whole number.
         ValueError: If the step is 0, or how many elements there are cannot be said.
     """
-    bounds = [None if one is None else whole(one) for one in (entry.start, entry.stop, entry.step)]
+    bounds = [
+        None if bound is None else whole(bound) for bound in (entry.start, entry.stop, entry.step)
+    ]
     if not dim.is_static:
         return _open_part(dim, *bounds)
     numbers = range(int(dim))[slice(*bounds)]
-    return Range(Dim(numbers.start if numbers else 0), numbers.step, Dim(len(numbers)))
+    return IndexRange(Dim(numbers.start if numbers else 0), numbers.step, Dim(len(numbers)))
 
 
 # A bound of a dimension: a number, or with True the size of the dimension and a number.
 Bound: TypeAlias = "tuple[bool, int]"
 
 
-def _open_part(dim: Dim, start: int | None, stop: int | None, step: int | None) -> Range:
+def _open_part(dim: Dim, start: int | None, stop: int | None, step: int | None) -> IndexRange:
     by = 1 if step is None else step
     if by == 0:
         raise ValueError("a slice has a step other than 0")
@@ -103,17 +109,19 @@ def _open_part(dim: Dim, start: int | None, stop: int | None, step: int | None) 
     end = _bound(stop, (by > 0, 0 if by > 0 else -1))
     low, high = (first, end) if by > 0 else (end, first)
     size, least = _distance(dim, low, high, abs(by))
-    reached = [-one if one < 0 else one + (by < 0) for one in (start, stop) if one is not None]
-    place = dim + first[1] if first[0] else Dim(max(first[1], 0))
-    return Range(Dim(0) if size == 0 else place, by, size, max([least, *reached]))
+    reached = [
+        -bound if bound < 0 else bound + (by < 0) for bound in (start, stop) if bound is not None
+    ]
+    position = dim + first[1] if first[0] else Dim(max(first[1], 0))
+    return IndexRange(Dim(0) if size == 0 else position, by, size, max([least, *reached]))
 
 
-def _bound(given: int | None, default: Bound) -> Bound:
-    return default if given is None else (given < 0, given)
+def _bound(bound: int | None, default: Bound) -> Bound:
+    return default if bound is None else (bound < 0, bound)
 
 
 def _distance(dim: Dim, low: Bound, high: Bound, step: int) -> tuple[Dim, int]:
-    """How many steps there are from one bound to another, and the least size to have them."""
+    """Return the number of steps between two bounds, and the least size that has them."""
     number = high[1] - low[1]
     if low[0] == high[0]:
         return Dim(max(0, -(-number // step))), 0

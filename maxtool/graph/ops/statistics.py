@@ -1,4 +1,4 @@
-"""How far elements are from their mean."""
+"""Distances of elements from their mean."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from maxtool.dtype import DType
 from maxtool.graph.dim import Dim, Shape
 from maxtool.graph.ops import reduction
 from maxtool.graph.ops.elementwise import cast, div, maximum, mul, sqrt, sub
+from maxtool.graph.ops.operation_table import as_number, as_tensor
 from maxtool.graph.ops.reduction import Axes, axes_of
 from maxtool.graph.ops.require import NARROW_FLOATS
-from maxtool.graph.ops.table import as_number, as_tensor
 from maxtool.graph.tensor import Tensor, TensorLike
 
 

@@ -4,14 +4,14 @@ The tree, the operations and the compiler are those of the graph style.
 """
 
 from maxtool.nn.eager.activations import GELU, Identity, ReLU, Sigmoid, SiLU, Tanh
-from maxtool.nn.eager.attention import MultiheadAttention
 from maxtool.nn.eager.containers import ModuleList, Sequential
-from maxtool.nn.eager.convolution import Conv1d, Conv2d
+from maxtool.nn.eager.conv import Conv1d, Conv2d
 from maxtool.nn.eager.dropout import Dropout
 from maxtool.nn.eager.embedding import Embedding
 from maxtool.nn.eager.linear import Linear
 from maxtool.nn.eager.module import Module, module_dataclass
-from maxtool.nn.eager.norm import GroupNorm, LayerNorm, RMSNorm
+from maxtool.nn.eager.multihead_attention import MultiheadAttention
+from maxtool.nn.eager.norms import GroupNorm, LayerNorm, RMSNorm
 from maxtool.nn.eager.rotary import RotaryEmbedding, TransposedRotaryEmbedding
 
 __all__ = [

@@ -41,7 +41,7 @@ class Embedding(Module[[Tensor], Tensor]):
 
     @property
     def vocab_size(self) -> Dim:
-        """How many entries there are."""
+        """Number of entries."""
         return self.weight.shape[0]
 
     @property
@@ -61,7 +61,7 @@ class Embedding(Module[[Tensor], Tensor]):
         return list(self.weight.shape[1:])
 
     def forward(self, indices: Tensor) -> Tensor:
-        """From whole numbers ``[...]`` to ``[..., *dims]``, of the type of the table.
+        """Look up whole numbers ``[...]``; returns ``[..., *dims]`` of the table's type.
 
         Raises:
             IndexError: If a number that is known now is not in the table.

@@ -51,7 +51,7 @@ class Linear(Module[[Tensor], Tensor]):
         return self.weight.shape[0]
 
     def forward(self, x: Tensor) -> Tensor:
-        """From ``[..., in_dim]`` to ``[..., out_dim]``."""
+        """Map ``[..., in_dim]`` to ``[..., out_dim]``."""
         bias = self.bias if isinstance(self.bias, Tensor) else None
         return ops.linear(x, self.weight, bias)
 

@@ -12,7 +12,7 @@ from maxtool.graph import Tensor, TensorType
 from maxtool.graph.device import CPU, Device, DeviceRef
 from maxtool.nn import state as states
 from maxtool.nn import tree
-from maxtool.nn.base import Base
+from maxtool.nn.base import ModuleBase
 from maxtool.nn.called import P, R
 from maxtool.nn.eager import rendering
 from maxtool.nn.tree import RESERVED, Style
@@ -24,7 +24,7 @@ Transform = Callable[[str, Tensor], Tensor]
 DEVICE = f"{RESERVED}device"
 
 
-class Module(Base[P, R]):
+class Module(ModuleBase[P, R]):
     """A tree of layers whose parameters are tensors that hold data.
 
     It differs from ``maxtool.nn.Module``: every name must be in a state that is loaded, parameters
@@ -78,8 +78,8 @@ class Module(Base[P, R]):
             MisshapenWeight: If a value has another dtype or shape (also a ValueError).
         """
         names = {leaf.name for leaf in tree.leaves(self)}
-        given = state if strict else {name: state[name] for name in state if name in names}
-        states.load(self, given, align=1)
+        fitting = state if strict else {name: state[name] for name in state if name in names}
+        states.load(self, fitting, align=1)
 
     def load_state(self, lookup: Callable[..., states.Value] | Mapping[str, states.Value]) -> None:
         """Take every value from ``lookup(name)`` or ``lookup(name, tensor)``, all or none.
@@ -108,7 +108,7 @@ class Module(Base[P, R]):
         Nothing has changed when ``f`` raises.
 
         Raises:
-            TypeError: If ``f`` returns something that is no tensor.
+            TypeError: If ``f`` returns something that is not a tensor.
         """
         _replace(tree.local_leaves(self), f)
 
@@ -118,7 +118,7 @@ class Module(Base[P, R]):
         Nothing has changed when ``f`` raises.
 
         Raises:
-            TypeError: If ``f`` returns something that is no tensor.
+            TypeError: If ``f`` returns something that is not a tensor.
         """
         _replace(tree.leaves(self), f)
 
@@ -126,7 +126,7 @@ class Module(Base[P, R]):
         """A copy of the module with each parameter replaced by ``f(path, tensor)``.
 
         Raises:
-            TypeError: If ``f`` returns something that is no tensor.
+            TypeError: If ``f`` returns something that is not a tensor.
         """
         # Tensors are not copied: each is about to be replaced.
         shared = {id(leaf.tensor): leaf.tensor for leaf in tree.leaves(self)}
@@ -138,7 +138,7 @@ class Module(Base[P, R]):
 
     @property
     def device(self) -> DeviceRef:
-        """Where the parameters are and the module computes; the host unless it was moved."""
+        """Device of the parameters and the computation; the host unless the module was moved."""
         found: DeviceRef = vars(self).get(DEVICE, CPU())
         return found
 
@@ -150,7 +150,7 @@ class Module(Base[P, R]):
         """Move every parameter to ``device``, in place, and return the module.
 
         Raises:
-            TypeError: If it is no device.
+            TypeError: If it is not a device.
             MissingDevice: If this machine has no such device (also a ValueError).
         """
         if not isinstance(device, DeviceRef):
@@ -180,14 +180,16 @@ class Module(Base[P, R]):
 
 
 def _takes_one(lookup: Callable[..., Any]) -> bool:
-    """Whether a lookup can be called with the name alone; one without a signature can.
+    """Return whether a lookup can be called with the name alone; one without a signature can.
 
     Raises:
         TypeError: If it cannot be called.
     """
     if not callable(lookup):
-        kind = type(lookup).__name__
-        raise TypeError(f"load_state takes a function of a name, not a {kind}: see load_state_dict")
+        type_name = type(lookup).__name__
+        raise TypeError(
+            f"load_state takes a function of a name, not a {type_name}: see load_state_dict"
+        )
     try:
         signature = inspect.signature(lookup)
     except ValueError:
@@ -237,8 +239,8 @@ def module_dataclass(
     """
 
     def decorate(cls: C) -> C:
-        made: Any = dataclasses.dataclass(repr=repr, **{"eq": False, **kwargs})(cls)
-        result: C = made
+        decorated: Any = dataclasses.dataclass(repr=repr, **{"eq": False, **kwargs})(cls)
+        result: C = decorated
         return result
 
     return decorate if cls is None else decorate(cls)

@@ -1,4 +1,4 @@
-"""How modules print: a tree with what each was made of, defaults left out."""
+"""Printing of modules: a tree with each module's arguments, defaults left out."""
 
 from __future__ import annotations
 

@@ -38,11 +38,11 @@ class RotaryEmbedding(Module[..., Tensor]):
 
     @property
     def max_sequence_length(self) -> int:
-        """How many positions there are."""
+        """Number of positions."""
         return int(self.weight.shape[0])
 
     def forward(self, x: Tensor, start_pos: int | Tensor = 0) -> Tensor:
-        """From ``[batch, seq, heads, head_dim]`` to the same shape.
+        """Map ``[batch, seq, heads, head_dim]`` to the same shape.
 
         Args:
             x: Queries or keys.

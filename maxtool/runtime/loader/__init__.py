@@ -1,4 +1,4 @@
-"""What runs a compiled model: imports NumPy and TVM's runtime, and nothing of maxtool.
+"""Runtime of a compiled model: imports NumPy and TVM's runtime, and nothing of maxtool.
 
 The package is copied into every artifact, beside ``run.py``, which is a program and a module.
 """
@@ -6,51 +6,51 @@ The package is copied into every artifact, beside ``run.py``, which is a program
 from .chat import ChatEncoder, ChatTemplate, open_template
 from .conversation import Conversation
 from .cuda_driver import Gpu, find_gpus
-from .embedding import Embedder
+from .embedder import Embedder
 from .errors import BadInput, BadUsage, DoesNotFit, MachineLacks, NotVerified, RunError, TooLong
 from .host import set_threads
 from .machine import CUDA_RUNTIME, RUNTIME
 from .manifest import SCHEMA, Manifest, checksum
 from .memory import State, aligned
 from .model import Model, load
-from .options import Common, EmbedOptions, Options, parse, parse_embedding
+from .options import CommonOptions, EmbedOptions, TextOptions, parse, parse_embedding
 from .program import execute, main
 from .reply import Reply
-from .sampling import Chooser, Sampling
+from .sampling import Sampling, TokenSampler
 from .session import Session
-from .specs import ALIGNMENT, Entry, Spec
-from .stream import Stops, TextStream
+from .specs import ALIGNMENT, ArraySpec, EntrySpec
+from .stream import StopStrings, TextStream
 
 __all__ = [
     "ALIGNMENT",
     "CUDA_RUNTIME",
     "RUNTIME",
     "SCHEMA",
+    "ArraySpec",
     "BadInput",
     "BadUsage",
     "ChatEncoder",
     "ChatTemplate",
-    "Chooser",
-    "Common",
+    "CommonOptions",
     "Conversation",
     "DoesNotFit",
     "EmbedOptions",
     "Embedder",
-    "Entry",
+    "EntrySpec",
     "Gpu",
     "MachineLacks",
     "Manifest",
     "Model",
     "NotVerified",
-    "Options",
     "Reply",
     "RunError",
     "Sampling",
     "Session",
-    "Spec",
     "State",
-    "Stops",
+    "StopStrings",
+    "TextOptions",
     "TextStream",
+    "TokenSampler",
     "TooLong",
     "aligned",
     "checksum",

@@ -33,7 +33,7 @@ Look = Callable[[Mapping[str, tuple[int, ...]]], object]
 
 
 @dataclass(frozen=True)
-class Header:
+class ArrayHeader:
     """Header of an array in an archive."""
 
     info: zipfile.ZipInfo
@@ -85,7 +85,7 @@ def _infos(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     return named
 
 
-def _header(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Header:
+def _header(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> ArrayHeader:
     """The header of an array, which must need as many bytes as there are."""
     name = info.filename.removesuffix(SUFFIX)
     if info.file_size > max(FREELY, INFLATION * info.compress_size):
@@ -99,7 +99,7 @@ def _header(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Header:
     if math.prod(shape) * dtype.itemsize != info.file_size - start:
         what = f"{dtype}{list(shape)} in {info.file_size - start} bytes"
         raise BadInput(what, tensor=name)
-    return Header(info, dtype, shape)
+    return ArrayHeader(info, dtype, shape)
 
 
 def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], int]:
@@ -111,9 +111,9 @@ def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], int
     return shape, dtype, stream.tell()
 
 
-def _array(archive: zipfile.ZipFile, header: Header) -> Array:
+def _array(archive: zipfile.ZipFile, header: ArrayHeader) -> Array:
     with archive.open(header.info) as stream:
-        found: Array = np.lib.format.read_array(
+        array: Array = np.lib.format.read_array(
             stream, allow_pickle=False, max_header_size=MAX_HEADER
         )
-    return found
+    return array

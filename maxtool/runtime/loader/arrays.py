@@ -16,11 +16,11 @@ from .errors import BadInput, BadUsage
 from .inputs import check_shapes
 from .memory import Array
 from .opening import open_model
-from .options import Common
+from .options import CommonOptions
 from .terminal import emit, emit_json, note, printable
 
 
-def run_arrays(options: Common, path: Path) -> None:
+def run_arrays(options: CommonOptions, path: Path) -> None:
     """Run an entry on the arrays of an npz file and write its outputs to another."""
     check_output(options)
     model = open_model(options)
@@ -56,7 +56,7 @@ def run_arrays(options: Common, path: Path) -> None:
     note(options, f"{options.entry} took {seconds * 1000:.2f} ms")
 
 
-def check_output(options: Common) -> None:
+def check_output(options: CommonOptions) -> None:
     """Refuse an output that cannot or must not be written, before any work is done."""
     output = options.output
     if output is None:

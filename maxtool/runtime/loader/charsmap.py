@@ -22,8 +22,8 @@ FIELD = re.compile(rb'"precompiled_charsmap"\s*:\s*"([^"]*)"')
 
 def find_problem(text: bytes) -> str | None:
     """The problem with a map somewhere in a ``tokenizer.json``, or None."""
-    found = (encoded_problem(match[1]) for match in FIELD.finditer(text))
-    return next((problem for problem in found if problem is not None), None)
+    problems = (encoded_problem(match[1]) for match in FIELD.finditer(text))
+    return next((problem for problem in problems if problem is not None), None)
 
 
 def encoded_problem(encoded: bytes) -> str | None:

@@ -32,7 +32,7 @@ OPENED, CLOSED = "\ufdd0", "\ufdd1"
 
 @dataclass(frozen=True)
 class ChatTemplate:
-    """How a model writes a conversation.
+    """A model's chat template.
 
     Attributes:
         text: A Jinja template, of the dialect that transformers has.
@@ -63,26 +63,26 @@ class ChatTemplate:
             MachineLacks: If there is no Jinja.
         """
         longest = most_bytes(context)
-        given = {"messages": list(messages), "add_generation_prompt": reply}
+        variables = {"messages": list(messages), "add_generation_prompt": reply}
         request = {
             "template": self.text,
-            "variables": {"tools": None, "documents": None, **self.variables, **given},
+            "variables": {"tools": None, "documents": None, **self.variables, **variables},
             "seconds": self.seconds,
             "bytes": MEMORY,
             "most": longest,
         }
-        found = self._answer(json.dumps(request).encode(), ANSWER + BYTES_PER_CHARACTER * longest)
-        if "missing" in found:
-            what = f"chat templates need Jinja 3.1.6 or newer, which {found['missing']}"
+        answer = self._answer(json.dumps(request).encode(), ANSWER + BYTES_PER_CHARACTER * longest)
+        if "missing" in answer:
+            what = f"chat templates need Jinja 3.1.6 or newer, which {answer['missing']}"
             raise MachineLacks(what, hint="pip install 'jinja2>=3.1.6'")
-        if "long" in found:
-            raise too_long(f"the conversation has {found['long']} characters", context)
-        if "text" not in found:
-            line = found.get("line")
-            place = f" in line {line}" if line else ""
-            what = f"the chat template fails{place}: {found.get('error')}"
+        if "long" in answer:
+            raise too_long(f"the conversation has {answer['long']} characters", context)
+        if "text" not in answer:
+            line = answer.get("line")
+            location = f" in line {line}" if line else ""
+            what = f"the chat template fails{location}: {answer.get('error')}"
             raise DoesNotFit(what, file=self.file)
-        return str(found["text"])
+        return str(answer["text"])
 
     def _answer(self, request: bytes, most: int) -> dict[str, Any]:
         """The answer of the rendering program, of at most so many bytes; it can do no more here."""
@@ -132,25 +132,25 @@ def open_template(
         DoesNotFit: If the artifact has none.
         BadInput: If it cannot be read.
     """
-    found = file or manifest.chat_template
-    if found is None:
+    template = file or manifest.chat_template
+    if template is None:
         what = "this model came without a chat template, so it may not be made for conversations"
         hint = "--prompt continues a text, --chat-template FILE gives it one"
         raise DoesNotFit(what, hint=hint)
-    manifest.require_unchanged(found)
+    manifest.require_unchanged(template)
     try:
-        with found.open("rb") as stream:
+        with template.open("rb") as stream:
             raw = stream.read(MAX_TEMPLATE + 1)
         if len(raw) > MAX_TEMPLATE:
             what = f"a chat template has at most {MAX_TEMPLATE} bytes"
-            raise BadInput(what, file=found)
+            raise BadInput(what, file=template)
         given = {**manifest.special_tokens, **(variables or {})}
-        return ChatTemplate(raw.decode(), found, given)
+        return ChatTemplate(raw.decode(), template, given)
     except OSError as error:
         what = f"the chat template cannot be read: {error.strerror or error}"
-        raise BadInput(what, file=found) from None
+        raise BadInput(what, file=template) from None
     except UnicodeDecodeError as error:
-        raise BadInput("no UTF-8 text", file=found, offset=error.start) from None
+        raise BadInput("no UTF-8 text", file=template, offset=error.start) from None
 
 
 class ChatEncoder:
@@ -179,12 +179,12 @@ class ChatEncoder:
         """The ids of a conversation that a reply is to follow.
 
         Raises:
-            BadInput: If a message is no valid text.
+            BadInput: If a message is not valid text.
             DoesNotFit: If the template fails.
             TooLong: If the text is so long that the context cannot hold it.
             MachineLacks: If there is no Jinja.
         """
-        said = [{key: self._mark(value) for key, value in one.items()} for one in messages]
+        said = [{key: self._mark(value) for key, value in message.items()} for message in messages]
         written = self._template.render(said, context=self._context)
         used = beginning(written, self._context, lambda part: len(_ids(self._tokenizer, part)))
         if len(used) < len(written):

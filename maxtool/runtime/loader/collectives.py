@@ -1,4 +1,4 @@
-"""What devices that run one model tell each other: sums and collections of their parts.
+"""Collectives among devices that run one model: sums and concatenations of their parts.
 
 Compiled code calls two functions of this name with a tensor to read and one to write; each thread
 that runs a part of a model has joined a group before.
@@ -22,7 +22,7 @@ ALONE = "another device failed"
 _joined = threading.local()
 
 
-class Group:
+class DeviceGroup:
     """Devices that run one model, each by a thread of its own. What they tell goes over the host.
 
     Args:
@@ -36,7 +36,7 @@ class Group:
 
     @contextmanager
     def joined(self, rank: int) -> Iterator[None]:
-        """While this thread is device ``rank``. If it fails, the others stop waiting for it."""
+        """Run this thread as device ``rank`` inside the block; its failure ends all waiting."""
         _joined.member = (self, rank)
         try:
             yield
@@ -51,7 +51,7 @@ class Group:
         self._meeting.reset()
 
     def exchange(self, rank: int, tensor: Any) -> list[Any]:  # noqa: ANN401 - tvm_ffi has no types
-        """What every device gives, in their order.
+        """Return every device's tensor, in order of rank.
 
         It is theirs until all have come back here: call :meth:`done` when it was read.
         """
@@ -67,7 +67,7 @@ class Group:
             raise RunError(ALONE) from None
 
     def write(self, rank: int, tensor: Any, array: Any) -> None:  # noqa: ANN401
-        """Put an array into a tensor of a device."""
+        """Copy an array into a tensor of a device."""
         self._processors[rank].write(tensor, array)
 
 
@@ -99,7 +99,7 @@ def _all_gather(tensor: Any, result: Any) -> None:  # noqa: ANN401
     group.write(rank, result, stacked)
 
 
-def _member() -> tuple[Group, int]:
+def _member() -> tuple[DeviceGroup, int]:
     member = getattr(_joined, "member", None)
     if member is None:
         raise RunError("this is one part of a model on several devices, and runs with the others")

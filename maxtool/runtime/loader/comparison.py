@@ -1,4 +1,4 @@
-"""How far two arrays are apart, and whether a tolerance allows it."""
+"""Distance of two arrays, and whether a tolerance allows it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 class SupportsTolerance(Protocol):
-    """What a recipe allows for one dtype."""
+    """Tolerance of a recipe for one dtype."""
 
     @property
     def rtol(self) -> float:
@@ -23,7 +23,7 @@ class SupportsTolerance(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What comparing two arrays found.
+    """Result of comparing two arrays.
 
     Attributes:
         relative_error: Euclidean norm of the difference over that of the expected array.

@@ -14,7 +14,7 @@ import numpy as np
 
 from .errors import BadInput
 from .manifest_parts import ManifestParts
-from .specs import ALIGNMENT, BITS, DTYPES, Entry, Input, Stored, Table, is_name
+from .specs import ALIGNMENT, BITS, DTYPES, EntrySpec, InputSpec, TableSpec, WeightSpec, is_name
 from .text_entries import TEXT_RULES
 
 Rule: TypeAlias = Callable[[ManifestParts], Iterator[str]]
@@ -65,7 +65,7 @@ def _packed(manifest: ManifestParts) -> Iterator[str]:
             yield f"{spec} holds no weight of the shape {list(spec.unpacked)}"
 
 
-def _is_packing(spec: Stored, shape: tuple[int, ...]) -> bool:
+def _is_packing(spec: WeightSpec, shape: tuple[int, ...]) -> bool:
     if len(shape) < 2 or len(spec.shape) != len(shape) + 1:
         return False
     *outer, rows, inner = shape
@@ -74,7 +74,7 @@ def _is_packing(spec: Stored, shape: tuple[int, ...]) -> bool:
 
 
 def _affordable(manifest: ManifestParts) -> Iterator[str]:
-    """No buffer is larger than any memory."""
+    """Yield buffers that are larger than any memory."""
     for spec in manifest.state:
         if spec.nbytes() > MAX_BYTES:
             yield f"{spec} of the state takes {spec.nbytes()} bytes"
@@ -120,7 +120,7 @@ def _limited(manifest: ManifestParts) -> Iterator[str]:
                 yield f"{name!r} needs {dim!r:.80} to be at least {size}"
 
 
-def _kinds(manifest: ManifestParts, entry: Entry) -> Iterator[str]:
+def _kinds(manifest: ManifestParts, entry: EntrySpec) -> Iterator[str]:
     """A dimension is limited by a number, an input by two."""
     sizes = {size for spec in entry.inputs for size in spec.names}
     inputs = {spec.name for spec in entry.inputs}
@@ -132,7 +132,7 @@ def _kinds(manifest: ManifestParts, entry: Entry) -> Iterator[str]:
 
 
 def _indexed(manifest: ManifestParts) -> Iterator[str]:
-    """No number that a caller may give means a row behind the last of its table."""
+    """Yield inputs whose limits let a number mean a row behind the last of its table."""
     weights = {spec.name: spec for spec in manifest.weights}
     for table in manifest.tables:
         last = _last(manifest, table)
@@ -145,7 +145,7 @@ def _indexed(manifest: ManifestParts) -> Iterator[str]:
             yield f"{row} can be asked for by {table.index}, and it has {rows}"
 
 
-def _last(manifest: ManifestParts, table: Table) -> int | None:
+def _last(manifest: ManifestParts, table: TableSpec) -> int | None:
     """The largest number that a row is asked for by."""
     if table.index == CONTEXT:
         return None if manifest.context is None else manifest.context - 1
@@ -156,14 +156,16 @@ def _last(manifest: ManifestParts, table: Table) -> int | None:
 def _filled(manifest: ManifestParts) -> Iterator[str]:
     """Check that a default is a value that its input may have, of a size that other inputs say."""
     for name, entry in manifest.entries.items():
-        given = {size for spec in entry.inputs if spec.default is None for size in spec.names}
+        filled = {size for spec in entry.inputs if spec.default is None for size in spec.names}
         for spec in entry.inputs:
-            if spec.default is not None and not (_is_value(manifest, spec) and spec.names <= given):
+            if spec.default is not None and not (
+                _is_value(manifest, spec) and spec.names <= filled
+            ):
                 yield f"{name!r} takes {spec}, which cannot be filled in"
 
 
-def _is_value(manifest: ManifestParts, spec: Input) -> bool:
-    """Whether a default is a value that may be given."""
+def _is_value(manifest: ManifestParts, spec: InputSpec) -> bool:
+    """Return whether a default is a value that may be given."""
     dtype, limit = DTYPES[spec.dtype], manifest.limits.get(spec.name)
     if spec.default is None or spec.dtype in BITS:
         return False

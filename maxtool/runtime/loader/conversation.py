@@ -10,7 +10,7 @@ from .chat import ChatEncoder, ChatTemplate, Message, open_template
 from .errors import TooLong
 from .model import Model
 from .reply import Reply
-from .sampling import Chooser, Sampling
+from .sampling import Sampling, TokenSampler
 from .session import Session
 
 SPARE = 4  # a reply has room when this part of the context is free
@@ -32,7 +32,7 @@ class Conversation:
         sampling: Sampling | None = None,
         stops: Sequence[str] = (),
     ) -> None:
-        """Begin one.
+        """Start a conversation.
 
         Args:
             model: Who replies.
@@ -47,7 +47,7 @@ class Conversation:
         """
         self.forgotten = 0
         self._model, self._stops = model, stops
-        self._choose = Chooser(sampling or Sampling())
+        self._choose = TokenSampler(sampling or Sampling())
         template = template or open_template(model.manifest)
         self._encoder = ChatEncoder(template, model.tokenizer, model.manifest.context)
         self._session = Session(model)
@@ -57,7 +57,7 @@ class Conversation:
 
     @property
     def messages(self) -> list[Message]:
-        """Everything said so far that is not forgotten, with ``role`` and ``content``."""
+        """All messages that are not forgotten, with ``role`` and ``content``."""
         said = [] if self._reply is None else [_message("assistant", self._reply.text)]
         return [*self._system, *self._turns, *said]
 
@@ -67,7 +67,7 @@ class Conversation:
         return self._session.reused
 
     def ask(self, text: str, max_tokens: int | None = None) -> Reply:
-        """Say something to the model.
+        """Send a message to the model.
 
         Where the context has no room for a reply, the oldest exchanges are forgotten.
 
@@ -81,7 +81,7 @@ class Conversation:
 
         Raises:
             BadUsage: If ``max_tokens`` is negative.
-            BadInput: If the text is no valid text.
+            BadInput: If the text is not valid text.
             DoesNotFit: If the template fails, or the question alone is more than the context.
             MachineLacks: If there is no Jinja.
         """

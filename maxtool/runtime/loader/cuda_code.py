@@ -50,7 +50,7 @@ def _newest(manifest: Manifest, gpu: Gpu) -> Path:
         raise BadInput("'files' lists no machine code (sm_XX.cubin)", file=manifest.path)
     if fitting := [one for one in cubins if _runs(one, gpu.capability)]:
         return cubins[max(fitting)]
-    if older := [one for one in ptx if one <= gpu.capability]:
+    if older := [version for version in ptx if version <= gpu.capability]:
         return ptx[max(older)]
     held = [*(f"sm_{x}{y}" for x, y in sorted(cubins)), *(f"PTX {x}.{y}" for x, y in sorted(ptx))]
     what = f"the model has code for {', '.join(held)}; {gpu} runs none of it"
@@ -60,12 +60,12 @@ def _newest(manifest: Manifest, gpu: Gpu) -> Path:
 def _files(manifest: Manifest, name: re.Pattern[str]) -> dict[Capability, Path]:
     """The recorded files of the folder that have such a name, by compute capability."""
     beside = [path for path in manifest.files if path.parent == manifest.folder]
-    found = ((name.fullmatch(path.name), path) for path in beside)
-    return {(int(match[1]), int(match[2])): path for match, path in found if match}
+    matches = ((name.fullmatch(path.name), path) for path in beside)
+    return {(int(match[1]), int(match[2])): path for match, path in matches if match}
 
 
 def _runs(cubin: Capability, gpu: Capability) -> bool:
-    """Whether a GPU runs machine code: within a generation newer GPUs run what older ones do."""
+    """Return whether a GPU runs machine code: that of older GPUs of its generation too."""
     same_generation = cubin[0] == gpu[0] and cubin[1] <= gpu[1]
     return cubin == gpu or (same_generation and not {cubin, gpu} & ALONE)
 
@@ -82,7 +82,7 @@ def _name_it(gpu: Capability) -> str:
 
 @contextmanager
 def given_code(path: Path) -> Iterator[None]:
-    """While a library is loaded, TVM's runtime is given this code instead of compiling its own.
+    """Hand TVM's runtime this code while a library is loaded, so that it compiles none.
 
     The runtime has one such function for the process, and asks it while a library is loaded: so it
     is in place for that time alone, and for this thread alone. Every loader of the process takes

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .cuda_graph import Graph
+from .cuda_graph import RecordedGraph
 from .cuda_memory import CudaMemory
 from .cuda_runtime import STREAM, TO_HOST, WITHIN, Event, Pinned
 from .errors import RunError
@@ -21,7 +21,7 @@ WORTH_RECORDING = 4  # steps that are still to come
 
 
 class CudaDecoder:
-    """What continues one text: the entries ``sample_prefill`` and ``sample_decode``.
+    """Decoder of one text by the entries ``sample_prefill`` and ``sample_decode``.
 
     A step reads the token and the position that the step before left in the memory of the GPU. From
     the third step on it is one recorded graph.
@@ -40,7 +40,7 @@ class CudaDecoder:
         self, gpu: CudaMemory, compiled: Compiled, state: DeviceState, context: int
     ) -> None:
         self._gpu, self._compiled, self._state = gpu, compiled, state
-        self._graph: Graph | None = None
+        self._graph: RecordedGraph | None = None
         self._plain = True  # steps are called, not recorded
         self._steps = self._made = self._read = 0
         with gpu.running():
@@ -52,7 +52,7 @@ class CudaDecoder:
 
     @property
     def recorded(self) -> bool:
-        """Whether steps are a graph by now."""
+        """Return whether steps are a graph by now."""
         return self._graph is not None
 
     def begin(self, ids: Sequence[int], start: int, draws: Array, sampling: Sampling) -> None:
@@ -76,8 +76,8 @@ class CudaDecoder:
             write(self._settings, settings(sampling))
             write(self._state.tensor("seen"), seen)
             write(self._position, np.array([start], np.int32))
-            given = self._gpu.tensor("token", np.array([ids[start:]], np.int64))
-            self._call("sample_prefill", given, STREAM)
+            inputs = self._gpu.tensor("token", np.array([ids[start:]], np.int64))
+            self._call("sample_prefill", inputs, STREAM)
             self._fetch()
 
         self._made = self._read = 0
@@ -121,7 +121,7 @@ class CudaDecoder:
             work(STREAM)
 
     def _record(self, work: Callable[[ctypes.c_void_p], object]) -> None:
-        """Do a step and record it; what cannot be recorded is called every time."""
+        """Run a step and record it; a step that cannot be recorded is called every time."""
         self._plain = False
         done: list[ctypes.c_void_p] = []
 
@@ -130,7 +130,7 @@ class CudaDecoder:
             done.append(stream)
 
         try:
-            self._graph = Graph(self._gpu.cuda, self._compiled.machine, counted)
+            self._graph = RecordedGraph(self._gpu.cuda, self._compiled.machine, counted)
         except (RuntimeError, RunError):
             if not done:  # not even the call itself
                 raise
@@ -141,8 +141,8 @@ class CudaDecoder:
         function = self._compiled.functions[name]
         inputs = token, self._position, self._draws, self._settings
         with self._gpu.on_stream(stream):
-            found = list(function(*inputs, self._state.tensors, self._compiled.weights))
-        for target, source in zip((self._token, self._position), found, strict=True):
+            results = list(function(*inputs, self._state.tensors, self._compiled.weights))
+        for target, source in zip((self._token, self._position), results, strict=True):
             places = target.data_ptr(), source.data_ptr()
             self._gpu.cuda.copy(*places, nbytes_of(target), WITHIN, stream)
 
@@ -163,7 +163,7 @@ class CudaDecoder:
 
 
 def settings(sampling: Sampling) -> Array:
-    """How tokens are drawn, as kernels take it: what is off is 0, or 1 where 1 changes nothing."""
+    """Return the sampling settings that kernels take: 0 for those that are off, 1 for factors."""
     found = (
         sampling.temperature,
         sampling.top_k or 0,

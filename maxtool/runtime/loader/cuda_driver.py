@@ -48,11 +48,11 @@ def find_gpu(index: int) -> Gpu:
         MachineLacks: If there is no driver that can run CUDA 13, or no GPU.
         BadUsage: If there are fewer GPUs.
     """
-    found = find_gpus()
-    if index >= len(found):
-        listed = "; ".join(map(str, found))
+    gpus = find_gpus()
+    if index >= len(gpus):
+        listed = "; ".join(map(str, gpus))
         raise BadUsage(f"there is no device cuda:{index}", hint=f"this machine has {listed}")
-    return found[index]
+    return gpus[index]
 
 
 def find_gpus() -> list[Gpu]:
@@ -115,10 +115,10 @@ def _describe(driver: ctypes.CDLL, index: int) -> Gpu:
 
 
 def _number(driver: ctypes.CDLL, function: Callable[..., Any], *arguments: int) -> int:
-    """What a function of the driver writes to its first argument."""
-    found = ctypes.c_int()
-    _check(driver, function(ctypes.byref(found), *arguments))
-    return found.value
+    """Return the number that a function of the driver writes to its first argument."""
+    number = ctypes.c_int()
+    _check(driver, function(ctypes.byref(number), *arguments))
+    return number.value
 
 
 def _check(driver: ctypes.CDLL, failure: int) -> None:

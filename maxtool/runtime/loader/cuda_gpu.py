@@ -48,7 +48,7 @@ class CudaGpu(CudaMemory):
     def decoder(
         self, compiled: Compiled, manifest: Manifest, state: DeviceState
     ) -> CudaDecoder | None:
-        """What continues a text without the host, if the model was compiled with that."""
+        """Return a decoder that needs no host, if the model was compiled with one."""
         if manifest.context is None or not {*SAMPLED} <= manifest.entries.keys():
             return None
         return CudaDecoder(self, compiled, state, manifest.context)

@@ -14,7 +14,7 @@ from .errors import RunError
 ALLOCATION = "vm.builtin.alloc_storage"  # what TVM's virtual machine calls for memory
 
 
-class Graph:
+class RecordedGraph:
     """Work that was recorded once, with the memory that it uses.
 
     Args:
@@ -60,7 +60,7 @@ class Graph:
             release(self._cuda, "cudaStreamDestroy", stream)
 
     def launch(self) -> None:
-        """Do the work again, in turn with everything else."""
+        """Launch the recorded work again, in stream order."""
         self._cuda.call("cudaGraphLaunch", self._handle, STREAM)
 
     def __del__(self) -> None:
@@ -80,9 +80,9 @@ def _memory_kept(machine: Any, *, twice: bool = False) -> Iterator[list[object]]
 
     kept: list[object] = []
 
-    def keep(take: Any, name: str, before: bool, found: object, *size: object) -> int:  # noqa: ANN401
+    def keep(take: Any, name: str, before: bool, value: object, *size: object) -> int:  # noqa: ANN401
         if name == ALLOCATION and not before:
-            kept.extend([found, take(*size)] if twice else [found])
+            kept.extend([value, take(*size)] if twice else [value])
         return 0  # the call goes on
 
     instrument = machine.get_function("set_instrument")

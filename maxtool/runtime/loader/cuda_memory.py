@@ -65,10 +65,10 @@ class CudaMemory:
         """Compiled code asks for work on this stream."""
         import tvm_ffi
 
-        place: AbstractContextManager[object] = tvm_ffi.use_raw_stream(
+        context: AbstractContextManager[object] = tvm_ffi.use_raw_stream(
             tvm_ffi.device("cuda", self.gpu.index), stream.value or 0
         )
-        return place
+        return context
 
     def empty(self, shape: Sequence[int], dtype: str) -> Any:  # noqa: ANN401
         """A tensor of the GPU with whatever its memory holds.
@@ -126,7 +126,7 @@ class CudaMemory:
         self.cuda.copy(tensor.data_ptr(), array.ctypes.data, array.nbytes, TO_DEVICE)
 
     def arrays(self, tensors: Sequence[Any]) -> list[Array]:
-        """What tensors hold, once everything before is done."""
+        """Read tensors, after all previous work is done."""
         with self.running():
             found = [np.empty(tuple(one.shape), str(one.dtype)) for one in tensors]
             for tensor, array in zip(tensors, found, strict=True):
@@ -135,7 +135,7 @@ class CudaMemory:
         return found
 
     def refused(self, name: str, said: str) -> RunError:
-        """What to raise when compiled code does not take a call."""
+        """Return the error for a call that compiled code refuses."""
         if known := next((text for key, text in FAILURES.items() if key in said), None):
             return MachineLacks(f"{self.gpu} cannot run {name}: {known}")
         if line := next((line for line in said.splitlines() if "CUDA" in line), None):

@@ -78,11 +78,11 @@ class Cuda:
         failure = getattr(self._library, name)(*arguments)
         if failure:
             said = (self._library.cudaGetErrorString(failure) or b"").decode(errors="replace")
-            kind = MachineLacks if failure == NO_MEMORY else RunError
-            raise kind(f"CUDA fails on device cuda:{self.index}: {name}: {said}")
+            error_type = MachineLacks if failure == NO_MEMORY else RunError
+            raise error_type(f"CUDA fails on device cuda:{self.index}: {name}: {said}")
 
     def forget_failure(self) -> None:
-        """Nobody is told any more of a failure that was dealt with."""
+        """Clear the runtime's last error, so that nobody sees a failure that was handled."""
         self._library.cudaGetLastError()
 
     def create(self, name: str, *arguments: object) -> ctypes.c_void_p:
@@ -103,11 +103,11 @@ class Cuda:
         self.call("cudaSetDevice", index)
 
     def copy(
-        self, target: int, source: int, nbytes: int, kind: int, stream: object = STREAM
+        self, target: int, source: int, nbytes: int, direction: int, stream: object = STREAM
     ) -> None:
         """Copy bytes, in turn with everything else on the stream."""
         addresses = ctypes.c_void_p(target), ctypes.c_void_p(source)
-        self.call("cudaMemcpyAsync", *addresses, ctypes.c_size_t(nbytes), kind, stream)
+        self.call("cudaMemcpyAsync", *addresses, ctypes.c_size_t(nbytes), direction, stream)
 
     def zero(self, target: int, nbytes: int) -> None:
         """Write zeros, in turn."""
@@ -164,6 +164,6 @@ class Pinned:
 
 
 def release(cuda: Cuda, name: str, handle: ctypes.c_void_p) -> None:
-    """Give something back; when a process ends, the driver may have done it already."""
+    """Release a handle; when a process ends, the driver may have done it already."""
     with suppress(RunError):
         cuda.call(name, handle)

@@ -44,7 +44,7 @@ def upload(
 
 
 def _pieces(manifest: Manifest, addresses: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """Where each piece goes, where in the file it is, and its length."""
+    """Yield each piece's device address, offset in the file, and length."""
     for spec, address in zip(manifest.weights, addresses, strict=True):
         for start in range(0, spec.nbytes(), PIECE):
             yield address + start, spec.offset + start, min(PIECE, spec.nbytes() - start)

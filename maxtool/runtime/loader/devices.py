@@ -1,4 +1,4 @@
-"""Which device a model runs on."""
+"""Choice of the device a model runs on."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def open_device(manifest: Manifest, device: str | None) -> Processor:
     compiled = manifest.target.get("kind")
     if compiled not in OTHER:
         raise MachineLacks(f"this loader runs models for CPUs and GPUs, not for {compiled!r:.40}")
-    kind, index = parse_device(compiled if device is None else device)
-    if kind != compiled:
+    device_kind, index = parse_device(compiled if device is None else device)
+    if device_kind != compiled:
         what, hint = OTHER[compiled]
         raise DoesNotFit(f"the model was compiled for {what}, not for {device}", hint=hint)
-    return CudaGpu(manifest, index) if kind == "cuda" else Host(manifest)
+    return CudaGpu(manifest, index) if device_kind == "cuda" else Host(manifest)
 
 
 def parse_device(name: str) -> tuple[str, int]:

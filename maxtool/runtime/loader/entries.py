@@ -10,7 +10,7 @@ from .inputs import bind
 from .manifest import Manifest
 from .memory import Array, State, named
 from .processor import Processor, TextMemory
-from .specs import Entry
+from .specs import EntrySpec
 from .split import SplitExecution
 from .text_entries import check_position
 
@@ -47,7 +47,7 @@ class EntryRunner:
         """Run ``forward``."""
         return self.run("forward", arrays)
 
-    def entry(self, name: str) -> Entry:
+    def entry(self, name: str) -> EntrySpec:
         """An entry by name; raises ``DoesNotFit`` that lists those there are."""
         if name not in self.manifest.entries:
             known = ", ".join(self.manifest.entries)

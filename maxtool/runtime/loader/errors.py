@@ -99,7 +99,7 @@ class BadInput(RunError):
 
 
 class DoesNotFit(RunError):
-    """What was asked does not fit the model."""
+    """The request does not fit the model."""
 
     exit_code = 4
     kind = "ModelMismatch"
@@ -117,5 +117,5 @@ class MachineLacks(RunError):
 
 
 def last_line(error: object) -> str:
-    """What an error says in its last line."""
+    """Return the last line of an error's message."""
     return (str(error).strip().splitlines() or [type(error).__name__])[-1]

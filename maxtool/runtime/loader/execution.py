@@ -11,7 +11,7 @@ from .machine import open_module
 from .manifest import Manifest
 from .memory import Array, DeviceState
 from .processor import Compiled, TextMemory
-from .specs import Entry
+from .specs import EntrySpec
 
 
 class Execution:
@@ -47,15 +47,15 @@ class Execution:
         self._compiled = Compiled(machine, functions, weights, library)
         self._idle: TextMemory | None = None
 
-    def _function(self, machine: Any, entry: Entry) -> Any:  # noqa: ANN401
+    def _function(self, machine: Any, entry: EntrySpec) -> Any:  # noqa: ANN401
         try:
-            found = machine.get_function(entry.function)
+            function = machine.get_function(entry.function)
         except (AttributeError, RuntimeError):
-            found = None
-        if found is None:
+            function = None
+        if function is None:
             what = f"the code has no function {entry.function!r:.80}"
             raise BadInput(what, file=self._manifest.module)
-        return found
+        return function
 
     def new_state(self, dims: Mapping[str, int]) -> DeviceState:
         """Zeroed state for the given sizes of named dimensions."""
@@ -70,10 +70,10 @@ class Execution:
     def text_memory(self) -> TextMemory:
         """The memory of one text: that of a text that is over, if there is any."""
         with self._compiled.lock:  # never to two threads
-            found, self._idle = self._idle, None
-        if found is not None:
-            found.state.clear()
-            return found
+            memory, self._idle = self._idle, None
+        if memory is not None:
+            memory.state.clear()
+            return memory
         state = self.new_state({"batch": 1})
         return TextMemory(state, self.processor.decoder(self._compiled, self._manifest, state))
 
@@ -87,7 +87,7 @@ class Execution:
         compiled = self._compiled
         try:
             with compiled.lock, self.processor.running():
-                tensors = [self.processor.tensor(*one) for one in inputs.items()]
+                tensors = [self.processor.tensor(*arguments) for arguments in inputs.items()]
                 result = compiled.functions[name](*tensors, *memory, compiled.weights)
                 return self.processor.arrays([result] if hasattr(result, "shape") else list(result))
         except (RuntimeError, ValueError, TypeError, LookupError) as error:

@@ -15,7 +15,7 @@ from .errors import DoesNotFit, MachineLacks, RunError, last_line
 from .manifest import Manifest
 from .memory import Array, aligned
 from .specs import DTYPES
-from .stamps import Watched
+from .watched_files import WatchedFiles
 
 BYTES_PER_THREAD = 4 << 20
 THREADS = "runtime.config_threadpool"  # a function of TVM's runtime
@@ -38,11 +38,11 @@ class Host:
         self._threads = set_threads(sum(spec.nbytes() for spec in manifest.weights))
         check_machine(manifest.target)
         file = manifest.weights_file
-        self._watched = Watched({file: manifest.stamps[file]})
+        self._watched = WatchedFiles({file: manifest.stamps[file]})
 
     @contextmanager
     def loading(self) -> Iterator[None]:
-        """What must hold while the compiled code is loaded: nothing."""
+        """Return an empty context: loading code needs nothing here."""
         yield
 
     @contextmanager
@@ -93,14 +93,14 @@ class Host:
         return [np.from_dlpack(tensor) for tensor in tensors]
 
     def write(self, tensor: Any, array: Array) -> None:  # noqa: ANN401
-        """Put an array into a tensor."""
+        """Copy an array into a tensor."""
         np.from_dlpack(tensor)[...] = array
 
     def decoder(self, _compiled: object, _manifest: Manifest, _state: object) -> None:
-        """Nothing: tokens are picked from logits, which are here anyway."""
+        """Return None: tokens are picked from logits, which are in host memory already."""
 
     def refused(self, name: str, said: str) -> RunError:
-        """What to raise when compiled code does not take a call."""
+        """Return the error for a call that compiled code refuses."""
         return DoesNotFit(f"the compiled {name} refused the call: {last_line(said)}")
 
 

@@ -1,4 +1,4 @@
-"""What an entry is called with: arrays of the types and sizes that it takes, aligned."""
+"""Inputs of an entry: arrays of the types and sizes that it takes, aligned."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 from .errors import BadInput, DoesNotFit
 from .manifest import Manifest
 from .memory import Array, aligned
-from .specs import BITS, DTYPES, Entry, Input, Spec
+from .specs import BITS, DTYPES, ArraySpec, EntrySpec, InputSpec
 
 
 def bind(
-    manifest: Manifest, entry: Entry, arrays: Mapping[str, object]
+    manifest: Manifest, entry: EntrySpec, arrays: Mapping[str, object]
 ) -> tuple[dict[str, Array], dict[str, int]]:
     """The inputs of an entry, each checked and aligned, and the sizes of the named dimensions.
 
@@ -26,10 +26,10 @@ def bind(
     """
     _check_names(entry, arrays.keys())
     types = {spec.name: spec.dtype for spec in entry.inputs}
-    found = {name: _as_array(array, types[name]) for name, array in arrays.items()}
-    dims = check_shapes(manifest, entry, {name: array.shape for name, array in found.items()})
-    specs = (spec for spec in entry.inputs if spec.name in found)
-    given = {spec.name: _checked(spec, found[spec.name]) for spec in specs}
+    by_name = {name: _as_array(array, types[name]) for name, array in arrays.items()}
+    dims = check_shapes(manifest, entry, {name: array.shape for name, array in by_name.items()})
+    specs = (spec for spec in entry.inputs if spec.name in by_name)
+    given = {spec.name: _checked(spec, by_name[spec.name]) for spec in specs}
     _check_values(manifest, given)
     bound = {
         spec.name: given[spec.name] if spec.name in given else _filled(spec, dims)
@@ -39,7 +39,7 @@ def bind(
 
 
 def check_shapes(
-    manifest: Manifest, entry: Entry, shapes: Mapping[str, tuple[int, ...]]
+    manifest: Manifest, entry: EntrySpec, shapes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, int]:
     """The sizes of the named dimensions, from the shapes of inputs by name.
 
@@ -72,17 +72,19 @@ def _as_array(value: object, dtype: str) -> Array:
     return array
 
 
-def _check_names(entry: Entry, names: Collection[str]) -> None:
+def _check_names(entry: EntrySpec, names: Collection[str]) -> None:
     wanted = {spec.name for spec in entry.inputs}
     needed = {spec.name for spec in entry.inputs if spec.default is None}
     parts = {"missing": sorted(needed - {*names}), "unknown": sorted({*names} - wanted)}
     if any(parts.values()):
-        said = ", ".join(f"{kind} {', '.join(found)}" for kind, found in parts.items() if found)
+        said = ", ".join(
+            f"{problem} {', '.join(found)}" for problem, found in parts.items() if found
+        )
         hint = f"the entry takes {', '.join(map(str, entry.inputs))}"
         raise BadInput(f"inputs: {said}", hint=hint)
 
 
-def _filled(spec: Input, dims: Mapping[str, int]) -> Array:
+def _filled(spec: InputSpec, dims: Mapping[str, int]) -> Array:
     """The array that stands for an input that was not given."""
     array = aligned(spec.sizes(dims), DTYPES[spec.dtype])
     array[...] = spec.default
@@ -99,7 +101,7 @@ def _check_values(manifest: Manifest, inputs: Mapping[str, Array]) -> None:
                 raise DoesNotFit(f"{what}; the model takes {limit[0]} to {limit[1]}")
 
 
-def _check_shape(spec: Spec, shape: tuple[int, ...], dims: dict[str, int]) -> None:
+def _check_shape(spec: ArraySpec, shape: tuple[int, ...], dims: dict[str, int]) -> None:
     """Hold a shape against what is taken; names of dimensions get their sizes in ``dims``."""
     if len(shape) != len(spec.shape) or 0 in shape:
         raise BadInput(f"{spec.name} has shape {shape}; the model takes {spec}", tensor=spec.name)
@@ -111,7 +113,7 @@ def _check_shape(spec: Spec, shape: tuple[int, ...], dims: dict[str, int]) -> No
             raise BadInput(what, tensor=spec.name)
 
 
-def _checked(spec: Spec, array: Array) -> Array:
+def _checked(spec: ArraySpec, array: Array) -> Array:
     """One input, aligned and of its type."""
     dtype = DTYPES[spec.dtype]
     if not _is_taken(array, spec.dtype, dtype):
@@ -124,7 +126,7 @@ def _checked(spec: Spec, array: Array) -> Array:
 
 
 def _is_taken(array: Array, name: str, dtype: np.dtype[Any]) -> bool:
-    """Whether an array has the type of that name, or one that it holds every value of."""
+    """Return whether an array has the type of that name, or one that it holds every value of."""
     if name in BITS:
         return bool(array.dtype == dtype)
     python = array.dtype == np.int64 and dtype.kind in "iu"
@@ -132,6 +134,6 @@ def _is_taken(array: Array, name: str, dtype: np.dtype[Any]) -> bool:
 
 
 def _in_range(array: Array, dtype: np.dtype[Any]) -> bool:
-    """Whether Python's integers, which NumPy makes int64, are all in the range of ``dtype``."""
+    """Return whether Python integers, int64 in NumPy, are all in the range of ``dtype``."""
     limits = np.iinfo(dtype)
     return bool(array.size and limits.min <= array.min() and array.max() <= limits.max)

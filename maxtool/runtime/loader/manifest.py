@@ -10,7 +10,7 @@ from pathlib import Path
 from .consistency import check_consistent
 from .errors import NotVerified
 from .manifest_parts import SCHEMA, ManifestParts
-from .stamps import check_stamp
+from .watched_files import check_stamp
 
 __all__ = ["CHECKSUM", "SCHEMA", "Manifest", "checksum"]
 
@@ -65,7 +65,7 @@ class Manifest(ManifestParts):
         return NotVerified(what, file=path, hint=ANYWAY)
 
     def _difference(self, path: Path) -> str:
-        """How a file differs: in its size, or in its content alone."""
+        """Describe how a file differs: in its size, or in its content alone."""
         recorded, size = self.sizes[path], path.stat().st_size
         same = "its SHA-256 is another"
         return same if recorded == size else f"it had {recorded} bytes and has {size}"

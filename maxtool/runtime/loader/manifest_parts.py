@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from .errors import BadInput
-from .specs import DTYPES, Buffer, Entry, Input, Spec, Stored, Table
-from .stamps import Stamp, stamp
-from .strangers import no_manifest, other_schema
+from .specs import DTYPES, ArraySpec, BufferSpec, EntrySpec, InputSpec, TableSpec, WeightSpec
+from .watched_files import Stamp, stamp
+from .wrong_path import no_manifest, other_schema
 
 SCHEMA = "maxtool.artifact/3"
 FILE = "manifest.json"
@@ -79,10 +79,10 @@ class ManifestParts:
     def _wrong(self, what: str) -> BadInput:
         return BadInput(what, file=self.path)
 
-    def _get(self, holder: object, key: str, kind: type | tuple[type, ...]) -> Any:  # noqa: ANN401
-        """``holder[key]``, which must be of ``kind``; a truth value is no number."""
+    def _get(self, holder: object, key: str, type_: type | tuple[type, ...]) -> Any:  # noqa: ANN401
+        """``holder[key]``, which must be of ``type_``; a truth value is not a number."""
         value = holder.get(key) if isinstance(holder, dict) else None
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        if not isinstance(value, type_) or (isinstance(value, bool) and type_ is not bool):
             raise self._wrong(f"{key!r} is missing or wrong: {value!r:.80}")
         return value
 
@@ -116,7 +116,7 @@ class ManifestParts:
         try:
             inside, there = path.resolve().is_relative_to(self.folder), path.is_file()
         except (OSError, ValueError, RuntimeError) as error:  # what the system takes for no name
-            raise self._wrong(f"{name!r:.80} is no file: {error!s:.80}") from None
+            raise self._wrong(f"{name!r:.80} is not a file: {error!s:.80}") from None
         if not inside:
             raise self._wrong(f"{name!r:.80} lies outside the folder")
         if not there:
@@ -137,11 +137,11 @@ class ManifestParts:
 
     def _tensors(self, holder: object, key: str) -> list[dict[str, Any]]:
         """A list of tensors as JSON has them, no name twice."""
-        found: list[dict[str, Any]] = self._get(holder, key, list)
-        names = [self._get(item, "name", str) for item in found]
+        items: list[dict[str, Any]] = self._get(holder, key, list)
+        names = [self._get(item, "name", str) for item in items]
         if len(set(names)) != len(names):
             raise self._wrong(f"{key!r} names a tensor twice")
-        return found
+        return items
 
     def _facts(self, item: dict[str, Any]) -> tuple[str, str, tuple[int | str, ...]]:
         """Name, type and shape."""
@@ -151,11 +151,15 @@ class ManifestParts:
             raise self._wrong(f"tensor {name!r} is {dtype!r:.40}, {shape!r:.80}")
         return name, dtype, tuple(shape)
 
-    def _entry(self, item: object) -> Entry:
+    def _entry(self, item: object) -> EntrySpec:
         inputs = tuple(map(self._input, self._tensors(item, "inputs")))
-        outputs = tuple(Spec(*self._facts(one)) for one in self._tensors(item, "outputs"))
+        outputs = tuple(
+            ArraySpec(*self._facts(output)) for output in self._tensors(item, "outputs")
+        )
         state = self._get(item, "state", bool)
-        return Entry(self._get(item, "function", str), inputs, outputs, state, self._least(item))
+        return EntrySpec(
+            self._get(item, "function", str), inputs, outputs, state, self._least(item)
+        )
 
     def _least(self, item: object) -> dict[str, int]:
         """The least sizes of named dimensions."""
@@ -164,25 +168,25 @@ class ManifestParts:
             raise self._wrong(f"'least' is {least!r:.80}")
         return least
 
-    def _input(self, item: dict[str, Any]) -> Input:
-        return Input(*self._facts(item), self._get(item, "default", (int, type(None))))
+    def _input(self, item: dict[str, Any]) -> InputSpec:
+        return InputSpec(*self._facts(item), self._get(item, "default", (int, type(None))))
 
-    def _buffer(self, item: dict[str, Any]) -> Buffer:
-        return Buffer(*self._facts(item), self._get(item, "positions", (int, type(None))))
+    def _buffer(self, item: dict[str, Any]) -> BufferSpec:
+        return BufferSpec(*self._facts(item), self._get(item, "positions", (int, type(None))))
 
-    def _stored(self, item: dict[str, Any]) -> Stored:
+    def _stored(self, item: dict[str, Any]) -> WeightSpec:
         shape = self._get(item, "unpacked", (list, type(None)))
         if shape is not None and not all(type(d) is int and 0 < d <= MAX_SIZE for d in shape):
             raise self._wrong(f"'unpacked' of {item['name']!r} is {shape!r:.80}")
         unpacked = None if shape is None else tuple(shape)
-        found = Stored(*self._facts(item), self._get(item, "offset", int), unpacked)
-        if self._get(item, "nbytes", int) != found.nbytes():
-            raise self._wrong(f"{found} has {found.nbytes()} bytes, not {item['nbytes']!r:.40}")
-        return found
+        spec = WeightSpec(*self._facts(item), self._get(item, "offset", int), unpacked)
+        if self._get(item, "nbytes", int) != spec.nbytes():
+            raise self._wrong(f"{spec} has {spec.nbytes()} bytes, not {item['nbytes']!r:.40}")
+        return spec
 
-    def _table(self, item: object) -> Table:
+    def _table(self, item: object) -> TableSpec:
         weight, index = (self._get(item, key, str) for key in ("weight", "index"))
-        return Table(weight, index, self._get(item, "skipped", int))
+        return TableSpec(weight, index, self._get(item, "skipped", int))
 
     def _limit(self, name: str, item: object) -> Limit:
         pair: list[Any] = item if isinstance(item, list) and len(item) == 2 else [1, item]

@@ -11,7 +11,7 @@ import numpy as np
 
 from .errors import BadInput, BadUsage
 from .narrow_floats import widened
-from .specs import ALIGNMENT, BITS, DTYPES, Entry, Spec
+from .specs import ALIGNMENT, BITS, DTYPES, ArraySpec, EntrySpec
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -46,13 +46,15 @@ class State(ABC):
         tensors: The argument of compiled code: all its tensors, on each device.
     """
 
-    def __init__(self, specs: Sequence[Spec], dims: Mapping[str, int], tensors: object) -> None:
+    def __init__(
+        self, specs: Sequence[ArraySpec], dims: Mapping[str, int], tensors: object
+    ) -> None:
         self.specs, self.dims, self.tensors = specs, dims, tensors
 
     @property
     @abstractmethod
     def arrays(self) -> list[Array]:
-        """Its contents: its own memory on a CPU, a copy from other devices."""
+        """Return the contents: the state's own memory on a CPU, a copy from other devices."""
 
     @abstractmethod
     def clear(self) -> None:
@@ -72,7 +74,7 @@ class DeviceState(State):
     """
 
     def __init__(
-        self, memory: DeviceMemory, specs: Sequence[Spec], dims: Mapping[str, int]
+        self, memory: DeviceMemory, specs: Sequence[ArraySpec], dims: Mapping[str, int]
     ) -> None:
         import tvm_ffi
 
@@ -85,7 +87,7 @@ class DeviceState(State):
 
     @property
     def arrays(self) -> list[Array]:
-        """Its contents: its own memory on a CPU, a copy from other devices."""
+        """Return the contents: the state's own memory on a CPU, a copy from other devices."""
         return self._memory.arrays(self._tensors)
 
     def clear(self) -> None:
@@ -98,7 +100,7 @@ class DeviceState(State):
         return self._tensors[[spec.name for spec in self.specs].index(name)]
 
 
-def named(entry: Entry, arrays: Sequence[Array], dims: Mapping[str, int]) -> dict[str, Array]:
+def named(entry: EntrySpec, arrays: Sequence[Array], dims: Mapping[str, int]) -> dict[str, Array]:
     """The outputs by name; types that NumPy lacks as float32.
 
     Args:
@@ -109,21 +111,21 @@ def named(entry: Entry, arrays: Sequence[Array], dims: Mapping[str, int]) -> dic
     Raises:
         BadInput: If it gave something else than the manifest says.
     """
-    found = dict(zip((spec.name for spec in entry.outputs), arrays, strict=False))
+    outputs = dict(zip((spec.name for spec in entry.outputs), arrays, strict=False))
     if len(arrays) != len(entry.outputs) or not all(
         _is(array, spec, dims) for array, spec in zip(arrays, entry.outputs, strict=True)
     ):
-        given = ", ".join(f"{array.dtype}{list(array.shape)}" for array in arrays)
+        listed = ", ".join(f"{array.dtype}{list(array.shape)}" for array in arrays)
         said = ", ".join(map(str, entry.outputs))
-        raise BadInput(f"{entry.function!r} gives {given}, and the manifest says {said}")
+        raise BadInput(f"{entry.function!r} gives {listed}, and the manifest says {said}")
     for spec in entry.outputs:
         if spec.dtype in BITS:
-            found[spec.name] = widened(found[spec.name], spec.dtype)
-    return found
+            outputs[spec.name] = widened(outputs[spec.name], spec.dtype)
+    return outputs
 
 
-def _is(array: Array, spec: Spec, dims: Mapping[str, int]) -> bool:
-    """Whether an output has the type and the sizes that the manifest says."""
+def _is(array: Array, spec: ArraySpec, dims: Mapping[str, int]) -> bool:
+    """Return whether an output has the type and the sizes that the manifest says."""
     if array.dtype != DTYPES[spec.dtype] or array.ndim != len(spec.shape):
         return False
     sizes = zip(spec.shape, array.shape, strict=True)

@@ -9,17 +9,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from .embedding import Text, embed
+from .embedder import Text, embed
 from .entries import EntryRunner
 from .errors import BadInput, BadUsage, DoesNotFit
 from .inputs import bind
 from .manifest import Manifest
 from .manifest_parts import GENERATE
 from .memory import Array
-from .sampling import Chooser, Sampling
+from .sampling import Sampling, TokenSampler
 from .session import Session
-from .strangers import writes_no_text
 from .tokens import check_text, encode, open_tokenizer, telling_failures, too_long
+from .wrong_path import writes_no_text
 
 
 class Model(EntryRunner):
@@ -40,7 +40,7 @@ class Model(EntryRunner):
         return self.open_tokenizer()
 
     def open_tokenizer(self) -> Any:  # noqa: ANN401
-        """Another one, to be changed at will."""
+        """Return a new tokenizer, which the caller may change."""
         return open_tokenizer(self.manifest)
 
     def encode(self, text: str) -> list[int]:
@@ -82,7 +82,7 @@ class Model(EntryRunner):
             BadInput: If there are no ids.
             DoesNotFit: If they are more than the context, or outside the vocabulary.
         """
-        choose = Chooser(Sampling(**sampling))
+        choose = TokenSampler(Sampling(**sampling))
         count = self.check_prompt(ids, max_tokens)
         return Session(self).generate(ids, count, choose)
 
@@ -105,7 +105,7 @@ class Model(EntryRunner):
             raise too_long(what, self.manifest.context)
         for name in ("prefill", "decode"):
             if "logits" not in {spec.name for spec in self.entry(name).outputs}:
-                raise DoesNotFit(f"{name} gives no logits: this is no language model")
+                raise DoesNotFit(f"{name} gives no logits: this is not a language model")
         bind(self.manifest, self.entry("prefill"), {"input_ids": [ids], "position": [0]})
         return min(max_tokens, self.room(len(ids)))
 
@@ -121,7 +121,7 @@ class Model(EntryRunner):
 
         Raises:
             DoesNotFit: If the model makes no embeddings, or ids are outside the vocabulary.
-            BadInput: If a text has no tokens, or is no valid text.
+            BadInput: If a text has no tokens, or is not valid text.
         """
         return embed(self, texts, batch)
 

@@ -15,8 +15,8 @@ from .sampling import Sampling
 
 
 @dataclass(frozen=True)
-class Common:
-    """What every program can be asked to do."""
+class CommonOptions:
+    """Options of every program."""
 
     folder: Path
     file: Path | None = None
@@ -34,8 +34,8 @@ class Common:
 
 
 @dataclass(frozen=True)
-class Options(Common):
-    """What a model that writes text is asked to do."""
+class TextOptions(CommonOptions):
+    """Options of a model that writes text."""
 
     prompt: str | None = None
     chat: bool = False
@@ -48,8 +48,8 @@ class Options(Common):
 
 
 @dataclass(frozen=True)
-class EmbedOptions(Common):
-    """What a model that makes embeddings is asked to do."""
+class EmbedOptions(CommonOptions):
+    """Options of a model that computes embeddings."""
 
     texts: list[str] | None = None
     batch: int = 32
@@ -63,11 +63,11 @@ class Parser(argparse.ArgumentParser):
         raise BadUsage(message, hint="--help lists the options")
 
 
-def parse(folder: Path, argv: Sequence[str] | None) -> Options:
+def parse(folder: Path, argv: Sequence[str] | None) -> TextOptions:
     """The options of the command line, for the artifact in ``folder``."""
-    given = _parsed("Run the compiled model in this folder.", GENERATION, argv)
-    sampling = Sampling(**{one.name: given.pop(one.name) for one in fields(Sampling)})
-    return Options(folder=folder, sampling=sampling, **given)
+    options = _parsed("Run the compiled model in this folder.", GENERATION, argv)
+    sampling = Sampling(**{one.name: options.pop(one.name) for one in fields(Sampling)})
+    return TextOptions(folder=folder, sampling=sampling, **options)
 
 
 def parse_embedding(folder: Path, argv: Sequence[str] | None) -> EmbedOptions:

@@ -62,13 +62,13 @@ class Processor(DeviceMemory, Protocol):
 
     @property
     def vm(self) -> tuple[int, ...]:
-        """What TVM's virtual machine is started with: kind, number and allocator of each device."""
+        """Devices for TVM's virtual machine: kind, number and allocator of each."""
 
     def loading(self) -> AbstractContextManager[None]:
-        """What must hold while the compiled code is loaded."""
+        """Return the context in which compiled code must be loaded."""
 
     def running(self) -> AbstractContextManager[None]:
-        """What must hold while it runs, and while tensors are made of arrays or read."""
+        """Return the context in which code must run, and tensors must be made or read."""
 
     def weights(self, manifest: Manifest, progress: Callable[[float], None], /) -> list[Any]:
         """The weights in their order; ``progress`` is told the share that is there."""
@@ -77,12 +77,12 @@ class Processor(DeviceMemory, Protocol):
         """An input as a tensor, good until the next input of the same name."""
 
     def write(self, tensor: Any, array: Array, /) -> None:  # noqa: ANN401
-        """Put an array into a tensor."""
+        """Copy an array into a tensor."""
 
     def decoder(
         self, compiled: Compiled, manifest: Manifest, state: DeviceState, /
     ) -> Decoder | None:
-        """What draws the tokens of one text by itself, if anything does."""
+        """Return a decoder of one text, if the processor has one."""
 
     def refused(self, name: str, said: str) -> RunError:
-        """What to raise when compiled code does not take a call."""
+        """Return the error for a call that compiled code refuses."""

@@ -9,15 +9,15 @@ from contextlib import suppress
 from pathlib import Path
 
 from .arrays import run_arrays
-from .converse import run_chat
+from .chat_program import run_chat
+from .check_report import run_check
+from .embedding_output import check_embedding, run_embedding
 from .errors import BadUsage, MachineLacks, RunError
 from .manifest import Manifest
 from .manifest_parts import EMBED
-from .options import Common, EmbedOptions, Options, parse, parse_embedding
+from .options import CommonOptions, EmbedOptions, TextOptions, parse, parse_embedding
 from .terminal import complain, emit, emit_json, open_streams, printable
-from .text import run_text
-from .vectors import check_embedding, run_embedding
-from .verdict import run_check
+from .text_output import run_text
 
 BULKY = {
     "schema",
@@ -32,8 +32,8 @@ BULKY = {
 }
 
 
-def execute(options: Options | EmbedOptions) -> None:
-    """Do what is asked; raises ``RunError``."""
+def execute(options: TextOptions | EmbedOptions) -> None:
+    """Run the program; raises ``RunError``."""
     if isinstance(options, EmbedOptions):
         check_embedding(options)
     else:
@@ -52,23 +52,23 @@ def execute(options: Options | EmbedOptions) -> None:
         run_text(options)
 
 
-def check(options: Options) -> None:
+def check(options: TextOptions) -> None:
     """Refuse options that do not go together."""
-    text = sum(one is not None for one in (options.prompt, options.file))
-    given = (options.ids is not None, options.inputs is not None, options.info, options.check)
-    other = sum(given)
+    text = sum(source is not None for source in (options.prompt, options.file))
+    sources = (options.ids is not None, options.inputs is not None, options.info, options.check)
+    other = sum(sources)
     if options.chat and (other or text > 1):
         raise BadUsage("--chat goes with --prompt, --file, or neither")
     if not options.chat and text + other != 1:
         raise BadUsage("give one of --prompt, --file, --chat, --ids, --inputs, --info and --check")
     more = (options.system, options.chat_template, options.chat_template_kwargs)
-    if not options.chat and any(one is not None for one in more):
+    if not options.chat and any(option is not None for option in more):
         raise BadUsage("--system, --chat-template and --chat-template-kwargs go with --chat")
     if options.inputs is None and (options.output or options.entry != "forward"):
         raise BadUsage("--output and --entry go with --inputs")
 
 
-def show_info(options: Common) -> None:
+def show_info(options: CommonOptions) -> None:
     """Print what the manifest says of the model."""
     manifest = Manifest(options.folder)
     if options.verify:
@@ -89,11 +89,11 @@ def show_info(options: Common) -> None:
 def main(folder: Path, argv: Sequence[str] | None = None) -> int:
     """Run the program on the artifact in ``folder``; the exit code."""
     open_streams()
-    given = sys.argv[1:] if argv is None else list(argv)
+    arguments = sys.argv[1:] if argv is None else list(argv)
     try:
-        execute((parse_embedding if embeds(folder) else parse)(folder, given))
+        execute((parse_embedding if embeds(folder) else parse)(folder, arguments))
     except RunError as error:
-        return fail(error, as_json="--json" in given)
+        return fail(error, as_json="--json" in arguments)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -102,15 +102,15 @@ def main(folder: Path, argv: Sequence[str] | None = None) -> int:
         refused = MachineLacks(
             f"the system refuses: {error.strerror or error}", file=error.filename
         )
-        return fail(refused, as_json="--json" in given)
+        return fail(refused, as_json="--json" in arguments)
     except MemoryError:
         lacks = MachineLacks("the machine has too little memory for this")
-        return fail(lacks, as_json="--json" in given)
+        return fail(lacks, as_json="--json" in arguments)
     return 0
 
 
 def embeds(folder: Path) -> bool:
-    """Whether the artifact makes embeddings; one that cannot be read is refused later."""
+    """Return whether the artifact makes embeddings; one that cannot be read is refused later."""
     try:
         return Manifest(folder).task == EMBED
     except RunError:
@@ -118,7 +118,7 @@ def embeds(folder: Path) -> bool:
 
 
 def fail(error: RunError, *, as_json: bool) -> int:
-    """Say what went wrong; its exit code."""
+    """Report an error; returns its exit code."""
     complain(error)
     if as_json:
         with suppress(OSError):  # perhaps stdout is what went wrong

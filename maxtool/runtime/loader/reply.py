@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from .model import Model
-from .stream import Stops, TextStream
+from .stream import StopStrings, TextStream
 
 
 class Reply:
@@ -33,7 +33,7 @@ class Reply:
         self.text = ""
         self.stop: str | None = None
         self._model, self._tokens = model, tokens
-        self._stops = Stops(stops)
+        self._stops = StopStrings(stops)
         before = [] if alone else ids
         self._stream = TextStream(model.decode, before) if model.manifest.tokenizer_file else None
         self._times = [time.perf_counter()]
@@ -48,14 +48,14 @@ class Reply:
         yield self._given(self._stream.flush() if self._stream else "", last=True)
 
     def _given(self, text: str, *, last: bool = False) -> str:
-        """What of a text can be shown by now."""
+        """Return the part of a text that can be shown by now."""
         shown = self._stops.push(text) + (self._stops.flush() if last else "")
         self.text += shown
         self.stop = self._stops.found
         return shown
 
     def stopped(self, max_tokens: int) -> str:
-        """Why it ended: ``stop``, ``context``, ``length`` or ``end``."""
+        """Return why it ended: ``stop``, ``context``, ``length`` or ``end``."""
         if self.stop is not None:
             return "stop"
         if len(self.made) == self._model.room(len(self.ids)):

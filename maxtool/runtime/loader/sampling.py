@@ -15,7 +15,7 @@ from .memory import Array
 
 @dataclass(frozen=True)
 class Sampling:
-    """How tokens are picked; the meanings, and their order, are those of transformers.
+    """Sampling settings; their meanings, and their order, are those of transformers.
 
     Attributes:
         temperature: What logits are divided by; 0 always takes the likeliest token.
@@ -48,8 +48,8 @@ class Sampling:
             raise BadUsage("; ".join(wrong))
 
 
-class Chooser:
-    """What picks tokens, one after the other.
+class TokenSampler:
+    """Sampler of tokens, one after the other.
 
     Attributes:
         sampling: How.
@@ -77,8 +77,8 @@ class Chooser:
             return best
         tokens, shares = distribution(logits, self.sampling)
         draw = _rounded(self._random.random())
-        place = int(np.searchsorted(shares.cumsum(), draw, side="right"))
-        return int(tokens[min(place, tokens.size - 1)])
+        index = int(np.searchsorted(shares.cumsum(), draw, side="right"))
+        return int(tokens[min(index, tokens.size - 1)])
 
     def draws(self, count: int) -> Array:
         """The next random numbers, float32 ``[count]`` from 0 up to but not 1; none is used up."""
@@ -98,7 +98,7 @@ def _rounded(draws: float | Array) -> Array:
 
 
 def distribution(logits: Array, sampling: Sampling) -> tuple[Array, Array]:
-    """What a token is drawn from.
+    """Return the tokens and probabilities that a token is drawn from.
 
     Args:
         logits: Of every token, penalised already.

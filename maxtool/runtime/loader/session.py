@@ -10,7 +10,7 @@ import numpy as np
 from .entries import EntryRunner
 from .memory import Array
 from .processor import Decoder
-from .sampling import Chooser
+from .sampling import TokenSampler
 
 Choose = Callable[[Array, Sequence[int]], int]
 
@@ -35,12 +35,12 @@ class Session:
     def generate(self, ids: Sequence[int], count: int, choose: Choose) -> Iterator[int]:
         """Tokens behind ``ids``, one at a time, up to ``count`` or an end-of-text token.
 
-        A device that can draws the tokens itself, where ``choose`` is a :class:`Chooser`.
+        A device that can draws the tokens itself, where ``choose`` is a :class:`TokenSampler`.
         """
         before = list(ids)
         common = min(_common(self.ids, before), len(before) - 1)
         self.reused = self._usable(common, len(before))
-        if self._decoder is not None and isinstance(choose, Chooser):
+        if self._decoder is not None and isinstance(choose, TokenSampler):
             yield from self._drawn(self._decoder, before, count, choose)
         else:
             yield from self._chosen(before, count, choose)
@@ -59,7 +59,7 @@ class Session:
             yield chosen
 
     def _drawn(
-        self, decoder: Decoder, before: list[int], count: int, chooser: Chooser
+        self, decoder: Decoder, before: list[int], count: int, chooser: TokenSampler
     ) -> Iterator[int]:
         """Tokens that the device draws."""
         start = self.reused
@@ -74,7 +74,7 @@ class Session:
             start = self._usable(len(before) - 1, len(before))
 
     def _part(
-        self, decoder: Decoder, before: Sequence[int], start: int, count: int, chooser: Chooser
+        self, decoder: Decoder, before: Sequence[int], start: int, count: int, chooser: TokenSampler
     ) -> Iterator[int]:
         """Tokens behind ``before``, of which the state holds ``start``: an end of text is one too.
 
@@ -94,12 +94,12 @@ class Session:
             yield token
 
     def _before_rereading(self, length: int, count: int) -> int:
-        """How many of ``count`` tokens a text of ``length`` gets before it must be read anew."""
+        """Return how many of ``count`` tokens fit a text of ``length`` before it is read again."""
         limit = self._model.manifest.reread_beyond
         return count if limit is None or length > limit else min(count, limit - length + 1)
 
     def _usable(self, count: int, length: int) -> int:
-        """How many of ``count`` tokens in the state a text of ``length`` tokens may rely on.
+        """Return how many of ``count`` tokens in the state a text of ``length`` tokens may rely on.
 
         On none of them where the model reads longer texts in another way than shorter ones, and the
         state was read in the other way.
@@ -112,13 +112,13 @@ class Session:
     def _read(self, name: str, ids: list[int], start: int) -> Array:
         """Read the tokens from ``start`` on; the logits of what follows."""
         del self.ids[start:]
-        given = {"input_ids": [ids[start:]], "position": np.array([start], np.int32)}
-        logits: Array = self._model.run(name, given, self._state)["logits"][0]
+        inputs = {"input_ids": [ids[start:]], "position": np.array([start], np.int32)}
+        logits: Array = self._model.run(name, inputs, self._state)["logits"][0]
         self.ids += ids[start:]
         return logits
 
 
 def _common(first: Sequence[int], second: Sequence[int]) -> int:
-    """How many tokens both begin with."""
+    """Return the length of the common prefix."""
     pairs = zip(first, second, strict=False)
     return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))

@@ -22,12 +22,12 @@ DTYPES |= BITS
 
 
 def is_name(text: str) -> bool:
-    """Whether a text may name an array: of a file in an archive, printed on a terminal."""
+    """Return whether a text may name an array: of a file in an archive, printed on a terminal."""
     return bool(text) and text.isprintable() and not {*text} & {"/", "\\"}
 
 
 @dataclass(frozen=True)
-class Spec:
+class ArraySpec:
     """A tensor as the manifest describes it; a dimension with a name is known at run time."""
 
     name: str
@@ -53,7 +53,7 @@ class Spec:
 
 
 @dataclass(frozen=True)
-class Input(Spec):
+class InputSpec(ArraySpec):
     """Input of a function.
 
     Attributes:
@@ -67,7 +67,7 @@ class Input(Spec):
 
 
 @dataclass(frozen=True)
-class Buffer(Spec):
+class BufferSpec(ArraySpec):
     """Buffer that calls of one generation share.
 
     Attributes:
@@ -78,7 +78,7 @@ class Buffer(Spec):
 
 
 @dataclass(frozen=True)
-class Stored(Spec):
+class WeightSpec(ArraySpec):
     """A weight as it lies in its file.
 
     Attributes:
@@ -98,7 +98,7 @@ class Stored(Spec):
 
 
 @dataclass(frozen=True)
-class Table:
+class TableSpec:
     """A weight of which rows are read by number, which compiled code does not check.
 
     Attributes:
@@ -113,7 +113,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Entry:
+class EntrySpec:
     """A function of the model.
 
     Attributes:
@@ -125,7 +125,7 @@ class Entry:
     """
 
     function: str
-    inputs: tuple[Input, ...]
-    outputs: tuple[Spec, ...]
+    inputs: tuple[InputSpec, ...]
+    outputs: tuple[ArraySpec, ...]
     state: bool
     least: Mapping[str, int] = field(default_factory=dict)

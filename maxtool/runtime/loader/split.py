@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any
 
-from .collectives import ALONE, Group, register
+from .collectives import ALONE, DeviceGroup, register
 from .devices import parse_device
 from .errors import BadUsage
 from .execution import Execution
@@ -48,7 +48,7 @@ class SplitExecution:
             member = Execution(part, verified=verified, device=name, progress=shown)
             self._members.append(member)
         self.processor = self._members[0].processor
-        self._group = Group([member.processor for member in self._members])
+        self._group = DeviceGroup([member.processor for member in self._members])
         # TVM's threads belong to the thread that calls: one that stays keeps them.
         self._threads = [ThreadPoolExecutor(1) for _ in self._members]
         self._one_call = threading.Lock()
@@ -98,7 +98,7 @@ class SplitState(State):
 
     @property
     def arrays(self) -> list[Array]:
-        """What each device holds, one after the other."""
+        """Return each device's arrays, one device after the other."""
         return [array for part in self._parts for array in part.arrays]
 
     def clear(self) -> None:
@@ -114,11 +114,13 @@ def _devices(manifest: Manifest, device: str | None) -> list[str | None]:
         BadUsage: If one GPU is named.
     """
     count = manifest.devices
-    kind = str(manifest.target.get("kind")) if device is None else parse_device(device)[0]
+    device_kind = str(manifest.target.get("kind")) if device is None else parse_device(device)[0]
     if device is not None and ":" in device:
-        hint = f"give {kind}, which takes the first ones"
+        hint = f"give {device_kind}, which takes the first ones"
         raise BadUsage(f"the model is for {count} devices, not for {device}", hint=hint)
-    return [kind if kind == "cpu" else f"{kind}:{rank}" for rank in range(count)]
+    return [
+        device_kind if device_kind == "cpu" else f"{device_kind}:{rank}" for rank in range(count)
+    ]
 
 
 def _part(manifest: Manifest, rank: int) -> Manifest:
@@ -135,7 +137,7 @@ def _shown(progress: Callable[[float], None], rank: int, count: int, share: floa
 
 def _first(done: Sequence[Future[list[Array]]]) -> list[Array]:
     """The first result; an error, if there is one, that is not about the error of another."""
-    errors = [error for one in done if (error := one.exception()) is not None]
+    errors = [error for task in done if (error := task.exception()) is not None]
     causes = [error for error in errors if ALONE not in str(error)]
     for error in (*causes, *errors):
         raise error

@@ -26,12 +26,12 @@ class TextStream:
         return self._take(text)
 
     def flush(self) -> str:
-        """What is left, incomplete characters replaced."""
+        """Return the rest, incomplete characters replaced."""
         return self._take(self._pending())
 
     def _pending(self) -> str:
-        given = self._decode(self._ids[self._start : self._done])
-        return self._decode(self._ids[self._start :])[len(given) :]
+        text = self._decode(self._ids[self._start : self._done])
+        return self._decode(self._ids[self._start :])[len(text) :]
 
     def _take(self, text: str) -> str:
         if text:
@@ -39,7 +39,7 @@ class TextStream:
         return text
 
 
-class Stops:
+class StopStrings:
     """Text up to the first of some strings. What may begin one is held back until it is clear.
 
     Attributes:
@@ -52,19 +52,19 @@ class Stops:
         self._held = ""
 
     def push(self, text: str) -> str:
-        """What of the text so far can be given out; nothing more once a string was found."""
+        """Add text; returns the part to show, nothing once a stop string has occurred."""
         if self.found is not None:
             return ""
         self._held += text
         places = [(self._held.find(string), string) for string in self._strings]
-        hits = [(place, string) for place, string in places if place >= 0]
+        hits = [(position, string) for position, string in places if position >= 0]
         if hits:
             place, self.found = min(hits, key=lambda hit: hit[0])
             return self._held[:place]
         return self._release(len(self._held) - self._beginning())
 
     def flush(self) -> str:
-        """What was held back, when no more text comes."""
+        """Return the text that was held back, when no more comes."""
         return "" if self.found is not None else self._release(len(self._held))
 
     def _beginning(self) -> int:

@@ -52,13 +52,13 @@ def _environment() -> Any:  # noqa: ANN401 - an optional package
             return nodes.Scope(body, lineno=line)
 
     extensions = [Generation, "jinja2.ext.loopcontrols"]
-    found = ImmutableSandboxedEnvironment(
+    environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=extensions
     )
-    found.filters["tojson"] = _to_json
-    found.globals["raise_exception"] = _refuse
-    found.globals["strftime_now"] = _now
-    return found
+    environment.filters["tojson"] = _to_json
+    environment.globals["raise_exception"] = _refuse
+    environment.globals["strftime_now"] = _now
+    return environment
 
 
 def _to_json(
@@ -83,7 +83,7 @@ def _now(form: str) -> str:
 
 
 class Refusal(Exception):
-    """What ``raise_exception`` of a template raises."""
+    """Error that a template's ``raise_exception`` raises."""
 
 
 def answer(request: Mapping[str, Any]) -> dict[str, object]:
@@ -112,7 +112,7 @@ def _line(error: BaseException) -> int | None:
 
 
 def limit(seconds: int, nbytes: int) -> None:
-    """Let this process take so much time of the processor and so much memory, and write no file."""
+    """Limit this process's processor time and memory, and forbid it to write files."""
     try:
         import resource
     except ImportError:  # not Unix: the caller's own clock is what remains

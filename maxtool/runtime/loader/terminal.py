@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from .errors import RunError
-from .options import Common
+from .options import CommonOptions
 
 BAR = 40  # characters of a progress bar
 
@@ -47,26 +47,26 @@ def emit_json(schema: str, content: Mapping[str, object]) -> None:
     emit(json.dumps({"schema": schema, **content}, indent=2) + "\n")
 
 
-def note(options: Common, text: str) -> None:
+def note(options: CommonOptions, text: str) -> None:
     """Write something worth knowing to stderr."""
     if not options.quiet:
         sys.stderr.write(f"{printable(text)}\n")
 
 
 def complain(error: RunError) -> None:
-    """Say on stderr what went wrong, laid out as maxtool does."""
+    """Print an error on stderr, laid out as maxtool does."""
     for line in error.lines():
         sys.stderr.write(f"{printable(line)}\n")
 
 
 def open_streams() -> None:
-    """Put something in the place of streams that were closed before the program began."""
+    """Replace standard streams that were closed before the program began."""
     sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115
     sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
 
 
 @contextmanager
-def bar(options: Common, *, hidden: bool) -> Iterator[Callable[[float], None]]:
+def bar(options: CommonOptions, *, hidden: bool) -> Iterator[Callable[[float], None]]:
     """A progress bar on a terminal; gives what is told the share that is done, 0 if unknown.
 
     Args:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from .errors import DoesNotFit
 from .manifest_parts import EMBED, GENERATE, ManifestParts
 from .memory import Array
-from .specs import Entry, Input
+from .specs import EntrySpec, InputSpec
 
 Rule: TypeAlias = Callable[[ManifestParts], Iterator[str]]
 
@@ -21,12 +21,12 @@ SAMPLED = {"sample_prefill", "sample_decode"}
 DRAWING = ("token int64 2", "position int32 1", "draws float32 1", "settings float32 1")
 
 
-def ids_of(entry: Entry) -> Input | None:
+def ids_of(entry: EntrySpec) -> InputSpec | None:
     """The input of token ids: one of those the next position follows from."""
     return next((spec for spec in entry.inputs if spec.name in IDS), None)
 
 
-def check_position(manifest: ManifestParts, entry: Entry, inputs: Mapping[str, Array]) -> None:
+def check_position(manifest: ManifestParts, entry: EntrySpec, inputs: Mapping[str, Array]) -> None:
     """Refuse a position whose tokens would be written behind the end of the state.
 
     Raises:
@@ -74,7 +74,7 @@ def _bounded(manifest: ManifestParts) -> Iterator[str]:
 
 
 def _fits(manifest: ManifestParts, dim: str) -> bool:
-    """Whether a dimension has a limit, and one that the context can hold."""
+    """Return whether a dimension has a limit, and one that the context can hold."""
     limit = manifest.limits.get(dim)
     if not isinstance(limit, int):
         return False
@@ -82,7 +82,7 @@ def _fits(manifest: ManifestParts, dim: str) -> bool:
 
 
 def _drawing(manifest: ManifestParts) -> Iterator[str]:
-    """Nothing else checks what entries that draw tokens are called with."""
+    """Yield mistakes in the entries that draw tokens, whose arguments nothing else checks."""
     drawing = SAMPLED & manifest.entries.keys()
     if drawing and not {*SAMPLED, PREFILL} <= manifest.entries.keys():
         yield f"{', '.join(sorted(drawing))} without the entries that go with it"
@@ -90,7 +90,7 @@ def _drawing(manifest: ManifestParts) -> Iterator[str]:
         yield from _draws(manifest, name, manifest.entries[name])
 
 
-def _draws(manifest: ManifestParts, name: str, entry: Entry) -> Iterator[str]:
+def _draws(manifest: ManifestParts, name: str, entry: EntrySpec) -> Iterator[str]:
     inputs, outputs = (
         tuple(f"{s.name} {s.dtype} {len(s.shape)}" for s in side)
         for side in (entry.inputs, entry.outputs)

@@ -9,7 +9,7 @@ from typing import Any
 from .charsmap import find_problem
 from .errors import BadInput, DoesNotFit, MachineLacks, TooLong, last_line
 from .manifest import Manifest
-from .strangers import writes_no_text
+from .wrong_path import writes_no_text
 
 # A tokenizer takes some fifty bytes of memory for each byte of a text. So it is given no text of
 # more bytes for each position of the context than the longest tokens of any vocabulary have, and
@@ -100,7 +100,7 @@ def check_text(text: str, what: str) -> None:
         BadInput: If it is one.
     """
     if any("\ud800" <= char <= "\udfff" for char in text):
-        raise BadInput(f"{what} is no valid text")
+        raise BadInput(f"{what} is not valid text")
 
 
 def open_tokenizer(manifest: Manifest) -> Any:  # noqa: ANN401 - an optional package
@@ -125,15 +125,15 @@ def open_tokenizer(manifest: Manifest) -> Any:  # noqa: ANN401 - an optional pac
         text = manifest.tokenizer_file.read_bytes()
         if problem := find_problem(text):
             raise BadInput(f"precompiled_charsmap: {problem}")
-        found = tokenizers.Tokenizer.from_buffer(text)
+        tokenizer = tokenizers.Tokenizer.from_buffer(text)
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # a panic of the package is no Exception
         what = f"the tokenizer cannot be read: {last_line(error)}"
         raise BadInput(what, file=manifest.tokenizer_file) from None
-    found.no_truncation()  # the file has what whoever saved it last cut texts to
-    found.no_padding()
-    return found
+    tokenizer.no_truncation()  # the file has what whoever saved it last cut texts to
+    tokenizer.no_padding()
+    return tokenizer
 
 
 @contextmanager

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Literal
 
 from maxtool.errors import InputError, MalformedFile
-from maxtool.weights.formats import artifact, gguf, npz, onnx, pytorch, safetensors, zipped
-from maxtool.weights.formats.index import FileIndex
-from maxtool.weights.source import SourceFile, Stamp, changed, opened, stamp
+from maxtool.weights.formats import artifact, gguf, npz, onnx, pytorch, safetensors, zip_archive
+from maxtool.weights.formats.file_index import FileIndex
+from maxtool.weights.source_file import SourceFile, Stamp, changed, open_source, stamp
 
 Format = Literal["safetensors", "gguf", "pytorch", "onnx", "npz", "npy", "artifact"]
 
@@ -55,17 +55,17 @@ _OTHERS = {
 
 
 def identify(path: Path) -> Format:
-    """Which format a file has, by its first bytes, and by its name where these are broken.
+    """Return the format of a file, by its first bytes, or by its name where these are broken.
 
     Raises:
         MissingFile: If it cannot be read.
         MalformedFile: If it is none that is read here.
     """
-    with opened(path) as file:
+    with open_source(path) as file:
         return _identified(file)
 
 
-def read(kind: Format, path: Path) -> tuple[FileIndex, dict[Path, Stamp]]:
+def read(format_: Format, path: Path) -> tuple[FileIndex, dict[Path, Stamp]]:
     """The header of a file, and what tells whether it, or one with its payloads, has changed since.
 
     Raises:
@@ -73,7 +73,7 @@ def read(kind: Format, path: Path) -> tuple[FileIndex, dict[Path, Stamp]]:
     """
     seen = stamp(path)
     try:
-        index = READERS[kind](path)
+        index = READERS[format_](path)
     except InputError:
         if stamp(path) != seen:
             raise changed(path) from None
@@ -85,11 +85,11 @@ def read(kind: Format, path: Path) -> tuple[FileIndex, dict[Path, Stamp]]:
 
 def _identified(file: SourceFile) -> Format:
     path, data = file.path, file.read(0, min(file.size, FIRST_BYTES))
-    if data[:4] in (zipped.MAGIC, zipped.EMPTY_MAGIC) and data[8:9] != b"{":
+    if data[:4] in (zip_archive.MAGIC, zip_archive.EMPTY_MAGIC) and data[8:9] != b"{":
         return _archive(file)
-    for magic, kind in _MAGIC.items():
+    for magic, format_ in _MAGIC.items():
         if _starts(data, magic):
-            return kind
+            return format_
     for start, (what, hint) in _OTHERS.items():
         if _starts(data, start):
             raise MalformedFile(what, file=path, offset=0, hint=f"{hint}; accepted: {ACCEPTED}")
@@ -104,8 +104,8 @@ def _identified(file: SourceFile) -> Format:
 
 
 def _archive(file: SourceFile) -> Format:
-    """Which format a zip archive has, by the names in it."""
-    entries = zipped.read_entries(file)
+    """Return the format of a zip archive, by the names in it."""
+    entries = zip_archive.read_entries(file)
     if pytorch.is_archive(entries):
         return "pytorch"
     if npz.is_archive(entries):
@@ -115,5 +115,5 @@ def _archive(file: SourceFile) -> Format:
 
 
 def _starts(data: bytes, start: bytes) -> bool:
-    """Whether ``data`` begins with ``start`` and is no safetensors file by chance."""
+    """Return whether ``data`` begins with ``start`` and is no safetensors file by chance."""
     return data[: len(start)] == start and data[8:9] != b"{"

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 
 from maxtool.dtype import DType
 from maxtool.errors import MalformedFile
-from maxtool.weights.formats.index import FileIndex
-from maxtool.weights.source import SourceFile, stamp
-from maxtool.weights.spec import TensorInfo
+from maxtool.weights.formats.file_index import FileIndex
+from maxtool.weights.source_file import SourceFile, stamp
+from maxtool.weights.tensor_info import TensorInfo
 
 if TYPE_CHECKING:
     from maxtool.runtime.loader.manifest import Manifest
-    from maxtool.runtime.loader.specs import Stored
+    from maxtool.runtime.loader.specs import WeightSpec
 
 FILE = "manifest.json"
 KIND = "maxtool.artifact"
@@ -53,7 +53,7 @@ class PackedTensor(TensorInfo):
 
 
 def begins_as_manifest(path: Path) -> bool:
-    """Whether a file begins as the manifest of a compiled model, whole or not."""
+    """Return whether a file begins as the manifest of a compiled model, whole or not."""
     try:
         with path.open("rb") as stream:
             return BEGINNING.search(stream.read(START)) is not None
@@ -62,12 +62,12 @@ def begins_as_manifest(path: Path) -> bool:
 
 
 def is_manifest(path: Path) -> bool:
-    """Whether a file is the manifest of a compiled model, of whatever version."""
+    """Return whether a file is the manifest of a compiled model, of whatever version."""
     try:
-        found = json.loads(path.read_bytes())
+        manifest = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
         return False
-    schema = found.get("schema") if isinstance(found, dict) else None
+    schema = manifest.get("schema") if isinstance(manifest, dict) else None
     return isinstance(schema, str) and schema.partition("/")[0] == KIND
 
 
@@ -97,7 +97,7 @@ def _tensors(manifest: Manifest) -> Iterator[TensorInfo]:
             yield _tensor(f"{device}{spec.name}", spec, file)
 
 
-def _tensor(name: str, spec: Stored, file: Path) -> TensorInfo:
+def _tensor(name: str, spec: WeightSpec, file: Path) -> TensorInfo:
     dtype = DType(spec.dtype)
     if spec.unpacked is None:
         return TensorInfo(name, dtype, spec.logical, None, file, spec.offset)

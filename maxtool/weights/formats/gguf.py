@@ -19,11 +19,11 @@ from maxtool.quantization.encoding import BY_GGUF as ENCODINGS
 from maxtool.quantization.encoding import QuantizationEncoding
 from maxtool.weights.cursor import Cursor, FileCursor
 from maxtool.weights.formats import gguf_values
-from maxtool.weights.formats.index import FileIndex
+from maxtool.weights.formats.file_index import FileIndex
 from maxtool.weights.formats.payload import Payload, repeated_names, write_payloads
 from maxtool.weights.jsonfile import uncollected
-from maxtool.weights.source import cut_off, opened
-from maxtool.weights.spec import TensorInfo, TensorSpec
+from maxtool.weights.source_file import cut_off, open_source
+from maxtool.weights.tensor_info import TensorInfo, TensorSpec
 
 MAGIC = b"GGUF"
 VERSION = 3
@@ -71,7 +71,7 @@ def read(path: Path) -> FileIndex:
         MalformedFile: If anything in it contradicts the format.
         InputError: If it is of another version or byte order.
     """
-    with opened(path) as file:
+    with open_source(path) as file:
         return read_header(FileCursor(file))
 
 
@@ -173,8 +173,8 @@ def _payload_end(description: _Description, start: int, expected: int, cursor: C
     spec = description.spec
     offset = start + description.offset
     if offset != expected:
-        kind = "overlaps the one before" if offset < expected else "leaves a hole before it"
-        what = f"the payload is at {offset}, not at {expected}: it {kind}"
+        problem = "overlaps the one before" if offset < expected else "leaves a hole before it"
+        what = f"the payload is at {offset}, not at {expected}: it {problem}"
         cursor.fail(what, offset=description.at, tensor=spec.name)
     try:
         nbytes = spec.nbytes
@@ -186,7 +186,7 @@ def _payload_end(description: _Description, start: int, expected: int, cursor: C
 def _check_whole(tensors: Sequence[TensorInfo], end: int, cursor: Cursor) -> None:
     """Check that the payloads, of which the last ends at ``end``, lie inside the file."""
     if end > cursor.end and tensors:
-        first = next(one for one in tensors if one.offset + one.nbytes > cursor.end)
+        first = next(tensor for tensor in tensors if tensor.offset + tensor.nbytes > cursor.end)
         left = max(cursor.end - first.offset, 0)
         what = f"the payload needs {first.nbytes} bytes and {left} are left"
         offset = min(first.offset, cursor.end)
@@ -210,7 +210,7 @@ def check(specs: Sequence[TensorSpec]) -> None:
 
 
 def _unfit(spec: TensorSpec) -> str | None:
-    """Why the format cannot hold a tensor, or ``None``."""
+    """Return the reason why the format cannot hold a tensor, or ``None``."""
     if not 0 < len(spec.name.encode()) <= MAX_NAME_BYTES:
         return f"a name of {len(spec.name.encode())} bytes; at most {MAX_NAME_BYTES}"
     if len(spec.shape) > MAX_DIMS:

@@ -115,7 +115,7 @@ class ValueReader:
             self._too_much(offset)
 
     def _have(self, otherwise: str, begin: int, end: int, limit: int) -> int:
-        """Have bytes at hand, or say what else; returns up to where they may be used now."""
+        """Ensure that bytes are at hand, or raise; returns the end of the usable ones."""
         if end > self.cursor.end:
             self.cursor.fail(otherwise, offset=begin)
         if end > limit:

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from maxtool.dtype import DType
 from maxtool.errors import InputError, MalformedFile
-from maxtool.weights.formats.index import FileIndex
-from maxtool.weights.formats.zipped import Entry, read_beginning, read_entries, read_entry
-from maxtool.weights.source import SourceFile, cut_off, opened
-from maxtool.weights.spec import TensorInfo
+from maxtool.weights.formats.file_index import FileIndex
+from maxtool.weights.formats.zip_archive import ZipEntry, read_beginning, read_entries, read_entry
+from maxtool.weights.source_file import SourceFile, cut_off, open_source
+from maxtool.weights.tensor_info import TensorInfo
 
 MAGIC = b"\x93NUMPY"
 SUFFIX = ".npy"
@@ -66,12 +66,12 @@ class _Header:
 
     @property
     def simple(self) -> bool:
-        """Whether the elements lie in the file as they do in memory."""
+        """Return whether the elements lie in the file as they do in memory."""
         return not self.dtype.startswith(">") and (not self.columns or len(self.shape) < 2)
 
 
-class _Place:
-    """Where a header is, for errors."""
+class _HeaderLocation:
+    """Location of a header, for errors."""
 
     def __init__(self, path: Path, name: str, offset: int) -> None:
         self.path, self.name, self.offset = path, name, offset
@@ -84,7 +84,7 @@ class _Place:
 
 
 def is_archive(entries: Iterable[str]) -> bool:
-    """Whether a zip archive with these entries is one of NumPy."""
+    """Return whether a zip archive with these entries is one of NumPy."""
     return all(name.endswith(SUFFIX) for name in entries)
 
 
@@ -96,11 +96,15 @@ def read_array(path: Path) -> FileIndex:
         MalformedFile: If anything in it contradicts the format.
         InputError: If its elements are of a type that is not supported.
     """
-    place = _Place(path, path.stem, 0)
-    with opened(path) as file:
-        header = _parse(file.read(0, min(file.size, MAX_HEADER_BYTES + 12)), place)
-    found = _describe(header, place, file.size, 0, None)
-    return FileIndex(() if found is None else (found,), {}, _notes([] if found else [path.stem]))
+    location = _HeaderLocation(path, path.stem, 0)
+    with open_source(path) as file:
+        header = _parse(file.read(0, min(file.size, MAX_HEADER_BYTES + 12)), location)
+    header_info = _describe(header, location, file.size, 0, None)
+    return FileIndex(
+        () if header_info is None else (header_info,),
+        {},
+        _notes([] if header_info else [path.stem]),
+    )
 
 
 def read_archive(path: Path) -> FileIndex:
@@ -112,15 +116,15 @@ def read_archive(path: Path) -> FileIndex:
         InputError: If elements are of a type that is not supported.
     """
     tensors, strings = [], []
-    with opened(path) as file:
+    with open_source(path) as file:
         for entry in read_entries(file).values():
-            place = _Place(path, entry.name.removesuffix(SUFFIX), entry.start)
+            location = _HeaderLocation(path, entry.name.removesuffix(SUFFIX), entry.start)
             raw = read_beginning(file, entry, MAX_HEADER_BYTES + 12)
-            found = _describe(_parse(raw, place), place, entry.size, entry.start, entry)
-            if found is None:
-                strings.append(place.name)
+            info = _describe(_parse(raw, location), location, entry.size, entry.start, entry)
+            if info is None:
+                strings.append(location.name)
             else:
-                tensors.append(found)
+                tensors.append(info)
     return FileIndex(tuple(tensors), {}, _notes(strings))
 
 
@@ -131,37 +135,39 @@ def _notes(strings: list[str]) -> tuple[str, ...]:
     return (f"arrays of text were left out: {', '.join(strings[:10])}{more}",)
 
 
-def _parse(raw: bytes, place: _Place) -> _Header:
+def _parse(raw: bytes, header_location: _HeaderLocation) -> _Header:
     """The header at the beginning of an array's bytes."""
     if raw[:6] != MAGIC:
-        raise place.malformed("not an array: it does not begin as NumPy's files do")
+        raise header_location.malformed("not an array: it does not begin as NumPy's files do")
     length = LENGTHS.get(raw[6]) if len(raw) >= 8 else None
     if length is None or raw[7]:
-        raise place.malformed(f"the array's format version {list(raw[6:8])} is unknown")
+        raise header_location.malformed(f"the array's format version {list(raw[6:8])} is unknown")
     start = 8 + length.size
     if len(raw) < start:
-        raise place.malformed("the array's header ends early")
+        raise header_location.malformed("the array's header ends early")
     end = start + length.unpack_from(raw, 8)[0]
     if end - start > MAX_HEADER_BYTES:
-        raise place.malformed(f"a header of {end - start} bytes; at most {MAX_HEADER_BYTES}")
+        raise header_location.malformed(
+            f"a header of {end - start} bytes; at most {MAX_HEADER_BYTES}"
+        )
     if end > len(raw):
-        raise place.malformed("the array's header ends early")
-    return _parse_text(raw[start:end].decode("latin-1"), end, place)
+        raise header_location.malformed("the array's header ends early")
+    return _parse_text(raw[start:end].decode("latin-1"), end, header_location)
 
 
-def _parse_text(text: str, end: int, place: _Place) -> _Header:
+def _parse_text(text: str, end: int, header_location: _HeaderLocation) -> _Header:
     literal = text.rstrip(" \n")
     braced = literal.startswith("{") and literal.endswith("}")
     items = _items(literal[1:-1].strip(" ")) if braced else {}
     if items.keys() != _ITEMS.keys():
         if re.search(r"'descr': *\[", text):
-            raise place.unsupported("an array of records is not supported")
-        raise place.malformed("the array's header is not one that NumPy writes")
+            raise header_location.unsupported("an array of records is not supported")
+        raise header_location.malformed("the array's header is not one that NumPy writes")
     if not _DIMS.fullmatch(items["shape"]):
-        raise place.malformed(f"the array's shape ({items['shape']}) is not one")
+        raise header_location.malformed(f"the array's shape ({items['shape']}) is not one")
     shape = tuple(int(dim) for dim in re.findall(r"\d+", items["shape"]))
     if len(shape) > MAX_DIMS or any(dim > MAX_DIM for dim in shape):
-        raise place.malformed(f"more than {MAX_DIMS} dimensions, or one beyond {MAX_DIM}")
+        raise header_location.malformed(f"more than {MAX_DIMS} dimensions, or one beyond {MAX_DIM}")
     return _Header(items["descr"], items["fortran_order"] == "True", shape, end)
 
 
@@ -182,29 +188,31 @@ def _items(text: str) -> dict[str, str]:
 
 
 def _describe(
-    header: _Header, place: _Place, size: int, start: int, entry: Entry | None
+    header: _Header, header_location: _HeaderLocation, size: int, start: int, entry: ZipEntry | None
 ) -> TensorInfo | None:
     """The tensor in ``size`` bytes, its header included, from ``start`` on; None if it is text."""
     if _STRINGS.fullmatch(header.dtype):
         return None
-    dtype = _dtype(header.dtype, place)
+    dtype = _dtype(header.dtype, header_location)
     needed = math.prod(header.shape) * dtype.size_in_bytes
     if needed != size - header.end:
         what = f"shape {list(header.shape)} of {header.dtype} needs {needed} bytes, and there are"
         held = size - header.end
         hint = cut_off(needed - held) if entry is None and needed > held else None
-        raise place.malformed(f"{what} {held}", hint)
+        raise header_location.malformed(f"{what} {held}", hint)
     deflated = entry if entry is not None and entry.deflated else None
     simple = header.simple and deflated is None
     unpack = None if simple else partial(_unpack, header, start, deflated)
     offset = start + (header.end if deflated is None else 0)
-    return TensorInfo(place.name, dtype, header.shape, None, place.path, offset, unpack)
+    return TensorInfo(
+        header_location.name, dtype, header.shape, None, header_location.path, offset, unpack
+    )
 
 
-def _dtype(text: str, place: _Place) -> DType:
+def _dtype(text: str, header_location: _HeaderLocation) -> DType:
     if "O" in text:
         what = "an array of Python objects, which is a pickle; pickles are never read"
-        raise place.unsupported(what, "save an array of numbers")
+        raise header_location.unsupported(what, "save an array of numbers")
     match = _TYPE.fullmatch(text)
     name = f"{_KINDS[match[1]]}{int(match[2]) * 8}" if match else ""
     name = "bool" if name == "bool8" else name
@@ -212,10 +220,12 @@ def _dtype(text: str, place: _Place) -> DType:
         return DType(name)
     hint = "NumPy's files cannot say bfloat16 or float8: save as float32, or as safetensors"
     what = f"the element type {text!r} is not supported"
-    raise place.unsupported(what, hint if re.fullmatch(r"[<>|]V[12]", text) else None)
+    raise header_location.unsupported(what, hint if re.fullmatch(r"[<>|]V[12]", text) else None)
 
 
-def _unpack(header: _Header, start: int, deflated: Entry | None, file: SourceFile) -> NDArray[Any]:
+def _unpack(
+    header: _Header, start: int, deflated: ZipEntry | None, file: SourceFile
+) -> NDArray[Any]:
     """The elements in the order of the shape and of the machine's bytes."""
     stored = np.dtype(header.dtype)
     count = math.prod(header.shape)

@@ -15,12 +15,19 @@ from typing import NamedTuple
 from maxtool.dtype import BY_ONNX, DType
 from maxtool.errors import InputError
 from maxtool.weights.formats import onnx_external, onnx_values
-from maxtool.weights.formats.index import FileIndex
-from maxtool.weights.formats.protobuf import BYTES, MAX_FIELDS, VARINT, FieldSpec, Span, Wire
+from maxtool.weights.formats.file_index import FileIndex
+from maxtool.weights.formats.protobuf import (
+    BYTES,
+    MAX_FIELDS,
+    VARINT,
+    FieldSpec,
+    MessageFields,
+    Span,
+)
 from maxtool.weights.jsonfile import uncollected
-from maxtool.weights.names import Names
-from maxtool.weights.source import SourceFile, cut_off, opened
-from maxtool.weights.spec import TensorInfo
+from maxtool.weights.names import UniqueNames
+from maxtool.weights.source_file import SourceFile, cut_off, open_source
+from maxtool.weights.tensor_info import TensorInfo
 
 SUFFIX = ".onnx"
 MAX_DIMS = 64
@@ -91,7 +98,7 @@ OTHER_TYPES = {
 Fields = Mapping[str, list[tuple[int, int, int]]]
 
 
-class _Kind(NamedTuple):
+class _TensorHeader(NamedTuple):
     """A tensor before its payload is looked at."""
 
     name: str
@@ -109,7 +116,7 @@ class _Kind(NamedTuple):
 
 
 def is_model(data: bytes) -> bool:
-    """Whether bytes may be an ONNX model: they begin with its version, as every writer puts it."""
+    """Return whether bytes may be an ONNX model: every writer puts its version first."""
     return data[:1] == b"\x08" and len(data) > 2 and data[1] < 0x80 and data[2] >> 3 in MODEL
 
 
@@ -125,17 +132,17 @@ def read(path: Path) -> FileIndex:
         InputError: If a tensor has an element type or a way of storing it that is not supported,
             or keeps its data outside the folder.
     """
-    with opened(path) as file, uncollected():
+    with open_source(path) as file, uncollected():
         return _Reader(file).read()
 
 
 class _Reader:
     def __init__(self, file: SourceFile) -> None:
         self.path = path = file.path
-        self.wire = Wire(file)
-        self.names = Names(path)
+        self.wire = MessageFields(file)
+        self.names = UniqueNames(path)
         self.tensors: list[TensorInfo] = []
-        self.beside = onnx_external.Beside(path)
+        self.beside = onnx_external.ExternalFiles(path)
         self.strings: list[str] = []
         self.sparse = 0
 
@@ -183,11 +190,11 @@ class _Reader:
         if depth > MAX_DEPTH:
             self.wire.fail(f"graphs nested deeper than {MAX_DEPTH}", span.start)
         index = 0
-        for number, kind, start, end in self.wire.fields(span):
+        for number, wire_type, start, end in self.wire.fields(span):
             spec = GRAPH.get(number)
             if spec is None:
                 continue
-            self.wire.check(spec, kind, "a graph", span.start)
+            self.wire.check(spec, wire_type, "a graph", span.start)
             if spec.name == "node":
                 self._node(Span(start, end), prefix, index, depth)
                 index += 1
@@ -200,9 +207,9 @@ class _Reader:
         fields = self.wire.collect(span, FUNCTION, "a function")
         prefix = f"{self._text(fields, 'name', MAX_NAME_BYTES)}."
         index = 0
-        for number, kind, start, end in self.wire.fields(span):
+        for number, wire_type, start, end in self.wire.fields(span):
             if number == FUNCTION_NODE:
-                self.wire.check(GRAPH[1], kind, "a function", span.start)
+                self.wire.check(GRAPH[1], wire_type, "a function", span.start)
                 self._node(Span(start, end), prefix, index, 0)
                 index += 1
 
@@ -243,13 +250,15 @@ class _Reader:
         if code not in BY_ONNX:
             self.wire.fail(f"the element type {code} is unknown", span.start, name)
         shape = self._shape(fields, name, span.start)
-        self.tensors.append(self._placed(_Kind(name, BY_ONNX[code], shape, span.start), fields))
+        self.tensors.append(
+            self._placed(_TensorHeader(name, BY_ONNX[code], shape, span.start), fields)
+        )
 
     def _shape(self, fields: Fields, name: str, offset: int) -> tuple[int, ...]:
         dims: list[int] = []
-        for kind, start, end in fields.get("dims", ()):
+        for wire_type, start, end in fields.get("dims", ()):
             room = MAX_DIMS + 1 - len(dims)
-            numbers = iter([start]) if kind == VARINT else self.wire.numbers(Span(start, end))
+            numbers = iter([start]) if wire_type == VARINT else self.wire.numbers(Span(start, end))
             dims += [dim for dim, _ in zip(numbers, range(room), strict=False)]
         if len(dims) > MAX_DIMS:
             self.wire.fail(f"more than {MAX_DIMS} dimensions", offset, name)
@@ -257,67 +266,72 @@ class _Reader:
             self.wire.fail(f"a dimension outside 0 to {MAX_DIM}", offset, name)
         return tuple(dims)
 
-    def _placed(self, kind: _Kind, fields: Fields) -> TensorInfo:
-        """Where the tensor's payload is, once it is known to have the right size."""
+    def _placed(self, header: _TensorHeader, fields: Fields) -> TensorInfo:
+        """Return the tensor with the location of its payload, which has the right size."""
         if "segment" in fields:
             what = "a tensor in segments is not supported"
-            raise InputError(what, file=self.path, tensor=kind.name, offset=kind.at)
+            raise InputError(what, file=self.path, tensor=header.name, offset=header.at)
         location = fields["data_location"][0][1] if "data_location" in fields else 0
         stored = [name for name in ("raw_data", *onnx_values.FIELDS) if name in fields]
         if location not in (0, EXTERNAL):
-            self.wire.fail(f"the data location {location} is unknown", kind.at, kind.name)
+            self.wire.fail(f"the data location {location} is unknown", header.at, header.name)
         if (location == EXTERNAL) != ("external_data" in fields):
-            self.wire.fail("data location and external data contradict", kind.at, kind.name)
+            self.wire.fail("data location and external data contradict", header.at, header.name)
         if len(stored) + location > 1:
             what = f"the tensor's values are in several places: {', '.join(stored)}"
-            self.wire.fail(what + (" and another file" if location else ""), kind.at, kind.name)
+            self.wire.fail(what + (" and another file" if location else ""), header.at, header.name)
         if location == EXTERNAL:
-            return self._external(kind, fields)
+            return self._external(header, fields)
         if not stored:
-            self._check_size(kind, 0, kind.at)
-            return self._at(kind, kind.at)
-        return self._inline(kind, stored[0], _span(fields[stored[0]]))
+            self._check_size(header, 0, header.at)
+            return self._at(header, header.at)
+        return self._inline(header, stored[0], _span(fields[stored[0]]))
 
-    def _inline(self, kind: _Kind, field: str, span: Span) -> TensorInfo:
+    def _inline(self, header: _TensorHeader, field: str, span: Span) -> TensorInfo:
         held = span.end - span.start
         if field == "raw_data":
-            self._check_size(kind, held, span.start)
-            return self._at(kind, span.start)
-        wanted = onnx_values.FIELD_OF[kind.dtype]
+            self._check_size(header, held, span.start)
+            return self._at(header, span.start)
+        wanted = onnx_values.FIELD_OF[header.dtype]
         if field != wanted:
-            what = f"{kind.dtype.name} values are in {field} and not in {wanted}"
-            self.wire.fail(what, span.start, kind.name)
+            what = f"{header.dtype.name} values are in {field} and not in {wanted}"
+            self.wire.fail(what, span.start, header.name)
         if wanted in onnx_values.AS_IN_MEMORY:
-            self._check_size(kind, held, span.start)
-            return self._at(kind, span.start)
-        if not kind.size <= held <= kind.size * 10:
-            what = f"shape {list(kind.shape)} cannot be in the {held} bytes of {field}"
-            self.wire.fail(what, span.start, kind.name)
-        values = onnx_values.Packed(kind.name, kind.dtype, kind.shape, self.path, span)
+            self._check_size(header, held, span.start)
+            return self._at(header, span.start)
+        if not header.size <= held <= header.size * 10:
+            what = f"shape {list(header.shape)} cannot be in the {held} bytes of {field}"
+            self.wire.fail(what, span.start, header.name)
+        values = onnx_values.PackedNumbers(header.name, header.dtype, header.shape, self.path, span)
         unpack = partial(onnx_values.unpack, values)
-        return TensorInfo(kind.name, kind.dtype, kind.shape, None, self.path, span.start, unpack)
+        return TensorInfo(
+            header.name, header.dtype, header.shape, None, self.path, span.start, unpack
+        )
 
-    def _at(self, kind: _Kind, offset: int) -> TensorInfo:
-        return TensorInfo(kind.name, kind.dtype, kind.shape, None, self.path, offset)
+    def _at(self, header: _TensorHeader, offset: int) -> TensorInfo:
+        return TensorInfo(header.name, header.dtype, header.shape, None, self.path, offset)
 
-    def _check_size(self, kind: _Kind, held: int, offset: int) -> None:
-        if held != kind.nbytes:
-            what = f"shape {list(kind.shape)} of {kind.dtype.name} needs {kind.nbytes} bytes, not"
-            self.wire.fail(f"{what} {held}", offset, kind.name)
+    def _check_size(self, header: _TensorHeader, held: int, offset: int) -> None:
+        if held != header.nbytes:
+            stated = f"shape {list(header.shape)} of {header.dtype.name}"
+            needs = f"{stated} needs {header.nbytes} bytes, not {held}"
+            self.wire.fail(needs, offset, header.name)
 
-    def _external(self, kind: _Kind, fields: Fields) -> TensorInfo:
+    def _external(self, header: _TensorHeader, fields: Fields) -> TensorInfo:
         entries: dict[str, str] = {}
         for _, start, end in fields["external_data"]:
             entry = self.wire.collect(Span(start, end), PROPERTY, "external data")
             key = self._text(entry, "key", MAX_NAME_BYTES)
             if key in entries:
-                self.wire.fail(f"external data says {key!r} twice", start, kind.name)
+                self.wire.fail(f"external data says {key!r} twice", start, header.name)
             entries[key] = self._text(entry, "value", MAX_NAME_BYTES)
-        place = self.beside.find(entries, kind.nbytes, kind.name, kind.at)
-        return TensorInfo(kind.name, kind.dtype, kind.shape, None, place.file, place.offset)
+        location = self.beside.find(entries, header.nbytes, header.name, header.at)
+        return TensorInfo(
+            header.name, header.dtype, header.shape, None, location.file, location.offset
+        )
 
 
 def _span(values: list[tuple[int, int, int]]) -> Span:
-    """Where the one field of its name lies."""
+    """Return the span of the field that may occur only once."""
     _, start, end = values[0]
     return Span(start, end)

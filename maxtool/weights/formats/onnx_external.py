@@ -10,21 +10,21 @@ from pathlib import Path
 
 from maxtool.errors import InputError, MalformedFile, MissingFile
 from maxtool.weights.names import stays_inside
-from maxtool.weights.source import Stamp, cut_off, unreadable
+from maxtool.weights.source_file import Stamp, cut_off, unreadable
 
 MAX_FILES = 1024
 _NUMBER = re.compile(r"[0-9]{1,19}")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a payload is."""
+class PayloadLocation:
+    """Location of a payload."""
 
     file: Path
     offset: int
 
 
-class Beside:
+class ExternalFiles:
     """The files that a model's tensors name, each looked at once.
 
     Args:
@@ -40,8 +40,10 @@ class Beside:
         """Every file that was found, as it was."""
         return {self.model.parent / location: seen for location, seen in self._stamps.items()}
 
-    def find(self, entries: Mapping[str, str], nbytes: int, tensor: str, at: int) -> Place:
-        """Where a tensor's payload is.
+    def find(
+        self, entries: Mapping[str, str], nbytes: int, tensor: str, at: int
+    ) -> PayloadLocation:
+        """Return the location of a tensor's payload.
 
         Args:
             entries: The keys and values of its ``external_data``.
@@ -66,7 +68,7 @@ class Beside:
             missing = offset + nbytes - size
             hint = cut_off(missing) if nbytes == length and missing > 0 else None
             raise MalformedFile(what, file=self.model, tensor=tensor, offset=at, hint=hint)
-        return Place(self.model.parent / location, offset)
+        return PayloadLocation(self.model.parent / location, offset)
 
     def _number(
         self, entries: Mapping[str, str], key: str, default: int, tensor: str, at: int
@@ -94,7 +96,7 @@ class Beside:
         except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links in a circle
             raise unreadable(file, error, hint=f"{self.model.name} keeps weights in it") from error
         if not inside or (status.st_nlink > 1 and file.resolve() != self.model.resolve()):
-            what = f"the external data {location!r} is a link to what may lie outside the folder"
+            what = f"the external data {location!r} is a link that may lead outside the folder"
             hint = "replace it by a copy if that is intended"
             raise InputError(what, file=self.model, tensor=tensor, offset=at, hint=hint)
         if not stat.S_ISREG(status.st_mode):
@@ -102,7 +104,7 @@ class Beside:
         return Stamp.of(status)
 
     def _is_inside(self, file: Path) -> bool:
-        """Whether a file lies in the model's folder, or where the model itself is linked from.
+        """Return whether a file lies in the model's folder, or in that of the linked model.
 
         The Hugging Face cache keeps model and data in one folder and links both of them.
         """

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from maxtool.dtype import DType
 from maxtool.errors import MalformedFile
 from maxtool.weights.formats.protobuf import MAX_VARINT_BYTES, Span
-from maxtool.weights.source import SourceFile
+from maxtool.weights.source_file import SourceFile
 
 # The fields whose bytes are those of an array, and those of numbers in groups of seven bits.
 AS_IN_MEMORY = ("float_data", "double_data")
@@ -31,7 +31,7 @@ FIELD_OF: Mapping[DType, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class PackedNumbers:
     """A tensor whose values are numbers in groups of seven bits, one after the other."""
 
     name: str
@@ -41,7 +41,7 @@ class Packed:
     span: Span
 
 
-def unpack(packed: Packed, file: SourceFile) -> NDArray[Any]:
+def unpack(packed: PackedNumbers, file: SourceFile) -> NDArray[Any]:
     """The tensor's values.
 
     Raises:
@@ -60,7 +60,7 @@ def unpack(packed: Packed, file: SourceFile) -> NDArray[Any]:
     return values.view(np.int64).astype(bits).view(dtype).reshape(packed.shape)
 
 
-def _numbers(raw: NDArray[np.uint8], packed: Packed) -> NDArray[np.uint64]:
+def _numbers(raw: NDArray[np.uint8], packed: PackedNumbers) -> NDArray[np.uint64]:
     """Numbers of 64 bits; the last byte of each has no high bit."""
     ends = np.flatnonzero(raw < 0x80)
     count = math.prod(packed.shape)
@@ -79,5 +79,5 @@ def _numbers(raw: NDArray[np.uint8], packed: Packed) -> NDArray[np.uint64]:
     return values
 
 
-def _wrong(what: str, packed: Packed) -> MalformedFile:
+def _wrong(what: str, packed: PackedNumbers) -> MalformedFile:
     return MalformedFile(what, file=packed.file, tensor=packed.name, offset=packed.span.start)

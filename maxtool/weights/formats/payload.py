@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxtool.errors import MisshapenWeight, MissingWeight, UnexpectedWeight
-from maxtool.weights.spec import TensorSpec
+from maxtool.weights.tensor_info import TensorSpec
 
 CHUNK_BYTES = 1 << 24
 

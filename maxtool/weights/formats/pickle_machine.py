@@ -19,7 +19,7 @@ Call = Callable[[Arguments], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Global:
+class ImportedName:
     """A name that a pickle wants imported. Nothing is."""
 
     module: str
@@ -29,26 +29,28 @@ class Global:
         return f"{self.module}.{self.name}"
 
 
-class Unfit(ValueError):
-    """What a call of the table raises about its arguments."""
+class BadArguments(ValueError):
+    """Error of a call in the table about malformed arguments."""
 
 
 class Unsupported(ValueError):
-    """What a call raises about arguments that are right, and not read here."""
+    """Error of a call about valid arguments that are not supported."""
 
 
 class _Foreign:
-    """What stands where the pickle wanted an object of a name that is not in the table."""
+    """Placeholder for an object whose name is not in the table."""
 
 
 FOREIGN = _Foreign()
 
 
 def key_of(key: object) -> str | int:
-    """Only keys whose hashing and comparing is harmless."""
+    """Return a dictionary key whose hashing and comparing is harmless, or raise."""
     if type(key) is str or (type(key) is int and abs(key) < MAX_INTEGER_KEY):
         return key
-    raise Unfit(f"a dictionary key of type {type(key).__name__}, neither text nor a small integer")
+    raise BadArguments(
+        f"a dictionary key of type {type(key).__name__}, neither text nor a small integer"
+    )
 
 
 class Machine:
@@ -62,7 +64,7 @@ class Machine:
     """
 
     def __init__(
-        self, cursor: Cursor, calls: Mapping[Global, Call | None], persistent: Call
+        self, cursor: Cursor, calls: Mapping[ImportedName, Call | None], persistent: Call
     ) -> None:
         self.cursor = cursor
         self.calls = calls
@@ -75,30 +77,30 @@ class Machine:
     def pop(self) -> Any:  # noqa: ANN401 - any value
         """Take the topmost value that belongs to the open mark."""
         if len(self.stack) <= (self.marks[-1] if self.marks else 0):
-            raise Unfit("nothing is on the stack")
+            raise BadArguments("nothing is on the stack")
         return self.stack.pop()
 
     def pop_mark(self) -> list[Any]:
         """Take everything since the last mark."""
         if not self.marks:
-            raise Unfit("no mark is on the stack")
+            raise BadArguments("no mark is on the stack")
         start = self.marks.pop()
         taken = self.stack[start:]
         del self.stack[start:]
         return taken
 
-    def top(self, kind: type) -> Any:  # noqa: ANN401 - of the type asked for, or foreign
-        """The topmost value, left where it is; ``Unfit`` if it is not of ``kind``."""
+    def top(self, type_: type) -> Any:  # noqa: ANN401 - of the type asked for, or foreign
+        """The topmost value, left where it is; ``BadArguments`` if it is not of ``type_``."""
         if len(self.stack) <= (self.marks[-1] if self.marks else 0):
-            raise Unfit("nothing is on the stack")
+            raise BadArguments("nothing is on the stack")
         value = self.stack[-1]
-        if isinstance(value, kind) or value is FOREIGN:
+        if isinstance(value, type_) or value is FOREIGN:
             return value
-        raise Unfit(f"{type(value).__name__} where {kind.__name__} must be")
+        raise BadArguments(f"{type(value).__name__} where {type_.__name__} must be")
 
     def find(self, module: str, name: str) -> None:
         """Push a name; one that is not in the table is remembered and stands for nothing."""
-        wanted = Global(module, name)
+        wanted = ImportedName(module, name)
         if wanted in self.calls:
             self.stack.append(wanted)
         else:
@@ -111,12 +113,12 @@ class Machine:
         if function is FOREIGN or is_foreign(arguments):
             self.stack.append(FOREIGN)
             return
-        call = self.calls.get(function) if isinstance(function, Global) else None
+        call = self.calls.get(function) if isinstance(function, ImportedName) else None
         if call is None or not isinstance(arguments, tuple):
-            raise Unfit("what is called cannot be")
+            raise BadArguments("the called object is not callable")
         self.stack.append(call(arguments))
 
 
 def is_foreign(arguments: object) -> bool:
-    """Whether arguments hold what was not imported."""
+    """Return whether arguments hold what was not imported."""
     return isinstance(arguments, tuple) and any(item is FOREIGN for item in arguments)

@@ -14,8 +14,8 @@ from typing import Any
 from maxtool.weights.formats.pickle_machine import (
     FOREIGN,
     MAX_GLOBAL_BYTES,
+    BadArguments,
     Machine,
-    Unfit,
     is_foreign,
     key_of,
 )
@@ -40,24 +40,24 @@ def operand(opcode: pickletools.OpcodeInfo, stream: BytesIO) -> Any:  # noqa: AN
             return _name(stream), _name(stream)
         return opcode.arg.reader(stream)
     except UnicodeDecodeError:
-        raise Unfit("text that is not UTF-8") from None
+        raise BadArguments("text that is not UTF-8") from None
     except ValueError as error:
-        raise Unfit(str(error)) from None
+        raise BadArguments(str(error)) from None
 
 
 def _name(stream: BytesIO) -> str:
     line = stream.readline(MAX_GLOBAL_BYTES)
     if not line.endswith(b"\n"):
-        raise Unfit(f"a name of more than {MAX_GLOBAL_BYTES} bytes")
+        raise BadArguments(f"a name of more than {MAX_GLOBAL_BYTES} bytes")
     return line[:-1].decode()
 
 
 def _stack_global(machine: Machine, _: None) -> None:
     name, module = machine.pop(), machine.pop()
     if type(name) is not str or type(module) is not str:
-        raise Unfit("a name that is no text")
+        raise BadArguments("a name that is not a text")
     if len(name) + len(module) > 2 * MAX_GLOBAL_BYTES:
-        raise Unfit(f"a name of more than {MAX_GLOBAL_BYTES} bytes")
+        raise BadArguments(f"a name of more than {MAX_GLOBAL_BYTES} bytes")
     machine.find(module, name)
 
 
@@ -89,7 +89,7 @@ def _set_item(machine: Machine, _: None) -> None:
 def _set(machine: Machine, items: list[Any]) -> None:
     target = machine.top(dict)
     if len(items) % 2:
-        raise Unfit("a key without a value")
+        raise BadArguments("a key without a value")
     if target is not FOREIGN:
         for key, value in zip(items[::2], items[1::2], strict=True):
             if key is not FOREIGN:
@@ -120,12 +120,12 @@ def _persistent(machine: Machine, _: None) -> None:
     elif isinstance(wanted, tuple):
         machine.stack.append(machine.persistent(wanted))
     else:
-        raise Unfit("a persistent id that is no tuple")
+        raise BadArguments("a persistent id that is not a tuple")
 
 
 def _get(machine: Machine, number: int) -> None:
     if number not in machine.memo:
-        raise Unfit(f"nothing is remembered as {number}")
+        raise BadArguments(f"nothing is remembered as {number}")
     machine.stack.append(machine.memo[number])
 
 

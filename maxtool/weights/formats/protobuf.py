@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple, NoReturn
 
 from maxtool.errors import MalformedFile
-from maxtool.weights.source import SourceFile, cut_off
+from maxtool.weights.source_file import SourceFile, cut_off
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _FIXED = {FIXED64: 8, FIXED32: 4}
@@ -24,21 +24,21 @@ MESSAGE_COST = 2
 
 
 class Span(NamedTuple):
-    """Where the bytes of a field lie in the file."""
+    """Range of a field's bytes in the file."""
 
     start: int
     end: int
 
 
 class FieldSpec(NamedTuple):
-    """What is known of a field: its name, how often it may be there, and the kinds it may have."""
+    """Schema of a field: its name, how often it may occur, and its wire types."""
 
     name: str
     most: int = 1
     kinds: tuple[int, ...] = (BYTES,)
 
 
-class Wire:
+class MessageFields:
     """The fields of the messages in a file.
 
     Args:
@@ -83,31 +83,31 @@ class Wire:
             position += 1
             if tag > 0x7F:
                 tag, position = self._varint(at, end)
-            kind = tag & 7
+            wire_type = tag & 7
             if tag < 8:
                 self.fail("not a protobuf message: a field has the number 0", at)
-            if kind > BYTES or kind == FIXED64:
-                position = self._pass_fixed(kind, at, position, end)
-                yield tag >> 3, kind, position - _FIXED[kind], position
+            if wire_type > BYTES or wire_type == FIXED64:
+                position = self._pass_fixed(wire_type, at, position, end)
+                yield tag >> 3, wire_type, position - _FIXED[wire_type], position
                 continue
             if position < end and data[position - base] < 0x80:  # as in all but long payloads
                 value = data[position - base]
                 position += 1
             else:
                 value, position = self._varint(position, end)
-            if kind == VARINT:
-                yield tag >> 3, kind, value, position
+            if wire_type == VARINT:
+                yield tag >> 3, wire_type, value, position
                 continue
             start, position = position, position + value
             if position > end:
                 hint = cut_off(position - end) if end == len(data) else None
                 self.fail(f"a field of {value} bytes where {end - start} are left", at, hint=hint)
-            yield tag >> 3, kind, start, position
+            yield tag >> 3, wire_type, start, position
 
-    def _pass_fixed(self, kind: int, at: int, position: int, end: int) -> int:
-        size = _FIXED.get(kind)
+    def _pass_fixed(self, wire_type: int, at: int, position: int, end: int) -> int:
+        size = _FIXED.get(wire_type)
         if size is None:
-            self.fail(f"not a protobuf message: a field of kind {kind}", at)
+            self.fail(f"not a protobuf message: a field of kind {wire_type}", at)
         if position + size > end:
             self.fail(f"a field of {size} bytes where {end - position} are left", at)
         return position + size
@@ -143,23 +143,23 @@ class Wire:
         Raises:
             MalformedFile: If a field is there too often, or has the wrong kind.
         """
-        found: dict[str, list[tuple[int, int, int]]] = {}
-        for number, kind, start, end in self.fields(span):
+        fields_by_name: dict[str, list[tuple[int, int, int]]] = {}
+        for number, wire_type, start, end in self.fields(span):
             spec = known.get(number)
             if spec is None:
                 continue
-            self.check(spec, kind, what, start if kind == BYTES else span.start)
-            values = found.setdefault(spec.name, [])
+            self.check(spec, wire_type, what, start if wire_type == BYTES else span.start)
+            values = fields_by_name.setdefault(spec.name, [])
             if len(values) >= spec.most:
                 often = "twice" if spec.most == 1 else f"more than {spec.most} times"
                 self.fail(f"{what} has the field {spec.name} {often}", span.start)
-            values.append((kind, start, end))
-        return found
+            values.append((wire_type, start, end))
+        return fields_by_name
 
-    def check(self, spec: FieldSpec, kind: int, what: str, offset: int) -> None:
+    def check(self, spec: FieldSpec, wire_type: int, what: str, offset: int) -> None:
         """Refuse a field of the wrong kind."""
-        if kind not in spec.kinds:
-            self.fail(f"{what} has the field {spec.name} as the kind {kind}", offset)
+        if wire_type not in spec.kinds:
+            self.fail(f"{what} has the field {spec.name} as the kind {wire_type}", offset)
 
     def text(self, span: Span, what: str, most: int) -> str:
         """The text of a field.

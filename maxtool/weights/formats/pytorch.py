@@ -2,8 +2,8 @@
 
 Read: what ``torch.save`` writes since 1.6. The archive holds one folder with ``data.pkl``, one
 entry ``data/KEY`` per storage and, in recent versions, ``byteorder``. The pickle is read without
-running it (:mod:`maxtool.weights.formats.pickled`); torch is not needed. Containers of tensors
-become dotted names, plain values beside them metadata.
+running it (:mod:`maxtool.weights.formats.pickle_reader`); torch is not needed. Containers of
+tensors become dotted names, plain values beside them metadata.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pathlib import Path
 
 from maxtool.errors import InputError, MalformedFile
 from maxtool.weights.cursor import Cursor
-from maxtool.weights.formats import pickled
-from maxtool.weights.formats.index import FileIndex
-from maxtool.weights.formats.pickle_machine import Global
+from maxtool.weights.formats import pickle_reader
+from maxtool.weights.formats.file_index import FileIndex
+from maxtool.weights.formats.pickle_machine import ImportedName
 from maxtool.weights.formats.pytorch_tensors import CALLS, Storage, StridedTensor, find_storage
-from maxtool.weights.formats.zipped import Entry, read_entries
-from maxtool.weights.names import Names
-from maxtool.weights.source import SourceFile, opened
-from maxtool.weights.spec import TensorInfo
+from maxtool.weights.formats.zip_archive import ZipEntry, read_entries
+from maxtool.weights.names import UniqueNames
+from maxtool.weights.source_file import SourceFile, open_source
+from maxtool.weights.tensor_info import TensorInfo
 
 PICKLE = "data.pkl"
 # Tensors, plain values and containers; how deep these lie in one another; and their names.
@@ -31,7 +31,7 @@ MAX_NAME_CHARACTERS = 4096
 
 
 def is_archive(entries: Iterable[str]) -> bool:
-    """Whether a zip archive with these entries is one of PyTorch."""
+    """Return whether a zip archive with these entries is one of PyTorch."""
     return any(name.endswith(f"/{PICKLE}") for name in entries)
 
 
@@ -44,20 +44,20 @@ def read(path: Path) -> FileIndex:
         InputError: If it is big-endian, compressed, TorchScript, has types that are not supported,
             or its pickle wants to import anything but tensors.
     """
-    with opened(path) as file:
+    with open_source(path) as file:
         entries = _in_folder(read_entries(file), path)
         _check_byte_order(file, entries, path)
         pickle = _stored(entries, PICKLE, path)
-        raw = file.read(pickle.start, min(pickle.size, pickled.MAX_PICKLE_BYTES))
+        raw = file.read(pickle.start, min(pickle.size, pickle_reader.MAX_PICKLE_BYTES))
     cursor = Cursor(raw, path, origin=pickle.start, end=pickle.size)
     find = partial(find_storage, lambda name: _stored(entries, name, path))
-    content = pickled.read(cursor, CALLS, find)
+    content = pickle_reader.read(cursor, CALLS, find)
     flat = _Flattener(path)
     flat.add(content)
     return FileIndex(tuple(flat.tensors), flat.metadata)
 
 
-def _in_folder(entries: Mapping[str, Entry], path: Path) -> dict[str, Entry]:
+def _in_folder(entries: Mapping[str, ZipEntry], path: Path) -> dict[str, ZipEntry]:
     """The entries by their names below the archive's one folder."""
     pickles = [name for name in entries if name.count("/") == 1 and name.endswith(f"/{PICKLE}")]
     if len(pickles) != 1:
@@ -78,7 +78,7 @@ def _in_folder(entries: Mapping[str, Entry], path: Path) -> dict[str, Entry]:
     return inside
 
 
-def _stored(entries: Mapping[str, Entry], name: str, path: Path) -> Entry:
+def _stored(entries: Mapping[str, ZipEntry], name: str, path: Path) -> ZipEntry:
     entry = entries.get(name)
     if entry is None:
         raise MalformedFile(f"the archive has no entry {name!r}", file=path)
@@ -92,7 +92,7 @@ def _stored(entries: Mapping[str, Entry], name: str, path: Path) -> Entry:
     return entry
 
 
-def _check_byte_order(file: SourceFile, entries: Mapping[str, Entry], path: Path) -> None:
+def _check_byte_order(file: SourceFile, entries: Mapping[str, ZipEntry], path: Path) -> None:
     if "byteorder" not in entries:
         return  # before torch 2.1
     entry = _stored(entries, "byteorder", path)
@@ -112,7 +112,7 @@ class _Flattener:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.names = Names(path)
+        self.names = UniqueNames(path)
         self.tensors: list[TensorInfo] = []
         self.metadata: dict[str, object] = {}
         self.left = MAX_VALUES
@@ -149,7 +149,7 @@ class _Flattener:
 
 
 def _cost(value: object) -> int:
-    """What a value counts towards ``MAX_VALUES``, wherever it is repeated."""
+    """Return the cost of a value towards ``MAX_VALUES``, wherever it is repeated."""
     items = value if isinstance(value, list | tuple) else ()
     text = sum(len(item) for item in (value, *items) if isinstance(item, str | bytes))
     return 1 + len(items) + text // 64
@@ -171,4 +171,4 @@ def _plain(value: object) -> object:
     """A value for the metadata; bytes as the text that protocol 2 makes of them."""
     if isinstance(value, bytes):
         return value.decode("latin-1")
-    return str(value) if isinstance(value, Global) else value
+    return str(value) if isinstance(value, ImportedName) else value

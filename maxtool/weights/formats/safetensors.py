@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 from maxtool.dtype import BY_SAFETENSORS, TABLE, DType
 from maxtool.errors import InputError, MalformedFile, ModelMismatch
 from maxtool.weights.cursor import Cursor, FileCursor
-from maxtool.weights.formats.index import FileIndex
+from maxtool.weights.formats.file_index import FileIndex
 from maxtool.weights.formats.payload import Payload, repeated_names, write_payloads
 from maxtool.weights.jsonfile import MAX_JSON_MEMORY, parse_object, uncollected
-from maxtool.weights.source import cut_off, opened
-from maxtool.weights.spec import TensorInfo, TensorSpec
+from maxtool.weights.source_file import cut_off, open_source
+from maxtool.weights.tensor_info import TensorInfo, TensorSpec
 
 MAX_HEADER_BYTES = 100_000_000
 # The largest published models have 140000 tensors in all, in dozens of files.
@@ -47,7 +47,7 @@ def read(path: Path) -> FileIndex:
         MalformedFile: If anything in it contradicts the format.
         InputError: If a tensor has an element type that is not supported.
     """
-    with opened(path) as file:
+    with open_source(path) as file:
         return read_header(FileCursor(file))
 
 
@@ -119,7 +119,7 @@ class _Compact:
 
 
 def _are_integers(values: Iterable[object]) -> bool:
-    """Whether all are integers; booleans and floats, which may equal them, are none."""
+    """Return whether all are integers; booleans and floats, which may equal them, are none."""
     return _INTEGERS.issuperset(map(type, values))
 
 
@@ -149,9 +149,9 @@ class _EntryReader:
         if needed != end - begin:
             what = f"shape {list(shape)} of {entry.dtype} needs {needed} bytes, not"
             raise self._error(MalformedFile, name, f"{what} {end - begin}")
-        place = self.start + begin
-        tensor = TensorInfo(name, dtype, shape, None, self.cursor.file, place)
-        return tensor, place, self.start + end
+        start = self.start + begin
+        tensor = TensorInfo(name, dtype, shape, None, self.cursor.file, start)
+        return tensor, start, self.start + end
 
     def _dtype(self, name: str, entry: _Entry) -> tuple[DType, int]:
         code = entry.dtype
@@ -185,18 +185,18 @@ class _EntryReader:
             raise self._error(MalformedFile, name, f"{key} holds a number outside 0 to {most}")
         return values
 
-    def _error(self, kind: type[InputError], name: str, what: str) -> InputError:
+    def _error(self, type_: type[InputError], name: str, what: str) -> InputError:
         written = json.dumps(name, ensure_ascii=False).encode(errors="replace")
         place = self.header.find(written)
         offset = self.start - len(self.header) + place if place >= 0 else None
-        return kind(what, file=self.cursor.file, tensor=name, offset=offset)
+        return type_(what, file=self.cursor.file, tensor=name, offset=offset)
 
 
 def _check_whole(placed: Sequence[Placed], cursor: Cursor) -> None:
     """Check that the payloads end where the file ends, or before."""
     last = max((end for *_, end in placed), default=0)
     if last > cursor.end:
-        tensor, begin, end = next(one for one in placed if one[2] > cursor.end)
+        tensor, begin, end = next(entry for entry in placed if entry[2] > cursor.end)
         left = max(cursor.end - begin, 0)
         what = f"the payload needs {end - begin} bytes and {left} are left"
         offset = min(begin, cursor.end)
@@ -208,8 +208,8 @@ def _check_packed(placed: Sequence[Placed], cursor: Cursor) -> None:
     expected = cursor.position
     for tensor, begin, end in placed:
         if begin != expected:
-            kind = "overlaps the one before" if begin < expected else "leaves a hole before"
-            cursor.fail(f"the payload {kind} it", offset=begin, tensor=tensor.name)
+            problem = "overlaps the one before" if begin < expected else "leaves a hole before"
+            cursor.fail(f"the payload {problem} it", offset=begin, tensor=tensor.name)
         expected = end
     if expected != cursor.end:
         cursor.fail(f"{cursor.end - expected} bytes belong to no tensor", offset=expected)

@@ -58,13 +58,13 @@ def _located(url: str) -> tuple[Any, str]:
     try:
         from fsspec.core import url_to_fs
 
-        found: tuple[Any, str] = url_to_fs(url)
+        located: tuple[Any, str] = url_to_fs(url)
     except ImportError as error:
         raise _lacking(url, error) from None
     except ValueError:
-        what = f"{scheme(url)}:// is no protocol that fsspec knows"
+        what = f"{scheme(url)}:// is not a protocol that fsspec knows"
         raise UsageError(what, file=redacted(url)) from None
-    return found
+    return located
 
 
 def _lacking(url: str, error: ImportError) -> MachineLacks:

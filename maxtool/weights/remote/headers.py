@@ -35,7 +35,7 @@ ONLY = "from a distance only safetensors and GGUF headers are read: download the
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchedHeaders:
     """The headers of a remote checkpoint, copied.
 
     Attributes:
@@ -53,7 +53,7 @@ class Fetched:
     nbytes: int
 
     def original(self, file: str | None) -> str | None:
-        """What a copy was made from, to be named in errors."""
+        """Return the URL that a copy was made from, for errors."""
         return _original(file, self.urls)
 
 
@@ -61,7 +61,7 @@ def _original(file: str | None, urls: Mapping[Path, str]) -> str | None:
     return redacted(urls.get(Path(file), file)) if file else file
 
 
-def fetch(url: str, folder: Path, store: Store | None = None) -> Fetched:
+def fetch(url: str, folder: Path, store: Store | None = None) -> FetchedHeaders:
     """Copy the headers of the checkpoint behind ``url`` into ``folder``.
 
     Args:
@@ -83,7 +83,7 @@ def fetch(url: str, folder: Path, store: Store | None = None) -> Fetched:
         error.file = _original(error.file, copier.urls)
         raise
     urls = {copy: redacted(source) for copy, source in copier.urls.items()}
-    return Fetched(path, urls, copier.sizes, store.requests, store.nbytes)
+    return FetchedHeaders(path, urls, copier.sizes, store.requests, store.nbytes)
 
 
 def _names_a_file(url: str) -> bool:
@@ -137,8 +137,8 @@ class _Copier:
         with ThreadPoolExecutor(AT_ONCE) as pool:
             started = [pool.submit(self._header, name, url) for name, url in urls.items()]
             try:
-                for one in as_completed(started):
-                    one.result()
+                for future in as_completed(started):
+                    future.result()
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 self.store.stop()
@@ -169,7 +169,7 @@ class _Copier:
     def _sparse(self, name: str, url: str, size: int) -> Path:
         """An empty copy of a file's size."""
         if not stays_inside(name):
-            raise UsageError(f"{name!r} is no file's name", file=redacted(url))
+            raise UsageError(f"{name!r} is not a file's name", file=redacted(url))
         copy = self.folder / name
         try:
             copy.parent.mkdir(parents=True, exist_ok=True)

@@ -22,9 +22,9 @@ from maxtool.weights.remote.visit import (
     BYTES_PER_SECOND,
     PATIENCE,
     TIMEOUT,
-    Encrypted,
-    Inwards,
-    Plain,
+    PlainConnection,
+    PrivateAddress,
+    TlsConnection,
     TooSlow,
     Visit,
     wake,
@@ -83,7 +83,7 @@ class _Request(urllib.request.Request):
 
     @property
     def proxied(self) -> bool:
-        """Whether it goes to a proxy rather than to the host of its URL."""
+        """Return whether it goes to a proxy rather than to the host of its URL."""
         return self.host != urlsplit(self.full_url).netloc
 
 
@@ -91,14 +91,14 @@ class _Http(urllib.request.HTTPHandler):
     """Opens ``http://`` by connections of the request's visit."""
 
     def http_open(self, req: Any) -> http.client.HTTPResponse:  # noqa: ANN401 - a _Request
-        return self.do_open(Plain, req, visit=req.visit, proxied=req.proxied)  # type: ignore[arg-type]
+        return self.do_open(PlainConnection, req, visit=req.visit, proxied=req.proxied)  # type: ignore[arg-type]
 
 
 class _Https(urllib.request.HTTPSHandler):
     """Opens ``https://`` by connections of the request's visit."""
 
     def https_open(self, req: Any) -> http.client.HTTPResponse:  # noqa: ANN401 - a _Request
-        return self.do_open(Encrypted, req, visit=req.visit, proxied=req.proxied)
+        return self.do_open(TlsConnection, req, visit=req.visit, proxied=req.proxied)
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
@@ -160,7 +160,7 @@ def _received(answer: http.client.HTTPResponse, start: int, count: int, url: str
 
 
 def _extent(status: int, headers: Message, count: int, url: str) -> tuple[int, int, int]:
-    """First and last byte that an answer holds, and the size of the file."""
+    """Return first and last byte of a response, and the size of the file."""
     length = headers.get("Content-Length", "")
     if status == OK and length.isascii() and length.isdigit() and int(length[:18]) <= count:
         return 0, int(length) - 1, int(length)  # a whole file, and a small one
@@ -184,12 +184,12 @@ def _refused(error: urllib.error.HTTPError, url: str) -> Piece:
 
 
 def _reason(error: object) -> tuple[str, str | None]:
-    """Why a connection failed, in words that hold no URL, and what can be done."""
+    """Return why a connection failed, in words without a URL, and a remedy."""
     if isinstance(error, TooSlow):
         return str(error), DOWNLOAD
     if isinstance(error, TimeoutError):
         return f"no answer for {TIMEOUT:.0f} seconds", None
-    if isinstance(error, Inwards):
+    if isinstance(error, PrivateAddress):
         return str(error), "if that is meant, give the URL that it redirects to"
     if isinstance(error, http.client.HTTPException):
         return f"the server's answer is not valid HTTP ({type(error).__name__})", None

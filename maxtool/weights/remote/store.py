@@ -1,4 +1,4 @@
-"""What a place for files must be able to do, and what is common to all."""
+"""Protocol of a store of files, and the parts that all stores share."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Store(ABC):
         return piece
 
     def stop(self) -> None:  # noqa: B027 - most need not be told
-        """Let every read that is in flight end soon, and begin no other."""
+        """Stop every read in flight soon, and refuse new ones."""
 
     @abstractmethod
     def _read(self, url: str, start: int, count: int) -> Piece: ...

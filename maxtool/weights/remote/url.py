@@ -15,7 +15,7 @@ HTTP = frozenset({"http", "https"})
 
 
 def is_url(text: str) -> bool:
-    """Whether ``text`` names a place by a scheme, such as ``https://`` or ``s3://``."""
+    """Return whether ``text`` names a place by a scheme, such as ``https://`` or ``s3://``."""
     return _SCHEME.match(text) is not None
 
 
@@ -40,10 +40,10 @@ def redacted(url: str) -> str:
     start, separator, rest = url.partition("://")
     if not separator:
         return url
-    place = re.split(r"[?#]", rest, maxsplit=1)[0]
-    if ":" in place and not _PORT.match(place):  # a password, perhaps with a slash in it
-        place = place.rpartition("@")[2]
-    host, slash, path = place.partition("/")
+    address = re.split(r"[?#]", rest, maxsplit=1)[0]
+    if ":" in address and not _PORT.match(address):  # a password, perhaps with a slash in it
+        address = address.rpartition("@")[2]
+    host, slash, path = address.partition("/")
     return f"{start}://{host.rpartition('@')[2]}{slash}{path}"
 
 

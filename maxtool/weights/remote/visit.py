@@ -26,7 +26,7 @@ class TooSlow(TimeoutError):
     """Bytes come, but not all of them in time."""
 
 
-class Inwards(ValueError):
+class PrivateAddress(ValueError):
     """A redirect leads to an address of this machine or its network."""
 
 
@@ -47,7 +47,7 @@ class Visit:
     home: Address | None = None
 
     def timeout(self) -> float:
-        """How many seconds to wait for the next byte.
+        """Return the seconds to wait for the next byte.
 
         Raises:
             TooSlow: If there are none left.
@@ -58,7 +58,7 @@ class Visit:
         return min(left, TIMEOUT)
 
     def admit(self, peer: Address | None) -> None:
-        """Let the connection to an address stand, or to a proxy, which guards its own network.
+        """Accept a connection to an address, or to a proxy, which guards its own network.
 
         Raises:
             Inwards: If a redirect led there, and it is neither public nor where the URL led.
@@ -66,18 +66,20 @@ class Visit:
         if not self.connected:
             self.connected, self.home = True, peer
         elif peer is not None and peer != self.home and not is_public(peer[0]):
-            raise Inwards(f"it redirects to {peer[0]}, an address of this machine or its network")
+            raise PrivateAddress(
+                f"it redirects to {peer[0]}, an address of this machine or its network"
+            )
 
 
 def is_public(host: str) -> bool:
-    """Whether an IP address is one of the internet's."""
+    """Return whether an IP address is one of the internet's."""
     address = ip_address(host.partition("%")[0])
     inner = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return (inner or address).is_global
 
 
 def wake(waiting: set[socket.socket]) -> None:
-    """Let every read that waits for one of the sockets end at once."""
+    """Wake every read that waits for one of the sockets, so that it ends at once."""
     for one in tuple(waiting):
         try:
             one.shutdown(socket.SHUT_RDWR)
@@ -85,7 +87,7 @@ def wake(waiting: set[socket.socket]) -> None:
             waiting.discard(one)
 
 
-class Plain(http.client.HTTPConnection):
+class PlainConnection(http.client.HTTPConnection):
     """A connection of a visit.
 
     Args:
@@ -107,8 +109,8 @@ class Plain(http.client.HTTPConnection):
         self._visit.admit(None if self._proxied else self.sock.getpeername()[:2])
 
 
-class Encrypted(http.client.HTTPSConnection, Plain):
-    """A connection of a visit by TLS, whose handshake comes after :meth:`Plain.connect`."""
+class TlsConnection(http.client.HTTPSConnection, PlainConnection):
+    """A connection of a visit by TLS; the handshake follows :meth:`PlainConnection.connect`."""
 
 
 class _Answer(http.client.HTTPResponse):
@@ -116,10 +118,10 @@ class _Answer(http.client.HTTPResponse):
 
     def __init__(self, sock: socket.socket, *more: Any, visit: Visit, **named: Any) -> None:  # noqa: ANN401
         super().__init__(sock, *more, **named)
-        self.fp: Any = io.BufferedReader(_Timed(self.fp.detach(), sock, visit))
+        self.fp: Any = io.BufferedReader(_TimedSocket(self.fp.detach(), sock, visit))
 
 
-class _Timed(io.RawIOBase):
+class _TimedSocket(io.RawIOBase):
     """The bytes of a socket, each waited for no longer than the visit lasts."""
 
     def __init__(self, raw: io.RawIOBase, sock: socket.socket, visit: Visit) -> None:

@@ -15,7 +15,7 @@ class Gate(Module[[Tensor], Tensor]):
     gate: Linear
 
     def forward(self, x: Tensor) -> Tensor:
-        """From ``[n, 8]`` to ``[n, 8]``."""
+        """Map ``[n, 8]`` to ``[n, 8]``."""
         return self.value(x) * ops.sigmoid(self.gate(x))
 
     def input_types(self) -> list[TensorType]:

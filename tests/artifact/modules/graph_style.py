@@ -20,7 +20,7 @@ class MLP(Module):
         self.down = Linear(24, 3, has_bias=True)
 
     def forward(self, x: Tensor) -> Tensor:
-        """From ``[batch, 16]`` to ``[batch, 3]``."""
+        """Map ``[batch, 16]`` to ``[batch, 3]``."""
         return self.down(activation(self.up(x)))
 
     def compare(self, x: Tensor, other: Tensor, scale: Tensor) -> dict[str, Tensor]:
@@ -44,7 +44,7 @@ class Tied(Module):
         self.head.set_shared_weight("weight", self.table)
 
     def forward(self, x: Tensor) -> Tensor:
-        """From ``[n, 8]`` to ``[n, 8]``."""
+        """Map ``[n, 8]`` to ``[n, 8]``."""
         return self.head(x) @ self.table
 
 
@@ -55,7 +55,7 @@ class Quantized(Module):
         self.inner = Linear(64, 6, quantization_encoding=QuantizationEncoding.Q8_0)
 
     def forward(self, x: Tensor) -> Tensor:
-        """From ``[n, 64]`` to ``[n, 6]``."""
+        """Map ``[n, 64]`` to ``[n, 6]``."""
         return self.inner(x)
 
 

@@ -11,10 +11,10 @@ import numpy as np
 import tvm
 
 from maxtool.compiler.cuda.binaries import compile_apart, device_code
+from maxtool.compiler.cuda.cuda_target import cuda_target
 from maxtool.compiler.cuda.resources import Resources, read_resources
-from maxtool.compiler.cuda.target import cuda_target
-from maxtool.compiler.kernels.cuda import table
-from maxtool.compiler.kernels.cuda.pipeline import register
+from maxtool.compiler.kernels.cuda import cuda_kernels
+from maxtool.compiler.kernels.cuda.cuda_passes import register
 from tests.simt import Program, program
 
 TARGET = cuda_target("cuda:sm_80,sm_90")
@@ -23,7 +23,9 @@ FLOATS = ("float32", "float16", "bfloat16", "float64")
 # One of each kind, and of each width.
 FEW_TYPES = ("float32", "bfloat16", "int64", "uint8")
 # The factories of the table by their names; some take the shared memory first.
-FACTORIES = {getattr(one, "func", one).__name__: one for one in table.kernels(TARGET).values()}
+FACTORIES = {
+    getattr(one, "func", one).__name__: one for one in cuda_kernels.kernels(TARGET).values()
+}
 INTEGERS = tuple(f"{sign}int{bits}" for bits in (8, 16, 32, 64) for sign in ("", "u"))
 
 
@@ -54,18 +56,18 @@ def run(
     ``updated`` are the inputs that it writes, too.
     """
     outputs = into if isinstance(into, list) else [into]
-    arguments = [np.ascontiguousarray(one) for one in inputs]
+    arguments = [np.ascontiguousarray(input_) for input_ in inputs]
     _program(name, tuple(options.items()))(*arguments, *outputs, updated=updated)
     return into
 
 
 def resources(functions: Mapping[str, Any]) -> Iterator[tuple[str, Resources]]:
-    """What each kernel takes on each architecture; all are compiled together."""
+    """Return the resources of each kernel on each architecture; all are compiled together."""
     named = {name: one.with_attr("global_symbol", name) for name, one in functions.items()}
     compiled = compile_apart(tvm.IRModule(named), TARGET.tvm, tir_pipeline=register())
     for code in device_code(compiled, TARGET):
-        for name, found in read_resources(code.log).items():
-            yield f"{name} on {code.name}", found
+        for name, result in read_resources(code.log).items():
+            yield f"{name} on {code.name}", result
 
 
 def elements(seed: int, shape: tuple[int, ...], dtype: str) -> np.ndarray:

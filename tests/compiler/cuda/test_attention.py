@@ -12,16 +12,16 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from maxtool.compiler.kernels.cuda.attention import attention
-from maxtool.compiler.kernels.cuda.attention_join import attention_join
-from maxtool.compiler.kernels.cuda.attention_plan import Split
-from maxtool.compiler.kernels.cuda.attention_split import (
-    attention_split,
+from maxtool.compiler.kernels.cuda.attention_scores import Scores
+from maxtool.compiler.kernels.cuda.flash_mma import TileLayout
+from maxtool.compiler.kernels.cuda.split_kv import (
     attention_step,
+    split_kv_attention,
     takes_steps,
 )
-from maxtool.compiler.kernels.cuda.flash_mma import Form
-from maxtool.compiler.kernels.cuda.scores import Scores
-from maxtool.compiler.kernels.forms import Heads
+from maxtool.compiler.kernels.cuda.split_kv_combine import combine_splits
+from maxtool.compiler.kernels.cuda.split_kv_plan import SplitPlan
+from maxtool.compiler.kernels.kernel_options import HeadSizes
 from maxtool.errors import CompilationFailed
 from tests.simt import run
 
@@ -56,13 +56,13 @@ class Problem:
             np.repeat(one[:, :, :seen].astype(np.float64), heads // kv_heads, 1)
             for one in (self.k, self.v)
         )
-        found = np.einsum("bihd,bhjd->bhij", self.q.astype(np.float64), k) * self.scores.scale
+        actual = np.einsum("bihd,bhjd->bhij", self.q.astype(np.float64), k) * self.scores.scale
         if (cap := self.scores.softcap) is not None:
-            found = cap * np.tanh(found / cap)
+            actual = cap * np.tanh(actual / cap)
         query, key = self.position + np.arange(seq)[:, None], np.arange(seen)[None]
         hidden = (key > query) | (key <= query - (self.scores.window or 1 << 40))
-        found[:, :, hidden] = -np.inf
-        weights = np.exp(found - found.max(-1, keepdims=True))
+        actual[:, :, hidden] = -np.inf
+        weights = np.exp(actual - actual.max(-1, keepdims=True))
         weights /= weights.sum(-1, keepdims=True)
         y, most = (np.einsum("bhij,bhjd->bihd", weights, one) for one in (v, abs(v)))
         return y, most
@@ -122,8 +122,16 @@ def test_one_token(
     out = np.full((batch, heads[0], splits, dim), np.nan, np.float32)
     sums = np.full((batch, heads[0], splits, 2), np.nan, np.float32)
     y = np.zeros_like(one.q)
-    run(attention_split(*heads, dim, scores, dtype, splits), one.q, one.k, one.v, one.at, out, sums)
-    run(attention_join(heads[0], dim, splits), out, sums, y)
+    run(
+        split_kv_attention(*heads, dim, scores, dtype, splits),
+        one.q,
+        one.k,
+        one.v,
+        one.at,
+        out,
+        sums,
+    )
+    run(combine_splits(heads[0], dim, splits), out, sums, y)
     np.testing.assert_allclose(y, one.expected()[0], rtol=1e-5, atol=2e-6)
 
 
@@ -203,7 +211,7 @@ def test_many_tokens(
     scores = Scores(dim**-0.5, window, softcap)
     one = problem(batch, seq, position, context + seq, heads, dim, dtype, scores)
     kibibytes = kibibytes if dim <= 128 else 99
-    rounded = Form(Heads(*heads, dim, dim), dtype).fits(kibibytes << 10)
+    rounded = TileLayout(HeadSizes(*heads, dim, dim), dtype).fits(kibibytes << 10)
     check_tiles(one, dtype, kibibytes, rounded=rounded)
 
 
@@ -234,7 +242,7 @@ def test_one_token_rotated_written_and_attended_to(
     splits: int,
 ) -> None:
     (position, context), (dim, rotated) = where, widths
-    assume(takes_steps(Split(heads[0] // heads[1], dim, dtype)))
+    assume(takes_steps(SplitPlan(heads[0] // heads[1], dim, dtype)))
     scores = Scores(dim**-0.5, window)
     one = problem(batch, 1, position, context, heads, dim, dtype, scores)
     rng = np.random.default_rng(0)
@@ -248,7 +256,7 @@ def test_one_token_rotated_written_and_attended_to(
     kernel = attention_step(*heads, dim, rotated, scores, dtype, splits)
     row = np.array([3], np.int32)
     run(kernel, one.k, one.v, one.q, *new, cos, sin, row, one.at, out, sums, updated=(0, 1))
-    run(attention_join(heads[0], dim, splits), out, sums, y)
+    run(combine_splits(heads[0], dim, splits), out, sums, y)
     written = [turned(new[0], cos[3], sin[3]), new[1]]
     for cache, exact in zip((one.k, one.v), written, strict=True):
         step = float(ml_dtypes.finfo(cache.dtype).eps)
@@ -261,6 +269,6 @@ def test_one_token_rotated_written_and_attended_to(
 
 def test_heads_that_no_block_has_room_for() -> None:
     with pytest.raises(CompilationFailed, match="heads of 4000 elements"):
-        attention_split(1, 1, 4000, Scores(1.0), "float32", 2)
+        split_kv_attention(1, 1, 4000, Scores(1.0), "float32", 2)
     with pytest.raises(CompilationFailed, match="heads of 4000 elements"):
         attention(99 << 10, 1, 1, 4000, 1.0, None, None, "float32")

@@ -1,4 +1,4 @@
-"""What operations on caches become on a GPU: which kernels, and machine code for them."""
+"""Lowering of operations on caches for a GPU: which kernels, and machine code for them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvm import relax
 
 from maxtool.compiler.cuda.binaries import device_code
 from maxtool.compiler.cuda.resources import read_resources
-from maxtool.compiler.lowering.module import ModuleLowering
+from maxtool.compiler.lowering.module_lowering import ModuleLowering
 from maxtool.compiler.lowering_plan import LoweringPlan
 from maxtool.compiler.pipeline import compile_module
 from maxtool.compiler.targets import parse_target
@@ -61,9 +61,9 @@ def kernels(module: Any) -> set[str]:
 
 def test_one_token_takes_shares_and_their_join() -> None:
     names = kernels(lowered(step(1, DType.float16)))
-    assert {"attention_step_8_2_64", "attention_join_8_64_16"} == names
+    assert {"attention_step_8_2_64", "combine_splits_8_64_16"} == names
     # A block takes 64 keys at a time: a window of 100 is two shares.
-    assert "attention_join_8_64_2" in kernels(lowered(step(1, DType.float16, window=100)))
+    assert "combine_splits_8_64_2" in kernels(lowered(step(1, DType.float16, window=100)))
 
 
 def test_one_token_without_rotary_positions() -> None:
@@ -75,7 +75,7 @@ def test_one_token_without_rotary_positions() -> None:
         return ops.attention(x, keys, values, at, scale=0.5, transposed=False)
 
     names = kernels(lowered(Graph("main", call, [cache, cache, x, POSITION])))
-    assert names == {"attention_split_2_2_4", "attention_join_2_4_1", "cache_write_value_2_4"}
+    assert names == {"split_kv_attention_2_2_4", "combine_splits_2_4_1", "cache_write_value_2_4"}
 
 
 def test_rotations_and_writes_are_one_kernel() -> None:
@@ -105,7 +105,7 @@ def test_what_is_read_before_the_writes_is_rotated_by_itself() -> None:
     ("seq", "window"), thinned([(1, None), (3, None), (3, 2**32)], (1, None), (3, None))
 )
 def test_a_layer_gives_what_the_cpu_gives(dtype: DType, seq: int, window: int | None) -> None:
-    """But for what is rounded on the way to the cache and in attention; caches too."""
+    """Compare with the CPU, up to rounding on the way to the cache and in attention; caches too."""
     graph = step(seq, dtype, window)
     rng = np.random.default_rng(0)
 
@@ -113,15 +113,17 @@ def test_a_layer_gives_what_the_cpu_gives(dtype: DType, seq: int, window: int | 
         return rng.standard_normal(shape, np.float32)
 
     caches = [numbers(2, 2, 1024, 64).astype(dtype.to_numpy()) for _ in range(2)]
-    given = [numbers(2, seq, heads, 64) for heads in (8, 2, 2)]
+    inputs = [numbers(2, seq, heads, 64) for heads in (8, 2, 2)]
     tables = [numbers(1024, 32), numbers(1024, 32), np.array([130], np.int32)]
-    theirs = [one.copy() for one in caches]
-    (expected,) = executor.find().compile(graph, {})(*map(Tensor, [*theirs, *given, *tables]))
+    theirs = [cache.copy() for cache in caches]
+    (expected,) = executor.find_executor().compile(graph, {})(
+        *map(Tensor, [*theirs, *inputs, *tables])
+    )
     compiled = Simulation().compile_module(lowered(graph), TARGET)
     written = [one.view(np.uint16) if one.dtype.itemsize == 2 else one for one in caches]
     state = tvm_ffi.Array([tvm.runtime.tensor(one) for one in written])
     run = relax.VirtualMachine(compiled.executable, tvm.cpu())["main"]
-    got = run(*map(tvm.runtime.tensor, [*given, *tables]), state, tvm_ffi.Array([]))
+    got = run(*map(tvm.runtime.tensor, [*inputs, *tables]), state, tvm_ffi.Array([]))
     bound = 1e-5 if dtype is DType.float32 else 2e-2
     np.testing.assert_allclose(got.numpy(), expected.to_numpy(), atol=bound, rtol=0)
     for one, other in zip(state, theirs, strict=True):
@@ -140,6 +142,6 @@ def test_many_tokens_take_tiles() -> None:
 def test_machine_code_without_local_memory(dtype: DType, seq: int | str) -> None:
     compiled = compile_module(lowered(step(seq, dtype)), TARGET, asserts=False)
     for code in device_code(compiled, TARGET):
-        for name, found in read_resources(code.log).items():
-            assert found.stack == 0, name
-            assert not found.spills, name
+        for name, result in read_resources(code.log).items():
+            assert result.stack == 0, name
+            assert not result.spills, name

@@ -15,9 +15,14 @@ import tvm
 from tvm import relax, te, tirx
 
 from maxtool.compiler.cuda import binaries
-from maxtool.compiler.cuda.binaries import Compiled, compile_apart, device_code, device_source
+from maxtool.compiler.cuda.binaries import (
+    GeneratedModule,
+    compile_apart,
+    device_code,
+    device_source,
+)
 from maxtool.compiler.cuda.schedule import schedule_all
-from maxtool.compiler.kernels.cuda.pipeline import register
+from maxtool.compiler.kernels.cuda.cuda_passes import register
 from maxtool.compiler.linking import export_library
 from maxtool.compiler.pipeline import compile_module
 from maxtool.compiler.targets import parse_target
@@ -35,11 +40,11 @@ def relax_module(compute: Callable[[Any], Any] = doubled) -> Any:
     x = relax.Var("x", relax.TensorType([rows, 64], "float32"))
     with builder.function("main", [x], attrs={"relax.force_pure": True}):
         with builder.dataflow():
-            made = builder.emit_te(compute, x, primfunc_name_hint="computed")
+            result = builder.emit_te(compute, x, primfunc_name_hint="computed")
             constant = builder.emit(relax.const(np.ones(64, "float32")))
             added = builder.emit_te(
                 lambda a, b: te.compute(a.shape, lambda i, j: a[i, j] + b[j]),
-                *(made, constant),
+                *(result, constant),
                 primfunc_name_hint="added",
             )
             flat = builder.emit(relax.op.reshape(added, [rows * 64]))
@@ -49,18 +54,18 @@ def relax_module(compute: Callable[[Any], Any] = doubled) -> Any:
 
 
 @pytest.fixture(scope="module")
-def compiled() -> Compiled:
+def compiled() -> GeneratedModule:
     return compile_module(relax_module(), TARGET, asserts=False)
 
 
-def test_machine_code_and_ptx(compiled: Compiled) -> None:
+def test_machine_code_and_ptx(compiled: GeneratedModule) -> None:
     codes = device_code(compiled, TARGET)
     assert [code.file for code in codes] == ["sm_80.cubin", "sm_90.cubin", "compute_80.ptx"]
     for kernel in (b"computed_kernel", b"added_kernel"):
         assert all(kernel in code.data for code in codes)
 
 
-def test_storage_is_the_devices_and_sizes_are_the_hosts(compiled: Compiled) -> None:
+def test_storage_is_the_devices_and_sizes_are_the_hosts(compiled: GeneratedModule) -> None:
     text = compiled.executable.as_text()
     # The second argument after the size is the device that the machine was given first.
     assert "vm.builtin.alloc_storage in: %vm, %" in text
@@ -71,7 +76,7 @@ def test_storage_is_the_devices_and_sizes_are_the_hosts(compiled: Compiled) -> N
 
 
 def test_the_host_part_names_kernels_and_does_not_have_them(
-    compiled: Compiled, tmp_path: Path
+    compiled: GeneratedModule, tmp_path: Path
 ) -> None:
     library = tmp_path / "model.so"
     export_library(compiled.executable, library, TARGET.processor)
@@ -99,7 +104,7 @@ def test_a_compilation_leaves_the_process_as_it_was(
 
 
 def test_threads_compile_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What one sets for the process is there until the last of them is done."""
+    """Keep a process-wide setting until the last thread that needs it is done."""
     name, compile_with_tvm = binaries._KEEP_SOURCE, tvm.compile
     monkeypatch.delenv(name, raising=False)
     meet, first_is_done, seen = Barrier(2, timeout=60), Event(), []
@@ -111,9 +116,9 @@ def test_threads_compile_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> No
         return compile_with_tvm(module, **options)
 
     def compiled(_: int) -> str:
-        found = compile_apart(scheduled(), TARGET.tvm, tir_pipeline=register())
+        result = compile_apart(scheduled(), TARGET.tvm, tir_pipeline=register())
         first_is_done.set()
-        return device_source(found)
+        return device_source(result)
 
     monkeypatch.setattr(tvm, "compile", slowly)
     with ThreadPoolExecutor(2) as pool:

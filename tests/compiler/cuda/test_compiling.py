@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from maxtool.compiler.cuda import wheels
-from maxtool.compiler.cuda.compiling import DeviceCode, machine_code, portable_code
+from maxtool.compiler.cuda.cuda_target import SHARED_MEMORY
+from maxtool.compiler.cuda.device_code import DeviceCode, machine_code, portable_code
 from maxtool.compiler.cuda.resources import Resources, read_resources
-from maxtool.compiler.cuda.target import SHARED_MEMORY
 from maxtool.errors import CompilationFailed, MachineLacks
 
 pytestmark = pytest.mark.skipif(sys.platform == "darwin", reason="no compilers for macOS")
@@ -77,12 +77,12 @@ def test_ptx() -> None:
 def test_what_kernels_take() -> None:
     source = SCALE + INDEXED + SPILLING
     (code,) = compiled(source, "sm_80")
-    found = read_resources(code.log)
-    assert found.keys() == {"scale", "indexed", "spilling"}
-    assert found["scale"].shared == 32
-    assert not (found["scale"].spills or found["scale"].stack)
-    assert found["indexed"].stack >= 400 and not found["indexed"].spills
-    assert found["spilling"].spills and found["spilling"].registers == 64
+    result = read_resources(code.log)
+    assert result.keys() == {"scale", "indexed", "spilling"}
+    assert result["scale"].shared == 32
+    assert not (result["scale"].spills or result["scale"].stack)
+    assert result["indexed"].stack >= 400 and not result["indexed"].spills
+    assert result["spilling"].spills and result["spilling"].registers == 64
 
 
 def test_the_same_bytes_again() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from maxtool.compiler.cuda.target import SHARED_MEMORY, CudaTarget, cuda_target
+from maxtool.compiler.cuda.cuda_target import SHARED_MEMORY, CudaTarget, cuda_target
 from maxtool.errors import MachineLacks, MissingDevice, UsageError
 from maxtool.graph import gpus
 
@@ -29,7 +29,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
 
 @pytest.fixture
 def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Put a driver in the place of CUDA's, as a library that is asked."""
+    """Replace CUDA's driver by a library with the given answers."""
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("there is no C compiler to build a driver with")

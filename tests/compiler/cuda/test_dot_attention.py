@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maxtool.compiler.kernels.cuda.flash_mma import Form
-from maxtool.compiler.kernels.forms import Heads, Mask
+from maxtool.compiler.kernels.cuda.flash_mma import TileLayout
+from maxtool.compiler.kernels.kernel_options import HeadSizes, Mask
 from tests.compiler.cuda.harness import build, numpy_type, resources, run
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -24,7 +24,7 @@ def numbers(seed: int, shape: tuple[int, ...], dtype: str) -> Array:
 
 
 def made_mask(dtype: str, shape: tuple[int, ...]) -> Array:
-    """Which keys are seen, or what is added; some rows see no key, and some keys almost none."""
+    """Return keys to see, or addends; some rows see no key, and some keys almost none."""
     random = np.random.default_rng(7)
     if dtype == "bool":
         seen = random.random(shape) < 0.6
@@ -59,7 +59,7 @@ def expected(
 
 def check(
     sizes: tuple[int, int, int],
-    heads: Heads,
+    heads: HeadSizes,
     dtype: str,
     mask: Mask | None,
     *,
@@ -70,19 +70,19 @@ def check(
     q = numbers(0, (batch, heads.queries, n, heads.key_dim), dtype)
     k = numbers(1, (batch, heads.keys, m, heads.key_dim), dtype)
     v = numbers(2, (batch, heads.keys, m, heads.value_dim), dtype)
-    given = [q, k, v]
+    inputs = [q, k, v]
     if mask is not None:
         full = (batch, heads.queries, n, m)
         shape = [1 if one else size for one, size in zip(mask.single, full, strict=True)]
-        given.append(made_mask(mask.dtype, tuple(shape)))
+        inputs.append(made_mask(mask.dtype, tuple(shape)))
     y = np.zeros((batch, heads.queries, n, heads.value_dim), numpy_type(dtype))
     options = {"dtype": dtype, "heads": heads, "mask": mask, "causal": causal, "scale": scale}
-    run("dot_attention", *given, into=y, **options)
-    masks = given[3] if mask is not None else None
+    run("dot_attention", *inputs, into=y, **options)
+    masks = inputs[3] if mask is not None else None
     exact, most = expected(q, k, v, masks, scale, causal=causal)
     unit = float(ml_dtypes.finfo(y.dtype).eps) / 2
     # Powers are rounded on tensor cores, the result always.
-    rounded = 2 * unit if Form(heads, dtype).fits(99 << 10) else unit
+    rounded = 2 * unit if TileLayout(heads, dtype).fits(99 << 10) else unit
     bound = 1e-13 if dtype == "float64" else 1e-5
     assert (abs(y.astype(np.float64) - exact) <= 1.01 * rounded * most + bound).all()
 
@@ -94,17 +94,17 @@ ADDED = Mask("float32", (True, False, False, False))
 @pytest.mark.parametrize(
     ("sizes", "heads", "dtype", "mask", "causal"),
     [
-        ((2, 37, 37), Heads(3, 3, 32, 32), "float32", PADDING, False),
-        ((1, 5, 70), Heads(4, 2, 6, 9), "float32", ADDED, True),
-        ((1, 70, 9), Heads(2, 1, 5, 4), "float64", None, True),
-        ((2, 40, 70), Heads(4, 2, 64, 32), "bfloat16", PADDING, False),
-        ((1, 70, 40), Heads(2, 1, 16, 16), "float16", ADDED, True),
-        ((1, 3, 0), Heads(2, 1, 16, 16), "float16", None, False),
-        ((1, 0, 3), Heads(2, 1, 8, 8), "float32", None, False),
+        ((2, 37, 37), HeadSizes(3, 3, 32, 32), "float32", PADDING, False),
+        ((1, 5, 70), HeadSizes(4, 2, 6, 9), "float32", ADDED, True),
+        ((1, 70, 9), HeadSizes(2, 1, 5, 4), "float64", None, True),
+        ((2, 40, 70), HeadSizes(4, 2, 64, 32), "bfloat16", PADDING, False),
+        ((1, 70, 40), HeadSizes(2, 1, 16, 16), "float16", ADDED, True),
+        ((1, 3, 0), HeadSizes(2, 1, 16, 16), "float16", None, False),
+        ((1, 0, 3), HeadSizes(2, 1, 8, 8), "float32", None, False),
     ],
 )
 def test_any_query_over_any_key(
-    sizes: tuple[int, int, int], heads: Heads, dtype: str, mask: Mask | None, causal: bool
+    sizes: tuple[int, int, int], heads: HeadSizes, dtype: str, mask: Mask | None, causal: bool
 ) -> None:
     check(sizes, heads, dtype, mask, causal=causal)
 
@@ -138,20 +138,20 @@ def test_any_sizes_and_masks(
 ) -> None:
     if mask is not None and mask.dtype == "own":
         mask = Mask(dtype, mask.single)
-    check(sizes, Heads(*heads, key_dim, value_dim), dtype, mask, causal=causal)
+    check(sizes, HeadSizes(*heads, key_dim, value_dim), dtype, mask, causal=causal)
 
 
 SHAPES = [
-    ("float32", Heads(12, 12, 32, 32), PADDING),
-    pytest.param("float16", Heads(12, 12, 64, 64), PADDING, marks=pytest.mark.slow),
-    pytest.param("bfloat16", Heads(8, 2, 128, 128), ADDED, marks=pytest.mark.slow),
-    pytest.param("float64", Heads(2, 2, 64, 64), None, marks=pytest.mark.slow),
+    ("float32", HeadSizes(12, 12, 32, 32), PADDING),
+    pytest.param("float16", HeadSizes(12, 12, 64, 64), PADDING, marks=pytest.mark.slow),
+    pytest.param("bfloat16", HeadSizes(8, 2, 128, 128), ADDED, marks=pytest.mark.slow),
+    pytest.param("float64", HeadSizes(2, 2, 64, 64), None, marks=pytest.mark.slow),
 ]
 
 
 @pytest.mark.parametrize(("dtype", "heads", "mask"), SHAPES)
-def test_machine_code_without_local_memory(dtype: str, heads: Heads, mask: Mask | None) -> None:
+def test_machine_code_without_local_memory(dtype: str, heads: HeadSizes, mask: Mask | None) -> None:
     options = {"dtype": dtype, "heads": heads, "mask": mask, "causal": False, "scale": 0.1}
-    for name, found in resources({"tiles": build("dot_attention", **options)}):
-        assert found.stack == 0, name
-        assert not found.spills, name
+    for name, result in resources({"tiles": build("dot_attention", **options)}):
+        assert result.stack == 0, name
+        assert not result.spills, name

@@ -24,15 +24,15 @@ def model() -> SimulatedModel:
 
 def drawn(model: SimulatedModel, settings: list[float], numbers: np.ndarray) -> list[int]:
     """The tokens of as many calls as there are numbers."""
-    state, found = model.new_state(), []
+    state, result = model.new_state(), []
     draws = np.zeros(CONTEXT, "f4")
     draws[0], draws[len(TEXT) : len(TEXT) + len(numbers) - 1] = numbers[0], numbers[1:]
     fixed = {"draws": draws, "settings": np.array(settings, "f4")}
-    given = {"token": np.array([TEXT]), "position": np.array([0], "i4")}
+    inputs = {"token": np.array([TEXT]), "position": np.array([0], "i4")}
     for name in ["sample_prefill"] + ["sample_decode"] * (len(numbers) - 1):
-        given = model.run(name, given | fixed, state)
-        found.append(int(given["token"][0, 0]))
-    return found
+        inputs = model.run(name, inputs | fixed, state)
+        result.append(int(inputs["token"][0, 0]))
+    return result
 
 
 def picked(model: SimulatedModel, how: Sampling, numbers: np.ndarray) -> list[int]:

@@ -31,9 +31,9 @@ def choices(seed: int, count: int, number: int) -> np.ndarray:
 
 
 def ordered(chosen: np.ndarray, number: int) -> list[np.ndarray]:
-    made = [np.zeros(number + 1, np.int64), np.zeros(len(chosen), np.int64)]
-    run("expert_order", chosen, into=made, experts=number)
-    return made
+    result = [np.zeros(number + 1, np.int64), np.zeros(len(chosen), np.int64)]
+    run("expert_order", chosen, into=result, experts=number)
+    return result
 
 
 @given(st.integers(1, 9), st.integers(0, 700))
@@ -49,8 +49,8 @@ def test_choices_are_sorted(number: int, count: int) -> None:
 
 @cache
 def product(dtype: str, **options: Any) -> Program:
-    made = experts.expert_linear(SHARED_MEMORY, dtype, **options)
-    return program(made, shared_memory=SHARED_MEMORY)
+    result = experts.expert_linear(SHARED_MEMORY, dtype, **options)
+    return program(result, shared_memory=SHARED_MEMORY)
 
 
 @pytest.mark.parametrize(
@@ -95,8 +95,8 @@ def test_weighted_sum(shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("dtype", thinned(["float32", "bfloat16"], "bfloat16"))
 def test_kernels_stay_in_registers(dtype: str) -> None:
     sizes = {"aligned": True, "fours": True, "wide": True}
-    made = experts.expert_linear(SHARED_MEMORY, dtype, **sizes)
-    for name, one in resources({"made": made}):
+    result = experts.expert_linear(SHARED_MEMORY, dtype, **sizes)
+    for name, one in resources({"made": result}):
         assert not one.spills, name
         assert not one.stack, name
 
@@ -125,7 +125,7 @@ def test_a_mixture(seq: str | int) -> None:
         TensorType(DType.float32, ["batch", seq, used]),
     ]
     graph = Graph("main", forward, types)
-    made = Simulation().program([graph])
+    result = Simulation().program([graph])
     length = 1 if seq == 1 else 21
     x, shares = (
         elements(3, (2, length, width), "float32"),
@@ -134,7 +134,7 @@ def test_a_mixture(seq: str | int) -> None:
     chosen = choices(5, 2 * length * used, number).reshape(2, length, used)
     results = [value.type for value in graph.outputs]
     inputs = [Tensor(one) for one in (x, chosen, shares)]
-    (found,) = made.run("main", inputs, made.bind(values), results)
+    (actual,) = result.run("main", inputs, result.bind(values), results)
 
     def times(rows: np.ndarray, name: str) -> np.ndarray:
         taken = values[name][np.clip(chosen, 0, number - 1)].astype("f8")
@@ -144,5 +144,5 @@ def test_a_mixture(seq: str | int) -> None:
     gate = times(rows, "gate")
     inside = (gate / (1 + np.exp(-gate)) * times(rows, "up")).astype("f4")
     expected = (times(inside, "down") * shares[..., None]).sum(2)
-    error = np.linalg.norm(found.to_numpy() - expected) / np.linalg.norm(expected)
+    error = np.linalg.norm(actual.to_numpy() - expected) / np.linalg.norm(expected)
     assert error < 1e-3  # a sum may round to the next bfloat16 before the last product

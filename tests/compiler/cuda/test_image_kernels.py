@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from maxtool.compiler.kernels.forms import Window
+from maxtool.compiler.kernels.kernel_options import Window
 from tests.compiler.cuda.harness import FLOATS, build, elements, resources, run
 
 WINDOWS = [
@@ -30,7 +30,7 @@ def outputs(window: Window) -> tuple[int, int]:
 
 
 def places(window: Window, pixel: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], ...]]:
-    """Of each place of the window, where it is in the window and in the input or its padding."""
+    """Yield each index of the window, and its index in the input or its padding."""
     for tap in np.ndindex(window.size):
         parts = zip(pixel, tap, window.stride, window.dilation, window.before, strict=True)
         yield tap, tuple(at * s + t * d - low for at, t, s, d, low in parts)
@@ -55,13 +55,13 @@ def test_convolution(dtype: str, window: Window, groups: int) -> None:
             if inside(at):
                 parts = np.split(x[:, *at].astype("f8"), groups, -1)
                 filters = np.split(f[tap].astype("f8"), groups, -1)
-                sums = [one @ two for one, two in zip(parts, filters, strict=True)]
+                sums = [left @ right for left, right in zip(parts, filters, strict=True)]
                 expected[:, row, column] += np.concatenate(sums, -1)
     options = {"channels": channels, "features": features, "groups": groups}
     into = np.full(expected.shape, 7, x.dtype)
-    found = run("convolution", x, f, bias, into=into, dtype=dtype, window=window, **options)
+    actual = run("convolution", x, f, bias, into=into, dtype=dtype, window=window, **options)
     close = {"rtol": RTOL[dtype], "atol": RTOL[dtype]}
-    np.testing.assert_allclose(found.astype("f8"), expected, **close)
+    np.testing.assert_allclose(actual.astype("f8"), expected, **close)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -81,8 +81,8 @@ def test_pool(dtype: str, window: Window, op: str) -> None:
         expected[:, row, column] = values.max(0) if op[:3] == "max" else values.sum(0) / count
     options = {"op": op.replace("with_padding", "pool2d"), "dtype": dtype, "window": window}
     options |= {"channels": 3, "count_padding": op == "avg_with_padding"}
-    found = run("pool", x, into=np.full(expected.shape, 7, x.dtype), **options)
-    np.testing.assert_allclose(found.astype("f8"), expected, rtol=RTOL[dtype], atol=1e-6)
+    actual = run("pool", x, into=np.full(expected.shape, 7, x.dtype), **options)
+    np.testing.assert_allclose(actual.astype("f8"), expected, rtol=RTOL[dtype], atol=1e-6)
 
 
 def test_what_they_take_of_a_gpu() -> None:
@@ -93,6 +93,6 @@ def test_what_they_take_of_a_gpu() -> None:
         "max": build("pool", op="max_pool2d", count_padding=False, **image),
         "mean": build("pool", op="avg_pool2d", count_padding=True, **image),
     }
-    found = dict(resources(functions))
-    assert len(found) == 2 * len(functions)
-    assert not [name for name, one in found.items() if one.stack or one.spills]
+    result = dict(resources(functions))
+    assert len(result) == 2 * len(functions)
+    assert not [name for name, one in result.items() if one.stack or one.spills]

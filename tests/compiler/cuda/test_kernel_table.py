@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from maxtool.compiler.cuda.target import cuda_target
+from maxtool.compiler.cpu_target import cpu_target
+from maxtool.compiler.cuda.cuda_target import cuda_target
 from maxtool.compiler.kernels import requests as r
-from maxtool.compiler.kernels.cpu import table as cpu
+from maxtool.compiler.kernels.cpu import cpu_kernels as cpu
+from maxtool.compiler.kernels.cuda import cuda_kernels as cuda
 from maxtool.compiler.kernels.cuda import gpu_requests as g
-from maxtool.compiler.kernels.cuda import table as cuda
-from maxtool.compiler.kernels.forms import Heads, Mask, Step, Window
-from maxtool.compiler.kernels.table import build
-from maxtool.compiler.target import cpu_target
+from maxtool.compiler.kernels.kernel_options import ChainStep, HeadSizes, Mask, Window
+from maxtool.compiler.kernels.kernel_table import build
 from maxtool.errors import CompilationFailed
 
 CPU, CUDA = cpu_target(), cuda_target("cuda:sm_80")
@@ -21,7 +21,7 @@ CPU, CUDA = cpu_target(), cuda_target("cuda:sm_80")
 WINDOW = Window((3, 3), (1, 1), (1, 1), (1, 1), (1, 1))
 ATTENDED: dict[str, Any] = {
     "dtype": "bfloat16",
-    "heads": Heads(4, 2, 64, 64),
+    "heads": HeadSizes(4, 2, 64, 64),
     "mask": Mask("float32", (True, False, False, False)),
     "causal": True,
     "scale": 0.125,
@@ -40,7 +40,7 @@ SHARED = [
     r.LayerNormRows(dtype="bfloat16", weight="float32", eps=1e-5),
     r.NonzeroPlaces(rank=2),
     r.Permute(dtype="bfloat16", dims=(1, 0, 2)),
-    r.Pointwise(dim=64, inputs=2, steps=(Step("mul", (0, 1)),)),
+    r.Pointwise(dim=64, inputs=2, steps=(ChainStep("mul", (0, 1)),)),
     r.Pool(op="max_pool2d", dtype="bfloat16", window=WINDOW, channels=8, count_padding=True),
     r.ReduceRows(op="sum", dtype="bfloat16"),
     r.RmsNorm(dim=64, eps=1e-5),
@@ -59,7 +59,7 @@ SHARED = [
 
 def parameters(function: Any) -> list[tuple[str, ...]]:
     """Name, type and sizes of each parameter of a kernel."""
-    return [(one.name, str(one.dtype), *map(str, one.shape)) for one in function.params]
+    return [(param.name, str(param.dtype), *map(str, param.shape)) for param in function.params]
 
 
 def test_every_request_for_any_target_is_here() -> None:

@@ -20,8 +20,8 @@ def test_permute(rank: int, dtype: str) -> None:
     for dims in permutations(range(rank)):
         expected = x.transpose(dims)
         into = np.zeros(expected.shape, dtype)
-        found = run("permute", x, into=into, dtype=dtype, dims=dims)
-        np.testing.assert_array_equal(found, expected)
+        actual = run("permute", x, into=into, dtype=dtype, dims=dims)
+        np.testing.assert_array_equal(actual, expected)
 
 
 def test_nothing_to_permute() -> None:
@@ -33,15 +33,15 @@ def test_nothing_to_permute() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "uint16"])
 def test_gather(places: str, dtype: str) -> None:
     x = elements(0, (3, 7, 5), dtype)
-    given = [0, 6, 3, 3, 7, 100] if places.startswith("u") else [0, 6, -1, -7, 7, -8, 100, -100]
-    at = np.array(given, places)
+    inputs = [0, 6, 3, 3, 7, 100] if places.startswith("u") else [0, 6, -1, -7, 7, -8, 100, -100]
+    at = np.array(inputs, places)
     if places == "uint64":
         at[-1] = 2**64 - 1
     from_first = [place + 7 if place < 0 else place for place in map(int, at)]
     expected = x[:, [min(max(place, 0), 6) for place in from_first]]
     into = np.zeros(expected.shape, dtype)
-    found = run("gather_rows", x, at, into=into, dtype=dtype, places=places)
-    np.testing.assert_array_equal(found, expected)
+    actual = run("gather_rows", x, at, into=into, dtype=dtype, places=places)
+    np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.parametrize("sizes", [(0, 7, 5), (3, 7, 0)])
@@ -63,8 +63,8 @@ def test_the_last_of_several_updates_stays(places: str, rows: int, n: int, m: in
         if -n <= at[i, j] < n:
             expected[i, at[i, j]] = updates[i, j]
     into = np.full_like(x, 7)
-    found = run("scatter_rows", x, updates, at, into=into, dtype="float32", places=places)
-    np.testing.assert_array_equal(found, expected)
+    actual = run("scatter_rows", x, updates, at, into=into, dtype="float32", places=places)
+    np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "uint64"])
@@ -79,8 +79,8 @@ def test_several_updates_add_up_in_their_order(dtype: str, rows: int, n: int, m:
     i, j = np.nonzero((at >= -n) & (at < n))
     np.add.at(expected, (i, at[i, j]), updates[i, j])
     options = {"dtype": dtype, "places": "int64", "adds": True}
-    found = run("scatter_rows", x, updates, at, into=np.full_like(x, 7), **options)
-    np.testing.assert_array_equal(found, expected)
+    actual = run("scatter_rows", x, updates, at, into=np.full_like(x, 7), **options)
+    np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.parametrize("sizes", [(1,), (300,), (7, 50), (2, 3, 4, 5), (3, 1)])
@@ -88,8 +88,8 @@ def test_the_places_of_what_was_counted(sizes: tuple[int, ...]) -> None:
     chosen = np.random.default_rng(0).integers(0, 2, sizes)
     counts, expected = np.cumsum(chosen), np.argwhere(chosen)
     into = np.full(expected.shape, -1)
-    found = run("nonzero_places", counts, counts.reshape(sizes), into=into, rank=len(sizes))
-    np.testing.assert_array_equal(found, expected)
+    actual = run("nonzero_places", counts, counts.reshape(sizes), into=into, rank=len(sizes))
+    np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.parametrize(("rows", "block", "m"), [(5, 3, 20), (4, 1, 9), (300, 40, 70), (3, 2, 0)])
@@ -100,8 +100,8 @@ def test_the_last_of_several_rows_stays(rows: int, block: int, m: int) -> None:
     for j, place in enumerate(at):
         if 0 <= place < rows:
             expected[place] = updates[j]
-    found = run("scatter_blocks", x, updates, at, into=np.full_like(x, 7), dtype="float16")
-    np.testing.assert_array_equal(found, expected)
+    actual = run("scatter_blocks", x, updates, at, into=np.full_like(x, 7), dtype="float16")
+    np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
@@ -113,14 +113,14 @@ def test_powers_wrap_around(dtype: str) -> None:
     y = np.concatenate([y, [3, 3]]).astype(dtype)
     with np.errstate(over="ignore"):
         expected = x**y
-    found = run("integer_power", x, y, into=np.zeros_like(x), dtype=dtype)
-    np.testing.assert_array_equal(found, expected)
+    actual = run("integer_power", x, y, into=np.zeros_like(x), dtype=dtype)
+    np.testing.assert_array_equal(actual, expected)
 
 
 def test_powers_below_one() -> None:
     x, y = np.array([2, 1, -1, -1, 5], "i4"), np.array([-1, -3, -3, -2, -100], "i4")
-    found = run("integer_power", x, y, into=np.zeros_like(x), dtype="int32")
-    np.testing.assert_array_equal(found, [0, 1, -1, 1, 0])
+    result = run("integer_power", x, y, into=np.zeros_like(x), dtype="int32")
+    np.testing.assert_array_equal(result, [0, 1, -1, 1, 0])
 
 
 def test_what_they_take_of_a_gpu() -> None:
@@ -133,6 +133,6 @@ def test_what_they_take_of_a_gpu() -> None:
         "nonzero": build("nonzero_places", rank=3),
         "power": build("integer_power", dtype="int64"),
     }
-    found = dict(resources(functions))
-    assert len(found) == 2 * (len(functions) + 1)  # scatters copy first, by one kernel
-    assert not [name for name, one in found.items() if one.stack or one.spills]
+    result = dict(resources(functions))
+    assert len(result) == 2 * (len(functions) + 1)  # scatters copy first, by one kernel
+    assert not [name for name, one in result.items() if one.stack or one.spills]

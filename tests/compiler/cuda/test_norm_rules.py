@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from maxtool.compiler.cuda.target import cuda_target
+from maxtool.compiler.cuda.cuda_target import cuda_target
 from maxtool.compiler.kernels.requests import Request
-from maxtool.compiler.lowering.module import ModuleLowering
+from maxtool.compiler.lowering.module_lowering import ModuleLowering
 from maxtool.compiler.lowering_plan import LoweringPlan
 from maxtool.compiler.targets import Target
 from maxtool.dtype import DType
@@ -65,24 +65,24 @@ CASES: dict[str, tuple[Callable[..., object], list[str], list[np.ndarray]]] = {
 
 def called(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The kernels of the table that a graph is lowered to calls of, in order."""
-    found: list[str] = []
+    result: list[str] = []
     build = ModuleLowering.kernel
 
     def noted(self: ModuleLowering, request: Request, target: Target) -> object:
-        found.append(type(request).__name__)
+        result.append(type(request).__name__)
         return build(self, request, target)
 
     with monkeypatch.context() as patch:
         patch.setattr(ModuleLowering, "kernel", noted)
         lowering = ModuleLowering(LoweringPlan([graph], cuda_target(TARGET)))
         lowering.entry(graph)
-    return found
+    return result
 
 
 def ran(graph: Graph, *arrays: np.ndarray) -> Sequence[Tensor]:
     program = Simulation().program([graph])
     results = [value.type for value in graph.outputs]
-    return program.run("g", [Tensor(one) for one in arrays], program.bind({}), results)
+    return program.run("g", [Tensor(array) for array in arrays], program.bind({}), results)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -117,6 +117,6 @@ def test_norms_of_layers_that_products_alone_read_are_rounded(
     sums = X + MORE
     layer = (sums - sums.mean(-1, keepdims=True)) / np.sqrt(sums.var(-1, keepdims=True) + 1e-5)
     rtol = 4 * float(np.finfo(np.float16).eps if dtype is DType.float16 else 2**-7)
-    for found, normal in ((first, rms(sums)), (second, layer)):
+    for actual, normal in ((first, rms(sums)), (second, layer)):
         expected = normal @ wide
-        np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol * abs(expected).max())
+        np.testing.assert_allclose(actual, expected, rtol=rtol, atol=rtol * abs(expected).max())

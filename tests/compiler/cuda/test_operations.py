@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 
 from maxtool.compiler.cuda.binaries import device_code
+from maxtool.compiler.cuda.cuda_target import cuda_target
 from maxtool.compiler.cuda.resources import read_resources
-from maxtool.compiler.cuda.target import cuda_target
 from maxtool.compiler.kernels.formulas import FORMULAS
-from maxtool.compiler.lowering.module import ModuleLowering
+from maxtool.compiler.lowering.module_lowering import ModuleLowering
 from maxtool.compiler.lowering_plan import LoweringPlan
 from maxtool.compiler.pipeline import compile_module
 from maxtool.dtype import DType
 from maxtool.graph import Graph, Tensor, TensorType, executor, ops
 from maxtool.graph.ops.comparison import COMPARISONS, LOGICAL, TESTS
 from maxtool.graph.ops.elementwise import BINARY, UNARY
-from maxtool.graph.ops.table import apply
+from maxtool.graph.ops.operation_table import apply
 from tests.effort import thinned
 from tests.simt.model import TARGET, Simulation
 
@@ -51,24 +51,24 @@ def values(dtype: DType) -> np.ndarray:
 
 
 def on_a_gpu(function: Callable[..., Sequence[Tensor]], *arrays: np.ndarray) -> list[np.ndarray]:
-    """What a function computes there."""
-    types = [TensorType(Tensor(one).dtype, one.shape) for one in arrays]
+    """Return the results of a function on a GPU."""
+    types = [TensorType(Tensor(array).dtype, array.shape) for array in arrays]
     graph = Graph("g", function, types)
     simulation = Simulation()
     program = simulation.program([graph])
     results = [value.type for value in graph.outputs]
-    found = program.run("g", [Tensor(one) for one in arrays], program.bind({}), results)
-    return [one.to_numpy() for one in found]
+    result = program.run("g", [Tensor(one) for one in arrays], program.bind({}), results)
+    return [one.to_numpy() for one in result]
 
 
 def on_a_cpu(function: Callable[..., Sequence[Tensor]], *arrays: np.ndarray) -> list[np.ndarray]:
-    types = [TensorType(Tensor(one).dtype, one.shape) for one in arrays]
-    run = executor.find().compile(Graph("g", function, types), {})
+    types = [TensorType(Tensor(array).dtype, array.shape) for array in arrays]
+    run = executor.find_executor().compile(Graph("g", function, types), {})
     return [one.to_numpy() for one in run(*map(Tensor, arrays))]
 
 
 def taken(op: str, dtype: DType) -> bool:
-    """Whether an operation is defined for a type."""
+    """Return whether an operation is defined for a type."""
     if op in ONLY_BOOL:
         return dtype is DType.bool
     if dtype is DType.bool:
@@ -99,22 +99,24 @@ ENDS = (DType.bfloat16, DType.float32, DType.int64, DType.uint8, DType.bool)
 def test_every_operation_on_every_pair_of_numbers(dtype: DType) -> None:
     names, function = elementwise(dtype)
     x, y = (side.reshape(-1).copy() for side in np.meshgrid(values(dtype), values(dtype)))
-    for op, one, two in zip(names, on_a_gpu(function, x, y), on_a_cpu(function, x, y), strict=True):
-        if one.dtype.kind in "bui":
-            np.testing.assert_array_equal(one, two, err_msg=op)
+    for op, left, right in zip(
+        names, on_a_gpu(function, x, y), on_a_cpu(function, x, y), strict=True
+    ):
+        if left.dtype.kind in "bui":
+            np.testing.assert_array_equal(left, right, err_msg=op)
             continue
-        found, expected = one.astype("f8"), two.astype("f8")
+        actual, expected = left.astype("f8"), right.astype("f8")
         close = {"rtol": 1e-5, "atol": 1e-37} if op in LIBRARY else {"rtol": 0, "atol": 0}
-        np.testing.assert_allclose(found, expected, err_msg=op, **close)
+        np.testing.assert_allclose(actual, expected, err_msg=op, **close)
         numbers = ~np.isnan(expected) & (op not in LIBRARY)
         np.testing.assert_array_equal(
-            np.signbit(found)[numbers], np.signbit(expected)[numbers], err_msg=op
+            np.signbit(actual)[numbers], np.signbit(expected)[numbers], err_msg=op
         )
 
 
-def casts(*given: Tensor) -> list[Tensor]:
+def casts(*tensor: Tensor) -> list[Tensor]:
     """Each as every type."""
-    return [one.cast(dtype) for one in given for dtype in DType]
+    return [one.cast(dtype) for one in tensor for dtype in DType]
 
 
 @pytest.mark.parametrize(
@@ -126,7 +128,7 @@ def casts(*given: Tensor) -> list[Tensor]:
     ],
 )
 def test_every_cast(part: list[DType]) -> None:
-    """Of floats that the target has no number for, C++ and LLVM differ: they are left out."""
+    """Leave out casts of floats without a number in the target, where C++ and LLVM differ."""
 
     def safe(dtype: DType) -> np.ndarray:
         if dtype in NARROWEST:
@@ -136,16 +138,16 @@ def test_every_cast(part: list[DType]) -> None:
         return np.array([0.0, -0.0, 1.0, 0.3, 2.5, 3.5, 60.0, 100.7, 1e-3]).astype(dtype.to_numpy())
 
     arrays = [safe(dtype) for dtype in part]
-    for one, two in zip(on_a_gpu(casts, *arrays), on_a_cpu(casts, *arrays), strict=True):
-        bits = np.dtype(f"u{one.dtype.itemsize}")
-        numbers = ~np.isnan(two.astype("f8"))
-        assert one.dtype == two.dtype
-        np.testing.assert_array_equal(one.view(bits)[numbers], two.view(bits)[numbers])
-        assert np.isnan(one.astype("f8")[~numbers]).all()
+    for left, right in zip(on_a_gpu(casts, *arrays), on_a_cpu(casts, *arrays), strict=True):
+        bits = np.dtype(f"u{left.dtype.itemsize}")
+        numbers = ~np.isnan(right.astype("f8"))
+        assert left.dtype == right.dtype
+        np.testing.assert_array_equal(left.view(bits)[numbers], right.view(bits)[numbers])
+        assert np.isnan(left.astype("f8")[~numbers]).all()
 
 
 def moved(x: Tensor, places: Tensor) -> list[Tensor]:
-    """What moves elements, one operation of each kind."""
+    """Return results of operations that move elements, one of each kind."""
     pairs = ops.stack([places, places], axis=-1)
     return [
         x[1:, ::2],
@@ -171,9 +173,9 @@ def moved(x: Tensor, places: Tensor) -> list[Tensor]:
 def test_what_moves_elements(dtype: DType) -> None:
     x = np.random.default_rng(0).standard_normal((3, 5)).astype(dtype.to_numpy())
     places = np.array([0, 2, -1])
-    for one, two in zip(on_a_gpu(moved, x, places), on_a_cpu(moved, x, places), strict=True):
+    for left, right in zip(on_a_gpu(moved, x, places), on_a_cpu(moved, x, places), strict=True):
         rtol = 2**-7 if dtype is DType.bfloat16 else 1e-6
-        np.testing.assert_allclose(one.astype("f8"), two.astype("f8"), rtol=rtol, atol=rtol)
+        np.testing.assert_allclose(left.astype("f8"), right.astype("f8"), rtol=rtol, atol=rtol)
 
 
 def test_a_sum_of_sizes_between_others() -> None:
@@ -183,9 +185,9 @@ def test_a_sum_of_sizes_between_others() -> None:
     graph = Graph("g", lambda x, y: ops.pad(ops.concat([x, y], 1), [0, 0, 1, 2, 0, 0]), kinds)
     program = Simulation().program([graph])
     run = program.function("g", program.bind({}), [value.type for value in graph.outputs])
-    (found,) = run([Tensor(x), Tensor(y)])
+    (result,) = run([Tensor(x), Tensor(y)])
     wanted = np.pad(np.concatenate([x, y], 1), [(0, 0), (1, 2), (0, 0)])
-    np.testing.assert_array_equal(found.to_numpy(), wanted)
+    np.testing.assert_array_equal(result.to_numpy(), wanted)
 
 
 def controlled(pred: Tensor, x: Tensor) -> list[Tensor]:
@@ -200,9 +202,11 @@ def controlled(pred: Tensor, x: Tensor) -> list[Tensor]:
 @pytest.mark.parametrize("pred", [True, False])
 def test_control_flow(pred: bool) -> None:
     x = np.random.default_rng(0).standard_normal((4, 4)).astype("f4")
-    given = np.array(pred), x
-    for one, two in zip(on_a_gpu(controlled, *given), on_a_cpu(controlled, *given), strict=True):
-        np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-6)
+    inputs = np.array(pred), x
+    for left, right in zip(
+        on_a_gpu(controlled, *inputs), on_a_cpu(controlled, *inputs), strict=True
+    ):
+        np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-6)
 
 
 def test_what_is_not_zero() -> None:
@@ -220,8 +224,8 @@ def test_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
         ops.print(x * 2, "twice")
         return [x + 1]
 
-    (found,) = on_a_gpu(function, np.arange(3, dtype="f4"))
-    np.testing.assert_array_equal(found, [1, 2, 3])
+    (result,) = on_a_gpu(function, np.arange(3, dtype="f4"))
+    np.testing.assert_array_equal(result, [1, 2, 3])
     assert "twice" in capsys.readouterr().out
 
 
@@ -236,6 +240,6 @@ def test_every_operation_compiles(dtype: DType) -> None:
     lowering.entry(graph)
     compiled = compile_module(lowering.module(), target, asserts=False)
     for code in device_code(compiled, target):
-        found = read_resources(code.log)
-        assert len(found) > 10
-        assert not [name for name, one in found.items() if one.spills]
+        result = read_resources(code.log)
+        assert len(result) > 10
+        assert not [name for name, one in result.items() if one.spills]

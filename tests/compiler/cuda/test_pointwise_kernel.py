@@ -7,8 +7,8 @@ from math import erfc, sqrt
 import numpy as np
 import pytest
 
-from maxtool.compiler.kernels.forms import SILU_MUL, Step
 from maxtool.compiler.kernels.formulas import CHAINED
+from maxtool.compiler.kernels.kernel_options import SILU_MUL, ChainStep
 from tests.compiler.cuda.harness import build, elements, numpy_type, resources, run
 
 FUNCTIONS = {
@@ -34,7 +34,7 @@ PAIRS = {
 
 def one(name: str, x: np.ndarray) -> np.ndarray:
     rows = x.astype("f4").reshape(1, -1)
-    steps = (Step(name, (0,)),)
+    steps = (ChainStep(name, (0,)),)
     return run(
         "pointwise", rows, into=np.full_like(rows, 7), dim=rows.shape[1], inputs=1, steps=steps
     )[0]
@@ -48,26 +48,26 @@ def test_every_operation_of_a_chain_is_known_and_tried() -> None:
 def test_a_function(name: str) -> None:
     x = np.concatenate([np.linspace(-12, 12, 997), 10.0 ** np.arange(-30, 0), [0.0]]).astype("f4")
     x = abs(x) if name == "sqrt" else x
-    found, expected = one(name, x), FUNCTIONS[name](x.astype("f8"))
+    actual, expected = one(name, x), FUNCTIONS[name](x.astype("f8"))
     # An argument of exp that is rounded costs as many digits more as it is large.
-    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-36)
+    np.testing.assert_allclose(actual, expected, rtol=2e-5, atol=1e-36)
     near = np.abs(x) < 3
-    np.testing.assert_allclose(found[near], expected[near], rtol=1e-6)
+    np.testing.assert_allclose(actual[near], expected[near], rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_ends(name: str) -> None:
     ends = np.array([np.inf, -np.inf, np.nan, 1e30, -1e30, -0.0], "f4")
-    found = one(name, ends)
-    assert np.isnan(found[2])
+    result = one(name, ends)
+    assert np.isnan(result[2])
     if name in ("relu", "sqrt", "negative"):
         with np.errstate(invalid="ignore"):
-            np.testing.assert_array_equal(found, FUNCTIONS[name](ends))
+            np.testing.assert_array_equal(result, FUNCTIONS[name](ends))
         return
     high = [np.inf, 1e30] if name.startswith(("gelu", "silu")) else [1, 1]
-    np.testing.assert_allclose(found[[0, 3]], high)
-    np.testing.assert_allclose(found[4], -1 if name == "tanh" else 0)
-    assert found[5] == (0.5 if name == "sigmoid" else 0)
+    np.testing.assert_allclose(result[[0, 3]], high)
+    np.testing.assert_allclose(result[4], -1 if name == "tanh" else 0)
+    assert result[5] == (0.5 if name == "sigmoid" else 0)
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -76,9 +76,9 @@ def test_two_operands(name: str) -> None:
     x, y = (side.reshape(1, -1).copy() for side in np.meshgrid(special, special))
     with np.errstate(all="ignore"):
         expected = PAIRS[name](x, y)
-    steps = (Step(name, (0, 1)),)
-    found = run("pointwise", x, y, into=np.full_like(x, 7), dim=x.shape[1], inputs=2, steps=steps)
-    np.testing.assert_array_equal(found, expected)
+    steps = (ChainStep(name, (0, 1)),)
+    actual = run("pointwise", x, y, into=np.full_like(x, 7), dim=x.shape[1], inputs=2, steps=steps)
+    np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.parametrize("dim", [1, 2, 5, 6, 64, 172])
@@ -96,15 +96,18 @@ def test_a_gate_of_any_width(dim: int, dtype: str) -> None:
 
 def test_constants_of_a_chain_are_exact() -> None:
     x = elements(0, (3, 8), "float32")
-    steps = (Step("mul", (0, (0.1).hex())), Step("add", (1, (-0.0).hex())))
-    found = run("pointwise", x, into=np.zeros_like(x), dim=8, inputs=1, steps=steps)
-    np.testing.assert_array_equal(found, x * np.float32(0.1))
+    steps = (ChainStep("mul", (0, (0.1).hex())), ChainStep("add", (1, (-0.0).hex())))
+    result = run("pointwise", x, into=np.zeros_like(x), dim=8, inputs=1, steps=steps)
+    np.testing.assert_array_equal(result, x * np.float32(0.1))
 
 
 @pytest.mark.slow
 def test_what_they_take_of_a_gpu() -> None:
-    long = tuple(Step("silu", (index,)) for index in range(16))
-    many = (Step("add", (0, 1)), *(Step("add", (index + 6, index)) for index in range(2, 8)))
+    long = tuple(ChainStep("silu", (index,)) for index in range(16))
+    many = (
+        ChainStep("add", (0, 1)),
+        *(ChainStep("add", (index + 6, index)) for index in range(2, 8)),
+    )
     functions = {
         "silu_mul": build("pointwise", dim=4096, inputs=2, steps=SILU_MUL),
         "silu_mul_half": build("pointwise", dim=4096, inputs=2, steps=SILU_MUL, out="float16"),
@@ -112,10 +115,10 @@ def test_what_they_take_of_a_gpu() -> None:
         "long": build("pointwise", dim=64, inputs=1, steps=long),
         "many": build("pointwise", dim=64, inputs=8, steps=many),
         **{
-            name: build("pointwise", dim=64, inputs=1, steps=(Step(name, (0,)),))
+            name: build("pointwise", dim=64, inputs=1, steps=(ChainStep(name, (0,)),))
             for name in FUNCTIONS
         },
     }
-    found = dict(resources(functions))
-    assert len(found) == 2 * len(functions)
-    assert not [name for name, one in found.items() if one.stack or one.spills]
+    result = dict(resources(functions))
+    assert len(result) == 2 * len(functions)
+    assert not [name for name, one in result.items() if one.stack or one.spills]

@@ -1,4 +1,4 @@
-"""What products become on GPUs: which kernels, for which types and sizes."""
+"""Lowering of products for GPUs: which kernels, for which types and sizes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from maxtool.compiler.cuda.target import cuda_target
-from maxtool.compiler.lowering.module import ModuleLowering
+from maxtool.compiler.cuda.cuda_target import cuda_target
+from maxtool.compiler.lowering.module_lowering import ModuleLowering
 from maxtool.compiler.lowering_plan import LoweringPlan
 from maxtool.dtype import DType
 from maxtool.graph import Graph, TensorType, Weight, ops
@@ -78,7 +78,7 @@ def test_kernels_are_for_sizes_as_far_as_alignment_goes() -> None:
     ],
 )
 def test_matmul(shapes: tuple[list[Any], list[Any]], expected: list[str]) -> None:
-    """Without a batch, or with one of both operands, by the kernel of ``linear``."""
+    """Multiply without a batch, or with one of both operands, by the kernel of ``linear``."""
     types = [TensorType(F32, shape) for shape in shapes]
     assert [
         name.partition("permute")[1] or name for name in kernels(ops.matmul, *types)

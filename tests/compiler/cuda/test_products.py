@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maxtool.compiler.cuda.resources import Resources
-from maxtool.compiler.kernels.cuda import few_rows, linear, tiles
+from maxtool.compiler.kernels.cuda import gemv, linear, tiles
 from maxtool.compiler.kernels.cuda.embedding import embedding
 from maxtool.compiler.kernels.cuda.matrix import PIECE
-from maxtool.compiler.kernels.cuda.narrow import narrow
-from maxtool.compiler.lowering.cuda.products import WIDE
+from maxtool.compiler.kernels.cuda.round_activations import narrow
+from maxtool.compiler.lowering.cuda.cuda_product_rules import WIDE
 from tests.compiler.cuda.harness import TARGET, resources
 from tests.effort import thinned
 from tests.simt import Program, program, run
@@ -44,8 +44,8 @@ def error(actual: Array, expected: Array) -> float:
 
 @cache
 def product(dtype: str, **options: Any) -> Program:
-    made = linear.linear(SHARED_MEMORY, dtype, **options)
-    return program(made, shared_memory=SHARED_MEMORY)
+    result = linear.linear(SHARED_MEMORY, dtype, **options)
+    return program(result, shared_memory=SHARED_MEMORY)
 
 
 def check(dtype: str, rows: int, n: int, k: int, batch: tuple[int, ...] = ()) -> None:
@@ -95,14 +95,14 @@ def test_a_batch() -> None:
     thinned([("bfloat16", 264), ("float16", 300), ("float32", 260)], ("bfloat16", 264)),
 )
 def test_large_tiles(monkeypatch: pytest.MonkeyPatch, dtype: str, n: int) -> None:
-    """More than one in each direction, none of them whole, and more stages than the memory has."""
+    """Cover several tiles each way, none of them whole, and more stages than fit in memory."""
     monkeypatch.setattr(linear, "FULL", 1)
     monkeypatch.setattr("tests.compiler.cuda.test_products.product", product.__wrapped__)
     check(dtype, 150, n, 5 * tiles.DEPTH + 8)
 
 
 def test_tiles_are_walked_once() -> None:
-    """More rows of tiles than are walked before the next column."""
+    """Cover more rows of tiles than are walked before the next column."""
     check("bfloat16", 64 * (linear.WALKED + 2) - 5, 130, 8)
 
 
@@ -141,33 +141,33 @@ def test_embedding(dtype: str, rows: int, dim: int) -> None:
 # SM by what they take of its registers. That of few rows fits as often as its shared memory does.
 BLOCKS = {
     "bfloat16": [
-        (few_rows.THREADS, 2),
+        (gemv.THREADS, 2),
         *((tile.threads, n) for tile, n in zip(linear.TILES, (1, 4), strict=True)),
     ],
-    "float32": [(few_rows.THREADS, 2), (few_rows.THREADS, 2), (256, 1), (256, 3)],
+    "float32": [(gemv.THREADS, 2), (gemv.THREADS, 2), (256, 1), (256, 3)],
 }
 REGISTERS = 1 << 16  # of an SM
 
 
 def check_resources(dtype: str, *, aligned: bool) -> dict[str, list[Resources]]:
-    """What each kernel of a product takes on each architecture; all of it is in registers."""
+    """Return the resources of a product's kernels on each architecture; none may spill."""
     sizes = {"aligned": aligned, "fours": aligned, "wide": True}
-    made = linear.linear(TARGET.shared_memory, dtype, **sizes)
-    found: dict[str, list[Resources]] = {}
-    for name, one in resources({"made": made}):
+    result = linear.linear(TARGET.shared_memory, dtype, **sizes)
+    results: dict[str, list[Resources]] = {}
+    for name, one in resources({"made": result}):
         assert not one.spills, name
         assert not one.stack, name
-        found.setdefault(name.split()[0], []).append(one)
-    assert {len(each) for each in found.values()} == {len(TARGET.archs)}
-    return dict(sorted(found.items()))
+        results.setdefault(name.split()[0], []).append(one)
+    assert {len(each) for each in results.values()} == {len(TARGET.archs)}
+    return dict(sorted(results.items()))
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float32", marks=pytest.mark.slow)])
 def test_registers(dtype: str) -> None:
     """Registers are given to a warp eight by eight for each of its threads."""
-    found = check_resources(dtype, aligned=True)
-    assert len(found) == len(BLOCKS[dtype])
-    for (name, each), (threads, blocks) in zip(found.items(), BLOCKS[dtype], strict=True):
+    result = check_resources(dtype, aligned=True)
+    assert len(result) == len(BLOCKS[dtype])
+    for (name, each), (threads, blocks) in zip(result.items(), BLOCKS[dtype], strict=True):
         most = max(-(-one.registers // 8) * 8 for one in each)
         assert most * threads * blocks <= REGISTERS, name
 

@@ -33,8 +33,8 @@ def test_the_order_of_a_row(dtype: str, ascending: bool) -> None:
     for rows, n in ((0, 3), (3, 1), (2, 2), (5, 37), (2, 600), (2, 0)):
         x = ties(rows, n, dtype)
         into = np.full(x.shape, -7)
-        found = run("sorted_places", x, into=into, dtype=dtype, ascending=ascending)
-        np.testing.assert_array_equal(found, order(x.astype("f8"), ascending=ascending))
+        result = run("sorted_places", x, into=into, dtype=dtype, ascending=ascending)
+        np.testing.assert_array_equal(result, order(x.astype("f8"), ascending=ascending))
 
 
 @pytest.mark.parametrize("dtype", thinned([*FLOATS, *INTEGERS], *FEW_TYPES))
@@ -42,9 +42,9 @@ def test_the_order_of_a_row(dtype: str, ascending: bool) -> None:
 def test_the_largest_of_a_row(dtype: str, count: int) -> None:
     for rows, n in ((0, 8), (3, 8), (9, 37), (2, 1100)):
         x = ties(rows, n, dtype)
-        found = run("top_rows", x, into=np.full((rows, count), -7), dtype=dtype, count=count)
+        actual = run("top_rows", x, into=np.full((rows, count), -7), dtype=dtype, count=count)
         expected = order(x.astype("f8"), ascending=False)[:, :count]
-        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(actual, expected)
 
 
 @settings(max_examples=examples(15, 60), deadline=None)
@@ -57,8 +57,8 @@ def test_the_largest_of_a_row(dtype: str, count: int) -> None:
 )
 def test_any_floats(x: np.ndarray) -> None:
     expected = order(x.astype("f8"), ascending=False)
-    found = run("sorted_places", x, into=np.full(x.shape, -7), dtype="float32", ascending=False)
-    np.testing.assert_array_equal(found, expected)
+    actual = run("sorted_places", x, into=np.full(x.shape, -7), dtype="float32", ascending=False)
+    np.testing.assert_array_equal(actual, expected)
     first = run("top_rows", x, into=np.full((len(x), 5), -7), dtype="float32", count=5)
     np.testing.assert_array_equal(first, expected[:, :5])
     argmax = run("index_rows", x, into=np.full(len(x), -7), op="argmax", dtype="float32")
@@ -71,6 +71,6 @@ def test_what_they_take_of_a_gpu() -> None:
         "top_half": build("top_rows", dtype="float16", count=2),
         "sort": build("sorted_places", dtype="float32", ascending=True),
     }
-    found = dict(resources(functions))
-    assert len(found) == 2 * len(functions)
-    assert not [name for name, one in found.items() if one.stack or one.spills]
+    result = dict(resources(functions))
+    assert len(result) == 2 * len(functions)
+    assert not [name for name, one in result.items() if one.stack or one.spills]

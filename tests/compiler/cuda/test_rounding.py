@@ -1,4 +1,4 @@
-"""Which kernels round their results themselves, because products alone read them."""
+"""Rounding inside kernels whose results only products read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
-from maxtool.compiler.lowering.module import ModuleLowering
+from maxtool.compiler.lowering.module_lowering import ModuleLowering
 from maxtool.compiler.lowering_plan import LoweringPlan
 from maxtool.compiler.targets import parse_target
 from maxtool.dtype import DType
@@ -31,8 +31,8 @@ def normed(x: Tensor) -> Tensor:
 ROWS = TensorType(DType.float32, ["batch", "seq", 64])
 
 
-def kernels(call: Callable[[Tensor], object], kind: TensorType = ROWS) -> set[str]:
-    graph = Graph("main", call, [kind])
+def kernels(call: Callable[[Tensor], object], tensor_type: TensorType = ROWS) -> set[str]:
+    graph = Graph("main", call, [tensor_type])
     lowering = ModuleLowering(LoweringPlan([graph], TARGET))
     lowering.entry(graph)
     return {one.name_hint for one in lowering.module().get_global_vars()}
@@ -86,7 +86,7 @@ def test_weights_of_32_bits_ask_for_no_rounding() -> None:
 
 
 def attended(x: Tensor, heads: int) -> Tensor:
-    """As an encoder does: projections, heads, a mask of padding, and a projection back."""
+    """Compute an encoder's attention: projections, heads, a padding mask, an output projection."""
 
     def by_head(name: str) -> Tensor:
         return product(x, name).reshape([*x.shape[:2], heads, 64 // heads]).permute([0, 2, 1, 3])
@@ -114,7 +114,7 @@ def test_rounded_attention_gives_what_the_cpu_gives() -> None:
         name: (rng.standard_normal((64, 64)) / 8).astype(DType.bfloat16.to_numpy())
         for name in "qkvo"
     }
-    (expected,) = executor.find().compile(graph, weights)(Tensor(x))
+    (expected,) = executor.find_executor().compile(graph, weights)(Tensor(x))
     plan = LoweringPlan([graph], TARGET)
     lowering = ModuleLowering(plan)
     lowering.entry(graph)

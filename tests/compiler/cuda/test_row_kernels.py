@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from maxtool.compiler.kernels.forms import Step
+from maxtool.compiler.kernels.kernel_options import ChainStep
 from tests.compiler.cuda.harness import (
     FEW_TYPES,
     FLOATS,
@@ -23,12 +23,12 @@ from tests.effort import thinned
 # Relative error: some operations in float32, and the rounding of the result.
 RTOL = {"float32": 2e-6, "float16": 2**-10, "bfloat16": 2**-7, "float64": 1e-13}
 # Rows that a warp takes, up to its longest, and rows that a block takes.
-SCALED_SUM = (Step("mul", (1, (0.5).hex())), Step("add", (0, 2)))
+SCALED_SUM = (ChainStep("mul", (1, (0.5).hex())), ChainStep("add", (0, 2)))
 SHAPES = [(0, 5), (3, 1), (9, 33), (2, 1024), (3, 1025), (2, 0)]
 
 
 def empty(shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    """What a kernel is to overwrite."""
+    """Return an array for a kernel to overwrite."""
     return np.full(shape, 7, numpy_type(dtype))
 
 
@@ -44,8 +44,8 @@ def test_rms_norm_of_a_known_length(dim: int, out: str) -> None:
     for rows in (0, 1, 9):
         x = elements(rows, (rows, dim), "float32")
         options = {"dim": dim, "eps": 1e-5, "out": out}
-        found = run("rms_norm", x, w, into=empty(x.shape, out), **options)
-        np.testing.assert_allclose(found.astype("f8"), rms(x, w), rtol=RTOL[out], atol=1e-6)
+        result = run("rms_norm", x, w, into=empty(x.shape, out), **options)
+        np.testing.assert_allclose(result.astype("f8"), rms(x, w), rtol=RTOL[out], atol=1e-6)
 
 
 def test_rms_norm_of_zeros_is_zero() -> None:
@@ -56,8 +56,8 @@ def test_rms_norm_of_zeros_is_zero() -> None:
 def test_rms_norm_of_rows_that_do_not_fit_into_registers() -> None:
     x, w = elements(0, (2, 33001), "float32"), elements(1, (33001,), "float32")
     options = {"dim": 33001, "eps": 1e-5, "out": "float16"}
-    found = run("rms_norm", x, w, into=empty(x.shape, "float16"), **options)
-    np.testing.assert_allclose(found.astype("f8"), rms(x, w), rtol=2**-10, atol=1e-6)
+    result = run("rms_norm", x, w, into=empty(x.shape, "float16"), **options)
+    np.testing.assert_allclose(result.astype("f8"), rms(x, w), rtol=2**-10, atol=1e-6)
 
 
 @pytest.mark.parametrize("dim", [5, 64, 1028])
@@ -69,12 +69,12 @@ def test_a_chain_and_its_norm(dim: int, out: str, kept: bool) -> None:
     for rows in (0, 1, 9):
         x, more = elements(rows, (rows, dim), "float32"), elements(50, (rows, dim), "float32")
         into = [empty(x.shape, "float32")] * kept + [empty(x.shape, out)]
-        *totals, found = run("chain_rms_norm", x, more, w, into=into, **options)
+        *totals, actual = run("chain_rms_norm", x, more, w, into=into, **options)
         total = x + more * np.float32(0.5)
         for one in totals:
             np.testing.assert_array_equal(one, total)
         expected = rms(total, w)
-        np.testing.assert_allclose(found.astype("f8"), expected, rtol=RTOL[out], atol=1e-6)
+        np.testing.assert_allclose(actual.astype("f8"), expected, rtol=RTOL[out], atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", thinned(FLOATS, "float32", "bfloat16"))
@@ -86,11 +86,11 @@ def test_rms_norm_of_any_type(dtype: str, weight: str, round_first: bool) -> Non
         x, w = elements(n, (rows, n), dtype), elements(1, (n,), weight)
         options = {"dtype": dtype, "weight": weight, "eps": 1e-5, "offset": 1.0}
         into = empty(x.shape, dtype)
-        found = run("rms_norm_rows", x, w, into=into, **options, round_first=round_first)
+        actual = run("rms_norm_rows", x, w, into=into, **options, round_first=round_first)
         if x.size:
             expected = rms(x, w.astype("f8") + 1)
             rtol = RTOL[dtype] * (3 if round_first else 1)
-            np.testing.assert_allclose(found.astype("f8"), expected, rtol=rtol, atol=rtol / 2)
+            np.testing.assert_allclose(actual.astype("f8"), expected, rtol=rtol, atol=rtol / 2)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -101,14 +101,14 @@ def test_layer_norm(dtype: str, weight: str) -> None:
         x = elements(n, (rows, n), dtype)
         gamma, beta = elements(1, (n,), weight), elements(2, (n,), weight)
         options = {"dtype": dtype, "weight": weight, "eps": 1e-5}
-        found = run("layer_norm_rows", x, gamma, beta, into=empty(x.shape, dtype), **options)
+        actual = run("layer_norm_rows", x, gamma, beta, into=empty(x.shape, dtype), **options)
         if x.size:
             wide = x.astype("f8")
             normal = wide - wide.mean(-1, keepdims=True)
             normal /= np.sqrt((normal**2).mean(-1, keepdims=True) + 1e-5)
             expected = normal * gamma.astype("f8") + beta.astype("f8")
             close = {"rtol": RTOL[dtype], "atol": RTOL[dtype] / 2}
-            np.testing.assert_allclose(found.astype("f8"), expected, **close)
+            np.testing.assert_allclose(actual.astype("f8"), expected, **close)
 
 
 def test_layer_norm_to_16_bits() -> None:
@@ -117,8 +117,8 @@ def test_layer_norm_to_16_bits() -> None:
     options = {"dtype": "float32", "weight": "float32", "eps": 1e-5}
     wide = run("layer_norm_rows", x, ones, ones, into=empty(x.shape, "float32"), **options)
     options |= {"out": "bfloat16"}
-    found = run("layer_norm_rows", x, ones, ones, into=empty(x.shape, "bfloat16"), **options)
-    np.testing.assert_array_equal(found, wide.astype(numpy_type("bfloat16")))
+    result = run("layer_norm_rows", x, ones, ones, into=empty(x.shape, "bfloat16"), **options)
+    np.testing.assert_array_equal(result, wide.astype(numpy_type("bfloat16")))
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -130,13 +130,13 @@ def test_group_norm(dtype: str, channels: int, groups: int, size: int) -> None:
     rows = x.reshape(2 * groups, own * size)
     options = {"dtype": dtype, "weight": "float32", "eps": 1e-5}
     options |= {"groups": groups, "channels": channels}
-    found = run("group_norm_rows", rows, gamma, beta, into=empty(rows.shape, dtype), **options)
+    actual = run("group_norm_rows", rows, gamma, beta, into=empty(rows.shape, dtype), **options)
     wide = x.astype("f8")
     normal = wide - wide.mean(-1, keepdims=True)
     normal /= np.sqrt((normal**2).mean(-1, keepdims=True) + 1e-5)
     expected = normal.reshape(2, channels, size) * gamma[:, None] + beta[:, None]
     close = {"rtol": RTOL[dtype], "atol": RTOL[dtype]}
-    np.testing.assert_allclose(found.astype("f8"), expected.reshape(rows.shape), **close)
+    np.testing.assert_allclose(actual.astype("f8"), expected.reshape(rows.shape), **close)
 
 
 @pytest.mark.parametrize("op", ["softmax", "logsoftmax"])
@@ -144,22 +144,22 @@ def test_group_norm(dtype: str, channels: int, groups: int, size: int) -> None:
 def test_softmax(op: str, dtype: str) -> None:
     for rows, n in SHAPES:
         x = 4 * elements(n, (rows, n), dtype)
-        found = run("softmax_rows", x, into=empty(x.shape, dtype), op=op, dtype=dtype)
+        actual = run("softmax_rows", x, into=empty(x.shape, dtype), op=op, dtype=dtype)
         if x.size:
             wide = x.astype("f8")
             below = wide - wide.max(-1, keepdims=True)
             log = below - np.log(np.exp(below).sum(-1, keepdims=True))
             expected = log if op == "logsoftmax" else np.exp(log)
             rtol = 10 * RTOL[dtype] if dtype == "float32" else RTOL[dtype]
-            np.testing.assert_allclose(found.astype("f8"), expected, rtol=rtol, atol=1e-7)
+            np.testing.assert_allclose(actual.astype("f8"), expected, rtol=rtol, atol=1e-7)
 
 
 def test_softmax_of_what_is_hidden() -> None:
     x = np.array([[0, -np.inf, 1], [np.nan, 0, 0], [-np.inf] * 3, [1e30, 0, 0]], "f4")
-    found = run("softmax_rows", x, into=empty(x.shape, "float32"), op="softmax", dtype="float32")
-    assert found[0, 1] == 0 and np.isclose(found[0].sum(), 1)
-    assert np.isnan(found[1:3]).all()
-    np.testing.assert_array_equal(found[3], [1, 0, 0])
+    result = run("softmax_rows", x, into=empty(x.shape, "float32"), op="softmax", dtype="float32")
+    assert result[0, 1] == 0 and np.isclose(result[0].sum(), 1)
+    assert np.isnan(result[1:3]).all()
+    np.testing.assert_array_equal(result[3], [1, 0, 0])
 
 
 REDUCTIONS: dict[str, Any] = {
@@ -179,15 +179,15 @@ def test_reductions(op: str, dtype: str) -> None:
         return
     for rows, n in SHAPES[:-1]:
         x = elements(n, (rows, n), dtype)
-        found = run("reduce_rows", x, into=empty((rows,), dtype), op=op, dtype=dtype)
+        actual = run("reduce_rows", x, into=empty((rows,), dtype), op=op, dtype=dtype)
         if dtype in INTEGERS:
             with np.errstate(over="ignore"):
                 expected = REDUCTIONS[op](x, axis=-1)
-            np.testing.assert_array_equal(found, expected.astype(dtype))
+            np.testing.assert_array_equal(actual, expected.astype(dtype))
         else:
             expected = REDUCTIONS[op](x.astype("f8"), axis=-1)
             close = {"rtol": 2 * RTOL[dtype], "atol": 2e-5 if dtype == "float32" else RTOL[dtype]}
-            np.testing.assert_allclose(found.astype("f8"), expected, **close)
+            np.testing.assert_allclose(actual.astype("f8"), expected, **close)
 
 
 @pytest.mark.parametrize(
@@ -196,16 +196,16 @@ def test_reductions(op: str, dtype: str) -> None:
 )
 def test_reductions_of_nothing(op: str, value: float) -> None:
     x = np.zeros((3, 0), "f4")
-    found = run("reduce_rows", x, into=empty((3,), "float32"), op=op, dtype="float32")
-    assert (found == value).all()
+    result = run("reduce_rows", x, into=empty((3,), "float32"), op=op, dtype="float32")
+    assert (result == value).all()
 
 
 @pytest.mark.parametrize("op", ["all", "any"])
 @pytest.mark.parametrize("n", [0, 1, 5, 70, 1100])
 def test_truth(op: str, n: int) -> None:
     x = np.random.default_rng(n).random((40, n)) < (0.02 if op == "any" else 0.98)
-    found = run("reduce_rows", x, into=np.zeros(40, bool), op=op, dtype="bool")
-    np.testing.assert_array_equal(found, getattr(x, op)(-1))
+    result = run("reduce_rows", x, into=np.zeros(40, bool), op=op, dtype="bool")
+    np.testing.assert_array_equal(result, getattr(x, op)(-1))
 
 
 @pytest.mark.parametrize("op", ["max", "min"])
@@ -214,8 +214,8 @@ def test_extremes_keep_nan(op: str, n: int) -> None:
     x = elements(0, (4, n), "float32")
     for row, place in enumerate((0, 17, n - 1)):
         x[row, place] = np.nan
-    found = run("reduce_rows", x, into=empty((4,), "float32"), op=op, dtype="float32")
-    np.testing.assert_array_equal(found, getattr(np, op)(x, axis=-1))
+    result = run("reduce_rows", x, into=empty((4,), "float32"), op=op, dtype="float32")
+    np.testing.assert_array_equal(result, getattr(np, op)(x, axis=-1))
 
 
 @pytest.mark.parametrize("op", ["argmax", "argmin"])
@@ -225,14 +225,14 @@ def test_where_the_extremes_are(op: str, dtype: str) -> None:
         x = np.round(elements(n, (rows, n), dtype))  # so that some are equal
         if dtype in FLOATS and n > 4:
             x[0, [n // 2, n - 1]] = np.nan
-        found = run("index_rows", x, into=np.full(rows, 7), op=op, dtype=dtype)
-        np.testing.assert_array_equal(found, getattr(np, op)(x.astype("f8"), axis=-1))
+        result = run("index_rows", x, into=np.full(rows, 7), op=op, dtype=dtype)
+        np.testing.assert_array_equal(result, getattr(np, op)(x.astype("f8"), axis=-1))
 
 
 def test_of_an_empty_row_the_first_is_meant() -> None:
     x = np.zeros((3, 0), "f4")
-    found = run("index_rows", x, into=np.full(3, 7), op="argmax", dtype="float32")
-    np.testing.assert_array_equal(found, [0, 0, 0])
+    result = run("index_rows", x, into=np.full(3, 7), op="argmax", dtype="float32")
+    np.testing.assert_array_equal(result, [0, 0, 0])
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_running_sums(dtype: str, exclusive: bool, reverse: bool) -> None:
     for rows, n in SHAPES:
         x = elements(n, (rows, n), dtype)
         options = {"dtype": dtype, "exclusive": exclusive, "reverse": reverse}
-        found = run("cumsum_rows", x, into=empty(x.shape, dtype), **options)
+        actual = run("cumsum_rows", x, into=empty(x.shape, dtype), **options)
         wide = x.astype("f8" if dtype in FLOATS else dtype)
         turned = wide[:, ::-1] if reverse else wide
         sums = np.cumsum(turned, axis=-1, dtype=wide.dtype)
@@ -252,16 +252,16 @@ def test_running_sums(dtype: str, exclusive: bool, reverse: bool) -> None:
             sums = np.concatenate([np.zeros_like(sums[:, :1]), sums[:, :-1]], -1)
         expected = (sums[:, ::-1] if reverse else sums)[:, :n]
         close = {"rtol": RTOL.get(dtype, 0), "atol": 30 * RTOL.get(dtype, 0)}
-        np.testing.assert_allclose(found.astype(wide.dtype), expected, **close)
+        np.testing.assert_allclose(actual.astype(wide.dtype), expected, **close)
 
 
 def test_running_sums_before_what_is_not_finite_are() -> None:
     x = np.ones((1, 70), "f4")
     x[0, 40] = np.inf
     options = {"dtype": "float32", "exclusive": True, "reverse": False}
-    found = run("cumsum_rows", x, into=empty(x.shape, "float32"), **options)
-    np.testing.assert_array_equal(found[0, :41], np.arange(41))
-    assert np.isinf(found[0, 41:]).all()
+    result = run("cumsum_rows", x, into=empty(x.shape, "float32"), **options)
+    np.testing.assert_array_equal(result[0, :41], np.arange(41))
+    assert np.isinf(result[0, 41:]).all()
 
 
 @pytest.mark.slow
@@ -293,6 +293,6 @@ def test_what_they_take_of_a_gpu() -> None:
         "logsumexp": build("reduce_rows", op="logsumexp", dtype="bfloat16"),
         "all": build("reduce_rows", op="all", dtype="bool"),
     }
-    found = dict(resources(functions))
-    assert len(found) == 2 * len(functions)
-    assert not [name for name, one in found.items() if one.stack or one.spills]
+    result = dict(resources(functions))
+    assert len(result) == 2 * len(functions)
+    assert not [name for name, one in result.items() if one.stack or one.spills]

@@ -11,11 +11,16 @@ import pytest
 import tvm
 from tvm import te, tirx
 
-from maxtool.compiler.cuda.binaries import Compiled, compile_apart, device_code, device_source
+from maxtool.compiler.cuda.binaries import (
+    GeneratedModule,
+    compile_apart,
+    device_code,
+    device_source,
+)
+from maxtool.compiler.cuda.cuda_target import cuda_target
 from maxtool.compiler.cuda.resources import read_resources
 from maxtool.compiler.cuda.schedule import schedule_all
-from maxtool.compiler.cuda.target import cuda_target
-from maxtool.compiler.kernels.cuda.pipeline import register
+from maxtool.compiler.kernels.cuda.cuda_passes import register
 from tests import simt
 
 TARGET = cuda_target("cuda:sm_80,sm_90")
@@ -111,19 +116,19 @@ def test_functions_with_a_scalar_and_with_two_results() -> None:
 
 
 @pytest.fixture(scope="module")
-def compiled() -> Compiled:
+def compiled() -> GeneratedModule:
     return compile_apart(module(), TARGET.tvm, tir_pipeline=register())
 
 
-def test_they_compile_without_local_memory(compiled: Compiled) -> None:
+def test_they_compile_without_local_memory(compiled: GeneratedModule) -> None:
     for code in device_code(compiled, TARGET):
-        found = read_resources(code.log)
+        result = read_resources(code.log)
         kernels = {f"{name}_kernel" for name in FUNCTIONS} | {"two_results_kernel_1"}
-        assert found.keys() == kernels
-        assert not any(one.stack or one.spills for one in found.values())
+        assert result.keys() == kernels
+        assert not any(one.stack or one.spills for one in result.values())
 
 
-def test_what_is_known_on_the_way_costs_no_memory(compiled: Compiled) -> None:
+def test_what_is_known_on_the_way_costs_no_memory(compiled: GeneratedModule) -> None:
     source = device_source(compiled)
     arrays = re.findall(r"alignas\(64\) float (\w+)\[(\d+)\]", source)
     assert arrays and {count for _, count in arrays} == {"1"}

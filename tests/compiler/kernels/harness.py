@@ -8,8 +8,8 @@ from functools import cache
 import numpy as np
 import tvm
 
+from maxtool.compiler.cpu_target import cpu_target
 from maxtool.compiler.kernels.cpu import builder
-from maxtool.compiler.target import cpu_target
 
 HOST = cpu_target()
 TILE = HOST.tile
@@ -39,5 +39,5 @@ def error(actual: np.ndarray, expected: np.ndarray) -> float:
 
 
 def normal(seed: int, *shape: int) -> np.ndarray:
-    """Normally distributed float32."""
+    """Return normally distributed float32."""
     return np.random.default_rng(seed).standard_normal(shape, dtype="f4")

@@ -6,8 +6,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from maxtool.compiler.kernels.cpu.columns import pack_columns
 from maxtool.compiler.kernels.cpu.linear import linear
+from maxtool.compiler.kernels.cpu.pack_columns import pack_columns
 
 from .harness import TILE, call, compiled, error, normal
 

@@ -18,7 +18,7 @@ STORED = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bf
 
 
 def packed(weights: np.ndarray) -> np.ndarray:
-    laid = np.stack([pack_linear(one, TILE.nr) for one in weights])
+    laid = np.stack([pack_linear(weight, TILE.nr) for weight in weights])
     return laid.view(np.uint16) if laid.dtype == ml_dtypes.bfloat16 else laid
 
 
@@ -35,33 +35,33 @@ def test_expert_linear(dtype: str, n: int, k: int) -> None:
         x = normal(2, rows, k)
         wide = weights.astype("f8")[chosen]
         shared = np.einsum("rk,rsnk->rsn", x.astype("f8"), wide).reshape(-1, n)
-        found = call(function, x, packed(weights), chosen.reshape(-1), shape=shared.shape)
-        assert error(found, shared) < BOUND
+        result = call(function, x, packed(weights), chosen.reshape(-1), shape=shared.shape)
+        assert error(result, shared) < BOUND
         each = normal(3, rows * used, k)
         own = np.einsum("rsk,rsnk->rsn", each.astype("f8").reshape(rows, used, k), wide)
-        found = call(function, each, packed(weights), chosen.reshape(-1), shape=shared.shape)
-        assert error(found, own.reshape(-1, n)) < BOUND
+        result = call(function, each, packed(weights), chosen.reshape(-1), shape=shared.shape)
+        assert error(result, own.reshape(-1, n)) < BOUND
 
 
 def test_all_rows_choose_one_expert_of_many() -> None:
     x, weights = normal(0, 300, 8), normal(1, 40, 5, 8)
     chosen = np.full(300, 17, "i8")
-    found = call(
+    result = call(
         compiled(expert_linear, TILE, "float32"), x, packed(weights), chosen, shape=(300, 5)
     )
-    assert error(found, x.astype("f8") @ weights[17].T) < BOUND
+    assert error(result, x.astype("f8") @ weights[17].T) < BOUND
 
 
 def test_a_number_that_is_no_expert_takes_the_nearest() -> None:
     x, weights = normal(0, 3, 8), normal(1, 4, 5, 8)
     function = compiled(expert_linear, TILE, "float32")
-    found = call(function, x, packed(weights), np.array([-9, 4, 1 << 40]), shape=(3, 5))
+    actual = call(function, x, packed(weights), np.array([-9, 4, 1 << 40]), shape=(3, 5))
     expected = np.stack([weights[0] @ x[0], weights[3] @ x[1], weights[3] @ x[2]])
-    assert error(found, expected) < 1e-6
+    assert error(actual, expected) < 1e-6
 
 
 def test_the_same_in_every_run() -> None:
-    """Whatever the threads do: to the bit."""
+    """Compute the same bits whatever the threads do."""
     x, weights = normal(0, 200, 64), normal(1, 6, 70, 64)
     chosen = np.random.default_rng(0).integers(0, 6, 200)
     function = compiled(expert_linear, TILE, "float32")

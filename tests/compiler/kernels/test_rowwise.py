@@ -12,7 +12,7 @@ from maxtool.compiler.kernels.cpu.cache import cache_write_key, cache_write_valu
 from maxtool.compiler.kernels.cpu.embedding import embedding
 from maxtool.compiler.kernels.cpu.norm import rms_norm
 from maxtool.compiler.kernels.cpu.rope import rope
-from maxtool.compiler.kernels.forms import SILU_MUL
+from maxtool.compiler.kernels.kernel_options import SILU_MUL
 from maxtool.compiler.kernels.pointwise import pointwise
 from maxtool.compiler.packing import pack_linear
 
@@ -80,7 +80,7 @@ def test_embedding(dtype: type, vocab: int, dim: int) -> None:
 
 
 def rotated(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
-    """As in Hugging Face's Llama: the second half, negated, takes the place of the first."""
+    """Rotate as Hugging Face's Llama: the second half, negated, takes the place of the first."""
     half = x.shape[-1] // 2
     turned = np.concatenate([-x[..., half:], x[..., :half]], -1)
     double = [np.concatenate([table, table], -1)[None, :, None] for table in (cos, sin)]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from maxtool.compiler.kernels.cpu.backend import CpuBackend
-from maxtool.compiler.kernels.forms import Step
 from maxtool.compiler.kernels.formulas import CHAINED
+from maxtool.compiler.kernels.kernel_options import ChainStep
 from maxtool.compiler.kernels.pointwise import pointwise
 
 from .harness import TILE, call, compiled
@@ -36,29 +36,29 @@ FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 def vector(name: str, x: np.ndarray) -> np.ndarray:
     rows = x.astype("f4").reshape(1, -1)
-    function = compiled(pointwise, CpuBackend(TILE), rows.shape[1], 1, (Step(name, (0,)),))
+    function = compiled(pointwise, CpuBackend(TILE), rows.shape[1], 1, (ChainStep(name, (0,)),))
     return call(function, rows, shape=rows.shape)[0]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function(name: str) -> None:
     x = np.concatenate([np.linspace(-12, 12, 4001), 10.0 ** np.arange(-30, 0), [0.0]]).astype("f4")
-    found, expected = vector(name, x), FUNCTIONS[name](x.astype("f8"))
+    actual, expected = vector(name, x), FUNCTIONS[name](x.astype("f8"))
     # An argument of exp that is rounded costs as many digits more as it is large.
-    np.testing.assert_allclose(found, expected, rtol=6e-7 if name == "tanh" else 2e-5, atol=1e-36)
+    np.testing.assert_allclose(actual, expected, rtol=6e-7 if name == "tanh" else 2e-5, atol=1e-36)
     near = np.abs(x) < 3
-    np.testing.assert_allclose(found[near], expected[near], rtol=1.5e-6)
+    np.testing.assert_allclose(actual[near], expected[near], rtol=1.5e-6)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_ends(name: str) -> None:
-    found = vector(name, np.array([np.inf, -np.inf, np.nan, 1e30, -1e30, -0.0]))
+    result = vector(name, np.array([np.inf, -np.inf, np.nan, 1e30, -1e30, -0.0]))
     high = [np.inf, 1e30] if name.startswith(("gelu", "silu")) else [1, 1]
-    np.testing.assert_allclose(found[[0, 3]], high)
-    assert np.isnan(found[2])
+    np.testing.assert_allclose(result[[0, 3]], high)
+    assert np.isnan(result[2])
     low = -1 if name == "tanh" else 0
-    np.testing.assert_allclose(found[4], low)
-    assert found[5] == (0.5 if name == "sigmoid" else 0)
+    np.testing.assert_allclose(result[4], low)
+    assert result[5] == (0.5 if name == "sigmoid" else 0)
 
 
 def test_every_one_of_them_is_tried() -> None:

@@ -20,9 +20,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from build_artifact import CONTEXT, VOCAB, every, last, remember
 
+from maxtool.compiler.cpu_target import cpu_target
 from maxtool.compiler.cuda.binaries import compile_apart, device_source
 from maxtool.compiler.linking import export_library
-from maxtool.compiler.target import cpu_target
 
 
 @T.prim_func(s_tir=True)
@@ -111,19 +111,19 @@ def add_entry(builder, functions, name):
         with builder.dataflow():
             plan = builder.emit(relax.TupleGetItem(weights, 0))
             if name == "forward":
-                found = call("every", [ids, plan], (batch, seq, VOCAB), "float32")
+                results = call("every", [ids, plan], (batch, seq, VOCAB), "float32")
             else:
                 cache = builder.emit(relax.TupleGetItem(state, 0))
                 cache = write("remember", [cache, ids, position], types[0])
-                found = call("last", [cache, ids, position, plan], (batch, VOCAB), "float32")
+                results = call("last", [cache, ids, position, plan], (batch, VOCAB), "float32")
             if sampled:
                 seen = builder.emit(relax.TupleGetItem(state, 1))
                 seen = write("mark", [seen, ids], types[1])
-                arguments = [found, position, draws, settings, seen]
+                arguments = [results, position, draws, settings, seen]
                 token = call("choose", arguments, (batch, 1), "int64")
                 after = call("advance", [position, ids], (1,), "int32")
-                found = builder.emit(relax.Tuple([token, after]))
-            result = builder.emit_output(found)
+                results = builder.emit(relax.Tuple([token, after]))
+            result = builder.emit_output(results)
         builder.emit_func_output(result)
 
 

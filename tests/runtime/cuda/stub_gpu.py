@@ -20,8 +20,8 @@ COMPILERS = ("c++", "g++", "clang++"), ("cc", "gcc", "clang")
 
 def compilers() -> list[str] | None:
     """The C++ and the C compiler of this system, or None."""
-    found = [next(filter(None, map(shutil.which, names)), None) for names in COMPILERS]
-    return [name for name in found if name] if all(found) else None
+    result = [next(filter(None, map(shutil.which, names)), None) for names in COMPILERS]
+    return [name for name in result if name] if all(result) else None
 
 
 def build(folder: Path, *, runtime: bool = True) -> Path:
@@ -84,7 +84,7 @@ def sampling_entry(name: str, length: str | int) -> dict[str, object]:
 
 
 def environment(stubs: Path | None, module: Path | None = None, **gpu: object) -> dict[str, str]:
-    """Where a process finds the stubs, and what they are: ``gpus="9.0"``, ``driver=12040``."""
+    """Return variables that lead a process to the stubs: ``gpus="9.0"``, ``driver=12040``."""
     variables = {f"STUB_{name.upper()}": str(value) for name, value in gpu.items()}
     kernels = {"STUB_KERNELS": str(module.parent / "kernels.so")} if module else {}
     clean = {k: v for k, v in os.environ.items() if not k.startswith("CUDA_")}
@@ -114,7 +114,7 @@ def answer(value):
 
 
 def run(code: str, environment: dict[str, str], *arguments: object) -> Any:
-    """What a program answers that has the loader, and ``answer``, ``log`` and ``used``."""
+    """Return the answer of a program that has the loader, and ``answer``, ``log`` and ``used``."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", PROLOGUE + code, *map(str, arguments)],
         capture_output=True,

@@ -15,9 +15,9 @@ import stub_gpu
 import tiny_artifact
 
 from maxtool import artifact
-from maxtool.artifact import code
-from maxtool.compiler.cuda.binaries import Compiled, device_source
-from maxtool.compiler.cuda.compiling import DeviceCode
+from maxtool.artifact import machine_code
+from maxtool.compiler.cuda.binaries import GeneratedModule, device_source
+from maxtool.compiler.cuda.device_code import DeviceCode
 from maxtool.dtype import DType
 
 pytestmark = pytest.mark.slow
@@ -39,11 +39,11 @@ CASES = [
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, stubs: Path) -> Any:
     """Compiles a model for GPUs; the artifact, and the environment that runs it."""
-    monkeypatch.setattr(code, "compilers", lambda: None)
+    monkeypatch.setattr(machine_code, "compilers", lambda: None)
     library = tmp_path / "code" / "kernels.so"
 
     def make(source: Path, **options: Any) -> tuple[Path, dict[str, str]]:
-        monkeypatch.setattr(code, "device_code", stand_in(library))
+        monkeypatch.setattr(machine_code, "device_code", stand_in(library))
         folder = tmp_path / "model"
         asked = artifact.Request(source, folder, target="cuda:sm_90", **options)
         artifact.make(artifact.prepare(asked))
@@ -53,9 +53,9 @@ def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, stubs: Path) -> An
 
 
 def stand_in(library: Path) -> Any:
-    """In place of machine code: a library for the host, and a file that is chosen."""
+    """Replace machine code by a library for the host, and a file that is chosen."""
 
-    def device_code(compiled: Compiled, _target: object) -> list[DeviceCode]:
+    def device_code(compiled: GeneratedModule, _target: object) -> list[DeviceCode]:
         library.parent.mkdir()
         stub_gpu.build_kernels(device_source(compiled), library)
         return [DeviceCode("sm_90", b"sm_90.cubin\n", "")]
@@ -68,13 +68,13 @@ def test_a_model_computes_what_its_reference_does(model: str, dtype: str, compil
     folder, environment = compiled(DATA / model, dtype=DType(dtype), check=True)
     done = tiny_artifact.run(folder, "--check", "--json", env=environment)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["passed"]
-    assert found["relative_error"] > 0
+    result = json.loads(done.stdout)
+    assert result["passed"]
+    assert result["relative_error"] > 0
 
 
 def test_tokens_are_those_of_the_cpu(compiled: Any, tmp_path: Path) -> None:
-    """Drawn by the model's own kernels, in recorded steps; the CPU picks them from logits."""
+    """Draw by the model's own kernels, in recorded steps; the CPU picks them from logits."""
     source = DATA / "tiny-llama"
     folder, environment = compiled(source, dtype=DType.float32)
     host = artifact.Request(source, tmp_path / "host", dtype=DType.float32)

@@ -46,10 +46,10 @@ answer([[list(model.generate([1, 5, 9], 16, **options)) for model in both(sys.ar
         for options in json.loads(sys.argv[2])])
 """
     )
-    found = stub_gpu.run(code, environment, cuda_artifact, json.dumps(SAMPLINGS))
-    for options, (drawn, picked) in zip(SAMPLINGS, found, strict=True):
+    result = stub_gpu.run(code, environment, cuda_artifact, json.dumps(SAMPLINGS))
+    for options, (drawn, picked) in zip(SAMPLINGS, result, strict=True):
         assert drawn == picked, options
-    assert len({tuple(drawn) for drawn, _ in found}) > 4
+    assert len({tuple(drawn) for drawn, _ in result}) > 4
 
 
 def test_text_of_the_whole_program(
@@ -97,7 +97,7 @@ prompt, sampling = json.loads(sys.argv[2]), json.loads(sys.argv[3])
 answers = []
 for model in both(sys.argv[1]):
     session = loader.Session(model)
-    chooser = loader.Chooser(loader.Sampling(**sampling))
+    chooser = loader.TokenSampler(loader.Sampling(**sampling))
     first = list(session.generate(prompt, 40, chooser))
     again = list(session.generate([*prompt, *first[:3], 77, 78], 8, chooser))
     reused = session.reused
@@ -131,7 +131,7 @@ answers = []
 for model in both(sys.argv[1]):
     model.manifest.reread_beyond = int(sys.argv[2])
     session = loader.Session(model)
-    chooser = loader.Chooser(loader.Sampling(temperature=5.0, seed=1))
+    chooser = loader.TokenSampler(loader.Sampling(temperature=5.0, seed=1))
     tokens = list(session.generate([1, 5, 9], 20, chooser))
     answers.append([tokens, list(session.generate([1, 5, 9, *tokens, 4], 5, chooser))])
 answer(answers)
@@ -171,8 +171,8 @@ try:
 except loader.RunError as error:
     answer([len(made), str(error)])
 """
-    made, said = stub_gpu.run(code, environment, cuda_artifact)
-    assert made == 5
+    result, said = stub_gpu.run(code, environment, cuda_artifact)
+    assert result == 5
     assert "not finite" in said
 
 
@@ -214,8 +214,8 @@ drawn(input_ids=[[3] * 20])
 answer([found, expected])
 """
     )
-    found, expected = stub_gpu.run(code, environment, cuda_artifact)
-    assert found == expected
+    actual, expected = stub_gpu.run(code, environment, cuda_artifact)
+    assert actual == expected
 
 
 def test_threads_share_a_model(cuda_artifact: Path, environment: dict[str, str]) -> None:
@@ -265,7 +265,7 @@ answer([sizes, recorded, log().count("drop graph")])
 
 
 def test_steps_that_cannot_be_recorded(cuda_artifact: Path, environment: dict[str, str]) -> None:
-    """They are called one by one, each once."""
+    """Call them one by one, each once."""
     code = """
 import os
 answers = []

@@ -33,7 +33,7 @@ Case = tuple[Path, str | None, dict[str, Any]]
 
 
 def load(environment: dict[str, str], *cases: Case, before: str = "") -> list[list[str]]:
-    """What loading says, in one process, on one stub of a GPU after the other."""
+    """Return messages of loading, in one process, on one stub of a GPU after the other."""
     asked = json.dumps([[str(folder), device, gpu] for folder, device, gpu in cases])
     return list(stub_gpu.run(before + TRY, environment, asked))
 
@@ -69,12 +69,12 @@ MISSING: list[tuple[dict[str, Any], str | None, str, str]] = [
 def test_what_is_missing(stubs: Path, cuda_module: Path, cuda_artifact: Path) -> None:
     environment = stub_gpu.environment(stubs, cuda_module)
     cases: list[Case] = [(cuda_artifact, device, gpu) for gpu, device, _, _ in MISSING]
-    for (_, _, kind, says), (found, said) in zip(MISSING, load(environment, *cases), strict=True):
-        assert (found, says in said, "\n" in said) == (kind, True, False), said
+    for (_, _, kind, says), (result, said) in zip(MISSING, load(environment, *cases), strict=True):
+        assert (result, says in said, "\n" in said) == (kind, True, False), said
 
 
 def test_no_driver(cuda_artifact: Path) -> None:
-    """Nor does the machine that the tests run on help with its own."""
+    """Ignore the driver of the machine that the tests run on."""
     before = "from maxtool.runtime.loader import cuda_driver\ncuda_driver.LIBRARY = 'libno.so.1'\n"
     ((kind, said),) = load(stub_gpu.environment(None), (cuda_artifact, None, {}), before=before)
     assert kind == "MachineLacks"
@@ -94,7 +94,7 @@ def test_no_runtime_library(stubs: Path, cuda_artifact: Path) -> None:
 def test_where_the_runtime_library_is_looked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By its name, which the system knows; of a toolkit; of NVIDIA's wheel."""
+    """Search by its name, which the system knows; in a toolkit; in NVIDIA's wheel."""
     inside = ["home/lib64", "path/targets/x86_64-linux/lib", "wheel/nvidia/cu13/lib"]
     files = [tmp_path / folder / "libcudart.so.13" for folder in inside]
     for file in files:
@@ -141,8 +141,8 @@ def test_which_code_is_chosen(
     manifest.files = {
         manifest.folder / code: "" for code in ["model.so", "sub/sm_80.cubin", *codes]
     }
-    found = cuda_code.choose_code(manifest, loader.Gpu(0, "stub", gpu, 0, 0))
-    assert found == manifest.folder / chosen
+    result = cuda_code.choose_code(manifest, loader.Gpu(0, "stub", gpu, 0, 0))
+    assert result == manifest.folder / chosen
 
 
 @pytest.mark.parametrize(("needed", "runs"), [(99 << 10, True), (163 << 10, False), (None, True)])
@@ -196,8 +196,8 @@ left = tvm_ffi.get_global_func("tvm_callback_cuda_compile", allow_missing=True)
 answer([[line for line in log() if line.startswith("module")], left is None])
 """
     environment = stub_gpu.environment(stubs, cuda_module)
-    found = stub_gpu.run(code, environment, cuda_artifact, other)
-    assert found == [["module sm_90.cubin", "module compute_80.ptx"], True]
+    result = stub_gpu.run(code, environment, cuda_artifact, other)
+    assert result == [["module sm_90.cubin", "module compute_80.ptx"], True]
 
 
 def test_one_artifact_on_two_gpus(cuda_artifact: Path, stubs: Path, cuda_module: Path) -> None:
@@ -249,8 +249,8 @@ for text in json.loads(sys.argv[2]):
 answer(answers)
 """
     environment = stub_gpu.environment(stubs, cuda_module)
-    found = stub_gpu.run(code, environment, cuda_artifact, json.dumps(list(REFUSED)))
-    for (kind, says), (raised, said) in zip(REFUSED.values(), found, strict=True):
+    result = stub_gpu.run(code, environment, cuda_artifact, json.dumps(list(REFUSED)))
+    for (kind, says), (raised, said) in zip(REFUSED.values(), result, strict=True):
         assert (raised, says in said) == (kind, True), said
 
 

@@ -18,7 +18,7 @@ sys.path.insert(0, "tests/runtime/cuda")
 import stub_gpu
 from maxtool.nn.module_v3 import Module
 from maxtool.compiler.cuda import loading
-from maxtool.compiler.cuda.compiling import DeviceCode
+from maxtool.compiler.cuda.device_code import DeviceCode
 from maxtool.driver import CPU, Accelerator, accelerator_count
 from maxtool.dtype import DType
 from maxtool.graph import DeviceRef, Graph, Tensor, TensorType, executor, ops
@@ -60,7 +60,7 @@ def call(x):
     return ops.cos(ops.log(there.to(DeviceRef.GPU(1))).to(CPU())), there
 
 x = np.linspace(0, 1, 6, dtype=np.float32).reshape(2, 3)
-run = executor.find().compile(Graph("main", call, [TensorType(F32, ["n", 3])]), {})
+run = executor.find_executor().compile(Graph("main", call, [TensorType(F32, ["n", 3])]), {})
 home, there = run(Tensor(x))
 close = [np.allclose(home.to_numpy(), np.cos(x)), np.allclose(there.to_numpy(), np.exp(x))]
 answer([close, str(there.device), there.__dlpack_device__(), compiled, accelerator_count()])
@@ -119,8 +119,9 @@ def home(x):
 
 x = np.linspace(0, 1, 6, dtype=np.float32).reshape(2, 3)
 there = TensorType(F32, [2, 3], DeviceRef.GPU(0))
-(first,) = executor.find().compile(Graph("moved", moved, [TensorType(F32, [2, 3])]), {})(Tensor(x))
-(second,) = executor.find().compile(Graph("home", home, [there]), {})(first)
+compiler = executor.find_executor()
+(first,) = compiler.compile(Graph("moved", moved, [TensorType(F32, [2, 3])]), {})(Tensor(x))
+(second,) = compiler.compile(Graph("home", home, [there]), {})(first)
 answer([str(first.device), (second.to_numpy() == x.reshape(6)).all().item(), compiled])
 """,
         gpus="9.0",

@@ -10,7 +10,7 @@ import tiny_artifact
 
 
 def test_memory_is_given_back(cuda_artifact: Path, stubs: Path, cuda_module: Path) -> None:
-    """What TVM's pool holds back for the next call stays; a second model takes it from there."""
+    """Keep the pool that TVM holds for the next call; a second model takes memory from it."""
     code = """
 import gc
 sizes = []
@@ -45,7 +45,7 @@ except loader.MachineLacks as error:
 
 
 def test_a_call_that_does_not_fit(cuda_artifact: Path, stubs: Path, cuda_module: Path) -> None:
-    """What it needs besides inputs and state is TVM's to take; the model goes on afterwards."""
+    """Fail where TVM cannot allocate temporaries; the model goes on afterwards."""
     code = """
 import os
 model = loader.load(sys.argv[1])

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from tvm.tirx.script.builder import ir as T
 
+from maxtool.compiler.cpu_target import RegisterTile
 from maxtool.compiler.kernels.cpu import builder as b
-from maxtool.compiler.kernels.cpu.special import Vectors
-from maxtool.compiler.target import Tile
+from maxtool.compiler.kernels.cpu.special_functions import Vectors
 
 KEYS = 64  # keys in a block: a multiple of every vector length
 ROWS = 16  # rows in a task
@@ -20,7 +20,7 @@ HIDDEN = -1e30
 
 
 @dataclass(frozen=True, slots=True)
-class Attention:
+class AttentionKernel:
     """The sizes and buffers of one attention kernel while it is built."""
 
     heads: int
@@ -29,7 +29,7 @@ class Attention:
     scale: float
     window: int | None
     softcap: float | None
-    tile: Tile
+    tile: RegisterTile
     batch: b.Expr
     seq: b.Expr
     context: b.Expr
@@ -56,8 +56,8 @@ class Attention:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """Where one task reads, and what it keeps.
+class AttentionTask:
+    """Work of one task: its range of keys, and its accumulators.
 
     Args:
         at: Index in the batch.
@@ -89,55 +89,63 @@ class Task:
         return b.ceildiv(self.rows, TILE_ROWS)
 
 
-def place_of(one: Attention, task: Task, row: b.Expr) -> tuple[b.Expr, b.Expr]:
+def place_of(
+    attention_kernel: AttentionKernel, task: AttentionTask, row: b.Expr
+) -> tuple[b.Expr, b.Expr]:
     """Query and head of a row."""
-    query = b.index(b.quotient(row, one.group))
-    return query, b.index(task.head * one.group + b.remainder(row, one.group))
+    query = b.index(b.quotient(row, attention_kernel.group))
+    return query, b.index(
+        task.head * attention_kernel.group + b.remainder(row, attention_kernel.group)
+    )
 
 
-def copy_keys(one: Attention, task: Task, base: b.Expr, count: b.Expr) -> None:
+def copy_keys(
+    attention_kernel: AttentionKernel, task: AttentionTask, base: b.Expr, count: b.Expr
+) -> None:
     """Bring a block of keys together; beyond the context there is nothing to read, so zeros."""
 
     def whole() -> None:
-        with T.serial(b.integer(one.head_dim)) as d:
-            for offset, width in b.widths(KEYS, one.tile.width):
-                value = b.load(one.k, (task.at, task.head, d, base + offset), width)
+        with T.serial(b.integer(attention_kernel.head_dim)) as d:
+            for offset, width in b.widths(KEYS, attention_kernel.tile.width):
+                value = b.load(attention_kernel.k, (task.at, task.head, d, base + offset), width)
                 b.store(task.keys, value, (d, offset), width)
 
     def part() -> None:
-        with T.serial(b.integer(one.head_dim)) as d:
-            for offset, width in b.widths(KEYS, one.tile.width):
+        with T.serial(b.integer(attention_kernel.head_dim)) as d:
+            for offset, width in b.widths(KEYS, attention_kernel.tile.width):
                 b.store(task.keys, b.splat(0.0, width), (d, offset), width)
             with T.serial(count) as i:
-                b.store(task.keys, one.k[task.at, task.head, d, base + i], (d, i))
+                b.store(task.keys, attention_kernel.k[task.at, task.head, d, base + i], (d, i))
 
-    b.either(base + KEYS <= one.context, whole, part)
+    b.either(base + KEYS <= attention_kernel.context, whole, part)
 
 
-def score_block(one: Attention, task: Task, row: b.Expr) -> None:
+def score_block(attention_kernel: AttentionKernel, task: AttentionTask, row: b.Expr) -> None:
     """Scores of a register tile of rows with every key of the block."""
-    columns = one.vectors * one.tile.width
+    columns = attention_kernel.vectors * attention_kernel.tile.width
     with T.serial(b.integer(KEYS // columns)) as part:
         start = b.index(part * columns)
-        sums = b.Registers(TILE_ROWS, columns, one.tile.width)
+        sums = b.Registers(TILE_ROWS, columns, attention_kernel.tile.width)
         sums.clear()
-        with T.serial(b.integer(one.head_dim)) as d:
+        with T.serial(b.integer(attention_kernel.head_dim)) as d:
             keys = [b.let(b.load(task.keys, (d, start + at), n)) for at, n in sums.pieces]
             for r in range(TILE_ROWS):
-                query = b.let(b.splat(task.queries[row + r, d], one.tile.width))
+                query = b.let(b.splat(task.queries[row + r, d], attention_kernel.tile.width))
                 for (offset, width), key in zip(sums.pieces, keys, strict=True):
                     sums.add(r, offset, width, query * key)
         for r, offset, width in sums.places:
             b.store(task.scores, sums.get(r, offset, width), (row + r, start + offset), width)
 
 
-def softmax_row(one: Attention, task: Task, r: b.Expr, base: b.Expr) -> None:
+def softmax_row(
+    attention_kernel: AttentionKernel, task: AttentionTask, r: b.Expr, base: b.Expr
+) -> None:
     """Hide what a row may not see, then update its maximum, its sum and its values' scale."""
-    width = one.tile.width
-    query = b.index(b.quotient(task.first + r, one.group))
-    seen = b.index(T.Cast("int32", one.position + query - base))
+    width = attention_kernel.tile.width
+    query = b.index(b.quotient(task.first + r, attention_kernel.group))
+    seen = b.index(T.Cast("int32", attention_kernel.position + query - base))
     pieces = b.widths(KEYS, width)
-    scores = [_visible(one, task, r, seen, offset) for offset, _ in pieces]
+    scores = [_visible(attention_kernel, task, r, seen, offset) for offset, _ in pieces]
     highest = scores[0]
     for score in scores[1:]:
         highest = T.max(highest, score)
@@ -151,56 +159,62 @@ def softmax_row(one: Attention, task: Task, r: b.Expr, base: b.Expr) -> None:
     shrink = b.let(b.exp(old - top, 1))
     b.store(task.top, top, (r,))
     b.store(task.total, task.total[r] * shrink + b.fold(total, width, b.add), (r,))
-    for offset, part in b.widths(one.head_dim, width):
+    for offset, part in b.widths(attention_kernel.head_dim, width):
         value = b.load(task.out, (r, offset), part) * b.splat(shrink, part)
         b.store(task.out, value, (r, offset), part)
 
 
-def _visible(one: Attention, task: Task, r: b.Expr, seen: b.Expr, offset: int) -> b.Expr:
+def _visible(
+    attention_kernel: AttentionKernel, task: AttentionTask, r: b.Expr, seen: b.Expr, offset: int
+) -> b.Expr:
     """A vector of scores, hidden outside the row's range; ``seen`` is the last key's index."""
-    width = one.tile.width
-    score = _capped(one, b.load(task.scores, (r, offset), width))
+    width = attention_kernel.tile.width
+    score = _capped(attention_kernel, b.load(task.scores, (r, offset), width))
     index = T.ramp(b.int32(offset), b.int32(1), width)
     hidden = b.splat(HIDDEN, width)
     score = T.Select(index <= b.splat(seen, width), score, hidden)
-    if one.window is not None:
-        score = T.Select(index > b.splat(seen - one.window, width), score, hidden)
+    if attention_kernel.window is not None:
+        score = T.Select(index > b.splat(seen - attention_kernel.window, width), score, hidden)
     return b.let(score)
 
 
-def _capped(one: Attention, score: b.Expr) -> b.Expr:
+def _capped(attention_kernel: AttentionKernel, score: b.Expr) -> b.Expr:
     """A vector of scores within the soft cap, if there is one."""
-    if one.softcap is None:
+    if attention_kernel.softcap is None:
         return score
-    width = one.tile.width
-    cap = b.splat(one.softcap, width)
+    width = attention_kernel.tile.width
+    cap = b.splat(attention_kernel.softcap, width)
     return Vectors(width).tanh(b.let(score / cap)) * cap
 
 
-def add_values(one: Attention, task: Task, row: b.Expr, base: b.Expr, count: b.Expr) -> None:
+def add_values(
+    attention_kernel: AttentionKernel, task: AttentionTask, row: b.Expr, base: b.Expr, count: b.Expr
+) -> None:
     """Add the block's values, weighted, to a register tile of rows."""
-    pieces = b.widths(one.head_dim, one.tile.width)
-    for first in range(0, len(pieces), one.vectors):
-        chosen = pieces[first : first + one.vectors]
-        _value_columns(one, task, row, base, count, chosen)
+    pieces = b.widths(attention_kernel.head_dim, attention_kernel.tile.width)
+    for first in range(0, len(pieces), attention_kernel.vectors):
+        chosen = pieces[first : first + attention_kernel.vectors]
+        _value_columns(attention_kernel, task, row, base, count, chosen)
 
 
 def _value_columns(
-    one: Attention,
-    task: Task,
+    attention_kernel: AttentionKernel,
+    task: AttentionTask,
     row: b.Expr,
     base: b.Expr,
     count: b.Expr,
     pieces: list[tuple[int, int]],
 ) -> None:
     left = pieces[0][0]
-    sums = b.Registers(TILE_ROWS, pieces[-1][0] + pieces[-1][1] - left, one.tile.width)
+    sums = b.Registers(TILE_ROWS, pieces[-1][0] + pieces[-1][1] - left, attention_kernel.tile.width)
     places = [(r, offset - left, width) for r in range(TILE_ROWS) for offset, width in pieces]
     for r, offset, width in places:
         sums.set(r, offset, width, b.load(task.out, (row + r, left + offset), width))
     with T.serial(count) as i:
         key = b.index(base + i)
-        values = [b.let(b.load(one.v, (task.at, task.head, key, at), n)) for at, n in pieces]
+        values = [
+            b.let(b.load(attention_kernel.v, (task.at, task.head, key, at), n)) for at, n in pieces
+        ]
         for r in range(TILE_ROWS):
             weight = b.let(task.scores[row + r, i])
             for (offset, width), value in zip(pieces, values, strict=True):

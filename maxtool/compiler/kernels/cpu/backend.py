@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from maxtool.compiler.cpu_target import RegisterTile
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import elements as e
 from maxtool.compiler.kernels.cpu import scatter
 from maxtool.compiler.kernels.cpu.rows import SingleThread
-from maxtool.compiler.kernels.cpu.special import Vectors
-from maxtool.compiler.target import Tile
+from maxtool.compiler.kernels.cpu.special_functions import Vectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class CpuBackend:
         tile: How kernels use the vector registers.
     """
 
-    tile: Tile
+    tile: RegisterTile
 
     exp = staticmethod(e.exp)
     read = staticmethod(e.read)

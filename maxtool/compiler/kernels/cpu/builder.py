@@ -1,4 +1,4 @@
-"""What CPU kernels are built with: threads, register tiles, conversions and exp, and the rest."""
+"""Building blocks of CPU kernels: threads, register tiles, conversions, exp and the like."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import tvm
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
-from maxtool.compiler.kernels.builder import *  # noqa: F403 - for kernels: they import one builder
-from maxtool.compiler.kernels.builder import (
+from maxtool.compiler.kernels.cpu import cpu_passes
+from maxtool.compiler.kernels.kernel_builder import *  # noqa: F403 - for kernels: they import one builder
+from maxtool.compiler.kernels.kernel_builder import (
     Buffer,
     Expr,
     Index,
@@ -25,7 +26,6 @@ from maxtool.compiler.kernels.builder import (
     vector_type,
     widths,
 )
-from maxtool.compiler.kernels.cpu import pipeline
 
 # Below this many multiplications a loop runs on one thread: waking the others costs more.
 SERIAL_WORK = 1 << 15
@@ -92,8 +92,8 @@ class Registers:
 
     def clear(self) -> None:
         """Set everything to zero."""
-        for place in self.places:
-            self.set(*place, splat(0.0, place[2]))
+        for index in self.places:
+            self.set(*index, splat(0.0, index[2]))
 
 
 def each(extent: Index, body: Callable[[Expr], None], *, threads: bool) -> None:
@@ -164,4 +164,4 @@ def build(functions: dict[str, Any], target: Any) -> Any:  # noqa: ANN401
     named = {
         name: function.with_attr("global_symbol", name) for name, function in functions.items()
     }
-    return tvm.compile(tvm.IRModule(named), target=target, tir_pipeline=pipeline.register())
+    return tvm.compile(tvm.IRModule(named), target=target, tir_pipeline=cpu_passes.register())

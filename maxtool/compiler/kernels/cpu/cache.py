@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from tvm.tirx.script.builder import ir as T
 
+from maxtool.compiler.cpu_target import RegisterTile
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import elements as e
-from maxtool.compiler.target import Tile
 
 
-def cache_write_key(tile: Tile, kv_heads: int, head_dim: int, dtype: str = "float32") -> b.PrimFunc:
+def cache_write_key(
+    tile: RegisterTile, kv_heads: int, head_dim: int, dtype: str = "float32"
+) -> b.PrimFunc:
     """Build the write of keys, transposed so that one dimension of many keys is a vector.
 
     Parameters of the kernel: cache[batch, kv_heads, head_dim, context] (changed in place),
@@ -20,11 +22,13 @@ def cache_write_key(tile: Tile, kv_heads: int, head_dim: int, dtype: str = "floa
     ``dtype``, x float32.
     """
     del tile  # single elements move
-    with b.kernel(f"cache_write_key_{kv_heads}_{head_dim}") as made:
-        batch, seq, context = made.dim("batch"), made.dim("seq"), made.dim("context")
-        cache = made.argument("cache", (batch, kv_heads, head_dim, context), e.stored(dtype))
-        x = made.argument("x", (batch, seq, kv_heads, head_dim))
-        position = made.argument("position", (1,), "int32")
+    with b.kernel(f"cache_write_key_{kv_heads}_{head_dim}") as kernel:
+        batch, seq, context = kernel.dim("batch"), kernel.dim("seq"), kernel.dim("context")
+        cache = kernel.argument(
+            "cache", (batch, kv_heads, head_dim, context), e.storage_type(dtype)
+        )
+        x = kernel.argument("x", (batch, seq, kv_heads, head_dim))
+        position = kernel.argument("position", (1,), "int32")
 
         def row(i: b.Expr) -> None:
             at, h = b.index(b.quotient(i, kv_heads)), b.index(b.remainder(i, kv_heads))
@@ -34,11 +38,11 @@ def cache_write_key(tile: Tile, kv_heads: int, head_dim: int, dtype: str = "floa
                 e.write(cache, x[at, s, h, d], (at, h, d, start + s), dtype)
 
         b.each_row(batch * kv_heads, seq * head_dim, row)
-    return made.function
+    return kernel.function
 
 
 def cache_write_value(
-    tile: Tile, kv_heads: int, head_dim: int, dtype: str = "float32"
+    tile: RegisterTile, kv_heads: int, head_dim: int, dtype: str = "float32"
 ) -> b.PrimFunc:
     """Build the write of values, or of keys that lie as values do.
 
@@ -46,11 +50,13 @@ def cache_write_value(
     x[batch, seq, kv_heads, head_dim], position[1] int32 of the first new value. The cache is of
     ``dtype``, x float32.
     """
-    with b.kernel(f"cache_write_value_{kv_heads}_{head_dim}") as made:
-        batch, seq, context = made.dim("batch"), made.dim("seq"), made.dim("context")
-        cache = made.argument("cache", (batch, kv_heads, context, head_dim), e.stored(dtype))
-        x = made.argument("x", (batch, seq, kv_heads, head_dim))
-        position = made.argument("position", (1,), "int32")
+    with b.kernel(f"cache_write_value_{kv_heads}_{head_dim}") as kernel:
+        batch, seq, context = kernel.dim("batch"), kernel.dim("seq"), kernel.dim("context")
+        cache = kernel.argument(
+            "cache", (batch, kv_heads, context, head_dim), e.storage_type(dtype)
+        )
+        x = kernel.argument("x", (batch, seq, kv_heads, head_dim))
+        position = kernel.argument("position", (1,), "int32")
 
         def row(i: b.Expr) -> None:
             at, h = b.index(b.quotient(i, kv_heads)), b.index(b.remainder(i, kv_heads))
@@ -62,7 +68,7 @@ def cache_write_value(
                     e.write(cache, value, (at, h, start + s, offset), dtype, width)
 
         b.each_row(batch * kv_heads, seq * head_dim, row)
-    return made.function
+    return kernel.function
 
 
 def _inside(start: b.Expr, seq: b.Expr, context: b.Expr) -> tuple[b.Expr, b.Expr]:

@@ -9,9 +9,9 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import elements as e
-from maxtool.compiler.kernels.forms import Window
-from maxtool.compiler.kernels.images import Image, split_pixel
-from maxtool.compiler.kernels.ordering import COMBINE
+from maxtool.compiler.kernels.element_order import COMBINE
+from maxtool.compiler.kernels.image_windows import InputImage, split_pixel
+from maxtool.compiler.kernels.kernel_options import Window
 
 # Vectors of output channels that are computed together.
 VECTORS = 4
@@ -25,23 +25,23 @@ def convolution(
     Parameters of the kernel: x[batch, h, w, channels], f[r, s, channels / groups, features],
     bias[features], y[batch, oh, ow, features], all of ``dtype``.
     """
-    width, kind = e.width_of(dtype, width), e.computed(dtype)
+    width, compute_dtype = e.width_of(dtype, width), e.compute_type(dtype)
     inner, outer = channels // groups, features // groups
-    with b.kernel(f"convolution_{dtype}") as made:
-        batch, h, w, oh, ow = (made.dim(name) for name in ("batch", "h", "w", "oh", "ow"))
-        x = made.argument("x", (batch, h, w, channels), e.stored(dtype))
-        f = made.argument("f", (*window.size, inner, features), e.stored(dtype))
-        bias = made.argument("bias", (features,), e.stored(dtype))
-        y = made.argument("y", (batch, oh, ow, features), e.stored(dtype))
+    with b.kernel(f"convolution_{dtype}") as kernel:
+        batch, h, w, oh, ow = (kernel.dim(name) for name in ("batch", "h", "w", "oh", "ow"))
+        x = kernel.argument("x", (batch, h, w, channels), e.storage_type(dtype))
+        f = kernel.argument("f", (*window.size, inner, features), e.storage_type(dtype))
+        bias = kernel.argument("bias", (features,), e.storage_type(dtype))
+        y = kernel.argument("y", (batch, oh, ow, features), e.storage_type(dtype))
 
         def pixel(i: b.Expr) -> None:
             at, row, column = split_pixel(i, oh, ow)
-            image = Image(window, (h, w), (row, column))
+            image = InputImage(window, (h, w), (row, column))
 
             def block(group: b.Expr, offset: b.Index, size: int) -> None:
                 first = b.index(group * outer + offset)
                 pieces = b.widths(size, width)
-                sums = b.scratch((size,), kind)
+                sums = b.scratch((size,), compute_dtype)
                 for o, n in pieces:
                     b.store(sums, e.read(bias, (first + o,), dtype, n), (o,), n)
 
@@ -62,7 +62,7 @@ def convolution(
                 _blocks(outer, VECTORS * width, lambda offset, n: block(group, offset, n))
 
         b.each_row(batch * oh * ow, window.size[0] * window.size[1] * inner * features, pixel)
-    return made.function
+    return kernel.function
 
 
 def pool(
@@ -80,24 +80,24 @@ def pool(
         channels: Channels of the image.
         count_padding: Whether the padding counts in a mean, as zeros.
     """
-    width, kind = e.width_of(dtype, width), e.computed(dtype)
+    width, compute_dtype = e.width_of(dtype, width), e.compute_type(dtype)
     combine, neutral = COMBINE["max" if op == "max_pool2d" else "sum"]
-    with b.kernel(f"{op}_{dtype}") as made:
-        batch, h, w, oh, ow = (made.dim(name) for name in ("batch", "h", "w", "oh", "ow"))
-        x = made.argument("x", (batch, h, w, channels), e.stored(dtype))
-        y = made.argument("y", (batch, oh, ow, channels), e.stored(dtype))
+    with b.kernel(f"{op}_{dtype}") as kernel:
+        batch, h, w, oh, ow = (kernel.dim(name) for name in ("batch", "h", "w", "oh", "ow"))
+        x = kernel.argument("x", (batch, h, w, channels), e.storage_type(dtype))
+        y = kernel.argument("y", (batch, oh, ow, channels), e.storage_type(dtype))
 
         def pixel(i: b.Expr) -> None:
             at, row, column = split_pixel(i, oh, ow)
-            image = Image(window, (h, w), (row, column))
-            count = b.cell(tirx.const(0, kind))
+            image = InputImage(window, (h, w), (row, column))
+            count = b.cell(tirx.const(0, compute_dtype))
             image.each(lambda *_: count.add(1), padding=count_padding)
 
             def block(offset: b.Index, size: int) -> None:
                 pieces = b.widths(size, width)
-                total = b.scratch((size,), kind)
+                total = b.scratch((size,), compute_dtype)
                 for o, n in pieces:
-                    start = neutral(kind)
+                    start = neutral(compute_dtype)
                     b.store(total, start if n == 1 else T.broadcast(start, n), (o,), n)
 
                 def place(_r: b.Expr, _s: b.Expr, top: b.Expr, left: b.Expr) -> None:
@@ -115,7 +115,7 @@ def pool(
             _blocks(channels, VECTORS * width, block)
 
         b.each_row(batch * oh * ow, window.size[0] * window.size[1] * channels, pixel)
-    return made.function
+    return kernel.function
 
 
 def _blocks(count: int, size: int, body: Callable[[b.Index, int], None]) -> None:

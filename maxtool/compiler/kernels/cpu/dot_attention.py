@@ -9,12 +9,12 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import elements as e
-from maxtool.compiler.kernels.forms import Heads, Mask
-from maxtool.compiler.kernels.ordering import maximum
+from maxtool.compiler.kernels.element_order import maximum
+from maxtool.compiler.kernels.kernel_options import HeadSizes, Mask
 
 
 def dot_attention(
-    width: int, dtype: str, heads: Heads, mask: Mask | None, causal: bool, scale: float
+    width: int, dtype: str, heads: HeadSizes, mask: Mask | None, causal: bool, scale: float
 ) -> b.PrimFunc:
     """Build ``softmax(q @ k.T * scale + mask) @ v`` with the online softmax.
 
@@ -23,25 +23,25 @@ def dot_attention(
     y[batch, heads, n, dv]; all but a mask of bool are of ``dtype``. A query that sees no key gets
     zeros.
     """
-    width, kind = e.width_of(dtype, width), e.computed(dtype)
-    with b.kernel(f"dot_attention_{dtype}") as made:
-        batch, n, m = made.dim("batch"), made.dim("n"), made.dim("m")
-        q = made.argument("q", (batch, heads.queries, n, heads.key_dim), e.stored(dtype))
-        k = made.argument("k", (batch, heads.keys, m, heads.key_dim), e.stored(dtype))
-        v = made.argument("v", (batch, heads.keys, m, heads.value_dim), e.stored(dtype))
+    width, compute_dtype = e.width_of(dtype, width), e.compute_type(dtype)
+    with b.kernel(f"dot_attention_{dtype}") as kernel:
+        batch, n, m = kernel.dim("batch"), kernel.dim("n"), kernel.dim("m")
+        q = kernel.argument("q", (batch, heads.queries, n, heads.key_dim), e.storage_type(dtype))
+        k = kernel.argument("k", (batch, heads.keys, m, heads.key_dim), e.storage_type(dtype))
+        v = kernel.argument("v", (batch, heads.keys, m, heads.value_dim), e.storage_type(dtype))
         hidden = None
         if mask is not None:
             full = (batch, heads.queries, n, m)
             sizes = [1 if one else size for one, size in zip(mask.single, full, strict=True)]
-            hidden = made.argument("mask", sizes, e.stored(mask.dtype))
-        y = made.argument("y", (batch, heads.queries, n, heads.value_dim), e.stored(dtype))
+            hidden = kernel.argument("mask", sizes, e.storage_type(mask.dtype))
+        y = kernel.argument("y", (batch, heads.queries, n, heads.value_dim), e.storage_type(dtype))
 
         def row(i: b.Expr) -> None:
             line = b.index(b.quotient(i, n))
             at, r = b.index(b.quotient(line, heads.queries)), b.index(i - line * n)
             head = b.index(b.remainder(line, heads.queries))
             shared = b.index(b.quotient(head, heads.queries // heads.keys))
-            state = _State(kind, width, heads)
+            state = _State(compute_dtype, width, heads)
             state.load(lambda o, w: e.read(q, (at, head, r, o), dtype, w), scale)
             seen = b.index(b.least(m, b.greatest(r + m - n + 1, 0)) if causal else m)
 
@@ -49,8 +49,11 @@ def dot_attention(
                 found = state.score(lambda o, w: e.read(k, (at, shared, j, o), dtype, w))
                 if mask is not None:
                     where = (at, head, r, j)
-                    place = [0 if one else p for one, p in zip(mask.single, where, strict=True)]
-                    found = _masked(found, hidden, place, mask.dtype, kind)
+                    index = [
+                        0 if is_single else p
+                        for is_single, p in zip(mask.single, where, strict=True)
+                    ]
+                    found = _masked(found, hidden, index, mask.dtype, compute_dtype)
                 return b.let(found)
 
             def value(j: b.Index) -> b.PrimFunc:
@@ -65,33 +68,35 @@ def dot_attention(
                 state.add_block(lambda j: value(start + j))
             with T.serial(seen - blocks * width) as j:
                 rest = b.index(blocks * width + j)
-                found = score(rest)
-                with b.when(state.counts(found)):
-                    state.add(found, value(rest))
+                result = score(rest)
+                with b.when(state.counts(result)):
+                    state.add(result, value(rest))
             state.finish(lambda o, w, value: e.write(y, value, (at, head, r, o), dtype, w))
 
         b.each_row(batch * heads.queries * n, m * heads.key_dim, row)
-    return made.function
+    return kernel.function
 
 
-def _masked(score: b.Expr, mask: b.Buffer, place: list[b.Index], dtype: str, kind: str) -> b.Expr:
+def _masked(
+    score: b.Expr, mask: b.Buffer, index: list[b.Index], dtype: str, compute_dtype: str
+) -> b.Expr:
     if dtype == "bool":
-        return T.Select(mask[tuple(place)], score, tirx.const(float("-inf"), kind))
-    return score + e.read_as(mask, place, dtype, kind)
+        return T.Select(mask[tuple(index)], score, tirx.const(float("-inf"), compute_dtype))
+    return score + e.read_as(mask, index, dtype, compute_dtype)
 
 
 class _State:
-    """What one query has seen so far: the greatest score, the sum of powers, the sum of values."""
+    """Running state of one query: the greatest score, the sum of powers, the sum of values."""
 
-    def __init__(self, kind: str, width: int, heads: Heads) -> None:
-        self.kind, self.width, self.heads = kind, width, heads
-        self.query = b.scratch((heads.key_dim,), kind)
-        self.out = b.scratch((heads.value_dim,), kind)
-        self.top, self.total = b.scratch((1,), kind), b.scratch((1,), kind)
-        self.scores, self.weights = b.scratch((width,), kind), b.scratch((width,), kind)
-        self.best = b.scratch((1,), kind)
-        b.store(self.top, tirx.const(float("-inf"), kind), (0,))
-        b.store(self.total, tirx.const(0, kind), (0,))
+    def __init__(self, dtype: str, width: int, heads: HeadSizes) -> None:
+        self.kind, self.width, self.heads = dtype, width, heads
+        self.query = b.scratch((heads.key_dim,), dtype)
+        self.out = b.scratch((heads.value_dim,), dtype)
+        self.top, self.total = b.scratch((1,), dtype), b.scratch((1,), dtype)
+        self.scores, self.weights = b.scratch((width,), dtype), b.scratch((width,), dtype)
+        self.best = b.scratch((1,), dtype)
+        b.store(self.top, tirx.const(float("-inf"), dtype), (0,))
+        b.store(self.total, tirx.const(0, dtype), (0,))
 
     def load(self, read: Any, scale: float) -> None:  # noqa: ANN401
         def one(o: b.Index, w: int) -> None:
@@ -121,16 +126,16 @@ class _State:
         return b.fold(b.load(whole, (0,), self.width), self.width, b.add) + rest.value
 
     def counts(self, score: b.Expr) -> b.Expr:
-        """Whether a key is seen: NaN counts, so that it is not lost."""
+        """Return whether a key is seen: NaN counts, so that it is not lost."""
         return tirx.any(score > tirx.const(float("-inf"), self.kind), tirx.isnan(score))
 
     def begin(self) -> None:
         """Begin a block of as many keys as a vector has elements."""
         b.store(self.best, tirx.const(float("-inf"), self.kind), (0,))
 
-    def put(self, place: b.Index, score: b.Expr) -> None:
+    def put(self, index: b.Index, score: b.Expr) -> None:
         """The score of one key of the block."""
-        b.store(self.scores, score, (place,))
+        b.store(self.scores, score, (index,))
         b.store(self.best, maximum(self.best[0], score), (0,))
 
     def add_block(self, value: Any) -> None:  # noqa: ANN401

@@ -8,19 +8,19 @@ from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
-from maxtool.compiler.kernels.elements import WIDENED, computed, constant, stored
+from maxtool.compiler.kernels.element_types import WIDENED, compute_type, constant, storage_type
 
 __all__ = [
     "WIDENED",
-    "computed",
+    "compute_type",
     "constant",
     "exp",
     "load_vector",
     "read",
     "read_as",
     "rounded",
+    "storage_type",
     "store_vector",
-    "stored",
     "width_of",
     "write",
 ]
@@ -28,12 +28,12 @@ __all__ = [
 
 def width_of(dtype: str, width: int) -> int:
     """Elements of a vector: those of float32, or one, for types that have no vector kernels."""
-    return width if computed(dtype) == "float32" else 1
+    return width if compute_type(dtype) == "float32" else 1
 
 
 def read(buffer: b.Buffer, index: Sequence[b.Index], dtype: str, width: int = 1) -> b.Expr:
     """Neighbours along the last dimension, in the type they are computed with."""
-    if computed(dtype) == "float32":
+    if compute_type(dtype) == "float32":
         return b.load_weight(buffer, index, width, dtype)
     return b.load(buffer, index, width)
 
@@ -70,21 +70,21 @@ def read_as(
 ) -> b.Expr:
     """Neighbours along the last dimension, of type ``dtype`` there and ``into`` here."""
     value = read(buffer, index, dtype, width)
-    return value if computed(dtype) == into else T.Cast(b.vector_type(into, width), value)
+    return value if compute_type(dtype) == into else T.Cast(b.vector_type(into, width), value)
 
 
 def rounded(value: b.Expr, dtype: str, width: int = 1) -> b.Expr:
-    """What was computed, as it would be read after it was written."""
+    """Return the computed value as it reads after it is stored: rounded to the stored type."""
     if dtype not in WIDENED:
         return value
-    held = b.scratch((width,), stored(dtype))
+    held = b.scratch((width,), storage_type(dtype))
     write(held, value, (0,), dtype, width)
     return read(held, (0,), dtype, width)
 
 
-def exp(value: b.Expr, kind: str, width: int = 1) -> b.Expr:
+def exp(value: b.Expr, dtype: str, width: int = 1) -> b.Expr:
     """``e**value`` in float32 or float64."""
-    return b.exp(value, width) if kind == "float32" else T.exp(value)
+    return b.exp(value, width) if dtype == "float32" else T.exp(value)
 
 
 def load_vector(

@@ -11,20 +11,20 @@ from dataclasses import dataclass, replace
 
 from tvm.tirx.script.builder import ir as T
 
+from maxtool.compiler.cpu_target import RegisterTile
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu.linear import (
     TILES_PER_TASK,
-    Linear,
+    LinearKernel,
     multiply_tiles,
     pack_tile,
     row_block,
     store_row,
 )
-from maxtool.compiler.target import Tile
 
 
 @dataclass(frozen=True, slots=True)
-class Chunks:
+class ExpertChunks:
     """Choices of one expert that one task multiplies with one column block.
 
     Args:
@@ -44,7 +44,7 @@ class Chunks:
     count: b.Buffer
 
 
-def expert_linear(tile: Tile, weight_dtype: str) -> b.PrimFunc:
+def expert_linear(tile: RegisterTile, weight_dtype: str) -> b.PrimFunc:
     """Build ``y[i] = x[i // (choices / rows)] @ w[chosen[i]].T``.
 
     Parameters of the kernel: x[rows, k] float32, w[experts, ceil(n / nr), k, nr], the packed
@@ -56,31 +56,33 @@ def expert_linear(tile: Tile, weight_dtype: str) -> b.PrimFunc:
         tile: The register tile.
         weight_dtype: float32, float16, or bfloat16 (passed as uint16 bits).
     """
-    with b.kernel(f"expert_linear_{weight_dtype}") as made:
-        experts, blocks, k, n = (made.dim(name) for name in ("experts", "blocks", "k", "n"))
-        rows, choices = made.dim("rows"), made.dim("choices")
-        x = made.argument("x", (rows, k))
-        w = made.argument("w", (experts, blocks, k, tile.nr), b.STORAGE[weight_dtype])
-        chosen = made.argument("chosen", (choices,), "int64")
-        y = made.argument("y", (choices, n))
-        one = Linear(n, k, tile, weight_dtype, rows, x, w, None, y)
+    with b.kernel(f"expert_linear_{weight_dtype}") as kernel:
+        experts, blocks, k, n = (kernel.dim(name) for name in ("experts", "blocks", "k", "n"))
+        rows, choices = kernel.dim("rows"), kernel.dim("choices")
+        x = kernel.argument("x", (rows, k))
+        w = kernel.argument("w", (experts, blocks, k, tile.nr), b.STORAGE[weight_dtype])
+        chosen = kernel.argument("chosen", (choices,), "int64")
+        y = kernel.argument("y", (choices, n))
+        linear_kernel = LinearKernel(n, k, tile, weight_dtype, rows, x, w, None, y)
         per_row = T.Bind(b.greatest(b.quotient(choices, b.greatest(rows, 1)), 1))
         # Each expert that is used has a tile, or a chunk, that is not full.
         most = T.Bind(b.least(choices, experts) + b.quotient(choices, tile.mr))
         chunks = _sorted(chosen, choices, experts, most, tile)
         packed = b.workspace((b.greatest(most, 1), k, tile.mr))
-        work = _Work(one, chunks, packed, per_row)
+        work = _ExpertTasks(linear_kernel, chunks, packed, per_row)
         with b.when(chunks.count[1] > 0):
             b.each(T.Bind(chunks.count[0]), work.pack, threads=True)
         b.each_row(T.Bind(chunks.count[0] * blocks), tile.nr * k, work.multiply)
-    return made.function
+    return kernel.function
 
 
-def _sorted(chosen: b.Buffer, choices: b.Expr, experts: b.Expr, most: b.Expr, tile: Tile) -> Chunks:
+def _sorted(
+    chosen: b.Buffer, choices: b.Expr, experts: b.Expr, most: b.Expr, tile: RegisterTile
+) -> ExpertChunks:
     """Sort the choices by expert, and cut those of each into chunks, ``most`` at most."""
     size = b.greatest(most, 1)
     places = b.workspace((b.greatest(experts, 1),), "int64")
-    chunks = Chunks(
+    chunks = ExpertChunks(
         order=b.workspace((b.greatest(choices, 1),), "int64"),
         expert=b.workspace((size,), "int64"),
         start=b.workspace((size,), "int64"),
@@ -101,8 +103,8 @@ def _sorted(chosen: b.Buffer, choices: b.Expr, experts: b.Expr, most: b.Expr, ti
     return chunks
 
 
-def _cut(chunks: Chunks, places: b.Buffer, experts: b.Expr, tile: Tile) -> None:
-    """From how many choices each expert has to where they begin, and to the chunks."""
+def _cut(chunks: ExpertChunks, places: b.Buffer, experts: b.Expr, tile: RegisterTile) -> None:
+    """Turn the number of choices of each expert into offsets and chunks."""
     largest = TILES_PER_TASK * tile.mr
     start = b.scratch((1,), "int64")
     for buffer, index in ((start, 0), (chunks.count, 0), (chunks.count, 1)):
@@ -124,11 +126,11 @@ def _cut(chunks: Chunks, places: b.Buffer, experts: b.Expr, tile: Tile) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
-    """What the threads do once the choices are sorted."""
+class _ExpertTasks:
+    """Work of the threads once the choices are sorted."""
 
-    one: Linear
-    chunks: Chunks
+    one: LinearKernel
+    chunks: ExpertChunks
     packed: b.Buffer
     per_row: b.Expr
 
@@ -142,42 +144,45 @@ class _Work:
         rows = b.index(self.chunks.rows[c])
         with b.when(rows > 1), T.serial(b.ceildiv(rows, mr)) as t:
             places = [start + b.least(t * mr + r, rows - 1) for r in range(mr)]
-            sources = [self.source(self.chunks.order[place]) for place in places]
+            sources = [self.source(self.chunks.order[position]) for position in places]
             pack_tile(self.one, self.packed, b.index(self.chunks.tile[c] + t), sources)
 
     def multiply(self, task: b.Expr) -> None:
         """One chunk times one column block of its expert."""
         c = b.index(b.quotient(task, self.one.blocks))
         j = b.index(b.remainder(task, self.one.blocks))
-        one = replace(self.one, expert=(b.index(self.chunks.expert[c]),))
+        linear_kernel = replace(self.one, expert=(b.index(self.chunks.expert[c]),))
         start, rows = b.index(self.chunks.start[c]), b.index(self.chunks.rows[c])
 
         def single() -> None:
             choice = b.index(self.chunks.order[start])
-            row_block(one, j, self.source(choice), choice)
+            row_block(linear_kernel, j, self.source(choice), choice)
 
         def many() -> None:
-            first, count = b.index(self.chunks.tile[c]), b.index(b.ceildiv(rows, one.tile.mr))
-            multiply_tiles(one, (self.packed, first, count), j, store)
+            first, count = (
+                b.index(self.chunks.tile[c]),
+                b.index(b.ceildiv(rows, linear_kernel.tile.mr)),
+            )
+            multiply_tiles(linear_kernel, (self.packed, first, count), j, store)
 
         def store(sums: b.Buffer, t: b.Expr, r: b.Expr) -> None:
-            index = b.index(t * one.tile.mr + r)
+            index = b.index(t * linear_kernel.tile.mr + r)
             with b.when(index < rows):
-                store_row(one, sums, (t, r), j, b.index(self.chunks.order[start + index]))
+                store_row(linear_kernel, sums, (t, r), j, b.index(self.chunks.order[start + index]))
 
         b.either(rows == 1, single, many)
 
 
-def weighted_sum(tile: Tile) -> b.PrimFunc:
+def weighted_sum(tile: RegisterTile) -> b.PrimFunc:
     """Build ``y[i] = sum(shares[i, s] * x[i, s] for s)``, added up in that order.
 
     Parameters of the kernel: x[rows, used, n], shares[rows, used], y[rows, n], all float32.
     """
-    with b.kernel("weighted_sum") as made:
-        rows, used, n = made.dim("rows"), made.dim("used"), made.dim("n")
-        x = made.argument("x", (rows, used, n))
-        shares = made.argument("shares", (rows, used))
-        y = made.argument("y", (rows, n))
+    with b.kernel("weighted_sum") as kernel:
+        rows, used, n = kernel.dim("rows"), kernel.dim("used"), kernel.dim("n")
+        x = kernel.argument("x", (rows, used, n))
+        shares = kernel.argument("shares", (rows, used))
+        y = kernel.argument("y", (rows, n))
 
         def row(i: b.Expr) -> None:
             whole = b.index(b.quotient(n, tile.width))
@@ -195,4 +200,4 @@ def weighted_sum(tile: Tile) -> b.PrimFunc:
             b.store(y, b.load(total, (0,), width), (i, offset), width)
 
         b.each_row(rows, used * n, row)
-    return made.function
+    return kernel.function

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from tvm.tirx.script.builder import ir as T
 
+from maxtool.compiler.cpu_target import RegisterTile
 from maxtool.compiler.kernels.cpu import builder as b
-from maxtool.compiler.target import Tile
 
 # Independent sums of squares.
 CHAINS = 4
 
 
-def rms_norm(tile: Tile, dim: int, eps: float) -> b.PrimFunc:
+def rms_norm(tile: RegisterTile, dim: int, eps: float) -> b.PrimFunc:
     """Build ``y = x / sqrt(mean(x**2) + eps) * w``.
 
     Parameters of the kernel: x[rows, dim], w[dim], y[rows, dim], all float32.
     """
-    with b.kernel(f"rms_norm_{dim}") as made:
-        rows = made.dim("rows")
-        x = made.argument("x", (rows, dim))
-        w = made.argument("w", (dim,))
-        y = made.argument("y", (rows, dim))
+    with b.kernel(f"rms_norm_{dim}") as kernel:
+        rows = kernel.dim("rows")
+        x = kernel.argument("x", (rows, dim))
+        w = kernel.argument("w", (dim,))
+        y = kernel.argument("y", (rows, dim))
 
         def row(i: b.Expr) -> None:
             mean = _sum_of_squares(x, i, dim, tile.width) / T.float32(dim)
@@ -33,11 +33,11 @@ def rms_norm(tile: Tile, dim: int, eps: float) -> b.PrimFunc:
             b.each_vector(dim, tile.width, scaled)
 
         b.each_row(rows, dim, row)
-    return made.function
+    return kernel.function
 
 
 def _sum_of_squares(x: b.Buffer, i: b.Expr, dim: int, width: int) -> b.Expr:
-    """Over a row, in several vectors of sums that are folded at the end."""
+    """Sum squares over a row, in several vectors of partial sums that are folded at the end."""
     sums = b.Registers(CHAINS, width, width)
     sums.clear()
     step = CHAINS * width

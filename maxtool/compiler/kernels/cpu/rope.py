@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tvm.tirx.script.builder import ir as T
 
+from maxtool.compiler.cpu_target import RegisterTile
 from maxtool.compiler.kernels.cpu import builder as b
-from maxtool.compiler.target import Tile
 
 
-def rope(tile: Tile, head_dim: int, dim: int) -> b.PrimFunc:
+def rope(tile: RegisterTile, head_dim: int, dim: int) -> b.PrimFunc:
     """Build the rotation of element j and j + dim / 2 by the angle of their position.
 
     Parameters of the kernel: x[batch, seq, heads, head_dim], cos[context, dim / 2],
@@ -16,14 +16,14 @@ def rope(tile: Tile, head_dim: int, dim: int) -> b.PrimFunc:
     tables take their first or last row. Elements from ``dim`` on are copied.
     """
     half = dim // 2
-    with b.kernel(f"rope_{head_dim}_{dim}") as made:
-        batch, seq, heads = made.dim("batch"), made.dim("seq"), made.dim("heads")
-        context = made.dim("context")
-        x = made.argument("x", (batch, seq, heads, head_dim))
-        cos = made.argument("cos", (context, half))
-        sin = made.argument("sin", (context, half))
-        position = made.argument("position", (1,), "int32")
-        y = made.argument("y", (batch, seq, heads, head_dim))
+    with b.kernel(f"rope_{head_dim}_{dim}") as kernel:
+        batch, seq, heads = kernel.dim("batch"), kernel.dim("seq"), kernel.dim("heads")
+        context = kernel.dim("context")
+        x = kernel.argument("x", (batch, seq, heads, head_dim))
+        cos = kernel.argument("cos", (context, half))
+        sin = kernel.argument("sin", (context, half))
+        position = kernel.argument("position", (1,), "int32")
+        y = kernel.argument("y", (batch, seq, heads, head_dim))
 
         def row(i: b.Expr) -> None:
             at, s = b.index(b.quotient(i, seq)), b.index(b.remainder(i, seq))
@@ -41,4 +41,4 @@ def rope(tile: Tile, head_dim: int, dim: int) -> b.PrimFunc:
                     b.store(y, rest, (at, s, h, dim + offset), width)
 
         b.each_row(batch * seq, heads * head_dim, row)
-    return made.function
+    return kernel.function

@@ -10,8 +10,8 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.backend import Body, Read
 from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.kernels.element_order import Combine, Fold
 from maxtool.compiler.kernels.first_element import Ahead, FirstElement
-from maxtool.compiler.kernels.ordering import Combine, Fold
 
 
 class SingleThread:

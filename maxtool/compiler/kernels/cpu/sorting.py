@@ -9,7 +9,7 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import elements as e
-from maxtool.compiler.kernels.ordering import above
+from maxtool.compiler.kernels.element_order import above
 
 
 def sorted_places(dtype: str, ascending: bool) -> b.PrimFunc:
@@ -17,20 +17,24 @@ def sorted_places(dtype: str, ascending: bool) -> b.PrimFunc:
 
     Parameters of the kernel: x[rows, n] of ``dtype``, y[rows, n] int64. NaN is above every number.
     """
-    kind = e.computed(dtype)
-    with b.kernel(f"argsort_{dtype}") as made:
-        rows, n = made.dim("rows"), made.dim("n")
-        x = made.argument("x", (rows, n), e.stored(dtype))
-        y = made.argument("y", (rows, n), "int64")
+    compute_dtype = e.compute_type(dtype)
+    with b.kernel(f"argsort_{dtype}") as kernel:
+        rows, n = kernel.dim("rows"), kernel.dim("n")
+        x = kernel.argument("x", (rows, n), e.storage_type(dtype))
+        y = kernel.argument("y", (rows, n), "int64")
         merged = b.workspace((rows, n), "int64")
 
         def row(i: b.Expr) -> None:
-            def value(place: b.Expr) -> b.Expr:
-                return b.let(e.read(x, (i, b.least(place, n - 1)), dtype))
+            def value(position: b.Expr) -> b.Expr:
+                return b.let(e.read(x, (i, b.least(position, n - 1)), dtype))
 
-            def second_first(one: b.Expr, two: b.Expr) -> b.Expr:
-                first, second = value(one), value(two)
-                return above(first, second, kind) if ascending else above(second, first, kind)
+            def second_first(left: b.Expr, right: b.Expr) -> b.Expr:
+                first, second = value(left), value(right)
+                return (
+                    above(first, second, compute_dtype)
+                    if ascending
+                    else above(second, first, compute_dtype)
+                )
 
             run = b.cell(b.integer(1))
             with T.serial(n) as k:
@@ -44,7 +48,7 @@ def sorted_places(dtype: str, ascending: bool) -> b.PrimFunc:
                 run.set(run.value * 2)
 
         b.each_row(rows, 16 * n, row)
-    return made.function
+    return kernel.function
 
 
 def _merge(y: b.Buffer, merged: b.Buffer, i: b.Expr, where: Any, second_first: Any) -> None:  # noqa: ANN401
@@ -60,8 +64,8 @@ def _merge(y: b.Buffer, merged: b.Buffer, i: b.Expr, where: Any, second_first: A
         ahead = tirx.any(left[0] >= middle, second_first(one, two))
         take_right = tirx.all(right[0] < end, ahead)
 
-        def take(place: b.Expr, side: b.Buffer) -> None:
-            b.store(merged, place, (i, start + step))
+        def take(position: b.Expr, side: b.Buffer) -> None:
+            b.store(merged, position, (i, start + step))
             b.store(side, side[0] + 1, (0,))
 
         b.either(take_right, lambda: take(two, right), lambda: take(one, left))

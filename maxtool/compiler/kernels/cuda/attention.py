@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from maxtool.compiler.kernels.cuda import builder as b
+from maxtool.compiler.kernels.cuda.attention_scores import Scores
 from maxtool.compiler.kernels.cuda.flash import cached_problem
-from maxtool.compiler.kernels.cuda.flash_mma import Form, flash_mma
+from maxtool.compiler.kernels.cuda.flash_mma import TileLayout, flash_mma
 from maxtool.compiler.kernels.cuda.flash_simt import flash_simt, shape_for
-from maxtool.compiler.kernels.cuda.scores import Scores
-from maxtool.compiler.kernels.forms import Heads
+from maxtool.compiler.kernels.kernel_options import HeadSizes
 
 
 def attention(
@@ -40,13 +40,13 @@ def attention(
         dtype: The type of keys and values.
         out: The type of y.
     """
-    sizes = Heads(heads, kv_heads, head_dim, head_dim)
-    form = Form(sizes, dtype)
-    with b.kernel(f"attention_{heads}_{kv_heads}_{head_dim}") as made:
+    sizes = HeadSizes(heads, kv_heads, head_dim, head_dim)
+    form = TileLayout(sizes, dtype)
+    with b.kernel(f"attention_{heads}_{kv_heads}_{head_dim}") as kernel:
         scores = Scores(scale, window, softcap)
-        problem = cached_problem(made, sizes, scores, (dtype, out))
+        problem = cached_problem(kernel, sizes, scores, (dtype, out))
         if form.fits(shared_memory):
             flash_mma(problem, form)
         else:
             flash_simt(problem, shape_for(sizes, "float32", shared_memory))
-    return made.function
+    return kernel.function

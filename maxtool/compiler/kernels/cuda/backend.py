@@ -8,8 +8,8 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import elements as e
-from maxtool.compiler.kernels.cuda import lanes as ln
 from maxtool.compiler.kernels.cuda import scatter
+from maxtool.compiler.kernels.cuda import vector_access as ln
 from maxtool.compiler.kernels.cuda.rows import THREADS, ThreadGroup, each_element, each_row
 from maxtool.compiler.kernels.formulas import Scalars
 
@@ -89,4 +89,4 @@ class CudaBackend:
         self, function: Callable[..., b.Expr], vectors: Sequence[b.Expr], width: int
     ) -> b.Expr:
         """Return ``function(m, *elements)`` for each element of the vectors, in registers."""
-        return ln.made(width, lambda i: function(REGISTERS, *(one[i] for one in vectors)))
+        return ln.made(width, lambda i: function(REGISTERS, *(vector[i] for vector in vectors)))

@@ -1,4 +1,4 @@
-"""What CUDA kernels are built with: launches, memory, warps, tensor cores, conversions."""
+"""Building blocks of CUDA kernels: launches, memory, warps, tensor cores, conversions."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
-from maxtool.compiler.kernels.builder import *  # noqa: F403 - for kernels: they import one builder
-from maxtool.compiler.kernels.builder import (
+from maxtool.compiler.kernels.cuda.device_functions import call as call  # for kernels, too
+from maxtool.compiler.kernels.kernel_builder import *  # noqa: F403 - for kernels: they import one builder
+from maxtool.compiler.kernels.kernel_builder import (
     Buffer,
     Expr,
     Index,
@@ -21,18 +22,17 @@ from maxtool.compiler.kernels.builder import (
     store,
     when,
 )
-from maxtool.compiler.kernels.cuda.device import call as call  # for kernels, too
 
 WARP = 32
 _MOST_BLOCKS = 2**31 - 1  # of a launch, along its first axis
 _EVERY_LANE = 0xFFFFFFFF
 # The second number of CUDA's __launch_bounds__.
-_RESIDENT = "tirx.launch_bounds_min_blocks_per_sm"
+_MIN_BLOCKS_PER_SM = "tirx.launch_bounds_min_blocks_per_sm"
 
 
 @contextmanager
 def launch(
-    blocks: Sequence[Index], threads: int, *, resident: int | None = None
+    blocks: Sequence[Index], threads: int, *, min_blocks_per_sm: int | None = None
 ) -> Iterator[tuple[Expr, ...]]:
     """Run the body for each of ``blocks`` (x, y, z) and each thread of a block.
 
@@ -42,9 +42,9 @@ def launch(
     Args:
         blocks: How many, in each dimension.
         threads: Threads of a block.
-        resident: Blocks that a multiprocessor is to run at once, which bounds the registers of a
-            thread, and lets it have as many as that. If nothing is said, ptxas may spill some
-            for the sake of more blocks.
+        min_blocks_per_sm: Blocks that a multiprocessor is to run at once, which bounds the
+            registers of a thread, and lets it have as many as that. If nothing is said, ptxas may
+            spill some for the sake of more blocks.
 
     Yields:
         The indices of the block, int64, one for each of ``blocks``; then the thread's, int32.
@@ -52,13 +52,17 @@ def launch(
     names = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
     extents = [integer(extent) for extent in blocks]
     launched = [_at_least_one(extent) for extent in extents]
-    bounds = [] if resident is None else [T.attr(0, _RESIDENT, int32(resident))]
+    bounds = (
+        []
+        if min_blocks_per_sm is None
+        else [T.attr(0, _MIN_BLOCKS_PER_SM, int32(min_blocks_per_sm))]
+    )
     frames = [
         *(T.launch_thread(name, one) for name, one in zip(names, launched, strict=False)),
         T.launch_thread("threadIdx.x", threads),
     ]
     with _frames(frames) as (*at, thread), _frames(bounds):
-        wide = [T.Cast("int64", one) for one in at]
+        wide = [T.Cast("int64", index) for index in at]
         unknown = [
             one < extent
             for one, extent in zip(wide, extents, strict=True)
@@ -111,13 +115,15 @@ def block_quotient(at: Expr, by: Expr) -> Expr:
 
     A division of 64 bits takes some hundred instructions.
     """
-    short = [T.Cast("int32", one) for one in (at, least(by, _MOST_BLOCKS))]
+    short = [T.Cast("int32", operand) for operand in (at, least(by, _MOST_BLOCKS))]
     return T.Cast("int64", T.truncdiv(*short))
 
 
 def place(*indices: Index) -> tuple[Expr, ...]:
     """Indices as int64."""
-    return tuple(integer(one) if isinstance(one, int) else T.Cast("int64", one) for one in indices)
+    return tuple(
+        integer(index) if isinstance(index, int) else T.Cast("int64", index) for index in indices
+    )
 
 
 def pointer(buffer: Buffer, *indices: Index) -> Expr:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
-from maxtool.compiler.kernels.cuda import lanes as ln
+from maxtool.compiler.kernels.cuda import vector_access as ln
 from maxtool.compiler.kernels.cuda.rope import Rotation
 
 
@@ -40,25 +40,25 @@ def _cache_write(
     width = 1 if transposed else wide
     units = head_dim // width
     threads = ln.threads_for(units)
-    with b.kernel(name) as made:
-        batch, seq, context = made.dim("batch"), made.dim("seq"), made.dim("context")
+    with b.kernel(name) as kernel:
+        batch, seq, context = kernel.dim("batch"), kernel.dim("seq"), kernel.dim("context")
         sizes = (head_dim, context) if transposed else (context, head_dim)
-        cache = made.argument("cache", (batch, kv_heads, *sizes), b.STORAGE[dtype])
-        x = made.argument("x", (batch, seq, kv_heads, head_dim))
-        position = made.argument("position", (1,), "int32")
+        cache = kernel.argument("cache", (batch, kv_heads, *sizes), b.STORAGE[dtype])
+        x = kernel.argument("x", (batch, seq, kv_heads, head_dim))
+        position = kernel.argument("position", (1,), "int32")
         with b.launch([batch * seq, kv_heads], threads) as (token, head, thread):
             at, s = b.unravel(token, (batch, seq))
             row = b.index(T.Cast("int64", position[0]) + s)
 
             def work(unit: b.Expr) -> None:
                 offset = b.index(unit * width)
-                place = (offset, row) if transposed else (row, offset)
+                index = (offset, row) if transposed else (row, offset)
                 value = ln.read(x, (at, s, head, offset), width, "float32")
-                ln.write(cache, value, (at, head, *place), width, dtype)
+                ln.write(cache, value, (at, head, *index), width, dtype)
 
             with b.when(_inside(row, context)):
                 ln.strided(units, thread, threads, work)
-    return made.function
+    return kernel.function
 
 
 def rope_into_cache(heads: int, kv_heads: int, head_dim: int, dim: int, dtype: str) -> b.PrimFunc:
@@ -72,20 +72,20 @@ def rope_into_cache(heads: int, kv_heads: int, head_dim: int, dim: int, dtype: s
     rotation = Rotation(head_dim, dim)
     width = min(4, rotation.width(), ln.widest(dtype, head_dim, dim // 2, limit=8))
     threads = ln.threads_for(rotation.units(width))
-    with b.kernel(f"rope_into_cache_{heads}_{kv_heads}_{head_dim}") as made:
-        batch, seq, context = made.dim("batch"), made.dim("seq"), made.dim("context")
-        angles = made.dim("angles")
+    with b.kernel(f"rope_into_cache_{heads}_{kv_heads}_{head_dim}") as kernel:
+        batch, seq, context = kernel.dim("batch"), kernel.dim("seq"), kernel.dim("context")
+        angles = kernel.dim("angles")
         sizes = (batch, kv_heads, context, head_dim)
-        keys = made.argument("keys", sizes, b.STORAGE[dtype])
-        values = made.argument("values", sizes, b.STORAGE[dtype])
-        q = made.argument("q", (batch, seq, heads, head_dim))
-        k = made.argument("k", (batch, seq, kv_heads, head_dim))
-        v = made.argument("v", (batch, seq, kv_heads, head_dim))
-        cos = made.argument("cos", (angles, dim // 2))
-        sin = made.argument("sin", (angles, dim // 2))
-        first = made.argument("first", (1,), "int32")
-        position = made.argument("position", (1,), "int32")
-        y = made.argument("y", (batch, seq, heads, head_dim))
+        keys = kernel.argument("keys", sizes, b.STORAGE[dtype])
+        values = kernel.argument("values", sizes, b.STORAGE[dtype])
+        q = kernel.argument("q", (batch, seq, heads, head_dim))
+        k = kernel.argument("k", (batch, seq, kv_heads, head_dim))
+        v = kernel.argument("v", (batch, seq, kv_heads, head_dim))
+        cos = kernel.argument("cos", (angles, dim // 2))
+        sin = kernel.argument("sin", (angles, dim // 2))
+        first = kernel.argument("first", (1,), "int32")
+        position = kernel.argument("position", (1,), "int32")
+        y = kernel.argument("y", (batch, seq, heads, head_dim))
         blocks = [batch * seq, heads + 2 * kv_heads]
         with b.launch(blocks, threads) as (token, which, thread):
             at, s = b.unravel(token, (batch, seq))
@@ -93,13 +93,13 @@ def rope_into_cache(heads: int, kv_heads: int, head_dim: int, dim: int, dtype: s
             row = b.index(T.Cast("int64", position[0]) + s)
 
             def rotate(source: b.Buffer, head: b.Expr, target: b.Buffer, *to: b.Index) -> None:
-                kind = dtype if target is keys else "float32"
+                target_dtype = dtype if target is keys else "float32"
                 ln.strided(
                     rotation.units(width),
                     thread,
                     threads,
                     lambda unit: rotation.apply(
-                        unit, width, (source, (at, s, head)), angle, (target, to, kind)
+                        unit, width, (source, (at, s, head)), angle, (target, to, target_dtype)
                     ),
                 )
 
@@ -121,7 +121,7 @@ def rope_into_cache(heads: int, kv_heads: int, head_dim: int, dim: int, dtype: s
                     )
 
             b.either(which < heads, lambda: rotate(q, which, y, at, s, which), write)
-    return made.function
+    return kernel.function
 
 
 def _inside(row: b.Expr, context: b.Expr) -> b.Expr:

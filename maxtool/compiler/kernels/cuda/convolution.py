@@ -8,9 +8,9 @@ from tvm.tirx.script.builder import ir as T
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import elements as e
 from maxtool.compiler.kernels.cuda.rows import each_element
-from maxtool.compiler.kernels.forms import Window
-from maxtool.compiler.kernels.images import Image
-from maxtool.compiler.kernels.ordering import COMBINE
+from maxtool.compiler.kernels.element_order import COMBINE
+from maxtool.compiler.kernels.image_windows import InputImage
+from maxtool.compiler.kernels.kernel_options import Window
 
 
 def convolution(
@@ -22,12 +22,12 @@ def convolution(
     bias[features], y[batch, oh, ow, features], all of ``dtype``.
     """
     inner, outer = channels // groups, features // groups
-    with b.kernel(f"convolution_{dtype}") as made:
-        batch, h, w, oh, ow = (made.dim(name) for name in ("batch", "h", "w", "oh", "ow"))
-        x = made.argument("x", (batch, h, w, channels), e.stored(dtype))
-        f = made.argument("f", (*window.size, inner, features), e.stored(dtype))
-        bias = made.argument("bias", (features,), e.stored(dtype))
-        y = made.argument("y", (batch, oh, ow, features), e.stored(dtype))
+    with b.kernel(f"convolution_{dtype}") as kernel:
+        batch, h, w, oh, ow = (kernel.dim(name) for name in ("batch", "h", "w", "oh", "ow"))
+        x = kernel.argument("x", (batch, h, w, channels), e.storage_type(dtype))
+        f = kernel.argument("f", (*window.size, inner, features), e.storage_type(dtype))
+        bias = kernel.argument("bias", (features,), e.storage_type(dtype))
+        y = kernel.argument("y", (batch, oh, ow, features), e.storage_type(dtype))
         with each_element(batch, oh, ow, features) as (at, row, column, feature):
             first = b.index(b.quotient(feature, outer) * inner)
             total = b.cell(e.read(bias, (feature,), dtype))
@@ -38,9 +38,9 @@ def convolution(
                     factor = e.read(f, (r, s, c, feature), dtype)
                     total.add(value * factor)
 
-            Image(window, (h, w), (row, column)).each(place)
+            InputImage(window, (h, w), (row, column)).each(place)
             e.write(y, total.value, (at, row, column, feature), dtype)
-    return made.function
+    return kernel.function
 
 
 def pool(op: str, dtype: str, window: Window, channels: int, count_padding: bool) -> b.PrimFunc:
@@ -55,15 +55,15 @@ def pool(op: str, dtype: str, window: Window, channels: int, count_padding: bool
         channels: Channels of the image.
         count_padding: Whether the padding counts in a mean, as zeros.
     """
-    kind = e.computed(dtype)
+    compute_dtype = e.compute_type(dtype)
     combine, neutral = COMBINE["max" if op == "max_pool2d" else "sum"]
-    with b.kernel(f"{op}_{dtype}") as made:
-        batch, h, w, oh, ow = (made.dim(name) for name in ("batch", "h", "w", "oh", "ow"))
-        x = made.argument("x", (batch, h, w, channels), e.stored(dtype))
-        y = made.argument("y", (batch, oh, ow, channels), e.stored(dtype))
+    with b.kernel(f"{op}_{dtype}") as kernel:
+        batch, h, w, oh, ow = (kernel.dim(name) for name in ("batch", "h", "w", "oh", "ow"))
+        x = kernel.argument("x", (batch, h, w, channels), e.storage_type(dtype))
+        y = kernel.argument("y", (batch, oh, ow, channels), e.storage_type(dtype))
         with each_element(batch, oh, ow, b.integer(channels)) as (at, row, column, channel):
-            image = Image(window, (h, w), (row, column))
-            total, count = b.cell(neutral(kind)), b.cell(tirx.const(0, kind))
+            image = InputImage(window, (h, w), (row, column))
+            total, count = b.cell(neutral(compute_dtype)), b.cell(tirx.const(0, compute_dtype))
 
             def place(_r: b.Expr, _s: b.Expr, top: b.Expr, left: b.Expr) -> None:
                 value = b.let(e.read(x, (at, top, left, channel), dtype))
@@ -72,9 +72,9 @@ def pool(op: str, dtype: str, window: Window, channels: int, count_padding: bool
             image.each(place)
             if op != "max_pool2d":
                 image.each(
-                    lambda *_: count.add(tirx.const(1, kind)),
+                    lambda *_: count.add(tirx.const(1, compute_dtype)),
                     padding=count_padding,
                 )
                 total.set(total.value / count.value)
             e.write(y, total.value, (at, row, column, channel), dtype)
-    return made.function
+    return kernel.function

@@ -7,17 +7,17 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import elements as e
-from maxtool.compiler.kernels.cuda.flash import Masking, Problem
-from maxtool.compiler.kernels.cuda.flash_mma import Form, flash_mma
+from maxtool.compiler.kernels.cuda.attention_scores import HIDDEN, Scores
+from maxtool.compiler.kernels.cuda.flash import AttentionOperands, Masking
+from maxtool.compiler.kernels.cuda.flash_mma import TileLayout, flash_mma
 from maxtool.compiler.kernels.cuda.flash_simt import flash_simt, shape_for
-from maxtool.compiler.kernels.cuda.scores import HIDDEN, Scores
-from maxtool.compiler.kernels.forms import Heads, Mask
+from maxtool.compiler.kernels.kernel_options import HeadSizes, Mask
 
 
 def dot_attention(
     shared_memory: int,
     dtype: str,
-    heads: Heads,
+    heads: HeadSizes,
     mask: Mask | None,
     causal: bool,
     scale: float,
@@ -31,49 +31,51 @@ def dot_attention(
     that is said. A query that sees no key gets zeros. Where tensor cores take 16-bit types,
     probabilities are rounded to them.
     """
-    with b.kernel(f"dot_attention_{dtype}") as made:
-        problem = _problem(made, (dtype, out or dtype), heads, mask, causal, scale)
-        form = Form(heads, dtype)
+    with b.kernel(f"dot_attention_{dtype}") as kernel:
+        problem = _problem(kernel, (dtype, out or dtype), heads, mask, causal, scale)
+        form = TileLayout(heads, dtype)
         if form.fits(shared_memory):
             flash_mma(problem, form)
         else:
-            flash_simt(problem, shape_for(heads, e.computed(dtype), shared_memory))
-    return made.function
+            flash_simt(problem, shape_for(heads, e.compute_type(dtype), shared_memory))
+    return kernel.function
 
 
 def _problem(
-    made: b.Kernel,
+    kernel: b.Kernel,
     types: tuple[str, str],
-    heads: Heads,
+    heads: HeadSizes,
     mask: Mask | None,
     causal: bool,
     scale: float,
-) -> Problem:
+) -> AttentionOperands:
     """The arguments, and what they mean: the last query and the last key belong together."""
     dtype, out = types
-    batch, n, m = made.dim("batch"), made.dim("n"), made.dim("m")
-    q = made.argument("q", (batch, heads.queries, n, heads.key_dim), e.stored(dtype))
-    k = made.argument("k", (batch, heads.keys, m, heads.key_dim), e.stored(dtype))
-    v = made.argument("v", (batch, heads.keys, m, heads.value_dim), e.stored(dtype))
+    batch, n, m = kernel.dim("batch"), kernel.dim("n"), kernel.dim("m")
+    q = kernel.argument("q", (batch, heads.queries, n, heads.key_dim), e.storage_type(dtype))
+    k = kernel.argument("k", (batch, heads.keys, m, heads.key_dim), e.storage_type(dtype))
+    v = kernel.argument("v", (batch, heads.keys, m, heads.value_dim), e.storage_type(dtype))
     masking = None
     if mask is not None:
-        masking = _masking(made, mask, (batch, heads.queries, n, m), e.computed(dtype))
-    y = made.argument("y", (batch, heads.queries, n, heads.value_dim), e.stored(out))
+        masking = _masking(kernel, mask, (batch, heads.queries, n, m), e.compute_type(dtype))
+    y = kernel.argument("y", (batch, heads.queries, n, heads.value_dim), e.storage_type(out))
     added = mask is not None and mask.dtype != "bool"
-    scores = Scores(scale, added=added, kind=e.computed(dtype))
+    scores = Scores(scale, added=added, kind=e.compute_type(dtype))
     every, offset = (dtype, *types), m - n if causal else None
-    return Problem(heads, batch, n, m, q, k, v, y, every, True, offset, scores, masking)
+    return AttentionOperands(heads, batch, n, m, q, k, v, y, every, True, offset, scores, masking)
 
 
-def _masking(made: b.Kernel, mask: Mask, sizes: tuple[b.Index, ...], kind: str) -> Masking:
+def _masking(
+    kernel: b.Kernel, mask: Mask, sizes: tuple[b.Index, ...], compute_dtype: str
+) -> Masking:
     """The argument of the mask, and what it does to a score."""
-    shape = [1 if one else size for one, size in zip(mask.single, sizes, strict=True)]
-    buffer = made.argument("mask", shape, e.stored(mask.dtype))
+    shape = [1 if is_single else size for is_single, size in zip(mask.single, sizes, strict=True)]
+    buffer = kernel.argument("mask", shape, e.storage_type(mask.dtype))
 
     def masked(score: b.Expr, *where: b.Expr) -> b.Expr:
-        place = [b.integer(0) if one else at for one, at in zip(mask.single, where, strict=True)]
+        index = [b.integer(0) if one else at for one, at in zip(mask.single, where, strict=True)]
         if mask.dtype == "bool":
-            return T.Select(buffer[tuple(place)], score, tirx.const(HIDDEN, kind))
-        return score + e.read_as(buffer, place, mask.dtype, kind)
+            return T.Select(buffer[tuple(index)], score, tirx.const(HIDDEN, compute_dtype))
+        return score + e.read_as(buffer, index, mask.dtype, compute_dtype)
 
     return masked

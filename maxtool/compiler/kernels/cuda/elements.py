@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
-from maxtool.compiler.kernels.elements import WIDENED, computed, constant, stored
+from maxtool.compiler.kernels.element_types import WIDENED, compute_type, constant, storage_type
 
 __all__ = [
     "WIDENED",
-    "computed",
+    "compute_type",
     "constant",
     "exp",
     "read",
     "read_as",
     "rounded",
-    "stored",
+    "storage_type",
     "write",
 ]
 
@@ -36,7 +36,7 @@ def read_as(
 ) -> b.Expr:
     """Read one element, of type ``dtype`` there and ``into`` here."""
     value = read(buffer, index, dtype, width)
-    return value if computed(dtype) == into else T.Cast(into, value)
+    return value if compute_type(dtype) == into else T.Cast(into, value)
 
 
 def write(

@@ -15,11 +15,11 @@ def embedding(vocab: int, dim: int, weight_dtype: str) -> b.PrimFunc:
     beyond the vocabulary reads the first or last row.
     """
     parts = -(-dim // (THREADS * STEPS))
-    with b.kernel(f"embedding_{vocab}_{dim}_{weight_dtype}") as made:
-        rows = made.dim("rows")
-        ids = made.argument("ids", (rows,), "int64")
-        w = made.argument("w", (vocab, dim), b.STORAGE[weight_dtype])
-        y = made.argument("y", (rows, dim))
+    with b.kernel(f"embedding_{vocab}_{dim}_{weight_dtype}") as kernel:
+        rows = kernel.dim("rows")
+        ids = kernel.argument("ids", (rows,), "int64")
+        w = kernel.argument("w", (vocab, dim), b.STORAGE[weight_dtype])
+        y = kernel.argument("y", (rows, dim))
         with b.launch([rows * parts], THREADS) as (block, thread):
             row = b.index(b.quotient(block, parts))
             first = b.index((block - row * parts) * (THREADS * STEPS) + thread)
@@ -29,4 +29,4 @@ def embedding(vocab: int, dim: int, weight_dtype: str) -> b.PrimFunc:
                 with b.when(column < dim):
                     value = b.to_float32(w[source, column], weight_dtype)
                     b.store(y, value, (row, column))
-    return made.function
+    return kernel.function

@@ -14,13 +14,13 @@ from typing import Any
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
-from maxtool.compiler.kernels.cuda import few_rows as few
-from maxtool.compiler.kernels.cuda.few_forms import Float32, TensorCores
-from maxtool.compiler.kernels.cuda.few_rows import few_rows
+from maxtool.compiler.kernels.cuda import gemv
+from maxtool.compiler.kernels.cuda.gemv import gemv_block
+from maxtool.compiler.kernels.cuda.gemv_products import Float32, TensorCores
 from maxtool.compiler.kernels.cuda.linear import TILES, TILES_FLOAT32
 from maxtool.compiler.kernels.cuda.matrix import Matrix
-from maxtool.compiler.kernels.cuda.output import Output, Part
-from maxtool.compiler.kernels.cuda.tiles import Tile, tile_product
+from maxtool.compiler.kernels.cuda.product_output import Output, Part
+from maxtool.compiler.kernels.cuda.tiles import ProductTile, tile_product
 from maxtool.compiler.kernels.cuda.tiles_float32 import THREADS, tile_product_float32
 
 # With no more choices, each is multiplied by itself.
@@ -28,11 +28,11 @@ FEW = 32
 
 # Of many tokens an expert has some hundred rows. Which they are takes registers: a warp has half
 # the sums that it has of rows in order.
-TILE = Tile(rows=128, columns=128, warps=(2, 4), stages=3, resident=1)
+TILE = ProductTile(rows=128, columns=128, warps=(2, 4), stages=3, min_blocks_per_sm=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class ExpertChoices:
     """The buffers of one kernel while it is built.
 
     Attributes:
@@ -83,20 +83,22 @@ def expert_linear(
         wide: Whether there are columns enough for a large tile.
         few: Whether it is for few choices only, which need not be sorted.
     """
-    kind = "_few" if few else ""
-    with b.kernel(f"expert_linear_{weight_dtype}{kind}{'' if aligned else '_unaligned'}") as made:
-        experts, n, k = (made.dim(name) for name in ("experts", "n", "k"))
-        rows, count = made.dim("rows"), made.dim("choices")
+    suffix = "_few" if few else ""
+    with b.kernel(
+        f"expert_linear_{weight_dtype}{suffix}{'' if aligned else '_unaligned'}"
+    ) as kernel:
+        experts, n, k = (kernel.dim(name) for name in ("experts", "n", "k"))
+        rows, count = kernel.dim("rows"), kernel.dim("choices")
         stored = b.STORAGE[weight_dtype]
-        x = made.argument("x", (rows, k), stored)
-        w = made.argument("w", (experts, n, k), stored)
-        chosen = made.argument("chosen", (count,), "int64")
+        x = kernel.argument("x", (rows, k), stored)
+        w = kernel.argument("w", (experts, n, k), stored)
+        chosen = kernel.argument("chosen", (count,), "int64")
         sorted_: tuple[b.Buffer, ...] = ()
         if not few:
-            starts = made.argument("starts", (experts + 1,), "int64")
-            sorted_ = (starts, made.argument("order", (count,), "int64"))
-        y = made.argument("y", (count, n))
-        one = Choices(
+            starts = kernel.argument("starts", (experts + 1,), "int64")
+            sorted_ = (starts, kernel.argument("order", (count,), "int64"))
+        y = kernel.argument("y", (count, n))
+        choices = ExpertChoices(
             Matrix(x, rows, k, weight_dtype, aligned),
             Matrix(w, n, k, weight_dtype, aligned, (b.integer(0),)),
             Output(y, count, n, fours=fours),
@@ -106,58 +108,66 @@ def expert_linear(
             b.greatest(b.quotient(count, b.greatest(rows, 1)), 1),
         )
         if few:
-            _one_by_one(one, shared_memory)
+            _one_by_one(choices, shared_memory)
         else:
             b.either(
                 count <= FEW,
-                lambda: _one_by_one(one, shared_memory),
-                lambda: _sorted(one, sorted_, wide, shared_memory),
+                lambda: _one_by_one(choices, shared_memory),
+                lambda: _sorted(choices, sorted_, wide, shared_memory),
             )
-    return made.function
+    return kernel.function
 
 
-def _one_by_one(one: Choices, shared_memory: int) -> None:
+def _one_by_one(expert_choices: ExpertChoices, shared_memory: int) -> None:
     """A block for some columns of each choice."""
-    form = Float32(rows=1) if one.x.dtype == "float32" else TensorCores()
-    columns = b.ceildiv(one.w.rows, form.columns)
-    blocks = one.count * columns
-    with b.launch([blocks], few.THREADS, resident=few.RESIDENT) as (block, thread):
+    form = Float32(rows=1) if expert_choices.x.dtype == "float32" else TensorCores()
+    columns = b.ceildiv(expert_choices.w.rows, form.columns)
+    blocks = expert_choices.count * columns
+    with b.launch([blocks], gemv.THREADS, min_blocks_per_sm=gemv.MIN_BLOCKS_PER_SM) as (
+        block,
+        thread,
+    ):
         choice = b.index(b.block_quotient(block, columns))
         column = b.index((block - choice * columns) * form.columns)
-        expert, row = b.index(b.clamped(one.chosen[choice], one.experts)), one.source(choice)
+        expert, row = (
+            b.index(b.clamped(expert_choices.chosen[choice], expert_choices.experts)),
+            expert_choices.source(choice),
+        )
         # Of the rows that a block has, all are that of the choice, and only the first is stored.
-        x, w = replace(one.x, rows=row + 1), replace(one.w, at=(expert,))
-        output = replace(one.output, rows=choice + 1)
+        x, w = replace(expert_choices.x, rows=row + 1), replace(expert_choices.w, at=(expert,))
+        output = replace(expert_choices.output, rows=choice + 1)
 
-        def finish(down: b.Expr, right: b.Expr, sums: Any) -> None:  # noqa: ANN401
+        def epilogue(down: b.Expr, right: b.Expr, sums: Any) -> None:  # noqa: ANN401
             output.store(b.index(choice + down), b.index(column + right), sums[0])
 
-        memory = few.bench(form, 1, shared_memory)
-        few_rows(form, x, [w], (row, column), thread, finish, memory)
+        memory = gemv.shared_stages(form, 1, shared_memory)
+        gemv_block(form, x, [w], (row, column), thread, epilogue, memory)
 
 
-def _sorted(one: Choices, order: tuple[b.Buffer, ...], wide: bool, shared_memory: int) -> None:
-    if one.x.dtype == "float32":
+def _sorted(
+    expert_choices: ExpertChoices, order: tuple[b.Buffer, ...], wide: bool, shared_memory: int
+) -> None:
+    if expert_choices.x.dtype == "float32":
         square = TILES_FLOAT32[-1]
 
-        def tiled(*given: Any) -> None:  # noqa: ANN401
-            tile_product_float32(square.side, *given)
+        def tiled(*arguments: Any) -> None:  # noqa: ANN401
+            tile_product_float32(square.side, *arguments)
 
         size = square.side, square.side
-        _each_tile(one, order, size, (THREADS, square.resident), tiled)
+        _each_tile(expert_choices, order, size, (THREADS, square.min_blocks_per_sm), tiled)
         return
-    large = wide and one.w.aligned and one.output.fours
+    large = wide and expert_choices.w.aligned and expert_choices.output.fours
     tile = (TILE if large else TILES[-1]).within(shared_memory)
 
     def tiled_narrow(*given: Any) -> None:  # noqa: ANN401
         tile_product(tile, *given)
 
     size = tile.rows, tile.columns
-    _each_tile(one, order, size, (tile.threads, tile.resident), tiled_narrow)
+    _each_tile(expert_choices, order, size, (tile.threads, tile.min_blocks_per_sm), tiled_narrow)
 
 
 def _each_tile(
-    one: Choices,
+    expert_choices: ExpertChoices,
     order: tuple[b.Buffer, ...],
     size: tuple[int, int],
     block_of: tuple[int, int],
@@ -168,17 +178,20 @@ def _each_tile(
     Where an expert has more rows, its blocks go round more often.
 
     Args:
-        one: The buffers.
+        expert_choices: The buffers.
         order: What ``expert_order`` has made.
         size: Rows and columns of a tile.
         block_of: Threads of a block, and blocks that a multiprocessor is to have registers for.
         tiled: Emits what a block does for a tile.
     """
-    (starts, places), (height, width), (threads, resident) = order, size, block_of
-    columns = b.ceildiv(one.w.rows, width)
-    slots = b.greatest(b.ceildiv(b.quotient(one.count, b.greatest(one.experts, 1)), height), 1)
-    blocks = one.experts * columns * slots
-    with b.launch([blocks], threads, resident=resident) as (block, thread):
+    (starts, places), (height, width), (threads, min_blocks_per_sm) = order, size, block_of
+    columns = b.ceildiv(expert_choices.w.rows, width)
+    slots = b.greatest(
+        b.ceildiv(b.quotient(expert_choices.count, b.greatest(expert_choices.experts, 1)), height),
+        1,
+    )
+    blocks = expert_choices.experts * columns * slots
+    with b.launch([blocks], threads, min_blocks_per_sm=min_blocks_per_sm) as (block, thread):
         expert = b.index(b.block_quotient(block, columns * slots))
         rest = b.index(block - expert * (columns * slots))
         column = b.index(b.block_quotient(rest, slots))
@@ -186,28 +199,33 @@ def _each_tile(
         end, first = b.index(starts[expert + 1]), b.index(starts[expert])
         tile = b.cell(first + (rest - column * slots) * height)
         with T.While(tile.value < end):
-            _tile(one, (expert, left), (places, b.index(tile.value), end), thread, tiled)
+            _tile(expert_choices, (expert, left), (places, b.index(tile.value), end), thread, tiled)
             b.barrier()  # the next tile's first stages go where these were
             tile.add(slots * height)
 
 
 def _tile(
-    one: Choices,
-    place: tuple[b.Expr, b.Expr],
+    expert_choices: ExpertChoices,
+    corner: tuple[b.Expr, b.Expr],
     rows: tuple[b.Buffer, b.Expr, b.Expr],
     thread: b.Expr,
     tiled: Callable[..., None],
 ) -> None:
-    """Some choices of one expert times some of its columns."""
-    (expert, left), (order, top, end) = place, rows
-    w = replace(one.w, at=(expert,))
+    """Multiply some rows of one expert by some of its columns."""
+    (expert, left), (order, top, end) = corner, rows
+    w = replace(expert_choices.w, at=(expert,))
 
     def source(row: b.Expr) -> b.Expr:
-        return one.source(order[b.index(b.least(top + row, end - 1))])
+        return expert_choices.source(order[b.index(b.least(top + row, end - 1))])
 
     def row(one_of: b.Expr) -> tuple[b.Expr, b.Expr]:
         at = b.index(top + one_of)
         return at < end, b.index(order[b.index(b.least(at, end - 1))])
 
     sources = (source, lambda column: w.inside(left + column))
-    tiled((one.x, w), sources, thread, Part(one.output, row, left, looks_up=True))
+    tiled(
+        (expert_choices.x, w),
+        sources,
+        thread,
+        Part(expert_choices.output, row, left, looks_up=True),
+    )

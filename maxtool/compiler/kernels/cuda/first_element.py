@@ -16,11 +16,11 @@ class Group(Protocol):
 
     @property
     def lane(self) -> b.Expr:
-        """Which of them this one is, int32."""
+        """Number of this thread, int32."""
 
     @property
     def size(self) -> int:
-        """How many they are."""
+        """Number of threads."""
 
     def several(self) -> AbstractContextManager[None]:
         """Emit what is for several warps only."""

@@ -1,4 +1,4 @@
-"""What kernels of attention that walk tiles of keys have in common.
+"""Common parts of attention kernels that walk tiles of keys.
 
 A block has a tile of rows; a row is one query of one head, and all heads of a group are rows of the
 same tile: they share its keys. The walk goes over those keys only that some row of the tile sees.
@@ -14,8 +14,8 @@ from typing import NamedTuple, TypeAlias
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
-from maxtool.compiler.kernels.cuda.scores import Scores
-from maxtool.compiler.kernels.forms import Heads
+from maxtool.compiler.kernels.cuda.attention_scores import Scores
+from maxtool.compiler.kernels.kernel_options import HeadSizes
 
 STATIC = 48 << 10  # bytes of shared memory that need not be asked for
 
@@ -24,7 +24,7 @@ Masking: TypeAlias = Callable[[b.Expr, b.Expr, b.Expr, b.Expr, b.Expr], b.Expr]
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class AttentionOperands:
     """Queries, keys and values, and which of them belong together.
 
     Attributes:
@@ -43,7 +43,7 @@ class Problem:
         mask: What is done to a score then.
     """
 
-    heads: Heads
+    heads: HeadSizes
     batch: b.Expr
     queries: b.Expr
     keys: b.Expr
@@ -63,12 +63,12 @@ class Problem:
         return self.heads.queries // self.heads.keys
 
     def place(self, at: b.Expr, head: b.Expr, query: b.Expr) -> tuple[b.Expr, ...]:
-        """Where a head of a query begins in ``q`` and in ``y``."""
+        """Return the offsets of a query's head in ``q`` and in ``y``."""
         return (at, head, query) if self.heads_first else (at, query, head)
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class QueryTile:
     """The rows of one block.
 
     Attributes:
@@ -83,7 +83,7 @@ class Tile:
         end: The key after the last that some row sees.
     """
 
-    problem: Problem
+    problem: AttentionOperands
     at: b.Expr
     kv: b.Expr
     first: b.Expr
@@ -104,24 +104,24 @@ class Tile:
         Divisions are of int32, which are some instructions only.
         """
         group = b.int32(self.problem.group)
-        place = b.let(self.member + T.min(row, self.last))
-        query = b.let(T.truncdiv(place, group))
-        member = T.Cast("int64", place - query * group)
+        position = b.let(self.member + T.min(row, self.last))
+        query = b.let(T.truncdiv(position, group))
+        member = T.Cast("int64", position - query * group)
         head = b.index(self.kv * self.problem.group + member)
         return head, b.index(self.query + T.Cast("int64", query))
 
-    def limits(self, query: b.Expr) -> Limits:
-        """Which keys a query sees, but for the mask."""
+    def limits(self, query: b.Expr) -> KeyRange:
+        """Return the range of keys a query sees, not counting the mask."""
         problem, high = self.problem, self.end - 1
         if problem.offset is None:
-            return Limits(_short(high - self.begin))
+            return KeyRange(_short(high - self.begin))
         last = b.index(query + problem.offset)
         high = _short(b.least(high, last) - self.begin)
         window = problem.scores.window
-        return Limits(high, None if window is None else _short(last - window + 1 - self.begin))
+        return KeyRange(high, None if window is None else _short(last - window + 1 - self.begin))
 
     def is_whole(self, first: b.Expr, count: int, rows: int) -> b.Expr:
-        """Whether every row of the tile sees all of ``count`` keys from ``first`` on."""
+        """Return whether every row of the tile sees all of ``count`` keys from ``first`` on."""
         problem = self.problem
         after = first + count
         whole = after <= self.end
@@ -135,12 +135,12 @@ class Tile:
         highest = b.quotient(last, problem.group) + problem.offset
         return T.And(whole, first > highest - problem.scores.window)
 
-    def hidden(self, score: b.Expr, limits: Limits, key: b.Expr) -> b.Expr:
+    def hidden(self, score: b.Expr, limits: KeyRange, key: b.Expr) -> b.Expr:
         """A score, or minus infinity where the key, an int32 from ``begin`` on, is not seen."""
         return T.Select(limits.has(key), score, self.problem.scores.number(float("-inf")))
 
     def masked(self, score: b.Expr, head: b.Expr, query: b.Expr, key: b.Expr) -> b.Expr:
-        """What the mask makes of a score; of a key beyond the last, what it makes of that."""
+        """Apply the mask to a score; a key beyond the last gets the score of a hidden one."""
         mask = self.problem.mask
         if mask is None:
             return score
@@ -148,7 +148,7 @@ class Tile:
         return b.let(mask(score, self.at, head, query, inside))
 
 
-class Limits(NamedTuple):
+class KeyRange(NamedTuple):
     """The keys that a query sees, counted from the first of its tile; int32.
 
     Attributes:
@@ -160,7 +160,7 @@ class Limits(NamedTuple):
     low: b.Expr | None = None
 
     def has(self, key: b.Expr) -> b.Expr:
-        """Whether a key is one of them."""
+        """Return whether a key is one of them."""
         below = key <= self.high
         return below if self.low is None else T.And(below, key >= self.low)
 
@@ -172,8 +172,8 @@ def _short(key: b.Expr) -> b.Expr:
 
 @contextmanager
 def tiles(
-    problem: Problem, rows: int, threads: int, resident: int
-) -> Iterator[tuple[Tile, b.Expr]]:
+    problem: AttentionOperands, rows: int, threads: int, min_blocks_per_sm: int
+) -> Iterator[tuple[QueryTile, b.Expr]]:
     """Launch a block for each tile of ``rows`` rows: yields the tile and the thread's index.
 
     Of the tiles of a head those with most keys come first, lest they be the last to end.
@@ -181,7 +181,7 @@ def tiles(
     heads, group, offset = problem.heads, problem.group, problem.offset
     count = b.ceildiv(problem.queries * group, rows)
     blocks = [problem.batch * heads.keys * count]
-    with b.launch(blocks, threads, resident=resident) as (block, thread):
+    with b.launch(blocks, threads, min_blocks_per_sm=min_blocks_per_sm) as (block, thread):
         pair = b.index(b.quotient(block, count))
         first = b.index((count - 1 - (block - pair * count)) * rows)
         at = b.index(b.quotient(pair, heads.keys))
@@ -193,10 +193,10 @@ def tiles(
         left = b.least(problem.queries * group - 1 - first, rows)
         last = b.let(T.Cast("int32", left))
         begin, end = _range(problem, first, rows)
-        yield Tile(problem, at, kv, first, query, member, last, begin, end), thread
+        yield QueryTile(problem, at, kv, first, query, member, last, begin, end), thread
 
 
-def _range(problem: Problem, first: b.Expr, rows: int) -> tuple[b.Expr, b.Expr]:
+def _range(problem: AttentionOperands, first: b.Expr, rows: int) -> tuple[b.Expr, b.Expr]:
     """The keys that some row of a tile sees, from the first to the one after the last."""
     if problem.offset is None:
         return b.integer(0), b.index(problem.keys)
@@ -207,20 +207,22 @@ def _range(problem: Problem, first: b.Expr, rows: int) -> tuple[b.Expr, b.Expr]:
     return b.index(problem.scores.first(lowest)), end
 
 
-def cached_problem(made: b.Kernel, heads: Heads, scores: Scores, types: tuple[str, str]) -> Problem:
+def cached_problem(
+    kernel: b.Kernel, heads: HeadSizes, scores: Scores, types: tuple[str, str]
+) -> AttentionOperands:
     """The arguments of a kernel of causal attention over a cache, and what they mean.
 
     They are q[batch, seq, heads, head_dim], k and v[batch, kv_heads, context, head_dim] of
     the first type, position[1] int32 of the first query among the keys, y like q, of the second.
     """
-    batch, seq, context = made.dim("batch"), made.dim("seq"), made.dim("context")
+    batch, seq, context = kernel.dim("batch"), kernel.dim("seq"), kernel.dim("context")
     dim = heads.key_dim
-    q = made.argument("q", (batch, seq, heads.queries, dim))
+    q = kernel.argument("q", (batch, seq, heads.queries, dim))
     sizes = (batch, heads.keys, context, dim)
-    k = made.argument("k", sizes, b.STORAGE[types[0]])
-    v = made.argument("v", sizes, b.STORAGE[types[0]])
-    position = made.argument("position", (1,), "int32")
-    y = made.argument("y", (batch, seq, heads.queries, dim), b.STORAGE[types[1]])
+    k = kernel.argument("k", sizes, b.STORAGE[types[0]])
+    v = kernel.argument("v", sizes, b.STORAGE[types[0]])
+    position = kernel.argument("position", (1,), "int32")
+    y = kernel.argument("y", (batch, seq, heads.queries, dim), b.STORAGE[types[1]])
     offset = T.Cast("int64", position[0])
     every = ("float32", *types)
-    return Problem(heads, batch, seq, context, q, k, v, y, every, False, offset, scores)
+    return AttentionOperands(heads, batch, seq, context, q, k, v, y, every, False, offset, scores)

@@ -24,11 +24,11 @@ from typing import TypeAlias
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
-from maxtool.compiler.kernels.cuda import lanes as ln
+from maxtool.compiler.kernels.cuda import vector_access as ln
+from maxtool.compiler.kernels.cuda.attention_scores import HIDDEN
 from maxtool.compiler.kernels.cuda.elements import PACK
-from maxtool.compiler.kernels.cuda.flash import STATIC, Problem, Tile, tiles
-from maxtool.compiler.kernels.cuda.scores import HIDDEN
-from maxtool.compiler.kernels.forms import Heads
+from maxtool.compiler.kernels.cuda.flash import STATIC, AttentionOperands, QueryTile, tiles
+from maxtool.compiler.kernels.kernel_options import HeadSizes
 
 WARPS = 4
 THREADS = WARPS * b.WARP
@@ -42,23 +42,23 @@ MMA = {"float16": "mt_mma_f16", "bfloat16": "mt_mma_bf16"}
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    """How large a tile is, and where its parts wait.
+class TileLayout:
+    """Size of a tile, and the memory of its operands.
 
     Attributes:
         heads: Widths of keys and values.
         dtype: The type of keys and values.
     """
 
-    heads: Heads
+    heads: HeadSizes
     dtype: str
 
     @property
     def is_wide(self) -> bool:
-        """Whether queries or results take so many registers that the others must save some."""
+        """Return whether queries or results take so many registers that others must spare some."""
         return max(self.heads.key_dim, self.heads.value_dim) > WIDE
 
-    def resident(self, *, masked: bool) -> int:
+    def min_blocks_per_sm(self, *, masked: bool) -> int:
         """Blocks of a multiprocessor: three, whose threads have 168 registers, or two with 255."""
         widest = max(self.heads.key_dim, self.heads.value_dim)
         return 2 if widest > (MASKED if masked else WIDE) else 3
@@ -81,23 +81,23 @@ class Form:
         return 2 * rows * pitch
 
     def fits(self, shared_memory: int) -> bool:
-        """Whether tensor cores take it, and a block has room for it."""
+        """Return whether tensor cores take it, and a block has room for it."""
         widths = (self.heads.key_dim, self.heads.value_dim)
         known = self.dtype in MMA and all(n % STEP == 0 and n <= WIDEST for n in widths)
         return known and self.shared_memory <= shared_memory
 
 
-def flash_mma(problem: Problem, form: Form) -> None:
+def flash_mma(problem: AttentionOperands, form: TileLayout) -> None:
     """Emit attention in tiles."""
-    resident = form.resident(masked=problem.mask is not None)
-    with tiles(problem, ROWS, THREADS, resident) as (tile, thread):
+    min_blocks_per_sm = form.min_blocks_per_sm(masked=problem.mask is not None)
+    with tiles(problem, ROWS, THREADS, min_blocks_per_sm) as (tile, thread):
         _Block(form, tile, thread).run()
 
 
 class _Block:
-    """What a block holds, and what it does with it."""
+    """State of a block, and its steps."""
 
-    def __init__(self, form: Form, tile: Tile, thread: b.Expr) -> None:
+    def __init__(self, form: TileLayout, tile: QueryTile, thread: b.Expr) -> None:
         self.problem, self.form, self.tile, self.thread = tile.problem, form, tile, thread
         heads = form.heads
         # One buffer: TVM's pass that merges several sees no use of those that only PTX touches.
@@ -117,7 +117,7 @@ class _Block:
         self.limits = [tile.limits(query) for _, query in self.places]
 
     def run(self) -> None:
-        """Everything."""
+        """Emit the whole block."""
         tile, size, heads = self.tile, self.form.keys, self.form.heads
         self._start()
         count = b.index(b.ceildiv(b.greatest(tile.end - tile.begin, 0), size))
@@ -161,11 +161,11 @@ class _Block:
     def _query(self, half: int, column: b.Expr) -> tuple[b.Expr, b.Expr]:
         """Two neighbours of a query, in float32."""
         problem, dtype = self.problem, self.problem.types[0]
-        place = problem.place(self.tile.at, *self.places[half])
+        offsets = problem.place(self.tile.at, *self.places[half])
         if dtype == "float32":
-            pair = ln.read(problem.q, (*place, column), 2, dtype)
+            pair = ln.read(problem.q, (*offsets, column), 2, dtype)
             return pair[0], pair[1]
-        low, high = (ln.read(problem.q, (*place, column + i), 1, dtype)[0] for i in range(2))
+        low, high = (ln.read(problem.q, (*offsets, column + i), 1, dtype)[0] for i in range(2))
         return low, high
 
     def _wait_shared(self) -> None:
@@ -176,23 +176,23 @@ class _Block:
             index = b.let(step * THREADS + self.thread)
             row = b.let(T.truncdiv(index, b.int32(units)))
             column = b.let((index - row * units) * 4)
-            place = problem.place(self.tile.at, *self.tile.split(row))
-            numbers = ln.read(problem.q, (*place, column), 4, dtype)
+            offsets = problem.place(self.tile.at, *self.tile.split(row))
+            numbers = ln.read(problem.q, (*offsets, column), 4, dtype)
             ln.write(self.memory, numbers, (self.waiting + row, column), 4, self.form.dtype)
 
     def _copy(self, target: int, width: int, source: b.Buffer, first: b.Expr) -> None:
-        """Begin to copy a tile; what no row sees becomes 0, whatever it is."""
+        """Start copying a tile; rows that nobody reads become 0, whatever they hold."""
         pieces = width // PIECE
         whole, rest = divmod(self.form.keys * pieces, THREADS)
 
         def copy(turn: b.Expr) -> None:
             if THREADS % pieces == 0:  # each thread stays in its column
                 row, column = self.thread // pieces, self.thread % pieces
-                place = row + turn * (THREADS // pieces), column
+                target_index = row + turn * (THREADS // pieces), column
             else:
                 index = self.thread + turn * THREADS
-                place = index // pieces, index % pieces
-            self._copy_piece(target, source, first, place)
+                target_index = index // pieces, index % pieces
+            self._copy_piece(target, source, first, target_index)
 
         with T.unroll(b.int32(whole)) as turn:
             copy(turn)
@@ -201,9 +201,9 @@ class _Block:
                 copy(b.int32(whole))
 
     def _copy_piece(
-        self, target: int, source: b.Buffer, first: b.Expr, place: tuple[b.Expr, b.Expr]
+        self, target: int, source: b.Buffer, first: b.Expr, target_index: tuple[b.Expr, b.Expr]
     ) -> None:
-        row, column = place
+        row, column = target_index
         key = b.index(first + row)
         inside = b.index(b.least(key, self.problem.keys - 1))
         nbytes = T.Select(key < self.tile.end, b.int32(16), b.int32(0))
@@ -303,16 +303,16 @@ class _Block:
         """Divide by the sum and write a row; zeros if it saw no key."""
         problem = self.problem
         total = b.let(b.warp_reduce(self.total[half], b.add, 4))
-        zero, one = T.float32(0), T.float32(1)
-        inverse = b.let(one / T.Select(total == zero, one, total))
-        place = problem.place(self.tile.at, *self.places[half])
+        zero, unit = T.float32(0), T.float32(1)
+        inverse = b.let(unit / T.Select(total == zero, unit, total))
+        offsets = problem.place(self.tile.at, *self.places[half])
         blocks = b.int32(self.form.heads.value_dim // 8)
         with b.when(self.rows[half] <= self.tile.last), T.unroll(blocks) as block:
             pair = b.scratch((2,))
             for i in range(2):
                 b.store(pair, self.out[block, half, i] * inverse, (i,))
             column = block * 8 + self.lane % 4 * 2
-            ln.write(problem.y, pair, (*place, column), 2, problem.types[2])
+            ln.write(problem.y, pair, (*offsets, column), 2, problem.types[2])
 
 
 Place: TypeAlias = tuple[b.Index, b.Index, b.Index]

@@ -16,10 +16,16 @@ from dataclasses import dataclass
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
-from maxtool.compiler.kernels.cuda import lanes as ln
-from maxtool.compiler.kernels.cuda.flash import STATIC, Limits, Problem, Tile, tiles
-from maxtool.compiler.kernels.cuda.scores import HIDDEN
-from maxtool.compiler.kernels.forms import Heads
+from maxtool.compiler.kernels.cuda import vector_access as ln
+from maxtool.compiler.kernels.cuda.attention_scores import HIDDEN
+from maxtool.compiler.kernels.cuda.flash import (
+    STATIC,
+    AttentionOperands,
+    KeyRange,
+    QueryTile,
+    tiles,
+)
+from maxtool.compiler.kernels.kernel_options import HeadSizes
 from maxtool.errors import CompilationFailed
 
 DOWN, ACROSS = 8, 16  # threads of a block
@@ -29,7 +35,7 @@ SUMS = 64  # registers of a thread for results
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class TileShape:
     """The size of a tile, and how its parts lie.
 
     Attributes:
@@ -39,7 +45,7 @@ class Shape:
         keys: Keys of a tile.
     """
 
-    heads: Heads
+    heads: HeadSizes
     kind: str
     rows: int
     keys: int
@@ -65,12 +71,12 @@ class Shape:
 
     @property
     def key_pitch(self) -> int:
-        """Of rows of queries and keys."""
+        """Row pitch of queries and keys, in elements."""
         return self.pitch(self.heads.key_dim, self.key_width)
 
     @property
     def value_pitch(self) -> int:
-        """Of rows of values."""
+        """Row pitch of values, in elements."""
         return self.pitch(self.heads.value_dim, self.value_width)
 
     @property
@@ -86,7 +92,7 @@ class Shape:
         return self.rows // DOWN * self.columns * self.value_width * self._words
 
     @property
-    def resident(self) -> int:
+    def min_blocks_per_sm(self) -> int:
         """Blocks of a multiprocessor: three, whose threads have 168 registers, or two with 255."""
         scores = self.rows // DOWN * (self.keys // ACROSS) * self._words
         return 3 if scores + self.sums <= SUMS else 2
@@ -97,18 +103,18 @@ class Shape:
         return 2 if self.kind == "float64" else 1
 
     def fits(self, shared_memory: int) -> bool:
-        """Whether a block has room for it."""
+        """Return whether a block has room for it."""
         return self.shared_memory <= shared_memory and (self.sums <= SUMS or self.rows == DOWN)
 
 
-def shape_for(heads: Heads, kind: str, shared_memory: int) -> Shape:
+def shape_for(heads: HeadSizes, dtype: str, shared_memory: int) -> TileShape:
     """The best size of tiles.
 
     Raises:
         CompilationFailed: If heads are so wide that none fits.
     """
     for rows, keys in SIZES:
-        shape = Shape(heads, kind, rows, keys)
+        shape = TileShape(heads, dtype, rows, keys)
         if shape.fits(shared_memory):
             return shape
     raise CompilationFailed(
@@ -117,32 +123,32 @@ def shape_for(heads: Heads, kind: str, shared_memory: int) -> Shape:
     )
 
 
-def flash_simt(problem: Problem, shape: Shape) -> None:
+def flash_simt(problem: AttentionOperands, shape: TileShape) -> None:
     """Emit attention in tiles."""
-    with tiles(problem, shape.rows, THREADS, shape.resident) as (tile, thread):
+    with tiles(problem, shape.rows, THREADS, shape.min_blocks_per_sm) as (tile, thread):
         _Block(shape, tile, thread).run()
 
 
 class _Block:
-    """What a block holds, and what it does with it."""
+    """State of a block, and its steps."""
 
-    def __init__(self, shape: Shape, tile: Tile, thread: b.Expr) -> None:
+    def __init__(self, shape: TileShape, tile: QueryTile, thread: b.Expr) -> None:
         self.problem, self.shape, self.tile, self.thread = tile.problem, shape, tile, thread
         self.down, self.across = thread // ACROSS, thread % ACROSS
-        kind, dynamic = shape.kind, shape.shared_memory > STATIC
+        dtype, dynamic = shape.kind, shape.shared_memory > STATIC
         moved = shape.keys * max(shape.key_pitch, shape.value_pitch)
-        self.queries = b.shared((shape.rows * shape.key_pitch,), kind, dynamic=dynamic)
-        self.moved = b.shared((moved,), kind, dynamic=dynamic)
-        self.powers = b.shared((shape.rows * (shape.keys + 1),), kind, dynamic=dynamic)
+        self.queries = b.shared((shape.rows * shape.key_pitch,), dtype, dynamic=dynamic)
+        self.moved = b.shared((moved,), dtype, dynamic=dynamic)
+        self.powers = b.shared((shape.rows * (shape.keys + 1),), dtype, dynamic=dynamic)
         self.depth = shape.rows // DOWN
-        self.scores = b.scratch((self.depth, shape.keys // ACROSS), kind)
+        self.scores = b.scratch((self.depth, shape.keys // ACROSS), dtype)
         sums = (self.depth, shape.columns * shape.value_width)
-        self.out = b.scratch(sums, kind)
-        self.top, self.total = b.scratch((self.depth,), kind), b.scratch((self.depth,), kind)
-        self.limits = [b.scratch((self.depth,), "int32") for _ in Limits._fields]
+        self.out = b.scratch(sums, dtype)
+        self.top, self.total = b.scratch((self.depth,), dtype), b.scratch((self.depth,), dtype)
+        self.limits = [b.scratch((self.depth,), "int32") for _ in KeyRange._fields]
 
     def run(self) -> None:
-        """Everything."""
+        """Emit the whole block."""
         shape, tile = self.shape, self.tile
         self._start()
         count = b.index(b.ceildiv(b.greatest(tile.end - tile.begin, 0), shape.keys))
@@ -170,9 +176,9 @@ class _Block:
 
         def copy(row: b.Expr, unit: b.Expr) -> None:
             head, query = self.tile.split(row)
-            place = (*problem.place(self.tile.at, head, query), unit * width)
+            source_index = (*problem.place(self.tile.at, head, query), unit * width)
             to = row * shape.key_pitch + unit * width
-            self._put(self.queries, to, problem.q, place, width, dtype)
+            self._put(self.queries, to, problem.q, source_index, width, dtype)
 
         self._each(shape.rows, units, copy)
         with T.unroll(b.int32(self.depth)) as i:
@@ -206,7 +212,7 @@ class _Block:
         target: b.Buffer,
         to: b.Expr,
         source: b.Buffer,
-        place: tuple[b.Expr, ...],
+        target_index: tuple[b.Expr, ...],
         width: int,
         dtype: str,
         inside: b.Expr | None = None,
@@ -214,7 +220,7 @@ class _Block:
         """Copy neighbours into shared memory, as the type computed in; zeros if not ``inside``."""
         zero, start = self.problem.scores.number(0), b.let(to)
         is_wide = dtype == "float64"
-        numbers = [source[place]] if is_wide else ln.read(source, place, width, dtype)
+        numbers = [source[target_index]] if is_wide else ln.read(source, target_index, width, dtype)
         for lane in range(width):
             value = numbers[lane] if inside is None else T.Select(inside, numbers[lane], zero)
             b.store(target, value, (start + lane,))
@@ -222,16 +228,16 @@ class _Block:
     def _load(self, source: b.Buffer, first: b.Expr, dim: int, pitch: int) -> None:
         """Copy a tile of keys or values; zeros where there is none that is seen.
 
-        The last is read again then: loads wait for no branch, and are under way together.
+        The last is read again then: loads wait for no branch, and are in flight together.
         """
         dtype, tile = self.problem.types[1], self.tile
         width = self._width(dtype, dim)
 
         def copy(key: b.Expr, unit: b.Expr) -> None:
             at = b.index(first + key)
-            place = (tile.at, tile.kv, b.index(b.least(at, tile.end - 1)), unit * width)
+            source_index = (tile.at, tile.kv, b.index(b.least(at, tile.end - 1)), unit * width)
             to = key * pitch + unit * width
-            self._put(self.moved, to, source, place, width, dtype, at < tile.end)
+            self._put(self.moved, to, source, source_index, width, dtype, at < tile.end)
 
         self._each(self.shape.keys, dim // width, copy)
 
@@ -260,10 +266,10 @@ class _Block:
 
     def _take(self, i: b.Expr, first: b.Expr) -> None:
         """Turn the scores of a row into powers, and scale what it has to their maximum."""
-        scores, kind, across = self.problem.scores, self.shape.kind, self.shape.keys // ACROSS
+        scores, dtype, across = self.problem.scores, self.shape.kind, self.shape.keys // ACROSS
         before = b.let(self.top[i])
         own = self._hide(i, first)
-        top = b.let(T.max(before, b.warp_reduce(own, T.max, ACROSS, dtype=kind)))
+        top = b.let(T.max(before, b.warp_reduce(own, T.max, ACROSS, dtype=dtype)))
         base = b.let(scores.base(top))
         shrink = b.let(scores.power(before, base))
         b.store(self.top, top, (i,))
@@ -271,8 +277,8 @@ class _Block:
         with T.unroll(b.int32(across)) as j:
             power = b.let(scores.power(self.scores[i, j], base))
             b.store(self.total, self.total[i] + power, (i,))
-            place = self._row(i) * (self.shape.keys + 1) + self.across + j * ACROSS
-            b.store(self.powers, power, (place,))
+            offset = self._row(i) * (self.shape.keys + 1) + self.across + j * ACROSS
+            b.store(self.powers, power, (offset,))
         with T.unroll(b.int32(self.shape.columns * self.shape.value_width)) as j:
             b.store(self.out, self.out[i, j] * shrink, (i, j))
 
@@ -280,14 +286,14 @@ class _Block:
         """Make scores of the products of a row; the greatest of this thread's."""
         scores, mask = self.problem.scores, self.problem.mask
         high, low = self.limits
-        limits = Limits(high[i], None if scores.window is None else low[i])
-        place = None if mask is None else self.tile.split(self._row(i))
+        limits = KeyRange(high[i], None if scores.window is None else low[i])
+        query = None if mask is None else self.tile.split(self._row(i))
         own = b.cell(scores.number(HIDDEN))
         with T.unroll(b.int32(self.shape.keys // ACROSS)) as j:
             key = b.let(first + self.across + j * ACROSS)
             score = b.let(scores.of(self.scores[i, j]))
-            if place is not None:
-                score = self.tile.masked(score, *place, key)
+            if query is not None:
+                score = self.tile.masked(score, *query, key)
             b.store(self.scores, self.tile.hidden(score, limits, key), (i, j))
             own.set(T.max(own.value, self.scores[i, j]))
         return own.value
@@ -310,18 +316,20 @@ class _Block:
                 at = key * shape.value_pitch + self._unit(column) * width
                 value = self._held(self.moved, at, width)
                 with T.unroll(depth) as i, T.unroll(b.int32(width)) as lane:
-                    place = (i, column * width + lane)
-                    b.store(self.out, self.out[place] + powers[i] * value[lane], place)
+                    target_index = (i, column * width + lane)
+                    b.store(
+                        self.out, self.out[target_index] + powers[i] * value[lane], target_index
+                    )
 
     def _finish(self, i: b.Expr) -> None:
         """Divide by the sum and write a row; zeros if it saw no key."""
         shape, problem, kind = self.shape, self.problem, self.shape.kind
         total = b.let(b.warp_reduce(self.total[i], b.add, ACROSS, dtype=kind))
-        zero, one = problem.scores.number(0), problem.scores.number(1)
-        inverse = b.let(one / T.Select(total == zero, one, total))
+        zero, unit = problem.scores.number(0), problem.scores.number(1)
+        inverse = b.let(unit / T.Select(total == zero, unit, total))
         row = self._row(i)
         head, query = self.tile.split(row)
-        place = problem.place(self.tile.at, head, query)
+        offsets = problem.place(self.tile.at, head, query)
         units = shape.heads.value_dim // shape.value_width
 
         def write(column: int) -> None:
@@ -330,7 +338,7 @@ class _Block:
                 element = self._unit(column) * shape.value_width + lane
                 dtype = problem.types[2]
                 value = value if dtype == "float64" else b.to_storage(value, dtype)
-                b.store(problem.y, value, (*place, element))
+                b.store(problem.y, value, (*offsets, element))
 
         with b.when(row <= self.tile.last):
             for column in range(shape.columns):

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from maxtool.compiler.kernels.cuda.scores import Scores
-from maxtool.compiler.kernels.forms import Step
+from maxtool.compiler.kernels.cuda.attention_scores import Scores
+from maxtool.compiler.kernels.kernel_options import ChainStep
 from maxtool.compiler.kernels.requests import (
     Attention,
     DotAttention,
@@ -56,7 +56,7 @@ class ChainRmsNorm(Request):
     dim: int
     eps: float
     inputs: int
-    steps: tuple[Step, ...]
+    steps: tuple[ChainStep, ...]
     kept: bool
     out: str
 
@@ -113,7 +113,7 @@ class GatedLinear(FewProducts):
     """Two products and the elementwise operations ``steps`` that join them."""
 
     biases: tuple[bool, bool]
-    steps: tuple[Step, ...]
+    steps: tuple[ChainStep, ...]
     out: str
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from maxtool.compiler.kernels.cuda import builder as b
-from maxtool.compiler.kernels.cuda import few_rows as few
-from maxtool.compiler.kernels.cuda.few_forms import Float32, TensorCores
-from maxtool.compiler.kernels.cuda.few_rows import Form, few_rows
+from maxtool.compiler.kernels.cuda import gemv
+from maxtool.compiler.kernels.cuda.gemv import ChunkProduct, gemv_block
+from maxtool.compiler.kernels.cuda.gemv_products import Float32, TensorCores
 from maxtool.compiler.kernels.cuda.matrix import Matrix
-from maxtool.compiler.kernels.cuda.output import Output, Part
-from maxtool.compiler.kernels.cuda.tiles import Tile, tile_product
-from maxtool.compiler.kernels.cuda.tiles_float32 import THREADS, Square, tile_product_float32
+from maxtool.compiler.kernels.cuda.product_output import Output, Part
+from maxtool.compiler.kernels.cuda.tiles import ProductTile, tile_product
+from maxtool.compiler.kernels.cuda.tiles_float32 import THREADS, Float32Tile, tile_product_float32
 
 # With no more rows, the weights are read once for every eight of them instead of once for a tile.
 FEW = 16
@@ -23,10 +23,13 @@ FEW = 16
 # to do, that is 5.4 TB/s from its L2 cache; smaller tiles ask more of it. They pay where large
 # ones leave most of 132 SMs idle. Two are enough: they take most of the time that a model compiles.
 TILES = (
-    Tile(rows=128, columns=256, warps=(2, 4), stages=4, resident=1),
-    Tile(rows=64, columns=64, warps=(2, 2), stages=4, resident=4),
+    ProductTile(rows=128, columns=256, warps=(2, 4), stages=4, min_blocks_per_sm=1),
+    ProductTile(rows=64, columns=64, warps=(2, 2), stages=4, min_blocks_per_sm=4),
 )
-TILES_FLOAT32 = (Square(side=128, resident=1), Square(side=64, resident=3))
+TILES_FLOAT32 = (
+    Float32Tile(side=128, min_blocks_per_sm=1),
+    Float32Tile(side=64, min_blocks_per_sm=3),
+)
 FULL = 96
 
 # Rows of tiles that are walked before the next column of tiles: their x stays in the L2 cache while
@@ -86,37 +89,37 @@ def linear(
         wide: Whether there may be columns enough for large tiles.
         residual: Whether there is one.
     """
-    kind = "" if aligned else "_unaligned"
-    with b.kernel(f"linear_{weight_dtype}{'_batch' if batched else ''}{kind}") as made:
-        batch = (made.dim("batch"),) if batched else ()
-        rows, n, k = made.dim("rows"), made.dim("n"), made.dim("k")
+    suffix = "" if aligned else "_unaligned"
+    with b.kernel(f"linear_{weight_dtype}{'_batch' if batched else ''}{suffix}") as kernel:
+        batch = (kernel.dim("batch"),) if batched else ()
+        rows, n, k = kernel.dim("rows"), kernel.dim("n"), kernel.dim("k")
         stored = b.STORAGE[weight_dtype]
-        x = made.argument("x", (*batch, rows, k), stored)
-        w = made.argument("w", (*batch, n, k), stored)
-        added = made.argument("bias", (n,)) if bias else None
-        more = made.argument("residual", (*batch, rows, n)) if residual else None
-        y = made.argument("y", (*batch, rows, n))
+        x = kernel.argument("x", (*batch, rows, k), stored)
+        w = kernel.argument("w", (*batch, n, k), stored)
+        added = kernel.argument("bias", (n,)) if bias else None
+        more = kernel.argument("residual", (*batch, rows, n)) if residual else None
+        y = kernel.argument("y", (*batch, rows, n))
         first = (b.integer(0),) * len(batch)
-        one = Product(
+        product = Product(
             Matrix(x, rows, k, weight_dtype, aligned, first),
             Matrix(w, n, k, weight_dtype, aligned, first),
             Output(y, rows, n, added, more, fours=fours, at=first),
             prod(batch, start=b.integer(1)),
         )
         if weight_dtype == "float32":
-            _float32(one, wide, shared_memory)
+            _float32(product, wide, shared_memory)
         else:
-            _narrow(one, wide, shared_memory)
-    return made.function
+            _narrow(product, wide, shared_memory)
+    return kernel.function
 
 
-def _has_large_tiles(one: Product, wide: bool) -> bool:
-    """Whether a product is worth the large tiles; whatever is rare has small ones only."""
-    return wide and one.w.aligned and one.output.fours
+def _has_large_tiles(product: Product, wide: bool) -> bool:
+    """Return whether a product is worth the large tiles; whatever is rare has small ones only."""
+    return wide and product.w.aligned and product.output.fours
 
 
-def _narrow(one: Product, wide: bool, shared_memory: int) -> None:
-    tiles = TILES if _has_large_tiles(one, wide) else TILES[-1:]
+def _narrow(product: Product, wide: bool, shared_memory: int) -> None:
+    tiles = TILES if _has_large_tiles(product, wide) else TILES[-1:]
     kept = [tile.within(shared_memory) for tile in tiles]
     sizes = [(tile.rows, tile.columns) for tile in kept]
 
@@ -127,17 +130,17 @@ def _narrow(one: Product, wide: bool, shared_memory: int) -> None:
             operands, sources = (here.x, here.w), _sources(here, corner)
             tile_product(tile, operands, sources, thread, _part(here.output, corner))
 
-        _launch_tiles(one, sizes[index], tile.threads, block, tile.resident)
+        _launch_tiles(product, sizes[index], tile.threads, block, tile.min_blocks_per_sm)
 
     b.either(
-        one.x.rows <= FEW,
-        lambda: _few(one, TensorCores(), shared_memory),
-        lambda: _first_full(one, sizes, tiled),
+        product.x.rows <= FEW,
+        lambda: _few(product, TensorCores(), shared_memory),
+        lambda: _first_full(product, sizes, tiled),
     )
 
 
-def _float32(one: Product, wide: bool, shared_memory: int) -> None:
-    tiles = TILES_FLOAT32 if _has_large_tiles(one, wide) else TILES_FLOAT32[-1:]
+def _float32(product: Product, wide: bool, shared_memory: int) -> None:
+    tiles = TILES_FLOAT32 if _has_large_tiles(product, wide) else TILES_FLOAT32[-1:]
     sizes = [(tile.side, tile.side) for tile in tiles]
 
     def tiled(index: int) -> None:
@@ -148,24 +151,24 @@ def _float32(one: Product, wide: bool, shared_memory: int) -> None:
             part = _part(here.output, corner)
             tile_product_float32(tile.side, operands, sources, thread, part)
 
-        _launch_tiles(one, sizes[index], THREADS, block, tile.resident)
+        _launch_tiles(product, sizes[index], THREADS, block, tile.min_blocks_per_sm)
 
     def several() -> None:
-        _few(one, Float32(rows=4), shared_memory)
+        _few(product, Float32(rows=4), shared_memory)
 
     def more() -> None:
-        b.either(one.x.rows <= FEW, several, lambda: _first_full(one, sizes, tiled))
+        b.either(product.x.rows <= FEW, several, lambda: _first_full(product, sizes, tiled))
 
-    b.either(one.x.rows == 1, lambda: _few(one, Float32(rows=1), shared_memory), more)
+    b.either(product.x.rows == 1, lambda: _few(product, Float32(rows=1), shared_memory), more)
 
 
 def _first_full(
-    one: Product, sizes: Sequence[tuple[int, int]], tiled: Callable[[int], None], index: int = 0
+    product: Product, sizes: Sequence[tuple[int, int]], tiled: Callable[[int], None], index: int = 0
 ) -> None:
     """The largest tiles of which there are enough, else the smallest.
 
     Args:
-        one: The product.
+        product: The product.
         sizes: Rows and columns of the tiles, largest first.
         tiled: Emits the launch of one of them.
         index: The first of them to look at.
@@ -174,37 +177,40 @@ def _first_full(
         tiled(index)
         return
     rows, columns = sizes[index]
-    count = b.ceildiv(one.x.rows, rows) * b.ceildiv(one.w.rows, columns) * one.batch
+    count = b.ceildiv(product.x.rows, rows) * b.ceildiv(product.w.rows, columns) * product.batch
     b.either(
         count >= FULL,
         lambda: tiled(index),
-        lambda: _first_full(one, sizes, tiled, index + 1),
+        lambda: _first_full(product, sizes, tiled, index + 1),
     )
 
 
-def _few(one: Product, form: Form, shared_memory: int) -> None:
+def _few(product: Product, form: ChunkProduct, shared_memory: int) -> None:
     def block(here: Product, corner: tuple[b.Expr, b.Expr], thread: b.Expr) -> None:
-        finish = _single(here.output, corner)
-        memory = few.bench(form, 1, shared_memory)
-        few_rows(form, here.x, [here.w], corner, thread, finish, memory)
+        epilogue = _single(here.output, corner)
+        memory = gemv.shared_stages(form, 1, shared_memory)
+        gemv_block(form, here.x, [here.w], corner, thread, epilogue, memory)
 
-    _launch_tiles(one, (form.rows, form.columns), few.THREADS, block, few.RESIDENT)
+    _launch_tiles(product, (form.rows, form.columns), gemv.THREADS, block, gemv.MIN_BLOCKS_PER_SM)
 
 
 def _launch_tiles(
-    one: Product,
+    product: Product,
     size: tuple[int, int],
     threads: int,
     body: Callable[[Product, tuple[b.Expr, b.Expr], b.Expr], None],
-    resident: int,
+    min_blocks_per_sm: int,
 ) -> None:
     """A block for each part of ``size`` of the result of each product of the batch."""
-    rows, columns = b.ceildiv(one.x.rows, size[0]), b.ceildiv(one.w.rows, size[1])
+    rows, columns = b.ceildiv(product.x.rows, size[0]), b.ceildiv(product.w.rows, size[1])
     each = rows * columns
-    with b.launch([one.batch * each], threads, resident=resident) as (block, thread):
-        at = b.index(b.block_quotient(block, each)) if one.x.at else b.integer(0)
+    with b.launch([product.batch * each], threads, min_blocks_per_sm=min_blocks_per_sm) as (
+        block,
+        thread,
+    ):
+        at = b.index(b.block_quotient(block, each)) if product.x.at else b.integer(0)
         row, column = _walk(b.index(block - at * each), rows, columns)
-        body(one.of(at), (b.index(row * size[0]), b.index(column * size[1])), thread)
+        body(product.of(at), (b.index(row * size[0]), b.index(column * size[1])), thread)
 
 
 def _walk(index: b.Expr, rows: b.Expr, columns: b.Expr) -> tuple[b.Expr, b.Expr]:
@@ -217,26 +223,26 @@ def _walk(index: b.Expr, rows: b.Expr, columns: b.Expr) -> tuple[b.Expr, b.Expr]
 
 
 def _sources(
-    one: Product, corner: tuple[b.Expr, b.Expr]
+    product: Product, corner: tuple[b.Expr, b.Expr]
 ) -> tuple[Callable[[b.Expr], b.Expr], Callable[[b.Expr], b.Expr]]:
     row, column = corner
-    return (lambda at: one.x.inside(row + at)), (lambda at: one.w.inside(column + at))
+    return (lambda at: product.x.inside(row + at)), (lambda at: product.w.inside(column + at))
 
 
-def _single(output: Output, corner: tuple[b.Expr, b.Expr]) -> few.Finish:
+def _single(output: Output, corner: tuple[b.Expr, b.Expr]) -> gemv.Epilogue:
     """Store the sum of an element."""
 
-    def finish(row: b.Expr, column: b.Expr, sums: Sequence[b.Expr]) -> None:
+    def epilogue(row: b.Expr, column: b.Expr, sums: Sequence[b.Expr]) -> None:
         output.store(b.index(corner[0] + row), b.index(corner[1] + column), sums[0])
 
-    return finish
+    return epilogue
 
 
 def _part(output: Output, corner: tuple[b.Expr, b.Expr]) -> Part:
     """The part of a result that begins at a corner."""
 
-    def row(one: b.Expr) -> tuple[b.Expr, b.Expr]:
-        place = b.index(corner[0] + one)
-        return place < output.rows, place
+    def row(offset: b.Expr) -> tuple[b.Expr, b.Expr]:
+        row_index = b.index(corner[0] + offset)
+        return row_index < output.rows, row_index
 
     return Part(output, row, corner[1])

@@ -9,7 +9,7 @@ from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
-from maxtool.compiler.kernels.cuda import lanes as ln
+from maxtool.compiler.kernels.cuda import vector_access as ln
 
 # Bytes that one thread moves at a time: the widest load there is.
 PIECE_BYTES = 16
@@ -64,42 +64,42 @@ class Matrix:
             k: The first term, a multiple of ``piece``.
         """
         if not self.aligned:
-            return [b.let(self._value(row, k + one)) for one in range(self.piece)]
+            return [b.let(self._value(row, k + offset)) for offset in range(self.piece)]
         start = b.index(b.least(k, self.terms - self.piece))
         held = ln.read(self.buffer, self.place(row, start), self.piece, self.dtype)
         return [T.Select(k < self.terms, held[one], T.float32(0)) for one in range(self.piece)]
 
-    def copy(self, to: b.Buffer, place: Sequence[b.Index], row: b.Expr, k: b.Expr) -> None:
-        """Begin to copy a piece of a row to shared memory; beyond the last term it is 0.
+    def copy(self, to: b.Buffer, target_index: Sequence[b.Index], row: b.Expr, k: b.Expr) -> None:
+        """Start copying a piece of a row to shared memory; beyond the last term it is 0.
 
         Args:
             to: The shared memory, in words of 32 bits.
-            place: Where the piece goes, at a multiple of 16 bytes.
+            target_index: Where the piece goes, at a multiple of 16 bytes.
             row: Which row; there is one.
             k: The first term, a multiple of ``piece``.
         """
         if self.aligned:
             count = T.Select(k < self.terms, b.int32(PIECE_BYTES), b.int32(0))
             source = self._address(row, b.least(k, self.terms - self.piece))
-            b.do(b.call("mt_cp_async_16", b.pointer(to, *place), source, count))
+            b.do(b.call("mt_cp_async_16", b.pointer(to, *target_index), source, count))
             return
-        *outer, last = place
+        *outer, last = target_index
         with T.unroll(b.int32(WORDS)) as word:
             b.store(to, self._word(row, k, word), (*outer, last + word))
 
     def _address(self, row: b.Expr, k: b.Expr) -> b.Expr:
-        place = self.place(row, k)
-        found = b.pointer(self.buffer, *place)
+        offsets = self.place(row, k)
+        address = b.pointer(self.buffer, *offsets)
         for condition, other in self.others:
-            given = condition, b.pointer(other, *place), found
-            found = b.call("mt_either", *given, returns="handle")
-        return found
+            arguments = condition, b.pointer(other, *offsets), address
+            address = b.call("mt_either", *arguments, returns="handle")
+        return address
 
     def _word(self, row: b.Expr, k: b.Expr, word: b.Expr) -> b.Expr:
         """32 bits of a piece, a value at a time."""
         if self.dtype == "float32":
             return T.reinterpret("uint32", self._value(row, k + word))
-        low, high = (self._bits(row, k + word * 2 + one) for one in range(2))
+        low, high = (self._bits(row, k + word * 2 + half) for half in range(2))
         return T.bitwise_or(low, T.shift_left(high, tirx.const(16, "uint32")))
 
     def _bits(self, row: b.Expr, k: b.Expr) -> b.Expr:
@@ -108,8 +108,8 @@ class Matrix:
         return T.Cast("uint32", bits)
 
     def _value(self, row: b.Expr, k: b.Expr) -> b.Expr:
-        place, zero = self.place(row, k), tirx.const(0, b.STORAGE[self.dtype])
-        value = self.buffer[place]
+        offsets, zero = self.place(row, k), tirx.const(0, b.STORAGE[self.dtype])
+        value = self.buffer[offsets]
         for condition, other in self.others:
-            value = T.if_then_else(condition, other[place], value)
+            value = T.if_then_else(condition, other[offsets], value)
         return T.if_then_else(k < self.terms, value, zero)

@@ -11,10 +11,10 @@ from tvm.tirx.script.builder import ir as T
 from maxtool.compiler.kernels.chains import run_chain
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import elements as e
-from maxtool.compiler.kernels.cuda import lanes as ln
+from maxtool.compiler.kernels.cuda import vector_access as ln
 from maxtool.compiler.kernels.cuda.backend import REGISTERS, CudaBackend
 from maxtool.compiler.kernels.cuda.rows import WARPS, ThreadGroup
-from maxtool.compiler.kernels.forms import Step
+from maxtool.compiler.kernels.kernel_options import ChainStep
 from maxtool.compiler.kernels.normalize import inverse_root, rms_norm_rows
 
 MOST_KEPT = 32  # elements of a thread
@@ -23,8 +23,8 @@ VECTORS = 2  # of a thread, while there are threads
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """How a row lies in the registers of the threads that work on it.
+class RowLayout:
+    """Layout of a row in the registers of the threads that work on it.
 
     Attributes:
         dim: Elements of the row.
@@ -43,7 +43,7 @@ class Layout:
 
     @property
     def fits(self) -> bool:
-        """Whether the registers of a thread hold its part."""
+        """Return whether the registers of a thread hold its part."""
         return self.pieces * self.width <= MOST_KEPT
 
     def each(self, lane: b.Expr, body: Callable[[int, b.Expr], None]) -> None:
@@ -58,11 +58,11 @@ class Layout:
                     body(piece * self.width, k)
 
 
-def layout(dim: int) -> Layout:
+def layout(dim: int) -> RowLayout:
     """The layout of rows of a length."""
     width = ln.widest("float32", dim)
     warps = -(-dim // (width * VECTORS * b.WARP))
-    return Layout(dim, width, min(warps * b.WARP, MOST_THREADS))
+    return RowLayout(dim, width, min(warps * b.WARP, MOST_THREADS))
 
 
 def rms_norm(dim: int, eps: float, out: str = "float32") -> b.PrimFunc:
@@ -73,10 +73,10 @@ def rms_norm(dim: int, eps: float, out: str = "float32") -> b.PrimFunc:
     shape = layout(dim)
     if not shape.fits:
         return rms_norm_rows(CudaBackend(), "float32", "float32", eps, 0.0, False, out)
-    with b.kernel(f"rms_norm_{dim}_{out}") as made:
-        rows = made.dim("rows")
-        x, w = made.argument("x", (rows, dim)), made.argument("w", (dim,))
-        y = made.argument("y", (rows, dim), e.stored(out))
+    with b.kernel(f"rms_norm_{dim}_{out}") as kernel:
+        rows = kernel.dim("rows")
+        x, w = kernel.argument("x", (rows, dim)), kernel.argument("w", (dim,))
+        y = kernel.argument("y", (rows, dim), e.storage_type(out))
         with _each_row(rows, shape) as (row, threads):
             _normalised(
                 shape,
@@ -86,11 +86,11 @@ def rms_norm(dim: int, eps: float, out: str = "float32") -> b.PrimFunc:
                 lambda k: ln.read(x, (row, k), shape.width, "float32"),
                 lambda k, values: ln.write(y, values, (row, k), shape.width, out),
             )
-    return made.function
+    return kernel.function
 
 
 def chain_rms_norm(
-    dim: int, eps: float, inputs: int, steps: Sequence[Step], kept: bool, out: str = "float32"
+    dim: int, eps: float, inputs: int, steps: Sequence[ChainStep], kept: bool, out: str = "float32"
 ) -> b.PrimFunc:
     """Build a chain of elementwise operations and the normalisation of its result.
 
@@ -100,12 +100,12 @@ def chain_rms_norm(
     """
     shape = layout(dim)
     name = "_".join(dict.fromkeys(step.op for step in steps))
-    with b.kernel(f"{name}_rms_norm_{dim}_{out}") as made:
-        rows = made.dim("rows")
-        sources = [made.argument(f"x{index}", (rows, dim)) for index in range(inputs)]
-        w = made.argument("w", (dim,))
-        result = made.argument("result", (rows, dim)) if kept else None
-        y = made.argument("y", (rows, dim), e.stored(out))
+    with b.kernel(f"{name}_rms_norm_{dim}_{out}") as kernel:
+        rows = kernel.dim("rows")
+        sources = [kernel.argument(f"x{index}", (rows, dim)) for index in range(inputs)]
+        w = kernel.argument("w", (dim,))
+        result = kernel.argument("result", (rows, dim)) if kept else None
+        y = kernel.argument("y", (rows, dim), e.storage_type(out))
         with _each_row(rows, shape) as (row, threads):
 
             def computed(k: b.Expr) -> b.Buffer:
@@ -122,11 +122,11 @@ def chain_rms_norm(
                 ln.write(y, values, (row, k), shape.width, out)
 
             _normalised(shape, threads, eps, w, computed, write)
-    return made.function
+    return kernel.function
 
 
 @contextmanager
-def _each_row(rows: b.Expr, shape: Layout) -> Iterator[tuple[b.Expr, ThreadGroup]]:
+def _each_row(rows: b.Expr, shape: RowLayout) -> Iterator[tuple[b.Expr, ThreadGroup]]:
     """Launch the block for every row; rows of a warp go several to a block."""
     single = shape.threads == b.WARP
     per_block = WARPS if single else 1
@@ -140,7 +140,7 @@ def _each_row(rows: b.Expr, shape: Layout) -> Iterator[tuple[b.Expr, ThreadGroup
 
 
 def _normalised(
-    shape: Layout,
+    shape: RowLayout,
     threads: ThreadGroup,
     eps: float,
     w: b.Buffer,

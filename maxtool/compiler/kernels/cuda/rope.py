@@ -8,7 +8,7 @@ from typing import TypeAlias
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
-from maxtool.compiler.kernels.cuda import lanes as ln
+from maxtool.compiler.kernels.cuda import vector_access as ln
 
 # Cosines, sines, and the row of both.
 Angle: TypeAlias = tuple[b.Buffer, b.Buffer, b.Expr]
@@ -32,7 +32,7 @@ class Rotation:
         return self.dim // 2
 
     def width(self, *dtypes: str) -> int:
-        """How many neighbours are moved at a time, if they have these types."""
+        """Return how many neighbours are moved at a time, if they have these types."""
         sizes = (self.half, self.head_dim, self.head_dim - self.dim)
         return min(4, *(ln.widest(dtype, *sizes) for dtype in ("float32", *dtypes)))
 
@@ -92,14 +92,14 @@ def rope(head_dim: int, dim: int) -> b.PrimFunc:
     rotation = Rotation(head_dim, dim)
     width = rotation.width()
     threads = ln.threads_for(rotation.units(width))
-    with b.kernel(f"rope_{head_dim}_{dim}") as made:
-        batch, seq, heads = made.dim("batch"), made.dim("seq"), made.dim("heads")
-        context = made.dim("context")
-        x = made.argument("x", (batch, seq, heads, head_dim))
-        cos = made.argument("cos", (context, rotation.half))
-        sin = made.argument("sin", (context, rotation.half))
-        position = made.argument("position", (1,), "int32")
-        y = made.argument("y", (batch, seq, heads, head_dim))
+    with b.kernel(f"rope_{head_dim}_{dim}") as kernel:
+        batch, seq, heads = kernel.dim("batch"), kernel.dim("seq"), kernel.dim("heads")
+        context = kernel.dim("context")
+        x = kernel.argument("x", (batch, seq, heads, head_dim))
+        cos = kernel.argument("cos", (context, rotation.half))
+        sin = kernel.argument("sin", (context, rotation.half))
+        position = kernel.argument("position", (1,), "int32")
+        y = kernel.argument("y", (batch, seq, heads, head_dim))
         with b.launch([batch * seq, heads], threads) as (token, head, thread):
             at, s = b.unravel(token, (batch, seq))
             row = b.index(b.clamped(T.Cast("int64", position[0]) + s, context))
@@ -110,4 +110,4 @@ def rope(head_dim: int, dim: int) -> b.PrimFunc:
                 rotation.apply(unit, width, (x, place), (cos, sin, row), target)
 
             ln.strided(rotation.units(width), thread, threads, work)
-    return made.function
+    return kernel.function

@@ -11,18 +11,18 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.backend import Body, Read
 from maxtool.compiler.kernels.cuda import builder as b
-from maxtool.compiler.kernels.cuda import lanes as ln
+from maxtool.compiler.kernels.cuda import vector_access as ln
 from maxtool.compiler.kernels.cuda.first_element import SharedFirstElement
+from maxtool.compiler.kernels.element_order import Combine, Fold
 from maxtool.compiler.kernels.first_element import Ahead, FirstElement
-from maxtool.compiler.kernels.ordering import Combine, Fold
 
 THREADS = 256
 WARPS = THREADS // b.WARP
 # Blocks of a multiprocessor while it works on rows: threads have 64 registers.
-RESIDENT = 4
+MIN_BLOCKS_PER_SM = 4
 # Rows up to this length are work for a warp; blocks take longer ones.
 WARP_ROW = 1024
-# Loads of a thread that are under way while a row is swept.
+# Loads of a thread that are in flight while a row is swept.
 AHEAD = 4
 
 
@@ -43,7 +43,7 @@ class ThreadGroup:
     width: int = 1
 
     def _by_size(self, of: Callable[[int], b.Expr]) -> b.Expr:
-        """What depends on how many they are."""
+        """Emit a value that depends on the number of threads."""
         whole = of(self.size)
         return whole if self.single is None else T.Select(self.single, of(b.WARP), whole)
 
@@ -91,7 +91,7 @@ class ThreadGroup:
         """Run ``body(k, *load(k))`` for every ``k`` below ``n``, of which there is one at least.
 
         What is loaded waits in registers for ``AHEAD`` turns of the thread, so that as many loads
-        are under way; the body is compiled once. What it has of places beyond the last is not used.
+        are in flight; the body is compiled once. What it has of places beyond the last is not used.
 
         Args:
             n: How many.
@@ -140,7 +140,7 @@ class ThreadGroup:
 
     @contextmanager
     def several(self) -> Iterator[None]:
-        """What is emitted is for groups of several warps only."""
+        """Emit code inside this block only for groups of several warps."""
         if self.single is None:
             yield
             return
@@ -212,7 +212,7 @@ def each_row(rows: b.Expr, n: b.Expr, body: Callable[[b.Expr, ThreadGroup], None
     """
     short = n <= WARP_ROW
     blocks = T.Select(short, b.ceildiv(rows, WARPS), rows)
-    with b.launch([blocks], THREADS, resident=RESIDENT) as (block, thread):
+    with b.launch([blocks], THREADS, min_blocks_per_sm=MIN_BLOCKS_PER_SM) as (block, thread):
         single = b.let(short)
         warp, lane = T.Cast("int64", thread // b.WARP), thread % b.WARP
         row = b.index(T.Select(single, block * WARPS + warp, block))

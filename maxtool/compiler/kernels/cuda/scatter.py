@@ -70,7 +70,7 @@ def _total(
 
 
 def _is_last(place: Callable[[b.Expr], b.Expr], own: b.Expr, j: b.Expr, m: b.Expr) -> b.Expr:
-    """Whether no update after ``j`` goes to its place."""
+    """Return whether no update after ``j`` goes to its place."""
     later = b.cell(j + 1)
     again = b.cell(tirx.const(False, "bool"))
     with T.While(tirx.all(later.value < m, tirx.Not(again.value))):

@@ -10,7 +10,7 @@ from tvm.tirx.script.builder import ir as T
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import elements as e
 from maxtool.compiler.kernels.cuda.rows import THREADS, ThreadGroup
-from maxtool.compiler.kernels.ordering import above, equal
+from maxtool.compiler.kernels.element_order import above, equal
 
 
 def sorted_places(dtype: str, ascending: bool) -> b.PrimFunc:
@@ -21,18 +21,18 @@ def sorted_places(dtype: str, ascending: bool) -> b.PrimFunc:
     A block merges runs that are in order: each element finds its place among those of the run
     beside its own by halving.
     """
-    kind = e.computed(dtype)
-    with b.kernel(f"argsort_{dtype}") as made:
-        rows, n = made.dim("rows"), made.dim("n")
-        x = made.argument("x", (rows, n), e.stored(dtype))
-        y = made.argument("y", (rows, n), "int64")
+    kind = e.compute_type(dtype)
+    with b.kernel(f"argsort_{dtype}") as kernel:
+        rows, n = kernel.dim("rows"), kernel.dim("n")
+        x = kernel.argument("x", (rows, n), e.storage_type(dtype))
+        y = kernel.argument("y", (rows, n), "int64")
         merged = b.workspace((rows, n), "int64")
         with b.launch([rows], THREADS) as (i, thread):
             threads = ThreadGroup(thread, THREADS)
 
-            def before(one: b.Expr, two: b.Expr, or_equal: b.Expr) -> b.Expr:
-                """Whether the element at one place comes before that at another."""
-                first, second = (b.let(e.read(x, (i, at), dtype)) for at in (one, two))
+            def before(left: b.Expr, right: b.Expr, or_equal: b.Expr) -> b.Expr:
+                """Return whether the element at one place comes before that at another."""
+                first, second = (b.let(e.read(x, (i, at), dtype)) for at in (left, right))
                 ahead = above(second, first, kind) if ascending else above(first, second, kind)
                 return tirx.any(ahead, tirx.all(or_equal, equal(first, second, kind)))
 
@@ -44,7 +44,7 @@ def sorted_places(dtype: str, ascending: bool) -> b.PrimFunc:
                 b.barrier()
                 threads.each(n, lambda k: b.store(y, merged[i, k], (i, k)))
                 run.set(run.value * 2)
-    return made.function
+    return kernel.function
 
 
 def _merge(
@@ -53,7 +53,7 @@ def _merge(
     where: tuple[b.Expr, b.Expr, b.Expr, b.Expr],
     before: Callable[[b.Expr, b.Expr, b.Expr], b.Expr],
 ) -> None:
-    """Put element k of row i where it belongs in its run and the one beside it."""
+    """Insert element k of row i where it belongs in its run merged with the next."""
     i, k, run, n = where
     start = b.index(b.quotient(k, 2 * run) * (2 * run))
     middle, end = b.index(b.least(start + run, n)), b.index(b.least(start + 2 * run, n))

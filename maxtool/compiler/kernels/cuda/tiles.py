@@ -1,4 +1,4 @@
-"""Many rows times 16-bit weights: tiles of the result on tensor cores.
+"""Products of many rows with 16-bit weights: tiles of the result on tensor cores.
 
 The stages of both operands wait in shared memory, filled by ``cp.async`` while earlier ones are
 multiplied. A row of a stage is 64 terms: 128 bytes, all banks once. Its eight pieces of 16 bytes
@@ -20,8 +20,8 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda.matrix import MMA, WORDS, Matrix
-from maxtool.compiler.kernels.cuda.output import Part
-from maxtool.compiler.kernels.cuda.tile_sums import TileSums
+from maxtool.compiler.kernels.cuda.product_output import Part
+from maxtool.compiler.kernels.cuda.tile_epilogue import TileSums
 
 DEPTH = 64  # terms of a stage
 PIECES = 8  # in a row of a stage
@@ -33,22 +33,22 @@ Source: TypeAlias = Callable[[b.Expr], b.Expr]
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
-    """How a block computes a part of the result.
+class ProductTile:
+    """Computation of one part of the result by a block.
 
     Attributes:
         rows: Rows of the part, a multiple of 16 for each warp.
         columns: Columns, likewise.
         warps: How many warps share the rows, and how many the columns.
         stages: Stages in shared memory.
-        resident: Blocks that a multiprocessor is to have registers for.
+        min_blocks_per_sm: Blocks that a multiprocessor is to have registers for.
     """
 
     rows: int
     columns: int
     warps: tuple[int, int]
     stages: int
-    resident: int
+    min_blocks_per_sm: int
 
     @property
     def threads(self) -> int:
@@ -70,7 +70,7 @@ class Tile:
         """Bytes of shared memory."""
         return self.stages * (self.rows + self.columns) * DEPTH * 2
 
-    def within(self, shared_memory: int) -> Tile:
+    def within(self, shared_memory: int) -> ProductTile:
         """The same with as many stages as fit into so many bytes."""
         stages = shared_memory // (self.shared_memory // self.stages)
         return replace(self, stages=min(self.stages, stages))
@@ -104,19 +104,19 @@ class _Staged:
     thread: b.Expr
 
     def _place(self, stage: b.Expr, row: b.Expr, piece: b.Expr) -> b.Expr:
-        """Where a piece of a row of a stage is."""
+        """Return the offset of a piece of a row of a stage."""
         line = (stage * self.height + row + self.first) * (PIECES * WORDS)
         return line + (piece ^ (row % PIECES)) * WORDS
 
     def copy(self, stage: b.Expr, k: b.Expr) -> None:
-        """Begin to copy the terms from ``k`` on."""
+        """Start copying the terms from ``k`` on."""
         row, piece = self.thread // PIECES, self.thread % PIECES
         term = b.index(k + piece * (DEPTH // PIECES))
         first = b.let(self._place(stage, row, piece))
 
         def one(index: b.Expr, source: b.Expr) -> None:
-            place = first + index * (self.each * PIECES * WORDS)
-            self.matrix.copy(self.memory, (place,), source, term)
+            offset = first + index * (self.each * PIECES * WORDS)
+            self.matrix.copy(self.memory, (offset,), source, term)
 
         turns = b.int32(self.count // self.each)
         if self.held is not None:
@@ -145,7 +145,7 @@ class _Staged:
 
 
 def tile_product(
-    tile: Tile,
+    tile: ProductTile,
     operands: tuple[Matrix, Matrix],
     sources: tuple[Source, Source],
     thread: b.Expr,
@@ -176,13 +176,13 @@ def tile_product(
 
 
 def _staged(
-    tile: Tile,
+    tile: ProductTile,
     matrix: Matrix,
     source: Source,
-    place: tuple[b.Buffer, int, int],
+    corner: tuple[b.Buffer, int, int],
     thread: b.Expr,
 ) -> _Staged:
-    memory, first, count = place
+    memory, first, count = corner
     each, height = tile.threads // PIECES, tile.rows + tile.columns
     held = b.scratch((count // each,), "int64") if matrix.aligned else None
     if held is not None:
@@ -192,7 +192,7 @@ def _staged(
     return _Staged(matrix, source, each, held, memory, height, first, count, thread)
 
 
-def _run(tile: Tile, operands: tuple[_Staged, _Staged], terms: b.Expr, warp: _Warp) -> None:
+def _run(tile: ProductTile, operands: tuple[_Staged, _Staged], terms: b.Expr, warp: _Warp) -> None:
     """Copy and multiply, stage after stage; copies are ``stages - 1`` ahead.
 
     A warp's fragments of one step are loaded before it multiplies those of the step before; the
@@ -245,14 +245,14 @@ class _Warp:
     """
 
     def __init__(
-        self, tile: Tile, x: _Staged, w: _Staged, warp: tuple[b.Expr, b.Expr], lane: b.Expr
+        self, tile: ProductTile, x: _Staged, w: _Staged, warp: tuple[b.Expr, b.Expr], lane: b.Expr
     ) -> None:
         self.x, self.w, self.lane = x, w, lane
         self.top, self.left = warp[0] * tile.warp_rows, warp[1] * tile.warp_columns
         self.rows, self.columns = tile.warp_rows // 16, tile.warp_columns // 16
         self.sums = b.scratch((self.rows * self.columns * 8,))
-        with T.unroll(b.int32(self.rows * self.columns * 8)) as place:
-            b.store(self.sums, T.float32(0), (place,))
+        with T.unroll(b.int32(self.rows * self.columns * 8)) as index:
+            b.store(self.sums, T.float32(0), (index,))
         self.fragments = [
             (b.scratch((self.rows * 4,), "uint32"), b.scratch((self.columns * 4,), "uint32"))
             for _ in range(2)

@@ -1,4 +1,4 @@
-"""Many rows times float32 weights: tiles of the result by multiply-adds, without tensor cores.
+"""Products of many rows with float32 weights: multiply-add tiles, without tensor cores.
 
 Those would round to TF32. Each thread keeps 8 x 8 sums, and reads 16 values from shared memory for
 64 multiply-adds. Stages lie there transposed, ``[terms, rows]``, so that a thread reads four
@@ -14,9 +14,9 @@ from typing import TypeAlias
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
-from maxtool.compiler.kernels.cuda import lanes as ln
+from maxtool.compiler.kernels.cuda import vector_access as ln
 from maxtool.compiler.kernels.cuda.matrix import Matrix
-from maxtool.compiler.kernels.cuda.output import Part
+from maxtool.compiler.kernels.cuda.product_output import Part
 
 DEPTH = 16  # terms of a stage
 PIECES = DEPTH // 4  # in a row of a stage
@@ -28,16 +28,16 @@ Sources: TypeAlias = tuple[Callable[[b.Expr], b.Expr], Callable[[b.Expr], b.Expr
 
 
 @dataclass(frozen=True, slots=True)
-class Square:
+class Float32Tile:
     """A tile.
 
     Attributes:
         side: Rows and columns: 64 or 128.
-        resident: Blocks that a multiprocessor is to have registers for.
+        min_blocks_per_sm: Blocks that a multiprocessor is to have registers for.
     """
 
     side: int
-    resident: int
+    min_blocks_per_sm: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,9 @@ class _Staged:
         each = THREADS // PIECES
         for index in range(len(self.sources)):
             row = self.thread // PIECES + index * each
-            for one in range(4):
-                place = (slot, self.thread % PIECES * 4 + one, row)
-                b.store(self.memory, self.held[4 * index + one], place)
+            for element in range(4):
+                target_index = (slot, self.thread % PIECES * 4 + element, row)
+                b.store(self.memory, self.held[4 * index + element], target_index)
 
 
 def tile_product_float32(
@@ -129,15 +129,15 @@ def _multiply(
     sums: b.Buffer,
     operands: tuple[b.Buffer, b.Buffer],
     at: tuple[b.Expr, b.Expr],
-    place: tuple[b.Expr, b.Expr],
+    corner: tuple[b.Expr, b.Expr],
 ) -> None:
     """Add the products of one term: of fours of rows and columns, one four from each 64."""
     width = size // GRID
     values = []
-    for memory, one in zip(operands, place, strict=True):
+    for memory, first in zip(operands, corner, strict=True):
         held = b.scratch((width,), "uint32")
         for start in range(0, width, 4):
-            source = memory, (*at, one * 4 + start * GRID)
+            source = memory, (*at, first * 4 + start * GRID)
             ln.load(held, (start,), source, 4, "float32")
         values.append(ln.unpack(held, width, "float32", width=4))
     rows, columns = values
@@ -146,10 +146,10 @@ def _multiply(
         b.store(sums, sums[index] + rows[i] * columns[j], (index,))
 
 
-def _write(size: int, sums: b.Buffer, place: tuple[b.Expr, b.Expr], part: Part) -> None:
+def _write(size: int, sums: b.Buffer, corner: tuple[b.Expr, b.Expr], part: Part) -> None:
     """Write the sums: fours of columns, one from each 64, or column after column."""
     count, width = size // GRID, part.output.width
-    top, left = place
+    top, left = corner
     for j in range(0, count, width):
         column = T.Cast("int64", left * 4 + (j // 4 * 4 * GRID + j % 4))
 
@@ -160,5 +160,5 @@ def _write(size: int, sums: b.Buffer, place: tuple[b.Expr, b.Expr], part: Part) 
 
 
 def _at(thread: b.Expr, index: b.Expr) -> b.Expr:
-    """Which row a thread's is: four neighbours of each 64."""
+    """Return the row of a thread: four neighbours of each 64."""
     return thread * 4 + (index // 4 * (4 * GRID) + index % 4)

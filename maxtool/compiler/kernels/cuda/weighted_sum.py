@@ -1,4 +1,4 @@
-"""What the experts that a row has chosen make of it, added up."""
+"""Weighted sum of the outputs of the experts that each row has chosen."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ def weighted_sum() -> b.PrimFunc:
 
     Parameters of the kernel: x[rows, used, n], shares[rows, used], y[rows, n], all float32.
     """
-    with b.kernel("weighted_sum") as made:
-        rows, used, n = made.dim("rows"), made.dim("used"), made.dim("n")
-        x = made.argument("x", (rows, used, n))
-        shares = made.argument("shares", (rows, used))
-        y = made.argument("y", (rows, n))
+    with b.kernel("weighted_sum") as kernel:
+        rows, used, n = kernel.dim("rows"), kernel.dim("used"), kernel.dim("n")
+        x = kernel.argument("x", (rows, used, n))
+        shares = kernel.argument("shares", (rows, used))
+        y = kernel.argument("y", (rows, n))
         parts = b.ceildiv(n, THREADS)
         with b.launch([rows * parts], THREADS) as (block, thread):
             row = b.index(b.quotient(block, parts))
@@ -28,4 +28,4 @@ def weighted_sum() -> b.PrimFunc:
                 with T.serial(used) as s:
                     total.add(x[row, s, column] * shares[row, s])
                 b.store(y, total.value, (row, column))
-    return made.function
+    return kernel.function

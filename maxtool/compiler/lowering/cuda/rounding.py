@@ -1,4 +1,4 @@
-"""Which values are read rounded only, so that the kernel that computes one can round it too.
+"""Values that are only read rounded, so that the kernel that computes one can round it too.
 
 A product with 16-bit weights takes its rows in their type. A norm, a chain of elementwise
 operations or an attention whose result is read by such products and nothing else writes that type
@@ -14,8 +14,8 @@ from typing import TypeAlias
 
 from maxtool.compiler.fusion.node_index import NodeIndex
 from maxtool.compiler.kernels.cuda.flash import STATIC
-from maxtool.compiler.kernels.cuda.flash_mma import Form
-from maxtool.compiler.kernels.forms import Heads
+from maxtool.compiler.kernels.cuda.flash_mma import TileLayout
+from maxtool.compiler.kernels.kernel_options import HeadSizes
 from maxtool.dtype import DType
 from maxtool.graph import Node, Tensor
 
@@ -70,8 +70,8 @@ def _attended(node: Node, index: NodeIndex) -> DType | None:
     if dtype is None or others:
         return None
     sizes = (query.shape[1], key.shape[1], key.shape[3], value.shape[3])
-    heads = Heads(*map(int, sizes))
-    return dtype if Form(heads, dtype.value).fits(STATIC) else None
+    heads = HeadSizes(*map(int, sizes))
+    return dtype if TileLayout(heads, dtype.value).fits(STATIC) else None
 
 
 def _product_type(value: Tensor, index: NodeIndex) -> DType | None:

@@ -1,0 +1,45 @@
+"""The form of a decoder's cache, which the kernels of a target decide."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from maxtool.dtype import DType
+from maxtool.graph import BufferType, Tensor, ops
+
+# Keys and values.
+Cache: TypeAlias = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class CacheLayout:
+    """Layout of keys and values in memory; by default as the kernels of a CPU read them.
+
+    Args:
+        dtype: float32, float16 or bfloat16.
+        transposed: Whether keys are ``[batch, kv_heads, head_dim, context]``, so that the scores
+            of neighbouring keys are neighbours, rather than as values are:
+            ``[batch, kv_heads, context, head_dim]``.
+    """
+
+    dtype: DType = DType.float32
+    transposed: bool = True
+
+    def buffers(self, heads: int, dim: int, context: int) -> tuple[BufferType, BufferType]:
+        """The types of the keys and the values of one layer."""
+        sizes = (dim, context) if self.transposed else (context, dim)
+        key = BufferType(self.dtype, ["batch", heads, *sizes])
+        return key, BufferType(self.dtype, ["batch", heads, context, dim])
+
+    def laid(self, key: Tensor, value: Tensor) -> Cache:
+        """Keys and values ``[batch, seq, kv_heads, head_dim]`` as a cache would hold them."""
+        if self.dtype is not key.dtype:
+            key, value = key.cast(self.dtype), value.cast(self.dtype)
+        order = [0, 2, 3, 1] if self.transposed else [0, 2, 1, 3]
+        return key.permute(order), value.permute([0, 2, 1, 3])
+
+    def written(self, cache: Cache, key: Tensor, value: Tensor, position: Tensor) -> Cache:
+        """A cache with new keys and values, ``[batch, seq, kv_heads, head_dim]``, in it."""
+        keys = ops.cache_write_key(cache[0], key, position, transposed=self.transposed)
+        return keys, ops.cache_write_value(cache[1], value, position)

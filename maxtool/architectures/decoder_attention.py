@@ -1,0 +1,98 @@
+"""Grouped-query attention over a cache."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from maxtool.architectures.cache_layout import Cache, CacheLayout
+from maxtool.architectures.decoder_config import DecoderConfig
+from maxtool.architectures.rotary_angles import Angles
+from maxtool.dtype import DType
+from maxtool.graph import Tensor, ops
+from maxtool.nn import Linear, Module, RMSNorm
+from maxtool.nn.tensor_parallel import Role
+
+# Hidden state, angles, position and cache, to the hidden state and the written cache.
+CachedModule: TypeAlias = Module[
+    [Tensor, Angles | None, Tensor, Cache | None], tuple[Tensor, Cache | None]
+]
+
+
+class Attention(CachedModule):
+    """Attention in which each head of keys serves several heads of queries.
+
+    Args:
+        config: The decoder's options.
+        window: How many keys a query sees at most, its own included; None for all.
+        dtype: The element type of the matrices.
+        form: How keys and values lie.
+    """
+
+    def __init__(
+        self, config: DecoderConfig, window: int | None, dtype: DType, form: CacheLayout
+    ) -> None:
+        hidden, dim = config.hidden_size, config.head_dim
+        inner, shared = config.n_heads * dim, config.n_kv_heads * dim
+        self.q = Linear(hidden, inner, dtype, has_bias=config.qkv_bias)
+        self.k = Linear(hidden, shared, dtype, has_bias=config.qkv_bias)
+        self.v = Linear(hidden, shared, dtype, has_bias=config.qkv_bias)
+        self.o = Linear(inner, hidden, dtype, has_bias=config.o_bias)
+        self.q.role, self.o.role = Role.OUTPUTS, Role.INPUTS
+        if config.n_kv_heads > 1:  # a single one serves the queries of every device
+            self.k.role = self.v.role = Role.OUTPUTS
+        self.qk_norm = config.qk_norm
+        if config.qk_norm != "none":
+            widths = (dim, dim) if config.qk_norm == "head" else (inner, shared)
+            self.q_norm, self.k_norm = (RMSNorm(width, config.norm_eps) for width in widths)
+        self.head_dim = dim
+        self.window = window
+        self.form = form
+        self.softcap = config.attention_softcap
+        self.scale = dim**-0.5 if config.attention_scale is None else config.attention_scale
+
+    def forward(
+        self, x: Tensor, angles: Angles | None, position: Tensor, cache: Cache | None
+    ) -> tuple[Tensor, Cache | None]:
+        """Attention of ``x`` over what the cache holds and itself.
+
+        Args:
+            x: ``[batch, seq, hidden]``.
+            angles: Of rotary positions, if there are such.
+            position: int32 ``[1]``: where the first token of ``x`` stands.
+            cache: Keys and values before ``position``; None when there are none.
+
+        Returns:
+            The shape of ``x``, and the cache with the new keys and values.
+        """
+        query, key, value = self._projected(x)
+        if angles is not None:
+            query, key = (ops.rope(tensor, *angles) for tensor in (query, key))
+        if cache is None:
+            keys, values = self.form.laid(key, value)
+        else:
+            keys, values = cache = self.form.written(cache, key, value, position)
+        mixed = ops.attention(
+            query,
+            keys,
+            values,
+            position,
+            scale=self.scale,
+            window=self.window,
+            softcap=self.softcap,
+            transposed=self.form.transposed,
+        )
+        width = int(query.shape[2]) * self.head_dim
+        return self.o(mixed.reshape([*x.shape[:2], width])), cache
+
+    def _projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values by head, the former two normalised if that is asked for."""
+        query, key, value = self.q(x), self.k(x), self.v(x)
+        if self.qk_norm == "full":
+            query, key = self.q_norm(query), self.k_norm(key)
+        query, key, value = (self._heads(tensor) for tensor in (query, key, value))
+        if self.qk_norm == "head":
+            query, key = self.q_norm(query), self.k_norm(key)
+        return query, key, value
+
+    def _heads(self, x: Tensor) -> Tensor:
+        return x.reshape([*x.shape[:2], int(x.shape[2]) // self.head_dim, self.head_dim])

@@ -1,0 +1,80 @@
+"""One layer of a decoder: attention and MLP on the residual stream, and where the norms are."""
+
+from __future__ import annotations
+
+from maxtool.architectures.cache_layout import Cache, CacheLayout
+from maxtool.architectures.decoder_attention import Attention, CachedModule
+from maxtool.architectures.decoder_config import DecoderConfig
+from maxtool.architectures.make_norm import Norm, make_norm
+from maxtool.architectures.mixture_of_experts import MixtureOfExperts
+from maxtool.architectures.mlp import MLPS, GatedMLP, PlainMLP
+from maxtool.architectures.rotary_angles import Angles
+from maxtool.dtype import DType
+from maxtool.graph import Tensor
+
+# The norms of each form of block.
+NORMS: dict[str, tuple[str, ...]] = {
+    "pre": ("attn_norm", "mlp_norm"),
+    "post": ("attn_post_norm", "mlp_post_norm"),
+    "sandwich": ("attn_norm", "attn_post_norm", "mlp_norm", "mlp_post_norm"),
+    "parallel": ("attn_norm", "mlp_norm"),
+    "parallel_shared": ("attn_norm",),
+}
+PARALLEL = ("parallel", "parallel_shared")
+
+
+class DecoderLayer(CachedModule):
+    """Attention and MLP, one after the other or side by side, each added to the residual stream.
+
+    A norm that the form of block has not is None, and changes nothing.
+
+    Args:
+        config: The decoder's options.
+        index: Which of its layers it is.
+        dtype: The element type of the matrices.
+        form: How keys and values lie.
+    """
+
+    def __init__(self, config: DecoderConfig, index: int, dtype: DType, form: CacheLayout) -> None:
+        def norm(name: str) -> Norm | None:
+            if name not in NORMS[config.block]:
+                return None
+            return make_norm(config.norm, config.hidden_size, config.norm_eps, config.norm_bias)
+
+        self.attn_norm = norm("attn_norm")
+        self.attn = Attention(config, config.window(index), dtype, form)
+        self.attn_post_norm = norm("attn_post_norm")
+        self.mlp_norm = norm("mlp_norm")
+        self.mlp = _make_mlp(config, index, dtype)
+        self.mlp_post_norm = norm("mlp_post_norm")
+        self.is_parallel = config.block in PARALLEL
+        self.residual_scale = config.residual_scale
+
+    def forward(
+        self, x: Tensor, angles: Angles | None, position: Tensor, cache: Cache | None
+    ) -> tuple[Tensor, Cache | None]:
+        """Map ``[batch, seq, hidden]`` to the same shape; returns the updated cache too."""
+        first = _normed(self.attn_norm, x)
+        mixed, cache = self.attn(first, angles, position, cache)
+        after = self._added(x, _normed(self.attn_post_norm, mixed))
+        if not self.is_parallel:
+            second = _normed(self.mlp_norm, after)
+        else:
+            second = first if self.mlp_norm is None else self.mlp_norm(x)
+        return self._added(after, _normed(self.mlp_post_norm, self.mlp(second))), cache
+
+    def _added(self, x: Tensor, more: Tensor) -> Tensor:
+        return x + (more if self.residual_scale == 1 else more * self.residual_scale)
+
+
+def _make_mlp(
+    config: DecoderConfig, index: int, dtype: DType
+) -> GatedMLP | PlainMLP | MixtureOfExperts:
+    if config.has_experts(index):
+        return MixtureOfExperts(config, dtype)
+    widths = (config.hidden_size, config.intermediate_size)
+    return MLPS[config.mlp](*widths, config.hidden_act, dtype, config.mlp_bias)
+
+
+def _normed(norm: Norm | None, x: Tensor) -> Tensor:
+    return x if norm is None else norm(x)

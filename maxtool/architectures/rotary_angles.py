@@ -1,0 +1,159 @@
+"""Rotary position embedding: where a graph takes the angles from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol, TypeAlias
+
+import numpy as np
+
+from maxtool.architectures import rope_scaling
+from maxtool.architectures.decoder_config import DecoderConfig
+from maxtool.architectures.rope_scaling import Frequencies
+from maxtool.dtype import DType
+from maxtool.graph import DerivedWeight, Tensor, ops
+
+Table: TypeAlias = np.ndarray[tuple[int, int], np.dtype[np.float32]]
+# Cosines and sines, [positions, dim / 2] each, and the row of the first token (int32 [1]).
+Angles: TypeAlias = tuple[Tensor, Tensor, Tensor]
+
+
+class Rotary(Protocol):
+    """The source of the rotary angles for the positions of a call.
+
+    None of these is a module: their tables are derived from the configuration and stand in no
+    checkpoint. They are computed when they are compiled or stored, not when a model is planned.
+    """
+
+    @property
+    def by_position(self) -> tuple[str, ...]:
+        """The names of tables with a row for each position."""
+
+    def angles(self, input_ids: Tensor, position: Tensor) -> Angles:
+        """Cosine and sine of the angles of tokens ``[batch, seq]``, the first at ``position``."""
+
+
+class RotaryTable:
+    """Angles that depend on the position alone: tables for the whole context.
+
+    Args:
+        name: What the names of the tables start with.
+        dim: How many elements of a head are rotated, an even number.
+        context: How many positions there are.
+        frequencies: Gives radians per position, ``[dim / 2]``.
+        factor: What cosines and sines are multiplied by.
+
+    Attributes:
+        cos: ``[context, dim / 2]``, float32.
+        sin: The same shape.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        dim: int,
+        context: int,
+        frequencies: Callable[[], Frequencies],
+        factor: float = 1.0,
+    ) -> None:
+        def values(function: np.ufunc) -> Table:
+            positions = np.arange(context, dtype=np.float32)
+            angles: Table = np.outer(positions, frequencies()).astype(np.float32, copy=False)
+            function(angles, out=angles)  # in place: there may be many positions
+            angles *= np.float32(factor)
+            return angles
+
+        def table(part: str, function: np.ufunc) -> DerivedWeight:
+            shape = (context, dim // 2)
+            return DerivedWeight(f"{name}.{part}", DType.float32, shape, lambda: values(function))
+
+        self.cos, self.sin = table("cos", np.cos), table("sin", np.sin)
+
+    @property
+    def by_position(self) -> tuple[str, ...]:
+        """See :class:`Rotary`."""
+        return self.cos.name, self.sin.name
+
+    def angles(self, input_ids: Tensor, position: Tensor) -> Angles:
+        """See :class:`Rotary`."""
+        return self.cos.on(input_ids.device), self.sin.on(input_ids.device), position
+
+
+class RotaryByLength:
+    """Angles that depend on the length of the sequence too: computed anew in each call.
+
+    Keys in a cache keep the angles of the call that wrote them, as they do in transformers.
+
+    Args:
+        name: What the names of the tables start with.
+        dim: How many elements of a head are rotated, an even number.
+        original: Lengths up to this one have the same frequencies.
+        longest: So have lengths from this one on.
+        frequencies: From a length to radians per position, ``[dim / 2]``.
+        factor: What cosines and sines are multiplied by.
+
+    Attributes:
+        table: The frequencies of each length from ``original`` to ``longest``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        dim: int,
+        original: int,
+        longest: int,
+        frequencies: Callable[[int], Frequencies],
+        factor: float = 1.0,
+    ) -> None:
+        lengths = range(original, longest + 1)
+        self.table = DerivedWeight(
+            f"{name}.frequencies",
+            DType.float32,
+            (len(lengths), dim // 2),
+            lambda: np.stack([frequencies(length) for length in lengths]),
+        )
+        self.original = original
+        self.factor = factor
+
+    @property
+    def by_position(self) -> tuple[str, ...]:
+        """Inputs that are positions: empty, since a length beyond the last row takes that row."""
+        return ()
+
+    def angles(self, input_ids: Tensor, position: Tensor) -> Angles:
+        """See :class:`Rotary`."""
+        cos, sin = ops.rope_angles(
+            input_ids,
+            self.table.on(input_ids.device),
+            position,
+            original=self.original,
+            factor=self.factor,
+        )
+        return cos, sin, Tensor([0], DType.int32, input_ids.device)
+
+
+def make_rotaries(config: DecoderConfig, context: int) -> dict[bool, Rotary]:
+    """The angles of a decoder built for ``context`` positions.
+
+    Returns:
+        Those of the layers that are local (True) and of the others, as far as there are such.
+    """
+    if config.position != "rope":
+        return {}
+    rotaries: dict[bool, Rotary] = {False: _scaled(config, context)}
+    if (theta := config.rope_local_theta) is not None:
+        dim = config.rotated
+        rotaries[True] = RotaryTable(
+            "rope.local", dim, context, lambda: np.float32(1) / rope_scaling.waves(dim, theta)
+        )
+    return rotaries
+
+
+def _scaled(config: DecoderConfig, context: int) -> Rotary:
+    factor, original = rope_scaling.attention_factor(config), config.original_context
+    dim, frequencies = config.rotated, partial(rope_scaling.frequencies, config)
+    if config.rope_scaling not in rope_scaling.BY_LENGTH or context <= original:
+        return RotaryTable("rope", dim, context, partial(frequencies, context), factor)
+    longest = context if config.rope_scaling == "dynamic" else original + 1
+    return RotaryByLength("rope", dim, original, longest, frequencies, factor)

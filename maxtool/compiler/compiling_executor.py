@@ -1,0 +1,97 @@
+"""Running what was compiled in this very process: eager operations, and ``Module.compile``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from maxtool.compiler.device_memory import DeviceArray, upload
+from maxtool.compiler.eager import EagerPrograms
+from maxtool.compiler.program import Program
+from maxtool.compiler.targets import Targets
+from maxtool.graph import DeviceRef, Graph, Tensor, TensorType
+from maxtool.graph.executor import Run, register
+from maxtool.runtime.loader import set_threads
+
+Array = np.ndarray[Any, Any]
+
+
+class BoundGraph:
+    """A compiled graph with copies of its weights.
+
+    Args:
+        graph: The graph.
+        program: What it was compiled to.
+        weights: The values of the weights.
+
+    Raises:
+        MissingWeight: Listing the weights of the graph that ``weights`` lacks.
+        MisshapenWeight: Listing those of another dtype or shape than the graph declares.
+    """
+
+    def __init__(self, graph: Graph, program: Program, weights: Mapping[str, Array]) -> None:
+        self._program, self._bound = program, program.bind(weights)
+        results = [value.type for value in graph.outputs]
+        self._run = program.function(graph.name, self._bound, results)
+
+    def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """Run it on its inputs."""
+        return self._run(inputs)
+
+    def weight(self, name: str) -> Array:
+        """The elements of a weight, as they were when the graph was compiled."""
+        return self._program.weight(name, self._bound)
+
+
+class CompilingExecutor:
+    """Runs operations and graphs by compiling them for this machine.
+
+    Eager operations are compiled when they are first used; see :class:`EagerPrograms`.
+    """
+
+    def __init__(self) -> None:
+        set_threads(0)
+        self._targets = Targets()
+        self._operations = EagerPrograms(self._targets)
+
+    def prepared(
+        self,
+        op: str,
+        types: Sequence[TensorType],
+        attributes: Mapping[str, Any],
+        results: Sequence[TensorType],
+    ) -> Run:
+        """One operation as a function of operands of these types, of which it changes none."""
+        return self._operations.prepared(op, types, attributes, results)
+
+    def compile(self, graph: Graph, weights: Mapping[str, Array]) -> BoundGraph:
+        """Compile a graph for this machine; the result takes its inputs as tensors.
+
+        The values of the weights are copied: what happens to the arrays later changes nothing.
+
+        Raises:
+            MissingDevice: If something is to run on a device that is not here (also a ValueError).
+            MissingWeight: Listing the weights of the graph that ``weights`` lacks.
+            MisshapenWeight: Listing those of another dtype or shape than the graph declares.
+        """
+        return BoundGraph(graph, Program([graph], self._targets), weights)
+
+    def upload(self, array: Array, device: DeviceRef) -> DeviceArray:
+        """A copy of an array in the memory of an accelerator.
+
+        Raises:
+            MissingDevice: If this machine has no such device (also a ValueError).
+        """
+        return upload(array, device)
+
+
+@cache
+def executor() -> CompilingExecutor:
+    """The one executor of the process."""
+    return CompilingExecutor()
+
+
+register(executor)

@@ -1,0 +1,232 @@
+"""CPU targets: what a name means to LLVM, and the register tile the kernels use there."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import tvm
+from tvm.target import codegen
+
+from maxtool.errors import MachineLacks, UsageError
+
+CPU_FLAGS = Path("/proc/cpuinfo")
+
+# Names a CPU that this machine is taken for: one with fewer instructions than it has.
+HOST_CPU = "MAXTOOL_HOST_CPU"
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterTile:
+    """Use of a machine's vector registers by kernels.
+
+    Args:
+        width: float32 values in one vector register.
+        mr: Rows of the register tile of a matrix product.
+        nr: Columns of that tile; packed weights come in blocks of ``nr`` columns.
+        registers: Vector registers of the machine.
+    """
+
+    width: int
+    mr: int
+    nr: int
+    registers: int
+
+
+# LLVM feature -> tile, widest first. A tile keeps mr * nr / width sums in registers, and leaves
+# room for nr / width weights and one broadcast activation.
+TILES: dict[str, RegisterTile] = {
+    "avx512f": RegisterTile(width=16, mr=12, nr=32, registers=32),
+    "avx2": RegisterTile(width=8, mr=6, nr=16, registers=16),
+    "neon": RegisterTile(width=4, mr=6, nr=16, registers=32),
+    "sse2": RegisterTile(width=4, mr=6, nr=8, registers=16),
+}
+
+# What the manifest records and what decides between kernels; the rest follows from the CPU name.
+RECORDED = (
+    *("avx2", "avx512f", "avx512bf16", "avx512fp16", "avx512vnni", "avxvnni"),
+    *("bf16", "dotprod", "f16c", "fma", "neon"),
+)
+
+# Triples searched for a CPU name, in this order.
+TRIPLES = {
+    "x86_64": "x86_64-linux-gnu",
+    "aarch64": "aarch64-linux-gnu",
+    "apple": "arm64-apple-macos",
+}
+
+# Used when the kernel hides instructions that the CPU's name promises.
+LEVELS = {"x86-64-v4": "avx512f", "x86-64-v3": "avx2", "x86-64": "sse2"}
+
+# How hard LLVM works on the code, from 0 to 3: most of the time of a compilation is LLVM's.
+OPT_LEVEL = 3
+
+# LLVM prefers 256-bit vectors on some Intel CPUs; the kernels choose their own width.
+WIDE_VECTORS = ("-prefer-256-bit",)
+
+
+@dataclass(frozen=True, slots=True)
+class CpuTarget:
+    """A CPU to compile for.
+
+    Args:
+        triple: LLVM target triple.
+        cpu: LLVM CPU name.
+        features: Instruction sets that matter here, sorted.
+        tile: The register tile of the kernels.
+        host: Whether it is the machine this runs on.
+    """
+
+    triple: str
+    cpu: str
+    features: tuple[str, ...]
+    tile: RegisterTile
+    host: bool
+    kind: ClassVar[str] = "cpu"
+
+    @property
+    def label(self) -> str:
+        """Name in messages."""
+        return self.cpu
+
+    @property
+    def processor(self) -> CpuTarget:
+        """The CPU that runs the code: itself."""
+        return self
+
+    @property
+    def packing(self) -> int | None:
+        """Output features in a block of a packed weight; None if weights are stored as they are."""
+        return self.tile.nr
+
+    @property
+    def tvm(self) -> Any:  # noqa: ANN401 - tvm ships no types
+        """The ``tvm.target.Target``."""
+        return _llvm_target(self.triple, self.cpu, wide="avx512f" in self.features)
+
+    @property
+    def manifest(self) -> dict[str, object]:
+        """Return the record of an artifact: kind, triple, cpu and features."""
+        features = list(self.features)
+        return {"kind": self.kind, "triple": self.triple, "cpu": self.cpu, "features": features}
+
+
+def cpu_target(name: str = "cpu") -> CpuTarget:
+    """The target a user names.
+
+    Args:
+        name: ``cpu`` for this machine, or for the CPU that the environment variable
+            ``MAXTOOL_HOST_CPU`` says it is; ``cpu:NAME`` with an LLVM CPU name (x86-64-v3,
+            znver5, neoverse-n1, apple-m1, ...) or an LLVM triple (aarch64-linux-gnu, ...).
+
+    Raises:
+        UsageError: If the name is unknown; it lists what is known.
+        MachineLacks: If ``MAXTOOL_HOST_CPU`` names a CPU whose code this machine cannot run.
+    """
+    target_kind, _, cpu = name.partition(":")
+    if target_kind != "cpu" or name == "cpu:":
+        raise UsageError(
+            f"no target {name!r}", hint="give cpu for this machine, or cpu:NAME such as cpu:znver5"
+        )
+    if not cpu:
+        return _host()
+    triple, cpu = _resolve(cpu)
+    return _describe(triple, cpu, host=False)
+
+
+def known_cpus() -> list[str]:
+    """Every CPU name that LLVM knows for the triples searched, sorted."""
+    names: set[str] = set()
+    for triple in TRIPLES.values():
+        names.update(codegen.llvm_get_cpu_archlist(tvm.target.Target(_spec(triple, ""))))
+    return sorted(names)
+
+
+def _host() -> CpuTarget:
+    """Return this machine, or the lesser one that ``MAXTOOL_HOST_CPU`` names."""
+    machine = _machine()
+    name = os.environ.get(HOST_CPU, "")
+    return _lesser(machine, name) if name else machine
+
+
+def _lesser(machine: CpuTarget, name: str) -> CpuTarget:
+    """Return this machine as a named CPU, which must have no more features than it has."""
+    if not codegen.llvm_is_valid_cpu(name, machine.triple):
+        hint = f"it takes what LLVM calls a CPU like this one ({machine.cpu}), such as x86-64-v3"
+        raise UsageError(f"{HOST_CPU}={name}: there is no such CPU for {machine.triple}", hint=hint)
+    target = _describe(machine.triple, name, host=True)
+    if lacking := sorted(set(target.features) - set(machine.features)):
+        what = f"{HOST_CPU}={name}: this machine ({machine.cpu}) has no {', '.join(lacking)}"
+        raise MachineLacks(what, hint=f"unset it; to compile for another machine: cpu:{name}")
+    return target
+
+
+def _machine() -> CpuTarget:
+    """Return this machine, with the instructions that its operating system enables."""
+    triple = codegen.llvm_get_system_triple()
+    if platform.system() == "Linux":
+        triple = f"{platform.machine()}-linux-gnu"
+    cpu = codegen.llvm_get_system_cpu()
+    target = _describe(triple, cpu, host=True)
+    if not (flags := _kernel_flags()):
+        return target
+    hidden = {"avx512f", "avx2", "fma"} & set(target.features) - flags
+    if not hidden:
+        return target
+    level = next((cpu for cpu, flag in LEVELS.items() if flag in flags), "x86-64")
+    return _describe(triple, level, host=True)
+
+
+def _kernel_flags() -> set[str]:
+    """The instruction sets Linux lists on x86; empty elsewhere."""
+    if not CPU_FLAGS.is_file():
+        return set()
+    lines = CPU_FLAGS.read_text(errors="replace").splitlines()
+    flags = next((line for line in lines if line.startswith("flags")), "")
+    return set(flags.partition(":")[2].split())
+
+
+def _resolve(name: str) -> tuple[str, str]:
+    """Triple and CPU of a name: a triple itself, or a CPU one of the triples has."""
+    if name.startswith("apple-"):
+        candidates = [TRIPLES["apple"]]
+    elif name.count("-") >= 2 and name.split("-")[0] in ("x86_64", "aarch64", "arm64"):
+        return name, "generic" if not name.startswith("x86_64") else "x86-64"
+    else:
+        candidates = [TRIPLES["x86_64"], TRIPLES["aarch64"]]
+    for triple in candidates:
+        if name != "generic" and codegen.llvm_is_valid_cpu(name, triple):
+            return triple, name
+    raise _unknown(name)
+
+
+def _unknown(name: str) -> UsageError:
+    known = known_cpus()
+    close = difflib.get_close_matches(name, known, n=3)
+    meant = f"did you mean {', '.join(close)}? " if close else ""
+    listing = ", ".join(known)
+    return UsageError(f"no CPU {name!r}", hint=f"{meant}Known: {listing}; or a triple")
+
+
+def _describe(triple: str, cpu: str, *, host: bool) -> CpuTarget:
+    feature_names = codegen.llvm_get_cpu_features(_llvm_target(triple, cpu, wide=False))
+    features = tuple(sorted(set(RECORDED) & feature_names))
+    tile = next(
+        (tile for feature, tile in TILES.items() if feature in feature_names), TILES["sse2"]
+    )
+    return CpuTarget(triple=triple, cpu=cpu, features=features, tile=tile, host=host)
+
+
+def _llvm_target(triple: str, cpu: str, *, wide: bool) -> Any:  # noqa: ANN401
+    return tvm.target.Target(_spec(triple, cpu, WIDE_VECTORS if wide else ()))
+
+
+def _spec(triple: str, cpu: str, attributes: tuple[str, ...] = ()) -> dict[str, object]:
+    spec: dict[str, object] = {"kind": "llvm", "mtriple": triple, "opt-level": OPT_LEVEL}
+    if cpu:
+        spec["mcpu"] = cpu
+    return spec | ({"mattr": list(attributes)} if attributes else {})

@@ -1,0 +1,52 @@
+"""The factories of the CPU's kernels, by the type of their requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from maxtool.compiler.cpu_target import CpuTarget, RegisterTile
+from maxtool.compiler.kernels import requests as r
+from maxtool.compiler.kernels.cpu import cpu_requests as c
+from maxtool.compiler.kernels.cpu.attention import attention
+from maxtool.compiler.kernels.cpu.backend import CpuBackend
+from maxtool.compiler.kernels.cpu.cache import cache_write_key, cache_write_value
+from maxtool.compiler.kernels.cpu.convolution import convolution, pool
+from maxtool.compiler.kernels.cpu.dot_attention import dot_attention
+from maxtool.compiler.kernels.cpu.embedding import embedding
+from maxtool.compiler.kernels.cpu.experts import expert_linear, weighted_sum
+from maxtool.compiler.kernels.cpu.linear import linear
+from maxtool.compiler.kernels.cpu.norm import rms_norm
+from maxtool.compiler.kernels.cpu.pack_columns import pack_columns
+from maxtool.compiler.kernels.cpu.rope import rope
+from maxtool.compiler.kernels.cpu.sorting import sorted_places
+from maxtool.compiler.kernels.requests import PrimFunc, Request, Row, row, row_with
+from maxtool.compiler.kernels.shared import on_backend
+
+# Kernels whose inner loops are as wide as the register tile, as a vector register, or neither.
+TILED: tuple[Row, ...] = (
+    row_with(RegisterTile, r.Attention)(attention),
+    row_with(RegisterTile, r.CacheWriteKey)(cache_write_key),
+    row_with(RegisterTile, r.CacheWriteValue)(cache_write_value),
+    row_with(RegisterTile, r.Embedding)(embedding),
+    row_with(RegisterTile, c.PackedExpertLinear)(expert_linear),
+    row_with(RegisterTile, c.PackedLinear)(linear),
+    row_with(RegisterTile, c.PackColumns)(pack_columns),
+    row_with(RegisterTile, r.RmsNorm)(rms_norm),
+    row_with(RegisterTile, r.Rope)(rope),
+    row_with(RegisterTile, r.WeightedSum)(weighted_sum),
+)
+VECTORS: tuple[Row, ...] = (
+    row_with(int, r.Convolution)(convolution),
+    row_with(int, r.DotAttention)(dot_attention),
+    row_with(int, r.Pool)(pool),
+)
+SCALAR: tuple[Row, ...] = (row(r.SortedPlaces)(sorted_places),)
+
+
+def kernels(target: CpuTarget) -> dict[Callable[..., Request], Callable[..., PrimFunc]]:
+    """Return the factory of each kernel for a CPU, by the type of its requests."""
+    tile = target.tile
+    tiled = {request: partial(factory, tile) for request, factory in TILED}
+    vectors = {request: partial(factory, tile.width) for request, factory in VECTORS}
+    return {**tiled, **vectors, **on_backend(CpuBackend(tile)), **dict(SCALAR)}

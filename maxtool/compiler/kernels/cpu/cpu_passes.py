@@ -1,0 +1,55 @@
+"""The passes that lower PrimFuncs to machine code, without those that CPU kernels do not need.
+
+TVM's own list has passes for threads, shared memory and tensor cores; one that shrinks buffers and
+alone takes longer on these kernels than all the rest; and one that merges buffers, after which
+every small one is taken from a pool each time instead of living in registers or on the stack.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import s_tir, tirx
+from tvm.tirx import compilation_pipeline
+
+# Pass it as ``tvm.compile(module, target, tir_pipeline=NAME)``.
+NAME = "maxtool_cpu"
+
+
+def register() -> str:
+    """Make the pipeline known to TVM; its name."""
+    compilation_pipeline.register_tir_pipeline(NAME, _pipeline)
+    return NAME
+
+
+def _pipeline() -> tuple[Any, Any, Any]:
+    """Return TVM's pipeline: the lowering, and the last passes for host and device functions."""
+    last = compilation_pipeline.finalize_host_passes
+    return tvm.ir.transform.Sequential(_passes()), last, last
+
+
+def _passes() -> list[Any]:
+    blocks = s_tir.transform
+    plain = tirx.transform
+    return [
+        blocks.LowerInitBlock(),
+        blocks.PlanAndUpdateBufferAllocationLocation(),
+        blocks.ConvertBlocksToOpaque(),
+        blocks.LowerMatchBuffer(),
+        blocks.LowerOpaqueBlock(),
+        plain.FlattenBuffer(),
+        plain.BF16ComputeLegalize(),
+        plain.NarrowDataType(32),
+        plain.VectorizeLoop(True),
+        plain.UnrollLoop(),
+        plain.StmtSimplify(),
+        plain.RemoveNoOp(),
+        plain.FP8ComputeLegalize(),
+        plain.VerifyMemory(),
+        plain.AnnotateEntryFunc(),
+        plain.SplitHostDevice(),
+        plain.MakePackedAPI(),
+        plain.FP8StorageLegalize(),
+        plain.BF16StorageLegalize(),
+    ]

@@ -1,0 +1,63 @@
+"""Scores of attention: what becomes of a product of query and key, and powers of scores.
+
+Scores are kept as exponents of two, scaled by ``log2(e)`` with everything else: a power of two is
+one instruction of a GPU and a few that guard its range, a power of e is a product more. Where
+numbers are added to scores they are not scaled before, lest the lowest float32, with which some
+hide keys, become infinite.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import e, log2
+
+from tvm import tirx
+from tvm.tirx.script.builder import ir as T
+
+from maxtool.compiler.kernels.cuda import builder as b
+
+HIDDEN = float("-inf")  # the score of a key that is not seen; its power is 0
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Transformation of the product of a query and a key into a score.
+
+    Attributes:
+        scale: What it is multiplied by.
+        window: Keys a query sees at most, its own included; None for all.
+        softcap: Bound of the scores, which become ``softcap * tanh(score / softcap)``.
+        added: Whether something is added to scores.
+        kind: The type they are computed in.
+    """
+
+    scale: float
+    window: int | None = None
+    softcap: float | None = None
+    added: bool = False
+    kind: str = "float32"
+
+    def number(self, value: float) -> b.Expr:
+        """A constant of the type of scores."""
+        return tirx.const(value, self.kind)
+
+    def of(self, product: b.Expr) -> b.Expr:
+        """The score of a product."""
+        unit = 1.0 if self.added else log2(e)
+        if self.softcap is None:
+            return product * self.number(self.scale * unit)
+        capped = T.tanh(product * self.number(self.scale / self.softcap))
+        return capped * self.number(self.softcap * unit)
+
+    def power(self, score: b.Expr, base: b.Expr) -> b.Expr:
+        """The power of a score, relative to what ``base`` made of the greatest."""
+        exponent = score - base
+        return T.exp2(exponent * self.number(log2(e)) if self.added else exponent)
+
+    def base(self, top: b.Expr) -> b.Expr:
+        """Return the reference of scores: the greatest, or 0 as long as no key was seen."""
+        return T.Select(top == self.number(HIDDEN), self.number(0), top)
+
+    def first(self, query: b.Expr) -> b.Expr:
+        """The first key that the query at a position sees."""
+        return b.integer(0) if self.window is None else b.greatest(query - (self.window - 1), 0)

@@ -1,0 +1,77 @@
+"""The factories of the kernels of NVIDIA GPUs, by the type of their requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from maxtool.compiler.cuda.cuda_target import CudaTarget
+from maxtool.compiler.kernels import requests as r
+from maxtool.compiler.kernels.backend import shared_row
+from maxtool.compiler.kernels.cuda import gpu_requests as g
+from maxtool.compiler.kernels.cuda.attention import attention
+from maxtool.compiler.kernels.cuda.backend import CudaBackend
+from maxtool.compiler.kernels.cuda.cache import (
+    cache_write_key,
+    cache_write_value,
+    rope_into_cache,
+)
+from maxtool.compiler.kernels.cuda.convolution import convolution, pool
+from maxtool.compiler.kernels.cuda.dot_attention import dot_attention
+from maxtool.compiler.kernels.cuda.embedding import embedding
+from maxtool.compiler.kernels.cuda.expert_sort import expert_order
+from maxtool.compiler.kernels.cuda.experts import expert_linear
+from maxtool.compiler.kernels.cuda.fused_gemv import gated_linear, linears
+from maxtool.compiler.kernels.cuda.linear import linear
+from maxtool.compiler.kernels.cuda.norm import chain_rms_norm, rms_norm
+from maxtool.compiler.kernels.cuda.rope import rope
+from maxtool.compiler.kernels.cuda.round_activations import narrow
+from maxtool.compiler.kernels.cuda.sorting import sorted_places
+from maxtool.compiler.kernels.cuda.split_kv import attention_step, split_kv_attention
+from maxtool.compiler.kernels.cuda.split_kv_combine import combine_splits
+from maxtool.compiler.kernels.cuda.weighted_sum import weighted_sum
+from maxtool.compiler.kernels.normalize import layer_norm_rows
+from maxtool.compiler.kernels.pointwise import pointwise
+from maxtool.compiler.kernels.requests import PrimFunc, Request, Row, row, row_with
+from maxtool.compiler.kernels.shared import SHARED, on_backend
+
+KERNELS: tuple[Row, ...] = (
+    row(g.ChainRmsNorm)(chain_rms_norm),
+    row(g.AttentionJoin)(combine_splits),
+    row(g.AttentionSplit)(split_kv_attention),
+    row(g.AttentionStep)(attention_step),
+    row(r.CacheWriteKey)(cache_write_key),
+    row(r.CacheWriteValue)(cache_write_value),
+    row(r.Convolution)(convolution),
+    row(r.Embedding)(embedding),
+    row(g.ExpertOrder)(expert_order),
+    row(g.Narrow)(narrow),
+    row(r.Pool)(pool),
+    row(r.RmsNorm)(rms_norm),
+    row(g.RoundedRmsNorm)(rms_norm),
+    row(r.Rope)(rope),
+    row(g.RopeIntoCache)(rope_into_cache),
+    row(r.SortedPlaces)(sorted_places),
+    row(r.WeightedSum)(weighted_sum),
+)
+# Kernels whose tiles are as large as the shared memory of a block allows.
+TILED: tuple[Row, ...] = (
+    row_with(int, g.CachedAttention)(attention),
+    row_with(int, g.RoundedDotAttention)(dot_attention),
+    row_with(int, g.ExpertLinear)(expert_linear),
+    row_with(int, g.GatedLinear)(gated_linear),
+    row_with(int, g.Linear)(linear),
+    row_with(int, g.Linears)(linears),
+)
+# Shared kernels that write 16 bits here.
+ROUNDED: tuple[Row, ...] = (
+    shared_row(g.RoundedLayerNormRows)(layer_norm_rows),
+    shared_row(g.RoundedPointwise)(pointwise),
+)
+
+
+def kernels(target: CudaTarget) -> dict[Callable[..., Request], Callable[..., PrimFunc]]:
+    """Return the factory of each kernel for GPUs, by the type of its requests."""
+    tiled = {request: partial(factory, target.shared_memory) for request, factory in TILED}
+    shared = on_backend(CudaBackend(), (*SHARED, *ROUNDED))
+    return {**tiled, **shared, **dict(KERNELS)}

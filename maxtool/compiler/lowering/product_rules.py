@@ -1,0 +1,73 @@
+"""Rules for products of matrices: with weights that are stored packed, and with any others."""
+
+from __future__ import annotations
+
+from tvm import tirx
+
+from maxtool.compiler.fusion.linear_fusions import has_kernel
+from maxtool.compiler.kernels.cpu.cpu_requests import PackColumns, PackedLinear
+from maxtool.compiler.lowering import tensor_expressions as te
+from maxtool.compiler.lowering.cast_rules import converted
+from maxtool.compiler.lowering.function_lowering import Expr, FunctionLowering, Rule
+from maxtool.compiler.storage_types import stored
+from maxtool.dtype import DType
+from maxtool.graph import Node, Shape, Tensor
+from maxtool.graph.ops.neural import WEIGHT_DTYPES
+
+
+def _linear(function: FunctionLowering, node: Node) -> None:
+    x, weight, *bias = node.inputs
+    result = node.outputs[0]
+    wide = x.dtype if x.dtype is DType.float64 else DType.float32
+    storage = function.storage.get(id(weight))
+    sizes = function.flat_sizes(result.shape)
+    rows = converted(function, function.get_flat(x), x.dtype, wide)
+    added = [converted(function, function.get(row), row.dtype, wide) for row in bias]
+    at_rest = storage is not None and storage.block is not None
+    if at_rest or (wide is DType.float32 and weight.dtype in WEIGHT_DTYPES):
+        packed = function.get(weight) if at_rest else _packed(function, weight, transposed=True)
+        request = PackedLinear(weight_dtype=weight.dtype.value, bias=bool(bias))
+        value = function.kernel(request, [rows, packed, *added], sizes)
+    else:
+        compute = te.linear(weight.dtype, wide)
+        value = function.compute(compute, rows, function.get(weight), *added, name="linear")
+    function.set_flat(result, converted(function, value, wide, x.dtype))
+
+
+def _matmul(function: FunctionLowering, node: Node) -> None:
+    x, y = node.inputs
+    result = node.outputs[0]
+    if not has_kernel(x, y):
+        operands = [function.get(operand) for operand in node.inputs]
+        value = function.compute(te.matmul(x.dtype), *operands, name="matmul")
+        function.set_whole(result, value)
+        return
+    batched, wide = y.rank > 2, DType.float32
+    sizes = matrices if batched else FunctionLowering.flat_sizes
+    rows = function.reshaped(function.any(x), sizes(function, x.shape))
+    columns = _packed(function, y, transposed=node.attributes.get("transposed", False))
+    request = PackedLinear(weight_dtype=y.dtype.value, batched=batched)
+    operands = [converted(function, rows, x.dtype, wide), columns]
+    product = function.kernel(request, operands, sizes(function, result.shape))
+    value = converted(function, product, wide, x.dtype)
+    function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
+
+
+def matrices(function: FunctionLowering, shape: Shape) -> list[Expr]:
+    """A shape as [batch, rows, columns]."""
+    return [function.count(shape[:-2]), *function.sizes(shape[-2:])]
+
+
+def _packed(function: FunctionLowering, value: Tensor, *, transposed: bool) -> Expr:
+    """Matrices, known at run time only, in blocks of columns: with a batch if there is one."""
+    block = function.target.packing or 1
+    batch, first, second = sizes = matrices(function, value.shape)
+    k, n = (second, first) if transposed else (first, second)
+    operand = function.reshaped(function.any(value), sizes)
+    blocks = tirx.floordiv(n + (block - 1), block)
+    request = PackColumns(dtype=stored(value.dtype), transposed=transposed)
+    packed = function.kernel(request, [operand], [batch, blocks, k, block], value.dtype)
+    return packed if value.rank > 2 else function.reshaped(packed, [blocks, k, block])
+
+
+PRODUCTS: dict[str, Rule] = {"linear": _linear, "matmul": _matmul}

@@ -1,0 +1,13 @@
+"""The lowering rules of each kind of target."""
+
+from __future__ import annotations
+
+from maxtool.compiler.lowering.cuda.cuda_rule_table import CUDA_RULES
+from maxtool.compiler.lowering.cuda.rounding import Rounding, rounded_values
+from maxtool.compiler.lowering.function_lowering import Rule
+from maxtool.compiler.lowering.rules import RULES
+
+RULES_OF: dict[str, dict[str, Rule]] = {"cpu": RULES, "cuda": CUDA_RULES}
+
+# Which values are read rounded only, on one kind of target.
+ROUNDING_OF: dict[str, Rounding] = {"cuda": rounded_values}

@@ -1,0 +1,158 @@
+"""The tensors of an output: which there are, in what order, of what type, and how they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from maxtool.conversion.output_types import SourceTensor, choose, main_type
+from maxtool.conversion.request import DIALECT, Request
+from maxtool.dtype import DType
+from maxtool.recipe import OutputTensor, Plan, computed_tensors, emissions, left_out
+from maxtool.recipe.step import Array
+from maxtool.weights import TensorSpec
+
+NARROW = (DType.float16, DType.bfloat16)
+
+# A tensor with how it is made, or with what it holds where it follows from the configuration.
+TensorSource: TypeAlias = tuple[TensorSpec, OutputTensor | Array]
+
+
+def planned_tensors(planned: Plan, request: Request) -> tuple[list[TensorSource], list[str]]:
+    """Return the tensors that a conversion writes, in order.
+
+    Args:
+        planned: The source.
+        request: What was asked.
+
+    Returns:
+        Each tensor with how it is made, and what is worth knowing of them.
+    """
+    shapes = {name: binding.shape for name, binding in planned.parameters.items()}
+    emitted = emissions(planned.recipe, DIALECT[request.target], planned.config, shapes)
+    emitted.sort(key=_order(planned, request))
+    pairs = [(natural(planned, emission), emission) for emission in emitted]
+    chosen = [choose(one, request) for one, _ in pairs]
+    specs = _narrowed(planned, request, [spec for spec, _ in chosen], emitted)
+    notes = left_out(planned.recipe, DIALECT[request.target], planned.config, shapes)
+    notes += [note for _, note in chosen if note is not None]
+    notes += _quantized_before([n for n, _ in pairs], specs)
+    return _with_computed(planned, request, list(zip(specs, emitted, strict=True))), notes
+
+
+def _with_computed(
+    planned: Plan, request: Request, tensors: list[tuple[TensorSpec, OutputTensor]]
+) -> list[TensorSource]:
+    """Add the tensors computed from the configuration: first, or where the source has them."""
+    dialect = DIALECT[request.target]
+    computed = planned.recipe.computed[dialect]
+    source = planned.checkpoint
+    if planned.dialect != dialect:
+        arrays = computed_tensors(computed, planned.config)
+        return [*map(_fixed, arrays.items()), *tensors]
+    there = [tensor.tensor for tensor in computed if tensor.tensor in source.tensors]
+    kept = [_fixed((name, source.read(name).astype(DType.float32).data)) for name in there]
+    order = {name: index for index, name in enumerate(source.tensors)}
+    merged: list[TensorSource] = [*tensors, *kept]
+    if kept:
+        merged.sort(key=lambda pair: order.get(pair[0].name, len(order)))
+    return merged
+
+
+def _fixed(entry: tuple[str, Array]) -> TensorSource:
+    name, array = entry
+    return TensorSpec(name, DType.from_numpy(array.dtype), array.shape), array
+
+
+def _order(planned: Plan, request: Request) -> Callable[[OutputTensor], Any]:
+    """The order of the output: by name; for GGUF that of the source's files, each by name."""
+    if request.target != "gguf":
+        return lambda emission: emission.name
+    files = {file: index for index, file in enumerate(planned.checkpoint.files)}
+    same = planned.dialect == "gguf"
+    names = list(planned.checkpoint.tensors)
+    if not same:
+        names.sort(key=lambda name: (files[planned.checkpoint.tensors[name].file], name))
+    order = {name: index for index, name in enumerate(names)}
+
+    def key(emission: OutputTensor) -> tuple[int, int, str]:
+        sources = planned.parameters[emission.parameters[0]].sources
+        return max(order[source.name] for source in sources), emission.index, emission.name
+
+    return key
+
+
+def natural(planned: Plan, emission: OutputTensor) -> SourceTensor:
+    """A tensor of the output as the source has it: its type, and whether its rows stay packed."""
+    bindings = [planned.parameters[name] for name in emission.parameters]
+    encodings = {binding.encoding for binding in bindings}
+    dtypes = {binding.dtype for binding in bindings}
+    packed = len(encodings) == 1 and emission.whole_rows([b.shape for b in bindings])
+    return SourceTensor(
+        name=emission.name,
+        shape=emission.shape,
+        dtype=next(iter(dtypes)) if len(dtypes) == 1 else DType.float32,
+        encoding=next(iter(encodings)) if packed else None,
+        blocks=any(source.encoding for binding in bindings for source in binding.sources),
+    )
+
+
+def _narrowed(
+    planned: Plan, request: Request, specs: list[TensorSpec], emitted: list[OutputTensor]
+) -> list[TensorSpec]:
+    """Undo GGUF's widening of vectors: back to the type of the matrices, if all of them fit it."""
+    narrow = main_type(specs)
+    back = planned.dialect == "gguf" and request.target != "gguf" and request.dtype is None
+    if not back or narrow not in NARROW or not isinstance(narrow, DType):
+        return specs
+    widened = [
+        (index, emission)
+        for index, (spec, emission) in enumerate(zip(specs, emitted, strict=True))
+        if spec.dtype is DType.float32 and len(spec.shape) == 1
+    ]
+    if not all(_fits(plain(planned, emission), narrow) for _, emission in widened):
+        return specs
+    places = {index for index, _ in widened}
+    return [
+        TensorSpec(spec.name, narrow, spec.shape) if index in places else spec
+        for index, spec in enumerate(specs)
+    ]
+
+
+def _fits(array: Array, dtype: DType) -> bool:
+    with np.errstate(all="ignore"):
+        back = array.astype(dtype.to_numpy()).astype(array.dtype)
+    return back.tobytes() == array.tobytes()
+
+
+def _quantized_before(naturals: list[SourceTensor], specs: list[TensorSpec]) -> list[str]:
+    """Notes on what becomes of tensors that the source has in blocks, a line for each thing."""
+    blocks = [(n, s) for n, s in zip(naturals, specs, strict=True) if n.blocks]
+    decoded = sum(spec.encoding is None for _, spec in blocks)
+    again = [s.name for n, s in blocks if s.encoding is not None and s.encoding is not n.encoding]
+    notes = [f"{decoded} quantized tensors are decoded"] if decoded else []
+    if again:
+        more = f" and {len(again) - 1} more" if len(again) > 1 else ""
+        notes.append(f"quantized before, and quantized again at a further loss: {again[0]}{more}")
+    return notes
+
+
+def plain(planned: Plan, emission: OutputTensor) -> Array:
+    """A tensor's elements, not packed, in the source's type."""
+    return emission.apply(_inputs(planned, emission))
+
+
+def is_rounded(planned: Plan, emission: OutputTensor) -> bool:
+    """Return whether the recipe's operations round some of a tensor's values on their way."""
+    exact = all(map(planned.is_exact, emission.parameters))
+    return not exact or (emission.may_round and not emission.is_exact(_inputs(planned, emission)))
+
+
+def _inputs(planned: Plan, emission: OutputTensor) -> list[Array]:
+    """The parameters a tensor is made of, decoded, and of one type."""
+    read = [planned.read(name) for name in emission.parameters]
+    if len({data.dtype for data in read}) > 1:
+        read = [data.astype(DType.float32) for data in read]
+    return [d.astype(DType.float32).data if d.quantization_encoding else d.data for d in read]

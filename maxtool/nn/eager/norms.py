@@ -1,0 +1,112 @@
+"""Normalisation layers."""
+
+from __future__ import annotations
+
+from maxtool.graph import Dim, DimLike, Tensor, ops
+from maxtool.nn.eager.module import Module
+from maxtool.nn.eager.rendering import Parts
+
+
+class LayerNorm(Module[[Tensor], Tensor]):
+    """Mean 0 and variance 1 over the last dimension, then ``weight`` and ``bias``.
+
+    Args:
+        dim: Its width.
+        eps: Added to the variance.
+
+    Attributes:
+        weight: ``[dim]``, ones at first.
+        bias: ``[dim]``, zeros at first.
+    """
+
+    weight: Tensor
+    bias: Tensor
+
+    def __init__(self, dim: DimLike, eps: float = 1e-5) -> None:
+        self.weight = Tensor.ones([dim])
+        self.bias = Tensor.zeros([dim])
+        self.eps = eps
+
+    @property
+    def dim(self) -> Dim:
+        """The width of the last dimension."""
+        return self.weight.shape[0]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``[..., dim]`` to the same shape."""
+        return ops.layer_norm(x, self.weight, self.bias, self.eps)
+
+    def __rich_repr__(self) -> Parts:
+        yield "dim", self.dim
+        yield "eps", self.eps
+
+
+class RMSNorm(Module[[Tensor], Tensor]):
+    """Mean square 1 over the last dimension, then ``weight``.
+
+    Args:
+        dim: Its width.
+        eps: Added to the mean of squares.
+
+    Attributes:
+        weight: ``[dim]``, ones at first.
+    """
+
+    weight: Tensor
+
+    def __init__(self, dim: DimLike, eps: float = 1e-6) -> None:
+        self.weight = Tensor.ones([dim])
+        self.eps = eps
+
+    @property
+    def dim(self) -> Dim:
+        """The width of the last dimension."""
+        return self.weight.shape[0]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``[..., dim]`` to the same shape."""
+        return ops.rms_norm(x, self.weight, self.eps)
+
+    def __rich_repr__(self) -> Parts:
+        yield "dim", self.dim
+        yield "eps", self.eps
+
+
+class GroupNorm(Module[[Tensor], Tensor]):
+    """Mean 0 and variance 1 within each group of channels, then a factor and an offset for each.
+
+    Args:
+        num_groups: How many groups the channels make.
+        num_channels: How many channels there are.
+        eps: Added to the variance of a group.
+        affine: Whether there are factors and offsets.
+
+    Raises:
+        ValueError: If the channels cannot be divided into so many groups.
+
+    Attributes:
+        weight: ``[num_channels]``, ones at first; None without ``affine``.
+        bias: ``[num_channels]``, zeros at first; likewise.
+    """
+
+    weight: Tensor | None
+    bias: Tensor | None
+
+    def __init__(
+        self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True
+    ) -> None:
+        if num_groups < 1 or num_channels % num_groups:
+            raise ValueError(f"{num_channels} channels do not make {num_groups} groups")
+        self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
+        self.weight = Tensor.ones([num_channels]) if affine else None
+        self.bias = Tensor.zeros([num_channels]) if affine else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``[batch, num_channels, ...]`` to the same shape."""
+        return ops.group_norm(x, self.weight, self.bias, self.num_groups, self.eps)
+
+    def __rich_repr__(self) -> Parts:
+        yield "num_groups", self.num_groups
+        yield "num_channels", self.num_channels
+        yield "eps", self.eps
+        yield "affine", self.weight is not None, True

@@ -1,0 +1,65 @@
+"""Errors that say what lies where another model, or none, was looked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .errors import BadInput, DoesNotFit
+
+# How files of checkpoints end, and what they are called in a folder.
+SUFFIXES = (".safetensors", ".gguf", ".onnx", ".pt", ".pth")
+PATTERNS = (*(f"*{suffix}" for suffix in SUFFIXES), "*.index.json", "pytorch_model*.bin")
+COMPILE = "maxtool compile {source} -o {name}"
+# What can be done instead with a model that does another task, or none.
+VECTORS = "maxtool embed, or its own run.py, with --text makes a vector of a text"
+ARRAYS = "--inputs X.npz --output Y.npz runs it on arrays; --info says of what names and types"
+
+
+def no_manifest(path: Path, error: OSError) -> BadInput:
+    """The error to raise where ``manifest.json`` cannot be read.
+
+    Args:
+        path: Where it was looked for.
+        error: Why it cannot be read.
+    """
+    source = path.parent
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        return BadInput(f"the manifest cannot be read: {error.strerror}", file=path)
+    if _is_checkpoint(source):
+        name = f"{source.stem if source.is_file() else source.resolve().name}-compiled"
+        hint = f"compile it, and run the output: {COMPILE.format(source=source, name=name)}"
+        return BadInput("this is a checkpoint, and not a compiled model", file=source, hint=hint)
+    what = "no manifest.json" if source.is_dir() else "no such folder"
+    hint = f"{COMPILE.format(source='CHECKPOINT', name='FOLDER')} makes a folder that can be run"
+    return BadInput(f"no compiled model: {what}", file=path, hint=hint)
+
+
+def other_schema(path: Path, schema: object, known: str) -> BadInput:
+    """The error to raise where ``manifest.json`` is of another schema than the ``known`` one."""
+    format_name = known.partition("/")[0]
+    if not isinstance(schema, str) or schema.partition("/")[0] != format_name:
+        return BadInput(f"this is not a manifest of schema {known}", file=path)
+    what = f"the model was compiled by another release of maxtool: {schema:.40} is not {known}"
+    return BadInput(what, file=path, hint="compile it again, or use the run.py in its own folder")
+
+
+def writes_no_text(task: str | None) -> DoesNotFit:
+    """The error to raise where text is wanted of a model that does another task, or none."""
+    if task is None:
+        return DoesNotFit("this model takes arrays, and no text", hint=ARRAYS)
+    return DoesNotFit("this model makes embeddings and writes no text", hint=VECTORS)
+
+
+def makes_no_embeddings(task: str | None) -> DoesNotFit:
+    """The error to raise where embeddings are wanted of a model that does another task, or none."""
+    if task is None:
+        return DoesNotFit("this model takes arrays, and no text", hint=ARRAYS)
+    hint = "maxtool run, or its own run.py, with --prompt continues a text"
+    return DoesNotFit("this model writes text and makes no embeddings", hint=hint)
+
+
+def _is_checkpoint(path: Path) -> bool:
+    """Return whether a path looks like a source of ``maxtool compile``, by name or content."""
+    if path.is_file():
+        return path.suffix in SUFFIXES
+    return any(next(path.glob(pattern), None) for pattern in PATTERNS)

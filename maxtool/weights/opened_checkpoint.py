@@ -1,0 +1,85 @@
+"""A checkpoint wherever it lies: on disk, or behind a URL with nothing but its headers at hand."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from maxtool.errors import InputError, MaxtoolError
+from maxtool.weights.checkpoint import Checkpoint, open_checkpoint
+from maxtool.weights.remote import FetchedHeaders, fetch, is_url, redacted
+from maxtool.weights.stored_weight import StoredWeight
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedCheckpoint:
+    """A checkpoint and where it came from.
+
+    Attributes:
+        checkpoint: Its tensors; those of a remote one cannot be read.
+        location: Its path, or its URL without credentials.
+        remote: What was fetched, if it lies behind a URL.
+    """
+
+    checkpoint: Checkpoint
+    location: str
+    remote: FetchedHeaders | None = None
+
+    @property
+    def name(self) -> str:
+        """The last part of the location."""
+        if self.remote is None:
+            return self.checkpoint.path.resolve().name
+        return self.location.rstrip("/").rpartition("/")[2]
+
+    def shown(self, file: Path) -> str:
+        """A file of the checkpoint, as it may be printed."""
+        return str(file) if self.remote is None else self.remote.urls[file]
+
+    def nbytes(self, file: Path) -> int:
+        """The size of a file of the checkpoint."""
+        return file.stat().st_size if self.remote is None else self.remote.sizes[file]
+
+    def read(self, name: str) -> StoredWeight:
+        """A tensor, to be read part by part.
+
+        Raises:
+            InputError: If the checkpoint is remote.
+            MissingWeight: If there is no such tensor.
+        """
+        self.need_payloads()
+        return self.checkpoint.stored(name)
+
+    def need_payloads(self) -> None:
+        """Check that payloads can be read.
+
+        Raises:
+            InputError: If the checkpoint is remote.
+        """
+        if self.remote is not None:
+            what = "only the headers of remote files are read, not their payloads"
+            raise InputError(what, file=self.location, hint="download the file and inspect it here")
+
+
+def open_anywhere(text: str) -> OpenedCheckpoint:
+    """Open a path, or the headers behind a URL.
+
+    Args:
+        text: What :func:`maxtool.weights.open_checkpoint` takes, or the URL of a safetensors or
+            GGUF file, of an index of shards, or of a folder with files of the usual names.
+
+    Raises:
+        InputError: As ``open_checkpoint``, or if a server does not do what it must.
+        MachineLacks: If a package is needed that is not installed.
+    """
+    if not is_url(text):
+        return OpenedCheckpoint(open_checkpoint(Path(text)), text)
+    with tempfile.TemporaryDirectory(prefix="maxtool-") as folder:
+        remote = fetch(text, Path(folder))
+        try:
+            checkpoint = open_checkpoint(remote.path)
+        except MaxtoolError as error:
+            error.file = remote.original(error.file)
+            raise
+    return OpenedCheckpoint(checkpoint, redacted(text), remote)

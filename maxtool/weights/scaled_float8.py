@@ -1,0 +1,277 @@
+"""8-bit floats with scales, as published models store them, seen as the float weights they mean.
+
+A tensor ``NAME`` of 8-bit floats has its scale in ``NAME_scale_inv`` or ``NAME_scale``; in spite of
+the first name, the weight is their product, computed in float32. A scale is one number for all, one
+for each row, or one for each block of ``weight_block_size``, 128x128 in DeepSeek-V3 and its like.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxtool.casting import CHUNK_ELEMENTS, widen
+from maxtool.dtype import DType
+from maxtool.errors import MalformedFile, MissingWeight
+from maxtool.parallel import in_parts
+from maxtool.weights.tensor_info import TensorInfo, type_name
+
+Shape = tuple[int, ...]
+
+QUANTIZATION = "quantization_config"
+SCALES = ("_scale_inv", "_scale")
+# Scales of activations beside a weight, which say nothing of the weight.
+ACTIVATION_SCALES = ("input_scale", "activation_scale")
+VALUE_TYPES = frozenset(
+    {DType.float8_e4m3fn, DType.float8_e4m3fnuz, DType.float8_e5m2, DType.float8_e5m2fnuz}
+)
+SCALE_TYPES = frozenset({DType.float32, DType.bfloat16, DType.float16, DType.float8_e8m0fnu})
+BLOCK = (128, 128)
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledTensor(TensorInfo):
+    """8-bit floats and their scale as one float32 tensor; file and offset are the values'.
+
+    Attributes:
+        values: The 8-bit floats.
+        scale: Their scale; ``None`` if it is missing, and then there is no reading them.
+        runs: How many elements along each dimension share a scale.
+    """
+
+    values: TensorInfo = field(kw_only=True)
+    scale: TensorInfo | None = field(kw_only=True)
+    runs: Shape = field(kw_only=True, default=())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values and of the scale."""
+        return self.values.nbytes + (self.scale.nbytes if self.scale else 0)
+
+    @property
+    def type_name(self) -> str:
+        """The type that is stored."""
+        return type_name(self.values.dtype)
+
+    def read(self, view: Callable[[TensorInfo], NDArray[Any]]) -> NDArray[np.float32]:
+        """The products.
+
+        Args:
+            view: Gives the data of a tensor as it is stored.
+
+        Raises:
+            MissingWeight: If there is no scale.
+        """
+        if self.scale is None:
+            what = f"{self.values.dtype.name} values without their scale {self.name}{SCALES[0]}"
+            raise MissingWeight(what, file=self.file, tensor=self.name)
+        return _products(view(self.values), view(self.scale), self.runs)
+
+
+@dataclass(frozen=True, slots=True)
+class Float8Scheme:
+    """Quantization scheme of 8-bit floats in a configuration.
+
+    Attributes:
+        block: Elements along the last two dimensions that share a scale, if scales are of blocks.
+    """
+
+    block: tuple[int, int] = BLOCK
+
+
+def scheme(config: Mapping[str, Any]) -> Float8Scheme | None:
+    """Parse ``quantization_config``; ``None`` if there is none, or it is of another kind."""
+    content = config.get(QUANTIZATION)
+    if not isinstance(content, dict):
+        return None
+    known = _SCHEMES.get(str(content.get("quant_method")))
+    return known(content) if known else None
+
+
+def paired(
+    tensors: Mapping[str, TensorInfo], declared: Float8Scheme | None
+) -> tuple[Mapping[str, TensorInfo], tuple[str, ...]]:
+    """Tensors as they are to be seen: scaled ones as one, their scales hidden.
+
+    Args:
+        tensors: As the files have them.
+        declared: What the configuration says. If it says anything, 8-bit floats without a scale
+            cannot be read; otherwise they are numbers like any others.
+
+    Returns:
+        The tensors in the same order, and notes.
+
+    Raises:
+        MalformedFile: If scales do not fit their tensors though they are declared; lists them all.
+    """
+    values = [info for info in tensors.values() if info.dtype in VALUE_TYPES]
+    if not values:
+        return tensors, ()
+    block = declared.block if declared else BLOCK
+    seen = {info.name: _scaled(info, tensors, block) for info in values}
+    problems = [problem for problem in seen.values() if isinstance(problem, str)]
+    if problems and declared:
+        what = "scales do not fit their tensors"
+        raise MalformedFile(what, file=values[0].file, problems=problems)
+    scaled = {
+        name: one
+        for name, one in seen.items()
+        if isinstance(one, ScaledTensor) and (one.scale or declared)
+    }
+    hidden = {pair.scale.name for pair in scaled.values() if pair.scale}
+    hidden |= {name for one in scaled for name in _beside(one)}
+    visible = {n: scaled.get(n, info) for n, info in tensors.items() if n not in hidden}
+    return visible, tuple(_notes(scaled))
+
+
+def _notes(scaled: Mapping[str, ScaledTensor]) -> list[str]:
+    missing = [name for name, pair in scaled.items() if pair.scale is None]
+    count = len(scaled) - len(missing)
+    notes = [f"{count} tensors of 8-bit floats are read as float32, times their scales"]
+    more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+    return notes[: count > 0] + [f"{name}{more} lack their scales" for name in missing[:1]]
+
+
+def _beside(name: str) -> list[str]:
+    """Names that the scale of the activations for the weight ``name`` may have."""
+    module = name.rpartition(".")[0]
+    return [f"{module}.{scale}" if module else scale for scale in ACTIVATION_SCALES]
+
+
+def _scaled(
+    values: TensorInfo, tensors: Mapping[str, TensorInfo], block: tuple[int, int]
+) -> ScaledTensor | str:
+    """The values with their scale, or what is wrong with it."""
+    names = [f"{values.name}{suffix}" for suffix in SCALES]
+    infos = [tensors[name] for name in names if name in tensors]
+    if len(infos) > 1:
+        return f"{values.name}: has two scales, {' and '.join(names)}"
+    if not infos:
+        return _seen(values, None, ())
+    (scale,) = infos
+    if scale.dtype not in SCALE_TYPES or scale.encoding is not None:
+        return f"{scale.name}: is {scale.type_name}"
+    runs = _runs(values.shape, scale.shape, block)
+    if runs is None:
+        of = f"for {list(values.shape)} in blocks of {list(block)}"
+        return f"{scale.name}: has the shape {list(scale.shape)}, {of}"
+    return _seen(values, scale, runs)
+
+
+def _seen(values: TensorInfo, scale: TensorInfo | None, runs: Shape) -> ScaledTensor:
+    return ScaledTensor(
+        values.name,
+        DType.float32 if scale else values.dtype,
+        values.shape,
+        file=values.file,
+        offset=values.offset,
+        values=values,
+        scale=scale,
+        runs=runs,
+    )
+
+
+def _runs(shape: Shape, scale: Shape, block: tuple[int, int]) -> Shape | None:
+    """Return how many elements of each dimension share a scale; ``None`` if shapes misfit."""
+    if math.prod(scale) == 1:
+        return shape
+    if len(shape) > 1 and scale == shape[:1]:
+        return (1, *shape[1:])
+    if len(scale) != len(shape):
+        return None
+    edges = (1,) * (len(shape) - 2) + block[-len(shape) :]
+    runs = []
+    for size, count, edge in zip(shape, scale, edges, strict=True):
+        fitting = [run for run in (1, size, edge) if count == -(-size // max(run, 1))]
+        if not fitting:
+            return None
+        runs.append(fitting[0])
+    return tuple(runs)
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+
+def _products(values: NDArray[Any], scale: NDArray[Any], runs: Shape) -> NDArray[np.float32]:
+    """``values * scale`` in float32, each scale repeated over its block, rows by rows."""
+    product = np.empty(values.shape, np.float32)
+    if not values.size:
+        return product
+    row = values.shape[-1] if values.ndim else 1
+    rows, out = values.reshape(-1, row), product.reshape(-1, row)
+    table = scale.astype(np.float32).reshape(-1, -(-row // (runs[-1] if runs else 1)))
+    where = _rows_of_scales(values.shape[:-1], runs[:-1])
+
+    def work(part: slice) -> None:
+        with np.errstate(all="ignore"):
+            widen(rows[part], out[part])
+            factors = table[where[part]]
+            if factors.shape[1] > 1:
+                factors = factors.repeat(runs[-1], axis=1)[:, :row]
+            out[part] *= factors
+
+    in_parts(len(rows), max(1, CHUNK_ELEMENTS // row), work, threads=1)
+    return product
+
+
+def _rows_of_scales(shape: Shape, runs: Shape) -> NDArray[np.intp]:
+    """Return, for each row of a tensor, the row of its scales."""
+    where = np.zeros(1, np.intp)
+    for size, run in zip(shape, runs, strict=True):
+        blocks = np.arange(size) // run
+        where = (where[:, None] * -(-size // run) + blocks).reshape(-1)
+    return where
+
+
+# --- what configurations say ---------------------------------------------------------------------
+
+
+def _fp8(content: Mapping[str, Any]) -> Float8Scheme | None:
+    """Transformers' own, DeepSeek's, AutoFP8's and FBGEMM's form."""
+    return _with_block(content.get("weight_block_size"))
+
+
+def _compressed(content: Mapping[str, Any]) -> Float8Scheme | None:
+    """compressed-tensors: any number of groups of layers, all with weights of 8-bit floats."""
+    sparsity, groups = content.get("sparsity_config") or {}, content.get("config_groups")
+    if content.get("format") not in ("float-quantized", "naive-quantized"):
+        return None
+    if not isinstance(sparsity, dict) or sparsity.get("format", "dense") != "dense":
+        return None
+    if content.get("kv_cache_scheme") is not None or not isinstance(groups, dict):
+        return None
+    weights = [_fp8_weights(group) for group in groups.values()]
+    blocks = [weight.get("block_structure") for weight in weights if weight is not None]
+    if len(blocks) != len(groups) or any(block != blocks[0] for block in blocks):
+        return None
+    return _with_block(blocks[0]) if blocks else None
+
+
+def _fp8_weights(group: object) -> Mapping[str, Any] | None:
+    """Return a group's settings for weights, if these are 8-bit floats."""
+    weights = group.get("weights") if isinstance(group, dict) else None
+    if not isinstance(weights, dict):
+        return None
+    return weights if (weights.get("type"), weights.get("num_bits")) == ("float", 8) else None
+
+
+def _with_block(block: object) -> Float8Scheme | None:
+    if block is None:
+        return Float8Scheme()
+    if isinstance(block, list) and len(block) == 2:
+        rows, columns = block
+        if type(rows) is int and type(columns) is int and rows > 0 and columns > 0:
+            return Float8Scheme((rows, columns))
+    return None
+
+
+_SCHEMES: Mapping[str, Callable[[Mapping[str, Any]], Float8Scheme | None]] = {
+    "fp8": _fp8,
+    "fbgemm_fp8": _fp8,
+    "compressed-tensors": _compressed,
+}

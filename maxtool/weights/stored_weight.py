@@ -1,0 +1,150 @@
+"""A weight that stays in its file and is read part by part."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxtool.quantization.encoding import QuantizationEncoding
+from maxtool.weights.source_file import Stamp, open_source
+from maxtool.weights.tensor_info import TensorInfo
+from maxtool.weights.weight_data import WeightData
+
+# What is read of consecutive rows at a time.
+RUN_BYTES = 1 << 22
+
+Rows = NDArray[np.intp]
+Read = Callable[[int, NDArray[Any]], None]
+
+
+class StoredWeight:
+    """Stored weight: the facts of ``WeightData``, and reads of its payload.
+
+    An item is an element, or where these are packed a byte of a block.
+
+    Attributes:
+        name: The weight's name.
+        dtype: Type of the elements; float32 when quantized.
+        shape: Logical shape, slowest dimension first.
+        quantization_encoding: How blocks of elements are packed, if they are.
+        row_items: Items along the last dimension.
+        row_elements: Elements along it.
+        row_count: How many rows there are.
+    """
+
+    def __init__(self, info: TensorInfo, seen: Stamp | None, whole: NDArray[Any] | None) -> None:
+        """A weight in a file, or of which only the whole can be made.
+
+        Args:
+            info: Where it is.
+            seen: What the file was when ``info`` was read.
+            whole: All of it, where its items do not follow each other in the file.
+        """
+        self.name, self.dtype, self.shape = info.name, info.dtype, info.shape
+        self.quantization_encoding: QuantizationEncoding | None = info.encoding
+        self._info, self._seen, self._whole = info, seen, whole
+        self.row_items = math.prod(info.stored_shape[-1:])
+        self.row_elements = math.prod(info.shape[-1:])
+        self.row_count = math.prod(info.shape[:-1])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the payload."""
+        return self._info.nbytes if self._whole is None else self._whole.nbytes
+
+    def items(self, part: slice) -> NDArray[Any]:
+        """The items from ``part.start`` to ``part.stop``, in one row.
+
+        Raises:
+            ChangedFile: If the file is no longer what was opened.
+        """
+        dtype, total = self._info.stored_dtype, math.prod(self._info.stored_shape)
+        out = np.empty(max(min(part.stop, total) - part.start, 0), dtype)
+        with self._opened() as read:
+            read(part.start, out)
+        return out
+
+    @contextmanager
+    def _opened(self) -> Iterator[Read]:
+        """The function that reads items into an array, from the one whose number is given on."""
+        if self._whole is not None:
+            flat = self._whole.reshape(-1)
+
+            def copy(start: int, out: NDArray[Any]) -> None:
+                out[:] = flat[start : start + out.size]
+
+            yield copy
+            return
+        with open_source(self._info.file, self._seen) as file:
+
+            def read(start: int, out: NDArray[Any]) -> None:
+                file.fill(self._info.offset + start * out.itemsize, out.view(np.uint8).data)
+
+            yield read
+
+    def slices(self, index: int | Rows) -> WeightData:
+        """The weight's slices along its first dimension, of which there must be so many.
+
+        Raises:
+            IndexError: If there are fewer.
+        """
+        numbers, inner = np.asarray(index), self._info.stored_shape[1:]
+        if numbers.size and not 0 <= numbers.min() <= numbers.max() < self.shape[0]:
+            raise IndexError(f"{self.name} has {self.shape[0]} slices")
+        width = math.prod(inner)
+        data = self._rows(numbers.reshape(-1), range(width), width)
+        shape = (*numbers.shape, *self.shape[1:])
+        data = data.reshape(*numbers.shape, *inner)
+        return WeightData(data, self.name, self.dtype, shape, self.quantization_encoding)
+
+    def rows(self, numbers: Rows, columns: range) -> NDArray[Any]:
+        """The items ``columns`` along the last dimension, of each of the rows ``numbers``."""
+        return self._rows(numbers, columns, self.row_items)
+
+    def _rows(self, numbers: Rows, columns: range, width: int) -> NDArray[Any]:
+        """The items ``columns`` of each of the rows ``numbers``, which are ``width`` items wide."""
+        result = np.empty((len(numbers), len(columns)), self._info.stored_dtype)
+        most = RUN_BYTES // (max(1, width) * result.itemsize)
+        with self._opened() as read:
+            if columns == range(width):
+                for first, last in _runs(numbers, len(numbers)):
+                    read(int(numbers[first]) * width, result[first:last].reshape(-1))
+            elif most < 2:  # parts of wide rows
+                for index, number in enumerate(numbers.tolist()):
+                    _pick(read, number * width, columns, result[index])
+            else:
+                for first, last in _runs(numbers, most):
+                    block = np.empty((last - first, width), result.dtype)
+                    read(int(numbers[first]) * width, block.reshape(-1))
+                    result[first:last] = block[:, _slice(columns)]
+        return result
+
+
+def _pick(read: Read, start: int, columns: range, out: NDArray[Any]) -> None:
+    """The items ``columns`` of the row that begins at ``start``."""
+    step = max(1, RUN_BYTES // (abs(columns.step) * out.itemsize))
+    for done in range(0, len(columns), step):
+        piece = columns[done : done + step]
+        low, high = sorted((piece[0], piece[-1]))
+        block = np.empty(high + 1 - low, out.dtype)
+        read(start + low, block)
+        out[done : done + len(piece)] = block[:: columns.step]
+
+
+def _slice(columns: range) -> slice:
+    """A range as a slice, which has None where a range would go below 0."""
+    stop = None if columns.stop < 0 else columns.stop
+    return slice(columns.start, stop, columns.step)
+
+
+def _runs(numbers: Rows, most: int) -> Iterator[tuple[int, int]]:
+    """The bounds of runs of numbers that follow each other, each of ``most`` or fewer."""
+    breaks = np.flatnonzero(np.diff(numbers) != 1) + 1
+    for begin, end in zip([0, *breaks.tolist()], [*breaks.tolist(), len(numbers)], strict=True):
+        for first in range(begin, end, max(1, most)):
+            yield first, min(first + most, end)

@@ -1,0 +1,99 @@
+"""Description of one tensor in a file, read or to be written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxtool.dtype import TABLE, DType
+from maxtool.quantization.encoding import QuantizationEncoding
+from maxtool.weights.source_file import SourceFile
+
+
+def payload_bytes(
+    dtype: DType, shape: tuple[int, ...], encoding: QuantizationEncoding | None
+) -> int:
+    """Bytes the elements take.
+
+    Raises:
+        ValueError: If the shape has no rows of whole blocks of ``encoding``.
+    """
+    if encoding is None:
+        return math.prod(shape) * dtype.size_in_bytes
+    if not shape:
+        raise ValueError(f"a scalar cannot be stored as {encoding.name}")
+    return math.prod(shape[:-1]) * encoding.row_bytes(shape[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """One tensor to be written.
+
+    Attributes:
+        name: Its name in the file.
+        dtype: Type of the elements; float32 when they are quantized.
+        shape: Logical shape, slowest dimension first.
+        encoding: How blocks of elements are packed, if they are.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    encoding: QuantizationEncoding | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the payload; see :func:`payload_bytes`."""
+        return payload_bytes(self.dtype, self.shape, self.encoding)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def stored_dtype(self) -> np.dtype[Any]:
+        """The NumPy dtype of the array that holds the payload: bytes when quantized."""
+        return np.dtype(np.uint8) if self.encoding else self.dtype.to_numpy()
+
+    @property
+    def stored_shape(self) -> tuple[int, ...]:
+        """The shape of the array that holds the payload: rows of bytes when quantized."""
+        if self.encoding is None:
+            return self.shape
+        return (*self.shape[:-1], self.encoding.row_bytes(self.shape[-1]))
+
+    @property
+    def type_name(self) -> str:
+        """Type name in listings: ``F32``, ``BF16``, ``Q4_K``."""
+        return self.encoding.name if self.encoding else type_name(self.dtype)
+
+
+Unpack = Callable[[SourceFile], NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo(TensorSpec):
+    """One tensor as a file's header describes it.
+
+    Attributes:
+        file: The file that holds the payload.
+        offset: Bytes from the start of ``file``.
+        unpack: Makes the array from what it reads of ``file`` where its elements do not simply
+            follow each other from ``offset`` on: with strides, compressed, in another encoding.
+    """
+
+    file: Path = Path()
+    offset: int = 0
+    unpack: Unpack | None = field(default=None, compare=False, repr=False)
+
+
+def type_name(dtype: DType) -> str:
+    """The short name of an element type, as safetensors and GGUF write it."""
+    return TABLE[dtype].safetensors or dtype.name

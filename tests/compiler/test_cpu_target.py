@@ -1,0 +1,197 @@
+"""Targets by name, what the machine's kernel hides, and kernels compiled for other machines."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tvm
+
+from maxtool.compiler import cpu_target as targets
+from maxtool.compiler.cpu_target import HOST_CPU, TILES, RegisterTile, cpu_target
+from maxtool.compiler.kernels.cpu import builder
+from maxtool.compiler.kernels.cpu.attention import attention
+from maxtool.compiler.kernels.cpu.backend import CpuBackend
+from maxtool.compiler.kernels.cpu.cache import cache_write_key, cache_write_value
+from maxtool.compiler.kernels.cpu.embedding import embedding
+from maxtool.compiler.kernels.cpu.linear import linear
+from maxtool.compiler.kernels.cpu.norm import rms_norm
+from maxtool.compiler.kernels.cpu.rope import rope
+from maxtool.compiler.kernels.kernel_options import SILU_MUL
+from maxtool.compiler.kernels.pointwise import pointwise
+from maxtool.errors import MachineLacks, UsageError
+from tests.effort import thinned
+
+
+@pytest.mark.parametrize(
+    ("name", "triple", "cpu", "feature"),
+    [
+        ("cpu:x86-64", "x86_64-linux-gnu", "x86-64", "sse2"),
+        ("cpu:x86-64-v3", "x86_64-linux-gnu", "x86-64-v3", "avx2"),
+        ("cpu:x86-64-v4", "x86_64-linux-gnu", "x86-64-v4", "avx512f"),
+        ("cpu:znver5", "x86_64-linux-gnu", "znver5", "avx512f"),
+        ("cpu:neoverse-n1", "aarch64-linux-gnu", "neoverse-n1", "neon"),
+        ("cpu:aarch64-linux-gnu", "aarch64-linux-gnu", "generic", "neon"),
+        ("cpu:apple-m1", "arm64-apple-macos", "apple-m1", "neon"),
+    ],
+)
+def test_names(name: str, triple: str, cpu: str, feature: str) -> None:
+    target = cpu_target(name)
+    assert (target.triple, target.cpu, target.host) == (triple, cpu, False)
+    assert target.tile is TILES[feature]
+    assert target.manifest == {
+        "kind": "cpu",
+        "triple": triple,
+        "cpu": cpu,
+        "features": list(target.features),
+    }
+
+
+@pytest.mark.parametrize("name", ["gpu", "cpu:", "cpu:znver99", "cpu:a-b-c", "", "cpu:mips-x-y"])
+def test_unknown_names_say_what_is_known(name: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        cpu_target(name)
+    assert "znver5" in (raised.value.hint or "")
+
+
+def test_a_near_miss_is_suggested() -> None:
+    with pytest.raises(UsageError, match="did you mean znver5"):
+        cpu_target("cpu:zenver5")
+
+
+def test_this_machine() -> None:
+    target = cpu_target()
+    assert target.host
+    assert target.tile in TILES.values()
+    assert target.cpu
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], None]:
+    """Makes this machine a Cascade Lake whose kernel lists these flags."""
+
+    def make(flags: str) -> None:
+        listing = tmp_path / "cpuinfo"
+        listing.write_text(f"processor : 0\nflags\t\t: {flags}\n")
+        monkeypatch.setattr(targets, "CPU_FLAGS", listing)
+        monkeypatch.setattr(targets.platform, "system", lambda: "Linux")
+        monkeypatch.setattr(targets.platform, "machine", lambda: "x86_64")
+        monkeypatch.setattr(targets.codegen, "llvm_get_system_cpu", lambda: "cascadelake")
+        monkeypatch.delenv(HOST_CPU, raising=False)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("flags", "tile"),
+    [("fpu sse2 avx2 fma", TILES["avx2"]), ("fpu sse2", TILES["sse2"])],
+)
+def test_hidden_instructions_are_not_used(
+    machine: Callable[[str], None], flags: str, tile: RegisterTile
+) -> None:
+    machine(flags)
+    assert cpu_target().tile is tile
+
+
+ALL = "fpu sse2 avx2 fma avx512f"
+LESSER = {"x86-64": "sse2", "x86-64-v2": "sse2", "x86-64-v3": "avx2", "x86-64-v4": "avx512f"}
+
+
+@pytest.mark.parametrize(("name", "feature"), LESSER.items())
+def test_this_machine_as_a_lesser_one(
+    machine: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, name: str, feature: str
+) -> None:
+    machine(ALL)
+    monkeypatch.setenv(HOST_CPU, name)
+    target = cpu_target()
+    assert (target.cpu, target.host, target.tile) == (name, True, TILES[feature])
+    assert target.features == cpu_target(f"cpu:{name}").features
+    assert cpu_target("cpu:znver5").cpu == "znver5", "a target that is named stays what it is"
+
+
+@pytest.mark.parametrize(
+    ("flags", "name", "kind", "message"),
+    [
+        (ALL, "znver4", MachineLacks, "znver4: .*cascadelake.* has no avx512bf16"),
+        ("fpu sse2 avx2 fma", "x86-64-v4", MachineLacks, "has no avx512f"),
+        (ALL, "sapphirerapids", MachineLacks, "avx512bf16, avx512fp16, avxvnni"),
+        (ALL, "neoverse-n1", UsageError, "no such CPU for x86_64-linux-gnu"),
+        (ALL, "x86-64-v9", UsageError, "MAXTOOL_HOST_CPU=x86-64-v9"),
+    ],
+)
+def test_what_this_machine_is_not(
+    machine: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
+    flags: str,
+    name: str,
+    kind: type[Exception],
+    message: str,
+) -> None:
+    machine(flags)
+    monkeypatch.setenv(HOST_CPU, name)
+    with pytest.raises(kind, match=message):
+        cpu_target()
+
+
+def test_tiles_fit_their_registers() -> None:
+    for tile in TILES.values():
+        vectors = tile.nr // tile.width
+        assert tile.nr % tile.width == 0
+        assert tile.mr * vectors + vectors + 1 <= tile.registers
+
+
+def every_kernel(tile: RegisterTile) -> dict[str, Any]:
+    return {
+        "linear": linear(tile, "float32", True, n=40, k=64),
+        "linear_f16": linear(tile, "float16", n=40, k=64),
+        "linear_bf16": linear(tile, "bfloat16", n=40, k=64),
+        "embedding": embedding(tile, 40, 64, "float16"),
+        "norm": rms_norm(tile, 64, 1e-5),
+        "gate": pointwise(CpuBackend(tile), 64, 2, SILU_MUL),
+        "rope": rope(tile, 16, 16),
+        "key": cache_write_key(tile, 2, 16),
+        "value": cache_write_value(tile, 2, 16),
+        "attention": attention(tile, 4, 2, 16, 0.25, 32),
+    }
+
+
+# The machines that are least like each other, by the number that ELF has for them.
+OTHERS = (("cpu:aarch64-linux-gnu", 183), ("cpu:x86-64", 62))
+
+
+@pytest.mark.parametrize(
+    ("name", "machine"),
+    thinned(
+        [*OTHERS, ("cpu:x86-64-v3", 62), ("cpu:znver5", 62)],
+        *OTHERS,
+    ),
+)
+def test_every_kernel_compiles_for_other_machines(tmp_path: Path, name: str, machine: int) -> None:
+    target = cpu_target(name)
+    module = builder.build(every_kernel(target.tile), target.tvm)
+    path = tmp_path / "kernels.o"
+    module.mod.write_to_file(str(path), "o")
+    header = path.read_bytes()[:20]
+    assert header[:4] == b"\x7fELF"
+    assert struct.unpack_from("<H", header, 18)[0] == machine
+
+
+def test_wide_vectors_are_used_where_there_are_any() -> None:
+    target = cpu_target("cpu:cascadelake")
+    kernels = {"linear": linear(target.tile, "float32", n=64, k=64)}
+    assembly = builder.build(kernels, target.tvm).mod.inspect_source("asm")
+    multiplies = [line for line in assembly.splitlines() if "vfmadd" in line]
+    assert multiplies
+    assert all("zmm" in line for line in multiplies)
+
+
+def test_the_pipeline_keeps_small_buffers_out_of_the_pool() -> None:
+    target = cpu_target("cpu:x86-64-v3")
+    kernels = {"norm": rms_norm(target.tile, 64, 1e-5)}
+    code = builder.build(kernels, target.tvm).mod.inspect_source("ll")
+    assert "call ptr @TVMBackendAllocWorkspace" not in code
+    assert "AllocWorkspace, align" not in code
+    assert isinstance(target.tvm, tvm.target.Target)
