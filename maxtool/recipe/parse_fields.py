@@ -87,11 +87,15 @@ def _spelling(where: str, table: Table, tables: Tables, problems: Problems) -> S
         problems.add(where, "needs keys, a codec, or why the value is lost")
     codec = problems.string(where, table, "codec")
     when = problems.table(where, table.get("when", {}))
+    slots = _slots(where, codec, table.get("keys", []), tables, problems)
+    also = problems.strings(where, table, "also")
+    for key in sorted({source.text for slot in slots for source in slot} & {*also}):
+        problems.add(where, f"{key} is in keys and in also; it is read as either")
     return Spelling(
-        slots=_slots(where, codec, table.get("keys", []), tables, problems),
+        slots=slots,
         codec=codec,
         when={name: many(item) for name, item in when.items()},
-        also=problems.strings(where, table, "also"),
+        also=also,
         values=problems.table(where, table["values"]) if "values" in table else None,
         omit=_expression(where, table, "omit", problems),
         default=_expression(where, table, "default", problems),

@@ -147,7 +147,8 @@ class _Reader:
             raws.append(raw)
             if raw is not None:
                 names.append((key_type != "any", name))
-        absent = not any(key in self.keys.values for key in _keys_of(way.slots[-1:]))
+        last = [*_keys_of(way.slots[-1:]), *(way.also if len(way.slots) == 1 else ())]
+        absent = not any(key in self.keys.values for key in last)
         try:
             value = decoded(way, raws, self.values, absent=absent)
         except Undefined as error:

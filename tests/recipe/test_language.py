@@ -313,6 +313,11 @@ def test_two_fields_of_one_key_must_agree(tmp_path: Path) -> None:
         ('field = "factors"', 'field = "factor"', "'factor' is not a field of [config]"),
         ("{ keys = [{ present", "{ kyes = [{ present", "unknown key 'kyes'"),
         ("{ keys = [{ present", "{ kyes = [{ present", "needs keys, a codec, or why"),
+        (
+            'keys = ["{rope}.theta"]',
+            'keys = ["{rope}.theta", "theta"]',
+            "theta is in keys and in also",
+        ),
     ],
 )
 def test_problems(tmp_path: Path, old: str, new: str, problem: str) -> None:

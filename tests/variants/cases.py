@@ -73,6 +73,8 @@ class Case:
         folder: For what it is converted to.
         recipe: The name of the recipe that reads it.
         source: The name of the recipe of the recorded configuration.
+        is_unread: Whether the recipe as it stands refuses the configuration or the tensors, and
+            not only the model that they make.
     """
 
     row: Row
@@ -81,6 +83,7 @@ class Case:
     folder: Path
     recipe: str
     source: str
+    is_unread: bool = False
     known: dict[str, Array] = field(default_factory=dict)
 
     @property
@@ -100,9 +103,12 @@ class Case:
             with crashes_refuse():
                 reading = Reading(self.checkpoint, recipe, resolve_config(recipe, self.checkpoint))
                 _ = reading.plan
-            wrong = self._reads_wrong(reading) or (self._writes_wrong(reading))
         except MaxtoolError as refusal:
             return f"refused: {refusal}" if self.usual is not None else None
+        try:
+            wrong = self._reads_wrong(reading) or self._writes_wrong(reading)
+        except MaxtoolError as refusal:
+            wrong = f"read, but {refusal}" if self.usual is not None or self.is_unread else None
         return f"{self.row}: {wrong}" if wrong else None
 
     def _reads_wrong(self, reading: Reading) -> str | None:

@@ -16,12 +16,20 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "starcoder2 swap config/[qo]*_bias with '*_bias'",
     ),
     "the order of a list of names means nothing": (
+        "* swap config/*/allowed/* with *",
         "gemma3_vision swap aside/hf/tensors/* with *",
         "roberta swap match/gguf/tokenizer.ggml.model/0 with 1",
     ),
     "a name that is its own meaning is read, and swish is written for it": (
         "starcoder2 drop config/hidden_act/hf/values/silu",
     ),
+    "a name that is its own meaning is read, and no GGUF file says it, so that it is not written": (
+        "gemma2 drop config/hidden_act/hf/values/silu",
+        "gemma2 drop config/hidden_act/hf/values/gelu",
+        "gemma2 drop config/hidden_act/hf/values/relu",
+    ),
+    "the architecture refuses the same values": ("gemma2 drop config/hidden_act/allowed",),
+    "both keys are read, must agree, and are written": ("* swap config/*/gguf/keys with 'also'",),
     "the field is always null: no key of Hugging Face says it, and no GGUF file is read by it": (
         "gemma3_vision drop config/logits_softcap/gguf",
     ),

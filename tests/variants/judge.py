@@ -19,7 +19,7 @@ from safetensors.numpy import save_file
 from maxtool.architectures import build
 from maxtool.conversion import Request, convert, prepare
 from maxtool.errors import MaxtoolError
-from maxtool.recipe import Recipe, find_recipe, load_recipe, resolve_config, written_keys
+from maxtool.recipe import Recipe, find_recipe, load_recipe, plan, resolve_config, written_keys
 from maxtool.recipe.expressions import same
 from maxtool.recipe.naming import title
 from maxtool.weights import Checkpoint, TensorSpec, open_checkpoint
@@ -31,6 +31,30 @@ from tests.variants.cases import Case, Reading
 from tests.variants.crashes import crashes_refuse
 from tests.variants.rows import DATA, RANDOM, Files, Row, rows, without
 from tests.variants.written_files import SIZES
+
+# What llama.cpp's converter passes over: buffers that transformers wrote once, heads for training.
+OLD_BUFFERS: Mapping[str, tuple[str, ...]] = {
+    "bert": ("embeddings.position_ids", "cls.predictions.bias"),
+    "distilbert": (
+        "embeddings.position_ids",
+        "vocab_layer_norm.weight",
+        "vocab_projector.bias",
+        "vocab_transform.weight",
+    ),
+    "falcon": ("transformer.h.0.self_attention.rotary_emb.inv_freq",),
+    "gpt2": ("transformer.h.0.attn.bias", "transformer.h.0.attn.masked_bias"),
+    "gpt_neox": (
+        "gpt_neox.layers.0.attention.bias",
+        "gpt_neox.layers.0.attention.masked_bias",
+        "gpt_neox.layers.0.attention.rotary_emb.inv_freq",
+    ),
+    "llama": ("model.layers.0.self_attn.rotary_emb.inv_freq",),
+    "roberta": ("embeddings.position_ids", "lm_head.bias"),
+}
+
+
+UNTIED = ("gemma2", "gemma3_text")
+"""Model types whose output matrix llama.cpp's converter leaves out."""
 
 
 class Judge:
@@ -205,8 +229,13 @@ def _cases(family: str, folder: Path) -> Iterator[Case]:
         checkpoint = files.checkpoint(row)
         recipe = recipe or find_recipe(checkpoint)
         usual = _read(recipe, checkpoint, row)
-        case = Case(row, checkpoint, usual, own, recipe.name, recipe.name)
+        is_unread = usual is None and not _fits(recipe, checkpoint)
+        case = Case(row, checkpoint, usual, own, recipe.name, recipe.name, is_unread)
         yield case
+        if index == 0:
+            yield from _with_buffers(case)
+        if usual is not None and "gguf" not in row.more and row.config["model_type"] in UNTIED:
+            yield from _untied(case)
         if "gguf" not in row.more or usual is None:
             continue
         for file in _converted(case):
@@ -239,6 +268,41 @@ def _rewritten(file: Checkpoint, keys: Mapping[str, Any], output: Path) -> Check
     specs = [TensorSpec(i.name, i.dtype, i.shape, i.encoding) for i in file.tensors.values()]
     gguf.write(output, specs, [file.read(each).data for each in file.tensors], dict(keys))
     return open_checkpoint(output)
+
+
+def _with_buffers(case: Case) -> Iterator[Case]:
+    """The checkpoint with the buffers that older releases of transformers wrote."""
+    row = case.row
+    names = OLD_BUFFERS.get(row.config["model_type"], ())
+    if names:
+        shapes = row.shapes | {key: [2] for key in names}
+        more = {key: row.more[key] for key in ("pooled",) if key in row.more}
+        row = dataclasses.replace(row, shapes=shapes, more=more)
+        checkpoint = Files(case.folder / "buffers").checkpoint(row)
+        yield dataclasses.replace(case, row=row, checkpoint=checkpoint, known={})
+
+
+def _untied(case: Case) -> Iterator[Case]:
+    """The GGUF file with an output matrix, where llama.cpp's converter leaves it out."""
+    if case.row.config["tie_word_embeddings"]:
+        return
+    output = case.folder / "untied.gguf"
+    case.folder.mkdir(exist_ok=True)
+    try:
+        convert(prepare(Request(case.checkpoint.path, output, name=title(case.row.family))))
+    except MaxtoolError:  # GGUF has no key for it
+        return
+    file = open_checkpoint(output)
+    known = find_recipe(file)
+    yield Case(case.row, file, _read(known, file, case.row), case.folder, known.name, case.recipe)
+
+
+def _fits(recipe: Recipe, checkpoint: Checkpoint) -> bool:
+    try:
+        plan(recipe, checkpoint).check()
+    except MaxtoolError:
+        return False
+    return True
 
 
 def _read(recipe: Recipe, checkpoint: Checkpoint, row: Row) -> Reading | None:

@@ -117,7 +117,8 @@ def survivors(recipe: str, folder: Path, chosen: list[tuple[Mutation, Table]]) -
 
 def test_some_damage(tmp_path: Path) -> None:
     chosen = random.Random(SEED).sample(damages("olmo2"), SAMPLE)
-    assert not list(survivors("olmo2", tmp_path, chosen))
+    alive = list(survivors("olmo2", tmp_path, chosen))
+    assert not alive, "\n".join(alive)
 
 
 @pytest.mark.slow
@@ -127,4 +128,5 @@ def test_damage(recipe: str, tmp_path: Path, request: pytest.FixtureRequest) -> 
     chosen = damages(recipe)
     if not request.config.getoption("--every-damage"):
         chosen = random.Random(SEED).sample(chosen, min(SAMPLE, len(chosen)))
-    assert not list(survivors(recipe, tmp_path, chosen))
+    alive = list(survivors(recipe, tmp_path, chosen))
+    assert not alive, "\n".join(alive)

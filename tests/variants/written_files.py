@@ -115,10 +115,12 @@ def folder_differences(row: Row, folder: Path, *, is_own: bool) -> Iterator[str]
 
 def _close(left: Any, right: Any) -> bool:
     if isinstance(left, dict):
-        return all(_close(each, right[key]) for key, each in left.items() if key in right)
-    if isinstance(left, list):
+        return isinstance(right, dict) and all(
+            _close(each, right[key]) for key, each in left.items() if key in right
+        )
+    if isinstance(left, list) and isinstance(right, list):
         return len(left) == len(right) and all(map(_close, left, right))
     numbers = isinstance(left, float) and isinstance(right, int | float)
     if numbers:
         return bool(np.isclose(left, right, rtol=1e-6, atol=0))
-    return bool(left == right) or {left, right} <= {*GELU_TANH}
+    return bool(left == right) or (left in GELU_TANH and right in GELU_TANH)
