@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
+from maxtool.weights.checkpoint import Checkpoint, open_checkpoint
 from tests.data.random_configs import published
 
 
@@ -47,6 +50,20 @@ def saved(torch: Any, model_type: str, config: dict[str, Any], *, older: bool) -
             written = json.loads((folder / "config.json").read_text())
             (folder / "config.json").write_text(json.dumps(published(written)))
         yield folder
+
+
+def shaken(folder: Path) -> Checkpoint:
+    """The folder with each weight moved by one unit in the last place, up or down."""
+    file = folder / "shaken" / "model.safetensors"
+    if not file.exists():
+        file.parent.mkdir()
+        ways = np.random.default_rng(0)
+        ends = np.float32([-np.inf, np.inf])
+        weights = load_file(folder / file.name).items()
+        moved = {k: np.nextafter(v, ends[ways.integers(0, 2, v.shape)]) for k, v in weights}
+        save_file(moved, file)
+        shutil.copy(folder / "config.json", file.parent)
+    return open_checkpoint(file.parent)
 
 
 def load(torch: Any, folder: Path) -> Any:
