@@ -118,6 +118,28 @@ def test_any_number_replaced_by_another(
     change()
 
 
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("limits", "token_type_ids", 0), -1),
+        (("limits", "token_type_ids", 0), -(2**31)),
+        (("limits", "token_type_ids", 1), 2),
+        (("limits", "input_ids", 0), -1),
+        (("entries", "forward", "inputs", 1, "dtype"), "float32"),
+    ],
+)
+def test_limits_beyond_what_they_limit(
+    compiled: Compile, data: Path, tmp_path: Path, path: Path_, value: object
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(compiled(data / "tiny-bert"), folder)
+    root = replaced(loader.Manifest(folder).root, path, value)
+    (folder / "manifest.json").write_text(json.dumps(root), encoding="utf-8")
+    with pytest.raises(loader.BadInput, match="contradicts itself") as caught:
+        loader.Manifest(folder)
+    assert caught.value.exit_code == 3
+
+
 def test_a_state_that_no_memory_holds(compiled: Compile, data: Path, tmp_path: Path) -> None:
     folder = tmp_path / "model"
     shutil.copytree(compiled(data / "tiny-llama"), folder)

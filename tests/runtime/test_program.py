@@ -305,6 +305,8 @@ HOSTILE: dict[str, tuple[str, object]] = {
     "negative ids": ("limits/input_ids", [-1, VOCAB - 1]),
     "an empty range": ("limits/input_ids", [5, 4]),
     "an infinite range": ("limits/input_ids", [0, float("inf")]),
+    "limits of fractions": ("entries/forward/inputs/0/dtype", "float32"),
+    "limits beyond the type": ("entries/forward/inputs/0/dtype", "int8"),
     "a table of nothing": ("tables/0/weight", "nothing"),
     "a table read by nothing": ("tables/0/index", "nothing"),
     "a table that is too short": ("tables/0/skipped", 1),

@@ -7,7 +7,7 @@ here, whoever wrote them down. What bounds a model of text is in ``text_entries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
 import numpy as np
@@ -113,6 +113,10 @@ def _limited(manifest: ManifestParts) -> Iterator[str]:
     """Limits are of the kind that a dimension or an input has, and can be met."""
     for name, entry in manifest.entries.items():
         yield from _kinds(manifest, entry)
+        for spec in entry.inputs:
+            values = manifest.limits.get(spec.name)
+            if isinstance(values, tuple) and not _holds(spec, values):
+                yield f"{spec} is limited to the values {values[0]} to {values[1]}"
         sizes = {size for spec in entry.inputs for size in spec.names}
         for dim, size in entry.least.items():
             limit = manifest.limits.get(dim)
@@ -132,25 +136,28 @@ def _kinds(manifest: ManifestParts, entry: EntrySpec) -> Iterator[str]:
 
 
 def _indexed(manifest: ManifestParts) -> Iterator[str]:
-    """Yield inputs whose limits let a number mean a row behind the last of its table."""
+    """Yield inputs whose limits let a number mean a row that is not in its table."""
     weights = {spec.name: spec for spec in manifest.weights}
     for table in manifest.tables:
-        last = _last(manifest, table)
-        if table.weight not in weights or table.skipped < 0 or last is None:
+        numbers = _numbers(manifest, table)
+        if table.weight not in weights or table.skipped < 0 or numbers is None:
             yield f"'tables' has {table.weight!r:.80}, read by {table.index!r:.80}"
             continue
+        first, last = numbers
         rows = next(iter(weights[table.weight].logical), 0)
         if last + table.skipped >= rows:
             row = f"row {last + table.skipped} of {table.weight}"
             yield f"{row} can be asked for by {table.index}, and it has {rows}"
+        if first < 0:
+            yield f"{table.index} can be {first}, and {table.weight} has no row before number 0"
 
 
-def _last(manifest: ManifestParts, table: TableSpec) -> int | None:
-    """The largest number that a row is asked for by."""
+def _numbers(manifest: ManifestParts, table: TableSpec) -> tuple[int, int] | None:
+    """The least and the largest number that a row is asked for by."""
     if table.index == CONTEXT:
-        return None if manifest.context is None else manifest.context - 1
+        return None if manifest.context is None else (0, manifest.context - 1)
     limit = manifest.limits.get(table.index)
-    return limit[1] if isinstance(limit, tuple) else None
+    return limit if isinstance(limit, tuple) else None
 
 
 def _filled(manifest: ManifestParts) -> Iterator[str]:
@@ -159,21 +166,28 @@ def _filled(manifest: ManifestParts) -> Iterator[str]:
         filled = {size for spec in entry.inputs if spec.default is None for size in spec.names}
         for spec in entry.inputs:
             if spec.default is not None and not (
-                _is_value(manifest, spec) and spec.names <= filled
+                _is_value(manifest, spec, spec.default) and spec.names <= filled
             ):
                 yield f"{name!r} takes {spec}, which cannot be filled in"
 
 
-def _is_value(manifest: ManifestParts, spec: InputSpec) -> bool:
+def _is_value(manifest: ManifestParts, spec: InputSpec, default: int) -> bool:
     """Return whether a default is a value that may be given."""
-    dtype, limit = DTYPES[spec.dtype], manifest.limits.get(spec.name)
-    if spec.default is None or spec.dtype in BITS:
-        return False
+    limit = manifest.limits.get(spec.name)
     if isinstance(limit, tuple):
-        return limit[0] <= spec.default <= limit[1]
-    if dtype.kind in "iu":
-        return bool(np.iinfo(dtype).min <= spec.default <= np.iinfo(dtype).max)
-    return spec.default in (0, 1)
+        return limit[0] <= default <= limit[1]
+    if DTYPES[spec.dtype].kind == "f":
+        return default in (0, 1)
+    return _holds(spec, (default,))
+
+
+def _holds(spec: InputSpec, values: Iterable[int]) -> bool:
+    """Return whether an input is of whole numbers, or truth values, and can have these."""
+    dtype = DTYPES[spec.dtype]
+    if spec.dtype in BITS or dtype.kind == "f":
+        return False
+    least, largest = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    return all(least <= value <= largest for value in values)
 
 
 # In this order: what one relies on is checked by those before it.
