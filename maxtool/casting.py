@@ -37,14 +37,9 @@ ONE_HALF = np.float32(0.5)
 
 
 def cast(values: NDArray[Any], dtype: DType) -> tuple[NDArray[Any], int]:
-    """Numbers as another type, rounded to nearest even.
+    """Numbers as another type, rounded to nearest even; floats must not become integers.
 
-    Args:
-        values: Any shape.
-        dtype: The type wanted; floats must not become integers.
-
-    Returns:
-        A new array, and how many finite floats are no longer finite or integers are others now.
+    With the new array comes how many finite floats are no longer finite or integers are others now.
     """
     flat = values.reshape(-1)
     result = np.empty(flat.shape, dtype.to_numpy())
@@ -65,12 +60,7 @@ def oddities(values: NDArray[Any]) -> frozenset[str]:
 
 
 def widen(values: NDArray[Any], out: Float32 | None = None) -> Float32:
-    """A chunk of numbers as float32.
-
-    Args:
-        values: At most a chunk; a float32 array is returned as it is.
-        out: Where to put it otherwise.
-    """
+    """A chunk of numbers as float32, in ``out``; a float32 array is returned as it is."""
     if values.dtype == FLOAT32:
         return values
     result = np.empty(values.shape, np.float32) if out is None else out

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import builtins
-from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
-import ml_dtypes
+import ml_dtypes  # noqa: F401 - its types get names in NumPy
 import numpy as np
-import numpy.typing as npt
 
 
 class DType(Enum):
@@ -37,7 +35,7 @@ class DType(Enum):
     @property
     def size_in_bytes(self) -> int:
         """Bytes one element takes."""
-        return TABLE[self].bits // 8
+        return NUMPY[self].itemsize
 
     def is_float(self) -> builtins.bool:
         """Return whether it is a floating-point type, the 8-bit ones included."""
@@ -49,7 +47,7 @@ class DType(Enum):
 
     def to_numpy(self) -> np.dtype[Any]:
         """The NumPy dtype; bfloat16 and the float8 types are those of ``ml_dtypes``."""
-        return TABLE[self].numpy
+        return NUMPY[self]
 
     @classmethod
     def from_numpy(cls, dtype: Any) -> DType:  # noqa: ANN401 - whatever np.dtype() takes
@@ -69,47 +67,35 @@ class DType(Enum):
         return f"DType.{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class DTypeRow:
-    """Names of one element type elsewhere; ``None`` where a format has no such type."""
+class DTypeRow(NamedTuple):
+    """Names of one element type in files; ``None`` where a format has no such type."""
 
-    bits: int
-    numpy: np.dtype[Any]
     safetensors: str | None
     gguf: int | None
     onnx: int | None
 
 
-def _row(
-    bits: int,
-    numpy: npt.DTypeLike,
-    safetensors: str | None,
-    gguf: int | None,
-    onnx: int | None,
-) -> DTypeRow:
-    return DTypeRow(bits, np.dtype(numpy), safetensors, gguf, onnx)
-
-
+NUMPY = {dtype: np.dtype(dtype.value) for dtype in DType}
 # Codes: the safetensors README; ggml.h's enum ggml_type; onnx.proto3's TensorProto.DataType.
 TABLE: dict[DType, DTypeRow] = {
-    DType.bool: _row(8, np.bool_, "BOOL", None, 9),
-    DType.int8: _row(8, np.int8, "I8", 24, 3),
-    DType.int16: _row(16, np.int16, "I16", 25, 5),
-    DType.int32: _row(32, np.int32, "I32", 26, 6),
-    DType.int64: _row(64, np.int64, "I64", 27, 7),
-    DType.uint8: _row(8, np.uint8, "U8", None, 2),
-    DType.uint16: _row(16, np.uint16, "U16", None, 4),
-    DType.uint32: _row(32, np.uint32, "U32", None, 12),
-    DType.uint64: _row(64, np.uint64, "U64", None, 13),
-    DType.float8_e4m3fn: _row(8, ml_dtypes.float8_e4m3fn, "F8_E4M3", None, 17),
-    DType.float8_e4m3fnuz: _row(8, ml_dtypes.float8_e4m3fnuz, "F8_E4M3FNUZ", None, 18),
-    DType.float8_e5m2: _row(8, ml_dtypes.float8_e5m2, "F8_E5M2", None, 19),
-    DType.float8_e5m2fnuz: _row(8, ml_dtypes.float8_e5m2fnuz, "F8_E5M2FNUZ", None, 20),
-    DType.float8_e8m0fnu: _row(8, ml_dtypes.float8_e8m0fnu, "F8_E8M0", None, 24),
-    DType.float16: _row(16, np.float16, "F16", 1, 10),
-    DType.bfloat16: _row(16, ml_dtypes.bfloat16, "BF16", 30, 16),
-    DType.float32: _row(32, np.float32, "F32", 0, 1),
-    DType.float64: _row(64, np.float64, "F64", 28, 11),
+    DType.bool: DTypeRow("BOOL", None, 9),
+    DType.int8: DTypeRow("I8", 24, 3),
+    DType.int16: DTypeRow("I16", 25, 5),
+    DType.int32: DTypeRow("I32", 26, 6),
+    DType.int64: DTypeRow("I64", 27, 7),
+    DType.uint8: DTypeRow("U8", None, 2),
+    DType.uint16: DTypeRow("U16", None, 4),
+    DType.uint32: DTypeRow("U32", None, 12),
+    DType.uint64: DTypeRow("U64", None, 13),
+    DType.float8_e4m3fn: DTypeRow("F8_E4M3", None, 17),
+    DType.float8_e4m3fnuz: DTypeRow("F8_E4M3FNUZ", None, 18),
+    DType.float8_e5m2: DTypeRow("F8_E5M2", None, 19),
+    DType.float8_e5m2fnuz: DTypeRow("F8_E5M2FNUZ", None, 20),
+    DType.float8_e8m0fnu: DTypeRow("F8_E8M0", None, 24),
+    DType.float16: DTypeRow("F16", 1, 10),
+    DType.bfloat16: DTypeRow("BF16", 30, 16),
+    DType.float32: DTypeRow("F32", 0, 1),
+    DType.float64: DTypeRow("F64", 28, 11),
 }
 
 BY_SAFETENSORS = {row.safetensors: dtype for dtype, row in TABLE.items() if row.safetensors}

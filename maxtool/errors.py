@@ -1,28 +1,4 @@
-"""Every error maxtool raises on purpose, with the exit code it ends a command with.
-
-::
-
-    MaxtoolError
-     +-- NegativeAnswer ............. 1  the question was answered, and the answer is no
-     |    +-- ParityFailed                  compiled and reference outputs differ too much
-     |    +-- VerificationFailed            a file is not what was recorded, or was to be written
-     +-- UsageError ................. 2  the command line asks for something impossible
-     |    +-- OutputExists                  refused without --force
-     |    +-- UnknownRecipe                 no recipe of that name
-     +-- InputError ................. 3  an input file cannot be used
-     |    +-- MissingFile                   it is not there, or cannot be opened
-     |    +-- MalformedFile                 its bytes are not what its format demands
-     |    +-- ChangedFile                   it was written while it was read
-     +-- ModelMismatch .............. 4  the model does not fit
-     |    +-- UnknownArchitecture           no recipe recognises it
-     |    +-- ConfigurationError            a configuration key is missing, wrong or unsupported
-     |    +-- MissingWeight                 also a KeyError and a ValueError
-     |    +-- UnexpectedWeight              also a ValueError
-     |    +-- MisshapenWeight               also a ValueError
-     +-- CompilationFailed .......... 5  the compiler gave up
-     +-- MachineLacks ............... 6  a linker, a driver, an extra, disk space
-      +-- MissingDevice                 a GPU; also a ValueError
-"""
+"""Every error maxtool raises on purpose, with the exit code it ends a command with."""
 
 from __future__ import annotations
 
@@ -68,8 +44,7 @@ class MaxtoolError(Exception):
 
     def __str__(self) -> str:
         """The whole message on one line, for logs and tests; the command line lays it out."""
-        parts = [self.what, *(f"  - {problem}" for problem in self.problems)]
-        text = "\n".join(parts)
+        text = "\n".join([self.what, *(f"  - {problem}" for problem in self.problems)])
         if where := self.where:
             text = f"{text} ({where})"
         return f"{text}. {self.hint}" if self.hint else text
@@ -83,8 +58,6 @@ class MaxtoolError(Exception):
 
 class NegativeAnswer(MaxtoolError):
     """The question was answered, and the answer is no."""
-
-    exit_code = 1
 
 
 class ParityFailed(NegativeAnswer):

@@ -46,10 +46,8 @@ def in_parts(
             gain on the interpreter lock, as in casts and in encoding.
 
     Returns:
-        The results, those of each thread together.
-
-    Raises:
-        Exception: What ``work`` raises, when all threads have ended.
+        The results, those of each thread together. What ``work`` raises is raised when all threads
+        have ended.
     """
     _keep_freed_memory()
     threads = min(threads, usable_cores(), total // (2 * THREAD_PARTS * step))
