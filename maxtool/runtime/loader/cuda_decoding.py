@@ -12,7 +12,7 @@ from .cuda_graph import RecordedGraph
 from .cuda_memory import CudaMemory
 from .cuda_runtime import STREAM, TO_HOST, WITHIN, Event, Pinned
 from .errors import RunError
-from .memory import Array, DeviceState, nbytes_of
+from .memory import Array, State, nbytes_of
 from .processor import Compiled
 from .sampling import Sampling
 
@@ -36,9 +36,7 @@ class CudaDecoder:
         context: Of the model.
     """
 
-    def __init__(
-        self, gpu: CudaMemory, compiled: Compiled, state: DeviceState, context: int
-    ) -> None:
+    def __init__(self, gpu: CudaMemory, compiled: Compiled, state: State, context: int) -> None:
         self._gpu, self._compiled, self._state = gpu, compiled, state
         self._graph: RecordedGraph | None = None
         self._plain = True  # steps are called, not recorded
@@ -141,7 +139,7 @@ class CudaDecoder:
         function = self._compiled.functions[name]
         inputs = token, self._position, self._draws, self._settings
         with self._gpu.on_stream(stream):
-            results = list(function(*inputs, self._state.tensors, self._compiled.weights))
+            results = list(function(*inputs, self._state.parts[0], self._compiled.weights))
         for target, source in zip((self._token, self._position), results, strict=True):
             places = target.data_ptr(), source.data_ptr()
             self._gpu.cuda.copy(*places, nbytes_of(target), WITHIN, stream)

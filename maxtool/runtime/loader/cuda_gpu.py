@@ -14,7 +14,7 @@ from .cuda_upload import upload
 from .errors import MachineLacks
 from .host import CPU, POOLED, check_machine
 from .manifest import Manifest
-from .memory import DeviceState
+from .memory import State
 from .processor import Compiled
 from .text_entries import SAMPLED
 
@@ -45,9 +45,7 @@ class CudaGpu(CudaMemory):
         """TVM is given the machine code for this GPU."""
         return given_code(self._code)
 
-    def decoder(
-        self, compiled: Compiled, manifest: Manifest, state: DeviceState
-    ) -> CudaDecoder | None:
+    def decoder(self, compiled: Compiled, manifest: Manifest, state: State) -> CudaDecoder | None:
         """Return a decoder that needs no host, if the model was compiled with one."""
         if manifest.context is None or not {*SAMPLED} <= manifest.entries.keys():
             return None

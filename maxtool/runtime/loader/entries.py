@@ -83,7 +83,7 @@ class EntryRunner:
         entry = self.entry(name)
         inputs, dims = bind(self.manifest, entry, arrays)
         check_position(self.manifest, entry, inputs)
-        memory = [self._fitting(state, dims).tensors] if entry.state else []
+        memory = self._fitting(state, dims).parts if entry.state else []
         return named(entry, self._execution.call(name, inputs, memory), dims)
 
     def _fitting(self, state: State | None, dims: Mapping[str, int]) -> State:

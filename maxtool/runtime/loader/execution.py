@@ -9,7 +9,7 @@ from .devices import open_device
 from .errors import BadInput, MachineLacks
 from .machine import open_module
 from .manifest import Manifest
-from .memory import Array, DeviceState
+from .memory import Array, State
 from .processor import Compiled, TextMemory
 from .specs import EntrySpec
 
@@ -57,15 +57,15 @@ class Execution:
             raise BadInput(what, file=self._manifest.module)
         return function
 
-    def new_state(self, dims: Mapping[str, int]) -> DeviceState:
+    def new_state(self, dims: Mapping[str, int]) -> State:
         """Zeroed state for the given sizes of named dimensions."""
         try:
-            return DeviceState(self.processor, self._manifest.state, dims)
+            return State([self.processor], self._manifest.state, dims)
         except MachineLacks:
             if self._idle is None:
                 raise
         self._idle = None  # what waits for the next text may have room for this one
-        return DeviceState(self.processor, self._manifest.state, dims)
+        return State([self.processor], self._manifest.state, dims)
 
     def text_memory(self) -> TextMemory:
         """The memory of one text: that of a text that is over, if there is any."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
@@ -37,79 +36,54 @@ class DeviceMemory(Protocol):
         """Read what tensors hold."""
 
 
-class State(ABC):
+class State:
     """The memory of one generation: zeros at first, written in place by each call.
 
     Attributes:
         specs: Its tensors, as the manifest lists them.
         dims: The sizes of its named dimensions.
-        tensors: The argument of compiled code: all its tensors, on each device.
-    """
-
-    def __init__(
-        self, specs: Sequence[ArraySpec], dims: Mapping[str, int], tensors: object
-    ) -> None:
-        self.specs, self.dims, self.tensors = specs, dims, tensors
-
-    @property
-    @abstractmethod
-    def arrays(self) -> list[Array]:
-        """Return the contents: the state's own memory on a CPU, a copy from other devices."""
-
-    @abstractmethod
-    def clear(self) -> None:
-        """Make it zeros again."""
-
-
-class DeviceState(State):
-    """A state on one device.
-
-    Args:
-        memory: That of the device.
-        specs: Its tensors, as the manifest lists them.
-        dims: The sizes of named dimensions; those that no tensor has are left out.
+        parts: What compiled code takes on each device: all its tensors there.
 
     Raises:
-        BadUsage: If a size is missing.
+        BadUsage: If ``dims`` lacks a size.
     """
 
     def __init__(
-        self, memory: DeviceMemory, specs: Sequence[ArraySpec], dims: Mapping[str, int]
+        self, devices: Sequence[DeviceMemory], specs: Sequence[ArraySpec], dims: Mapping[str, int]
     ) -> None:
         import tvm_ffi
 
-        named = {size for spec in specs for size in spec.shape if isinstance(size, str)}
+        named = {size for spec in specs for size in spec.names}
         if wrong := [name for name in sorted(named) if dims.get(name, 0) < 1]:
             raise BadUsage(f"a state needs the sizes of {', '.join(wrong)}, from 1 up")
-        self._memory = memory
-        self._tensors = [memory.zeros(spec.sizes(dims), spec.dtype) for spec in specs]
-        super().__init__(specs, {name: dims[name] for name in named}, tvm_ffi.Array(self._tensors))
+        self.specs, self.dims = specs, {name: dims[name] for name in named}
+        self._tensors = [
+            (device, [device.zeros(spec.sizes(dims), spec.dtype) for spec in specs])
+            for device in devices
+        ]
+        self.parts = [tvm_ffi.Array(tensors) for _, tensors in self._tensors]
 
     @property
     def arrays(self) -> list[Array]:
-        """Return the contents: the state's own memory on a CPU, a copy from other devices."""
-        return self._memory.arrays(self._tensors)
+        """Return the contents, device by device: its own memory on a CPU, a copy from others."""
+        return [a for device, tensors in self._tensors for a in device.arrays(tensors)]
 
     def clear(self) -> None:
         """Make it zeros again."""
-        for tensor in self._tensors:
-            self._memory.clear(tensor)
+        for device, tensors in self._tensors:
+            for tensor in tensors:
+                device.clear(tensor)
 
     def tensor(self, name: str) -> Any:  # noqa: ANN401
-        """One of its tensors."""
-        return self._tensors[[spec.name for spec in self.specs].index(name)]
+        """One of its tensors on the first device."""
+        return self._tensors[0][1][[spec.name for spec in self.specs].index(name)]
 
 
 def named(entry: EntrySpec, arrays: Sequence[Array], dims: Mapping[str, int]) -> dict[str, Array]:
     """The outputs by name; types that NumPy lacks as float32.
 
-    Args:
-        entry: What was called.
-        arrays: What it gave.
-        dims: The sizes of named dimensions.
-
     Raises:
-        BadInput: If it gave something else than the manifest says.
+        BadInput: If the entry gave something else than the manifest says.
     """
     outputs = dict(zip((spec.name for spec in entry.outputs), arrays, strict=False))
     if len(arrays) != len(entry.outputs) or not all(

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from .errors import RunError
 from .manifest import Manifest
-from .memory import Array, DeviceMemory, DeviceState, State
+from .memory import Array, DeviceMemory, State
 from .sampling import Sampling
 
 
@@ -79,9 +79,7 @@ class Processor(DeviceMemory, Protocol):
     def write(self, tensor: Any, array: Array, /) -> None:  # noqa: ANN401
         """Copy an array into a tensor."""
 
-    def decoder(
-        self, compiled: Compiled, manifest: Manifest, state: DeviceState, /
-    ) -> Decoder | None:
+    def decoder(self, compiled: Compiled, manifest: Manifest, state: State, /) -> Decoder | None:
         """Return a decoder of one text, if the processor has one."""
 
     def refused(self, name: str, said: str) -> RunError:

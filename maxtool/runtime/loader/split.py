@@ -40,7 +40,7 @@ class SplitExecution:
         progress: Callable[[float], None],
     ) -> None:
         register()  # compiled code looks for its functions when it is loaded
-        names = _devices(manifest, device)
+        self._manifest, names = manifest, _devices(manifest, device)
         self._members: list[Execution] = []
         for rank, name in enumerate(names):
             shown = partial(_shown, progress, rank, len(names))
@@ -55,7 +55,8 @@ class SplitExecution:
 
     def new_state(self, dims: Mapping[str, int]) -> State:
         """Zeroed state on every device."""
-        return SplitState([member.new_state(dims) for member in self._members])
+        processors = [member.processor for member in self._members]
+        return State(processors, self._manifest.state, dims)
 
     def text_memory(self) -> TextMemory:
         """The memory of one text; tokens are picked on the host, where the devices meet anyway."""
@@ -69,7 +70,7 @@ class SplitExecution:
         with self._one_call:
             self._group.begin()
             done = [
-                thread.submit(self._on, rank, name, inputs, [part[rank] for part in memory])
+                thread.submit(self._on, rank, name, inputs, memory[rank : rank + 1])
                 for rank, thread in enumerate(self._threads)
             ]
             try:
@@ -83,28 +84,6 @@ class SplitExecution:
     ) -> list[Array]:
         with self._group.joined(rank):
             return self._members[rank].call(name, inputs, memory)
-
-
-class SplitState(State):
-    """The memory of one generation on several devices.
-
-    Args:
-        parts: That on each.
-    """
-
-    def __init__(self, parts: Sequence[State]) -> None:
-        super().__init__(parts[0].specs, parts[0].dims, [part.tensors for part in parts])
-        self._parts = parts
-
-    @property
-    def arrays(self) -> list[Array]:
-        """Return each device's arrays, one device after the other."""
-        return [array for part in self._parts for array in part.arrays]
-
-    def clear(self) -> None:
-        """Make it zeros again."""
-        for part in self._parts:
-            part.clear()
 
 
 def _devices(manifest: Manifest, device: str | None) -> list[str | None]:
