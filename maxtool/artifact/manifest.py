@@ -18,8 +18,9 @@ from maxtool.compiler.packing import ALIGNMENT
 from maxtool.errors import MachineLacks
 from maxtool.graph import TensorType
 from maxtool.runtime import loader
-from maxtool.runtime.loader import CUDA_RUNTIME, RUNTIME, SCHEMA, checksum
-from maxtool.runtime.loader.manifest import CHECKSUM
+from maxtool.runtime.loader.machine import CUDA_RUNTIME, RUNTIME
+from maxtool.runtime.loader.manifest import CHECKSUM, checksum
+from maxtool.runtime.loader.manifest_parts import SCHEMA
 from maxtool.weights.formats.artifact import FILE, is_manifest
 
 MODULE = "model.so"

@@ -22,8 +22,8 @@ from maxtool.cli.output import Output
 from maxtool.errors import translated
 
 if TYPE_CHECKING:
-    from maxtool.runtime.loader import EmbedOptions, TextOptions
     from maxtool.runtime.loader.option_table import Option
+    from maxtool.runtime.loader.options import EmbedOptions, TextOptions
 
 
 def _option_table() -> Any:  # noqa: ANN401 - a module

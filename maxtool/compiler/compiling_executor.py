@@ -14,7 +14,7 @@ from maxtool.compiler.program import Program
 from maxtool.compiler.targets import Targets
 from maxtool.graph import DeviceRef, Graph, Tensor, TensorType
 from maxtool.graph.executor import Run, register
-from maxtool.runtime.loader import set_threads
+from maxtool.runtime.loader.host import set_threads
 
 Array = np.ndarray[Any, Any]
 

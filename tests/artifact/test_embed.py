@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from maxtool.cli.app import app
 from maxtool.runtime import loader
+from maxtool.runtime.loader.embedder import Embedder
 from tests.artifact.measure import BOUND, Compile, error, recorded
 
 
@@ -59,7 +60,7 @@ def test_order_and_batches_change_nothing(
 
 def test_long_texts_are_cut_and_counted(model: loader.Model) -> None:
     long = "he sat down. " * 30
-    embedder = loader.Embedder(model)
+    embedder = Embedder(model)
     result = np.concatenate(list(embedder.stream([long, "he sat", [5] * 50])))
     assert (embedder.texts, embedder.truncated) == (3, 2)
     ids = model.open_tokenizer().encode(long).ids

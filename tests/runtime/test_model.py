@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from maxtool import tokenizer as room
 from maxtool.runtime import loader
-from maxtool.runtime.loader import sampling
+from maxtool.runtime.loader import memory, sampling, stream
 
 sys.path.insert(0, str(Path(__file__).parent))
 import tiny_artifact
@@ -60,7 +60,7 @@ def test_every_array_is_aligned(model: loader.Model) -> None:
     state = model.new_state(batch=1)
     assert all(array.ctypes.data % 64 == 0 for array in state.arrays)
     for _ in range(20):
-        assert loader.aligned((3, 5), np.dtype(np.int8)).ctypes.data % 64 == 0
+        assert memory.aligned((3, 5), np.dtype(np.int8)).ctypes.data % 64 == 0
 
 
 def test_sizes_that_disagree(model: loader.Model) -> None:
@@ -229,7 +229,7 @@ def test_stops_cut_at_the_first_string(text: str, stops: list[str], data: st.Dat
     """Cut the same however the text comes in pieces."""
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
     pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-    filtered = loader.StopStrings(stops)
+    filtered = stream.StopStrings(stops)
     given_out = [filtered.push(piece) for piece in pieces]
     shown = "".join(given_out) + filtered.flush()
     places = [text.find(stop) for stop in stops if stop and stop in text]
@@ -241,7 +241,7 @@ def test_stops_cut_at_the_first_string(text: str, stops: list[str], data: st.Dat
 
 
 def test_stops_hold_back_no_more_than_they_must() -> None:
-    stops = loader.StopStrings(["###", "END"])
+    stops = stream.StopStrings(["###", "END"])
     assert [stops.push(piece) for piece in ("a#", "#b", "E", "N", "X", "##", "#c", "d")] == [
         "a",
         "##b",
@@ -304,9 +304,9 @@ def threads(weight_bytes: int, cpus: str, **inputs: str) -> tuple[str, str]:
     A small model that was loaded before does not count.
     """
     code = (
-        "import os; from maxtool.runtime import loader; "
-        "loader.set_threads(1); "
-        f"print(loader.set_threads({weight_bytes}), os.environ['TVM_BIND_THREADS'])"
+        "import os; from maxtool.runtime.loader import host; "
+        "host.set_threads(1); "
+        f"print(host.set_threads({weight_bytes}), os.environ['TVM_BIND_THREADS'])"
     )
     clean = {k: v for k, v in os.environ.items() if not k.startswith("TVM_")}
     done = subprocess.run(

@@ -27,7 +27,8 @@ import tokenizers
 from maxtool import tokenizer as room
 from maxtool.artifact.manifest import copy_loader
 from maxtool.runtime import loader
-from maxtool.runtime.loader.manifest import CHECKSUM, SCHEMA
+from maxtool.runtime.loader.manifest import CHECKSUM
+from maxtool.runtime.loader.manifest_parts import SCHEMA
 
 CONTEXT, VOCAB, BOS, EOS = 48, 512, 1, 2
 PROMPT, STORY = "Once upon a time", ", there was a café 日🎉."

@@ -7,28 +7,21 @@ here, whoever wrote them down. What bounds a model of text is in ``text_entries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from .errors import BadInput
 from .manifest_parts import ManifestParts
 from .specs import ALIGNMENT, BITS, DTYPES, EntrySpec, InputSpec, TableSpec, WeightSpec, is_name
-from .text_entries import TEXT_RULES
-
-Rule: TypeAlias = Callable[[ManifestParts], Iterator[str]]
+from .text_entries import TEXT_RULES, Rule
 
 MAX_BYTES = 1 << 48
 CONTEXT = "context"
 
 
 def check_consistent(manifest: ManifestParts) -> None:
-    """Refuse a manifest that contradicts itself, or the files beside it.
-
-    Raises:
-        BadInput: Listing what the first rule found that is broken.
-    """
+    """Refuse a manifest that contradicts itself, or the files beside it, by the first rule."""
     for rule in RULES:
         if problems := list(rule(manifest)):
             what = "the manifest contradicts itself or its files"

@@ -9,10 +9,8 @@ from pathlib import Path
 
 from .consistency import check_consistent
 from .errors import NotVerified
-from .manifest_parts import SCHEMA, ManifestParts
+from .manifest_parts import ManifestParts
 from .watched_files import check_stamp
-
-__all__ = ["CHECKSUM", "SCHEMA", "Manifest", "checksum"]
 
 CHECKSUM = "manifest_sha256"
 ANYWAY = "compile the model again, or run it anyway with --no-verify"
@@ -26,12 +24,7 @@ def checksum(root: Mapping[str, object]) -> str:
 
 
 class Manifest(ManifestParts):
-    """``manifest.json``, every part of it checked, and the parts against each other.
-
-    Raises:
-        BadInput: If it is missing, malformed, contradicts itself, or points out of its folder or of
-            a file.
-    """
+    """``manifest.json``, every part of it checked, and the parts against each other."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -40,8 +33,7 @@ class Manifest(ManifestParts):
     def verify(self) -> None:
         """Check the manifest's own checksum and every recorded SHA-256.
 
-        Raises:
-            NotVerified: Naming a file that is not the one that was compiled.
+        ``NotVerified`` names a file that is not the one that was compiled.
         """
         if self.root.get(CHECKSUM) != checksum(self.root):
             raise self._changed(self.path, "its checksum is another")
@@ -52,11 +44,7 @@ class Manifest(ManifestParts):
                 raise self._changed(path, self._difference(path))
 
     def require_unchanged(self, path: Path) -> None:
-        """Refuse a file of the artifact that was changed since the manifest was read.
-
-        Raises:
-            BadInput: If it was.
-        """
+        """Refuse a file of the artifact that was changed since the manifest was read."""
         if path in self.stamps:
             check_stamp(path, self.stamps[path])
 

@@ -19,17 +19,14 @@ MAX_SIZE, MAX_DIMS = 1 << 48, 32
 GENERATE, EMBED = "generate", "embed"
 TASKS = (GENERATE, EMBED, None)
 SPEC_KEYS = (("name", str), ("dtype", str), ("shape", list))
+OPTIONAL = (int, type(None))  # a number that need not be there
 
 # The largest size of a dimension, or the least and largest value of an input.
 Limit: TypeAlias = int | tuple[int, int]
 
 
 class ManifestParts:
-    """``manifest.json``, every part of it checked by itself.
-
-    Raises:
-        BadInput: If it is missing or malformed, or points out of its folder.
-    """
+    """``manifest.json``, every part of it checked by itself: ``BadInput`` says what is wrong."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
@@ -38,9 +35,12 @@ class ManifestParts:
         self.stamps: dict[Path, Stamp] = {}
         get, root = self._get, self.root
         self.module = self._file(get(root, "module", str))
-        self.task = self._task(root)
+        self.task: str | None = get(root, "task", (str, type(None)))
+        if self.task not in TASKS:
+            raise self._wrong(f"'task' is {self.task!r:.80}")
         self.entries = {name: self._entry(e) for name, e in get(root, "entries", dict).items()}
-        self.state = tuple(map(self._buffer, self._tensors(root, "state")))
+        buffers = self._tensors(root, "state")
+        self.state = tuple(BufferSpec(*self._facts(item, "positions")) for item in buffers)
         self.devices = self._count(root, "devices") or 1
         self.weights_files = self._weights_files(get(root, "weights", dict))
         self.weights_file = self.weights_files[0]
@@ -97,15 +97,9 @@ class ManifestParts:
                 raise self._wrong(f"'features' is {features!r:.80}")
         return target
 
-    def _task(self, root: dict[str, Any]) -> str | None:
-        task: str | None = self._get(root, "task", (str, type(None)))
-        if task not in TASKS:
-            raise self._wrong(f"'task' is {task!r:.80}")
-        return task
-
     def _count(self, holder: object, key: str) -> int | None:
         """A number of things from 1 up, or None."""
-        value: int | None = self._get(holder, key, (int, type(None)))
+        value: int | None = self._get(holder, key, OPTIONAL)
         if value is not None and not 0 < value <= MAX_SIZE:
             raise self._wrong(f"{key!r} is {value!r:.80}")
         return value
@@ -130,9 +124,8 @@ class ManifestParts:
             return (self._file(self._get(item, "file", str)),)
         names = self._get(item, "files", list)
         if len(names) != self.devices or not all(isinstance(name, str) for name in names):
-            raise self._wrong(
-                f"'files' of the weights is {names!r:.80}, for {self.devices} devices"
-            )
+            what = f"'files' of the weights is {names!r:.80}"
+            raise self._wrong(f"{what}, for {self.devices} devices")
         return tuple(map(self._file, names))
 
     def _tensors(self, holder: object, key: str) -> list[dict[str, Any]]:
@@ -143,22 +136,22 @@ class ManifestParts:
             raise self._wrong(f"{key!r} names a tensor twice")
         return items
 
-    def _facts(self, item: dict[str, Any]) -> tuple[str, str, tuple[int | str, ...]]:
-        """Name, type and shape."""
+    def _facts(self, item: dict[str, Any], *numbers: str) -> tuple[Any, ...]:
+        """Name, type and shape, then numbers that need not be there."""
         name, dtype, shape = (self._get(item, *key) for key in SPEC_KEYS)
         good = all(type(d) is str or (type(d) is int and 0 < d <= MAX_SIZE) for d in shape)
         if dtype not in DTYPES or not good or len(shape) > MAX_DIMS:
             raise self._wrong(f"tensor {name!r} is {dtype!r:.40}, {shape!r:.80}")
-        return name, dtype, tuple(shape)
+        return name, dtype, tuple(shape), *(self._get(item, key, OPTIONAL) for key in numbers)
 
     def _entry(self, item: object) -> EntrySpec:
-        inputs = tuple(map(self._input, self._tensors(item, "inputs")))
-        outputs = tuple(
-            ArraySpec(*self._facts(output)) for output in self._tensors(item, "outputs")
-        )
-        state = self._get(item, "state", bool)
+        inputs, outputs = self._tensors(item, "inputs"), self._tensors(item, "outputs")
         return EntrySpec(
-            self._get(item, "function", str), inputs, outputs, state, self._least(item)
+            function=self._get(item, "function", str),
+            inputs=tuple(InputSpec(*self._facts(tensor, "default")) for tensor in inputs),
+            outputs=tuple(ArraySpec(*self._facts(tensor)) for tensor in outputs),
+            state=self._get(item, "state", bool),
+            least=self._least(item),
         )
 
     def _least(self, item: object) -> dict[str, int]:
@@ -168,18 +161,13 @@ class ManifestParts:
             raise self._wrong(f"'least' is {least!r:.80}")
         return least
 
-    def _input(self, item: dict[str, Any]) -> InputSpec:
-        return InputSpec(*self._facts(item), self._get(item, "default", (int, type(None))))
-
-    def _buffer(self, item: dict[str, Any]) -> BufferSpec:
-        return BufferSpec(*self._facts(item), self._get(item, "positions", (int, type(None))))
-
     def _stored(self, item: dict[str, Any]) -> WeightSpec:
         shape = self._get(item, "unpacked", (list, type(None)))
         if shape is not None and not all(type(d) is int and 0 < d <= MAX_SIZE for d in shape):
             raise self._wrong(f"'unpacked' of {item['name']!r} is {shape!r:.80}")
         unpacked = None if shape is None else tuple(shape)
-        spec = WeightSpec(*self._facts(item), self._get(item, "offset", int), unpacked)
+        name, dtype, size = self._facts(item)
+        spec = WeightSpec(name, dtype, size, self._get(item, "offset", int), unpacked)
         if self._get(item, "nbytes", int) != spec.nbytes():
             raise self._wrong(f"{spec} has {spec.nbytes()} bytes, not {item['nbytes']!r:.40}")
         return spec
@@ -198,7 +186,7 @@ class ManifestParts:
     def _read_tokenizer(self, item: dict[str, Any]) -> None:
         self.tokenizer_file = self._file(self._get(item, "file", str))
         self.eos = tuple(self._get(item, "eos_token_ids", list))
-        bos = self._get(item, "bos_token_id", (int, type(None)))
+        bos = self._get(item, "bos_token_id", OPTIONAL)
         self.bos = bos if self._get(item, "add_bos", bool) else None
         if not all(type(token) is int for token in self.eos):
             raise self._wrong(f"'eos_token_ids' is {self.eos!r:.80}")

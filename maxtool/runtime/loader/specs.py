@@ -54,13 +54,9 @@ class ArraySpec:
 
 @dataclass(frozen=True)
 class InputSpec(ArraySpec):
-    """Input of a function.
+    """Input of a function, which must be given if it has no default."""
 
-    Attributes:
-        default: The value of all elements where it is not given; it must be given if None.
-    """
-
-    default: int | None = None
+    default: int | None = None  # the value of all elements
 
     def __str__(self) -> str:
         return super().__str__() + ("" if self.default is None else f" = {self.default}")
@@ -68,27 +64,21 @@ class InputSpec(ArraySpec):
 
 @dataclass(frozen=True)
 class BufferSpec(ArraySpec):
-    """Buffer that calls of one generation share.
+    """Buffer that calls of one generation share."""
 
-    Attributes:
-        positions: The axis with a place for each position of the context; None if it has none.
-    """
-
-    positions: int | None = None
+    positions: int | None = None  # the axis with a place for each position of the context
 
 
 @dataclass(frozen=True)
 class WeightSpec(ArraySpec):
     """A weight as it lies in its file.
 
-    Attributes:
-        offset: Bytes from the start of the file.
-        unpacked: The shape of the weight where that is not how it lies: ``[..., n, k]`` is stored
-            as ``[..., blocks, k, columns]``, the rows of a block beside each other and the last
-            block filled up.
+    ``unpacked`` is its shape where that is not how it lies: ``[..., n, k]`` is stored as
+    ``[..., blocks, k, columns]``, the rows of a block beside each other and the last block filled
+    up.
     """
 
-    offset: int = 0
+    offset: int = 0  # bytes from the start of the file
     unpacked: tuple[int, ...] | None = None
 
     @property
@@ -99,33 +89,19 @@ class WeightSpec(ArraySpec):
 
 @dataclass(frozen=True)
 class TableSpec:
-    """A weight of which rows are read by number, which compiled code does not check.
-
-    Attributes:
-        weight: Its name.
-        index: The input that has the numbers; ``context`` where they are positions.
-        skipped: Rows before that of number 0.
-    """
+    """A weight of which rows are read by number, which compiled code does not check."""
 
     weight: str
-    index: str
-    skipped: int = 0
+    index: str  # the input that has the numbers; ``context`` where they are positions
+    skipped: int = 0  # rows before that of number 0
 
 
 @dataclass(frozen=True)
 class EntrySpec:
-    """A function of the model.
+    """A function of the model, with its arrays and its results in order."""
 
-    Attributes:
-        function: The name of its compiled function.
-        inputs: Its arrays, in order.
-        outputs: Its results, in order.
-        state: Whether it reads and writes the state.
-        least: The least size of named dimensions where it is more than 1.
-    """
-
-    function: str
+    function: str  # the name of its compiled function
     inputs: tuple[InputSpec, ...]
     outputs: tuple[ArraySpec, ...]
-    state: bool
-    least: Mapping[str, int] = field(default_factory=dict)
+    state: bool  # whether it reads and writes the state
+    least: Mapping[str, int] = field(default_factory=dict)  # sizes of named dimensions, above 1

@@ -27,11 +27,7 @@ def ids_of(entry: EntrySpec) -> InputSpec | None:
 
 
 def check_position(manifest: ManifestParts, entry: EntrySpec, inputs: Mapping[str, Array]) -> None:
-    """Refuse a position whose tokens would be written behind the end of the state.
-
-    Raises:
-        DoesNotFit: If it is one.
-    """
+    """Refuse a position whose tokens would be written behind the end of the state."""
     if not entry.state or manifest.context is None:
         return
     ids = ids_of(entry)

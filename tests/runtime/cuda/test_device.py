@@ -12,7 +12,7 @@ import pytest
 import stub_gpu
 
 from maxtool.runtime import loader
-from maxtool.runtime.loader import cuda_code, cuda_gpu, cuda_runtime
+from maxtool.runtime.loader import cuda_code, cuda_driver, cuda_gpu, cuda_runtime
 
 TRY = """
 import os
@@ -141,7 +141,7 @@ def test_which_code_is_chosen(
     manifest.files = {
         manifest.folder / code: "" for code in ["model.so", "sub/sm_80.cubin", *codes]
     }
-    result = cuda_code.choose_code(manifest, loader.Gpu(0, "stub", gpu, 0, 0))
+    result = cuda_code.choose_code(manifest, cuda_driver.Gpu(0, "stub", gpu, 0, 0))
     assert result == manifest.folder / chosen
 
 
@@ -150,7 +150,7 @@ def test_blocks_that_need_more_than_the_gpu_gives(
     needed: int | None, runs: bool, artifact: Path
 ) -> None:
     """The case of GPUs for games, which run the machine code of those for data centres."""
-    manifest, gpu = loader.Manifest(artifact), loader.Gpu(0, "stub", (8, 9), 0, 99 << 10)
+    manifest, gpu = loader.Manifest(artifact), cuda_driver.Gpu(0, "stub", (8, 9), 0, 99 << 10)
     manifest.files = {manifest.folder / "sm_80.cubin": ""}
     manifest.target = {"shared_memory": needed} if needed else {}
     if runs:
@@ -162,7 +162,7 @@ def test_blocks_that_need_more_than_the_gpu_gives(
 
 def test_an_artifact_without_code(artifact: Path) -> None:
     with pytest.raises(loader.BadInput, match=r"lists no machine code \(sm_XX.cubin\)"):
-        cuda_code.choose_code(loader.Manifest(artifact), loader.Gpu(0, "stub", (9, 0), 0, 0))
+        cuda_code.choose_code(loader.Manifest(artifact), cuda_driver.Gpu(0, "stub", (9, 0), 0, 0))
 
 
 def test_calls_equal_those_of_the_cpu(
@@ -260,7 +260,7 @@ def test_kernels_that_need_more_shared_memory_than_there_is() -> None:
     (library,) = (one for one in files("apache-tvm") or [] if one.name == "libtvm_runtime_cuda.so")
     assert words.encode() in library.read_binary()
     gpu = object.__new__(cuda_gpu.CudaGpu)
-    gpu.gpu = loader.Gpu(0, "stub", (8, 9), 0, 99 << 10)
+    gpu.gpu = cuda_driver.Gpu(0, "stub", (8, 9), 0, 99 << 10)
     error = gpu.refused("prefill", f"RuntimeError: {words}147456")
     assert isinstance(error, loader.MachineLacks)
     assert "less shared memory here" in str(error) and "cuda:sm_XX" in str(error)
