@@ -165,19 +165,10 @@ def _bound(rule: Rule, indices: Mapping[str, int], values: Mapping[str, Any]) ->
 def emissions(
     recipe: Recipe, dialect: Dialect, values: Mapping[str, Any], shapes: Mapping[str, Shape]
 ) -> list[OutputTensor]:
-    """The tensors of ``dialect`` that say the same as the parameters, in no particular order.
+    """The tensors of ``dialect`` that say the same as parameters of ``shapes``, in no order.
 
-    A parameter that the dialect has no place for is left out; :func:`left_out` names those.
-
-    Args:
-        recipe: Whose rules to invert.
-        dialect: Whose names to give.
-        values: The configuration's fields.
-        shapes: Parameter to its shape.
-
-    Raises:
-        ConfigurationError: If a parameter has no rule in ``dialect``; lists all of them.
-        MisshapenWeight: If a parameter has a shape that its rule cannot give.
+    A parameter that the dialect has no place for is left out; :func:`left_out` names those. Those
+    without a rule are an error, which lists them.
     """
     bound = {name: bind(recipe, dialect, name, values) for name in shapes}
     if lost := [name for name, rule in bound.items() if rule is None]:

@@ -18,11 +18,7 @@ OTHERS = frozenset({"drop", "refuse", "rename"})
 
 
 def written_out(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A recipe's tables with every choice in ``[weights.*]`` written out.
-
-    Raises:
-        ValueError: If a line has more choices than are useful, or says a parameter again.
-    """
+    """A recipe's tables with every choice in ``[weights.*]`` written out; else ValueError."""
     weights = data.get("weights")
     if not isinstance(weights, dict):
         return dict(data)

@@ -22,16 +22,9 @@ CODECS: Mapping[str, Codec] = {**FIELD_CODECS, **LAYER_CODECS}
 
 
 def decoded(way: Spelling, raws: Raws, values: Values, *, absent: bool) -> Any:  # noqa: ANN401
-    """The field's value by a way's codec; None where its keys say nothing.
+    """The field's value by a way's codec; None where its keys say nothing. Raises Undefined.
 
-    Args:
-        way: Names a codec.
-        raws: The value of each key.
-        values: The fields known so far.
-        absent: Whether the last key is missing, and not null: its default then stands for it.
-
-    Raises:
-        Undefined: If there is no such value, or a field it needs is null.
+    ``absent`` says that the last key is missing, and not null: its default then stands for it.
     """
     if name := _null_need(way, values):
         raise Undefined(f"{way.codec} needs {name}, which is null")
@@ -51,10 +44,9 @@ def _null_need(way: Spelling, values: Values) -> str | None:
 
 
 def encoded(way: Spelling, value: Any, values: Values) -> dict[str, Any]:  # noqa: ANN401
-    """The keys that say a field's value by a way's codec; of flags, the value is not null.
+    """The keys that say a field's value by a way's codec; Unspellable if they cannot.
 
-    Raises:
-        Unspellable: If they cannot.
+    Of flags, the value is not null.
     """
     if _null_need(way, values):
         raise Unspellable

@@ -66,16 +66,10 @@ LONGROPE = ("rope_long_factors", "rope_short_factors", "rope_attention_factor")
 
 
 def llama3_factors(values: Values) -> Vector:
-    """Divisors of the rotary frequencies, in float32.
+    """Divisors of the rotary frequencies, in float32: ``[rotary_dim / 2]``.
 
     Frequencies whose wavelength is short stay, long ones are divided by ``rope_factor``, and there
     is a smooth step between: https://github.com/meta-llama/llama-models, ``apply_scaling``.
-
-    Args:
-        values: The fields of ``LLAMA3``, ``rope_theta``, and ``rotary_dim`` or ``head_dim``.
-
-    Returns:
-        ``[rotary_dim / 2]``.
     """
     factor, low, high, original = (values[name] for name in LLAMA3)
     context = original or values["context_length"]
@@ -141,12 +135,7 @@ class Findings:
     def say(self, name: str, values: Values) -> tuple[str, Any] | None:
         """The tensor that says a field, and what it says; None if none does.
 
-        Args:
-            name: The field.
-            values: The fields that are known so far.
-
-        Raises:
-            MisshapenWeight: If the tensor does not fit those.
+        ``values`` are the fields known so far; MisshapenWeight if the tensor does not fit those.
         """
         for tensor, array in self.arrays:
             if name in may_say(tensor):
@@ -165,11 +154,7 @@ class Findings:
 
 
 def found_in(needed: Sequence[Computed], checkpoint: Checkpoint) -> Findings:
-    """Read such tensors from a checkpoint.
-
-    Raises:
-        MisshapenWeight: If one is not a short list of positive numbers.
-    """
+    """Read such tensors from a checkpoint: each a short list of positive numbers."""
     there = [tensor for tensor in needed if tensor.tensor in checkpoint.tensors]
     return Findings([(tensor, _vector(tensor.tensor, checkpoint)) for tensor in there])
 

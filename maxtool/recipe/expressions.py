@@ -67,11 +67,7 @@ NULL = literal(None)
 
 
 def parse(value: object) -> Expression:
-    """The expression that a value of a TOML file stands for.
-
-    Raises:
-        ValueError: If it is a table that is not a formula.
-    """
+    """The expression that a value of a TOML file stands for; ValueError for any other table."""
     if not isinstance(value, dict):
         return literal(value)
     if old := "; ".join(filter(None, map(replaced, value))):
@@ -102,9 +98,8 @@ def _check_operand(value: object) -> None:
 def evaluate(expression: Expression, values: Values) -> Any:  # noqa: ANN401
     """The value of ``expression``; None where an operand is null or a quotient has a rest.
 
-    Raises:
-        KeyError: If it needs a field that is not known.
-        Undefined: If there is no such number, or it is a larger one than any model needs.
+    Undefined if there is no such number, or it is a larger one than any model needs; KeyError if
+    it needs a field that is not known.
     """
     if expression.op == "value":
         return expression.operands[0]

@@ -28,14 +28,9 @@ REMOVABLE = frozenset({"config", "computed", "weights"})
 
 
 def extended(data: Table, find: Callable[[str], Table]) -> Table:
-    """``data`` with what it inherits.
+    """``data``, a recipe's tables, with what it inherits; ValueError if recipes form a circle.
 
-    Args:
-        data: A recipe's tables. ``extends`` in it names another recipe, which may extend a third.
-        find: The tables of the recipe of a name.
-
-    Raises:
-        ValueError: If ``extends`` is not a name, or recipes extend each other in a circle.
+    ``extends`` names another recipe, whose tables ``find`` gives, and which may extend a third.
     """
     chain = [data]
     while EXTENDS in chain[-1]:

@@ -14,13 +14,9 @@ Step = Callable[[float, Values], float]
 
 
 def _number(read: Step, write: Step, needs: Sequence[str] = (), *, whole: bool = False) -> Codec:
-    """A number that is kept as another one.
+    """A number that is kept as another one: ``write`` is the way back, up to rounding.
 
-    Args:
-        read: The field's value from the key's.
-        write: The way back, up to rounding.
-        needs: Fields it looks at.
-        whole: Whether a key's value without a fraction is written as an integer.
+    ``whole`` says that a key's value without a fraction is written as an integer.
     """
 
     def decode(raws: Raws, values: Values) -> Any:  # noqa: ANN401

@@ -12,18 +12,9 @@ MAX_INT = 1 << 40
 
 
 def typed(kind: str, value: Any, layers: int | None = None) -> Any:  # noqa: ANN401
-    """``value`` as a type has it.
+    """``value`` as a type has it; None for flags that are all set, as no flags at all mean.
 
-    Args:
-        kind: A row of ``TYPES``.
-        value: What a file says.
-        layers: How many layers there are, where that is known.
-
-    Returns:
-        The value; None for flags that are all set, which is what no flags at all mean.
-
-    Raises:
-        ValueError: If it does not fit; says what is needed.
+    ValueError if it does not fit; it says what is needed. ``layers`` is their number, if known.
     """
     good = TYPES[kind](value)
     if good is None:

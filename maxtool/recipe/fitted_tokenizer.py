@@ -10,13 +10,7 @@ ROWS = "vocab_size"
 
 
 def model_tokenizer(planned: Plan) -> tuple[Tokenizer | None, list[str]]:
-    """The tokenizer of a checkpoint, or None, and what is worth saying of it.
-
-    Raises:
-        MalformedFile: If there is one, and it is not what it claims.
-        ConfigurationError: If it is of a kind that maxtool cannot use, or cannot do without tokens
-            that the model has no rows for.
-    """
+    """The tokenizer of a checkpoint, or None, and what is worth saying of it."""
     checkpoint = planned.checkpoint
     if checkpoint.format == "gguf":
         found = tokenizer.from_gguf(checkpoint.metadata)

@@ -34,12 +34,7 @@ class Gathered:
 
 
 def gathered(planned: Plan, emission: OutputTensor) -> Gathered | None:
-    """The rows of ``emission``; None where more is done to them, or they are shorter than numbers.
-
-    Args:
-        planned: The source.
-        emission: A tensor of the output.
-    """
+    """The rows of ``emission``; None where more is done, or they are shorter than numbers."""
     bindings = [planned.parameters[name] for name in emission.parameters]
     sources = tuple(source for binding in bindings for source in binding.sources)
     if len({(source.dtype, source.encoding) for source in sources}) != 1:

@@ -14,12 +14,7 @@ from maxtool.weights import Checkpoint
 
 
 class Keys:
-    """A configuration as flat keys, nested ones dotted, values as plain Python ones.
-
-    Args:
-        dialect: Whose keys they are.
-        values: Key to value.
-    """
+    """A configuration as flat keys, nested ones dotted, values as plain Python ones."""
 
     def __init__(self, dialect: Dialect, values: Mapping[str, Any]) -> None:
         self.dialect = dialect
@@ -34,11 +29,7 @@ class Keys:
         return cls("hf", {**dict(_leaves("", checkpoint.config or {})), **beside})
 
     def within(self, section: str) -> Keys:
-        """The same with the keys of one table over those beside it; itself where there is none.
-
-        Args:
-            section: The table's name, empty for none.
-        """
+        """The same with the keys of a table, if it has a name, over those beside it."""
         if not section or self.dialect == "gguf":
             return self
         prefix = f"{section}."

@@ -15,13 +15,10 @@ Sets = tuple[frozenset[int], ...]
 
 
 def folded(lines: Iterable[str]) -> list[str]:
-    """Lines that differ in numbers of their names alone as one, where the first of them is.
+    """Lines that differ in numbers of dotted names alone as one, where the first of them is.
 
     Numbers that go together in all such lines, as a layer's in a tensor and in the parameter that
     it makes, are one. Lines are joined only where all combinations of the joined numbers are there.
-
-    Args:
-        lines: Texts with dotted names in them.
     """
     alike: dict[tuple[str, ...], list[Row]] = {}
     for line in lines:

@@ -27,15 +27,9 @@ MAX_LINE = 1000
 
 
 def load_recipe(name_or_path: str) -> Recipe:
-    """Read a recipe.
+    """Read a recipe: one of ``recipe_names()``, or a ``.toml`` file by its path.
 
-    Args:
-        name_or_path: A name of ``recipe_names()``, or the path of a ``.toml`` file.
-
-    Raises:
-        UnknownRecipe: If no recipe has that name.
-        MissingFile: If there is no such file.
-        ConfigurationError: If the file is wrong; lists all its problems.
+    What is wrong with the file is one error, a ConfigurationError that lists all its problems.
     """
     if name_or_path.endswith(".toml") or "/" in name_or_path:
         path = Path(name_or_path)
@@ -58,9 +52,7 @@ RECIPES_READ: tuple[Format, ...] = ("safetensors", "pytorch", "gguf")
 def find_recipe(checkpoint: Checkpoint) -> Recipe:
     """The recipe that recognises a checkpoint; of several, the one that asks for more.
 
-    Raises:
-        UnknownArchitecture: If none does, or the format has none; lists the known ones.
-        ConfigurationError: If a Hugging Face checkpoint has no config.json.
+    UnknownArchitecture if none does, or the format has none; it lists those that are known.
     """
     if checkpoint.format == "artifact":
         raise UnknownArchitecture(

@@ -20,11 +20,7 @@ NUMBER = r"(?:0|[1-9][0-9]{0,8})"  # written one way only: 01 is not 1
 
 @dataclass(frozen=True)
 class Pattern:
-    """A name pattern.
-
-    Args:
-        text: Dotted segments, each a literal, a named index ``{name}`` or ``*``.
-    """
+    """A name pattern: dotted segments, each a literal, a named index ``{name}`` or ``*``."""
 
     text: str
 
@@ -90,9 +86,7 @@ def _problem(segment: str) -> str | None:
 class Rename:
     """Another spelling of names: a prefix that may be missing, a name of an older version.
 
-    Args:
-        old: The names that are spelled otherwise.
-        new: Their spelling here; ``*`` and indices stand for the same on both sides.
+    ``*`` and indices stand for the same in the names spelled otherwise and in those used here.
     """
 
     old: Pattern

@@ -22,11 +22,7 @@ HUB_NAME = re.compile(r"(?:\w[\w.-]*/)?(\w[\w.-]*)")
 
 
 def check_name(name: str | None) -> None:
-    """Refuse a name that no file should carry.
-
-    Raises:
-        UsageError: If it is empty, longer than 200 characters, or not printable.
-    """
+    """Refuse a name that no file should carry."""
     if name is not None and not _is_name(name):
         what = f"--name takes 1 to {MAX_NAME} printable characters: {name!r:.80}"
         raise UsageError(what)

@@ -312,11 +312,7 @@ def _same_bits(left: Array, right: Array) -> bool:
 
 
 def run_shapes(steps: Sequence[Step], shapes: Sequence[Shape]) -> list[Shape]:
-    """The shapes ``run`` gives.
-
-    Raises:
-        MisshapenWeight: If a step cannot be applied to what it gets.
-    """
+    """The shapes ``run`` gives; MisshapenWeight if a step cannot be applied to what it gets."""
     current = list(shapes)
     for step in steps:
         current = OPERATIONS[step.op].shapes(current, step.params)

@@ -39,16 +39,7 @@ MATCH_REQUIRES = "requires"
 
 
 def parse(data: Table, file: Path, problems: Problems) -> Recipe | None:
-    """The recipe a file's tables describe.
-
-    Args:
-        data: What ``tomllib`` read.
-        file: Where from.
-        problems: Takes everything that is wrong.
-
-    Returns:
-        The recipe, or None when a required section is missing.
-    """
+    """The recipe a file's tables describe, or None when a required section is missing."""
     problems.unknown("top level", data, SECTIONS)
     missing = [key for key in REQUIRED if key not in data]
     for key in missing:
@@ -83,12 +74,7 @@ def parse(data: Table, file: Path, problems: Problems) -> Recipe | None:
 
 
 def matches(data: Table, problems: Problems) -> dict[Dialect, Match]:
-    """The rules that recognise a model, by dialect: all that is read of recipes that are not used.
-
-    Args:
-        data: As for :func:`parse`.
-        problems: Takes what is wrong with that.
-    """
+    """The rules that recognise a model: all that is read of recipes that are not used."""
     table = problems.table("match", data.get("match", {}))
     return _by_dialect("match", _named(table, _gguf_name(data, problems)), problems, _match)
 

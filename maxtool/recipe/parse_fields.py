@@ -23,13 +23,7 @@ SPELLING_KEYS = frozenset(
 
 
 def fields(table: Table, tables: Tables, problems: Problems) -> dict[str, Field]:
-    """Parse all fields of a recipe.
-
-    Args:
-        table: The section ``config``.
-        tables: What ``{NAME}`` at the beginning of a Hugging Face key stands for.
-        problems: Takes everything that is wrong.
-    """
+    """Parse ``config``; ``{NAME}`` at the beginning of a key stands for a row of ``tables``."""
     return {name: _field(name, value, tables, problems) for name, value in table.items()}
 
 

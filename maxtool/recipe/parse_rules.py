@@ -17,13 +17,7 @@ RULES_KEYS = frozenset({"drop", "refuse", "rename"})
 
 
 def rules(where: str, table: Table, problems: Problems) -> Rules:
-    """All rules of one dialect.
-
-    Args:
-        where: The section's name, for problems.
-        table: The section.
-        problems: Takes everything that is wrong.
-    """
+    """All rules of one dialect; ``where`` is their section's name, for problems."""
     drop = problems.strings(f"{where}.drop", table, "drop")
     refuse = problems.table(f"{where}.refuse", table.get("refuse", {}))
     return Rules(

@@ -89,14 +89,8 @@ class Plan:
     def check(self) -> None:
         """Raise one error that lists everything that does not fit, if anything does not.
 
-        Tensors that have to be equal are read and compared; all else is known from headers.
-
-        Raises:
-            MissingWeight: If tensors are missing, and nothing else is wrong.
-            UnexpectedWeight: If tensors are left over, and nothing else is wrong.
-            MisshapenWeight: If tensors have a wrong shape or type, and nothing else is wrong.
-            ModelMismatch: If several of these, a tensor says the model is not supported, or one
-                differs from another that it is tied to.
+        Tensors that have to be equal are read and compared; all else is known from headers. It is
+        a ModelMismatch, or the class of it that fits where all problems are of one kind.
         """
         kinds: list[tuple[type[ModelMismatch], str, list[str]]] = [
             (ConfigurationError, "not supported", self.refused),
@@ -116,17 +110,10 @@ class Plan:
         )
 
     def read(self, parameter: str) -> WeightData:
-        """A parameter's data, its rule applied.
+        """A parameter's data of the stored element type, its rule applied.
 
-        Args:
-            parameter: A key of ``parameters``.
-
-        Returns:
-            An array of the stored element type. Block-quantized rows stay packed when the rule
-            only moves whole rows; otherwise they are dequantized to float32.
-
-        Raises:
-            MissingWeight: If the parameter is not bound.
+        Block-quantized rows stay packed when the rule only moves whole rows; otherwise they are
+        dequantized to float32.
         """
         binding = self.parameters.get(parameter)
         if binding is None:

@@ -30,18 +30,10 @@ PLAIN_FLOATS = frozenset({DType.float16, DType.bfloat16, DType.float32, DType.fl
 
 
 def plan(recipe: Recipe, checkpoint: Checkpoint, *, ignore: frozenset[str] = frozenset()) -> Plan:
-    """Match a checkpoint with a recipe, from headers alone.
+    """Match a checkpoint with a recipe, from headers alone; ``ignore`` names keys to pass over.
 
-    Args:
-        recipe: What to build.
-        checkpoint: What there is.
-        ignore: Configuration keys to pass over.
-
-    Returns:
-        The plan, with everything that does not fit in it; see :meth:`Plan.check`.
-
-    Raises:
-        ConfigurationError: If the configuration does not fit the recipe.
+    What does not fit is in the plan, see :meth:`Plan.check`; a configuration that does not fit the
+    recipe is an error.
     """
     resolved = resolve_config(recipe, checkpoint, ignore=ignore)
     renames = recipe.rules[dialect(checkpoint)].rename
@@ -59,9 +51,7 @@ def plan(recipe: Recipe, checkpoint: Checkpoint, *, ignore: frozenset[str] = fro
 def _declared(recipe: Recipe, checkpoint: Checkpoint, values: Mapping[str, Any]) -> Architecture:
     """Build the recipe's architecture for the parameters that it declares.
 
-    Raises:
-        ConfigurationError: If the configuration cannot be built, or asks for more layers than the
-            file has tensors.
+    Refuse first a configuration that asks for more layers than the file has tensors.
     """
     from maxtool.architectures import build
 

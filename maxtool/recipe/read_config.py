@@ -50,15 +50,9 @@ class ResolvedConfig:
 def resolve_config(
     recipe: Recipe, checkpoint: Checkpoint, *, ignore: frozenset[str] = frozenset()
 ) -> ResolvedConfig:
-    """Read a checkpoint's configuration into the recipe's fields.
+    """Read a checkpoint's configuration into the recipe's fields; all that is wrong is one error.
 
-    Args:
-        recipe: Says where each field is kept.
-        checkpoint: Whose configuration to read.
-        ignore: Keys to pass over though they are unknown or have an unexpected value.
-
-    Raises:
-        ConfigurationError: If anything does not fit; lists all of it.
+    ``ignore`` names keys to pass over though they are unknown or have an unexpected value.
     """
     reader = _Reader(recipe, checkpoint, Keys.of(checkpoint).within(recipe.section))
     for item in recipe.fields.values():

@@ -34,9 +34,6 @@ def recipe_file(name: str) -> Path | None:
     """Find the recipe of a name, None if no recipe has it. maxtool's own come first.
 
     Packages are looked through only for a name that is not maxtool's own.
-
-    Raises:
-        MissingFile: If a package names a recipe and does not hold it.
     """
     shipped = _shipped()
     if name in shipped:

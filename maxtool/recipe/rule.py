@@ -87,12 +87,7 @@ class Rules:
 
 
 def resolve_size(size: Size, values: Mapping[str, Any]) -> int:
-    """The number a size stands for.
-
-    Args:
-        size: A number, a field, or a product of those.
-        values: The configuration's fields.
-    """
+    """The number a size stands for under a configuration."""
     if isinstance(size, tuple):
         return math.prod(resolve_size(factor, values) for factor in size)
     return int(values[size]) if isinstance(size, str) else size

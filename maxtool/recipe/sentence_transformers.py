@@ -41,12 +41,7 @@ MOST = 1 << 20  # bytes of each of these files
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """The keys, dotted; none where there is no ``modules.json``.
-
-    Raises:
-        MalformedFile: If a file is not what it must be, or a module lies outside the folder.
-        MissingFile: If the pooling module has no configuration.
-    """
+    """The keys, dotted; none where there is no ``modules.json``."""
     if not (folder / MODULES).is_file():
         return {}
     modules = _modules(folder / MODULES)
@@ -61,11 +56,9 @@ def read(folder: Path) -> dict[str, Any]:
 
 
 def files(keys: Mapping[str, Any], width: int) -> dict[str, bytes]:
-    """The files that say what ``keys`` say, by their paths in the folder.
+    """The files that say what ``keys`` (without their table's name) say, by paths in the folder.
 
-    Args:
-        keys: Without their table's name.
-        width: Elements of a vector.
+    ``width`` is the number of elements of a vector.
     """
     mode = keys.get("pooling")
     if mode is None:
@@ -94,11 +87,7 @@ def carried(folder: Path) -> list[str]:
 
 
 def folders(folder: Path) -> list[str]:
-    """The sub-folders that modules are kept in; none where there is no ``modules.json``.
-
-    Raises:
-        MalformedFile: If that file is not what it must be.
-    """
+    """The sub-folders that modules are kept in; none where there is no ``modules.json``."""
     file = folder / MODULES
     return [path for _, path in _modules(file) if path] if file.is_file() else []
 

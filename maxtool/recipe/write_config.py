@@ -22,16 +22,10 @@ def written_keys(
     values: Values,
     extra: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The keys that say ``values`` in a dialect, in the recipe's order.
+    """The keys that say ``values``, every field of a recipe, in a dialect, in the recipe's order.
 
-    Args:
-        recipe: Says how each field is spelled.
-        dialect: Whose keys to write.
-        values: Every field of the recipe.
-        extra: Keys that the recipe's order may place among its own.
-
-    Raises:
-        ConfigurationError: If the dialect has no way to say a value; lists all of them.
+    The recipe may place ``extra`` keys among its own. Values that the dialect has no way to say
+    are an error, which lists them all.
     """
     written = {**recipe.constants[dialect], **(extra or {})}
     problems: list[str] = []
@@ -100,11 +94,7 @@ def _contradictions(
 
 
 def _keys(item: Field, dialect: Dialect, values: Values) -> dict[str, Any]:
-    """The keys of the first way that can say the field's value, none if their absence says it.
-
-    Raises:
-        Unspellable: If there is no such way.
-    """
+    """The keys of the first way that can say the field's value, none if their absence says it."""
     ways = item.spellings.get(dialect, ())
     for way in ways:
         said = _said(item, way, dialect, values)
@@ -174,11 +164,7 @@ def _raw(item: Field, way: Spelling, dialect: Dialect, values: Values) -> Any:  
 
 
 def _spelled(way: Spelling, value: Any) -> Any:  # noqa: ANN401
-    """The spelled value for one of the recipe's own.
-
-    Raises:
-        Unspellable: If there is none.
-    """
+    """The spelled value for one of the recipe's own; Unspellable if there is none."""
     if way.values is None:
         return value
     for text, own in way.values.items():

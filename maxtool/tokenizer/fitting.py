@@ -19,18 +19,10 @@ SHOWN = 3  # tokens in a note
 
 
 def fitted(tokenizer: Tokenizer, rows: int) -> tuple[Tokenizer, list[str]]:
-    """A tokenizer without the tokens that a model has no rows for.
+    """A tokenizer without the tokens that a model of so many rows has none for, and notes.
 
-    Args:
-        tokenizer: What came with the model.
-        rows: Rows of the model's table of tokens.
-
-    Returns:
-        The tokenizer, the same one if all its ids have rows, and what is worth saying.
-
-    Raises:
-        ConfigurationError: If it cannot do without one of them: the unknown token, or one that it
-            puts around every text.
+    It is the same one if all its ids have rows. It is an error if it cannot do without a token:
+    the unknown one, or one that it puts around every text.
     """
     lost = _beyond(tokenizer, rows)
     if tokenizer.size <= rows and not lost:

@@ -10,18 +10,10 @@ from maxtool.errors import ConfigurationError
 
 
 def cut_json(text: str, rows: int) -> tuple[str, dict[int, str]]:
-    """Leave out the tokens whose ids are not below ``rows``, and the merges that need them.
+    """Leave out tokens whose ids are not below ``rows``, and the merges that need them.
 
-    Args:
-        text: A ``tokenizer.json`` that the library takes.
-        rows: How many ids are left.
-
-    Returns:
-        The text, and the tokens that it has no more, by id.
-
-    Raises:
-        ConfigurationError: If it cannot do without one of them: the unknown token, or one that it
-            puts around every text.
+    Gives the text of a ``tokenizer.json`` that the library takes, and the tokens that it has no
+    more, by id; an error as in :func:`maxtool.tokenizer.fitting.fitted`.
     """
     root = json.loads(text)
     model, added = root["model"], root.get("added_tokens") or []

@@ -59,14 +59,9 @@ ENDS = frozenset(
 
 
 def from_gguf(metadata: Mapping[str, object]) -> Tokenizer | None:
-    """The tokenizer of a GGUF file, or None where it has none.
+    """The tokenizer of a GGUF file's metadata, or None where it has none.
 
-    Args:
-        metadata: The file's key/value pairs.
-
-    Raises:
-        MalformedFile: If the columns contradict each other or ids are out of range.
-        ConfigurationError: If the vocabulary is of a kind, or splits in a way, that is not known.
+    ConfigurationError if the vocabulary is of a kind, or splits in a way, that is not known.
     """
     model = metadata.get(f"{ROOT}model")
     if model is None:

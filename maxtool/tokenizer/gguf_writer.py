@@ -26,14 +26,8 @@ def to_gguf(
 ) -> dict[str, object]:
     """The keys that describe a tokenizer, typed as :func:`maxtool.weights` writers expect.
 
-    Args:
-        tokenizer: What to write.
-        config: The model's ``config.json``, for special ids that the tokenizer does not name;
-            those that are not a token's are left out.
-        vocab_size: Rows of the embedding; the vocabulary is padded up to it.
-
-    Raises:
-        ConfigurationError: If the tokenizer has no form in GGUF, or more tokens than rows.
+    The model's ``config.json`` gives special ids that the tokenizer does not name; those that are
+    not a token's are left out. The vocabulary is padded to ``vocab_size``, the embedding's rows.
     """
     vocabulary = tokenizer.vocabulary
     if vocabulary is None:

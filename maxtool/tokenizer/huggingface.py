@@ -53,11 +53,6 @@ def read(folder: Path) -> Tokenizer | None:
     encoded; a ``vocab.txt`` is read where there is neither. Special ids come from
     ``tokenizer_config.json``, then ``config.json``, then ``generation_config.json`` (its list of
     end tokens), then the model itself.
-
-    Raises:
-        MissingFile: If a file cannot be opened.
-        MalformedFile: If a file is not what it claims, or the files contradict each other.
-        ConfigurationError: If the tokenizer is of a kind that maxtool cannot use.
     """
     files = _files(folder)
     if not {"tokenizer.json", "tokenizer.model", VOCAB} & set(files):
@@ -108,9 +103,6 @@ def write_hf(tokenizer: Tokenizer, folder: Path) -> list[Path]:
     What came from a Hugging Face folder is written as it stood. A SentencePiece vocabulary from
     GGUF becomes a ``tokenizer.model``, a byte-level BPE a ``tokenizer.json``, each with its
     ``tokenizer_config.json``.
-
-    Raises:
-        ConfigurationError: If the tokenizer has no form there.
     """
     files = dict(tokenizer.files) or _made(tokenizer)
     paths = [folder / name for name in files]

@@ -48,22 +48,12 @@ class TokenizerJson:
 
 
 def load(data: bytes, file: Path, *, memory: int = MAX_JSON_MEMORY) -> dict[str, Any]:
-    """A JSON object, with no key twice.
-
-    Raises:
-        MalformedFile: If it is none, is not UTF-8, is nested beyond reason, or may take more than
-            ``memory`` bytes of it.
-    """
+    """A JSON object that takes no more than ``memory`` bytes of it, with no key twice."""
     return parse_object(data, file=file, memory=memory)
 
 
 def parse(data: bytes, file: Path) -> TokenizerJson:
-    """Read a ``tokenizer.json``.
-
-    Raises:
-        MalformedFile: If its parts contradict each other, it asks for what has no bounds, or the
-            library refuses it.
-    """
+    """Read a ``tokenizer.json``; MalformedFile if it asks for what has no bounds as well."""
     root = load(data, file, memory=MEMORY)
     _check_prefix(root.get("model"), file)
     if problem := find_problem(root):

@@ -47,10 +47,6 @@ def to_json(tokenizer: Tokenizer) -> str:
     """The text of a ``tokenizer.json`` that encodes as ``tokenizer`` does, with the same ids.
 
     A tokenizer that came as a ``tokenizer.json`` is returned as it stood.
-
-    Raises:
-        ConfigurationError: If the tokenizer has no form in the library.
-        MalformedFile: If it puts an id around texts that is not a token's.
     """
     if tokenizer.json is not None:
         return tokenizer.json
@@ -75,9 +71,8 @@ def to_json(tokenizer: Tokenizer) -> str:
 def merges(vocabulary: SentencePiece) -> list[tuple[str, str]]:
     """Every way to cut a normal piece into two normal pieces, the highest score first.
 
-    Raises:
-        ConfigurationError: If a piece has a character that is no piece: SentencePiece can build
-            such a piece, the library cannot.
+    Refuse a piece with a character that is no piece: SentencePiece can build it, the library
+    cannot.
     """
     rows = zip(vocabulary.pieces, vocabulary.scores, vocabulary.types, strict=True)
     scores = {piece: score for piece, score, token_type in rows if token_type is TokenType.NORMAL}
@@ -227,12 +222,9 @@ def _used(vocabulary: BytePairs) -> dict[str, int]:
 def _sentencepiece_added(vocabulary: SentencePiece, own: Set[int]) -> list[dict[str, Any]]:
     """Return tokens matched before the model, without a unigram model's user-defined pieces.
 
-    These are cuts like others there. In a BPE model they are looked for where spaces are visible
-    already, unless that is where the leading one is put.
-
-    Args:
-        vocabulary: The model, extended.
-        own: Ids of the tokens that it was extended by.
+    These are cuts like others there; those of ``own`` ids, by which the model was extended, stay.
+    In a BPE model they are looked for where spaces are visible already, unless that is where the
+    leading one is put.
     """
     prepended = vocabulary.remove_extra_whitespaces and vocabulary.add_dummy_prefix
     added = _added(vocabulary, (*SPECIAL_TYPES, TokenType.USER_DEFINED), normalized=not prepended)

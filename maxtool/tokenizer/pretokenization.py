@@ -137,11 +137,7 @@ TABLE = {name: pre for names, pre in _GROUPS.items() for name in names}
 
 
 def row(name: str) -> PreTokenizer:
-    """The row of a GGUF name.
-
-    Raises:
-        ConfigurationError: If the name is not in the table; the message lists those that are.
-    """
+    """The row of a GGUF name; an error for any other lists those that are."""
     if name not in TABLE:
         known = ", ".join(sorted(TABLE))
         raise ConfigurationError(f"unknown tokenizer.ggml.pre {name!r}; known are {known}")

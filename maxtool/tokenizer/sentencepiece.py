@@ -23,12 +23,7 @@ ALGORITHMS: dict[int, Literal["bpe", "unigram"]] = {1: "unigram", 2: "bpe"}
 
 
 def parse(data: bytes, file: Path) -> tuple[SentencePiece, dict[str, int]]:
-    """The vocabulary and the special token ids that a ModelProto holds.
-
-    Raises:
-        MalformedFile: If it is no ModelProto, or its pieces contradict each other.
-        ConfigurationError: If it needs an algorithm or a normalization that maxtool has not.
-    """
+    """The vocabulary and the special token ids that a ModelProto holds."""
     proto = _load(data, file)
     pieces = tuple(piece.piece for piece in proto.pieces)
     broken = sum(not isinstance(piece, str) for piece in pieces)
@@ -80,11 +75,7 @@ def serialize(vocabulary: SentencePiece, special_ids: Mapping[str, int]) -> byte
 
 
 def check_bytes(vocabulary: SentencePiece, file: Path | str | None) -> None:
-    """Refuse byte pieces that are not the 256 bytes, each once.
-
-    Raises:
-        MalformedFile: With the pieces that are missing or are no bytes.
-    """
+    """Refuse byte pieces that are not the 256 bytes, each once."""
     rows = zip(vocabulary.pieces, vocabulary.types, strict=True)
     byte_pieces = {piece for piece, token_type in rows if token_type is TokenType.BYTE}
     expected = {f"<0x{byte:02X}>" for byte in range(256)}
@@ -98,11 +89,7 @@ def check_bytes(vocabulary: SentencePiece, file: Path | str | None) -> None:
 
 
 def check_charsmap(vocabulary: SentencePiece, file: Path | str | None) -> None:
-    """Refuse a map of characters whose parts are not those that it says.
-
-    Raises:
-        MalformedFile: With what is wrong.
-    """
+    """Refuse a map of characters whose parts are not those that it says."""
     problem = problem_of(vocabulary.charsmap) if vocabulary.charsmap else None
     if problem is not None:
         raise MalformedFile(f"precompiled_charsmap: {problem}", file=file)

@@ -178,11 +178,7 @@ def looks_special(text: str) -> bool:
 
 
 def check_tokens(tokens: Sequence[str], file: str | Path | None) -> None:
-    """Refuse a vocabulary that is empty, absurdly long, no text, or that holds a token twice.
-
-    Raises:
-        MalformedFile: With every finding, ten of them spelled out.
-    """
+    """Refuse a vocabulary that is empty, absurdly long, no text, or that holds a token twice."""
     if not tokens or len(tokens) > MAX_TOKENS:
         raise MalformedFile(f"a vocabulary of {len(tokens)} tokens", file=file)
     _check_text(tokens, file)
@@ -208,11 +204,7 @@ def _check_text(texts: Iterable[str], file: str | Path | None) -> None:
 
 
 def check_templates(templates: Mapping[str, str], file: str | Path | None) -> None:
-    """Refuse chat templates that are longer than any are, or no text.
-
-    Raises:
-        MalformedFile: With every one that is too long.
-    """
+    """Refuse chat templates that are longer than any are, or no text."""
     _check_text(templates.values(), file)
     sizes = {name: len(text.encode()) for name, text in templates.items()}
     wrong = [f"{name!r:.80}: {size} bytes" for name, size in sizes.items() if size > MAX_TEMPLATE]
@@ -222,11 +214,7 @@ def check_templates(templates: Mapping[str, str], file: str | Path | None) -> No
 
 
 def check_lengths(tokens: int, others: Mapping[str, int], file: str | Path | None) -> None:
-    """Refuse columns of another length than the tokens.
-
-    Raises:
-        MalformedFile: With every column that differs.
-    """
+    """Refuse columns of another length than the tokens."""
     wrong = [f"{name}: {count}" for name, count in others.items() if count != tokens]
     if wrong:
         what = f"{tokens} tokens, but other lengths beside them"
@@ -234,11 +222,7 @@ def check_lengths(tokens: int, others: Mapping[str, int], file: str | Path | Non
 
 
 def check_ids(ids: Mapping[str, int], size: int, file: str | Path | None) -> None:
-    """Refuse token ids outside the vocabulary.
-
-    Raises:
-        MalformedFile: With every id that is out of range.
-    """
+    """Refuse token ids outside the vocabulary."""
     wrong = [f"{name} is {i}" for name, i in ids.items() if not 0 <= i < size]
     if wrong:
         what = f"token ids outside the vocabulary of {size} tokens"
@@ -246,11 +230,7 @@ def check_ids(ids: Mapping[str, int], size: int, file: str | Path | None) -> Non
 
 
 def check_scores(scores: Sequence[float], file: str | Path | None) -> None:
-    """Refuse scores that are not finite, which no order can be made of.
-
-    Raises:
-        MalformedFile: If there is one.
-    """
+    """Refuse scores that are not finite, which no order can be made of."""
     wrong = [f"token {i}: {score}" for i, score in enumerate(scores) if not math.isfinite(score)]
     if wrong:
         raise MalformedFile(
@@ -259,11 +239,7 @@ def check_scores(scores: Sequence[float], file: str | Path | None) -> None:
 
 
 def token_types(values: Sequence[int], file: str | Path | None) -> tuple[TokenType, ...]:
-    """The types, checked.
-
-    Raises:
-        MalformedFile: If a value is none of :class:`TokenType`.
-    """
+    """The types, each a value of :class:`TokenType`."""
     known = {int(member): member for member in TokenType}
     wrong = [f"token {i}: {value}" for i, value in enumerate(values) if value not in known]
     if wrong:

@@ -33,16 +33,7 @@ LONGEST_WORD = 100
 def from_vocab(data: bytes, config: Mapping[str, Any], file: Path) -> WordPieces | None:
     """The vocabulary of a ``vocab.txt``: a token a line, its number the id.
 
-    Args:
-        data: The file.
-        config: ``tokenizer_config.json``.
-        file: Named in errors.
-
-    Returns:
-        None where the configuration names a class that means something else by the file.
-
-    Raises:
-        MalformedFile: If it is not UTF-8, empty, or holds a token twice.
+    None where ``tokenizer_config.json`` names a class that means something else by the file.
     """
     if str(config.get("tokenizer_class") or CLASSES[0]).removesuffix("Fast") not in CLASSES:
         return None
@@ -92,11 +83,7 @@ def special_ids(tokens: Sequence[str]) -> dict[str, int]:
 
 
 def json_parts(vocabulary: WordPieces, ids: Mapping[str, int]) -> dict[str, Any]:
-    """The parts of a ``tokenizer.json``.
-
-    Raises:
-        ConfigurationError: If there are no tokens to put around a text.
-    """
+    """The parts of a ``tokenizer.json``; an error if there are no tokens to put around a text."""
     known = special_ids(vocabulary.tokens) | {k: ids[k] for k in ("cls", "sep") if k in ids}
     missing = [name for name in ("unk", "cls", "sep") if name not in known]
     if missing:
@@ -124,11 +111,7 @@ def json_parts(vocabulary: WordPieces, ids: Mapping[str, int]) -> dict[str, Any]
 
 
 def gguf_columns(vocabulary: WordPieces, size: int) -> dict[str, Any]:
-    """Model, tokens and types as GGUF keys without their prefix, padded to ``size`` tokens.
-
-    Raises:
-        ConfigurationError: If capitals matter, since llama.cpp makes all letters small.
-    """
+    """Model, tokens and types as GGUF keys without their prefix, padded to ``size`` tokens."""
     if not vocabulary.lowercase or vocabulary.strip_accents is False:
         raise ConfigurationError(
             "GGUF cannot say that WordPiece keeps capitals or accents, which llama.cpp takes away"
@@ -147,12 +130,9 @@ def gguf_columns(vocabulary: WordPieces, size: int) -> dict[str, Any]:
 def from_gguf_columns(
     tokens: Sequence[str], types: Sequence[TokenType], ids: Mapping[str, int]
 ) -> tuple[WordPieces, dict[str, int]]:
-    """The vocabulary of GGUF's columns, and the ids of its special tokens.
+    """The vocabulary of GGUF's columns, its tokens with phantom spaces, and its special ids.
 
-    Args:
-        tokens: With phantom spaces.
-        types: Their types.
-        ids: Those that the file names.
+    ``ids`` are those that the file names.
     """
     plain = tuple(_plain(*row) for row in zip(tokens, types, strict=True))
     special = special_ids(plain) | {name: i for name, i in ids.items() if name in SPECIAL}
