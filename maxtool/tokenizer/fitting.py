@@ -7,13 +7,12 @@ there are more rows than tokens, what writes the vocabulary fills it up.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from maxtool.errors import ConfigurationError
 from maxtool.tokenizer.fitting_json import cut_json
-from maxtool.tokenizer.vocabulary import BytePairs, SentencePiece, Tokenizer, Vocabulary, WordPieces
+from maxtool.tokenizer.vocabulary import BytePairs, SentencePiece, Tokenizer, Vocabulary
 
 SHOWN = 3  # tokens in a note
 
@@ -35,7 +34,7 @@ def fitted(tokenizer: Tokenizer, rows: int) -> tuple[Tokenizer, list[str]]:
     vocabulary = tokenizer.vocabulary
     cut = replace(
         tokenizer,
-        vocabulary=None if vocabulary is None else CUTS[type(vocabulary)](vocabulary, rows),
+        vocabulary=None if vocabulary is None else _cut(vocabulary, rows),
         added=tuple(token for token in tokenizer.added if token.id < rows),
         special_ids={name: i for name, i in tokenizer.special_ids.items() if i < rows},
         stops=tuple(i for i in tokenizer.stops if i < rows),
@@ -83,24 +82,12 @@ def _check_needed(tokenizer: Tokenizer, rows: int, named: Mapping[int, str]) -> 
         raise ConfigurationError(what, problems=lacking)
 
 
-def _cut_pieces(vocabulary: SentencePiece, rows: int) -> SentencePiece:
-    pieces, scores = vocabulary.pieces[:rows], vocabulary.scores[:rows]
-    return replace(vocabulary, pieces=pieces, scores=scores, types=vocabulary.types[:rows])
-
-
-def _cut_pairs(vocabulary: BytePairs, rows: int) -> BytePairs:
-    tokens = vocabulary.tokens[:rows]
-    known = set(tokens)
-    merges = tuple(pair for pair in vocabulary.merges if known.issuperset((*pair, "".join(pair))))
-    return replace(vocabulary, tokens=tokens, types=vocabulary.types[:rows], merges=merges)
-
-
-def _cut_words(vocabulary: WordPieces, rows: int) -> WordPieces:
-    return replace(vocabulary, tokens=vocabulary.tokens[:rows], types=vocabulary.types[:rows])
-
-
-CUTS: Mapping[type, Callable[[Any, int], Vocabulary]] = {
-    SentencePiece: _cut_pieces,
-    BytePairs: _cut_pairs,
-    WordPieces: _cut_words,
-}
+def _cut(vocabulary: Vocabulary, rows: int) -> Vocabulary:
+    cut = replace(vocabulary, tokens=vocabulary.tokens[:rows], types=vocabulary.types[:rows])
+    if isinstance(cut, SentencePiece):
+        return replace(cut, scores=cut.scores[:rows])
+    if isinstance(cut, BytePairs):
+        known = set(cut.tokens)
+        merges = tuple(pair for pair in cut.merges if known.issuperset((*pair, "".join(pair))))
+        return replace(cut, merges=merges)
+    return cut

@@ -7,25 +7,14 @@ Keys and their order are those of llama.cpp's ``convert_hf_to_gguf.py`` (``gguf/
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
 from maxtool.errors import ConfigurationError, MalformedFile
-from maxtool.tokenizer import pretokenization, sentencepiece, wordpiece
-from maxtool.tokenizer.vocabulary import (
-    BytePairs,
-    SentencePiece,
-    Tokenizer,
-    TokenType,
-    Vocabulary,
-    check_ids,
-    check_lengths,
-    check_scores,
-    check_templates,
-    check_tokens,
-    token_types,
-)
+from maxtool.tokenizer import checks, pretokenization, sentencepiece, wordpiece
+from maxtool.tokenizer.vocabulary import BytePairs, SentencePiece, Tokenizer, TokenType, Vocabulary
 
 ROOT = "tokenizer.ggml."
 TEMPLATE = "tokenizer.chat_template"
@@ -43,11 +32,13 @@ SPECIAL_KEYS = {
 }
 ADDED = ("bos", "eos", "sep")
 MODELS = {"bpe": "llama", "unigram": "t5"}
-# What llama.cpp takes a SentencePiece model to do with spaces where a file does not say.
+# What llama.cpp takes a SentencePiece model to be where a file does not say.
 ASSUMED_SPACES = {
     "bpe": {"add_space_prefix": True, "remove_extra_whitespaces": False},
     "unigram": {"add_space_prefix": False, "remove_extra_whitespaces": False},
 }
+ASSUMED_IDS = {"bpe": {"bos": 1, "eos": 2}, "unigram": {"eos": 1}}
+ASSUMED_ADDED = {"bpe": {"bos": True, "eos": False}, "unigram": {"bos": False, "eos": True}}
 # What llama.cpp takes for ends of text by name (llama-vocab.cpp).
 ENDS = frozenset(
     (
@@ -74,10 +65,10 @@ def from_gguf(metadata: Mapping[str, object]) -> Tokenizer | None:
         known = ", ".join(READERS)
         raise ConfigurationError(f"unknown tokenizer.ggml.model {model!r}; known are {known}")
     tokens = _strings(metadata, "tokens")
-    check_tokens(tokens, SOURCE)
+    checks.tokens(tokens, SOURCE)
     vocabulary, ids, add = READERS[model](metadata, tokens)
     ids.update(_special_ids(metadata))
-    check_ids(ids, len(tokens), SOURCE)
+    checks.ids(ids, len(tokens), SOURCE)
     add.update(_flags(metadata))
     return Tokenizer(
         vocabulary=vocabulary,
@@ -92,30 +83,17 @@ def from_gguf(metadata: Mapping[str, object]) -> Tokenizer | None:
 Read = tuple[Vocabulary, dict[str, int], dict[str, bool]]
 
 
-def _read_sentencepiece(metadata: Mapping[str, object], tokens: tuple[str, ...]) -> Read:
-    vocabulary = _sentencepiece(metadata, tokens, "bpe")
-    assumed = {"bos": 1, "eos": 2}
-    ids = {name: i for name, i in assumed.items() if i < len(tokens)}
-    return vocabulary, ids, {"bos": True, "eos": False}
-
-
-def _read_unigram(metadata: Mapping[str, object], tokens: tuple[str, ...]) -> Read:
-    vocabulary = _sentencepiece(metadata, tokens, "unigram")
-    return vocabulary, {"eos": 1} if len(tokens) > 1 else {}, {"bos": False, "eos": True}
-
-
-def _sentencepiece(
+def _read_sentencepiece(
     metadata: Mapping[str, object], tokens: tuple[str, ...], algorithm: Literal["bpe", "unigram"]
-) -> SentencePiece:
+) -> Read:
     scores = tuple(float(score) for score in _numbers(metadata, "scores"))
-    types = _types(metadata, tokens)
-    check_lengths(len(tokens), {"scores": len(scores), "token_type": len(types)}, SOURCE)
-    check_scores(scores, SOURCE)
+    types = _types(metadata, tokens, scores=len(scores))
+    checks.scores(scores, SOURCE)
     charsmap = metadata.get(f"{ROOT}precompiled_charsmap")
     spaces = ASSUMED_SPACES[algorithm]
     vocabulary = SentencePiece(
         algorithm=algorithm,
-        pieces=tuple(map(_visible, tokens, types)),
+        tokens=tuple(map(_visible, tokens, types)),
         scores=scores,
         types=types,
         add_dummy_prefix=_flag(metadata, "add_space_prefix", default=spaces["add_space_prefix"]),
@@ -125,9 +103,9 @@ def _sentencepiece(
         charsmap=b"" if charsmap is None else np.asarray(charsmap).astype(np.uint8).tobytes(),
         prefix_everywhere=True,
     )
-    sentencepiece.check_bytes(vocabulary, SOURCE)
-    sentencepiece.check_charsmap(vocabulary, SOURCE)
-    return vocabulary
+    sentencepiece.check(vocabulary, SOURCE)
+    ids = {name: i for name, i in ASSUMED_IDS[algorithm].items() if i < len(tokens)}
+    return vocabulary, ids, {**ASSUMED_ADDED[algorithm]}
 
 
 def _visible(token: str, token_type: TokenType) -> str:
@@ -137,7 +115,6 @@ def _visible(token: str, token_type: TokenType) -> str:
 
 def _read_byte_pairs(metadata: Mapping[str, object], tokens: tuple[str, ...]) -> Read:
     types = _types(metadata, tokens)
-    check_lengths(len(tokens), {"token_type": len(types)}, SOURCE)
     name = metadata.get(f"{ROOT}pre", "default")
     row = pretokenization.row(str(name))
     pairs = [tuple(merge.split(" ")) for merge in _strings(metadata, "merges")]
@@ -148,15 +125,14 @@ def _read_byte_pairs(metadata: Mapping[str, object], tokens: tuple[str, ...]) ->
 
 def _read_word_pieces(metadata: Mapping[str, object], tokens: tuple[str, ...]) -> Read:
     types = _types(metadata, tokens)
-    check_lengths(len(tokens), {"token_type": len(types)}, SOURCE)
     vocabulary, ids = wordpiece.from_gguf_columns(tokens, types, _special_ids(metadata))
-    check_tokens(vocabulary.tokens, SOURCE)
+    checks.tokens(vocabulary.tokens, SOURCE)
     return vocabulary, ids, {}
 
 
 READERS: dict[str, Callable[[Mapping[str, object], tuple[str, ...]], Read]] = {
-    "llama": _read_sentencepiece,
-    "t5": _read_unigram,
+    "llama": partial(_read_sentencepiece, algorithm="bpe"),
+    "t5": partial(_read_sentencepiece, algorithm="unigram"),
     "gpt2": _read_byte_pairs,
     "bert": _read_word_pieces,
 }
@@ -168,9 +144,7 @@ def _check_merges(pairs: Sequence[tuple[str, ...]], tokens: set[str]) -> None:
         for i, pair in enumerate(pairs)
         if len(pair) != 2 or not tokens.issuperset((*pair, "".join(pair)))
     ]
-    if wrong:
-        what = f"{len(wrong)} merges are not two tokens that make a third"
-        raise MalformedFile(what, file=SOURCE, problems=wrong[:10])
+    checks.refuse(wrong, f"{len(wrong)} merges are not two tokens that make a third", SOURCE)
 
 
 def _strings(metadata: Mapping[str, object], key: str) -> tuple[str, ...]:
@@ -189,10 +163,15 @@ def _numbers(metadata: Mapping[str, object], key: str) -> Sequence[Any]:
     return numbers
 
 
-def _types(metadata: Mapping[str, object], tokens: tuple[str, ...]) -> tuple[TokenType, ...]:
-    if f"{ROOT}token_type" not in metadata:
-        return (TokenType.NORMAL,) * len(tokens)
-    return token_types(_numbers(metadata, "token_type"), SOURCE)
+def _types(
+    metadata: Mapping[str, object], tokens: tuple[str, ...], **others: int
+) -> tuple[TokenType, ...]:
+    """The tokens' types, if as many as the tokens are there, and as many of other columns."""
+    types = (TokenType.NORMAL,) * len(tokens)
+    if f"{ROOT}token_type" in metadata:
+        types = checks.types(_numbers(metadata, "token_type"), SOURCE)
+    checks.lengths(len(tokens), {**others, "token_type": len(types)}, SOURCE)
+    return types
 
 
 def _special_ids(metadata: Mapping[str, object]) -> dict[str, int]:
@@ -232,5 +211,5 @@ def _templates(metadata: Mapping[str, object]) -> dict[str, str]:
     for key, value in metadata.items():
         if isinstance(value, str) and (key == TEMPLATE or key.startswith(f"{TEMPLATE}.")):
             templates[key.removeprefix(TEMPLATE).removeprefix(".") or "default"] = value
-    check_templates(templates, SOURCE)
+    checks.templates(templates, SOURCE)
     return templates

@@ -10,17 +10,9 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from maxtool.errors import ConfigurationError, MalformedFile, MissingFile
-from maxtool.tokenizer import jsonfile, sentencepiece, wordpiece
+from maxtool.tokenizer import checks, jsonfile, sentencepiece, wordpiece
 from maxtool.tokenizer.library import to_json
-from maxtool.tokenizer.vocabulary import (
-    AddedToken,
-    SentencePiece,
-    Tokenizer,
-    Vocabulary,
-    check_ids,
-    check_templates,
-    check_tokens,
-)
+from maxtool.tokenizer.vocabulary import AddedToken, SentencePiece, Tokenizer, Vocabulary
 
 SPECIAL = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 # Of all files together; the largest published tokenizer.json has 34 MB.
@@ -189,10 +181,10 @@ def _added(
                     what = f"an added token has an id of {len(key)} digits"
                     raise MalformedFile(what, file=folder / "tokenizer_config.json")
                 found[int(key)] = AddedToken(int(key), content, entry.get("special") is True)
-    size = len(vocabulary.pieces) + len(found)
-    check_ids({f"{token.content!r:.80}": i for i, token in found.items()}, size, folder)
+    size = len(vocabulary.tokens) + len(found)
+    checks.ids({f"{token.content!r:.80}": i for i, token in found.items()}, size, folder)
     tokens = tuple(found[i] for i in sorted(found))
-    check_tokens(vocabulary.extended(tokens).pieces, folder)
+    checks.tokens(vocabulary.extended(tokens).tokens, folder)
     return tokens
 
 
@@ -247,7 +239,7 @@ def _special_tokens(
 def _check_signs(ids: Mapping[str, int], stops: Iterable[int], folder: Path) -> None:
     """Refuse negative ids. Those beyond the model's rows are left out when these are known."""
     every = {**ids, **{f"end token {i}": i for i in stops}}
-    check_ids(every, max(every.values(), default=0) + 1, folder)
+    checks.ids(every, max(every.values(), default=0) + 1, folder)
 
 
 def content_of(entry: object) -> str | None:
@@ -291,7 +283,7 @@ def _templates(
     templates = _named(value)
     if "chat_template.jinja" in files:
         templates["default"] = _text(files["chat_template.jinja"], folder / "chat_template.jinja")
-    check_templates(templates, folder)
+    checks.templates(templates, folder)
     return templates
 
 

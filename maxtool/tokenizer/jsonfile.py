@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from maxtool.errors import MalformedFile
-from maxtool.tokenizer import pretokenization, wordpiece
+from maxtool.tokenizer import checks, pretokenization, wordpiece
 from maxtool.tokenizer.fitting_json import tokens_of
 from maxtool.tokenizer.hostile import find_problem
 from maxtool.tokenizer.vocabulary import (
@@ -24,7 +24,6 @@ from maxtool.tokenizer.vocabulary import (
     SentencePiece,
     TokenType,
     Vocabulary,
-    check_tokens,
     looks_special,
 )
 from maxtool.weights.jsonfile import MAX_JSON_MEMORY, parse_object
@@ -99,8 +98,8 @@ def _added(entries: Iterable[Mapping[str, Any]], file: Path) -> tuple[AddedToken
     tokens = tuple(
         AddedToken(int(e["id"]), str(e["content"]), bool(e.get("special", False))) for e in entries
     )
-    check_tokens([token.content for token in tokens] or ["-"], file)
-    check_tokens([str(token.id) for token in tokens] or ["-"], file)
+    checks.tokens([token.content for token in tokens] or ["-"], file)
+    checks.tokens([str(token.id) for token in tokens] or ["-"], file)
     return tokens
 
 
@@ -139,7 +138,7 @@ def _columns(
         kinds[vocab[unknown]] = TokenType.UNKNOWN
     default = {True: TokenType.NORMAL, False: TokenType.UNUSED}
     tokens = tuple(by_id.get(i, f"[PAD{i}]") for i in range(size))
-    check_tokens(tokens, file)
+    checks.tokens(tokens, file)
     return tokens, tuple(kinds.get(i, default[i in by_id]) for i in range(size))
 
 

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Set
 from typing import Any
 
 from maxtool.errors import ConfigurationError
-from maxtool.tokenizer import pretokenization, wordpiece
+from maxtool.tokenizer import checks, pretokenization, wordpiece
 from maxtool.tokenizer.vocabulary import (
     BytePairs,
     SentencePiece,
@@ -29,7 +29,6 @@ from maxtool.tokenizer.vocabulary import (
     TokenType,
     Vocabulary,
     WordPieces,
-    check_ids,
 )
 
 SPACE = "▁"
@@ -74,7 +73,7 @@ def merges(vocabulary: SentencePiece) -> list[tuple[str, str]]:
     Refuse a piece with a character that is no piece: SentencePiece can build it, the library
     cannot.
     """
-    rows = zip(vocabulary.pieces, vocabulary.scores, vocabulary.types, strict=True)
+    rows = zip(vocabulary.tokens, vocabulary.scores, vocabulary.types, strict=True)
     scores = {piece: score for piece, score, token_type in rows if token_type is TokenType.NORMAL}
     lost = [p for p in scores if len(p) > 1 and not all(character in scores for character in p)]
     if lost:
@@ -108,13 +107,13 @@ def _bpe_model(vocabulary: SentencePiece) -> dict[str, Any]:
     return {
         "type": "BPE",
         "dropout": None,
-        "unk_token": None if unknown is None else vocabulary.pieces[unknown],
+        "unk_token": None if unknown is None else vocabulary.tokens[unknown],
         "continuing_subword_prefix": None,
         "end_of_word_suffix": None,
         "fuse_unk": True,
         "byte_fallback": vocabulary.byte_fallback,
         "ignore_merges": False,
-        "vocab": {piece: i for i, piece in enumerate(vocabulary.pieces)},
+        "vocab": {piece: i for i, piece in enumerate(vocabulary.tokens)},
         "merges": [list(pair) for pair in merges(vocabulary)],
     }
 
@@ -130,7 +129,7 @@ def _unigram_model(vocabulary: SentencePiece) -> dict[str, Any]:
 
 def _log_probabilities(vocabulary: SentencePiece) -> list[list[object]]:
     """Pieces and scores; of a user-defined one, what SentencePiece was seen to take it for."""
-    rows = zip(vocabulary.pieces, vocabulary.scores, vocabulary.types, strict=True)
+    rows = zip(vocabulary.tokens, vocabulary.scores, vocabulary.types, strict=True)
     return [
         [piece, 0.1 * (len(piece.encode()) - 1) if token_type is TokenType.USER_DEFINED else score]
         for piece, score, token_type in rows
@@ -259,7 +258,7 @@ def _template(tokenizer: Tokenizer, pieces: tuple[str, ...]) -> dict[str, Any] |
     around = {name: i for name, i in ids.items() if i is not None and tokenizer.add.get(name)}
     if not around:
         return None
-    check_ids(around, len(pieces), None)
+    checks.ids(around, len(pieces), None)
     special = {
         name: {"SpecialToken": {"id": pieces[i], "type_id": 0}} for name, i in around.items()
     }

@@ -8,18 +8,13 @@ from typing import Any, Literal
 
 from maxtool.errors import ConfigurationError, MalformedFile
 from maxtool.runtime.loader.charsmap import problem_of
-from maxtool.tokenizer.vocabulary import (
-    SentencePiece,
-    TokenType,
-    check_ids,
-    check_scores,
-    check_tokens,
-    token_types,
-)
+from maxtool.tokenizer import checks
+from maxtool.tokenizer.vocabulary import SentencePiece, TokenType
 
 # A piece begins with this byte, and so does its text: two bytes of a file become an object.
 TAG, MAX_TAGS = b"\n", 1 << 21
 ALGORITHMS: dict[int, Literal["bpe", "unigram"]] = {1: "unigram", 2: "bpe"}
+SPECIAL = ("bos", "eos", "unk", "pad")
 
 
 def parse(data: bytes, file: Path) -> tuple[SentencePiece, dict[str, int]]:
@@ -30,22 +25,21 @@ def parse(data: bytes, file: Path) -> tuple[SentencePiece, dict[str, int]]:
     if broken:  # protobuf hands them out as bytes
         raise MalformedFile(f"{broken} pieces are not UTF-8", file=file)
     scores = tuple(float(piece.score) for piece in proto.pieces)
-    check_tokens(pieces, file)
-    check_scores(scores, file)
-    types = token_types([piece.type for piece in proto.pieces], file)
+    checks.tokens(pieces, file)
+    checks.scores(scores, file)
+    types = checks.types([piece.type for piece in proto.pieces], file)
     _check_supported(proto, file)
     spec = proto.normalizer_spec
     vocabulary = SentencePiece(
         algorithm=ALGORITHMS[proto.trainer_spec.model_type],
-        pieces=pieces,
+        tokens=pieces,
         scores=scores,
         types=types,
         add_dummy_prefix=spec.add_dummy_prefix,
         remove_extra_whitespaces=spec.remove_extra_whitespaces,
         charsmap=spec.precompiled_charsmap,
     )
-    check_bytes(vocabulary, file)
-    check_charsmap(vocabulary, file)
+    check(vocabulary, file)
     return vocabulary, _special_ids(proto.trainer_spec, len(pieces), file)
 
 
@@ -54,17 +48,16 @@ def serialize(vocabulary: SentencePiece, special_ids: Mapping[str, int]) -> byte
     from sentencepiece import sentencepiece_model_pb2 as schema
 
     proto = schema.ModelProto()
-    rows = zip(vocabulary.pieces, vocabulary.scores, vocabulary.types, strict=True)
+    rows = zip(vocabulary.tokens, vocabulary.scores, vocabulary.types, strict=True)
     for piece, score, token_type in rows:
         proto.pieces.add(piece=piece, score=score, type=int(token_type))
     spec = proto.trainer_spec
     spec.model_type = {name: code for code, name in ALGORITHMS.items()}[vocabulary.algorithm]
-    spec.vocab_size = len(vocabulary.pieces)
+    spec.vocab_size = len(vocabulary.tokens)
     spec.byte_fallback = vocabulary.byte_fallback
-    unknown = vocabulary.unknown
-    for name, default in {"unk": unknown, "bos": None, "eos": None, "pad": None}.items():
-        value = special_ids.get(name, default)
-        setattr(spec, f"{name}_id", -1 if value is None else value)
+    unknown = {} if vocabulary.unknown is None else {"unk": vocabulary.unknown}
+    for name in SPECIAL:
+        setattr(spec, f"{name}_id", {**unknown, **special_ids}.get(name, -1))
     normalizer = proto.normalizer_spec
     normalizer.name = "identity" if not vocabulary.charsmap else "user_defined"
     normalizer.precompiled_charsmap = vocabulary.charsmap
@@ -74,22 +67,15 @@ def serialize(vocabulary: SentencePiece, special_ids: Mapping[str, int]) -> byte
     return bytes(proto.SerializeToString())
 
 
-def check_bytes(vocabulary: SentencePiece, file: Path | str | None) -> None:
-    """Refuse byte pieces that are not the 256 bytes, each once."""
-    rows = zip(vocabulary.pieces, vocabulary.types, strict=True)
+def check(vocabulary: SentencePiece, file: Path | str) -> None:
+    """Refuse byte pieces that are not the 256 bytes, and maps of characters that do not hold up."""
+    rows = zip(vocabulary.tokens, vocabulary.types, strict=True)
     byte_pieces = {piece for piece, token_type in rows if token_type is TokenType.BYTE}
     expected = {f"<0x{byte:02X}>" for byte in range(256)}
-    if not byte_pieces or byte_pieces == expected:
-        return
-    missing = [f"missing {piece}" for piece in sorted(expected - byte_pieces)]
-    foreign = [f"not a byte: {piece!r}" for piece in sorted(byte_pieces - expected)]
-    raise MalformedFile(
-        "byte pieces that are not the 256 bytes", file=file, problems=[*missing, *foreign][:10]
-    )
-
-
-def check_charsmap(vocabulary: SentencePiece, file: Path | str | None) -> None:
-    """Refuse a map of characters whose parts are not those that it says."""
+    if byte_pieces:
+        missing = [f"missing {piece}" for piece in sorted(expected - byte_pieces)]
+        foreign = [f"not a byte: {piece!r}" for piece in sorted(byte_pieces - expected)]
+        checks.refuse([*missing, *foreign], "byte pieces that are not the 256 bytes", file)
     problem = problem_of(vocabulary.charsmap) if vocabulary.charsmap else None
     if problem is not None:
         raise MalformedFile(f"precompiled_charsmap: {problem}", file=file)
@@ -118,17 +104,13 @@ def _check_supported(proto: Any, file: Path) -> None:  # noqa: ANN401 - a genera
         "escape_whitespaces is off": not spec.escape_whitespaces,
         "treat_whitespace_as_suffix is on": proto.trainer_spec.treat_whitespace_as_suffix,
     }
-    problems_present = [problem for problem, present in problems.items() if present]
-    if problems_present:
-        raise ConfigurationError(
-            "a SentencePiece model of a kind maxtool cannot use",
-            file=file,
-            problems=problems_present,
-        )
+    if found := [problem for problem, present in problems.items() if present]:
+        what = "a SentencePiece model of a kind maxtool cannot use"
+        raise ConfigurationError(what, file=file, problems=found)
 
 
 def _special_ids(spec: Any, size: int, file: Path) -> dict[str, int]:  # noqa: ANN401
-    ids = {name: int(getattr(spec, f"{name}_id")) for name in ("bos", "eos", "unk", "pad")}
+    ids = {name: int(getattr(spec, f"{name}_id")) for name in SPECIAL}
     known = {name: i for name, i in ids.items() if i >= 0}
-    check_ids(known, size, file)
+    checks.ids(known, size, file)
     return known

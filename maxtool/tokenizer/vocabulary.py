@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from pathlib import Path
 from typing import Literal, TypeAlias
-
-from maxtool.errors import MalformedFile
 
 PADDING_SCORE = -10000.0
 ADDED_SCORE = -1000.0
-MAX_TOKENS = 1 << 24
-MAX_TEMPLATE = 1 << 20
-SHOWN_PROBLEMS = 10
 
 
 class TokenType(IntEnum):
@@ -48,18 +41,13 @@ class SentencePiece:
     """
 
     algorithm: Literal["bpe", "unigram"]
-    pieces: tuple[str, ...]
+    tokens: tuple[str, ...]
     scores: tuple[float, ...]
     types: tuple[TokenType, ...]
     add_dummy_prefix: bool = True
     remove_extra_whitespaces: bool = False
     charsmap: bytes = b""
     prefix_everywhere: bool = False
-
-    @property
-    def tokens(self) -> tuple[str, ...]:
-        """The pieces, by the name that the other kind has for them."""
-        return self.pieces
 
     @property
     def byte_fallback(self) -> bool:
@@ -73,17 +61,15 @@ class SentencePiece:
 
     def extended(self, added: Sequence[AddedToken], size: int = 0) -> SentencePiece:
         """Return it with ``added`` tokens, padded to ``size`` as llama.cpp pads (``[PAD7]``)."""
-        length = max(size, len(self.pieces), *(token.id + 1 for token in added), 0)
-        room = range(len(self.pieces), length)
-        pieces = [*self.pieces, *(f"[PAD{i}]" for i in room)]
-        scores = [*self.scores, *(PADDING_SCORE for _ in room)]
-        types = [*self.types, *(TokenType.UNUSED for _ in room)]
+        length = max(size, len(self.tokens), *(token.id + 1 for token in added), 0)
+        tokens, types = padded(self.tokens, self.types, length)
+        scores = [*self.scores, *[PADDING_SCORE] * (length - len(self.scores))]
         for token in added:
             special = token.special or looks_special(token.content)
             types[token.id] = TokenType.CONTROL if special else TokenType.USER_DEFINED
-            pieces[token.id] = token.content if special else token.content.replace("▁", " ")
+            tokens[token.id] = token.content if special else token.content.replace("▁", " ")
             scores[token.id] = ADDED_SCORE
-        return replace(self, pieces=tuple(pieces), scores=tuple(scores), types=tuple(types))
+        return replace(self, tokens=tuple(tokens), scores=tuple(scores), types=tuple(types))
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,78 +156,16 @@ class Tokenizer:
         return self.add.get("bos", False) and self.bos_token_id is not None
 
 
+def padded(
+    tokens: Sequence[str], types: Sequence[TokenType], size: int
+) -> tuple[list[str], list[TokenType]]:
+    """Columns of at least ``size`` tokens, filled up as llama.cpp does (``[PAD7]``)."""
+    room = range(len(tokens), size)
+    return [*tokens, *(f"[PAD{i}]" for i in room)], [*types, *(TokenType.UNUSED for _ in room)]
+
+
 def looks_special(text: str) -> bool:
     """Return whether a token looks like a control token, by the rule of llama.cpp's converter."""
     brackets = (("<|", "|>"), ("<\uff5c", "\uff5c>"), ("<unused", ">"))
     named = text in {"<pad>", "<mask>", "<2mass>", "[@BOS@]"}
     return named or any(text.startswith(a) and text.endswith(b) for a, b in brackets)
-
-
-def check_tokens(tokens: Sequence[str], file: str | Path | None) -> None:
-    """Refuse a vocabulary that is empty, absurdly long, no text, or that holds a token twice."""
-    if not tokens or len(tokens) > MAX_TOKENS:
-        raise MalformedFile(f"a vocabulary of {len(tokens)} tokens", file=file)
-    _check_text(tokens, file)
-    first: dict[str, int] = {}
-    twice = [
-        f"token {i} is {token!r} again (first at {first[token]})"
-        for i, token in enumerate(tokens)
-        if first.setdefault(token, i) != i
-    ]
-    if twice:
-        raise MalformedFile(
-            f"{len(twice)} tokens occur twice", file=file, problems=twice[:SHOWN_PROBLEMS]
-        )
-
-
-def _check_text(texts: Iterable[str], file: str | Path | None) -> None:
-    """Refuse halves of characters, which JSON can escape and no file can hold."""
-    try:
-        "".join(texts).encode()
-    except UnicodeEncodeError as error:
-        what = f"half of a character is not a text: {error.object[error.start]!a}"
-        raise MalformedFile(what, file=file) from None
-
-
-def check_templates(templates: Mapping[str, str], file: str | Path | None) -> None:
-    """Refuse chat templates that are longer than any are, or no text."""
-    _check_text(templates.values(), file)
-    sizes = {name: len(text.encode()) for name, text in templates.items()}
-    wrong = [f"{name!r:.80}: {size} bytes" for name, size in sizes.items() if size > MAX_TEMPLATE]
-    if wrong:
-        what = f"chat templates of more than {MAX_TEMPLATE} bytes"
-        raise MalformedFile(what, file=file, problems=wrong[:SHOWN_PROBLEMS])
-
-
-def check_lengths(tokens: int, others: Mapping[str, int], file: str | Path | None) -> None:
-    """Refuse columns of another length than the tokens."""
-    wrong = [f"{name}: {count}" for name, count in others.items() if count != tokens]
-    if wrong:
-        what = f"{tokens} tokens, but other lengths beside them"
-        raise MalformedFile(what, file=file, problems=wrong)
-
-
-def check_ids(ids: Mapping[str, int], size: int, file: str | Path | None) -> None:
-    """Refuse token ids outside the vocabulary."""
-    wrong = [f"{name} is {i}" for name, i in ids.items() if not 0 <= i < size]
-    if wrong:
-        what = f"token ids outside the vocabulary of {size} tokens"
-        raise MalformedFile(what, file=file, problems=wrong[:SHOWN_PROBLEMS])
-
-
-def check_scores(scores: Sequence[float], file: str | Path | None) -> None:
-    """Refuse scores that are not finite, which no order can be made of."""
-    wrong = [f"token {i}: {score}" for i, score in enumerate(scores) if not math.isfinite(score)]
-    if wrong:
-        raise MalformedFile(
-            "scores that are not finite", file=file, problems=wrong[:SHOWN_PROBLEMS]
-        )
-
-
-def token_types(values: Sequence[int], file: str | Path | None) -> tuple[TokenType, ...]:
-    """The types, each a value of :class:`TokenType`."""
-    known = {int(member): member for member in TokenType}
-    wrong = [f"token {i}: {value}" for i, value in enumerate(values) if value not in known]
-    if wrong:
-        raise MalformedFile("unknown token types", file=file, problems=wrong[:SHOWN_PROBLEMS])
-    return tuple(known[int(value)] for value in values)

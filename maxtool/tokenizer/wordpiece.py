@@ -7,19 +7,15 @@ spaces: those that begin a word are marked by a visible space, and the others by
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from maxtool.errors import ConfigurationError, MalformedFile
-from maxtool.tokenizer.vocabulary import (
-    AddedToken,
-    TokenType,
-    WordPieces,
-    check_tokens,
-)
+from maxtool.tokenizer import checks
+from maxtool.tokenizer.vocabulary import AddedToken, TokenType, WordPieces, padded
 
 CONTINUES, PHANTOM = "##", "▁"
 # The names of BERT's special tokens, and the ids that llama.cpp takes where none is told.
@@ -41,7 +37,7 @@ def from_vocab(data: bytes, config: Mapping[str, Any], file: Path) -> WordPieces
         tokens = tuple(data.decode().removesuffix("\n").replace("\r\n", "\n").split("\n"))
     except UnicodeDecodeError as error:
         raise MalformedFile("not UTF-8", file=file, offset=error.start) from None
-    check_tokens(tokens, file)
+    checks.tokens(tokens, file)
     accents = config.get("strip_accents")
     return WordPieces(
         tokens=tokens,
@@ -66,7 +62,7 @@ def from_json(
     if sorted(by_id) != list(range(len(by_id))):
         raise MalformedFile("ids of tokens with gaps, or one for two tokens", file=file)
     tokens = tuple(by_id[i] for i in range(len(by_id)))
-    check_tokens(tokens, file)
+    checks.tokens(tokens, file)
     return WordPieces(
         tokens=tokens,
         types=_types(tokens, {token.content for token in added if token.special}),
@@ -116,13 +112,11 @@ def gguf_columns(vocabulary: WordPieces, size: int) -> dict[str, Any]:
         raise ConfigurationError(
             "GGUF cannot say that WordPiece keeps capitals or accents, which llama.cpp takes away"
         )
-    room = range(len(vocabulary.tokens), size)
-    tokens = [*vocabulary.tokens, *(f"[PAD{i}]" for i in room)]
-    types = [*vocabulary.types, *(TokenType.UNUSED for _ in room)]
+    tokens, types = padded(vocabulary.tokens, vocabulary.types, size)
     return {
         "model": "bert",
         "pre": "default",
-        "tokens": [_phantom(*row) for row in zip(tokens, types, strict=True)],
+        "tokens": [*_marked(tokens, types, CONTINUES, PHANTOM)],
         "token_type": np.array(types, np.int32),
     }
 
@@ -134,7 +128,7 @@ def from_gguf_columns(
 
     ``ids`` are those that the file names.
     """
-    plain = tuple(_plain(*row) for row in zip(tokens, types, strict=True))
+    plain = tuple(_marked(tokens, types, PHANTOM, CONTINUES))
     special = special_ids(plain) | {name: i for name, i in ids.items() if name in SPECIAL}
     special.setdefault("cls", ids.get("bos", LLAMA_CPP_CLS))
     return WordPieces(plain, tuple(types)), special
@@ -145,13 +139,10 @@ def _types(tokens: Sequence[str], special: set[str]) -> tuple[TokenType, ...]:
     return tuple(kinds[token in special] for token in tokens)
 
 
-def _phantom(token: str, token_type: TokenType) -> str:
-    if token_type is TokenType.CONTROL:
-        return token
-    return token[len(CONTINUES) :] if token.startswith(CONTINUES) else PHANTOM + token
-
-
-def _plain(token: str, token_type: TokenType) -> str:
-    if token_type is TokenType.CONTROL:
-        return token
-    return token[len(PHANTOM) :] if token.startswith(PHANTOM) else CONTINUES + token
+def _marked(tokens: Sequence[str], types: Sequence[TokenType], old: str, new: str) -> Iterator[str]:
+    """Tokens with ``old`` marks before some as those with ``new`` marks before the others."""
+    for token, token_type in zip(tokens, types, strict=True):
+        if token_type is TokenType.CONTROL:
+            yield token
+        else:
+            yield token[len(old) :] if token.startswith(old) else new + token
