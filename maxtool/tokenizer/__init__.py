@@ -11,19 +11,10 @@ from maxtool.tokenizer.gguf import from_gguf
 from maxtool.tokenizer.gguf_writer import to_gguf
 from maxtool.tokenizer.huggingface import read, write_hf
 from maxtool.tokenizer.library import to_json
-from maxtool.tokenizer.vocabulary import (
-    AddedToken,
-    BytePairs,
-    SentencePiece,
-    Tokenizer,
-    TokenType,
-    WordPieces,
-)
+from maxtool.tokenizer.vocabulary import BytePairs, Tokenizer, TokenType, WordPieces
 
 __all__ = [
-    "AddedToken",
     "BytePairs",
-    "SentencePiece",
     "TokenType",
     "Tokenizer",
     "WordPieces",

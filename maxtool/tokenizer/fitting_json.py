@@ -25,8 +25,11 @@ def cut_json(text: str, rows: int) -> tuple[str, dict[int, str]]:
     model["vocab"] = vocab[:rows] if whole else {t: i for t, i in vocab.items() if i < rows}
     if "merges" in model:
         prefix = len(model.get("continuing_subword_prefix") or "")
+        pairs = ((merge, *pair_of(merge)) for merge in model["merges"])
         model["merges"] = [
-            merge for merge in model["merges"] if _stays(merge, model["vocab"], prefix)
+            merge
+            for merge, left, right in pairs
+            if model["vocab"].keys() >= {left, right, left + right[prefix:]}
         ]
     if added:
         root["added_tokens"] = [token for token in added if token["id"] < rows]
@@ -42,9 +45,10 @@ def tokens_of(model: Any) -> Iterator[tuple[str, int]]:  # noqa: ANN401 - JSON
         yield from ((token, i) for i, (token, _score) in enumerate(vocab))
 
 
-def _stays(merge: str | list[str], vocab: dict[str, int], prefix: int) -> bool:
+def pair_of(merge: str | list[str]) -> tuple[str, str]:
+    """A merge in the spelling of old files ("a b") or of new ones (["a", "b"])."""
     left, right = merge.split(" ") if isinstance(merge, str) else merge
-    return left in vocab and right in vocab and left + right[prefix:] in vocab
+    return left, right
 
 
 def _check_needed(root: Any, gone: dict[int, str]) -> None:  # noqa: ANN401 - JSON

@@ -13,27 +13,18 @@ from maxtool.errors import ConfigurationError, MalformedFile, MissingFile
 from maxtool.tokenizer import checks, jsonfile, sentencepiece, wordpiece
 from maxtool.tokenizer.library import to_json
 from maxtool.tokenizer.vocabulary import AddedToken, SentencePiece, Tokenizer, Vocabulary
+from maxtool.weights.jsonfile import parse_object
 
 SPECIAL = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 # Of all files together; the largest published tokenizer.json has 34 MB.
 MAX_FILES = 100_000_000
 # What belongs to a tokenizer and is carried as it is; the configurations of the model do not.
 CARRIED = (
-    "tokenizer.json",
-    "tokenizer.model",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "vocab.txt",
-    "merges.txt",
-    "chat_template.jinja",
-    "chat_template.json",
+    *("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json"),
+    *("added_tokens.json", "vocab.json", "vocab.txt", "merges.txt"),
+    *("chat_template.jinja", "chat_template.json"),
 )
-
-
 VOCAB = "vocab.txt"
-
 # Of a token's id; ids themselves are compared with the size of the vocabulary.
 MAX_DIGITS = 18
 
@@ -162,7 +153,7 @@ def _bytes(path: Path, most: int = MAX_FILES) -> bytes | None:
 
 def _json(folder: Path, name: str) -> dict[str, Any]:
     data = _bytes(folder / name)
-    return {} if data is None else jsonfile.load(data, folder / name)
+    return {} if data is None else parse_object(data, file=folder / name)
 
 
 def _added(

@@ -16,7 +16,7 @@ from typing import Any
 
 from maxtool.errors import MalformedFile
 from maxtool.tokenizer import checks, pretokenization, wordpiece
-from maxtool.tokenizer.fitting_json import tokens_of
+from maxtool.tokenizer.fitting_json import pair_of, tokens_of
 from maxtool.tokenizer.hostile import find_problem
 from maxtool.tokenizer.vocabulary import (
     AddedToken,
@@ -26,7 +26,7 @@ from maxtool.tokenizer.vocabulary import (
     Vocabulary,
     looks_special,
 )
-from maxtool.weights.jsonfile import MAX_JSON_MEMORY, parse_object
+from maxtool.weights.jsonfile import parse_object
 
 # By the estimate of weights/jsonfile.py; 262,144 tokens and 580,000 merges take 450,000,000.
 MEMORY = 600_000_000
@@ -46,14 +46,9 @@ class TokenizerJson:
         return next((token.id for token in self.added if token.content == content), None)
 
 
-def load(data: bytes, file: Path, *, memory: int = MAX_JSON_MEMORY) -> dict[str, Any]:
-    """A JSON object that takes no more than ``memory`` bytes of it, with no key twice."""
-    return parse_object(data, file=file, memory=memory)
-
-
 def parse(data: bytes, file: Path) -> TokenizerJson:
     """Read a ``tokenizer.json``; MalformedFile if it asks for what has no bounds as well."""
-    root = load(data, file, memory=MEMORY)
+    root: dict[str, Any] = parse_object(data, file=file, memory=MEMORY)
     _check_prefix(root.get("model"), file)
     if problem := find_problem(root):
         raise MalformedFile(problem, file=file)
@@ -107,7 +102,7 @@ def _bpe(
     root: Mapping[str, Any], model: Mapping[str, Any], added: tuple[AddedToken, ...], file: Path
 ) -> SentencePiece | BytePairs:
     tokens, types = _columns(model["vocab"], added, model.get("unk_token"), file)
-    merges = tuple(_merge(entry) for entry in model["merges"])
+    merges = tuple(map(pair_of, model["merges"]))
     if model.get("byte_fallback"):
         return _sentencepiece(root, tokens, types, merges)
     name, reason = pretokenization.find(root)
@@ -145,12 +140,6 @@ def _columns(
 def _added_type(token: AddedToken) -> TokenType:
     special = token.special or looks_special(token.content)
     return TokenType.CONTROL if special else TokenType.USER_DEFINED
-
-
-def _merge(entry: str | list[str]) -> tuple[str, str]:
-    """A merge in the spelling of old files ("a b") or of new ones (["a", "b"])."""
-    left, right = entry.split(" ") if isinstance(entry, str) else entry
-    return left, right
 
 
 def _sentencepiece(

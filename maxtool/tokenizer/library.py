@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from maxtool.errors import ConfigurationError
@@ -33,13 +33,18 @@ from maxtool.tokenizer.vocabulary import (
 
 SPACE = "▁"
 # The library's unigram model takes "<0x41>" in a text for that byte's piece, unless it is cut.
-BYTE_NAMES: dict[str, Any] = {
-    "type": "Split",
-    "pattern": {"Regex": "<(?=0x[0-9A-F]{2}>)"},
-    "behavior": "Isolated",
-    "invert": False,
-}
+BYTE_NAMES = pretokenization.split("<(?=0x[0-9A-F]{2}>)")
 SPECIAL_TYPES = (TokenType.CONTROL, TokenType.UNKNOWN)
+BPE: Mapping[str, Any] = {
+    "type": "BPE",
+    "dropout": None,
+    "unk_token": None,
+    "continuing_subword_prefix": None,
+    "end_of_word_suffix": None,
+    "fuse_unk": False,
+    "byte_fallback": False,
+    "ignore_merges": False,
+}
 
 
 def to_json(tokenizer: Tokenizer) -> str:
@@ -105,14 +110,10 @@ def _sentencepiece(vocabulary: SentencePiece) -> dict[str, Any]:
 def _bpe_model(vocabulary: SentencePiece) -> dict[str, Any]:
     unknown = vocabulary.unknown
     return {
-        "type": "BPE",
-        "dropout": None,
+        **BPE,
         "unk_token": None if unknown is None else vocabulary.tokens[unknown],
-        "continuing_subword_prefix": None,
-        "end_of_word_suffix": None,
         "fuse_unk": True,
         "byte_fallback": vocabulary.byte_fallback,
-        "ignore_merges": False,
         "vocab": {piece: i for i, piece in enumerate(vocabulary.tokens)},
         "merges": [list(pair) for pair in merges(vocabulary)],
     }
@@ -198,13 +199,7 @@ def _byte_pairs(vocabulary: BytePairs) -> dict[str, Any]:
             "use_regex": True,
         },
         "model": {
-            "type": "BPE",
-            "dropout": None,
-            "unk_token": None,
-            "continuing_subword_prefix": None,
-            "end_of_word_suffix": None,
-            "fuse_unk": False,
-            "byte_fallback": False,
+            **BPE,
             "ignore_merges": row.ignore_merges,
             "vocab": _used(vocabulary),
             "merges": [list(pair) for pair in vocabulary.merges],
@@ -260,12 +255,12 @@ def _template(tokenizer: Tokenizer, pieces: tuple[str, ...]) -> dict[str, Any] |
         return None
     checks.ids(around, len(pieces), None)
     special = {
-        name: {"SpecialToken": {"id": pieces[i], "type_id": 0}} for name, i in around.items()
+        name: [{"SpecialToken": {"id": pieces[i], "type_id": 0}}] for name, i in around.items()
     }
 
     def wrapped(*sequences: str) -> list[dict[str, Any]]:
         steps = [{"Sequence": {"id": name, "type_id": 0}} for name in sequences]
-        return [*_present(special, "bos"), *steps, *_present(special, "eos")]
+        return [*special.get("bos", []), *steps, *special.get("eos", [])]
 
     return {
         "type": "TemplateProcessing",
@@ -275,7 +270,3 @@ def _template(tokenizer: Tokenizer, pieces: tuple[str, ...]) -> dict[str, Any] |
             pieces[i]: {"id": pieces[i], "ids": [i], "tokens": [pieces[i]]} for i in around.values()
         },
     }
-
-
-def _present(steps: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    return [steps[name]] if name in steps else []

@@ -90,50 +90,35 @@ class PreTokenizer:
     bytes_first: bool = False
 
 
-_GROUPS: dict[tuple[str, ...], PreTokenizer] = {
-    # Where several rows are alike, the first name of the first is the one written.
-    ("gpt-2", "phi-2", "roberta-bpe", "exaone4", "gigachat", "a.x-4.0", "mellum"): PreTokenizer(
-        (GPT2,)
+# Names, those of rows that are alike together: the first of them is the one written.
+_GROUPS: Mapping[str, PreTokenizer] = {
+    "gpt-2 phi-2 roberta-bpe exaone4 gigachat a.x-4.0 mellum jina-v1-en jina-v2-code jina-es "
+    "jina-de jina-v2-es jina-v2-de jais trillion granite-docling": PreTokenizer((GPT2,)),
+    "olmo mpt modern-bert": PreTokenizer((GPT2,), normalizer="NFC"),
+    "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2": PreTokenizer(
+        (_LLAMA3,), ignore_merges=True, add_bos=True
     ),
-    ("jina-v1-en", "jina-v2-code", "jina-es", "jina-de", "jina-v2-es", "jina-v2-de"): PreTokenizer(
-        (GPT2,)
+    "glm4 glm5": PreTokenizer((_LLAMA3,), ignore_merges=True),
+    "dbrx smaug-bpe chatglm-bpe": PreTokenizer((_LLAMA3,)),
+    "qwen2 megrez stablelm2 f2llmv2": PreTokenizer((_QWEN2,), normalizer="NFC"),
+    "deepseek-r1-qwen kormo hunyuan solar-open grok-2 bailingmoe bailingmoe2 llada-moe": (
+        PreTokenizer((_QWEN2,))
     ),
-    ("jais", "trillion", "granite-docling"): PreTokenizer((GPT2,)),
-    ("olmo", "mpt", "modern-bert"): PreTokenizer((GPT2,), normalizer="NFC"),
-    (
-        "llama-bpe",
-        "llama3",
-        "llama-v3",
-        "falcon3",
-        "falcon-h1",
-        "pixtral",
-        "midm-2.0",
-        "lfm2",
-    ): PreTokenizer((_LLAMA3,), ignore_merges=True, add_bos=True),
-    ("glm4", "glm5"): PreTokenizer((_LLAMA3,), ignore_merges=True),
-    ("dbrx", "smaug-bpe", "chatglm-bpe"): PreTokenizer((_LLAMA3,)),
-    ("qwen2", "megrez", "stablelm2", "f2llmv2"): PreTokenizer((_QWEN2,), normalizer="NFC"),
-    ("deepseek-r1-qwen", "kormo", "hunyuan", "solar-open", "grok-2", "bailingmoe"): PreTokenizer(
-        (_QWEN2,)
-    ),
-    ("bailingmoe2", "llada-moe"): PreTokenizer((_QWEN2,)),
-    ("qwen35",): PreTokenizer((_QWEN35,), normalizer="NFC"),
-    ("seed-coder",): PreTokenizer((_SEED,)),
-    ("smollm", "starcoder", "refact", "codeshell", "exaone", "minerva-7b"): PreTokenizer(
-        (_DIGIT, GPT2)
-    ),
-    ("command-r",): PreTokenizer((_DIGIT, GPT2), normalizer="NFC"),
-    ("tekken",): PreTokenizer((_TEKKEN,), ignore_merges=True, add_bos=True),
-    ("gpt-4o", "llama4", "kanana2", "minimax-m2"): PreTokenizer((_GPT4O,)),
-    ("deepseek-llm",): PreTokenizer(_DEEPSEEK),
-    ("deepseek-coder",): PreTokenizer((r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", _HAN, _DIGIT)),
-    ("deepseek-v3", "hunyuan-dense", "joyai-llm"): PreTokenizer(_DEEPSEEK3),
-    ("bloom", "poro-chat", "gpt3-finnish"): PreTokenizer((_BLOOM,)),
-    ("viking",): PreTokenizer((_BLOOM, _DIGIT)),
-    ("falcon",): PreTokenizer((r"[\p{P}\$\+<=>\^~\|`]+", GPT2, _DIGITS, _THREE), bytes_first=True),
-    ("default",): PreTokenizer((r"[\p{P}\$\+<=>\^~\|]+", GPT2, _DIGITS, _THREE)),
+    "qwen35": PreTokenizer((_QWEN35,), normalizer="NFC"),
+    "seed-coder": PreTokenizer((_SEED,)),
+    "smollm starcoder refact codeshell exaone minerva-7b": PreTokenizer((_DIGIT, GPT2)),
+    "command-r": PreTokenizer((_DIGIT, GPT2), normalizer="NFC"),
+    "tekken": PreTokenizer((_TEKKEN,), ignore_merges=True, add_bos=True),
+    "gpt-4o llama4 kanana2 minimax-m2": PreTokenizer((_GPT4O,)),
+    "deepseek-llm": PreTokenizer(_DEEPSEEK),
+    "deepseek-coder": PreTokenizer((r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", _HAN, _DIGIT)),
+    "deepseek-v3 hunyuan-dense joyai-llm": PreTokenizer(_DEEPSEEK3),
+    "bloom poro-chat gpt3-finnish": PreTokenizer((_BLOOM,)),
+    "viking": PreTokenizer((_BLOOM, _DIGIT)),
+    "falcon": PreTokenizer((r"[\p{P}\$\+<=>\^~\|`]+", GPT2, _DIGITS, _THREE), bytes_first=True),
+    "default": PreTokenizer((r"[\p{P}\$\+<=>\^~\|]+", GPT2, _DIGITS, _THREE)),
 }
-TABLE = {name: pre for names, pre in _GROUPS.items() for name in names}
+TABLE = {name: pre for names, pre in _GROUPS.items() for name in names.split()}
 
 
 def row(name: str) -> PreTokenizer:
@@ -164,17 +149,14 @@ def pre_tokenizer(pre: PreTokenizer) -> dict[str, object]:
     """The ``pre_tokenizer`` of a ``tokenizer.json`` that splits so, and maps bytes."""
     within = pre.bytes_first or pre.regexes[-1] == GPT2
     at = pre.regexes.index(GPT2) if within else len(pre.regexes)
-    byte_level = {
-        "type": "ByteLevel",
-        "add_prefix_space": False,
-        "trim_offsets": True,
-        "use_regex": within,
-    }
-    steps = [*map(_split, pre.regexes[:at]), byte_level, *map(_split, pre.regexes[at + 1 :])]
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+    byte_level["use_regex"] = within
+    steps = [*map(split, pre.regexes[:at]), byte_level, *map(split, pre.regexes[at + 1 :])]
     return {"type": "Sequence", "pretokenizers": steps} if len(steps) > 1 else byte_level
 
 
-def _split(regex: str) -> dict[str, object]:
+def split(regex: str) -> dict[str, object]:
+    """The step that cuts a text at what an expression matches, and keeps all of it."""
     pattern = {"Regex": regex}
     return {"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": False}
 
@@ -196,13 +178,8 @@ def _regexes(part: object) -> tuple[str, ...] | None:
     inner = part.get("pretokenizers")
     if part.get("type") != "Sequence" or not isinstance(inner, list):
         return _regexes_of_step(part)
-    found: list[str] = []
-    for step in inner:
-        regexes = _regexes(step)
-        if regexes is None:
-            return None
-        found.extend(regexes)
-    return tuple(found)
+    found = [_regexes(step) for step in inner]
+    return None if None in found else tuple(regex for regexes in found for regex in regexes or ())
 
 
 def _regexes_of_step(step: Mapping[str, object]) -> tuple[str, ...] | None:
