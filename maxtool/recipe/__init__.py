@@ -2,13 +2,13 @@
 
 from maxtool.recipe.bind import OutputTensor, emissions, left_out
 from maxtool.recipe.computed import computed_tensors
-from maxtool.recipe.load import dialect, find_recipe, load_recipe
+from maxtool.recipe.load import find_recipe, load_recipe
 from maxtool.recipe.plan import Binding, Plan
 from maxtool.recipe.planning import plan
 from maxtool.recipe.read_config import ResolvedConfig, resolve_config
 from maxtool.recipe.recipe_files import hidden, recipe_names
 from maxtool.recipe.recognition import Recognition, recognise
-from maxtool.recipe.schema import Dialect, Recipe, Tolerance
+from maxtool.recipe.schema import Dialect, Recipe
 from maxtool.recipe.write_config import written_keys, written_notes
 
 __all__ = [
@@ -19,9 +19,7 @@ __all__ = [
     "Recipe",
     "Recognition",
     "ResolvedConfig",
-    "Tolerance",
     "computed_tensors",
-    "dialect",
     "emissions",
     "find_recipe",
     "hidden",

@@ -26,21 +26,13 @@ from maxtool.recipe.step import Array, Shape, Step
 
 @dataclass(frozen=True)
 class BoundRule:
-    """A rule at the indices of one parameter.
-
-    Attributes:
-        sources: The tensors it is made from.
-        steps: What is done to them, sizes as numbers.
-        part: Which output of the split the parameter is; the steps after it see only that.
-        split: How many steps there are up to the split, it included.
-        lost: Why there is no such tensor, where there is none.
-    """
+    """A rule at the indices of one parameter."""
 
     sources: tuple[str, ...]
-    steps: tuple[Step, ...]
-    part: int | None
-    split: int = 0
-    lost: str = ""
+    steps: tuple[Step, ...]  # sizes as numbers
+    part: int | None  # which output of the split it is; the steps after that see only this
+    split: int = 0  # steps up to the split, it included
+    lost: str = ""  # why there is no such tensor, where there is none
 
     @property
     def select(self) -> tuple[Step, ...]:
@@ -82,21 +74,13 @@ class BoundRule:
 
 @dataclass(frozen=True)
 class OutputTensor:
-    """A tensor of a dialect, as parameters make it.
-
-    Attributes:
-        name: The tensor's name.
-        shape: Its shape.
-        inputs: The parameters it is made from, each with the steps that undo its rule.
-        join: The step that joins the parts of a split, if there is one.
-        index: Which of the arrays the steps give it is.
-    """
+    """A tensor of a dialect, as parameters make it."""
 
     name: str
     shape: Shape
-    inputs: tuple[tuple[str, tuple[Step, ...]], ...]
-    join: tuple[Step, ...]
-    index: int
+    inputs: tuple[tuple[str, tuple[Step, ...]], ...]  # parameters, and the steps that undo rules
+    join: tuple[Step, ...]  # the step that joins the parts of a split, if there is one
+    index: int  # which of the arrays that the steps give it is
 
     @property
     def parameters(self) -> tuple[str, ...]:

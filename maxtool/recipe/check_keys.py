@@ -13,27 +13,16 @@ from maxtool.recipe.schema import Recipe
 
 @dataclass
 class KeyCheck:
-    """Check of the keys that are left once all fields are read.
-
-    Attributes:
-        recipe: Says what is expected.
-        keys: The configuration.
-        known: Keys that some field knows.
-        failed: Fields that could not be read.
-        ignore: Keys to pass over.
-        notes: What was seen and passed over.
-        problems: What was not.
-        can_ignore: Whether a problem is one that could be ignored.
-    """
+    """Check of the keys that are left once all fields are read."""
 
     recipe: Recipe
     keys: Keys
-    known: Set[str]
-    failed: Set[str]
+    known: Set[str]  # those that some field knows
+    failed: Set[str]  # fields that could not be read
     ignore: frozenset[str]
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    can_ignore: bool = False
+    can_ignore: bool = False  # whether a problem is one that could be ignored
 
     def run(self) -> None:
         """Look at every key."""

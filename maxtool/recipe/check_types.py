@@ -26,7 +26,7 @@ def _layers(field: Field, recipe: Recipe) -> Iterator[str]:
 
 
 def _codecs(field: Field, recipe: Recipe) -> Iterator[str]:
-    for way in (way for ways in field.spellings.values() for way in ways if way.codec):
+    for way in (way for way in field.ways if way.codec):
         codec = CODECS[way.codec]
         if field.type not in codec.types:
             yield f"the codec {way.codec} is for {' and '.join(codec.types)} fields only"
@@ -40,9 +40,8 @@ def _codecs(field: Field, recipe: Recipe) -> Iterator[str]:
 
 
 def _formulas(field: Field, recipe: Recipe) -> Iterator[str]:
-    ways = [way for ways in field.spellings.values() for way in ways]
-    own = (field.default, *field.allowed, *(e for way in ways for e in (way.omit, way.default)))
-    for formula in own:
+    spelled = (formula for way in field.ways for formula in (way.omit, way.default))
+    for formula in (field.default, *field.allowed, *spelled):
         if formula is not None and formula.op not in ("value", "field"):
             yield from _operands(formula, recipe)
 

@@ -21,20 +21,15 @@ class Unspellable(ValueError):
 class Codec:
     """A row of the table.
 
-    Attributes:
-        read: The field's value from those of the keys; None where they say nothing. A value that
-            does not fit is given as it is: the field's type then refuses it.
-        write: The keys' values from the field's, None for a key that is not written; flags are
-            never null here. Raises Unspellable.
-        types: The types of field it serves.
-        keys: The type of each key's value, a row of ``fieldtypes.TYPES``, or "any".
-        needs: Fields it looks at besides, and which values of them it takes.
-        writes_with: Fields, texts, that ``write`` alone looks at: they may come later.
+    ``read`` gives the field's value from those of the keys, None where they say nothing. A value
+    that does not fit is given as it is: the field's type then refuses it. ``write`` gives the keys'
+    values from the field's, None for a key that is not written, or raises Unspellable; flags are
+    never null here.
     """
 
     read: Callable[[Raws, Values], Any]
     write: Callable[[Any, Values], Raws]
-    types: tuple[str, ...]
-    keys: tuple[str, ...] = ("any",)
-    needs: Mapping[str, str] = field(default_factory=dict)
-    writes_with: tuple[str, ...] = ()
+    types: tuple[str, ...]  # of the fields it serves
+    keys: tuple[str, ...] = ("any",)  # of each key's value, a row of fieldtypes.TYPES, or "any"
+    needs: Mapping[str, str] = field(default_factory=dict)  # other fields, and what they may be
+    writes_with: tuple[str, ...] = ()  # texts that write alone looks at: they may come later

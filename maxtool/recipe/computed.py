@@ -26,40 +26,20 @@ MAX_ELEMENTS = 1 << 16
 
 @dataclass(frozen=True)
 class TensorCodec:
-    """A row of the table.
+    """A row of the table."""
 
-    Attributes:
-        fields: The fields it may say of a tensor, besides the one it is given.
-        make: The tensor from the fields.
-        read: The fields from the tensor, and from the fields that are known already.
-        whole: The fields that the tensor says, so that no key needs to.
-        needs: The fields that must be known before it is read.
-    """
-
-    fields: tuple[str, ...]
+    fields: tuple[str, ...]  # what it may say of a tensor, besides the field it is given
     make: Callable[[Computed, Values], Vector]
+    # The fields from the tensor, and from those that are known already.
     read: Callable[[Computed, Vector, Values], dict[str, Any]]
-    whole: tuple[str, ...] = ()
-    needs: tuple[str, ...] = ()
-
-
-# --- factors as they are -------------------------------------------------------------------------
-
-
-def _make_floats(tensor: Computed, values: Values) -> Vector:
-    return np.asarray(values[tensor.field], np.float32)
-
-
-def _read_floats(tensor: Computed, array: Vector, _values: Values) -> dict[str, Any]:
-    return {tensor.field: _numbers(array), **tensor.when}
+    whole: tuple[str, ...] = ()  # fields that the tensor says, so that no key needs to
+    needs: tuple[str, ...] = ()  # fields that must be known before it is read
 
 
 def _numbers(array: Vector) -> tuple[float, ...]:
     """Numbers, each float32 as the shortest decimal that stands for it."""
     return tuple(float(str(number)) for number in array)
 
-
-# --- Llama 3.1's factors -------------------------------------------------------------------------
 
 LLAMA3 = ("rope_factor", "rope_low_freq_factor", "rope_high_freq_factor", "rope_original_context")
 LONGROPE = ("rope_long_factors", "rope_short_factors", "rope_attention_factor")
@@ -97,13 +77,11 @@ def _read_llama3(tensor: Computed, array: Vector, values: Values) -> dict[str, A
         found = dict(zip(LLAMA3, (float(str(array.max())), 1.0, 4.0, context), strict=True))
         if np.allclose(llama3_factors({**values, **found}), array, rtol=1e-5, atol=0):
             return {**tensor.when, **found}
-    factors = _numbers(array)
-    same = {"rope_long_factors": factors, "rope_short_factors": factors}
     return {
         "rope_scaling": "longrope",
         "rope_attention_factor": 1.0,
         "rope_original_context": values["context_length"],
-        **same,
+        **dict.fromkeys(("rope_long_factors", "rope_short_factors"), _numbers(array)),
     }
 
 
@@ -114,7 +92,11 @@ CONTEXTS = (8192, *(1 << power for power in range(4, 21)))
 # --- the table -----------------------------------------------------------------------------------
 
 TENSOR_CODECS: Mapping[str, TensorCodec] = {
-    "floats": TensorCodec((), _make_floats, _read_floats),
+    "floats": TensorCodec(
+        (),
+        lambda tensor, values: np.asarray(values[tensor.field], np.float32),
+        lambda tensor, array, _values: {tensor.field: _numbers(array), **tensor.when},
+    ),
     "llama3": TensorCodec(
         ("rope_scaling", *LLAMA3, *LONGROPE),
         lambda _tensor, values: llama3_factors(values),
@@ -179,24 +161,13 @@ def may_say(tensor: Computed) -> tuple[str, ...]:
 # --- writing -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Said:
-    """The fields that written tensors say.
-
-    Attributes:
-        whole: Those that no key repeats.
-        implied: Those that a key may say as well, where there is one.
-    """
-
-    whole: frozenset[str]
-    implied: frozenset[str]
-
-
-def said_by_tensors(tensors: Sequence[Computed], values: Values) -> Said:
-    """The fields that the tensors of one dialect say under a configuration."""
+def said_by_tensors(
+    tensors: Sequence[Computed], values: Values
+) -> tuple[frozenset[str], frozenset[str]]:
+    """Fields that the tensors of one dialect say so that no key does, and that a key may say."""
     made = [tensor for tensor in tensors if _is_made(tensor, values)]
     whole = {name for t in made for name in (t.field, *TENSOR_CODECS[t.codec].whole) if name}
-    return Said(frozenset(whole), frozenset(name for tensor in made for name in tensor.when))
+    return frozenset(whole), frozenset(name for tensor in made for name in tensor.when)
 
 
 def computed_tensors(tensors: Sequence[Computed], values: Values) -> dict[str, Vector]:

@@ -42,15 +42,10 @@ KNOWN = ", ".join(["field", *FORMULAS])
 
 @dataclass(frozen=True)
 class Expression:
-    """A literal, a field, or a formula over operands.
+    """A literal, a field, or a formula over operands."""
 
-    Attributes:
-        op: "value", "field", or a row of ``FORMULAS``.
-        operands: The literal; the field; or fields and numbers.
-    """
-
-    op: str
-    operands: tuple[Any, ...]
+    op: str  # "value", "field", or a row of FORMULAS
+    operands: tuple[Any, ...]  # the literal; the field; or fields and numbers
 
     def fields(self) -> Iterator[str]:
         """The fields it needs."""

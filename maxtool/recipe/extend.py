@@ -11,17 +11,8 @@ EXTENDS = "extends"
 MAX_CHAIN = 8
 # How many tables deep a section is joined key by key; what lies deeper is replaced as a whole.
 DEPTHS: Mapping[str, int] = {
-    "match": 1,
-    "tables": 1,
-    "config": 1,
-    "expect": 2,
-    "constants": 2,
-    "order": 1,
-    "computed": 2,
-    "aside": 1,
-    "weights": 2,
-    "entries": 1,
-    "check": 1,
+    **dict.fromkeys(("match", "tables", "config", "order", "aside", "entries", "check"), 1),
+    **dict.fromkeys(("expect", "constants", "computed", "weights"), 2),
 }
 # Where ``KEY = false`` takes an inherited entry away; elsewhere false is a value.
 REMOVABLE = frozenset({"config", "computed", "weights"})

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from maxtool.recipe.codec_type import NUMBER, NUMBER_OR_NULL, Codec, Raws, Unspellable
-from maxtool.recipe.expressions import Undefined, Values, same
+from maxtool.recipe.expressions import Undefined, Values, is_number, same
 from maxtool.recipe.keys import short
 
 Step = Callable[[float, Values], float]
@@ -21,7 +21,7 @@ def _number(read: Step, write: Step, needs: Sequence[str] = (), *, whole: bool =
 
     def decode(raws: Raws, values: Values) -> Any:  # noqa: ANN401
         (raw,) = raws
-        if not _is_positive(raw):
+        if not (is_number(raw) and 0 < raw < math.inf):
             return raw
         try:
             return read(raw, values)
@@ -40,10 +40,6 @@ def _number(read: Step, write: Step, needs: Sequence[str] = (), *, whole: bool =
         return (int(shortest) if whole and shortest.is_integer() else shortest,)
 
     return Codec(decode, encode, ("int", "count", "float"), needs=dict.fromkeys(needs, NUMBER))
-
-
-def _is_positive(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
 
 
 def _read_longrope(raws: Raws, values: Values) -> Any:  # noqa: ANN401

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from maxtool.recipe.expressions import is_number
+
 MAX_INT = 1 << 40
 
 
@@ -27,8 +29,7 @@ def typed(kind: str, value: Any, layers: int | None = None) -> Any:  # noqa: ANN
 
 
 def _float(value: Any) -> float | None:  # noqa: ANN401
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if number and 0 < value <= sys.float_info.max else None
+    return float(value) if is_number(value) and 0 < value <= sys.float_info.max else None
 
 
 def _int_from(first: int) -> Callable[[Any], int | None]:

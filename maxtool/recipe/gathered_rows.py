@@ -22,15 +22,10 @@ NUMBER_BYTES = np.dtype(np.intp).itemsize
 
 @dataclass(frozen=True)
 class Gathered:
-    """The rows of a tensor, in order.
+    """The rows of a tensor, in order."""
 
-    Attributes:
-        sources: The stored tensors, all of one type, whose rows are counted through.
-        numbers: Of each row of the result, the number of the stored one.
-    """
-
-    sources: tuple[TensorInfo, ...]
-    numbers: NDArray[np.intp]
+    sources: tuple[TensorInfo, ...]  # all of one type; their rows are counted through
+    numbers: NDArray[np.intp]  # of each row of the result, the number of the stored one
 
 
 def gathered(planned: Plan, emission: OutputTensor) -> Gathered | None:

@@ -46,16 +46,9 @@ IGNORED: Mapping[Dialect, frozenset[str]] = {
 }
 
 # Their presence means that the tensors are not what their names say.
+_NEVER = "quantization_config compression_config quantization adapter_config peft_config"
 NEVER_IGNORED: Mapping[Dialect, frozenset[str]] = {
-    "hf": frozenset(
-        {
-            "quantization_config",
-            "compression_config",
-            "quantization",
-            "adapter_config",
-            "peft_config",
-        }
-    ),
+    "hf": frozenset(_NEVER.split()),
     "gguf": frozenset({"adapter"}),
 }
 

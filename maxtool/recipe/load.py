@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ def load_recipe(name_or_path: str) -> Recipe:
     """
     if name_or_path.endswith(".toml") or "/" in name_or_path:
         path = Path(name_or_path)
-        return _read(path, _written(_parse_toml(path), path))
+        return _read(path, _parse_toml(path))
     file = recipe_file(name_or_path)
     if file is None:
         names = recipe_names()
@@ -112,7 +113,9 @@ def _unknown(checkpoint: Checkpoint, keys: Keys, recipes: list[str]) -> UnknownA
 def _matches(name: str) -> Mapping[Dialect, Match]:
     """Rules that recognise a named recipe's models, by dialect; the rest of it is not looked at."""
     file, problems = _file(name), Problems()
-    found = matches(_extended(_toml(file), file, lambda base: _toml(_file(base))), problems)
+    with _section(EXTENDS, file):
+        data = extended(_toml(file), lambda base: _toml(_file(base)))
+    found = matches(data, problems)
     if problems.found:
         raise ConfigurationError("the recipe is wrong", file=file, problems=problems.found)
     return found
@@ -120,11 +123,13 @@ def _matches(name: str) -> Mapping[Dialect, Match]:
 
 @cache
 def _kept(file: Path) -> Recipe:
-    return _read(file, _written(_toml(file), file))
+    return _read(file, _toml(file))
 
 
 def _read(file: Path, tables: Table) -> Recipe:
-    data = _extended(tables, file, _tables)
+    tables = _written(tables, file)
+    with _section(EXTENDS, file):
+        data = extended(tables, _tables)
     problems = Problems()
     recipe = parse(data, file, problems)
     if recipe is not None and not problems.found:
@@ -134,23 +139,23 @@ def _read(file: Path, tables: Table) -> Recipe:
     return recipe
 
 
-def _extended(tables: Table, file: Path, find: Callable[[str], Table]) -> Table:
-    try:
-        return extended(tables, find)
-    except ValueError as error:
-        raise ConfigurationError(f"{EXTENDS}: {error}", file=file) from None
-
-
 def _tables(name: str) -> Table:
     file = _file(name)
     return _written(_toml(file), file)
 
 
 def _written(tables: Table, file: Path) -> Table:
-    try:
+    with _section("weights", file):
         return written_out(tables)
+
+
+@contextmanager
+def _section(name: str, file: Path) -> Iterator[None]:
+    """Errors of a section, told with its name and its file."""
+    try:
+        yield
     except ValueError as error:
-        raise ConfigurationError(f"weights: {error}", file=file) from None
+        raise ConfigurationError(f"{name}: {error}", file=file) from None
 
 
 def _file(name: str) -> Path:

@@ -113,13 +113,9 @@ def _reshape_shape(shape: Shape, params: Params) -> Shape:
     return wanted
 
 
-def _pairs_to_halves(array: Array, params: Params) -> Array:
-    rows = array.reshape(params["heads"], -1, 2, *array.shape[1:])
-    return rows.swapaxes(1, 2).reshape(array.shape)
-
-
-def _halves_to_pairs(array: Array, params: Params) -> Array:
-    rows = array.reshape(params["heads"], 2, -1, *array.shape[1:])
+def _regrouped(array: Array, *groups: int) -> Array:
+    """Rows in groups of groups with the inner two exchanged: pairs as halves, or back."""
+    rows = array.reshape(*groups, *array.shape[1:])
     return rows.swapaxes(1, 2).reshape(array.shape)
 
 
@@ -156,12 +152,12 @@ def _each(function: Callable[..., Any]) -> Callable[[Sequence[Any], Params], lis
     return lambda items, params: [function(item, params) for item in items]
 
 
-def _to(name: str) -> Callable[[Params], Step]:
-    return lambda params: Step(name, params)
-
-
 def _not_last_axis(params: Params, ndim: int) -> bool:
     return bool(params["axis"] < ndim - 1)
+
+
+def _not_vectors(_params: Params, ndim: int) -> bool:
+    return ndim > 1
 
 
 def _axes_problems(params: Params) -> list[str]:
@@ -176,37 +172,29 @@ def _add_problems(params: Params) -> list[str]:
 
 # --- the table -----------------------------------------------------------------------------------
 
+PARTS = {"axis": "axis", "sizes": "sizes", "groups": "size"}
+STACK = {"axis": "axis", "count": "size"}
+HEADS, COUNT = {"heads": "size"}, {"count": "size"}
+RUNS = {"groups": 1}
+
 OPERATIONS: Mapping[str, Operation] = {
     "concat": Operation(
-        params={"axis": "axis", "sizes": "sizes", "groups": "size"},
-        optional={"groups": 1},
-        apply=_concat,
-        shapes=_concat_shapes,
-        inverse=_to("split"),
-        joins=True,
-        whole_rows=_not_last_axis,
+        PARTS, _concat, _concat_shapes, "split", RUNS, joins=True, whole_rows=_not_last_axis
     ),
-    "split": Operation(
-        params={"axis": "axis", "sizes": "sizes", "groups": "size"},
-        optional={"groups": 1},
-        apply=_split,
-        shapes=_split_shapes,
-        inverse=_to("concat"),
-        whole_rows=_not_last_axis,
-    ),
+    "split": Operation(PARTS, _split, _split_shapes, "concat", RUNS, whole_rows=_not_last_axis),
     "stack": Operation(
-        params={"axis": "axis", "count": "size"},
+        params=STACK,
         apply=lambda arrays, params: [np.stack(list(arrays), axis=params["axis"])],
         shapes=_stack_shapes,
-        inverse=_to("unstack"),
+        inverse="unstack",
         joins=True,
         whole_rows=lambda params, ndim: bool(params["axis"] < ndim),
     ),
     "unstack": Operation(
-        params={"axis": "axis", "count": "size"},
+        params=STACK,
         apply=lambda arrays, params: list(np.moveaxis(arrays[0], params["axis"], 0)),
         shapes=_unstack_shapes,
-        inverse=_to("stack"),
+        inverse="stack",
         whole_rows=_not_last_axis,
         recipe=False,
     ),
@@ -214,9 +202,8 @@ OPERATIONS: Mapping[str, Operation] = {
         params={"axes": "axes"},
         apply=_each(lambda array, params: array.transpose(params["axes"])),
         shapes=_each(_transpose_shape),
-        inverse=lambda params: Step(
-            "transpose", {"axes": tuple(np.argsort(params["axes"]).tolist())}
-        ),
+        inverse="transpose",
+        undoing=lambda params: {"axes": tuple(np.argsort(params["axes"]).tolist())},
         whole_rows=lambda params, ndim: bool(params["axes"][-1] == ndim - 1),
         problems=_axes_problems,
     ),
@@ -224,36 +211,32 @@ OPERATIONS: Mapping[str, Operation] = {
         params={"shape": "sizes", "stored": "sizes"},
         apply=_each(lambda array, params: array.reshape(params["shape"])),
         shapes=_each(_reshape_shape),
-        inverse=lambda params: Step(
-            "reshape", {"shape": params["stored"], "stored": params["shape"]}
-        ),
+        inverse="reshape",
+        undoing=lambda params: {"shape": params["stored"], "stored": params["shape"]},
     ),
     "rope_pairs_to_halves": Operation(
-        params={"heads": "size"},
-        apply=_each(_pairs_to_halves),
+        params=HEADS,
+        apply=_each(lambda array, params: _regrouped(array, params["heads"], -1, 2)),
         shapes=_each(_rope_shape),
-        inverse=_to("rope_halves_to_pairs"),
-        whole_rows=lambda _params, ndim: ndim > 1,
+        inverse="rope_halves_to_pairs",
+        whole_rows=_not_vectors,
     ),
     "rope_halves_to_pairs": Operation(
-        params={"heads": "size"},
-        apply=_each(_halves_to_pairs),
+        params=HEADS,
+        apply=_each(lambda array, params: _regrouped(array, params["heads"], 2, -1)),
         shapes=_each(_rope_shape),
-        inverse=_to("rope_pairs_to_halves"),
-        whole_rows=lambda _params, ndim: ndim > 1,
+        inverse="rope_pairs_to_halves",
+        whole_rows=_not_vectors,
         recipe=False,
     ),
     "zero_rows_before": Operation(
-        params={"count": "size"},
-        apply=_each(_rows_before),
-        shapes=_each(_rows_before_shape),
-        inverse=_to("rows_from"),
+        COUNT, _each(_rows_before), _each(_rows_before_shape), "rows_from"
     ),
     "rows_from": Operation(
-        params={"count": "size"},
+        params=COUNT,
         apply=_each(lambda array, params: array[params["count"] :]),
         shapes=_each(_rows_from_shape),
-        inverse=_to("zero_rows_before"),
+        inverse="zero_rows_before",
         rounds=True,
         recipe=False,
     ),
@@ -261,7 +244,8 @@ OPERATIONS: Mapping[str, Operation] = {
         params={"value": "number"},
         apply=_each(_add),
         shapes=lambda shapes, _params: list(shapes),
-        inverse=lambda params: Step("add", {"value": -params["value"]}),
+        inverse="add",
+        undoing=lambda params: {"value": -params["value"]},
         computes=True,
         rounds=True,
         problems=_add_problems,
@@ -338,4 +322,5 @@ def moves_whole_rows(steps: Sequence[Step], shapes: Sequence[Shape]) -> bool:
 
 def inverted(steps: Sequence[Step]) -> tuple[Step, ...]:
     """The steps that undo ``steps``."""
-    return tuple(OPERATIONS[step.op].inverse(step.params) for step in reversed(steps))
+    rows = [(OPERATIONS[step.op], step.params) for step in reversed(steps)]
+    return tuple(Step(row.inverse, row.undoing(params)) for row, params in rows)

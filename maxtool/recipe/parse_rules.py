@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from maxtool.recipe.expressions import is_number
 from maxtool.recipe.name_patterns import Rename
 from maxtool.recipe.old_words import replaced
 from maxtool.recipe.operations import OPERATIONS
@@ -143,7 +144,7 @@ def _sizes(value: object) -> Any:  # noqa: ANN401
 
 def number(value: object) -> float | None:
     """``value`` as a float, or None."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return float(value) if is_number(value) else None
 
 
 # A parameter's value as its kind has it, or None; and what that kind needs.

@@ -1,8 +1,4 @@
-"""Plans: every parameter bound to a checkpoint's tensors, from headers alone.
-
-All that does not fit is gathered: parameters without a tensor, tensors without a use, shapes and
-types that differ, tensors that say the model is of an unsupported kind.
-"""
+"""Plans: every parameter bound to a checkpoint's tensors, and what does not fit."""
 
 from __future__ import annotations
 
@@ -10,14 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from maxtool import errors
 from maxtool.dtype import DType
-from maxtool.errors import (
-    ConfigurationError,
-    MisshapenWeight,
-    MissingWeight,
-    ModelMismatch,
-    UnexpectedWeight,
-)
 from maxtool.quantization import QuantizationEncoding
 from maxtool.recipe.bind import BoundRule
 from maxtool.recipe.layer_ranges import folded
@@ -26,18 +16,26 @@ from maxtool.recipe.step import Array, Shape
 from maxtool.weights import Checkpoint, TensorInfo, WeightData
 from maxtool.weights.weight_elements import equal_bits
 
+# The error where nothing else is wrong.
+ERRORS: Mapping[str, type[errors.ModelMismatch]] = {
+    "not supported": errors.ConfigurationError,
+    "missing": errors.MissingWeight,
+    "wrong": errors.MisshapenWeight,
+    "not used": errors.UnexpectedWeight,
+    "contradictory": errors.ModelMismatch,
+}
+
+
+def shown(misfits: Mapping[str, list[str]]) -> list[str]:
+    """A line for each misfit, those of many layers as one."""
+    return [f"{what}: {line}" for what, lines in misfits.items() for line in folded(lines)]
+
 
 @dataclass(frozen=True)
 class Binding:
     """A parameter and the tensors it is made from.
 
-    Attributes:
-        parameter: Its name in the module.
-        shape: Its shape.
-        dtype: Element type of what :meth:`Plan.read` gives.
-        encoding: Block encoding of what :meth:`Plan.read` gives, when rows pass through packed.
-        sources: The tensors in the file.
-        rule: What is done to them.
+    Type and encoding are those of what :meth:`Plan.read` gives; the latter where rows pass packed.
     """
 
     parameter: str
@@ -50,41 +48,23 @@ class Binding:
 
 @dataclass
 class Plan:
-    """A checkpoint matched with a recipe.
-
-    Attributes:
-        recipe: The recipe.
-        checkpoint: Where the tensors are.
-        dialect: How the checkpoint names them.
-        config: The configuration's fields.
-        tensors: The checkpoint's tensors, by the names that the recipe has for them.
-        notes: What was seen and passed over.
-        parameters: Parameter to binding, in the module's order.
-        missing: Parameters without a tensor, with the tensor's name.
-        unused: Tensors that nothing uses, with the reason.
-        misshapen: Tensors of another shape or type than is needed.
-        refused: Tensors that say the model is of an unsupported kind, with the reason.
-        dropped: Tensors that are not needed to run.
-        duplicates: Tensor to the tensor it must equal, because their parameters are tied.
-        claimed: Tensors that a parameter asked for, whether they fit or not.
-        context: Positions that the architecture is for; None where it is for no sequences.
-    """
+    """A checkpoint matched with a recipe."""
 
     recipe: Recipe
     checkpoint: Checkpoint
     dialect: Dialect
     config: dict[str, Any]
-    tensors: Mapping[str, TensorInfo]
+    tensors: Mapping[str, TensorInfo]  # the checkpoint's, by the names that the recipe has
     notes: list[str] = field(default_factory=list)
-    parameters: dict[str, Binding] = field(default_factory=dict)
-    missing: list[str] = field(default_factory=list)
-    unused: list[str] = field(default_factory=list)
-    misshapen: list[str] = field(default_factory=list)
-    refused: list[str] = field(default_factory=list)
-    dropped: list[str] = field(default_factory=list)
-    duplicates: dict[str, str] = field(default_factory=dict)
-    claimed: set[str] = field(default_factory=set)
-    context: int | None = None
+    parameters: dict[str, Binding] = field(default_factory=dict)  # in the module's order
+    missing: list[str] = field(default_factory=list)  # parameters, with the tensor's name
+    unused: list[str] = field(default_factory=list)  # tensors, with the reason
+    misshapen: list[str] = field(default_factory=list)  # tensors of another shape or type
+    refused: list[str] = field(default_factory=list)  # tensors that say the model is unsupported
+    dropped: list[str] = field(default_factory=list)  # tensors that are not needed to run
+    duplicates: dict[str, str] = field(default_factory=dict)  # to what they must equal, being tied
+    claimed: set[str] = field(default_factory=set)  # asked for by parameters, fitting or not
+    context: int | None = None  # the architecture's positions; None where it has no sequences
 
     def check(self) -> None:
         """Raise one error that lists everything that does not fit, if anything does not.
@@ -92,22 +72,21 @@ class Plan:
         Tensors that have to be equal are read and compared; all else is known from headers. It is
         a ModelMismatch, or the class of it that fits where all problems are of one kind.
         """
-        kinds: list[tuple[type[ModelMismatch], str, list[str]]] = [
-            (ConfigurationError, "not supported", self.refused),
-            (MissingWeight, "missing", self.missing),
-            (MisshapenWeight, "wrong", self.misshapen),
-            (UnexpectedWeight, "not used", self.unused),
-            (ModelMismatch, "contradictory", list(self._unequal())),
-        ]
-        wrong = [kind for kind in kinds if kind[2]]
-        if not wrong:
-            return
-        error = wrong[0][0] if len(wrong) == 1 else ModelMismatch
-        raise error(
-            f"the tensors do not fit the recipe {self.recipe.name}",
-            file=self.checkpoint.path,
-            problems=[f"{name}: {line}" for _, name, found in wrong for line in folded(found)],
-        )
+        found = {**self.misfits(), "contradictory": list(self._unequal())}
+        wrong = {what: lines for what, lines in found.items() if lines}
+        if wrong:
+            error = ERRORS[next(iter(wrong))] if len(wrong) == 1 else errors.ModelMismatch
+            what = f"the tensors do not fit the recipe {self.recipe.name}"
+            raise error(what, file=self.checkpoint.path, problems=shown(wrong))
+
+    def misfits(self) -> dict[str, list[str]]:
+        """Lines on all that does not fit, as far as headers tell, by what is said of it."""
+        return {
+            "not supported": self.refused,
+            "missing": self.missing,
+            "wrong": self.misshapen,
+            "not used": self.unused,
+        }
 
     def read(self, parameter: str) -> WeightData:
         """A parameter's data of the stored element type, its rule applied.
@@ -117,7 +96,7 @@ class Plan:
         """
         binding = self.parameters.get(parameter)
         if binding is None:
-            raise MissingWeight("the parameter is not bound to a tensor", tensor=parameter)
+            raise errors.MissingWeight("the parameter is not bound to a tensor", tensor=parameter)
         arrays = [self._source(source, binding) for source in binding.sources]
         return WeightData(
             data=binding.rule.apply(arrays),

@@ -36,12 +36,7 @@ class _Misfit(ValueError):
 
 @dataclass(frozen=True)
 class ResolvedConfig:
-    """A configuration in a recipe's own terms.
-
-    Attributes:
-        values: Every field of the recipe.
-        notes: What was seen and passed over.
-    """
+    """A configuration in a recipe's own terms: every field, and notes on what was passed over."""
 
     values: dict[str, Any]
     notes: list[str]

@@ -17,27 +17,17 @@ Size = int | str | tuple[int | str, ...]
 
 @dataclass(frozen=True)
 class Rule:
-    """Rule by which the tensors of one dialect make a parameter.
+    """Rule by which the tensors of one dialect make a parameter."""
 
-    Attributes:
-        target: The parameter's name.
-        sources: Names of the tensors it is made from.
-        steps: What is done to them, sizes not yet resolved.
-        over: The index that runs over the tensors of one stack, when there is one.
-        part: Which output of its split this parameter is.
-        tie: The parameter it is the same as, when ``when`` holds.
-        when: Field values under which ``tie`` holds or, without one, the rule.
-        lost: Why this dialect has no place for the parameter, where it has none.
-    """
-
-    target: Pattern
-    sources: tuple[Pattern, ...]
-    steps: tuple[Step, ...] = ()
-    over: str | None = None
-    part: int | None = None
-    tie: str | None = None
+    target: Pattern  # the parameter's name
+    sources: tuple[Pattern, ...]  # names of the tensors it is made from
+    steps: tuple[Step, ...] = ()  # what is done to them, sizes not yet resolved
+    over: str | None = None  # the index that runs over the tensors of one stack
+    part: int | None = None  # which output of its split this parameter is
+    tie: str | None = None  # the parameter it is the same as, when ``when`` holds
+    # Field values under which the tie holds or, without one, the rule.
     when: Mapping[str, Any] = field(default_factory=dict)
-    lost: str = ""
+    lost: str = ""  # why this dialect has no place for the parameter, where it has none
 
     def tied(self, values: Mapping[str, Any]) -> bool:
         """Return whether the parameter is another one under this configuration."""
@@ -71,19 +61,13 @@ def _value_at(value: Any, indices: Mapping[str, int]) -> Any:  # noqa: ANN401
 
 @dataclass(frozen=True)
 class Rules:
-    """All rules of one dialect.
-
-    Attributes:
-        rules: One for each parameter.
-        drop: Names of tensors that are not needed to run.
-        refuse: Names of tensors that say the model is not supported, with the reason.
-        rename: Other spellings of names, applied in order before all else.
-    """
+    """All rules of one dialect."""
 
     rules: tuple[Rule, ...]
-    drop: tuple[Pattern, ...] = ()
+    drop: tuple[Pattern, ...] = ()  # tensors that are not needed to run
+    # Tensors that say the model is not supported, with the reason.
     refuse: Mapping[Pattern, str] = field(default_factory=dict)
-    rename: tuple[Rename, ...] = ()
+    rename: tuple[Rename, ...] = ()  # other spellings of names, applied in order before all else
 
 
 def resolve_size(size: Size, values: Mapping[str, Any]) -> int:

@@ -24,15 +24,13 @@ SCHEMA_VERSION = 2
 class Source:
     """Spelling of a field: a key, or something of the file that says the same.
 
-    Attributes:
-        kind: "key" (a key's value), "read" (that of a key which is never written), "length"
-            (elements of a GGUF array), "rows" (first dimension of a tensor), "present" or "absent"
-            (whether a tensor is in the file).
-        text: The key, dotted for nested tables of a config.json, or the tensor's name.
+    The kinds are "key" (a key's value), "read" (that of a key which is never written), "length"
+    (elements of a GGUF array), "rows" (first dimension of a tensor), "present" and "absent"
+    (whether a tensor is in the file).
     """
 
     kind: str
-    text: str
+    text: str  # the key, dotted for nested tables of a config.json, or the tensor's name
 
     @property
     def key(self) -> str | None:
@@ -44,30 +42,21 @@ class Source:
 class Spelling:
     """Way in which a dialect spells a field.
 
-    Attributes:
-        slots: The sources of each value it reads: one, or as many as its codec takes. All sources
-            of a slot say the same; the first of kind "key" is written, and all others are only
-            looked at where no key is there.
-        codec: How the values become the field's: a row of ``codecs.CODECS``, or nothing.
-        when: Other fields and the values under which it is this way; of flags, whether any is set.
-        also: Keys that are written as well, and must agree when they are there.
-        values: Spelled value to the recipe's own value.
-        omit: The value that is not written, because its absence says it.
-        default: The value when the key is not there at all, where that differs from null. With a
-            codec, this one and ``omit`` are the last key's value, not the field's.
-        note: Advice to a user when the keys are written.
-        lost: Why this dialect cannot say the field, where it cannot.
+    There are as many slots as its codec takes values, or one. All sources of a slot say the same;
+    the first of kind "key" is written, and others are only looked at where no key is there. With a
+    codec, ``omit`` and ``default`` are the last key's value, not the field's.
     """
 
     slots: tuple[tuple[Source, ...], ...] = ()
-    codec: str = ""
+    codec: str = ""  # how the values become the field's: a row of codecs.CODECS, or nothing
+    # Other fields, and the values under which it is this way; of flags, whether any is set.
     when: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    also: tuple[str, ...] = ()
-    values: Mapping[str, Any] | None = None
-    omit: Expression | None = None
-    default: Expression | None = None
-    note: str = ""
-    lost: str = ""
+    also: tuple[str, ...] = ()  # keys written as well, which must agree when they are there
+    values: Mapping[str, Any] | None = None  # spelled value to the recipe's own
+    omit: Expression | None = None  # the value that is not written, as absence says it
+    default: Expression | None = None  # when no key is there, where that differs from null
+    note: str = ""  # advice to a user when the keys are written
+    lost: str = ""  # why this dialect cannot say the field, where it cannot
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -106,40 +95,29 @@ def _is_one(value: Any, wanted: tuple[Any, ...]) -> bool:  # noqa: ANN401
 
 @dataclass(frozen=True)
 class Field:
-    """Field of the architecture's configuration.
-
-    Attributes:
-        name: The architecture's name for it.
-        type: A row of ``fieldtypes.TYPES``.
-        optional: Whether it may be null.
-        default: Its value when no spelling is there; None if one must be.
-        allowed: The values that are supported, as formulas; none if all are.
-        spellings: By dialect, the ways it is spelled; the first that fits holds.
-    """
+    """Field of the architecture's configuration."""
 
     name: str
-    type: str
-    optional: bool
-    default: Expression | None
-    allowed: tuple[Expression, ...]
-    spellings: Mapping[Dialect, tuple[Spelling, ...]]
+    type: str  # a row of fieldtypes.TYPES
+    optional: bool  # whether it may be null
+    default: Expression | None  # when no spelling is there; None if one must be
+    allowed: tuple[Expression, ...]  # the values that are supported; none if all are
+    spellings: Mapping[Dialect, tuple[Spelling, ...]]  # the first that fits holds
+
+    @property
+    def ways(self) -> list[Spelling]:
+        """The ways it is spelled, of all dialects."""
+        return [way for ways in self.spellings.values() for way in ways]
 
 
 @dataclass(frozen=True)
 class Computed:
-    """A tensor that says something of the configuration, and is not a parameter.
-
-    Attributes:
-        tensor: Its name.
-        codec: How it follows from fields, and they from it: a row of ``computed.TENSOR_CODECS``.
-        field: The field it holds, for the codec that takes one.
-        when: Field values under which there is such a tensor.
-    """
+    """A tensor that says something of the configuration, and is not a parameter."""
 
     tensor: str
-    codec: str
-    field: str
-    when: Mapping[str, Any]
+    codec: str  # how it follows from fields, and they from it: a row of computed.TENSOR_CODECS
+    field: str  # what it holds, for the codec that takes one
+    when: Mapping[str, Any]  # field values under which there is such a tensor
 
 
 @dataclass(frozen=True)
@@ -155,13 +133,7 @@ class Match:
 
 @dataclass(frozen=True)
 class Aside:
-    """Keys and tensors of a part of the model that is left out.
-
-    Attributes:
-        note: What is said of it.
-        keys: Configuration keys, each with all below it.
-        tensors: Names of tensors.
-    """
+    """Keys, with all below them, and tensors of a part of the model that is left out."""
 
     note: str = ""
     keys: frozenset[str] = frozenset()
@@ -178,38 +150,20 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Recipe file.
-
-    Attributes:
-        name: What ``--recipe`` calls it.
-        file: Where it was read from.
-        architecture: The class that is built.
-        section: The table of a config.json that describes the model, when it is not the whole.
-        match: What recognises it, by dialect.
-        tables: The names that a table of a config.json has had, by what the recipe calls it.
-        fields: The configuration, by field name.
-        expect: Keys that must have one of these values when they are there, by dialect.
-        constants: Keys that are always written with this value, by dialect.
-        order: The order in which a dialect's keys are written.
-        computed: Tensors that follow from the configuration, by dialect.
-        aside: What is left out of a file, by dialect.
-        rules: Weight rules, by dialect.
-        entries: What to compile: entry to input name to dimensions.
-        check: Parity tolerance, by dtype name.
-    """
+    """Recipe file."""
 
     name: str
     file: Path
-    architecture: str
-    section: str
+    architecture: str  # the class that is built
+    section: str  # the table of a config.json that describes the model, when it is not the whole
     match: Mapping[Dialect, Match]
-    tables: Mapping[str, tuple[str, ...]]
+    tables: Mapping[str, tuple[str, ...]]  # the names that a table of a config.json has had
     fields: Mapping[str, Field]
-    expect: Mapping[Dialect, Mapping[str, tuple[Any, ...]]]
-    constants: Mapping[Dialect, Mapping[str, Any]]
-    order: Mapping[Dialect, tuple[str, ...]]
+    expect: Mapping[Dialect, Mapping[str, tuple[Any, ...]]]  # keys, and their values if there
+    constants: Mapping[Dialect, Mapping[str, Any]]  # keys that are always written
+    order: Mapping[Dialect, tuple[str, ...]]  # of the keys that are written
     computed: Mapping[Dialect, tuple[Computed, ...]]
     aside: Mapping[Dialect, Aside]
     rules: Mapping[Dialect, Rules]
-    entries: Mapping[str, Mapping[str, tuple[int | str, ...]]]
-    check: Mapping[str, Tolerance]
+    entries: Mapping[str, Mapping[str, tuple[int | str, ...]]]  # to inputs, and their dimensions
+    check: Mapping[str, Tolerance]  # by the dtype's name

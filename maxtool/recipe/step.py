@@ -23,30 +23,19 @@ class Step:
 
 @dataclass(frozen=True)
 class Operation:
-    """A row of the table.
+    """A row of the table."""
 
-    Attributes:
-        params: Parameter name to kind, a row of ``parse_rules.KINDS``.
-        apply: The operation on arrays.
-        shapes: The operation on shapes; raises MisshapenWeight where it cannot be applied.
-        inverse: The step that undoes it.
-        optional: Parameters that may be left out, with their values then.
-        joins: Whether it joins several arrays.
-        whole_rows: Whether it moves whole rows only, by parameters and number of dimensions.
-        computes: Whether it computes, in float32 at least: values may be rounded.
-        rounds: Whether some values get rounded or lost, and the inverse then gives other bits.
-        problems: Problems with the parameters themselves.
-        recipe: Whether a recipe may name it; the others exist as inverses only.
-    """
-
-    params: Mapping[str, str]
+    params: Mapping[str, str]  # parameter name to kind, a row of parse_rules.KINDS
     apply: Callable[[Sequence[Array], Params], list[Array]]
+    # The operation on shapes; raises MisshapenWeight where it cannot be applied.
     shapes: Callable[[Sequence[Shape], Params], list[Shape]]
-    inverse: Callable[[Params], Step]
-    optional: Mapping[str, Any] = field(default_factory=dict)
-    joins: bool = False
+    inverse: str  # the operation that undoes it
+    optional: Mapping[str, Any] = field(default_factory=dict)  # to their values when left out
+    undoing: Callable[[Params], Params] = lambda params: params  # the inverse's parameters
+    joins: bool = False  # several arrays
+    # Whether only whole rows move, by parameters and number of dimensions.
     whole_rows: Callable[[Params, int], bool] = lambda _params, _ndim: False
-    computes: bool = False
-    rounds: bool = False
-    problems: Callable[[Params], list[str]] = lambda _params: []
-    recipe: bool = True
+    computes: bool = False  # in float32 at least: values may be rounded
+    rounds: bool = False  # some values, or loses them: the inverse then gives other bits
+    problems: Callable[[Params], list[str]] = lambda _params: []  # of the parameters themselves
+    recipe: bool = True  # whether a recipe may name it; the others exist as inverses only

@@ -42,9 +42,8 @@ def _fields(recipe: Recipe) -> Iterator[str]:
 
 def _needed(field: Field) -> set[str]:
     """The fields that must be known before this one is."""
-    ways = [way for dialect in field.spellings.values() for way in dialect]
-    own = {other for way in ways for other in way.operands}
-    own |= {other for way in ways if way.codec for other in CODECS[way.codec].needs}
+    own = {other for way in field.ways for other in way.operands}
+    own |= {other for way in field.ways if way.codec for other in CODECS[way.codec].needs}
     own |= {name for e in (field.default, *field.allowed) if e for name in e.fields()}
     layers = {"n_layers"} if field.type == "flags" else set()
     return own | layers
@@ -52,8 +51,7 @@ def _needed(field: Field) -> set[str]:
 
 def _literals(field: Field) -> Iterator[str]:
     """Values that the field itself gives and cannot have."""
-    ways = [way for dialect in field.spellings.values() for way in dialect]
-    given = [field.default, *(way.default for way in ways if not way.codec)]
+    given = [field.default, *(way.default for way in field.ways if not way.codec)]
     for expression in given:
         if expression is not None and expression.op == "value" and field.type in TYPES:
             value = expression.operands[0]

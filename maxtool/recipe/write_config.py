@@ -29,14 +29,14 @@ def written_keys(
     """
     written = {**recipe.constants[dialect], **(extra or {})}
     problems: list[str] = []
-    tensors = said_by_tensors(recipe.computed[dialect], values)
+    whole, beside = said_by_tensors(recipe.computed[dialect], values)
     for item in recipe.fields.values():
-        if item.name in tensors.whole:
+        if item.name in whole:
             continue
         try:
             keys = _keys(item, dialect, values)
         except Unspellable:
-            if item.name not in tensors.implied:
+            if item.name not in beside:
                 problems.append(
                     f"{item.name} = {short(values[item.name])} has no spelling in {dialect}"
                 )
@@ -65,7 +65,7 @@ def _order(
 
 def written_notes(recipe: Recipe, dialect: Dialect, values: Values) -> list[str]:
     """Notes to the user on the keys that :func:`written_keys` gives."""
-    said = said_by_tensors(recipe.computed[dialect], values).whole
+    said, _ = said_by_tensors(recipe.computed[dialect], values)
     items = [item for item in recipe.fields.values() if item.name not in said]
     return [note for item in items for note in _notes(item, dialect, values)]
 
