@@ -8,20 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from maxtool.errors import ConfigurationError
-from maxtool.recipe.operations import (
-    inverted,
-    is_exact,
-    may_round,
-    moves_whole_rows,
-    run,
-    run_shapes,
-)
+from maxtool.recipe import operations as ops
 from maxtool.recipe.rule import Rule, resolve_step
 from maxtool.recipe.schema import Dialect, Recipe
 from maxtool.recipe.step import Array, Shape, Step
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -46,26 +41,26 @@ class BoundRule:
 
     def apply(self, arrays: Sequence[Array]) -> Array:
         """The parameter's array from those of the sources."""
-        return run(self.rest, self._selected(run(self.select, arrays)))[0]
+        return ops.run(self.rest, self._selected(ops.run(self.select, arrays)))[0]
 
     @property
     def may_round(self) -> bool:
         """Return whether there are values that the rule rounds."""
-        return may_round(self.steps)
+        return ops.may_round(self.steps)
 
     def is_exact(self, arrays: Sequence[Array]) -> bool:
         """Return whether undoing the rule gives every bit of the sources' arrays back."""
-        selected = self._selected(run(self.select, arrays))
-        return is_exact(self.select, arrays) and is_exact(self.rest, selected)
+        selected = self._selected(ops.run(self.select, arrays))
+        return ops.is_exact(self.select, arrays) and ops.is_exact(self.rest, selected)
 
     def shape(self, shapes: Sequence[Shape]) -> Shape:
         """The parameter's shape from those of the sources; MisshapenWeight if they do not fit."""
-        return run_shapes(self.rest, self._selected(run_shapes(self.select, shapes)))[0]
+        return ops.run_shapes(self.rest, self._selected(ops.run_shapes(self.select, shapes)))[0]
 
     def whole_rows(self, shapes: Sequence[Shape]) -> bool:
         """Return whether only whole rows of the sources are moved."""
-        return moves_whole_rows(self.select, shapes) and moves_whole_rows(
-            self.rest, self._selected(run_shapes(self.select, shapes))
+        return ops.moves_whole_rows(self.select, shapes) and ops.moves_whole_rows(
+            self.rest, self._selected(ops.run_shapes(self.select, shapes))
         )
 
     def _selected(self, items: list[Any]) -> list[Any]:
@@ -89,31 +84,29 @@ class OutputTensor:
 
     def apply(self, arrays: Sequence[Array]) -> Array:
         """The tensor's array from those of its parameters."""
-        undone = [
-            array
-            for given, (_, steps) in zip(arrays, self.inputs, strict=True)
-            for array in run(steps, [given])
-        ]
-        return run(self.join, undone)[self.index]
+        undone = [array for steps, given in self._each(arrays) for array in ops.run(steps, [given])]
+        return ops.run(self.join, undone)[self.index]
 
     @property
     def may_round(self) -> bool:
         """Return whether there are values that get rounded."""
-        return any(may_round(steps) for _, steps in self.inputs)
+        return any(ops.may_round(steps) for _, steps in self.inputs)
 
     def is_exact(self, arrays: Sequence[Array]) -> bool:
         """Return whether reading the tensor by the rule again gives every bit of the parameters."""
-        return all(
-            is_exact(steps, [given]) for given, (_, steps) in zip(arrays, self.inputs, strict=True)
-        )
+        return all(ops.is_exact(steps, [given]) for steps, given in self._each(arrays))
 
     def whole_rows(self, shapes: Sequence[Shape]) -> bool:
         """Return whether only whole rows of parameters of these shapes are moved."""
-        pairs = list(zip(shapes, self.inputs, strict=True))
-        undone = [shape for given, (_, steps) in pairs for shape in run_shapes(steps, [given])]
-        return all(moves_whole_rows(steps, [given]) for given, (_, steps) in pairs) and (
-            moves_whole_rows(self.join, undone)
+        pairs = self._each(shapes)
+        undone = [shape for steps, given in pairs for shape in ops.run_shapes(steps, [given])]
+        return all(ops.moves_whole_rows(steps, [given]) for steps, given in pairs) and (
+            ops.moves_whole_rows(self.join, undone)
         )
+
+    def _each(self, items: Sequence[T]) -> list[tuple[tuple[Step, ...], T]]:
+        """Items of each parameter, with the steps that undo its rule."""
+        return [(steps, item) for (_, steps), item in zip(self.inputs, items, strict=True)]
 
 
 def find_rule(
@@ -187,8 +180,8 @@ def left_out(
 
 
 def _undone(name: str, rule: BoundRule, shape: Shape) -> list[OutputTensor]:
-    steps = inverted(rule.steps)
-    given = run_shapes(steps, [shape])
+    steps = ops.inverted(rule.steps)
+    given = ops.run_shapes(steps, [shape])
     return [
         OutputTensor(source, given[index], ((name, steps),), (), index)
         for index, source in enumerate(rule.sources)
@@ -199,11 +192,11 @@ def _joined(
     source: str, group: Sequence[tuple[int, str, BoundRule]], shapes: Mapping[str, Shape]
 ) -> OutputTensor:
     """The source of a split, made of all its parts."""
-    inputs = tuple((name, inverted(rule.rest)) for _, name, rule in group)
-    join = inverted(group[0][2].select)
-    undone = [run_shapes(steps, [shapes[name]])[0] for name, steps in inputs]
+    inputs = tuple((name, ops.inverted(rule.rest)) for _, name, rule in group)
+    join = ops.inverted(group[0][2].select)
+    undone = [ops.run_shapes(steps, [shapes[name]])[0] for name, steps in inputs]
     if len(undone) != len(join[0].params["sizes"]):
         raise ConfigurationError(
             f"{source!r} needs all parts of its split; {len(undone)} are there"
         )
-    return OutputTensor(source, run_shapes(join, undone)[0], inputs, join, 0)
+    return OutputTensor(source, ops.run_shapes(join, undone)[0], inputs, join, 0)

@@ -7,20 +7,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from maxtool.dtype import DType
-from maxtool.recipe import parse_fields, parse_rules
+from maxtool.recipe import parse_fields, parse_rules, schema
 from maxtool.recipe.computed import TENSOR_CODECS
 from maxtool.recipe.parse_fields import many
 from maxtool.recipe.problems import Problems, Table
-from maxtool.recipe.schema import (
-    DIALECTS,
-    SCHEMA_VERSION,
-    Aside,
-    Computed,
-    Dialect,
-    Match,
-    Recipe,
-    Tolerance,
-)
+from maxtool.recipe.schema import DIALECTS, Dialect
 
 T = TypeVar("T")
 
@@ -38,7 +29,7 @@ COMPUTED_KEYS = frozenset({"codec", "field", "when"})
 MATCH_REQUIRES = "requires"
 
 
-def parse(data: Table, file: Path, problems: Problems) -> Recipe | None:
+def parse(data: Table, file: Path, problems: Problems) -> schema.Recipe | None:
     """The recipe a file's tables describe, or None when a required section is missing."""
     problems.unknown("top level", data, SECTIONS)
     missing = [key for key in REQUIRED if key not in data]
@@ -46,15 +37,15 @@ def parse(data: Table, file: Path, problems: Problems) -> Recipe | None:
         problems.add("top level", f"{key!r} is missing")
     if missing:
         return None
-    if data["schema"] != SCHEMA_VERSION:
+    if data["schema"] != schema.SCHEMA_VERSION:
         problems.add(
-            "schema", f"this maxtool reads schema {SCHEMA_VERSION}, not {data['schema']!r}"
+            "schema", f"this maxtool reads schema {schema.SCHEMA_VERSION}, not {data['schema']!r}"
         )
     data = _named(data, _gguf_name(data, problems))
     tables = {key: problems.table(key, data.get(key, {})) for key in SECTIONS - TEXTS}
     named = tables["tables"]
     names = {name: problems.texts(f"tables.{name}", value) for name, value in named.items()}
-    return Recipe(
+    return schema.Recipe(
         name=problems.text("name", data["name"]),
         file=file,
         architecture=problems.text("architecture", data["architecture"]),
@@ -73,7 +64,7 @@ def parse(data: Table, file: Path, problems: Problems) -> Recipe | None:
     )
 
 
-def matches(data: Table, problems: Problems) -> dict[Dialect, Match]:
+def matches(data: Table, problems: Problems) -> dict[Dialect, schema.Match]:
     """The rules that recognise a model: all that is read of recipes that are not used."""
     table = problems.table("match", data.get("match", {}))
     return _by_dialect("match", _named(table, _gguf_name(data, problems)), problems, _match)
@@ -110,10 +101,10 @@ def _by_dialect(
 # --- recognising and configuring -----------------------------------------------------------------
 
 
-def _match(where: str, table: Table, problems: Problems) -> Match:
+def _match(where: str, table: Table, problems: Problems) -> schema.Match:
     values = {key: many(value) for key, value in table.items() if key != MATCH_REQUIRES}
     requires = table.get(MATCH_REQUIRES, [])
-    return Match(values, problems.texts(where, requires) if requires else ())
+    return schema.Match(values, problems.texts(where, requires) if requires else ())
 
 
 def _values(_where: str, table: Table, _problems: Problems) -> dict[str, tuple[Any, ...]]:
@@ -126,23 +117,23 @@ def _order(table: Table, problems: Problems) -> dict[Dialect, tuple[str, ...]]:
     return {dialect: problems.strings("order", table, dialect) for dialect in named}
 
 
-def _aside(where: str, table: Table, problems: Problems) -> Aside:
+def _aside(where: str, table: Table, problems: Problems) -> schema.Aside:
     problems.unknown(where, table, ASIDE_KEYS)
     if not table:
-        return Aside()
+        return schema.Aside()
     names = problems.strings(where, table, "tensors")
-    return Aside(
+    return schema.Aside(
         note=problems.text(where, table.get("note")),
         keys=frozenset(problems.strings(where, table, "keys")),
         tensors=tuple(problems.pattern(where, name) for name in names),
     )
 
 
-def _computed(where: str, table: Table, problems: Problems) -> tuple[Computed, ...]:
+def _computed(where: str, table: Table, problems: Problems) -> tuple[schema.Computed, ...]:
     return tuple(_tensor(f"{where}.{name!r}", name, item, problems) for name, item in table.items())
 
 
-def _tensor(where: str, name: str, value: object, problems: Problems) -> Computed:
+def _tensor(where: str, name: str, value: object, problems: Problems) -> schema.Computed:
     table = problems.table(where, value)
     problems.unknown(where, table, COMPUTED_KEYS)
     codec = str(table.get("codec", "floats"))
@@ -151,7 +142,7 @@ def _tensor(where: str, name: str, value: object, problems: Problems) -> Compute
     if (codec == "floats") != ("field" in table):
         problems.add(where, "floats, and nothing else, takes a field")
     field = problems.string(where, table, "field")
-    return Computed(name, codec, field, dict(problems.table(where, table.get("when", {}))))
+    return schema.Computed(name, codec, field, dict(problems.table(where, table.get("when", {}))))
 
 
 # --- compiling -----------------------------------------------------------------------------------
@@ -174,8 +165,8 @@ def _dims(where: str, value: object, problems: Problems) -> tuple[int | str, ...
     return ()
 
 
-def _check(table: Table, problems: Problems) -> dict[str, Tolerance]:
-    checks: dict[str, Tolerance] = {}
+def _check(table: Table, problems: Problems) -> dict[str, schema.Tolerance]:
+    checks: dict[str, schema.Tolerance] = {}
     for name, value in table.items():
         where = f"check.{name}"
         tolerance = problems.table(where, value)
@@ -186,5 +177,5 @@ def _check(table: Table, problems: Problems) -> dict[str, Tolerance]:
         if None in numbers or min(n for n in numbers if n is not None) < 0:
             problems.add(where, "needs rtol and atol, neither negative")
             continue
-        checks[name] = Tolerance(rtol=numbers[0] or 0.0, atol=numbers[1] or 0.0)
+        checks[name] = schema.Tolerance(rtol=numbers[0] or 0.0, atol=numbers[1] or 0.0)
     return checks

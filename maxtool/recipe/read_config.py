@@ -22,7 +22,7 @@ from maxtool.recipe.fieldtypes import NEEDS, TYPES, typed
 from maxtool.recipe.keys import Keys, short, supported
 from maxtool.recipe.layer_codecs import MAX_LAYERS
 from maxtool.recipe.name_patterns import renamed
-from maxtool.recipe.schema import Dialect, Field, Recipe, Source, Spelling
+from maxtool.recipe.schema import Field, Recipe, Source, Spelling
 from maxtool.weights import Checkpoint, TensorInfo
 
 IGNORE_HINT = "--ignore-config KEY lets a key pass that you know to change nothing"
@@ -77,27 +77,22 @@ class _Reader:
     known: set[str] = field(default_factory=set)
     computed: Findings | None = None
 
-    @property
-    def dialect(self) -> Dialect:
-        """The dialect of the checkpoint's keys."""
-        return self.keys.dialect
-
     @cached_property
     def tensors(self) -> Mapping[str, TensorInfo]:
         """The checkpoint's tensors by the names that the recipe has for them."""
-        return renamed(self.recipe.rules[self.dialect].rename, self.checkpoint.tensors)
+        return renamed(self.recipe.rules[self.keys.dialect].rename, self.checkpoint.tensors)
 
     def read(self, item: Field) -> None:
         """Read one field from the first way of spelling it that fits, or its default."""
         try:
-            ways = item.spellings.get(self.dialect, ())
+            ways = item.spellings.get(self.keys.dialect, ())
             way = next((way for way in ways if way.holds(self.values)), NOWHERE)
             self.known.update(way.keys)
             if item.type == "flags" and self.values["n_layers"] > MAX_LAYERS:
                 layers = self.values["n_layers"]
                 raise _Misfit(f"{layers} layers are more than {MAX_LAYERS} ({item.name})")
             entries = list(self._decoded(item, way) if way.codec else self._found(item, way))
-            entries = [*self._from_tensors(item, way, entries), *entries]
+            entries = self._from_tensors(item, way, entries)
             if entries:
                 self._agreed(item, entries)
             else:
@@ -173,24 +168,20 @@ class _Reader:
 
     def _from_tensors(
         self, item: Field, way: Spelling, entries: list[tuple[str, Any]]
-    ) -> Iterator[tuple[str, Any]]:
-        """Values that computed tensors say as a key would, over keys that say the default."""
+    ) -> list[tuple[str, Any]]:
+        """Entries with what computed tensors say as a key would, over keys that say the default."""
         if self.computed is None:
-            needed = self.recipe.computed[self.dialect]
+            needed = self.recipe.computed[self.keys.dialect]
             self.computed = found_in(needed, self.checkpoint)
         said = self.computed.say(item.name, self.values)
         if said is None:
-            return
+            return entries
         default = evaluate(item.default, self.values) if item.default else None
-        entries[:] = [entry for entry in entries if not same(entry[1], default)]
+        others = [entry for entry in entries if not same(entry[1], default)]
         name, value = said
-        value = (
-            decoded(way, [value], self.values, absent=False)
-            if way.codec and len(way.slots) == 1
-            else value
-        )
-        if value is not None:
-            yield name, value
+        if way.codec and len(way.slots) == 1:
+            value = decoded(way, [value], self.values, absent=False)
+        return others if value is None else [(name, value), *others]
 
     def _agreed(self, item: Field, entries: list[tuple[str, Any]]) -> None:
         read: list[tuple[str, Any]] = []

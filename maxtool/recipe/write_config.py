@@ -17,10 +17,7 @@ Values = Mapping[str, Any]
 
 
 def written_keys(
-    recipe: Recipe,
-    dialect: Dialect,
-    values: Values,
-    extra: Mapping[str, Any] | None = None,
+    recipe: Recipe, dialect: Dialect, values: Values, extra: Values | None = None
 ) -> dict[str, Any]:
     """The keys that say ``values``, every field of a recipe, in a dialect, in the recipe's order.
 
@@ -37,9 +34,8 @@ def written_keys(
             keys = _keys(item, dialect, values)
         except Unspellable:
             if item.name not in beside:
-                problems.append(
-                    f"{item.name} = {short(values[item.name])} has no spelling in {dialect}"
-                )
+                shown = f"{item.name} = {short(values[item.name])}"
+                problems.append(f"{shown} has no spelling in {dialect}")
             continue
         except Undefined as error:
             problems.append(f"{item.name}: {error.what}")
@@ -47,15 +43,12 @@ def written_keys(
         problems += _contradictions(item, keys, written)
         written |= keys
     if problems:
-        raise ConfigurationError(
-            f"the configuration cannot be written for {dialect}", problems=problems
-        )
+        what = f"the configuration cannot be written for {dialect}"
+        raise ConfigurationError(what, problems=problems)
     return dict(sorted(written.items(), key=_order(recipe, dialect, extra or {})))
 
 
-def _order(
-    recipe: Recipe, dialect: Dialect, extra: Mapping[str, Any]
-) -> Callable[[tuple[str, Any]], int]:
+def _order(recipe: Recipe, dialect: Dialect, extra: Values) -> Callable[[tuple[str, Any]], int]:
     """Sort key: the recipe's order; else constants and extra keys first, others last."""
     keys = recipe.order.get(dialect, ())
     order = {key: index for index, key in enumerate(keys)}
@@ -84,9 +77,7 @@ def _notes(item: Field, dialect: Dialect, values: Values) -> Iterator[str]:
         return
 
 
-def _contradictions(
-    item: Field, keys: Mapping[str, Any], written: Mapping[str, Any]
-) -> Iterator[str]:
+def _contradictions(item: Field, keys: Values, written: Values) -> Iterator[str]:
     for key, value in keys.items():
         if key in written and written[key] != value:
             what = f"{item.name} needs {key} = {short(value)}"
@@ -125,29 +116,19 @@ def _said(item: Field, way: Spelling, dialect: Dialect, values: Values) -> dict[
             return {}
         if way.codec:
             return encoded(way, _written_out(item, values), values)
-        if way.first is None:
-            return _measured(way, value)
+        if way.first is None:  # the tensors in the file give it
+            _spelled(way, value)
+            return {} if way.sources else None
         if value is None and item.type != "flags":
-            return _null(way, way.first.text, dialect)
+            # null says something where no key at all would mean a default; GGUF has no null.
+            null = {way.first.text: None} if dialect == "hf" else None
+            return {} if way.default is None else null
         if way.omit is not None and same(evaluate(way.omit, values), value):
             return {}
         raw = _raw(item, way, dialect, values)
     except Unspellable:
         return None
     return {way.first.text: raw} | dict.fromkeys(way.also, raw)
-
-
-def _measured(way: Spelling, value: Any) -> dict[str, Any] | None:  # noqa: ANN401
-    """Return no keys for facts that the tensors in the file give; None for unknown facts."""
-    _spelled(way, value)
-    return {} if way.sources else None
-
-
-def _null(way: Spelling, key: str, dialect: Dialect) -> dict[str, Any] | None:
-    if way.default is None:
-        return {}
-    # null says something where no key at all would mean a default; GGUF has no null.
-    return {key: None} if dialect == "hf" else None
 
 
 def _written_out(item: Field, values: Values) -> Any:  # noqa: ANN401

@@ -210,10 +210,7 @@ def _special_ids(
 
 
 def _special_tokens(
-    folder: Path,
-    config: Mapping[str, Any],
-    own: Mapping[str, int],
-    vocabulary: Vocabulary | None,
+    folder: Path, config: Mapping[str, Any], own: Mapping[str, int], vocabulary: Vocabulary | None
 ) -> dict[str, str]:
     """Texts of special tokens: the configurations' word, for what they do not name the model's.
 

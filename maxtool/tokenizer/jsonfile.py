@@ -18,14 +18,7 @@ from maxtool.errors import MalformedFile
 from maxtool.tokenizer import checks, pretokenization, wordpiece
 from maxtool.tokenizer.fitting_json import pair_of, tokens_of
 from maxtool.tokenizer.hostile import find_problem
-from maxtool.tokenizer.vocabulary import (
-    AddedToken,
-    BytePairs,
-    SentencePiece,
-    TokenType,
-    Vocabulary,
-    looks_special,
-)
+from maxtool.tokenizer.vocabulary import AddedToken, BytePairs, SentencePiece, TokenType, Vocabulary
 from maxtool.weights.jsonfile import parse_object
 
 # By the estimate of weights/jsonfile.py; 262,144 tokens and 580,000 merges take 450,000,000.
@@ -128,18 +121,13 @@ def _columns(
     if size > 2 * len(by_id) + 4096:
         what = f"{len(by_id)} tokens with ids up to {size - 1}"
         raise MalformedFile(what, file=file)
-    kinds = {token.id: _added_type(token) for token in added}
+    kinds = {token.id: token.type for token in added}
     if unknown is not None and unknown in vocab:
         kinds[vocab[unknown]] = TokenType.UNKNOWN
     default = {True: TokenType.NORMAL, False: TokenType.UNUSED}
     tokens = tuple(by_id.get(i, f"[PAD{i}]") for i in range(size))
     checks.tokens(tokens, file)
     return tokens, tuple(kinds.get(i, default[i in by_id]) for i in range(size))
-
-
-def _added_type(token: AddedToken) -> TokenType:
-    special = token.special or looks_special(token.content)
-    return TokenType.CONTROL if special else TokenType.USER_DEFINED
 
 
 def _sentencepiece(

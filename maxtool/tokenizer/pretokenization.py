@@ -72,21 +72,13 @@ _SPELLINGS = {
 
 @dataclass(frozen=True, slots=True)
 class PreTokenizer:
-    """One way to split.
+    """One way to split."""
 
-    Attributes:
-        regexes: Applied in order, each to the pieces of the one before.
-        normalizer: The ``type`` of the normalizer that published tokenizers of this name have.
-        ignore_merges: Whether a whole piece that is a token is taken without merging.
-        add_bos: What llama.cpp assumes where the file does not say.
-        bytes_first: Whether the expressions behind GPT-2's see bytes as characters already, as in
-            Falcon's published file.
-    """
-
-    regexes: tuple[str, ...]
-    normalizer: str | None = None
-    ignore_merges: bool = False
-    add_bos: bool = False
+    regexes: tuple[str, ...]  # applied in order, each to the pieces of the one before
+    normalizer: str | None = None  # its type in published tokenizers of this name
+    ignore_merges: bool = False  # whether a whole piece that is a token is taken without merging
+    add_bos: bool = False  # what llama.cpp assumes where the file does not say
+    # Whether expressions behind GPT-2's see bytes as characters already: Falcon's published file.
     bytes_first: bool = False
 
 

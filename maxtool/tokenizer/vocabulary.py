@@ -30,6 +30,12 @@ class AddedToken:
     content: str
     special: bool
 
+    @property
+    def type(self) -> TokenType:
+        """The type as llama.cpp's converter has it: a control token too if it looks like one."""
+        special = self.special or _looks_special(self.content)
+        return TokenType.CONTROL if special else TokenType.USER_DEFINED
+
 
 @dataclass(frozen=True, slots=True)
 class SentencePiece:
@@ -65,8 +71,8 @@ class SentencePiece:
         tokens, types = padded(self.tokens, self.types, length)
         scores = [*self.scores, *[PADDING_SCORE] * (length - len(self.scores))]
         for token in added:
-            special = token.special or looks_special(token.content)
-            types[token.id] = TokenType.CONTROL if special else TokenType.USER_DEFINED
+            special = token.type is TokenType.CONTROL
+            types[token.id] = token.type
             tokens[token.id] = token.content if special else token.content.replace("▁", " ")
             scores[token.id] = ADDED_SCORE
         return replace(self, tokens=tuple(tokens), scores=tuple(scores), types=tuple(types))
@@ -106,31 +112,21 @@ Vocabulary: TypeAlias = SentencePiece | BytePairs | WordPieces
 
 @dataclass(frozen=True, slots=True)
 class Tokenizer:
-    """A tokenizer as read.
+    """A tokenizer as read."""
 
-    Attributes:
-        vocabulary: Tokens and how text becomes them; None where only ``json`` knows.
-        added: Tokens that files beside a ``tokenizer.model`` add to it.
-        special_ids: "bos", "eos", "unk", "sep", "pad", "cls", "mask", "eot", "eom" to token ids.
-        add: Whether "bos", "eos" or "sep" is added to an encoded text.
-        stops: Ids that end a text besides ``special_ids["eos"]``.
-        chat_templates: Template texts by name; the usual one is "default".
-        special_tokens: Texts of special tokens as chat templates know them: ``bos_token``, ...
-        json: The ``tokenizer.json`` it came from, as it stood.
-        json_size: How many ids that has.
-        files: The tokenizer files of the folder it came from, by name.
-    """
-
-    vocabulary: Vocabulary | None
-    added: tuple[AddedToken, ...] = ()
+    vocabulary: Vocabulary | None  # None where only the json knows
+    added: tuple[AddedToken, ...] = ()  # by files beside a tokenizer.model
+    # Ids of "bos", "eos", "unk", "sep", "pad", "cls", "mask", "eot", "eom".
     special_ids: Mapping[str, int] = field(default_factory=dict)
+    # Whether "bos", "eos" or "sep" is added to an encoded text.
     add: Mapping[str, bool] = field(default_factory=dict)
-    stops: tuple[int, ...] = ()
-    chat_templates: Mapping[str, str] = field(default_factory=dict)
+    stops: tuple[int, ...] = ()  # ids that end a text besides "eos"
+    chat_templates: Mapping[str, str] = field(default_factory=dict)  # the usual one is "default"
+    # Texts of special tokens as chat templates know them: "bos_token", ...
     special_tokens: Mapping[str, str] = field(default_factory=dict)
-    json: str | None = None
-    json_size: int = 0
-    files: Mapping[str, bytes] = field(default_factory=dict)
+    json: str | None = None  # the tokenizer.json it came from, as it stood
+    json_size: int = 0  # how many ids that has
+    files: Mapping[str, bytes] = field(default_factory=dict)  # of the folder it came from
 
     @property
     def size(self) -> int:
@@ -164,8 +160,7 @@ def padded(
     return [*tokens, *(f"[PAD{i}]" for i in room)], [*types, *(TokenType.UNUSED for _ in room)]
 
 
-def looks_special(text: str) -> bool:
-    """Return whether a token looks like a control token, by the rule of llama.cpp's converter."""
+def _looks_special(text: str) -> bool:
     brackets = (("<|", "|>"), ("<\uff5c", "\uff5c>"), ("<unused", ">"))
     named = text in {"<pad>", "<mask>", "<2mass>", "[@BOS@]"}
     return named or any(text.startswith(a) and text.endswith(b) for a, b in brackets)
