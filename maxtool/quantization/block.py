@@ -80,13 +80,9 @@ def column(values: NDArray[Any]) -> Float32:
 
 
 def spread(groups: Float32, like: Float32) -> Float32:
-    """A number for each group of elements as one for each element.
+    """Numbers ``[blocks, groups per block]`` as one for each element, in the shape of ``like``.
 
     Repeating them and multiplying contiguous arrays is faster than broadcasting over short rows.
-
-    Args:
-        groups: ``[blocks, groups per block]``.
-        like: An array of the shape wanted, ``[blocks, elements per block]``.
     """
     wide = np.empty((groups.size, like.size // max(groups.size, 1)), np.float32)
     np.copyto(wide, groups.reshape(-1, 1))
@@ -99,18 +95,18 @@ def scaled(quants: NDArray[Any], scales: Float32, out: Float32) -> None:
     out *= spread(scales, out)
 
 
+def centred(quants: UInt8, zero: int, scales: Float32, out: Float32) -> None:
+    """``scale * (q - zero)``: as :func:`scaled`, the zero in the midst of the integers."""
+    signed = quants.view(np.int8)
+    signed -= np.int8(zero)
+    scaled(signed, scales, out)
+
+
 def unpack(packed: UInt8, *, bits: int, run: int) -> UInt8:
-    """Spread small integers that are packed in planes.
+    """Spread integers of 1, 2 or 4 ``bits``, packed in planes: bytes ``[blocks, groups * run]``.
 
-    Every ``run`` bytes hold ``8 // bits`` runs of values: all lowest bits first, then the next.
-
-    Args:
-        packed: Bytes ``[blocks, groups * run]``.
-        bits: Width of one value: 1, 2 or 4.
-        run: Bytes of one group.
-
-    Returns:
-        Values ``[blocks, groups * run * 8 // bits]``.
+    Every ``run`` bytes hold ``8 // bits`` runs of values: all lowest bits first, then the next. So
+    the result is ``[blocks, groups * run * 8 // bits]``.
     """
     count, mask = 8 // bits, (1 << bits) - 1
     word = np.dtype(np.uint8 if run % 8 else np.uint64)

@@ -13,37 +13,26 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from maxtool.quantization.block import (
-    BlockColumns,
-    Codec,
-    Float32,
-    Int8,
-    Records,
-    UInt8,
-    fill,
-    layout,
-    pairs,
-    scaled,
-)
+from maxtool.quantization import block, tables
+from maxtool.quantization.block import BlockColumns, Codec, Float32, Int8, Records, UInt8
 from maxtool.quantization.encoding import QuantizationEncoding
-from maxtool.quantization.tables import look_up, nibble_table, nibble_values
 
-MXFP4 = layout(("e", "u1"), ("qs", "u1", 16))
-NVFP4 = layout(("d", "u1", 4), ("qs", "u1", 32))
+MXFP4 = block.layout(("e", "u1"), ("qs", "u1", 16))
+NVFP4 = block.layout(("d", "u1", 4), ("qs", "u1", 32))
 
 SIGN = np.uint8(8)
 
 
 def decode_mxfp4(blocks: Records, out: Float32) -> None:
     """``2**(e - 128) * value[q]``."""
-    quants = nibble_values(blocks["qs"], _value_table(), run=16)
-    scaled(quants, power_scales(blocks["e"])[:, None], out)
+    quants = tables.nibble_values(blocks["qs"], _value_table(), run=16)
+    block.scaled(quants, power_scales(blocks["e"])[:, None], out)
 
 
 def decode_nvfp4(blocks: Records, out: Float32) -> None:
     """``d / 2 * value[q]`` for each group, ``d`` of 4 exponent and 3 mantissa bits."""
-    quants = nibble_values(blocks["qs"], _value_table(), run=8)
-    scaled(quants, look_up(_group_scales(), blocks["d"]), out)
+    quants = tables.nibble_values(blocks["qs"], _value_table(), run=8)
+    block.scaled(quants, tables.look_up(_group_scales(), blocks["d"]), out)
 
 
 def encode_mxfp4(columns: BlockColumns, records: Records) -> None:
@@ -64,7 +53,7 @@ def encode_mxfp4(columns: BlockColumns, records: Records) -> None:
         middle = np.where(reachable, scale * ((lower + upper) / 2), np.inf)
         quants += (sizes > middle).view(np.uint8)
     quants |= (negative & (quants > 0)).view(np.uint8) * SIGN
-    fill(records["qs"], pairs(quants))
+    block.fill(records["qs"], block.pairs(quants))
 
 
 def power_scales(exponents: UInt8) -> Float32:
@@ -85,7 +74,7 @@ def values() -> Int8:
 
 @cache
 def _value_table() -> NDArray[np.uint32]:
-    return nibble_table(values())
+    return tables.nibble_table(values())
 
 
 @cache

@@ -12,40 +12,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxtool.quantization.block import (
-    Codec,
-    Float32,
-    Records,
-    UInt8,
-    column,
-    layout,
-    scaled,
-    unpack,
-)
+from maxtool.quantization import block, tables
+from maxtool.quantization.block import Codec, Float32, Int8, Records, UInt8
 from maxtool.quantization.encoding import QuantizationEncoding
-from maxtool.quantization.tables import (
-    bit_masks,
-    even_masks,
-    grid,
-    look_up,
-    negated,
-    nibble_table,
-    nibble_values,
-)
 
-IQ2_XXS = layout(("d", "<f2"), ("qs", "<u4", 16))
-IQ2_XS = layout(("d", "<f2"), ("qs", "<u2", 32), ("scales", "u1", 8))
-IQ2_S = layout(
+IQ2_XXS = block.layout(("d", "<f2"), ("qs", "<u4", 16))
+IQ2_XS = block.layout(("d", "<f2"), ("qs", "<u2", 32), ("scales", "u1", 8))
+IQ2_S = block.layout(
     ("d", "<f2"), ("qs", "u1", 32), ("signs", "u1", 32), ("qh", "u1", 8), ("scales", "u1", 8)
 )
-IQ3_XXS = layout(("d", "<f2"), ("qs", "u1", 64), ("scales", "<u4", 8))
-IQ3_S = layout(
+IQ3_XXS = block.layout(("d", "<f2"), ("qs", "u1", 64), ("scales", "<u4", 8))
+IQ3_S = block.layout(
     ("d", "<f2"), ("qs", "u1", 64), ("qh", "u1", 8), ("signs", "u1", 32), ("scales", "u1", 4)
 )
-IQ1_S = layout(("d", "<f2"), ("qs", "u1", 32), ("qh", "<u2", 8))
-IQ1_M = layout(("qs", "u1", 32), ("qh", "u1", 16), ("scales", "<u2", 4))
-IQ4_NL = layout(("d", "<f2"), ("qs", "u1", 16))
-IQ4_XS = layout(("d", "<f2"), ("scales_h", "<u2"), ("scales_l", "u1", 4), ("qs", "u1", 128))
+IQ1_S = block.layout(("d", "<f2"), ("qs", "u1", 32), ("qh", "<u2", 8))
+IQ1_M = block.layout(("qs", "u1", 32), ("qh", "u1", 16), ("scales", "<u2", 4))
+IQ4_NL = block.layout(("d", "<f2"), ("qs", "u1", 16))
+IQ4_XS = block.layout(("d", "<f2"), ("scales_h", "<u2"), ("scales_l", "u1", 4), ("qs", "u1", 128))
 
 
 def decode_iq2_xxs(blocks: Records, out: Float32) -> None:
@@ -53,40 +36,42 @@ def decode_iq2_xxs(blocks: Records, out: Float32) -> None:
     words = blocks["qs"]
     index = np.ascontiguousarray(words[:, ::2]).view(np.uint8)
     last = np.ascontiguousarray(words[:, 1::2])
-    quants = negated(look_up(grid("IQ2_XXS"), index), look_up(even_masks(), _sevens(last)))
-    scaled(quants, _half_steps(blocks, last >> np.uint32(28), 0.25), out)
+    packed = tables.from_grid("IQ2_XXS", index)
+    quants = tables.negated(packed, tables.even_masks(), _sevens(last))
+    block.scaled(quants, _half_steps(blocks, last >> np.uint32(28), 0.25), out)
 
 
 def decode_iq2_xs(blocks: Records, out: Float32) -> None:
     """32 words of a 9-bit grid index and a 7-bit sign code; 16 groups of 4-bit scales."""
     words = blocks["qs"]
-    packed = look_up(grid("IQ2_XS"), words & np.uint16(511))
-    quants = negated(packed, look_up(even_masks(), words >> np.uint16(9)))
-    scaled(quants, _half_steps(blocks, unpack_each(blocks["scales"], 4), 0.25), out)
+    packed = tables.from_grid("IQ2_XS", words & np.uint16(511))
+    quants = tables.negated(packed, tables.even_masks(), words >> np.uint16(9))
+    block.scaled(quants, _half_steps(blocks, unpack_each(blocks["scales"], 4), 0.25), out)
 
 
 def decode_iq2_s(blocks: Records, out: Float32) -> None:
     """10-bit grid indices, a sign bit for each element, 16 groups of 4-bit scales."""
     index = _joined(blocks["qs"], unpack_each(blocks["qh"], 2))
-    quants = negated(look_up(grid("IQ2_S"), index), look_up(bit_masks(), blocks["signs"]))
-    scaled(quants, _half_steps(blocks, unpack_each(blocks["scales"], 4), 0.25), out)
+    packed = tables.from_grid("IQ2_S", index)
+    quants = tables.negated(packed, tables.bit_masks(), blocks["signs"])
+    block.scaled(quants, _half_steps(blocks, unpack_each(blocks["scales"], 4), 0.25), out)
 
 
 def decode_iq3_xxs(blocks: Records, out: Float32) -> None:
     """64 grid indices of four elements; 8 words of four sign codes and a 4-bit scale."""
     words = blocks["scales"]
-    packed = look_up(grid("IQ3_XXS"), blocks["qs"]).view(np.uint64)
-    quants = negated(packed, look_up(even_masks(), _sevens(words)))
-    scaled(quants, _half_steps(blocks, words >> np.uint32(28), 0.5), out)
+    packed = tables.from_grid("IQ3_XXS", blocks["qs"]).view(np.uint64)
+    quants = tables.negated(packed, tables.even_masks(), _sevens(words))
+    block.scaled(quants, _half_steps(blocks, words >> np.uint32(28), 0.5), out)
 
 
 def decode_iq3_s(blocks: Records, out: Float32) -> None:
     """9-bit grid indices of four elements, a sign bit for each, 8 groups of 4-bit scales."""
     index = _joined(blocks["qs"], unpack_each(blocks["qh"], 1))
-    packed = look_up(grid("IQ3_S"), index).view(np.uint64)
-    quants = negated(packed, look_up(bit_masks(), blocks["signs"]))
+    packed = tables.from_grid("IQ3_S", index).view(np.uint64)
+    quants = tables.negated(packed, tables.bit_masks(), blocks["signs"])
     steps = np.uint8(2) * unpack_each(blocks["scales"], 4) + np.uint8(1)
-    scaled(quants, column(blocks["d"]) * steps.astype(np.float32), out)
+    block.scaled(quants, block.column(blocks["d"]) * steps.astype(np.float32), out)
 
 
 def decode_iq1_s(blocks: Records, out: Float32) -> None:
@@ -95,9 +80,9 @@ def decode_iq1_s(blocks: Records, out: Float32) -> None:
     shift = (high >> np.uint16(12)) & np.uint16(8)
     places = np.array([0, 3, 6, 9], np.uint16)
     last = (high[:, :, None] >> places) & np.uint16(7) | shift[:, :, None]
-    quants = look_up(_shifted_grid(), _joined(blocks["qs"], last)).view(np.int8)
-    scales = column(blocks["d"]) * _odd(high >> np.uint16(12))
-    scaled(quants, scales * EIGHTH, out)
+    quants = tables.look_up(_shifted_grid(), _joined(blocks["qs"], last)).view(np.int8)
+    scales = block.column(blocks["d"]) * _odd(high >> np.uint16(12))
+    block.scaled(quants, scales * EIGHTH, out)
 
 
 def decode_iq1_m(blocks: Records, out: Float32) -> None:
@@ -107,13 +92,13 @@ def decode_iq1_m(blocks: Records, out: Float32) -> None:
     d = np.bitwise_or.reduce(tops, axis=1).view(np.float16)
     steps = _odd(words[:, :, None] >> np.array([0, 3, 6, 9], np.uint16))
     index = _joined(blocks["qs"], unpack_each(blocks["qh"], 4))
-    quants = look_up(_shifted_grid(), index).view(np.int8)
-    scaled(quants, column(d) * steps.reshape(len(blocks), -1) * EIGHTH, out)
+    quants = tables.look_up(_shifted_grid(), index).view(np.int8)
+    block.scaled(quants, block.column(d) * steps.reshape(len(blocks), -1) * EIGHTH, out)
 
 
 def decode_iq4_nl(blocks: Records, out: Float32) -> None:
     """``d * value[q]``, with 16 values of uneven steps."""
-    scaled(nibble_values(blocks["qs"], _uneven_values(), run=16), column(blocks["d"]), out)
+    block.scaled(_uneven(blocks), block.column(blocks["d"]), out)
 
 
 def decode_iq4_xs(blocks: Records, out: Float32) -> None:
@@ -122,8 +107,7 @@ def decode_iq4_xs(blocks: Records, out: Float32) -> None:
     scales = unpack_each(blocks["scales_l"], 4)
     scales |= (high & np.uint16(3)).astype(np.uint8) << np.uint8(4)
     steps = scales.astype(np.float32) - np.float32(32)
-    quants = nibble_values(blocks["qs"], _uneven_values(), run=16)
-    scaled(quants, column(blocks["d"]) * steps, out)
+    block.scaled(_uneven(blocks), block.column(blocks["d"]) * steps, out)
 
 
 EIGHTH = np.float32(0.125)
@@ -132,20 +116,24 @@ EIGHTH = np.float32(0.125)
 @cache
 def _shifted_grid() -> NDArray[Any]:
     """IQ1's grid times eight, shifted by +1 in the first half and by -1 in the second."""
-    rows = grid("IQ1_S").view(np.int8) * np.int8(8)
+    rows = tables.grid("IQ1_S").view(np.int8) * np.int8(8)
     return np.concatenate([rows + np.int8(1), rows - np.int8(1)]).view(np.uint64)
+
+
+def _uneven(blocks: Records) -> Int8:
+    return tables.nibble_values(blocks["qs"], _uneven_values(), run=16)
 
 
 @cache
 def _uneven_values() -> NDArray[np.uint32]:
     from gguf.quants import IQ4_NL as KIND
 
-    return nibble_table(KIND.kvalues)
+    return tables.nibble_table(KIND.kvalues)
 
 
 def unpack_each(packed: UInt8, bits: int) -> UInt8:
     """The small integers of each byte side by side, lowest first."""
-    return unpack(packed, bits=bits, run=1)
+    return block.unpack(packed, bits=bits, run=1)
 
 
 def _sevens(words: NDArray[Any]) -> NDArray[Any]:
@@ -166,7 +154,7 @@ def _half_steps(blocks: Records, steps: NDArray[Any], unit: float) -> Float32:
     """``d * (0.5 + step) * unit``."""
     factors = steps.astype(np.float32)
     factors += np.float32(0.5)
-    scales = column(blocks["d"]) * factors
+    scales = block.column(blocks["d"]) * factors
     scales *= np.float32(unit)
     return scales
 

@@ -8,71 +8,65 @@ from __future__ import annotations
 
 import numpy as np
 
-from maxtool.quantization.block import (
-    Codec,
-    Float32,
-    Records,
-    UInt8,
-    column,
-    layout,
-    scaled,
-    spread,
-    unpack,
-)
+from maxtool.quantization import block
+from maxtool.quantization.block import Codec, Float32, Records, UInt8
 from maxtool.quantization.encoding import QuantizationEncoding
 
-Q2_K = layout(("scales", "u1", 16), ("qs", "u1", 64), ("d", "<f2"), ("dmin", "<f2"))
-Q3_K = layout(("hmask", "u1", 32), ("qs", "u1", 64), ("scales", "u1", 12), ("d", "<f2"))
-Q4_K = layout(("d", "<f2"), ("dmin", "<f2"), ("scales", "u1", 12), ("qs", "u1", 128))
-Q5_K = layout(
+Q2_K = block.layout(("scales", "u1", 16), ("qs", "u1", 64), ("d", "<f2"), ("dmin", "<f2"))
+Q3_K = block.layout(("hmask", "u1", 32), ("qs", "u1", 64), ("scales", "u1", 12), ("d", "<f2"))
+Q4_K = block.layout(("d", "<f2"), ("dmin", "<f2"), ("scales", "u1", 12), ("qs", "u1", 128))
+Q5_K = block.layout(
     ("d", "<f2"), ("dmin", "<f2"), ("scales", "u1", 12), ("qh", "u1", 32), ("qs", "u1", 128)
 )
-Q6_K = layout(("ql", "u1", 128), ("qh", "u1", 64), ("scales", "i1", 16), ("d", "<f2"))
-Q8_K = layout(("d", "<f4"), ("qs", "i1", 256), ("bsums", "<i2", 16))
+Q6_K = block.layout(("ql", "u1", 128), ("qh", "u1", 64), ("scales", "i1", 16), ("d", "<f2"))
+Q8_K = block.layout(("d", "<f4"), ("qs", "i1", 256), ("bsums", "<i2", 16))
 
 
 def decode_q2_k(blocks: Records, out: Float32) -> None:
     """``d * scale * q - dmin * min``, with 16 groups of 4-bit scales and minima."""
-    scales = column(blocks["d"]) * (blocks["scales"] & np.uint8(15)).astype(np.float32)
-    minima = column(blocks["dmin"]) * (blocks["scales"] >> np.uint8(4)).astype(np.float32)
-    _affine(unpack(blocks["qs"], bits=2, run=32), scales, minima, out)
+    scales = block.column(blocks["d"]) * (blocks["scales"] & np.uint8(15)).astype(np.float32)
+    minima = block.column(blocks["dmin"]) * (blocks["scales"] >> np.uint8(4)).astype(np.float32)
+    _affine(block.unpack(blocks["qs"], bits=2, run=32), scales, minima, out)
 
 
 def decode_q3_k(blocks: Records, out: Float32) -> None:
     """``d * (scale - 32) * (q - 4 where the mask bit is clear)``, 16 groups of 6-bit scales."""
     packed = blocks["scales"]
-    low, high = unpack(packed[:, :8], bits=4, run=8), unpack(packed[:, 8:], bits=2, run=4)
+    low, high = (
+        block.unpack(packed[:, :8], bits=4, run=8),
+        block.unpack(packed[:, 8:], bits=2, run=4),
+    )
     scales = (low | (high << np.uint8(4))).astype(np.float32) - np.float32(32)
-    quants = unpack(blocks["hmask"], bits=1, run=32)
+    quants = block.unpack(blocks["hmask"], bits=1, run=32)
     quants <<= np.uint8(2)
-    quants |= unpack(blocks["qs"], bits=2, run=32)
-    _centred(quants, 4, column(blocks["d"]) * scales, out)
+    quants |= block.unpack(blocks["qs"], bits=2, run=32)
+    block.centred(quants, 4, block.column(blocks["d"]) * scales, out)
 
 
 def decode_q4_k(blocks: Records, out: Float32) -> None:
     """``d * scale * q - dmin * min``, with 8 groups of 6-bit scales and minima."""
-    _affine(unpack(blocks["qs"], bits=4, run=32), *_scales_and_minima(blocks), out)
+    _affine(block.unpack(blocks["qs"], bits=4, run=32), *_scales_and_minima(blocks), out)
 
 
 def decode_q5_k(blocks: Records, out: Float32) -> None:
     """Decode Q5_K: as Q4_K, with a fifth bit per element."""
-    quants = unpack(blocks["qh"], bits=1, run=32)
+    quants = block.unpack(blocks["qh"], bits=1, run=32)
     quants <<= np.uint8(4)
-    quants |= unpack(blocks["qs"], bits=4, run=32)
+    quants |= block.unpack(blocks["qs"], bits=4, run=32)
     _affine(quants, *_scales_and_minima(blocks), out)
 
 
 def decode_q6_k(blocks: Records, out: Float32) -> None:
     """``d * scale * (q - 32)``, with 16 groups of signed 8-bit scales."""
-    quants = unpack(blocks["qh"], bits=2, run=32)
+    quants = block.unpack(blocks["qh"], bits=2, run=32)
     quants <<= np.uint8(4)
-    quants |= unpack(blocks["ql"], bits=4, run=64)
-    _centred(quants, 32, column(blocks["d"]) * blocks["scales"].astype(np.float32), out)
+    quants |= block.unpack(blocks["ql"], bits=4, run=64)
+    block.centred(quants, 32, block.column(blocks["d"]) * blocks["scales"].astype(np.float32), out)
 
 
 def decode_q8_k(blocks: Records, out: Float32) -> None:
     """``d * q`` with a float32 ``d``; ``bsums`` serve dot products only."""
-    scaled(blocks["qs"], column(blocks["d"]), out)
+    block.scaled(blocks["qs"], block.column(blocks["d"]), out)
 
 
 def _scales_and_minima(blocks: Records) -> tuple[Float32, Float32]:
@@ -95,15 +89,8 @@ def _scales_and_minima(blocks: Records) -> tuple[Float32, Float32]:
 
 def _affine(quants: UInt8, scales: Float32, minima: Float32, out: Float32) -> None:
     """``scale * q - min`` for each group."""
-    scaled(quants, scales, out)
-    out -= spread(minima, out)
-
-
-def _centred(quants: UInt8, zero: int, scales: Float32, out: Float32) -> None:
-    """``scale * (q - zero)`` for each group."""
-    centred = quants.view(np.int8)
-    centred -= np.int8(zero)
-    scaled(centred, scales, out)
+    block.scaled(quants, scales, out)
+    out -= block.spread(minima, out)
 
 
 CODECS = {

@@ -48,12 +48,18 @@ def even_masks() -> UInt64:
     return bit_masks()[np.frombuffer(IQ2_XXS.ksigns, np.uint8)]
 
 
-def negated(packed: NDArray[Any], masks: NDArray[Any]) -> Int8:
-    """int8 packed in wider integers as int8, negated where the masks' bytes are 255."""
-    packed ^= masks
+def negated(packed: NDArray[Any], masks: NDArray[Any], codes: NDArray[Any]) -> Int8:
+    """int8 packed in wider integers as int8, negated where the codes' masks have the byte 255."""
+    signs = look_up(masks, codes)
+    packed ^= signs
     values = packed.view(np.int8)
-    values -= masks.view(np.int8)
+    values -= signs.view(np.int8)
     return values
+
+
+def from_grid(name: str, index: NDArray[Any]) -> NDArray[Any]:
+    """Entries of the grid of an IQ encoding."""
+    return look_up(grid(name), index)
 
 
 @cache

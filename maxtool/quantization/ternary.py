@@ -7,23 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from maxtool.quantization.block import (
-    BlockColumns,
-    Codec,
-    Float32,
-    Records,
-    UInt8,
-    column,
-    fill,
-    inverse,
-    layout,
-    scaled,
-    unpack,
-)
+from maxtool.quantization import block
+from maxtool.quantization.block import BlockColumns, Codec, Float32, Records, UInt8
 from maxtool.quantization.encoding import QuantizationEncoding
 
-TQ1_0 = layout(("qs", "u1", 48), ("qh", "u1", 4), ("d", "<f2"))
-TQ2_0 = layout(("qs", "u1", 64), ("d", "<f2"))
+TQ1_0 = block.layout(("qs", "u1", 48), ("qh", "u1", 4), ("d", "<f2"))
+TQ2_0 = block.layout(("qs", "u1", 64), ("d", "<f2"))
 
 POWERS = np.array([1, 3, 9, 27, 81], np.uint8)[:, None]
 # TQ1_0's parts: the first element, how many bytes, and how many elements each byte holds.
@@ -40,17 +29,14 @@ def decode_tq1_0(blocks: Records, out: Float32) -> None:
         fractions[:, first : first + run * digits] = some.reshape(len(blocks), -1)
         begin += run
     # The integer part of three times the fraction, less one.
-    quants = (fractions >= np.uint8(86)).view(np.int8)
-    quants += (fractions >= np.uint8(171)).view(np.int8)
-    quants -= np.int8(1)
-    scaled(quants, column(blocks["d"]), out)
+    quants = (fractions >= np.uint8(86)).view(np.uint8)
+    quants += (fractions >= np.uint8(171)).view(np.uint8)
+    block.centred(quants, 1, block.column(blocks["d"]), out)
 
 
 def decode_tq2_0(blocks: Records, out: Float32) -> None:
     """``d * (q - 1)`` of two bits each."""
-    quants = unpack(blocks["qs"], bits=2, run=32).view(np.int8)
-    quants -= np.int8(1)
-    scaled(quants, column(blocks["d"]), out)
+    block.centred(block.unpack(blocks["qs"], bits=2, run=32), 1, block.column(blocks["d"]), out)
 
 
 def encode_tq1_0(columns: BlockColumns, records: Records) -> None:
@@ -63,15 +49,15 @@ def encode_tq1_0(columns: BlockColumns, records: Records) -> None:
         for power, digit in zip(POWERS[::-1, 0], part, strict=False):
             number += digit * power
         bytes_.append((number * np.uint16(256) + np.uint16(242)) // np.uint16(243))
-    fill(records["qs"], np.concatenate(bytes_[:2]))
-    fill(records["qh"], bytes_[2])
+    block.fill(records["qs"], np.concatenate(bytes_[:2]))
+    block.fill(records["qh"], bytes_[2])
 
 
 def encode_tq2_0(columns: BlockColumns, records: Records) -> None:
     """Two bits each."""
     digits = _digits(columns, records).reshape(2, 4, 32, -1)
     digits <<= np.arange(0, 8, 2, dtype=np.uint8)[:, None, None]
-    fill(records["qs"], np.bitwise_or.reduce(digits, axis=1).reshape(64, -1))
+    block.fill(records["qs"], np.bitwise_or.reduce(digits, axis=1).reshape(64, -1))
 
 
 def _digits(columns: BlockColumns, records: Records) -> UInt8:
@@ -79,7 +65,7 @@ def _digits(columns: BlockColumns, records: Records) -> UInt8:
     scale = columns.magnitude
     records["d"] = scale
     quants = columns.values
-    quants *= inverse(scale)
+    quants *= block.inverse(scale)
     digits = (quants >= np.float32(0.5)).view(np.uint8)
     digits += (quants > np.float32(-0.5)).view(np.uint8)
     return digits
