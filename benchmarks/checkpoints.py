@@ -116,10 +116,10 @@ def make_sparse(folder: Path, shape: Shape, shard_bytes: int = 5_000_000_000) ->
     weight_map = {}
     for number, specs in enumerate(shards, 1):
         name = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
-        header = safetensors.header(specs)
+        header, offsets = safetensors.header(specs)
         with (folder / name).open("wb") as stream:
             stream.write(header)
-            stream.truncate(len(header) + sum(spec.nbytes for spec in specs))
+            stream.truncate(offsets[-1])
         weight_map |= {spec.name: name for spec in specs}
     index = {"metadata": {"total_size": total}, "weight_map": weight_map}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2))

@@ -217,14 +217,9 @@ MADE: Mapping[str, Callable[..., dict[str, Any]]] = {
 
 
 def _size(conversion: Conversion) -> int:
-    if conversion.request.target == "gguf":
-        return gguf.header(conversion.specs, conversion.metadata)[1][-1]
-    payload = sum(spec.nbytes for spec in conversion.specs)
-    return (
-        len(safetensors.header(conversion.specs))
-        + payload
-        + sum(map(len, conversion.files.values()))
-    )
+    writer = WRITERS[conversion.request.target]
+    _, offsets = writer.header(conversion.specs, conversion.metadata)
+    return int(offsets[-1]) + sum(map(len, conversion.files.values()))
 
 
 # --- streaming -----------------------------------------------------------------------------------

@@ -9,12 +9,12 @@ from pathlib import Path, PurePosixPath
 
 from maxtool.errors import MalformedFile, MissingFile
 from maxtool.weights import hub
-from maxtool.weights.formats import ACCEPTED, Format, artifact, identify, read
+from maxtool.weights.formats import ACCEPTED, Format, artifact, read
 from maxtool.weights.formats.file_index import FileIndex
 from maxtool.weights.formats.gguf_values import whole_number
 from maxtool.weights.jsonfile import read_object
 from maxtool.weights.names import listed, natural_key, stays_inside
-from maxtool.weights.source_file import Stamp, changed, is_file, stamp, unreadable
+from maxtool.weights.source_file import Stamp, is_file, unreadable
 from maxtool.weights.tensor_info import TensorInfo
 
 # What stands for the checkpoint in a folder: names, then patterns that one file may match. A model
@@ -77,11 +77,7 @@ def find(path: Path) -> LocatedTensors:
     compiled = file.name == artifact.FILE and artifact.begins_as_manifest(file)
     if file.suffix == ".json" and not compiled:
         return _sharded(file)
-    before = stamp(file)
-    format_: Format = "artifact" if compiled else identify(file)
-    index, seen = read(format_, file)
-    if seen[file] != before:
-        raise changed(file)
+    format_, index, seen = read(file, "artifact" if compiled else None)
     if format_ == "gguf" and _split_count(index, file) > 1:
         return _split(file, index)
     tensors = {tensor.name: tensor for tensor in index.tensors}
@@ -168,7 +164,7 @@ def _read_all(
     seen: dict[Path, Stamp] = {}
     tensors = 0
     for file in files:
-        index, stamps = read(format_, file)
+        _, index, stamps = read(file, format_)
         indexes.append(index)
         seen |= stamps
         tensors += len(index.tensors)

@@ -57,8 +57,8 @@ class SourceFile:
     def __init__(self, path: Path, descriptor: int, expected: Stamp | None) -> None:
         self.path = path
         self._descriptor = descriptor
-        self._stamp = expected or Stamp.of(os.fstat(descriptor))
-        self.size = self._stamp.size
+        self.stamp = expected or Stamp.of(os.fstat(descriptor))
+        self.size = self.stamp.size
 
     def read(self, start: int, count: int) -> bytes:
         """The bytes from ``start`` on, which must be inside the file; fewer than 2**31 of them.
@@ -97,7 +97,7 @@ class SourceFile:
         Raises:
             ChangedFile: If it has; what was read may be of neither version.
         """
-        if Stamp.of(os.fstat(self._descriptor)) != self._stamp:
+        if Stamp.of(os.fstat(self._descriptor)) != self.stamp:
             raise changed(self.path)
 
 

@@ -112,5 +112,5 @@ def test_the_command_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
 def test_the_library_knows_every_type_that_is_written(tmp_path: Path, dtype: str) -> None:
     path, spec = tmp_path / "a.safetensors", TensorSpec("a", DType(dtype), (0, 3))
-    path.write_bytes(safetensors.header([spec]))
+    path.write_bytes(safetensors.header([spec])[0])
     verify_safetensors(path, [spec], path)

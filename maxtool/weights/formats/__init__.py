@@ -1,4 +1,8 @@
-"""The file formats: a module with ``read`` for each, and ``check`` and ``write`` for two."""
+"""The file formats: a module with ``read`` for each, and ``check`` and ``write`` for two.
+
+A reader checks all that a header says. ``MalformedFile`` is what contradicts the format,
+``InputError`` what is not supported.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from maxtool.errors import InputError, MalformedFile
+from maxtool.errors import MalformedFile
+from maxtool.weights.cursor import Cursor, FileCursor
 from maxtool.weights.formats import artifact, gguf, npz, onnx, pytorch, safetensors, zip_archive
 from maxtool.weights.formats.file_index import FileIndex
 from maxtool.weights.source_file import SourceFile, Stamp, changed, open_source, stamp
 
 Format = Literal["safetensors", "gguf", "pytorch", "onnx", "npz", "npy", "artifact"]
 
-READERS: dict[Format, Callable[[Path], FileIndex]] = {
-    "safetensors": safetensors.read,
-    "gguf": gguf.read,
+# Formats whose header is the beginning of the file, so that it can be read from a distance.
+HEADERS: dict[Format, Callable[[Cursor], FileIndex]] = {
+    "safetensors": safetensors.read_header,
+    "gguf": gguf.read_header,
+}
+READERS: dict[Format, Callable[[SourceFile], FileIndex]] = {
     "pytorch": pytorch.read,
     "onnx": onnx.read,
     "npz": npz.read_archive,
@@ -54,33 +62,18 @@ _OTHERS = {
 }
 
 
-def identify(path: Path) -> Format:
-    """Return the format of a file, by its first bytes, or by its name where these are broken.
-
-    Raises:
-        MissingFile: If it cannot be read.
-        MalformedFile: If it is none that is read here.
-    """
-    with open_source(path) as file:
-        return _identified(file)
-
-
-def read(format_: Format, path: Path) -> tuple[FileIndex, dict[Path, Stamp]]:
+def read(path: Path, format_: Format | None = None) -> tuple[Format, FileIndex, dict[Path, Stamp]]:
     """The header of a file, and what tells whether it, or one with its payloads, has changed since.
 
-    Raises:
-        InputError: As the readers, or if the file is written meanwhile.
+    Its format is told by its first bytes, or by its name where these are broken.
     """
-    seen = stamp(path)
-    try:
-        index = READERS[format_](path)
-    except InputError:
-        if stamp(path) != seen:
-            raise changed(path) from None
-        raise
-    if stamp(path) != seen:
+    with open_source(path) as file:
+        format_ = format_ or _identified(file)
+        header = HEADERS.get(format_)
+        index = header(FileCursor(file)) if header else READERS[format_](file)
+    if stamp(path) != file.stamp:
         raise changed(path)
-    return index, {path: seen, **index.beside}
+    return format_, index, {path: file.stamp, **index.beside}
 
 
 def _identified(file: SourceFile) -> Format:

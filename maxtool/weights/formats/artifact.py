@@ -71,16 +71,12 @@ def is_manifest(path: Path) -> bool:
     return isinstance(schema, str) and schema.partition("/")[0] == KIND
 
 
-def read(path: Path) -> FileIndex:
-    """Read and check a manifest; the weights of several devices get the number of theirs in front.
-
-    Raises:
-        MalformedFile: If it is malformed, contradicts itself, or is of another version.
-    """
+def read(file: SourceFile) -> FileIndex:
+    """Read and check a manifest; weights of several devices get the number of theirs in front."""
     from maxtool.runtime.loader import Manifest, RunError
 
     try:
-        manifest = Manifest(path.parent)
+        manifest = Manifest(file.path.parent)
     except RunError as error:
         raise MalformedFile(
             error.what, file=error.file, hint=error.hint, problems=error.problems

@@ -8,7 +8,7 @@ the next multiple of the alignment.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,12 +17,11 @@ from maxtool.dtype import TABLE, DType
 from maxtool.errors import InputError, ModelMismatch
 from maxtool.quantization.encoding import BY_GGUF as ENCODINGS
 from maxtool.quantization.encoding import QuantizationEncoding
-from maxtool.weights.cursor import Cursor, FileCursor
+from maxtool.weights.cursor import Cursor
 from maxtool.weights.formats import gguf_values
-from maxtool.weights.formats.file_index import FileIndex
-from maxtool.weights.formats.payload import Payload, repeated_names, write_payloads
+from maxtool.weights.formats.file_index import FileIndex, check_inside
+from maxtool.weights.formats.payload import Payload, Progress, check_held, write_file
 from maxtool.weights.jsonfile import uncollected
-from maxtool.weights.source_file import cut_off, open_source
 from maxtool.weights.tensor_info import TensorInfo, TensorSpec
 
 MAGIC = b"GGUF"
@@ -63,20 +62,8 @@ class _Description(NamedTuple):
     at: int
 
 
-def read(path: Path) -> FileIndex:
-    """Read and check the header of a GGUF file.
-
-    Raises:
-        MissingFile: If the file cannot be read.
-        MalformedFile: If anything in it contradicts the format.
-        InputError: If it is of another version or byte order.
-    """
-    with open_source(path) as file:
-        return read_header(FileCursor(file))
-
-
 def read_header(cursor: Cursor) -> FileIndex:
-    """The same from a cursor, which need not have the payloads at hand."""
+    """Read and check a header; the payloads need not be at hand."""
     _check_magic(cursor)
     n_tensors = cursor.count("the tensor count", each=LEAST_TENSOR_BYTES, most=MAX_TENSORS)
     n_keys = cursor.count("the key count", each=LEAST_KEY_BYTES, most=MAX_KEYS)
@@ -161,7 +148,8 @@ def _place(
         tensors.append(
             TensorInfo(spec.name, spec.dtype, spec.shape, spec.encoding, cursor.file, expected)
         )
-    _check_whole(tensors, end, cursor)
+    if tensors:
+        check_inside(tensors, end, cursor)
     last = end if tensors else cursor.position
     if not last <= cursor.end <= _align(end, alignment):
         cursor.fail(f"{cursor.end - last} bytes belong to no tensor", offset=last)
@@ -183,30 +171,13 @@ def _payload_end(description: _Description, start: int, expected: int, cursor: C
     return offset + nbytes
 
 
-def _check_whole(tensors: Sequence[TensorInfo], end: int, cursor: Cursor) -> None:
-    """Check that the payloads, of which the last ends at ``end``, lie inside the file."""
-    if end > cursor.end and tensors:
-        first = next(tensor for tensor in tensors if tensor.offset + tensor.nbytes > cursor.end)
-        left = max(cursor.end - first.offset, 0)
-        what = f"the payload needs {first.nbytes} bytes and {left} are left"
-        offset = min(first.offset, cursor.end)
-        cursor.fail(what, offset=offset, tensor=first.name, hint=cut_off(end - cursor.end))
-
-
 def _align(position: int, alignment: int) -> int:
     return -(-position // alignment) * alignment
 
 
 def check(specs: Sequence[TensorSpec]) -> None:
-    """Check that the format can hold all of ``specs``.
-
-    Raises:
-        ModelMismatch: Listing every tensor it cannot hold.
-    """
-    problems = [f"{spec.name}: {why}" for spec in specs if (why := _unfit(spec))]
-    problems += repeated_names(specs)
-    if problems:
-        raise ModelMismatch("GGUF cannot hold these tensors", problems=problems)
+    """Check that the format can hold all of ``specs``; ``ModelMismatch`` lists those it cannot."""
+    check_held("GGUF", specs, _unfit)
 
 
 def _unfit(spec: TensorSpec) -> str | None:
@@ -225,14 +196,13 @@ def _unfit(spec: TensorSpec) -> str | None:
 
 
 def header(specs: Sequence[TensorSpec], metadata: Mapping[str, object]) -> tuple[bytes, list[int]]:
-    """The bytes before the payloads, and where each payload starts in the file.
+    """The bytes before the payloads, where each payload starts, and where the file ends.
 
     Args:
         specs: The tensors, in the order they are stored.
-        metadata: Key/values; their Python or NumPy type decides the type in the file.
-
-    Returns:
-        The header, padded, and one offset per spec and one for the padded end of the file.
+        metadata: Key/values; their Python or NumPy type decides the type in the file: ``str``,
+            ``bool``, NumPy scalars, lists of ``str``, one-dimensional arrays. ``TypeError`` if it
+            is another.
     """
     alignment = gguf_values.whole_number(metadata.get(ALIGNMENT_KEY), DEFAULT_ALIGNMENT)
     if alignment is None:
@@ -269,25 +239,8 @@ def write(
     specs: Sequence[TensorSpec],
     arrays: Iterable[Payload],
     metadata: Mapping[str, object],
-    progress: Callable[[int], None] | None = None,
+    progress: Progress | None = None,
 ) -> None:
-    """Write a GGUF file, one array or chunk at a time.
-
-    Args:
-        path: Where to write; use :func:`maxtool.files.staged`.
-        specs: Every tensor, in the order they are stored.
-        arrays: The payloads, in the same order.
-        metadata: Key/values; their Python or NumPy type decides the type in the file: ``str``,
-            ``bool``, NumPy scalars, lists of ``str``, one-dimensional arrays.
-        progress: Told the bytes written since the last call.
-
-    Raises:
-        ModelMismatch: If the format cannot hold a spec, or an array contradicts its spec.
-        TypeError: If a key's value has a type that is not listed above.
-    """
+    """Write a GGUF file, checked as by :func:`check`; see :func:`header` and ``write_file``."""
     check(specs)
-    start, offsets = header(specs, metadata)
-    with path.open("wb") as stream:
-        stream.write(start)
-        write_payloads(stream, specs, offsets[:-1], arrays, progress)
-        stream.truncate(offsets[-1])
+    write_file(path, header(specs, metadata), specs, arrays, progress)

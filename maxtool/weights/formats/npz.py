@@ -22,7 +22,7 @@ from maxtool.dtype import DType
 from maxtool.errors import InputError, MalformedFile
 from maxtool.weights.formats.file_index import FileIndex
 from maxtool.weights.formats.zip_archive import ZipEntry, read_beginning, read_entries, read_entry
-from maxtool.weights.source_file import SourceFile, cut_off, open_source
+from maxtool.weights.source_file import SourceFile, cut_off
 from maxtool.weights.tensor_info import TensorInfo
 
 MAGIC = b"\x93NUMPY"
@@ -88,43 +88,25 @@ def is_archive(entries: Iterable[str]) -> bool:
     return all(name.endswith(SUFFIX) for name in entries)
 
 
-def read_array(path: Path) -> FileIndex:
-    """Read and check the header of an .npy file; its tensor is named as the file is.
-
-    Raises:
-        MissingFile: If the file cannot be read.
-        MalformedFile: If anything in it contradicts the format.
-        InputError: If its elements are of a type that is not supported.
-    """
-    location = _HeaderLocation(path, path.stem, 0)
-    with open_source(path) as file:
-        header = _parse(file.read(0, min(file.size, MAX_HEADER_BYTES + 12)), location)
-    header_info = _describe(header, location, file.size, 0, None)
-    return FileIndex(
-        () if header_info is None else (header_info,),
-        {},
-        _notes([] if header_info else [path.stem]),
-    )
+def read_array(file: SourceFile) -> FileIndex:
+    """Read and check the header of an .npy file; its tensor is named as the file is."""
+    location = _HeaderLocation(file.path, file.path.stem, 0)
+    header = _parse(file.read(0, min(file.size, MAX_HEADER_BYTES + 12)), location)
+    info = _describe(header, location, file.size, 0, None)
+    return FileIndex((info,), {}) if info else FileIndex((), {}, _notes([location.name]))
 
 
-def read_archive(path: Path) -> FileIndex:
-    """Read and check the headers of the arrays in an .npz file.
-
-    Raises:
-        MissingFile: If the file cannot be read.
-        MalformedFile: If anything in it contradicts the format.
-        InputError: If elements are of a type that is not supported.
-    """
+def read_archive(file: SourceFile) -> FileIndex:
+    """Read and check the headers of the arrays in an .npz file."""
     tensors, strings = [], []
-    with open_source(path) as file:
-        for entry in read_entries(file).values():
-            location = _HeaderLocation(path, entry.name.removesuffix(SUFFIX), entry.start)
-            raw = read_beginning(file, entry, MAX_HEADER_BYTES + 12)
-            info = _describe(_parse(raw, location), location, entry.size, entry.start, entry)
-            if info is None:
-                strings.append(location.name)
-            else:
-                tensors.append(info)
+    for entry in read_entries(file).values():
+        location = _HeaderLocation(file.path, entry.name.removesuffix(SUFFIX), entry.start)
+        raw = read_beginning(file, entry, MAX_HEADER_BYTES + 12)
+        info = _describe(_parse(raw, location), location, entry.size, entry.start, entry)
+        if info is None:
+            strings.append(location.name)
+        else:
+            tensors.append(info)
     return FileIndex(tuple(tensors), {}, _notes(strings))
 
 

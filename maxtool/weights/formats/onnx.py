@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 from maxtool.dtype import BY_ONNX, DType
@@ -26,7 +25,7 @@ from maxtool.weights.formats.protobuf import (
 )
 from maxtool.weights.jsonfile import uncollected
 from maxtool.weights.names import UniqueNames
-from maxtool.weights.source_file import SourceFile, cut_off, open_source
+from maxtool.weights.source_file import SourceFile, cut_off
 from maxtool.weights.tensor_info import TensorInfo
 
 SUFFIX = ".onnx"
@@ -120,19 +119,13 @@ def is_model(data: bytes) -> bool:
     return data[:1] == b"\x08" and len(data) > 2 and data[1] < 0x80 and data[2] >> 3 in MODEL
 
 
-def read(path: Path) -> FileIndex:
+def read(file: SourceFile) -> FileIndex:
     """Read and check a model's initializers.
 
     Initializers of a graph inside a node are named after the node, the attribute and, in a list of
     graphs, its number, with dots between.
-
-    Raises:
-        MissingFile: If the file, or one with its data, cannot be read.
-        MalformedFile: If anything in it contradicts the format.
-        InputError: If a tensor has an element type or a way of storing it that is not supported,
-            or keeps its data outside the folder.
     """
-    with open_source(path) as file, uncollected():
+    with uncollected():
         return _Reader(file).read()
 
 

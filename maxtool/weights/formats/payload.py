@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maxtool.errors import MisshapenWeight, MissingWeight, UnexpectedWeight
+from maxtool.errors import MisshapenWeight, MissingWeight, ModelMismatch, UnexpectedWeight
 from maxtool.weights.tensor_info import TensorSpec
 
 CHUNK_BYTES = 1 << 24
@@ -34,35 +35,58 @@ class Chunked:
 Payload = NDArray[Any] | Chunked
 
 
-def repeated_names(specs: Iterable[TensorSpec]) -> list[str]:
-    """A line for every name that more than one spec has."""
+# Told the bytes done since the last call.
+Progress = Callable[[int], None]
+
+
+def check_held(
+    format_name: str,
+    specs: Sequence[TensorSpec],
+    unfit: Callable[[TensorSpec], str | None],
+    reserved: str | None = None,
+) -> None:
+    """Refuse tensors that ``unfit`` gives a reason for, names that are there twice or reserved."""
+    problems = [f"{spec.name}: {why}" for spec in specs if (why := unfit(spec))]
     counts = Counter(spec.name for spec in specs)
-    return [
-        f"{name}: the name is there {count} times" for name, count in counts.items() if count > 1
+    problems += [
+        f"{n}: the name is there {count} times" for n, count in counts.items() if count > 1
     ]
+    problems += [f"{reserved}: no tensor can have this name" for s in specs if s.name == reserved]
+    if problems:
+        raise ModelMismatch(f"{format_name} cannot hold these tensors", problems=problems)
 
 
-def write_payloads(
+def write_file(
+    path: Path,
+    header: tuple[bytes, Sequence[int]],
+    specs: Sequence[TensorSpec],
+    arrays: Iterable[Payload],
+    progress: Progress | None,
+) -> None:
+    """Write a file of tensors, one array or chunk at a time.
+
+    Args:
+        path: Where to write; use :func:`maxtool.files.staged`.
+        header: The first bytes, where each payload starts in the file, and where this ends.
+        specs: What the arrays must be; ``MisshapenWeight`` if they are not.
+        arrays: As many, in the same order; only one is held at a time. ``MissingWeight`` and
+            ``UnexpectedWeight`` if there are fewer or more.
+        progress: What is told of the bytes written.
+    """
+    beginning, (*offsets, end) = header
+    with path.open("wb") as stream:
+        stream.write(beginning)
+        _write_payloads(stream, specs, offsets, arrays, progress)
+        stream.truncate(end)
+
+
+def _write_payloads(
     stream: BinaryIO,
     specs: Sequence[TensorSpec],
     offsets: Sequence[int],
     arrays: Iterable[Payload],
-    progress: Callable[[int], None] | None,
+    progress: Progress | None,
 ) -> None:
-    """Write each array at its offset.
-
-    Args:
-        stream: A seekable file.
-        specs: What the arrays must be.
-        offsets: Where they go, from the start of the file.
-        arrays: As many as there are specs; only one is held at a time.
-        progress: Told the bytes written since the last call.
-
-    Raises:
-        MisshapenWeight: If an array has another dtype or shape than its spec.
-        MissingWeight: If there are fewer arrays than specs.
-        UnexpectedWeight: If there are more.
-    """
     iterator = iter(arrays)
     for spec, offset in zip(specs, offsets, strict=True):
         array = next(iterator, None)
@@ -88,7 +112,7 @@ def _check(array: Payload, spec: TensorSpec) -> None:
         )
 
 
-def _write(stream: BinaryIO, array: NDArray[Any], progress: Callable[[int], None] | None) -> int:
+def _write(stream: BinaryIO, array: NDArray[Any], progress: Progress | None) -> int:
     """Write an array; returns its bytes."""
     payload = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     for start in range(0, payload.size, CHUNK_BYTES):

@@ -20,7 +20,7 @@ from maxtool.weights.formats.pickle_machine import ImportedName
 from maxtool.weights.formats.pytorch_tensors import CALLS, Storage, StridedTensor, find_storage
 from maxtool.weights.formats.zip_archive import ZipEntry, read_entries
 from maxtool.weights.names import UniqueNames
-from maxtool.weights.source_file import SourceFile, open_source
+from maxtool.weights.source_file import SourceFile
 from maxtool.weights.tensor_info import TensorInfo
 
 PICKLE = "data.pkl"
@@ -35,25 +35,17 @@ def is_archive(entries: Iterable[str]) -> bool:
     return any(name.endswith(f"/{PICKLE}") for name in entries)
 
 
-def read(path: Path) -> FileIndex:
-    """Read and check the description of a PyTorch checkpoint.
-
-    Raises:
-        MissingFile: If the file cannot be read.
-        MalformedFile: If anything in it contradicts the format.
-        InputError: If it is big-endian, compressed, TorchScript, has types that are not supported,
-            or its pickle wants to import anything but tensors.
-    """
-    with open_source(path) as file:
-        entries = _in_folder(read_entries(file), path)
-        _check_byte_order(file, entries, path)
-        pickle = _stored(entries, PICKLE, path)
-        raw = file.read(pickle.start, min(pickle.size, pickle_reader.MAX_PICKLE_BYTES))
+def read(file: SourceFile) -> FileIndex:
+    """Read and check the description of a PyTorch checkpoint."""
+    path = file.path
+    entries = _in_folder(read_entries(file), path)
+    _check_byte_order(file, entries)
+    pickle = _stored(entries, PICKLE, path)
+    raw = file.read(pickle.start, min(pickle.size, pickle_reader.MAX_PICKLE_BYTES))
     cursor = Cursor(raw, path, origin=pickle.start, end=pickle.size)
     find = partial(find_storage, lambda name: _stored(entries, name, path))
-    content = pickle_reader.read(cursor, CALLS, find)
     flat = _Flattener(path)
-    flat.add(content)
+    flat.add(pickle_reader.read(cursor, CALLS, find))
     return FileIndex(tuple(flat.tensors), flat.metadata)
 
 
@@ -92,16 +84,18 @@ def _stored(entries: Mapping[str, ZipEntry], name: str, path: Path) -> ZipEntry:
     return entry
 
 
-def _check_byte_order(file: SourceFile, entries: Mapping[str, ZipEntry], path: Path) -> None:
+def _check_byte_order(file: SourceFile, entries: Mapping[str, ZipEntry]) -> None:
     if "byteorder" not in entries:
         return  # before torch 2.1
-    entry = _stored(entries, "byteorder", path)
+    entry = _stored(entries, "byteorder", file.path)
     order = file.read(entry.start, min(entry.size, 16))
     if order == b"big":
-        raise InputError("a big-endian checkpoint; only little-endian ones are read", file=path)
+        raise InputError(
+            "a big-endian checkpoint; only little-endian ones are read", file=file.path
+        )
     if order != b"little":
         what = f"the byte order is {order.decode(errors='replace')!r}, not 'little'"
-        raise MalformedFile(what, file=path, offset=entry.start)
+        raise MalformedFile(what, file=file.path, offset=entry.start)
 
 
 class _Flattener:

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from maxtool.dtype import BY_SAFETENSORS, TABLE, DType
-from maxtool.errors import InputError, MalformedFile, ModelMismatch
-from maxtool.weights.cursor import Cursor, FileCursor
-from maxtool.weights.formats.file_index import FileIndex
-from maxtool.weights.formats.payload import Payload, repeated_names, write_payloads
+from maxtool.errors import InputError, MalformedFile
+from maxtool.weights.cursor import Cursor
+from maxtool.weights.formats.file_index import FileIndex, check_inside
+from maxtool.weights.formats.payload import Payload, Progress, check_held, write_file
 from maxtool.weights.jsonfile import MAX_JSON_MEMORY, parse_object, uncollected
-from maxtool.weights.source_file import cut_off, open_source
 from maxtool.weights.tensor_info import TensorInfo, TensorSpec
 
 MAX_HEADER_BYTES = 100_000_000
@@ -39,20 +38,8 @@ STORAGE_ORDER = (
 _RANK = {DType(name): rank for rank, name in enumerate(STORAGE_ORDER.split())}
 
 
-def read(path: Path) -> FileIndex:
-    """Read and check the header of a safetensors file.
-
-    Raises:
-        MissingFile: If the file cannot be read.
-        MalformedFile: If anything in it contradicts the format.
-        InputError: If a tensor has an element type that is not supported.
-    """
-    with open_source(path) as file:
-        return read_header(FileCursor(file))
-
-
 def read_header(cursor: Cursor) -> FileIndex:
-    """The same from a cursor, which need not have the payloads at hand."""
+    """Read and check a header; the payloads need not be at hand."""
     length = cursor.u64("the header length")
     if length > MAX_HEADER_BYTES:
         cursor.fail(f"a header of {length} bytes; at most {MAX_HEADER_BYTES}", offset=0)
@@ -64,9 +51,10 @@ def read_header(cursor: Cursor) -> FileIndex:
         placed = [reader.read(name, entry) for name, entry in content.items()]
     content.clear()
     placed.sort(key=itemgetter(1, 2))
-    _check_whole(placed, cursor)
+    tensors = tuple(tensor for tensor, *_ in placed)
+    check_inside(tensors, max((end for *_, end in placed), default=0), cursor)
     _check_packed(placed, cursor)
-    return FileIndex(tuple(tensor for tensor, *_ in placed), metadata)
+    return FileIndex(tensors, metadata)
 
 
 def _parse(raw: bytes, cursor: Cursor) -> dict[str, object]:
@@ -192,17 +180,6 @@ class _EntryReader:
         return type_(what, file=self.cursor.file, tensor=name, offset=offset)
 
 
-def _check_whole(placed: Sequence[Placed], cursor: Cursor) -> None:
-    """Check that the payloads end where the file ends, or before."""
-    last = max((end for *_, end in placed), default=0)
-    if last > cursor.end:
-        tensor, begin, end = next(entry for entry in placed if entry[2] > cursor.end)
-        left = max(cursor.end - begin, 0)
-        what = f"the payload needs {end - begin} bytes and {left} are left"
-        offset = min(begin, cursor.end)
-        cursor.fail(what, offset=offset, tensor=tensor.name, hint=cut_off(last - cursor.end))
-
-
 def _check_packed(placed: Sequence[Placed], cursor: Cursor) -> None:
     """Check that payloads follow each other from the header to the end of the file."""
     expected = cursor.position
@@ -221,42 +198,40 @@ def storage_order(specs: Iterable[TensorSpec]) -> list[TensorSpec]:
 
 
 def check(specs: Sequence[TensorSpec]) -> None:
-    """Check that the format can hold all of ``specs``.
-
-    Raises:
-        ModelMismatch: Listing every tensor it cannot hold.
-    """
-    problems = [
-        f"{spec.name}: {spec.encoding.name} blocks cannot be stored in safetensors"
-        for spec in specs
-        if spec.encoding
-    ]
-    problems += repeated_names(specs)
-    problems += [f"{METADATA}: no tensor can have this name" for s in specs if s.name == METADATA]
-    if problems:
-        raise ModelMismatch("safetensors cannot hold these tensors", problems=problems)
+    """Check that the format can hold all of ``specs``; ``ModelMismatch`` lists those it cannot."""
+    check_held("safetensors", specs, _unfit, reserved=METADATA)
 
 
-def header(specs: Sequence[TensorSpec], metadata: Mapping[str, object] | None = None) -> bytes:
-    """The bytes before the payloads of ``specs``, which are stored in :func:`storage_order`.
+def _unfit(spec: TensorSpec) -> str | None:
+    """Return the reason why the format cannot hold a tensor, or ``None``."""
+    return f"{spec.encoding.name} blocks cannot be stored in safetensors" if spec.encoding else None
+
+
+def header(
+    specs: Sequence[TensorSpec], metadata: Mapping[str, object] | None = None
+) -> tuple[bytes, list[int]]:
+    """The bytes before the payloads, where each payload starts, and where the file ends.
 
     Args:
-        specs: The tensors, in any order.
+        specs: The tensors, in any order; they are stored in :func:`storage_order`.
         metadata: Strings; ``{"format": "pt"}`` if nothing is given, as most readers expect.
     """
     content: dict[str, Any] = {METADATA: dict(sorted((metadata or DEFAULT_METADATA).items()))}
-    offset = 0
+    begins: dict[str, int] = {}
+    end = 0
     for spec in storage_order(specs):
-        end = offset + spec.nbytes
+        begin = begins[spec.name] = end
+        end += spec.nbytes
         content[spec.name] = {
             "dtype": TABLE[spec.dtype].safetensors,
             "shape": list(spec.shape),
-            "data_offsets": [offset, end],
+            "data_offsets": [begin, end],
         }
-        offset = end
     raw = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
     raw += b" " * (-len(raw) % HEADER_ALIGNMENT)
-    return len(raw).to_bytes(8, "little") + raw
+    start = 8 + len(raw)
+    offsets = [start + begins[spec.name] for spec in specs]
+    return len(raw).to_bytes(8, "little") + raw, [*offsets, start + end]
 
 
 def write(
@@ -264,28 +239,8 @@ def write(
     specs: Sequence[TensorSpec],
     arrays: Iterable[Payload],
     metadata: Mapping[str, object] | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: Progress | None = None,
 ) -> None:
-    """Write a safetensors file, one array or chunk at a time.
-
-    Args:
-        path: Where to write; use :func:`maxtool.files.staged`.
-        specs: Every tensor, in the order of ``arrays``.
-        arrays: The payloads; each is written to its place, so the order costs nothing.
-        metadata: Strings for the header.
-        progress: Told the bytes written since the last call.
-
-    Raises:
-        ModelMismatch: If the format cannot hold a spec, or an array contradicts its spec.
-    """
+    """Write a safetensors file, checked as by :func:`check`; see :func:`header`, ``write_file``."""
     check(specs)
-    start = header(specs, metadata)
-    offsets: dict[str, int] = {}
-    position = len(start)
-    for spec in storage_order(specs):
-        offsets[spec.name] = position
-        position += spec.nbytes
-    with path.open("wb") as stream:
-        stream.write(start)
-        write_payloads(stream, specs, [offsets[spec.name] for spec in specs], arrays, progress)
-        stream.truncate(position)
+    write_file(path, header(specs, metadata), specs, arrays, progress)

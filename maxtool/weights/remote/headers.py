@@ -14,7 +14,7 @@ from pathlib import Path
 from maxtool.errors import InputError, MalformedFile, MaxtoolError, MissingFile, UsageError
 from maxtool.weights import locate
 from maxtool.weights.cursor import Cursor
-from maxtool.weights.formats import gguf, safetensors
+from maxtool.weights.formats import HEADERS, Format, gguf
 from maxtool.weights.jsonfile import read_object
 from maxtool.weights.names import stays_inside
 from maxtool.weights.remote.filesystem import FilesystemStore
@@ -30,7 +30,6 @@ MAX_JSON_BYTES = 50_000_000
 AT_ONCE = 8
 
 USUAL_NAMES = ("model.safetensors.index.json", "model.safetensors")
-READERS = {"safetensors": safetensors.read_header, "gguf": gguf.read_header}
 ONLY = "from a distance only safetensors and GGUF headers are read: download the file"
 
 
@@ -150,7 +149,7 @@ class _Copier:
         if not total:
             return
         cursor = _RemoteCursor(first, copy, url, self.store, total)
-        READERS[_kind(first, name, url)](cursor)
+        HEADERS[_kind(first, name, url)](cursor)
         with copy.open("r+b") as stream:
             stream.write(cursor.data)
 
@@ -186,7 +185,7 @@ def _too_large(url: str, size: int) -> InputError:
     return InputError(what, file=redacted(url))
 
 
-def _kind(first: bytes, name: str, url: str) -> str:
+def _kind(first: bytes, name: str, url: str) -> Format:
     if first[:4] == gguf.MAGIC or name.endswith(".gguf"):
         return "gguf"
     if first[8:9] == b"{" or name.endswith(".safetensors"):
