@@ -54,6 +54,12 @@ def listed(names: Sequence[str]) -> list[str]:
     return [*names[:MAX_LISTED], *([f"and {rest} more"] if rest > 0 else [])]
 
 
+def first_of(names: Sequence[str], most: int = MAX_LISTED) -> str:
+    """The same as words of a sentence."""
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
 def stays_inside(name: str) -> bool:
     """Return whether the name of a file is a plain relative path, on any system."""
     if name[1:2] == ":" or name.startswith("/") or "\\" in name or "\0" in name:

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +73,12 @@ class SourceFile:
         if len(content) < count:
             raise changed(self.path)
         return content
+
+    def fail(
+        self, what: str, offset: int, tensor: str | None = None, hint: str | None = None
+    ) -> NoReturn:
+        """Raise ``MalformedFile``."""
+        raise MalformedFile(what, file=self.path, tensor=tensor, offset=offset, hint=hint)
 
     def fill(self, start: int, out: memoryview) -> None:
         """Read the bytes from ``start`` on into a buffer of any size."""

@@ -74,6 +74,10 @@ class TensorSpec:
         """Type name in listings: ``F32``, ``BF16``, ``Q4_K``."""
         return self.encoding.name if self.encoding else type_name(self.dtype)
 
+    def at(self, file: Path, offset: int, unpack: Unpack | None = None) -> TensorInfo:
+        """The tensor as a file holds it."""
+        return TensorInfo(self.name, self.dtype, self.shape, self.encoding, file, offset, unpack)
+
 
 Unpack = Callable[[SourceFile], NDArray[Any]]
 

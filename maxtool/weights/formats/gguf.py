@@ -144,10 +144,7 @@ def _place(
     for description in descriptions:
         expected = _align(end, alignment)
         end = _payload_end(description, start, expected, cursor)
-        spec = description.spec
-        tensors.append(
-            TensorInfo(spec.name, spec.dtype, spec.shape, spec.encoding, cursor.file, expected)
-        )
+        tensors.append(description.spec.at(cursor.file, expected))
     if tensors:
         check_inside(tensors, end, cursor)
     last = end if tensors else cursor.position

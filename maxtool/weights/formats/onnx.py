@@ -6,12 +6,10 @@ package itself is not needed to read: parsing with it copies every payload.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from functools import partial
-from typing import NamedTuple
 
-from maxtool.dtype import BY_ONNX, DType
+from maxtool.dtype import BY_ONNX
 from maxtool.errors import InputError
 from maxtool.weights.formats import onnx_external, onnx_values
 from maxtool.weights.formats.file_index import FileIndex
@@ -24,9 +22,9 @@ from maxtool.weights.formats.protobuf import (
     Span,
 )
 from maxtool.weights.jsonfile import uncollected
-from maxtool.weights.names import UniqueNames
+from maxtool.weights.names import UniqueNames, first_of
 from maxtool.weights.source_file import SourceFile, cut_off
-from maxtool.weights.tensor_info import TensorInfo
+from maxtool.weights.tensor_info import TensorInfo, TensorSpec
 
 SUFFIX = ".onnx"
 MAX_DIMS = 64
@@ -97,23 +95,6 @@ OTHER_TYPES = {
 Fields = Mapping[str, list[tuple[int, int, int]]]
 
 
-class _TensorHeader(NamedTuple):
-    """A tensor before its payload is looked at."""
-
-    name: str
-    dtype: DType
-    shape: tuple[int, ...]
-    at: int
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * self.dtype.size_in_bytes
-
-
 def is_model(data: bytes) -> bool:
     """Return whether bytes may be an ONNX model: every writer puts its version first."""
     return data[:1] == b"\x08" and len(data) > 2 and data[1] < 0x80 and data[2] >> 3 in MODEL
@@ -131,41 +112,43 @@ def read(file: SourceFile) -> FileIndex:
 
 class _Reader:
     def __init__(self, file: SourceFile) -> None:
-        self.path = path = file.path
+        self.file = file
         self.wire = MessageFields(file)
-        self.names = UniqueNames(path)
+        self.names = UniqueNames(file.path)
         self.tensors: list[TensorInfo] = []
-        self.beside = onnx_external.ExternalFiles(path)
+        self.beside = onnx_external.ExternalFiles(file)
         self.strings: list[str] = []
         self.sparse = 0
 
     def read(self) -> FileIndex:
-        whole = Span(0, self.wire.file.size)
+        whole = Span(0, self.file.size)
         fields = self.wire.collect(whole, MODEL, "the model")
         for name in ("ir_version", "graph", "opset_import"):
             if name not in fields:
                 what = f"not an ONNX model, or cut short: it has no {name}"
-                self.wire.fail(what, whole.end, hint=cut_off())
+                self.file.fail(what, whole.end, hint=cut_off())
         metadata = self._metadata(fields)
-        self._graph(_span(fields["graph"]), "", 0)
-        for _, start, end in fields.get("functions", ()):
-            self._function(Span(start, end))
+        self._graph(_spans(fields, "graph")[0], "", 0)
+        for span in _spans(fields, "functions"):
+            function = self.wire.collect(span, FUNCTION, "a function")
+            prefix = f"{self._text(function, 'name', MAX_NAME_BYTES)}."
+            self._graph(span, prefix, 0, {FUNCTION_NODE: GRAPH[1]}, "a function")
         return FileIndex(tuple(self.tensors), metadata, self._notes(), self.beside.files)
 
     def _metadata(self, fields: Fields) -> dict[str, object]:
         """Version, producer and opsets, and the properties under their own keys."""
-        metadata: dict[str, object] = {"ir_version": fields["ir_version"][0][1]}
+        metadata: dict[str, object] = {"ir_version": _number(fields, "ir_version")}
         for name in TEXTS:
             if name in fields:
                 metadata[name] = self._text(fields, name, MAX_TEXT_BYTES)
         if "model_version" in fields:
-            metadata["model_version"] = fields["model_version"][0][1]
-        for _, start, end in fields["opset_import"]:
-            opset = self.wire.collect(Span(start, end), OPSET, "an opset")
+            metadata["model_version"] = _number(fields, "model_version")
+        for span in _spans(fields, "opset_import"):
+            opset = self.wire.collect(span, OPSET, "an opset")
             domain = self._text(opset, "domain", MAX_TEXT_BYTES) or "ai.onnx"
-            metadata[f"opset.{domain}"] = opset["version"][0][1] if "version" in opset else 0
-        for _, start, end in fields.get("metadata_props", ()):
-            entry = self.wire.collect(Span(start, end), PROPERTY, "a property")
+            metadata[f"opset.{domain}"] = _number(opset, "version")
+        for span in _spans(fields, "metadata_props"):
+            entry = self.wire.collect(span, PROPERTY, "a property")
             key = self._text(entry, "key", MAX_TEXT_BYTES)
             metadata.setdefault(key, self._text(entry, "value", MAX_TEXT_BYTES))
         return metadata
@@ -173,21 +156,27 @@ class _Reader:
     def _notes(self) -> tuple[str, ...]:
         notes = []
         if self.strings:
-            more = f" and {len(self.strings) - 10} more" if len(self.strings) > 10 else ""
-            notes.append(f"tensors of text were left out: {', '.join(self.strings[:10])}{more}")
+            notes.append(f"tensors of text were left out: {first_of(self.strings)}")
         if self.sparse:
             notes.append(f"sparse initializers were left out: {self.sparse}")
         return tuple(notes)
 
-    def _graph(self, span: Span, prefix: str, depth: int) -> None:
+    def _graph(
+        self,
+        span: Span,
+        prefix: str,
+        depth: int,
+        known: Mapping[int, FieldSpec] = GRAPH,
+        what: str = "a graph",
+    ) -> None:
         if depth > MAX_DEPTH:
-            self.wire.fail(f"graphs nested deeper than {MAX_DEPTH}", span.start)
+            self.file.fail(f"graphs nested deeper than {MAX_DEPTH}", span.start)
         index = 0
         for number, wire_type, start, end in self.wire.fields(span):
-            spec = GRAPH.get(number)
+            spec = known.get(number)
             if spec is None:
                 continue
-            self.wire.check(spec, wire_type, "a graph", span.start)
+            self.wire.check(spec, wire_type, what, span.start)
             if spec.name == "node":
                 self._node(Span(start, end), prefix, index, depth)
                 index += 1
@@ -196,56 +185,44 @@ class _Reader:
             else:
                 self.sparse += 1
 
-    def _function(self, span: Span) -> None:
-        fields = self.wire.collect(span, FUNCTION, "a function")
-        prefix = f"{self._text(fields, 'name', MAX_NAME_BYTES)}."
-        index = 0
-        for number, wire_type, start, end in self.wire.fields(span):
-            if number == FUNCTION_NODE:
-                self.wire.check(GRAPH[1], wire_type, "a function", span.start)
-                self._node(Span(start, end), prefix, index, 0)
-                index += 1
-
     def _node(self, span: Span, prefix: str, index: int, depth: int) -> None:
         """Read the graphs among a node's attributes."""
         fields = self.wire.collect(span, NODE, "a node")
-        for _, start, end in fields.get("attribute", ()):
-            attribute = self.wire.collect(Span(start, end), ATTRIBUTE, "an attribute")
+        for at in _spans(fields, "attribute"):
+            attribute = self.wire.collect(at, ATTRIBUTE, "an attribute")
             if "g" not in attribute and "graphs" not in attribute:
                 continue
             name = self._text(fields, "name", MAX_NAME_BYTES)
             name = name or f"{self._text(fields, 'op_type', MAX_NAME_BYTES)}_{index}"
             below = f"{prefix}{name}.{self._text(attribute, 'name', MAX_NAME_BYTES)}."
             if len(below) > MAX_NAME_BYTES:
-                self.wire.fail(f"a name longer than {MAX_NAME_BYTES} characters", start)
-            for _, inner, stop in attribute.get("g", ()):
-                self._graph(Span(inner, stop), below, depth + 1)
-            for number, (_, inner, stop) in enumerate(attribute.get("graphs", ())):
-                self._graph(Span(inner, stop), f"{below}{number}.", depth + 1)
+                self.file.fail(f"a name longer than {MAX_NAME_BYTES} characters", at.start)
+            for graph in _spans(attribute, "g"):
+                self._graph(graph, below, depth + 1)
+            for number, graph in enumerate(_spans(attribute, "graphs")):
+                self._graph(graph, f"{below}{number}.", depth + 1)
 
     def _text(self, fields: Fields, name: str, most: int) -> str:
-        return self.wire.text(_span(fields[name]), f"a {name}", most) if name in fields else ""
+        return self.wire.text(_spans(fields, name)[0], f"a {name}", most) if name in fields else ""
 
     def _tensor(self, span: Span, prefix: str) -> None:
         self.wire.spend(TENSOR_COST, span.start)
         fields = self.wire.collect(span, TENSOR, "a tensor")
         name = self._text(fields, "name", MAX_NAME_BYTES)
         if not name:
-            self.wire.fail("an initializer without a name", span.start)
+            self.file.fail("an initializer without a name", span.start)
         name = self.names.add(prefix, name, span.start)
-        code = fields["data_type"][0][1] if "data_type" in fields else 0
+        code = _number(fields, "data_type")
         if code == STRING:
             self.strings.append(name)
             return
         if code in OTHER_TYPES:
             what = f"the element type {OTHER_TYPES[code]} is not supported"
-            raise InputError(what, file=self.path, tensor=name, offset=span.start)
+            raise InputError(what, file=self.file.path, tensor=name, offset=span.start)
         if code not in BY_ONNX:
-            self.wire.fail(f"the element type {code} is unknown", span.start, name)
-        shape = self._shape(fields, name, span.start)
-        self.tensors.append(
-            self._placed(_TensorHeader(name, BY_ONNX[code], shape, span.start), fields)
-        )
+            self.file.fail(f"the element type {code} is unknown", span.start, name)
+        spec = TensorSpec(name, BY_ONNX[code], self._shape(fields, name, span.start))
+        self.tensors.append(self._placed(spec, fields, span.start))
 
     def _shape(self, fields: Fields, name: str, offset: int) -> tuple[int, ...]:
         dims: list[int] = []
@@ -254,77 +231,69 @@ class _Reader:
             numbers = iter([start]) if wire_type == VARINT else self.wire.numbers(Span(start, end))
             dims += [dim for dim, _ in zip(numbers, range(room), strict=False)]
         if len(dims) > MAX_DIMS:
-            self.wire.fail(f"more than {MAX_DIMS} dimensions", offset, name)
+            self.file.fail(f"more than {MAX_DIMS} dimensions", offset, name)
         if any(dim > MAX_DIM for dim in dims):
-            self.wire.fail(f"a dimension outside 0 to {MAX_DIM}", offset, name)
+            self.file.fail(f"a dimension outside 0 to {MAX_DIM}", offset, name)
         return tuple(dims)
 
-    def _placed(self, header: _TensorHeader, fields: Fields) -> TensorInfo:
+    def _placed(self, spec: TensorSpec, fields: Fields, at: int) -> TensorInfo:
         """Return the tensor with the location of its payload, which has the right size."""
         if "segment" in fields:
             what = "a tensor in segments is not supported"
-            raise InputError(what, file=self.path, tensor=header.name, offset=header.at)
-        location = fields["data_location"][0][1] if "data_location" in fields else 0
+            raise InputError(what, file=self.file.path, tensor=spec.name, offset=at)
+        location = _number(fields, "data_location")
         stored = [name for name in ("raw_data", *onnx_values.FIELDS) if name in fields]
         if location not in (0, EXTERNAL):
-            self.wire.fail(f"the data location {location} is unknown", header.at, header.name)
+            self.file.fail(f"the data location {location} is unknown", at, spec.name)
         if (location == EXTERNAL) != ("external_data" in fields):
-            self.wire.fail("data location and external data contradict", header.at, header.name)
+            self.file.fail("data location and external data contradict", at, spec.name)
         if len(stored) + location > 1:
             what = f"the tensor's values are in several places: {', '.join(stored)}"
-            self.wire.fail(what + (" and another file" if location else ""), header.at, header.name)
+            self.file.fail(what + (" and another file" if location else ""), at, spec.name)
         if location == EXTERNAL:
-            return self._external(header, fields)
+            return self.beside.find(spec, self._external(spec, fields), at)
         if not stored:
-            self._check_size(header, 0, header.at)
-            return self._at(header, header.at)
-        return self._inline(header, stored[0], _span(fields[stored[0]]))
+            return self._as_in_memory(spec, Span(at, at))
+        return self._inline(spec, stored[0], _spans(fields, stored[0])[0])
 
-    def _inline(self, header: _TensorHeader, field: str, span: Span) -> TensorInfo:
+    def _inline(self, spec: TensorSpec, field: str, span: Span) -> TensorInfo:
+        wanted = onnx_values.FIELD_OF[spec.dtype]
+        if field not in ("raw_data", wanted):
+            what = f"{spec.dtype.name} values are in {field} and not in {wanted}"
+            self.file.fail(what, span.start, spec.name)
+        if field in ("raw_data", *onnx_values.AS_IN_MEMORY):
+            return self._as_in_memory(spec, span)
         held = span.end - span.start
-        if field == "raw_data":
-            self._check_size(header, held, span.start)
-            return self._at(header, span.start)
-        wanted = onnx_values.FIELD_OF[header.dtype]
-        if field != wanted:
-            what = f"{header.dtype.name} values are in {field} and not in {wanted}"
-            self.wire.fail(what, span.start, header.name)
-        if wanted in onnx_values.AS_IN_MEMORY:
-            self._check_size(header, held, span.start)
-            return self._at(header, span.start)
-        if not header.size <= held <= header.size * 10:
-            what = f"shape {list(header.shape)} cannot be in the {held} bytes of {field}"
-            self.wire.fail(what, span.start, header.name)
-        values = onnx_values.PackedNumbers(header.name, header.dtype, header.shape, self.path, span)
-        unpack = partial(onnx_values.unpack, values)
-        return TensorInfo(
-            header.name, header.dtype, header.shape, None, self.path, span.start, unpack
-        )
+        if not spec.size <= held <= spec.size * 10:
+            what = f"shape {list(spec.shape)} cannot be in the {held} bytes of {field}"
+            self.file.fail(what, span.start, spec.name)
+        return spec.at(self.file.path, span.start, partial(onnx_values.unpack, spec, span))
 
-    def _at(self, header: _TensorHeader, offset: int) -> TensorInfo:
-        return TensorInfo(header.name, header.dtype, header.shape, None, self.path, offset)
+    def _as_in_memory(self, spec: TensorSpec, span: Span) -> TensorInfo:
+        held = span.end - span.start
+        if held != spec.nbytes:
+            stated = f"shape {list(spec.shape)} of {spec.dtype.name}"
+            what = f"{stated} needs {spec.nbytes} bytes, not {held}"
+            self.file.fail(what, span.start, spec.name)
+        return spec.at(self.file.path, span.start)
 
-    def _check_size(self, header: _TensorHeader, held: int, offset: int) -> None:
-        if held != header.nbytes:
-            stated = f"shape {list(header.shape)} of {header.dtype.name}"
-            needs = f"{stated} needs {header.nbytes} bytes, not {held}"
-            self.wire.fail(needs, offset, header.name)
-
-    def _external(self, header: _TensorHeader, fields: Fields) -> TensorInfo:
+    def _external(self, spec: TensorSpec, fields: Fields) -> dict[str, str]:
+        """The keys and values of a tensor's ``external_data``."""
         entries: dict[str, str] = {}
-        for _, start, end in fields["external_data"]:
-            entry = self.wire.collect(Span(start, end), PROPERTY, "external data")
+        for span in _spans(fields, "external_data"):
+            entry = self.wire.collect(span, PROPERTY, "external data")
             key = self._text(entry, "key", MAX_NAME_BYTES)
             if key in entries:
-                self.wire.fail(f"external data says {key!r} twice", start, header.name)
+                self.file.fail(f"external data says {key!r} twice", span.start, spec.name)
             entries[key] = self._text(entry, "value", MAX_NAME_BYTES)
-        location = self.beside.find(entries, header.nbytes, header.name, header.at)
-        return TensorInfo(
-            header.name, header.dtype, header.shape, None, location.file, location.offset
-        )
+        return entries
 
 
-def _span(values: list[tuple[int, int, int]]) -> Span:
-    """Return the span of the field that may occur only once."""
-    _, start, end = values[0]
-    return Span(start, end)
+def _spans(fields: Fields, name: str) -> list[Span]:
+    """Return where the fields of a name lie."""
+    return [Span(start, end) for _, start, end in fields.get(name, ())]
+
+
+def _number(fields: Fields, name: str) -> int:
+    """Return the value of a field that may occur only once; 0 without it."""
+    return fields[name][0][1] if name in fields else 0

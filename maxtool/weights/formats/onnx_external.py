@@ -5,34 +5,22 @@ from __future__ import annotations
 import re
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
-from maxtool.errors import InputError, MalformedFile, MissingFile
+from maxtool.errors import InputError, MissingFile
 from maxtool.weights.names import stays_inside
-from maxtool.weights.source_file import Stamp, cut_off, unreadable
+from maxtool.weights.source_file import SourceFile, Stamp, cut_off, unreadable
+from maxtool.weights.tensor_info import TensorInfo, TensorSpec
 
 MAX_FILES = 1024
 _NUMBER = re.compile(r"[0-9]{1,19}")
 
 
-@dataclass(frozen=True, slots=True)
-class PayloadLocation:
-    """Location of a payload."""
-
-    file: Path
-    offset: int
-
-
 class ExternalFiles:
-    """The files that a model's tensors name, each looked at once.
+    """The files that a model's tensors name, relative to its folder; each is looked at once."""
 
-    Args:
-        model: The model's own file; locations are relative to its folder.
-    """
-
-    def __init__(self, model: Path) -> None:
-        self.model = model
+    def __init__(self, source: SourceFile) -> None:
+        self.source, self.model = source, source.path
         self._stamps: dict[str, Stamp] = {}
 
     @property
@@ -40,35 +28,22 @@ class ExternalFiles:
         """Every file that was found, as it was."""
         return {self.model.parent / location: seen for location, seen in self._stamps.items()}
 
-    def find(
-        self, entries: Mapping[str, str], nbytes: int, tensor: str, at: int
-    ) -> PayloadLocation:
-        """Return the location of a tensor's payload.
-
-        Args:
-            entries: The keys and values of its ``external_data``.
-            nbytes: What its shape needs.
-            tensor: Its name.
-            at: Where it is described.
-
-        Raises:
-            MissingFile: If the file is not there.
-            MalformedFile: If the payload does not lie in the file, or has another size.
-            InputError: If the file lies outside the model's folder.
-        """
+    def find(self, spec: TensorSpec, entries: Mapping[str, str], at: int) -> TensorInfo:
+        """Return the tensor described ``at`` an offset, by the entries of its ``external_data``."""
         location = entries.get("location", "")
         if location not in self._stamps:
-            self._stamps[location] = self._open(location, tensor, at)
+            self._stamps[location] = self._open(location, spec.name, at)
         size = self._stamps[location].size
-        offset = self._number(entries, "offset", 0, tensor, at)
-        length = self._number(entries, "length", size - offset, tensor, at)
+        offset = self._number(entries, "offset", 0, spec.name, at)
+        length = self._number(entries, "length", size - offset, spec.name, at)
+        nbytes = spec.nbytes
         if length != nbytes or offset + nbytes > size:
             what = f"the tensor needs {nbytes} bytes; the model names {max(length, 0)} bytes at"
             what = f"{what} {offset} of {location!r}, which has {size}"
             missing = offset + nbytes - size
             hint = cut_off(missing) if nbytes == length and missing > 0 else None
-            raise MalformedFile(what, file=self.model, tensor=tensor, offset=at, hint=hint)
-        return PayloadLocation(self.model.parent / location, offset)
+            self.source.fail(what, at, spec.name, hint)
+        return spec.at(self.model.parent / location, offset)
 
     def _number(
         self, entries: Mapping[str, str], key: str, default: int, tensor: str, at: int
@@ -78,7 +53,7 @@ class ExternalFiles:
             return default
         if not _NUMBER.fullmatch(text):
             what = f"the {key} of external data is {text[:40]!r}, not a whole number"
-            raise MalformedFile(what, file=self.model, tensor=tensor, offset=at)
+            self.source.fail(what, at, tensor)
         return int(text)
 
     def _open(self, location: str, tensor: str, at: int) -> Stamp:
@@ -88,7 +63,7 @@ class ExternalFiles:
             raise InputError(what, file=self.model, tensor=tensor, offset=at)
         if len(self._stamps) >= MAX_FILES:
             what = f"external data in more than {MAX_FILES} files"
-            raise MalformedFile(what, file=self.model, tensor=tensor, offset=at)
+            self.source.fail(what, at, tensor)
         file = self.model.parent / location
         try:
             inside = self._is_inside(file)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxtool.dtype import DType
-from maxtool.errors import MalformedFile
 from maxtool.weights.formats.protobuf import MAX_VARINT_BYTES, Span
 from maxtool.weights.source_file import SourceFile
+from maxtool.weights.tensor_info import TensorSpec
 
 # The fields whose bytes are those of an array, and those of numbers in groups of seven bits.
 AS_IN_MEMORY = ("float_data", "double_data")
@@ -30,54 +27,34 @@ FIELD_OF: Mapping[DType, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PackedNumbers:
-    """A tensor whose values are numbers in groups of seven bits, one after the other."""
-
-    name: str
-    dtype: DType
-    shape: tuple[int, ...]
-    file: Path
-    span: Span
-
-
-def unpack(packed: PackedNumbers, file: SourceFile) -> NDArray[Any]:
-    """The tensor's values.
-
-    Raises:
-        MalformedFile: If there are more or fewer than the shape has, or one is out of range.
-    """
-    size = packed.span.end - packed.span.start
-    values = _numbers(file.array(packed.span.start, size), packed)
-    dtype = packed.dtype.to_numpy()
+def unpack(spec: TensorSpec, span: Span, file: SourceFile) -> NDArray[Any]:
+    """A tensor's values: numbers in groups of seven bits, as many as the shape has elements."""
+    values = _numbers(spec, span, file)
+    dtype = spec.dtype.to_numpy()
     # Floats below 32 bits are in the low bits of an integer.
-    bits = np.dtype(f"u{dtype.itemsize}") if packed.dtype.is_float() else dtype
-    if packed.dtype not in (DType.uint64, DType.int64):
+    bits = np.dtype(f"u{dtype.itemsize}") if spec.dtype.is_float() else dtype
+    if spec.dtype not in (DType.uint64, DType.int64):
         limits = (0, 1) if bits.kind == "b" else (np.iinfo(bits).min, np.iinfo(bits).max)
         signed = values.view(np.int64)
         if ((signed < limits[0]) | (signed > limits[1])).any():
-            raise _wrong(f"a value is outside {limits[0]} to {limits[1]}", packed)
-    return values.view(np.int64).astype(bits).view(dtype).reshape(packed.shape)
+            file.fail(f"a value is outside {limits[0]} to {limits[1]}", span.start, spec.name)
+    return values.view(np.int64).astype(bits).view(dtype).reshape(spec.shape)
 
 
-def _numbers(raw: NDArray[np.uint8], packed: PackedNumbers) -> NDArray[np.uint64]:
+def _numbers(spec: TensorSpec, span: Span, file: SourceFile) -> NDArray[np.uint64]:
     """Numbers of 64 bits; the last byte of each has no high bit."""
+    raw = file.array(span.start, span.end - span.start)
     ends = np.flatnonzero(raw < 0x80)
-    count = math.prod(packed.shape)
-    if len(ends) != count or ends[-1] != len(raw) - 1:
-        raise _wrong(f"{len(ends)} values for the shape {list(packed.shape)}", packed)
+    if len(ends) != spec.size or ends[-1] != len(raw) - 1:
+        file.fail(f"{len(ends)} values for the shape {list(spec.shape)}", span.start, spec.name)
     starts = np.concatenate([[0], ends[:-1] + 1])
     lengths = ends - starts + 1
     longest = int(lengths.max())
     if longest > MAX_VARINT_BYTES:
-        raise _wrong(f"a number of more than {MAX_VARINT_BYTES} bytes", packed)
-    values = np.zeros(count, np.uint64)
+        file.fail(f"a number of more than {MAX_VARINT_BYTES} bytes", span.start, spec.name)
+    values = np.zeros(spec.size, np.uint64)
     for index in range(longest):
         longer = np.flatnonzero(lengths > index)
         group = (raw[starts[longer] + index] & 0x7F).astype(np.uint64)
         values[longer] |= group << np.uint64(7 * index)
     return values
-
-
-def _wrong(what: str, packed: PackedNumbers) -> MalformedFile:
-    return MalformedFile(what, file=packed.file, tensor=packed.name, offset=packed.span.start)

@@ -47,10 +47,8 @@ def check_held(
 ) -> None:
     """Refuse tensors that ``unfit`` gives a reason for, names that are there twice or reserved."""
     problems = [f"{spec.name}: {why}" for spec in specs if (why := unfit(spec))]
-    counts = Counter(spec.name for spec in specs)
-    problems += [
-        f"{n}: the name is there {count} times" for n, count in counts.items() if count > 1
-    ]
+    names = Counter(spec.name for spec in specs).items()
+    problems += [f"{name}: the name is there {count} times" for name, count in names if count > 1]
     problems += [f"{reserved}: no tensor can have this name" for s in specs if s.name == reserved]
     if problems:
         raise ModelMismatch(f"{format_name} cannot hold these tensors", problems=problems)

@@ -7,9 +7,8 @@ what its fields cost, and these are counted.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
-from maxtool.errors import MalformedFile
 from maxtool.weights.source_file import SourceFile, cut_off
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
@@ -39,11 +38,7 @@ class FieldSpec(NamedTuple):
 
 
 class MessageFields:
-    """The fields of the messages in a file.
-
-    Args:
-        file: The file, open.
-    """
+    """The fields of the messages in a file."""
 
     def __init__(self, file: SourceFile) -> None:
         self.file = file
@@ -51,24 +46,14 @@ class MessageFields:
         self._window = b""
         self._base = self._until = 0  # where it begins, and up to where fields can be read in it
 
-    def fail(
-        self, what: str, offset: int, tensor: str | None = None, hint: str | None = None
-    ) -> NoReturn:
-        """Raise ``MalformedFile``."""
-        raise MalformedFile(what, file=self.file.path, tensor=tensor, offset=offset, hint=hint)
-
     def spend(self, fields: int, offset: int) -> None:
         """Count work that is not reading as that many fields."""
         self.left -= fields
         if self.left < 0:
-            self.fail(f"more than {MAX_FIELDS} fields, or as much work", offset)
+            self.file.fail(f"more than {MAX_FIELDS} fields, or as much work", offset)
 
     def fields(self, span: Span) -> Iterator[tuple[int, int, int, int]]:
-        """Every field of a message: number, kind, and value or start, and end.
-
-        Raises:
-            MalformedFile: If the bytes are no message, or the file has too many fields.
-        """
+        """Every field of a message: number, kind, and value or start, and end."""
         position, end = span
         self.spend(MESSAGE_COST, position)
         while position < end:
@@ -85,7 +70,7 @@ class MessageFields:
                 tag, position = self._varint(at, end)
             wire_type = tag & 7
             if tag < 8:
-                self.fail("not a protobuf message: a field has the number 0", at)
+                self.file.fail("not a protobuf message: a field has the number 0", at)
             if wire_type > BYTES or wire_type == FIXED64:
                 position = self._pass_fixed(wire_type, at, position, end)
                 yield tag >> 3, wire_type, position - _FIXED[wire_type], position
@@ -101,15 +86,17 @@ class MessageFields:
             start, position = position, position + value
             if position > end:
                 hint = cut_off(position - end) if end == len(data) else None
-                self.fail(f"a field of {value} bytes where {end - start} are left", at, hint=hint)
+                self.file.fail(
+                    f"a field of {value} bytes where {end - start} are left", at, hint=hint
+                )
             yield tag >> 3, wire_type, start, position
 
     def _pass_fixed(self, wire_type: int, at: int, position: int, end: int) -> int:
         size = _FIXED.get(wire_type)
         if size is None:
-            self.fail(f"not a protobuf message: a field of kind {wire_type}", at)
+            self.file.fail(f"not a protobuf message: a field of kind {wire_type}", at)
         if position + size > end:
-            self.fail(f"a field of {size} bytes where {end - position} are left", at)
+            self.file.fail(f"a field of {size} bytes where {end - position} are left", at)
         return position + size
 
     def _varint(self, position: int, end: int) -> tuple[int, int]:
@@ -121,7 +108,7 @@ class MessageFields:
         length = next((index for index, byte in enumerate(raw, 1) if byte < 0x80), 0)
         if not length:
             what = "a number is cut short, or takes more than"
-            self.fail(f"{what} {MAX_VARINT_BYTES} bytes", position)
+            self.file.fail(f"{what} {MAX_VARINT_BYTES} bytes", position)
         value = sum((byte & 0x7F) << (7 * index) for index, byte in enumerate(raw[:length]))
         return value & ((1 << 64) - 1), position + length
 
@@ -139,9 +126,6 @@ class MessageFields:
         """The known fields of a message by name, each with its kind, and value or start, and end.
 
         Fields that are not known are passed over, as protobuf demands.
-
-        Raises:
-            MalformedFile: If a field is there too often, or has the wrong kind.
         """
         fields_by_name: dict[str, list[tuple[int, int, int]]] = {}
         for number, wire_type, start, end in self.fields(span):
@@ -152,34 +136,26 @@ class MessageFields:
             values = fields_by_name.setdefault(spec.name, [])
             if len(values) >= spec.most:
                 often = "twice" if spec.most == 1 else f"more than {spec.most} times"
-                self.fail(f"{what} has the field {spec.name} {often}", span.start)
+                self.file.fail(f"{what} has the field {spec.name} {often}", span.start)
             values.append((wire_type, start, end))
         return fields_by_name
 
     def check(self, spec: FieldSpec, wire_type: int, what: str, offset: int) -> None:
         """Refuse a field of the wrong kind."""
         if wire_type not in spec.kinds:
-            self.fail(f"{what} has the field {spec.name} as the kind {wire_type}", offset)
+            self.file.fail(f"{what} has the field {spec.name} as the kind {wire_type}", offset)
 
     def text(self, span: Span, what: str, most: int) -> str:
-        """The text of a field.
-
-        Raises:
-            MalformedFile: If it is not UTF-8, or longer than ``most`` bytes.
-        """
+        """The text of a field, of at most ``most`` bytes."""
         if span.end - span.start > most:
-            self.fail(f"{what} has {span.end - span.start} bytes; at most {most}", span.start)
+            self.file.fail(f"{what} has {span.end - span.start} bytes; at most {most}", span.start)
         try:
             return self.file.read(span.start, span.end - span.start).decode()
         except UnicodeDecodeError:
-            self.fail(f"{what} is not UTF-8", span.start)
+            self.file.fail(f"{what} is not UTF-8", span.start)
 
     def numbers(self, span: Span) -> Iterator[int]:
-        """Packed numbers.
-
-        Raises:
-            MalformedFile: If the last one is cut short.
-        """
+        """Packed numbers."""
         position = span.start
         while position < span.end:
             value, position = self._varint(position, span.end)
