@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from maxtool.dtype import DType
 from maxtool.graph.ops.elementwise import broadcast
-from maxtool.graph.ops.operation_table import apply, define
+from maxtool.graph.ops.operation_table import apply, define, ruled_by
+from maxtool.graph.ops.plain_functions import binary, unary
 from maxtool.graph.ops.require import require, require_computed, require_floats
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
-
-COMPARISONS = ("equal", "not_equal", "greater", "greater_equal", "less", "less_equal")
-LOGICAL = ("logical_and", "logical_or", "logical_xor")
-TESTS = ("is_inf", "is_nan")
 
 
 def _infer_comparison(left: TensorType, right: TensorType) -> tuple[TensorType, ...]:
@@ -48,74 +47,29 @@ def _require_bool(*kinds: TensorType) -> None:
         require(tensor_type.dtype is DType.bool, named)
 
 
-for _name in COMPARISONS:
-    define(_name, _infer_comparison, alike=slice(0, 2))
-for _name in LOGICAL:
-    define(_name, _infer_logical)
-for _name in TESTS:
-    define(_name, _infer_test)
-define("logical_not", _infer_not)
 define("where", _infer_where, numbers={0: DType.bool}, alike=slice(1, 3))
 
+_comparison = partial(binary, _infer_comparison)
+_logical = partial(binary, _infer_logical, alike=None)
 
-def equal(x: TensorLike, y: TensorLike) -> Tensor:
-    """Return whether ``x == y``: False where either is NaN."""
-    return apply("equal", x, y)[0]
+equal = _comparison("equal", "Return whether ``x == y``: False where either is NaN.")
+not_equal = _comparison("not_equal", "Return whether ``x != y``: True where either is NaN.")
+greater = _comparison("greater", "Return whether ``x > y``: False where either is NaN.")
+greater_equal = _comparison(
+    "greater_equal", "Return whether ``x >= y``: False where either is NaN."
+)
+less = _comparison("less", "Return whether ``x < y``: False where either is NaN.")
+less_equal = _comparison("less_equal", "Return whether ``x <= y``: False where either is NaN.")
+logical_and = _logical("logical_and", "Return whether both are true.")
+logical_or = _logical("logical_or", "Return whether one of the two is true, or both are.")
+logical_xor = _logical("logical_xor", "Return whether exactly one of the two is true.")
+logical_not = unary(_infer_not, "logical_not", "Return whether ``x`` is false.")
+is_inf = unary(_infer_test, "is_inf", "Return whether a float is infinite, of either sign.")
+is_nan = unary(_infer_test, "is_nan", "Return whether a float is NaN.")
 
-
-def not_equal(x: TensorLike, y: TensorLike) -> Tensor:
-    """Return whether ``x != y``: True where either is NaN."""
-    return apply("not_equal", x, y)[0]
-
-
-def greater(x: TensorLike, y: TensorLike) -> Tensor:
-    """Return whether ``x > y``: False where either is NaN."""
-    return apply("greater", x, y)[0]
-
-
-def greater_equal(x: TensorLike, y: TensorLike) -> Tensor:
-    """Return whether ``x >= y``: False where either is NaN."""
-    return apply("greater_equal", x, y)[0]
-
-
-def less(x: TensorLike, y: TensorLike) -> Tensor:
-    """Return whether ``x < y``: False where either is NaN."""
-    return apply("less", x, y)[0]
-
-
-def less_equal(x: TensorLike, y: TensorLike) -> Tensor:
-    """Return whether ``x <= y``: False where either is NaN."""
-    return apply("less_equal", x, y)[0]
-
-
-def logical_and(x: TensorLike, y: TensorLike) -> Tensor:
-    """Return whether both are true."""
-    return apply("logical_and", x, y)[0]
-
-
-def logical_or(x: TensorLike, y: TensorLike) -> Tensor:
-    """Return whether one of the two is true, or both are."""
-    return apply("logical_or", x, y)[0]
-
-
-def logical_xor(x: TensorLike, y: TensorLike) -> Tensor:
-    """Return whether exactly one of the two is true."""
-    return apply("logical_xor", x, y)[0]
-
-
-def logical_not(x: TensorLike) -> Tensor:
-    """Return whether ``x`` is false."""
-    return apply("logical_not", x)[0]
-
-
-def is_inf(x: TensorLike) -> Tensor:
-    """Return whether a float is infinite, of either sign."""
-    return apply("is_inf", x)[0]
-
-
-def is_nan(x: TensorLike) -> Tensor:
-    """Return whether a float is NaN."""
-    return apply("is_nan", x)[0]
+COMPARISONS = ruled_by(_infer_comparison)
+LOGICAL = ruled_by(_infer_logical)
+TESTS = ruled_by(_infer_test)
 
 
 def where(condition: TensorLike, x: TensorLike, y: TensorLike) -> Tensor:

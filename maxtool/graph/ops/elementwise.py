@@ -6,11 +6,13 @@ two types are computed in one by the rules of :mod:`maxtool.graph.ops.promotion`
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import zip_longest
 
 from maxtool.dtype import DType
 from maxtool.graph.dim import Dim, Shape
-from maxtool.graph.ops.operation_table import apply, define
+from maxtool.graph.ops.operation_table import apply, define, ruled_by
+from maxtool.graph.ops.plain_functions import binary, unary
 from maxtool.graph.ops.require import require_floats, require_numbers
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
@@ -52,29 +54,6 @@ __all__ = [
     "tanh",
     "trunc",
 ]
-
-OF_NUMBERS = ("negative", "abs", "relu", "ceil", "floor", "round", "trunc")
-OF_FLOATS = (
-    "acos",
-    "atanh",
-    "cos",
-    "erf",
-    "exp",
-    "gelu",
-    "gelu_quick",
-    "gelu_tanh",
-    "log",
-    "log1p",
-    "rsqrt",
-    "sigmoid",
-    "silu",
-    "sin",
-    "softplus",
-    "sqrt",
-    "tanh",
-)
-UNARY = (*OF_NUMBERS, *OF_FLOATS)
-BINARY = ("add", "sub", "mul", "div", "floordiv", "mod", "pow", "maximum", "minimum")
 
 # The forms of :func:`gelu` by the name of the approximation.
 GELU = {"none": "gelu", "quick": "gelu_quick", "tanh": "gelu_tanh"}
@@ -122,129 +101,67 @@ def _infer_cast(tensor_type: TensorType, dtype: DType) -> tuple[TensorType, ...]
     return (TensorType(dtype, tensor_type.shape, tensor_type.device),)
 
 
-for _name in OF_NUMBERS:
-    define(_name, _infer_unary)
-for _name in OF_FLOATS:
-    define(_name, _infer_float)
-for _name in BINARY:
-    define(_name, _infer_division if _name == "div" else _infer_binary, alike=slice(0, 2))
 define("cast", _infer_cast)
 
+_of_numbers = partial(unary, _infer_unary)
+_of_floats = partial(unary, _infer_float)
+_arithmetic = partial(binary, _infer_binary)
 
-def _unary(name: str, x: TensorLike) -> Tensor:
-    return apply(name, x)[0]
-
-
-def _binary(name: str, x: TensorLike, y: TensorLike) -> Tensor:
-    return apply(name, x, y)[0]
-
-
-def negative(x: TensorLike) -> Tensor:
-    """``-x``; that of 0.0 is -0.0."""
-    return _unary("negative", x)
-
-
+negative = _of_numbers("negative", "``-x``; that of 0.0 is -0.0.")
 negate = negative
+abs = _of_numbers("abs", "``x`` without its sign.")  # noqa: A001 - the operation's name
+ceil = _of_numbers("ceil", "The least whole number that is not below ``x``, in the type of ``x``.")
+floor = _of_numbers(
+    "floor", "The greatest whole number that is not above ``x``, in the type of ``x``."
+)
+round = _of_numbers(  # noqa: A001
+    "round", "The nearest whole number in the type of ``x``; of two that are as near, the even one."
+)
+trunc = _of_numbers("trunc", "``x`` without its digits after the point, in the type of ``x``.")
+relu = _of_numbers("relu", "``max(x, 0)``.")
 
+acos = _of_floats("acos", "The angle in radians whose cosine is ``x``; NaN outside of -1 to 1.")
+atanh = _of_floats("atanh", "The number whose hyperbolic tangent is ``x``; NaN outside of -1 to 1.")
+cos = _of_floats("cos", "The cosine of ``x``, an angle in radians.")
+erf = _of_floats("erf", "The error function of ``x``.")
+exp = _of_floats("exp", "E to the power of ``x``.")
+log = _of_floats("log", "The natural logarithm of ``x``.")
+log1p = _of_floats("log1p", "The natural logarithm of ``1 + x``, exact for a small ``x`` too.")
+sin = _of_floats("sin", "The sine of ``x``, an angle in radians.")
+sqrt = _of_floats("sqrt", "The square root of ``x``.")
+rsqrt = _of_floats("rsqrt", "One over the square root of ``x``.")
+tanh = _of_floats("tanh", "The hyperbolic tangent of ``x``.")
+sigmoid = _of_floats("sigmoid", "``1 / (1 + exp(-x))``.")
+silu = _of_floats("silu", "``x * sigmoid(x)``, also called swish.")
+softplus = _of_floats(
+    "softplus", "``log(1 + exp(x))``, a smooth ``max(x, 0)``, computed so that nothing overflows."
+)
+for _name in GELU.values():
+    define(_name, _infer_float)
 
-def abs(x: TensorLike) -> Tensor:  # noqa: A001 - the operation's name
-    """``x`` without its sign."""
-    return _unary("abs", x)
+add = _arithmetic("add", "``x + y``.")
+sub = _arithmetic("sub", "``x - y``.")
+mul = _arithmetic("mul", "``x * y``.")
+div = binary(_infer_division, "div", "``x / y``, for floats: whole numbers are cast first.")
+floordiv = _arithmetic(
+    "floordiv", "``x / y`` rounded down; as NumPy, 0 for whole numbers divided by 0."
+)
+mod = _arithmetic(
+    "mod",
+    "Return the remainder of :func:`floordiv`, with the sign of ``y``; whole ``x`` mod 0 is 0.",
+)
+pow = _arithmetic(  # noqa: A001
+    "pow",
+    """``x`` to the power of ``y``.
 
+    Of whole numbers, a negative power is rounded towards 0: it is 0 unless ``x`` is 1 or -1.
+    """,
+)
+maximum = _arithmetic("maximum", "The larger of ``x`` and ``y``; NaN where either is.")
+minimum = _arithmetic("minimum", "The smaller of ``x`` and ``y``; NaN where either is.")
 
-def ceil(x: TensorLike) -> Tensor:
-    """The least whole number that is not below ``x``, in the type of ``x``."""
-    return _unary("ceil", x)
-
-
-def floor(x: TensorLike) -> Tensor:
-    """The greatest whole number that is not above ``x``, in the type of ``x``."""
-    return _unary("floor", x)
-
-
-def round(x: TensorLike) -> Tensor:  # noqa: A001 - the operation's name
-    """The nearest whole number in the type of ``x``; of two that are as near, the even one."""
-    return _unary("round", x)
-
-
-def trunc(x: TensorLike) -> Tensor:
-    """``x`` without its digits after the point, in the type of ``x``."""
-    return _unary("trunc", x)
-
-
-def acos(x: TensorLike) -> Tensor:
-    """The angle in radians whose cosine is ``x``; NaN outside of -1 to 1."""
-    return _unary("acos", x)
-
-
-def atanh(x: TensorLike) -> Tensor:
-    """The number whose hyperbolic tangent is ``x``; NaN outside of -1 to 1."""
-    return _unary("atanh", x)
-
-
-def cos(x: TensorLike) -> Tensor:
-    """The cosine of ``x``, an angle in radians."""
-    return _unary("cos", x)
-
-
-def erf(x: TensorLike) -> Tensor:
-    """The error function of ``x``."""
-    return _unary("erf", x)
-
-
-def exp(x: TensorLike) -> Tensor:
-    """E to the power of ``x``."""
-    return _unary("exp", x)
-
-
-def log(x: TensorLike) -> Tensor:
-    """The natural logarithm of ``x``."""
-    return _unary("log", x)
-
-
-def log1p(x: TensorLike) -> Tensor:
-    """The natural logarithm of ``1 + x``, exact for a small ``x`` too."""
-    return _unary("log1p", x)
-
-
-def sin(x: TensorLike) -> Tensor:
-    """The sine of ``x``, an angle in radians."""
-    return _unary("sin", x)
-
-
-def sqrt(x: TensorLike) -> Tensor:
-    """The square root of ``x``."""
-    return _unary("sqrt", x)
-
-
-def rsqrt(x: TensorLike) -> Tensor:
-    """One over the square root of ``x``."""
-    return _unary("rsqrt", x)
-
-
-def tanh(x: TensorLike) -> Tensor:
-    """The hyperbolic tangent of ``x``."""
-    return _unary("tanh", x)
-
-
-def sigmoid(x: TensorLike) -> Tensor:
-    """``1 / (1 + exp(-x))``."""
-    return _unary("sigmoid", x)
-
-
-def relu(x: TensorLike) -> Tensor:
-    """``max(x, 0)``."""
-    return _unary("relu", x)
-
-
-def silu(x: TensorLike) -> Tensor:
-    """``x * sigmoid(x)``, also called swish."""
-    return _unary("silu", x)
-
-
-def softplus(x: TensorLike) -> Tensor:
-    """``log(1 + exp(x))``, a smooth ``max(x, 0)``, computed so that nothing overflows."""
-    return _unary("softplus", x)
+UNARY = ruled_by(_infer_unary, _infer_float)
+BINARY = ruled_by(_infer_binary, _infer_division)
 
 
 def gelu(x: TensorLike, approximate: str = "none") -> Tensor:
@@ -261,55 +178,7 @@ def gelu(x: TensorLike, approximate: str = "none") -> Tensor:
     """
     if approximate not in GELU:
         raise ValueError(f"gelu: approximate is one of {', '.join(GELU)}, not {approximate!r}")
-    return _unary(GELU[approximate], x)
-
-
-def add(x: TensorLike, y: TensorLike) -> Tensor:
-    """``x + y``."""
-    return _binary("add", x, y)
-
-
-def sub(x: TensorLike, y: TensorLike) -> Tensor:
-    """``x - y``."""
-    return _binary("sub", x, y)
-
-
-def mul(x: TensorLike, y: TensorLike) -> Tensor:
-    """``x * y``."""
-    return _binary("mul", x, y)
-
-
-def div(x: TensorLike, y: TensorLike) -> Tensor:
-    """``x / y``, for floats: whole numbers are cast first."""
-    return _binary("div", x, y)
-
-
-def floordiv(x: TensorLike, y: TensorLike) -> Tensor:
-    """``x / y`` rounded down; as NumPy, 0 for whole numbers divided by 0."""
-    return _binary("floordiv", x, y)
-
-
-def mod(x: TensorLike, y: TensorLike) -> Tensor:
-    """Return the remainder of :func:`floordiv`, with the sign of ``y``; whole ``x`` mod 0 is 0."""
-    return _binary("mod", x, y)
-
-
-def pow(x: TensorLike, y: TensorLike) -> Tensor:  # noqa: A001 - the operation's name
-    """``x`` to the power of ``y``.
-
-    Of whole numbers, a negative power is rounded towards 0: it is 0 unless ``x`` is 1 or -1.
-    """
-    return _binary("pow", x, y)
-
-
-def maximum(x: TensorLike, y: TensorLike) -> Tensor:
-    """The larger of ``x`` and ``y``; NaN where either is."""
-    return _binary("maximum", x, y)
-
-
-def minimum(x: TensorLike, y: TensorLike) -> Tensor:
-    """The smaller of ``x`` and ``y``; NaN where either is."""
-    return _binary("minimum", x, y)
+    return apply(GELU[approximate], x)[0]
 
 
 def clamp(x: TensorLike, min: TensorLike | None = None, max: TensorLike | None = None) -> Tensor:  # noqa: A002

@@ -63,6 +63,11 @@ def define(
     return OPS[name]
 
 
+def ruled_by(*rules: Infer) -> tuple[str, ...]:
+    """The names of the operations whose results these rules infer."""
+    return tuple(name for name, op in OPS.items() if op.infer in rules)
+
+
 def apply(name: str, *operands: TensorLike, **attributes: Any) -> tuple[Tensor, ...]:  # noqa: ANN401
     """Apply an operation: trace it when an operand is symbolic, run it when all are concrete.
 
