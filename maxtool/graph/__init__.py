@@ -2,15 +2,7 @@
 
 from maxtool.graph import ops, quantization, random, weights
 from maxtool.graph.device import CPU, Device, DeviceRef
-from maxtool.graph.dim import (
-    AlgebraicDim,
-    Dim,
-    DimLike,
-    Shape,
-    ShapeLike,
-    StaticDim,
-    SymbolicDim,
-)
+from maxtool.graph.dim import AlgebraicDim, Dim, DimLike, Shape, ShapeLike, StaticDim, SymbolicDim
 from maxtool.graph.graph import CallNode, Graph
 from maxtool.graph.node import Node
 from maxtool.graph.sharding import ShardingStrategy

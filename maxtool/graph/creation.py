@@ -14,11 +14,7 @@ from maxtool.graph.tensor import Tensor
 
 
 def full(
-    shape: ShapeLike,
-    value: float,
-    *,
-    dtype: DType | None = None,
-    device: DeviceRef | None = None,
+    shape: ShapeLike, value: float, *, dtype: DType | None = None, device: DeviceRef | None = None
 ) -> Tensor:
     """A tensor of one value.
 

@@ -93,10 +93,7 @@ class DeclaredTensor(Tensor):
         return self._value
 
     def bind(
-        self,
-        data: np.ndarray[Any, Any],
-        value: object = None,
-        shape: ShapeLike | None = None,
+        self, data: np.ndarray[Any, Any], value: object = None, shape: ShapeLike | None = None
     ) -> None:
         """Attach data, which is kept and not copied. The caller checks it.
 

@@ -151,9 +151,7 @@ class Tensor(TensorBase):
         return tensor_of("rebind", self, shape, message)
 
     def split(
-        self,
-        split_size_or_sections: Sequence[DimLike] | SupportsIndex,
-        axis: SupportsIndex = 0,
+        self, split_size_or_sections: Sequence[DimLike] | SupportsIndex, axis: SupportsIndex = 0
     ) -> list[Tensor]:
         """Cut into pieces along a dimension."""
         pieces: list[Tensor] = call("split", self, split_size_or_sections, axis)

@@ -127,10 +127,7 @@ class TensorBase:
 
     @classmethod
     def constant(
-        cls,
-        value: npt.ArrayLike,
-        dtype: DType | None = None,
-        device: DeviceRef | None = None,
+        cls, value: npt.ArrayLike, dtype: DType | None = None, device: DeviceRef | None = None
     ) -> Self:
         """A tensor of the numbers given, copied. Python numbers are float32 unless said."""
         return cls(np.array(value) if isinstance(value, np.ndarray) else value, dtype, device)

@@ -39,15 +39,7 @@ from maxtool.graph.ops.flow import (
 )
 from maxtool.graph.ops.gathering import gather, gather_nd, scatter, scatter_add, scatter_nd
 from maxtool.graph.ops.indexing import slice_tensor
-from maxtool.graph.ops.joining import (
-    chunk,
-    concat,
-    pad,
-    repeat_interleave,
-    split,
-    stack,
-    tile,
-)
+from maxtool.graph.ops.joining import chunk, concat, pad, repeat_interleave, split, stack, tile
 from maxtool.graph.ops.layout import (
     broadcast_to,
     flatten,

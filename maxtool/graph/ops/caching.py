@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from maxtool.dtype import DType
 from maxtool.graph.ops.operation_table import apply, define
-from maxtool.graph.ops.require import (
-    require,
-    require_float32,
-    require_heads,
-    require_position,
-)
+from maxtool.graph.ops.require import require, require_float32, require_heads, require_position
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 

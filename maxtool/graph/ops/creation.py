@@ -134,10 +134,7 @@ def outer(lhs: TensorLike, rhs: TensorLike) -> Tensor:
 
 
 def band_part(
-    x: TensorLike,
-    num_lower: int | None = None,
-    num_upper: int | None = None,
-    exclude: bool = False,
+    x: TensorLike, num_lower: int | None = None, num_upper: int | None = None, exclude: bool = False
 ) -> Tensor:
     """The last two dimensions with everything outside of a band around the diagonal set to 0.
 

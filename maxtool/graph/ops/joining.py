@@ -35,10 +35,7 @@ def _infer_concat(*kinds: TensorType, axis: int) -> tuple[TensorType, ...]:
 
 
 def _infer_pad(
-    tensor_type: TensorType,
-    value: TensorType,
-    before: tuple[int, ...],
-    after: tuple[int, ...],
+    tensor_type: TensorType, value: TensorType, before: tuple[int, ...], after: tuple[int, ...]
 ) -> tuple[TensorType, ...]:
     pairs = len(before) == len(after) == tensor_type.rank
     require(pairs, f"needs two numbers for each of {tensor_type.rank} dimensions")
