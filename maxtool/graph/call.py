@@ -11,20 +11,11 @@ from maxtool.graph.weight import Family, Weight
 
 
 def check_operands(name: str, operands: Sequence[Tensor], parameters: Sequence[Tensor]) -> None:
-    """Refuse operands that do not fit the inputs of the subgraph of a name.
-
-    Raises:
-        ValueError: If there are more or fewer of them, or one is of another type than its input.
-    """
+    """Refuse operands that are not of the number and the types of a subgraph's inputs."""
     if len(operands) != len(parameters):
         raise ValueError(f"subgraph {name!r} takes {len(parameters)} operands, not {len(operands)}")
     for index, (operand, parameter) in enumerate(zip(operands, parameters, strict=True)):
-        differs = (operand.dtype, operand.shape, operand.device) != (
-            parameter.dtype,
-            parameter.shape,
-            parameter.device,
-        )
-        if differs or type(operand.type) is not type(parameter.type):
+        if operand.type != parameter.type:
             raise ValueError(
                 f"operand {index} of subgraph {name!r} is {operand.type}, expected {parameter.type}"
             )
@@ -32,12 +23,7 @@ def check_operands(name: str, operands: Sequence[Tensor], parameters: Sequence[T
 
 @dataclass(frozen=True)
 class Renaming:
-    """Map the names of weights in a subgraph to those in a call of it.
-
-    Attributes:
-        own: The prefix of placeholders that the subgraph was traced with; None if it has none.
-        prefix: The prefix that the call gives them.
-    """
+    """Map the names of a subgraph's weights, some with the prefix ``own``, to those in a call."""
 
     own: str | None
     prefix: str
@@ -45,13 +31,8 @@ class Renaming:
     def check(self, subgraph: str, placeholders: Iterable[str], weights: Iterable[str]) -> None:
         """Refuse a call from which nobody can tell whose weights are meant.
 
-        Args:
-            subgraph: Its name.
-            placeholders: The rest of the names of its weights that have its own prefix.
-            weights: The names of its other weights.
-
-        Raises:
-            ValueError: If the prefix is missing, or there is nothing that it could replace.
+        ``placeholders`` are the rest of the names of the weights that have its own prefix, and
+        ``weights`` the names of the others.
         """
         if not self.prefix and any(placeholders):
             raise ValueError(f"subgraph {subgraph!r} has weights: a call needs their prefix")
@@ -77,15 +58,11 @@ class Renaming:
     def weights(
         self, weights: Mapping[str, Weight], families: dict[Family, Mapping[str, Weight]]
     ) -> dict[str, Weight]:
-        """The weights that the call reads, by name.
+        """The weights that the call reads, by name; ``weights`` are those of the tracing.
 
         A weight of that name is found among those that were named together with the one that the
         subgraph was traced with. Where there is none, that one stands in for it: it is declared
-        alike.
-
-        Args:
-            weights: Those that the subgraph was traced with, by name.
-            families: Those that were looked at so far; to do so is a walk over a tree of modules.
+        alike. ``families`` keeps what was looked at so far: each is a walk over a tree of modules.
         """
         renamed = {}
         for traced, weight in weights.items():

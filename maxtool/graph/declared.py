@@ -16,18 +16,7 @@ from maxtool.quantization import QuantizationEncoding, dequantize
 
 
 class DeclaredTensor(Tensor):
-    """A tensor with a name and a declared type.
-
-    Shape, dtype, encoding, device and alignment may be changed until a graph is built from it.
-
-    Args:
-        name: Its name in the layer that owns it; a module's state names it by its full path.
-        dtype: The element type.
-        shape: Sizes, slowest first.
-        device: Where the operations that use it find it.
-        quantization_encoding: How its blocks are encoded, for quantized data.
-        align: The alignment in bytes that its data must have; that of the dtype when absent.
-    """
+    """Base of :class:`.weight.Weight`: a name, a declared type, and the data once there is."""
 
     name: str
 
@@ -97,31 +86,20 @@ class DeclaredTensor(Tensor):
     ) -> None:
         """Attach data, which is kept and not copied. The caller checks it.
 
-        Args:
-            data: The elements, or the bytes of its blocks.
-            value: What they were given as, if not so.
-            shape: The sizes of symbolic dimensions too.
+        ``value`` is what it was given as, if not so; ``shape`` has sizes for symbolic dimensions.
         """
         self._data, self._value = data, data if value is None else value
         if shape is not None:
             self.type = TensorType(self.dtype, shape, self.device)
 
     def to_numpy(self) -> np.ndarray[Any, Any]:
-        """The data, not copied.
-
-        Raises:
-            MissingWeight: If it has none yet.
-        """
+        """The data, not copied; a :class:`MissingWeight` if it has none yet."""
         if self._data is None:
             raise MissingWeight(f"weight {self.name!r} has no data yet", hint="load a state first")
         return self._data
 
     def elements(self) -> np.ndarray[Any, Any]:
-        """The data, decoded if it is quantized, else not copied.
-
-        Raises:
-            MissingWeight: If it has none yet.
-        """
+        """The data, decoded if it is quantized, else not copied."""
         data, encoding = self.to_numpy(), self.quantization_encoding
         return data if encoding is None else dequantize(data, encoding, tensor=self.name)
 

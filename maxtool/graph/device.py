@@ -94,9 +94,6 @@ class DeviceRef:
     def __hash__(self) -> int:
         return hash((self.device_type, self.id))
 
-    def __str__(self) -> str:
-        return self.name
-
     def __repr__(self) -> str:
         return self.name
 
@@ -130,9 +127,6 @@ class CPU(Device):
 
     ``CPU(1)`` and so on are the host too, counted as devices of their own: what is placed on
     several devices can be tried where there is no accelerator.
-
-    Args:
-        id: Which one.
     """
 
     __slots__ = ()
@@ -142,14 +136,7 @@ class CPU(Device):
 
 
 class Accelerator(Device):
-    """A GPU.
-
-    Args:
-        id: Which one.
-
-    Raises:
-        MissingDevice: If this machine has no such device (also a ValueError).
-    """
+    """A GPU; a ``MissingDevice`` (also a ValueError) if this machine has no such device."""
 
     __slots__ = ()
 

@@ -65,11 +65,7 @@ class Dim:
 
     @classmethod
     def of(cls, polynomial: Polynomial) -> Dim:
-        """The dimension that a polynomial is.
-
-        Raises:
-            ValueError: If it is a negative number.
-        """
+        """The dimension that a polynomial is; a ``ValueError`` for a negative number."""
         plain = polynomial.plain
         if isinstance(plain, int | str):
             return cls(plain)
@@ -97,11 +93,7 @@ class Dim:
         return list(dict.fromkeys(self.polynomial.names()))
 
     def size(self, sizes: Mapping[str, int]) -> int:
-        """The size, where those of the names are known.
-
-        Raises:
-            KeyError: If that of a name in it is not.
-        """
+        """The size, where those of the names are known; a ``KeyError`` if one is not."""
         return int(self.polynomial.evaluate(sizes))
 
     def __int__(self) -> int:
@@ -229,11 +221,7 @@ class Shape(Sequence[Dim]):
         return all(dim.is_static for dim in self.dims)
 
     def static(self) -> tuple[int, ...]:
-        """The sizes as numbers.
-
-        Raises:
-            TypeError: If a dimension is symbolic.
-        """
+        """The sizes as numbers; a ``TypeError`` if a dimension is symbolic."""
         return tuple(int(dim) for dim in self.dims)
 
     def volume(self) -> Dim:

@@ -86,11 +86,7 @@ def prepared(
 
 
 def upload(tensor: Tensor, device: DeviceRef) -> AcceleratorArray:
-    """A copy of a tensor's elements in the memory of an accelerator.
-
-    Raises:
-        MissingDevice: If this machine has no such device (also a ValueError).
-    """
+    """A copy of a tensor's elements in the memory of an accelerator that this machine must have."""
     there = device.to_device()
     if tensor.device_array is not None:
         return tensor.device_array.to(there)

@@ -180,11 +180,7 @@ class Graph:
         weight_prefix: str | None = None,
         **kwargs: Any,  # noqa: ANN401
     ) -> Graph:
-        """A graph for :func:`maxtool.graph.ops.call` to call from this one; arguments as Graph's.
-
-        Raises:
-            ValueError: If this graph has a subgraph of that name.
-        """
+        """A graph of a new name for :func:`.ops.call` to call from here; arguments as for Graph."""
         if name in self.subgraphs:
             raise ValueError(f"graph {self.name!r} has another subgraph named {name!r}")
         with self:  # so that the subgraph knows the names that this graph knows
@@ -197,8 +193,7 @@ class Graph:
     def value(self, operand: Tensor) -> Tensor:
         """``operand`` as a value of this graph: a weight or a constant is entered first.
 
-        Raises:
-            ValueError: If it belongs to another graph, or is a buffer that was overwritten.
+        A ``ValueError`` if it belongs to another graph, or is a buffer that was overwritten.
         """
         if id(operand) in self.overwritten:
             by = self.overwritten[id(operand)]
@@ -225,18 +220,11 @@ class Graph:
         types: Sequence[TensorType],
         writes: int | None = None,
     ) -> tuple[Tensor, ...]:
-        """Record an operation and return the values that stand for its results.
+        """Record an operation and return the values, of these types, that stand for its results.
 
-        Args:
-            op: Its name in the ops table.
-            inputs: Its operands.
-            attributes: Its attributes.
-            types: The types of its results.
-            writes: Index of the operand that it overwrites, where that is a buffer.
-
-        Raises:
-            ValueError: If an operand cannot be used here, or is overwritten and read too, or a
-                result has a dimension of a name that stands for no size.
+        ``writes`` is the index of the operand that it overwrites, where that is a buffer. Refused
+        are operands that cannot be used here, a buffer that is overwritten and read too, and a
+        result with a dimension of a name that stands for no size.
         """
         operands = tuple(self.value(operand) for operand in inputs)
         if op in NAMING:
@@ -251,15 +239,9 @@ class Graph:
     def call(self, subgraph: Graph, *inputs: Tensor, prefix: str = "") -> tuple[Tensor, ...]:
         """Record a call of ``subgraph`` and return the values that stand for its results.
 
-        Args:
-            subgraph: A graph traced apart.
-            inputs: One operand for each of its inputs, of the same type.
-            prefix: Put before the name of each placeholder weight of ``subgraph``.
-
-        Raises:
-            ValueError: If the operands do not fit, a buffer is overwritten and read too, the name
-                is taken by another subgraph, there are placeholders and no prefix to tell whose
-                weights they are, or a prefix and weights that it could not tell apart.
+        ``prefix`` is put before the name of each placeholder weight. Refused is what
+        :func:`.ops.call` documents, a buffer that is overwritten and read too, and a name that
+        another subgraph has.
         """
         check_operands(subgraph.name, inputs, subgraph.inputs)
         if self.subgraphs.get(subgraph.name, subgraph) is not subgraph:

@@ -11,21 +11,22 @@ from maxtool.graph.tensor import Tensor
 from maxtool.graph.type import BufferType, TensorType
 
 
-class NestedGraph(Graph):
-    """A graph traced while ``outer`` is, which may use what is known there.
+class _InnerGraph(Graph):
+    """A graph that knows the sizes that ``outer`` knows, and its weights by the same names."""
+
+    def __init__(self, name: str, outer: Graph, input_types: Iterable[TensorType]) -> None:
+        self.outer = outer
+        super().__init__(name, None, input_types, weight_prefix=outer.weight_prefix)
+
+    def _known_names(self) -> set[str]:
+        return self.outer._known_names() | self.outer._dims
+
+
+class NestedGraph(_InnerGraph):
+    """A graph traced while ``outer`` is, which may use what is known there, but for buffers.
 
     A value of ``outer`` becomes one more input the first time it is used; ``outside`` has those
-    values, in the order of these inputs.
-
-    Args:
-        name: Its name.
-        outer: The graph around it.
-        forward: Called with the inputs; what it returns are the outputs. None returns nothing.
-        input_types: The types of the inputs.
-
-    Raises:
-        TypeError: If an output is not a tensor.
-        ValueError: If a buffer is used.
+    values, in the order of these inputs. Where ``forward`` returns None, there are no outputs.
     """
 
     def __init__(
@@ -35,12 +36,10 @@ class NestedGraph(Graph):
         forward: Callable[..., Any],
         input_types: Iterable[TensorType] = (),
     ) -> None:
-        self.outer = outer
         self.outside: list[Tensor] = []
-        super().__init__(name, None, input_types, weight_prefix=outer.weight_prefix)
+        super().__init__(name, outer, input_types)
         with self:
-            results = forward(*self.inputs)
-            self.output(*as_results(results))
+            self.output(*as_results(forward(*self.inputs)))
 
     def value(self, operand: Tensor) -> Tensor:
         """``operand`` as a value of this graph; one of the graphs around it as an input."""
@@ -58,22 +57,13 @@ class NestedGraph(Graph):
         self.inputs = (*self.inputs, Tensor.traced(meant.type, self))
         return self.inputs[-1]
 
-    def _known_names(self) -> set[str]:
-        return self.outer._known_names() | self.outer._dims
 
-
-class FlowGraph(Graph):
+class FlowGraph(_InnerGraph):
     """Calls of other graphs of which not all happen, or one happens several times.
 
     Its nodes are the calls: of a condition's two branches, or of the predicate and the body of a
-    loop. What they give is not a value here; the outputs are what comes of the whole.
-
-    Args:
-        name: Its name.
-        outer: The graph in which it is called.
-        flow: What the calls are.
-        input_types: The predicate of a condition, or the state of a loop; then ``outside``.
-        results: The types of the outputs.
+    loop. What they give is not a value here; the outputs, of the types ``results``, are what comes
+    of the whole. Its inputs are the predicate or the state, and then what is used from ``outer``.
     """
 
     def __init__(
@@ -84,18 +74,14 @@ class FlowGraph(Graph):
         input_types: Sequence[TensorType],
         results: Sequence[TensorType],
     ) -> None:
-        self.outer = outer
         self.flow = flow
-        super().__init__(name, None, input_types, weight_prefix=outer.weight_prefix)
+        super().__init__(name, outer, input_types)
         self.outputs = tuple(Tensor.traced(result, self) for result in results)
 
     def add_call(self, graph: NestedGraph, *inputs: Tensor) -> None:
         """Add a call, of operands among the inputs."""
         with self:
             self.call(graph, *inputs, prefix=self.weight_prefix or "")
-
-    def _known_names(self) -> set[str]:
-        return self.outer._known_names() | self.outer._dims
 
 
 def as_results(value: Any) -> tuple[Any, ...]:  # noqa: ANN401 - what a function of a user returned

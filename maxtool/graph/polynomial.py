@@ -70,12 +70,7 @@ class Polynomial:
     def evaluate(self, sizes: Mapping[str, Any], unit: Any = 1) -> Any:  # noqa: ANN401
         """The value for sizes of any kind that can be added, multiplied and divided by ``//``.
 
-        Args:
-            sizes: That of each name.
-            unit: The number 1 of that kind.
-
-        Raises:
-            KeyError: If a name has no size.
+        ``unit`` is the number 1 of that kind; a name without a size is a ``KeyError``.
         """
         total = 0 * unit
         for product, factor in self.terms:

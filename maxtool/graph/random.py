@@ -57,9 +57,7 @@ def normal(
     """Numbers drawn from the normal distribution with that mean and standard deviation.
 
     Raises:
-        ValueError: If a size is not known, the deviation is negative, the numbers are not to
-            be floats, or a graph is being traced, which would have the same numbers each time it
-            runs.
+        ValueError: If the deviation is negative, or as for :func:`uniform`.
     """
     return _tensor(_generator.normal(mean, std, _sizes("normal", shape)), dtype, device)
 

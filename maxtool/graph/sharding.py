@@ -99,8 +99,7 @@ class ShardingStrategy:
     ) -> tuple[int, int]:
         """Return first element and end of device ``index`` along the split dimension.
 
-        Raises:
-            ValueError: If a weight of that shape and encoding cannot be split so.
+        A weight that cannot be split so is a ``ValueError``, as in all of these.
         """
         dims = Shape(shape)
         if problem := self.problem(dims, encoding):
@@ -115,22 +114,14 @@ class ShardingStrategy:
     def shape_of(
         self, shape: Shape, index: int, encoding: QuantizationEncoding | None = None
     ) -> Shape:
-        """The shape of what device ``index`` has of a weight of that shape.
-
-        Raises:
-            ValueError: If a weight of that shape and encoding cannot be split so.
-        """
+        """The shape of what device ``index`` has of a weight of that shape."""
         if self.axis is None:
             return shape
         start, end = self.bounds(shape, index, encoding)
         return Shape([*shape[: self.axis], end - start, *shape[self.axis + 1 :]])
 
     def cut(self, data: WeightData, index: int) -> WeightData:
-        """Return the part of a weight's data for device ``index``, not copied.
-
-        Raises:
-            ValueError: If it cannot be split so.
-        """
+        """Return the part of a weight's data for device ``index``, not copied."""
         encoding = data.quantization_encoding
         if self.axis is None:
             return data
@@ -148,13 +139,7 @@ class ShardingStrategy:
 
 @dataclass(frozen=True, slots=True)
 class WeightPart:
-    """A device's part of a weight, for a graph, which knows weights by name.
-
-    Attributes:
-        whole: The name of the weight.
-        strategy: How it is split.
-        index: Which device.
-    """
+    """The part of the weight named ``whole`` on device ``index``; graphs know weights by name."""
 
     whole: str
     strategy: ShardingStrategy

@@ -155,8 +155,7 @@ class TensorBase:
     def from_dlpack(cls, array: Any) -> Self:  # noqa: ANN401 - a protocol
         """A tensor over the memory of anything with ``__dlpack__`` that lies on the host.
 
-        Raises:
-            BufferError: If it lies elsewhere, or there is no such ``DType``.
+        A ``BufferError`` if it lies elsewhere, or there is no such ``DType``.
         """
         return cls(array if isinstance(array, np.ndarray) else dlpack.load(array))
 
@@ -186,18 +185,13 @@ class TensorBase:
         return self.graph is not None
 
     def num_elements(self) -> int:
-        """The number of elements.
-
-        Raises:
-            TypeError: If a dimension is symbolic.
-        """
+        """The number of elements; a ``TypeError`` if a dimension is symbolic."""
         return int(np.prod(self.shape.static(), dtype=np.int64))
 
     def to_numpy(self) -> np.ndarray[Any, Any]:
         """The data: not copied, unless it is in the memory of an accelerator.
 
-        Raises:
-            TypeError: If this is a value of a graph, which has none until the graph runs.
+        A value of a graph has none until the graph runs: a ``TypeError``.
         """
         if self.device_array is not None:
             return self.device_array.to_numpy()
@@ -241,11 +235,7 @@ class TensorBase:
         return int(self.item())
 
     def item(self) -> float | int | bool:
-        """The one element as a Python number.
-
-        Raises:
-            ValueError: If there are several.
-        """
+        """The one element as a Python number; a ``ValueError`` if there are several."""
         number: float | int | bool = self.to_numpy().item()
         return number
 
@@ -266,11 +256,7 @@ class TensorBase:
 
     @property
     def buffer(self) -> Self:
-        """The value itself, as a buffer that may be written in place.
-
-        Raises:
-            TypeError: If it may not.
-        """
+        """The value itself, if it is a buffer that may be written in place, or a ``TypeError``."""
         if not isinstance(self.type, BufferType):
             raise TypeError(f"{self!r} is not a buffer")
         return self

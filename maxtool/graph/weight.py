@@ -60,11 +60,7 @@ class Weight(DeclaredTensor):
 
     @classmethod
     def of(cls, allocated: AllocatedWeight) -> Weight:
-        """The weight that the view of a checkpoint allocated, with its data.
-
-        Raises:
-            ValueError: If its device is neither a device nor the name of one, such as ``gpu:0``.
-        """
+        """The weight that the view of a checkpoint allocated, with its data."""
         device = DeviceRef.named(allocated.device)
         shape, encoding = allocated.shape, allocated.quantization_encoding
         weight = cls(allocated.name, allocated.dtype, shape, device, encoding, align=1)
@@ -88,11 +84,7 @@ class Weight(DeclaredTensor):
         return self._shards
 
     def place(self, devices: Sequence[DeviceRef], strategy: ShardingStrategy | None) -> None:
-        """Move it to the first device and, with a strategy, its parts to all of them.
-
-        Raises:
-            ValueError: If it cannot be split so.
-        """
+        """Move it to the first device and, with a strategy, its parts to all of them."""
         self.device, self.sharding_strategy = devices[0], strategy
         if strategy is not None:
             self.shard(devices)
@@ -125,15 +117,7 @@ class Weight(DeclaredTensor):
 
 
 class DerivedWeight(Weight):
-    """A weight that a formula gives, computed when its data is asked for.
-
-    Args:
-        name: Its name in the graphs that use it; no state lists it.
-        dtype: The element type.
-        shape: Sizes, slowest first.
-        compute: Gives the data, of that type and shape.
-        device: Where the operations that use it find it.
-    """
+    """A weight that ``compute`` gives when its data is asked for; no state lists it."""
 
     def __init__(
         self,
@@ -168,14 +152,7 @@ class DerivedWeight(Weight):
 
 
 class Shard(DerivedWeight):
-    """One device's part of a weight: shape, name and data, computed from the weight's on demand.
-
-    Args:
-        whole: The weight.
-        strategy: How it is split.
-        index: Which of the devices.
-        device: That device.
-    """
+    """One device's part of a weight: shape, name and data, computed from the weight's on demand."""
 
     def __init__(
         self, whole: Weight, strategy: ShardingStrategy, index: int, device: DeviceRef
@@ -197,21 +174,13 @@ class Shard(DerivedWeight):
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """First element and end of the part along the split dimension.
-
-        Raises:
-            ValueError: If the weight cannot be split so any more.
-        """
+        """First element and end of the part along the split dimension."""
         whole = self._checked()
         return self._strategy.bounds(list(whole.shape), self.index, whole.quantization_encoding)
 
     @property
     def type(self) -> TensorType:  # type: ignore[override]  # it follows the whole weight
-        """Element type, shape and device.
-
-        Raises:
-            ValueError: If the weight cannot be split so any more.
-        """
+        """Element type, shape and device: what the strategy gives of the whole weight's."""
         whole = self._checked()
         shape = self._strategy.shape_of(whole.shape, self.index, whole.quantization_encoding)
         return TensorType(whole.dtype, shape, self._on)
@@ -254,11 +223,7 @@ class Shard(DerivedWeight):
         return self.whole.is_bound
 
     def to_numpy(self) -> np.ndarray[Any, Any]:
-        """Return the part's data, not copied.
-
-        Raises:
-            MissingWeight: If the whole weight has none yet.
-        """
+        """Return the part's data, not copied."""
         whole = self._checked()
         data, shape = whole.to_numpy(), whole.shape.static()
         whole_data = WeightData(data, whole.name, whole.dtype, shape, whole.quantization_encoding)
@@ -271,12 +236,7 @@ class Shard(DerivedWeight):
 
 
 def split(weight: Weight, devices: tuple[DeviceRef, ...]) -> tuple[Shard, ...]:
-    """The parts of a weight on these devices, as its sharding strategy says.
-
-    Raises:
-        ValueError: If it has none, that is for another number of devices, two of them are the same,
-            or it cannot be split so.
-    """
+    """The parts of a weight on these devices, which are as many as its sharding strategy says."""
     strategy = weight.sharding_strategy
     if strategy is None:
         raise ValueError(f"weight {weight.name!r} has no sharding strategy")
@@ -289,11 +249,7 @@ def split(weight: Weight, devices: tuple[DeviceRef, ...]) -> tuple[Shard, ...]:
 
 
 def the_one_on(device: DeviceRef, weight: Weight) -> Shard:
-    """The part of a weight on a device.
-
-    Raises:
-        ValueError: If none of its parts is there.
-    """
+    """The part of a weight on a device, which must have one."""
     for shard in weight.shards:
         if shard.device == device:
             return shard

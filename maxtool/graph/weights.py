@@ -233,11 +233,7 @@ def _source(
 
 
 class _Joined:
-    """Several files as one source.
-
-    Raises:
-        MalformedFile: Listing the names that are in two files.
-    """
+    """Several files as one source; names that are in two of them are refused."""
 
     def __init__(self, parts: Sequence[Checkpoint]) -> None:
         self.tensors: dict[str, object] = {}

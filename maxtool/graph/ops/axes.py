@@ -9,16 +9,9 @@ from maxtool.graph.tensor import Tensor
 
 
 def axis_of(op: str, x: Tensor, axis: SupportsIndex, *, more: int = 0) -> int:
-    """A dimension counted from the first.
+    """A dimension of ``x``, as ``op`` was asked for it, counted from the first.
 
-    Args:
-        op: The operation, for the message.
-        x: The tensor whose dimension is meant.
-        axis: Its number.
-        more: How many dimensions the result has more than ``x``, if one of the result is meant.
-
-    Raises:
-        ValueError: If there is no such dimension.
+    One of the result is meant where that has ``more`` dimensions.
     """
     number, rank = index(axis), x.rank + more
     if not -rank <= number < rank:

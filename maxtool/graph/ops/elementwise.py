@@ -62,8 +62,7 @@ GELU = {"none": "gelu", "quick": "gelu_quick", "tanh": "gelu_tanh"}
 def broadcast(first: Shape, second: Shape) -> Shape:
     """The shape of an elementwise result, by NumPy's rule: sizes agree or one of them is 1.
 
-    Raises:
-        ValueError: If they do not; a symbolic dimension agrees with itself and with 1 only.
+    A symbolic dimension agrees with itself and with 1 only.
     """
     pairs = zip_longest(reversed(first), reversed(second), fillvalue=Dim(1))
     return Shape([_broadcast_dim(left, right) for left, right in pairs][::-1])

@@ -19,11 +19,7 @@ from maxtool.dtype import DType
 
 
 def common(dtypes: Iterable[DType]) -> DType:
-    """The type among ``dtypes`` that holds every value of the others.
-
-    Raises:
-        ValueError: If there is none.
-    """
+    """The type among ``dtypes`` that holds every value of the others; a ``ValueError`` if none."""
     distinct = list(dict.fromkeys(dtypes))
     widest = reduce(lambda left, right: right if holds(right, left) else left, distinct)
     if not all(holds(widest, dtype) for dtype in distinct):

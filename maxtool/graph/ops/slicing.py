@@ -67,11 +67,7 @@ def cut_along(x: Tensor, axis: int, start: Dim, size: Dim) -> Tensor:
 
 
 def element(dim: Dim, number: int) -> IndexRange:
-    """One element, by its number from the first, or (negative) from the last.
-
-    Raises:
-        IndexError: If the size is known and there is no such element.
-    """
+    """One element, by its number from the first or (negative) the last, if it can exist."""
     if dim.is_static and not -int(dim) <= number < int(dim):
         raise IndexError(f"index {number} is out of range for a dimension of {dim}")
     start = dim + number if number < 0 else Dim(number)
@@ -82,11 +78,8 @@ def part(dim: Dim, entry: slice) -> IndexRange:
     """Return the range that a slice selects.
 
     Of a size that is only named, a slice means what it means for sizes that reach its ends:
-    ``x[:3]`` has 3 elements, and a call with fewer is refused.
-
-    Raises:
-        TypeError: If a bound is not a whole number.
-        ValueError: If the step is 0, or how many elements there are cannot be said.
+    ``x[:3]`` has 3 elements, and a call with fewer is refused. Where that does not say how many
+    elements there are, it is a ``ValueError``.
     """
     bounds = [
         None if bound is None else whole(bound) for bound in (entry.start, entry.stop, entry.step)
