@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from maxtool.dtype import DType
 from maxtool.graph.dim import Dim
-from maxtool.graph.ops.operation_table import apply, define
+from maxtool.graph.ops.operation_table import apply, rule
 from maxtool.graph.ops.require import require, require_floats
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
 
+@rule("scaled_dot_product_attention")
 def _infer(
     query: TensorType,
     key: TensorType,
@@ -46,9 +47,6 @@ def _require_mask(mask: TensorType, query: TensorType, sizes: list[Dim]) -> None
     pairs = zip(reversed(mask.shape), reversed(sizes), strict=False)
     fits = mask.rank <= 4 and all(dim in (1, size) for dim, size in pairs)
     require(fits, f"the mask broadcasts to {[str(size) for size in sizes]}")
-
-
-define("scaled_dot_product_attention", _infer)
 
 
 def scaled_dot_product_attention(

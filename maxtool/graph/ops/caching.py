@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from maxtool.dtype import DType
-from maxtool.graph.ops.operation_table import apply, define
+from maxtool.graph.ops.operation_table import apply, rule
 from maxtool.graph.ops.require import require, require_float32, require_heads, require_position
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
@@ -26,6 +26,7 @@ def _require_cached(*kinds: TensorType) -> None:
         )
 
 
+@rule("cache_write_key", writes=0, numbers={2: _POSITION})
 def _infer_cache_key(
     cache: TensorType, x: TensorType, position: TensorType, transposed: bool
 ) -> tuple[TensorType, ...]:
@@ -40,6 +41,7 @@ def _infer_cache_key(
     return (cache,)
 
 
+@rule("cache_write_value", writes=0, numbers={2: _POSITION})
 def _infer_cache_value(
     cache: TensorType, x: TensorType, position: TensorType
 ) -> tuple[TensorType, ...]:
@@ -52,6 +54,7 @@ def _infer_cache_value(
     return (cache,)
 
 
+@rule("attention", numbers={3: _POSITION})
 def _infer_attention(
     query: TensorType,
     key: TensorType,
@@ -78,11 +81,6 @@ def _infer_attention(
     require(window is None or window > 0, "a window is at least 1")
     require(softcap is None or softcap > 0, "a soft cap is above 0")
     return (TensorType(query.dtype, query.shape, query.device),)
-
-
-define("cache_write_key", _infer_cache_key, writes=0, numbers={2: _POSITION})
-define("cache_write_value", _infer_cache_value, writes=0, numbers={2: _POSITION})
-define("attention", _infer_attention, numbers={3: _POSITION})
 
 
 def cache_write_key(

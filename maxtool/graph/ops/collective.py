@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from maxtool.graph.ops.operation_table import apply, define
+from maxtool.graph.ops.operation_table import apply, rule
 from maxtool.graph.ops.require import require
 from maxtool.graph.tensor import Tensor
 from maxtool.graph.type import TensorType
 
 
+@rule("all_reduce")
 def _infer_all_reduce(tensor_type: TensorType, count: int) -> tuple[TensorType, ...]:
     _require_floats(tensor_type, count)
     return (TensorType(tensor_type.dtype, tensor_type.shape, tensor_type.device),)
 
 
+@rule("all_gather")
 def _infer_all_gather(tensor_type: TensorType, count: int) -> tuple[TensorType, ...]:
     _require_floats(tensor_type, count)
     return (TensorType(tensor_type.dtype, [count, *tensor_type.shape], tensor_type.device),)
@@ -21,10 +23,6 @@ def _infer_all_gather(tensor_type: TensorType, count: int) -> tuple[TensorType, 
 def _require_floats(tensor_type: TensorType, count: int) -> None:
     require(tensor_type.dtype.value == "float32", "operands are float32")
     require(count > 0, f"there are {count} devices")
-
-
-define("all_reduce", _infer_all_reduce)
-define("all_gather", _infer_all_gather)
 
 
 def all_reduce(x: Tensor, count: int) -> Tensor:

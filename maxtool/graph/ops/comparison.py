@@ -6,7 +6,7 @@ from functools import partial
 
 from maxtool.dtype import DType
 from maxtool.graph.ops.elementwise import broadcast
-from maxtool.graph.ops.operation_table import apply, define, ruled_by
+from maxtool.graph.ops.operation_table import apply, rule, ruled_by
 from maxtool.graph.ops.plain_functions import binary, unary
 from maxtool.graph.ops.require import require, require_computed, require_floats
 from maxtool.graph.tensor import Tensor, TensorLike
@@ -33,6 +33,7 @@ def _infer_test(tensor_type: TensorType) -> tuple[TensorType, ...]:
     return (TensorType(DType.bool, tensor_type.shape, tensor_type.device),)
 
 
+@rule("where", numbers={0: DType.bool}, alike=slice(1, 3))
 def _infer_where(
     condition: TensorType, left: TensorType, right: TensorType
 ) -> tuple[TensorType, ...]:
@@ -46,8 +47,6 @@ def _require_bool(*kinds: TensorType) -> None:
         named = f"needs bool, not {tensor_type.dtype.value}; compare with 0 first"
         require(tensor_type.dtype is DType.bool, named)
 
-
-define("where", _infer_where, numbers={0: DType.bool}, alike=slice(1, 3))
 
 _comparison = partial(binary, _infer_comparison)
 _logical = partial(binary, _infer_logical, alike=None)

@@ -9,7 +9,7 @@ import numpy as np
 
 from maxtool.graph.dim import Dim
 from maxtool.graph.ops.layout import permute
-from maxtool.graph.ops.operation_table import apply, define
+from maxtool.graph.ops.operation_table import apply, rule
 from maxtool.graph.ops.require import require, require_floats
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
@@ -28,6 +28,7 @@ def _require_one_float_type(*kinds: TensorType) -> None:
         require(tensor_type.dtype is kinds[0].dtype, "operands are of one type; cast the others")
 
 
+@rule("conv1d", "conv2d")
 def _infer_convolution(
     x: TensorType,
     weight: TensorType,
@@ -51,6 +52,7 @@ def _infer_convolution(
     return (TensorType(x.dtype, [x.shape[0], *sizes, features], x.device),)
 
 
+@rule("max_pool2d", "avg_pool2d")
 def _infer_pool(
     x: TensorType,
     kernel: tuple[int, ...],
@@ -103,12 +105,6 @@ def _fitting(dim: Dim, before: int, after: int, stride: int, ceil_mode: bool) ->
     if ceil_mode and starts % stride and count * stride < int(dim) + before:
         count += 1
     return Dim(count)
-
-
-for _name in ("conv1d", "conv2d"):
-    define(_name, _infer_convolution)
-for _name in ("max_pool2d", "avg_pool2d"):
-    define(_name, _infer_pool)
 
 
 def conv2d(

@@ -20,12 +20,13 @@ from maxtool.graph.ops.comparison import (
 )
 from maxtool.graph.ops.elementwise import mul, sub
 from maxtool.graph.ops.layout import unsqueeze
-from maxtool.graph.ops.operation_table import apply, as_tensor, define
+from maxtool.graph.ops.operation_table import apply, as_tensor, rule
 from maxtool.graph.ops.require import require, require_numbers
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
 
+@rule("range")
 def _infer_range(start: TensorType, step: TensorType, size: Dim) -> tuple[TensorType, ...]:
     require(start.rank == step.rank == 0, "start and step are one number each")
     require(start.dtype is step.dtype, "start and step are of one type")
@@ -33,12 +34,9 @@ def _infer_range(start: TensorType, step: TensorType, size: Dim) -> tuple[Tensor
     return (TensorType(start.dtype, [size], start.device),)
 
 
+@rule("shape_to_tensor")
 def _infer_shape(shape: Shape, device: DeviceRef | None = None) -> tuple[TensorType, ...]:
     return (TensorType(DType.int64, [shape.rank], device),)
-
-
-define("range", _infer_range)
-define("shape_to_tensor", _infer_shape)
 
 
 def range(  # noqa: A001 - the operation's name

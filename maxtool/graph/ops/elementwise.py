@@ -11,7 +11,7 @@ from itertools import zip_longest
 
 from maxtool.dtype import DType
 from maxtool.graph.dim import Dim, Shape
-from maxtool.graph.ops.operation_table import apply, define, ruled_by
+from maxtool.graph.ops.operation_table import apply, rule, ruled_by
 from maxtool.graph.ops.plain_functions import binary, unary
 from maxtool.graph.ops.require import require_floats, require_numbers
 from maxtool.graph.tensor import Tensor, TensorLike
@@ -91,16 +91,16 @@ def _infer_unary(tensor_type: TensorType) -> tuple[TensorType, ...]:
     return (TensorType(tensor_type.dtype, tensor_type.shape, tensor_type.device),)
 
 
+@rule(*GELU.values())
 def _infer_float(tensor_type: TensorType) -> tuple[TensorType, ...]:
     require_floats(tensor_type)
     return _infer_unary(tensor_type)
 
 
+@rule("cast")
 def _infer_cast(tensor_type: TensorType, dtype: DType) -> tuple[TensorType, ...]:
     return (TensorType(dtype, tensor_type.shape, tensor_type.device),)
 
-
-define("cast", _infer_cast)
 
 _of_numbers = partial(unary, _infer_unary)
 _of_floats = partial(unary, _infer_float)
@@ -135,8 +135,6 @@ silu = _of_floats("silu", "``x * sigmoid(x)``, also called swish.")
 softplus = _of_floats(
     "softplus", "``log(1 + exp(x))``, a smooth ``max(x, 0)``, computed so that nothing overflows."
 )
-for _name in GELU.values():
-    define(_name, _infer_float)
 
 add = _arithmetic("add", "``x + y``.")
 sub = _arithmetic("sub", "``x - y``.")

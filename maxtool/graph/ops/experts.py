@@ -5,12 +5,13 @@ from __future__ import annotations
 from maxtool.dtype import DType
 from maxtool.graph.dim import Shape
 from maxtool.graph.ops.neural import WEIGHT_DTYPES
-from maxtool.graph.ops.operation_table import apply, define
+from maxtool.graph.ops.operation_table import apply, rule
 from maxtool.graph.ops.require import require, require_float32
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
 
+@rule("expert_linear")
 def _infer_linear(x: TensorType, weight: TensorType, chosen: TensorType) -> tuple[TensorType, ...]:
     require_float32(x)
     named = weight.dtype.value
@@ -26,14 +27,11 @@ def _infer_linear(x: TensorType, weight: TensorType, chosen: TensorType) -> tupl
     return (TensorType(x.dtype, [*chosen.shape, out], x.device),)
 
 
+@rule("weighted_sum")
 def _infer_sum(x: TensorType, shares: TensorType) -> tuple[TensorType, ...]:
     require_float32(x, shares)
     require(x.rank >= 2 and x.shape[:-1] == shares.shape, "there is a share for each row")
     return (TensorType(x.dtype, [*x.shape[:-2], x.shape[-1]], x.device),)
-
-
-define("expert_linear", _infer_linear)
-define("weighted_sum", _infer_sum)
 
 
 def expert_linear(x: TensorLike, weight: Tensor, chosen: TensorLike) -> Tensor:

@@ -12,7 +12,7 @@ from maxtool.dtype import DType
 from maxtool.graph import executor
 from maxtool.graph.device import DeviceRef
 from maxtool.graph.graph import Graph
-from maxtool.graph.ops.operation_table import apply, define, is_traced
+from maxtool.graph.ops.operation_table import apply, is_traced, rule
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
@@ -20,16 +20,14 @@ from maxtool.graph.type import TensorType
 SHOWN = 1000
 
 
+@rule("transfer_to")
 def _infer_transfer(tensor_type: TensorType, device: DeviceRef) -> tuple[TensorType, ...]:
     return (TensorType(tensor_type.dtype, tensor_type.shape, device),)
 
 
+@rule("print")
 def _infer_print(_kind: TensorType, label: str) -> tuple[TensorType, ...]:  # noqa: ARG001
     return ()
-
-
-define("transfer_to", _infer_transfer)
-define("print", _infer_print)
 
 
 def call(graph: Graph, *args: Tensor, prefix: str = "") -> list[Tensor]:

@@ -16,12 +16,13 @@ from maxtool.dtype import DType
 from maxtool.graph.dim import Dim
 from maxtool.graph.ops.axes import axis_of
 from maxtool.graph.ops.elementwise import cast
-from maxtool.graph.ops.operation_table import apply, as_operand, as_tensor, define, is_traced
+from maxtool.graph.ops.operation_table import apply, as_operand, as_tensor, is_traced, rule
 from maxtool.graph.ops.require import NARROW_FLOATS, require, require_numbers
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
 
+@rule("gather")
 def _infer_gather(tensor_type: TensorType, places: TensorType, axis: int) -> tuple[TensorType, ...]:
     _require_places(places)
     _require_something(tensor_type, places, axis)
@@ -29,6 +30,7 @@ def _infer_gather(tensor_type: TensorType, places: TensorType, axis: int) -> tup
     return (TensorType(tensor_type.dtype, sizes, tensor_type.device),)
 
 
+@rule("gather_nd")
 def _infer_gather_nd(
     tensor_type: TensorType, places: TensorType, batch: int
 ) -> tuple[TensorType, ...]:
@@ -42,6 +44,7 @@ def _infer_gather_nd(
     return (TensorType(tensor_type.dtype, sizes, tensor_type.device),)
 
 
+@rule("scatter")
 def _infer_scatter(
     tensor_type: TensorType, updates: TensorType, places: TensorType, axis: int
 ) -> tuple[TensorType, ...]:
@@ -56,6 +59,7 @@ def _infer_scatter(
     return (TensorType(tensor_type.dtype, tensor_type.shape, tensor_type.device),)
 
 
+@rule("scatter_add")
 def _infer_scatter_add(
     tensor_type: TensorType, updates: TensorType, places: TensorType, axis: int
 ) -> tuple[TensorType, ...]:
@@ -64,6 +68,7 @@ def _infer_scatter_add(
     return _infer_scatter(tensor_type, updates, places, axis)
 
 
+@rule("scatter_nd")
 def _infer_scatter_nd(
     tensor_type: TensorType, updates: TensorType, places: TensorType
 ) -> tuple[TensorType, ...]:
@@ -99,13 +104,6 @@ def _require_same_dtype(tensor_type: TensorType, updates: TensorType) -> None:
 def _require_something(tensor_type: TensorType, places: TensorType, axis: int) -> None:
     nothing = tensor_type.shape[axis] == 0 and 0 not in places.shape
     require(not nothing, f"there is no element along dimension {axis}")
-
-
-define("gather", _infer_gather)
-define("gather_nd", _infer_gather_nd)
-define("scatter", _infer_scatter)
-define("scatter_add", _infer_scatter_add)
-define("scatter_nd", _infer_scatter_nd)
 
 
 def gather(

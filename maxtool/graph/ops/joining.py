@@ -13,13 +13,14 @@ from maxtool.graph.dim import Dim, DimLike, Shape
 from maxtool.graph.ops.axes import axis_of
 from maxtool.graph.ops.gathering import gather
 from maxtool.graph.ops.layout import broadcast_to, flatten, reshape, unsqueeze
-from maxtool.graph.ops.operation_table import apply, as_tensor, define, is_traced
+from maxtool.graph.ops.operation_table import apply, as_tensor, is_traced, rule
 from maxtool.graph.ops.require import require
 from maxtool.graph.ops.slicing import cut_along
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
 
+@rule("concat", alike=slice(None))
 def _infer_concat(*kinds: TensorType, axis: int) -> tuple[TensorType, ...]:
     first = kinds[0]
     total = Dim(0)
@@ -34,6 +35,7 @@ def _infer_concat(*kinds: TensorType, axis: int) -> tuple[TensorType, ...]:
     return (TensorType(first.dtype, sizes, first.device),)
 
 
+@rule("pad")
 def _infer_pad(
     tensor_type: TensorType, value: TensorType, before: tuple[int, ...], after: tuple[int, ...]
 ) -> tuple[TensorType, ...]:
@@ -46,10 +48,6 @@ def _infer_pad(
         dim + (low + high) for dim, low, high in zip(tensor_type.shape, before, after, strict=True)
     ]
     return (TensorType(tensor_type.dtype, sizes, tensor_type.device),)
-
-
-define("concat", _infer_concat, alike=slice(None))
-define("pad", _infer_pad)
 
 
 def concat(original_vals: Iterable[TensorLike], axis: SupportsIndex = 0) -> Tensor:

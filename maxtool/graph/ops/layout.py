@@ -8,17 +8,19 @@ from typing import SupportsIndex
 from maxtool.graph.dim import Dim, DimLike, Shape, ShapeLike
 from maxtool.graph.ops.axes import axis_of
 from maxtool.graph.ops.elementwise import broadcast
-from maxtool.graph.ops.operation_table import apply, as_tensor, define, is_traced
+from maxtool.graph.ops.operation_table import apply, as_tensor, is_traced, rule
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
 
+@rule("reshape")
 def _infer_reshape(tensor_type: TensorType, shape: Shape) -> tuple[TensorType, ...]:
     if tensor_type.shape.volume() != shape.volume():
         raise ValueError(f"{tensor_type.shape} and {shape} have different numbers of elements")
     return (TensorType(tensor_type.dtype, shape, tensor_type.device),)
 
 
+@rule("permute")
 def _infer_permute(tensor_type: TensorType, dims: tuple[int, ...]) -> tuple[TensorType, ...]:
     if sorted(dims) != list(range(tensor_type.rank)):
         raise ValueError(f"{list(dims)} does not name each of {tensor_type.rank} dimensions once")
@@ -27,12 +29,14 @@ def _infer_permute(tensor_type: TensorType, dims: tuple[int, ...]) -> tuple[Tens
     )
 
 
+@rule("broadcast_to")
 def _infer_broadcast(tensor_type: TensorType, shape: Shape) -> tuple[TensorType, ...]:
     if tensor_type.rank > shape.rank or broadcast(tensor_type.shape, shape) != shape:
         raise ValueError(f"{tensor_type.shape} does not broadcast to {shape}")
     return (TensorType(tensor_type.dtype, shape, tensor_type.device),)
 
 
+@rule("rebind")
 def _infer_rebind(tensor_type: TensorType, shape: Shape, message: str) -> tuple[TensorType, ...]:  # noqa: ARG001
     if tensor_type.rank != shape.rank:
         raise ValueError(f"{shape} has {shape.rank} dimensions, not {tensor_type.rank}")
@@ -40,12 +44,6 @@ def _infer_rebind(tensor_type: TensorType, shape: Shape, message: str) -> tuple[
         if old.is_static and new.is_static and old != new:
             raise ValueError(f"dimension {old} is never {new}")
     return (TensorType(tensor_type.dtype, shape, tensor_type.device),)
-
-
-define("reshape", _infer_reshape)
-define("permute", _infer_permute)
-define("broadcast_to", _infer_broadcast)
-define("rebind", _infer_rebind)
 
 
 def reshape(x: TensorLike, shape: Sequence[DimLike]) -> Tensor:

@@ -15,7 +15,7 @@ from maxtool.graph.dim import DimLike
 from maxtool.graph.graph import Graph
 from maxtool.graph.ops.elementwise import broadcast
 from maxtool.graph.ops.layout import reshape
-from maxtool.graph.ops.operation_table import apply, as_operand, define
+from maxtool.graph.ops.operation_table import apply, as_operand, rule
 from maxtool.graph.ops.require import require, require_numbers
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
@@ -26,6 +26,7 @@ WEIGHT_DTYPES = (DType.float32, DType.float16, DType.bfloat16)
 _ACTIVATIONS = (*WEIGHT_DTYPES, DType.float64)
 
 
+@rule("matmul", alike=slice(0, 2))
 def _infer_matmul(x: TensorType, y: TensorType) -> tuple[TensorType, ...]:
     require(x.rank >= 2 and y.rank >= 2, "both operands need at least two dimensions")
     require_numbers(x)
@@ -35,6 +36,7 @@ def _infer_matmul(x: TensorType, y: TensorType) -> tuple[TensorType, ...]:
     return (TensorType(x.dtype, [*batch, x.shape[-2], y.shape[-1]], x.device),)
 
 
+@rule("linear")
 def _infer_linear(x: TensorType, weight: TensorType, *bias: TensorType) -> tuple[TensorType, ...]:
     require(x.dtype in _ACTIVATIONS, f"the input is floating-point, not {x.dtype.value}")
     for tensor_type in (weight, *bias):
@@ -48,6 +50,7 @@ def _infer_linear(x: TensorType, weight: TensorType, *bias: TensorType) -> tuple
     return (TensorType(x.dtype, [*x.shape[:-1], weight.shape[0]], x.device),)
 
 
+@rule("embedding", numbers={0: _IDS})
 def _infer_embedding(ids: TensorType, weight: TensorType) -> tuple[TensorType, ...]:
     require(ids.dtype.is_integral(), f"ids are whole numbers, not {ids.dtype.value}")
     fits = weight.dtype in _ACTIVATIONS
@@ -56,11 +59,6 @@ def _infer_embedding(ids: TensorType, weight: TensorType) -> tuple[TensorType, .
     require(0 not in weight.shape, "the weight is empty")
     dtype = weight.dtype if weight.dtype is DType.float64 else DType.float32
     return (TensorType(dtype, [*ids.shape, *weight.shape[1:]], ids.device),)
-
-
-define("matmul", _infer_matmul, alike=slice(0, 2))
-define("linear", _infer_linear)
-define("embedding", _infer_embedding, numbers={0: _IDS})
 
 
 def matmul(x: TensorLike, y: TensorLike) -> Tensor:

@@ -9,20 +9,18 @@ from maxtool.graph.dim import Dim, DimLike, Shape
 from maxtool.graph.ops.comparison import not_equal
 from maxtool.graph.ops.elementwise import cast
 from maxtool.graph.ops.layout import flatten
-from maxtool.graph.ops.operation_table import apply, as_tensor, define, is_traced
+from maxtool.graph.ops.operation_table import apply, as_tensor, is_traced, rule
 from maxtool.graph.ops.reduction import cumsum
 from maxtool.graph.ops.require import require
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
 
+@rule("nonzero")
 def _infer(counts: TensorType, shape: Shape, size: Dim) -> tuple[TensorType, ...]:
     counted = counts.dtype is DType.int64 and counts.shape == [shape.volume()]
     require(counted, "needs how many there are up to each element, in int64")
     return (TensorType(DType.int64, [size, shape.rank], counts.device),)
-
-
-define("nonzero", _infer)
 
 
 def nonzero(x: TensorLike, out_dim: DimLike) -> Tensor:

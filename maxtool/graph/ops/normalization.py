@@ -6,12 +6,13 @@ from typing import SupportsIndex
 
 import numpy as np
 
-from maxtool.graph.ops.operation_table import apply, define
+from maxtool.graph.ops.operation_table import apply, rule
 from maxtool.graph.ops.require import require, require_floats
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
 
+@rule("softmax", "logsoftmax")
 def _infer_softmax(x: TensorType, axes: tuple[int, ...]) -> tuple[TensorType, ...]:
     require_floats(x)
     (axis,) = axes
@@ -19,6 +20,7 @@ def _infer_softmax(x: TensorType, axes: tuple[int, ...]) -> tuple[TensorType, ..
     return (TensorType(x.dtype, x.shape, x.device),)
 
 
+@rule("layer_norm")
 def _infer_layer_norm(
     x: TensorType, gamma: TensorType, beta: TensorType, eps: float
 ) -> tuple[TensorType, ...]:
@@ -27,6 +29,7 @@ def _infer_layer_norm(
     return (TensorType(x.dtype, x.shape, x.device),)
 
 
+@rule("group_norm")
 def _infer_group_norm(
     x: TensorType, gamma: TensorType, beta: TensorType, num_groups: int, eps: float
 ) -> tuple[TensorType, ...]:
@@ -49,6 +52,7 @@ def _require_affine(
     require(eps >= 0, "eps is not negative")
 
 
+@rule("rms_norm")
 def _infer_rms_norm(
     x: TensorType,
     weight: TensorType,
@@ -61,13 +65,6 @@ def _infer_rms_norm(
     require(weight.shape == x.shape[-1:], f"the weight has shape {x.shape[-1:]}")
     require(eps >= 0, "eps is not negative")
     return (TensorType(x.dtype, x.shape, x.device),)
-
-
-define("softmax", _infer_softmax)
-define("logsoftmax", _infer_softmax)
-define("layer_norm", _infer_layer_norm)
-define("group_norm", _infer_group_norm)
-define("rms_norm", _infer_rms_norm)
 
 
 def softmax(value: TensorLike, axis: SupportsIndex = -1) -> Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
 Infer: TypeAlias = Callable[..., tuple[TensorType, ...]]
+Rule = TypeVar("Rule", bound=Infer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +51,14 @@ class Op:
 OPS: dict[str, Op] = {}
 
 
-def define(
-    name: str,
-    infer: Infer,
-    *,
-    writes: int | None = None,
-    numbers: Mapping[int, DType] | None = None,
-    alike: slice | None = None,
-) -> Op:
-    """Enter an operation in the table."""
-    OPS[name] = Op(name, infer, writes, numbers or {}, alike)
-    return OPS[name]
+def rule(*names: str, **options: Any) -> Callable[[Rule], Rule]:  # noqa: ANN401 - as those of Op
+    """Define operations whose results a function infers, the function that this decorates."""
+
+    def define(infer: Rule) -> Rule:
+        OPS.update({name: Op(name, infer, **options) for name in names})
+        return infer
+
+    return define
 
 
 def ruled_by(*rules: Infer) -> tuple[str, ...]:

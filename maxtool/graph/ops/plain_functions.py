@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from maxtool.graph.ops.operation_table import Infer, apply, define
+from maxtool.graph.ops.operation_table import Infer, apply, rule
 from maxtool.graph.tensor import Tensor, TensorLike
 
 
@@ -30,7 +30,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 def unary(infer: Infer, name: str, doc: str) -> Unary:
     """Define an operation on one tensor; the function that applies it, in its rule's module."""
-    define(name, infer)
+    rule(name)(infer)
 
     def operation(x: TensorLike) -> Tensor:
         return apply(name, x)[0]
@@ -40,7 +40,7 @@ def unary(infer: Infer, name: str, doc: str) -> Unary:
 
 def binary(infer: Infer, name: str, doc: str, alike: slice | None = slice(0, 2)) -> Binary:
     """Define an operation on two tensors, computed in one type unless ``alike`` says otherwise."""
-    define(name, infer, alike=alike)
+    rule(name, alike=alike)(infer)
 
     def operation(x: TensorLike, y: TensorLike) -> Tensor:
         return apply(name, x, y)[0]

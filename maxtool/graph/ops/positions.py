@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from maxtool.dtype import DType
-from maxtool.graph.ops.operation_table import apply, define
+from maxtool.graph.ops.operation_table import apply, rule
 from maxtool.graph.ops.require import (
     require,
     require_float32,
@@ -17,6 +17,7 @@ from maxtool.graph.type import TensorType
 _POSITION = DType.int32  # what a Python number is there
 
 
+@rule("rope", numbers={3: _POSITION})
 def _infer_rope(
     x: TensorType, cos: TensorType, sin: TensorType, position: TensorType
 ) -> tuple[TensorType, ...]:
@@ -31,6 +32,7 @@ def _infer_rope(
     return (TensorType(x.dtype, x.shape, x.device),)
 
 
+@rule("rope_angles", numbers={2: _POSITION})
 def _infer_angles(
     tokens: TensorType,
     frequencies: TensorType,
@@ -48,6 +50,7 @@ def _infer_angles(
     return (TensorType(DType.float32, shape, tokens.device),) * 2
 
 
+@rule("add_positions", numbers={2: _POSITION})
 def _infer_add_positions(
     x: TensorType, table: TensorType, position: TensorType
 ) -> tuple[TensorType, ...]:
@@ -59,11 +62,6 @@ def _infer_add_positions(
     fits = table.rank == 2 and table.shape[0] != 0 and table.shape[1] == x.shape[2]
     require(fits, f"the table is [positions, {x.shape[2]}]")
     return (TensorType(x.dtype, x.shape, x.device),)
-
-
-define("rope", _infer_rope, numbers={3: _POSITION})
-define("rope_angles", _infer_angles, numbers={2: _POSITION})
-define("add_positions", _infer_add_positions, numbers={2: _POSITION})
 
 
 def rope(x: TensorLike, cos: Tensor, sin: Tensor, position: TensorLike) -> Tensor:

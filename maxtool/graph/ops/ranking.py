@@ -7,11 +7,12 @@ from typing import SupportsIndex
 from maxtool.dtype import DType
 from maxtool.graph.dim import Dim
 from maxtool.graph.ops.axes import axis_of
-from maxtool.graph.ops.operation_table import apply, as_tensor, define
+from maxtool.graph.ops.operation_table import apply, as_tensor, rule
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
 
+@rule("top_k")
 def _infer_top_k(x: TensorType, axes: tuple[int, ...], k: int) -> tuple[TensorType, ...]:
     (axis,) = axes
     _require_order(x)
@@ -24,6 +25,7 @@ def _infer_top_k(x: TensorType, axes: tuple[int, ...], k: int) -> tuple[TensorTy
     return tuple(TensorType(dtype, sizes, x.device) for dtype in (x.dtype, DType.int64))
 
 
+@rule("argsort")
 def _infer_argsort(
     x: TensorType,
     axes: tuple[int, ...],  # noqa: ARG001 - part of the operation's signature
@@ -36,10 +38,6 @@ def _infer_argsort(
 def _require_order(x: TensorType) -> None:
     if x.dtype is DType.bool or x.dtype.value.startswith("float8"):
         raise ValueError(f"needs numbers of at least 16 bits or integers, not {x.dtype.value}")
-
-
-define("top_k", _infer_top_k)
-define("argsort", _infer_argsort)
 
 
 def top_k(input: TensorLike, k: int, axis: SupportsIndex = -1) -> tuple[Tensor, Tensor]:  # noqa: A002

@@ -14,7 +14,7 @@ from typing import SupportsIndex, TypeAlias
 from maxtool.dtype import DType
 from maxtool.graph.dim import Dim, Shape
 from maxtool.graph.ops.axes import axis_of
-from maxtool.graph.ops.operation_table import apply, define
+from maxtool.graph.ops.operation_table import apply, rule
 from maxtool.graph.ops.require import require_numbers
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
@@ -41,34 +41,40 @@ INDICES = ("argmax", "argmin")
 NOT_OF_NOTHING = ("max", "min", *INDICES)
 
 
+@rule("prod", "sum")
 def _infer_reduction(tensor_type: TensorType, axes: tuple[int, ...]) -> tuple[TensorType, ...]:
     require_numbers(tensor_type)
     return (_reduced(tensor_type, axes),)
 
 
+@rule("logsumexp", "mean")
 def _infer_float(tensor_type: TensorType, axes: tuple[int, ...]) -> tuple[TensorType, ...]:
     if not tensor_type.dtype.is_float():
         raise ValueError(f"needs floating-point operands, not {tensor_type.dtype.value}")
     return _infer_reduction(tensor_type, axes)
 
 
+@rule("any", "all")
 def _infer_logical(tensor_type: TensorType, axes: tuple[int, ...]) -> tuple[TensorType, ...]:
     if tensor_type.dtype is not DType.bool:
         raise ValueError(f"needs bool, not {tensor_type.dtype.value}; compare with 0 first")
     return (_reduced(tensor_type, axes),)
 
 
+@rule("max", "min")
 def _infer_extreme(tensor_type: TensorType, axes: tuple[int, ...]) -> tuple[TensorType, ...]:
     _require_something(tensor_type, axes)
     return _infer_reduction(tensor_type, axes)
 
 
+@rule("argmax", "argmin")
 def _infer_index(tensor_type: TensorType, axes: tuple[int, ...]) -> tuple[TensorType, ...]:
     _require_something(tensor_type, axes)
     (result,) = _infer_reduction(tensor_type, axes)
     return (TensorType(DType.int64, result.shape, result.device),)
 
 
+@rule("cumsum")
 def _infer_cumsum(
     tensor_type: TensorType,
     axes: tuple[int, ...],
@@ -98,19 +104,6 @@ def _reduced(tensor_type: TensorType, axes: tuple[int, ...]) -> TensorType:
 def _named(axes: tuple[int, ...]) -> str:
     listed = ", ".join(str(axis) for axis in axes)
     return f"axis {listed}" if len(axes) == 1 else f"axes {listed}"
-
-
-for _name in REDUCTIONS:
-    define(_name, _infer_reduction)
-for _name in ("any", "all"):
-    define(_name, _infer_logical)
-for _name in ("max", "min"):
-    define(_name, _infer_extreme)
-for _name in INDICES:
-    define(_name, _infer_index)
-for _name in ("logsumexp", "mean"):
-    define(_name, _infer_float)
-define("cumsum", _infer_cumsum)
 
 
 def reduce(name: str, x: TensorLike, axis: Axes) -> Tensor:

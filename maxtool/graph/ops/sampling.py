@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from maxtool.dtype import DType
-from maxtool.graph.ops.operation_table import apply, define
+from maxtool.graph.ops.operation_table import apply, rule
 from maxtool.graph.ops.require import require, require_float32, require_position
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
@@ -11,6 +11,7 @@ from maxtool.graph.type import TensorType
 SETTINGS = 5
 
 
+@rule("sample", writes=0, numbers={4: DType.int32})
 def _infer_sample(
     seen: TensorType,
     logits: TensorType,
@@ -29,9 +30,6 @@ def _infer_sample(
     require(settings.shape == [SETTINGS], f"settings are [{SETTINGS}]")
     require(logits.shape[1] != 0, "there is a token")
     return (seen, TensorType(DType.int64, [logits.shape[0], 1], logits.device))
-
-
-define("sample", _infer_sample, writes=0, numbers={4: DType.int32})
 
 
 def sample(

@@ -8,7 +8,7 @@ from operator import index as whole
 from typing import TypeAlias
 
 from maxtool.graph.dim import Dim
-from maxtool.graph.ops.operation_table import apply, define
+from maxtool.graph.ops.operation_table import apply, rule
 from maxtool.graph.ops.require import require
 from maxtool.graph.tensor import Tensor
 from maxtool.graph.type import BufferType, TensorType
@@ -36,14 +36,12 @@ class IndexRange:
         return cls(Dim(0), 1, dim)
 
 
+@rule("slice")
 def _infer_slice(tensor_type: TensorType, ranges: tuple[IndexRange, ...]) -> tuple[TensorType, ...]:
     require(
         len(ranges) == tensor_type.rank, f"{len(ranges)} ranges for {tensor_type.rank} dimensions"
     )
     return (TensorType(tensor_type.dtype, [range_.size for range_ in ranges], tensor_type.device),)
-
-
-define("slice", _infer_slice)
 
 
 def cut(x: Tensor, ranges: Sequence[IndexRange]) -> Tensor:
