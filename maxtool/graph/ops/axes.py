@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import index
 from typing import SupportsIndex
 
-from maxtool.graph.tensor import Tensor
+from maxtool.graph.tensor import Axes, Tensor
 
 
 def axis_of(op: str, x: Tensor, axis: SupportsIndex, *, more: int = 0) -> int:
@@ -17,3 +18,11 @@ def axis_of(op: str, x: Tensor, axis: SupportsIndex, *, more: int = 0) -> int:
     if not -rank <= number < rank:
         raise ValueError(f"{op}({x.type}): there is no dimension {number} in {rank}")
     return number % rank
+
+
+def axes_of(x: Tensor, axis: Axes) -> tuple[int, ...]:
+    """Dimensions counted from the first, ascending; what is no dimension of it stays as it is."""
+    if axis is None:
+        return tuple(range(x.rank))
+    numbers = map(index, axis if isinstance(axis, Sequence) else (axis,))
+    return tuple(sorted(n + x.rank if -x.rank <= n < 0 else n for n in numbers))

@@ -8,8 +8,6 @@ from maxtool.graph.ops.require import require, require_float32, require_heads, r
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
-_POSITION = DType.int32  # what a Python number is there
-
 # What keys and values in a cache may be; queries, and what is written, are float32.
 CACHED = (DType.float32, DType.float16, DType.bfloat16)
 
@@ -26,35 +24,21 @@ def _require_cached(*kinds: TensorType) -> None:
         )
 
 
-@rule("cache_write_key", writes=0, numbers={2: _POSITION})
-def _infer_cache_key(
-    cache: TensorType, x: TensorType, position: TensorType, transposed: bool
-) -> tuple[TensorType, ...]:
-    if not transposed:
-        return _infer_cache_value(cache, x, position)
-    _require_cached(cache)
-    require_float32(x)
-    require_position(position)
-    batch, _, heads, dim = require_heads(x)
-    fits = cache.rank == 4 and cache.shape[:3] == [batch, heads, dim]
-    require(fits, "the cache is [batch, heads, dim, context]")
-    return (cache,)
-
-
-@rule("cache_write_value", writes=0, numbers={2: _POSITION})
-def _infer_cache_value(
-    cache: TensorType, x: TensorType, position: TensorType
+@rule("cache_write_key", "cache_write_value", writes=0, numbers={2: DType.int32})
+def _infer_cache_write(
+    cache: TensorType, x: TensorType, position: TensorType, transposed: bool = False
 ) -> tuple[TensorType, ...]:
     _require_cached(cache)
     require_float32(x)
     require_position(position)
     batch, _, heads, dim = require_heads(x)
-    fits = cache.rank == 4 and cache.shape[:2] == [batch, heads] and cache.shape[3] == dim
-    require(fits, "the cache is [batch, heads, context, dim]")
+    width_axis, said = (2, "dim, context") if transposed else (3, "context, dim")
+    fits = cache.rank == 4 and cache.shape[:2] == [batch, heads]
+    require(fits and cache.shape[width_axis] == dim, f"the cache is [batch, heads, {said}]")
     return (cache,)
 
 
-@rule("attention", numbers={3: _POSITION})
+@rule("attention", numbers={3: DType.int32})
 def _infer_attention(
     query: TensorType,
     key: TensorType,

@@ -10,19 +10,15 @@ from maxtool.graph.type import TensorType
 
 @rule("all_reduce")
 def _infer_all_reduce(tensor_type: TensorType, count: int) -> tuple[TensorType, ...]:
-    _require_floats(tensor_type, count)
-    return (TensorType(tensor_type.dtype, tensor_type.shape, tensor_type.device),)
+    (gathered,) = _infer_all_gather(tensor_type, count)
+    return (TensorType(gathered.dtype, gathered.shape[1:], gathered.device),)
 
 
 @rule("all_gather")
 def _infer_all_gather(tensor_type: TensorType, count: int) -> tuple[TensorType, ...]:
-    _require_floats(tensor_type, count)
-    return (TensorType(tensor_type.dtype, [count, *tensor_type.shape], tensor_type.device),)
-
-
-def _require_floats(tensor_type: TensorType, count: int) -> None:
     require(tensor_type.dtype.value == "float32", "operands are float32")
     require(count > 0, f"there are {count} devices")
+    return (TensorType(tensor_type.dtype, [count, *tensor_type.shape], tensor_type.device),)
 
 
 def all_reduce(x: Tensor, count: int) -> Tensor:

@@ -12,10 +12,9 @@ import numpy as np
 
 from maxtool.dtype import DType
 from maxtool.graph.dim import DimLike
-from maxtool.graph.graph import Graph
 from maxtool.graph.ops.elementwise import broadcast
 from maxtool.graph.ops.layout import reshape
-from maxtool.graph.ops.operation_table import apply, as_operand, rule
+from maxtool.graph.ops.operation_table import apply, as_operand, is_traced, rule
 from maxtool.graph.ops.require import require, require_numbers
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
@@ -118,9 +117,8 @@ def embedding(ids: TensorLike, weight: Tensor) -> Tensor:
 
 def _require_ids(ids: Tensor, weight: Tensor) -> None:
     """Look at ids that are here; ids that an operation cannot take are its own to refuse."""
-    graph = Graph.current()
-    known = not (ids.is_traced or (graph is not None and graph.knows(ids)))
-    if not known or not ids.dtype.is_integral() or not weight.rank or not weight.shape[0].is_static:
+    known = not is_traced(ids) and weight.rank and weight.shape[0].is_static
+    if not known or not ids.dtype.is_integral():
         return
     numbers, vocab = ids.to_numpy(), int(weight.shape[0])
     outside = numbers[(numbers < 0) | (numbers >= vocab)]

@@ -6,6 +6,7 @@ from typing import SupportsIndex
 
 import numpy as np
 
+from maxtool.graph.ops.axes import axes_of
 from maxtool.graph.ops.operation_table import apply, rule
 from maxtool.graph.ops.require import require, require_floats
 from maxtool.graph.tensor import Tensor, TensorLike
@@ -79,9 +80,7 @@ def logsoftmax(value: TensorLike, axis: SupportsIndex = -1) -> Tensor:
 
 def _softmax(name: str, value: TensorLike, axis: SupportsIndex) -> Tensor:
     tensor = value if isinstance(value, Tensor) else Tensor(value)
-    dim_index = int(axis)
-    from_first = dim_index + tensor.rank if -tensor.rank <= dim_index < 0 else dim_index
-    return apply(name, tensor, axes=(from_first,))[0]
+    return apply(name, tensor, axes=axes_of(tensor, int(axis)))[0]
 
 
 def layer_norm(

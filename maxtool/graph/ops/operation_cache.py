@@ -18,25 +18,14 @@ Ready: TypeAlias = Callable[[Sequence[Any]], tuple[Tensor, ...]]
 KEPT = 1024
 
 
-class OperationCache:
+class OperationCache(dict[Hashable, Ready]):
     """Cache of what runs operations applied before, outside of graphs. Threads may share it."""
 
-    def __init__(self) -> None:
-        self._ready: dict[Hashable, Ready] = {}
-
-    def find(self, key: Hashable) -> Ready | None:
-        """The function that runs an application."""
-        return self._ready.get(key)
-
     def keep(self, key: Hashable, ready: Ready) -> None:
-        """Remember what runs it."""
-        self._ready[key] = ready
-        for oldest in list(self._ready)[: max(0, len(self._ready) - KEPT)]:
-            self._ready.pop(oldest, None)
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self._ready.clear()
+        """Remember what runs an application."""
+        self[key] = ready
+        for oldest in list(self)[: max(0, len(self) - KEPT)]:
+            self.pop(oldest, None)
 
 
 REPEATING = OperationCache()

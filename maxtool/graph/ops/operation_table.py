@@ -73,7 +73,7 @@ def apply(name: str, *operands: TensorLike, **attributes: Any) -> tuple[Tensor, 
         ValueError: If the operands do not fit; the message names the operation and their types.
     """
     key = key_of(name, operands, attributes)
-    if key is not None and (ready := REPEATING.find(key)) is not None:
+    if key is not None and (ready := REPEATING.get(key)) is not None:
         return ready(operands)
     op = OPS[name]
     given = _as_tensors(op, operands)
@@ -126,26 +126,28 @@ def is_traced(tensor: Tensor) -> bool:
     return tensor.is_traced or (graph is not None and graph.knows(tensor))
 
 
-def as_operand(name: str, operand: TensorLike, dtype: DType, device: DeviceRef) -> Tensor:
-    """A tensor as it is; Python numbers as one of a type, if they are such; arrays keep theirs."""
-    if isinstance(operand, Tensor):
-        return operand
-    return _tensor(OPS[name], operand, dtype, device)
-
-
 def _as_tensors(op: Op, operands: Sequence[TensorLike]) -> list[Tensor]:
     first = next((operand for operand in operands if isinstance(operand, Tensor)), None)
     device = None if first is None else first.device
     beside = {**_beside(op, operands), **op.numbers}
-    return [_operand(op, operand, beside.get(i), device) for i, operand in enumerate(operands)]
+    return [
+        as_operand(op.name, operand, beside.get(i), device) for i, operand in enumerate(operands)
+    ]
 
 
-def _operand(op: Op, operand: TensorLike, dtype: DType | None, device: DeviceRef | None) -> Tensor:
+def as_operand(
+    name: str, operand: TensorLike, dtype: DType | None, device: DeviceRef | None
+) -> Tensor:
+    """A tensor as it is; Python numbers as one of a type, if they are such; arrays keep theirs."""
     if isinstance(operand, Tensor):
         return operand
     if isinstance(operand, Dim):
         return as_number(operand, dtype, device)
-    return _tensor(op, operand, dtype, device)
+    if dtype is None or isinstance(operand, np.ndarray | np.generic):
+        return Tensor.natural(operand, device)
+    if not _fits(np.asarray(operand), dtype):
+        raise ValueError(f"{name}: {operand} beside {dtype.value}; cast the tensor first")
+    return Tensor(operand, dtype, device)
 
 
 def as_number(dim: Dim, dtype: DType | None, device: DeviceRef | None = None) -> Tensor:
@@ -200,15 +202,6 @@ def _require_one_device(types: Sequence[TensorType]) -> None:
     if len(devices := {type_.device: None for type_ in types}) > 1:
         names = " and ".join(device.name for device in devices)
         raise ValueError(f"operands on {names}; move them to one with transfer_to")
-
-
-def _tensor(op: Op, operand: TensorLike, dtype: DType | None, device: DeviceRef | None) -> Tensor:
-    """Python numbers as a tensor of that type, if they are such numbers; arrays keep theirs."""
-    if dtype is None or isinstance(operand, np.ndarray | np.generic):
-        return Tensor.natural(operand, device)
-    if not _fits(np.asarray(operand), dtype):
-        raise ValueError(f"{op.name}: {operand} beside {dtype.value}; cast the tensor first")
-    return Tensor(operand, dtype, device)
 
 
 def _fits(numbers: np.ndarray[Any, Any], dtype: DType) -> bool:

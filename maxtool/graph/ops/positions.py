@@ -14,10 +14,8 @@ from maxtool.graph.ops.require import (
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
-_POSITION = DType.int32  # what a Python number is there
 
-
-@rule("rope", numbers={3: _POSITION})
+@rule("rope", numbers={3: DType.int32})
 def _infer_rope(
     x: TensorType, cos: TensorType, sin: TensorType, position: TensorType
 ) -> tuple[TensorType, ...]:
@@ -32,7 +30,7 @@ def _infer_rope(
     return (TensorType(x.dtype, x.shape, x.device),)
 
 
-@rule("rope_angles", numbers={2: _POSITION})
+@rule("rope_angles", numbers={2: DType.int32})
 def _infer_angles(
     tokens: TensorType,
     frequencies: TensorType,
@@ -50,7 +48,7 @@ def _infer_angles(
     return (TensorType(DType.float32, shape, tokens.device),) * 2
 
 
-@rule("add_positions", numbers={2: _POSITION})
+@rule("add_positions", numbers={2: DType.int32})
 def _infer_add_positions(
     x: TensorType, table: TensorType, position: TensorType
 ) -> tuple[TensorType, ...]:

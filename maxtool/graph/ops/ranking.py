@@ -6,8 +6,9 @@ from typing import SupportsIndex
 
 from maxtool.dtype import DType
 from maxtool.graph.dim import Dim
-from maxtool.graph.ops.axes import axis_of
+from maxtool.graph.ops.axes import axes_of, axis_of
 from maxtool.graph.ops.operation_table import apply, as_tensor, rule
+from maxtool.graph.ops.require import require
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
@@ -16,8 +17,7 @@ from maxtool.graph.type import TensorType
 def _infer_top_k(x: TensorType, axes: tuple[int, ...], k: int) -> tuple[TensorType, ...]:
     (axis,) = axes
     _require_order(x)
-    if not 0 <= axis < x.rank:
-        raise ValueError(f"there is no axis {axis} in {x.rank} dimensions")
+    require(0 <= axis < x.rank, f"there is no axis {axis} in {x.rank} dimensions")
     size = x.shape[axis]
     if k < 0 or not size.is_static or k > int(size):
         raise ValueError(f"axis {axis} is not known to have {k} elements; its size is {size}")
@@ -47,9 +47,7 @@ def top_k(input: TensorLike, k: int, axis: SupportsIndex = -1) -> tuple[Tensor, 
     all elements are read once for each.
     """
     tensor = input if isinstance(input, Tensor) else Tensor(input)
-    dim_index = int(axis)
-    from_first = dim_index + tensor.rank if -tensor.rank <= dim_index < 0 else dim_index
-    values, places = apply("top_k", tensor, axes=(from_first,), k=int(k))
+    values, places = apply("top_k", tensor, axes=axes_of(tensor, int(axis)), k=int(k))
     return values, places
 
 

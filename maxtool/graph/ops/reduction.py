@@ -7,16 +7,14 @@ float16 and bfloat16 add up is added in float32.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
-from operator import index as whole
-from typing import SupportsIndex, TypeAlias
+from typing import SupportsIndex
 
 from maxtool.dtype import DType
 from maxtool.graph.dim import Dim, Shape
-from maxtool.graph.ops.axes import axis_of
+from maxtool.graph.ops.axes import axes_of, axis_of
 from maxtool.graph.ops.operation_table import apply, rule
 from maxtool.graph.ops.require import require_numbers
-from maxtool.graph.tensor import Tensor, TensorLike
+from maxtool.graph.tensor import Axes, Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
 __all__ = [
@@ -32,8 +30,6 @@ __all__ = [
     "prod",
     "sum",
 ]
-
-Axes: TypeAlias = "SupportsIndex | Sequence[SupportsIndex] | None"
 
 REDUCTIONS = ("all", "any", "logsumexp", "max", "mean", "min", "prod", "sum")
 INDICES = ("argmax", "argmin")
@@ -114,15 +110,6 @@ def reduce(name: str, x: TensorLike, axis: Axes) -> Tensor:
     tensor = x if isinstance(x, Tensor) else Tensor(x)
     (result,) = apply(name, tensor, axes=axes_of(tensor, axis))
     return result if axis is not None else apply("reshape", result, shape=Shape([1]))[0]
-
-
-def axes_of(tensor: Tensor, axis: Axes) -> tuple[int, ...]:
-    """Dimensions counted from the first, ascending; what is no dimension of it stays as it is."""
-    if axis is None:
-        return tuple(range(tensor.rank))
-    listed = axis if isinstance(axis, Sequence) else (axis,)
-    numbers = [whole(number) for number in listed]
-    return tuple(sorted(n + tensor.rank if -tensor.rank <= n < 0 else n for n in numbers))
 
 
 def sum(x: TensorLike, axis: Axes = -1) -> Tensor:  # noqa: A001 - the operation's name

@@ -5,11 +5,11 @@ from __future__ import annotations
 from maxtool.dtype import DType
 from maxtool.graph.dim import Dim, Shape
 from maxtool.graph.ops import reduction
+from maxtool.graph.ops.axes import axes_of
 from maxtool.graph.ops.elementwise import cast, div, maximum, mul, sqrt, sub
 from maxtool.graph.ops.operation_table import as_number, as_tensor
-from maxtool.graph.ops.reduction import Axes, axes_of
 from maxtool.graph.ops.require import NARROW_FLOATS
-from maxtool.graph.tensor import Tensor, TensorLike
+from maxtool.graph.tensor import Axes, Tensor, TensorLike
 
 
 def variance(x: TensorLike, axis: Axes = -1, correction: float = 0) -> Tensor:
