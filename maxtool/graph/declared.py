@@ -29,8 +29,7 @@ class DeclaredTensor(Tensor):
         quantization_encoding: QuantizationEncoding | None = None,
         align: int | None = None,
     ) -> None:
-        self._set(TensorType(dtype, shape, device), None)
-        self._data = None
+        self.type, self.graph, self._data = TensorType(dtype, shape, device), None, None
         self._value: object = None
         self._declared = self.type.shape
         self.local_name = name

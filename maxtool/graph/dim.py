@@ -15,6 +15,20 @@ DimLike: TypeAlias = "int | str | Dim"
 ShapeLike: TypeAlias = "Iterable[DimLike]"
 
 
+def _operator(
+    combine: Callable[[Polynomial, Polynomial], Polynomial],
+) -> Callable[[Dim, DimLike], Dim]:
+    def operate(dim: Dim, other: DimLike) -> Dim:
+        if isinstance(other, Integral):  # which may be negative, as no dimension is
+            return Dim.of(combine(dim.polynomial, Polynomial.of(int(other))))
+        if isinstance(other, Dim | str):
+            return Dim.of(combine(dim.polynomial, Dim(other).polynomial))
+        other_side: Dim = NotImplemented
+        return other_side
+
+    return operate
+
+
 class Dim:
     """One dimension of a shape: static (an ``int``), symbolic (a name), or algebraic.
 
@@ -39,10 +53,8 @@ class Dim:
     def __new__(cls, value: DimLike | Polynomial) -> Self:
         """A dimension of the kind that ``value`` is of."""
         plain = value.value if isinstance(value, Dim) else value
-        dim_type: type[Dim] = StaticDim
-        if not isinstance(plain, int):
-            dim_type = SymbolicDim if isinstance(plain, str) else dim_type
-            dim_type = AlgebraicDim if isinstance(plain, Polynomial) else dim_type
+        named = SymbolicDim if isinstance(plain, str) else StaticDim
+        dim_type: type[Dim] = AlgebraicDim if isinstance(plain, Polynomial) else named
         if not issubclass(dim_type, cls):
             raise TypeError(f"{plain!r} is not a valid {cls.__name__}")
         return object.__new__(dim_type)
@@ -50,28 +62,18 @@ class Dim:
     def __getnewargs__(self) -> tuple[int | str | Polynomial]:
         return (self.value,)
 
-    def __init__(self, value: DimLike) -> None:
+    def __init__(self, value: DimLike | Polynomial) -> None:
         plain = value.value if isinstance(value, Dim) else value
-        if isinstance(plain, Polynomial):
-            self.value = plain
-        elif isinstance(plain, str):
-            if not plain.isidentifier():
-                raise ValueError(f"a symbolic dimension is named by an identifier, not {plain!r}")
-            self.value = plain
-        else:
-            self.value = index(plain)
-            if self.value < 0:
-                raise ValueError(f"a dimension cannot be {self.value}")
+        self.value = plain if isinstance(plain, str | Polynomial) else index(plain)
+        if isinstance(self.value, str) and not self.value.isidentifier():
+            raise ValueError(f"a symbolic dimension is named by an identifier, not {plain!r}")
+        if isinstance(self.value, int) and self.value < 0:
+            raise ValueError(f"a dimension cannot be {self.value}")
 
     @classmethod
     def of(cls, polynomial: Polynomial) -> Dim:
         """The dimension that a polynomial is; a ``ValueError`` for a negative number."""
-        plain = polynomial.plain
-        if isinstance(plain, int | str):
-            return cls(plain)
-        shape = cls.__new__(cls, plain)
-        shape.value = plain
-        return shape
+        return cls(polynomial.plain)
 
     @property
     def is_static(self) -> bool:
@@ -103,26 +105,12 @@ class Dim:
 
     __index__ = __int__
 
-    def __add__(self, other: DimLike) -> Dim:
-        return self._with(other, add)
-
-    def __sub__(self, other: DimLike) -> Dim:
-        return self._with(other, sub)
-
-    def __mul__(self, other: DimLike) -> Dim:
-        return self._with(other, mul)
+    __add__ = __radd__ = _operator(add)
+    __mul__ = __rmul__ = _operator(mul)
+    __sub__, __rsub__ = _operator(sub), _operator(lambda left, right: right - left)
 
     def __neg__(self) -> Dim:
         return self * -1
-
-    def __radd__(self, other: DimLike) -> Dim:
-        return self + other
-
-    def __rsub__(self, other: DimLike) -> Dim:
-        return self._with(other, lambda left, right: right - left)
-
-    def __rmul__(self, other: int) -> Dim:
-        return self * other
 
     def __floordiv__(self, other: DimLike) -> Dim:
         """Divided and rounded down.
@@ -140,14 +128,6 @@ class Dim:
 
     def __rfloordiv__(self, other: int) -> Dim:
         return Dim(other) // self
-
-    def _with(self, other: DimLike, combine: Callable[[Polynomial, Polynomial], Polynomial]) -> Dim:
-        if isinstance(other, Integral):  # which may be negative, as no dimension is
-            return Dim.of(combine(self.polynomial, Polynomial.of(int(other))))
-        if isinstance(other, Dim | str):
-            return Dim.of(combine(self.polynomial, Dim(other).polynomial))
-        other_side: Dim = NotImplemented
-        return other_side
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Dim):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from maxtool.graph.device import DeviceRef
@@ -48,13 +48,10 @@ def _demands(graph: Graph) -> Demands:
     known = {id(value): constant for constant, value in graph.constants}
     for node in graph.nodes:
         if not isinstance(node, CallNode):
-            yield from DEMANDS.get(node.op, _nothing)(node)
+            if node.op in DEMANDS:
+                yield from DEMANDS[node.op](node)
             if node.op in POSITIONED and id(node.inputs[-1]) in known:
                 yield _positions(node, known[id(node.inputs[-1])])
-
-
-def _nothing(_node: Node) -> Demands:
-    return iter(())
 
 
 def _slice(node: Node) -> Demands:
@@ -64,24 +61,18 @@ def _slice(node: Node) -> Demands:
             yield from _not_negative(part.size)
 
 
-def _matmul(node: Node) -> Demands:
-    yield node.inputs[0].shape[-1], 1
+def _elements(read: Callable[[Node], Iterable[Dim]]) -> Callable[[Node], Demands]:
+    """Demand an element of each dimension that an operation reads."""
+    return lambda node: ((dim, 1) for dim in read(node))
 
 
-def _extreme(node: Node) -> Demands:
-    for axis in node.attributes["axes"]:
-        yield node.inputs[0].shape[axis], 1
+def _gathered(node: Node) -> Iterable[Dim]:
+    batch, depth = node.attributes["batch"], int(node.inputs[1].shape[-1])
+    return node.inputs[0].shape[batch : batch + depth]
 
 
-def _gather(node: Node) -> Demands:
-    yield node.inputs[0].shape[node.attributes["axis"]], 1
-
-
-def _gather_nd(node: Node) -> Demands:
-    batch = node.attributes["batch"]
-    depth = int(node.inputs[1].shape[-1])
-    for dim in node.inputs[0].shape[batch : batch + depth]:
-        yield dim, 1
+def _reduced(node: Node) -> Iterable[Dim]:
+    return [node.inputs[0].shape[axis] for axis in node.attributes["axes"]]
 
 
 def _positions(node: Node, first: Tensor) -> tuple[Dim, int]:
@@ -105,12 +96,12 @@ def _not_negative(size: Dim) -> Demands:
         yield size + 1, 1
 
 
-DEMANDS = {
+DEMANDS: Mapping[str, Callable[[Node], Demands]] = {
     "broadcast_to": _made,
-    "gather": _gather,
-    "gather_nd": _gather_nd,
-    "matmul": _matmul,
+    "gather": _elements(lambda node: [node.inputs[0].shape[node.attributes["axis"]]]),
+    "gather_nd": _elements(_gathered),
+    "matmul": _elements(lambda node: [node.inputs[0].shape[-1]]),
     "range": _made,
     "slice": _slice,
-    **dict.fromkeys(NOT_OF_NOTHING, _extreme),
+    **dict.fromkeys(NOT_OF_NOTHING, _elements(_reduced)),
 }

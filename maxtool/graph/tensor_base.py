@@ -45,30 +45,28 @@ class TensorBase:
             dtype = DType.float32 if array.dtype.kind in "iuf" else None
         if dtype is not None:
             array = array.astype(dtype.to_numpy(), copy=False)
-        self._set(_type_of(array.dtype, array.shape, device), None)
+        self.type, self.graph = _type_of(array.dtype, array.shape, device), None
         self._data: np.ndarray[Any, Any] | None = array
 
     @classmethod
     def traced(cls, type: TensorType, graph: Recorder) -> Self:  # noqa: A002 - the field's name
         """A value of ``graph``, not known until the graph runs."""
         tensor = cls.__new__(cls)
-        tensor._set(type, graph)
-        tensor._data = None
+        tensor.type, tensor.graph, tensor._data = type, graph, None
         return tensor
 
     @classmethod
     def holding(cls, type: TensorType, array: np.ndarray[Any, Any]) -> Self:  # noqa: A002
         """A tensor of that type over the memory of an array, which has its elements."""
         tensor = cls.__new__(cls)
-        tensor._set(type, None)
-        tensor._data = array
+        tensor.type, tensor.graph, tensor._data = type, None, array
         return tensor
 
     @classmethod
     def on_accelerator(cls, type: TensorType, device_array: AcceleratorArray) -> Self:  # noqa: A002
         """A tensor of that type whose elements are in the memory of an accelerator."""
         tensor = cls.__new__(cls)
-        tensor._set(type, None)
+        tensor.type, tensor.graph = type, None
         tensor.settle(device_array)
         return tensor
 
@@ -260,10 +258,6 @@ class TensorBase:
         if not isinstance(self.type, BufferType):
             raise TypeError(f"{self!r} is not a buffer")
         return self
-
-    def _set(self, type: TensorType, graph: Recorder | None) -> None:  # noqa: A002
-        self.type = type
-        self.graph = graph
 
 
 @lru_cache(maxsize=1024, typed=True)  # a device and its name are equal, and are shown as given

@@ -77,21 +77,9 @@ class CheckpointWeights(View):
         quantization_encoding: QuantizationEncoding | None = None,
         device: DeviceRef = HOST,
     ) -> Weight:
-        """Declare this weight for a graph, converted if need be; it has its data.
+        """Declare this weight for a graph, as :meth:`maxtool.weights.Weights.allocate` does.
 
-        Data in a file may begin at any byte, so its alignment is 1.
-
-        Args:
-            dtype: The type to convert to; the stored one if ``None``.
-            shape: What the shape must be; any if ``None``.
-            quantization_encoding: The block encoding wanted. Weights in another, or in none, are
-                encoded; a quantized weight stays so unless ``dtype`` asks for its elements.
-            device: Where the graph wants it.
-
-        Raises:
-            MissingWeight: If no weight has exactly this name (also a KeyError and a ValueError).
-            MisshapenWeight: If its shape is not ``shape`` (also a ValueError).
-            ModelMismatch: If it cannot be converted, or dtype and encoding contradict each other.
+        It has its data, which may begin at any byte of a file, so its alignment is 1.
         """
         data = self._converted(dtype, shape, quantization_encoding)
         encoding = data.quantization_encoding
@@ -120,17 +108,8 @@ class DeclaredWeights(CheckpointWeights):
     ) -> Weight:
         """Declare this weight; its data comes when the graph is loaded.
 
-        Allocated again in the same way, it is the same weight.
-
-        Args:
-            dtype: The element type.
-            shape: Sizes, slowest first.
-            quantization_encoding: How its blocks are encoded, if they are.
-            device: Where the graph wants it.
-
-        Raises:
-            ValueError: If it has no name, or type or shape are not given: nothing else knows them.
-            MisshapenWeight: If it was allocated in another way before (also a ValueError).
+        Allocated again in the same way, it is the same weight; in another, a ``MisshapenWeight``.
+        The type and the shape must be given: nothing else knows them.
         """
         if not self.name:
             raise ValueError("a weight needs a name: weights.layers[0].weight.allocate(...)")
