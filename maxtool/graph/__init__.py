@@ -15,34 +15,10 @@ Value = Tensor
 TensorValue = Tensor
 BufferValue = Tensor
 
-__all__ = [
-    "CPU",
-    "AlgebraicDim",
-    "BufferType",
-    "BufferValue",
-    "CallNode",
-    "DerivedWeight",
-    "Device",
-    "DeviceRef",
-    "Dim",
-    "DimLike",
-    "Graph",
-    "Node",
-    "Shape",
-    "ShapeLike",
-    "Shard",
-    "ShardingStrategy",
-    "StaticDim",
-    "SymbolicDim",
-    "Tensor",
-    "TensorLike",
-    "TensorType",
-    "TensorValue",
-    "Type",
-    "Value",
-    "Weight",
-    "ops",
-    "quantization",
-    "random",
-    "weights",
-]
+__all__ = ["CPU", "Device", "DeviceRef"]
+__all__ += ["AlgebraicDim", "Dim", "DimLike", "Shape", "ShapeLike", "StaticDim", "SymbolicDim"]
+__all__ += ["BufferType", "TensorType", "Type"]
+__all__ += ["BufferValue", "Tensor", "TensorLike", "TensorValue", "Value"]
+__all__ += ["CallNode", "Graph", "Node"]
+__all__ += ["DerivedWeight", "Shard", "ShardingStrategy", "Weight"]
+__all__ += ["ops", "quantization", "random", "weights"]

@@ -12,6 +12,9 @@ from maxtool.graph.ops.require import require, require_computed, require_floats
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
+__all__ = ["equal", "greater", "greater_equal", "less", "less_equal", "not_equal"]
+__all__ += ["is_inf", "is_nan", "logical_and", "logical_not", "logical_or", "logical_xor", "where"]
+
 
 def _infer_comparison(left: TensorType, right: TensorType) -> tuple[TensorType, ...]:
     require_computed(left)

@@ -17,43 +17,10 @@ from maxtool.graph.ops.require import require_floats, require_numbers
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
-__all__ = [
-    "abs",
-    "acos",
-    "add",
-    "atanh",
-    "cast",
-    "ceil",
-    "clamp",
-    "clip",
-    "cos",
-    "div",
-    "erf",
-    "exp",
-    "floor",
-    "floordiv",
-    "gelu",
-    "log",
-    "log1p",
-    "maximum",
-    "minimum",
-    "mod",
-    "mul",
-    "negate",
-    "negative",
-    "pow",
-    "relu",
-    "round",
-    "rsqrt",
-    "sigmoid",
-    "silu",
-    "sin",
-    "softplus",
-    "sqrt",
-    "sub",
-    "tanh",
-    "trunc",
-]
+__all__ = ["abs", "ceil", "floor", "negate", "negative", "relu", "round", "trunc"]
+__all__ += ["acos", "atanh", "cos", "erf", "exp", "log", "log1p", "rsqrt", "sin", "sqrt", "tanh"]
+__all__ += ["add", "div", "floordiv", "maximum", "minimum", "mod", "mul", "pow", "sub"]
+__all__ += ["cast", "clamp", "clip", "gelu", "sigmoid", "silu", "softplus"]
 
 # The forms of :func:`gelu` by the name of the approximation.
 GELU = {"none": "gelu", "quick": "gelu_quick", "tanh": "gelu_tanh"}

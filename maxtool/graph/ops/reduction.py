@@ -17,19 +17,8 @@ from maxtool.graph.ops.require import require_numbers
 from maxtool.graph.tensor import Axes, Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
-__all__ = [
-    "all",
-    "any",
-    "argmax",
-    "argmin",
-    "cumsum",
-    "logsumexp",
-    "max",
-    "mean",
-    "min",
-    "prod",
-    "sum",
-]
+__all__ = ["all", "any", "logsumexp", "max", "mean", "min", "prod", "sum"]
+__all__ += ["argmax", "argmin", "cumsum"]
 
 REDUCTIONS = ("all", "any", "logsumexp", "max", "mean", "min", "prod", "sum")
 INDICES = ("argmax", "argmin")
