@@ -24,7 +24,7 @@ from maxtool.graph.executor import CompiledGraph
 from maxtool.graph.limits import devices as named_devices
 from maxtool.graph.limits import least_sizes
 from maxtool.nn.arguments import Arguments
-from maxtool.nn.saving import CompiledFunction, save
+from maxtool.nn.saving import CompiledFunction
 from maxtool.nn.state import Value, as_data, missing_names, require_sizes
 from maxtool.nn.weight_binding import weight_elements
 from maxtool.weights.weight_data import WeightData
@@ -95,7 +95,7 @@ class Model:
             outputs=_named("output", outputs, len(self.output_types)),
             weight=self._run.weight,
         )
-        save(function, folder, force=force, check=check, standalone=standalone)
+        function.save(folder, force=force, check=check, standalone=standalone)
 
     def __repr__(self) -> str:
         kinds = ", ".join(map(str, self.input_types))

@@ -39,7 +39,7 @@ FLOORS = (
 )
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 # Who imports modules by names in strings, and how these begin: eager operations find the compiler,
-# and compiled modules what writes artifacts, which register themselves, from below; the program
+# which registers itself, and compiled modules what writes artifacts, from below; the program
 # imports the file of the command that is asked for.
 BY_NAME = {
     "graph/executor.py": "maxtool.compiler.compiling_executor",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 
 from maxtool.architectures import (
@@ -17,16 +17,14 @@ from maxtool.architectures import (
     graph_of,
 )
 from maxtool.artifact import check as parity
-from maxtool.artifact import devices, machine_code, original_model, replaceable, weights
+from maxtool.artifact import devices, original_model
 from maxtool.artifact.contents import Contents, NamedGraph
 from maxtool.artifact.original_model import OriginalModel
-from maxtool.artifact.request import DTYPES, Request, Wanted
-from maxtool.compiler.linking import is_native
-from maxtool.compiler.storage import WeightStorage
-from maxtool.compiler.targets import Target, parse_target
+from maxtool.artifact.planned import Planned, check_place, target_of
+from maxtool.artifact.request import DTYPES, Request
+from maxtool.compiler.targets import Target
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError, UsageError
-from maxtool.files import check_output, check_space
 from maxtool.graph import Graph
 from maxtool.recipe import Binding, Plan, Recipe, find_recipe, load_recipe, plan
 from maxtool.recipe.fitted_tokenizer import model_tokenizer
@@ -34,9 +32,6 @@ from maxtool.recipe.naming import check_name, model_name
 from maxtool.recipe.recipe_files import is_shipped
 from maxtool.tokenizer import Tokenizer
 from maxtool.weights import open_checkpoint
-
-# What else an artifact takes, beside its weights: code, manifest, tokenizer.
-SPARE_BYTES = 16 << 20
 
 # Positions that are made room for when none are asked for. Rotary tables and the cache are as long,
 # and nobody fills a million positions by accident; configurations name any number.
@@ -56,64 +51,22 @@ DRAWING = ("cuda",)
 
 
 @dataclass
-class Build:
-    """A compilation that has been planned, and fits.
+class Build(Planned):
+    """A compilation by a recipe that has been planned, and fits.
 
     Attributes:
         request: What was asked.
         plan: The source, matched with its recipe.
-        target: What it is compiled for.
         dtype: Element type of the matrices.
         module: The architecture, its weights declared.
         graphs: The functions of the artifact, traced.
-        tokenizer: What came with the source.
-        notes: What is worth knowing before it is run.
     """
 
     request: Request
     plan: Plan
-    target: Target
     dtype: DType
     module: Architecture
     graphs: dict[Entry, Graph]
-    tokenizer: Tokenizer | None
-    notes: list[str]
-
-    @cached_property
-    def contents(self) -> Contents:
-        """The contents of the artifact."""
-        recipe, module = self.plan.recipe, self.module
-        tasks = (TASKS.get(entry.name) for entry in self.graphs)
-        return Contents(
-            functions=tuple(named_graph(entry, graph) for entry, graph in self.graphs.items()),
-            target=self.target,
-            read=self.plan.read,
-            identity={
-                "name": self.request.name or model_name(self.plan),
-                "recipe": recipe.name,
-                "architecture": recipe.architecture,
-                "task": next(filter(None, tasks), None),
-            },
-            dtype=self.dtype,
-            facts=module.facts,
-            context=module.context,
-            turns=module.turns if isinstance(module, Turning) else (),
-            limits=module.limits,
-            tables=module.tables if isinstance(module, Indexed) else (),
-            devices=self.request.devices,
-            tokenizer=self.tokenizer,
-            sources=tuple(self.sources),
-        )
-
-    @property
-    def storage(self) -> dict[str, WeightStorage]:
-        """Storage of each weight, in the order of the file."""
-        return self.contents.storage
-
-    @property
-    def weight_bytes(self) -> int:
-        """The size of the weights, in all files."""
-        return weights.total_bytes(self.contents)
 
     def compare(self, folder: Path) -> parity.PassedCheck:
         """Compare with the reference, or record what it gives for the machine that this is for.
@@ -153,20 +106,6 @@ class Build:
         entries = _entries(self.module, self.plan.recipe)
         return tuple(named_graph(entry, graph_of(self.module, entry)) for entry in entries)
 
-    def check_unchanged(self) -> None:
-        """Check that the source is what it was when it was planned.
-
-        Raises:
-            ChangedFile: If it is not.
-        """
-        self.plan.checkpoint.check_unchanged()
-
-    @property
-    def sources(self) -> list[Path]:
-        """The files that were read: tensors and configuration."""
-        config = self.plan.checkpoint.config_file
-        return [*self.plan.checkpoint.files, *([config] if config else [])]
-
 
 def prepare(request: Request) -> Build:
     """Plan a compilation from headers, and check all that can be checked before it is run.
@@ -182,8 +121,7 @@ def prepare(request: Request) -> Build:
     check_name(request.name)
     target = target_of(request)
     checkpoint = open_checkpoint(request.source)
-    check_output(request.output, force=request.force, sources=checkpoint.protected)
-    replaceable.check(request.output)
+    check_place(request, checkpoint.protected)
     recipe = load_recipe(request.recipe) if request.recipe else find_recipe(checkpoint)
     planned = plan(recipe, checkpoint, ignore=request.ignore)
     planned.check()
@@ -194,21 +132,47 @@ def prepare(request: Request) -> Build:
     with devices.split(module, request.devices):
         graphs = {entry: graph_of(module, entry) for entry in _entries(module, recipe)}
     tokenizer, cut = model_tokenizer(planned)
-    made = Build(
-        request=request,
-        plan=planned,
-        target=target,
-        dtype=dtype,
-        module=module,
-        graphs=graphs,
-        tokenizer=tokenizer,
-        notes=[*checkpoint.notes, *planned.notes, *cut, *told],
-    )
-    if made.tokenizer is None:
-        made.notes.append("the source has no tokenizer: the artifact takes token ids, not text")
-    machine_code.require_tools(target)
-    check_space(request.output, made.weight_bytes + SPARE_BYTES)
+    notes = [*checkpoint.notes, *planned.notes, *cut, *told]
+    if tokenizer is None:
+        notes.append("the source has no tokenizer: the artifact takes token ids, not text")
+    contents = _contents(request, planned, target, dtype, module, graphs, tokenizer)
+    made = Build(request, contents, checkpoint, notes, planned, dtype, module, graphs)
+    made.check_machine()
     return made
+
+
+def _contents(
+    request: Request,
+    planned: Plan,
+    target: Target,
+    dtype: DType,
+    module: Architecture,
+    graphs: Mapping[Entry, Graph],
+    tokenizer: Tokenizer | None,
+) -> Contents:
+    """The contents of the artifact."""
+    checkpoint, recipe = planned.checkpoint, planned.recipe
+    tasks = (TASKS.get(entry.name) for entry in graphs)
+    return Contents(
+        functions=tuple(named_graph(entry, graph) for entry, graph in graphs.items()),
+        target=target,
+        read=planned.read,
+        identity={
+            "name": request.name or model_name(planned),
+            "recipe": recipe.name,
+            "architecture": recipe.architecture,
+            "task": next(filter(None, tasks), None),
+        },
+        dtype=dtype,
+        facts=module.facts,
+        context=module.context,
+        turns=module.turns if isinstance(module, Turning) else (),
+        limits=module.limits,
+        tables=module.tables if isinstance(module, Indexed) else (),
+        devices=request.devices,
+        tokenizer=tokenizer,
+        sources=(*checkpoint.files, *filter(None, [checkpoint.config_file])),
+    )
 
 
 def named_graph(entry: Entry, graph: Graph) -> NamedGraph:
@@ -220,17 +184,6 @@ def named_graph(entry: Entry, graph: Graph) -> NamedGraph:
 def _entries(module: Architecture, recipe: Recipe) -> list[Entry]:
     """Return the entries of an architecture that a recipe offers, as the module stands now."""
     return [each for each in module.entries() if (each.follows or each.name) in recipe.entries]
-
-
-def target_of(request: Wanted) -> Target:
-    """Return the target; refuse one whose runtime libraries do not run on this machine."""
-    target = parse_target(request.target, ptx=request.ptx)
-    if request.standalone and not is_native(target.processor):
-        raise UsageError(
-            f"--standalone copies this machine's libraries, and {request.target} is another kind",
-            hint="omit it, and install apache-tvm there",
-        )
-    return target
 
 
 def default_dtype(planned: Plan, target: Target) -> DType:

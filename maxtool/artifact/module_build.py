@@ -8,21 +8,17 @@ from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Any
 
-from maxtool.artifact import machine_code, module_weights, replaceable, weights
-from maxtool.artifact.build import SPARE_BYTES, target_of
-from maxtool.artifact.check import PassedCheck
+from maxtool.artifact import module_weights
 from maxtool.artifact.contents import Contents, NamedGraph, Read
 from maxtool.artifact.input_types import FORWARD, EntrySpec
-from maxtool.artifact.module_check import check_functions
 from maxtool.artifact.module_weights import ModuleWeights
+from maxtool.artifact.planned import Planned, check_place, target_of
 from maxtool.artifact.pure_graphs import pure_function
 from maxtool.artifact.request import ModuleRequest
 from maxtool.artifact.user_code import imports_beside, user_code
 from maxtool.artifact.user_module import AnyModule, load_module
-from maxtool.compiler.targets import Target
 from maxtool.dtype import DType
 from maxtool.errors import MissingWeight, ModelMismatch, UsageError
-from maxtool.files import check_output, check_space
 from maxtool.graph import Tensor, TensorType
 from maxtool.nn import Module, state, tree
 from maxtool.nn.called import signature_of
@@ -42,49 +38,10 @@ GATHERING = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 
 @dataclass
-class ModuleBuild:
-    """A compilation of a user's module that has been planned, and fits.
-
-    Attributes:
-        request: What was asked.
-        module: The module.
-        checkpoint: Where the values of its weights are; None if it has none.
-        contents: What the artifact is made of.
-        notes: What is worth knowing before it is run.
-    """
+class ModuleBuild(Planned):
+    """A compilation of a user's module that has been planned, and fits."""
 
     request: ModuleRequest
-    module: AnyModule
-    checkpoint: Checkpoint | None
-    contents: Contents
-    notes: list[str]
-
-    @property
-    def target(self) -> Target:
-        """The target."""
-        return self.contents.target
-
-    @property
-    def weight_bytes(self) -> int:
-        """The size of the weights."""
-        return weights.total_bytes(self.contents)
-
-    def compare(self, folder: Path) -> PassedCheck:
-        """Compare with the graphs in float64, or record what they give for another machine.
-
-        Raises:
-            ParityFailed: If outputs are not those of the graphs.
-        """
-        return check_functions(self.contents, folder)
-
-    def check_unchanged(self) -> None:
-        """Check that the checkpoint is what it was when it was planned.
-
-        Raises:
-            ChangedFile: If it is not.
-        """
-        if self.checkpoint is not None:
-            self.checkpoint.check_unchanged()
 
 
 def prepare_module(request: ModuleRequest) -> ModuleBuild:
@@ -102,8 +59,7 @@ def prepare_module(request: ModuleRequest) -> ModuleBuild:
     check_name(request.name)
     target = target_of(request)
     checkpoint = None if request.weights is None else open_checkpoint(request.weights)
-    check_output(request.output, force=request.force, sources=_protected(request, checkpoint))
-    replaceable.check(request.output)
+    check_place(request, _protected(request, checkpoint))
     file = request.module.file
     with imports_beside(file):
         loaded = load_module(request.module)
@@ -119,10 +75,9 @@ def prepare_module(request: ModuleRequest) -> ModuleBuild:
         sources=tuple(checkpoint.files if checkpoint else ()),
         executed={file: loaded.source},
     )
-    machine_code.require_tools(target)
-    check_space(request.output, weights.total_bytes(contents) + SPARE_BYTES)
-    notes = list(checkpoint.notes) if checkpoint else []
-    return ModuleBuild(request, module, checkpoint, contents, notes)
+    build = ModuleBuild(request, contents, checkpoint, [*(checkpoint.notes if checkpoint else ())])
+    build.check_machine()
+    return build
 
 
 def _protected(request: ModuleRequest, checkpoint: Checkpoint | None) -> tuple[Path, ...]:

@@ -6,34 +6,16 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from maxtool.artifact import machine_code, manifest, replaceable, tokenizer_files, weights
 from maxtool.artifact.check import PassedCheck
 from maxtool.artifact.contents import Contents
 from maxtool.artifact.machine_code import Kernels
+from maxtool.artifact.planned import Planned
 from maxtool.artifact.progress import Progress, SilentProgress, StageClock
-from maxtool.artifact.request import Wanted
 from maxtool.files import sha256, staged
 from maxtool.weights.formats.artifact import FILE
-
-
-class Planned(Protocol):
-    """A compilation that has been planned, and fits."""
-
-    @property
-    def request(self) -> Wanted:
-        """The request."""
-
-    @property
-    def contents(self) -> Contents:
-        """The contents of the artifact."""
-
-    def compare(self, folder: Path) -> PassedCheck:
-        """Compare the artifact with its reference; raises ``ParityFailed``."""
-
-    def check_unchanged(self) -> None:
-        """Check that the sources are what they were; raises ``ChangedFile``."""
 
 
 @dataclass

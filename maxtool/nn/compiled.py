@@ -18,7 +18,7 @@ from maxtool.nn.arguments import Arguments
 from maxtool.nn.called import Called, signature_of
 from maxtool.nn.leaf_names import argument_names, result_names
 from maxtool.nn.pytree import flatten, unflatten
-from maxtool.nn.saving import CompiledFunction, save
+from maxtool.nn.saving import CompiledFunction
 from maxtool.nn.tracing import trace
 from maxtool.nn.weight_binding import bound_data, weight_elements
 from maxtool.weights.weight_data import WeightData
@@ -100,7 +100,7 @@ class CompiledModule:
             outputs=result_names(self._nesting),
             weight=self._run.weight,
         )
-        save(function, folder, force=force, check=check, standalone=standalone)
+        function.save(folder, force=force, check=check, standalone=standalone)
 
     def __repr__(self) -> str:
         pairs = zip(self._arguments.names, self._arguments.types, strict=True)

@@ -1,4 +1,4 @@
-"""Saving what was compiled in this process: what writes artifacts registers itself here."""
+"""Saving what was compiled in this process; ``maxtool.artifact``, which lies above, writes it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from os import PathLike
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from maxtool.graph import Graph
 
-# The module that registers a writer when it is imported, which happens when something is saved and
-# none is registered.
+# The module whose function ``save`` writes artifacts; it is imported when something is saved.
 PROVIDER = "maxtool.artifact.saving"
 
 
@@ -35,54 +35,6 @@ class CompiledFunction:
     outputs: Sequence[str]
     weight: Callable[[str], np.ndarray[Any, Any]]
 
-
-class Writer(Protocol):
-    """A function that writes artifacts."""
-
-    def __call__(
-        self,
-        function: CompiledFunction,
-        folder: str | PathLike[str],
-        *,
-        force: bool,
-        check: bool,
-        standalone: bool,
-    ) -> None:
-        """Write a compiled function; arguments and errors as of :func:`save`."""
-
-
-_registered: list[Writer] = []
-
-
-def register(writer: Writer) -> None:
-    """Let compiled functions be saved by ``writer``."""
-    _registered.append(writer)
-
-
-def save(
-    function: CompiledFunction,
-    folder: str | PathLike[str],
-    *,
-    force: bool = False,
-    check: bool = False,
-    standalone: bool = False,
-) -> None:
-    """Write a compiled function as an artifact, the folder that ``maxtool compile`` makes.
-
-    Args:
-        function: The function; its entry is ``forward``.
-        folder: The folder to make.
-        force: Whether an existing artifact is replaced.
-        check: Whether its outputs are compared with the graph in float64 first.
-        standalone: Whether TVM's runtime library is put into the folder.
-
-    Raises:
-        OutputExists: If something is there already.
-        ModelMismatch: If the graph is not a function of arrays alone: if it writes buffers in
-            place, runs on several devices, or needs sizes that nothing checks.
-        ParityFailed: If the outputs are not those of the graph.
-        MachineLacks: If the disk has no room, or the machine no linker.
-    """
-    if not _registered:
-        import_module(PROVIDER)
-    _registered[-1](function, folder, force=force, check=check, standalone=standalone)
+    def save(self, folder: str | PathLike[str], **options: bool) -> None:
+        """Write it as an artifact; options and errors are those of ``CompiledModule.save``."""
+        import_module(PROVIDER).save(self, Path(folder), **options)

@@ -73,7 +73,7 @@ def request(source: Path, output: Path, **options: object) -> artifact.Request:
 def test_a_plan_needs_no_gpu(data: Path, tmp_path: Path) -> None:
     result = artifact.prepare(request(data / "tiny-llama", tmp_path / "a", target="cuda:sm_90"))
     assert result.target.manifest["archs"] == ["sm_90"]
-    assert all(place.block is None for place in result.storage.values())
+    assert all(place.block is None for place in result.contents.storage.values())
     assert not (tmp_path / "a").exists()
 
 

@@ -13,7 +13,9 @@ import pytest
 from maxtool.artifact import check_lengths
 from maxtool.artifact.check import GRAPH, RecordedChecks, check
 from maxtool.artifact.module_check import MANY, sizes_of, tolerance
-from maxtool.artifact.saving import SaveBuild, SaveRequest
+from maxtool.artifact.planned import Planned
+from maxtool.artifact.request import SaveRequest
+from maxtool.artifact.saving import planned as plan
 from maxtool.artifact.writing import make
 from maxtool.compiler.cpu_target import TILES
 from maxtool.compiler.kernels.cpu import attention_task as cpu_attention
@@ -33,15 +35,13 @@ Weights = Mapping[str, np.ndarray[Any, Any]]
 
 def build(
     folder: Path, forward: Callable[..., Any], *types: TensorType, weights: Weights | None = None
-) -> SaveBuild:
+) -> Planned:
     """A function of inputs ``a``, ``b``, ..., planned as an artifact."""
     graph = Graph("forward", forward, types)
     inputs = [chr(ord("a") + index) for index in range(len(types))]
     outputs = [f"output_{index}" for index in range(len(graph.outputs))]
     function = CompiledFunction("checked", graph, inputs, outputs, (weights or {}).__getitem__)
-    return SaveBuild(
-        SaveRequest(folder, "cpu", check=True, standalone=False, force=False), function
-    )
+    return plan(function, SaveRequest(folder, check=True))
 
 
 def checked(folder: Path, forward: Callable[..., Any], *types: TensorType) -> str:
@@ -116,11 +116,11 @@ def test_whole_numbers_are_counted(tmp_path: Path) -> None:
     assert "whole numbers differ" in said
 
 
-def wrong_trials(build: SaveBuild, expected: np.ndarray[Any, Any]) -> RecordedChecks:
+def wrong_trials(build: Planned, expected: np.ndarray[Any, Any]) -> RecordedChecks:
     """One call of five rows, of which something else is expected."""
     call = RecordedCall("forward", {"a": np.ones((5, 16), np.float32)})
     trial = RecordedCheck(
-        "forward, a 5", [call], build.function.outputs[0], expected, Tolerance(0.1, 0)
+        "forward, a 5", [call], build.contents.functions[0].outputs[0], expected, Tolerance(0.1, 0)
     )
     return RecordedChecks((trial,), GRAPH, tokens=0, calls=1)
 

@@ -254,8 +254,8 @@ def _weights(build: artifact.Build, rank: int) -> dict[str, Array]:
         if name in derived:
             values: Array = derived[name].to_numpy()
             return values
-        whole = build.plan.read(name).astype(build.storage[name].dtype)
+        whole = build.plan.read(name).astype(build.contents.storage[name].dtype)
         data: Array = devices.cut(whole, split.get(name), rank).data
         return data
 
-    return {name: read(name) for name in build.storage}
+    return {name: read(name) for name in build.contents.storage}

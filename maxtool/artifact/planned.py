@@ -1,0 +1,78 @@
+"""A compilation that was planned, whatever its source, and what all of them ask before they run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from maxtool.artifact import machine_code, replaceable, weights
+from maxtool.artifact.check import PassedCheck
+from maxtool.artifact.contents import Contents
+from maxtool.artifact.module_check import check_functions
+from maxtool.artifact.request import Wanted
+from maxtool.compiler.linking import is_native
+from maxtool.compiler.targets import Target, parse_target
+from maxtool.errors import UsageError
+from maxtool.files import check_output, check_space
+from maxtool.weights import Checkpoint
+
+# What else an artifact takes, beside its weights: code, manifest, tokenizer.
+SPARE_BYTES = 16 << 20
+
+
+@dataclass
+class Planned:
+    """A compilation that has been planned, and fits.
+
+    Attributes:
+        request: What was asked.
+        contents: What the artifact is made of.
+        checkpoint: Where the values of its weights are; None if they are in no file.
+        notes: What is worth knowing before it is run.
+    """
+
+    request: Wanted
+    contents: Contents
+    checkpoint: Checkpoint | None
+    notes: list[str]
+
+    @property
+    def target(self) -> Target:
+        """The target."""
+        return self.contents.target
+
+    @property
+    def weight_bytes(self) -> int:
+        """The size of the weights, in all files."""
+        return weights.total_bytes(self.contents)
+
+    def compare(self, folder: Path) -> PassedCheck:
+        """Compare with the graphs in float64, or record what they give for another machine."""
+        return check_functions(self.contents, folder)
+
+    def check_unchanged(self) -> None:
+        """Check that the checkpoint is what it was when it was planned."""
+        if self.checkpoint is not None:
+            self.checkpoint.check_unchanged()
+
+    def check_machine(self) -> None:
+        """Check that what compiles and links is here, and that the artifact fits the disk."""
+        machine_code.require_tools(self.target)
+        check_space(self.request.output, self.weight_bytes + SPARE_BYTES)
+
+
+def check_place(request: Wanted, sources: tuple[Path, ...] = ()) -> None:
+    """Check that an artifact may be written where it was asked for, over no source."""
+    check_output(request.output, force=request.force, sources=sources)
+    replaceable.check(request.output)
+
+
+def target_of(request: Wanted) -> Target:
+    """Return the target; refuse one whose runtime libraries do not run on this machine."""
+    target = parse_target(request.target, ptx=request.ptx)
+    if request.standalone and not is_native(target.processor):
+        raise UsageError(
+            f"--standalone copies this machine's libraries, and {request.target} is another kind",
+            hint="omit it, and install apache-tvm there",
+        )
+    return target
