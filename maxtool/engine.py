@@ -10,16 +10,7 @@ import numpy as np
 
 from maxtool.dtype import DType
 from maxtool.errors import MissingWeight
-from maxtool.graph import (
-    CPU,
-    DerivedWeight,
-    DeviceRef,
-    Graph,
-    Shard,
-    Tensor,
-    Weight,
-    executor,
-)
+from maxtool.graph import CPU, DerivedWeight, DeviceRef, Graph, Shard, Tensor, Weight, executor
 from maxtool.graph.executor import CompiledGraph
 from maxtool.graph.limits import devices as named_devices
 from maxtool.graph.limits import least_sizes

@@ -52,15 +52,7 @@ DRAWING = ("cuda",)
 
 @dataclass
 class Build(Planned):
-    """A compilation by a recipe that has been planned, and fits.
-
-    Attributes:
-        request: What was asked.
-        plan: The source, matched with its recipe.
-        dtype: Element type of the matrices.
-        module: The architecture, its weights declared.
-        graphs: The functions of the artifact, traced.
-    """
+    """A compilation by a recipe that has been planned; ``dtype`` is that of the matrices."""
 
     request: Request
     plan: Plan
@@ -73,10 +65,6 @@ class Build(Planned):
 
         The tolerance is that of float32 unless values were rounded: weights from a wider type, or
         on a GPU what they are multiplied with.
-
-        Raises:
-            ParityFailed: If the outputs are not those of the reference.
-            ConfigurationError: If the recipe has no tolerance for them.
         """
         narrower = self.dtype is not natural_dtype(self.plan) or self.target.kind == "cuda"
         rounded = narrower and self.dtype is not DType.float32

@@ -48,12 +48,7 @@ DRAWING = ("sample_prefill", "sample_decode")
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The reference of a comparison.
-
-    Attributes:
-        name: ``graph``, or ``transformers``.
-        make: Makes what runs it from the contents of the artifact, on one device.
-    """
+    """A reference: its name, and what makes its runner of an artifact's contents on one device."""
 
     name: str
     make: Callable[[Contents], Runner]
@@ -128,17 +123,7 @@ FAILED = {GRAPH: "its graph", TRANSFORMERS: "the original model in transformers"
 
 
 def check(folder: Path, trials: RecordedChecks, *, here: bool) -> PassedCheck:
-    """Compare an artifact with what a reference gave, or record that for another machine.
-
-    Args:
-        folder: The artifact.
-        trials: What is to be compared.
-        here: Whether this machine runs the artifact.
-
-    Raises:
-        ParityFailed: If outputs are not within their tolerances, or of other shapes.
-        MaxtoolError: If the artifact cannot be run.
-    """
+    """Compare an artifact with what a reference gave; record that if it is not for this machine."""
     if not here:
         save(folder / FILE, trials.each)
     worst = _worst(folder, trials) if here else None
@@ -175,11 +160,7 @@ def _result(trial: RecordedCheck, model: Runner) -> Comparison | str:
 
 
 def _require_finite(trials: RecordedChecks) -> None:
-    """Refuse a reference without a result: it would agree with an artifact that has none either.
-
-    Raises:
-        ParityFailed: Listing the outputs with NaN or infinite values.
-    """
+    """Refuse a reference without a result: it would agree with an artifact that has none either."""
     counts = {trial.name: int((~np.isfinite(trial.expected)).sum()) for trial in trials.each}
     if problems := [f"{name}: {count} values" for name, count in counts.items() if count]:
         what = f"what {FAILED[trials.against]} computes is NaN or infinite"
@@ -192,14 +173,6 @@ def trials_of(
     """Call all functions of a model, the cached ones of a decoder in turn, on a reference.
 
     There are as many tokens as :mod:`maxtool.artifact.check_lengths` says.
-
-    Args:
-        contents: What was compiled, for one device.
-        tolerance: The error that is allowed.
-        reference: What gives the expected outputs.
-
-    Raises:
-        ParityFailed: If these are not finite.
     """
     allowed = Tolerance(tolerance.rtol, tolerance.atol)
     work = sum(math.prod(one.shape) for one in contents.storage.values())

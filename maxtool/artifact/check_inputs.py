@@ -24,11 +24,6 @@ def draw(contents: Contents, function: NamedGraph, length: int) -> dict[str, Arr
     """Draw values for the inputs of a function, from all that are allowed.
 
     Masks leave one text whole and pad the others; a position is 0.
-
-    Args:
-        contents: What was compiled.
-        function: The function.
-        length: How many tokens a text has.
     """
     types, random = function.input_types, np.random.default_rng(0)
     texts = _texts(function, length)

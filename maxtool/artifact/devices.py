@@ -24,12 +24,7 @@ class Splittable(Protocol):
 
 
 def split(module: Architecture, count: int) -> AbstractContextManager[None]:
-    """Trace the graphs of each device inside this block; they are the same for all.
-
-    Raises:
-        UsageError: If it is not a number of devices, or nothing splits such a model.
-        ConfigurationError: Listing what makes no equal parts.
-    """
+    """Trace the graphs of each device inside this block; they are the same for all."""
     if not 1 <= count <= MOST:
         raise UsageError(f"--devices {count} is not from 1 to {MOST}")
     if count == 1:

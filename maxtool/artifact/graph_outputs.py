@@ -38,11 +38,7 @@ class Elements(Mapping[str, Array]):
 
 
 class GraphRunner:
-    """The functions of an artifact, evaluated in NumPy float64.
-
-    Args:
-        contents: What was compiled; the graphs are for one device.
-    """
+    """The functions of an artifact for one device, evaluated in NumPy float64."""
 
     def __init__(self, contents: Contents) -> None:
         self._functions = {function.name: function for function in contents.functions}
@@ -62,13 +58,7 @@ class GraphRunner:
     def run(
         self, name: str, inputs: Mapping[str, Array], state: list[Array] | None = None
     ) -> dict[str, Array]:
-        """Evaluate a function.
-
-        Args:
-            name: Its name.
-            inputs: Arrays by name, all of them.
-            state: The buffers, which are written in place.
-        """
+        """Evaluate a function, and write the buffers of the state in place."""
         function = self._functions[name]
         buffers = (state or [])[: len(function.state)]
         arrays = [*(inputs[input_] for input_ in function.inputs), *buffers]

@@ -27,13 +27,7 @@ EXAMPLE = "an input is NAME=TYPE[SIZE,...], such as 'x=float32[batch,16]'"
 
 @dataclass(frozen=True, slots=True)
 class EntrySpec:
-    """An entry that is asked of a module.
-
-    Attributes:
-        name: Its name in the artifact.
-        method: The method of the module that computes it.
-        inputs: The types of its inputs, by the names of the method's parameters.
-    """
+    """An entry of a module: its name, the method that computes it, and types by parameter."""
 
     name: str
     method: str
@@ -48,9 +42,6 @@ def parse_entries(entries: Sequence[str], inputs: Sequence[str]) -> list[EntrySp
         inputs: ``NAME=TYPE[SIZE,...]``, an input of every entry, or ``ENTRY.NAME=...``, of that
             one. A size is a number, or a name for any size; a name means the same size wherever it
             stands.
-
-    Raises:
-        UsageError: Listing everything that is wrong.
     """
     problems: list[str] = []
     methods: dict[str, str] = {}

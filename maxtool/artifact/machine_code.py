@@ -30,11 +30,7 @@ def described(kernels: Kernels) -> dict[str, dict[str, dict[str, int]]]:
 
 
 def require_tools(target: Target) -> None:
-    """Check that what compiles and links for a target is here.
-
-    Raises:
-        MachineLacks: If something is not; it says what to install.
-    """
+    """Check that what compiles and links for a target is here; an error says what to install."""
     find_linker(target.processor)
     if isinstance(target, CudaTarget):
         compilers()
@@ -46,20 +42,7 @@ def stages(target: Target) -> int:
 
 
 def write(contents: Contents, folder: Path, clock: StageClock, progress: Progress) -> Kernels:
-    """Compile the functions of an artifact into a folder.
-
-    Args:
-        contents: The functions, how each of their weights is stored, and what to compile for.
-        folder: Where ``model.so`` goes, and for GPUs ``sm_XX.cubin`` and ``compute_XX.ptx``.
-        clock: Told what took how long.
-        progress: Told what is done.
-
-    Returns:
-        For GPUs what each kernel takes, for each architecture with machine code.
-
-    Raises:
-        CompilationFailed: If a compiler or the linker gives up.
-    """
+    """Compile the functions into a folder; returns what each kernel takes, by GPU architecture."""
     target, functions = contents.target, contents.functions
     named = ", ".join(function.name for function in functions)
     progress.stage(f"lowering {named}")

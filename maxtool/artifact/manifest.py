@@ -31,12 +31,7 @@ RUNTIMES = {"cpu": (RUNTIME,), "cuda": (RUNTIME, CUDA_RUNTIME)}
 
 
 def describe(contents: Contents, facts: Mapping[str, object]) -> dict[str, object]:
-    """Return the manifest without files and check, in the order a reader looks for it.
-
-    Args:
-        contents: What was compiled.
-        facts: What kernels take, tokenizer and sources.
-    """
+    """Return the manifest but for files and check, in the order a reader looks for it."""
     state = max((function.state_types for function in contents.functions), key=len)
     placed, _ = weights.place(contents.storage.values())
     tables = [asdict(weight) for weight in contents.tables if weight.weight in contents.storage]
@@ -86,11 +81,7 @@ def checked(passed_check: PassedCheck) -> dict[str, object]:
             "rtol": worst.rtol,
             "atol": worst.atol,
         }
-    return {
-        **result,
-        "against": passed_check.against,
-        **passed_check.counts,
-    }
+    return {**result, "against": passed_check.against, **passed_check.counts}
 
 
 def save(folder: Path, described: Mapping[str, object]) -> None:
@@ -115,15 +106,7 @@ def copy_loader(folder: Path) -> None:
 
 
 def copy_runtime(folder: Path, target_kind: str) -> None:
-    """Copy TVM's runtime libraries into the artifact, so that it runs without the compiler package.
-
-    Args:
-        folder: The artifact.
-        target_kind: What it is for: ``cpu`` or ``cuda``.
-
-    Raises:
-        MachineLacks: If the installed TVM lacks one of them.
-    """
+    """Copy TVM's runtime libraries into the artifact, which then needs no compiler package."""
     spec = find_spec("tvm")
     places = [
         Path(location) / "lib" for location in (spec and spec.submodule_search_locations) or ()

@@ -45,17 +45,7 @@ class ModuleBuild(Planned):
 
 
 def prepare_module(request: ModuleRequest) -> ModuleBuild:
-    """Plan a compilation of a user's module; its file is executed, and the module traced.
-
-    Raises:
-        UsageError: If the request contradicts itself, the name is not that of a module, an entry's
-            inputs are not its method's, or the output is in the way.
-        InputError: If the file or the checkpoint cannot be read.
-        ModelMismatch: If the user's code raises an error, the tensors do not fit the module, or an
-            entry cannot be kept as a function of arrays.
-        MachineLacks: If the disk has no room for the artifact, nothing can compile or link it, or
-            it is to be for the GPU here and there is none.
-    """
+    """Plan a compilation of a user's module: its file is executed, and the module traced."""
     check_name(request.name)
     target = target_of(request)
     checkpoint = None if request.weights is None else open_checkpoint(request.weights)
@@ -115,11 +105,7 @@ def matrix_dtype(functions: tuple[NamedGraph, ...]) -> DType | None:
 
 
 def _reading(functions: tuple[NamedGraph, ...], values: ModuleWeights | None) -> Read:
-    """The values of all weights: of the checkpoint, or those that the module's code gave them.
-
-    Raises:
-        MissingWeight: If a graph uses a weight that has no value and is not part of the module.
-    """
+    """The values of all weights: of the checkpoint, or as the module's code gave them."""
     own = {
         name: owner
         for function in functions
@@ -195,11 +181,7 @@ def _is_ours(module: AnyModule, name: str) -> bool:
 def _own_types(
     module: AnyModule, entry: EntrySpec, declared: Signature, file: Path
 ) -> dict[str, TensorType]:
-    """The types that a module of the eager style says by itself, if it does.
-
-    Raises:
-        ModelMismatch: If its ``input_types`` raises an error, or returns something else than types.
-    """
+    """The types that a module of the eager style says by itself, if it does."""
     what = f"{type(module).__name__}.input_types"
     with user_code(what, file):
         own = getattr(module, "input_types", None)
@@ -221,11 +203,7 @@ def _ordered(types: Mapping[str, TensorType], declared: Signature) -> dict[str, 
 
 
 def _check_names(entry: EntrySpec, types: Mapping[str, TensorType], declared: Signature) -> None:
-    """Refuse inputs that are not those of the method.
-
-    Raises:
-        UsageError: Listing the names that are missing or unknown.
-    """
+    """Refuse inputs that are not those of the method."""
     if problems := list(_misnamed(types, declared)):
         takes = ", ".join(_spelled(item) for item in declared.parameters.values()) or "none"
         same = entry.name == entry.method

@@ -9,13 +9,12 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
 
-from maxtool.artifact.check import GRAPH, PassedCheck, RecordedChecks, check
+from maxtool.artifact.check import GRAPH, RecordedChecks
 from maxtool.artifact.check_inputs import values
 from maxtool.artifact.contents import Contents, NamedGraph
 from maxtool.artifact.graph_outputs import GraphRunner
@@ -43,20 +42,7 @@ WHOLE_NUMBERS = (0, 4)
 """Whole numbers that are drawn, so that they are places of small tables."""
 
 
-def check_functions(contents: Contents, folder: Path) -> PassedCheck:
-    """Compare every function with its graph, or record what that gives for another machine.
-
-    Args:
-        contents: What the artifact was made of.
-        folder: The artifact.
-
-    Raises:
-        ParityFailed: Listing the outputs that are further off than is allowed.
-    """
-    return check(folder, _trials(contents), here=contents.target.host)
-
-
-def _trials(contents: Contents) -> RecordedChecks:
+def trials_of(contents: Contents) -> RecordedChecks:
     """Calls with inputs drawn at random by a fixed seed, and each of their outputs in float64."""
     graphs = GraphRunner(contents)
     calls = [(function, sizes) for function in contents.functions for sizes in sizes_of(function)]

@@ -24,12 +24,7 @@ MAX_PREFIXES = 100
 
 @dataclass(frozen=True)
 class ModuleWeights:
-    """Tensors of a checkpoint as the values of a module's weights.
-
-    Attributes:
-        checkpoint: The checkpoint.
-        names: The name of the tensor, by the full name of the weight.
-    """
+    """Tensors of a checkpoint as a module's weights: their names, by the weight's full name."""
 
     checkpoint: Checkpoint
     names: Mapping[str, str]
@@ -57,12 +52,6 @@ def match(
         prefix: What the names of the module's tensors begin with there, in whole segments.
         dtype: The type of the matrices. Without it, every type must be the declared one; with it,
             floats of any type, block-encoded ones too, become the type of their weight.
-
-    Raises:
-        UsageError: If no tensor's name begins with the prefix.
-        MissingWeight: If weights have no tensor; like each of the next two it lists all problems.
-        UnexpectedWeight: If tensors are not used.
-        MisshapenWeight: If tensors have another type, shape or encoding, or tied ones differ.
     """
     names = _names_below(checkpoint, prefix.removesuffix("."))
     if dtype is not None:

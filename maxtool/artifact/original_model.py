@@ -26,15 +26,7 @@ LEAST_NORM = 1e-12
 
 
 class OriginalModel:
-    """The functions of an artifact, computed by transformers in float32 on the CPU.
-
-    Args:
-        contents: What was compiled.
-        checkpoint: What it was compiled from.
-
-    Raises:
-        ConfigurationError: If transformers cannot load the checkpoint.
-    """
+    """The functions of an artifact, computed by transformers in float32 on the CPU."""
 
     def __init__(self, contents: Contents, checkpoint: Checkpoint) -> None:
         import torch
@@ -59,11 +51,7 @@ class OriginalModel:
     def run(
         self, name: str, inputs: Mapping[str, Array], state: dict[str, Any] | None = None
     ) -> dict[str, Array]:
-        """The outputs of a function by name.
-
-        Raises:
-            ConfigurationError: If the original model has no such output.
-        """
+        """The outputs of a function by name; an error where the model has none of that name."""
         taken = {key: value for key, value in inputs.items() if key != "position"}
         results = self._run(taken, state)
         if name == "embed":
@@ -105,12 +93,7 @@ POOLINGS: Mapping[str, Callable[[Array, Array], Array]] = {
 
 
 def require(checkpoint: Checkpoint) -> None:
-    """Require that transformers is here and knows the kind of model, before anything is compiled.
-
-    Raises:
-        MachineLacks: If a package is missing.
-        ConfigurationError: If transformers cannot read the configuration, or it is a GGUF file.
-    """
+    """Require that transformers is here and knows the kind of model, before any work is done."""
     if checkpoint.format == "gguf":
         what = "--check transformers runs Hugging Face checkpoints, and this is a GGUF file"
         hint = "check the checkpoint that it was made from, or try --check graph"
@@ -124,11 +107,7 @@ def require(checkpoint: Checkpoint) -> None:
 
 
 def _loaded(maker: Any, checkpoint: Checkpoint, **options: Any) -> Any:  # noqa: ANN401 - its own
-    """Return a checkpoint's model in a class of transformers.
-
-    Raises:
-        ConfigurationError: If it raises an error, of whatever class.
-    """
+    """Return a checkpoint's model in a class of transformers."""
     try:
         return _quietly(maker, checkpoint.folder, **options)
     except Exception as error:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from maxtool.artifact import machine_code, replaceable, weights
-from maxtool.artifact.check import PassedCheck
+from maxtool.artifact.check import PassedCheck, check
 from maxtool.artifact.contents import Contents
-from maxtool.artifact.module_check import check_functions
+from maxtool.artifact.module_check import trials_of
 from maxtool.artifact.request import Wanted
 from maxtool.compiler.linking import is_native
 from maxtool.compiler.targets import Target, parse_target
@@ -48,7 +48,7 @@ class Planned:
 
     def compare(self, folder: Path) -> PassedCheck:
         """Compare with the graphs in float64, or record what they give for another machine."""
-        return check_functions(self.contents, folder)
+        return check(folder, trials_of(self.contents), here=self.target.host)
 
     def check_unchanged(self) -> None:
         """Check that the checkpoint is what it was when it was planned."""

@@ -18,18 +18,7 @@ POSITIONED = frozenset({"attention", "cache_write_key", "cache_write_value"})
 def pure_function(
     name: str, symbol: str, graph: Graph, inputs: Sequence[str], outputs: Sequence[str]
 ) -> NamedGraph:
-    """A graph as a function of an artifact.
-
-    Args:
-        name: Its name.
-        symbol: The name of its compiled function.
-        graph: The graph.
-        inputs: A name for each of its inputs.
-        outputs: A name for each of its outputs.
-
-    Raises:
-        ModelMismatch: Listing what keeps the graph from being one.
-    """
+    """A graph as a function of an artifact; an error lists all that keeps it from being one."""
     least = least_sizes(graph)
     problems = [
         *([] if graph.inputs else ["it takes no inputs"]),

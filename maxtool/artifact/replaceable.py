@@ -16,11 +16,7 @@ HINT = "choose another --output, or remove it yourself"
 
 
 def check(output: Path) -> None:
-    """Accept an output that is an artifact or an empty folder; refuse anything else.
-
-    Raises:
-        OutputExists: If anything else is there, or in there.
-    """
+    """Accept an output that is an artifact or an empty folder; refuse anything else."""
     if not output.exists():
         return
     if not output.is_dir():

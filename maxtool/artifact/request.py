@@ -95,11 +95,7 @@ class ModuleRequest(Options):
 
 @dataclass(frozen=True)
 class SaveRequest(Options):
-    """Request to save what was compiled in this process.
-
-    Attributes:
-        output: The folder to make.
-    """
+    """Request to save what was compiled in this process."""
 
     output: Path
 

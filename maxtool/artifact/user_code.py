@@ -24,15 +24,7 @@ MAX_LINES = 8
 
 @contextmanager
 def user_code(what: str, file: Path) -> Iterator[None]:
-    """Run code of a user: its prints go to stderr, its errors become one of ours.
-
-    Args:
-        what: The name of what runs, for the message.
-        file: The file that it comes from.
-
-    Raises:
-        ModelMismatch: If it raises an error, or wants to end the process.
-    """
+    """Run code of a user: its prints go to stderr, its errors become one of ours."""
     try:
         with _stdout_kept():
             yield

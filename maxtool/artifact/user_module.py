@@ -26,12 +26,7 @@ REFERENCE = re.compile(r"(?P<file>.*\.py)(?::(?P<name>.*))?", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class ModuleReference:
-    """A module by the file that defines it.
-
-    Attributes:
-        file: The Python file.
-        name: The name in it, which may have dots.
-    """
+    """A module by the file that defines it, and its name there, which may have dots."""
 
     file: Path
     name: str
@@ -42,23 +37,14 @@ class ModuleReference:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadedModule:
-    """A module, and the file as it was executed.
-
-    Attributes:
-        module: The module.
-        source: The bytes of the file.
-    """
+    """A module, and the bytes of its file as they were executed."""
 
     module: AnyModule
     source: bytes
 
 
 def parse_reference(text: str) -> ModuleReference | None:
-    """Read ``FILE.py:NAME``; None for the path of a checkpoint.
-
-    Raises:
-        UsageError: If the name is missing or cannot be one.
-    """
+    """Read ``FILE.py:NAME``; None for the path of a checkpoint."""
     match = REFERENCE.fullmatch(text)
     if match is None:
         return None
@@ -74,12 +60,6 @@ def load_module(reference: ModuleReference) -> LoadedModule:
 
     The name may be a module, a class of modules that takes no arguments, or a function without
     arguments that returns a module.
-
-    Raises:
-        MissingFile: If the file is not there.
-        InputError: If it cannot be read.
-        UsageError: If the name is not in it, or stands for something else.
-        ModelMismatch: If the file, the class or the function raises an error.
     """
     source = _read(reference.file)
     defined = _executed(reference.file, source)

@@ -30,12 +30,7 @@ def files(count: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class PlacedWeight:
-    """A weight and where it lies in the file.
-
-    Attributes:
-        storage: How it is stored.
-        offset: Bytes from the start of the file.
-    """
+    """A weight and its offset in the file, in bytes."""
 
     storage: WeightStorage
     offset: int
@@ -103,17 +98,7 @@ def write(
     read: Callable[[str], Array],
     progress: Callable[[int], None],
 ) -> str:
-    """Write the file, a weight at a time.
-
-    Args:
-        path: The file to make.
-        placed: The weights and their offsets.
-        read: From a weight's name to its values, of the module's shape and dtype.
-        progress: Told the bytes of each write.
-
-    Returns:
-        The file's SHA-256 in hexadecimal.
-    """
+    """Write the file, a weight at a time; returns its SHA-256 in hexadecimal."""
     digest = hashlib.sha256()
     with path.open("wb") as stream:
         for placed_weight in placed:

@@ -38,17 +38,7 @@ class Report:
 
 
 def make(planned: Planned, progress: Progress = SilentProgress()) -> Report:  # noqa: B008 - it has no state
-    """Compile, and write the artifact.
-
-    Args:
-        planned: What :func:`prepare` or :func:`prepare_module` gave.
-        progress: Told each stage, and the bytes that are read, written or hashed.
-
-    Raises:
-        CompilationFailed: If the compiler gives up.
-        ModelMismatch: If values do not fit the type they are to have.
-        ParityFailed: If the outputs are not those of the reference; nothing is written then.
-    """
+    """Compile, write and check the artifact; there is none where one of these fails."""
     clock = StageClock()
     request, contents = planned.request, planned.contents
     progress.steps(machine_code.stages(contents.target) + (3 if request.check else 2))

@@ -45,12 +45,7 @@ class CompiledModule:
     """
 
     def __init__(
-        self,
-        name: str,
-        graph: Graph,
-        arguments: Arguments,
-        run: CompiledGraph,
-        nesting: Hashable,
+        self, name: str, graph: Graph, arguments: Arguments, run: CompiledGraph, nesting: Hashable
     ) -> None:
         self._name = name
         self._graph = graph

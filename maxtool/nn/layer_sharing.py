@@ -71,11 +71,7 @@ def call_shared(
 
 
 def _trace(
-    name: str,
-    prefix: str,
-    call: Callable[..., Any],
-    tensors: list[Tensor],
-    structure: Hashable,
+    name: str, prefix: str, call: Callable[..., Any], tensors: list[Tensor], structure: Hashable
 ) -> tuple[Graph, Hashable]:
     """Trace one call as a subgraph; inside it, lists are traced in place."""
     subgraph = Graph(name, input_types=[tensor.type for tensor in tensors], weight_prefix=prefix)

@@ -148,10 +148,7 @@ class Module(ModuleBase[P, R]):
     # Graphs
 
     def build_subgraph(
-        self,
-        name: str,
-        input_types: Sequence[Types],
-        weight_prefix: str = "",
+        self, name: str, input_types: Sequence[Types], weight_prefix: str = ""
     ) -> Graph:
         """Trace this layer once, to be called once per layer with that layer's weights.
 

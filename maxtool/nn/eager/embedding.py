@@ -28,11 +28,7 @@ class Embedding(Module[[Tensor], Tensor]):
     weight: Tensor
 
     def __init__(
-        self,
-        vocab_size: DimLike,
-        *,
-        dim: DimLike | None = None,
-        dims: ShapeLike | None = None,
+        self, vocab_size: DimLike, *, dim: DimLike | None = None, dims: ShapeLike | None = None
     ) -> None:
         if (dim is None) == (dims is None):
             raise TypeError("an Embedding takes one of dim and dims")
