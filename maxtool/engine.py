@@ -24,12 +24,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Model:
-    """A compiled graph with its weights: call it with tensors or NumPy arrays.
-
-    Args:
-        graph: What was compiled.
-        run: Runs it on tensors that fit.
-    """
+    """A compiled graph with its weights: call it with tensors or NumPy arrays."""
 
     def __init__(self, graph: Graph, run: CompiledGraph) -> None:
         self.name = graph.name
@@ -153,12 +148,7 @@ class InferenceSession:
 
 
 def _values(graph: Graph, registry: Mapping[str, Value] | None) -> dict[str, Array]:
-    """The elements of every weight of the graph.
-
-    Raises:
-        MissingWeight: Listing those that have none.
-        ValueError: If a value is nothing that has elements.
-    """
+    """The elements of every weight of the graph."""
     values: dict[str, Value] = dict(registry) if registry is not None else {}
     for name in graph.weight_values:
         owner = graph.weight(name)

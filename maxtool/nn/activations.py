@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from maxtool.graph import Tensor, ops
 from maxtool.graph.ops.elementwise import GELU as FORMS
@@ -17,6 +17,11 @@ class Pointwise(ModuleBase[[Tensor], Tensor]):
     """A function of each element, which a class names."""
 
     _function: ClassVar[Function]
+
+    def __init_subclass__(cls, function: Function | None = None, **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init_subclass__(**kwargs)
+        if function is not None:
+            cls._function = staticmethod(function)
 
     def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
@@ -36,34 +41,24 @@ class GELUForm(ModuleBase[[Tensor], Tensor]):
         return ops.gelu(x, self.approximate)
 
 
-class Identity(Pointwise, Module[[Tensor], Tensor]):
+class Identity(Pointwise, Module[[Tensor], Tensor], function=lambda x: x):
     """``x`` itself."""
 
-    _function: ClassVar[Function] = staticmethod(lambda x: x)
 
-
-class ReLU(Pointwise, Module[[Tensor], Tensor]):
+class ReLU(Pointwise, Module[[Tensor], Tensor], function=ops.relu):
     """``max(x, 0)``."""
 
-    _function: ClassVar[Function] = staticmethod(ops.relu)
 
-
-class SiLU(Pointwise, Module[[Tensor], Tensor]):
+class SiLU(Pointwise, Module[[Tensor], Tensor], function=ops.silu):
     """``x * sigmoid(x)``."""
 
-    _function: ClassVar[Function] = staticmethod(ops.silu)
 
-
-class Sigmoid(Pointwise, Module[[Tensor], Tensor]):
+class Sigmoid(Pointwise, Module[[Tensor], Tensor], function=ops.sigmoid):
     """``1 / (1 + exp(-x))``."""
 
-    _function: ClassVar[Function] = staticmethod(ops.sigmoid)
 
-
-class Tanh(Pointwise, Module[[Tensor], Tensor]):
+class Tanh(Pointwise, Module[[Tensor], Tensor], function=ops.tanh):
     """The hyperbolic tangent."""
-
-    _function: ClassVar[Function] = staticmethod(ops.tanh)
 
 
 class GELU(GELUForm, Module[[Tensor], Tensor]):

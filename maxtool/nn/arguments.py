@@ -17,13 +17,7 @@ Given: TypeAlias = tuple[str, TensorType, Tensor]
 
 @dataclass(frozen=True)
 class Arguments:
-    """Arguments of a compiled module.
-
-    Attributes:
-        names: A name for each argument.
-        types: A type for each argument, or types nested as the argument is.
-        least: The least size of symbolic dimensions where it is not 0.
-    """
+    """Names and types of a module's arguments, and the least sizes of dimensions, if above 0."""
 
     names: Sequence[str]
     types: Sequence[Any]

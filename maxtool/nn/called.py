@@ -71,11 +71,7 @@ class Called(Node, Generic[P, R]):
             cls.__call__ = _around(cls.__call__)  # type: ignore[method-assign]
 
     def __new__(cls, *_args: Any, **_kwargs: Any) -> Self:  # noqa: ANN401
-        """An instance.
-
-        Raises:
-            TypeError: In the graph style, if the class does not say what it computes.
-        """
+        """An instance; in the graph style only where the class says what it computes."""
         undefined = cls.forward is Called.forward and cls.__call__ is Called.__call__
         if undefined and not style_of(cls).may_be_undefined:
             raise TypeError(f"{cls.__name__} defines neither forward nor __call__")

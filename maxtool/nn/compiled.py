@@ -34,15 +34,7 @@ class DeviceSession(Protocol):
 
 
 class CompiledModule:
-    """Result of :meth:`Base.compile`: call it as the module, with tensors or NumPy arrays.
-
-    Args:
-        name: The module's class.
-        graph: The module, traced.
-        arguments: What it takes.
-        run: Runs the compiled graph on the flat inputs.
-        nesting: How ``forward`` nests its results.
-    """
+    """A module compiled for this machine: call it as the module, with tensors or NumPy arrays."""
 
     def __init__(
         self, name: str, graph: Graph, arguments: Arguments, run: CompiledGraph, nesting: Hashable
@@ -138,20 +130,16 @@ def _bound(graph: Graph, module: Called[..., Any]) -> dict[str, WeightData]:
 
     Parts of split weights have none of their own here: they are cut from the whole.
     """
-    parts = graph.parts
-    read = {name: graph.weight(name) for name in graph.weight_values if name not in parts}
-    used = {
+    read = {name: graph.weight(name) for name in graph.weight_values if name not in graph.parts}
+    tensors: dict[str, Tensor] = {
         name: weight for name, weight in read.items() if weight is not None and weight.name == name
     }
-    tensors: dict[str, Tensor] = {
-        **used,
-        **{leaf.name: leaf.tensor for leaf in tree.leaves(module)},
+    tensors |= {leaf.name: leaf.tensor for leaf in tree.leaves(module)}
+    return {
+        name: bound_data(name, tensor)
+        for name, tensor in tensors.items()
+        if not isinstance(tensor, Weight) or tensor.is_bound
     }
-    return {name: bound_data(name, tensor) for name, tensor in tensors.items() if _is_bound(tensor)}
-
-
-def _is_bound(tensor: Tensor) -> bool:
-    return not isinstance(tensor, Weight) or tensor.is_bound
 
 
 def _names(module: Called[..., Any], count: int) -> list[str]:

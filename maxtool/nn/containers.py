@@ -25,11 +25,7 @@ class Items(ModuleBase[..., Any], list[M]):
         list.__init__(self, self._checked(modules))
 
     def forward(self, *_args: Any, **_kwargs: Any) -> Any:  # noqa: ANN401
-        """A list computes nothing.
-
-        Raises:
-            NotImplementedError: Always.
-        """
+        """A list computes nothing."""
         raise NotImplementedError(f"a {type(self).__name__} is not called: its items are")
 
     def append(self, layer: M) -> None:
@@ -75,7 +71,7 @@ class Chain(Items[M]):
 
         Without layers, the one argument itself.
         """
-        layers: list[Callable[..., Any]] = [*self] or [_same]
+        layers: list[Callable[..., Any]] = [*self] or [lambda value: value]
         result = layers[0](*args, **kwargs)
         for layer in layers[1:]:
             result = layer(result)
@@ -114,7 +110,3 @@ class Sequential(LayerList[ModuleBase]):
 
         def __call__(self, x: Tensor) -> Tensor:
             """``x`` through each module in turn, and the hooks after it."""
-
-
-def _same(value: Any) -> Any:  # noqa: ANN401 - the identity
-    return value

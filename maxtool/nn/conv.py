@@ -17,17 +17,6 @@ class Convolution:
 
     A style adds ``weight`` and ``bias`` to it: the shape of the filter is what
     :meth:`_configure` returns.
-
-    Attributes:
-        kernel_size: Elements of a window along each spatial dimension.
-        in_channels: Channels of the input.
-        out_channels: Channels of the output.
-        stride: Elements from one window to the next.
-        padding: Zeros around the input.
-        dilation: Elements from one place of a window to the next.
-        num_groups: Parts of the channels, each convolved for itself.
-        permute: Whether channels come first, in the input, the output and the filter, as in
-            PyTorch; else they come last.
     """
 
     spatial: ClassVar[int]
@@ -42,11 +31,7 @@ class Convolution:
         num_groups: int,
         permute: bool,
     ) -> tuple[int, ...]:
-        """Keep the options; the shape of the filter.
-
-        Raises:
-            ValueError: If a size is not positive, or the groups do not divide the channels.
-        """
+        """Check and keep the options; returns the shape of the filter."""
         kernel = _sizes(kernel_size, self.spatial)
         self.kernel_size, (self.in_channels, self.out_channels) = kernel, channels
         self.stride, self.padding = _plain(stride), _plain(padding)
@@ -62,11 +47,7 @@ class Convolution:
         return first if permute else (*kernel, inner, self.out_channels)
 
     def _convolved(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """``x`` convolved with the filter, plus the bias.
-
-        Raises:
-            ValueError: If ``x`` does not fit, naming the layer and the shapes.
-        """
+        """``x`` convolved with the filter, plus the bias."""
         channels = x.shape[1 if self.permute else -1] if x.rank == self.spatial + 2 else None
         if channels != self.in_channels:
             places = ["height", "width"] if self.spatial == 2 else ["length"]

@@ -6,7 +6,8 @@ have hooks and whose weights have names and devices.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterator
 
 from maxtool.graph import ShardingStrategy
 from maxtool.nn import tree
@@ -28,11 +29,18 @@ Layer = Module
 LayerV2 = Module
 
 
-def recursive_named_layers(parent: LayerV2, prefix: str = "") -> Iterable[tuple[str, LayerV2]]:
+def recursive_named_layers(parent: LayerV2, prefix: str = "") -> Iterator[tuple[str, LayerV2]]:
     """``(path, layer)`` of ``parent``, its children, theirs, and so on: breadth first, each once.
 
     Args:
         parent: Where to begin; its path is ``prefix``.
         prefix: What every path begins with.
     """
-    return tree.breadth_first(parent, prefix)
+    seen: set[int] = set()
+    pending = deque([(prefix, parent)])
+    while pending:
+        path, layer = pending.popleft()
+        if id(layer) not in seen:
+            seen.add(id(layer))
+            yield path, layer
+            pending.extend((tree.join(path, name), child) for name, child in tree.children(layer))

@@ -87,18 +87,7 @@ def _trace(
 
 
 def signature(module: Node, prefix: str, graph: Graph, above: tuple[int, ...] = ()) -> Hashable:
-    """All that ``forward`` may read, with weights under ``prefix`` known by the rest of their name.
-
-    Args:
-        module: The layer.
-        prefix: What the names of its own weights start with.
-        graph: The graph being traced, which knows the names.
-        above: The modules that led to this one, by identity.
-
-    Raises:
-        TypeError: If something in it cannot be compared: it cannot be hashed, it is a value of the
-            graph, or the module leads back to itself.
-    """
+    """All that ``forward`` may read, its weights by what follows ``prefix`` in their names."""
     if id(module) in above:
         raise TypeError(f"{type(module).__name__} contains itself")
     path = (*above, id(module))

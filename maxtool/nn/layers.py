@@ -106,11 +106,6 @@ class RMSNorm(Module[[Tensor], Tensor]):
 
 
 @sharding_of.register
-def _(
-    layer: RMSNorm,  # noqa: ARG001 - there is one weight
-    name: str,  # noqa: ARG001
-    weight: Weight,  # noqa: ARG001
-    strategy: ShardingStrategy,
-) -> ShardingStrategy:
+def _(_layer: RMSNorm, _name: str, _weight: Weight, strategy: ShardingStrategy) -> ShardingStrategy:
     """Copy the whole weight to every device: each element is scaled by a mean over all."""
     return ShardingStrategy.replicate(strategy.num_devices)

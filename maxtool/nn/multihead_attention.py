@@ -15,16 +15,7 @@ Projection: TypeAlias = ModuleBase[[Tensor], Tensor]
 
 
 class SelfAttention:
-    """Multi-head attention with grouped queries, from whichever projections a style has.
-
-    Attributes:
-        q_proj: From the hidden state to the queries of all heads; absent if stacked.
-        k_proj: To the keys, likewise.
-        v_proj: To the values, likewise.
-        qkv_proj: To queries, keys and values one after the other, if stacked.
-        o_proj: From the heads to the hidden state.
-        rope: Turns queries and keys by their positions, or None.
-    """
+    """Multi-head attention with grouped queries, from whichever projections a style has."""
 
     q_proj: Projection
     k_proj: Projection
@@ -40,11 +31,7 @@ class SelfAttention:
         causal: bool,
         rope: ModuleBase[..., Tensor] | None,
     ) -> None:
-        """Keep the options: query and key/value heads; hidden state and head.
-
-        Raises:
-            ValueError: If a size is not positive, or query heads do not share key/value heads.
-        """
+        """Keep the options: query and key/value heads; hidden state and head."""
         (self.num_attention_heads, self.num_key_value_heads) = heads
         (self.hidden_size, self.head_dim), self.causal, self.rope = sizes, causal, rope
         name = type(self).__name__
@@ -54,21 +41,18 @@ class SelfAttention:
             raise ValueError(f"{name}: {heads[0]} heads do not share {heads[1]} of keys")
         self.scale = self.head_dim**-0.5 if scale is None else scale
 
-    def _project(self, make: Callable[[int, int, bool], Projection], qkv: bool, o: bool) -> None:
-        """Make three projections and the last; ``qkv`` and ``o`` say which have a bias."""
-        hidden, wide, narrow = self.hidden_size, *self._widths
-        self.q_proj = make(hidden, wide, qkv)
-        self.k_proj = make(hidden, narrow, qkv)
-        self.v_proj = make(hidden, narrow, qkv)
-        self.o_proj = make(wide, hidden, o)
-
-    def _project_stacked(
-        self, make: Callable[[int, int, bool], Projection], qkv: bool, o: bool
+    def _project(
+        self, make: Callable[[int, int, bool], Projection], qkv: bool, o: bool, stacked: bool
     ) -> None:
-        """Make one projection to queries, keys and values, and the last."""
-        wide, narrow = self._widths
-        self.qkv_proj = make(self.hidden_size, wide + 2 * narrow, qkv)
-        self.o_proj = make(wide, self.hidden_size, o)
+        """Make three projections, or one, and the last; ``qkv`` and ``o`` say which have a bias."""
+        hidden, wide, narrow = self.hidden_size, *self._widths
+        if stacked:
+            self.qkv_proj = make(hidden, wide + 2 * narrow, qkv)
+        else:
+            self.q_proj = make(hidden, wide, qkv)
+            self.k_proj = make(hidden, narrow, qkv)
+            self.v_proj = make(hidden, narrow, qkv)
+        self.o_proj = make(wide, hidden, o)
 
     @property
     def _widths(self) -> tuple[int, int]:
@@ -159,5 +143,4 @@ class MultiheadAttention(SelfAttention, Module[..., Tensor]):
         def make(inner: int, outer: int, bias: bool) -> Projection:
             return Linear(inner, outer, dtype, device, has_bias=bias)
 
-        project = self._project_stacked if stacked_qkv else self._project
-        project(make, qkv_has_bias, o_proj_has_bias)
+        self._project(make, qkv_has_bias, o_proj_has_bias, stacked_qkv)

@@ -18,12 +18,9 @@ def by_dimension(weight: Weight, strategy: ShardingStrategy) -> ShardingStrategy
 
 @singledispatch
 def sharding_of(
-    layer: Node,  # noqa: ARG001 - kinds of layers register what they do
-    name: str,  # noqa: ARG001
-    weight: Weight,
-    strategy: ShardingStrategy,
+    _layer: Node, _name: str, weight: Weight, strategy: ShardingStrategy
 ) -> ShardingStrategy:
-    """Return how a layer splits its weight at the attribute ``name`` under a strategy."""
+    """Return how a layer, by its class, splits its weight at an attribute under a strategy."""
     return by_dimension(weight, strategy)
 
 

@@ -23,9 +23,6 @@ def rotated(
         tables: Cosines and sines, float32 ``[positions, head_dim / 2]``.
         start: The position of the first token, or an int32 ``[1]``.
         interleaved: Whether neighbours are a pair; else the two halves of a head are.
-
-    Raises:
-        ValueError: If ``x`` does not fit the tables, or reaches beyond their last position.
     """
     cos, sin = tables
     _require_positions(x, cos, start)

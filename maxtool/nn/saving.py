@@ -19,15 +19,7 @@ PROVIDER = "maxtool.artifact.saving"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledFunction:
-    """A compiled graph with names, and its weights.
-
-    Attributes:
-        name: What the model is called.
-        graph: The graph.
-        inputs: A name for each input.
-        outputs: A name for each output.
-        weight: The elements of a weight by name, as they were when the graph was compiled.
-    """
+    """A compiled graph with names, and the elements of its weights as they were compiled."""
 
     name: str
     graph: Graph

@@ -24,24 +24,14 @@ Value: TypeAlias = "Array | Tensor | WeightData | Weights"
 
 @dataclass(frozen=True, slots=True)
 class StateValue:
-    """A value of a state.
-
-    Attributes:
-        value: The object that the state holds; of a ``WeightData``, its array.
-        data: What it means.
-    """
+    """A value as a state holds it (of a ``WeightData``, its array), and what it means."""
 
     value: object
     data: WeightData
 
 
 def as_data(name: str, value: object) -> WeightData:
-    """A state's value with its name, dtype, shape and encoding.
-
-    Raises:
-        ValueError: If it is not an array, or one of elements that no weight has.
-        KeyError: If it is the name of weights that there are none of.
-    """
+    """A state's value with its name, dtype, shape and encoding."""
     if _is_weights(value):
         value = cast("Weights", value).data()
     if isinstance(value, WeightData):
@@ -134,11 +124,6 @@ def fitting(
         strict: Whether every name must be in both; else those in only one are passed over.
         override_encoding: Whether a value may be encoded in another way than declared.
         align: The alignment in bytes to ask of every value instead of the declared one.
-
-    Raises:
-        MissingWeight: If a name is missing (also a KeyError and a ValueError).
-        UnexpectedWeight: Else, if a name is not used (also a ValueError).
-        MisshapenWeight: Else, if a value does not fit; each lists all problems of every kind.
     """
     wanted = {leaf.name: leaf for leaf in tensors}
     values: dict[str, StateValue] = {}
@@ -235,13 +220,7 @@ def _named(encoding: QuantizationEncoding | None) -> str:
 
 
 def raise_all(missing: list[str], unexpected: list[str], misfits: list[str]) -> None:
-    """Raise one error that lists every problem, of the class of the first kind that occurs.
-
-    Raises:
-        MissingWeight: If something is missing.
-        UnexpectedWeight: Else, if a name is not used.
-        MisshapenWeight: Else, if a value does not fit.
-    """
+    """Raise one error that lists every problem, of the class of the first kind that occurs."""
     kinds: list[tuple[list[str], Callable[..., ModelMismatch]]] = [
         (missing, MissingWeight),
         (unexpected, UnexpectedWeight),
@@ -265,11 +244,7 @@ def assign(leaf: Leaf, state_value: StateValue, align: int | None) -> None:
 
 
 def initialize(weights: Mapping[str, Weight]) -> None:
-    """Fill weights with zeros.
-
-    Raises:
-        MissingWeight: Naming those of a size that is not known.
-    """
+    """Fill weights with zeros; those of sizes that are not known are an error."""
     unknown = [f"{name!r}: {one.shape}" for name, one in weights.items() if not one.shape.is_static]
     if unknown:
         raise MissingWeight("weights of symbolic sizes have no data", problems=unknown)
@@ -279,11 +254,7 @@ def initialize(weights: Mapping[str, Weight]) -> None:
 
 
 def require_sizes(graph: Graph) -> None:
-    """Refuse a graph with weights whose sizes were not known when it was traced.
-
-    Raises:
-        MissingWeight: Naming them (also a ValueError).
-    """
+    """Refuse a graph with weights whose sizes were not known when it was traced."""
     values = graph.weight_values.items()
     unknown = [f"{name!r}: {value.shape}" for name, value in values if not value.shape.is_static]
     if unknown:

@@ -48,11 +48,7 @@ class LocalShard(Shard):
 
 
 class TracedDevice:
-    """The device whose graph is traced; any of them.
-
-    Attributes:
-        count: How many there are.
-    """
+    """The device whose graph is traced; any of them, of which there are ``count``."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -90,11 +86,7 @@ def summed(x: Tensor, weight: Weight) -> Tensor:
 
 @contextmanager
 def traced_device(module: Node, count: int) -> Iterator[None]:
-    """Trace graphs of ``module`` for each of several devices inside this block.
-
-    Raises:
-        ValueError: Listing the weights that make no equal parts, or cannot be split so.
-    """
+    """Trace graphs of ``module`` for each of several devices inside this block."""
     split(module, count)
     token = _ONE.set(TracedDevice(count))
     try:
@@ -104,11 +96,7 @@ def traced_device(module: Node, count: int) -> Iterator[None]:
 
 
 def split(module: Node, count: int) -> dict[str, ShardingStrategy]:
-    """Set the split of each weight of a module over ``count`` devices, and return them by name.
-
-    Raises:
-        ValueError: Listing the weights that make no equal parts, or cannot be split so.
-    """
+    """Set the split of each weight of a module over ``count`` devices, and return them by name."""
     asked = ShardingStrategy.tensor_parallel(count)
     plan: dict[str, tuple[Weight, ShardingStrategy]] = {}
     for path, layer in tree.modules(module):

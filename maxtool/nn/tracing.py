@@ -17,14 +17,7 @@ def trace(
     input_types: Iterable[TensorType],
     function: Callable[..., Any] | None = None,
 ) -> Graph:
-    """The graph of a module, or of another function over it, with equal layers traced once.
-
-    Args:
-        module: The module, whose weights are named by their paths in it.
-        name: The graph's name.
-        input_types: A type for each argument.
-        function: What to trace instead of calling the module.
-    """
+    """The graph of a module, or of another function over it, with equal layers traced once."""
     state.name_weights(module)
     plain = [leaf for leaf in tree.leaves(module) if not isinstance(leaf.tensor, Weight)]
     names = {id(leaf.tensor): leaf.name for leaf in reversed(plain)}  # the first of several

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -179,24 +178,8 @@ def descendants(root: Node) -> Iterator[Named]:
     return ((path, module) for path, module in modules(root) if module is not root)
 
 
-def breadth_first(root: Node, prefix: str = "") -> Iterator[Named]:
-    """``root``, its children, theirs, and so on; each once, under the first path that is found."""
-    seen: set[int] = set()
-    pending: deque[Named] = deque([(prefix, root)])
-    while pending:
-        path, module = pending.popleft()
-        if id(module) not in seen:
-            seen.add(id(module))
-            yield path, module
-            pending.extend((join(path, name), child) for name, child in children(module))
-
-
 def replace(root: Node, path: str, module: Node) -> None:
-    """Replace the module at a path below ``root``.
-
-    Raises:
-        KeyError: If no module is there.
-    """
+    """Replace the module at a path below ``root``."""
     for prefix, owner in modules(root):
         for keys, value in held(owner):
             if isinstance(value, Node) and _path(prefix, keys) == path:
@@ -220,11 +203,7 @@ def local_leaves(module: Node, path: str = "") -> Iterator[Leaf]:
 
 
 def leaves(root: Node, prefix: str = "") -> Iterator[Leaf]:
-    """Every tensor of the tree: the module's own first, then those of its children, depth first.
-
-    Raises:
-        ValueError: If two tensors have one name.
-    """
+    """Every tensor of the tree: the module's own first, then those of its children, depth first."""
     found: dict[str, Leaf] = {}
     for path, module in modules(root, prefix):
         for leaf in local_leaves(module, path):

@@ -21,7 +21,7 @@ def weight_elements(graph: Graph, data: Mapping[str, WeightData]) -> dict[str, A
         if part.whole in data and name not in data
     }
     known = {**data, **parts}
-    return {name: _elements(known[name]) for name in graph.weight_values if name in known}
+    return {name: elements(known[name]) for name in graph.weight_values if name in known}
 
 
 def bound_data(name: str, tensor: Tensor) -> WeightData:
@@ -33,5 +33,6 @@ def bound_data(name: str, tensor: Tensor) -> WeightData:
     return WeightData.from_numpy(array, name)
 
 
-def _elements(data: WeightData) -> Array:
+def elements(data: WeightData) -> Array:
+    """The elements of a weight, decoded if they are encoded."""
     return data.data if data.quantization_encoding is None else data.astype(data.dtype).data

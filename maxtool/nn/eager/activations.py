@@ -2,49 +2,34 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from maxtool.graph import Tensor, ops
-from maxtool.nn.activations import Function, GELUForm, Pointwise
+from maxtool.nn.activations import GELUForm, Pointwise
 from maxtool.nn.eager.module import Module
 from maxtool.nn.eager.rendering import Parts
 
 
 class Activation(Pointwise, Module[[Tensor], Tensor]):
-    """A function of each element, printed without arguments."""
-
-    def __rich_repr__(self) -> Parts:
-        return iter(())
+    """A function of each element."""
 
 
-class Identity(Activation):
+class Identity(Activation, function=lambda x: x):
     """``x`` itself."""
 
-    _function: ClassVar[Function] = staticmethod(lambda x: x)
 
-
-class ReLU(Activation):
+class ReLU(Activation, function=ops.relu):
     """``max(x, 0)``."""
 
-    _function: ClassVar[Function] = staticmethod(ops.relu)
 
-
-class SiLU(Activation):
+class SiLU(Activation, function=ops.silu):
     """``x * sigmoid(x)``."""
 
-    _function: ClassVar[Function] = staticmethod(ops.silu)
 
-
-class Sigmoid(Activation):
+class Sigmoid(Activation, function=ops.sigmoid):
     """``1 / (1 + exp(-x))``."""
 
-    _function: ClassVar[Function] = staticmethod(ops.sigmoid)
 
-
-class Tanh(Activation):
+class Tanh(Activation, function=ops.tanh):
     """The hyperbolic tangent."""
-
-    _function: ClassVar[Function] = staticmethod(ops.tanh)
 
 
 class GELU(GELUForm, Module[[Tensor], Tensor]):

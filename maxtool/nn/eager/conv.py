@@ -65,23 +65,7 @@ class Conv1d(_Layer):
 class Conv2d(_Layer):
     """A convolution of ``[batch, height, width, channels]``.
 
-    Args:
-        kernel_size: Rows and columns of a window, or one number for both, as below.
-        in_channels: Channels of the input.
-        out_channels: Channels of the output.
-        dtype: The element type of filter and bias, float32 by default; inputs have it too.
-        stride: Elements from one window to the next.
-        padding: Zeros around: one number, one for each dimension, or two for each.
-        dilation: Elements from one place of a window to the next.
-        num_groups: Parts of the channels, each convolved for itself.
-        device: Where the filter is.
-        has_bias: Whether there is a bias.
-        permute: Whether channels come first, in the input, the output and the filter, as in
-            PyTorch; else they come last.
-        name: Kept, and used for nothing.
-
-    Raises:
-        ValueError: If a size is not positive, or the groups do not divide the channels.
+    Options and errors are those of :class:`maxtool.nn.Conv2d`; ``name`` is used for nothing.
 
     Attributes:
         weight: ``[*kernel_size, in_channels / num_groups, out_channels]``, or with ``permute``

@@ -46,10 +46,7 @@ class Module(ModuleBase[P, R]):
         """``(path, module)`` of each child and of theirs, depth first."""
         return tree.descendants(self)
 
-    @property
-    def descendents(self) -> Iterable[tuple[str, Module[..., Any]]]:
-        """``(path, module)`` of each child and of theirs: the older spelling."""
-        return tree.descendants(self)
+    descendents = descendants  # the older spelling
 
     @property
     def local_parameters(self) -> Iterable[tuple[str, Tensor]]:
@@ -180,11 +177,7 @@ class Module(ModuleBase[P, R]):
 
 
 def _takes_one(lookup: Callable[..., Any]) -> bool:
-    """Return whether a lookup can be called with the name alone; one without a signature can.
-
-    Raises:
-        TypeError: If it cannot be called.
-    """
+    """Return whether a lookup can be called with the name alone; one without a signature can."""
     if not callable(lookup):
         type_name = type(lookup).__name__
         raise TypeError(
@@ -244,6 +237,3 @@ def module_dataclass(
         return result
 
     return decorate if cls is None else decorate(cls)
-
-
-__all__ = ["Module", "module_dataclass"]

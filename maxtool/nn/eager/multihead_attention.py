@@ -16,22 +16,8 @@ from maxtool.nn.eager.rendering import Parts
 class MultiheadAttention(multihead_attention.SelfAttention, Module[..., Tensor]):
     """Attention of a sequence to itself.
 
-    Args:
-        num_attention_heads: Heads of queries.
-        hidden_size: Width of the hidden state.
-        devices: Where the parameters are: one device.
-        dtype: Their element type, float32 by default.
-        scale: What scores are multiplied by; ``head_dim ** -0.5`` by default.
-        qkv_has_bias: Whether the projections to queries, keys and values have a bias.
-        o_proj_has_bias: Whether the last projection has one.
-        stacked_qkv: Whether the first three are one.
-        num_key_value_heads: Heads of keys and values; as many as of queries by default.
-        head_dim: Width of a head; ``hidden_size / num_attention_heads`` by default.
-        causal: Whether a token sees only those up to itself.
-        rope: A module that turns queries and keys by their positions.
-
-    Raises:
-        ValueError: If the sizes do not fit together, or several devices are given.
+    Options and errors are those of :class:`maxtool.nn.MultiheadAttention`; biases have the
+    ``dtype`` too, float32 by default.
     """
 
     def __init__(
@@ -65,8 +51,7 @@ class MultiheadAttention(multihead_attention.SelfAttention, Module[..., Tensor])
                 )
             return layer.to(devices[0]) if devices else layer
 
-        project = self._project_stacked if stacked_qkv else self._project
-        project(make, qkv_has_bias, o_proj_has_bias)
+        self._project(make, qkv_has_bias, o_proj_has_bias, stacked_qkv)
 
     def input_types(self) -> list[TensorType]:
         """A batch of sequences."""

@@ -7,7 +7,23 @@ from maxtool.nn.eager.module import Module
 from maxtool.nn.eager.rendering import Parts
 
 
-class LayerNorm(Module[[Tensor], Tensor]):
+class _RowNorm(Module[[Tensor], Tensor]):
+    """A norm over the last dimension."""
+
+    weight: Tensor
+    eps: float
+
+    @property
+    def dim(self) -> Dim:
+        """The width of the last dimension."""
+        return self.weight.shape[0]
+
+    def __rich_repr__(self) -> Parts:
+        yield "dim", self.dim
+        yield "eps", self.eps
+
+
+class LayerNorm(_RowNorm):
     """Mean 0 and variance 1 over the last dimension, then ``weight`` and ``bias``.
 
     Args:
@@ -19,7 +35,6 @@ class LayerNorm(Module[[Tensor], Tensor]):
         bias: ``[dim]``, zeros at first.
     """
 
-    weight: Tensor
     bias: Tensor
 
     def __init__(self, dim: DimLike, eps: float = 1e-5) -> None:
@@ -27,21 +42,12 @@ class LayerNorm(Module[[Tensor], Tensor]):
         self.bias = Tensor.zeros([dim])
         self.eps = eps
 
-    @property
-    def dim(self) -> Dim:
-        """The width of the last dimension."""
-        return self.weight.shape[0]
-
     def forward(self, x: Tensor) -> Tensor:
         """Map ``[..., dim]`` to the same shape."""
         return ops.layer_norm(x, self.weight, self.bias, self.eps)
 
-    def __rich_repr__(self) -> Parts:
-        yield "dim", self.dim
-        yield "eps", self.eps
 
-
-class RMSNorm(Module[[Tensor], Tensor]):
+class RMSNorm(_RowNorm):
     """Mean square 1 over the last dimension, then ``weight``.
 
     Args:
@@ -52,24 +58,13 @@ class RMSNorm(Module[[Tensor], Tensor]):
         weight: ``[dim]``, ones at first.
     """
 
-    weight: Tensor
-
     def __init__(self, dim: DimLike, eps: float = 1e-6) -> None:
         self.weight = Tensor.ones([dim])
         self.eps = eps
 
-    @property
-    def dim(self) -> Dim:
-        """The width of the last dimension."""
-        return self.weight.shape[0]
-
     def forward(self, x: Tensor) -> Tensor:
         """Map ``[..., dim]`` to the same shape."""
         return ops.rms_norm(x, self.weight, self.eps)
-
-    def __rich_repr__(self) -> Parts:
-        yield "dim", self.dim
-        yield "eps", self.eps
 
 
 class GroupNorm(Module[[Tensor], Tensor]):

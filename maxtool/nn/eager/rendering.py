@@ -18,13 +18,7 @@ Parts: TypeAlias = Iterator[Any]
 
 
 def described(module: Node, parts: Iterable[Any], *, is_tree: bool) -> str:
-    """A module with its parts: on one line, or, of a tree, on a line each.
-
-    Args:
-        module: The module.
-        parts: What it says of itself.
-        is_tree: Whether it is printed as a tree, even if each of its parts would fit a line.
-    """
+    """A module with its parts: each on a line in a tree, or where a part has several."""
     name, shown = type(module).__name__, list(_shown(parts))
     if not shown or not (is_tree or any("\n" in part for part in shown)):
         return f"{name}({', '.join(shown)})"
