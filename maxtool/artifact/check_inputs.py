@@ -26,7 +26,8 @@ def draw(contents: Contents, function: NamedGraph, length: int) -> dict[str, Arr
     Masks leave one text whole and pad the others; a position is 0.
     """
     types, random = function.input_types, np.random.default_rng(0)
-    texts = _texts(function, length)
+    # Several texts where they are padded.
+    texts = [length, length - length // 3, 1] if MASK in types else [length]
     sizes = _sizes(contents, function, len(texts), length)
     inputs = {}
     for name, kind in types.items():
@@ -36,11 +37,6 @@ def draw(contents: Contents, function: NamedGraph, length: int) -> dict[str, Arr
     if MASK in inputs:
         inputs[MASK] = (np.arange(length) < np.array(texts)[:, None]).astype(np.int64)
     return inputs
-
-
-def _texts(function: NamedGraph, length: int) -> list[int]:
-    """The lengths of the texts: several where they are padded."""
-    return [length, length - length // 3, 1] if MASK in function.inputs else [length]
 
 
 def _sizes(contents: Contents, function: NamedGraph, batch: int, length: int) -> dict[str, int]:

@@ -24,14 +24,14 @@ def tokens(turns: Iterable[int], work: int, context: int | None) -> int:
         context: The longest sequence that the artifact takes; None for any.
     """
     room = math.inf if context is None else context
-    within = [turn for turn in reachable(turns, context) if _is_affordable(turn, work)]
+    within = [
+        turn
+        for turn in reachable(turns, context)
+        if turn <= LONGEST and (turn + PAST) * work <= WORK
+    ]
     return int(min(max([TOKENS, *(turn + PAST for turn in within)]), room))
 
 
 def reachable(turns: Iterable[int], context: int | None) -> list[int]:
     """The lengths beyond which sequences that the artifact takes are computed otherwise."""
     return [turn for turn in turns if context is None or turn < context]
-
-
-def _is_affordable(turn: int, work: int) -> bool:
-    return turn <= LONGEST and (turn + PAST) * work <= WORK

@@ -10,6 +10,7 @@ import numpy as np
 from maxtool.artifact.contents import Contents, NamedGraph
 from maxtool.artifact.weights import computed_weights
 from maxtool.graph import DerivedWeight
+from maxtool.nn.weight_binding import elements
 from maxtool.parity import evaluate
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -26,9 +27,7 @@ class Elements(Mapping[str, Array]):
     def __getitem__(self, name: str) -> Array:
         if name in self._computed:
             return self._computed[name].to_numpy()
-        data = self._read(name)
-        encoded = data.quantization_encoding is not None
-        return data.astype(data.dtype).data if encoded else data.data
+        return elements(self._read(name))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)

@@ -21,7 +21,7 @@ from maxtool.runtime import loader
 from maxtool.runtime.loader.machine import CUDA_RUNTIME, RUNTIME
 from maxtool.runtime.loader.manifest import CHECKSUM, checksum
 from maxtool.runtime.loader.manifest_parts import SCHEMA
-from maxtool.weights.formats.artifact import FILE, is_manifest
+from maxtool.weights.formats.artifact import FILE
 
 MODULE = "model.so"
 PROGRAM, LOADER = "run.py", "loader"
@@ -34,6 +34,7 @@ def describe(contents: Contents, facts: Mapping[str, object]) -> dict[str, objec
     """Return the manifest but for files and check, in the order a reader looks for it."""
     state = max((function.state_types for function in contents.functions), key=len)
     placed, _ = weights.place(contents.storage.values())
+    files = weights.files(contents.devices)
     tables = [asdict(weight) for weight in contents.tables if weight.weight in contents.storage]
     return {
         "schema": SCHEMA,
@@ -53,7 +54,7 @@ def describe(contents: Contents, facts: Mapping[str, object]) -> dict[str, objec
             _buffer(name, buffer_type, contents.context) for name, buffer_type in state.items()
         ],
         "weights": {
-            **_weights_files(contents.devices),
+            **({"file": files[0]} if len(files) == 1 else {"files": files}),
             "alignment": ALIGNMENT,
             "tensors": [one.manifest for one in placed],
         },
@@ -61,12 +62,6 @@ def describe(contents: Contents, facts: Mapping[str, object]) -> dict[str, objec
         "tables": tables,
         "check": {"status": "not checked"},
     }
-
-
-def _weights_files(count: int) -> dict[str, object]:
-    """The file of the weights, or that of each of several devices."""
-    names = weights.files(count)
-    return {"file": names[0]} if len(names) == 1 else {"files": names}
 
 
 def checked(passed_check: PassedCheck) -> dict[str, object]:
@@ -89,11 +84,6 @@ def save(folder: Path, described: Mapping[str, object]) -> None:
     whole = {**described, CHECKSUM: checksum(described)}
     text = json.dumps(whole, indent=1, allow_nan=False)
     (folder / FILE).write_text(text + "\n", encoding="utf-8")
-
-
-def is_artifact(folder: Path) -> bool:
-    """Return whether a folder holds the manifest of an artifact, of whatever version."""
-    return is_manifest(folder / FILE)
 
 
 def copy_loader(folder: Path) -> None:
@@ -123,20 +113,17 @@ def copy_runtime(folder: Path, target_kind: str) -> None:
 
 
 def _entry(function: NamedGraph) -> dict[str, object]:
-    inputs = function.input_types.items()
+    defaults = function.defaults
     return {
         "function": function.symbol,
         "inputs": [
-            _input(name, tensor_type, function.defaults.get(name)) for name, tensor_type in inputs
+            _spec(name, kind) | ({"default": defaults[name]} if name in defaults else {})
+            for name, kind in function.input_types.items()
         ],
         "outputs": [_spec(name, kind) for name, kind in function.output_types.items()],
         "state": bool(function.state),
         **({"least": dict(function.least)} if function.least else {}),
     }
-
-
-def _input(name: str, tensor_type: TensorType, default: int | None) -> dict[str, object]:
-    return _spec(name, tensor_type) | ({} if default is None else {"default": default})
 
 
 def _buffer(name: str, tensor_type: TensorType, context: int | None) -> dict[str, object]:

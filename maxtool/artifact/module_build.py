@@ -16,7 +16,7 @@ from maxtool.artifact.planned import Planned, check_place, target_of
 from maxtool.artifact.pure_graphs import pure_function
 from maxtool.artifact.request import ModuleRequest
 from maxtool.artifact.user_code import imports_beside, user_code
-from maxtool.artifact.user_module import AnyModule, load_module
+from maxtool.artifact.user_module import GATHERING, AnyModule, load_module
 from maxtool.dtype import DType
 from maxtool.errors import MissingWeight, ModelMismatch, UsageError
 from maxtool.graph import Tensor, TensorType
@@ -34,7 +34,6 @@ from maxtool.weights.weight_data import WeightData
 SYMBOL = "entry_"
 """Beginning of the names of compiled functions: no kernel's name begins so."""
 FORWARD_SYMBOL = f"{SYMBOL}{FORWARD}"
-GATHERING = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 
 @dataclass

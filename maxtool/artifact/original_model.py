@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -107,18 +106,14 @@ def require(checkpoint: Checkpoint) -> None:
 
 
 def _loaded(maker: Any, checkpoint: Checkpoint, **options: Any) -> Any:  # noqa: ANN401 - its own
-    """Return a checkpoint's model in a class of transformers."""
-    try:
-        return _quietly(maker, checkpoint.folder, **options)
-    except Exception as error:
-        what = f"transformers cannot read this checkpoint: {error!s:.300}"
-        raise ConfigurationError(what, file=checkpoint.path, hint="try --check graph") from error
-
-
-def _quietly(maker: Any, folder: Path, **options: Any) -> Any:  # noqa: ANN401 - its own
-    """Load without a download, a stranger's code, or words on the terminal."""
+    """Load a class of transformers without a download, a stranger's code, or words on stderr."""
     import transformers
 
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    return maker.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **options)
+    options |= {"local_files_only": True, "trust_remote_code": False}
+    try:
+        return maker.from_pretrained(checkpoint.folder, **options)
+    except Exception as error:
+        what = f"transformers cannot read this checkpoint: {error!s:.300}"
+        raise ConfigurationError(what, file=checkpoint.path, hint="try --check graph") from error

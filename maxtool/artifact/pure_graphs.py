@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from maxtool.artifact.contents import NamedGraph
 from maxtool.errors import ModelMismatch
-from maxtool.graph import BufferType, CallNode, Dim, Graph, Tensor
+from maxtool.graph import BufferType, CallNode, Dim, Graph
 from maxtool.graph.limits import devices, least_sizes
 from maxtool.runtime.loader.specs import is_name
 
@@ -75,12 +75,8 @@ def _empty(graph: Graph, names: Sequence[str]) -> Iterator[str]:
     weights = graph.weight_values.items()
     values = [*zip(names, (*graph.inputs, *graph.outputs), strict=True), *weights]
     for name, value in values:
-        if 0 in _static(value):
+        if any(dim.value == 0 for dim in value.shape):
             yield f"{name!r} is {value.type}, which has no elements"
-
-
-def _static(value: Tensor) -> list[int]:
-    return [dim.value for dim in value.shape if isinstance(dim.value, int)]
 
 
 def _unchecked(graph: Graph, least: dict[Dim, int]) -> Iterator[str]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from maxtool.artifact import manifest
 from maxtool.errors import OutputExists
-from maxtool.weights.formats.artifact import FILE
+from maxtool.weights.formats.artifact import FILE, is_manifest
 from maxtool.weights.names import listed
 
 # What Python puts beside the loader when an artifact runs.
@@ -35,7 +34,7 @@ def _strangers(folder: Path) -> list[str]:
 
 def _parts(folder: Path) -> set[str]:
     """The files of an artifact of whatever version, by their paths in the folder."""
-    if not manifest.is_artifact(folder):
+    if not is_manifest(folder / FILE):
         return set()
     named = json.loads((folder / FILE).read_bytes()).get("files")
     return {FILE, *(named if isinstance(named, dict) else ())}

@@ -21,6 +21,7 @@ from maxtool.weights.names import did_you_mean, listed
 
 AnyModule = ModuleBase[..., Any]
 
+GATHERING = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 REFERENCE = re.compile(r"(?P<file>.*\.py)(?::(?P<name>.*))?", re.DOTALL)
 
 
@@ -137,11 +138,10 @@ def _required(function: Callable[..., object]) -> list[str]:
         parameters = signature(function).parameters.values()
     except (TypeError, ValueError):  # a callable without a signature
         return []
-    gathering = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
     return [
         parameter.name
         for parameter in parameters
-        if parameter.default is Parameter.empty and parameter.kind not in gathering
+        if parameter.default is Parameter.empty and parameter.kind not in GATHERING
     ]
 
 
