@@ -1,11 +1,61 @@
-"""The rule for attention without a cache."""
+"""The rules for attention, with and without a cache, and for what is written into a cache."""
 
 from __future__ import annotations
 
 from maxtool.compiler.kernels.kernel_options import HeadSizes, Mask
-from maxtool.compiler.kernels.requests import DotAttention
+from maxtool.compiler.kernels.requests import (
+    Attention,
+    CacheWriteKey,
+    CacheWriteValue,
+    DotAttention,
+)
+from maxtool.compiler.lowering.cast_rules import converted
 from maxtool.compiler.lowering.function_lowering import Expr, FunctionLowering, Rule
-from maxtool.graph import Node
+from maxtool.compiler.lowering.permute_rules import permuted
+from maxtool.dtype import DType
+from maxtool.graph import Node, Tensor
+
+# The order of dimensions that makes transposed keys of others, and others of transposed ones.
+TRANSPOSED = (0, 1, 3, 2)
+
+
+def attention_request(node: Node) -> Attention:
+    """Return the kernel of a node, as far as it is the same on every target."""
+    query, key = node.inputs[:2]
+    return Attention(
+        heads=int(query.shape[2]),
+        kv_heads=int(key.shape[1]),
+        head_dim=int(query.shape[3]),
+        scale=node.attributes["scale"],
+        window=node.attributes["window"],
+        softcap=node.attributes["softcap"],
+    )
+
+
+def _cache_write(function: FunctionLowering, node: Node) -> None:
+    cache, x = node.inputs[:2]
+    write = CacheWriteKey if node.attributes.get("transposed") else CacheWriteValue
+    heads, dim = int(x.shape[2]), int(x.shape[3])
+    request = write(kv_heads=heads, head_dim=dim, dtype=cache.dtype.value)
+    operands = [function.to_overwrite(cache), *map(function.get, node.inputs[1:])]
+    (written,) = function.kernel_updating(request, operands, 1, [])
+    function.set_whole(node.outputs[0], written)
+
+
+def _attention(function: FunctionLowering, node: Node) -> None:
+    """The kernel knows float32 and transposed keys; others are made such, and cost a copy."""
+    query, key, value, position = node.inputs
+    keys, values = _widened(function, key), _widened(function, value)
+    if not node.attributes["transposed"]:
+        keys = permuted(function, keys, function.sizes(key.shape), TRANSPOSED, DType.float32)
+    operands = [function.get(query), keys, values, function.get(position)]
+    sizes = function.sizes(query.shape)
+    attended = function.kernel(attention_request(node), operands, sizes)
+    function.set_whole(node.outputs[0], attended)
+
+
+def _widened(function: FunctionLowering, x: Tensor) -> Expr:
+    return converted(function, function.get(x), x.dtype, DType.float32)
 
 
 def dot_attention_request(
@@ -32,7 +82,7 @@ def dot_attention_request(
     return request, operands
 
 
-def _attention(function: FunctionLowering, node: Node) -> None:
+def _dot_attention(function: FunctionLowering, node: Node) -> None:
     (result,) = node.outputs
     request, masks = dot_attention_request(function, node)
     operands = [*map(function.get, node.inputs[:3]), *masks]
@@ -40,4 +90,9 @@ def _attention(function: FunctionLowering, node: Node) -> None:
     function.set_whole(result, function.kernel(request, operands, sizes, result.dtype))
 
 
-ATTENDING: dict[str, Rule] = {"scaled_dot_product_attention": _attention}
+ATTENTION: dict[str, Rule] = {
+    "attention": _attention,
+    "cache_write_key": _cache_write,
+    "cache_write_value": _cache_write,
+    "scaled_dot_product_attention": _dot_attention,
+}

@@ -15,7 +15,7 @@ from tvm import relax, te, tirx, topi
 from maxtool.compiler.lowering.function_lowering import FunctionLowering
 from maxtool.compiler.lowering.tensor_expressions import Compute, Expr, as_float32, to_bfloat16
 from maxtool.dtype import DType
-from maxtool.graph import BufferType, Node
+from maxtool.graph import Node
 
 Array = np.ndarray[Any, Any]
 
@@ -24,7 +24,7 @@ def cast_rule(function: FunctionLowering, node: Node) -> None:
     """The rule of the operation ``cast``."""
     (x,), (result,) = node.inputs, node.outputs
     if x.dtype is result.dtype:
-        value = function.copied(x) if isinstance(x.type, BufferType) else function.get(x)
+        value = function.to_keep(x)
     else:
         value = converted(function, function.get(x), x.dtype, result.dtype)
     function.set_whole(result, value)

@@ -21,7 +21,7 @@ from maxtool.compiler.storage import WeightStorage
 from maxtool.compiler.storage_types import bits, stored
 from maxtool.compiler.targets import Target
 from maxtool.dtype import DType
-from maxtool.graph import DeviceRef, Dim, Node, Shape, Tensor, TensorType
+from maxtool.graph import BufferType, DeviceRef, Dim, Node, Shape, Tensor, TensorType
 from maxtool.graph.type import HOST
 
 Expr: TypeAlias = Any  # tvm ships no types
@@ -35,9 +35,6 @@ class FunctionLowering:
     A value is known whole, as its own shape says, or flat, as ``[rows, last dimension]``, which is
     what row-wise kernels take; each is a view of the other, taken when it is asked for. A chain
     of elementwise operations stays a :class:`Chain` until something else needs its result.
-
-    Args:
-        module: What the function becomes part of.
     """
 
     def __init__(self, module: RelaxModule) -> None:
@@ -131,10 +128,6 @@ class FunctionLowering:
         self.whole[id(value)] = expr
         self.storage[id(value)] = storage
 
-    def set_constant(self, value: Tensor, data: np.ndarray[Any, Any]) -> None:
-        """Set a value that is known at compile time."""
-        self.constants[id(value)] = data
-
     def get(self, value: Tensor) -> Expr:
         """``value`` in its own shape."""
         key = id(value)
@@ -227,14 +220,7 @@ class FunctionLowering:
         sizes: Sequence[Expr],
         dtype: DType = DType.float32,
     ) -> Expr:
-        """Call a kernel that writes a new tensor.
-
-        Args:
-            request: The kernel; a module has one for equal requests.
-            operands: The tensors it reads, in the order of its parameters.
-            sizes: The shape of the result, whole or flat as the kernel has it.
-            dtype: The element type of the result.
-        """
+        """Call a kernel that writes a new tensor of these sizes, whole or flat as it has it."""
         (result,) = self.kernel_several(request, operands, [sizes], dtype)
         return result
 
@@ -246,16 +232,11 @@ class FunctionLowering:
         dtype: DType = DType.float32,
     ) -> list[Expr]:
         """Call a kernel that writes several new tensors of one type, of these shapes."""
-        types = [
-            relax.TensorType(list(shape), stored(dtype), vdevice=self.vdevice) for shape in shapes
-        ]
+        types = [self._new(shape, dtype) for shape in shapes]
         return self.kernel_of_types(request, operands, types)
 
     def kernel_of_types(
-        self,
-        request: Request,
-        operands: Sequence[Expr],
-        types: Sequence[Expr],
+        self, request: Request, operands: Sequence[Expr], types: Sequence[Expr]
     ) -> list[Expr]:
         """Call a kernel that writes new tensors, of types as Relax takes them."""
         kernel = self.module.kernel(request, self.target)
@@ -267,29 +248,22 @@ class FunctionLowering:
         operands: Sequence[Expr],
         updated: int,
         shapes: Sequence[Sequence[Expr]],
+        dtype: DType = DType.float32,
     ) -> list[Expr]:
-        """Call a kernel that overwrites its first operands and writes new float32 tensors too.
+        """Call a kernel that overwrites the first of its operands and writes new tensors too.
 
-        Args:
-            request: The kernel.
-            operands: The tensors in the order of its parameters.
-            updated: How many of them it overwrites.
-            shapes: Of the new tensors.
-
-        Returns:
-            The overwritten operands anew, then the new tensors.
+        The results are the ``updated`` operands anew, then the new tensors, of these shapes.
         """
         kernel = self.module.kernel(request, self.target)
-        new = [relax.TensorType(list(shape), "float32", vdevice=self.vdevice) for shape in shapes]
+        new = [self._new(shape, dtype) for shape in shapes]
         types = [*(operand.ty for operand in operands[:updated]), *new]
         indices = [*range(updated), *(-1 for _ in new)]
         call = relax.op.call_tir_inplace(kernel, list(operands), indices, types)
         return self._results(call, len(types))
 
-    def kernel_inplace(self, request: Request, operands: Sequence[Expr]) -> Expr:
-        """Call a kernel that overwrites its first operand; the result is that operand anew."""
-        (result,) = self.kernel_updating(request, operands, 1, [])
-        return result
+    def _new(self, shape: Sequence[Expr], dtype: DType) -> Expr:
+        """Return the type of a tensor that a kernel writes."""
+        return relax.TensorType(list(shape), stored(dtype), vdevice=self.vdevice)
 
     def _results(self, call: Expr, count: int) -> list[Expr]:
         """Return the results of a call, which is a tuple unless it is one tensor."""
@@ -323,3 +297,24 @@ class FunctionLowering:
     def copied(self, value: Tensor) -> Expr:
         """``value`` as it is now, in memory of its own."""
         return self.compute(index_expressions.copy, self.get(value), name="copy")
+
+    def to_keep(self, value: Tensor) -> Expr:
+        """``value`` by another name: of a buffer a copy, since it may be overwritten later."""
+        return self.copied(value) if isinstance(value.type, BufferType) else self.get(value)
+
+    def to_overwrite(self, value: Tensor) -> Expr:
+        """``value`` for a kernel that writes into it: a copy unless it is a buffer."""
+        return self.get(value) if isinstance(value.type, BufferType) else self.copied(value)
+
+
+def kernel_rule(request_of: Callable[[Node], Request]) -> Rule:
+    """Return the rule of an operation that is one kernel, on its operands as they are."""
+
+    def rule(function: FunctionLowering, node: Node) -> None:
+        (result,) = node.outputs
+        operands = [function.get(operand) for operand in node.inputs]
+        sizes = function.sizes(result.shape)
+        value = function.kernel(request_of(node), operands, sizes, result.dtype)
+        function.set_whole(result, value)
+
+    return rule

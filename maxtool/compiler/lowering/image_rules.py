@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from maxtool.compiler.kernels.kernel_options import Window
 from maxtool.compiler.kernels.requests import Convolution, Pool
-from maxtool.compiler.lowering.function_lowering import FunctionLowering, Rule
+from maxtool.compiler.lowering.function_lowering import FunctionLowering, Rule, kernel_rule
 from maxtool.graph import Node
 
 
@@ -31,17 +31,15 @@ def _convolution(function: FunctionLowering, node: Node) -> None:
     function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
 
 
-def _pool(function: FunctionLowering, node: Node) -> None:
-    (x,), (result,) = node.inputs, node.outputs
-    request = Pool(
+def _pool(node: Node) -> Pool:
+    (x,) = node.inputs
+    return Pool(
         op=node.op,
         dtype=x.dtype.value,
         window=_window(node),
         channels=int(x.shape[-1]),
         count_padding=node.attributes["count_boundary"],
     )
-    sizes = function.sizes(result.shape)
-    function.set_whole(result, function.kernel(request, [function.get(x)], sizes, x.dtype))
 
 
 def _window(node: Node) -> Window:
@@ -58,5 +56,5 @@ def _window(node: Node) -> Window:
 
 IMAGES: dict[str, Rule] = {
     **dict.fromkeys(("conv1d", "conv2d"), _convolution),
-    **dict.fromkeys(("max_pool2d", "avg_pool2d"), _pool),
+    **dict.fromkeys(("max_pool2d", "avg_pool2d"), kernel_rule(_pool)),
 }

@@ -166,7 +166,7 @@ class ModuleLowering(SubgraphModule):
         function.index = index = self._plan.rewritten(graph)
         function.rounded = self._rounded(index)
         for constant, value in graph.constants:
-            function.set_constant(value, constant.to_numpy())
+            function.constants[id(value)] = constant.to_numpy()
         for node in index.nodes:
             if isinstance(node, CallNode):
                 self._call(function, node)

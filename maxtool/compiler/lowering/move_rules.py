@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tvm import relax, tirx
@@ -10,6 +11,7 @@ from maxtool.compiler.kernels.requests import GatherRows, NonzeroPlaces, Scatter
 from maxtool.compiler.lowering import index_expressions as te
 from maxtool.compiler.lowering.function_lowering import Expr, FunctionLowering, Rule
 from maxtool.compiler.lowering.row_rules import row_sizes, rows, set_rows
+from maxtool.compiler.lowering.tensor_expressions import Compute
 from maxtool.compiler.storage_types import stored
 from maxtool.graph import BufferType, Node, Tensor
 
@@ -61,7 +63,7 @@ def _rebind(function: FunctionLowering, node: Node) -> None:
     planned without knowing of it.
     """
     x, result = node.inputs[0], node.outputs[0]
-    value = function.copied(x) if isinstance(x.type, BufferType) else function.get(x)
+    value = function.to_keep(x)
     unknown = relax.op.call_pure_packed(
         "vm.builtin.tuple_getitem",
         function.emit(relax.Tuple([value])),
@@ -72,19 +74,17 @@ def _rebind(function: FunctionLowering, node: Node) -> None:
     function.set_whole(result, value)
 
 
-def _concat(function: FunctionLowering, node: Node) -> None:
-    result = node.outputs[0]
-    operands = [function.get(value) for value in node.inputs]
-    compute = te.concat(node.attributes["axis"])
-    sizes = _sizes(function, result.shape)
-    function.set_whole(result, function.compute(compute, *operands, sizes, name="concat"))
+def _sized(compute_of: Callable[[Node], Compute]) -> Rule:
+    """Return the rule of a tensor expression of the operands and the sizes of the result."""
 
+    def rule(function: FunctionLowering, node: Node) -> None:
+        (result,) = node.outputs
+        operands = [function.get(value) for value in node.inputs]
+        sizes = _sizes(function, result.shape)
+        value = function.compute(compute_of(node), *operands, sizes, name=node.op)
+        function.set_whole(result, value)
 
-def _pad(function: FunctionLowering, node: Node) -> None:
-    operands = [function.get(value) for value in node.inputs]
-    sizes = _sizes(function, node.outputs[0].shape)
-    compute = te.pad(node.attributes["before"])
-    function.set_whole(node.outputs[0], function.compute(compute, *operands, sizes, name="pad"))
+    return rule
 
 
 def _gather(function: FunctionLowering, node: Node) -> None:
@@ -147,12 +147,6 @@ def _nonzero(function: FunctionLowering, node: Node) -> None:
     function.set_whole(result, value)
 
 
-def _range(function: FunctionLowering, node: Node) -> None:
-    ends = [function.get(value) for value in node.inputs]
-    sizes = _sizes(function, [node.attributes["size"]])
-    function.set_whole(node.outputs[0], function.compute(te.sequence, *ends, sizes, name="range"))
-
-
 def _shape_to_tensor(function: FunctionLowering, node: Node) -> None:
     sizes = _sizes(function, node.attributes["shape"])
     function.set_whole(node.outputs[0], function.compute(te.shape, sizes, name="shape"))
@@ -160,12 +154,12 @@ def _shape_to_tensor(function: FunctionLowering, node: Node) -> None:
 
 MOVING: dict[str, Rule] = {
     "broadcast_to": _broadcast_to,
-    "concat": _concat,
+    "concat": _sized(lambda node: te.concat(node.attributes["axis"])),
     "gather": _gather,
     "gather_nd": _gather_nd,
     "nonzero": _nonzero,
-    "pad": _pad,
-    "range": _range,
+    "pad": _sized(lambda node: te.pad(node.attributes["before"])),
+    "range": _sized(lambda _: te.sequence),
     "rebind": _rebind,
     "reshape": _reshape,
     "scatter": _scatter,

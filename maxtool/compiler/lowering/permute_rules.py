@@ -8,7 +8,7 @@ from maxtool.compiler.kernels.requests import Permute
 from maxtool.compiler.lowering.function_lowering import Expr, FunctionLowering, Rule
 from maxtool.compiler.storage_types import stored
 from maxtool.dtype import DType
-from maxtool.graph import BufferType, Node
+from maxtool.graph import Node
 
 
 def permuted(
@@ -35,8 +35,7 @@ def _permute(function: FunctionLowering, node: Node) -> None:
         function.set_result(result, function.reshaped(moved, function.flat_sizes(result.shape)))
         return
     same = list(dims) == sorted(dims)
-    kept = same and isinstance(x.type, BufferType)  # what it holds may be overwritten later
-    value = function.copied(x) if kept else function.get(x)
+    value = function.to_keep(x) if same else function.get(x)
     function.set_whole(result, permuted(function, value, sizes, dims, x.dtype))
 
 

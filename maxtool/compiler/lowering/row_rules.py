@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 
-from tvm import tirx
+from tvm import te, tirx
 
 from maxtool.compiler.kernels.cuda.gpu_requests import RoundedLayerNormRows, RoundedRmsNorm
 from maxtool.compiler.kernels.requests import (
@@ -14,9 +14,12 @@ from maxtool.compiler.kernels.requests import (
     IndexRows,
     LayerNormRows,
     ReduceRows,
+    Request,
     RmsNorm,
     RmsNormRows,
     SoftmaxRows,
+    SortedPlaces,
+    TopRows,
 )
 from maxtool.compiler.lowering.function_lowering import Expr, FunctionLowering, Rule
 from maxtool.compiler.lowering.permute_rules import permuted
@@ -64,24 +67,48 @@ def _reduction(function: FunctionLowering, node: Node) -> None:
     function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
 
 
-def _cumsum(function: FunctionLowering, node: Node) -> None:
-    (x,), (result,), axes = node.inputs, node.outputs, node.attributes["axes"]
-    request = CumsumRows(
-        dtype=x.dtype.value,
-        exclusive=node.attributes["exclusive"],
-        reverse=node.attributes["reverse"],
+def _row_rule(request_of: Callable[[Node], Request]) -> Rule:
+    """Return the rule of an operation that is one kernel on rows, and gives rows as long."""
+
+    def rule(function: FunctionLowering, node: Node) -> None:
+        (x,), (result,), axes = node.inputs, node.outputs, node.attributes["axes"]
+        operand, sizes = rows(function, x, axes), row_sizes(function, x, axes)
+        value = function.kernel(request_of(node), [operand], sizes, result.dtype)
+        set_rows(function, result, axes, value)
+
+    return rule
+
+
+def _argsort(node: Node) -> Request:
+    ascending = node.attributes["ascending"]
+    return SortedPlaces(dtype=node.inputs[0].dtype.value, ascending=ascending)
+
+
+def _cumsum(node: Node) -> Request:
+    exclusive, reverse = node.attributes["exclusive"], node.attributes["reverse"]
+    return CumsumRows(dtype=node.inputs[0].dtype.value, exclusive=exclusive, reverse=reverse)
+
+
+def _softmax(node: Node) -> Request:
+    return SoftmaxRows(op=node.op, dtype=node.inputs[0].dtype.value)
+
+
+def _top_k(function: FunctionLowering, node: Node) -> None:
+    """Lower to the indices first, then to the elements there."""
+    (x,), (values, positions) = node.inputs, node.outputs
+    axes, count = node.attributes["axes"], node.attributes["k"]
+    operand = rows(function, x, axes)
+    sizes = [row_sizes(function, x, axes)[0], count]
+    request = TopRows(dtype=x.dtype.value, count=count)
+    indices = function.kernel(request, [operand], sizes, DType.int64)
+    taken = function.compute(
+        lambda x, at: te.compute(at.shape, lambda i, j: x(i, at(i, j)), name="taken"),
+        operand,
+        indices,
+        name="taken",
     )
-    sizes = row_sizes(function, x, axes)
-    value = function.kernel(request, [rows(function, x, axes)], sizes, x.dtype)
-    set_rows(function, result, axes, value)
-
-
-def _softmax(function: FunctionLowering, node: Node) -> None:
-    (x,), (result,), axes = node.inputs, node.outputs, node.attributes["axes"]
-    request = SoftmaxRows(op=node.op, dtype=x.dtype.value)
-    sizes = row_sizes(function, x, axes)
-    value = function.kernel(request, [rows(function, x, axes)], sizes, x.dtype)
-    set_rows(function, result, axes, value)
+    set_rows(function, positions, axes, indices)
+    set_rows(function, values, axes, taken)
 
 
 def _layer_norm(function: FunctionLowering, node: Node) -> None:
@@ -142,10 +169,12 @@ def _rms_norm(function: FunctionLowering, node: Node) -> None:
 
 ROWWISE: dict[str, Rule] = {
     **dict.fromkeys((*REDUCTIONS, *INDICES), _reduction),
-    "cumsum": _cumsum,
+    "argsort": _row_rule(_argsort),
+    "cumsum": _row_rule(_cumsum),
     "group_norm": _group_norm,
     "layer_norm": _layer_norm,
-    "logsoftmax": _softmax,
+    "logsoftmax": _row_rule(_softmax),
     "rms_norm": _rms_norm,
-    "softmax": _softmax,
+    "softmax": _row_rule(_softmax),
+    "top_k": _top_k,
 }

@@ -10,12 +10,10 @@ from math import prod
 from tvm import relax
 from tvm.ir import StringImm
 
-from maxtool.compiler.kernels.requests import Embedding, IntegerPower
+from maxtool.compiler.kernels.requests import Embedding, IntegerPower, Sample
 from maxtool.compiler.lowering import tensor_expressions as te
-from maxtool.compiler.lowering.attention_rules import ATTENDING
-from maxtool.compiler.lowering.cache_rules import CACHING
+from maxtool.compiler.lowering.attention_rules import ATTENTION
 from maxtool.compiler.lowering.cast_rules import cast_rule
-from maxtool.compiler.lowering.collective_rules import COLLECTIVE
 from maxtool.compiler.lowering.expert_rules import EXPERTS
 from maxtool.compiler.lowering.function_lowering import FunctionLowering, Rule
 from maxtool.compiler.lowering.image_rules import IMAGES
@@ -24,13 +22,12 @@ from maxtool.compiler.lowering.permute_rules import PERMUTING
 from maxtool.compiler.lowering.pointwise_rules import chain
 from maxtool.compiler.lowering.position_rules import POSITIONS
 from maxtool.compiler.lowering.product_rules import PRODUCTS
-from maxtool.compiler.lowering.ranking_rules import RANKING
 from maxtool.compiler.lowering.row_rules import ROWWISE
-from maxtool.compiler.lowering.sampling_rules import SAMPLING
 from maxtool.dtype import DType
 from maxtool.graph import BufferType, Node
 from maxtool.graph.ops.comparison import COMPARISONS, LOGICAL, TESTS
 from maxtool.graph.ops.elementwise import BINARY, UNARY
+from maxtool.runtime.loader.collectives import ALL_GATHER, ALL_REDUCE
 
 # The function that prints, in processes that have maxtool.
 PRINT = "maxtool.print"
@@ -93,9 +90,31 @@ def _transfer_to(function: FunctionLowering, node: Node) -> None:
     value = function.get(x)
     if placement.vdevice(x.device) is not placement.vdevice(result.device):
         value = function.moved(value, result.device)
-    elif isinstance(x.type, BufferType):
-        value = function.copied(x)
+    else:
+        value = function.to_keep(x)
     function.set_whole(result, value)
+
+
+def _collective(name: str) -> Rule:
+    """Return the rule of an operation between devices: whoever runs the module registers it."""
+
+    def rule(function: FunctionLowering, node: Node) -> None:
+        (x,), (result,) = node.inputs, node.outputs
+        call = relax.op.call_dps_packed(name, [function.get(x)], function.type(result.type))
+        function.set_whole(result, function.emit(call))
+
+    return rule
+
+
+def _sample(function: FunctionLowering, node: Node) -> None:
+    """The kernel writes what was seen in place, and the tokens to memory of their own."""
+    seen, *rest = node.inputs
+    after, token = node.outputs
+    operands = [function.to_overwrite(seen), *map(function.get, rest)]
+    sizes = function.sizes(token.shape)
+    written, drawn = function.kernel_updating(Sample(), operands, 1, [sizes], token.dtype)
+    function.set_whole(after, written)
+    function.set_whole(token, drawn)
 
 
 def _print(function: FunctionLowering, node: Node) -> None:
@@ -108,21 +127,20 @@ def _print(function: FunctionLowering, node: Node) -> None:
 RULES: dict[str, Rule] = {
     **dict.fromkeys((*UNARY, *BINARY, *COMPARISONS, *LOGICAL, *TESTS), _elementwise),
     **dict.fromkeys(("logical_not", "where"), _elementwise),
-    **ATTENDING,
-    **CACHING,
-    **COLLECTIVE,
+    **ATTENTION,
     **EXPERTS,
     **IMAGES,
     **POSITIONS,
     **PERMUTING,
     **MOVING,
     **PRODUCTS,
-    **RANKING,
     **ROWWISE,
-    **SAMPLING,
+    "all_gather": _collective(ALL_GATHER),
+    "all_reduce": _collective(ALL_REDUCE),
     "cast": cast_rule,
     "embedding": _embedding,
     "pow": _pow,
     "print": _print,
+    "sample": _sample,
     "transfer_to": _transfer_to,
 }

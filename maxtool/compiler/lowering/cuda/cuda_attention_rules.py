@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from maxtool.compiler.fusion.cache_fusions import STEP
+from maxtool.compiler.fusion.cache_fusions import FUSED, STEP
 from maxtool.compiler.kernels.cuda.attention_scores import Scores
 from maxtool.compiler.kernels.cuda.gpu_requests import (
     AttentionJoin,
     AttentionSplit,
     AttentionStep,
     CachedAttention,
+    RopeIntoCache,
     RoundedDotAttention,
 )
 from maxtool.compiler.kernels.cuda.split_kv_plan import SplitPlan, splits_for
-from maxtool.compiler.lowering.attention_rules import dot_attention_request
-from maxtool.compiler.lowering.cache_rules import TRANSPOSED, attention_request
+from maxtool.compiler.lowering.attention_rules import (
+    TRANSPOSED,
+    attention_request,
+    dot_attention_request,
+)
 from maxtool.compiler.lowering.function_lowering import Expr, FunctionLowering, Rule
 from maxtool.compiler.lowering.permute_rules import permuted
 from maxtool.graph import Dim, Node, Tensor
@@ -74,6 +78,22 @@ def _attention_step(function: FunctionLowering, node: Node) -> None:
     _join(function, node.outputs[2], split, [out, sums])
 
 
+def _rope_into_cache(function: FunctionLowering, node: Node) -> None:
+    """Rotations and writes into the cache as one launch."""
+    keys, _, query, key, _, cos = node.inputs[:6]
+    request = RopeIntoCache(
+        heads=int(query.shape[2]),
+        kv_heads=int(key.shape[2]),
+        head_dim=int(query.shape[3]),
+        dim=2 * int(cos.shape[1]),
+        dtype=keys.dtype.value,
+    )
+    operands = [function.get(operand) for operand in node.inputs]
+    results = function.kernel_updating(request, operands, 2, [function.sizes(query.shape)])
+    for value, expr in zip(node.outputs, results, strict=True):
+        function.set_whole(value, expr)
+
+
 def _split(
     function: FunctionLowering, node: Node, query: Tensor, values: Tensor
 ) -> tuple[AttentionSplit, list[list[Expr]]]:
@@ -115,6 +135,7 @@ def _seen(context: Dim, window: int | None) -> int | None:
 
 ATTENTION: dict[str, Rule] = {
     "attention": _attention,
+    FUSED: _rope_into_cache,
     STEP: _attention_step,
     "scaled_dot_product_attention": _dot_attention,
 }
