@@ -15,41 +15,6 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T
 
-# What the builders for CPUs and for GPUs hand on.
-__all__ = [
-    "STORAGE",
-    "Buffer",
-    "Cell",
-    "Expr",
-    "Index",
-    "Kernel",
-    "PrimFunc",
-    "add",
-    "ceildiv",
-    "cell",
-    "clamped",
-    "either",
-    "from_first",
-    "greatest",
-    "index",
-    "int32",
-    "integer",
-    "kernel",
-    "least",
-    "let",
-    "load",
-    "quotient",
-    "remainder",
-    "scratch",
-    "splat",
-    "store",
-    "unravel",
-    "vector_type",
-    "when",
-    "widths",
-    "workspace",
-]
-
 Expr = Any  # tvm ships no types
 Buffer = Any
 PrimFunc: TypeAlias = Any

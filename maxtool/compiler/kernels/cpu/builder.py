@@ -1,5 +1,7 @@
 """Building blocks of CPU kernels: threads, register tiles, conversions, exp and the like."""
 
+# ruff: noqa: F403, F405 - kernels import one builder, which has the names of kernel_builder, too
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -10,22 +12,7 @@ from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import cpu_passes
-from maxtool.compiler.kernels.kernel_builder import *  # noqa: F403 - for kernels: they import one builder
-from maxtool.compiler.kernels.kernel_builder import (
-    Buffer,
-    Expr,
-    Index,
-    either,
-    int32,
-    integer,
-    let,
-    load,
-    scratch,
-    splat,
-    store,
-    vector_type,
-    widths,
-)
+from maxtool.compiler.kernels.kernel_builder import *
 
 # Below this many multiplications a loop runs on one thread: waking the others costs more.
 SERIAL_WORK = 1 << 15

@@ -1,5 +1,7 @@
 """Elements of any type as they are computed with: 16-bit floats as float32, the rest as it is."""
 
+# ruff: noqa: F403, F405 - kernels import one module, which has the names of element_types, too
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -8,22 +10,7 @@ from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
-from maxtool.compiler.kernels.element_types import WIDENED, compute_type, constant, storage_type
-
-__all__ = [
-    "WIDENED",
-    "compute_type",
-    "constant",
-    "exp",
-    "load_vector",
-    "read",
-    "read_as",
-    "rounded",
-    "storage_type",
-    "store_vector",
-    "width_of",
-    "write",
-]
+from maxtool.compiler.kernels.element_types import *
 
 
 def width_of(dtype: str, width: int) -> int:

@@ -1,5 +1,7 @@
 """Building blocks of CUDA kernels: launches, memory, warps, tensor cores, conversions."""
 
+# ruff: noqa: F403, F405 - kernels import one builder, which has the names of kernel_builder, too
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
@@ -9,19 +11,7 @@ from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda.device_functions import call as call  # for kernels, too
-from maxtool.compiler.kernels.kernel_builder import *  # noqa: F403 - for kernels: they import one builder
-from maxtool.compiler.kernels.kernel_builder import (
-    Buffer,
-    Expr,
-    Index,
-    cell,
-    int32,
-    integer,
-    least,
-    let,
-    store,
-    when,
-)
+from maxtool.compiler.kernels.kernel_builder import *
 
 WARP = 32
 _MOST_BLOCKS = 2**31 - 1  # of a launch, along its first axis

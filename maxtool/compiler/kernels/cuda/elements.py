@@ -1,5 +1,7 @@
 """Elements of any type in the registers of a thread: 16-bit floats as float32."""
 
+# ruff: noqa: F403, F405 - kernels import one module, which has the names of element_types, too
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -7,19 +9,7 @@ from collections.abc import Sequence
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
-from maxtool.compiler.kernels.element_types import WIDENED, compute_type, constant, storage_type
-
-__all__ = [
-    "WIDENED",
-    "compute_type",
-    "constant",
-    "exp",
-    "read",
-    "read_as",
-    "rounded",
-    "storage_type",
-    "write",
-]
+from maxtool.compiler.kernels.element_types import *
 
 # The function that rounds two of them into one register.
 PACK = {"float16": "mt_pack_f16", "bfloat16": "mt_pack_bf16"}
