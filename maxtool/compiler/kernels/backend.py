@@ -129,7 +129,7 @@ class Backend(Protocol):
         """
 
     def each_vector(
-        self, rows: Expr, dim: int, body: Callable[[Expr, Index, int], None], work: int = 1
+        self, rows: Expr, dim: Index, body: Callable[[Expr, Index, int], None], work: Index = 1
     ) -> None:
         """Run ``body(row, k, width)`` for neighbours that together are all elements [rows, dim]."""
 

@@ -15,6 +15,7 @@ from maxtool.compiler.kernels import (
     ranking,
     reduction,
     token_sampling,
+    weighted_sum,
 )
 from maxtool.compiler.kernels.backend import Backend
 from maxtool.compiler.kernels.requests import PrimFunc, Request, Row
@@ -29,6 +30,7 @@ SHARED: tuple[Row, ...] = (
     *ranking.KERNELS,
     *reduction.KERNELS,
     *token_sampling.KERNELS,
+    *weighted_sum.KERNELS,
 )
 
 

@@ -10,9 +10,11 @@ import tvm
 
 from maxtool.compiler.cpu_target import cpu_target
 from maxtool.compiler.kernels.cpu import builder
+from maxtool.compiler.kernels.cpu.backend import CpuBackend
 
 HOST = cpu_target()
 TILE = HOST.tile
+BACKEND = CpuBackend(TILE)
 
 
 @cache

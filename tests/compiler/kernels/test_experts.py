@@ -6,11 +6,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from maxtool.compiler.kernels.cpu.experts import expert_linear, weighted_sum
+from maxtool.compiler.kernels.cpu.experts import expert_linear
+from maxtool.compiler.kernels.weighted_sum import weighted_sum
 from maxtool.compiler.packing import pack_linear
 from tests.effort import thinned
 
-from .harness import TILE, call, compiled, error, normal
+from .harness import BACKEND, TILE, call, compiled, error, normal
 
 # Sums of up to 600 products, one after the other.
 BOUND = 1e-6
@@ -71,7 +72,7 @@ def test_the_same_in_every_run() -> None:
 
 @pytest.mark.parametrize(("used", "n"), [(1, 1), (2, 21), (8, 64), (3, 172)])
 def test_weighted_sum(used: int, n: int) -> None:
-    function = compiled(weighted_sum, TILE)
+    function = compiled(weighted_sum, BACKEND)
     for rows in (1, 3, 130):
         x, shares = normal(0, rows, used, n), normal(1, rows, used)
         expected = np.einsum("rsn,rs->rn", x.astype("f8"), shares.astype("f8"))

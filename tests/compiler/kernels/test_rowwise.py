@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import tvm
 
-from maxtool.compiler.kernels.cpu.backend import CpuBackend
 from maxtool.compiler.kernels.cpu.cache import cache_write_key, cache_write_value
 from maxtool.compiler.kernels.cpu.embedding import embedding
 from maxtool.compiler.kernels.cpu.norm import rms_norm
@@ -16,7 +15,7 @@ from maxtool.compiler.kernels.kernel_options import SILU_MUL
 from maxtool.compiler.kernels.pointwise import pointwise
 from maxtool.compiler.packing import pack_linear
 
-from .harness import TILE, call, compiled, error, normal
+from .harness import BACKEND, TILE, call, compiled, error, normal
 
 DIMS = [1, 5, 8, 64, 80, 172, 576]
 ROWS = (1, 3, 130)
@@ -43,7 +42,7 @@ def test_rms_norm_of_zeros_is_zero() -> None:
 
 @pytest.mark.parametrize("dim", DIMS)
 def test_silu_mul(dim: int) -> None:
-    function = compiled(pointwise, CpuBackend(TILE), dim, 2, SILU_MUL)
+    function = compiled(pointwise, BACKEND, dim, 2, SILU_MUL)
     for rows in ROWS:
         gate, up = 20 * normal(rows, rows, dim), normal(rows + 1, rows, dim)
         wide = gate.astype("f8")
@@ -54,7 +53,7 @@ def test_silu_mul(dim: int) -> None:
 
 def test_silu_keeps_what_is_not_finite() -> None:
     gate = np.array([[np.inf, -np.inf, np.nan, 1e38, -1e38, 0, -0.0, -87, -104]], "f4")
-    function = compiled(pointwise, CpuBackend(TILE), 9, 2, SILU_MUL)
+    function = compiled(pointwise, BACKEND, 9, 2, SILU_MUL)
     actual = call(function, gate, np.ones_like(gate), shape=gate.shape)[0]
     assert actual[0] == np.inf
     assert np.isnan(actual[2])

@@ -8,12 +8,11 @@ from math import erfc, sqrt
 import numpy as np
 import pytest
 
-from maxtool.compiler.kernels.cpu.backend import CpuBackend
 from maxtool.compiler.kernels.formulas import CHAINED
 from maxtool.compiler.kernels.kernel_options import ChainStep
 from maxtool.compiler.kernels.pointwise import pointwise
 
-from .harness import TILE, call, compiled
+from .harness import BACKEND, call, compiled
 
 
 def gelu(x: np.ndarray) -> np.ndarray:
@@ -36,7 +35,7 @@ FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 def vector(name: str, x: np.ndarray) -> np.ndarray:
     rows = x.astype("f4").reshape(1, -1)
-    function = compiled(pointwise, CpuBackend(TILE), rows.shape[1], 1, (ChainStep(name, (0,)),))
+    function = compiled(pointwise, BACKEND, rows.shape[1], 1, (ChainStep(name, (0,)),))
     return call(function, rows, shape=rows.shape)[0]
 
 

@@ -66,14 +66,14 @@ class CpuBackend:
     def each_vector(
         self,
         rows: b.Expr,
-        dim: int,
+        dim: b.Index,
         body: Callable[[b.Expr, b.Index, int], None],
-        work: int = 1,
+        work: b.Index = 1,
     ) -> None:
         """Run ``body(row, k, width)`` for the vectors of every row."""
 
         def row(i: b.Expr) -> None:
-            b.each_vector(dim, self.tile.width, lambda k, width: body(i, k, width))
+            SingleThread(self.tile.width).each_vector(dim, lambda k, width: body(i, k, width))
 
         b.each_row(rows, work * dim, row)
 

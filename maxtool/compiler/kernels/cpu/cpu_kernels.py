@@ -14,7 +14,7 @@ from maxtool.compiler.kernels.cpu.cache import cache_write_key, cache_write_valu
 from maxtool.compiler.kernels.cpu.convolution import convolution, pool
 from maxtool.compiler.kernels.cpu.dot_attention import dot_attention
 from maxtool.compiler.kernels.cpu.embedding import embedding
-from maxtool.compiler.kernels.cpu.experts import expert_linear, weighted_sum
+from maxtool.compiler.kernels.cpu.experts import expert_linear
 from maxtool.compiler.kernels.cpu.linear import linear
 from maxtool.compiler.kernels.cpu.norm import rms_norm
 from maxtool.compiler.kernels.cpu.pack_columns import pack_columns
@@ -34,7 +34,6 @@ TILED: tuple[Row, ...] = (
     row_with(RegisterTile, c.PackColumns)(pack_columns),
     row_with(RegisterTile, r.RmsNorm)(rms_norm),
     row_with(RegisterTile, r.Rope)(rope),
-    row_with(RegisterTile, r.WeightedSum)(weighted_sum),
 )
 VECTORS: tuple[Row, ...] = (
     row_with(int, r.Convolution)(convolution),

@@ -171,33 +171,3 @@ class _ExpertTasks:
                 store_row(linear_kernel, sums, (t, r), j, b.index(self.chunks.order[start + index]))
 
         b.either(rows == 1, single, many)
-
-
-def weighted_sum(tile: RegisterTile) -> b.PrimFunc:
-    """Build ``y[i] = sum(shares[i, s] * x[i, s] for s)``, added up in that order.
-
-    Parameters of the kernel: x[rows, used, n], shares[rows, used], y[rows, n], all float32.
-    """
-    with b.kernel("weighted_sum") as kernel:
-        rows, used, n = kernel.dim("rows"), kernel.dim("used"), kernel.dim("n")
-        x = kernel.argument("x", (rows, used, n))
-        shares = kernel.argument("shares", (rows, used))
-        y = kernel.argument("y", (rows, n))
-
-        def row(i: b.Expr) -> None:
-            whole = b.index(b.quotient(n, tile.width))
-            with T.serial(whole) as j:
-                vector(i, j * tile.width, tile.width)
-            with T.serial(whole * tile.width, n) as j:
-                vector(i, j, 1)
-
-        def vector(i: b.Expr, offset: b.Expr, width: int) -> None:
-            total = b.scratch((width,))
-            b.store(total, b.splat(0.0, width), (0,), width)
-            with T.serial(used) as s:
-                more = b.load(x, (i, s, offset), width) * b.splat(shares[i, s], width)
-                b.store(total, b.load(total, (0,), width) + more, (0,), width)
-            b.store(y, b.load(total, (0,), width), (i, offset), width)
-
-        b.each_row(rows, used * n, row)
-    return kernel.function

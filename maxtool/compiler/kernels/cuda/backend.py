@@ -71,13 +71,13 @@ class CudaBackend:
     def each_vector(
         self,
         rows: b.Expr,
-        dim: int,
+        dim: b.Index,
         body: Callable[[b.Expr, b.Index, int], None],
-        work: int = 1,  # noqa: ARG002
+        work: b.Index = 1,  # noqa: ARG002
     ) -> None:
-        """Launch ``body(row, k, width)``: a thread for neighbours that fill 16 bytes."""
-        width = ln.widest("float32", dim)
-        across = dim // width
+        """Launch ``body(row, k, width)``: a thread for 16 bytes, or for one element."""
+        width = ln.widest("float32", dim) if isinstance(dim, int) else 1
+        across = dim // width if isinstance(dim, int) else dim
         count = rows * across
         with b.launch([b.ceildiv(count, THREADS)], THREADS) as (block, thread):
             at = b.index(block * THREADS + T.Cast("int64", thread))

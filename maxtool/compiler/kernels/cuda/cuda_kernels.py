@@ -29,7 +29,6 @@ from maxtool.compiler.kernels.cuda.round_activations import narrow
 from maxtool.compiler.kernels.cuda.sorting import sorted_places
 from maxtool.compiler.kernels.cuda.split_kv import attention_step, split_kv_attention
 from maxtool.compiler.kernels.cuda.split_kv_combine import combine_splits
-from maxtool.compiler.kernels.cuda.weighted_sum import weighted_sum
 from maxtool.compiler.kernels.normalize import layer_norm_rows
 from maxtool.compiler.kernels.pointwise import pointwise
 from maxtool.compiler.kernels.requests import PrimFunc, Request, Row, row, row_with
@@ -52,7 +51,6 @@ KERNELS: tuple[Row, ...] = (
     row(r.Rope)(rope),
     row(g.RopeIntoCache)(rope_into_cache),
     row(r.SortedPlaces)(sorted_places),
-    row(r.WeightedSum)(weighted_sum),
 )
 # Kernels whose tiles are as large as the shared memory of a block allows.
 TILED: tuple[Row, ...] = (
