@@ -18,6 +18,11 @@ from maxtool.compiler.kernels.requests import Options, PrimFunc, Request, Row
 # Neighbours of a row, from the first of them and their number: a vector, or one element.
 Read: TypeAlias = Callable[[Index, int], Expr]
 Body: TypeAlias = Callable[[Index, int], None]
+# An output pixel: image, row and column.
+Pixel: TypeAlias = Sequence[Expr]
+# Vectors, each by its offset and its width.
+Pieces: TypeAlias = Sequence[tuple[int, int]]
+PixelBody: TypeAlias = Callable[[Pixel, Expr, Expr, Pieces], None]
 
 
 class RowThreads(Protocol):
@@ -132,6 +137,19 @@ class Backend(Protocol):
         self, rows: Expr, dim: Index, body: Callable[[Expr, Index, int], None], work: Index = 1
     ) -> None:
         """Run ``body(row, k, width)`` for neighbours that together are all elements [rows, dim]."""
+
+    def each_pixel(
+        self, sizes: Pixel, channels: tuple[int, int], body: PixelBody, *, dtype: str, work: int
+    ) -> None:
+        """Run ``body(pixel, group, first, pieces)`` for some channels of every pixel of an image.
+
+        Args:
+            sizes: Images, rows and columns.
+            channels: How many groups of channels there are, and channels of a group.
+            body: Emits the work on the channels from ``first`` on, which are all of one group.
+            dtype: The type of the elements.
+            work: Operations for a pixel, as a scale.
+        """
 
     def exp(self, value: Expr, dtype: str, width: int = 1) -> Expr:
         """Return ``e**value`` in float32 or float64."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,14 +19,12 @@ class InputImage:
 
     window: Window
     sizes: tuple[b.Expr, b.Expr]
-    pixel: tuple[b.Expr, b.Expr]
+    pixel: Sequence[b.Expr]
 
     def each(self, body: Callable[[Any, Any, Any, Any], None], padding: bool = False) -> None:
         """Run ``body(row, column, y, x)`` for each place of the window that is in the input.
 
-        Args:
-            body: Emits the work on one place.
-            padding: Whether places in the padding count too.
+        Places in the padding count too if ``padding`` is True.
         """
         height, width = self.window.size
         with T.serial(b.integer(height)) as r, T.serial(b.integer(width)) as s:
@@ -44,9 +42,3 @@ class InputImage:
         if padding:
             return at < size + self.window.after[axis]
         return tirx.all(at >= 0, at < size)
-
-
-def split_pixel(i: b.Expr, oh: b.Expr, ow: b.Expr) -> tuple[b.Expr, b.Expr, b.Expr]:
-    """Split the index of an output pixel into image, row and column."""
-    line = b.index(b.quotient(i, ow))
-    return b.index(b.quotient(line, oh)), b.index(b.remainder(line, oh)), b.index(i - line * ow)

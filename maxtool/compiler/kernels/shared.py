@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from maxtool.compiler.kernels import (
+    convolution,
     moving,
     nonzero_indices,
     normalize,
@@ -21,6 +22,7 @@ from maxtool.compiler.kernels.backend import Backend
 from maxtool.compiler.kernels.requests import PrimFunc, Request, Row
 
 SHARED: tuple[Row, ...] = (
+    *convolution.KERNELS,
     *nonzero_indices.KERNELS,
     *moving.KERNELS,
     *normalize.KERNELS,

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
+
+from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.cpu_target import RegisterTile
+from maxtool.compiler.kernels.backend import Pixel, PixelBody
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import elements as e
 from maxtool.compiler.kernels.cpu import scatter
 from maxtool.compiler.kernels.cpu.rows import SingleThread
 from maxtool.compiler.kernels.cpu.special_functions import Vectors
+
+# Vectors of an image's channels that are computed together.
+VECTORS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +83,29 @@ class CpuBackend:
             SingleThread(self.tile.width).each_vector(dim, lambda k, width: body(i, k, width))
 
         b.each_row(rows, work * dim, row)
+
+    def each_pixel(
+        self, sizes: Pixel, channels: tuple[int, int], body: PixelBody, *, dtype: str, work: int
+    ) -> None:
+        """Run ``body(pixel, group, first, pieces)`` for some vectors at a time, and the rest."""
+        groups, count = channels
+        width = e.width_of(dtype, self.tile.width)
+        whole, rest = divmod(count, VECTORS * width)
+
+        def pixel(i: b.Expr) -> None:
+            place = b.unravel(i, sizes)
+            with T.serial(b.integer(groups)) as group:
+
+                def block(offset: b.Index, size: int) -> None:
+                    body(place, group, b.index(group * count + offset), b.widths(size, width))
+
+                if whole:
+                    with T.serial(b.integer(whole)) as j:
+                        block(j * (VECTORS * width), VECTORS * width)
+                if rest:
+                    block(count - rest, rest)
+
+        b.each_row(prod(sizes, start=b.integer(1)), work, pixel)
 
     def compute(
         self, function: Callable[..., b.Expr], vectors: Sequence[b.Expr], width: int

@@ -11,7 +11,6 @@ from maxtool.compiler.kernels.cpu import cpu_requests as c
 from maxtool.compiler.kernels.cpu.attention import attention
 from maxtool.compiler.kernels.cpu.backend import CpuBackend
 from maxtool.compiler.kernels.cpu.cache import cache_write_key, cache_write_value
-from maxtool.compiler.kernels.cpu.convolution import convolution, pool
 from maxtool.compiler.kernels.cpu.dot_attention import dot_attention
 from maxtool.compiler.kernels.cpu.embedding import embedding
 from maxtool.compiler.kernels.cpu.experts import expert_linear
@@ -35,11 +34,7 @@ TILED: tuple[Row, ...] = (
     row_with(RegisterTile, r.RmsNorm)(rms_norm),
     row_with(RegisterTile, r.Rope)(rope),
 )
-VECTORS: tuple[Row, ...] = (
-    row_with(int, r.Convolution)(convolution),
-    row_with(int, r.DotAttention)(dot_attention),
-    row_with(int, r.Pool)(pool),
-)
+VECTORS: tuple[Row, ...] = (row_with(int, r.DotAttention)(dot_attention),)
 SCALAR: tuple[Row, ...] = (row(r.SortedPlaces)(sorted_places),)
 
 

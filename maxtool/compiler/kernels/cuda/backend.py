@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from tvm.tirx.script.builder import ir as T
 
+from maxtool.compiler.kernels.backend import Pixel, PixelBody
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import elements as e
 from maxtool.compiler.kernels.cuda import scatter
@@ -84,6 +85,20 @@ class CudaBackend:
             with b.when(at < count):
                 row = b.index(b.quotient(at, across))
                 body(row, b.index((at - row * across) * width), width)
+
+    def each_pixel(
+        self,
+        sizes: Pixel,
+        channels: tuple[int, int],
+        body: PixelBody,
+        *,
+        dtype: str,  # noqa: ARG002
+        work: int,  # noqa: ARG002
+    ) -> None:
+        """Launch ``body(pixel, group, channel, pieces)``, a thread for each channel."""
+        groups, count = channels
+        with each_element(*sizes, groups * count) as (*pixel, channel):
+            body(pixel, b.index(b.quotient(channel, count)), channel, [(0, 1)])
 
     def compute(
         self, function: Callable[..., b.Expr], vectors: Sequence[b.Expr], width: int

@@ -16,7 +16,6 @@ from maxtool.compiler.kernels.cuda.cache import (
     cache_write_value,
     rope_into_cache,
 )
-from maxtool.compiler.kernels.cuda.convolution import convolution, pool
 from maxtool.compiler.kernels.cuda.dot_attention import dot_attention
 from maxtool.compiler.kernels.cuda.embedding import embedding
 from maxtool.compiler.kernels.cuda.expert_sort import expert_order
@@ -41,11 +40,9 @@ KERNELS: tuple[Row, ...] = (
     row(g.AttentionStep)(attention_step),
     row(r.CacheWriteKey)(cache_write_key),
     row(r.CacheWriteValue)(cache_write_value),
-    row(r.Convolution)(convolution),
     row(r.Embedding)(embedding),
     row(g.ExpertOrder)(expert_order),
     row(g.Narrow)(narrow),
-    row(r.Pool)(pool),
     row(r.RmsNorm)(rms_norm),
     row(g.RoundedRmsNorm)(rms_norm),
     row(r.Rope)(rope),
