@@ -28,16 +28,12 @@ _sources: ContextVar[list[str] | None] = ContextVar("_sources", default=None)
 
 @dataclass(frozen=True, slots=True)
 class GeneratedModule:
-    """The code that TVM generates for a module.
+    """The code that TVM generates for a module."""
 
-    Attributes:
-        executable: TVM's: run it in a virtual machine, or export it as a library. Of the kernels
-            for GPUs it has the names and signatures, and nothing of what they do.
-        sources: The CUDA C++ of those kernels.
-    """
-
+    # TVM's: run it in a virtual machine, or export it as a library. Of the kernels for GPUs it has
+    # the names and signatures, and nothing of what they do.
     executable: Any
-    sources: tuple[str, ...]
+    sources: tuple[str, ...]  # the CUDA C++ of those kernels
 
 
 def compile_apart(module: Any, target: Any, **pipelines: Any) -> GeneratedModule:  # noqa: ANN401 - tvm ships no types

@@ -39,19 +39,14 @@ BASELINES = {"x86_64": "cpu:x86-64", "amd64": "cpu:x86-64", "aarch64": "cpu:aarc
 
 @dataclass(frozen=True, slots=True)
 class CudaTarget:
-    """GPUs to compile for, and the machine that they are in.
+    """GPUs to compile for, and the machine that they are in."""
 
-    Attributes:
-        archs: The architectures with machine code in the artifact, oldest first: ``sm_80``, ...
-        ptx: Whether PTX of the oldest of them goes in too, which drivers translate for other GPUs.
-        processor: The CPU that launches the kernels.
-        host: Whether the GPUs are those of this machine.
-    """
-
+    # The architectures with machine code in the artifact, oldest first: ``sm_80``, ...
     archs: tuple[str, ...]
+    # Whether PTX of the oldest of them goes in too, which drivers translate for other GPUs.
     ptx: bool
-    processor: CpuTarget
-    host: bool
+    processor: CpuTarget  # the CPU that launches the kernels
+    host: bool  # whether the GPUs are those of this machine
     kind: ClassVar[str] = "cuda"
     packing: ClassVar[None] = None
 

@@ -16,17 +16,11 @@ from maxtool.compiler.cuda.ptxas import assemble
 
 @dataclass(frozen=True, slots=True)
 class DeviceCode:
-    """Device code for one architecture.
+    """Device code for one architecture."""
 
-    Attributes:
-        name: ``sm_XX`` for machine code, ``compute_XX`` for PTX.
-        data: A cubin, which is an ELF file, or the text of the PTX.
-        log: What ptxas reports of machine code.
-    """
-
-    name: str
-    data: bytes
-    log: str = ""
+    name: str  # ``sm_XX`` for machine code, ``compute_XX`` for PTX
+    data: bytes  # a cubin, which is an ELF file, or the text of the PTX
+    log: str = ""  # what ptxas reports of machine code
 
     @property
     def is_machine(self) -> bool:

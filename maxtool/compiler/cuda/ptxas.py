@@ -18,15 +18,10 @@ REPORT = "-v"
 
 
 class MachineCode(NamedTuple):
-    """Machine code for one architecture.
+    """Machine code for one architecture."""
 
-    Attributes:
-        cubin: An ELF file.
-        log: What ptxas reports of the kernels.
-    """
-
-    cubin: bytes
-    log: str
+    cubin: bytes  # an ELF file
+    log: str  # what ptxas reports of the kernels
 
 
 def assemble(ptx: bytes, arch: str) -> MachineCode:

@@ -13,21 +13,13 @@ _SHARED = re.compile(r"(\d+) bytes smem")
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """Resources of one kernel.
+    """Resources of one kernel."""
 
-    Attributes:
-        registers: Registers of each thread.
-        stack: Bytes of local memory of each thread; arrays whose indices are not known lie there.
-        spill_stores: Bytes that each thread writes there for want of registers.
-        spill_loads: Bytes that it reads back.
-        shared: Bytes of shared memory of each block, without what the launch adds.
-    """
-
-    registers: int
-    stack: int
-    spill_stores: int
-    spill_loads: int
-    shared: int
+    registers: int  # registers of each thread
+    stack: int  # bytes of local memory of each thread; arrays whose indices are not known lie there
+    spill_stores: int  # bytes that each thread writes there for want of registers
+    spill_loads: int  # bytes that it reads back
+    shared: int  # bytes of shared memory of each block, without what the launch adds
 
     @property
     def spills(self) -> bool:

@@ -26,15 +26,10 @@ PACKAGES = {
 
 @dataclass(frozen=True, slots=True)
 class Compilers:
-    """Paths of both compilers.
+    """Paths of both compilers."""
 
-    Attributes:
-        nvrtc: CUDA C++ to PTX: its bindings, which are built without types.
-        ptxas: PTX to machine code: the program.
-    """
-
-    nvrtc: Any
-    ptxas: Path
+    nvrtc: Any  # CUDA C++ to PTX: its bindings, which are built without types
+    ptxas: Path  # PTX to machine code: the program
 
 
 @cache

@@ -21,21 +21,14 @@ HIDDEN = float("-inf")  # the score of a key that is not seen; its power is 0
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Transformation of the product of a query and a key into a score.
+    """Transformation of the product of a query and a key into a score."""
 
-    Attributes:
-        scale: What it is multiplied by.
-        window: Keys a query sees at most, its own included; None for all.
-        softcap: Bound of the scores, which become ``softcap * tanh(score / softcap)``.
-        added: Whether something is added to scores.
-        kind: The type they are computed in.
-    """
-
-    scale: float
-    window: int | None = None
+    scale: float  # what it is multiplied by
+    window: int | None = None  # keys a query sees at most, its own included; None for all
+    # Bound of the scores, which become ``softcap * tanh(score / softcap)``.
     softcap: float | None = None
-    added: bool = False
-    kind: str = "float32"
+    added: bool = False  # whether something is added to scores
+    kind: str = "float32"  # the type they are computed in
 
     def number(self, value: float) -> b.Expr:
         """A constant of the type of scores."""

@@ -33,25 +33,15 @@ TILE = ProductTile(rows=128, columns=128, warps=(2, 4), stages=3, min_blocks_per
 
 @dataclass(frozen=True, slots=True)
 class ExpertChoices:
-    """The buffers of one kernel while it is built.
+    """The buffers of one kernel while it is built."""
 
-    Attributes:
-        x: The rows.
-        w: The matrices of the experts.
-        output: A row for each choice.
-        chosen: ``[choices]`` int64.
-        count: How many choices there are.
-        experts: How many experts there are.
-        per_row: How many choices a row of x has.
-    """
-
-    x: Matrix
-    w: Matrix
-    output: Output
-    chosen: b.Buffer
-    count: b.Expr
-    experts: b.Expr
-    per_row: b.Expr
+    x: Matrix  # the rows
+    w: Matrix  # the matrices of the experts
+    output: Output  # a row for each choice
+    chosen: b.Buffer  # ``[choices]`` int64
+    count: b.Expr  # how many choices there are
+    experts: b.Expr  # how many experts there are
+    per_row: b.Expr  # how many choices a row of x has
 
     def source(self, choice: b.Expr) -> b.Expr:
         """The row of x that a choice is of."""

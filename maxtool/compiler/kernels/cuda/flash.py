@@ -25,37 +25,21 @@ Masking: TypeAlias = Callable[[b.Expr, b.Expr, b.Expr, b.Expr, b.Expr], b.Expr]
 
 @dataclass(frozen=True, slots=True)
 class AttentionOperands:
-    """Queries, keys and values, and which of them belong together.
+    """Queries, keys and values, and which of them belong together."""
 
-    Attributes:
-        heads: The sizes.
-        batch: How many sequences.
-        queries: Queries of each head.
-        keys: Keys that there are, seen or not.
-        q: [batch, queries, heads, key_dim], or with the heads before the queries.
-        k: [batch, kv_heads, keys, key_dim].
-        v: [batch, kv_heads, keys, value_dim].
-        y: Like ``q``, with ``value_dim``.
-        types: The types of ``q``, of ``k`` and ``v``, and of ``y``.
-        heads_first: Whether heads are before queries in ``q`` and ``y``.
-        offset: Query i sees the keys up to ``i + offset``; None if it sees all.
-        scores: What becomes of products.
-        mask: What is done to a score then.
-    """
-
-    heads: HeadSizes
-    batch: b.Expr
-    queries: b.Expr
-    keys: b.Expr
-    q: b.Buffer
-    k: b.Buffer
-    v: b.Buffer
-    y: b.Buffer
-    types: tuple[str, str, str]
-    heads_first: bool
-    offset: b.Expr | None
-    scores: Scores
-    mask: Masking | None = None
+    heads: HeadSizes  # the sizes
+    batch: b.Expr  # how many sequences
+    queries: b.Expr  # queries of each head
+    keys: b.Expr  # keys that there are, seen or not
+    q: b.Buffer  # [batch, queries, heads, key_dim], or with the heads before the queries
+    k: b.Buffer  # [batch, kv_heads, keys, key_dim]
+    v: b.Buffer  # [batch, kv_heads, keys, value_dim]
+    y: b.Buffer  # like ``q``, with ``value_dim``
+    types: tuple[str, str, str]  # the types of ``q``, of ``k`` and ``v``, and of ``y``
+    heads_first: bool  # whether heads are before queries in ``q`` and ``y``
+    offset: b.Expr | None  # query i sees the keys up to ``i + offset``; None if it sees all
+    scores: Scores  # what becomes of products
+    mask: Masking | None = None  # what is done to a score then
 
     @property
     def group(self) -> int:
@@ -69,29 +53,18 @@ class AttentionOperands:
 
 @dataclass(frozen=True, slots=True)
 class QueryTile:
-    """The rows of one block.
+    """The rows of one block."""
 
-    Attributes:
-        problem: What they are rows of.
-        at: The sequence.
-        kv: The head of keys.
-        first: The first row.
-        query: Its query.
-        member: Which head of its group it is, int32.
-        last: The last row that there is, counted from the first, int32; it may lie in a later tile.
-        begin: The first key that some row sees.
-        end: The key after the last that some row sees.
-    """
-
-    problem: AttentionOperands
-    at: b.Expr
-    kv: b.Expr
-    first: b.Expr
-    query: b.Expr
-    member: b.Expr
+    problem: AttentionOperands  # what they are rows of
+    at: b.Expr  # the sequence
+    kv: b.Expr  # the head of keys
+    first: b.Expr  # the first row
+    query: b.Expr  # its query
+    member: b.Expr  # which head of its group it is, int32
+    # The last row that there is, counted from the first, int32; it may lie in a later tile.
     last: b.Expr
-    begin: b.Expr
-    end: b.Expr
+    begin: b.Expr  # the first key that some row sees
+    end: b.Expr  # the key after the last that some row sees
 
     @property
     def rows(self) -> b.Expr:
@@ -149,15 +122,10 @@ class QueryTile:
 
 
 class KeyRange(NamedTuple):
-    """The keys that a query sees, counted from the first of its tile; int32.
+    """The keys that a query sees, counted from the first of its tile; int32."""
 
-    Attributes:
-        high: The last; -1 or less if there is none.
-        low: The first; None for that of the tile.
-    """
-
-    high: b.Expr
-    low: b.Expr | None = None
+    high: b.Expr  # the last; -1 or less if there is none
+    low: b.Expr | None = None  # the first; None for that of the tile
 
     def has(self, key: b.Expr) -> b.Expr:
         """Return whether a key is one of them."""

@@ -43,15 +43,10 @@ MMA = {"float16": "mt_mma_f16", "bfloat16": "mt_mma_bf16"}
 
 @dataclass(frozen=True, slots=True)
 class TileLayout:
-    """Size of a tile, and the memory of its operands.
+    """Size of a tile, and the memory of its operands."""
 
-    Attributes:
-        heads: Widths of keys and values.
-        dtype: The type of keys and values.
-    """
-
-    heads: HeadSizes
-    dtype: str
+    heads: HeadSizes  # widths of keys and values
+    dtype: str  # the type of keys and values
 
     @property
     def is_wide(self) -> bool:

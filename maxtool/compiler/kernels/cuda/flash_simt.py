@@ -36,19 +36,12 @@ SUMS = 64  # registers of a thread for results
 
 @dataclass(frozen=True, slots=True)
 class TileShape:
-    """The size of a tile, and how its parts lie.
+    """The size of a tile, and how its parts lie."""
 
-    Attributes:
-        heads: Widths of keys and values.
-        kind: The type that is computed in.
-        rows: Queries of a tile.
-        keys: Keys of a tile.
-    """
-
-    heads: HeadSizes
-    kind: str
-    rows: int
-    keys: int
+    heads: HeadSizes  # widths of keys and values
+    kind: str  # the type that is computed in
+    rows: int  # queries of a tile
+    keys: int  # keys of a tile
 
     @property
     def key_width(self) -> int:

@@ -38,17 +38,11 @@ Epilogue: TypeAlias = Callable[[b.Expr, b.Expr, Sequence[b.Expr]], None]
 
 @dataclass(frozen=True, slots=True)
 class ThreadPosition:
-    """Position of a thread in its block.
+    """Position of a thread in its block."""
 
-    Attributes:
-        thread: Its index.
-        warp: The index of its warp.
-        lane: Its index in the warp.
-    """
-
-    thread: b.Expr
-    warp: b.Expr
-    lane: b.Expr
+    thread: b.Expr  # its index
+    warp: b.Expr  # the index of its warp
+    lane: b.Expr  # its index in the warp
 
 
 # Keeps a sum of a warp: takes the row, the column, the matrix and the sum.
@@ -61,32 +55,20 @@ Read: TypeAlias = Callable[[], b.Buffer]
 
 @dataclass(frozen=True, slots=True)
 class ChunkPieces:
-    """Pieces of a chunk that a thread copies.
+    """Pieces of a chunk that a thread copies."""
 
-    Attributes:
-        term: The first of its terms.
-        x: Of x, rows, and how far from that term.
-        columns: Rows of each matrix of weights.
-    """
-
-    term: b.Expr
-    x: Sequence[tuple[b.Expr, int]]
-    columns: Sequence[b.Expr]
+    term: b.Expr  # the first of its terms
+    x: Sequence[tuple[b.Expr, int]]  # of x, rows, and how far from that term
+    columns: Sequence[b.Expr]  # rows of each matrix of weights
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkProduct(ABC):
-    """A warp's way to multiply a chunk.
+    """A warp's way to multiply a chunk."""
 
-    Attributes:
-        rows: Rows of x in a block.
-        columns: Rows of each matrix of weights, columns of the result.
-        chunk: Terms that a warp takes at a time.
-    """
-
-    rows: int
-    columns: int
-    chunk: int
+    rows: int  # rows of x in a block
+    columns: int  # rows of each matrix of weights, columns of the result
+    chunk: int  # terms that a warp takes at a time
 
     @property
     @abstractmethod
@@ -118,15 +100,11 @@ class ChunkProduct(ABC):
 
 @dataclass(frozen=True, slots=True)
 class SharedStages:
-    """The shared memory of a block.
+    """The shared memory of a block."""
 
-    Attributes:
-        copies: ``[stages, pieces, THREADS, words]``: what is copied.
-        sums: ``[WARPS, matrices, rows, columns]``: those of all warps; padded, so that fewer lanes
-            meet in a bank.
-    """
-
-    copies: b.Buffer
+    copies: b.Buffer  # ``[stages, pieces, THREADS, words]``: what is copied
+    # ``[WARPS, matrices, rows, columns]``: those of all warps; padded, so that fewer lanes meet in
+    # a bank.
     sums: b.Buffer
 
 

@@ -24,15 +24,12 @@ class TensorCores(ChunkProduct):
     a piece are taken for those places of k that the instruction wants of the thread, of both
     operands alike. So each thread needs just the pieces that it has copied: of each row 64
     neighbouring bytes by four threads.
-
-    Attributes:
-        rounds: Whether x is float32, and rounded to the type of the weights here.
     """
 
     rows: int = 8
     columns: int = 16
     chunk: int = 32
-    rounds: bool = False
+    rounds: bool = False  # whether x is float32, and rounded to the type of the weights here
 
     @property
     def copies(self) -> tuple[int, int]:

@@ -39,19 +39,12 @@ WALKED = 16
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """The operands and the result of one product.
+    """The operands and the result of one product."""
 
-    Attributes:
-        x: The rows.
-        w: The weights, in the type of the rows.
-        output: The result.
-        batch: How many there are of each; 1 without a batch.
-    """
-
-    x: Matrix
-    w: Matrix
-    output: Output
-    batch: b.Expr
+    x: Matrix  # the rows
+    w: Matrix  # the weights, in the type of the rows
+    output: Output  # the result
+    batch: b.Expr  # how many there are of each; 1 without a batch
 
     def of(self, index: b.Expr) -> Product:
         """One of a batch."""

@@ -23,24 +23,15 @@ MMA = {"float16": "mt_mma_f16", "bfloat16": "mt_mma_bf16"}
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """A matrix ``[rows, terms]`` whose rows are contiguous, one of a batch or by itself.
+    """A matrix ``[rows, terms]`` whose rows are contiguous, one of a batch or by itself."""
 
-    Attributes:
-        buffer: ``[*batch, rows, terms]``.
-        rows: How many rows it has; not 0 where it is read.
-        terms: How long they are; not 0 either.
-        dtype: float32, float16 or bfloat16 (passed as uint16 bits).
-        aligned: Whether every row begins at a multiple of 16 bytes.
-        at: Which matrix of the batch it is.
-        others: Buffers that are read in the place of ``buffer`` where a condition holds.
-    """
-
-    buffer: b.Buffer
-    rows: b.Expr
-    terms: b.Expr
-    dtype: str
-    aligned: bool
-    at: tuple[b.Expr, ...] = ()
+    buffer: b.Buffer  # ``[*batch, rows, terms]``
+    rows: b.Expr  # how many rows it has; not 0 where it is read
+    terms: b.Expr  # how long they are; not 0 either
+    dtype: str  # float32, float16 or bfloat16 (passed as uint16 bits)
+    aligned: bool  # whether every row begins at a multiple of 16 bytes
+    at: tuple[b.Expr, ...] = ()  # which matrix of the batch it is
+    # Buffers that are read in the place of ``buffer`` where a condition holds.
     others: tuple[tuple[b.Expr, b.Buffer], ...] = ()
 
     @property

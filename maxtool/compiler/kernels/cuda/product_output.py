@@ -20,25 +20,16 @@ NONE = -1  # in the place of a row that does not exist
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The result ``[rows, columns]`` of a product, one matrix of a batch or by itself.
+    """The result ``[rows, columns]`` of a product, one matrix of a batch or by itself."""
 
-    Attributes:
-        y: ``[*batch, rows, columns]`` float32.
-        rows: How many there are.
-        columns: How many there are.
-        bias: ``[columns]`` float32, added to each row, or None.
-        residual: Of the shape of ``y``, added too, or None.
-        fours: Whether ``columns`` is a multiple of four, so that four values are stored at once.
-        at: Which matrix of the batch it is.
-    """
-
-    y: b.Buffer
-    rows: b.Expr
-    columns: b.Expr
-    bias: b.Buffer | None = None
-    residual: b.Buffer | None = None
+    y: b.Buffer  # ``[*batch, rows, columns]`` float32
+    rows: b.Expr  # how many there are
+    columns: b.Expr  # how many there are
+    bias: b.Buffer | None = None  # ``[columns]`` float32, added to each row, or None
+    residual: b.Buffer | None = None  # of the shape of ``y``, added too, or None
+    # Whether ``columns`` is a multiple of four, so that four values are stored at once.
     fours: bool = False
-    at: tuple[b.Expr, ...] = ()
+    at: tuple[b.Expr, ...] = ()  # which matrix of the batch it is
 
     @property
     def width(self) -> int:
@@ -67,19 +58,12 @@ Rows: TypeAlias = Callable[[b.Expr], tuple[b.Expr, b.Expr]]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The part of a result that a block computes.
+    """The part of a result that a block computes."""
 
-    Attributes:
-        output: The result.
-        rows: Its rows.
-        left: Its first column.
-        looks_up: Whether ``rows`` reads memory.
-    """
-
-    output: Output
-    rows: Rows
-    left: b.Expr
-    looks_up: bool = False
+    output: Output  # the result
+    rows: Rows  # its rows
+    left: b.Expr  # its first column
+    looks_up: bool = False  # whether ``rows`` reads memory
 
     @property
     def loads(self) -> bool:

@@ -28,19 +28,13 @@ AHEAD = 4
 
 @dataclass(frozen=True, slots=True)
 class ThreadGroup:
-    """The threads that work on one row together.
+    """The threads that work on one row together."""
 
-    Attributes:
-        lane: Which of them this one is, int32.
-        size: How many they are: a warp, or the threads of a block.
-        single: Whether they are one warp after all, if that is known at run time only.
-        width: Neighbours that a thread moves together, of a row whose length is a number.
-    """
-
-    lane: b.Expr
-    size: int
+    lane: b.Expr  # which of them this one is, int32
+    size: int  # how many they are: a warp, or the threads of a block
+    # Whether they are one warp after all, if that is known at run time only.
     single: b.Expr | None = None
-    width: int = 1
+    width: int = 1  # neighbours that a thread moves together, of a row whose length is a number
 
     def _by_size(self, of: Callable[[int], b.Expr]) -> b.Expr:
         """Emit a value that depends on the number of threads."""

@@ -26,23 +26,14 @@ from maxtool.errors import CompilationFailed
 
 @dataclass(frozen=True, slots=True)
 class BlockPosition:
-    """Position of a block in the launch.
+    """Position of a block in the launch."""
 
-    Attributes:
-        at: The sequence.
-        kv: The head of keys.
-        share: Which of the shares.
-        base: The head of its first query.
-        first: Its first key, int32.
-        stop: The key after its last, int32.
-    """
-
-    at: b.Expr
-    kv: b.Expr
-    share: b.Expr
-    base: b.Expr
-    first: b.Expr
-    stop: b.Expr
+    at: b.Expr  # the sequence
+    kv: b.Expr  # the head of keys
+    share: b.Expr  # which of the shares
+    base: b.Expr  # the head of its first query
+    first: b.Expr  # its first key, int32
+    stop: b.Expr  # the key after its last, int32
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,17 +216,11 @@ class KeySplit:
 
 
 class _Warps(NamedTuple):
-    """Shared memory of each warp of a block: [warps, queries, 1 or head_dim].
+    """Shared memory of each warp of a block: [warps, queries, 1 or head_dim]."""
 
-    Attributes:
-        tops: The greatest scores.
-        totals: The sums of powers.
-        outs: The results.
-    """
-
-    tops: b.Buffer
-    totals: b.Buffer
-    outs: b.Buffer
+    tops: b.Buffer  # the greatest scores
+    totals: b.Buffer  # the sums of powers
+    outs: b.Buffer  # the results
 
     def joined(self, scores: Scores, g: b.Expr, i: b.Expr) -> tuple[b.Expr, b.Expr, b.Expr]:
         """The greatest score of all, the sum of powers, and one number of the result."""

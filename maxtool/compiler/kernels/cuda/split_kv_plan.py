@@ -23,17 +23,11 @@ BLOCKS = 264
 
 @dataclass(frozen=True, slots=True)
 class SplitPlan:
-    """Partition of the queries of one token and their keys.
+    """Partition of the queries of one token and their keys."""
 
-    Attributes:
-        group: Heads of queries that share a head of keys.
-        head_dim: Elements of a head.
-        dtype: The type of keys and values.
-    """
-
-    group: int
-    head_dim: int
-    dtype: str
+    group: int  # heads of queries that share a head of keys
+    head_dim: int  # elements of a head
+    dtype: str  # the type of keys and values
 
     @property
     def width(self) -> int:

@@ -26,24 +26,16 @@ AHEAD = 8
 
 @dataclass(frozen=True, slots=True)
 class TileSums:
-    """The sums of a tile, as the threads of a block have them.
+    """The sums of a tile, as the threads of a block have them."""
 
-    Attributes:
-        sums: ``[rows of the warp / 16, columns of the warp / 8, 4]`` flat: what the thread has of
-            them, as mma gives it.
-        tile: Rows and columns of the tile.
-        each: Rows and columns of a warp's part of it.
-        warp: The row and the column of the warp among the warps.
-        thread: The index of the thread.
-        threads: How many there are.
-    """
-
+    # ``[rows of the warp / 16, columns of the warp / 8, 4]`` flat: what the thread has of them, as
+    # mma gives it.
     sums: b.Buffer
-    tile: tuple[int, int]
-    each: tuple[int, int]
-    warp: tuple[b.Expr, b.Expr]
-    thread: b.Expr
-    threads: int
+    tile: tuple[int, int]  # rows and columns of the tile
+    each: tuple[int, int]  # rows and columns of a warp's part of it
+    warp: tuple[b.Expr, b.Expr]  # the row and the column of the warp among the warps
+    thread: b.Expr  # the index of the thread
+    threads: int  # how many there are
 
     def hand_out(self, memory: b.Buffer, part: Part) -> None:
         """Write them to the result.

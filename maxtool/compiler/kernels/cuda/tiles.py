@@ -34,21 +34,13 @@ Source: TypeAlias = Callable[[b.Expr], b.Expr]
 
 @dataclass(frozen=True, slots=True)
 class ProductTile:
-    """Computation of one part of the result by a block.
+    """Computation of one part of the result by a block."""
 
-    Attributes:
-        rows: Rows of the part, a multiple of 16 for each warp.
-        columns: Columns, likewise.
-        warps: How many warps share the rows, and how many the columns.
-        stages: Stages in shared memory.
-        min_blocks_per_sm: Blocks that a multiprocessor is to have registers for.
-    """
-
-    rows: int
-    columns: int
-    warps: tuple[int, int]
-    stages: int
-    min_blocks_per_sm: int
+    rows: int  # rows of the part, a multiple of 16 for each warp
+    columns: int  # columns, likewise
+    warps: tuple[int, int]  # how many warps share the rows, and how many the columns
+    stages: int  # stages in shared memory
+    min_blocks_per_sm: int  # blocks that a multiprocessor is to have registers for
 
     @property
     def threads(self) -> int:
@@ -78,30 +70,19 @@ class ProductTile:
 
 @dataclass(frozen=True, slots=True)
 class _Staged:
-    """One operand: where it comes from, and its stages in shared memory.
+    """One operand: where it comes from, and its stages in shared memory."""
 
-    Attributes:
-        matrix: Where it comes from.
-        source: From a row of the tile to the one that is read for it.
-        each: Rows that are copied at the same time.
-        held: What ``source`` is for every row that this thread copies, if the rows are aligned.
-            Else copies take long anyway, and their code, too, if it is there for every row.
-        memory: ``[stages * height * words]``, of both operands.
-        height: Rows of a stage, of both.
-        first: The operand's first row of each stage, a multiple of 8.
-        count: How many rows it has there.
-        thread: The index of the thread.
-    """
-
-    matrix: Matrix
-    source: Source
-    each: int
+    matrix: Matrix  # where it comes from
+    source: Source  # from a row of the tile to the one that is read for it
+    each: int  # rows that are copied at the same time
+    # What ``source`` is for every row that this thread copies, if the rows are aligned. Else copies
+    # take long anyway, and their code, too, if it is there for every row.
     held: b.Buffer | None
-    memory: b.Buffer
-    height: int
-    first: int
-    count: int
-    thread: b.Expr
+    memory: b.Buffer  # ``[stages * height * words]``, of both operands
+    height: int  # rows of a stage, of both
+    first: int  # the operand's first row of each stage, a multiple of 8
+    count: int  # how many rows it has there
+    thread: b.Expr  # the index of the thread
 
     def _place(self, stage: b.Expr, row: b.Expr, piece: b.Expr) -> b.Expr:
         """Return the offset of a piece of a row of a stage."""

@@ -29,34 +29,21 @@ Sources: TypeAlias = tuple[Callable[[b.Expr], b.Expr], Callable[[b.Expr], b.Expr
 
 @dataclass(frozen=True, slots=True)
 class Float32Tile:
-    """A tile.
+    """A tile."""
 
-    Attributes:
-        side: Rows and columns: 64 or 128.
-        min_blocks_per_sm: Blocks that a multiprocessor is to have registers for.
-    """
-
-    side: int
-    min_blocks_per_sm: int
+    side: int  # rows and columns: 64 or 128
+    min_blocks_per_sm: int  # blocks that a multiprocessor is to have registers for
 
 
 @dataclass(frozen=True, slots=True)
 class _Staged:
-    """One operand: where it comes from, the next stage in registers, two in shared memory.
+    """One operand: where it comes from, the next stage in registers, two in shared memory."""
 
-    Attributes:
-        matrix: Where it comes from.
-        sources: The rows that this thread copies a piece of.
-        held: ``[len(sources) * 4]``.
-        memory: ``[2, DEPTH, rows + PAD]``.
-        thread: The index of the thread.
-    """
-
-    matrix: Matrix
-    sources: list[b.Expr]
-    held: b.Buffer
-    memory: b.Buffer
-    thread: b.Expr
+    matrix: Matrix  # where it comes from
+    sources: list[b.Expr]  # the rows that this thread copies a piece of
+    held: b.Buffer  # ``[len(sources) * 4]``
+    memory: b.Buffer  # ``[2, DEPTH, rows + PAD]``
+    thread: b.Expr  # the index of the thread
 
     def fetch(self, k: b.Expr) -> None:
         """Load the terms from ``k`` on."""
