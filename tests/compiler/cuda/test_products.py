@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maxtool.compiler.cuda.resources import Resources
-from maxtool.compiler.kernels.cuda import gemv, linear, tiles
+from maxtool.compiler.kernels.cuda import gemv_products, linear, tiles
 from maxtool.compiler.kernels.cuda.embedding import embedding
 from maxtool.compiler.kernels.cuda.matrix import PIECE
 from maxtool.compiler.kernels.cuda.round_activations import narrow
@@ -141,10 +141,10 @@ def test_embedding(dtype: str, rows: int, dim: int) -> None:
 # SM by what they take of its registers. That of few rows fits as often as its shared memory does.
 BLOCKS = {
     "bfloat16": [
-        (gemv.THREADS, 2),
+        (gemv_products.THREADS, 2),
         *((tile.threads, n) for tile, n in zip(linear.TILES, (1, 4), strict=True)),
     ],
-    "float32": [(gemv.THREADS, 2), (gemv.THREADS, 2), (256, 1), (256, 3)],
+    "float32": [(gemv_products.THREADS, 2), (gemv_products.THREADS, 2), (256, 1), (256, 3)],
 }
 REGISTERS = 1 << 16  # of an SM
 

@@ -22,22 +22,16 @@ _MIN_BLOCKS_PER_SM = "tirx.launch_bounds_min_blocks_per_sm"
 
 @contextmanager
 def launch(
-    blocks: Sequence[Index], threads: int, *, min_blocks_per_sm: int | None = None
+    blocks: Sequence[Index], threads: int, min_blocks_per_sm: int | None = None
 ) -> Iterator[tuple[Expr, ...]]:
     """Run the body for each of ``blocks`` (x, y, z) and each thread of a block.
 
     A launch without blocks is an error of CUDA: each extent is at least 1, and what lies beyond
-    ``blocks`` is skipped by all threads of a block together.
+    ``blocks`` is skipped by all threads of a block together. Yields the indices of the block,
+    int64, one for each of ``blocks``; then the thread's, int32.
 
-    Args:
-        blocks: How many, in each dimension.
-        threads: Threads of a block.
-        min_blocks_per_sm: Blocks that a multiprocessor is to run at once, which bounds the
-            registers of a thread, and lets it have as many as that. If nothing is said, ptxas may
-            spill some for the sake of more blocks.
-
-    Yields:
-        The indices of the block, int64, one for each of ``blocks``; then the thread's, int32.
+    The blocks that a multiprocessor is to run at once bound the registers of a thread, and let it
+    have as many as that. If nothing is said, ptxas may spill some for the sake of more blocks.
     """
     names = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
     extents = [integer(extent) for extent in blocks]
@@ -131,15 +125,8 @@ def warp_reduce(
 ) -> Expr:
     """Combine the values of ``width`` neighbouring lanes; every one of them gets the result.
 
-    All lanes of the warp must take part.
-
-    Args:
-        value: The lane's own.
-        combine: Of two values; associative.
-        width: A power of two.
-        dtype: The type of the values.
-        rolled: Whether the steps are turns of a loop: some cycles more, and less code where
-            ``combine`` is long.
+    All lanes of the warp must take part; ``combine`` is associative. ``rolled`` makes the steps
+    turns of a loop: some cycles more, and less code where ``combine`` is long.
     """
     held = cell(dtype=dtype)
     held.set(value)
@@ -195,14 +182,8 @@ def join_warps(
 ) -> Expr:
     """Combine the values of the warps of a block; every thread gets the result.
 
-    Args:
-        value: That of the thread's warp.
-        combine: Of two values; associative.
-        thread: The thread's index.
-        partial: Shared memory, of an element for each warp. It may be used anew after another
-            barrier.
-        dtype: The type of the values and of ``partial``.
-        rolled: As for ``warp_reduce``.
+    ``partial`` is shared memory, of an element for each warp; it may be used anew after another
+    barrier.
     """
     warps = int(partial.shape[0])
     with when(thread % WARP == 0):

@@ -107,11 +107,5 @@ __device__ __forceinline__ unsigned short mt_bf16(float x) {
 
 
 def call(name: str, *arguments: Expr, returns: str = "void") -> Expr:
-    """A call of a device function as an expression.
-
-    Args:
-        name: A name in ``SOURCES``.
-        arguments: Numbers, and pointers as ``T.address_of`` gives them.
-        returns: TVM's name of the type of the result.
-    """
+    """A call of a function in ``SOURCES`` as an expression of the type ``returns``."""
     return cuda_func_call(name, *arguments, source_code=SOURCES[name], return_type=returns)

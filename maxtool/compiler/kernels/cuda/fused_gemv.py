@@ -8,46 +8,23 @@ rounded it to the type of the weights, every block does: that costs less than a 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import TypeAlias
 
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.chains import run_chain
 from maxtool.compiler.kernels.cuda import builder as b
+from maxtool.compiler.kernels.cuda import gemv
 from maxtool.compiler.kernels.cuda.backend import REGISTERS
-from maxtool.compiler.kernels.cuda.gemv import (
-    MIN_BLOCKS_PER_SM,
-    THREADS,
-    ChunkProduct,
-    SharedStages,
-    gemv_block,
-    shared_stages,
-)
-from maxtool.compiler.kernels.cuda.gemv_products import Float32, TensorCores
+from maxtool.compiler.kernels.cuda.gemv import Epilogue
+from maxtool.compiler.kernels.cuda.gemv_products import ChunkProduct, Float32, TensorCores
 from maxtool.compiler.kernels.cuda.matrix import Matrix
 from maxtool.compiler.kernels.cuda.product_output import Output
 from maxtool.compiler.kernels.kernel_options import ChainStep
 
-
-@dataclass(frozen=True, slots=True)
-class _Block:
-    """Work of one block of a launch: its first row and column, and its thread."""
-
-    form: ChunkProduct
-    x: Matrix
-    row: b.Expr
-    column: b.Expr
-    thread: b.Expr
-    memory: SharedStages
-
-    def multiply(self, weights: Sequence[Matrix], epilogue: Callable[..., None]) -> None:
-        """Multiply the block's rows by columns of each matrix, and call ``epilogue``."""
-
-        def at(row: b.Expr, column: b.Expr, sums: Sequence[b.Expr]) -> None:
-            epilogue(b.index(self.row + row), b.index(self.column + column), sums)
-
-        first = self.row, self.column
-        gemv_block(self.form, self.x, weights, first, self.thread, at, self.memory)
+# Multiplies the rows of a block by columns of some matrices, and calls an epilogue.
+Multiply: TypeAlias = Callable[[Sequence[Matrix], Epilogue], None]
 
 
 def linears(
@@ -64,14 +41,6 @@ def linears(
     Parameters of the kernel: x[rows, k]; w[n, k] of each product, followed by its bias[n]
     float32 if it has one; residual[rows, n] float32 of the last product if asked for; y[rows, n]
     float32 of each product.
-
-    Args:
-        shared_memory: Bytes that a block may have.
-        weight_dtype: float32, float16, or bfloat16 (passed as uint16 bits).
-        biases: Whether there is one, for each product.
-        residual: Whether the last product has one.
-        aligned: Whether k is a multiple of 16 bytes of weights.
-        rounds: Whether x is float32 and rounded here; else it has the type of the weights.
     """
     suffix = "" if aligned else "_unaligned"
     with b.kernel(f"linears_{len(biases)}_{weight_dtype}{suffix}") as kernel:
@@ -89,13 +58,13 @@ def linears(
             for index, (n, (_, bias)) in enumerate(zip(sizes, weights, strict=True))
         ]
 
-        def block(here: _Block, product: b.Expr) -> None:
+        def block(multiply: Multiply, product: b.Expr) -> None:
             def epilogue(row: b.Expr, column: b.Expr, sums: Sequence[b.Expr]) -> None:
                 for index, output in enumerate(outputs):
                     with b.when(product == index):
-                        output.store(row, column, sums[0])
+                        output.store(row, column, sums)
 
-            here.multiply([_chosen([matrix for matrix, _ in weights], product)], epilogue)
+            multiply([_chosen([matrix for matrix, _ in weights], product)], epilogue)
 
         _launch(x, (sizes, 1), weight_dtype, shared_memory, block)
     return kernel.function
@@ -115,15 +84,6 @@ def gated_linear(
 
     Parameters of the kernel: x[rows, k]; gate[n, k] and its bias[n] float32 if it has one; up[n, k]
     and its bias; y[rows, n] of type ``out``.
-
-    Args:
-        shared_memory: Bytes that a block may have.
-        weight_dtype: float32, float16, or bfloat16 (passed as uint16 bits).
-        steps: The chain, whose inputs are the two products.
-        biases: Whether the products have one each.
-        aligned: Whether k is a multiple of 16 bytes of weights.
-        rounds: Whether x is float32 and rounded here; else it has the type of the weights.
-        out: float32, or the 16-bit type that the result is rounded to.
     """
     suffix = "" if aligned else "_unaligned"
     with b.kernel(f"gated_linear_{steps[0].op}_{weight_dtype}{suffix}") as kernel:
@@ -142,8 +102,8 @@ def gated_linear(
                 values = [b.let(one.with_bias(column, value)) for one, value in both]
                 b.store(y, b.to_storage(run_chain(REGISTERS, steps, values), out), (row, column))
 
-        def block(here: _Block, _product: b.Expr) -> None:
-            here.multiply([matrix for matrix, _ in weights], epilogue)
+        def block(multiply: Multiply, _product: b.Expr) -> None:
+            multiply([matrix for matrix, _ in weights], epilogue)
 
         _launch(x, ([n], len(weights)), weight_dtype, shared_memory, block)
     return kernel.function
@@ -185,17 +145,9 @@ def _launch(
     products: tuple[Sequence[b.Expr], int],
     weight_dtype: str,
     shared_memory: int,
-    block: Callable[[_Block, b.Expr], None],
+    block: Callable[[Multiply, b.Expr], None],
 ) -> None:
-    """Blocks for the columns of all products; those of the same columns are next to each other.
-
-    Args:
-        shared_memory: Bytes that a block may have.
-        x: The rows.
-        products: How many columns each product has, and how many matrices it takes.
-        weight_dtype: Their type.
-        block: Emits what a block does; takes the index of its product.
-    """
+    """Blocks for the columns of all products; those of the same columns are next to each other."""
     sizes, matrices = products
 
     def with_form(form: ChunkProduct) -> None:
@@ -203,15 +155,20 @@ def _launch(
         ends = [b.integer(0)]
         for size in sizes:
             ends.append(ends[-1] + groups * b.ceildiv(size, form.columns))
-        with b.launch([ends[-1]], THREADS, min_blocks_per_sm=MIN_BLOCKS_PER_SM) as (at, thread):
+        with b.launch([ends[-1]], form.threads, form.min_blocks_per_sm) as (at, thread):
             passed = (T.Cast("int32", at >= end) for end in ends[1:-1])
             product = b.let(sum(passed, start=b.int32(0)))
             block_of = b.index(at - _select(product, ends[:-1]))
             column = b.index(b.block_quotient(block_of, groups))
             row = b.index((block_of - column * groups) * form.rows)
-            memory = shared_stages(form, matrices, shared_memory)
+            memory = gemv.shared_stages(form, matrices, shared_memory)
             corner = row, b.index(column * form.columns)
-            block(_Block(form, x, *corner, thread, memory), product)
+
+            def multiply(weights: Sequence[Matrix], epilogue: Epilogue) -> None:
+                whole = gemv.from_corner(corner, epilogue)
+                gemv.gemv_block(form, x, weights, corner, thread, whole, memory)
+
+            block(multiply, product)
 
     if weight_dtype != "float32":
         with_form(TensorCores(rounds=x.dtype != weight_dtype))

@@ -13,7 +13,6 @@ one block has in flight, where the rows of x beside it leave room for it in ``ME
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -23,79 +22,14 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import vector_access as ln
+from maxtool.compiler.kernels.cuda.gemv_products import THREADS, WARPS, ChunkProduct, Read
 from maxtool.compiler.kernels.cuda.matrix import PIECE_BYTES, WORDS, Matrix
 
-WARPS = 8
-THREADS = WARPS * b.WARP
 IN_FLIGHT = 64 << 10  # bytes of weights
 MEMORY = 112 << 10  # bytes of shared memory: two blocks in an SM of 227 KiB
-MIN_BLOCKS_PER_SM = 2  # blocks that an SM is to have registers for, as it has memory for no more
 
-# What is done with the sums of one element, one for each matrix of weights: takes row and column
-# within the block.
+# What is done with the sums of one element, one for each matrix of weights: takes row and column.
 Epilogue: TypeAlias = Callable[[b.Expr, b.Expr, Sequence[b.Expr]], None]
-
-
-@dataclass(frozen=True, slots=True)
-class ThreadPosition:
-    """Position of a thread in its block."""
-
-    thread: b.Expr  # its index
-    warp: b.Expr  # the index of its warp
-    lane: b.Expr  # its index in the warp
-
-
-# Keeps a sum of a warp: takes the row, the column, the matrix and the sum.
-Keep: TypeAlias = Callable[[b.Expr, b.Expr, b.Index, b.Expr], None]
-
-
-# The words of a piece that was copied, in registers.
-Read: TypeAlias = Callable[[], b.Buffer]
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkPieces:
-    """Pieces of a chunk that a thread copies."""
-
-    term: b.Expr  # the first of its terms
-    x: Sequence[tuple[b.Expr, int]]  # of x, rows, and how far from that term
-    columns: Sequence[b.Expr]  # rows of each matrix of weights
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkProduct(ABC):
-    """A warp's way to multiply a chunk."""
-
-    rows: int  # rows of x in a block
-    columns: int  # rows of each matrix of weights, columns of the result
-    chunk: int  # terms that a warp takes at a time
-
-    @property
-    @abstractmethod
-    def copies(self) -> tuple[int, int]:
-        """Return the number of pieces of a chunk that a thread copies: of x, and of each matrix."""
-
-    @abstractmethod
-    def pieces(self, thread_position: ThreadPosition) -> ChunkPieces:
-        """Return the pieces of a chunk that the thread copies."""
-
-    @abstractmethod
-    def sums(self, count: int) -> b.Buffer:
-        """The registers of the sums for some matrices of weights, all 0."""
-
-    @abstractmethod
-    def multiply(self, read: Sequence[Read], sums: b.Buffer, dtype: str) -> None:
-        """Add the products of a chunk: its pieces of x, then those of each matrix.
-
-        Args:
-            read: What gives each piece that was copied.
-            sums: The registers.
-            dtype: The type of the weights.
-        """
-
-    @abstractmethod
-    def hand_out(self, sums: b.Buffer, thread_position: ThreadPosition, keep: Keep) -> None:
-        """Pass the warp's sums to ``keep``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +43,7 @@ class SharedStages:
 
 
 def shared_stages(form: ChunkProduct, count: int, shared_memory: int) -> SharedStages:
-    """Shared memory for ``gemv_block``.
-
-    Args:
-        form: How the warps multiply.
-        count: Matrices of weights that are multiplied at once.
-        shared_memory: Bytes that a block may have.
-    """
+    """Shared memory for ``gemv_block`` with ``count`` matrices, where a block may have so much."""
     own, each = form.copies
     pieces, chunk = own + count * each, THREADS * PIECE_BYTES
     sums = WARPS, count, form.rows, form.columns + 4
@@ -123,6 +51,15 @@ def shared_stages(form: ChunkProduct, count: int, shared_memory: int) -> SharedS
     stages = max(2, min(IN_FLIGHT // (chunk * count * each), left // (chunk * pieces)))
     copies = b.shared((stages, pieces, THREADS, WORDS), "uint32", dynamic=True)
     return SharedStages(copies, b.shared(sums))
+
+
+def from_corner(corner: tuple[b.Expr, b.Expr], epilogue: Epilogue) -> Epilogue:
+    """An epilogue in rows and columns of the result, for a block whose part begins at a corner."""
+
+    def within(row: b.Expr, column: b.Expr, sums: Sequence[b.Expr]) -> None:
+        epilogue(b.index(corner[0] + row), b.index(corner[1] + column), sums)
+
+    return within
 
 
 def gemv_block(
@@ -134,23 +71,13 @@ def gemv_block(
     epilogue: Epilogue,
     memory: SharedStages,
 ) -> None:
-    """Emit what one block does.
+    """Emit what the block does that multiplies rows and columns from ``first`` on.
 
-    Args:
-        form: How its warps multiply.
-        x: The rows, in the type of the weights, or in float32 if the form rounds them.
-        weights: Matrices of the same shape, each multiplied by x.
-        first: The block's first row and its first column.
-        thread: The index of the thread.
-        epilogue: Called for each element of the block, those that do not exist included.
-        memory: What ``bench`` made for the form and as many matrices.
+    The matrices of weights have one shape; x is of their type, or float32 if the form rounds it.
+    The epilogue gets rows and columns of the block, those that do not exist included.
     """
-    place = ThreadPosition(
-        thread,
-        b.let(thread // b.WARP),
-        b.let(thread % b.WARP),
-    )
-    pieces = form.pieces(place)
+    warp, lane = b.let(thread // b.WARP), b.let(thread % b.WARP)
+    pieces = form.pieces(lane)
     sources = [_Source(x, x.inside(first[0] + row), offset) for row, offset in pieces.x]
     sources += [
         _Source(weight, weight.inside(first[1] + column), 0)
@@ -158,9 +85,14 @@ def gemv_block(
         for column in pieces.columns
     ]
     sums = form.sums(len(weights))
-    start = b.index(place.warp * form.chunk + pieces.term)
+    start = b.index(warp * form.chunk + pieces.term)
     _stream(form, sources, memory.copies, (start, thread), sums)
-    _add_up(form, sums, place, memory.sums, epilogue)
+    form.hand_out(sums, lane, lambda value, *at: b.store(memory.sums, value, (warp, *at)))
+    b.barrier()
+    with b.when(thread < form.rows * form.columns):
+        row, column = thread // form.columns, thread % form.columns
+        totals = [_total(memory.sums, (index, row, column)) for index in range(len(weights))]
+        epilogue(T.Cast("int64", row), T.Cast("int64", column), totals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,11 +116,8 @@ def _stream(
     One loop, which begins to multiply when copies into all stages are in flight: the code of a copy
     is there once. NVIDIA's compiler would take the first turns out of it, each by itself.
     """
-    count = int(memory.shape[0])
-    start, thread = at
+    (start, thread), step, ahead = at, form.chunk * WARPS, int(memory.shape[0]) - 1
     terms, dtype = sources[0].matrix.terms, sources[-1].matrix.dtype
-    step = form.chunk * WARPS
-    ahead = count - 1
 
     def copy(chunk: b.Index, slot: b.Expr) -> None:
         k = b.index(start + chunk * step)
@@ -199,38 +128,18 @@ def _stream(
     def read(slot: b.Expr, index: int) -> Read:
         return lambda: ln.fetch(memory, (slot, index, thread, 0), WORDS, "float32")
 
-    slot = b.scratch((1,), "int32")
-    b.store(slot, b.int32(0), (0,))
+    slot = b.cell(b.int32(0))
     with T.serial(b.index(b.ceildiv(terms, step) + ahead), unroll=False) as chunk:
-        copy(chunk, slot[0])
-        b.store(slot, T.Select(slot[0] == ahead, b.int32(0), slot[0] + 1), (0,))
+        copy(chunk, slot.value)
+        slot.set(T.Select(slot.value == ahead, b.int32(0), slot.value + 1))
         with b.when(chunk >= ahead):
             b.do(b.call("mt_cp_async_wait", b.int32(ahead)))
-            form.multiply([read(slot[0], index) for index in range(len(sources))], sums, dtype)
+            form.multiply([read(slot.value, index) for index in range(len(sources))], sums, dtype)
     b.do(b.call("mt_cp_async_wait", b.int32(0)))
 
 
-def _add_up(
-    form: ChunkProduct,
-    sums: b.Buffer,
-    thread_position: ThreadPosition,
-    partial: b.Buffer,
-    epilogue: Epilogue,
-) -> None:
-    """Add the sums of the warps, in their order, and finish each element."""
-
-    def keep(row: b.Expr, column: b.Expr, index: b.Index, value: b.Expr) -> None:
-        b.store(partial, value, (thread_position.warp, index, row, column))
-
-    form.hand_out(sums, thread_position, keep)
-    b.barrier()
-    with b.when(thread_position.thread < form.rows * form.columns):
-        row, column = thread_position.thread // form.columns, thread_position.thread % form.columns
-        totals = [_total(partial, (index, row, column)) for index in range(int(partial.shape[1]))]
-        epilogue(T.Cast("int64", row), T.Cast("int64", column), totals)
-
-
 def _total(partial: b.Buffer, index: tuple[b.Index, ...]) -> b.Expr:
+    """The sum of what the warps have of an element, in their order."""
     total = b.cell(partial[(0, *index)])
     for warp in range(1, WARPS):
         total.add(partial[(warp, *index)])

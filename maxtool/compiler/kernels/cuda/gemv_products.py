@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import ClassVar, TypeAlias
 
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import vector_access as ln
 from maxtool.compiler.kernels.cuda.elements import PACK
-from maxtool.compiler.kernels.cuda.gemv import ChunkPieces, ChunkProduct, Keep, Read, ThreadPosition
 from maxtool.compiler.kernels.cuda.matrix import MMA
+
+WARPS = 8
+THREADS = WARPS * b.WARP
+# What an SM is to have registers for, as it has memory for no more.
+MIN_BLOCKS_PER_SM = 2
+
+# The words of a piece that was copied, in registers.
+Read: TypeAlias = Callable[[], b.Buffer]
+# Keeps a sum of a warp: takes the sum, the matrix, the row and the column.
+Keep: TypeAlias = Callable[[b.Expr, b.Index, b.Expr, b.Expr], None]
 
 
 @dataclass(frozen=True, slots=True)
-class TensorCores(ChunkProduct):
+class ChunkPieces:
+    """Pieces of a chunk that a thread copies."""
+
+    term: b.Expr  # the first of its terms
+    x: Sequence[tuple[b.Expr, int]]  # of x, rows, and how far from that term
+    columns: Sequence[b.Expr]  # rows of each matrix of weights
+
+
+@dataclass(frozen=True, slots=True)
+class TensorCores:
     """Sixteen rows of 16-bit weights times eight of x, 32 terms at a time.
 
     The weights are the first operand of ``mma.m16n8k16`` and x is the second, so that one
@@ -26,25 +45,27 @@ class TensorCores(ChunkProduct):
     neighbouring bytes by four threads.
     """
 
-    rows: int = 8
-    columns: int = 16
-    chunk: int = 32
+    rows: int = 8  # of x in a block
+    columns: int = 16  # of the result: rows of each matrix of weights
+    chunk: int = 32  # terms that a warp takes at a time
     rounds: bool = False  # whether x is float32, and rounded to the type of the weights here
+    threads: ClassVar[int] = THREADS
+    min_blocks_per_sm: ClassVar[int] = MIN_BLOCKS_PER_SM
 
     @property
     def copies(self) -> tuple[int, int]:
-        """Eight values of one row of x, and of two of each matrix."""
+        """Pieces of a chunk that a thread copies: of one row of x, and of two of each matrix."""
         return (2 if self.rounds else 1), 2
 
-    def pieces(self, thread_position: ThreadPosition) -> ChunkPieces:
+    def pieces(self, lane: b.Expr) -> ChunkPieces:
         """Group and member of the thread are those of the fragments in the PTX ISA."""
-        group = thread_position.lane // 4
+        group = lane // 4
         x = [(group, offset) for offset in ((0, 4) if self.rounds else (0,))]
-        return ChunkPieces(thread_position.lane % 4 * 8, x, [group, group + 8])
+        return ChunkPieces(lane % 4 * 8, x, [group, group + 8])
 
     def sums(self, count: int) -> b.Buffer:
         """Four for each matrix."""
-        return _zeros(4 * count)
+        return ln.zeros(4 * count)
 
     def multiply(self, read: Sequence[Read], sums: b.Buffer, dtype: str) -> None:
         """Two instructions for each matrix."""
@@ -60,13 +81,13 @@ class TensorCores(ChunkProduct):
                 operands = b.pointer(fragment, 0), b.pointer(x, half)
                 b.do(b.call(MMA[dtype], b.pointer(sums, 4 * index), *operands))
 
-    def hand_out(self, sums: b.Buffer, thread_position: ThreadPosition, keep: Keep) -> None:
+    def hand_out(self, sums: b.Buffer, lane: b.Expr, keep: Keep) -> None:
         """Each thread has four elements of each matrix."""
-        group, member = thread_position.lane // 4, thread_position.lane % 4
+        group, member = lane // 4, lane % 4
         for index in range(int(sums.shape[0]) // 4):
             for element in range(4):
                 row, column = member * 2 + element % 2, group + element // 2 * 8
-                keep(row, column, index, sums[4 * index + element])
+                keep(sums[4 * index + element], index, row, column)
 
 
 def _rounded(pieces: Sequence[b.Buffer], dtype: str) -> b.Buffer:
@@ -80,7 +101,7 @@ def _rounded(pieces: Sequence[b.Buffer], dtype: str) -> b.Buffer:
 
 
 @dataclass(frozen=True, slots=True)
-class Float32(ChunkProduct):
+class Float32:
     """Four rows of float32 weights times one of x or a few, 128 terms at a time, added in float32.
 
     The lanes of a warp read 512 neighbouring bytes of each row, and add up what they have of it.
@@ -89,20 +110,22 @@ class Float32(ChunkProduct):
     rows: int
     columns: int = 4
     chunk: int = 4 * b.WARP
+    threads: ClassVar[int] = THREADS
+    min_blocks_per_sm: ClassVar[int] = MIN_BLOCKS_PER_SM
 
     @property
     def copies(self) -> tuple[int, int]:
         """A piece of every row."""
         return self.rows, self.columns
 
-    def pieces(self, thread_position: ThreadPosition) -> ChunkPieces:
+    def pieces(self, lane: b.Expr) -> ChunkPieces:
         """A piece of every row."""
         x = [(b.int32(row), 0) for row in range(self.rows)]
-        return ChunkPieces(thread_position.lane * 4, x, list(map(b.int32, range(self.columns))))
+        return ChunkPieces(lane * 4, x, list(map(b.int32, range(self.columns))))
 
     def sums(self, count: int) -> b.Buffer:
         """One for each row, matrix and column."""
-        return _zeros(self.rows * count * self.columns)
+        return ln.zeros(self.rows * count * self.columns)
 
     def multiply(self, read: Sequence[Read], sums: b.Buffer, dtype: str) -> None:
         """Four terms of each row and column."""
@@ -112,12 +135,15 @@ class Float32(ChunkProduct):
             for at, (row, column) in enumerate(product(rows, columns)):
                 b.store(sums, sums[at] + row[term] * column[term], (at,))
 
-    def hand_out(self, sums: b.Buffer, thread_position: ThreadPosition, keep: Keep) -> None:
+    def hand_out(self, sums: b.Buffer, lane: b.Expr, keep: Keep) -> None:
         """The sums of the lanes, added up."""
-        total, at = _added_up(sums, thread_position.lane)
+        total, at = _added_up(sums, lane)
         width = int(sums.shape[0]) // self.rows
-        with b.when(thread_position.lane % (b.WARP // int(sums.shape[0])) == 0):
-            keep(at // width, at % self.columns, at % width // self.columns, total)
+        with b.when(lane % (b.WARP // int(sums.shape[0])) == 0):
+            keep(total, at % width // self.columns, at // width, at % self.columns)
+
+
+ChunkProduct: TypeAlias = TensorCores | Float32
 
 
 def _added_up(sums: b.Buffer, lane: b.Expr) -> tuple[b.Expr, b.Expr]:
@@ -125,13 +151,8 @@ def _added_up(sums: b.Buffer, lane: b.Expr) -> tuple[b.Expr, b.Expr]:
 
     Of the sums that lanes have left, those whose numbers differ by one bit exchange halves, as long
     as there are several: fewer than two exchanges for each sum, where it takes five by itself.
-
-    Args:
-        sums: Registers, as many as a power of 2, up to 32.
-        lane: The index of the thread in its warp.
-
-    Returns:
-        One of the totals, and which: neighbouring lanes have the same, as many as share one.
+    There are as many sums as a power of 2, up to 32. A lane gets one of the totals, and which:
+    neighbouring lanes have the same, as many as share one.
     """
     held, distance = [sums[index] for index in range(int(sums.shape[0]))], b.WARP // 2
     while distance:
@@ -143,10 +164,3 @@ def _added_up(sums: b.Buffer, lane: b.Expr) -> tuple[b.Expr, b.Expr]:
         ]
         distance //= 2
     return held[0], lane // (b.WARP // int(sums.shape[0]))
-
-
-def _zeros(count: int) -> b.Buffer:
-    sums = b.scratch((count,))
-    with T.unroll(b.int32(count)) as element:
-        b.store(sums, T.float32(0), (element,))
-    return sums

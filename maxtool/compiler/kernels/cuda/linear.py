@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import TypeAlias
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import gemv
-from maxtool.compiler.kernels.cuda.gemv import ChunkProduct, gemv_block
-from maxtool.compiler.kernels.cuda.gemv_products import Float32, TensorCores
+from maxtool.compiler.kernels.cuda.gemv_products import ChunkProduct, Float32, TensorCores
 from maxtool.compiler.kernels.cuda.matrix import Matrix
 from maxtool.compiler.kernels.cuda.product_output import Output, Part
-from maxtool.compiler.kernels.cuda.tiles import ProductTile, tile_product
-from maxtool.compiler.kernels.cuda.tiles_float32 import THREADS, Float32Tile, tile_product_float32
+from maxtool.compiler.kernels.cuda.tiles import ProductTile
+from maxtool.compiler.kernels.cuda.tiles_float32 import Float32Tile
+
+Tile: TypeAlias = ProductTile | Float32Tile
 
 # With no more rows, the weights are read once for every eight of them instead of once for a tile.
 FEW = 16
@@ -71,16 +73,6 @@ def linear(
     Parameters of the kernel: x[rows, k], float32 for float32 weights and of their type otherwise,
     w[n, k], bias[n] and residual[rows, n] float32 if asked for, y[rows, n] float32. In a batch, all
     but the bias have another dimension before these, of as many matrices.
-
-    Args:
-        shared_memory: Bytes that a block may have.
-        weight_dtype: float32, float16, or bfloat16 (passed as uint16 bits).
-        bias: Whether there is one.
-        batched: Whether it multiplies a batch.
-        aligned: Whether k is a multiple of 16 bytes.
-        fours: Whether n is a multiple of four.
-        wide: Whether there may be columns enough for large tiles.
-        residual: Whether there is one.
     """
     suffix = "" if aligned else "_unaligned"
     with b.kernel(f"linear_{weight_dtype}{'_batch' if batched else ''}{suffix}") as kernel:
@@ -99,111 +91,88 @@ def linear(
             Output(y, rows, n, added, more, fours=fours, at=first),
             prod(batch, start=b.integer(1)),
         )
-        if weight_dtype == "float32":
-            _float32(product, wide, shared_memory)
-        else:
-            _narrow(product, wide, shared_memory)
+        _choose(product, wide, shared_memory)
     return kernel.function
 
 
-def _has_large_tiles(product: Product, wide: bool) -> bool:
-    """Return whether a product is worth the large tiles; whatever is rare has small ones only."""
-    return wide and product.w.aligned and product.output.fours
-
-
-def _narrow(product: Product, wide: bool, shared_memory: int) -> None:
-    tiles = TILES if _has_large_tiles(product, wide) else TILES[-1:]
-    kept = [tile.within(shared_memory) for tile in tiles]
-    sizes = [(tile.rows, tile.columns) for tile in kept]
-
-    def tiled(index: int) -> None:
-        tile = kept[index]
-
-        def block(here: Product, corner: tuple[b.Expr, b.Expr], thread: b.Expr) -> None:
-            operands, sources = (here.x, here.w), _sources(here, corner)
-            tile_product(tile, operands, sources, thread, _part(here.output, corner))
-
-        _launch_tiles(product, sizes[index], tile.threads, block, tile.min_blocks_per_sm)
-
-    b.either(
-        product.x.rows <= FEW,
-        lambda: _few(product, TensorCores(), shared_memory),
-        lambda: _first_full(product, sizes, tiled),
-    )
-
-
-def _float32(product: Product, wide: bool, shared_memory: int) -> None:
-    tiles = TILES_FLOAT32 if _has_large_tiles(product, wide) else TILES_FLOAT32[-1:]
-    sizes = [(tile.side, tile.side) for tile in tiles]
-
-    def tiled(index: int) -> None:
-        tile = tiles[index]
-
-        def block(here: Product, corner: tuple[b.Expr, b.Expr], thread: b.Expr) -> None:
-            operands, sources = (here.x, here.w), _sources(here, corner)
-            part = _part(here.output, corner)
-            tile_product_float32(tile.side, operands, sources, thread, part)
-
-        _launch_tiles(product, sizes[index], THREADS, block, tile.min_blocks_per_sm)
+def _choose(product: Product, wide: bool, shared_memory: int) -> None:
+    """Emit launches for any number of rows, of which one is chosen when it is known."""
+    rows, is_float32 = product.x.rows, product.x.dtype == "float32"
+    large = has_large_tiles(product.w, product.output, wide=wide)
+    tiles = tiles_for(product.x.dtype, shared_memory)[0 if large else -1 :]
+    form = Float32(rows=4) if is_float32 else TensorCores()
 
     def several() -> None:
-        _few(product, Float32(rows=4), shared_memory)
+        b.either(
+            rows <= FEW,
+            lambda: _few(product, form, shared_memory),
+            lambda: _first_full(product, tiles),
+        )
 
-    def more() -> None:
-        b.either(product.x.rows <= FEW, several, lambda: _first_full(product, sizes, tiled))
+    if is_float32:
+        b.either(rows == 1, lambda: _few(product, Float32(rows=1), shared_memory), several)
+    else:
+        several()
 
-    b.either(product.x.rows == 1, lambda: _few(product, Float32(rows=1), shared_memory), more)
+
+def tiles_for(dtype: str, shared_memory: int) -> Sequence[Tile]:
+    """The tiles for a type, largest first, with as much memory as a block may have."""
+    if dtype == "float32":
+        return TILES_FLOAT32
+    return [tile.within(shared_memory) for tile in TILES]
 
 
-def _first_full(
-    product: Product, sizes: Sequence[tuple[int, int]], tiled: Callable[[int], None], index: int = 0
-) -> None:
-    """The largest tiles of which there are enough, else the smallest.
+def has_large_tiles(w: Matrix, output: Output, *, wide: bool) -> bool:
+    """Return whether a product is worth the large tiles; whatever is rare has small ones only."""
+    return wide and w.aligned and output.fours
 
-    Args:
-        product: The product.
-        sizes: Rows and columns of the tiles, largest first.
-        tiled: Emits the launch of one of them.
-        index: The first of them to look at.
-    """
-    if index == len(sizes) - 1:
-        tiled(index)
+
+def _first_full(product: Product, tiles: Sequence[Tile]) -> None:
+    """Launch the largest tiles of which there are enough, else the smallest."""
+    tile, *smaller = tiles
+    if not smaller:
+        _tiled(product, tile)
         return
-    rows, columns = sizes[index]
-    count = b.ceildiv(product.x.rows, rows) * b.ceildiv(product.w.rows, columns) * product.batch
+    rows, columns = b.ceildiv(product.x.rows, tile.rows), b.ceildiv(product.w.rows, tile.columns)
     b.either(
-        count >= FULL,
-        lambda: tiled(index),
-        lambda: _first_full(product, sizes, tiled, index + 1),
+        rows * columns * product.batch >= FULL,
+        lambda: _tiled(product, tile),
+        lambda: _first_full(product, smaller),
     )
+
+
+def _tiled(product: Product, tile: Tile) -> None:
+    def block(here: Product, corner: tuple[b.Expr, b.Expr], thread: b.Expr) -> None:
+        row, column = corner
+        sources = (lambda at: here.x.inside(row + at)), (lambda at: here.w.inside(column + at))
+        tile.multiply((here.x, here.w), sources, thread, _part(here.output, corner))
+
+    _launch(product, tile, block)
 
 
 def _few(product: Product, form: ChunkProduct, shared_memory: int) -> None:
     def block(here: Product, corner: tuple[b.Expr, b.Expr], thread: b.Expr) -> None:
-        epilogue = _single(here.output, corner)
+        epilogue = gemv.from_corner(corner, here.output.store)
         memory = gemv.shared_stages(form, 1, shared_memory)
-        gemv_block(form, here.x, [here.w], corner, thread, epilogue, memory)
+        gemv.gemv_block(form, here.x, [here.w], corner, thread, epilogue, memory)
 
-    _launch_tiles(product, (form.rows, form.columns), gemv.THREADS, block, gemv.MIN_BLOCKS_PER_SM)
+    _launch(product, form, block)
 
 
-def _launch_tiles(
+def _launch(
     product: Product,
-    size: tuple[int, int],
-    threads: int,
+    form: Tile | ChunkProduct,
     body: Callable[[Product, tuple[b.Expr, b.Expr], b.Expr], None],
-    min_blocks_per_sm: int,
 ) -> None:
-    """A block for each part of ``size`` of the result of each product of the batch."""
-    rows, columns = b.ceildiv(product.x.rows, size[0]), b.ceildiv(product.w.rows, size[1])
+    """A block for each part of the result of each product of the batch."""
+    rows = b.ceildiv(product.x.rows, form.rows)
+    columns = b.ceildiv(product.w.rows, form.columns)
     each = rows * columns
-    with b.launch([product.batch * each], threads, min_blocks_per_sm=min_blocks_per_sm) as (
-        block,
-        thread,
-    ):
+    blocks = [product.batch * each]
+    with b.launch(blocks, form.threads, form.min_blocks_per_sm) as (block, thread):
         at = b.index(b.block_quotient(block, each)) if product.x.at else b.integer(0)
         row, column = _walk(b.index(block - at * each), rows, columns)
-        body(product.of(at), (b.index(row * size[0]), b.index(column * size[1])), thread)
+        body(product.of(at), (b.index(row * form.rows), b.index(column * form.columns)), thread)
 
 
 def _walk(index: b.Expr, rows: b.Expr, columns: b.Expr) -> tuple[b.Expr, b.Expr]:
@@ -213,22 +182,6 @@ def _walk(index: b.Expr, rows: b.Expr, columns: b.Expr) -> tuple[b.Expr, b.Expr]
     height = b.index(b.least(rows - band * WALKED, WALKED))
     column = b.index(b.block_quotient(inside, height))
     return band * WALKED + (inside - column * height), column
-
-
-def _sources(
-    product: Product, corner: tuple[b.Expr, b.Expr]
-) -> tuple[Callable[[b.Expr], b.Expr], Callable[[b.Expr], b.Expr]]:
-    row, column = corner
-    return (lambda at: product.x.inside(row + at)), (lambda at: product.w.inside(column + at))
-
-
-def _single(output: Output, corner: tuple[b.Expr, b.Expr]) -> gemv.Epilogue:
-    """Store the sum of an element."""
-
-    def epilogue(row: b.Expr, column: b.Expr, sums: Sequence[b.Expr]) -> None:
-        output.store(b.index(corner[0] + row), b.index(corner[1] + column), sums[0])
-
-    return epilogue
 
 
 def _part(output: Output, corner: tuple[b.Expr, b.Expr]) -> Part:

@@ -40,11 +40,11 @@ class Output:
         """A sum of a column that exists with its bias."""
         return value if self.bias is None else value + self.bias[column]
 
-    def store(self, row: b.Expr, column: b.Expr, value: b.Expr) -> None:
-        """Write one sum where it exists."""
+    def store(self, row: b.Expr, column: b.Expr, sums: Sequence[b.Expr]) -> None:
+        """Write the sum of one product where it exists."""
         with b.when(row < self.rows), b.when(column < self.columns):
             index = (*self.at, row, column)
-            value = self.with_bias(column, value)
+            value = self.with_bias(column, *sums)
             value = value if self.residual is None else value + self.residual[index]
             b.store(self.y, value, index)
 
@@ -76,11 +76,9 @@ class Part:
 
 
 class Columns:
-    """Neighbouring columns of a part, whose sums one thread writes.
+    """Neighbouring columns of a part, from ``first`` on, whose sums one thread writes.
 
-    Args:
-        part: The part.
-        first: Which column of the result is the first; they all exist, or none of them.
+    They all exist, or none of them.
     """
 
     def __init__(self, part: Part, first: b.Expr) -> None:
@@ -95,13 +93,7 @@ class Columns:
                     b.store(self.bias, value, (lane,))
 
     def write(self, count: int, row: Row, sums: Callable[[b.Expr], Sequence[b.Expr]]) -> None:
-        """Write some rows; what is added to them is loaded for all of them first.
-
-        Args:
-            count: How many.
-            row: Of each of them, which row of the part it is.
-            sums: Its sums.
-        """
+        """Write ``count`` rows of the part; what is added is loaded for all of them first."""
         rows = b.scratch((count,), "int64")
         width, residual = self.output.width, self.output.residual
         more = None if residual is None else b.scratch((count * width,))

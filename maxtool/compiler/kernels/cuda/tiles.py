@@ -19,6 +19,7 @@ from typing import TypeAlias
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
+from maxtool.compiler.kernels.cuda import vector_access as ln
 from maxtool.compiler.kernels.cuda.matrix import MMA, WORDS, Matrix
 from maxtool.compiler.kernels.cuda.product_output import Part
 from maxtool.compiler.kernels.cuda.tile_epilogue import TileSums
@@ -67,6 +68,28 @@ class ProductTile:
         stages = shared_memory // (self.shared_memory // self.stages)
         return replace(self, stages=min(self.stages, stages))
 
+    def multiply(
+        self,
+        operands: tuple[Matrix, Matrix],
+        sources: tuple[Source, Source],
+        thread: b.Expr,
+        part: Part,
+    ) -> None:
+        """Emit what one block does, with x and weights of one 16-bit type.
+
+        The sources give the row of x for a row of the part, and that of the weights for a column;
+        there is always one. The part gets all sums, those that do not exist among them.
+        """
+        memory = b.shared((self.shared_memory // 4,), "uint32", dynamic=True)
+        x = _staged(self, operands[0], sources[0], (memory, 0, self.rows), thread)
+        w = _staged(self, operands[1], sources[1], (memory, self.rows, self.columns), thread)
+        number = b.let(thread // b.WARP)
+        warp = b.let(number % self.warps[0]), b.let(number // self.warps[0])
+        mine = _Warp(self, x, w, warp, thread % b.WARP)
+        _run(self, (x, w), operands[0].terms, mine)
+        size, each = (self.rows, self.columns), (self.warp_rows, self.warp_columns)
+        TileSums(mine.sums, size, each, warp, thread, self.threads).hand_out(memory, part)
+
 
 @dataclass(frozen=True, slots=True)
 class _Staged:
@@ -95,65 +118,24 @@ class _Staged:
         term = b.index(k + piece * (DEPTH // PIECES))
         first = b.let(self._place(stage, row, piece))
 
-        def one(index: b.Expr, source: b.Expr) -> None:
+        turns, held = b.int32(self.count // self.each), self.held
+        with T.serial(turns, unroll=False) if held is None else T.unroll(turns) as index:
+            at = T.Cast("int64", row + index * self.each)
+            source = self.source(at) if held is None else held[index]
             offset = first + index * (self.each * PIECES * WORDS)
             self.matrix.copy(self.memory, (offset,), source, term)
-
-        turns = b.int32(self.count // self.each)
-        if self.held is not None:
-            with T.unroll(turns) as index:
-                one(index, self.held[index])
-            return
-        with T.serial(turns, unroll=False) as index:
-            one(index, self.source(T.Cast("int64", row + index * self.each)))
 
     def fragments(
         self, into: b.Buffer, count: int, stage: b.Expr, row: b.Expr, piece: b.Expr
     ) -> None:
-        """Load four 8 x 8 matrices of every 16 rows.
+        """Load four 8 x 8 matrices of each of ``count`` times 16 rows.
 
-        Args:
-            into: The registers, four of each 16 rows.
-            count: How many times 16 rows.
-            stage: Which stage.
-            row: The first row that this lane points at.
-            piece: Which piece of it.
+        This lane points at a piece of a row, and of each sixteenth after it.
         """
         first = b.let(self._place(stage, row, piece))
         with T.unroll(b.int32(count)) as index:
             source = b.pointer(self.memory, first + index * (16 * PIECES * WORDS))
             b.do(b.call("mt_ldmatrix_x4", b.pointer(into, index * 4), source))
-
-
-def tile_product(
-    tile: ProductTile,
-    operands: tuple[Matrix, Matrix],
-    sources: tuple[Source, Source],
-    thread: b.Expr,
-    part: Part,
-) -> None:
-    """Emit what one block does.
-
-    Args:
-        tile: The block's part, and how its warps share it.
-        operands: x and the weights, both of one 16-bit type.
-        sources: From a row of the part, and from a column, to the row of x or of the weights to
-            read; there is always one.
-        thread: The index of the thread.
-        part: Where the sums go, those that do not exist among them.
-    """
-    memory = b.shared((tile.shared_memory // 4,), "uint32", dynamic=True)
-    x = _staged(tile, operands[0], sources[0], (memory, 0, tile.rows), thread)
-    w = _staged(tile, operands[1], sources[1], (memory, tile.rows, tile.columns), thread)
-    number = b.let(thread // b.WARP)
-    warp = (
-        b.let(number % tile.warps[0]),
-        b.let(number // tile.warps[0]),
-    )
-    mine = _Warp(tile, x, w, warp, thread % b.WARP)
-    _run(tile, (x, w), operands[0].terms, mine)
-    size, each = (tile.rows, tile.columns), (tile.warp_rows, tile.warp_columns)
-    TileSums(mine.sums, size, each, warp, thread, tile.threads).hand_out(memory, part)
 
 
 def _staged(
@@ -194,36 +176,27 @@ def _run(tile: ProductTile, operands: tuple[_Staged, _Staged], terms: b.Expr, wa
 
     with T.serial(b.int32(last), unroll=False) as stage:
         copy(T.Cast("int64", stage), stage)
-    slot = b.scratch((1,), "int32")
-    b.store(slot, b.int32(0), (0,))
+    slot = b.cell(b.int32(0))
     wait()
     with b.when(count > 0):
-        warp.load(0, slot[0], b.int32(0))
+        warp.load(0, slot.value, b.int32(0))
     with T.serial(count, unroll=False) as index:
         # Everyone has read what was there: that was before the last wait.
-        free = T.Select(slot[0] == 0, b.int32(last), slot[0] - 1)
+        free = T.Select(slot.value == 0, b.int32(last), slot.value - 1)
         copy(index + last, b.let(free))
         with T.serial(b.int32(STEPS // 2), unroll=False) as turn:
-            warp.load(1, slot[0], 2 * turn + 1)
+            warp.load(1, slot.value, 2 * turn + 1)
             warp.multiply(0)
             with b.when(turn == STEPS // 2 - 1):
                 wait()
-                b.store(slot, T.Select(slot[0] == last, b.int32(0), slot[0] + 1), (0,))
+                slot.set(T.Select(slot.value == last, b.int32(0), slot.value + 1))
             with b.when(T.Or(turn < STEPS // 2 - 1, index + 1 < count)):
-                warp.load(0, slot[0], T.truncmod(2 * turn + 2, STEPS))
+                warp.load(0, slot.value, T.truncmod(2 * turn + 2, STEPS))
             warp.multiply(1)
 
 
 class _Warp:
-    """One warp's part of the tile.
-
-    Args:
-        tile: The block's tile.
-        x: The first operand.
-        w: The second operand.
-        warp: The row and the column of the warp among the warps.
-        lane: The thread's index within the warp.
-    """
+    """One warp's part of the tile; ``warp`` is its row and its column among the warps."""
 
     def __init__(
         self, tile: ProductTile, x: _Staged, w: _Staged, warp: tuple[b.Expr, b.Expr], lane: b.Expr
@@ -231,25 +204,18 @@ class _Warp:
         self.x, self.w, self.lane = x, w, lane
         self.top, self.left = warp[0] * tile.warp_rows, warp[1] * tile.warp_columns
         self.rows, self.columns = tile.warp_rows // 16, tile.warp_columns // 16
-        self.sums = b.scratch((self.rows * self.columns * 8,))
-        with T.unroll(b.int32(self.rows * self.columns * 8)) as index:
-            b.store(self.sums, T.float32(0), (index,))
+        self.sums = ln.zeros(self.rows * self.columns * 8)
         self.fragments = [
             (b.scratch((self.rows * 4,), "uint32"), b.scratch((self.columns * 4,), "uint32"))
             for _ in range(2)
         ]
 
     def load(self, which: int, stage: b.Expr, step: b.Expr) -> None:
-        """Load the fragments of 16 terms.
+        """Load the fragments of 16 terms of a stage into some registers, of two.
 
         ldmatrix takes the addresses of the rows of its four matrices from lanes 0-7, 8-15, 16-23
         and 24-31. For mma these are, of x, rows 0-7 and 8-15 of the first eight terms, then of the
         others; of the weights, the first and the other eight terms of rows 0-7, then of 8-15.
-
-        Args:
-            which: Into which registers, of two.
-            stage: Of which stage.
-            step: The how many-th 16 of its terms.
         """
         rows, columns = self.fragments[which]
         row, piece = self.lane % 16, self.lane // 16

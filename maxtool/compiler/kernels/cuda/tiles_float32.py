@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from tvm.tirx.script.builder import ir as T
 
@@ -33,6 +33,44 @@ class Float32Tile:
 
     side: int  # rows and columns: 64 or 128
     min_blocks_per_sm: int  # blocks that a multiprocessor is to have registers for
+    threads: ClassVar[int] = THREADS
+
+    @property
+    def rows(self) -> int:
+        """Rows of the part of a block."""
+        return self.side
+
+    @property
+    def columns(self) -> int:
+        """Columns, as many."""
+        return self.side
+
+    def multiply(
+        self, operands: tuple[Matrix, Matrix], sources: Sources, thread: b.Expr, part: Part
+    ) -> None:
+        """Emit what one block does; as :meth:`ProductTile.multiply`, in float32."""
+        size = self.side
+        x, w = (
+            _staged(size, matrix, source, thread)
+            for matrix, source in zip(operands, sources, strict=True)
+        )
+        sums = ln.zeros(size // GRID * (size // GRID))
+        count = b.index(b.ceildiv(operands[0].terms, DEPTH))
+        top, left = b.let(thread // GRID), b.let(thread % GRID)
+        slot = b.cell(b.int32(0))
+        for operand in (x, w):
+            operand.fetch(b.integer(0))
+        with T.serial(count) as index:
+            for operand in (x, w):
+                operand.keep(slot.value)
+            b.barrier()
+            with b.when(index + 1 < count):
+                for operand in (x, w):
+                    operand.fetch((index + 1) * DEPTH)
+            with T.serial(b.int32(DEPTH)) as term:
+                _multiply(size, sums, (x.memory, w.memory), (slot.value, term), (top, left))
+            slot.set(1 - slot.value)
+        _write(size, sums, (top, left), part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,44 +98,6 @@ class _Staged:
             for element in range(4):
                 target_index = (slot, self.thread % PIECES * 4 + element, row)
                 b.store(self.memory, self.held[4 * index + element], target_index)
-
-
-def tile_product_float32(
-    size: int, operands: tuple[Matrix, Matrix], sources: Sources, thread: b.Expr, part: Part
-) -> None:
-    """Emit what one block does.
-
-    Args:
-        size: Rows and columns of the tile: 64 or 128.
-        operands: x and the weights.
-        sources: From a row of the tile, and from a column, to the row of x or of the weights to
-            read; there is always one.
-        thread: The index of the thread.
-        part: Where the sums go, those that do not exist among them.
-    """
-    x, w = (
-        _staged(size, matrix, source, thread)
-        for matrix, source in zip(operands, sources, strict=True)
-    )
-    sums = b.scratch((size // GRID * (size // GRID),))
-    with T.unroll(b.int32(int(sums.shape[0]))) as one:
-        b.store(sums, T.float32(0), (one,))
-    count = b.index(b.ceildiv(operands[0].terms, DEPTH))
-    top, left = b.let(thread // GRID), b.let(thread % GRID)
-    slot = b.cell(b.int32(0))
-    for operand in (x, w):
-        operand.fetch(b.integer(0))
-    with T.serial(count) as index:
-        for operand in (x, w):
-            operand.keep(slot.value)
-        b.barrier()
-        with b.when(index + 1 < count):
-            for operand in (x, w):
-                operand.fetch((index + 1) * DEPTH)
-        with T.serial(b.int32(DEPTH)) as term:
-            _multiply(size, sums, (x.memory, w.memory), (slot.value, term), (top, left))
-        slot.set(1 - slot.value)
-    _write(size, sums, (top, left), part)
 
 
 def _staged(

@@ -28,13 +28,7 @@ def widest(dtype: str, *counts: int, limit: int = BYTES) -> int:
 
 
 def registers(count: int, width: int, dtype: str) -> tuple[int, str]:
-    """Return the number and the type of the registers that hold ``count`` stored numbers.
-
-    Args:
-        count: A multiple of ``width``.
-        width: What ``widest`` gave.
-        dtype: The type of the numbers.
-    """
+    """Return the number and the type of the registers that hold ``count`` stored numbers."""
     return (count, b.STORAGE[dtype]) if width == 1 else (count * BITS[dtype] // 32, "uint32")
 
 
@@ -45,15 +39,9 @@ def load(
     width: int,
     dtype: str,
 ) -> None:
-    """Load neighbours as they are stored.
+    """Load neighbours as they are stored into registers, as many as ``registers`` names.
 
-    Args:
-        held: Registers, as many as ``registers`` names.
-        place: The first of them.
-        source: Global or shared memory, and where the first number is in it: in the last dimension
-            a multiple of ``width``.
-        width: What ``widest`` gave.
-        dtype: The type of the numbers.
+    Where the first is in global or shared memory is a multiple of ``width``, along the last axis.
     """
     buffer, index = source
     if width == 1:
@@ -74,14 +62,9 @@ def fetch(buffer: b.Buffer, index: Sequence[b.Index], width: int, dtype: str) ->
 def unpack(
     held: b.Buffer, count: int, dtype: str, width: int | None = None, row: tuple[b.Index, ...] = ()
 ) -> b.Buffer:
-    """Convert loaded registers to float32.
+    """Convert ``count`` loaded numbers, in the registers ``held[row]``, to float32.
 
-    Args:
-        held: Registers.
-        count: How many numbers.
-        dtype: Their type.
-        width: How many of them one load brought; all, if nothing is said.
-        row: Where in ``held`` they are, if it has several dimensions.
+    One load brought ``width`` of them; all, if nothing is said.
     """
     numbers = b.scratch((count,))
     many, register_dtype = registers(count, width or count, dtype)
@@ -149,6 +132,11 @@ def made(width: int, number: Callable[[b.Expr], b.Expr]) -> b.Buffer:
     with T.unroll(b.int32(width)) as i:
         b.store(held, number(i), (i,))
     return held
+
+
+def zeros(count: int) -> b.Buffer:
+    """Zeros in registers."""
+    return made(count, lambda _: T.float32(0))
 
 
 def strided(count: int, thread: b.Expr, threads: int, body: Callable[[b.Expr], None]) -> None:
