@@ -25,18 +25,6 @@ from maxtool.errors import CompilationFailed
 
 
 @dataclass(frozen=True, slots=True)
-class BlockPosition:
-    """Position of a block in the launch."""
-
-    at: b.Expr  # the sequence
-    kv: b.Expr  # the head of keys
-    share: b.Expr  # which of the shares
-    base: b.Expr  # the head of its first query
-    first: b.Expr  # its first key, int32
-    stop: b.Expr  # the key after its last, int32
-
-
-@dataclass(frozen=True, slots=True)
 class _Arguments:
     """Arguments of both kernels: caches, the position, and partial results."""
 
@@ -67,9 +55,9 @@ def split_kv_attention(
         k, v = _caches(kernel, (batch, kv_heads, context, head_dim), dtype)
         position = kernel.argument("position", (1,), "int32")
         out, sums = _results(kernel, (batch, heads, splits, head_dim))
-        given = _Arguments(batch, context, k, v, position, out, sums)
-        with _blocks(split, scores, splits, kv_heads, given) as (place, one):
-            _attend(one, place, given, lambda queries: _copy(one, place, q, queries))
+        arguments = _Arguments(batch, context, k, v, position, out, sums)
+        with _blocks(split, scores, splits, kv_heads, arguments) as block:
+            block.attend(lambda queries: block.copy(q, queries))
     return kernel.function
 
 
@@ -96,24 +84,23 @@ def attention_step(
         batch, context, angles = kernel.dim("batch"), kernel.dim("context"), kernel.dim("angles")
         caches = _caches(kernel, (batch, kv_heads, context, head_dim), dtype)
         q = kernel.argument("q", (batch, 1, heads, head_dim))
-        k, v = (
-            kernel.argument(name, (batch, 1, kv_heads, head_dim)) for name in ("new_k", "new_v")
-        )
+        sizes = (batch, 1, kv_heads, head_dim)
+        k, v = (kernel.argument(name, sizes) for name in ("new_k", "new_v"))
         cos, sin = (kernel.argument(name, (angles, dim // 2)) for name in ("cos", "sin"))
         first = kernel.argument("first", (1,), "int32")
         position = kernel.argument("position", (1,), "int32")
         out, sums = _results(kernel, (batch, heads, splits, head_dim))
         arguments = _Arguments(batch, context, *caches, position, out, sums)
-        with _blocks(split, scores, splits, kv_heads, arguments) as (place, key_split):
+        with _blocks(split, scores, splits, kv_heads, arguments) as block:
             angle = (cos, sin, b.index(b.clamped(first[0], angles)))
             rotation = Rotation(head_dim, dim)
 
             def prepare(queries: b.Buffer) -> None:
-                _rotate(key_split, place, rotation, angle, q, queries)
-                with b.when(place.stop == position[0] + 1):
-                    _write(key_split, place, rotation, angle, (k, v), caches)
+                block.rotate(rotation, angle, q, queries)
+                with b.when(block.stop == position[0] + 1):
+                    block.write(rotation, angle, k, v)
 
-            _attend(key_split, place, arguments, prepare)
+            block.attend(prepare)
     return kernel.function
 
 
@@ -137,160 +124,111 @@ def _results(kernel: b.Kernel, sizes: tuple[b.Index, ...]) -> tuple[b.Buffer, b.
 @contextmanager
 def _blocks(
     split: SplitPlan, scores: Scores, splits: int, kv_heads: int, arguments: _Arguments
-) -> Iterator[tuple[BlockPosition, KeySplit]]:
-    """Launch the blocks: where each is, and what it holds.
-
-    Raises:
-        CompilationFailed: If heads are so wide that a block cannot add up its results.
-    """
+) -> Iterator[_Block]:
+    """Launch the blocks; refuse heads so wide that a block cannot add up its results."""
     if split.shared_memory > STATIC:
         raise CompilationFailed(
             f"attention with heads of {split.head_dim} elements does not fit into the "
             f"{STATIC >> 10} KiB of shared memory of a block"
         )
     blocks = [splits * split.chunks, kv_heads, arguments.batch]
-    with b.launch(blocks, THREADS, min_blocks_per_sm=split.min_blocks_per_sm) as (
-        x,
-        kv,
-        at,
-        thread,
-    ):
+    with b.launch(blocks, THREADS, split.min_blocks_per_sm) as (x, kv, at, thread):
         share, chunk = b.index(b.quotient(x, split.chunks)), b.remainder(x, split.chunks)
         after = T.Cast("int64", arguments.position[0]) + 1
         end = b.index(b.greatest(b.least(after, arguments.context), 0))
         begin = b.index(scores.first(end - 1))
-        length = b.index(_length(end - begin, splits, split.step))
+        # Whole rounds of a block.
+        rounds = b.ceildiv(b.ceildiv(end - begin, splits), split.step)
+        length = b.index(rounds * split.step)
         first = short(begin + share * length)
         stop = short(b.least(T.Cast("int64", first) + length, end))
         key_split = KeySplit(split, scores, thread, b.index(chunk * split.queries))
         base = b.index(kv * split.group + key_split.query)
-        yield BlockPosition(at, kv, share, base, first, stop), key_split
+        yield _Block(arguments, key_split, at, kv, share, base, first, stop)
 
 
-def _length(keys: b.Expr, splits: int, step: int) -> b.Expr:
-    """Keys of each share: whole rounds of a block."""
-    return b.ceildiv(b.ceildiv(keys, splits), step) * step
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A block of the launch, and its steps."""
 
+    arguments: _Arguments
+    key_split: KeySplit
+    at: b.Expr  # the sequence
+    kv: b.Expr  # the head of keys
+    share: b.Expr  # which of the shares
+    base: b.Expr  # the head of its first query
+    first: b.Expr  # its first key, int32
+    stop: b.Expr  # the key after its last, int32
 
-def _attend(
-    key_split: KeySplit,
-    block_position: BlockPosition,
-    arguments: _Arguments,
-    prepare: Callable[[b.Buffer], None],
-) -> None:
-    """Process the keys of a block's split, if there are any.
+    def attend(self, prepare: Callable[[b.Buffer], None]) -> None:
+        """Process the keys of the share, if there are any.
 
-    Args:
-        key_split: The share.
-        block_position: Where the block is.
-        arguments: The arguments of the kernel.
-        prepare: Puts the queries into shared memory ``[queries, head_dim]``; what else it writes
-            is there, too, when the keys are read.
-    """
-    left = (
-        arguments.out,
-        arguments.sums,
-        (block_position.at,),
-        block_position.base,
-        block_position.share,
-    )
-    split, step = key_split.split, key_split.split.step
+        ``prepare`` puts the queries into shared memory ``[queries, head_dim]``; what else it writes
+        is there, too, when the keys are read.
+        """
+        arguments, key_split = self.arguments, self.key_split
+        split, step = key_split.split, key_split.split.step
+        target = self.at, self.base, self.share
 
-    def work() -> None:
-        queries = b.shared((split.queries, split.head_dim))
-        prepare(queries)
-        b.barrier()
-        key_split.start(queries)
-        rounds = short(
-            T.truncdiv(block_position.stop - block_position.first + (step - 1), b.int32(step))
-        )
-        with T.serial(rounds) as i:
-            start = short(block_position.first + i * step)
-            key_split.round(
-                arguments.k,
-                arguments.v,
-                (block_position.at, block_position.kv),
-                start,
-                block_position.stop,
-            )
-        key_split.join_streams()
-        key_split.finish(*left)
+        def work() -> None:
+            queries = b.shared((split.queries, split.head_dim))
+            prepare(queries)
+            b.barrier()
+            key_split.start(queries)
+            rounds = short(T.truncdiv(self.stop - self.first + (step - 1), b.int32(step)))
+            with T.serial(rounds) as i:
+                start = short(self.first + i * step)
+                key_split.round(arguments.k, arguments.v, (self.at, self.kv), start, self.stop)
+            key_split.join_streams()
+            key_split.finish(arguments.out, arguments.sums, *target)
 
-    b.either(block_position.first < block_position.stop, work, lambda: key_split.nothing(*left[1:]))
+        b.either(self.first < self.stop, work, lambda: key_split.nothing(arguments.sums, *target))
 
+    def _each_head(self, units: int, body: Callable[[b.Expr, b.Expr, b.Expr], None]) -> None:
+        """Run ``body(g, head, unit)`` for units of each query; one beyond the group is its last."""
+        key_split, split = self.key_split, self.key_split.split
 
-def _each_head(
-    key_split: KeySplit,
-    block_position: BlockPosition,
-    units: int,
-    body: Callable[[b.Expr, b.Expr, b.Expr], None],
-) -> None:
-    """Run ``body(g, head, unit)`` for the units of each query; one beyond the group is its last."""
-    split = key_split.split
+        def work(index: b.Expr) -> None:
+            g = b.let(T.truncdiv(index, b.int32(units)))
+            wide = T.Cast("int64", g)
+            last = wide if split.chunks == 1 else b.least(wide, split.group - 1 - key_split.query)
+            body(g, b.index(self.base + last), b.let(index - g * units))
 
-    def work(index: b.Expr) -> None:
-        g = b.let(T.truncdiv(index, b.int32(units)))
-        wide = T.Cast("int64", g)
-        last = wide if split.chunks == 1 else b.least(wide, split.group - 1 - key_split.query)
-        body(g, b.index(block_position.base + last), b.let(index - g * units))
+        ln.strided(split.queries * units, key_split.thread, THREADS, work)
 
-    ln.strided(split.queries * units, key_split.thread, THREADS, work)
+    def copy(self, q: b.Buffer, queries: b.Buffer) -> None:
+        """Copy the queries into shared memory."""
+        head_dim = self.key_split.split.head_dim
+        width = ln.widest("float32", head_dim)
 
+        def copy(g: b.Expr, head: b.Expr, unit: b.Expr) -> None:
+            numbers = ln.read(q, (self.at, 0, head, unit * width), width)
+            ln.write(queries, numbers, (g, unit * width), width)
 
-def _copy(
-    key_split: KeySplit, block_position: BlockPosition, q: b.Buffer, queries: b.Buffer
-) -> None:
-    """Copy the queries of a block into shared memory."""
-    width = ln.widest("float32", key_split.split.head_dim)
+        self._each_head(head_dim // width, copy)
 
-    def copy(g: b.Expr, head: b.Expr, unit: b.Expr) -> None:
-        numbers = ln.read(q, (block_position.at, 0, head, unit * width), width, "float32")
-        ln.write(queries, numbers, (g, unit * width), width, "float32")
+    def rotate(self, rotation: Rotation, angle: Angle, q: b.Buffer, queries: b.Buffer) -> None:
+        """Copy the queries into shared memory, rotated."""
+        width = rotation.width()
 
-    _each_head(key_split, block_position, key_split.split.head_dim // width, copy)
+        def rotate(g: b.Expr, head: b.Expr, unit: b.Expr) -> None:
+            source = (q, (self.at, 0, head))
+            rotation.apply(unit, width, source, angle, (queries, (g,), "float32"))
 
+        self._each_head(rotation.units(width), rotate)
 
-def _rotate(
-    key_split: KeySplit,
-    block_position: BlockPosition,
-    rotation: Rotation,
-    angle: Angle,
-    q: b.Buffer,
-    queries: b.Buffer,
-) -> None:
-    """Copy the queries of a block into shared memory, rotated."""
-    width = rotation.width()
+    def write(self, rotation: Rotation, angle: Angle, k: b.Buffer, v: b.Buffer) -> None:
+        """Write the token's key, rotated, and its value, as the last of the share."""
+        split, thread = self.key_split.split, self.key_split.thread
+        dtype, width = split.dtype, rotation.width(split.dtype)
+        source, target = (self.at, 0, self.kv), (self.at, self.kv, self.stop - 1)
 
-    def rotate(g: b.Expr, head: b.Expr, unit: b.Expr) -> None:
-        source = (q, (block_position.at, 0, head))
-        rotation.apply(unit, width, source, angle, (queries, (g,), "float32"))
+        def rotate(unit: b.Expr) -> None:
+            rotation.apply(unit, width, (k, source), angle, (self.arguments.k, target, dtype))
 
-    _each_head(key_split, block_position, rotation.units(width), rotate)
+        def copy(unit: b.Expr) -> None:
+            numbers = ln.read(v, (*source, unit * width), width)
+            ln.write(self.arguments.v, numbers, (*target, unit * width), width, dtype)
 
-
-def _write(
-    key_split: KeySplit,
-    block_position: BlockPosition,
-    rotation: Rotation,
-    angle: Angle,
-    new: tuple[b.Buffer, b.Buffer],
-    caches: tuple[b.Buffer, b.Buffer],
-) -> None:
-    """Write the token's key, rotated, and its value, as the last of a share."""
-    dtype, head_dim = key_split.split.dtype, key_split.split.head_dim
-    width = rotation.width(dtype)
-    (keys, values), (k, v) = caches, new
-    source, target = (
-        (block_position.at, 0, block_position.kv),
-        (block_position.at, block_position.kv, block_position.stop - 1),
-    )
-
-    def rotate(unit: b.Expr) -> None:
-        rotation.apply(unit, width, (k, source), angle, (keys, target, dtype))
-
-    def copy(unit: b.Expr) -> None:
-        numbers = ln.read(v, (*source, unit * width), width, "float32")
-        ln.write(values, numbers, (*target, unit * width), width, dtype)
-
-    ln.strided(rotation.units(width), key_split.thread, THREADS, rotate)
-    ln.strided(head_dim // width, key_split.thread, THREADS, copy)
+        ln.strided(rotation.units(width), thread, THREADS, rotate)
+        ln.strided(split.head_dim // width, thread, THREADS, copy)

@@ -28,11 +28,7 @@ def short(value: b.Expr) -> b.Expr:
 class KeySplit:
     """One block's share: the queries and results that a thread holds, and what it does with them.
 
-    Args:
-        split: How the work is shared out.
-        scores: What becomes of products.
-        thread: The thread's index.
-        query: The first query of the block in its group.
+    ``query`` is the first of the block in its group.
     """
 
     def __init__(self, split: SplitPlan, scores: Scores, thread: b.Expr, query: b.Expr) -> None:
@@ -156,12 +152,7 @@ class KeySplit:
                     b.store(self.out, b.warp_sum(self.out[g, i], distance), (g, i))
 
     def finish(
-        self,
-        out: b.Buffer,
-        sums: b.Buffer,
-        at: tuple[b.Expr, ...],
-        base: b.Expr,
-        share: b.Expr,
+        self, out: b.Buffer, sums: b.Buffer, at: b.Expr, base: b.Expr, share: b.Expr
     ) -> None:
         """Add up what the warps have, and leave it to whoever joins the shares."""
         split = self.split
@@ -175,7 +166,7 @@ class KeySplit:
             i = b.let(index - g * split.head_dim)
             with b.when(self._exists(g)):
                 top, total, value = warps.joined(self.scores, g, i)
-                target_index = (*at, b.index(base + T.Cast("int64", g)), share)
+                target_index = (at, b.index(base + T.Cast("int64", g)), share)
                 b.store(out, value, (*target_index, i))
                 with b.when(i == 0):
                     b.store(sums, top, (*target_index, 0))
@@ -195,11 +186,9 @@ class KeySplit:
                 offset, inside = self.place(piece)
                 with b.when(inside) if inside is not None else nullcontext():
                     for part in range(0, split.width, step):
-                        numbers = b.scratch((step,))
-                        with T.unroll(b.int32(step)) as i:
-                            own = self.out[g, piece * split.width + part + i]
-                            b.store(numbers, own, (i,))
-                        ln.write(warps.outs, numbers, (warp, g, offset + part), step, "float32")
+                        start = piece * split.width + part
+                        numbers = ln.made(step, lambda i, start=start: self.out[g, start + i])
+                        ln.write(warps.outs, numbers, (warp, g, offset + part), step)
 
     def _exists(self, g: b.Expr) -> b.Expr:
         """Return whether a query belongs to the group: the last chunk may hold fewer."""
@@ -207,12 +196,12 @@ class KeySplit:
         exact = split.chunks * split.queries == split.group
         return tirx.const(True, "bool") if exact else self.query + g < split.group
 
-    def nothing(self, sums: b.Buffer, at: tuple[b.Expr, ...], base: b.Expr, share: b.Expr) -> None:
+    def nothing(self, sums: b.Buffer, at: b.Expr, base: b.Expr, share: b.Expr) -> None:
         """Store that a split had no key."""
         mine = T.And(self.thread < self.split.queries, self._exists(self.thread))
         with b.when(mine):
             head = b.index(base + T.Cast("int64", self.thread))
-            b.store(sums, T.float32(0), (*at, head, share, 1))
+            b.store(sums, T.float32(0), (at, head, share, 1))
 
 
 class _Warps(NamedTuple):

@@ -34,8 +34,7 @@ def combine_splits(heads: int, head_dim: int, splits: int, out: str = "float32")
                 with T.serial(splits) as share:
                     weight = b.let(weights[share])
                     with b.when(weight != T.float32(0)):
-                        more = weight * parts[at, head, share, i]
-                        value.add(more)
+                        value.add(weight * parts[at, head, share, i])
                 b.store(y, b.to_storage(value.value * inverse, out), (at, 0, head, i))
 
             ln.strided(head_dim, thread, threads, element)

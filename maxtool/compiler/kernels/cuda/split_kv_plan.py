@@ -98,10 +98,7 @@ class SplitPlan:
 def splits_for(split: SplitPlan, kv_heads: int, keys: int | None) -> int:
     """Return the most splits: enough for all multiprocessors, none idle from the start.
 
-    Args:
-        split: How a block works.
-        kv_heads: Heads of keys, which have blocks of their own anyhow.
-        keys: Keys that a query can see; None if that is not known now.
+    Heads of keys have blocks of their own anyhow; ``keys`` is None if their number is not known.
     """
     wanted = -(-BLOCKS // (kv_heads * split.chunks))
     return wanted if keys is None else min(wanted, -(-keys // split.step))
