@@ -94,11 +94,7 @@ tvm_ffi.register_global_func(_GENERATED, _put_aside, override=True)
 
 
 def device_source(compiled: GeneratedModule) -> str:
-    """The CUDA C++ of a module.
-
-    Raises:
-        CompilationFailed: If there is none.
-    """
+    """The CUDA C++ of a module that has some."""
     if len(compiled.sources) != 1:
         raise CompilationFailed(
             f"TVM made {len(compiled.sources)} pieces of device code where one is expected"
@@ -107,12 +103,7 @@ def device_source(compiled: GeneratedModule) -> str:
 
 
 def device_code(compiled: GeneratedModule, target: CudaTarget) -> list[DeviceCode]:
-    """The machine code, and the PTX, that a target asks for.
-
-    Raises:
-        MachineLacks: If the packages of the extra ``cuda`` are not installed.
-        CompilationFailed: If there is no device code, or it does not compile.
-    """
+    """The machine code, and the PTX, that a target asks for."""
     ptx = portable_code(device_source(compiled), target.archs)
     codes = machine_code(ptx, target.archs)
     return [*codes, ptx] if target.ptx else codes

@@ -93,15 +93,9 @@ class CudaTarget:
 def cuda_target(name: str = "cuda", *, ptx: bool = False) -> CudaTarget:
     """The target a user names.
 
-    Args:
-        name: ``cuda`` for the GPUs of this machine, or architectures: ``cuda:sm_80,sm_90``. A CPU
-            among them (``cpu:aarch64-linux-gnu``) is the one of the machine that the GPUs are in;
-            otherwise it is this machine's kind.
-        ptx: Whether PTX is wanted too.
-
-    Raises:
-        UsageError: If an architecture is unknown; it lists those that are known.
-        MissingDevice: If the GPUs of this machine are meant, and there are none.
+    That is ``cuda`` for the GPUs of this machine, or architectures: ``cuda:sm_80,sm_90``. A CPU
+    among them (``cpu:aarch64-linux-gnu``) is the one of the machine that the GPUs are in; otherwise
+    it is this machine's kind.
     """
     target_kind, colon, listed = name.partition(":")
     if target_kind != "cuda" or (colon and not listed):
@@ -115,15 +109,12 @@ def cuda_target(name: str = "cuda", *, ptx: bool = False) -> CudaTarget:
     if len(cpus) > 1:
         raise UsageError(f"{name!r} names several CPUs: the GPUs of an artifact are in one machine")
     archs = _known([part for part in parts if part not in cpus])
-    return CudaTarget(archs, ptx, cpu_target(cpus[0] if cpus else _baseline()), host=False)
+    processor = cpus[0] if cpus else BASELINES.get(platform.machine().lower(), "cpu")
+    return CudaTarget(archs, ptx, cpu_target(processor), host=False)
 
 
 def _capabilities_here() -> list[tuple[int, int]]:
-    """The compute capabilities of the GPUs of this machine.
-
-    Raises:
-        MissingDevice: If there is none.
-    """
+    """The compute capabilities of the GPUs of this machine."""
     try:
         return compute_capabilities()
     except MissingDevice as error:
@@ -132,11 +123,7 @@ def _capabilities_here() -> list[tuple[int, int]]:
 
 
 def _known(names: Sequence[str]) -> tuple[str, ...]:
-    """The architectures of these names.
-
-    Raises:
-        UsageError: If there is none, or some are not known.
-    """
+    """The architectures of some names; an error lists those that are known."""
     unknown = [name for name in names if name not in SHARED_MEMORY]
     if names and not unknown:
         return _ordered(names)
@@ -163,11 +150,6 @@ def _arch_of(capability: tuple[int, int]) -> str:
             hint=f"known: {_listing()}; PTX (--ptx) also runs on GPUs that are newer",
         )
     return fitting[-1]
-
-
-def _baseline() -> str:
-    machine = platform.machine().lower()
-    return BASELINES.get(machine, "cpu")
 
 
 def _listing() -> str:

@@ -34,31 +34,13 @@ class DeviceCode:
 
 
 def portable_code(source: str, archs: Sequence[str]) -> DeviceCode:
-    """Compile CUDA C++ to PTX, which every GPU from the oldest of some architectures on can run.
-
-    Args:
-        source: What TVM generates.
-        archs: ``sm_XX``, oldest first.
-
-    Raises:
-        MachineLacks: If the packages of the extra ``cuda`` are not installed.
-        CompilationFailed: If the source does not compile; nvrtc's messages are in ``problems``.
-    """
+    """Compile CUDA C++ to PTX, which GPUs from the first, oldest architecture on can run."""
     virtual = archs[0].replace("sm_", "compute_")
     return DeviceCode(virtual, translate(source, virtual))
 
 
 def machine_code(ptx: DeviceCode, archs: Sequence[str]) -> list[DeviceCode]:
-    """Compile PTX for several architectures at the same time.
-
-    Args:
-        ptx: Of none that is newer than these.
-        archs: ``sm_XX``.
-
-    Raises:
-        MachineLacks: If the packages of the extra ``cuda`` are not installed.
-        CompilationFailed: If it does not compile; ptxas' messages are in ``problems``.
-    """
+    """Compile PTX for several architectures, none of them older, at the same time."""
     with ThreadPoolExecutor() as pool:  # a process for each
         assembled = pool.map(lambda arch: assemble(ptx.data, arch), archs)
         return [DeviceCode(arch, *code) for arch, code in zip(archs, assembled, strict=True)]

@@ -25,12 +25,7 @@ MODULE = "model.so"
 
 
 def load_device_module(compiled: GeneratedModule, target: CudaTarget) -> Any:  # noqa: ANN401 - tvm ships no types
-    """Load code that was compiled for the GPUs of this machine, as a module for a virtual machine.
-
-    Raises:
-        MachineLacks: If the CUDA runtime, the extra ``cuda`` or a linker is missing.
-        CompilationFailed: If the device code does not compile.
-    """
+    """Load code for the GPUs of this machine, as a module for a virtual machine."""
     _require_runtime()
     if not compiled.sources:  # values are moved, and nothing is computed
         return compiled.executable

@@ -15,18 +15,10 @@ SHOWN = 5
 
 
 def translate(source: str, virtual: str) -> bytes:
-    """Compile CUDA C++ to PTX.
+    """Compile CUDA C++ to PTX, a text that ends with a newline.
 
-    Args:
-        source: What TVM generates.
-        virtual: The features that it may use: ``compute_XX``.
-
-    Returns:
-        The text, which ends with a newline.
-
-    Raises:
-        MachineLacks: If the packages of the extra ``cuda`` are not installed.
-        CompilationFailed: If the source does not compile; nvrtc's messages are in ``problems``.
+    ``virtual`` names the features that it may use: ``compute_XX``. Messages of nvrtc are in the
+    ``problems`` of an error.
     """
     nvrtc = compilers().nvrtc
     options = [f"--gpu-architecture={virtual}", *OPTIONS]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
 
 from maxtool.compiler.cuda.wheels import compilers
 from maxtool.compiler.tool_runner import run_tool
@@ -17,23 +16,10 @@ SPLIT = "--split-compile=4"
 REPORT = "-v"
 
 
-class MachineCode(NamedTuple):
-    """Machine code for one architecture."""
+def assemble(ptx: bytes, arch: str) -> tuple[bytes, str]:
+    """Compile PTX to a cubin, an ELF file; and what ptxas reports of the kernels.
 
-    cubin: bytes  # an ELF file
-    log: str  # what ptxas reports of the kernels
-
-
-def assemble(ptx: bytes, arch: str) -> MachineCode:
-    """Compile PTX to machine code.
-
-    Args:
-        ptx: The text.
-        arch: ``sm_XX``.
-
-    Raises:
-        MachineLacks: If the packages of the extra ``cuda`` are not installed.
-        CompilationFailed: If it does not compile; ptxas' messages are in ``problems``.
+    Messages of ptxas are in the ``problems`` of an error.
     """
     ptxas = str(compilers().ptxas)
     with tempfile.TemporaryDirectory(prefix="maxtool-") as folder:
@@ -41,4 +27,4 @@ def assemble(ptx: bytes, arch: str) -> MachineCode:
         text.write_bytes(ptx)
         command = [ptxas, f"-arch={arch}", REPORT, SPLIT, str(text), "-o", str(cubin)]
         log = run_tool(f"ptxas for {arch}", command)
-        return MachineCode(cubin.read_bytes(), log)
+        return cubin.read_bytes(), log

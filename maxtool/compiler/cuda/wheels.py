@@ -34,11 +34,7 @@ class Compilers:
 
 @cache
 def compilers() -> Compilers:
-    """Paths of both compilers.
-
-    Raises:
-        MachineLacks: Naming the packages that are not installed, or not of a version that serves.
-    """
+    """Paths of both compilers; an error names packages that are missing, or of another version."""
     problems = _problems()
     try:
         from cuda.bindings import nvrtc

@@ -51,6 +51,10 @@ class Scores:
         """Return the reference of scores: the greatest, or 0 as long as no key was seen."""
         return T.Select(top == self.number(HIDDEN), self.number(0), top)
 
+    def inverse(self, total: b.Expr) -> b.Expr:
+        """The inverse of a sum of powers; 1 where no key was seen."""
+        return self.number(1) / T.Select(total == self.number(0), self.number(1), total)
+
     def first(self, query: b.Expr) -> b.Expr:
         """The first key that the query at a position sees."""
         return b.integer(0) if self.window is None else b.greatest(query - (self.window - 1), 0)

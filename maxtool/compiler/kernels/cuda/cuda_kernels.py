@@ -9,14 +9,13 @@ from maxtool.compiler.cuda.cuda_target import CudaTarget
 from maxtool.compiler.kernels import requests as r
 from maxtool.compiler.kernels.backend import shared_row
 from maxtool.compiler.kernels.cuda import gpu_requests as g
-from maxtool.compiler.kernels.cuda.attention import attention
+from maxtool.compiler.kernels.cuda.attention import attention, dot_attention
 from maxtool.compiler.kernels.cuda.backend import CudaBackend
 from maxtool.compiler.kernels.cuda.cache import (
     cache_write_key,
     cache_write_value,
     rope_into_cache,
 )
-from maxtool.compiler.kernels.cuda.dot_attention import dot_attention
 from maxtool.compiler.kernels.cuda.embedding import embedding
 from maxtool.compiler.kernels.cuda.expert_sort import expert_order
 from maxtool.compiler.kernels.cuda.experts import expert_linear

@@ -173,24 +173,3 @@ def _range(problem: AttentionOperands, first: b.Expr, rows: int) -> tuple[b.Expr
     end = b.index(b.greatest(b.least(highest + 1, problem.keys), 0))
     lowest = b.quotient(first, problem.group) + problem.offset
     return b.index(problem.scores.first(lowest)), end
-
-
-def cached_problem(
-    kernel: b.Kernel, heads: HeadSizes, scores: Scores, types: tuple[str, str]
-) -> AttentionOperands:
-    """The arguments of a kernel of causal attention over a cache, and what they mean.
-
-    They are q[batch, seq, heads, head_dim], k and v[batch, kv_heads, context, head_dim] of
-    the first type, position[1] int32 of the first query among the keys, y like q, of the second.
-    """
-    batch, seq, context = kernel.dim("batch"), kernel.dim("seq"), kernel.dim("context")
-    dim = heads.key_dim
-    q = kernel.argument("q", (batch, seq, heads.queries, dim))
-    sizes = (batch, heads.keys, context, dim)
-    k = kernel.argument("k", sizes, b.STORAGE[types[0]])
-    v = kernel.argument("v", sizes, b.STORAGE[types[0]])
-    position = kernel.argument("position", (1,), "int32")
-    y = kernel.argument("y", (batch, seq, heads.queries, dim), b.STORAGE[types[1]])
-    offset = T.Cast("int64", position[0])
-    every = ("float32", *types)
-    return AttentionOperands(heads, batch, seq, context, q, k, v, y, every, False, offset, scores)

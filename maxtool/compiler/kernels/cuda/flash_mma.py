@@ -28,6 +28,7 @@ from maxtool.compiler.kernels.cuda import vector_access as ln
 from maxtool.compiler.kernels.cuda.attention_scores import HIDDEN
 from maxtool.compiler.kernels.cuda.elements import PACK
 from maxtool.compiler.kernels.cuda.flash import STATIC, AttentionOperands, QueryTile, tiles
+from maxtool.compiler.kernels.cuda.matrix import MMA
 from maxtool.compiler.kernels.kernel_options import HeadSizes
 
 WARPS = 4
@@ -38,7 +39,6 @@ PIECE = 8  # elements of 16 bytes
 WIDE = 128  # elements of a query beyond which it does not stay in registers
 MASKED = 64  # elements beyond which a block with a mask needs more registers than three may have
 WIDEST = 256
-MMA = {"float16": "mt_mma_f16", "bfloat16": "mt_mma_bf16"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +49,18 @@ class TileLayout:
     dtype: str  # the type of keys and values
 
     @property
+    def widest(self) -> int:
+        """Elements of a key or of a value, whichever are more."""
+        return max(self.heads.key_dim, self.heads.value_dim)
+
+    @property
     def is_wide(self) -> bool:
         """Return whether queries or results take so many registers that others must spare some."""
-        return max(self.heads.key_dim, self.heads.value_dim) > WIDE
+        return self.widest > WIDE
 
     def min_blocks_per_sm(self, *, masked: bool) -> int:
         """Blocks of a multiprocessor: three, whose threads have 168 registers, or two with 255."""
-        widest = max(self.heads.key_dim, self.heads.value_dim)
-        return 2 if widest > (MASKED if masked else WIDE) else 3
+        return 2 if self.widest > (MASKED if masked else WIDE) else 3
 
     @property
     def keys(self) -> int:
@@ -67,7 +71,7 @@ class TileLayout:
     def memory(self) -> tuple[int, int]:
         """Rows of shared memory, keys, values, then queries that wait; and elements of a row."""
         rows = 2 * self.keys + (ROWS if self.is_wide else 0)
-        return rows, max(self.heads.key_dim, self.heads.value_dim) + PIECE
+        return rows, self.widest + PIECE
 
     @property
     def shared_memory(self) -> int:
@@ -182,29 +186,23 @@ class _Block:
 
         def copy(turn: b.Expr) -> None:
             if THREADS % pieces == 0:  # each thread stays in its column
-                row, column = self.thread // pieces, self.thread % pieces
-                target_index = row + turn * (THREADS // pieces), column
+                row = self.thread // pieces + turn * (THREADS // pieces)
+                column = self.thread % pieces
             else:
                 index = self.thread + turn * THREADS
-                target_index = index // pieces, index % pieces
-            self._copy_piece(target, source, first, target_index)
+                row, column = index // pieces, index % pieces
+            key = b.index(first + row)
+            inside = b.index(b.least(key, self.problem.keys - 1))
+            nbytes = T.Select(key < self.tile.end, b.int32(16), b.int32(0))
+            to = b.pointer(self.memory, target + row, column * PIECE)
+            at = b.pointer(source, self.tile.at, self.tile.kv, inside, column * PIECE)
+            b.do(b.call("mt_cp_async_16", to, at, nbytes))
 
         with T.unroll(b.int32(whole)) as turn:
             copy(turn)
         if rest:
             with b.when(self.thread < rest):
                 copy(b.int32(whole))
-
-    def _copy_piece(
-        self, target: int, source: b.Buffer, first: b.Expr, target_index: tuple[b.Expr, b.Expr]
-    ) -> None:
-        row, column = target_index
-        key = b.index(first + row)
-        inside = b.index(b.least(key, self.problem.keys - 1))
-        nbytes = T.Select(key < self.tile.end, b.int32(16), b.int32(0))
-        to = b.pointer(self.memory, target + row, column * PIECE)
-        at = b.pointer(source, self.tile.at, self.tile.kv, inside, column * PIECE)
-        b.do(b.call("mt_cp_async_16", to, at, nbytes))
 
     def _fragment(self, row: b.Expr, column: b.Expr, *, turned: bool = False) -> b.Buffer:
         """Four 8 x 8 matrices; ``row`` and ``column`` are those that this lane points at."""
@@ -241,9 +239,7 @@ class _Block:
     def _hide(self, first: b.Expr, begin: b.Expr) -> None:
         """Make scores of the products, minus infinity where a key is hidden.
 
-        Args:
-            first: The first key of the tile.
-            begin: The same, counted from the first of the walk.
+        The first key of the tile is ``begin``, counted from the first of the walk.
         """
         with _each(self.scores) as at:
             b.store(self.scores, self.problem.scores.of(self.scores[at]), at)
@@ -298,14 +294,11 @@ class _Block:
         """Divide by the sum and write a row; zeros if it saw no key."""
         problem = self.problem
         total = b.let(b.warp_reduce(self.total[half], b.add, 4))
-        zero, unit = T.float32(0), T.float32(1)
-        inverse = b.let(unit / T.Select(total == zero, unit, total))
+        inverse = b.let(problem.scores.inverse(total))
         offsets = problem.place(self.tile.at, *self.places[half])
         blocks = b.int32(self.form.heads.value_dim // 8)
         with b.when(self.rows[half] <= self.tile.last), T.unroll(blocks) as block:
-            pair = b.scratch((2,))
-            for i in range(2):
-                b.store(pair, self.out[block, half, i] * inverse, (i,))
+            pair = ln.put([self.out[block, half, i] * inverse for i in range(2)])
             column = block * 8 + self.lane % 4 * 2
             ln.write(problem.y, pair, (*offsets, column), 2, problem.types[2])
 

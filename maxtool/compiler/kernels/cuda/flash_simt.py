@@ -16,15 +16,10 @@ from dataclasses import dataclass
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
+from maxtool.compiler.kernels.cuda import flash
 from maxtool.compiler.kernels.cuda import vector_access as ln
 from maxtool.compiler.kernels.cuda.attention_scores import HIDDEN
-from maxtool.compiler.kernels.cuda.flash import (
-    STATIC,
-    AttentionOperands,
-    KeyRange,
-    QueryTile,
-    tiles,
-)
+from maxtool.compiler.kernels.cuda.flash import AttentionOperands, KeyRange, QueryTile
 from maxtool.compiler.kernels.kernel_options import HeadSizes
 from maxtool.errors import CompilationFailed
 
@@ -43,40 +38,34 @@ class TileShape:
     rows: int  # queries of a tile
     keys: int  # keys of a tile
 
-    @property
-    def key_width(self) -> int:
-        """Neighbours of a key that are multiplied at a time."""
-        return 4 if self.kind == "float32" and self.heads.key_dim % 4 == 0 else 1
+    def width(self, dim: int) -> int:
+        """Neighbours of a key or value of ``dim`` elements that are multiplied at a time."""
+        return 4 if self.kind == "float32" and dim % 4 == 0 else 1
+
+    def pitch(self, dim: int) -> int:
+        """Numbers from one row in shared memory to the next: rows begin in different banks."""
+        return dim + 4 if self.width(dim) == 4 else dim | 1
 
     @property
     def value_width(self) -> int:
         """Neighbours of a value that are multiplied at a time."""
-        return 4 if self.kind == "float32" and self.heads.value_dim % 4 == 0 else 1
+        return self.width(self.heads.value_dim)
 
     @property
     def columns(self) -> int:
         """Groups of neighbours of a value in one thread."""
         return -(-self.heads.value_dim // (self.value_width * ACROSS))
 
-    def pitch(self, dim: int, width: int) -> int:
-        """Numbers from one row in shared memory to the next: rows begin in different banks."""
-        return dim + 4 if width == 4 else dim | 1
-
     @property
-    def key_pitch(self) -> int:
-        """Row pitch of queries and keys, in elements."""
-        return self.pitch(self.heads.key_dim, self.key_width)
-
-    @property
-    def value_pitch(self) -> int:
-        """Row pitch of values, in elements."""
-        return self.pitch(self.heads.value_dim, self.value_width)
+    def moved(self) -> int:
+        """Numbers of shared memory for keys, then for values."""
+        return self.keys * max(self.pitch(self.heads.key_dim), self.pitch(self.heads.value_dim))
 
     @property
     def shared_memory(self) -> int:
         """Bytes of shared memory."""
-        moved = self.keys * max(self.key_pitch, self.value_pitch)
-        numbers = self.rows * self.key_pitch + moved + self.rows * (self.keys + 1)
+        queries = self.rows * self.pitch(self.heads.key_dim)
+        numbers = queries + self.moved + self.rows * (self.keys + 1)
         return numbers * (8 if self.kind == "float64" else 4)
 
     @property
@@ -101,11 +90,7 @@ class TileShape:
 
 
 def shape_for(heads: HeadSizes, dtype: str, shared_memory: int) -> TileShape:
-    """The best size of tiles.
-
-    Raises:
-        CompilationFailed: If heads are so wide that none fits.
-    """
+    """The best size of tiles; heads may be so wide that none fits."""
     for rows, keys in SIZES:
         shape = TileShape(heads, dtype, rows, keys)
         if shape.fits(shared_memory):
@@ -118,7 +103,7 @@ def shape_for(heads: HeadSizes, dtype: str, shared_memory: int) -> TileShape:
 
 def flash_simt(problem: AttentionOperands, shape: TileShape) -> None:
     """Emit attention in tiles."""
-    with tiles(problem, shape.rows, THREADS, shape.min_blocks_per_sm) as (tile, thread):
+    with flash.tiles(problem, shape.rows, THREADS, shape.min_blocks_per_sm) as (tile, thread):
         _Block(shape, tile, thread).run()
 
 
@@ -128,10 +113,10 @@ class _Block:
     def __init__(self, shape: TileShape, tile: QueryTile, thread: b.Expr) -> None:
         self.problem, self.shape, self.tile, self.thread = tile.problem, shape, tile, thread
         self.down, self.across = thread // ACROSS, thread % ACROSS
-        dtype, dynamic = shape.kind, shape.shared_memory > STATIC
-        moved = shape.keys * max(shape.key_pitch, shape.value_pitch)
-        self.queries = b.shared((shape.rows * shape.key_pitch,), dtype, dynamic=dynamic)
-        self.moved = b.shared((moved,), dtype, dynamic=dynamic)
+        dtype, dynamic = shape.kind, shape.shared_memory > flash.STATIC
+        self.pitch = shape.pitch(shape.heads.key_dim)  # of queries and keys
+        self.queries = b.shared((shape.rows * self.pitch,), dtype, dynamic=dynamic)
+        self.moved = b.shared((shape.moved,), dtype, dynamic=dynamic)
         self.powers = b.shared((shape.rows * (shape.keys + 1),), dtype, dynamic=dynamic)
         self.depth = shape.rows // DOWN
         self.scores = b.scratch((self.depth, shape.keys // ACROSS), dtype)
@@ -148,13 +133,13 @@ class _Block:
         with T.serial(count) as step:
             first = b.index(tile.begin + step * shape.keys)
             b.barrier()  # the values of the step before were read
-            self._load(self.problem.k, first, shape.heads.key_dim, shape.key_pitch)
+            self._load(self.problem.k, first, shape.heads.key_dim)
             b.barrier()
             self._score()
             with T.unroll(b.int32(self.depth)) as i:
                 self._take(i, b.let(T.Cast("int32", step * shape.keys)))
             b.barrier()
-            self._load(self.problem.v, first, shape.heads.value_dim, shape.value_pitch)
+            self._load(self.problem.v, first, shape.heads.value_dim)
             b.barrier()
             self._add()
         with T.unroll(b.int32(self.depth)) as i:
@@ -170,7 +155,7 @@ class _Block:
         def copy(row: b.Expr, unit: b.Expr) -> None:
             head, query = self.tile.split(row)
             source_index = (*problem.place(self.tile.at, head, query), unit * width)
-            to = row * shape.key_pitch + unit * width
+            to = row * self.pitch + unit * width
             self._put(self.queries, to, problem.q, source_index, width, dtype)
 
         self._each(shape.rows, units, copy)
@@ -218,13 +203,13 @@ class _Block:
             value = numbers[lane] if inside is None else T.Select(inside, numbers[lane], zero)
             b.store(target, value, (start + lane,))
 
-    def _load(self, source: b.Buffer, first: b.Expr, dim: int, pitch: int) -> None:
+    def _load(self, source: b.Buffer, first: b.Expr, dim: int) -> None:
         """Copy a tile of keys or values; zeros where there is none that is seen.
 
         The last is read again then: loads wait for no branch, and are in flight together.
         """
         dtype, tile = self.problem.types[1], self.tile
-        width = self._width(dtype, dim)
+        width, pitch = self._width(dtype, dim), self.shape.pitch(dim)
 
         def copy(key: b.Expr, unit: b.Expr) -> None:
             at = b.index(first + key)
@@ -236,17 +221,17 @@ class _Block:
 
     def _score(self) -> None:
         """Multiply the thread's rows with its keys."""
-        shape, width = self.shape, self.shape.key_width
+        shape, width = self.shape, self.shape.width(self.shape.heads.key_dim)
         depth, across = b.int32(self.depth), b.int32(shape.keys // ACROSS)
         with T.unroll(depth) as i, T.unroll(across) as j:
             b.store(self.scores, self.problem.scores.number(0), (i, j))
         with T.serial(b.int32(shape.heads.key_dim // width), unroll=False) as step:
             rows = b.scratch((self.depth, width), shape.kind)
             with T.unroll(depth) as i:
-                at = (self.down + i * DOWN) * shape.key_pitch + step * width
+                at = (self.down + i * DOWN) * self.pitch + step * width
                 b.store(rows, b.load(self.queries, (at,), width), (i, 0), width)
             with T.unroll(across) as j:
-                at = (self.across + j * ACROSS) * shape.key_pitch + step * width
+                at = (self.across + j * ACROSS) * self.pitch + step * width
                 key = self._held(self.moved, at, width)
                 with T.unroll(depth) as i, T.unroll(b.int32(width)) as lane:
                     more = rows[i, lane] * key[lane]
@@ -300,26 +285,25 @@ class _Block:
     def _add(self) -> None:
         """Add the values of the tile, times their powers."""
         shape, width, depth = self.shape, self.shape.value_width, b.int32(self.depth)
+        pitch = shape.pitch(shape.heads.value_dim)
         with T.serial(b.int32(shape.keys), unroll=2) as key:
             powers = b.scratch((self.depth,), shape.kind)
             with T.unroll(depth) as i:
                 at = (self.down + i * DOWN) * (shape.keys + 1) + key
                 b.store(powers, self.powers[at], (i,))
             for column in range(shape.columns):
-                at = key * shape.value_pitch + self._unit(column) * width
+                at = key * pitch + self._unit(column) * width
                 value = self._held(self.moved, at, width)
                 with T.unroll(depth) as i, T.unroll(b.int32(width)) as lane:
                     target_index = (i, column * width + lane)
-                    b.store(
-                        self.out, self.out[target_index] + powers[i] * value[lane], target_index
-                    )
+                    more = powers[i] * value[lane]
+                    b.store(self.out, self.out[target_index] + more, target_index)
 
     def _finish(self, i: b.Expr) -> None:
         """Divide by the sum and write a row; zeros if it saw no key."""
         shape, problem, kind = self.shape, self.problem, self.shape.kind
         total = b.let(b.warp_reduce(self.total[i], b.add, ACROSS, dtype=kind))
-        zero, unit = problem.scores.number(0), problem.scores.number(1)
-        inverse = b.let(unit / T.Select(total == zero, unit, total))
+        inverse = b.let(problem.scores.inverse(total))
         row = self._row(i)
         head, query = self.tile.split(row)
         offsets = problem.place(self.tile.at, head, query)

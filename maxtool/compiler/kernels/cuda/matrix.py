@@ -48,11 +48,9 @@ class Matrix:
         return (*self.at, row, k)
 
     def fetch(self, row: b.Expr, k: b.Expr) -> list[b.Expr]:
-        """A piece of float32 values in registers; beyond the last term it is 0.
+        """A piece of float32 values of a row, in registers; beyond the last term it is 0.
 
-        Args:
-            row: Which row; there is one.
-            k: The first term, a multiple of ``piece``.
+        There is such a row; its first term ``k`` is a multiple of ``piece``.
         """
         if not self.aligned:
             return [b.let(self._value(row, k + offset)) for offset in range(self.piece)]
@@ -61,14 +59,7 @@ class Matrix:
         return [T.Select(k < self.terms, held[one], T.float32(0)) for one in range(self.piece)]
 
     def copy(self, to: b.Buffer, target_index: Sequence[b.Index], row: b.Expr, k: b.Expr) -> None:
-        """Start copying a piece of a row to shared memory; beyond the last term it is 0.
-
-        Args:
-            to: The shared memory, in words of 32 bits.
-            target_index: Where the piece goes, at a multiple of 16 bytes.
-            row: Which row; there is one.
-            k: The first term, a multiple of ``piece``.
-        """
+        """Start copying such a piece to words of shared memory, at a multiple of 16 bytes."""
         if self.aligned:
             count = T.Select(k < self.terms, b.int32(PIECE_BYTES), b.int32(0))
             source = self._address(row, b.least(k, self.terms - self.piece))

@@ -14,8 +14,7 @@ WIDTH = 8  # values of a thread: 16 bytes of the result
 def narrow(dtype: str) -> b.PrimFunc:
     """Build the cast of x[rows, dim] float32 to y[rows, dim], to the nearest, ties to even.
 
-    Args:
-        dtype: float16 or bfloat16 (as its bits).
+    The type of y is float16, or bfloat16 as its bits.
     """
     with b.kernel(f"narrow_{dtype}") as kernel:
         rows, dim = kernel.dim("rows"), kernel.dim("dim")

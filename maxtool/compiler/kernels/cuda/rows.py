@@ -86,12 +86,7 @@ class ThreadGroup:
 
         What is loaded waits in registers for ``AHEAD`` turns of the thread, so that as many loads
         are in flight; the body is compiled once. What it has of places beyond the last is not used.
-
-        Args:
-            n: How many.
-            dtypes: The types of what is loaded.
-            load: From memory that the body does not write.
-            body: What to do with it.
+        The body writes no memory that is loaded.
         """
         queues = [b.scratch((AHEAD,), dtype) for dtype in dtypes]
         with T.unroll(b.int32(AHEAD)) as slot:
@@ -114,14 +109,7 @@ class ThreadGroup:
     def reduce(
         self, value: b.Expr, combine: Combine, dtype: str = "float32", *, rolled: bool = True
     ) -> b.Expr:
-        """Combine a value of each thread; every one of them gets the result.
-
-        Args:
-            value: The thread's own.
-            combine: Of two values; associative.
-            dtype: The type of the values.
-            rolled: As for ``warp_reduce``.
-        """
+        """Combine a value of each thread, as ``warp_reduce``; every one of them gets the result."""
         held = b.let(b.warp_reduce(value, combine, dtype=dtype, rolled=rolled))
         if self.size == b.WARP:
             return held

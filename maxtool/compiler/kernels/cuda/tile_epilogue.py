@@ -38,12 +38,7 @@ class TileSums:
     threads: int  # how many there are
 
     def hand_out(self, memory: b.Buffer, part: Part) -> None:
-        """Write them to the result.
-
-        Args:
-            memory: Shared memory ``[words]``, which no thread uses any more.
-            part: Where they go.
-        """
+        """Write them to the result, through shared memory ``[words]`` that is not used any more."""
         width = part.output.width
         across = self.tile[1] // width
         row = b.let(self.thread // across)
