@@ -21,8 +21,7 @@ ENCODERS = "artifact/test_encoders.py::test_check_passes"
 KERNELS = {
     "AddPositions": "graph/test_positions.py::test_learned_positions[21-float32]",
     "Attention": "compiler/kernels/test_attention.py::test_attention[4-2-80-None]",
-    "CacheWriteKey": "compiler/kernels/test_rowwise.py::test_cache_writes_only_what_fits[10-5]",
-    "CacheWriteValue": "compiler/test_caches.py"
+    "CacheWrite": "compiler/test_caches.py"
     "::test_attention_over_a_cache_of_any_form[None-None-False-DType.float16]",
     "Convolution": "graph/test_convolution.py::test_convolution[float32]",
     "CumsumRows": "graph/test_reduction.py::test_running_sums_in_each_direction",
@@ -57,6 +56,7 @@ KERNELS = {
 
 # What depends on the tile and is neither a kernel nor a recipe.
 BESIDES = (
+    "compiler/kernels/test_rowwise.py::test_cache_writes_only_what_fits[10-5]",
     "artifact/test_devices.py::test_each_file_has_its_part_of_every_weight",
     "compiler/test_storage.py::test_however_a_weight_is_stored_the_numbers_are_those_of_numpy",
 )

@@ -12,10 +12,10 @@ import tvm
 
 from maxtool.compiler import cpu_target as targets
 from maxtool.compiler.cpu_target import HOST_CPU, TILES, RegisterTile, cpu_target
+from maxtool.compiler.kernels.cache import cache_write
 from maxtool.compiler.kernels.cpu import builder
 from maxtool.compiler.kernels.cpu.attention import attention
 from maxtool.compiler.kernels.cpu.backend import CpuBackend
-from maxtool.compiler.kernels.cpu.cache import cache_write_key, cache_write_value
 from maxtool.compiler.kernels.cpu.embedding import embedding
 from maxtool.compiler.kernels.cpu.linear import linear
 from maxtool.compiler.kernels.cpu.norm import rms_norm
@@ -152,8 +152,8 @@ def every_kernel(tile: RegisterTile) -> dict[str, Any]:
         "norm": rms_norm(tile, 64, 1e-5),
         "gate": pointwise(CpuBackend(tile), 64, 2, SILU_MUL),
         "rope": rope(tile, 16, 16),
-        "key": cache_write_key(tile, 2, 16),
-        "value": cache_write_value(tile, 2, 16),
+        "key": cache_write(CpuBackend(tile), 2, 16, "float32", transposed=True),
+        "value": cache_write(CpuBackend(tile), 2, 16, "float32"),
         "attention": attention(tile, 4, 2, 16, 0.25, 32),
     }
 

@@ -61,20 +61,13 @@ class Attention(Request):
     softcap: float | None
 
 
-class CacheWriteKey(Request):
-    """Keys of new tokens written into a cache that keeps them transposed."""
+class CacheWrite(Request):
+    """Keys or values of new tokens written into a cache, where keys may be transposed."""
 
     kv_heads: int
     head_dim: int
     dtype: str
-
-
-class CacheWriteValue(Request):
-    """Values of new tokens written into a cache; keys, where it keeps them as values."""
-
-    kv_heads: int
-    head_dim: int
-    dtype: str
+    transposed: bool
 
 
 class Convolution(Request):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from maxtool.compiler.kernels import (
+    cache,
     convolution,
     moving,
     nonzero_indices,
@@ -22,6 +23,7 @@ from maxtool.compiler.kernels.backend import Backend
 from maxtool.compiler.kernels.requests import PrimFunc, Request, Row
 
 SHARED: tuple[Row, ...] = (
+    *cache.KERNELS,
     *convolution.KERNELS,
     *nonzero_indices.KERNELS,
     *moving.KERNELS,

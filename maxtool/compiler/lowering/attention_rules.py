@@ -5,8 +5,7 @@ from __future__ import annotations
 from maxtool.compiler.kernels.kernel_options import HeadSizes, Mask
 from maxtool.compiler.kernels.requests import (
     Attention,
-    CacheWriteKey,
-    CacheWriteValue,
+    CacheWrite,
     DotAttention,
 )
 from maxtool.compiler.lowering.cast_rules import converted
@@ -34,9 +33,12 @@ def attention_request(node: Node) -> Attention:
 
 def _cache_write(function: FunctionLowering, node: Node) -> None:
     cache, x = node.inputs[:2]
-    write = CacheWriteKey if node.attributes.get("transposed") else CacheWriteValue
-    heads, dim = int(x.shape[2]), int(x.shape[3])
-    request = write(kv_heads=heads, head_dim=dim, dtype=cache.dtype.value)
+    request = CacheWrite(
+        kv_heads=int(x.shape[2]),
+        head_dim=int(x.shape[3]),
+        dtype=cache.dtype.value,
+        transposed=node.attributes.get("transposed", False),
+    )
     operands = [function.to_overwrite(cache), *map(function.get, node.inputs[1:])]
     (written,) = function.kernel_updating(request, operands, 1, [])
     function.set_whole(node.outputs[0], written)

@@ -29,8 +29,8 @@ ATTENDED: dict[str, Any] = {
 # A request of each kind that a rule makes for any target.
 SHARED = [
     r.AddPositions(hidden=64, weight_dtype="float16"),
-    r.CacheWriteKey(kv_heads=2, head_dim=64, dtype="bfloat16"),
-    r.CacheWriteValue(kv_heads=2, head_dim=64, dtype="bfloat16"),
+    r.CacheWrite(kv_heads=2, head_dim=64, dtype="bfloat16", transposed=True),
+    r.CacheWrite(kv_heads=2, head_dim=64, dtype="bfloat16", transposed=False),
     r.Convolution(dtype="bfloat16", window=WINDOW, channels=8, features=6, groups=2),
     r.CumsumRows(dtype="bfloat16", exclusive=False, reverse=False),
     r.GatherRows(dtype="bfloat16", places="int32"),

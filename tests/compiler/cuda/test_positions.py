@@ -9,12 +9,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from maxtool.compiler.kernels.cache import cache_write
 from maxtool.compiler.kernels.cuda.backend import CudaBackend
-from maxtool.compiler.kernels.cuda.cache import (
-    cache_write_key,
-    cache_write_value,
-    rope_into_cache,
-)
+from maxtool.compiler.kernels.cuda.cache import rope_into_cache
 from maxtool.compiler.kernels.cuda.rope import rope
 from maxtool.compiler.kernels.positions import add_positions, rope_angles
 from tests.simt import run
@@ -96,8 +93,9 @@ def test_writes_into_caches(position: int, dtype: str, dim: int, heads: int) -> 
     before = np.full((2, heads, 16, dim), 7, TYPES[dtype])
     expected = written(before, x, position)
     values, keys = before.copy(), np.ascontiguousarray(before.swapaxes(2, 3))
-    run(cache_write_value(heads, dim, dtype), values, x, at(position), updated=(0,))
-    run(cache_write_key(heads, dim, dtype), keys, x, at(position), updated=(0,))
+    for cache, transposed in ((values, False), (keys, True)):
+        kernel = cache_write(CudaBackend(), heads, dim, dtype, transposed)
+        run(kernel, cache, x, at(position), updated=(0,))
     np.testing.assert_array_equal(values, expected)
     np.testing.assert_array_equal(keys.swapaxes(2, 3), expected)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tvm
 
-from maxtool.compiler.kernels.cpu.cache import cache_write_key, cache_write_value
+from maxtool.compiler.kernels.cache import cache_write
 from maxtool.compiler.kernels.cpu.embedding import embedding
 from maxtool.compiler.kernels.cpu.norm import rms_norm
 from maxtool.compiler.kernels.cpu.rope import rope
@@ -129,7 +129,8 @@ def test_cache_writes_only_what_fits(position: int, head_dim: int) -> None:
     where = tvm.runtime.tensor(np.array([position], "i4"))
     value = tvm.runtime.tensor(np.full_like(expected, 7))
     key = tvm.runtime.tensor(np.full((batch, heads, head_dim, context), 7, "f4"))
-    compiled(cache_write_value, TILE, heads, head_dim)(value, tvm.runtime.tensor(x), where)
-    compiled(cache_write_key, TILE, heads, head_dim)(key, tvm.runtime.tensor(x), where)
+    for cache, transposed in ((value, False), (key, True)):
+        function = compiled(cache_write, BACKEND, heads, head_dim, "float32", transposed)
+        function(cache, tvm.runtime.tensor(x), where)
     np.testing.assert_array_equal(value.numpy(), expected)
     np.testing.assert_array_equal(key.numpy(), expected.swapaxes(2, 3))

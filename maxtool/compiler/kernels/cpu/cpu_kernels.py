@@ -10,7 +10,6 @@ from maxtool.compiler.kernels import requests as r
 from maxtool.compiler.kernels.cpu import cpu_requests as c
 from maxtool.compiler.kernels.cpu.attention import attention
 from maxtool.compiler.kernels.cpu.backend import CpuBackend
-from maxtool.compiler.kernels.cpu.cache import cache_write_key, cache_write_value
 from maxtool.compiler.kernels.cpu.dot_attention import dot_attention
 from maxtool.compiler.kernels.cpu.embedding import embedding
 from maxtool.compiler.kernels.cpu.experts import expert_linear
@@ -25,8 +24,6 @@ from maxtool.compiler.kernels.shared import on_backend
 # Kernels whose inner loops are as wide as the register tile, as a vector register, or neither.
 TILED: tuple[Row, ...] = (
     row_with(RegisterTile, r.Attention)(attention),
-    row_with(RegisterTile, r.CacheWriteKey)(cache_write_key),
-    row_with(RegisterTile, r.CacheWriteValue)(cache_write_value),
     row_with(RegisterTile, r.Embedding)(embedding),
     row_with(RegisterTile, c.PackedExpertLinear)(expert_linear),
     row_with(RegisterTile, c.PackedLinear)(linear),

@@ -1,4 +1,4 @@
-"""Writing new keys and values into a cache, in place.
+"""Rotating queries and keys, and writing new keys and values into a cache, in place.
 
 What would land outside the cache is dropped: a caller checks the position and reports.
 """
@@ -10,55 +10,6 @@ from tvm.tirx.script.builder import ir as T
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import vector_access as ln
 from maxtool.compiler.kernels.cuda.rope import Rotation
-
-
-def cache_write_key(kv_heads: int, head_dim: int, dtype: str = "float32") -> b.PrimFunc:
-    """Build the write of keys that lie transposed.
-
-    Parameters of the kernel: cache[batch, kv_heads, head_dim, context] of ``dtype`` (changed in
-    place), x[batch, seq, kv_heads, head_dim], position[1] int32 of the first new key.
-    """
-    name = f"cache_write_key_{kv_heads}_{head_dim}"
-    return _cache_write(name, kv_heads, head_dim, dtype, transposed=True)
-
-
-def cache_write_value(kv_heads: int, head_dim: int, dtype: str = "float32") -> b.PrimFunc:
-    """Build the write of values, or of keys that lie as values do.
-
-    Parameters of the kernel: cache[batch, kv_heads, context, head_dim] of ``dtype`` (changed in
-    place), x[batch, seq, kv_heads, head_dim], position[1] int32 of the first new value.
-    """
-    name = f"cache_write_value_{kv_heads}_{head_dim}"
-    return _cache_write(name, kv_heads, head_dim, dtype, transposed=False)
-
-
-def _cache_write(
-    name: str, kv_heads: int, head_dim: int, dtype: str, *, transposed: bool
-) -> b.PrimFunc:
-    """Build either: a block writes one head of one token."""
-    wide = min(4, ln.widest("float32", head_dim), ln.widest(dtype, head_dim, limit=8))
-    width = 1 if transposed else wide
-    units = head_dim // width
-    threads = ln.threads_for(units)
-    with b.kernel(name) as kernel:
-        batch, seq, context = kernel.dim("batch"), kernel.dim("seq"), kernel.dim("context")
-        sizes = (head_dim, context) if transposed else (context, head_dim)
-        cache = kernel.argument("cache", (batch, kv_heads, *sizes), b.STORAGE[dtype])
-        x = kernel.argument("x", (batch, seq, kv_heads, head_dim))
-        position = kernel.argument("position", (1,), "int32")
-        with b.launch([batch * seq, kv_heads], threads) as (token, head, thread):
-            at, s = b.unravel(token, (batch, seq))
-            row = b.index(T.Cast("int64", position[0]) + s)
-
-            def work(unit: b.Expr) -> None:
-                offset = b.index(unit * width)
-                index = (offset, row) if transposed else (row, offset)
-                value = ln.read(x, (at, s, head, offset), width, "float32")
-                ln.write(cache, value, (at, head, *index), width, dtype)
-
-            with b.when(_inside(row, context)):
-                ln.strided(units, thread, threads, work)
-    return kernel.function
 
 
 def rope_into_cache(heads: int, kv_heads: int, head_dim: int, dim: int, dtype: str) -> b.PrimFunc:

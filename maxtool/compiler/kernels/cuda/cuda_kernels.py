@@ -11,11 +11,7 @@ from maxtool.compiler.kernels.backend import shared_row
 from maxtool.compiler.kernels.cuda import gpu_requests as g
 from maxtool.compiler.kernels.cuda.attention import attention, dot_attention
 from maxtool.compiler.kernels.cuda.backend import CudaBackend
-from maxtool.compiler.kernels.cuda.cache import (
-    cache_write_key,
-    cache_write_value,
-    rope_into_cache,
-)
+from maxtool.compiler.kernels.cuda.cache import rope_into_cache
 from maxtool.compiler.kernels.cuda.embedding import embedding
 from maxtool.compiler.kernels.cuda.expert_sort import expert_order
 from maxtool.compiler.kernels.cuda.experts import expert_linear
@@ -37,8 +33,6 @@ KERNELS: tuple[Row, ...] = (
     row(g.AttentionJoin)(combine_splits),
     row(g.AttentionSplit)(split_kv_attention),
     row(g.AttentionStep)(attention_step),
-    row(r.CacheWriteKey)(cache_write_key),
-    row(r.CacheWriteValue)(cache_write_value),
     row(r.Embedding)(embedding),
     row(g.ExpertOrder)(expert_order),
     row(g.Narrow)(narrow),
