@@ -12,12 +12,18 @@ from typing import Concatenate, Protocol, TypeAlias
 
 from maxtool.compiler.kernels.element_order import Combine, Fold
 from maxtool.compiler.kernels.first_element import Ahead, FirstElement
-from maxtool.compiler.kernels.kernel_builder import Buffer, Expr, Index
+from maxtool.compiler.kernels.kernel_builder import Buffer, Expr, Index, Indices
 from maxtool.compiler.kernels.requests import Options, PrimFunc, Request, Row
 
+# What emits work on an element, or on what else its name says.
+Emit: TypeAlias = Callable[..., None]
 # Neighbours of a row, from the first of them and their number: a vector, or one element.
 Read: TypeAlias = Callable[[Index, int], Expr]
 Body: TypeAlias = Callable[[Index, int], None]
+# Values that belong to an element, or to a group of them.
+Load: TypeAlias = Callable[[Expr], Sequence[Expr]]
+RowBody: TypeAlias = Callable[[Expr, "RowThreads"], None]
+VectorBody: TypeAlias = Callable[[Expr, Index, int], None]
 # An output pixel: image, row and column.
 Pixel: TypeAlias = Sequence[Expr]
 # Vectors, each by its offset and its width.
@@ -34,36 +40,17 @@ class RowThreads(Protocol):
     def each_vector(self, n: Index, body: Body) -> None:
         """Run ``body(k, width)`` for neighbours that together are all ``n`` elements of a row."""
 
-    def each_group(
-        self,
-        count: int,
-        size: Expr,
-        load: Callable[[Expr], Sequence[Expr]],
-        body: Callable[..., None],
-    ) -> None:
-        """Run ``body(k, width, *load(g))`` for neighbours of each group ``g``.
+    def each_group(self, count: int, size: Expr, load: Load, body: Emit) -> None:
+        """Run ``body(k, width, *load(g))`` for neighbours of each group ``g`` of ``size`` elements.
 
-        Args:
-            count: How many groups a row has.
-            size: Elements of a group.
-            load: Values that belong to a group.
-            body: Called with them as they are, not as vectors.
+        What is loaded is passed as it is, not as vectors.
         """
 
-    def stream(
-        self,
-        n: Index,
-        dtypes: Sequence[str],
-        load: Callable[[Expr], Sequence[Expr]],
-        body: Callable[..., None],
-    ) -> None:
+    def stream(self, n: Index, dtypes: Sequence[str], load: Load, body: Emit) -> None:
         """Run ``body(k, *load(k))`` for every ``k`` below ``n``, of which there is one at least.
 
-        Args:
-            n: How many.
-            dtypes: The types of what is loaded.
-            load: From memory that the body does not write; it may be called some time before.
-            body: Called for each element.
+        ``load``, of values of ``dtypes``, is from memory that the body does not write; it may be
+        called some time before.
         """
 
     def reduce(self, value: Expr, combine: Combine, dtype: str = "float32") -> Expr:
@@ -72,13 +59,7 @@ class RowThreads(Protocol):
     def fold(self, read: Read, n: Index, dtype: str, how: Fold) -> Expr:
         """Combine all ``n`` elements of a row into one, which every thread gets."""
 
-    def running_sums(
-        self,
-        n: Expr,
-        read: Callable[[Expr], Expr],
-        write: Callable[[Expr, Expr, Expr], None],
-        dtype: str,
-    ) -> None:
+    def running_sums(self, n: Expr, read: Callable[[Expr], Expr], write: Emit, dtype: str) -> None:
         """Run ``write(k, before, after)`` with the sums before and after each of ``n`` elements.
 
         A group of threads is a warp.
@@ -99,71 +80,52 @@ class Backend(Protocol):
 
     Values of ``read`` and the like are of the type that elements are computed with. A vector is a
     register of a CPU, or some registers of a GPU's thread: only these functions know its form.
+    ``work`` is the operations for an element, or for a pixel, as a scale.
     """
 
     def each_row(
         self,
         rows: Expr,
         n: Index,
-        body: Callable[[Expr, RowThreads], None],
+        body: RowBody,
         *,
         dtypes: Sequence[str] = ("float32",),
         work: int = 1,
         group: int | None = None,
     ) -> None:
-        """Run ``body(row, threads)`` for every row.
+        """Run ``body(row, threads)`` for every row of ``n`` elements.
 
-        Args:
-            rows: How many rows.
-            n: Elements of a row; if it is a number, vectors of all ``dtypes`` divide the row.
-            body: Emits the work on one row.
-            dtypes: Types of the elements.
-            work: Operations for an element, as a scale.
-            group: Threads that work on a row of a GPU, unless the length decides.
+        If ``n`` is a number, vectors of all ``dtypes`` divide the row. A row of a GPU has ``group``
+        threads, unless the length decides.
         """
 
-    def each_element(
-        self, sizes: Sequence[Index], row: Callable[..., Callable[[Expr], None]], work: int = 1
-    ) -> None:
+    def each_element(self, sizes: Indices, row: Callable[..., Emit], work: int = 1) -> None:
         """Run ``row(*outer)(k)`` for every element of a shape.
 
-        Args:
-            sizes: The shape; the row's places are along all dimensions but the last.
-            row: Emits what the elements of a row have in common.
-            work: Operations for an element, as a scale.
+        ``row`` emits what the elements of a row have in common, whose places are ``outer`` along
+        all dimensions but the last.
         """
 
-    def each_vector(
-        self, rows: Expr, dim: Index, body: Callable[[Expr, Index, int], None], work: Index = 1
-    ) -> None:
+    def each_vector(self, rows: Expr, dim: Index, body: VectorBody, work: Index = 1) -> None:
         """Run ``body(row, k, width)`` for neighbours that together are all elements [rows, dim]."""
 
     def each_pixel(
         self, sizes: Pixel, channels: tuple[int, int], body: PixelBody, *, dtype: str, work: int
     ) -> None:
-        """Run ``body(pixel, group, first, pieces)`` for some channels of every pixel of an image.
+        """Run ``body(pixel, group, first, pieces)`` for some channels of every pixel of images.
 
-        Args:
-            sizes: Images, rows and columns.
-            channels: How many groups of channels there are, and channels of a group.
-            body: Emits the work on the channels from ``first`` on, which are all of one group.
-            dtype: The type of the elements.
-            work: Operations for a pixel, as a scale.
+        ``channels`` are how many groups there are, and channels of a group; the body works on those
+        from ``first`` on, which are all of one group.
         """
 
     def exp(self, value: Expr, dtype: str, width: int = 1) -> Expr:
         """Return ``e**value`` in float32 or float64."""
 
-    def read(self, buffer: Buffer, index: Sequence[Index], dtype: str, width: int = 1) -> Expr:
+    def read(self, buffer: Buffer, index: Indices, dtype: str, width: int = 1) -> Expr:
         """Read neighbours along the last dimension."""
 
-    def read_as(
-        self, buffer: Buffer, index: Sequence[Index], dtype: str, into: str, width: int = 1
-    ) -> Expr:
-        """Read neighbours, of type ``dtype`` there and ``into`` here."""
-
     def write(
-        self, buffer: Buffer, value: Expr, index: Sequence[Index], dtype: str, width: int = 1
+        self, buffer: Buffer, value: Expr, index: Indices, dtype: str, width: int = 1
     ) -> None:
         """Store what was computed, rounded to nearest even."""
 
@@ -171,7 +133,7 @@ class Backend(Protocol):
         """Return what was computed as it would be read after it was written."""
 
     def load_vector(
-        self, buffer: Buffer, index: Sequence[Index], width: int, dtype: str = "float32"
+        self, buffer: Buffer, index: Indices, width: int, dtype: str = "float32"
     ) -> Expr:
         """Load float32 neighbours."""
 
@@ -179,12 +141,7 @@ class Backend(Protocol):
         """Return ``function(m, *elements)`` of vectors, by the arithmetic ``m`` of the target."""
 
     def store_vector(
-        self,
-        buffer: Buffer,
-        vector: Expr,
-        index: Sequence[Index],
-        width: int,
-        dtype: str = "float32",
+        self, buffer: Buffer, vector: Expr, index: Indices, width: int, dtype: str = "float32"
     ) -> None:
         """Store float32 neighbours, rounded to nearest even."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
-from maxtool.compiler.kernels.kernel_builder import Expr
+from maxtool.compiler.kernels.kernel_builder import Expr, vector_type
 
 # 16-bit floats are computed with as float32, the rest as it is.
 WIDENED = ("float16", "bfloat16")
@@ -21,6 +21,11 @@ def storage_type(dtype: str) -> str:
 def compute_type(dtype: str) -> str:
     """The type that elements of ``dtype`` are computed with."""
     return "float32" if dtype in WIDENED else dtype
+
+
+def converted(value: Expr, dtype: str, into: str, width: int = 1) -> Expr:
+    """Return a number that elements of ``dtype`` are computed with, as type ``into``."""
+    return value if compute_type(dtype) == into else T.Cast(vector_type(into, width), value)
 
 
 def constant(value: float, dtype: str, width: int = 1) -> Expr:

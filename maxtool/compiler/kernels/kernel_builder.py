@@ -19,6 +19,7 @@ Expr = Any  # tvm ships no types
 Buffer = Any
 PrimFunc: TypeAlias = Any
 Index = Expr | int
+Indices: TypeAlias = Sequence[Index]
 
 # How a weight type is passed and how many bits it has. bfloat16 travels as its bits.
 STORAGE = {"float32": "float32", "float16": "float16", "bfloat16": "uint16"}
@@ -36,7 +37,7 @@ class Kernel:
         """A dimension known only at run time."""
         return tirx.Var(name, "int64")
 
-    def argument(self, name: str, shape: Sequence[Index], dtype: str = "float32") -> Buffer:
+    def argument(self, name: str, shape: Indices, dtype: str = "float32") -> Buffer:
         """The next parameter: a contiguous tensor."""
         return T.arg(name, T.buffer(tuple(shape), dtype, layout=None, buffer_name=name))
 
@@ -53,14 +54,14 @@ def kernel(name: str) -> Iterator[Kernel]:
         made.function = builder.get()
 
 
-def scratch(shape: Sequence[Index], dtype: str = "float32") -> Buffer:
+def scratch(shape: Indices, dtype: str = "float32") -> Buffer:
     """Memory of fixed size on the stack, or in registers where every index is a constant."""
     return T.alloc_buffer(
         tuple(shape), dtype, scope="local", layout=None, annotations={"disable_lower_builtin": True}
     )
 
 
-def workspace(shape: Sequence[Index], dtype: str = "float32") -> Buffer:
+def workspace(shape: Indices, dtype: str = "float32") -> Buffer:
     """Memory of any size, from TVM's pool; shared by the threads when taken outside their loop."""
     return T.alloc_buffer(tuple(shape), dtype, scope="global", layout=None)
 
@@ -94,17 +95,17 @@ def cell(initial: Expr | None = None, *, dtype: str = "float32") -> Cell:
     return result
 
 
-def load(buffer: Buffer, index: Sequence[Index], width: int = 1) -> Expr:
+def load(buffer: Buffer, index: Indices, width: int = 1) -> Expr:
     """Load ``width`` neighbours along the last dimension, from ``index`` on."""
     return buffer[_vector_index(index, width)]
 
 
-def store(buffer: Buffer, value: Expr, index: Sequence[Index], width: int = 1) -> None:
+def store(buffer: Buffer, value: Expr, index: Indices, width: int = 1) -> None:
     """Store ``width`` neighbours along the last dimension, from ``index`` on."""
     T.buffer_store(buffer, value, list(_vector_index(index, width)))
 
 
-def _vector_index(index: Sequence[Index], width: int) -> tuple[Index, ...]:
+def _vector_index(index: Indices, width: int) -> tuple[Index, ...]:
     *outer, last = index
     return (*outer, last if width == 1 else T.ramp(last, 1, width))
 

@@ -67,7 +67,8 @@ def layer_norm_rows(
 
             def finish(k: b.Index, width: int) -> None:
                 scale, shift = (
-                    backend.read_as(one, (k,), weight, computed, width) for one in (gamma, beta)
+                    e.converted(backend.read(one, (k,), weight, width), weight, computed, width)
+                    for one in (gamma, beta)
                 )
                 value = normal(k, width) * scale + shift
                 backend.write(y, value, (i, k), out or dtype, width)
@@ -101,7 +102,10 @@ def group_norm_rows(
 
             def affine(channel: b.Expr) -> list[b.Expr]:
                 at = b.index(first + channel)
-                return [backend.read_as(one, (at,), weight, computed) for one in (gamma, beta)]
+                return [
+                    e.converted(backend.read(one, (at,), weight), weight, computed)
+                    for one in (gamma, beta)
+                ]
 
             def finish(k: b.Index, width: int, scale: b.Expr, shift: b.Expr) -> None:
                 value = normal(k, width) * b.splat(scale, width) + b.splat(shift, width)
@@ -155,7 +159,7 @@ def rms_norm_rows(
 
             def finish(k: b.Index, width: int) -> None:
                 normal = read(k, width) * b.splat(scale, width)
-                factor = backend.read_as(w, (k,), weight, computed, width)
+                factor = e.converted(backend.read(w, (k,), weight, width), weight, computed, width)
                 factor = factor + e.constant(offset, computed, width)
                 if round_first:
                     normal = backend.rounded(normal, dtype, width)

@@ -1,5 +1,7 @@
 """The backend of CPUs for kernels of rows and elements."""
 
+# ruff: noqa: ARG002 - what one kind of target does not need, another does
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -9,7 +11,7 @@ from math import prod
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.cpu_target import RegisterTile
-from maxtool.compiler.kernels.backend import Pixel, PixelBody
+from maxtool.compiler.kernels.backend import Emit, Pixel, PixelBody, RowBody, VectorBody
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import elements as e
 from maxtool.compiler.kernels.cpu import scatter
@@ -32,7 +34,6 @@ class CpuBackend:
 
     exp = staticmethod(e.exp)
     read = staticmethod(e.read)
-    read_as = staticmethod(e.read_as)
     rounded = staticmethod(e.rounded)
     write = staticmethod(e.write)
     load_vector = staticmethod(e.load_vector)
@@ -44,22 +45,17 @@ class CpuBackend:
         self,
         rows: b.Expr,
         n: b.Index,
-        body: Callable[[b.Expr, SingleThread], None],
+        body: RowBody,
         *,
         dtypes: Sequence[str] = ("float32",),
         work: int = 1,
-        group: int | None = None,  # noqa: ARG002 - a CPU's row has one thread
+        group: int | None = None,
     ) -> None:
         """Run ``body(row, threads)`` for every row, a thread for each."""
         width = min((e.width_of(dtype, self.tile.width) for dtype in dtypes), default=1)
         b.each_row(rows, n * work, lambda i: body(i, SingleThread(width)))
 
-    def each_element(
-        self,
-        sizes: Sequence[b.Index],
-        row: Callable[..., Callable[[b.Expr], None]],
-        work: int = 1,
-    ) -> None:
+    def each_element(self, sizes: b.Indices, row: Callable[..., Emit], work: int = 1) -> None:
         """Run ``row(*outer)(k)`` for every element, row by row."""
         *outer, n = [b.integer(size) for size in sizes]
         if not outer:
@@ -70,13 +66,7 @@ class CpuBackend:
             rows = rows * size
         b.each_row(rows, n * work, lambda i: SingleThread().each(n, row(*b.unravel(i, outer))))
 
-    def each_vector(
-        self,
-        rows: b.Expr,
-        dim: b.Index,
-        body: Callable[[b.Expr, b.Index, int], None],
-        work: b.Index = 1,
-    ) -> None:
+    def each_vector(self, rows: b.Expr, dim: b.Index, body: VectorBody, work: b.Index = 1) -> None:
         """Run ``body(row, k, width)`` for the vectors of every row."""
 
         def row(i: b.Expr) -> None:

@@ -82,7 +82,7 @@ def _masked(
 ) -> b.Expr:
     if dtype == "bool":
         return T.Select(mask[tuple(index)], score, tirx.const(float("-inf"), compute_dtype))
-    return score + e.read_as(mask, index, dtype, compute_dtype)
+    return score + e.converted(e.read(mask, index, dtype), dtype, compute_dtype)
 
 
 class _State:

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
@@ -18,16 +16,14 @@ def width_of(dtype: str, width: int) -> int:
     return width if compute_type(dtype) == "float32" else 1
 
 
-def read(buffer: b.Buffer, index: Sequence[b.Index], dtype: str, width: int = 1) -> b.Expr:
+def read(buffer: b.Buffer, index: b.Indices, dtype: str, width: int = 1) -> b.Expr:
     """Neighbours along the last dimension, in the type they are computed with."""
     if compute_type(dtype) == "float32":
         return b.load_weight(buffer, index, width, dtype)
     return b.load(buffer, index, width)
 
 
-def write(
-    buffer: b.Buffer, value: b.Expr, index: Sequence[b.Index], dtype: str, width: int = 1
-) -> None:
+def write(buffer: b.Buffer, value: b.Expr, index: b.Indices, dtype: str, width: int = 1) -> None:
     """Store what was computed, rounded to nearest even."""
     if dtype == "float16":
         value = T.Cast(b.vector_type("float16", width), value)
@@ -52,14 +48,6 @@ def _bfloat16(value: b.Expr, width: int) -> b.Expr:
     return T.Cast(b.vector_type("uint16", width), chosen)
 
 
-def read_as(
-    buffer: b.Buffer, index: Sequence[b.Index], dtype: str, into: str, width: int = 1
-) -> b.Expr:
-    """Neighbours along the last dimension, of type ``dtype`` there and ``into`` here."""
-    value = read(buffer, index, dtype, width)
-    return value if compute_type(dtype) == into else T.Cast(b.vector_type(into, width), value)
-
-
 def rounded(value: b.Expr, dtype: str, width: int = 1) -> b.Expr:
     """Return the computed value as it reads after it is stored: rounded to the stored type."""
     if dtype not in WIDENED:
@@ -74,15 +62,13 @@ def exp(value: b.Expr, dtype: str, width: int = 1) -> b.Expr:
     return b.exp(value, width) if dtype == "float32" else T.exp(value)
 
 
-def load_vector(
-    buffer: b.Buffer, index: Sequence[b.Index], width: int, dtype: str = "float32"
-) -> b.Expr:
+def load_vector(buffer: b.Buffer, index: b.Indices, width: int, dtype: str = "float32") -> b.Expr:
     """Load float32 neighbours into a register."""
     return b.let(b.load_weight(buffer, index, width, dtype))
 
 
 def store_vector(
-    buffer: b.Buffer, vector: b.Expr, index: Sequence[b.Index], width: int, dtype: str = "float32"
+    buffer: b.Buffer, vector: b.Expr, index: b.Indices, width: int, dtype: str = "float32"
 ) -> None:
     """Store float32 neighbours, rounded to nearest even."""
     write(buffer, vector, index, dtype, width)

@@ -1,5 +1,7 @@
 """Rows of a CPU: one thread works on each, with vectors."""
 
+# ruff: noqa: ARG002 - what one kind of target does not need, another does
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
@@ -8,7 +10,7 @@ from contextlib import contextmanager
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
-from maxtool.compiler.kernels.backend import Body, Read
+from maxtool.compiler.kernels.backend import Body, Emit, Load, Read
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.element_order import Combine, Fold
 from maxtool.compiler.kernels.first_element import Ahead, FirstElement
@@ -43,29 +45,17 @@ class SingleThread:
         with T.serial(b.index(whole * self._width) if self._width > 1 else b.integer(0), n) as k:
             body(k, 1)
 
-    def each_group(
-        self,
-        count: int,
-        size: b.Expr,
-        load: Callable[[b.Expr], Sequence[b.Expr]],
-        body: Callable[..., None],
-    ) -> None:
+    def each_group(self, count: int, size: b.Expr, load: Load, body: Emit) -> None:
         """Run ``body(k, width, *load(g))`` group by group."""
         with T.serial(b.integer(count)) as g:
             loaded = [b.let(one) for one in load(g)]
             self.each_vector(size, lambda k, width: body(g * size + k, width, *loaded))
 
-    def stream(
-        self,
-        n: b.Index,
-        dtypes: Sequence[str],  # noqa: ARG002 - known from what is loaded
-        load: Callable[[b.Expr], Sequence[b.Expr]],
-        body: Callable[..., None],
-    ) -> None:
+    def stream(self, n: b.Index, dtypes: Sequence[str], load: Load, body: Emit) -> None:
         """Run ``body(k, *load(k))`` for every ``k`` below ``n``."""
         self.each(n, lambda k: body(k, *[b.let(one) for one in load(k)]))
 
-    def reduce(self, value: b.Expr, combine: Combine, dtype: str = "float32") -> b.Expr:  # noqa: ARG002
+    def reduce(self, value: b.Expr, combine: Combine, dtype: str = "float32") -> b.Expr:
         """Return the value itself."""
         return value
 
@@ -87,11 +77,7 @@ class SingleThread:
         return total.value
 
     def running_sums(
-        self,
-        n: b.Expr,
-        read: Callable[[b.Expr], b.Expr],
-        write: Callable[[b.Expr, b.Expr, b.Expr], None],
-        dtype: str,
+        self, n: b.Expr, read: Callable[[b.Expr], b.Expr], write: Emit, dtype: str
     ) -> None:
         """Add up one element after the other."""
         total = b.cell(tirx.const(0, dtype))

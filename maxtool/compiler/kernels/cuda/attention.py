@@ -104,6 +104,6 @@ def _masking(
         index = [b.integer(0) if one else at for one, at in zip(mask.single, where, strict=True)]
         if mask.dtype == "bool":
             return T.Select(buffer[tuple(index)], score, tirx.const(HIDDEN, compute_dtype))
-        return score + e.read_as(buffer, index, mask.dtype, compute_dtype)
+        return score + e.converted(e.read(buffer, index, mask.dtype), mask.dtype, compute_dtype)
 
     return masked

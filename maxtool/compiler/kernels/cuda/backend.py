@@ -1,12 +1,14 @@
 """The backend of GPUs for kernels of rows and elements."""
 
+# ruff: noqa: ARG002 - what one kind of target does not need, another does
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from tvm.tirx.script.builder import ir as T
 
-from maxtool.compiler.kernels.backend import Pixel, PixelBody
+from maxtool.compiler.kernels.backend import Emit, Pixel, PixelBody, RowBody, VectorBody
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import elements as e
 from maxtool.compiler.kernels.cuda import scatter
@@ -25,7 +27,6 @@ class CudaBackend:
 
     exp = staticmethod(e.exp)
     read = staticmethod(e.read)
-    read_as = staticmethod(e.read_as)
     rounded = staticmethod(e.rounded)
     write = staticmethod(e.write)
     load_vector = staticmethod(ln.read)
@@ -37,10 +38,10 @@ class CudaBackend:
         self,
         rows: b.Expr,
         n: b.Index,
-        body: Callable[[b.Expr, ThreadGroup], None],
+        body: RowBody,
         *,
         dtypes: Sequence[str] = ("float32",),
-        work: int = 1,  # noqa: ARG002 - a row costs a launch no more than its threads
+        work: int = 1,
         group: int | None = None,
     ) -> None:
         """Launch ``body(row, threads)`` for every row.
@@ -59,23 +60,12 @@ class CudaBackend:
         with b.launch([rows], group) as (row, thread):
             body(row, ThreadGroup(thread, group, width=width))
 
-    def each_element(
-        self,
-        sizes: Sequence[b.Index],
-        row: Callable[..., Callable[[b.Expr], None]],
-        work: int = 1,  # noqa: ARG002
-    ) -> None:
+    def each_element(self, sizes: b.Indices, row: Callable[..., Emit], work: int = 1) -> None:
         """Launch ``row(*outer)(k)`` for every element, a thread for each."""
         with each_element(*sizes) as (*outer, k):
             row(*outer)(k)
 
-    def each_vector(
-        self,
-        rows: b.Expr,
-        dim: b.Index,
-        body: Callable[[b.Expr, b.Index, int], None],
-        work: b.Index = 1,  # noqa: ARG002
-    ) -> None:
+    def each_vector(self, rows: b.Expr, dim: b.Index, body: VectorBody, work: b.Index = 1) -> None:
         """Launch ``body(row, k, width)``: a thread for 16 bytes, or for one element."""
         width = ln.widest("float32", dim) if isinstance(dim, int) else 1
         across = dim // width if isinstance(dim, int) else dim
@@ -87,13 +77,7 @@ class CudaBackend:
                 body(row, b.index((at - row * across) * width), width)
 
     def each_pixel(
-        self,
-        sizes: Pixel,
-        channels: tuple[int, int],
-        body: PixelBody,
-        *,
-        dtype: str,  # noqa: ARG002
-        work: int,  # noqa: ARG002
+        self, sizes: Pixel, channels: tuple[int, int], body: PixelBody, *, dtype: str, work: int
     ) -> None:
         """Launch ``body(pixel, group, channel, pieces)``, a thread for each channel."""
         groups, count = channels

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
@@ -15,23 +13,13 @@ from maxtool.compiler.kernels.element_types import *
 PACK = {"float16": "mt_pack_f16", "bfloat16": "mt_pack_bf16"}
 
 
-def read(buffer: b.Buffer, index: Sequence[b.Index], dtype: str, width: int = 1) -> b.Expr:  # noqa: ARG001
+def read(buffer: b.Buffer, index: b.Indices, dtype: str, width: int = 1) -> b.Expr:  # noqa: ARG001
     """Read one element, in the type it is computed with; here and below, ``width`` is 1."""
     value = b.load(buffer, index)
     return b.to_float32(value, dtype) if dtype in WIDENED else value
 
 
-def read_as(
-    buffer: b.Buffer, index: Sequence[b.Index], dtype: str, into: str, width: int = 1
-) -> b.Expr:
-    """Read one element, of type ``dtype`` there and ``into`` here."""
-    value = read(buffer, index, dtype, width)
-    return value if compute_type(dtype) == into else T.Cast(into, value)
-
-
-def write(
-    buffer: b.Buffer, value: b.Expr, index: Sequence[b.Index], dtype: str, width: int = 1
-) -> None:
+def write(buffer: b.Buffer, value: b.Expr, index: b.Indices, dtype: str, width: int = 1) -> None:
     """Store what was computed, rounded to nearest even."""
     b.store(buffer, b.to_storage(value, dtype) if dtype in WIDENED else value, index, width)
 

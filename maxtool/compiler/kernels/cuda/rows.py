@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
-from maxtool.compiler.kernels.backend import Body, Read
+from maxtool.compiler.kernels.backend import Body, Emit, Load, Read
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import vector_access as ln
 from maxtool.compiler.kernels.cuda.first_element import SharedFirstElement
@@ -65,28 +65,15 @@ class ThreadGroup:
             return
         self.each(n // self.width, lambda unit: body(b.index(unit * self.width), self.width))
 
-    def each_group(
-        self,
-        count: int,
-        size: b.Expr,
-        load: Callable[[b.Expr], Sequence[b.Expr]],
-        body: Callable[..., None],
-    ) -> None:
+    def each_group(self, count: int, size: b.Expr, load: Load, body: Emit) -> None:
         """Run ``body(k, 1, *load(g))`` for every element, of whichever group it is."""
         self.each(count * size, lambda k: body(k, 1, *load(b.quotient(k, size))))
 
-    def stream(
-        self,
-        n: b.Index,
-        dtypes: Sequence[str],
-        load: Callable[[b.Expr], Sequence[b.Expr]],
-        body: Callable[..., None],
-    ) -> None:
+    def stream(self, n: b.Index, dtypes: Sequence[str], load: Load, body: Emit) -> None:
         """Run ``body(k, *load(k))`` for every ``k`` below ``n``, of which there is one at least.
 
         What is loaded waits in registers for ``AHEAD`` turns of the thread, so that as many loads
         are in flight; the body is compiled once. What it has of places beyond the last is not used.
-        The body writes no memory that is loaded.
         """
         queues = [b.scratch((AHEAD,), dtype) for dtype in dtypes]
         with T.unroll(b.int32(AHEAD)) as slot:
@@ -143,11 +130,7 @@ class ThreadGroup:
         return self.reduce(own.value, combine, dtype)
 
     def running_sums(
-        self,
-        n: b.Expr,
-        read: Callable[[b.Expr], b.Expr],
-        write: Callable[[b.Expr, b.Expr, b.Expr], None],
-        dtype: str,
+        self, n: b.Expr, read: Callable[[b.Expr], b.Expr], write: Emit, dtype: str
     ) -> None:
         """Add up 32 elements at a time, each to those before it."""
         zero = tirx.const(0, dtype)

@@ -9,6 +9,7 @@ it is there. Sums are float32, queries and probabilities are not rounded.
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import partial
 from typing import NamedTuple
 
 from tvm import tirx
@@ -187,8 +188,11 @@ class KeySplit:
                 with b.when(inside) if inside is not None else nullcontext():
                     for part in range(0, split.width, step):
                         start = piece * split.width + part
-                        numbers = ln.made(step, lambda i, start=start: self.out[g, start + i])
+                        numbers = ln.made(step, partial(self._output, g, start))
                         ln.write(warps.outs, numbers, (warp, g, offset + part), step)
+
+    def _output(self, g: b.Expr, start: int, i: b.Expr) -> b.Expr:
+        return self.out[g, start + i]
 
     def _exists(self, g: b.Expr) -> b.Expr:
         """Return whether a query belongs to the group: the last chunk may hold fewer."""
