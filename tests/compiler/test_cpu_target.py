@@ -145,9 +145,9 @@ def test_tiles_fit_their_registers() -> None:
 
 def every_kernel(tile: RegisterTile) -> dict[str, Any]:
     return {
-        "linear": linear(tile, "float32", True, n=40, k=64),
-        "linear_f16": linear(tile, "float16", n=40, k=64),
-        "linear_bf16": linear(tile, "bfloat16", n=40, k=64),
+        "linear": linear(tile, "float32", True),
+        "linear_f16": linear(tile, "float16"),
+        "linear_bf16": linear(tile, "bfloat16"),
         "embedding": embedding(tile, 40, 64, "float16"),
         "norm": rms_norm(tile, 64, 1e-5),
         "gate": pointwise(CpuBackend(tile), 64, 2, SILU_MUL),
@@ -181,7 +181,7 @@ def test_every_kernel_compiles_for_other_machines(tmp_path: Path, name: str, mac
 
 def test_wide_vectors_are_used_where_there_are_any() -> None:
     target = cpu_target("cpu:cascadelake")
-    kernels = {"linear": linear(target.tile, "float32", n=64, k=64)}
+    kernels = {"linear": linear(target.tile, "float32")}
     assembly = builder.build(kernels, target.tvm).mod.inspect_source("asm")
     multiplies = [line for line in assembly.splitlines() if "vfmadd" in line]
     assert multiplies

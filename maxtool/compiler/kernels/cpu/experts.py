@@ -13,35 +13,19 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.cpu_target import RegisterTile
 from maxtool.compiler.kernels.cpu import builder as b
-from maxtool.compiler.kernels.cpu.linear import (
-    TILES_PER_TASK,
-    LinearKernel,
-    multiply_tiles,
-    pack_tile,
-    row_block,
-    store_row,
-)
+from maxtool.compiler.kernels.cpu.linear import TILES_PER_TASK, LinearKernel
 
 
 @dataclass(frozen=True, slots=True)
 class ExpertChunks:
-    """Choices of one expert that one task multiplies with one column block.
+    """Choices of one expert that one task multiplies with one column block."""
 
-    Args:
-        tile: [chunks] the first packed tile; a single row is not packed.
-        order: [choices] all of them, sorted by expert.
-        expert: [chunks] whose they are.
-        start: [chunks] the first of them in ``order``.
-        rows: [chunks] how many there are, at most ``TILES_PER_TASK`` tiles.
-        count: [2] how many chunks, and how many packed tiles there are.
-    """
-
-    order: b.Buffer
-    expert: b.Buffer
-    start: b.Buffer
-    rows: b.Buffer
-    tile: b.Buffer
-    count: b.Buffer
+    order: b.Buffer  # [choices] all of them, sorted by expert
+    expert: b.Buffer  # [chunks] whose they are
+    start: b.Buffer  # [chunks] the first of them in ``order``
+    rows: b.Buffer  # [chunks] how many there are, at most ``TILES_PER_TASK`` tiles
+    tile: b.Buffer  # [chunks] the first packed tile; a single row is not packed
+    count: b.Buffer  # [2] how many chunks, and how many packed tiles there are
 
 
 def expert_linear(tile: RegisterTile, weight_dtype: str) -> b.PrimFunc:
@@ -51,10 +35,6 @@ def expert_linear(tile: RegisterTile, weight_dtype: str) -> b.PrimFunc:
     weights of each expert, chosen[choices] int64, y[choices, n] float32. There are as many choices
     as rows, or a multiple of them: then those of one row follow each other. A number that is no
     expert's takes the first or last one.
-
-    Args:
-        tile: The register tile.
-        weight_dtype: float32, float16, or bfloat16 (passed as uint16 bits).
     """
     with b.kernel(f"expert_linear_{weight_dtype}") as kernel:
         experts, blocks, k, n = (kernel.dim(name) for name in ("experts", "blocks", "k", "n"))
@@ -63,13 +43,13 @@ def expert_linear(tile: RegisterTile, weight_dtype: str) -> b.PrimFunc:
         w = kernel.argument("w", (experts, blocks, k, tile.nr), b.STORAGE[weight_dtype])
         chosen = kernel.argument("chosen", (choices,), "int64")
         y = kernel.argument("y", (choices, n))
-        linear_kernel = LinearKernel(n, k, tile, weight_dtype, rows, x, w, None, y)
+        product = LinearKernel(n, k, tile, weight_dtype, rows, x, w, None, y)
         per_row = T.Bind(b.greatest(b.quotient(choices, b.greatest(rows, 1)), 1))
         # Each expert that is used has a tile, or a chunk, that is not full.
         most = T.Bind(b.least(choices, experts) + b.quotient(choices, tile.mr))
         chunks = _sorted(chosen, choices, experts, most, tile)
         packed = b.workspace((b.greatest(most, 1), k, tile.mr))
-        work = _ExpertTasks(linear_kernel, chunks, packed, per_row)
+        work = _ExpertTasks(product, chunks, packed, per_row)
         with b.when(chunks.count[1] > 0):
             b.each(T.Bind(chunks.count[0]), work.pack, threads=True)
         b.each_row(T.Bind(chunks.count[0] * blocks), tile.nr * k, work.multiply)
@@ -145,29 +125,26 @@ class _ExpertTasks:
         with b.when(rows > 1), T.serial(b.ceildiv(rows, mr)) as t:
             places = [start + b.least(t * mr + r, rows - 1) for r in range(mr)]
             sources = [self.source(self.chunks.order[position]) for position in places]
-            pack_tile(self.one, self.packed, b.index(self.chunks.tile[c] + t), sources)
+            self.one.pack_tile(self.packed, b.index(self.chunks.tile[c] + t), sources)
 
     def multiply(self, task: b.Expr) -> None:
         """One chunk times one column block of its expert."""
         c = b.index(b.quotient(task, self.one.blocks))
         j = b.index(b.remainder(task, self.one.blocks))
-        linear_kernel = replace(self.one, expert=(b.index(self.chunks.expert[c]),))
+        product = replace(self.one, expert=(b.index(self.chunks.expert[c]),))
         start, rows = b.index(self.chunks.start[c]), b.index(self.chunks.rows[c])
 
         def single() -> None:
             choice = b.index(self.chunks.order[start])
-            row_block(linear_kernel, j, self.source(choice), choice)
+            product.row_block(j, self.source(choice), choice)
 
         def many() -> None:
-            first, count = (
-                b.index(self.chunks.tile[c]),
-                b.index(b.ceildiv(rows, linear_kernel.tile.mr)),
-            )
-            multiply_tiles(linear_kernel, (self.packed, first, count), j, store)
+            first, count = b.index(self.chunks.tile[c]), b.index(b.ceildiv(rows, product.tile.mr))
+            product.multiply_tiles((self.packed, first, count), j, store)
 
         def store(sums: b.Buffer, t: b.Expr, r: b.Expr) -> None:
-            index = b.index(t * linear_kernel.tile.mr + r)
+            index = b.index(t * product.tile.mr + r)
             with b.when(index < rows):
-                store_row(linear_kernel, sums, (t, r), j, b.index(self.chunks.order[start + index]))
+                product.store_row(sums, (t, r), j, b.index(self.chunks.order[start + index]))
 
         b.either(rows == 1, single, many)
