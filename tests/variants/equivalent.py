@@ -28,6 +28,14 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "gemma2 drop config/hidden_act/hf/values/gelu",
         "gemma2 drop config/hidden_act/hf/values/relu",
     ),
+    "another value is refused as unknown, and false is passed as harmless": (
+        "llama drop expect/hf/rope_interleaved",
+        "phi3 drop expect/hf/mlp_bias",
+        "phi3 drop expect/hf/lm_head_bias",
+    ),
+    "what is then read is computed as transformers does, though llama.cpp's converter refuses it": (
+        "phi3 drop config/rope_scaling/allowed",
+    ),
     "the architecture refuses the same values": ("gemma2 drop config/hidden_act/allowed",),
     "both keys are read, must agree, and are written": ("* swap config/*/gguf/keys with 'also'",),
     "the field is always null: no key of Hugging Face says it, and no GGUF file is read by it": (
