@@ -96,10 +96,18 @@ def typed(value: Any) -> Any:  # noqa: ANN401 - a value of any of GGUF's types
     if isinstance(value, bool | str):
         return value
     if isinstance(value, list):
+        if isinstance(value[0], str):
+            return value
         scalar_type = {bool: np.bool_, float: np.float32}.get(type(value[0]), np.int32)
         return np.asarray(value, scalar_type)
     if isinstance(value, int):
-        return np.uint32(value) if value < 1 << 32 else np.uint64(value)
+        return (
+            np.int32(value)
+            if value < 0
+            else np.uint32(value)
+            if value < 1 << 32
+            else np.uint64(value)
+        )
     return np.float32(value)
 
 

@@ -54,7 +54,7 @@ def parse(data: Table, file: Path, problems: Problems) -> schema.Recipe | None:
         tables=names,
         fields=parse_fields.fields(tables["config"], names, problems),
         expect=_by_dialect("expect", tables["expect"], problems, _values),
-        constants=_by_dialect("constants", tables["constants"], problems, lambda _, own, __: own),
+        constants=_by_dialect("constants", tables["constants"], problems, _constants),
         order=_order(tables["order"], problems),
         computed=_by_dialect("computed", tables["computed"], problems, _computed),
         aside=_by_dialect("aside", tables["aside"], problems, _aside),
@@ -105,6 +105,19 @@ def _match(where: str, table: Table, problems: Problems) -> schema.Match:
     values = {key: many(value) for key, value in table.items() if key != MATCH_REQUIRES}
     requires = table.get(MATCH_REQUIRES, [])
     return schema.Match(values, problems.texts(where, requires) if requires else ())
+
+
+def _constants(where: str, table: Table, problems: Problems) -> Table:
+    """Keys that are always written, with values that JSON and GGUF both have."""
+    for key, value in table.items():
+        items = value if isinstance(value, list) else [value]
+        scalars = all(isinstance(item, bool | int | float | str) for item in items)
+        if not items or not scalars or len({type(item) for item in items}) > 1:
+            needed = "a text, a number, a truth value or a list of one of them"
+            problems.add(f"{where}.{key}", f"needs {needed}, found {value!r}")
+        elif any(isinstance(item, int) and not -(1 << 31) <= item < 1 << 31 for item in items):
+            problems.add(f"{where}.{key}", f"{value!r} does not fit 32 bits")
+    return table
 
 
 def _values(_where: str, table: Table, _problems: Problems) -> dict[str, tuple[Any, ...]]:

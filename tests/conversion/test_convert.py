@@ -298,3 +298,15 @@ def test_file_types_are_those_of_llama_cpp() -> None:
         name = renamed.get(str(kind.value), f"MOSTLY_{kind.name}")
         names = {name, f"{name}_MOE"}
         assert LlamaFileType(number).name in names
+
+
+def test_constants_of_a_recipe(tmp_path: Path) -> None:
+    """Text, truth values and numbers of either sign, alone and in lists, as gguf reads them."""
+    said = {"a": -3, "b": 3_000_000_000 - (1 << 32), "c": ["x", "y"], "d": [True, False], "e": 0.5}
+    recipe = tmp_path / "own.toml"
+    lines = "".join(f'"own.{key}" = {json.dumps(value)}\n' for key, value in said.items())
+    recipe.write_text(f'schema = 2\nname = "own"\nextends = "llama"\n[constants.gguf]\n{lines}')
+    output = tmp_path / "own.gguf"
+    run(DATA / "tiny-llama", output, recipe=str(recipe))
+    fields = GGUFReader(output).fields
+    assert {key: fields[f"own.{key}"].contents() for key in said} == said

@@ -19,6 +19,7 @@ from maxtool.recipe.problems import Problems
 from maxtool.weights import open_checkpoint
 
 Q = '"layers.{layer}.attn.q.weight" = "model.layers.{layer}.self_attn.q_proj.weight"'
+TYPE = 'model_type = "llama"'
 DOWN = '"norm.weight" = "model.norm.weight"'
 
 
@@ -74,6 +75,9 @@ def test_no_toml(tmp_path: Path) -> None:
         (Q, Q.replace("model.layers.{layer}", "model"), "lacks the index {layer}"),
         (Q, Q.replace("model.layers", "*"), "'*' may only stand in drop"),
         (Q, "", "weights.hf: no rule for 'layers.{layer}.attn.q.weight'"),
+        (TYPE, "model_type = 2020-01-01", "constants.hf.model_type: needs a text, a number"),
+        (TYPE, 'model_type = [1, "x"]', "constants.hf.model_type: needs a text, a number"),
+        (TYPE, "model_type = [5_000_000_000]", "[5000000000] does not fit 32 bits"),
         (DOWN, '"norm.weight" = "lm_head.weight"', "is used by 2 rules, which has no inverse"),
         (DOWN, '"norm.weight" = { op = "add", value = 1 }', "'from' is missing"),
         (DOWN, '"norm.weight" = { from = "n", op = "sqrt" }', "unknown operation 'sqrt'"),

@@ -284,7 +284,7 @@ def _with_buffers(case: Case) -> Iterator[Case]:
 
 def _untied(case: Case) -> Iterator[Case]:
     """The GGUF file with an output matrix, where llama.cpp's converter leaves it out."""
-    if case.row.config["tie_word_embeddings"]:
+    if case.row.config.get("tie_word_embeddings", True):
         return
     output = case.folder / "untied.gguf"
     case.folder.mkdir(exist_ok=True)
