@@ -155,9 +155,7 @@ class SafetensorWeights(CheckpointWeights):
         filepaths: The files; a file alone, a folder or an ``index.json`` will do too.
 
     Raises:
-        ValueError: If there is no file, or one is of another format.
-        MissingFile: If a file is not there.
-        MalformedFile: If a file is not what its format demands, or two files hold one name.
+        ValueError: If a file is of another format, or as for :func:`load_weights`.
     """
 
     def __init__(self, filepaths: str | PathLike[str] | Sequence[str | PathLike[str]]) -> None:
@@ -165,16 +163,7 @@ class SafetensorWeights(CheckpointWeights):
 
 
 class GGUFWeights(CheckpointWeights):
-    """The weights of a GGUF file.
-
-    Args:
-        source: The file.
-
-    Raises:
-        ValueError: If it is of another format.
-        MissingFile: If it is not there.
-        MalformedFile: If it is not what its format demands.
-    """
+    """The weights of a GGUF file; errors as for :class:`SafetensorWeights`."""
 
     def __init__(self, source: str | PathLike[str]) -> None:
         super().__init__(_source(source, "gguf"))

@@ -8,7 +8,7 @@ from maxtool.dtype import DType
 from maxtool.graph.ops.elementwise import broadcast
 from maxtool.graph.ops.operation_table import apply, rule, ruled_by
 from maxtool.graph.ops.plain_functions import binary, unary
-from maxtool.graph.ops.require import require, require_computed, require_floats
+from maxtool.graph.ops.require import require_bool, require_computed, require_floats
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
@@ -22,12 +22,12 @@ def _infer_comparison(left: TensorType, right: TensorType) -> tuple[TensorType, 
 
 
 def _infer_logical(left: TensorType, right: TensorType) -> tuple[TensorType, ...]:
-    _require_bool(left, right)
+    require_bool(left, right)
     return _infer_comparison(left, right)
 
 
 def _infer_not(tensor_type: TensorType) -> tuple[TensorType, ...]:
-    _require_bool(tensor_type)
+    require_bool(tensor_type)
     return (TensorType(tensor_type.dtype, tensor_type.shape, tensor_type.device),)
 
 
@@ -40,15 +40,9 @@ def _infer_test(tensor_type: TensorType) -> tuple[TensorType, ...]:
 def _infer_where(
     condition: TensorType, left: TensorType, right: TensorType
 ) -> tuple[TensorType, ...]:
-    _require_bool(condition)
+    require_bool(condition)
     shape = broadcast(condition.shape, broadcast(left.shape, right.shape))
     return (TensorType(left.dtype, shape, left.device),)
-
-
-def _require_bool(*kinds: TensorType) -> None:
-    for tensor_type in kinds:
-        named = f"needs bool, not {tensor_type.dtype.value}; compare with 0 first"
-        require(tensor_type.dtype is DType.bool, named)
 
 
 _comparison = partial(binary, _infer_comparison)

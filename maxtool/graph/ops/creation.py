@@ -10,14 +10,7 @@ import numpy as np
 from maxtool.dtype import DType
 from maxtool.graph.device import DeviceRef
 from maxtool.graph.dim import Dim, DimLike, Shape, ShapeLike
-from maxtool.graph.ops.comparison import (
-    equal,
-    greater_equal,
-    less_equal,
-    logical_and,
-    logical_not,
-    where,
-)
+from maxtool.graph.ops import comparison
 from maxtool.graph.ops.elementwise import mul, sub
 from maxtool.graph.ops.layout import unsqueeze
 from maxtool.graph.ops.operation_table import apply, as_tensor, rule
@@ -151,10 +144,10 @@ def band_part(
         raise ValueError(f"band_part({tensor.type}): needs two dimensions, and numbers from 0 on")
     rows, columns = (range(0, size) for size in tensor.shape[-2:])
     below = sub(unsqueeze(rows, 1), unsqueeze(columns, 0))
-    inside = [less_equal(below, num_lower)] if num_lower is not None else []
-    inside += [greater_equal(below, -num_upper)] if num_upper is not None else []
+    inside = [comparison.less_equal(below, num_lower)] if num_lower is not None else []
+    inside += [comparison.greater_equal(below, -num_upper)] if num_upper is not None else []
     if not inside:
-        inside = [equal(below, below)]
-    band = reduce(logical_and, inside)
-    kept = logical_not(band) if exclude else band
-    return where(kept, tensor, False if tensor.dtype is DType.bool else 0)
+        inside = [comparison.equal(below, below)]
+    band = reduce(comparison.logical_and, inside)
+    kept = comparison.logical_not(band) if exclude else band
+    return comparison.where(kept, tensor, False if tensor.dtype is DType.bool else 0)

@@ -187,17 +187,8 @@ def scatter_add(
     """``input`` with numbers added to elements along a dimension; of one place, all of them.
 
     They are added in their order, so that the same operands give the same bits everywhere; 16-bit
-    floats in float32, rounded once. Whole numbers wrap around.
-
-    Args:
-        input: ``[a..., n, b...]``, numbers.
-        updates: ``[a..., m, b...]``, of the same type.
-        indices: ``[a..., m, b...]``: to which of ``n`` each update is added.
-        axis: Which dimension ``n`` is.
-
-    Raises:
-        IndexError: If there is no such place.
-        ValueError: If the shapes or the types do not fit.
+    floats in float32, rounded once. Whole numbers wrap around. Arguments and errors are those of
+    :func:`scatter`; the elements are numbers.
     """
     tensor, places = as_tensor(input), as_tensor(indices)
     axis = axis_of("scatter_add", tensor, axis)
@@ -230,12 +221,9 @@ def scatter_nd(input: TensorLike, updates: TensorLike, indices: TensorLike) -> T
 
 
 def require_places(op: str, places: Tensor, sizes: Sequence[Dim]) -> None:
-    """Refuse places that are known now and do not exist.
+    """Refuse places, for an operation's message, that are known now and do not exist.
 
-    Args:
-        op: The operation, for the message.
-        places: ``[...]`` of one dimension, or ``[..., k]`` of several.
-        sizes: The dimensions, in order.
+    They are ``[...]`` of one dimension, or ``[..., k]`` of several; ``sizes`` are these dimensions.
     """
     known = not is_traced(places) and places.dtype.is_integral()
     if not known or not all(size.is_static for size in sizes):

@@ -13,7 +13,7 @@ from maxtool.dtype import DType
 from maxtool.graph.dim import Dim, Shape
 from maxtool.graph.ops.axes import axes_of, axis_of
 from maxtool.graph.ops.operation_table import apply, rule
-from maxtool.graph.ops.require import require_numbers
+from maxtool.graph.ops.require import require, require_bool, require_numbers
 from maxtool.graph.tensor import Axes, Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
@@ -34,15 +34,14 @@ def _infer_reduction(tensor_type: TensorType, axes: tuple[int, ...]) -> tuple[Te
 
 @rule("logsumexp", "mean")
 def _infer_float(tensor_type: TensorType, axes: tuple[int, ...]) -> tuple[TensorType, ...]:
-    if not tensor_type.dtype.is_float():
-        raise ValueError(f"needs floating-point operands, not {tensor_type.dtype.value}")
+    dtype = tensor_type.dtype
+    require(dtype.is_float(), f"needs floating-point operands, not {dtype.value}")
     return _infer_reduction(tensor_type, axes)
 
 
 @rule("any", "all")
 def _infer_logical(tensor_type: TensorType, axes: tuple[int, ...]) -> tuple[TensorType, ...]:
-    if tensor_type.dtype is not DType.bool:
-        raise ValueError(f"needs bool, not {tensor_type.dtype.value}; compare with 0 first")
+    require_bool(tensor_type)
     return (_reduced(tensor_type, axes),)
 
 
@@ -73,15 +72,14 @@ def _infer_cumsum(
 
 def _require_something(tensor_type: TensorType, axes: tuple[int, ...]) -> None:
     _reduced(tensor_type, axes)
-    if builtins.any(tensor_type.shape[axis] == 0 for axis in axes):
-        raise ValueError(f"there is no element along {_named(axes)}")
+    nothing = builtins.any(tensor_type.shape[axis] == 0 for axis in axes)
+    require(not nothing, f"there is no element along {_named(axes)}")
 
 
 def _reduced(tensor_type: TensorType, axes: tuple[int, ...]) -> TensorType:
-    if not builtins.all(0 <= axis < tensor_type.rank for axis in axes):
-        raise ValueError(f"there is no {_named(axes)} in {tensor_type.rank} dimensions")
-    if len(set(axes)) != len(axes):
-        raise ValueError(f"{_named(axes)} names a dimension twice")
+    there = builtins.all(0 <= axis < tensor_type.rank for axis in axes)
+    require(there, f"there is no {_named(axes)} in {tensor_type.rank} dimensions")
+    require(len(set(axes)) == len(axes), f"{_named(axes)} names a dimension twice")
     sizes = [Dim(1) if axis in axes else dim for axis, dim in enumerate(tensor_type.shape)]
     return TensorType(tensor_type.dtype, sizes, tensor_type.device)
 

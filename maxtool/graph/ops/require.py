@@ -16,6 +16,13 @@ def require(condition: bool, message: str) -> None:
         raise ValueError(message)
 
 
+def require_bool(*kinds: TensorType) -> None:
+    """Raise a ``ValueError`` that names the first element type that is not bool."""
+    for tensor_type in kinds:
+        named = f"needs bool, not {tensor_type.dtype.value}; compare with 0 first"
+        require(tensor_type.dtype is DType.bool, named)
+
+
 def require_computed(*kinds: TensorType) -> None:
     """Raise a ``ValueError`` that names the first 8-bit float, which is for storage only."""
     for tensor_type in kinds:

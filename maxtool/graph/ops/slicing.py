@@ -16,13 +16,9 @@ from maxtool.graph.type import BufferType, TensorType
 
 @dataclass(frozen=True, slots=True)
 class IndexRange:
-    """A range of the elements of a dimension.
+    """``size`` elements of a dimension from ``start`` on, ``step`` (perhaps negative) apart.
 
-    Attributes:
-        start: The first.
-        step: From one to the next; it may be negative.
-        size: How many there are.
-        least: The least size of the dimension with which all of them exist.
+    All of them exist where the dimension has the size ``least``.
     """
 
     start: Dim
