@@ -22,11 +22,7 @@ def _infer(
     for tensor_type in (query, key, value):
         require_floats(tensor_type)
         require(tensor_type.dtype is query.dtype, "operands are of one type; cast the others")
-        known = (
-            tensor_type.rank == 4
-            and tensor_type.shape[1].is_static
-            and tensor_type.shape[3].is_static
-        )
+        known = tensor_type.rank == 4 and tensor_type.shape[1::2].is_static
         require(known, "operands are [batch, heads, length, dim], heads and dim known")
     batch, heads, length, dim = query.shape
     _, kv_heads, keys, _ = key.shape

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from operator import index
 from typing import SupportsIndex
 
+from maxtool.graph.dim import Shape
 from maxtool.graph.tensor import Axes, Tensor
 
 
@@ -18,6 +19,13 @@ def axis_of(op: str, x: Tensor, axis: SupportsIndex, *, more: int = 0) -> int:
     if not -rank <= number < rank:
         raise ValueError(f"{op}({x.type}): there is no dimension {number} in {rank}")
     return number % rank
+
+
+def differ_only(axis: int, first: Shape, second: Shape) -> bool:
+    """Return whether two shapes agree in all dimensions but perhaps one."""
+    pairs = enumerate(zip(first, second, strict=False))
+    others = (left == right for number, (left, right) in pairs if number != axis)
+    return first.rank == second.rank and all(others)
 
 
 def axes_of(x: Tensor, axis: Axes) -> tuple[int, ...]:

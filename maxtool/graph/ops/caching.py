@@ -18,10 +18,8 @@ _EVERY = 2**31 - 1
 def _require_cached(*kinds: TensorType) -> None:
     for tensor_type in kinds:
         known = ", ".join(dtype.value for dtype in CACHED)
-        require(
-            tensor_type.dtype in CACHED,
-            f"keys and values are {known}, not {tensor_type.dtype.value}",
-        )
+        named = f"keys and values are {known}, not {tensor_type.dtype.value}"
+        require(tensor_type.dtype in CACHED, named)
 
 
 @rule("cache_write_key", "cache_write_value", writes=0, numbers={2: DType.int32})

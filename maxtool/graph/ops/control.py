@@ -41,15 +41,16 @@ def cond(
     _require_bool("cond: the predicate", chosen)
     wanted = list(out_types or ())
     graph = Graph.current()
+    then = _checking("cond: then_fn", then_fn, wanted)
+    other = _checking("cond: else_fn", else_fn, wanted)
     if graph is None or not is_traced(chosen):
-        name, function = ("then_fn", then_fn) if chosen else ("else_fn", else_fn)
-        return _checked(f"cond: {name}", function(), wanted)
+        return then() if chosen else other()
     name = f"cond_{len(graph.subgraphs)}"
     # Of a function that returns nothing the runtime would know no result.
     more = [] if wanted else [chosen]
     branches = [
-        NestedGraph(f"{name}_then", graph, _checking("cond: then_fn", then_fn, wanted, more)),
-        NestedGraph(f"{name}_else", graph, _checking("cond: else_fn", else_fn, wanted, more)),
+        NestedGraph(f"{name}_then", graph, lambda: [*then(), *more]),
+        NestedGraph(f"{name}_else", graph, lambda: [*other(), *more]),
     ]
     types = [*wanted, *(value.type for value in more)]
     return _flowing(graph, (name, "cond"), [chosen], branches, types)[: len(wanted)]
@@ -78,14 +79,15 @@ def while_loop(
         raise ValueError("while_loop: there are no initial values")
     if buffers := [tensor for tensor in values if isinstance(tensor.type, BufferType)]:
         raise ValueError(f"while_loop: {buffers[0].type} cannot be a value of a loop; copy it")
-    graph = Graph.current()
+    graph, wanted = Graph.current(), [value.type for value in values]
+    asked, again = _asking(predicate), _checking("while_loop: the body", body, wanted)
     if graph is None:
-        return _looped(values, predicate, body)
-    wanted = [value.type for value in values]
+        while asked(*values)[0]:
+            values = again(*values)
+        return values
     name = f"while_{len(graph.subgraphs)}"
-    again = _checking("while_loop: the body", body, wanted)
     parts = [
-        NestedGraph(f"{name}_predicate", graph, _asking(predicate), wanted),
+        NestedGraph(f"{name}_predicate", graph, asked, wanted),
         NestedGraph(f"{name}_body", graph, again, wanted),
     ]
     return _flowing(graph, (name, "while"), values, parts, wanted)
@@ -107,15 +109,6 @@ def _flowing(
     for part in parts:
         flow.add_call(part, *state, *(inside[id(value)] for value in part.outside))
     return list(graph.call(flow, *operands, prefix=graph.weight_prefix or ""))
-
-
-def _looped(
-    values: list[Tensor], predicate: Callable[..., Tensor], body: Callable[..., Results]
-) -> list[Tensor]:
-    asked, wanted = _asking(predicate), [value.type for value in values]
-    while asked(*values)[0]:
-        values = _checked("while_loop: the body", body(*values), wanted)
-    return values
 
 
 def _asking(predicate: Callable[..., Tensor]) -> Callable[..., list[Tensor]]:
@@ -140,26 +133,22 @@ def _require_bool(what: str, value: Tensor) -> None:
 
 
 def _checking(
-    what: str,
-    function: Callable[..., Results],
-    wanted: Sequence[TensorType],
-    more: Sequence[Tensor] = (),
+    what: str, function: Callable[..., Results], wanted: Sequence[TensorType]
 ) -> Callable[..., list[Tensor]]:
-    """A function whose results are of these types, or an error; and then ``more`` of them."""
-    return lambda *values: [*_checked(what, function(*values), wanted), *more]
+    """A function whose results are of these types, or an error."""
 
+    def checked(*values: Tensor) -> list[Tensor]:
+        results = list(as_results(function(*values)))
+        for result in results:
+            if not isinstance(result, Tensor):
+                raise TypeError(f"{what} returns tensors, not {type(result).__name__}")
+        actual = [result.type for result in results]
+        if [*map(_plain, actual)] != [*map(_plain, wanted)]:
+            listed = (", ".join(map(str, types)) or "nothing" for types in (actual, wanted))
+            raise ValueError(f"{what} returns {', not '.join(listed)}")
+        return results
 
-def _checked(what: str, given: Results, wanted: Sequence[TensorType]) -> list[Tensor]:
-    results = list(as_results(given))
-    for result in results:
-        if not isinstance(result, Tensor):
-            raise TypeError(f"{what} returns tensors, not {type(result).__name__}")
-    if [_plain(one.type) for one in results] != [_plain(expected) for expected in wanted]:
-        actual, listed = (
-            ", ".join(map(str, kinds)) for kinds in ([r.type for r in results], wanted)
-        )
-        raise ValueError(f"{what} returns {actual or 'nothing'}, not {listed or 'nothing'}")
-    return results
+    return checked
 
 
 def _plain(tensor_type: TensorType) -> tuple[object, ...]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from maxtool.dtype import DType
 from maxtool.graph.dim import Dim
-from maxtool.graph.ops.axes import axis_of
+from maxtool.graph.ops.axes import axis_of, differ_only
 from maxtool.graph.ops.elementwise import cast
 from maxtool.graph.ops.operation_table import apply, as_operand, as_tensor, is_traced, rule
 from maxtool.graph.ops.require import NARROW_FLOATS, require, require_numbers
@@ -35,9 +35,8 @@ def _infer_gather_nd(
     tensor_type: TensorType, places: TensorType, batch: int
 ) -> tuple[TensorType, ...]:
     depth = _depth(tensor_type, places, batch)
-    require(
-        tensor_type.shape[:batch] == places.shape[:batch], f"the first {batch} dimensions differ"
-    )
+    same = tensor_type.shape[:batch] == places.shape[:batch]
+    require(same, f"the first {batch} dimensions differ")
     for axis in range(batch, batch + depth):
         _require_something(tensor_type, places, axis)
     sizes = [*places.shape[:-1], *tensor_type.shape[batch + depth :]]
@@ -51,10 +50,7 @@ def _infer_scatter(
     _require_places(places)
     _require_same_dtype(tensor_type, updates)
     require(updates.shape == places.shape, "there is one update for each place")
-    same = tensor_type.rank == places.rank and all(
-        place == axis or left == right
-        for place, (left, right) in enumerate(zip(tensor_type.shape, places.shape, strict=True))
-    )
+    same = differ_only(axis, tensor_type.shape, places.shape)
     require(same, f"only dimension {axis} of the places may differ")
     return (TensorType(tensor_type.dtype, tensor_type.shape, tensor_type.device),)
 
@@ -85,10 +81,8 @@ def _depth(tensor_type: TensorType, places: TensorType, batch: int) -> int:
     known = places.rank > batch and places.shape[-1].is_static
     require(known, "the last dimension of the places is known")
     depth = int(places.shape[-1])
-    require(
-        1 <= depth <= tensor_type.rank - batch,
-        f"a place has 1 to {tensor_type.rank - batch} numbers",
-    )
+    most = tensor_type.rank - batch
+    require(1 <= depth <= most, f"a place has 1 to {most} numbers")
     return depth
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from maxtool.graph.dim import Dim, DimLike, Shape
-from maxtool.graph.ops.axes import axis_of
+from maxtool.graph.ops.axes import axis_of, differ_only
 from maxtool.graph.ops.gathering import gather
 from maxtool.graph.ops.layout import broadcast_to, flatten, reshape, unsqueeze
 from maxtool.graph.ops.operation_table import apply, as_tensor, is_traced, rule
@@ -25,10 +25,7 @@ def _infer_concat(*kinds: TensorType, axis: int) -> tuple[TensorType, ...]:
     first = kinds[0]
     total = Dim(0)
     for tensor_type in kinds:
-        same = tensor_type.rank == first.rank and all(
-            place == axis or left == right
-            for place, (left, right) in enumerate(zip(tensor_type.shape, first.shape, strict=True))
-        )
+        same = differ_only(axis, tensor_type.shape, first.shape)
         require(same, f"only dimension {axis} may differ")
         total = total + tensor_type.shape[axis]
     sizes = [*first.shape[:axis], total, *first.shape[axis + 1 :]]

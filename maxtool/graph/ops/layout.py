@@ -24,9 +24,8 @@ def _infer_reshape(tensor_type: TensorType, shape: Shape) -> tuple[TensorType, .
 def _infer_permute(tensor_type: TensorType, dims: tuple[int, ...]) -> tuple[TensorType, ...]:
     if sorted(dims) != list(range(tensor_type.rank)):
         raise ValueError(f"{list(dims)} does not name each of {tensor_type.rank} dimensions once")
-    return (
-        TensorType(tensor_type.dtype, [tensor_type.shape[dim] for dim in dims], tensor_type.device),
-    )
+    sizes = [tensor_type.shape[dim] for dim in dims]
+    return (TensorType(tensor_type.dtype, sizes, tensor_type.device),)
 
 
 @rule("broadcast_to")

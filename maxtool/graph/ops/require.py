@@ -40,17 +40,14 @@ def require_numbers(*kinds: TensorType) -> None:
 def require_floats(*kinds: TensorType) -> None:
     """Raise a ``ValueError`` that names the first element type that is no float."""
     for tensor_type in kinds:
-        require(
-            tensor_type.dtype in FLOATS,
-            f"needs floating-point operands, not {tensor_type.dtype.value}",
-        )
+        named = f"needs floating-point operands, not {tensor_type.dtype.value}"
+        require(tensor_type.dtype in FLOATS, named)
 
 
 def require_float32(*kinds: TensorType) -> None:
     """Raise a ``ValueError`` unless all operands are float32."""
-    require(
-        all(tensor_type.dtype is DType.float32 for tensor_type in kinds), "operands are float32"
-    )
+    same = all(tensor_type.dtype is DType.float32 for tensor_type in kinds)
+    require(same, "operands are float32")
 
 
 def require_position(position: TensorType) -> None:
@@ -61,6 +58,5 @@ def require_position(position: TensorType) -> None:
 def require_heads(tensor_type: TensorType) -> Shape:
     """The shape of queries, keys or values; a ``ValueError`` unless heads and widths are known."""
     require(tensor_type.rank == 4, "the input is [batch, seq, heads, head_dim]")
-    known = tensor_type.shape[2].is_static and tensor_type.shape[3].is_static
-    require(known, "the number of heads and their width are known")
+    require(tensor_type.shape[2:].is_static, "the number of heads and their width are known")
     return tensor_type.shape

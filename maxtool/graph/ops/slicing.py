@@ -34,9 +34,8 @@ class IndexRange:
 
 @rule("slice")
 def _infer_slice(tensor_type: TensorType, ranges: tuple[IndexRange, ...]) -> tuple[TensorType, ...]:
-    require(
-        len(ranges) == tensor_type.rank, f"{len(ranges)} ranges for {tensor_type.rank} dimensions"
-    )
+    fits = len(ranges) == tensor_type.rank
+    require(fits, f"{len(ranges)} ranges for {tensor_type.rank} dimensions")
     return (TensorType(tensor_type.dtype, [range_.size for range_ in ranges], tensor_type.device),)
 
 
@@ -45,17 +44,15 @@ def cut(x: Tensor, ranges: Sequence[IndexRange]) -> Tensor:
 
     Of a buffer they are copied all the same: it may be overwritten later.
     """
-    own = not isinstance(x.type, BufferType)
-    if own and all(
-        range_ == IndexRange.all(dim) for range_, dim in zip(ranges, x.shape, strict=True)
-    ):
+    everything = [*map(IndexRange.all, x.shape)]
+    if list(ranges) == everything and not isinstance(x.type, BufferType):
         return x
     return apply("slice", x, ranges=tuple(ranges))[0]
 
 
 def cut_along(x: Tensor, axis: int, start: Dim, size: Dim) -> Tensor:
     """``size`` elements of one dimension from ``start`` on."""
-    ranges = [IndexRange.all(dim) for dim in x.shape]
+    ranges = [*map(IndexRange.all, x.shape)]
     ranges[axis] = IndexRange(start, 1, size)
     return cut(x, ranges)
 
