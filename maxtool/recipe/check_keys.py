@@ -36,10 +36,13 @@ class KeyCheck:
         known = self.known | expected.keys() | self.recipe.constants[dialect].keys()
         ignored = IGNORED[dialect] | aside.keys
         for key in self.keys.values:
+            value = self.keys.get(key)
             if covered(key, NEVER_IGNORED[dialect]):
-                self._never(key, self.keys.get(key))
+                if value is not None:
+                    refused = f"{key} = {short(value)} is not supported, and never ignored"
+                    self.problems.append(refused)
             elif key not in known and not covered(key, ignored):
-                self._unknown(key, self.keys.get(key), known)
+                self._unknown(key, value, known)
 
     def _one_of(self, names: tuple[str, ...]) -> None:
         """A table under two of its names: frameworks read one of them, and not the same one."""
@@ -60,10 +63,6 @@ class KeyCheck:
             return
         self.can_ignore = True
         self.problems.append(f"{key} = {short(value)} is not supported ({supported(allowed)})")
-
-    def _never(self, key: str, value: Any) -> None:  # noqa: ANN401
-        if value is not None:
-            self.problems.append(f"{key} = {short(value)} is not supported, and never ignored")
 
     def _unknown(self, key: str, value: Any, known: Set[str]) -> None:  # noqa: ANN401
         # A table of known keys that is null says no more than their absence.

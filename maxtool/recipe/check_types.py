@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from maxtool.recipe.codecs import CODECS
-from maxtool.recipe.expressions import Expression
 from maxtool.recipe.schema import Field, Recipe
 
 NUMBERS = ("int", "count", "float")
@@ -43,10 +42,6 @@ def _formulas(field: Field, recipe: Recipe) -> Iterator[str]:
     spelled = (formula for way in field.ways for formula in (way.omit, way.default))
     for formula in (field.default, *field.allowed, *spelled):
         if formula is not None and formula.op not in ("value", "field"):
-            yield from _operands(formula, recipe)
-
-
-def _operands(formula: Expression, recipe: Recipe) -> Iterator[str]:
-    for name in formula.fields():
-        if name in recipe.fields and recipe.fields[name].type not in NUMBERS:
-            yield f"{formula.op} takes numbers only, and {name!r} is not a number"
+            for name in formula.fields():
+                if name in recipe.fields and recipe.fields[name].type not in NUMBERS:
+                    yield f"{formula.op} takes numbers only, and {name!r} is not a number"

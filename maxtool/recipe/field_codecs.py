@@ -102,10 +102,15 @@ def _write_context(value: Any, values: Values) -> Raws:  # noqa: ANN401
     return (None,)
 
 
-def _write_unscaled(value: Any, _values: Values) -> Raws:  # noqa: ANN401
-    if value not in (None, 1.0):
-        raise Unspellable
-    return (None if value is None else False,)
+def _listed(spellings: Mapping[Any, Raws]) -> Callable[[Any, Values], Raws]:
+    """The keys' values for each of the field's; no other has a spelling."""
+
+    def write(value: Any, _values: Values) -> Raws:  # noqa: ANN401
+        if value not in spellings:
+            raise Unspellable
+        return spellings[value]
+
+    return write
 
 
 # --- Falcon --------------------------------------------------------------------------------------
@@ -123,12 +128,6 @@ FALCON_BLOCKS: Mapping[str, Raws] = {
     "parallel": (True, None, None),
     "pre": (None, None, False),
 }
-
-
-def _write_falcon_block(value: str, _values: Values) -> Raws:
-    if value not in FALCON_BLOCKS:
-        raise Unspellable
-    return FALCON_BLOCKS[value]
 
 
 def _read_falcon_heads(raws: Raws, values: Values) -> Any:  # noqa: ANN401
@@ -176,7 +175,7 @@ FIELD_CODECS: Mapping[str, Codec] = {
     ),
     "unscaled_attention": Codec(
         read=lambda raws, _: 1.0 if raws[0] is False else None,
-        write=_write_unscaled,
+        write=_listed({None: (None,), 1.0: (False,)}),
         types=("float",),
         keys=("bool",),
     ),
@@ -211,7 +210,7 @@ FIELD_CODECS: Mapping[str, Codec] = {
         keys=("bool", "any"),
     ),
     "falcon_block": Codec(
-        _read_falcon_block, _write_falcon_block, ("str",), ("bool", "count", "bool")
+        _read_falcon_block, _listed(FALCON_BLOCKS), ("str",), ("bool", "count", "bool")
     ),
     "falcon_kv_heads": Codec(
         read=_read_falcon_heads,

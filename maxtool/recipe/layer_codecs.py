@@ -149,6 +149,9 @@ def _not_rotated(values: Values) -> Flags:
 _LISTED = _flags(_read_layer_types, _write_layer_types)
 _PERIOD = _flags(_read_period, _write_period)
 _FIRST = _flags(_read_first, _write_first)
+_SMOLLM3 = Codec(
+    _read_smollm3, _write_smollm3, ("flags",), ("bool", "any"), {"rope_layers": FLAGS_OR_NULL}
+)
 _PLAIN = _flags(lambda raws, _: raws[0], lambda flags, _: ([int(flag) for flag in flags],))
 
 LAYER_CODECS: Mapping[str, Codec] = {
@@ -159,13 +162,5 @@ LAYER_CODECS: Mapping[str, Codec] = {
     "flags_of_windows": _windowed(_flags(lambda raws, _: raws[0], lambda flags, _: (list(flags),))),
     "qwen2_windows": _windowed(_either(_LISTED, _FIRST)),
     "gemma3_windows": Codec(_read_gemma3, _write_gemma3, ("flags",), ("int", "any")),
-    "smollm3_windows": _windowed(
-        Codec(
-            _read_smollm3,
-            _write_smollm3,
-            ("flags",),
-            ("bool", "any"),
-            {"rope_layers": FLAGS_OR_NULL},
-        )
-    ),
+    "smollm3_windows": _windowed(_SMOLLM3),
 }

@@ -79,7 +79,8 @@ def find_recipe(checkpoint: Checkpoint) -> Recipe:
     matching = {name: match for name, match in known.items() if _recognises(match, keys)}
     if not matching:
         raise _unknown(checkpoint, keys, names)
-    return load_recipe(max(matching, key=lambda name: _strength(matching[name])))
+    asked = {name: len(match.values) + len(match.requires) for name, match in matching.items()}
+    return load_recipe(max(asked, key=asked.__getitem__))
 
 
 def dialect(checkpoint: Checkpoint) -> Dialect:
@@ -93,10 +94,6 @@ def _recognises(match: Match, keys: Keys) -> bool:
         and all(keys.get(key) in values for key, values in match.values.items())
         and all(keys.get(key) not in (None, 0) for key in match.requires)
     )
-
-
-def _strength(match: Match) -> int:
-    return len(match.values) + len(match.requires)
 
 
 def _unknown(checkpoint: Checkpoint, keys: Keys, recipes: list[str]) -> UnknownArchitecture:

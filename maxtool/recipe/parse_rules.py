@@ -124,11 +124,6 @@ def _axis(value: object) -> int | None:
     return value if type(value) is int and 0 <= value < 8 else None
 
 
-def _axes(value: object) -> tuple[int, ...] | None:
-    axes = tuple(_axis(item) for item in value) if isinstance(value, list) and value else (None,)
-    return None if None in axes else axes  # type: ignore[return-value]
-
-
 def _size(value: object) -> Any:  # noqa: ANN401
     if isinstance(value, list):
         factors = tuple(_size(factor) for factor in value)
@@ -137,9 +132,12 @@ def _size(value: object) -> Any:  # noqa: ANN401
     return value if (type(value) is int and value > 0) or (value and type(value) is str) else None
 
 
-def _sizes(value: object) -> Any:  # noqa: ANN401
-    sizes = tuple(map(_size, value)) if isinstance(value, list) and value else (None,)
-    return None if None in sizes else sizes
+def _list_of(read: Callable[[object], Any]) -> Callable[[object], tuple[Any, ...] | None]:
+    def listed(value: object) -> tuple[Any, ...] | None:
+        items = tuple(map(read, value)) if isinstance(value, list) and value else (None,)
+        return None if None in items else items
+
+    return listed
 
 
 def number(value: object) -> float | None:
@@ -150,8 +148,8 @@ def number(value: object) -> float | None:
 # A parameter's value as its kind has it, or None; and what that kind needs.
 KINDS: Mapping[str, tuple[Callable[[object], Any], str]] = {
     "axis": (_axis, "a dimension counted from 0"),
-    "axes": (_axes, "a list of dimensions"),
+    "axes": (_list_of(_axis), "a list of dimensions"),
     "size": (_size, "a number, a field, or a list of those to multiply"),
-    "sizes": (_sizes, "a list of sizes"),
+    "sizes": (_list_of(_size), "a list of sizes"),
     "number": (number, "a number"),
 }

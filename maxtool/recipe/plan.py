@@ -72,8 +72,8 @@ class Plan:
         Tensors that have to be equal are read and compared; all else is known from headers. It is
         a ModelMismatch, or the class of it that fits where all problems are of one kind.
         """
-        found = {**self.misfits(), "contradictory": list(self._unequal())}
-        wrong = {what: lines for what, lines in found.items() if lines}
+        misfits = {**self.misfits(), "contradictory": list(self._unequal())}
+        wrong = {what: lines for what, lines in misfits.items() if lines}
         if wrong:
             error = ERRORS[next(iter(wrong))] if len(wrong) == 1 else errors.ModelMismatch
             what = f"the tensors do not fit the recipe {self.recipe.name}"

@@ -85,7 +85,9 @@ def _bind(made: Plan, parameter: str, shape: Shape) -> None:
     sources = tuple(tensors[source] for source in rule.sources)
     problem = _misfit(rule, sources, shape)
     if problem is not None:
-        made.misshapen.append(f"{', '.join(_shortened(rule.sources))}: {problem} (for {parameter})")
+        names = rule.sources
+        names = names if len(names) <= 3 else (*names[:2], f"... {len(names)} in all")
+        made.misshapen.append(f"{', '.join(names)}: {problem} (for {parameter})")
         return
     made.parameters[parameter] = _binding(parameter, shape, sources, rule)
 
@@ -118,7 +120,3 @@ def _binding(
     stored = next(iter(dtypes)) if len(dtypes) == 1 and encodings == {None} else DType.float32
     dtype = DType.float32 if encoding is not None else result_dtype(rule.steps, stored)
     return Binding(parameter, shape, dtype, encoding, sources, rule)
-
-
-def _shortened(names: tuple[str, ...]) -> tuple[str, ...]:
-    return names if len(names) <= 3 else (*names[:2], f"... {len(names)} in all")

@@ -1,8 +1,4 @@
-"""A checkpoint's configuration read into a recipe's fields.
-
-Reading collects every problem: a missing or wrong value, spellings that disagree, a value that is
-not supported, a key nobody knows.
-"""
+"""A checkpoint's configuration read into a recipe's fields."""
 
 from __future__ import annotations
 

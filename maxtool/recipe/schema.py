@@ -1,8 +1,4 @@
-"""Recipes as objects, once their TOML has been read.
-
-A recipe is data: how a model is recognised, where each dialect keeps each field of its
-configuration, and how each parameter of the module is made from the tensors of each dialect.
-"""
+"""Recipes as objects, once their TOML has been read."""
 
 from __future__ import annotations
 

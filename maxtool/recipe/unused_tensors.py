@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from maxtool.recipe.layer_ranges import folded
-from maxtool.recipe.name_patterns import Pattern
 from maxtool.recipe.plan import Plan
 
 
@@ -18,7 +15,8 @@ def sort_out(made: Plan) -> None:
     for name, tensor in made.tensors.items():
         if name in passed:
             continue
-        if reason := _reason(rules.refuse, name):
+        reasons = (why for pattern, why in rules.refuse.items() if pattern.match(name) is not None)
+        if reason := next(reasons, None):
             made.refused.append(f"{tensor.name}: {reason}")
         elif any(pattern.match(name) is not None for pattern in rules.drop):
             idle.append(tensor.name)
@@ -36,10 +34,6 @@ def _set_aside(made: Plan) -> set[str]:
         made.dropped += left
         made.notes.append(f"{aside.note}: {len(left)} tensors")
     return set(left)
-
-
-def _reason(refuse: Mapping[Pattern, str], name: str) -> str | None:
-    return next((why for pattern, why in refuse.items() if pattern.match(name) is not None), None)
 
 
 def _is_duplicate(made: Plan, name: str) -> bool:

@@ -91,13 +91,9 @@ def _rules(recipe: Recipe) -> Iterator[str]:
         known = {rule.target.text for rule in recipe.rules[dialect].rules}
         for rule in recipe.rules[dialect].rules:
             where = f"weights.{dialect}.{rule.target.text!r}"
-            found = (
-                *_names(rule),
-                *_sizes(rule, recipe),
-                *_tie(rule, recipe, known),
-                *_shape(rule),
-            )
-            yield from (f"{where}: {problem}" for problem in found)
+            tie = _tie(rule, recipe, known)
+            for problem in (*_names(rule), *_sizes(rule, recipe), *tie, *_shape(rule)):
+                yield f"{where}: {problem}"
 
 
 def _names(rule: Rule) -> Iterator[str]:
@@ -173,7 +169,9 @@ def _inverses(recipe: Recipe) -> Iterator[str]:
 
 
 def _no_inverse(rules: list[Rule]) -> str | None:
-    together = max((_together(rule, rules) for rule in rules), key=len)
+    # Those that may hold under the same configuration as another.
+    groups = [[other for other in rules if not _exclude(rule, other)] for rule in rules]
+    together = max(groups, key=len)
     splits = [rule for rule in together if rule.split]
     if not splits:
         count = len(together)
@@ -186,11 +184,6 @@ def _no_inverse(rules: list[Rule]) -> str | None:
     return (
         None if found == wanted else f"needs a rule for each of the parts {wanted}, found {found}"
     )
-
-
-def _together(rule: Rule, rules: list[Rule]) -> list[Rule]:
-    """The rules that may hold under the same configuration as this one."""
-    return [other for other in rules if not _exclude(rule, other)]
 
 
 def _exclude(left: Rule, right: Rule) -> bool:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from maxtool.errors import ConfigurationError
 from maxtool.recipe.codec_type import Unspellable
 from maxtool.recipe.codecs import encoded, implied
 from maxtool.recipe.computed import said_by_tensors
-from maxtool.recipe.expressions import Undefined, evaluate, same
+from maxtool.recipe.expressions import Undefined, Values, evaluate, same
 from maxtool.recipe.keys import short
 from maxtool.recipe.schema import Dialect, Field, Recipe, Spelling
-
-Values = Mapping[str, Any]
 
 
 def written_keys(

@@ -199,7 +199,8 @@ def _special_ids(
         if _is_id(value):
             ids.setdefault(name, value)
     lists = [c.get("eos_token_id") for c in (generation, model)]
-    stops = tuple(dict.fromkeys(i for value in lists for i in _as_list(value) if _is_id(i)))
+    every = [i for value in lists for i in (value if isinstance(value, list) else [value])]
+    stops = tuple(dict.fromkeys(filter(_is_id, every)))
     if stops:
         ids.setdefault("eos", stops[0])
     for name in ("bos", "eos"):
@@ -240,10 +241,6 @@ def content_of(entry: object) -> str | None:
 
 def _is_id(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _as_list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else [value]
 
 
 def _add(

@@ -189,6 +189,9 @@ def _decoder(vocabulary: SentencePiece) -> dict[str, Any]:
 
 def _byte_pairs(vocabulary: BytePairs) -> dict[str, Any]:
     row = pretokenization.row(str(vocabulary.pre))
+    rows = enumerate(zip(vocabulary.tokens, vocabulary.types, strict=True))
+    # Unused tokens only fill up the model's embedding.
+    used = {token: i for i, (token, token_type) in rows if token_type is not TokenType.UNUSED}
     return {
         "normalizer": {"type": row.normalizer} if row.normalizer else None,
         "pre_tokenizer": pretokenization.pre_tokenizer(row),
@@ -201,16 +204,10 @@ def _byte_pairs(vocabulary: BytePairs) -> dict[str, Any]:
         "model": {
             **BPE,
             "ignore_merges": row.ignore_merges,
-            "vocab": _used(vocabulary),
+            "vocab": used,
             "merges": [list(pair) for pair in vocabulary.merges],
         },
     }
-
-
-def _used(vocabulary: BytePairs) -> dict[str, int]:
-    """Tokens and their ids; unused ones only fill up the model's embedding."""
-    rows = enumerate(zip(vocabulary.tokens, vocabulary.types, strict=True))
-    return {token: i for i, (token, token_type) in rows if token_type is not TokenType.UNUSED}
 
 
 def _sentencepiece_added(vocabulary: SentencePiece, own: Set[int]) -> list[dict[str, Any]]:

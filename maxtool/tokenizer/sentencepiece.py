@@ -104,9 +104,9 @@ def _check_supported(proto: Any, file: Path) -> None:  # noqa: ANN401 - a genera
         "escape_whitespaces is off": not spec.escape_whitespaces,
         "treat_whitespace_as_suffix is on": proto.trainer_spec.treat_whitespace_as_suffix,
     }
-    if found := [problem for problem, present in problems.items() if present]:
+    if wrong := [problem for problem, present in problems.items() if present]:
         what = "a SentencePiece model of a kind maxtool cannot use"
-        raise ConfigurationError(what, file=file, problems=found)
+        raise ConfigurationError(what, file=file, problems=wrong)
 
 
 def _special_ids(spec: Any, size: int, file: Path) -> dict[str, int]:  # noqa: ANN401

@@ -82,8 +82,8 @@ class SentencePiece:
 class BytePairs:
     """A byte-level BPE vocabulary, as GPT-2 introduced it: every byte is a printable character.
 
-    ``pre`` is the GGUF name of how text is split before merging (a row of ``pre.TABLE``), or None
-    when a ``tokenizer.json`` splits in a way that has no such name; ``reason`` says why then.
+    ``pre`` is the GGUF name of how text is split before merging (``pretokenization.TABLE``), or
+    None when a ``tokenizer.json`` splits in a way that has no such name; ``reason`` says why.
     """
 
     tokens: tuple[str, ...]
