@@ -13,6 +13,7 @@ from maxtool.dtype import DType
 from maxtool.recipe import OutputTensor, Plan, computed_tensors, emissions, left_out
 from maxtool.recipe.step import Array
 from maxtool.weights import TensorSpec
+from maxtool.weights.names import first_of
 
 NARROW = (DType.float16, DType.bfloat16)
 
@@ -134,8 +135,8 @@ def _quantized_before(naturals: list[SourceTensor], specs: list[TensorSpec]) -> 
     again = [s.name for n, s in blocks if s.encoding is not None and s.encoding is not n.encoding]
     notes = [f"{decoded} quantized tensors are decoded"] if decoded else []
     if again:
-        more = f" and {len(again) - 1} more" if len(again) > 1 else ""
-        notes.append(f"quantized before, and quantized again at a further loss: {again[0]}{more}")
+        what = "quantized before, and quantized again at a further loss"
+        notes.append(f"{what}: {first_of(again, 1)}")
     return notes
 
 

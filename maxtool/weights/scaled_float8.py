@@ -19,9 +19,12 @@ from maxtool.casting import CHUNK_ELEMENTS, widen
 from maxtool.dtype import DType
 from maxtool.errors import MalformedFile, MissingWeight
 from maxtool.parallel import in_parts
+from maxtool.weights.names import first_of
 from maxtool.weights.tensor_info import TensorInfo, type_name
 
 Shape = tuple[int, ...]
+# Elements along the last two dimensions that share a scale, where scales are of blocks.
+Block = tuple[int, int]
 
 QUANTIZATION = "quantization_config"
 SCALES = ("_scale_inv", "_scale")
@@ -59,33 +62,15 @@ class ScaledTensor(TensorInfo):
         return type_name(self.values.dtype)
 
     def read(self, view: Callable[[TensorInfo], NDArray[Any]]) -> NDArray[np.float32]:
-        """The products.
-
-        Args:
-            view: Gives the data of a tensor as it is stored.
-
-        Raises:
-            MissingWeight: If there is no scale.
-        """
+        """The products; ``view`` gives the data of a tensor as it is stored."""
         if self.scale is None:
             what = f"{self.values.dtype.name} values without their scale {self.name}{SCALES[0]}"
             raise MissingWeight(what, file=self.file, tensor=self.name)
         return _products(view(self.values), view(self.scale), self.runs)
 
 
-@dataclass(frozen=True, slots=True)
-class Float8Scheme:
-    """Quantization scheme of 8-bit floats in a configuration.
-
-    Attributes:
-        block: Elements along the last two dimensions that share a scale, if scales are of blocks.
-    """
-
-    block: tuple[int, int] = BLOCK
-
-
-def scheme(config: Mapping[str, Any]) -> Float8Scheme | None:
-    """Parse ``quantization_config``; ``None`` if there is none, or it is of another kind."""
+def scheme(config: Mapping[str, Any]) -> Block | None:
+    """Parse ``quantization_config``; ``None`` if there is none, or it is not of 8-bit floats."""
     content = config.get(QUANTIZATION)
     if not isinstance(content, dict):
         return None
@@ -94,26 +79,19 @@ def scheme(config: Mapping[str, Any]) -> Float8Scheme | None:
 
 
 def paired(
-    tensors: Mapping[str, TensorInfo], declared: Float8Scheme | None
+    tensors: Mapping[str, TensorInfo], declared: Block | None
 ) -> tuple[Mapping[str, TensorInfo], tuple[str, ...]]:
-    """Tensors as they are to be seen: scaled ones as one, their scales hidden.
+    """Tensors in their order as they are to be seen, and notes: scaled ones as one, scales hidden.
 
     Args:
         tensors: As the files have them.
         declared: What the configuration says. If it says anything, 8-bit floats without a scale
-            cannot be read; otherwise they are numbers like any others.
-
-    Returns:
-        The tensors in the same order, and notes.
-
-    Raises:
-        MalformedFile: If scales do not fit their tensors though they are declared; lists them all.
+            cannot be read, and scales must fit; otherwise they are numbers like any others.
     """
     values = [info for info in tensors.values() if info.dtype in VALUE_TYPES]
     if not values:
         return tensors, ()
-    block = declared.block if declared else BLOCK
-    seen = {info.name: _scaled(info, tensors, block) for info in values}
+    seen = {info.name: _scaled(info, tensors, declared or BLOCK) for info in values}
     problems = [problem for problem in seen.values() if isinstance(problem, str)]
     if problems and declared:
         what = "scales do not fit their tensors"
@@ -133,8 +111,7 @@ def _notes(scaled: Mapping[str, ScaledTensor]) -> list[str]:
     missing = [name for name, pair in scaled.items() if pair.scale is None]
     count = len(scaled) - len(missing)
     notes = [f"{count} tensors of 8-bit floats are read as float32, times their scales"]
-    more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-    return notes[: count > 0] + [f"{name}{more} lack their scales" for name in missing[:1]]
+    return notes[: count > 0] + ([f"{first_of(missing, 1)} lack their scales"] if missing else [])
 
 
 def _beside(name: str) -> list[str]:
@@ -144,7 +121,7 @@ def _beside(name: str) -> list[str]:
 
 
 def _scaled(
-    values: TensorInfo, tensors: Mapping[str, TensorInfo], block: tuple[int, int]
+    values: TensorInfo, tensors: Mapping[str, TensorInfo], block: Block
 ) -> ScaledTensor | str:
     """The values with their scale, or what is wrong with it."""
     names = [f"{values.name}{suffix}" for suffix in SCALES]
@@ -176,7 +153,7 @@ def _seen(values: TensorInfo, scale: TensorInfo | None, runs: Shape) -> ScaledTe
     )
 
 
-def _runs(shape: Shape, scale: Shape, block: tuple[int, int]) -> Shape | None:
+def _runs(shape: Shape, scale: Shape, block: Block) -> Shape | None:
     """Return how many elements of each dimension share a scale; ``None`` if shapes misfit."""
     if math.prod(scale) == 1:
         return shape
@@ -231,12 +208,12 @@ def _rows_of_scales(shape: Shape, runs: Shape) -> NDArray[np.intp]:
 # --- what configurations say ---------------------------------------------------------------------
 
 
-def _fp8(content: Mapping[str, Any]) -> Float8Scheme | None:
+def _fp8(content: Mapping[str, Any]) -> Block | None:
     """Transformers' own, DeepSeek's, AutoFP8's and FBGEMM's form."""
     return _with_block(content.get("weight_block_size"))
 
 
-def _compressed(content: Mapping[str, Any]) -> Float8Scheme | None:
+def _compressed(content: Mapping[str, Any]) -> Block | None:
     """compressed-tensors: any number of groups of layers, all with weights of 8-bit floats."""
     sparsity, groups = content.get("sparsity_config") or {}, content.get("config_groups")
     if content.get("format") not in ("float-quantized", "naive-quantized"):
@@ -260,17 +237,17 @@ def _fp8_weights(group: object) -> Mapping[str, Any] | None:
     return weights if (weights.get("type"), weights.get("num_bits")) == ("float", 8) else None
 
 
-def _with_block(block: object) -> Float8Scheme | None:
+def _with_block(block: object) -> Block | None:
     if block is None:
-        return Float8Scheme()
+        return BLOCK
     if isinstance(block, list) and len(block) == 2:
         rows, columns = block
         if type(rows) is int and type(columns) is int and rows > 0 and columns > 0:
-            return Float8Scheme((rows, columns))
+            return (rows, columns)
     return None
 
 
-_SCHEMES: Mapping[str, Callable[[Mapping[str, Any]], Float8Scheme | None]] = {
+_SCHEMES: Mapping[str, Callable[[Mapping[str, Any]], Block | None]] = {
     "fp8": _fp8,
     "fbgemm_fp8": _fp8,
     "compressed-tensors": _compressed,

@@ -35,11 +35,7 @@ class Stamp(NamedTuple):
 
 
 def stamp(path: Path) -> Stamp:
-    """The stamp of the file at ``path``.
-
-    Raises:
-        MissingFile: If it is not there.
-    """
+    """The stamp of the file at ``path``; ``MissingFile`` if it is not there."""
     try:
         return Stamp.of(path.stat())
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
@@ -47,12 +43,7 @@ def stamp(path: Path) -> Stamp:
 
 
 class SourceFile:
-    """An open file; see :func:`opened`.
-
-    Attributes:
-        path: Named in errors.
-        size: Its bytes.
-    """
+    """An open file; see :func:`open_source`. ``ChangedFile`` is raised if it has changed since."""
 
     def __init__(self, path: Path, descriptor: int, expected: Stamp | None) -> None:
         self.path = path
@@ -61,11 +52,7 @@ class SourceFile:
         self.size = self.stamp.size
 
     def read(self, start: int, count: int) -> bytes:
-        """The bytes from ``start`` on, which must be inside the file; fewer than 2**31 of them.
-
-        Raises:
-            ChangedFile: If the file has fewer by now.
-        """
+        """The bytes from ``start`` on, which must be inside the file; fewer than 2**31 of them."""
         try:
             content = os.pread(self._descriptor, count, start)
         except OSError as error:
@@ -75,7 +62,11 @@ class SourceFile:
         return content
 
     def fail(
-        self, what: str, offset: int, tensor: str | None = None, hint: str | None = None
+        self,
+        what: str,
+        offset: int | None = None,
+        tensor: str | None = None,
+        hint: str | None = None,
     ) -> NoReturn:
         """Raise ``MalformedFile``."""
         raise MalformedFile(what, file=self.path, tensor=tensor, offset=offset, hint=hint)
@@ -98,11 +89,7 @@ class SourceFile:
         return result
 
     def check(self) -> None:
-        """Check that the file has not changed since it was opened, or was first seen.
-
-        Raises:
-            ChangedFile: If it has; what was read may be of neither version.
-        """
+        """Check that the file has not changed: what was read may be of neither version."""
         if Stamp.of(os.fstat(self._descriptor)) != self.stamp:
             raise changed(self.path)
 
@@ -111,13 +98,8 @@ class SourceFile:
 def open_source(path: Path, expected: Stamp | None = None) -> Iterator[SourceFile]:
     """Open a regular file to read it; whether it changes meanwhile is checked in the end.
 
-    Args:
-        path: The file.
-        expected: What it was when something was read of it before.
-
-    Raises:
-        MissingFile: If it is not there, not a regular file, or may not be read.
-        ChangedFile: If it is written while it is read.
+    ``expected`` is what it was when something was read of it before. ``MissingFile`` if it is not
+    there, not a regular file, or may not be read.
     """
     descriptor = _open(path)
     try:
@@ -134,12 +116,7 @@ def open_source(path: Path, expected: Stamp | None = None) -> Iterator[SourceFil
 
 
 def read_file(path: Path, most: int, file_kind: str) -> bytes:
-    """All of a file that has at most ``most`` bytes.
-
-    Raises:
-        MissingFile: If it cannot be read.
-        MalformedFile: If it has more, which is said as bytes of ``file_kind``.
-    """
+    """All of a file that has at most ``most`` bytes; ``MalformedFile`` speaks of ``file_kind``."""
     with open_source(path) as file:
         if file.size > most:
             what = f"{file.size} bytes of {file_kind}; at most {most} are accepted"
@@ -151,10 +128,6 @@ def map_file(path: Path, expected: Stamp) -> bytes | mmap.mmap:
     """Map a regular file read-only; pages are read when they are touched.
 
     If another process cuts the file later, touching what is gone ends this one by SIGBUS.
-
-    Raises:
-        MissingFile: If it is not there, not a regular file, or may not be read.
-        ChangedFile: If it is no longer what it was.
     """
     descriptor = _open(path)
     try:
@@ -186,11 +159,7 @@ def _open(path: Path) -> int:
 
 
 def is_file(path: Path) -> bool:
-    """Return whether there is a regular file.
-
-    Raises:
-        MissingFile: If the system refuses to say, as it does for names that are too long.
-    """
+    """Return whether there is a regular file; an error if the system does not say."""
     try:
         return path.is_file()
     except OSError as error:

@@ -12,18 +12,18 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxtool.dtype import DType
-from maxtool.errors import InputError, MalformedFile
+from maxtool.errors import InputError
 from maxtool.weights.formats.file_index import FileIndex
 from maxtool.weights.formats.zip_archive import ZipEntry, read_beginning, read_entries, read_entry
+from maxtool.weights.names import first_of
 from maxtool.weights.source_file import SourceFile, cut_off
-from maxtool.weights.tensor_info import TensorInfo
+from maxtool.weights.tensor_info import TensorInfo, TensorSpec
 
 MAGIC = b"\x93NUMPY"
 SUFFIX = ".npy"
@@ -70,17 +70,19 @@ class _Header:
         return not self.dtype.startswith(">") and (not self.columns or len(self.shape) < 2)
 
 
-class _HeaderLocation:
+class _HeaderLocation(NamedTuple):
     """Location of a header, for errors."""
 
-    def __init__(self, path: Path, name: str, offset: int) -> None:
-        self.path, self.name, self.offset = path, name, offset
+    file: SourceFile
+    name: str
+    offset: int
 
-    def malformed(self, what: str, hint: str | None = None) -> MalformedFile:
-        return MalformedFile(what, file=self.path, tensor=self.name, offset=self.offset, hint=hint)
+    def fail(self, what: str, hint: str | None = None) -> NoReturn:
+        self.file.fail(what, self.offset, self.name, hint)
 
     def unsupported(self, what: str, hint: str | None = None) -> InputError:
-        return InputError(what, file=self.path, tensor=self.name, offset=self.offset, hint=hint)
+        path = self.file.path
+        return InputError(what, file=path, tensor=self.name, offset=self.offset, hint=hint)
 
 
 def is_archive(entries: Iterable[str]) -> bool:
@@ -90,7 +92,7 @@ def is_archive(entries: Iterable[str]) -> bool:
 
 def read_array(file: SourceFile) -> FileIndex:
     """Read and check the header of an .npy file; its tensor is named as the file is."""
-    location = _HeaderLocation(file.path, file.path.stem, 0)
+    location = _HeaderLocation(file, file.path.stem, 0)
     header = _parse(file.read(0, min(file.size, MAX_HEADER_BYTES + 12)), location)
     info = _describe(header, location, file.size, 0, None)
     return FileIndex((info,), {}) if info else FileIndex((), {}, _notes([location.name]))
@@ -100,7 +102,7 @@ def read_archive(file: SourceFile) -> FileIndex:
     """Read and check the headers of the arrays in an .npz file."""
     tensors, strings = [], []
     for entry in read_entries(file).values():
-        location = _HeaderLocation(file.path, entry.name.removesuffix(SUFFIX), entry.start)
+        location = _HeaderLocation(file, entry.name.removesuffix(SUFFIX), entry.start)
         raw = read_beginning(file, entry, MAX_HEADER_BYTES + 12)
         info = _describe(_parse(raw, location), location, entry.size, entry.start, entry)
         if info is None:
@@ -111,45 +113,40 @@ def read_archive(file: SourceFile) -> FileIndex:
 
 
 def _notes(strings: list[str]) -> tuple[str, ...]:
-    if not strings:
-        return ()
-    more = f" and {len(strings) - 10} more" if len(strings) > 10 else ""
-    return (f"arrays of text were left out: {', '.join(strings[:10])}{more}",)
+    return (f"arrays of text were left out: {first_of(strings)}",) if strings else ()
 
 
-def _parse(raw: bytes, header_location: _HeaderLocation) -> _Header:
+def _parse(raw: bytes, location: _HeaderLocation) -> _Header:
     """The header at the beginning of an array's bytes."""
     if raw[:6] != MAGIC:
-        raise header_location.malformed("not an array: it does not begin as NumPy's files do")
+        location.fail("not an array: it does not begin as NumPy's files do")
     length = LENGTHS.get(raw[6]) if len(raw) >= 8 else None
     if length is None or raw[7]:
-        raise header_location.malformed(f"the array's format version {list(raw[6:8])} is unknown")
+        location.fail(f"the array's format version {list(raw[6:8])} is unknown")
     start = 8 + length.size
     if len(raw) < start:
-        raise header_location.malformed("the array's header ends early")
+        location.fail("the array's header ends early")
     end = start + length.unpack_from(raw, 8)[0]
     if end - start > MAX_HEADER_BYTES:
-        raise header_location.malformed(
-            f"a header of {end - start} bytes; at most {MAX_HEADER_BYTES}"
-        )
+        location.fail(f"a header of {end - start} bytes; at most {MAX_HEADER_BYTES}")
     if end > len(raw):
-        raise header_location.malformed("the array's header ends early")
-    return _parse_text(raw[start:end].decode("latin-1"), end, header_location)
+        location.fail("the array's header ends early")
+    return _parse_text(raw[start:end].decode("latin-1"), end, location)
 
 
-def _parse_text(text: str, end: int, header_location: _HeaderLocation) -> _Header:
+def _parse_text(text: str, end: int, location: _HeaderLocation) -> _Header:
     literal = text.rstrip(" \n")
     braced = literal.startswith("{") and literal.endswith("}")
     items = _items(literal[1:-1].strip(" ")) if braced else {}
     if items.keys() != _ITEMS.keys():
         if re.search(r"'descr': *\[", text):
-            raise header_location.unsupported("an array of records is not supported")
-        raise header_location.malformed("the array's header is not one that NumPy writes")
+            raise location.unsupported("an array of records is not supported")
+        location.fail("the array's header is not one that NumPy writes")
     if not _DIMS.fullmatch(items["shape"]):
-        raise header_location.malformed(f"the array's shape ({items['shape']}) is not one")
+        location.fail(f"the array's shape ({items['shape']}) is not one")
     shape = tuple(int(dim) for dim in re.findall(r"\d+", items["shape"]))
     if len(shape) > MAX_DIMS or any(dim > MAX_DIM for dim in shape):
-        raise header_location.malformed(f"more than {MAX_DIMS} dimensions, or one beyond {MAX_DIM}")
+        location.fail(f"more than {MAX_DIMS} dimensions, or one beyond {MAX_DIM}")
     return _Header(items["descr"], items["fortran_order"] == "True", shape, end)
 
 
@@ -170,31 +167,29 @@ def _items(text: str) -> dict[str, str]:
 
 
 def _describe(
-    header: _Header, header_location: _HeaderLocation, size: int, start: int, entry: ZipEntry | None
+    header: _Header, location: _HeaderLocation, size: int, start: int, entry: ZipEntry | None
 ) -> TensorInfo | None:
     """The tensor in ``size`` bytes, its header included, from ``start`` on; None if it is text."""
     if _STRINGS.fullmatch(header.dtype):
         return None
-    dtype = _dtype(header.dtype, header_location)
+    dtype = _dtype(header.dtype, location)
     needed = math.prod(header.shape) * dtype.size_in_bytes
     if needed != size - header.end:
         what = f"shape {list(header.shape)} of {header.dtype} needs {needed} bytes, and there are"
         held = size - header.end
         hint = cut_off(needed - held) if entry is None and needed > held else None
-        raise header_location.malformed(f"{what} {held}", hint)
+        location.fail(f"{what} {held}", hint)
     deflated = entry if entry is not None and entry.deflated else None
     simple = header.simple and deflated is None
     unpack = None if simple else partial(_unpack, header, start, deflated)
     offset = start + (header.end if deflated is None else 0)
-    return TensorInfo(
-        header_location.name, dtype, header.shape, None, header_location.path, offset, unpack
-    )
+    return TensorSpec(location.name, dtype, header.shape).at(location.file.path, offset, unpack)
 
 
-def _dtype(text: str, header_location: _HeaderLocation) -> DType:
+def _dtype(text: str, location: _HeaderLocation) -> DType:
     if "O" in text:
         what = "an array of Python objects, which is a pickle; pickles are never read"
-        raise header_location.unsupported(what, "save an array of numbers")
+        raise location.unsupported(what, "save an array of numbers")
     match = _TYPE.fullmatch(text)
     name = f"{_KINDS[match[1]]}{int(match[2]) * 8}" if match else ""
     name = "bool" if name == "bool8" else name
@@ -202,7 +197,7 @@ def _dtype(text: str, header_location: _HeaderLocation) -> DType:
         return DType(name)
     hint = "NumPy's files cannot say bfloat16 or float8: save as float32, or as safetensors"
     what = f"the element type {text!r} is not supported"
-    raise header_location.unsupported(what, hint if re.fullmatch(r"[<>|]V[12]", text) else None)
+    raise location.unsupported(what, hint if re.fullmatch(r"[<>|]V[12]", text) else None)
 
 
 def _unpack(

@@ -37,11 +37,8 @@ class Unsupported(ValueError):
     """Error of a call about valid arguments that are not supported."""
 
 
-class _Foreign:
-    """Placeholder for an object whose name is not in the table."""
-
-
-FOREIGN = _Foreign()
+# Stands for an object whose name is not in the table.
+FOREIGN = object()
 
 
 def key_of(key: object) -> str | int:
@@ -54,21 +51,12 @@ def key_of(key: object) -> str | int:
 
 
 class Machine:
-    """The stack, the marks and the memo of one pickle.
-
-    Args:
-        cursor: Stands at the start of the pickle and ends where it ends.
-        calls: What stands for each name that may be imported: a function of the arguments, or
-            ``None`` where the name itself is the value.
-        persistent: Makes the value of a persistent id.
-    """
+    """The stack, the marks and the memo of one pickle; see :func:`pickle_reader.read`."""
 
     def __init__(
         self, cursor: Cursor, calls: Mapping[ImportedName, Call | None], persistent: Call
     ) -> None:
-        self.cursor = cursor
-        self.calls = calls
-        self.persistent = persistent
+        self.cursor, self.calls, self.persistent = cursor, calls, persistent
         self.stack: list[Any] = []
         self.marks: list[int] = []
         self.memo: dict[int, object] = {}

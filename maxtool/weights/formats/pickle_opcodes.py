@@ -28,11 +28,7 @@ NAMED = ("GLOBAL", "INST")
 
 
 def operand(opcode: pickletools.OpcodeInfo, stream: BytesIO) -> Any:  # noqa: ANN401 - its type
-    """Read the operand of an opcode; None if it has none.
-
-    Raises:
-        Unfit: If it is cut off, or is not what it must be.
-    """
+    """Read the operand of an opcode; None if it has none."""
     if opcode.arg is None:
         return None
     try:

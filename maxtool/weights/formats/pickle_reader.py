@@ -48,20 +48,13 @@ PLAIN: Mapping[ImportedName, Call] = {
 
 
 def read(cursor: Cursor, calls: Mapping[ImportedName, Call | None], persistent: Call) -> object:
-    """Read one pickle.
+    """Read one pickle: numbers, text, bytes, lists, tuples, dictionaries, and what calls made.
 
     Args:
         cursor: Stands at its start and ends where it ends.
         calls: What stands for each name that may be imported: a function of the arguments, or
-            ``None`` where the name itself is the value.
+            ``None`` where the name itself is the value. ``InputError`` lists names not in it.
         persistent: Makes the value of a persistent id.
-
-    Returns:
-        The value: numbers, text, bytes, lists, tuples, dictionaries, and what calls made.
-
-    Raises:
-        MalformedFile: If it is no pickle, or too much of one.
-        InputError: Listing the names it wants to import that are not in the table.
     """
     if cursor.remaining > MAX_PICKLE_BYTES:
         cursor.fail(f"a pickle of {cursor.remaining} bytes; at most {MAX_PICKLE_BYTES}")

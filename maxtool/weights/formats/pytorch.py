@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from pathlib import Path
 
-from maxtool.errors import InputError, MalformedFile
+from maxtool.errors import InputError
 from maxtool.weights.cursor import Cursor
 from maxtool.weights.formats import pickle_reader
 from maxtool.weights.formats.file_index import FileIndex
@@ -37,24 +36,24 @@ def is_archive(entries: Iterable[str]) -> bool:
 
 def read(file: SourceFile) -> FileIndex:
     """Read and check the description of a PyTorch checkpoint."""
-    path = file.path
-    entries = _in_folder(read_entries(file), path)
-    _check_byte_order(file, entries)
-    pickle = _stored(entries, PICKLE, path)
+    entries = _in_folder(read_entries(file), file)
+    _check_byte_order(entries, file)
+    pickle = _stored(entries, PICKLE, file)
     raw = file.read(pickle.start, min(pickle.size, pickle_reader.MAX_PICKLE_BYTES))
-    cursor = Cursor(raw, path, origin=pickle.start, end=pickle.size)
-    find = partial(find_storage, lambda name: _stored(entries, name, path))
-    flat = _Flattener(path)
+    cursor = Cursor(raw, file.path, origin=pickle.start, end=pickle.size)
+    find = partial(find_storage, lambda name: _stored(entries, name, file))
+    flat = _Flattener(file)
     flat.add(pickle_reader.read(cursor, CALLS, find))
     return FileIndex(tuple(flat.tensors), flat.metadata)
 
 
-def _in_folder(entries: Mapping[str, ZipEntry], path: Path) -> dict[str, ZipEntry]:
+def _in_folder(entries: Mapping[str, ZipEntry], file: SourceFile) -> dict[str, ZipEntry]:
     """The entries by their names below the archive's one folder."""
     pickles = [name for name in entries if name.count("/") == 1 and name.endswith(f"/{PICKLE}")]
     if len(pickles) != 1:
-        what = f"{len(pickles)} entries are a {PICKLE} in a folder; a PyTorch checkpoint has one"
-        raise MalformedFile(what, file=path)
+        file.fail(
+            f"{len(pickles)} entries are a {PICKLE} in a folder; a PyTorch checkpoint has one"
+        )
     folder = pickles[0].removesuffix(PICKLE)
     inside = {
         name.removeprefix(folder): entry
@@ -62,40 +61,34 @@ def _in_folder(entries: Mapping[str, ZipEntry], path: Path) -> dict[str, ZipEntr
         if name.startswith(folder)
     }
     if "constants.pkl" in inside or any(name.startswith("code/") for name in inside):
-        raise InputError(
-            "a TorchScript archive, which holds a program; only checkpoints are read",
-            file=path,
-            hint="save its state dict with torch.save, or as safetensors",
-        )
+        what = "a TorchScript archive, which holds a program; only checkpoints are read"
+        hint = "save its state dict with torch.save, or as safetensors"
+        raise InputError(what, file=file.path, hint=hint)
     return inside
 
 
-def _stored(entries: Mapping[str, ZipEntry], name: str, path: Path) -> ZipEntry:
+def _stored(entries: Mapping[str, ZipEntry], name: str, file: SourceFile) -> ZipEntry:
     entry = entries.get(name)
     if entry is None:
-        raise MalformedFile(f"the archive has no entry {name!r}", file=path)
+        file.fail(f"the archive has no entry {name!r}")
     if entry.deflated:
-        raise InputError(
-            f"the entry {name!r} is compressed, as PyTorch never does",
-            file=path,
-            offset=entry.start,
-            hint="pack the archive again without compression",
-        )
+        what = f"the entry {name!r} is compressed, as PyTorch never does"
+        hint = "pack the archive again without compression"
+        raise InputError(what, file=file.path, offset=entry.start, hint=hint)
     return entry
 
 
-def _check_byte_order(file: SourceFile, entries: Mapping[str, ZipEntry]) -> None:
+def _check_byte_order(entries: Mapping[str, ZipEntry], file: SourceFile) -> None:
     if "byteorder" not in entries:
         return  # before torch 2.1
-    entry = _stored(entries, "byteorder", file.path)
+    entry = _stored(entries, "byteorder", file)
     order = file.read(entry.start, min(entry.size, 16))
     if order == b"big":
-        raise InputError(
-            "a big-endian checkpoint; only little-endian ones are read", file=file.path
-        )
+        what = "a big-endian checkpoint; only little-endian ones are read"
+        raise InputError(what, file=file.path)
     if order != b"little":
         what = f"the byte order is {order.decode(errors='replace')!r}, not 'little'"
-        raise MalformedFile(what, file=file.path, offset=entry.start)
+        file.fail(what, entry.start)
 
 
 class _Flattener:
@@ -104,9 +97,9 @@ class _Flattener:
     A pickle can put one container in many places, and in itself: depth and count are bounded.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.names = UniqueNames(path)
+    def __init__(self, file: SourceFile) -> None:
+        self.file = file
+        self.names = UniqueNames(file.path)
         self.tensors: list[TensorInfo] = []
         self.metadata: dict[str, object] = {}
         self.left = MAX_VALUES
@@ -116,30 +109,29 @@ class _Flattener:
         self.left -= _cost(value)
         if self.left < 0 or depth > MAX_DEPTH:
             what = f"more than {MAX_VALUES} values, or containers nested deeper than {MAX_DEPTH}"
-            raise MalformedFile(what, file=self.path)
+            self.file.fail(what)
         items = _items(value)
         if items is None:
-            whole = self.names.add(prefix, self.path.stem if name is None else name)
+            whole = self.names.add(prefix, self.file.path.stem if name is None else name)
             self._add_leaf(whole, value)
             return
-        below = prefix if name is None else f"{self._bounded(prefix, name)}."
+        if name is not None:
+            if len(prefix) + len(name) > MAX_NAME_CHARACTERS:
+                self.file.fail(f"a name longer than {MAX_NAME_CHARACTERS} characters")
+            prefix = f"{prefix}{name}."
         for key, item in items:
-            self.add(item, below, str(key), depth + 1)
-
-    def _bounded(self, prefix: str, name: str) -> str:
-        if len(prefix) + len(name) > MAX_NAME_CHARACTERS:
-            what = f"a name longer than {MAX_NAME_CHARACTERS} characters"
-            raise MalformedFile(what, file=self.path)
-        return prefix + name
+            self.add(item, prefix, str(key), depth + 1)
 
     def _add_leaf(self, name: str, value: object) -> None:
         if isinstance(value, StridedTensor):
-            self.tensors.append(value.described(name, self.path))
+            self.tensors.append(value.described(name, self.file.path))
         elif isinstance(value, Storage):
             what = "a bare storage; only tensors are read"
-            raise InputError(what, file=self.path, tensor=name, offset=value.entry.start)
+            raise InputError(what, file=self.file.path, tensor=name, offset=value.entry.start)
+        elif isinstance(value, bytes):
+            self.metadata[name] = value.decode("latin-1")  # the text that protocol 2 makes of them
         else:
-            self.metadata[name] = _plain(value)
+            self.metadata[name] = str(value) if isinstance(value, ImportedName) else value
 
 
 def _cost(value: object) -> int:
@@ -159,10 +151,3 @@ def _items(value: object) -> Iterable[tuple[str | int, object]] | None:
 
 
 _SCALARS = {int, float, bool, str, type(None)}
-
-
-def _plain(value: object) -> object:
-    """A value for the metadata; bytes as the text that protocol 2 makes of them."""
-    if isinstance(value, bytes):
-        return value.decode("latin-1")
-    return str(value) if isinstance(value, ImportedName) else value

@@ -40,13 +40,8 @@ STORAGES: Mapping[str, DType | None] = {
     "BFloat16Storage": DType.bfloat16,
     "FloatStorage": DType.float32,
     "DoubleStorage": DType.float64,
-    "ComplexFloatStorage": None,
-    "ComplexDoubleStorage": None,
-    "QUInt8Storage": None,
-    "QInt8Storage": None,
-    "QInt32Storage": None,
-    "QUInt4x2Storage": None,
-    "QUInt2x4Storage": None,
+    **dict.fromkeys(["ComplexFloatStorage", "ComplexDoubleStorage", "QUInt8Storage"]),
+    **dict.fromkeys(["QInt8Storage", "QInt32Storage", "QUInt4x2Storage", "QUInt2x4Storage"]),
 }
 UNTYPED = ImportedName("torch.storage", "UntypedStorage")
 DTYPES = {ImportedName("torch", dtype.value): dtype for dtype in DType}
@@ -81,14 +76,8 @@ class StridedTensor:
 def find_storage(find: Callable[[str], ZipEntry], wanted: Arguments) -> Storage:
     """Return the storage of a persistent id.
 
-    Args:
-        find: The entry of the archive that has a name.
-        wanted: The persistent id: a word, the type of the elements, the key of the entry, a device
-            and a count.
-
-    Raises:
-        Unfit: If it is none, or the entry is of another size.
-        Unsupported: If there is no such type here.
+    That is a word, the type of the elements, the key of the entry, a device and a count. ``find``
+    gives the entry of the archive that has a name.
     """
     if len(wanted) != 5 or wanted[0] != "storage":
         raise BadArguments("a persistent id that is not a storage")

@@ -10,11 +10,10 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
-from maxtool.errors import InputError, MalformedFile
+from maxtool.errors import InputError
 from maxtool.weights.cursor import Cursor
 from maxtool.weights.names import stays_inside
 from maxtool.weights.source_file import SourceFile, cut_off
@@ -61,28 +60,15 @@ class ZipEntry:
     crc: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Directory:
-    """Location of the central directory."""
-
-    start: int
-    end: int
-    count: int
-
-
 def read_entries(file: SourceFile) -> dict[str, ZipEntry]:
     """Read and check the directory of an archive.
 
-    Raises:
-        MalformedFile: If anything in it contradicts the format.
-        InputError: If an entry is encrypted, compressed in an unknown way, or a bomb.
+    ``InputError`` is an entry that is encrypted, compressed in an unknown way, or a bomb.
     """
-    directory = _find_directory(file)
-    raw = file.read(directory.start, directory.end - directory.start)
-    cursor = Cursor(raw, file.path, origin=directory.start)
+    cursor, count = _find_directory(file)
     entries: dict[str, ZipEntry] = {}
     spans = []
-    for _ in range(directory.count):
+    for _ in range(count):
         at = cursor.position
         header_at, entry = _read_entry(cursor, file)
         if entry.name in entries:
@@ -91,16 +77,12 @@ def read_entries(file: SourceFile) -> dict[str, ZipEntry]:
         spans.append((header_at, entry.start + entry.stored, entry.name))
     if cursor.remaining:
         cursor.fail("the zip directory has another length than its entries")
-    _check_apart(spans, file.path)
+    _check_apart(spans, file)
     return entries
 
 
 def read_entry(file: SourceFile, entry: ZipEntry) -> bytearray:
-    """The bytes of an entry, inflated if need be, their checksum compared.
-
-    Raises:
-        MalformedFile: If the compressed bytes are broken, or the checksum differs.
-    """
+    """The bytes of an entry, inflated if need be, their checksum compared."""
     content = bytearray(entry.size)
     produced = 0
     for piece in _pieces(file, entry):
@@ -108,19 +90,14 @@ def read_entry(file: SourceFile, entry: ZipEntry) -> bytearray:
         produced += len(piece)
     if produced != entry.size:
         what = f"the entry inflates to {produced} bytes or more and not to {entry.size}"
-        raise MalformedFile(what, file=file.path, tensor=entry.name, offset=entry.start)
+        file.fail(what, entry.start, entry.name)
     if zlib.crc32(content) != entry.crc:
-        what = "the entry's checksum differs from the recorded one"
-        raise MalformedFile(what, file=file.path, tensor=entry.name, offset=entry.start)
+        file.fail("the entry's checksum differs from the recorded one", entry.start, entry.name)
     return content
 
 
 def read_beginning(file: SourceFile, entry: ZipEntry, most: int) -> bytes:
-    """The first bytes of an entry, at most ``most`` of them.
-
-    Raises:
-        MalformedFile: If the compressed bytes are broken.
-    """
+    """The first bytes of an entry, at most ``most`` of them."""
     content = b""
     for piece in _pieces(file, entry, most):
         content += piece
@@ -140,78 +117,67 @@ def _pieces(file: SourceFile, entry: ZipEntry, piece_bytes: int = CHUNK_BYTES) -
             try:
                 piece = inflater.decompress(chunk, piece_bytes) if entry.deflated else chunk
             except zlib.error as error:
-                what = f"the compressed bytes are broken: {error}"
-                raise MalformedFile(what, file=file.path, tensor=entry.name, offset=start) from None
+                file.fail(f"the compressed bytes are broken: {error}", start, entry.name)
             chunk = inflater.unconsumed_tail
             produced += len(piece)
             yield piece
 
 
-def _find_directory(file: SourceFile) -> _Directory:
-    tail = _Tail(file)
-    at, fields = _read_end(tail)
+def _find_directory(file: SourceFile) -> tuple[Cursor, int]:
+    """A cursor over the directory, and how many entries this has."""
+    at, fields = _read_end(file)
     stop = at
     wide_at = at - _LOCATOR.size
     if wide_at >= 0 and file.read(wide_at, 4) == b"PK\x06\x07":
-        stop, wide = _read_wide_end(tail, wide_at)
-        _check_agree(fields, wide, tail, at)
+        stop, wide = _read_wide_end(file, wide_at)
+        _check_agree(fields, wide, file, at)
         fields = wide
     disk, first_disk, on_disk, count, size, start = fields
     if disk or first_disk or on_disk != count:
-        tail.fail("a zip archive in several parts", at)
+        file.fail("a zip archive in several parts", at)
     if start + size != stop:
         what = f"the zip directory is said to be {size} bytes at {start}, and it ends at {stop}"
-        tail.fail(what, at)
+        file.fail(what, at)
     if count > MAX_ENTRIES or count * _CENTRAL.size > size or size > MAX_DIRECTORY_BYTES:
         what = f"{count} zip entries; {size} bytes and the limits of {MAX_ENTRIES} entries and"
-        tail.fail(f"{what} {MAX_DIRECTORY_BYTES} bytes allow fewer", at)
-    return _Directory(start, stop, count)
+        file.fail(f"{what} {MAX_DIRECTORY_BYTES} bytes allow fewer", at)
+    return Cursor(file.read(start, size), file.path, origin=start), count
 
 
-class _Tail:
-    """The records at the end of an archive."""
-
-    def __init__(self, file: SourceFile) -> None:
-        self.file = file
-
-    def unpack(self, layout: struct.Struct, at: int) -> tuple[Any, ...]:
-        """The fields of a record that is inside the file."""
-        return layout.unpack(self.file.read(at, layout.size))
-
-    def fail(self, what: str, offset: int, hint: str | None = None) -> NoReturn:
-        raise MalformedFile(what, file=self.file.path, offset=offset, hint=hint)
+def _unpack(file: SourceFile, layout: struct.Struct, at: int) -> tuple[Any, ...]:
+    """The fields of a record that is inside the file."""
+    return layout.unpack(file.read(at, layout.size))
 
 
-def _read_end(tail: _Tail) -> tuple[int, tuple[int, ...]]:
+def _read_end(file: SourceFile) -> tuple[int, tuple[int, ...]]:
     """The end record: where it is, and its two disks, two counts, size and start."""
-    end = tail.file.size
-    first = max(0, end - _END.size - MAX_COMMENT)
-    at = first + tail.file.read(first, end - first).rfind(EMPTY_MAGIC)
-    if at < first or at + _END.size > end:
+    first = max(0, file.size - _END.size - MAX_COMMENT)
+    at = first + file.read(first, file.size - first).rfind(EMPTY_MAGIC)
+    if at < first or at + _END.size > file.size:
         what = "no end of the zip directory: the file is cut short, or no archive"
-        tail.fail(what, end, hint=cut_off())
-    _, *fields, comment = tail.unpack(_END, at)
-    if at + _END.size + comment != end:
-        tail.fail("the zip's end record is not at the end of the file", at)
+        file.fail(what, file.size, hint=cut_off())
+    _, *fields, comment = _unpack(file, _END, at)
+    if at + _END.size + comment != file.size:
+        file.fail("the zip's end record is not at the end of the file", at)
     return at, tuple(fields)
 
 
-def _read_wide_end(tail: _Tail, at: int) -> tuple[int, tuple[int, ...]]:
+def _read_wide_end(file: SourceFile, at: int) -> tuple[int, tuple[int, ...]]:
     """The 64-bit end record: where it is, and the same fields."""
-    _, disk, wide_at, _ = tail.unpack(_LOCATOR, at)
-    if disk or wide_at + _END64.size != at or tail.file.read(wide_at, 4) != b"PK\x06\x06":
-        tail.fail("the 64-bit end record of the zip is not where it should be", at)
-    _, length, _, _, *fields = tail.unpack(_END64, wide_at)
+    _, disk, wide_at, _ = _unpack(file, _LOCATOR, at)
+    if disk or wide_at + _END64.size != at or file.read(wide_at, 4) != b"PK\x06\x06":
+        file.fail("the 64-bit end record of the zip is not where it should be", at)
+    _, length, _, _, *fields = _unpack(file, _END64, wide_at)
     if length != _END64.size - 12:
-        tail.fail(f"a 64-bit end record of {length} bytes", wide_at)
+        file.fail(f"a 64-bit end record of {length} bytes", wide_at)
     return wide_at, tuple(fields)
 
 
-def _check_agree(small: tuple[int, ...], wide: tuple[int, ...], tail: _Tail, offset: int) -> None:
+def _check_agree(small: tuple[int, ...], wide: tuple[int, ...], file: SourceFile, at: int) -> None:
     limits = (_UNKNOWN_16,) * 4 + (_UNKNOWN_32,) * 2
     for narrow, value, unknown in zip(small, wide, limits, strict=True):
         if narrow not in (value, unknown):
-            tail.fail("the zip's two end records contradict each other", offset)
+            file.fail("the zip's two end records contradict each other", at)
 
 
 def _read_entry(cursor: Cursor, file: SourceFile) -> tuple[int, ZipEntry]:
@@ -236,8 +202,8 @@ def _read_entry(cursor: Cursor, file: SourceFile) -> tuple[int, ZipEntry]:
     start = _payload_start(cursor, file, header_at, raw, method)
     if start + stored > cursor.origin:
         what = f"the entry needs {stored} bytes and {cursor.origin - start} are left"
-        raise MalformedFile(what, file=file.path, tensor=name, offset=start)
-    return header_at, ZipEntry(name, start, stored, size, entry.deflated, crc)
+        file.fail(what, start, name)
+    return header_at, replace(entry, start=start)
 
 
 def _name(raw: bytes, cursor: Cursor, offset: int) -> str:
@@ -299,16 +265,14 @@ def _payload_start(
     signature, _, _, local_method, *_, name_bytes, extra_bytes = _LOCAL.unpack_from(raw)
     same = (name_bytes, raw[_LOCAL.size :]) == (len(raw_name), raw_name)
     if signature != MAGIC or not same or local_method != method:
-        what = "a zip entry's own header contradicts the directory"
-        raise MalformedFile(what, file=file.path, offset=header_at)
+        file.fail("a zip entry's own header contradicts the directory", header_at)
     return int(header_at + _LOCAL.size + name_bytes + extra_bytes)
 
 
-def _check_apart(spans: list[tuple[int, int, str]], path: Path) -> None:
+def _check_apart(spans: list[tuple[int, int, str]], file: SourceFile) -> None:
     """Check that no entry lies over another, as in archives that claim the same bytes twice."""
     end = 0
     for start, stop, name in sorted(spans):
         if start < end:
-            what = "the zip entry overlaps the one before it"
-            raise MalformedFile(what, file=path, offset=start, tensor=name)
+            file.fail("the zip entry overlaps the one before it", start, name)
         end = stop
