@@ -24,8 +24,6 @@ from maxtool.weights.tensor_info import TensorInfo
 from maxtool.weights.view import Weights
 from maxtool.weights.weight_data import WeightData
 
-__all__ = ["Checkpoint", "TensorInfo", "open_checkpoint"]
-
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
@@ -64,9 +62,6 @@ class Checkpoint:
     def read(self, name: str) -> WeightData:
         """The data of one tensor, read-only, in memory of its own.
 
-        Args:
-            name: The tensor.
-
         Raises:
             MissingWeight: If there is no tensor ``name``, or it lacks its scale; it is a
                 ``KeyError`` too.
@@ -79,41 +74,22 @@ class Checkpoint:
 
         So models larger than memory can be used, and processes share what they read. The price: if
         another process cuts the file, touching the data ends this one by a signal (SIGBUS).
-
-        Raises:
-            MissingWeight: As :meth:`read`.
-            ChangedFile: If the file is no longer what was opened, when it is mapped.
         """
         return self._weight(name, self._mapped)
 
     def stored(self, name: str) -> StoredWeight:
-        """One tensor to be read part by part, so that its size costs no memory.
-
-        Raises:
-            MissingWeight: As :meth:`read`.
-        """
+        """One tensor to be read part by part, so that its size costs no memory."""
         info = self._info(name)
         simple = info.unpack is None and not isinstance(info, ScaledTensor)
         whole = None if simple and info.nbytes else self._load(info)
         return StoredWeight(info, self.seen.get(info.file), whole)
 
     def rows(self, name: str, index: int | NDArray[Any]) -> WeightData:
-        """The slices ``index`` of one tensor along its first dimension; no others are read.
-
-        Raises:
-            MissingWeight: As :meth:`read`.
-            ChangedFile: As :meth:`read`.
-            IndexError: If there are no such slices.
-        """
+        """The slices ``index`` of one tensor along its first dimension; no others are read."""
         return self.stored(name).slices(index)
 
     def check_unchanged(self) -> None:
-        """Check that every file is what it was when it was opened.
-
-        Raises:
-            ChangedFile: If one is not.
-            MissingFile: If one is gone.
-        """
+        """Check that every file is there, and what it was when it was opened."""
         for file, before in self.seen.items():
             if stamp(file) != before:
                 raise changed(file)
@@ -165,11 +141,7 @@ class Checkpoint:
 
 
 class MappedCheckpoint:
-    """A checkpoint whose weights are views of its mapped files.
-
-    Args:
-        checkpoint: The checkpoint.
-    """
+    """A checkpoint whose weights are views of its mapped files."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self.tensors = checkpoint.tensors

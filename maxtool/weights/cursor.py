@@ -120,11 +120,7 @@ class Cursor:
 
 
 class FileCursor(Cursor):
-    """Reads a file from its beginning on, and no more of it than it comes to.
-
-    Args:
-        source: The file.
-    """
+    """Reads a file from its beginning on, and no more of it than it comes to."""
 
     data: bytearray
 

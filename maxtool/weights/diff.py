@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maxtool.parallel import in_parts
 from maxtool.weights.checkpoint import Checkpoint
-from maxtool.weights.names import natural_key
+from maxtool.weights.names import selected
 from maxtool.weights.tensor_info import TensorInfo
-from maxtool.weights.weight_elements import PART, FlatElements, Weight, widened
-
-ROUND = 32
+from maxtool.weights.weight_elements import FlatElements, Weight, in_rounds, widened
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +64,7 @@ def comparable(left: Checkpoint, right: Checkpoint, pattern: str | None = None) 
     """Names of the tensors whose values can be compared: in both, with one shape."""
     return [
         name
-        for name in _names([left], pattern)
+        for name in selected(left.tensors, pattern)
         if name in right.tensors and left.tensors[name].shape == right.tensors[name].shape
     ]
 
@@ -84,20 +79,16 @@ def compare(
 ) -> Comparison:
     """Compare names, types and shapes, and if asked for also values, block types decoded.
 
-    Args:
-        left: The first checkpoint.
-        right: The second.
-        pattern: Shell pattern that the names compared must match.
-        values: Whether to compare values, which reads all payloads.
-        progress: Told the bytes of the first one's payloads done since the last call.
+    ``progress`` is told the bytes of the first one's payloads done since the last call.
     """
-    pairs = [(left.tensors.get(n), right.tensors.get(n)) for n in _names([left, right], pattern)]
+    names = selected(dict.fromkeys([*left.tensors, *right.tensors]), pattern)
+    pairs = [(left.tensors.get(name), right.tensors.get(name)) for name in names]
     both = [(one, other) for one, other in pairs if one and other]
     changed = tuple((one, other) for one, other in both if _form(one) != _form(other))
     differences: tuple[Difference, ...] = ()
     if values:
-        names = comparable(left, right, pattern)
-        differences = tuple(_both(left, right, name, progress) for name in names)
+        both_stored = ((left.stored(n), right.stored(n)) for n in comparable(left, right, pattern))
+        differences = tuple(apart(one, other, progress) for one, other in both_stored)
     return Comparison(
         tuple(one for one, other in pairs if one and not other),
         tuple(other for one, other in pairs if other and not one),
@@ -107,18 +98,6 @@ def compare(
     )
 
 
-def _both(
-    left: Checkpoint, right: Checkpoint, name: str, progress: Callable[[int], None] | None
-) -> Difference:
-    return apart(left.stored(name), right.stored(name), progress)
-
-
-def _names(checkpoints: Iterable[Checkpoint], pattern: str | None) -> list[str]:
-    names = dict.fromkeys(name for checkpoint in checkpoints for name in checkpoint.tensors)
-    chosen = (name for name in names if pattern is None or fnmatchcase(name, pattern))
-    return sorted(chosen, key=natural_key)
-
-
 def _form(tensor: TensorInfo) -> object:
     return tensor.type_name, tensor.shape
 
@@ -126,20 +105,14 @@ def _form(tensor: TensorInfo) -> object:
 def apart(left: Weight, right: Weight, progress: Callable[[int], None] | None = None) -> Difference:
     """Measure the distance of two weights of one shape, in parts of bounded size."""
     ours, theirs = FlatElements(left), FlatElements(right)
-    total, done = Difference(left.name, ours.size), 0
-    for start in range(0, ours.size, ROUND * PART):
-        count = min(ROUND * PART, ours.size - start)
 
-        def work(part: slice, at: int = start) -> tuple[int, float, int]:
-            block = slice(at + part.start, at + part.stop)
-            differing, largest, where = _apart(ours[block], theirs[block])
-            return differing, largest, block.start + where
+    def work(part: slice) -> tuple[int, float, int]:
+        differing, largest, where = _apart(ours[part], theirs[part])
+        return differing, largest, part.start + where
 
-        total = _with(total, in_parts(count, PART, work), left.shape)
-        share = math.ceil(ours.nbytes * (start + count) / ours.size)
-        if progress is not None:
-            progress(share - done)
-        done = share
+    total = Difference(left.name, ours.size)
+    for results in in_rounds(ours, work, progress):
+        total = _with(total, results, left.shape)
     return total
 
 

@@ -13,12 +13,7 @@ CHUNK_BYTES = 1 << 22
 
 
 def sha256(weight: Weight, progress: Callable[[int], None] | None = None) -> str:
-    """SHA-256, in hexadecimal, of the bytes of a weight as they are stored: little-endian, packed.
-
-    Args:
-        weight: The weight.
-        progress: Told the bytes done since the last call.
-    """
+    """SHA-256, in hexadecimal, of a weight's bytes as they are stored: little-endian, packed."""
     take, nbytes = items(weight)
     each = take(slice(0, 0)).itemsize
     digest = hashlib.sha256()

@@ -48,12 +48,10 @@ class Questions:
 
 @dataclass(frozen=True, slots=True)
 class SliceValues:
-    """A slice of a tensor.
+    """A slice of a tensor: its elements, decoded if they are quantized.
 
     Attributes:
-        tensor: The tensor.
         text: The slice as it was written, with brackets; empty for all of it.
-        array: The elements, decoded if they are quantized.
     """
 
     tensor: TensorInfo
@@ -63,16 +61,7 @@ class SliceValues:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """The answers.
-
-    Attributes:
-        opened: The checkpoint.
-        summary: What it holds.
-        stats: Statistics by tensor, if they were asked for.
-        file_digests: SHA-256 by file, if they were asked for.
-        digests: SHA-256 by tensor.
-        values: The slices asked for.
-    """
+    """The answers: statistics and SHA-256 by tensor or by file, empty if not asked for."""
 
     opened: OpenedCheckpoint
     summary: Summary
@@ -83,13 +72,7 @@ class Inspection:
 
 
 def inspect(opened: OpenedCheckpoint, question: Questions, progress: Progress) -> Inspection:
-    """Answer a question about a checkpoint, reading every payload once for each kind of answer.
-
-    Raises:
-        NegativeAnswer: If no tensor has the name asked for, or matches the pattern.
-        UsageError: If a slice does not fit its tensor.
-        InputError: If payloads are needed and the checkpoint is remote, or a file changes.
-    """
+    """Answer a question about a checkpoint, reading every payload once for each kind of answer."""
     if question.reads_payloads:
         opened.need_payloads()
     summary = summarize(opened.checkpoint, pattern=question.pattern)

@@ -23,12 +23,7 @@ Object = dict[str, object]
 
 
 def read_object(path: Path, *, most: int = MAX_JSON_BYTES) -> dict[str, object]:
-    """Read a file that holds one JSON object.
-
-    Raises:
-        MissingFile: If it cannot be read.
-        MalformedFile: If it is too large, not UTF-8, not JSON, no object, or repeats a key.
-    """
+    """Read a file that holds one JSON object; see :func:`parse_object`."""
     return parse_object(read_file(path, most, "JSON"), file=path)
 
 
@@ -65,7 +60,7 @@ def parse_object(
         offset = base + len(text[: error.pos].encode())
         raise MalformedFile(f"not valid JSON: {error.msg}", file=file, offset=offset) from None
     except _DuplicateKeyError as error:
-        raise MalformedFile(f"the JSON key {error.key!r} is there twice", file=file) from None
+        raise MalformedFile(str(error), file=file) from None
     except (RecursionError, ValueError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise MalformedFile(f"not valid JSON: {reason}", file=file, offset=base) from None
@@ -100,9 +95,7 @@ def uncollected() -> Iterator[None]:
 
 
 class _DuplicateKeyError(Exception):
-    def __init__(self, key: str) -> None:
-        super().__init__(key)
-        self.key = key
+    pass
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -111,6 +104,6 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise _DuplicateKeyError(key)
+                raise _DuplicateKeyError(f"the JSON key {key!r} is there twice")
             seen.add(key)
     return content

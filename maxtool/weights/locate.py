@@ -13,7 +13,7 @@ from maxtool.weights.formats import ACCEPTED, Format, artifact, read
 from maxtool.weights.formats.file_index import FileIndex
 from maxtool.weights.formats.gguf_values import whole_number
 from maxtool.weights.jsonfile import read_object
-from maxtool.weights.names import listed, natural_key, stays_inside
+from maxtool.weights.names import listed, selected, stays_inside
 from maxtool.weights.source_file import Stamp, is_file, unreadable
 from maxtool.weights.tensor_info import TensorInfo
 
@@ -63,12 +63,7 @@ class LocatedTensors:
 
 
 def find(path: Path) -> LocatedTensors:
-    """Read the headers of everything that ``path`` means.
-
-    Raises:
-        MissingFile: If something is not there.
-        MalformedFile: If something is not what its format demands.
-    """
+    """Read the headers of everything that ``path`` means."""
     try:
         path.lstat()
         file = _in_folder(path) if path.is_dir() else path
@@ -101,13 +96,9 @@ def _in_folder(folder: Path) -> Path:
         if len(matches) == 1:
             return matches[0]
         if matches:
+            what, hint = f"several files match {pattern}", "name the file that is meant"
             names = [match.name for match in matches]
-            raise MissingFile(
-                f"several files match {pattern}",
-                file=folder,
-                problems=listed(names),
-                hint="name the file that is meant",
-            )
+            raise MissingFile(what, file=folder, problems=listed(names), hint=hint)
     if artifact.begins_as_manifest(folder / artifact.FILE):
         return folder / artifact.FILE
     raise MissingFile("no checkpoint in this folder", file=folder, hint=f"accepted: {ACCEPTED}")
@@ -121,20 +112,16 @@ def _sharded(index_file: Path) -> LocatedTensors:
     check_parts(len(names), index_file)
     missing = [name for name in names if not is_file(folder / name)]
     if missing:
-        raise MissingFile(
-            "shards that the index names are missing", file=index_file, problems=listed(missing)
-        )
+        what = "shards that the index names are missing"
+        raise MissingFile(what, file=index_file, problems=listed(missing))
     shard_format, pattern = _kind_of_shards(names, index_file)
     headers, seen = _read_all(shard_format, [folder / name for name in names])
     indexes = dict(zip(names, headers, strict=True))
     held = {name: {info.name: info for info in index.tensors} for name, index in indexes.items()}
     absent = [f"{name} in {file}" for name, file in wanted.items() if name not in held[file]]
     if absent:
-        raise MalformedFile(
-            "tensors that the index names are not in their shards",
-            file=index_file,
-            problems=listed(absent),
-        )
+        what = "tensors that the index names are not in their shards"
+        raise MalformedFile(what, file=index_file, problems=listed(absent))
     tensors = {
         name: info
         for file, infos in held.items()
@@ -147,11 +134,7 @@ def _sharded(index_file: Path) -> LocatedTensors:
 
 
 def check_parts(count: int, file: Path) -> None:
-    """Check that a checkpoint has no more shards or parts than are read.
-
-    Raises:
-        MalformedFile: If ``file``, which names them, says that it has.
-    """
+    """Check that a checkpoint has no more shards or parts, named by ``file``, than are read."""
     if count > MAX_PARTS:
         raise MalformedFile(f"{count} files; at most {MAX_PARTS} are read", file=file)
 
@@ -188,20 +171,16 @@ def _weight_map(index_file: Path) -> dict[str, str]:
     content = read_object(index_file)
     weight_map = content.get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
-        raise MalformedFile(
-            "no weight_map: this JSON file is not an index of shards",
-            file=index_file,
-            hint=f"accepted: {ACCEPTED}",
-        )
+        what = "no weight_map: this JSON file is not an index of shards"
+        raise MalformedFile(what, file=index_file, hint=f"accepted: {ACCEPTED}")
     wrong = [
         f"{name}: {file!r}"
         for name, file in weight_map.items()
         if not isinstance(file, str) or not stays_inside(file)
     ]
     if wrong:
-        raise MalformedFile(
-            "the index names shards outside its folder", file=index_file, problems=listed(wrong)
-        )
+        what = "the index names shards outside its folder"
+        raise MalformedFile(what, file=index_file, problems=listed(wrong))
     return weight_map
 
 
@@ -219,9 +198,7 @@ def _strays(
         "files beside the shards that the index does not name were left out": beside,
     }
     return tuple(
-        f"{what}: {', '.join(listed(sorted(names, key=natural_key)))}"
-        for what, names in findings.items()
-        if names
+        f"{what}: {', '.join(listed(selected(names)))}" for what, names in findings.items() if names
     )
 
 
@@ -247,15 +224,9 @@ def _split(file: Path, index: FileIndex) -> LocatedTensors:
     check_parts(count, file)
     match = SPLIT_NAME.fullmatch(file.name)
     if match is None or int(match["count"]) != count:
-        raise MalformedFile(
-            f"one of {count} parts, but not named so",
-            file=file,
-            hint=f"its name must end in -00001-of-{count:05d}.gguf",
-        )
-    parts = [
-        file.with_name(f"{match['stem']}-{number:05d}-of-{count:05d}.gguf")
-        for number in range(1, count + 1)
-    ]
+        hint = f"its name must end in -00001-of-{count:05d}.gguf"
+        raise MalformedFile(f"one of {count} parts, but not named so", file=file, hint=hint)
+    parts = [file.with_name(name) for name in part_names(match)]
     missing = [part.name for part in parts if not is_file(part)]
     if missing:
         raise MissingFile("parts of a split file are missing", file=file, problems=listed(missing))
@@ -266,6 +237,12 @@ def _split(file: Path, index: FileIndex) -> LocatedTensors:
         what = f"{SPLIT_TENSORS} is {first[SPLIT_TENSORS]} and the parts hold {len(tensors)}"
         raise MalformedFile(what, file=parts[0])
     return LocatedTensors("gguf", seen, tensors, first)
+
+
+def part_names(match: re.Match[str]) -> list[str]:
+    """Return the names of all parts, from that of one."""
+    count = int(match["count"])
+    return [f"{match['stem']}-{number:05d}-of-{count:05d}.gguf" for number in range(1, count + 1)]
 
 
 def _unique(tensors: Iterable[TensorInfo]) -> dict[str, TensorInfo]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from maxtool.errors import MalformedFile
@@ -27,11 +28,13 @@ MAX_LISTED = 10
 
 def natural_key(name: str) -> str:
     """A sort key under which ``layers.2`` comes before ``layers.10``."""
-    return _DIGITS.sub(_padded, name, count=MAX_NUMBERS)
+    return _DIGITS.sub(lambda match: match[0].zfill(MAX_DIGITS), name, count=MAX_NUMBERS)
 
 
-def _padded(match: re.Match[str]) -> str:
-    return match[0].zfill(MAX_DIGITS)
+def selected(names: Iterable[str], pattern: str | None = None) -> list[str]:
+    """Names in natural order: those that match a shell pattern, all if there is none."""
+    matching = (name for name in names if pattern is None or fnmatchcase(name, pattern))
+    return sorted(matching, key=natural_key)
 
 
 def is_below(name: str, prefix: str) -> bool:
@@ -72,9 +75,6 @@ class UniqueNames:
     """Names of tensors as they are found: each once, and together no longer than a budget.
 
     Nested containers let a small file repeat a long name in many others.
-
-    Args:
-        file: Named in errors.
     """
 
     def __init__(self, file: Path) -> None:
@@ -83,11 +83,7 @@ class UniqueNames:
         self._left = MAX_NAMES_CHARACTERS
 
     def add(self, prefix: str, name: str, offset: int | None = None) -> str:
-        """The whole name.
-
-        Raises:
-            MalformedFile: If it was there before, or the budget is spent.
-        """
+        """The whole name; it must not have been there before."""
         self._left -= len(prefix) + len(name)
         if self._left < 0 or len(self._seen) >= MAX_NAMES:
             what = f"more than {MAX_NAMES} names, or names longer together than"

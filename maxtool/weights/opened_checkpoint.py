@@ -42,37 +42,19 @@ class OpenedCheckpoint:
         return file.stat().st_size if self.remote is None else self.remote.sizes[file]
 
     def read(self, name: str) -> StoredWeight:
-        """A tensor, to be read part by part.
-
-        Raises:
-            InputError: If the checkpoint is remote.
-            MissingWeight: If there is no such tensor.
-        """
+        """A tensor, to be read part by part; the checkpoint must not be remote."""
         self.need_payloads()
         return self.checkpoint.stored(name)
 
     def need_payloads(self) -> None:
-        """Check that payloads can be read.
-
-        Raises:
-            InputError: If the checkpoint is remote.
-        """
+        """Check that payloads can be read: that the checkpoint is not remote."""
         if self.remote is not None:
             what = "only the headers of remote files are read, not their payloads"
             raise InputError(what, file=self.location, hint="download the file and inspect it here")
 
 
 def open_anywhere(text: str) -> OpenedCheckpoint:
-    """Open a path, or the headers behind a URL.
-
-    Args:
-        text: What :func:`maxtool.weights.open_checkpoint` takes, or the URL of a safetensors or
-            GGUF file, of an index of shards, or of a folder with files of the usual names.
-
-    Raises:
-        InputError: As ``open_checkpoint``, or if a server does not do what it must.
-        MachineLacks: If a package is needed that is not installed.
-    """
+    """Open what ``open_checkpoint`` or ``fetch`` takes: a path, or headers behind a URL."""
     if not is_url(text):
         return OpenedCheckpoint(open_checkpoint(Path(text)), text)
     with tempfile.TemporaryDirectory(prefix="maxtool-") as folder:

@@ -7,31 +7,23 @@ variances" (1979). So a tensor's size costs no accuracy.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maxtool.parallel import in_parts
-from maxtool.weights.weight_elements import PART, FlatElements, Weight, widened
-
-# Parts between two calls of the progress function.
-ROUND = 32
+from maxtool.weights.weight_elements import FlatElements, Weight, in_rounds, widened
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Statistics of the elements of a weight.
+    """Statistics of the elements of a weight; zeros and infinities are of either sign.
 
     Attributes:
-        count: How many there are.
-        zeros: How many are zero, of either sign.
-        nans: How many are not a number.
-        infinities: How many are infinite, of either sign.
         minimum: The least finite element, exactly; ``None`` if there is none.
         maximum: The largest.
         mean: Of the finite elements.
@@ -59,7 +51,8 @@ class Stats:
 
     def __add__(self, other: Stats) -> Stats:
         if not self.finite or not other.finite:
-            mean, deviations = (other if other.finite else self)._moments
+            only = other if other.finite else self
+            mean, deviations = only.mean, only.deviations
         else:
             both = self.finite + other.finite
             step = other.mean - self.mean
@@ -77,10 +70,6 @@ class Stats:
             deviations,
         )
 
-    @property
-    def _moments(self) -> tuple[Any, Any]:
-        return self.mean, self.deviations
-
     def as_dict(self) -> dict[str, float | int | None]:
         """Return all fields as plain numbers; mean and deviation of nothing are ``None``."""
         return {
@@ -96,32 +85,21 @@ class Stats:
 
 
 def measure(weight: Weight, progress: Callable[[int], None] | None = None) -> Stats:
-    """Statistics of all elements of a weight; quantized ones are decoded part by part.
+    """Statistics of all elements of a weight, which may be far larger than memory.
 
-    Args:
-        weight: The weight; one that stays in its file may be far larger than memory.
-        progress: Told the bytes of the payload done since the last call.
+    ``progress`` is told the bytes of the payload done since the last call.
     """
     elements = FlatElements(weight)
-    total, done = Stats(), 0
-    for start in range(0, elements.size, ROUND * PART):
-        count = min(ROUND * PART, elements.size - start)
-        parts = in_parts(count, PART, lambda part, at=start: _part(elements, part, at))  # type: ignore[misc]
-        total = reduce(Stats.__add__, (stats for _, stats in sorted(parts, key=_start)), total)
-        share = math.ceil(elements.nbytes * (start + count) / elements.size)
-        if progress is not None:
-            progress(share - done)
-        done = share
+
+    def work(part: slice) -> tuple[int, Stats]:
+        with np.errstate(all="ignore"):
+            return part.start, measure_array(elements[part])
+
+    total = Stats()
+    for results in in_rounds(elements, work, progress):
+        parts = sorted(results, key=itemgetter(0))
+        total = reduce(Stats.__add__, (stats for _, stats in parts), total)
     return total
-
-
-def _part(elements: FlatElements, part: slice, at: int) -> tuple[int, Stats]:
-    with np.errstate(all="ignore"):
-        return part.start, measure_array(elements[slice(at + part.start, at + part.stop)])
-
-
-def _start(part: tuple[int, Stats]) -> int:
-    return part[0]
 
 
 def measure_array(values: NDArray[Any]) -> Stats:

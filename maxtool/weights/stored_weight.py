@@ -25,26 +25,16 @@ Read = Callable[[int, NDArray[Any]], None]
 class StoredWeight:
     """Stored weight: the facts of ``WeightData``, and reads of its payload.
 
-    An item is an element, or where these are packed a byte of a block.
+    An item is an element, or where these are packed a byte of a block. Rows lie along the last
+    dimension.
 
-    Attributes:
-        name: The weight's name.
-        dtype: Type of the elements; float32 when quantized.
-        shape: Logical shape, slowest dimension first.
-        quantization_encoding: How blocks of elements are packed, if they are.
-        row_items: Items along the last dimension.
-        row_elements: Elements along it.
-        row_count: How many rows there are.
+    Args:
+        info: Where it is.
+        seen: What the file was when ``info`` was read.
+        whole: All of it, where its items do not follow each other in the file.
     """
 
     def __init__(self, info: TensorInfo, seen: Stamp | None, whole: NDArray[Any] | None) -> None:
-        """A weight in a file, or of which only the whole can be made.
-
-        Args:
-            info: Where it is.
-            seen: What the file was when ``info`` was read.
-            whole: All of it, where its items do not follow each other in the file.
-        """
         self.name, self.dtype, self.shape = info.name, info.dtype, info.shape
         self.quantization_encoding: QuantizationEncoding | None = info.encoding
         self._info, self._seen, self._whole = info, seen, whole
@@ -58,11 +48,7 @@ class StoredWeight:
         return self._info.nbytes if self._whole is None else self._whole.nbytes
 
     def items(self, part: slice) -> NDArray[Any]:
-        """The items from ``part.start`` to ``part.stop``, in one row.
-
-        Raises:
-            ChangedFile: If the file is no longer what was opened.
-        """
+        """The items from ``part.start`` to ``part.stop``, in one row."""
         dtype, total = self._info.stored_dtype, math.prod(self._info.stored_shape)
         out = np.empty(max(min(part.stop, total) - part.start, 0), dtype)
         with self._opened() as read:
@@ -88,11 +74,7 @@ class StoredWeight:
             yield read
 
     def slices(self, index: int | Rows) -> WeightData:
-        """The weight's slices along its first dimension, of which there must be so many.
-
-        Raises:
-            IndexError: If there are fewer.
-        """
+        """The weight's slices along its first dimension; ``IndexError`` if there are fewer."""
         numbers, inner = np.asarray(index), self._info.stored_shape[1:]
         if numbers.size and not 0 <= numbers.min() <= numbers.max() < self.shape[0]:
             raise IndexError(f"{self.name} has {self.shape[0]} slices")

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from functools import reduce
 
 from maxtool.weights.checkpoint import Checkpoint
 from maxtool.weights.jsonfile import uncollected
-from maxtool.weights.names import MAX_DIGITS, natural_key
+from maxtool.weights.names import MAX_DIGITS, selected
 from maxtool.weights.tensor_info import TensorInfo
 
 # Deeper names keep their last segments together: a file must not decide how deep we recurse.
@@ -25,24 +24,15 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """Tensors counted together.
-
-    Attributes:
-        tensors: How many there are.
-        parameters: Their elements.
-        nbytes: Bytes of their payloads.
-    """
+    """Tensors counted together: how many, their elements, and the bytes of their payloads."""
 
     tensors: int = 0
     parameters: int = 0
     nbytes: int = 0
 
     def __add__(self, other: Total) -> Total:
-        return Total(
-            self.tensors + other.tensors,
-            self.parameters + other.parameters,
-            self.nbytes + other.nbytes,
-        )
+        parameters, nbytes = self.parameters + other.parameters, self.nbytes + other.nbytes
+        return Total(self.tensors + other.tensors, parameters, nbytes)
 
     @classmethod
     def of(cls, tensors: Iterable[TensorInfo]) -> Total:
@@ -93,15 +83,8 @@ class Summary:
 
 
 def summarize(checkpoint: Checkpoint, *, pattern: str | None = None) -> Summary:
-    """Describe a checkpoint's tensors.
-
-    Args:
-        checkpoint: What to describe.
-        pattern: Shell pattern (``*``, ``?``, ``[...]``) that whole names must match.
-    """
-    names = sorted(checkpoint.tensors, key=natural_key)
-    chosen = [name for name in names if pattern is None or fnmatchcase(name, pattern)]
-    tensors = tuple(checkpoint.tensors[name] for name in chosen)
+    """Describe a checkpoint's tensors, those whose whole names match a shell pattern."""
+    tensors = tuple(checkpoint.tensors[name] for name in selected(checkpoint.tensors, pattern))
     with uncollected():
         return Summary(Total.of(tensors), _by_type(tensors), tensors, build_tree(tensors))
 
@@ -156,7 +139,9 @@ class _Branch:
             label = f"{label}.{segment}"
         if branch.tensor is None:
             children = branch.nodes()
-            return _joined(label, children[0]) if len(children) == 1 else _above(label, children)
+            if len(children) > 1:
+                return _above(label, children)
+            return replace(children[0], label=f"{label}.{children[0].label}")
         if not branch.below:
             return _leaf(label, branch.tensor)
         return _above(label, (_leaf(ITSELF, branch.tensor), *branch.nodes()))
@@ -164,11 +149,6 @@ class _Branch:
 
 # A tensor whose name is also the beginning of others' names.
 ITSELF = "(itself)"
-
-
-def _joined(label: str, child: TreeNode) -> TreeNode:
-    """The only line below a branch, on the branch's own."""
-    return replace(child, label=f"{label}.{child.label}")
 
 
 def _leaf(label: str, tensor: TensorInfo) -> TreeNode:
@@ -202,11 +182,8 @@ def _collapsed(nodes: Sequence[TreeNode]) -> Iterator[TreeNode]:
 
 def _structure(node: TreeNode) -> object:
     """Return the key that nodes must share to be collapsed: everything but their own label."""
-    return (node.shape, node.types, node.total, tuple(map(_labelled, node.children)))
-
-
-def _labelled(node: TreeNode) -> object:
-    return (node.label, _structure(node))
+    below = tuple((child.label, _structure(child)) for child in node.children)
+    return (node.shape, node.types, node.total, below)
 
 
 def _merged(group: Sequence[TreeNode]) -> TreeNode:

@@ -32,7 +32,6 @@ class Selection:
     """A tensor's name and which of its elements are meant.
 
     Attributes:
-        name: The tensor.
         index: One entry per dimension from the slowest on; all elements if it is empty.
         text: The index as it was written.
     """
@@ -43,14 +42,9 @@ class Selection:
 
 
 def parse(text: str, known: Container[str] = ()) -> Selection:
-    """Read ``NAME`` or ``NAME[INDEX, ...]``.
+    """Read ``NAME`` or ``NAME[INDEX, ...]``: integers, ``start:stop:step`` and ``...``.
 
-    Args:
-        text: What a user wrote. An index is an integer, ``start:stop:step`` or ``...``.
-        known: Names of tensors; one that ends in brackets itself is no slice.
-
-    Raises:
-        UsageError: If the brackets hold anything else.
+    Of the ``known`` names of tensors, one that ends in brackets itself is no slice.
     """
     match = _SELECTION.fullmatch(text)
     if match is None or text in known:
@@ -67,10 +61,8 @@ def _entry(part: str, text: str) -> Index:
     bounds = [bound.strip() for bound in part.split(":")]
     good = all(not bound or _NUMBER.fullmatch(bound) for bound in bounds)
     if not good or len(bounds) > 3 or part == "":
-        raise UsageError(
-            f"{part!r} in {text!r} is not an index",
-            hint="write NAME, NAME[3], NAME[0:8] or NAME[..., 0]",
-        )
+        hint = "write NAME, NAME[3], NAME[0:8] or NAME[..., 0]"
+        raise UsageError(f"{part!r} in {text!r} is not an index", hint=hint)
     numbers = [int(bound) if bound else None for bound in bounds]
     if len(numbers) == 1 and numbers[0] is not None:
         return numbers[0]
@@ -80,11 +72,7 @@ def _entry(part: str, text: str) -> Index:
 
 
 def take(weight: Weight, selection: Selection) -> NDArray[Any]:
-    """The elements selected; of quantized data only the blocks they lie in are decoded.
-
-    Raises:
-        UsageError: If the index does not fit the shape, or means too many elements.
-    """
+    """The elements selected; of quantized data only the blocks they lie in are decoded."""
     shape = weight.shape
     index = _full(selection, shape)
     outer, last = index[:-1], index[-1:]

@@ -31,13 +31,7 @@ class WeightSource(Protocol):
 class AllocatedWeight:
     """Result of :meth:`Weights.allocate`: a weight for a graph, its data known by its name.
 
-    Attributes:
-        name: The full name; ``Weights.allocated_weights`` has the data under it.
-        dtype: Type of the elements.
-        shape: Logical shape.
-        quantization_encoding: How blocks of elements are packed, if they are.
-        device: Where the graph wants it, as it was given.
-        data: The elements, or the bytes of its blocks.
+    The facts are those of ``WeightData``, and the device that was asked for.
     """
 
     name: str

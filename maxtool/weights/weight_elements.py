@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxtool.dtype import DType
+from maxtool.parallel import in_parts
 from maxtool.quantization.codec import dequantize
 from maxtool.weights.stored_weight import StoredWeight
 from maxtool.weights.weight_data import WeightData
 
 # Elements in a part: a whole number of blocks of every encoding, and a core's cache as float64.
 PART = 1 << 17
+# Parts between two calls of a progress function.
+ROUND = 32
 
+Result = TypeVar("Result")
 
 Weight = WeightData | StoredWeight
 
@@ -29,11 +33,7 @@ def items(weight: Weight) -> tuple[Callable[[slice], NDArray[Any]], int]:
 
 
 class FlatElements:
-    """A weight's elements in one row, slowest dimension first; quantized ones decode as they come.
-
-    Args:
-        weight: The weight.
-    """
+    """A weight's elements in one row, slowest dimension first; blocks decode as they come."""
 
     def __init__(self, weight: Weight) -> None:
         self.weight = weight
@@ -50,12 +50,31 @@ class FlatElements:
         return dequantize(blocks, self.encoding, tensor=self.weight.name)
 
 
-def equal_bits(left: Weight, right: Weight, dtype: DType | None = None) -> bool:
-    """Return whether two weights of one shape are equal bit by bit, as stored or as another type.
+def in_rounds(
+    elements: FlatElements,
+    work: Callable[[slice], Result],
+    progress: Callable[[int], None] | None,
+) -> Iterator[list[Result]]:
+    """Do ``work`` on all parts of some elements, and tell the bytes of each round of them.
 
-    Raises:
-        ModelMismatch: If elements do not fit ``dtype``.
+    Within a round, results come in any order.
     """
+    done = 0
+    for start in range(0, elements.size, ROUND * PART):
+        count = min(ROUND * PART, elements.size - start)
+
+        def shifted(part: slice, at: int = start) -> Result:
+            return work(slice(at + part.start, at + part.stop))
+
+        yield in_parts(count, PART, shifted)
+        share = math.ceil(elements.nbytes * (start + count) / elements.size)
+        if progress is not None:
+            progress(share - done)
+        done = share
+
+
+def equal_bits(left: Weight, right: Weight, dtype: DType | None = None) -> bool:
+    """Return whether two weights of one shape are equal bit by bit, as stored or as ``dtype``."""
     if dtype is None:
         (ours, count), (theirs, other) = items(left), items(right)
         step, total = PART, max(count, other)
