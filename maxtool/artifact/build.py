@@ -7,15 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from maxtool.architectures import (
-    Architecture,
-    CacheLayout,
-    Entry,
-    Indexed,
-    Turning,
-    build,
-    graph_of,
-)
+from maxtool import architectures
+from maxtool.architectures import Architecture, CacheLayout, Entry, graph_of
 from maxtool.artifact import check as parity
 from maxtool.artifact import devices, original_model
 from maxtool.artifact.contents import Contents, NamedGraph
@@ -154,9 +147,9 @@ def _contents(
         dtype=dtype,
         facts=module.facts,
         context=module.context,
-        turns=module.turns if isinstance(module, Turning) else (),
+        turns=module.turns if isinstance(module, architectures.Turning) else (),
         limits=module.limits,
-        tables=module.tables if isinstance(module, Indexed) else (),
+        tables=module.tables if isinstance(module, architectures.Indexed) else (),
         devices=request.devices,
         tokenizer=tokenizer,
         sources=(*checkpoint.files, *filter(None, [checkpoint.config_file])),
@@ -208,7 +201,8 @@ def _module(
     form = CACHE_FORMS[target.kind](dtype)
     draws = target.kind in DRAWING and request.devices == 1  # several meet on the host anyway
     context, told = _context(request, planned)
-    return build(planned.recipe.architecture, config, dtype, context, form, draws), told
+    name = planned.recipe.architecture
+    return architectures.build(name, config, dtype, context, form, draws), told
 
 
 def _context(request: Request, planned: Plan) -> tuple[int | None, list[str]]:

@@ -21,16 +21,10 @@ from maxtool.artifact.contents import Contents, NamedGraph
 from maxtool.artifact.graph_outputs import GraphRunner
 from maxtool.errors import ParityFailed, translated
 from maxtool.runtime import loader
+from maxtool.runtime.loader import recorded_checks
 from maxtool.runtime.loader.comparison import Comparison, SupportsTolerance
 from maxtool.runtime.loader.errors import DoesNotFit
-from maxtool.runtime.loader.recorded_checks import (
-    FILE,
-    RecordedCall,
-    RecordedCheck,
-    Runner,
-    Tolerance,
-    save,
-)
+from maxtool.runtime.loader.recorded_checks import RecordedCall, RecordedCheck, Runner, Tolerance
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -82,36 +76,30 @@ class PassedCheck:
     """A check that was passed.
 
     Attributes:
-        against: ``graph`` or ``transformers``.
+        trials: What was compared, or is to be.
         worst: The comparison that is furthest off; None where nothing was run, and the outputs
             were recorded for the machine that the artifact is for.
-        tokens: How many tokens were compared, or are to be; 0 where the model has no tokens.
-        unreached: As in :class:`RecordedChecks`.
         is_verified: Whether the recipe, if there is one, was ever compared with original models.
-        calls: As in :class:`RecordedChecks`.
     """
 
-    against: str
+    trials: RecordedChecks
     worst: Comparison | None
-    tokens: int
-    unreached: tuple[int, ...] = ()
     is_verified: bool = True
-    calls: int = 0
 
     def __str__(self) -> str:
-        tokens = f" with {self.tokens} tokens" if self.tokens else ""
-        tokens = f" with {self.calls} calls" if self.calls else tokens
+        trials, source = self.trials, PROOFS[self.trials.against]
+        tokens = f" with {trials.tokens} tokens" if trials.tokens else ""
+        tokens = f" with {trials.calls} calls" if trials.calls else tokens
         if self.worst is None:
-            source = PROOFS[self.against]
             return f"outputs{tokens} of {source} recorded, to be checked where it runs"
-        return f"checked{tokens} against {PROOFS[self.against]}: {self.worst}"
+        return f"checked{tokens} against {source}: {self.worst}"
 
     @property
     def counts(self) -> dict[str, object]:
         """Return the manifest's record of the amount compared."""
-        if self.calls:
-            return {"calls": self.calls}
-        return {"tokens": self.tokens, "unreached": self.unreached}
+        if self.trials.calls:
+            return {"calls": self.trials.calls}
+        return {"tokens": self.trials.tokens, "unreached": self.trials.unreached}
 
 
 PROOFS = {
@@ -125,9 +113,8 @@ FAILED = {GRAPH: "its graph", TRANSFORMERS: "the original model in transformers"
 def check(folder: Path, trials: RecordedChecks, *, here: bool) -> PassedCheck:
     """Compare an artifact with what a reference gave; record that if it is not for this machine."""
     if not here:
-        save(folder / FILE, trials.each)
-    worst = _worst(folder, trials) if here else None
-    return PassedCheck(trials.against, worst, trials.tokens, trials.unreached, calls=trials.calls)
+        recorded_checks.save(folder / recorded_checks.FILE, trials.each)
+    return PassedCheck(trials, _worst(folder, trials) if here else None)
 
 
 def _worst(folder: Path, trials: RecordedChecks) -> Comparison:

@@ -58,11 +58,7 @@ def parse_entries(entries: Sequence[str], inputs: Sequence[str]) -> list[EntrySp
     if problems:
         raise UsageError("the entries cannot be read", problems=problems, hint=EXAMPLE)
     return [
-        EntrySpec(
-            name,
-            method,
-            {key: tensor_type for entry, key, tensor_type in known if entry in (None, name)},
-        )
+        EntrySpec(name, method, {key: t for entry, key, t in known if entry in (None, name)})
         for name, method in methods.items()
     ]
 

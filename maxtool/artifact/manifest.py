@@ -76,7 +76,7 @@ def checked(passed_check: PassedCheck) -> dict[str, object]:
             "rtol": worst.rtol,
             "atol": worst.atol,
         }
-    return {**result, "against": passed_check.against, **passed_check.counts}
+    return {**result, "against": passed_check.trials.against, **passed_check.counts}
 
 
 def save(folder: Path, described: Mapping[str, object]) -> None:

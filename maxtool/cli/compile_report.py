@@ -78,8 +78,8 @@ def show(out: Output, build: Build | ModuleBuild, report: Report | None) -> None
     out.say(f"wrote {report.output}: {size}, {weights} of weights; {checked}")
     if report.check is not None and not report.check.is_verified:
         out.note("the recipe itself was not verified; try --check transformers")
-    if report.check is not None and report.check.unreached:
-        lengths = " and ".join(map(str, report.check.unreached))
+    if report.check is not None and report.check.trials.unreached:
+        lengths = " and ".join(map(str, report.check.trials.unreached))
         out.note(f"not checked: what the model computes otherwise beyond {lengths} tokens")
     out.command(f"run it: {_invocation(build)}")
 

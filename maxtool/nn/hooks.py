@@ -29,12 +29,7 @@ def has_hooks() -> bool:
     return bool(_HOOKS)
 
 
-def run_hooks(
-    layer: Any,  # noqa: ANN401 - hooks take any layer and values
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    outputs: Any,  # noqa: ANN401
-) -> Any:  # noqa: ANN401
+def run_hooks(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: Any) -> Any:  # noqa: ANN401
     """The outputs after every hook has seen them."""
     for hook in _HOOKS:
         replaced = hook(layer, args, kwargs, outputs)

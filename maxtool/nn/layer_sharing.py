@@ -95,12 +95,7 @@ def signature(module: Node, prefix: str, graph: Graph, above: tuple[int, ...] = 
     return type(module), tuple(items)
 
 
-def _part(
-    value: Any,  # noqa: ANN401 - any attribute
-    prefix: str,
-    graph: Graph,
-    above: tuple[int, ...],
-) -> Hashable:
+def _part(value: Any, prefix: str, graph: Graph, above: tuple[int, ...]) -> Hashable:  # noqa: ANN401
     if isinstance(value, Node):
         return signature(value, prefix, graph, above)
     if isinstance(value, Tensor):

@@ -10,10 +10,7 @@ from maxtool.graph import Tensor
 _LEAF = object()
 
 
-def flatten(
-    tree: Any,  # noqa: ANN401 - any nesting
-    leaf: type | tuple[type, ...] = Tensor,
-) -> tuple[list[Any], Hashable]:
+def flatten(tree: Any, leaf: type | tuple[type, ...] = Tensor) -> tuple[list[Any], Hashable]:  # noqa: ANN401
     """The tensors of nested tuples, lists and dicts in order, and the structure without them.
 
     Structures compare equal when the nesting and everything that is not a tensor are equal, types
@@ -30,11 +27,7 @@ def flatten(
     return leaves, _structure(tree, leaves, leaf)
 
 
-def _structure(
-    tree: Any,  # noqa: ANN401
-    leaves: list[Any],
-    leaf: type | tuple[type, ...],
-) -> Hashable:
+def _structure(tree: Any, leaves: list[Any], leaf: type | tuple[type, ...]) -> Hashable:  # noqa: ANN401
     if isinstance(tree, leaf):
         leaves.append(tree)
         return _LEAF

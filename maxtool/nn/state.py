@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, TypeAlias, cast
@@ -10,7 +10,7 @@ from weakref import ref
 
 import numpy as np
 
-from maxtool.errors import MisshapenWeight, MissingWeight, ModelMismatch, UnexpectedWeight
+from maxtool.errors import MisshapenWeight, MissingWeight, UnexpectedWeight
 from maxtool.graph import Graph, Shape, Tensor, Weight
 from maxtool.graph.weight import Family
 from maxtool.graph.weights import Weights
@@ -221,15 +221,10 @@ def _named(encoding: QuantizationEncoding | None) -> str:
 
 def raise_all(missing: list[str], unexpected: list[str], misfits: list[str]) -> None:
     """Raise one error that lists every problem, of the class of the first kind that occurs."""
-    kinds: list[tuple[list[str], Callable[..., ModelMismatch]]] = [
-        (missing, MissingWeight),
-        (unexpected, UnexpectedWeight),
-        (misfits, MisshapenWeight),
-    ]
     problems = missing + unexpected + misfits
-    for found, error_type in kinds:
-        if found:
-            raise error_type("the state does not fit the module", problems=problems)
+    if problems:
+        first = MissingWeight if missing else UnexpectedWeight if unexpected else MisshapenWeight
+        raise first("the state does not fit the module", problems=problems)
 
 
 def assign(leaf: Leaf, state_value: StateValue, align: int | None) -> None:

@@ -33,14 +33,7 @@ class Tanh(Activation, function=ops.tanh):
 
 
 class GELU(GELUForm, Module[[Tensor], Tensor]):
-    """``x`` times the normal distribution function at ``x``.
-
-    Args:
-        approximate: A form that :func:`maxtool.graph.ops.gelu` knows.
-
-    Raises:
-        ValueError: If it knows no such form.
-    """
+    """``x`` times the normal distribution function at ``x``, in the form ``approximate``."""
 
     def __rich_repr__(self) -> Parts:
         yield "approximate", self.approximate, "none"

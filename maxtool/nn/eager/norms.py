@@ -70,14 +70,7 @@ class RMSNorm(_RowNorm):
 class GroupNorm(Module[[Tensor], Tensor]):
     """Mean 0 and variance 1 within each group of channels, then a factor and an offset for each.
 
-    Args:
-        num_groups: How many groups the channels make.
-        num_channels: How many channels there are.
-        eps: Added to the variance of a group.
-        affine: Whether there are factors and offsets.
-
-    Raises:
-        ValueError: If the channels cannot be divided into so many groups.
+    Options and errors are those of :class:`maxtool.nn.GroupNorm`.
 
     Attributes:
         weight: ``[num_channels]``, ones at first; None without ``affine``.

@@ -18,9 +18,6 @@ class RotaryEmbedding(Module[..., Tensor]):
 
     Raises:
         ValueError: If the table has another shape.
-
-    Attributes:
-        weight: The table.
     """
 
     weight: Tensor
