@@ -46,14 +46,7 @@ def read_arrays(
 ) -> tuple[dict[str, Array], list[str]]:
     """The wanted arrays of an npz file, all if None, and the names of the others.
 
-    Args:
-        path: The file.
-        wanted: The names of arrays that are of use.
-        look: Told their shapes before one is unpacked.
-
-    Raises:
-        BadInput: If it cannot be read, is none, holds Python objects, or would unpack to many times
-            its size.
+    Refused is what cannot be read, holds Python objects, or would unpack to many times its size.
     """
     try:
         with zipfile.ZipFile(path) as archive:

@@ -14,9 +14,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, cast
 
-from .errors import BadInput, DoesNotFit, MachineLacks
+from .errors import BadInput, DoesNotFit, MachineLacks, reading
 from .manifest import Manifest
-from .tokens import beginning, check_length, check_text, most_bytes, telling_failures, too_long
+from .tokens import check_length, check_text, check_tokens, encoded, most_bytes, too_long
 
 Message = Mapping[str, object]
 
@@ -138,7 +138,7 @@ def open_template(
         hint = "--prompt continues a text, --chat-template FILE gives it one"
         raise DoesNotFit(what, hint=hint)
     manifest.require_unchanged(template)
-    try:
+    with reading("the chat template", template):
         with template.open("rb") as stream:
             raw = stream.read(MAX_TEMPLATE + 1)
         if len(raw) > MAX_TEMPLATE:
@@ -146,11 +146,6 @@ def open_template(
             raise BadInput(what, file=template)
         given = {**manifest.special_tokens, **(variables or {})}
         return ChatTemplate(raw.decode(), template, given)
-    except OSError as error:
-        what = f"the chat template cannot be read: {error.strerror or error}"
-        raise BadInput(what, file=template) from None
-    except UnicodeDecodeError as error:
-        raise BadInput("no UTF-8 text", file=template, offset=error.start) from None
 
 
 class ChatEncoder:
@@ -186,12 +181,9 @@ class ChatEncoder:
         """
         said = [{key: self._mark(value) for key, value in message.items()} for message in messages]
         written = self._template.render(said, context=self._context)
-        used = beginning(written, self._context, lambda part: len(_ids(self._tokenizer, part)))
-        if len(used) < len(written):
-            tokens = len(_ids(self._tokenizer, used))
-            raise too_long(f"the conversation has more than {tokens} tokens", self._context)
+        check_tokens(self._tokenizer, written, self._context, "the conversation")
         first, *rest = self._marked.split(written)
-        ids = _ids(self._tokenizer, first)
+        ids = encoded(self._tokenizer, first)
         # The pattern has one group: every second part is a marked token, or None for a lone mark.
         for i, part in enumerate(rest):
             ids += self._within(part, as_text=i % 2 == 0) if part else []
@@ -218,12 +210,6 @@ class ChatEncoder:
         Behind a line end there is none; the line end is taken off again.
         """
         tokenizer = self._plain if as_text else self._tokenizer
-        line_end, ids = _ids(tokenizer, "\n"), _ids(tokenizer, f"\n{text}")
+        line_end, ids = encoded(tokenizer, "\n"), encoded(tokenizer, f"\n{text}")
         behind = ids[: len(line_end)] == line_end
-        return ids[len(line_end) :] if behind else _ids(tokenizer, text)
-
-
-def _ids(tokenizer: Any, text: str) -> list[int]:  # noqa: ANN401
-    with telling_failures():
-        ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
-        return ids
+        return ids[len(line_end) :] if behind else encoded(tokenizer, text)

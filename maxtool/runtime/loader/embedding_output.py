@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from .arrays import check_output
 from .embedder import Embedder, Text
-from .errors import BadInput, BadUsage
+from .errors import BadInput, BadUsage, reading
 from .memory import Array
 from .npy import appended
 from .opening import open_model
@@ -71,14 +71,8 @@ def _texts(options: EmbedOptions, most: int, show: Callable[[float], None]) -> I
 
 
 def _lines(path: Path, most: int, show: Callable[[float], None]) -> Iterator[str]:
-    """The lines of a file, or of stdin for ``-``.
-
-    Args:
-        path: The file.
-        most: Bytes of a line that are of use; what follows them is passed over.
-        show: Told the share that was read.
-    """
-    try:
+    """The lines of a file, or of stdin for ``-``; the beginnings of those over ``most`` bytes."""
+    with reading("the texts", path):
         stdin = str(path) == "-"
         with sys.stdin.buffer if stdin else path.open("rb") as stream:
             size = 0 if stdin else path.stat().st_size
@@ -86,9 +80,6 @@ def _lines(path: Path, most: int, show: Callable[[float], None]) -> Iterator[str
                 show(read / size if size else 0.0)
                 cut = len(line) == most and not line.endswith(b"\n")
                 yield _decoded(line, path, number, whole=not cut)
-    except OSError as error:
-        what = f"the texts cannot be read: {error.strerror or error}"
-        raise BadInput(what, file=path) from None
 
 
 def _bounded(stream: BinaryIO, most: int) -> Iterator[tuple[bytes, int]]:

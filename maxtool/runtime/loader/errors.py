@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from os import PathLike
+from pathlib import Path
 
 FIELDS = ("what", "file", "tensor", "offset", "problems", "hint", "exit_code")
 
 
 class RunError(Exception):
     """A failure with one clear message; each class has its exit code.
-
-    Attributes:
-        kind: What maxtool calls it, in its own errors and in JSON.
 
     Args:
         what: One sentence on what is wrong.
@@ -24,7 +23,7 @@ class RunError(Exception):
     """
 
     exit_code = 1
-    kind = "NegativeAnswer"
+    kind = "NegativeAnswer"  # what maxtool calls it, in its own errors and in JSON
 
     def __init__(
         self,
@@ -114,6 +113,17 @@ class MachineLacks(RunError):
 
     exit_code = 6
     kind = "MachineLacks"
+
+
+@contextmanager
+def reading(what: str, path: Path) -> Iterator[None]:
+    """Report a file that the system does not read, or that is not UTF-8, as ``BadInput``."""
+    try:
+        yield
+    except OSError as error:
+        raise BadInput(f"{what} cannot be read: {error.strerror or error}", file=path) from None
+    except UnicodeDecodeError as error:
+        raise BadInput("no UTF-8 text", file=path, offset=error.start) from None
 
 
 def last_line(error: object) -> str:

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
-from .errors import BadInput
+from .errors import reading
 from .model import Model
 from .opening import open_model
 from .options import TextOptions
@@ -46,26 +46,15 @@ def show(options: TextOptions, text: str) -> None:
 def read_text(path: Path, context: int | None) -> str:
     """The text of a file, or of stdin for ``-``, without the line end that editors put behind it.
 
-    Args:
-        path: The file.
-        context: Positions of the model: no more is read than they can hold.
-
-    Raises:
-        BadInput: If it cannot be read, or is not text.
-        TooLong: If it is more than the context can hold.
+    No more is read than the context can hold.
     """
     most = most_bytes(context)
-    try:
+    with reading("the text", path):
         with nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb") as stream:
             raw = stream.read(most + 1)
         if len(raw) > most:
             raise too_long(f"the text has more than {most} bytes", context)
         text = raw.decode()
-    except OSError as error:
-        what = f"the text cannot be read: {error.strerror or error}"
-        raise BadInput(what, file=path) from None
-    except UnicodeDecodeError as error:
-        raise BadInput("no UTF-8 text", file=path, offset=error.start) from None
     return text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")
 
 

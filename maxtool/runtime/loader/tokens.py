@@ -33,16 +33,10 @@ def too_long(what: str, context: int | None) -> TooLong:
 
 
 def beginning(text: str, context: int | None, count: Callable[[str], int]) -> str:
-    """The beginning of a text, as much as a model with this context can use.
+    """The text; where it is far too long, as much of it as a model with this context can use.
 
-    Args:
-        text: The text.
-        context: Positions of the model.
-        count: Counts the tokens of a text.
-
-    Returns:
-        The text; where it is far too long, a beginning of it that has twice the tokens that the
-        context holds, so that what follows does not change those that are used.
+    That has twice the tokens that the context holds, as ``count`` counts them, so that what follows
+    does not change those that are used.
     """
     most = context or UNBOUNDED
     size = most * USUAL_BYTES
@@ -54,63 +48,40 @@ def beginning(text: str, context: int | None, count: Callable[[str], int]) -> st
 
 
 def encode(tokenizer: Any, text: str, context: int | None, what: str) -> list[int]:  # noqa: ANN401
-    """Token ids of a text, without special tokens around it.
-
-    Args:
-        tokenizer: A ``tokenizers.Tokenizer``.
-        text: The text.
-        context: Positions of the model.
-        what: What messages call the text.
-
-    Raises:
-        TooLong: If the text is so long that the context cannot hold it.
-        BadInput: If the tokenizer fails.
-    """
-
-    def ids(part: str) -> list[int]:
-        with telling_failures():
-            found: list[int] = tokenizer.encode(part, add_special_tokens=False).ids
-            return found
-
+    """Token ids of a text, which messages call ``what``; refused where it is too long."""
     check_length(text, context, what)
-    used = beginning(text, context, lambda part: len(ids(part)))
+    check_tokens(tokenizer, text, context, what)
+    return encoded(tokenizer, text)
+
+
+def check_tokens(tokenizer: Any, text: str, context: int | None, what: str) -> None:  # noqa: ANN401
+    """Refuse a text of many more tokens than the context holds, without reading all of it."""
+    used = beginning(text, context, lambda part: len(encoded(tokenizer, part)))
     if len(used) < len(text):
-        raise too_long(f"{what} has more than {len(ids(used))} tokens", context)
-    return ids(text)
+        raise too_long(f"{what} has more than {len(encoded(tokenizer, used))} tokens", context)
+
+
+def encoded(tokenizer: Any, text: str) -> list[int]:  # noqa: ANN401
+    """Token ids of a text, without special tokens around it."""
+    with telling_failures():
+        ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
 
 
 def check_length(text: str, context: int | None, what: str) -> None:
-    """Refuse a text that the context cannot hold, whatever its tokens are.
-
-    Raises:
-        TooLong: If it is one.
-    """
+    """Refuse a text that the context cannot hold, whatever its tokens are."""
     if len(text) > most_bytes(context):
         raise too_long(f"{what} has {len(text)} characters", context)
 
 
 def check_text(text: str, what: str) -> None:
-    """Refuse a text with half of a character, as undecodable bytes of a command line are.
-
-    Args:
-        text: The text.
-        what: What the message calls it.
-
-    Raises:
-        BadInput: If it is one.
-    """
+    """Refuse a text with half of a character, as undecodable bytes of a command line are."""
     if any("\ud800" <= char <= "\udfff" for char in text):
         raise BadInput(f"{what} is not valid text")
 
 
 def open_tokenizer(manifest: Manifest) -> Any:  # noqa: ANN401 - an optional package
-    """A ``tokenizers.Tokenizer`` of its own for each caller.
-
-    Raises:
-        DoesNotFit: If the artifact has none.
-        MachineLacks: If the package is not installed.
-        BadInput: If the file cannot be read.
-    """
+    """A ``tokenizers.Tokenizer`` of its own for each caller."""
     if manifest.task is None:
         raise writes_no_text(manifest.task)
     if manifest.tokenizer_file is None:
@@ -138,11 +109,7 @@ def open_tokenizer(manifest: Manifest) -> Any:  # noqa: ANN401 - an optional pac
 
 @contextmanager
 def telling_failures() -> Iterator[None]:
-    """Report failures of the package as errors of ours: some files fail only with a text.
-
-    Raises:
-        BadInput: With the package's last words.
-    """
+    """Report failures of the package as ``BadInput``: some files fail only with a text."""
     try:
         yield
     except BaseException as error:  # a panic of the package is not an Exception

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from .errors import BadInput
+from .errors import BadInput, reading
 from .memory import Array
 
 # Bytes, the time of the last change in nanoseconds, and the number of the file.
@@ -24,16 +24,10 @@ def stamp(file: Path | int) -> Stamp:
     return status.st_size, status.st_mtime_ns, status.st_ino
 
 
-def check_stamp(path: Path, expected: Stamp, file: Path | int | None = None) -> None:
-    """Refuse a file that was changed since its stamp was taken.
+def check_stamp(path: Path, expected: Stamp, file: int | None = None) -> None:
+    """Refuse a file that was changed since its stamp was taken, or is gone.
 
-    Args:
-        path: What messages call it.
-        expected: Its stamp.
-        file: What is looked at; what lies at ``path`` by now if None.
-
-    Raises:
-        BadInput: If it was changed, or is gone.
+    An open ``file`` is looked at instead of what lies at ``path`` by now.
     """
     try:
         same = stamp(path if file is None else file) == expected
@@ -50,12 +44,6 @@ class WatchedFiles:
     A page of a mapped file that is cut off cannot be read: the process gets a signal that ends it.
     So a change is looked for before each call. The files are held open, so that a folder that is
     replaced as a whole disturbs nobody who runs what was in it.
-
-    Args:
-        stamps: The files, and what they were when the manifest was read.
-
-    Raises:
-        BadInput: If one was changed since.
     """
 
     def __init__(self, stamps: Mapping[Path, Stamp]) -> None:
@@ -64,7 +52,7 @@ class WatchedFiles:
         self.check()
 
     def check(self) -> None:
-        """Look at all of them; raises ``BadInput`` that names one that was changed."""
+        """Refuse to go on when one of them was changed."""
         for path, expected in self._stamps.items():
             check_stamp(path, expected, self._open[path])
 
@@ -75,10 +63,7 @@ class WatchedFiles:
         return np.frombuffer(mmap.mmap(self._open[path], 0, access=mmap.ACCESS_COPY), np.uint8)
 
     def _opened(self, path: Path) -> int:
-        try:
+        with reading("the file", path):
             number = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-        except OSError as error:
-            what = f"the file cannot be read: {error.strerror}"
-            raise BadInput(what, file=path) from None
         weakref.finalize(self, os.close, number)
         return number
