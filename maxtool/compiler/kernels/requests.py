@@ -53,12 +53,12 @@ class AddPositions(Request):
 class Attention(Request):
     """Attention over a cache; on a CPU one of float32, with transposed keys."""
 
-    heads: int
-    kv_heads: int
+    heads: int  # of queries, a multiple of ``kv_heads``
+    kv_heads: int  # of keys and values
     head_dim: int
-    scale: float
-    window: int | None
-    softcap: float | None
+    scale: float  # of the scores, usually ``head_dim ** -0.5``
+    window: int | None  # keys that a query sees at most
+    softcap: float | None  # scores become ``softcap * tanh(score / softcap)``
 
 
 class CacheWrite(Request):

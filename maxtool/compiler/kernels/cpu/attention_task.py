@@ -57,167 +57,127 @@ class AttentionKernel:
 
 @dataclass(frozen=True, slots=True)
 class AttentionTask:
-    """Work of one task: its range of keys, and its accumulators.
+    """Work of one task: its range of keys, and its accumulators."""
 
-    Args:
-        at: Index in the batch.
-        head: Key head.
-        first: First row of the tile; row r is query r // group of head r % group.
-        rows: Rows of the tile that exist.
-        queries: [ROWS, head_dim], scaled.
-        keys: [head_dim, KEYS] of the current block.
-        scores: [ROWS, KEYS], then their exponentials.
-        top: [ROWS] running maximum.
-        total: [ROWS] running sum of exponentials.
-        out: [ROWS, head_dim] running weighted values.
-    """
-
-    at: b.Expr
-    head: b.Expr
-    first: b.Expr
-    rows: b.Expr
-    queries: b.Buffer
-    keys: b.Buffer
-    scores: b.Buffer
-    top: b.Buffer
-    total: b.Buffer
-    out: b.Buffer
+    kernel: AttentionKernel
+    at: b.Expr  # index in the batch
+    head: b.Expr  # key head
+    first: b.Expr  # first row of the tile; row r is query r // group of head r % group
+    rows: b.Expr  # rows of the tile that exist
+    queries: b.Buffer  # [ROWS, head_dim], scaled
+    keys: b.Buffer  # [head_dim, KEYS] of the current block
+    scores: b.Buffer  # [ROWS, KEYS], then their exponentials
+    top: b.Buffer  # [ROWS] running maximum
+    total: b.Buffer  # [ROWS] running sum of exponentials
+    out: b.Buffer  # [ROWS, head_dim] running weighted values
 
     @property
     def groups(self) -> b.Expr:
         """Register tiles of rows."""
         return b.ceildiv(self.rows, TILE_ROWS)
 
+    def place_of(self, row: b.Expr) -> tuple[b.Expr, b.Expr]:
+        """Query and head of a row."""
+        query = b.index(b.quotient(row, self.kernel.group))
+        return query, b.index(self.head * self.kernel.group + b.remainder(row, self.kernel.group))
 
-def place_of(
-    attention_kernel: AttentionKernel, task: AttentionTask, row: b.Expr
-) -> tuple[b.Expr, b.Expr]:
-    """Query and head of a row."""
-    query = b.index(b.quotient(row, attention_kernel.group))
-    return query, b.index(
-        task.head * attention_kernel.group + b.remainder(row, attention_kernel.group)
-    )
+    def copy_keys(self, base: b.Expr, count: b.Expr) -> None:
+        """Bring a block of keys together; beyond the context there is nothing to read, so zeros."""
 
+        def whole() -> None:
+            with T.serial(b.integer(self.kernel.head_dim)) as d:
+                for offset, width in b.widths(KEYS, self.kernel.tile.width):
+                    value = b.load(self.kernel.k, (self.at, self.head, d, base + offset), width)
+                    b.store(self.keys, value, (d, offset), width)
 
-def copy_keys(
-    attention_kernel: AttentionKernel, task: AttentionTask, base: b.Expr, count: b.Expr
-) -> None:
-    """Bring a block of keys together; beyond the context there is nothing to read, so zeros."""
+        def part() -> None:
+            with T.serial(b.integer(self.kernel.head_dim)) as d:
+                for offset, width in b.widths(KEYS, self.kernel.tile.width):
+                    b.store(self.keys, b.splat(0.0, width), (d, offset), width)
+                with T.serial(count) as i:
+                    b.store(self.keys, self.kernel.k[self.at, self.head, d, base + i], (d, i))
 
-    def whole() -> None:
-        with T.serial(b.integer(attention_kernel.head_dim)) as d:
-            for offset, width in b.widths(KEYS, attention_kernel.tile.width):
-                value = b.load(attention_kernel.k, (task.at, task.head, d, base + offset), width)
-                b.store(task.keys, value, (d, offset), width)
+        b.either(base + KEYS <= self.kernel.context, whole, part)
 
-    def part() -> None:
-        with T.serial(b.integer(attention_kernel.head_dim)) as d:
-            for offset, width in b.widths(KEYS, attention_kernel.tile.width):
-                b.store(task.keys, b.splat(0.0, width), (d, offset), width)
-            with T.serial(count) as i:
-                b.store(task.keys, attention_kernel.k[task.at, task.head, d, base + i], (d, i))
+    def score_block(self, row: b.Expr) -> None:
+        """Scores of a register tile of rows with every key of the block."""
+        columns = self.kernel.vectors * self.kernel.tile.width
+        with T.serial(b.integer(KEYS // columns)) as part:
+            start = b.index(part * columns)
+            sums = b.Registers(TILE_ROWS, columns, self.kernel.tile.width)
+            sums.clear()
+            with T.serial(b.integer(self.kernel.head_dim)) as d:
+                keys = [b.let(b.load(self.keys, (d, start + at), n)) for at, n in sums.pieces]
+                for r in range(TILE_ROWS):
+                    query = b.let(b.splat(self.queries[row + r, d], self.kernel.tile.width))
+                    for (offset, width), key in zip(sums.pieces, keys, strict=True):
+                        sums.add(r, offset, width, query * key)
+            for r, offset, width in sums.places:
+                b.store(self.scores, sums.get(r, offset, width), (row + r, start + offset), width)
 
-    b.either(base + KEYS <= attention_kernel.context, whole, part)
+    def softmax_row(self, r: b.Expr, base: b.Expr) -> None:
+        """Hide what a row may not see, then update its maximum, its sum and its values' scale."""
+        width = self.kernel.tile.width
+        query = b.index(b.quotient(self.first + r, self.kernel.group))
+        seen = b.index(T.Cast("int32", self.kernel.position + query - base))
+        pieces = b.widths(KEYS, width)
+        scores = [self._visible(r, seen, offset) for offset, _ in pieces]
+        highest = scores[0]
+        for score in scores[1:]:
+            highest = T.max(highest, score)
+        old = b.let(self.top[r])
+        top = b.let(T.max(old, b.fold(highest, width, T.max)))
+        total = b.splat(0.0, width)
+        for (offset, _), score in zip(pieces, scores, strict=True):
+            value = b.let(b.exp(score - b.splat(top, width), width))
+            b.store(self.scores, value, (r, offset), width)
+            total = total + value
+        shrink = b.let(b.exp(old - top, 1))
+        b.store(self.top, top, (r,))
+        b.store(self.total, self.total[r] * shrink + b.fold(total, width, b.add), (r,))
+        for offset, part in b.widths(self.kernel.head_dim, width):
+            value = b.load(self.out, (r, offset), part) * b.splat(shrink, part)
+            b.store(self.out, value, (r, offset), part)
 
+    def _visible(self, r: b.Expr, seen: b.Expr, offset: int) -> b.Expr:
+        """A vector of scores, hidden outside the row's range; ``seen`` is the last key's index."""
+        width = self.kernel.tile.width
+        score = self._capped(b.load(self.scores, (r, offset), width))
+        index = T.ramp(b.int32(offset), b.int32(1), width)
+        hidden = b.splat(HIDDEN, width)
+        score = T.Select(index <= b.splat(seen, width), score, hidden)
+        if self.kernel.window is not None:
+            score = T.Select(index > b.splat(seen - self.kernel.window, width), score, hidden)
+        return b.let(score)
 
-def score_block(attention_kernel: AttentionKernel, task: AttentionTask, row: b.Expr) -> None:
-    """Scores of a register tile of rows with every key of the block."""
-    columns = attention_kernel.vectors * attention_kernel.tile.width
-    with T.serial(b.integer(KEYS // columns)) as part:
-        start = b.index(part * columns)
-        sums = b.Registers(TILE_ROWS, columns, attention_kernel.tile.width)
-        sums.clear()
-        with T.serial(b.integer(attention_kernel.head_dim)) as d:
-            keys = [b.let(b.load(task.keys, (d, start + at), n)) for at, n in sums.pieces]
+    def _capped(self, score: b.Expr) -> b.Expr:
+        """A vector of scores within the soft cap, if there is one."""
+        if self.kernel.softcap is None:
+            return score
+        width = self.kernel.tile.width
+        cap = b.splat(self.kernel.softcap, width)
+        return Vectors(width).tanh(b.let(score / cap)) * cap
+
+    def add_values(self, row: b.Expr, base: b.Expr, count: b.Expr) -> None:
+        """Add the block's values, weighted, to a register tile of rows."""
+        pieces = b.widths(self.kernel.head_dim, self.kernel.tile.width)
+        for first in range(0, len(pieces), self.kernel.vectors):
+            self._value_columns(row, base, count, pieces[first : first + self.kernel.vectors])
+
+    def _value_columns(
+        self, row: b.Expr, base: b.Expr, count: b.Expr, pieces: list[tuple[int, int]]
+    ) -> None:
+        left = pieces[0][0]
+        sums = b.Registers(TILE_ROWS, pieces[-1][0] + pieces[-1][1] - left, self.kernel.tile.width)
+        places = [(r, offset - left, width) for r in range(TILE_ROWS) for offset, width in pieces]
+        for r, offset, width in places:
+            sums.set(r, offset, width, b.load(self.out, (row + r, left + offset), width))
+        with T.serial(count) as i:
+            source = self.at, self.head, b.index(base + i)
+            values = [b.let(b.load(self.kernel.v, (*source, at), n)) for at, n in pieces]
             for r in range(TILE_ROWS):
-                query = b.let(b.splat(task.queries[row + r, d], attention_kernel.tile.width))
-                for (offset, width), key in zip(sums.pieces, keys, strict=True):
-                    sums.add(r, offset, width, query * key)
-        for r, offset, width in sums.places:
-            b.store(task.scores, sums.get(r, offset, width), (row + r, start + offset), width)
-
-
-def softmax_row(
-    attention_kernel: AttentionKernel, task: AttentionTask, r: b.Expr, base: b.Expr
-) -> None:
-    """Hide what a row may not see, then update its maximum, its sum and its values' scale."""
-    width = attention_kernel.tile.width
-    query = b.index(b.quotient(task.first + r, attention_kernel.group))
-    seen = b.index(T.Cast("int32", attention_kernel.position + query - base))
-    pieces = b.widths(KEYS, width)
-    scores = [_visible(attention_kernel, task, r, seen, offset) for offset, _ in pieces]
-    highest = scores[0]
-    for score in scores[1:]:
-        highest = T.max(highest, score)
-    old = b.let(task.top[r])
-    top = b.let(T.max(old, b.fold(highest, width, T.max)))
-    total = b.splat(0.0, width)
-    for (offset, _), score in zip(pieces, scores, strict=True):
-        value = b.let(b.exp(score - b.splat(top, width), width))
-        b.store(task.scores, value, (r, offset), width)
-        total = total + value
-    shrink = b.let(b.exp(old - top, 1))
-    b.store(task.top, top, (r,))
-    b.store(task.total, task.total[r] * shrink + b.fold(total, width, b.add), (r,))
-    for offset, part in b.widths(attention_kernel.head_dim, width):
-        value = b.load(task.out, (r, offset), part) * b.splat(shrink, part)
-        b.store(task.out, value, (r, offset), part)
-
-
-def _visible(
-    attention_kernel: AttentionKernel, task: AttentionTask, r: b.Expr, seen: b.Expr, offset: int
-) -> b.Expr:
-    """A vector of scores, hidden outside the row's range; ``seen`` is the last key's index."""
-    width = attention_kernel.tile.width
-    score = _capped(attention_kernel, b.load(task.scores, (r, offset), width))
-    index = T.ramp(b.int32(offset), b.int32(1), width)
-    hidden = b.splat(HIDDEN, width)
-    score = T.Select(index <= b.splat(seen, width), score, hidden)
-    if attention_kernel.window is not None:
-        score = T.Select(index > b.splat(seen - attention_kernel.window, width), score, hidden)
-    return b.let(score)
-
-
-def _capped(attention_kernel: AttentionKernel, score: b.Expr) -> b.Expr:
-    """A vector of scores within the soft cap, if there is one."""
-    if attention_kernel.softcap is None:
-        return score
-    width = attention_kernel.tile.width
-    cap = b.splat(attention_kernel.softcap, width)
-    return Vectors(width).tanh(b.let(score / cap)) * cap
-
-
-def add_values(
-    attention_kernel: AttentionKernel, task: AttentionTask, row: b.Expr, base: b.Expr, count: b.Expr
-) -> None:
-    """Add the block's values, weighted, to a register tile of rows."""
-    pieces = b.widths(attention_kernel.head_dim, attention_kernel.tile.width)
-    for first in range(0, len(pieces), attention_kernel.vectors):
-        chosen = pieces[first : first + attention_kernel.vectors]
-        _value_columns(attention_kernel, task, row, base, count, chosen)
-
-
-def _value_columns(
-    attention_kernel: AttentionKernel,
-    task: AttentionTask,
-    row: b.Expr,
-    base: b.Expr,
-    count: b.Expr,
-    pieces: list[tuple[int, int]],
-) -> None:
-    left = pieces[0][0]
-    sums = b.Registers(TILE_ROWS, pieces[-1][0] + pieces[-1][1] - left, attention_kernel.tile.width)
-    places = [(r, offset - left, width) for r in range(TILE_ROWS) for offset, width in pieces]
-    for r, offset, width in places:
-        sums.set(r, offset, width, b.load(task.out, (row + r, left + offset), width))
-    with T.serial(count) as i:
-        key = b.index(base + i)
-        values = [
-            b.let(b.load(attention_kernel.v, (task.at, task.head, key, at), n)) for at, n in pieces
-        ]
-        for r in range(TILE_ROWS):
-            weight = b.let(task.scores[row + r, i])
-            for (offset, width), value in zip(pieces, values, strict=True):
-                sums.add(r, offset - left, width, b.splat(weight, width) * value)
-    for r, offset, width in places:
-        b.store(task.out, sums.get(r, offset, width), (row + r, left + offset), width)
+                weight = b.let(self.scores[row + r, i])
+                for (offset, width), value in zip(pieces, values, strict=True):
+                    sums.add(r, offset - left, width, b.splat(weight, width) * value)
+        for r, offset, width in places:
+            b.store(self.out, sums.get(r, offset, width), (row + r, left + offset), width)
