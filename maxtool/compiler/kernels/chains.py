@@ -10,13 +10,7 @@ from maxtool.compiler.kernels.kernel_options import ChainStep
 
 
 def run_chain(m: Arithmetic, steps: Sequence[ChainStep], values: Sequence[b.Expr]) -> b.Expr:
-    """Compute a chain.
-
-    Args:
-        m: What it is computed with.
-        steps: The chain; each is one of ``CHAINED``.
-        values: Its inputs.
-    """
+    """Compute a chain, each of whose steps is one of ``CHAINED``, from its inputs."""
     known = list(values)
     for step in steps:
         operands = [

@@ -16,15 +16,8 @@ Ahead: TypeAlias = Callable[[b.Expr, b.Expr], b.Expr]
 class FirstElement:
     """The element that comes first, of equal elements the one with the lowest index.
 
-    As it is, one thread has found it; for several, ``settle`` is overridden.
-
-    Attributes:
-        value: The element.
-        place: Its index; -1 while there is none.
-
-    Args:
-        dtype: The type that elements are computed with.
-        ahead: Whether one element comes before another.
+    As it is, one thread has found it; for several, ``settle`` is overridden. ``ahead`` says whether
+    one element comes before another; ``place`` is the index, -1 while there is none.
     """
 
     def __init__(self, dtype: str, ahead: Ahead) -> None:

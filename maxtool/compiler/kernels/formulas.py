@@ -18,11 +18,7 @@ from maxtool.compiler.kernels.kernel_builder import Expr, let
 
 
 class Arithmetic(Protocol):
-    """Numbers of one type, and the functions that differ between targets.
-
-    Attributes:
-        dtype: The type of a number.
-    """
+    """Numbers of one type, and the functions that differ between targets."""
 
     dtype: str
 
@@ -61,11 +57,7 @@ class Scalars:
 
     On GPUs the functions are CUDA's own, without --use_fast_math: by the table of the CUDA C++
     programming guide (appendix on mathematical functions) expf, tanhf and division are within 2
-    units in the last place, erfcf within 4.
-
-    Args:
-        dtype: The type of a number.
-        in_registers: Whether values can be kept in registers, as in a kernel.
+    units in the last place, erfcf within 4. Values of a kernel can be kept ``in_registers``.
     """
 
     def __init__(self, dtype: str, *, in_registers: bool = False) -> None:

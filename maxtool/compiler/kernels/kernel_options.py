@@ -12,14 +12,12 @@ Pair: TypeAlias = tuple[int, int]
 class ChainStep:
     """One operation of a chain.
 
-    Attributes:
-        op: A name in ``formulas.CHAINED``.
-        operands: Indices of earlier values (the inputs come first), or constants as ``float.hex``
-            writes them: as floats, 1.0 would equal the index 1, and 0.0 would equal -0.0, where
-            equal steps are to mean equal kernels.
+    Operands are indices of earlier values (the inputs come first), or constants as ``float.hex``
+    writes them: as floats, 1.0 would equal the index 1, and 0.0 would equal -0.0, where equal steps
+    are to mean equal kernels.
     """
 
-    op: str
+    op: str  # a name in ``formulas.CHAINED``
     operands: tuple[int | str, ...]
 
 
@@ -29,15 +27,10 @@ SILU_MUL = (ChainStep("silu", (0,)), ChainStep("mul", (2, 1)))
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """Mask that hides keys from queries.
+    """Mask that hides keys from queries."""
 
-    Attributes:
-        dtype: bool, where True is seen, or a float type that is added to the scores.
-        single: For batch, heads, queries and keys: whether the mask has one for all.
-    """
-
-    dtype: str
-    single: tuple[bool, ...]
+    dtype: str  # bool, where True is seen, or a float type that is added to the scores
+    single: tuple[bool, ...]  # for batch, heads, queries, keys: whether the mask has one for all
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +45,10 @@ class HeadSizes:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Window of an output pixel, (height, width) each.
+    """Window of an output pixel, (height, width) each."""
 
-    Attributes:
-        size: Rows and columns.
-        stride: Input pixels from one window to the next.
-        dilation: Input pixels from one row or column of the window to the next.
-        before: Padding above and to the left.
-        after: Padding below and to the right.
-    """
-
-    size: Pair
-    stride: Pair
-    dilation: Pair
-    before: Pair
-    after: Pair
+    size: Pair  # rows and columns
+    stride: Pair  # input pixels from one window to the next
+    dilation: Pair  # input pixels from one row or column of the window to the next
+    before: Pair  # padding above and to the left
+    after: Pair  # padding below and to the right

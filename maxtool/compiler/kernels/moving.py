@@ -13,12 +13,8 @@ from maxtool.compiler.kernels.backend import Backend, shared_row
 def permute(backend: Backend, dtype: str, dims: tuple[int, ...]) -> b.PrimFunc:
     """Build the copy with its dimensions in another order.
 
-    Parameters of the kernel: x of any sizes, y whose dimension i is dimension ``dims[i]`` of x.
-
-    Args:
-        backend: The target's.
-        dtype: How an element is passed.
-        dims: The order; at least one.
+    Parameters of the kernel: x of any sizes, y whose dimension i is dimension ``dims[i]`` of x,
+    both of ``dtype``, as it is passed.
     """
     with b.kernel(f"permute_{'_'.join(map(str, dims))}_{dtype}") as kernel:
         sizes = [kernel.dim(f"size_{axis}") for axis in range(len(dims))]
@@ -40,13 +36,9 @@ def permute(backend: Backend, dtype: str, dims: tuple[int, ...]) -> b.PrimFunc:
 def gather_rows(backend: Backend, dtype: str, places: str) -> b.PrimFunc:
     """Build ``y[i, j, :] = x[i, at[j], :]``.
 
-    Parameters of the kernel: x[outer, n, inner], at[m], y[outer, m, inner]. A negative place counts
-    from the last; one that does not exist is read at the nearest end.
-
-    Args:
-        backend: The target's.
-        dtype: How an element is carried.
-        places: The type of the places.
+    Parameters of the kernel: x[outer, n, inner] of ``dtype``, as it is passed, at[m] of ``places``,
+    y[outer, m, inner]. A negative place counts from the last; one that does not exist is read at
+    the nearest end.
     """
     with b.kernel(f"gather_{dtype}") as kernel:
         outer, n, m, inner = (kernel.dim(name) for name in ("outer", "n", "m", "inner"))
@@ -65,15 +57,9 @@ def gather_rows(backend: Backend, dtype: str, places: str) -> b.PrimFunc:
 def scatter_rows(backend: Backend, dtype: str, places: str, adds: bool = False) -> b.PrimFunc:
     """Build ``y = x`` with ``y[i, at[i, j]] = updates[i, j]``, or ``+=``.
 
-    Parameters of the kernel: x[rows, n], updates[rows, m], at[rows, m], y[rows, n]. A negative
-    place counts from the last element; one that does not exist is left out. Of several updates of
-    one place the last stays, or all are added in their order.
-
-    Args:
-        backend: The target's.
-        dtype: The element type; one that is computed in, if updates are added.
-        places: That of the places.
-        adds: Whether they are.
+    Parameters of the kernel: x[rows, n], updates[rows, m], at[rows, m] of ``places``, y[rows, n]. A
+    negative place counts from the last element; one that does not exist is left out. Of several
+    updates of one place the last stays, or all are added in their order, in ``dtype``.
     """
     stored = e.storage_type(dtype)
     with b.kernel(f"scatter_{'add_' if adds else ''}{dtype}") as kernel:

@@ -131,16 +131,9 @@ def rms_norm_rows(
 ) -> b.PrimFunc:
     """Build ``x / sqrt(mean(x**2) + eps) * (w + offset)`` of each row.
 
-    Parameters of the kernel: x[rows, n] of ``dtype``, w[n] of type ``weight``, y[rows, n].
-
-    Args:
-        backend: The target's.
-        dtype: The type of x.
-        weight: The type of w.
-        eps: Added to the mean.
-        offset: Added to the weight.
-        round_first: Whether both factors are rounded to ``dtype`` before they are multiplied.
-        out: The type of y, if not that of x.
+    Parameters of the kernel: x[rows, n] of ``dtype``, w[n] of type ``weight``, y[rows, n] of type
+    ``out``, or else ``dtype``. With ``round_first`` both factors are rounded to ``dtype`` before
+    they are multiplied.
     """
     computed = e.compute_type(dtype)
     with b.kernel(f"rms_norm_{dtype}") as kernel:

@@ -19,14 +19,9 @@ EXPONENTIAL = 16
 
 
 def reduce_rows(backend: Backend, op: str, dtype: str) -> b.PrimFunc:
-    """Build ``y[i] = op(x[i, :])``.
+    """Build ``y[i] = op(x[i, :])`` for an ``op`` in ``COMBINE`` or in ``COMPOSED``.
 
     Parameters of the kernel: x[rows, n], y[rows], both of ``dtype``.
-
-    Args:
-        backend: The target's.
-        op: A name in ``COMBINE`` or in ``COMPOSED``.
-        dtype: The element type, by name.
     """
     computed = e.compute_type(dtype)
     with b.kernel(f"{op}_{dtype}") as kernel:

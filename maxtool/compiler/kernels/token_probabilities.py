@@ -22,21 +22,13 @@ _SIGN = 0x8000_0000
 
 @dataclass(frozen=True, slots=True)
 class Logits:
-    """The logits of a row, penalised, as its threads read them.
-
-    Attributes:
-        threads: Those that work on the row.
-        vocab: How many there are.
-        kinds: The types of what is in memory for each of them.
-        load: That, by its place.
-        logit: The penalised logit, from that.
-    """
+    """The logits of a row, penalised, as its threads read them."""
 
     threads: RowThreads
     vocab: b.Expr
-    kinds: tuple[str, ...]
-    load: Callable[[b.Expr], Sequence[b.Expr]]
-    logit: Callable[..., b.Expr]
+    kinds: tuple[str, ...]  # the types of what is in memory for each of them
+    load: Callable[[b.Expr], Sequence[b.Expr]]  # that, by its place
+    logit: Callable[..., b.Expr]  # the penalised logit, from that
 
     def each(self, body: Callable[[b.Expr, b.Expr], None]) -> None:
         """Run ``body(k, logit)`` for every place."""
@@ -93,17 +85,11 @@ class Logits:
 
 @dataclass(frozen=True, slots=True)
 class TokenProbabilities:
-    """The probabilities of a row, as parts of that of the best token.
-
-    Attributes:
-        logits: The logits.
-        best: The greatest of them, a finite number.
-        temperature: Above 0.
-    """
+    """The probabilities of a row, as parts of that of the best token."""
 
     logits: Logits
-    best: b.Expr
-    temperature: b.Expr
+    best: b.Expr  # the greatest of them, a finite number
+    temperature: b.Expr  # above 0
 
     def of(self, logit: b.Expr, least: b.Expr) -> b.Expr:
         """The probability of a token of that logit; 0 if it is below the least that counts."""
@@ -132,14 +118,8 @@ class Threshold:
     """The range of logits where a list of tokens, the likeliest first, is to be cut.
 
     At its lower end what is looked for holds, at its upper end it does not. It is halved until all
-    tokens in it are equally likely.
-
-    Attributes:
-        low: The key of the lower end, uint32 ``[1]``.
-        high: That of the upper end.
-        below: How many tokens there are from the lower end up.
-        above: How many from the upper end up.
-        mass: Their shares together, float64 ``[1]``.
+    tokens in it are equally likely. ``low`` and ``high`` are the keys of its ends, ``below`` and
+    ``above`` how many tokens there are from each up, and ``mass`` the shares of the latter.
     """
 
     def __init__(self, shares: TokenProbabilities) -> None:
@@ -162,14 +142,11 @@ class Threshold:
         holds: Callable[[b.Expr, b.Expr], b.Expr],
         wanted: b.Expr,
     ) -> None:
-        """Halve the range from ``floor`` to the best logit.
+        """Halve the range from ``floor``, where what is looked for holds, to the best logit.
 
-        Args:
-            floor: Where what is looked for holds.
-            least: The least share that counts.
-            begin: Told all shares from the floor up, together, before anything else.
-            holds: From number and shares of the tokens above a logit, whether it holds there.
-            wanted: A number of tokens from the lower end up that is enough, too.
+        ``least`` is the least share that counts. ``begin`` is told all shares from the floor up,
+        together, before anything else; ``holds`` says, from number and shares of the tokens above a
+        logit, whether it holds there. ``wanted`` tokens from the lower end up are enough, too.
         """
         b.store(self.low, key_of(floor), (0,))
         b.store(self.high, key_of(self._shares.best) + word(1), (0,))

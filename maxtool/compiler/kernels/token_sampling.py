@@ -99,10 +99,7 @@ class SamplingArguments:
 def draw(logits: Logits, number: b.Expr, settings: b.Buffer) -> b.Expr:
     """The place of the token that is drawn; -1 where the greatest logit is no finite number.
 
-    Args:
-        logits: What it is drawn from.
-        number: From 0 up to 1.
-        settings: float32, as ``TEMPERATURE`` and so on say.
+    The ``number``, from 0 up to 1, decides; ``settings`` are as ``TEMPERATURE`` and so on say.
     """
     chosen = b.cell(b.integer(-1))
     best = logits.fold(lambda _, logit: logit, "max", "float32")

@@ -24,11 +24,7 @@ VECTORS = 4
 
 @dataclass(frozen=True, slots=True)
 class CpuBackend:
-    """Loops on all threads of a CPU, and vectors in its registers.
-
-    Attributes:
-        tile: How kernels use the vector registers.
-    """
+    """Loops on all threads of a CPU, and vectors in its registers."""
 
     tile: RegisterTile
 

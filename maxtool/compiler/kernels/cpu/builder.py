@@ -49,10 +49,7 @@ def each_vector(count: int, width: int, body: Callable[[Index, int], None]) -> N
 class Registers:
     """Rows of vectors that live in registers: every index is a constant of the build.
 
-    Args:
-        rows: Number of rows.
-        columns: float32 values in a row, cut into vectors as ``widths`` does.
-        width: The widest vector.
+    The float32 columns of a row are cut into vectors as ``widths`` does.
     """
 
     def __init__(self, rows: int, columns: int, width: int) -> None:
@@ -91,13 +88,7 @@ def each(extent: Index, body: Callable[[Expr], None], *, threads: bool) -> None:
 
 
 def each_row(rows: Expr, work: Index, body: Callable[[Expr], None]) -> None:
-    """Run ``body`` for every row; on all threads when the rows together are worth it.
-
-    Args:
-        rows: Row count, known at run time.
-        work: Operations per row, as a scale.
-        body: Emits the work on one row.
-    """
+    """Run ``body`` for every row; on all threads when the rows, of ``work`` each, are worth it."""
     few = rows * integer(work) < SERIAL_WORK
     either(few, lambda: each(rows, body, threads=False), lambda: each(rows, body, threads=True))
 

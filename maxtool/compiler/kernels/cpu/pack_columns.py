@@ -12,12 +12,7 @@ def pack_columns(tile: RegisterTile, dtype: str, transposed: bool) -> b.PrimFunc
     """Build the copy into blocks of ``nr`` columns; beyond the last column, that one repeats.
 
     Parameters of the kernel: w[batch, k, n], or w[batch, n, k] if transposed, and
-    p[batch, ceil(n / nr), k, nr].
-
-    Args:
-        tile: The register tile.
-        dtype: How an element is passed.
-        transposed: How the matrices lie.
+    p[batch, ceil(n / nr), k, nr]; both of ``dtype``, as it is passed.
     """
     with b.kernel(f"pack_{'rows' if transposed else 'columns'}_{dtype}") as kernel:
         batch, blocks, k, n = (kernel.dim(name) for name in ("batch", "blocks", "k", "n"))

@@ -17,12 +17,9 @@ from maxtool.compiler.kernels.first_element import Ahead, FirstElement
 
 
 class SingleThread:
-    """One thread for a row.
+    """One thread for a row, with vectors of ``width`` elements.
 
     The loops over a row may run no time at all, so what they start from is stored before them.
-
-    Args:
-        width: Elements of a vector.
     """
 
     def __init__(self, width: int = 1) -> None:

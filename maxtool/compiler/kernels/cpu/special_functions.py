@@ -40,11 +40,7 @@ ERFC_SCALE = 0.4
 
 
 class Vectors:
-    """Vectors of float32 in a register, as formulas compute with them.
-
-    Args:
-        width: Elements of a vector.
-    """
+    """Vectors of float32 in a register, as formulas compute with them."""
 
     dtype = "float32"
 
