@@ -139,6 +139,7 @@ COMMANDS: dict[str, str] = {
     "compile": "compile",
     "run": "run",
     "embed": "embed",
+    "verify": "verify",
     "recipes list": "recipes_list",
     "recipes show": "recipes_show",
     "recipes check": "recipes_check",

@@ -49,6 +49,8 @@ OTHERS: Mapping[str, list[str]] = {
     "run": ["run", "{artifact}", "--prompt", PROMPT],
     "run, json": ["run", "{artifact}", "--info", "--json"],
     "embed": ["embed", "{out}", "--text", "x", "--json"],
+    "verify": ["verify", "{artifact}"],
+    "verify, json": ["verify", "{artifact}", "--json"],
 }
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in OTHERS]
 EVERY = [*QUICK, *SLOW]

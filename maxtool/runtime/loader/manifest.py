@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 from .consistency import check_consistent
 from .errors import NotVerified
@@ -14,6 +15,10 @@ from .watched_files import check_stamp
 
 CHECKSUM = "manifest_sha256"
 ANYWAY = "compile the model again, or run it anyway with --no-verify"
+PART_BYTES = 1 << 20
+
+# Called with the number of bytes just read.
+Progress: TypeAlias = Callable[[int], None]
 
 
 def checksum(root: Mapping[str, object]) -> str:
@@ -21,6 +26,15 @@ def checksum(root: Mapping[str, object]) -> str:
     rest = {key: value for key, value in root.items() if key != CHECKSUM}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _digest(path: Path, progress: Progress) -> str:
+    whole = hashlib.sha256()
+    with path.open("rb") as stream:
+        while part := stream.read(PART_BYTES):
+            whole.update(part)
+            progress(len(part))
+    return whole.hexdigest()
 
 
 class Manifest(ManifestParts):
@@ -35,13 +49,16 @@ class Manifest(ManifestParts):
 
         ``NotVerified`` names a file that is not the one that was compiled.
         """
+        for error in self.differences():
+            raise error
+
+    def differences(self, progress: Progress = lambda _: None) -> Iterator[NotVerified]:
+        """Yield an error for each file that is not the one that was compiled."""
         if self.root.get(CHECKSUM) != checksum(self.root):
-            raise self._changed(self.path, "its checksum is another")
+            yield self._changed(self.path, "its checksum is another")
         for path, expected in self.files.items():
-            with path.open("rb") as stream:
-                digest = hashlib.file_digest(stream, "sha256").hexdigest()
-            if digest != expected:
-                raise self._changed(path, self._difference(path))
+            if _digest(path, progress) != expected:
+                yield self._changed(path, self._difference(path))
 
     def require_unchanged(self, path: Path) -> None:
         """Refuse a file of the artifact that was changed since the manifest was read."""
