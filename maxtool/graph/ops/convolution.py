@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-import numpy as np
-
 from maxtool.graph.dim import Dim
 from maxtool.graph.ops.layout import permute
 from maxtool.graph.ops.operation_table import apply, rule
@@ -248,5 +246,4 @@ def _bias(bias: TensorLike | None, weight: Tensor) -> TensorLike:
     if bias is not None:
         return bias
     known = weight.rank > 0 and weight.shape[-1].is_static
-    zeros = np.zeros([int(weight.shape[-1]) if known else 0], weight.dtype.to_numpy())
-    return Tensor(zeros, device=weight.device)
+    return Tensor.zeros([weight.shape[-1] if known else 0], weight.dtype, weight.device)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import SupportsIndex
 
-import numpy as np
-
 from maxtool.graph.ops.axes import axes_of
 from maxtool.graph.ops.operation_table import apply, rule
 from maxtool.graph.ops.require import require, require_floats
@@ -130,8 +128,8 @@ def _affine(
     known = -x.rank <= axis < x.rank and x.shape[axis].is_static
 
     def filled(value: float) -> Tensor:
-        width = int(x.shape[axis]) if known else 0
-        return Tensor(np.full([width], value, beside.dtype.to_numpy()), device=x.device)
+        width = x.shape[axis] if known else 0
+        return Tensor.full([width], value, dtype=beside.dtype, device=x.device)
 
     return filled(1) if gamma is None else gamma, filled(0) if beta is None else beta
 
