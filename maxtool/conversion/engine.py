@@ -89,14 +89,7 @@ class Report:
 
 
 def prepare(request: Request) -> Conversion:
-    """Plan a conversion from headers, and check all that can be checked before it is run.
-
-    Raises:
-        UsageError: If the request contradicts itself, or the output is in the way.
-        InputError: If the source cannot be read.
-        ModelMismatch: If no recipe recognises the source, or it does not fit its recipe.
-        MachineLacks: If the disk has no room for the output.
-    """
+    """Plan a conversion from headers, and check all that can be checked before it is run."""
     request.check()
     checkpoint = open_checkpoint(request.source)
     check_output(request.output, force=request.force, sources=checkpoint.protected)
@@ -119,29 +112,15 @@ def prepare(request: Request) -> Conversion:
 
 
 def convert(conversion: Conversion, progress: Callable[[int], None] | None = None) -> Report:
-    """Run a planned conversion.
-
-    Args:
-        conversion: What :func:`prepare` gave.
-        progress: Told the bytes written since the last call.
-
-    Raises:
-        ModelMismatch: If values do not fit the type they are to have.
-        VerificationFailed: If the safetensors library does not read what was written.
-    """
+    """Run a planned conversion; ``progress`` is told the bytes written since the last call."""
     request, folder = conversion.request, conversion.request.target == "hf"
     report = Report(request.output, conversion.nbytes)
     with staged(request.output, folder=folder, replace=request.force) as path:
         tensors = path / TENSORS_FILE if folder else path
-        WRITERS[request.target].write(
-            tensors,
-            conversion.specs,
-            _arrays(conversion, report),
-            conversion.metadata,
-            progress,
-        )
+        specs, arrays = conversion.specs, _arrays(conversion, report)
+        WRITERS[request.target].write(tensors, specs, arrays, conversion.metadata, progress)
         if request.target != "gguf":
-            verify_safetensors(tensors, conversion.specs, request.output)
+            verify_safetensors(tensors, specs, request.output)
         for name, data in conversion.files.items():
             (path / name).parent.mkdir(exist_ok=True)
             (path / name).write_bytes(data)
@@ -152,13 +131,12 @@ def convert(conversion: Conversion, progress: Callable[[int], None] | None = Non
     if report.rounded:
         first, others = min(report.rounded), len(report.rounded) - 1
         named = f"{first} and of {others} others" if others else first
-        report.warnings.append(
-            f"values of {named} are rounded or left out by the recipe's operations"
-        )
+        what = "are rounded or left out by the recipe's operations"
+        report.warnings.append(f"values of {named} {what}")
     return report
 
 
-# The modules of the two formats have the same three functions.
+# The modules of the two formats have the same functions.
 WRITERS: Mapping[str, Any] = {"gguf": gguf, "hf": safetensors, "safetensors": safetensors}
 
 
@@ -173,39 +151,34 @@ def _check_replaceable(request: Request) -> None:
     if request.target != "hf":
         raise UsageError("the output is a folder, and a file was asked for", file=output, hint=hint)
     if found := strangers(output):
-        what = (
-            "the output folder holds files that do not belong to a checkpoint; it is not replaced"
-        )
+        what = "the output folder holds files that do not belong to a checkpoint"
+        what = f"{what}; it is not replaced"
         raise UsageError(what, file=output, problems=listed(found), hint=hint)
 
 
 def _describe(conversion: Conversion) -> None:
-    """Fill in the key/values or the small files."""
-    source, target = conversion.plan.dialect, conversion.request.target
-    if target == "gguf":
-        conversion.metadata = _description(conversion)
-        if source != target:
-            conversion.notes += written_notes(
-                conversion.plan.recipe, "gguf", conversion.plan.config
-            )
-        if not gguf_metadata.described(conversion.metadata):
-            conversion.notes.append("the source has no tokenizer, so the output has none")
-    elif target == "hf":
-        conversion.files = _description(conversion)
-        if not any(name.startswith("tokenizer") for name in conversion.files):
-            conversion.notes.append("the source has no tokenizer, so the output has none")
-
-
-def _description(conversion: Conversion) -> dict[str, Any]:
-    """The source's description of itself, kept as it stands in its own dialect."""
-    planned, request = conversion.plan, conversion.request
+    """Fill in the key/values or the small files: the source's own, as they stand in its dialect."""
+    planned, request, specs = conversion.plan, conversion.request, conversion.specs
+    if request.target == "safetensors":
+        return
     if planned.dialect == request.target:
-        return KEPT[request.target](planned, conversion.specs, request.name)
-    tokenizer, notes = model_tokenizer(planned)
-    conversion.notes += notes
-    return MADE[request.target](planned, conversion.specs, tokenizer, request.name)
+        description = KEPT[request.target](planned, specs, request.name)
+    else:
+        tokenizer, notes = model_tokenizer(planned)
+        conversion.notes += notes
+        description = MADE[request.target](planned, specs, tokenizer, request.name)
+    if request.target == "gguf":
+        conversion.metadata = description
+        if planned.dialect != "gguf":
+            conversion.notes += written_notes(planned.recipe, "gguf", planned.config)
+    else:
+        conversion.files = description
+    if not any(name.startswith(TOKENIZER[request.target]) for name in description):
+        conversion.notes.append("the source has no tokenizer, so the output has none")
 
 
+# How what describes a tokenizer is called: a key, or files.
+TOKENIZER = {"gguf": "tokenizer.ggml.model", "hf": "tokenizer"}
 KEPT: Mapping[str, Callable[..., dict[str, Any]]] = {
     "gguf": gguf_metadata.from_gguf,
     "hf": hf_files.from_huggingface,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -34,12 +34,12 @@ def from_huggingface(
         specs: The tensors to be written.
         tokenizer: The tokenizer, with ids that the model has rows for.
         name: What the model is called; its own name when not given.
-
-    Raises:
-        ConfigurationError: If the configuration or the tokenizer has no form in GGUF.
     """
     keys = written_keys(plan.recipe, "gguf", plan.config, _described_by(plan, specs, name))
-    tokens = _tokenizer_keys(plan, tokenizer)
+    tokens: dict[str, object] = {}
+    if tokenizer is not None:
+        vocabulary = int(plan.config["vocab_size"])
+        tokens = to_gguf(tokenizer, plan.checkpoint.config or {}, vocabulary)
     # What a recipe says of tokens is said of SentencePiece models, after their own keys.
     of_tokens = [key for key in keys if key.startswith("tokenizer.") and key != TYPE_COUNT]
     said = {key: keys.pop(key) for key in of_tokens}
@@ -66,13 +66,7 @@ def _described_by(plan: Plan, specs: Sequence[TensorSpec], name: str | None) -> 
 
 
 def from_gguf(plan: Plan, specs: Sequence[TensorSpec], name: str | None = None) -> dict[str, Any]:
-    """A GGUF file's own key/values, brought up to date with the types of ``specs``.
-
-    Args:
-        plan: The source.
-        specs: The tensors to be written.
-        name: What the model is called; what the file says when not given.
-    """
+    """A GGUF file's own key/values, brought up to date with the types of ``specs``."""
     keys: dict[str, Any] = {
         key: value for key, value in plan.checkpoint.metadata.items() if not key.startswith(SPLIT)
     }
@@ -83,12 +77,6 @@ def from_gguf(plan: Plan, specs: Sequence[TensorSpec], name: str | None = None) 
     if any(spec.encoding for spec in specs):
         keys.setdefault(QUANTIZATION_VERSION, VERSION)
     return keys | ({GGUF_NAME: name} if name else {})
-
-
-def _tokenizer_keys(plan: Plan, tokenizer: Tokenizer | None) -> dict[str, object]:
-    if tokenizer is None:
-        return {}
-    return to_gguf(tokenizer, plan.checkpoint.config or {}, int(plan.config["vocab_size"]))
 
 
 def typed(value: Any) -> Any:  # noqa: ANN401 - a value of any of GGUF's types
@@ -123,8 +111,3 @@ def model_label(specs: Sequence[TensorSpec]) -> str:
     others = sum(spec.size for spec in specs) - sum(spec.size for spec in stacked)
     size = sum(spec.size // count for spec, count in zip(stacked, counts, strict=True))
     return f"{sum(counts) // len(counts)}x{size_label(others + size)}"
-
-
-def described(metadata: Mapping[str, Any]) -> bool:
-    """Return whether a GGUF file's key/values describe a tokenizer."""
-    return "tokenizer.ggml.model" in metadata

@@ -25,13 +25,7 @@ DTYPE_KEYS = ("dtype", "torch_dtype")
 def from_huggingface(
     plan: Plan, specs: Sequence[TensorSpec], name: str | None = None
 ) -> dict[str, bytes]:
-    """Every small file of the source folder as it stands; only the element type is told anew.
-
-    Args:
-        plan: The source.
-        specs: The tensors to be written.
-        name: What the model is called; what the configuration says when not given.
-    """
+    """Every small file of the source folder as it stands; only the element type is told anew."""
     config = dict(plan.checkpoint.config or {})
     if plan.recipe.section:  # the whole describes more than is written
         ids = {key: config[key] for key in ID_KEYS if key in config}
@@ -54,17 +48,7 @@ def from_gguf(
     tokenizer: Tokenizer | None,
     name: str | None = None,
 ) -> dict[str, bytes]:
-    """The small files that say what a GGUF file's key/values say.
-
-    Args:
-        plan: The source.
-        specs: The tensors to be written.
-        tokenizer: The tokenizer, with ids that the model has rows for.
-        name: What the model is called; what the key/values say when not given.
-
-    Raises:
-        ConfigurationError: If the configuration or the tokenizer has no form there.
-    """
+    """The small files that say what a GGUF file's key/values say."""
     ids = {} if tokenizer is None else _token_ids(tokenizer)
     config = nested(written_keys(plan.recipe, "hf", plan.config))
     beside = config.pop(sentence_transformers.TABLE, {})
@@ -75,7 +59,10 @@ def from_gguf(
         files |= sentence_transformers.files(beside, int(plan.config["hidden_size"]))
     if ids:
         files[GENERATION] = _json({"_from_model_config": True, **ids})
-    return files if tokenizer is None else files | _written(tokenizer)
+    if tokenizer is None:
+        return files
+    with tempfile.TemporaryDirectory() as folder:
+        return files | {path.name: path.read_bytes() for path in write_hf(tokenizer, Path(folder))}
 
 
 def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,11 +86,6 @@ def _token_ids(tokenizer: Tokenizer) -> dict[str, Any]:
         "pad_token_id": tokenizer.special_ids.get("pad"),
     }
     return {key: value for key, value in ids.items() if value is not None}
-
-
-def _written(tokenizer: Tokenizer) -> dict[str, bytes]:
-    with tempfile.TemporaryDirectory() as folder:
-        return {path.name: path.read_bytes() for path in write_hf(tokenizer, Path(folder))}
 
 
 def _dtype_name(specs: Sequence[TensorSpec]) -> str:

@@ -22,11 +22,7 @@ BESIDE = frozenset({CONFIG, GENERATION, *CARRIED, *PROCESSORS, *sentences.BESIDE
 
 
 def strangers(folder: Path) -> list[str]:
-    """The names of entries that do not belong to a checkpoint, sorted; all if there is no tensor.
-
-    Args:
-        folder: What would be replaced; nothing in it means no strangers.
-    """
+    """The names of entries that belong to no checkpoint, sorted; all if there is no tensor."""
     names = sorted(entry.name for entry in folder.iterdir())
     if not any(TENSORS.fullmatch(name) for name in names):
         return names

@@ -56,39 +56,27 @@ class Request:
         return self.to or SUFFIXES.get(self.output.suffix.lower(), "hf")
 
     def check(self) -> None:
-        """Refuse what contradicts itself.
-
-        Raises:
-            UsageError: If the output's name, its format and its types do not go together.
-        """
+        """Refuse what contradicts itself: the output's name, its format and its types."""
         suffix = self.output.suffix.lower()
         if self.to is None and suffix in FOREIGN:
-            raise UsageError(
-                f"no {suffix} files are written",
-                file=self.output,
-                hint="name it NAME.gguf or NAME.safetensors, or a folder without such an ending",
-            )
+            hint = "name it NAME.gguf or NAME.safetensors, or a folder without such an ending"
+            raise UsageError(f"no {suffix} files are written", file=self.output, hint=hint)
         named = SUFFIXES.get(suffix)
         if self.to == "hf" and named is not None:
-            raise UsageError(
-                f"--to hf writes a folder, and the output ends in {self.output.suffix}",
-                file=self.output,
-            )
+            what = f"--to hf writes a folder, and the output ends in {self.output.suffix}"
+            raise UsageError(what, file=self.output)
         check_name(self.name)
         if self.name is not None and self.target == "safetensors":
-            raise UsageError(
+            what, hint = (
                 "a safetensors file has no place for --name",
-                file=self.output,
-                hint="write a folder or a GGUF file",
+                "write a folder or a GGUF file",
             )
+            raise UsageError(what, file=self.output, hint=hint)
         if self.dtype is not None and self.encoding is not None:
             raise UsageError("--dtype and --quantize exclude each other")
         if self.encoding is not None and self.target != "gguf":
-            raise UsageError(
-                f"--quantize {self.encoding.name} needs a GGUF output",
-                file=self.output,
-                hint="name the output something.gguf",
-            )
+            what = f"--quantize {self.encoding.name} needs a GGUF output"
+            raise UsageError(what, file=self.output, hint="name the output something.gguf")
 
 
 def parse_target(text: str) -> Target:
@@ -106,7 +94,5 @@ def parse_encoding(text: str) -> QuantizationEncoding:
     known = {encoding.name: encoding for encoding in ENCODABLE}
     if text.upper() in known:
         return known[text.upper()]
-    raise UsageError(
-        f"--quantize {text!r} is not an encoding that can be written",
-        hint=f"there are {', '.join(sorted(known))}",
-    )
+    what = f"--quantize {text!r} is not an encoding that can be written"
+    raise UsageError(what, hint=f"there are {', '.join(sorted(known))}")

@@ -29,18 +29,7 @@ CHUNK_BYTES = 1 << 23
 def chunks(
     planned: Plan, spec: TensorSpec, emission: OutputTensor, warn: Callable[[str], None]
 ) -> Iterator[Array]:
-    """The payload of a tensor, in order.
-
-    Args:
-        planned: The source.
-        spec: What is written.
-        emission: What it is made of.
-        warn: Told what is odd about the values, once all are there.
-
-    Raises:
-        ModelMismatch: If values do not fit the type they are to have.
-        ChangedFile: If a source is written meanwhile.
-    """
+    """The payload of a tensor, in order; ``warn`` is told what is odd about it in the end."""
     rows = gathered(planned, emission)
     kept = natural(planned, emission).encoding
     if rows is not None:

@@ -19,14 +19,8 @@ HINT = "nothing was kept; convert again, and report this if it happens twice"
 def verify_safetensors(written: Path, specs: Sequence[TensorSpec], output: Path) -> None:
     """Open a safetensors file with the library, which checks its header and its size.
 
-    Args:
-        written: The file.
-        specs: Every tensor that is to be in it.
-        output: What the file belongs to, as the user calls it.
-
-    Raises:
-        VerificationFailed: If the library refuses it, or lists tensors of other names, types or
-            shapes than ``specs``.
+    It must list the names, types and shapes of ``specs``. Errors name the ``output`` that the file
+    belongs to.
     """
     expected = {spec.name: f"{TABLE[spec.dtype].safetensors} {list(spec.shape)}" for spec in specs}
     try:

@@ -12,50 +12,31 @@ from maxtool.files.scratch import clear
 
 
 def check_output(path: Path, *, force: bool, sources: tuple[Path, ...] = ()) -> None:
-    """Refuse an output that exists, or that lies in or over a source.
+    """Refuse an output that exists, unless ``force`` is set, or that lies in or over a source.
 
-    What killed processes left in its folder is put back or removed before.
-
-    Args:
-        path: Where the output will be.
-        force: Whether an existing output may be replaced.
-        sources: Files and folders that are read; nothing is ever written into them.
-
-    Raises:
-        OutputExists: If ``path`` exists and ``force`` is false.
-        UsageError: If ``path`` is a source, inside one, or around one, if it is around the working
-            directory, its folder is missing, or no file can have its name.
+    Sources are files and folders that are read; nothing is ever written into them. What killed
+    processes left in the output's folder is put back or removed before.
     """
     if "\0" in str(path):
         raise UsageError(f"the name of the output holds a null character: {str(path)!r}")
     where = place(path)
     for source in (source.resolve() for source in sources):
         if any(_overlap(target, source) for target in (where, path.resolve())):
-            raise UsageError(
-                "the output would overwrite the source or lie inside it",
-                file=path,
-                hint="choose another --output",
-            )
+            what = "the output would overwrite the source or lie inside it"
+            raise UsageError(what, file=path, hint="choose another --output")
     if Path.cwd().is_relative_to(where):
         raise UsageError("the output would replace the folder that this runs in", file=path)
     if not where.parent.is_dir():
-        raise UsageError(
-            "the folder for the output does not exist",
-            file=where.parent,
-            hint=f"make it first: mkdir -p {shlex.quote(str(where.parent))}",
-        )
+        what = "the folder for the output does not exist"
+        hint = f"make it first: mkdir -p {shlex.quote(str(where.parent))}"
+        raise UsageError(what, file=where.parent, hint=hint)
     clear(where.parent)
     if os.path.lexists(path) and not force:
         raise OutputExists("the output exists", file=path, hint="pass --force to replace it")
 
 
 def check_space(path: Path, needed: int) -> None:
-    """Refuse to start work that cannot fit.
-
-    Raises:
-        MachineLacks: If the file system for an output at ``path`` has fewer than ``needed`` bytes
-            free.
-    """
+    """Refuse to start work for which the file system of an output has too few bytes free."""
     folder = place(path).parent
     free = shutil.disk_usage(folder).free
     if free < needed:

@@ -17,20 +17,14 @@ UNKNOWN = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM})
 
 
 def exchange(path: Path, other: Path) -> bool:
-    """Exchange two names at one moment; False, and nothing done, where that cannot be.
-
-    Raises:
-        OSError: If the system refuses it for another reason, such as a name that is gone.
-    """
+    """Exchange two names at one moment; False, and nothing done, where that cannot be."""
     return _rename(path, other, EXCHANGE)
 
 
 def claim(source: Path, target: Path) -> None:
-    """Rename to a name that nothing has.
+    """Rename to a name that nothing has; ``FileExistsError`` if something has it.
 
-    Raises:
-        FileExistsError: If something has it. An empty folder may be replaced by another folder.
-        OSError: If the system refuses it.
+    An empty folder may be replaced by another folder.
     """
     if _rename(source, target, NOREPLACE):
         return

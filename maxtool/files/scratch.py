@@ -30,17 +30,11 @@ ATTEMPTS = 100
 
 @dataclass(slots=True)
 class Scratch:
-    """A hidden folder of this process; there is none before :meth:`begin`.
-
-    Attributes:
-        folder: Its path.
-        place: Where the output will be.
-        descriptor: The open lock.
-    """
+    """A hidden folder of this process for an output's place; there is none before :meth:`begin`."""
 
     folder: Path
     place: Path
-    descriptor: int | None = None
+    descriptor: int | None = None  # the open lock
 
     @property
     def staging(self) -> Path:
@@ -53,11 +47,7 @@ class Scratch:
         return self.folder / OLD / self.place.name
 
     def begin(self) -> None:
-        """Make the folder and hold it; under another name where another process takes it away.
-
-        Raises:
-            OSError: If the system refuses it.
-        """
+        """Make the folder and hold it; under another name where another process takes it away."""
         for _ in range(ATTEMPTS):
             self.folder = _hidden(self.place)
             self.folder.mkdir(mode=0o700)

@@ -28,10 +28,7 @@ def staged(path: Path, *, folder: bool = False, replace: bool = True) -> Iterato
     Args:
         path: Where the output appears.
         folder: Whether the output is a folder; then the yielded folder exists and is empty.
-        replace: Whether it replaces what is there then.
-
-    Raises:
-        OutputExists: If something is there when the block has succeeded and ``replace`` is false.
+        replace: Whether it replaces what is there then; ``OutputExists`` if it may not.
     """
     where = place(path)
     scratch.clear(where.parent)

@@ -32,15 +32,9 @@ ENCODABLE = frozenset(encoding for encoding, codec in CODECS.items() if codec.en
 def quantize(
     array: NDArray[Any], encoding: QuantizationEncoding, *, tensor: str | None = None
 ) -> UInt8:
-    """Encode an array, bit for bit as ggml's reference functions do.
+    """Encode values ``[..., row]`` to bytes ``[..., bytes of a row]``, bit for bit as ggml does.
 
-    Args:
-        array: Finite values ``[..., row]``; converted to float32 first, chunk by chunk.
-        encoding: One of ``ENCODABLE``.
-        tensor: The tensor's name, for errors.
-
-    Returns:
-        Bytes ``[..., bytes of a row]``.
+    Values are converted to float32 first, chunk by chunk; ``tensor`` is named in errors.
 
     Raises:
         ModelMismatch: If there is no encoder, or a value or block scale is not finite.
@@ -70,22 +64,11 @@ def quantize(
 def dequantize(
     data: UInt8, encoding: QuantizationEncoding, *, tensor: str | None = None
 ) -> Float32:
-    """Decode bytes ``[..., bytes of a row]`` to float32 ``[..., row]``.
-
-    Args:
-        data: What ``quantize`` returns, or the payload of a GGUF tensor.
-        encoding: How the bytes are to be read.
-        tensor: The tensor's name, for errors.
-
-    Raises:
-        ModelMismatch: If no decoder for ``encoding`` is known.
-        MisshapenWeight: If rows are not a whole number of blocks.
-    """
+    """Decode bytes ``[..., bytes of a row]`` to float32 ``[..., row]``; errors as ``quantize``."""
     blocks_per_row, rest = divmod(data.shape[-1], encoding.block_size)
     if rest:
-        raise MisshapenWeight(
-            f"rows of {data.shape[-1]} bytes are not whole {encoding.name} blocks", tensor=tensor
-        )
+        what = f"rows of {data.shape[-1]} bytes are not whole {encoding.name} blocks"
+        raise MisshapenWeight(what, tensor=tensor)
     codec = CODECS.get(encoding)
     if codec is None:
         raise ModelMismatch(f"no decoder for {encoding.name} is known", tensor=tensor)
@@ -120,6 +103,5 @@ def _packed_shape(
 def _check_scales(records: Records, encoding: QuantizationEncoding, tensor: str | None) -> None:
     for name in SCALES.intersection(records.dtype.names or ()):
         if not np.isfinite(records[name]).all():
-            raise ModelMismatch(
-                f"values are too large for {encoding.name}, whose scales are float16", tensor=tensor
-            )
+            what = f"values are too large for {encoding.name}, whose scales are float16"
+            raise ModelMismatch(what, tensor=tensor)

@@ -56,16 +56,11 @@ class QuantizationEncoding(Enum):
         return self.value[2]
 
     def row_bytes(self, elements: int) -> int:
-        """Bytes a row of ``elements`` takes.
-
-        Raises:
-            ValueError: If the row is not a whole number of blocks.
-        """
+        """Bytes a row of ``elements`` takes; ``ValueError`` if it is not of whole blocks."""
         blocks, rest = divmod(elements, self.elements_per_block)
         if rest:
-            raise ValueError(
-                f"{self.name} needs rows divisible by {self.elements_per_block}, not {elements}"
-            )
+            what = f"{self.name} needs rows divisible by {self.elements_per_block}, not {elements}"
+            raise ValueError(what)
         return blocks * self.block_size
 
     def __repr__(self) -> str:

@@ -78,9 +78,8 @@ def read(file: SourceFile) -> FileIndex:
     try:
         manifest = Manifest(file.path.parent)
     except RunError as error:
-        raise MalformedFile(
-            error.what, file=error.file, hint=error.hint, problems=error.problems
-        ) from None
+        what, problems = error.what, error.problems
+        raise MalformedFile(what, file=error.file, hint=error.hint, problems=problems) from None
     beside = {file: stamp(file) for file in manifest.weights_files}
     metadata = {key: value for key, value in manifest.root.items() if key not in BULKY}
     return FileIndex(tuple(_tensors(manifest)), metadata, beside=beside)

@@ -83,9 +83,8 @@ def _check_magic(cursor: Cursor) -> None:
         return
     swapped = int.from_bytes(version.to_bytes(4, "little"), "big")
     if swapped in VERSIONS:
-        raise InputError(
-            "a big-endian GGUF file; only little-endian ones are read", file=cursor.file
-        )
+        what = "a big-endian GGUF file; only little-endian ones are read"
+        raise InputError(what, file=cursor.file)
     hint = "convert it with a llama.cpp of its time" if version == 1 else None
     raise InputError(f"GGUF version {version}; 2 and 3 are read", file=cursor.file, hint=hint)
 
@@ -128,11 +127,10 @@ def _read_description(cursor: Cursor) -> _Description:
 
 def _check_names(descriptions: Sequence[_Description], cursor: Cursor) -> None:
     seen: set[str] = set()
-    for description in descriptions:
-        name = description.spec.name
-        if name in seen:
-            cursor.fail("the tensor is there twice", offset=description.at, tensor=name)
-        seen.add(name)
+    for spec, _, at in descriptions:
+        if spec.name in seen:
+            cursor.fail("the tensor is there twice", offset=at, tensor=spec.name)
+        seen.add(spec.name)
 
 
 def _place(
@@ -141,31 +139,23 @@ def _place(
     """Check that payloads follow each other, aligned, to the end of the file."""
     start = end = _align(cursor.position, alignment)
     tensors = []
-    for description in descriptions:
-        expected = _align(end, alignment)
-        end = _payload_end(description, start, expected, cursor)
-        tensors.append(description.spec.at(cursor.file, expected))
+    for spec, begin, at in descriptions:
+        offset, expected = start + begin, _align(end, alignment)
+        if offset != expected:
+            problem = "overlaps the one before" if offset < expected else "leaves a hole before it"
+            what = f"the payload is at {offset}, not at {expected}: it {problem}"
+            cursor.fail(what, offset=at, tensor=spec.name)
+        try:
+            end = offset + spec.nbytes
+        except ValueError as error:
+            cursor.fail(str(error), offset=at, tensor=spec.name)
+        tensors.append(spec.at(cursor.file, offset))
     if tensors:
         check_inside(tensors, end, cursor)
     last = end if tensors else cursor.position
     if not last <= cursor.end <= _align(end, alignment):
         cursor.fail(f"{cursor.end - last} bytes belong to no tensor", offset=last)
     return tuple(tensors)
-
-
-def _payload_end(description: _Description, start: int, expected: int, cursor: Cursor) -> int:
-    """The end of the payload, once it is known to lie at ``expected``."""
-    spec = description.spec
-    offset = start + description.offset
-    if offset != expected:
-        problem = "overlaps the one before" if offset < expected else "leaves a hole before it"
-        what = f"the payload is at {offset}, not at {expected}: it {problem}"
-        cursor.fail(what, offset=description.at, tensor=spec.name)
-    try:
-        nbytes = spec.nbytes
-    except ValueError as error:
-        cursor.fail(str(error), offset=description.at, tensor=spec.name)
-    return offset + nbytes
 
 
 def _align(position: int, alignment: int) -> int:
@@ -206,7 +196,8 @@ def header(specs: Sequence[TensorSpec], metadata: Mapping[str, object]) -> tuple
         raise TypeError(f"{ALIGNMENT_KEY} must be a numpy.uint32")
     counts = len(specs).to_bytes(8, "little") + len(metadata).to_bytes(8, "little")
     parts = [MAGIC, VERSION.to_bytes(4, "little"), counts]
-    parts += [gguf_values.pack_entry(key, value) for key, value in metadata.items()]
+    for key, value in metadata.items():
+        parts += [gguf_values.pack_string(key), gguf_values.pack_value(key, value)]
     offsets = [0]
     for spec in specs:
         parts.append(_pack_description(spec, offsets[-1]))

@@ -42,11 +42,9 @@ class ValueReader:
         self.memory_left = MAX_TEXT_MEMORY
 
     def read(self, key: str) -> object:
-        """Read a type and a value of that type.
+        """A ``str``, ``bool``, NumPy scalar, list of ``str`` or one-dimensional array.
 
-        Returns:
-            ``str``, ``bool``, a NumPy scalar, a list of ``str`` or a one-dimensional array. Text
-            that is not UTF-8 keeps its bytes as lone surrogates.
+        Text that is not UTF-8 keeps its bytes as lone surrogates.
         """
         start = self.cursor.position
         code = self.cursor.u32(f"the type of {key!r}")
@@ -135,17 +133,8 @@ def pack_string(text: str) -> bytes:
     return _U64.pack(len(raw)) + raw
 
 
-def pack_entry(key: str, value: object) -> bytes:
-    """A key, the type that ``value`` decides, and the value.
-
-    Raises:
-        TypeError: If ``value`` is none of ``str``, ``bool``, a NumPy scalar, a list of ``str``, a
-            one-dimensional array.
-    """
-    return pack_string(key) + _pack_value(key, value)
-
-
-def _pack_value(key: str, value: object) -> bytes:
+def pack_value(key: str, value: object) -> bytes:
+    """The type that a value decides, and the value; ``key`` is named in errors."""
     if isinstance(value, str):
         return _code(STRING) + pack_string(value)
     if isinstance(value, bool | np.generic):

@@ -103,11 +103,9 @@ def _write_payloads(
 
 def _check(array: Payload, spec: TensorSpec) -> None:
     if array.dtype != spec.stored_dtype or array.shape != spec.stored_shape:
-        raise MisshapenWeight(
-            f"an array of {array.dtype} {list(array.shape)} was given where the file has"
-            f" {spec.stored_dtype} {list(spec.stored_shape)}",
-            tensor=spec.name,
-        )
+        what = f"an array of {array.dtype} {list(array.shape)} was given where the file has"
+        what = f"{what} {spec.stored_dtype} {list(spec.stored_shape)}"
+        raise MisshapenWeight(what, tensor=spec.name)
 
 
 def _write(stream: BinaryIO, array: NDArray[Any], progress: Progress | None) -> int:

@@ -123,9 +123,8 @@ def _placed(entry: ZipEntry, dtype: DType, geometry: list[Any]) -> StridedTensor
     _check_whole([offset])
     for numbers in (shape, strides):
         if not isinstance(numbers, tuple) or len(numbers) > MAX_DIMS:
-            raise BadArguments(
-                f"a size or stride that is not a tuple of at most {MAX_DIMS} numbers"
-            )
+            what = f"a size or stride that is not a tuple of at most {MAX_DIMS} numbers"
+            raise BadArguments(what)
         _check_whole(numbers)
     if len(shape) != len(strides):
         raise BadArguments(f"a tensor with {len(shape)} sizes and {len(strides)} strides")

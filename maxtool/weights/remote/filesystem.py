@@ -44,9 +44,8 @@ class FilesystemStore(Store):
         except ImportError as error:
             raise _lacking(url, error) from None
         except Exception as error:  # every filesystem has errors of its own, with secrets in them
-            raise InputError(
-                f"cannot be read: {type(error).__name__}", file=redacted(url)
-            ) from None
+            what = f"cannot be read: {type(error).__name__}"
+            raise InputError(what, file=redacted(url)) from None
         if len(data) != max(min(start + count, total) - start, 0):
             what = f"asked for bytes {start} to {start + count - 1} of {total}, {len(data)} came"
             raise InputError(what, file=redacted(url))

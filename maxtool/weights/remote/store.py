@@ -30,10 +30,8 @@ class Store(ABC):
     def read(self, url: str, start: int, count: int) -> Piece:
         """Read ``count`` bytes from ``start`` on, fewer only where the file ends.
 
-        Raises:
-            MissingFile: If there is no such file, or it may not be read.
-            InputError: If the answer is not what was asked for.
-            MachineLacks: If a package is needed that is not installed.
+        ``MissingFile`` is also a file that may not be read, ``InputError`` an answer that is not
+        what was asked for.
         """
         piece = self._read(url, start, count)
         with self._lock:

@@ -48,11 +48,7 @@ def redacted(url: str) -> str:
 
 
 def file_name(url: str) -> str:
-    """The last segment of the path, decoded; empty for a folder that ends in a slash.
-
-    Raises:
-        UsageError: If the URL cannot be taken apart.
-    """
+    """The last segment of the path, decoded; empty for a folder that ends in a slash."""
     try:
         return posixpath.basename(unquote(urlsplit(url).path))
     except ValueError:
