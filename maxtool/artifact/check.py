@@ -53,37 +53,25 @@ GRAPHS = Reference(GRAPH, GraphRunner)
 
 @dataclass(frozen=True, slots=True)
 class RecordedChecks:
-    """The recorded comparisons.
+    """The recorded comparisons."""
 
-    Attributes:
-        each: The calls, and the expected outputs.
-        against: ``graph`` or ``transformers``, which gave these.
-        tokens: How many tokens are compared; 0 where the model has no tokens.
-        unreached: Lengths, ascending, beyond which the artifact computes otherwise, and which are
-            not passed: windows, and contexts of rotary scalings.
-        calls: How many calls are compared where there are no tokens.
-    """
-
-    each: tuple[RecordedCheck, ...]
-    against: str
-    tokens: int
+    each: tuple[RecordedCheck, ...]  # the calls, and the expected outputs
+    against: str  # ``graph`` or ``transformers``, which gave these
+    tokens: int  # how many are compared; 0 where the model has no tokens
+    # Lengths, ascending, beyond which the artifact computes otherwise, and which are not passed:
+    # windows, and contexts of rotary scalings.
     unreached: tuple[int, ...] = ()
-    calls: int = 0
+    calls: int = 0  # how many are compared where there are no tokens
 
 
 @dataclass(frozen=True, slots=True)
 class PassedCheck:
-    """A check that was passed.
-
-    Attributes:
-        trials: What was compared, or is to be.
-        worst: The comparison that is furthest off; None where nothing was run, and the outputs
-            were recorded for the machine that the artifact is for.
-        is_verified: Whether the recipe, if there is one, was ever compared with original models.
-    """
+    """A check that was passed."""
 
     trials: RecordedChecks
+    # The comparison that is furthest off; None where outputs were recorded for another machine.
     worst: Comparison | None
+    # Whether the recipe, if there is one, was ever compared with original models.
     is_verified: bool = True
 
     def __str__(self) -> str:

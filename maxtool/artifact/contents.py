@@ -25,26 +25,17 @@ Read = Callable[[str], WeightData]
 
 @dataclass(frozen=True, eq=False)
 class NamedGraph:
-    """A function of an artifact: a graph, and names for what goes in and comes out.
-
-    Attributes:
-        name: Its name.
-        symbol: The name of its compiled function.
-        graph: The graph. Its inputs are those of a call, then the state.
-        inputs: The names of the inputs, in order.
-        outputs: The names of the outputs, in order.
-        state: The names of the buffers that calls share, in order.
-        defaults: What inputs that need not be given are full of, by name.
-        least: The least size of symbolic dimensions where it is more than 1.
-    """
+    """A function of an artifact: a graph, and names for what goes in and comes out."""
 
     name: str
-    symbol: str
-    graph: Graph
-    inputs: Sequence[str]
-    outputs: Sequence[str]
-    state: Sequence[str] = ()
+    symbol: str  # of its compiled function
+    graph: Graph  # its inputs are those of a call, then the state
+    inputs: Sequence[str]  # their names, in order
+    outputs: Sequence[str]  # likewise
+    state: Sequence[str] = ()  # the buffers that calls share, likewise
+    # What inputs that need not be given are full of.
     defaults: Mapping[str, int] = field(default_factory=dict)
+    # Least sizes of symbolic dimensions where they are more than 1.
     least: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -69,38 +60,25 @@ class NamedGraph:
 
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """Contents of an artifact.
-
-    Attributes:
-        functions: Its functions.
-        target: What they are compiled for.
-        read: The value of a weight; it is converted to the type that the graphs declare.
-        identity: What the manifest says first: name, recipe, architecture, task.
-        dtype: The type of the matrices; None where they have several, or there are none.
-        facts: What it says of the architecture: sizes, options.
-        context: Positions that the state has room for; None where there are none.
-        turns: Lengths, ascending, beyond which sequences are computed otherwise than up to them.
-        limits: The largest size of a dimension, or the least and largest value of an input.
-        tables: Weights of which rows are read by number.
-        devices: How many devices run it together, each with a part of the weights.
-        tokenizer: The tokenizer, if there is one.
-        sources: The files that it is made from.
-        executed: The bytes of the sources that were executed, which may have changed since.
-    """
+    """Contents of an artifact."""
 
     functions: tuple[NamedGraph, ...]
-    target: Target
-    read: Read
-    identity: Mapping[str, object]
-    dtype: DType | None
+    target: Target  # what the functions are compiled for
+    read: Read  # values are converted to the types that the graphs declare
+    identity: Mapping[str, object]  # what the manifest says first: name, recipe, architecture, task
+    dtype: DType | None  # of the matrices; None where they have several, or there are none
+    # Sizes and options of the architecture.
     facts: Mapping[str, object] = field(default_factory=dict)
-    context: int | None = None
+    context: int | None = None  # positions that the state has room for; None where there are none
+    # Lengths, ascending, beyond which sequences are computed otherwise than up to them.
     turns: tuple[int, ...] = ()
+    # The largest size of a dimension, or the least and largest value of an input.
     limits: Mapping[str, Limit] = field(default_factory=dict)
-    tables: tuple[Table, ...] = ()
-    devices: int = 1
+    tables: tuple[Table, ...] = ()  # weights of which rows are read by number
+    devices: int = 1  # that run it together, each with a part of the weights
     tokenizer: Tokenizer | None = None
-    sources: tuple[Path, ...] = ()
+    sources: tuple[Path, ...] = ()  # the files that it is made from
+    # The bytes of the sources that were executed, which may have changed since.
     executed: Mapping[Path, bytes] = field(default_factory=dict)
 
     @property

@@ -22,19 +22,12 @@ SPARE_BYTES = 16 << 20
 
 @dataclass
 class Planned:
-    """A compilation that has been planned, and fits.
-
-    Attributes:
-        request: What was asked.
-        contents: What the artifact is made of.
-        checkpoint: Where the values of its weights are; None if they are in no file.
-        notes: What is worth knowing before it is run.
-    """
+    """A compilation that has been planned, and fits."""
 
     request: Wanted
     contents: Contents
-    checkpoint: Checkpoint | None
-    notes: list[str]
+    checkpoint: Checkpoint | None  # with the values of the weights; None if they are in no file
+    notes: list[str]  # worth knowing before it is run
 
     @property
     def target(self) -> Target:

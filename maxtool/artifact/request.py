@@ -18,79 +18,48 @@ Against: TypeAlias = Literal["graph", "transformers"]
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Options of every compilation.
+    """Options of every compilation."""
 
-    Attributes:
-        target: What to compile for: ``cpu`` or ``cuda`` for what is here, ``cpu:NAME`` or
-            ``cuda:sm_XX,...`` for another machine.
-        ptx: Whether an artifact for GPUs holds PTX too, for GPUs that are newer.
-        check: Whether the outputs are compared.
-        standalone: Whether TVM's runtime library is put into the folder.
-        force: Whether an existing artifact may be replaced.
-        name: What the model is called in the manifest; when not given its own name, or that of the
-            module's class.
-    """
-
+    # ``cpu`` or ``cuda`` of this machine, ``cpu:NAME`` or ``cuda:sm_XX,...`` of another.
     target: str = "cpu"
-    ptx: bool = False
-    check: bool = False
-    standalone: bool = False
-    force: bool = False
-    name: str | None = None
+    ptx: bool = False  # whether an artifact for GPUs holds PTX too, for newer ones
+    check: bool = False  # whether the outputs are compared
+    standalone: bool = False  # whether TVM's runtime library is put into the folder
+    force: bool = False  # whether an existing artifact may be replaced
+    name: str | None = None  # in the manifest; if None the model's own, or that of its class
 
 
 @dataclass(frozen=True)
 class Request(Options):
-    """One compilation.
+    """One compilation."""
 
-    Attributes:
-        source: A Hugging Face folder, a safetensors file or a GGUF file.
-        output: The folder to make.
-        recipe: Name or path of the recipe; found from the source when not given.
-        devices: How many of the target run it together, each with a part of the weights.
-        dtype: Element type of the matrices. When not given: that of the source if all its matrices
-            have one of the three that kernels read, else float32; for GPUs float16 if they are
-            quantized.
-        context: Positions to make room for; when not given those the model was trained for, or
-            those that its embeddings are cut to, but no more than ``build.USUAL_CONTEXT``.
-        pooling: How an encoder makes one vector of a text; what the source says when not given.
-        normalize: Whether that vector is scaled to length 1; what the source says when None.
-        against: What the outputs are compared with: ``graph``, the graphs in float64, or
-            ``transformers``, the original model.
-        ignore: Configuration keys to pass over.
-    """
-
-    source: Path
-    output: Path
-    recipe: str | None = None
-    devices: int = 1
+    source: Path  # a Hugging Face folder, a safetensors file or a GGUF file
+    output: Path  # the folder to make
+    recipe: str | None = None  # name or path; found from the source if None
+    devices: int = 1  # that run it together, each with a part of the weights
+    # Of the matrices. If None that of the source if all its matrices have one of the three that
+    # kernels read, else float32; for GPUs float16 if they are quantized.
     dtype: DType | None = None
+    # Positions to make room for. If None those the model was trained for, or those that its
+    # embeddings are cut to, but no more than ``build.USUAL_CONTEXT``.
     context: int | None = None
-    pooling: str | None = None
-    normalize: bool | None = None
+    pooling: str | None = None  # how an encoder makes one vector of a text; its own way if None
+    normalize: bool | None = None  # whether that vector is scaled to length 1; likewise
+    # What outputs are compared with: the graphs in float64, or the original model.
     against: Against = "graph"
-    ignore: frozenset[str] = frozenset()
+    ignore: frozenset[str] = frozenset()  # keys of the configuration to pass over
 
 
 @dataclass(frozen=True)
 class ModuleRequest(Options):
-    """One compilation of a user's module.
+    """One compilation of a user's module."""
 
-    Attributes:
-        module: Where the module is defined. That file is executed.
-        weights: The checkpoint with the values of its weights; None for a module without weights.
-        output: The folder to make.
-        entries: Its functions, with the types of their inputs.
-        prefix: What the names of its tensors in the checkpoint begin with.
-        dtype: Element type of the matrices; when not given, what the module declares.
-    """
-
-    module: ModuleReference
-    weights: Path | None
-    output: Path
+    module: ModuleReference  # its file is executed
+    weights: Path | None  # the checkpoint with their values, if the module has any
+    output: Path  # the folder to make
     entries: tuple[EntrySpec, ...]
-    prefix: str = ""
-    dtype: DType | None = None
+    prefix: str = ""  # of the names of its tensors in the checkpoint
+    dtype: DType | None = None  # of the matrices; if None what the module declares
 
 
 @dataclass(frozen=True)

@@ -20,21 +20,13 @@ from maxtool.weights.formats.artifact import FILE
 
 @dataclass
 class Report:
-    """The result of a compilation.
+    """The result of a compilation."""
 
-    Attributes:
-        output: The artifact.
-        nbytes: Its bytes.
-        check: How far it is from its reference, if that was asked.
-        kernels: For GPUs what each kernel takes, by architecture.
-        seconds: CPU time of each stage.
-    """
-
-    output: Path
-    nbytes: int
-    check: PassedCheck | None
-    kernels: Kernels
-    seconds: dict[str, float] = field(default_factory=dict)
+    output: Path  # the artifact
+    nbytes: int  # of all its files
+    check: PassedCheck | None  # how far it is from its reference, if that was asked
+    kernels: Kernels  # for GPUs what each kernel takes, by architecture
+    seconds: dict[str, float] = field(default_factory=dict)  # CPU time of each stage
 
 
 def make(planned: Planned, progress: Progress = SilentProgress()) -> Report:  # noqa: B008 - it has no state

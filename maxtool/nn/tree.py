@@ -21,17 +21,13 @@ NO_ATTRIBUTES = ("__dict__", "__weakref__")
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """Traits in which the styles of the module API differ.
+    """Traits in which the styles of the module API differ."""
 
-    Attributes:
-        lists_every_path: Whether what stands in several places of the tree is listed under each of
-            their names, not under the first.
-        holds_containers: Whether what stands in plain lists and dicts is found too.
-        may_be_undefined: Whether there are instances of classes that do not say what they compute.
-    """
-
+    # Whether what stands in several places of the tree is listed under all names, not the first.
     lists_every_path: bool = False
+    # Whether what stands in plain lists and dicts is found too.
     holds_containers: bool = False
+    # Whether there are instances of classes that do not say what they compute.
     may_be_undefined: bool = False
 
 
@@ -48,21 +44,13 @@ def style_of(type_: type[Node]) -> Style:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A tensor of a module tree.
+    """A tensor of a module tree."""
 
-    Attributes:
-        name: Its full path, the weight's own name being the last part.
-        owner: The module that holds it.
-        attribute: The attribute of ``owner`` that it is, or that leads to it.
-        tensor: The tensor.
-        keys: Where it is in the plain lists and dicts of that attribute.
-    """
-
-    name: str
+    name: str  # its full path, the weight's own name being the last part
     owner: Node
-    attribute: str
+    attribute: str  # of the owner, which it is or which leads to it
     tensor: Tensor
-    keys: tuple[Any, ...] = ()
+    keys: tuple[Any, ...] = ()  # where it is in the plain lists and dicts of that attribute
 
     def replace(self, tensor: Tensor) -> None:
         """Replace the tensor."""
