@@ -45,13 +45,11 @@ def softmax_rows(backend: Backend, op: str, dtype: str) -> b.PrimFunc:
     return kernel.function
 
 
-def layer_norm_rows(
-    backend: Backend, dtype: str, weight: str, eps: float, out: str | None = None
-) -> b.PrimFunc:
+def layer_norm_rows(backend: Backend, dtype: str, weight: str, eps: float, out: str) -> b.PrimFunc:
     """Build ``(x - mean) / sqrt(variance + eps) * gamma + beta`` of each row.
 
     Parameters of the kernel: x[rows, n] of ``dtype``, gamma[n] and beta[n] of type ``weight``,
-    y[rows, n] of type ``out``, or else ``dtype``.
+    y[rows, n] of type ``out``.
     """
     computed = e.compute_type(dtype)
     with b.kernel(f"layer_norm_{dtype}") as kernel:
@@ -60,7 +58,7 @@ def layer_norm_rows(
         gamma, beta = (
             kernel.argument(name, (n,), e.storage_type(weight)) for name in ("gamma", "beta")
         )
-        y = kernel.argument("y", (rows, n), e.storage_type(out or dtype))
+        y = kernel.argument("y", (rows, n), e.storage_type(out))
 
         def row(i: b.Expr, threads: RowThreads) -> None:
             read = row_reader(backend, x, i, dtype)
@@ -71,7 +69,7 @@ def layer_norm_rows(
                     for one in (gamma, beta)
                 )
                 value = normal(k, width) * scale + shift
-                backend.write(y, value, (i, k), out or dtype, width)
+                backend.write(y, value, (i, k), out, width)
 
             normal = _normal(read, threads, n, eps, computed)
             threads.each_vector(n, finish)

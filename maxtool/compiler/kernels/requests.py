@@ -2,7 +2,8 @@
 
 A target's table says which factory builds the kernel of a request. :func:`row` and :func:`row_with`
 let a type checker compare a factory's parameters with the fields of its request. Requests are keys:
-a module builds the kernels of equal ones once.
+a module builds the kernels of equal ones once. ``out`` is the element type of a result, where it
+differs from that of what is read.
 """
 
 from __future__ import annotations
@@ -96,6 +97,7 @@ class DotAttention(Request):
     mask: Mask | None
     causal: bool
     scale: float
+    out: str
 
 
 class Embedding(Request):
@@ -142,6 +144,7 @@ class LayerNormRows(Request):
     dtype: str
     weight: str
     eps: float
+    out: str
 
 
 class NonzeroPlaces(Request):
@@ -163,6 +166,7 @@ class Pointwise(Request):
     dim: int
     inputs: int
     steps: tuple[ChainStep, ...]
+    out: str = "float32"
 
 
 class Pool(Request):
@@ -187,6 +191,7 @@ class RmsNorm(Request):
 
     dim: int
     eps: float
+    out: str = "float32"
 
 
 class RmsNormRows(Request):

@@ -80,6 +80,7 @@ def dot_attention_request(
         mask=mask,
         causal=node.attributes["causal"],
         scale=dim**-0.5 if scale is None else scale,
+        out=function.result_type(node.outputs[0]).value,
     )
     return request, operands
 

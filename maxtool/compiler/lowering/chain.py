@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from maxtool.compiler.kernels.cuda.gpu_requests import RoundedPointwise
 from maxtool.compiler.kernels.kernel_options import ChainStep
 from maxtool.compiler.kernels.requests import Pointwise
 from maxtool.dtype import DType
@@ -27,7 +26,5 @@ class Chain:
 
     def kernel(self, dtype: DType) -> Pointwise:
         """The kernel of the chain, which rounds its result to ``dtype``."""
-        request = Pointwise(dim=self.width, inputs=len(self.inputs), steps=self.steps)
-        if dtype is DType.float32:
-            return request
-        return RoundedPointwise(**vars(request), out=dtype.value)
+        inputs = len(self.inputs)
+        return Pointwise(dim=self.width, inputs=inputs, steps=self.steps, out=dtype.value)

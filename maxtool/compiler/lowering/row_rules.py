@@ -7,7 +7,6 @@ from math import prod
 
 from tvm import te, tirx
 
-from maxtool.compiler.kernels.cuda.gpu_requests import RoundedLayerNormRows, RoundedRmsNorm
 from maxtool.compiler.kernels.requests import (
     CumsumRows,
     GroupNormRows,
@@ -113,11 +112,13 @@ def _top_k(function: FunctionLowering, node: Node) -> None:
 
 def _layer_norm(function: FunctionLowering, node: Node) -> None:
     (x, gamma, beta), (result,) = node.inputs, node.outputs
-    eps = node.attributes["eps"]
-    request = LayerNormRows(dtype=x.dtype.value, weight=gamma.dtype.value, eps=eps)
     dtype = function.result_type(result)
-    if dtype is not x.dtype:
-        request = RoundedLayerNormRows(**vars(request), out=dtype.value)
+    request = LayerNormRows(
+        dtype=x.dtype.value,
+        weight=gamma.dtype.value,
+        eps=node.attributes["eps"],
+        out=dtype.value,
+    )
     operands = [function.get_flat(x), function.get(gamma), function.get(beta)]
     sizes = function.flat_sizes(x.shape)
     value = function.kernel(request, operands, sizes, dtype)
@@ -150,9 +151,7 @@ def _rms_norm(function: FunctionLowering, node: Node) -> None:
     sizes = function.flat_sizes(x.shape)
     if x.dtype is weight.dtype is DType.float32 and not offset:
         dtype = function.result_type(node.outputs[0])
-        request = RmsNorm(dim=int(weight.shape[0]), eps=eps)
-        if dtype is not DType.float32:
-            request = RoundedRmsNorm(**vars(request), out=dtype.value)
+        request = RmsNorm(dim=int(weight.shape[0]), eps=eps, out=dtype.value)
         value = function.kernel(request, operands, sizes, dtype)
         function.set_result(node.outputs[0], value)
     else:

@@ -14,14 +14,20 @@ from maxtool.compiler.kernels.kernel_options import HeadSizes, Mask
 
 
 def dot_attention(
-    width: int, dtype: str, heads: HeadSizes, mask: Mask | None, causal: bool, scale: float
+    width: int,
+    dtype: str,
+    heads: HeadSizes,
+    mask: Mask | None,
+    causal: bool,
+    scale: float,
+    out: str,
 ) -> b.PrimFunc:
     """Build ``softmax(q @ k.T * scale + mask) @ v`` with the online softmax.
 
     Parameters of the kernel: q[batch, heads, n, d], k[batch, kv_heads, m, d],
     v[batch, kv_heads, m, dv], mask[1 or batch, 1 or heads, 1 or n, 1 or m] if there is one,
-    y[batch, heads, n, dv]; all but a mask of bool are of ``dtype``. A query that sees no key gets
-    zeros.
+    y[batch, heads, n, dv]; all but a mask of bool are of ``dtype``, y of ``out``. A query that sees
+    no key gets zeros.
     """
     width, compute_dtype = e.width_of(dtype, width), e.compute_type(dtype)
     with b.kernel(f"dot_attention_{dtype}") as kernel:
@@ -34,7 +40,7 @@ def dot_attention(
             full = (batch, heads.queries, n, m)
             sizes = [1 if one else size for one, size in zip(mask.single, full, strict=True)]
             hidden = kernel.argument("mask", sizes, e.storage_type(mask.dtype))
-        y = kernel.argument("y", (batch, heads.queries, n, heads.value_dim), e.storage_type(dtype))
+        y = kernel.argument("y", (batch, heads.queries, n, heads.value_dim), e.storage_type(out))
 
         def row(i: b.Expr) -> None:
             line = b.index(b.quotient(i, n))
@@ -71,7 +77,7 @@ def dot_attention(
                 result = score(rest)
                 with b.when(state.counts(result)):
                     state.add(result, value(rest))
-            state.finish(lambda o, w, value: e.write(y, value, (at, head, r, o), dtype, w))
+            state.finish(lambda o, w, value: e.write(y, value, (at, head, r, o), out, w))
 
         b.each_row(batch * heads.queries * n, m * heads.key_dim, row)
     return kernel.function

@@ -6,21 +6,22 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.cpu_target import RegisterTile
 from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.kernels.cpu import elements as e
 
 # Independent sums of squares.
 CHAINS = 4
 
 
-def rms_norm(tile: RegisterTile, dim: int, eps: float) -> b.PrimFunc:
+def rms_norm(tile: RegisterTile, dim: int, eps: float, out: str = "float32") -> b.PrimFunc:
     """Build ``y = x / sqrt(mean(x**2) + eps) * w``.
 
-    Parameters of the kernel: x[rows, dim], w[dim], y[rows, dim], all float32.
+    Parameters of the kernel: x[rows, dim], w[dim], both float32, y[rows, dim] of type ``out``.
     """
     with b.kernel(f"rms_norm_{dim}") as kernel:
         rows = kernel.dim("rows")
         x = kernel.argument("x", (rows, dim))
         w = kernel.argument("w", (dim,))
-        y = kernel.argument("y", (rows, dim))
+        y = kernel.argument("y", (rows, dim), e.storage_type(out))
 
         def row(i: b.Expr) -> None:
             mean = _sum_of_squares(x, i, dim, tile.width) / T.float32(dim)
@@ -28,7 +29,7 @@ def rms_norm(tile: RegisterTile, dim: int, eps: float) -> b.PrimFunc:
 
             def scaled(offset: b.Index, width: int) -> None:
                 value = b.load(x, (i, offset), width) * b.splat(scale, width)
-                b.store(y, value * b.load(w, (offset,), width), (i, offset), width)
+                e.write(y, value * b.load(w, (offset,), width), (i, offset), out, width)
 
             b.each_vector(dim, tile.width, scaled)
 

@@ -55,17 +55,17 @@ def dot_attention(
     mask: Mask | None,
     causal: bool,
     scale: float,
-    out: str | None = None,
+    out: str,
 ) -> b.PrimFunc:
     """Build ``softmax(q @ k.T * scale + mask) @ v`` with the online softmax.
 
     Parameters of the kernel: q[batch, heads, n, d], k[batch, kv_heads, m, d],
     v[batch, kv_heads, m, dv], mask[1 or batch, 1 or heads, 1 or n, 1 or m] if there is one,
-    y[batch, heads, n, dv]; all but a mask of bool or float32 are of ``dtype``, but y of ``out``, if
-    that is said. A query that sees no key gets zeros. Where tensor cores take 16-bit types,
-    probabilities are rounded to them.
+    y[batch, heads, n, dv]; all but a mask of bool or float32 are of ``dtype``, but y of ``out``. A
+    query that sees no key gets zeros. Where tensor cores take 16-bit types, probabilities are
+    rounded to them.
     """
-    stored, compute_dtype, out = e.storage_type(dtype), e.compute_type(dtype), out or dtype
+    stored, compute_dtype = e.storage_type(dtype), e.compute_type(dtype)
     with b.kernel(f"dot_attention_{dtype}") as kernel:
         batch, n, m = kernel.dim("batch"), kernel.dim("n"), kernel.dim("m")
         q = kernel.argument("q", (batch, heads.queries, n, heads.key_dim), stored)

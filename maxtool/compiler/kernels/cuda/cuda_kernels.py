@@ -7,7 +7,6 @@ from functools import partial
 
 from maxtool.compiler.cuda.cuda_target import CudaTarget
 from maxtool.compiler.kernels import requests as r
-from maxtool.compiler.kernels.backend import shared_row
 from maxtool.compiler.kernels.cuda import gpu_requests as g
 from maxtool.compiler.kernels.cuda.attention import attention, dot_attention
 from maxtool.compiler.kernels.cuda.backend import CudaBackend
@@ -23,10 +22,8 @@ from maxtool.compiler.kernels.cuda.round_activations import narrow
 from maxtool.compiler.kernels.cuda.sorting import sorted_places
 from maxtool.compiler.kernels.cuda.split_kv import attention_step, split_kv_attention
 from maxtool.compiler.kernels.cuda.split_kv_combine import combine_splits
-from maxtool.compiler.kernels.normalize import layer_norm_rows
-from maxtool.compiler.kernels.pointwise import pointwise
 from maxtool.compiler.kernels.requests import PrimFunc, Request, Row, row, row_with
-from maxtool.compiler.kernels.shared import SHARED, on_backend
+from maxtool.compiler.kernels.shared import on_backend
 
 KERNELS: tuple[Row, ...] = (
     row(g.ChainRmsNorm)(chain_rms_norm),
@@ -37,7 +34,6 @@ KERNELS: tuple[Row, ...] = (
     row(g.ExpertOrder)(expert_order),
     row(g.Narrow)(narrow),
     row(r.RmsNorm)(rms_norm),
-    row(g.RoundedRmsNorm)(rms_norm),
     row(r.Rope)(rope),
     row(g.RopeIntoCache)(rope_into_cache),
     row(r.SortedPlaces)(sorted_places),
@@ -45,21 +41,16 @@ KERNELS: tuple[Row, ...] = (
 # Kernels whose tiles are as large as the shared memory of a block allows.
 TILED: tuple[Row, ...] = (
     row_with(int, g.CachedAttention)(attention),
-    row_with(int, g.RoundedDotAttention)(dot_attention),
+    row_with(int, r.DotAttention)(dot_attention),
     row_with(int, g.ExpertLinear)(expert_linear),
     row_with(int, g.GatedLinear)(gated_linear),
     row_with(int, g.Linear)(linear),
     row_with(int, g.Linears)(linears),
-)
-# Shared kernels that write 16 bits here.
-ROUNDED: tuple[Row, ...] = (
-    shared_row(g.RoundedLayerNormRows)(layer_norm_rows),
-    shared_row(g.RoundedPointwise)(pointwise),
 )
 
 
 def kernels(target: CudaTarget) -> dict[Callable[..., Request], Callable[..., PrimFunc]]:
     """Return the factory of each kernel for GPUs, by the type of its requests."""
     tiled = {request: partial(factory, target.shared_memory) for request, factory in TILED}
-    shared = on_backend(CudaBackend(), (*SHARED, *ROUNDED))
+    shared = on_backend(CudaBackend())
     return {**tiled, **shared, **dict(KERNELS)}

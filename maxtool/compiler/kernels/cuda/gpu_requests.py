@@ -1,20 +1,10 @@
-"""Requests that only GPUs have kernels for: fused launches, and results rounded to 16 bits.
-
-``out`` is the element type in which a kernel writes its result.
-"""
+"""Requests that only GPUs have kernels for: fused launches, and weights as they are."""
 
 from __future__ import annotations
 
 from maxtool.compiler.kernels.cuda.attention_scores import Scores
 from maxtool.compiler.kernels.kernel_options import ChainStep
-from maxtool.compiler.kernels.requests import (
-    Attention,
-    DotAttention,
-    LayerNormRows,
-    Pointwise,
-    Request,
-    RmsNorm,
-)
+from maxtool.compiler.kernels.requests import Attention, Request
 
 
 class CachedAttention(Attention):
@@ -131,27 +121,3 @@ class RopeIntoCache(Request):
     head_dim: int
     dim: int
     dtype: str
-
-
-class RoundedDotAttention(DotAttention):
-    """Attention without a cache, written as ``out``."""
-
-    out: str
-
-
-class RoundedLayerNormRows(LayerNormRows):
-    """Layer normalisation, written as ``out``."""
-
-    out: str
-
-
-class RoundedPointwise(Pointwise):
-    """Chain of elementwise operations, written as ``out``."""
-
-    out: str
-
-
-class RoundedRmsNorm(RmsNorm):
-    """RMS normalisation, written as ``out``."""
-
-    out: str

@@ -12,7 +12,6 @@ from maxtool.compiler.kernels.cuda.gpu_requests import (
     AttentionStep,
     CachedAttention,
     RopeIntoCache,
-    RoundedDotAttention,
 )
 from maxtool.compiler.kernels.cuda.split_kv_plan import SplitPlan, splits_for
 from maxtool.compiler.lowering.attention_rules import (
@@ -61,8 +60,7 @@ def _dot_attention(function: FunctionLowering, node: Node) -> None:
     else:
         operands = [function.get(tensor) for tensor in tensors]
     dtype, sizes = function.result_type(result), function.sizes(result.shape)
-    written = RoundedDotAttention(**vars(request), out=dtype.value)
-    attended = function.kernel(written, [*operands, *masks], sizes, dtype)
+    attended = function.kernel(request, [*operands, *masks], sizes, dtype)
     function.set_result(result, function.reshaped(attended, function.flat_sizes(result.shape)))
 
 
