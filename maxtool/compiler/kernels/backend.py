@@ -20,6 +20,8 @@ Emit: TypeAlias = Callable[..., None]
 # Neighbours of a row, from the first of them and their number: a vector, or one element.
 Read: TypeAlias = Callable[[Index, int], Expr]
 Body: TypeAlias = Callable[[Index, int], None]
+Element: TypeAlias = Callable[[Expr], Expr]
+Before: TypeAlias = Callable[[Expr, Expr, Expr], Expr]
 # Values that belong to an element, or to a group of them.
 Load: TypeAlias = Callable[[Expr], Sequence[Expr]]
 RowBody: TypeAlias = Callable[[Expr, "RowThreads"], None]
@@ -59,10 +61,17 @@ class RowThreads(Protocol):
     def fold(self, read: Read, n: Index, dtype: str, how: Fold) -> Expr:
         """Combine all ``n`` elements of a row into one, which every thread gets."""
 
-    def running_sums(self, n: Expr, read: Callable[[Expr], Expr], write: Emit, dtype: str) -> None:
+    def running_sums(self, n: Expr, read: Element, write: Emit, dtype: str) -> None:
         """Run ``write(k, before, after)`` with the sums before and after each of ``n`` elements.
 
         A group of threads is a warp.
+        """
+
+    def merge_runs(self, n: Expr, run: Expr, read: Element, write: Emit, before: Before) -> None:
+        """Merge runs of ``run`` places in order, each with the next: ``write(k, place)``.
+
+        ``read(k)`` is the k-th place, and ``before(left, right, or_equal)`` says of the elements at
+        two places whether one comes before the other, or is equal to it.
         """
 
     def first(self, dtype: str, ahead: Ahead) -> FirstElement:

@@ -16,6 +16,7 @@ from maxtool.compiler.kernels import (
     power,
     ranking,
     reduction,
+    sorting,
     token_sampling,
     weighted_sum,
 )
@@ -33,6 +34,7 @@ SHARED: tuple[Row, ...] = (
     *power.KERNELS,
     *ranking.KERNELS,
     *reduction.KERNELS,
+    *sorting.KERNELS,
     *token_sampling.KERNELS,
     *weighted_sum.KERNELS,
 )

@@ -17,13 +17,13 @@ from maxtool.compiler.kernels.cpu.linear import linear
 from maxtool.compiler.kernels.cpu.norm import rms_norm
 from maxtool.compiler.kernels.cpu.pack_columns import pack_columns
 from maxtool.compiler.kernels.cpu.rope import rope
-from maxtool.compiler.kernels.cpu.sorting import sorted_places
-from maxtool.compiler.kernels.requests import PrimFunc, Request, Row, row, row_with
+from maxtool.compiler.kernels.requests import PrimFunc, Request, Row, row_with
 from maxtool.compiler.kernels.shared import on_backend
 
-# Kernels whose inner loops are as wide as the register tile, as a vector register, or neither.
-TILED: tuple[Row, ...] = (
+# Kernels whose inner loops are as wide as the register tile, or as a vector register.
+KERNELS: tuple[Row, ...] = (
     row_with(RegisterTile, r.Attention)(attention),
+    row_with(RegisterTile, r.DotAttention)(dot_attention),
     row_with(RegisterTile, r.Embedding)(embedding),
     row_with(RegisterTile, c.PackedExpertLinear)(expert_linear),
     row_with(RegisterTile, c.PackedLinear)(linear),
@@ -31,13 +31,9 @@ TILED: tuple[Row, ...] = (
     row_with(RegisterTile, r.RmsNorm)(rms_norm),
     row_with(RegisterTile, r.Rope)(rope),
 )
-VECTORS: tuple[Row, ...] = (row_with(int, r.DotAttention)(dot_attention),)
-SCALAR: tuple[Row, ...] = (row(r.SortedPlaces)(sorted_places),)
 
 
 def kernels(target: CpuTarget) -> dict[Callable[..., Request], Callable[..., PrimFunc]]:
     """Return the factory of each kernel for a CPU, by the type of its requests."""
-    tile = target.tile
-    tiled = {request: partial(factory, tile) for request, factory in TILED}
-    vectors = {request: partial(factory, tile.width) for request, factory in VECTORS}
-    return {**tiled, **vectors, **on_backend(CpuBackend(tile)), **dict(SCALAR)}
+    own = {request: partial(factory, target.tile) for request, factory in KERNELS}
+    return own | on_backend(CpuBackend(target.tile))

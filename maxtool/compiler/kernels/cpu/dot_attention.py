@@ -7,6 +7,7 @@ from typing import Any
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
+from maxtool.compiler.cpu_target import RegisterTile
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import elements as e
 from maxtool.compiler.kernels.element_order import maximum
@@ -14,7 +15,7 @@ from maxtool.compiler.kernels.kernel_options import HeadSizes, Mask
 
 
 def dot_attention(
-    width: int,
+    tile: RegisterTile,
     dtype: str,
     heads: HeadSizes,
     mask: Mask | None,
@@ -29,7 +30,7 @@ def dot_attention(
     y[batch, heads, n, dv]; all but a mask of bool are of ``dtype``, y of ``out``. A query that sees
     no key gets zeros.
     """
-    width, compute_dtype = e.width_of(dtype, width), e.compute_type(dtype)
+    width, compute_dtype = e.width_of(dtype, tile.width), e.compute_type(dtype)
     with b.kernel(f"dot_attention_{dtype}") as kernel:
         batch, n, m = kernel.dim("batch"), kernel.dim("n"), kernel.dim("m")
         q = kernel.argument("q", (batch, heads.queries, n, heads.key_dim), e.storage_type(dtype))

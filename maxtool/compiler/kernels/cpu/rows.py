@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
-from maxtool.compiler.kernels.backend import Body, Emit, Load, Read
+from maxtool.compiler.kernels.backend import Before, Body, Element, Emit, Load, Read
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.element_order import Combine, Fold
 from maxtool.compiler.kernels.first_element import Ahead, FirstElement
@@ -73,15 +73,36 @@ class SingleThread:
             total.set(combine(total.value, b.let(read(k, 1))))
         return total.value
 
-    def running_sums(
-        self, n: b.Expr, read: Callable[[b.Expr], b.Expr], write: Emit, dtype: str
-    ) -> None:
+    def running_sums(self, n: b.Expr, read: Element, write: Emit, dtype: str) -> None:
         """Add up one element after the other."""
         total = b.cell(tirx.const(0, dtype))
         with T.serial(n) as k:
             before = b.let(total.value)
             total.set(before + read(k))
             write(k, before, total.value)
+
+    def merge_runs(
+        self, n: b.Expr, run: b.Expr, read: Element, write: Emit, before: Before
+    ) -> None:
+        """Take the lesser of two at a time."""
+        never = tirx.const(False, "bool")
+        with T.serial(T.truncdiv(n + 2 * run - 1, 2 * run)) as pair:
+            start = b.index(pair * 2 * run)
+            middle, end = (b.index(b.least(start + step * run, n)) for step in (1, 2))
+            left, right = b.cell(start), b.cell(middle)
+            with T.serial(end - start) as step:
+                one, two = (read(b.least(side.value, n - 1)) for side in (left, right))
+                ahead = tirx.any(left.value >= middle, before(two, one, never))
+
+                def take(place: b.Expr, side: b.Cell) -> None:
+                    write(start + step, place)
+                    side.add(b.integer(1))
+
+                b.either(
+                    tirx.all(right.value < end, ahead),
+                    lambda: take(two, right),
+                    lambda: take(one, left),
+                )
 
     def first(self, dtype: str, ahead: Ahead) -> FirstElement:
         """Return a search for the element of a row that comes first by an order."""

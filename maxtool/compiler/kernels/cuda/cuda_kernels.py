@@ -19,7 +19,6 @@ from maxtool.compiler.kernels.cuda.linear import linear
 from maxtool.compiler.kernels.cuda.norm import chain_rms_norm, rms_norm
 from maxtool.compiler.kernels.cuda.rope import rope
 from maxtool.compiler.kernels.cuda.round_activations import narrow
-from maxtool.compiler.kernels.cuda.sorting import sorted_places
 from maxtool.compiler.kernels.cuda.split_kv import attention_step, split_kv_attention
 from maxtool.compiler.kernels.cuda.split_kv_combine import combine_splits
 from maxtool.compiler.kernels.requests import PrimFunc, Request, Row, row, row_with
@@ -36,7 +35,6 @@ KERNELS: tuple[Row, ...] = (
     row(r.RmsNorm)(rms_norm),
     row(r.Rope)(rope),
     row(g.RopeIntoCache)(rope_into_cache),
-    row(r.SortedPlaces)(sorted_places),
 )
 # Kernels whose tiles are as large as the shared memory of a block allows.
 TILED: tuple[Row, ...] = (

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
-from maxtool.compiler.kernels.backend import Body, Emit, Load, Read
+from maxtool.compiler.kernels.backend import Before, Body, Element, Emit, Load, Read
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import vector_access as ln
 from maxtool.compiler.kernels.cuda.first_element import SharedFirstElement
@@ -129,9 +129,7 @@ class ThreadGroup:
         self.each(n, lambda k: own.set(combine(own.value, b.let(read(k, 1)))))
         return self.reduce(own.value, combine, dtype)
 
-    def running_sums(
-        self, n: b.Expr, read: Callable[[b.Expr], b.Expr], write: Emit, dtype: str
-    ) -> None:
+    def running_sums(self, n: b.Expr, read: Element, write: Emit, dtype: str) -> None:
         """Add up 32 elements at a time, each to those before it."""
         zero = tirx.const(0, dtype)
         total = b.cell(zero)
@@ -146,6 +144,31 @@ class ThreadGroup:
             with b.when(k < n):
                 write(k, before, after)
             total.set(b.warp_value(after, b.WARP - 1))
+
+    def merge_runs(
+        self, n: b.Expr, run: b.Expr, read: Element, write: Emit, before: Before
+    ) -> None:
+        """Find each element's place among those of the run beside its own, by halving."""
+
+        def insert(k: b.Expr) -> None:
+            start = b.index(b.quotient(k, 2 * run) * (2 * run))
+            middle, end = (b.index(b.least(start + step * run, n)) for step in (1, 2))
+            left = b.let(k < middle)
+            own = read(k)
+            first = b.index(tirx.Select(left, middle, start))
+            low, high = b.cell(first), b.cell(tirx.Select(left, end, middle))
+            with T.While(low.value < high.value):
+                half = b.index(b.quotient(low.value + high.value, 2))
+                # Of equal ones those of the left run come first.
+                b.either(
+                    before(read(half), own, tirx.Not(left)),
+                    lambda: low.set(half + 1),
+                    lambda: high.set(half),
+                )
+            mine = b.index(k - tirx.Select(left, start, middle))
+            write(start + mine + low.value - first, own)
+
+        self.each(n, insert)
 
     def first(self, dtype: str, ahead: Ahead) -> FirstElement:
         """Return a search for the element of a row that comes first by an order."""
