@@ -14,13 +14,13 @@ from maxtool import __version__
 from maxtool.artifact import weights
 from maxtool.artifact.check import PassedCheck
 from maxtool.artifact.contents import Contents, NamedGraph
-from maxtool.compiler.packing import ALIGNMENT
 from maxtool.errors import MachineLacks
 from maxtool.graph import TensorType
 from maxtool.runtime import loader
 from maxtool.runtime.loader.machine import CUDA_RUNTIME, RUNTIME
 from maxtool.runtime.loader.manifest import CHECKSUM, checksum
 from maxtool.runtime.loader.manifest_parts import SCHEMA
+from maxtool.runtime.loader.specs import ALIGNMENT
 from maxtool.weights.formats.artifact import FILE
 
 MODULE = "model.so"

@@ -15,9 +15,9 @@ import numpy as np
 
 from maxtool.artifact import devices
 from maxtool.artifact.contents import Contents
-from maxtool.compiler.packing import ALIGNMENT
 from maxtool.compiler.storage import WeightStorage
 from maxtool.graph import DerivedWeight, Shard
+from maxtool.runtime.loader.specs import ALIGNMENT
 
 FILE, PARTS = "weights.bin", "weights.{}.bin"
 Array = np.ndarray[Any, Any]

@@ -14,22 +14,20 @@ import tvm
 import tvm_ffi
 
 from maxtool.compiler.device_memory import DeviceArray, on_accelerator, upload
-from maxtool.compiler.packing import ALIGNMENT, aligned_empty
 from maxtool.compiler.storage import WeightStorage
 from maxtool.compiler.storage_types import bits
 from maxtool.graph import BufferType, DeviceRef, Tensor, TensorType
+from maxtool.runtime.loader.memory import aligned
+from maxtool.runtime.loader.specs import ALIGNMENT
 
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument of a call.
+    """One argument of a call: a tensor of the virtual machine's, on the host over ``array``.
 
-    Attributes:
-        tensor: As the virtual machine takes it.
-        array: What that is over, on the host.
-        source: The array that it was taken from, which may be another.
+    That may be a copy of ``source``, which the caller gave.
     """
 
     tensor: Any
@@ -38,22 +36,13 @@ class Argument:
 
     def write_back(self) -> None:
         """Copy back the results that were written to aligned copies."""
-        if (
-            self.array is None
-            or self.source is None
-            or np.may_share_memory(self.source, self.array)
-        ):
-            return
-        self.source[...] = self.array.view(self.source.dtype)
+        array, source = self.array, self.source
+        if array is not None and source is not None and not np.may_share_memory(source, array):
+            source[...] = array.view(source.dtype)
 
 
 def passed(name: str, value: Tensor, tensor_type: TensorType) -> Argument:
-    """A value as an argument of that type.
-
-    Raises:
-        ValueError: If a buffer is a read-only array, or not where it is to be written; ``name`` is
-            what the message calls the function.
-    """
+    """A value as an argument of that type; ``name`` is what messages call the function."""
     writes = isinstance(tensor_type, BufferType)
     if writes and _is_elsewhere(value.device, tensor_type.device):
         where = f"is on {value.device.name}, and is written on {tensor_type.device.name}"
@@ -86,23 +75,14 @@ def returned(value: Any, tensor_type: TensorType, read: Sequence[Array]) -> Tens
         array = array.copy()
     dtype = tensor_type.dtype.to_numpy()
     typed = array if array.dtype == dtype else array.view(dtype)
-    return (
-        Tensor.holding(tensor_type, typed)
-        if tensor_type.shape.is_static
-        else Tensor(typed, None, tensor_type.device)
-    )
-
-
-def aligned(array: Array) -> Array:
-    """``array`` contiguous at an address that TVM's kernels accept; copied if it is not."""
-    if array.flags.c_contiguous and array.ctypes.data % ALIGNMENT == 0:
-        return array
-    return aligned_copy(array)
+    if tensor_type.shape.is_static:
+        return Tensor.holding(tensor_type, typed)
+    return Tensor(typed, None, tensor_type.device)
 
 
 def aligned_copy(array: Array) -> Array:
-    """The same elements contiguous, in memory of their own, at such an address."""
-    copy = aligned_empty(array.shape, array.dtype)
+    """The same elements contiguous, in memory of their own, at an address that kernels accept."""
+    copy = aligned(array.shape, array.dtype, np.empty)
     copy[...] = array
     return copy
 
@@ -121,4 +101,5 @@ def _host_tensor(array: Array) -> Any:  # noqa: ANN401 - tvm ships no types
 def _plain(array: Array) -> Array:
     """``array``, or a copy of it, such that TVM takes it: aligned, writable, bfloat16 as bits."""
     plain = bits(array)
-    return aligned(plain if plain.flags.writeable else plain.copy())
+    fits = plain.flags.writeable and plain.ctypes.data % ALIGNMENT == 0
+    return plain if fits else aligned_copy(plain)

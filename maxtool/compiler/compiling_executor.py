@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from maxtool.compiler.device_memory import DeviceArray, upload
+from maxtool.compiler.device_memory import upload
 from maxtool.compiler.eager import EagerPrograms
 from maxtool.compiler.program import Program
 from maxtool.compiler.targets import Targets
-from maxtool.graph import DeviceRef, Graph, Tensor, TensorType
-from maxtool.graph.executor import Run, register
+from maxtool.graph import Graph, Tensor
+from maxtool.graph.executor import register
 from maxtool.runtime.loader.host import set_threads
 
 Array = np.ndarray[Any, Any]
 
 
 class BoundGraph:
-    """A compiled graph with copies of its weights.
-
-    Args:
-        graph: The graph.
-        program: What it was compiled to.
-        weights: The values of the weights.
-
-    Raises:
-        MissingWeight: Listing the weights of the graph that ``weights`` lacks.
-        MisshapenWeight: Listing those of another dtype or shape than the graph declares.
-    """
+    """A compiled graph with copies of its weights."""
 
     def __init__(self, graph: Graph, program: Program, weights: Mapping[str, Array]) -> None:
         self._program, self._bound = program, program.bind(weights)
@@ -55,17 +45,7 @@ class CompilingExecutor:
     def __init__(self) -> None:
         set_threads(0)
         self._targets = Targets()
-        self._operations = EagerPrograms(self._targets)
-
-    def prepared(
-        self,
-        op: str,
-        types: Sequence[TensorType],
-        attributes: Mapping[str, Any],
-        results: Sequence[TensorType],
-    ) -> Run:
-        """One operation as a function of operands of these types, of which it changes none."""
-        return self._operations.prepared(op, types, attributes, results)
+        self.prepared, self.upload = EagerPrograms(self._targets).prepared, upload
 
     def compile(self, graph: Graph, weights: Mapping[str, Array]) -> BoundGraph:
         """Compile a graph for this machine; the result takes its inputs as tensors.
@@ -78,14 +58,6 @@ class CompilingExecutor:
             MisshapenWeight: Listing those of another dtype or shape than the graph declares.
         """
         return BoundGraph(graph, Program([graph], self._targets), weights)
-
-    def upload(self, array: Array, device: DeviceRef) -> DeviceArray:
-        """A copy of an array in the memory of an accelerator.
-
-        Raises:
-            MissingDevice: If this machine has no such device (also a ValueError).
-        """
-        return upload(array, device)
 
 
 @cache

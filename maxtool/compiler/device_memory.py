@@ -27,9 +27,7 @@ def runtime_device(device: DeviceRef) -> Any:  # noqa: ANN401 - tvm ships no typ
 class DeviceArray:
     """Elements in the memory of an accelerator, as ``AcceleratorArray`` describes them.
 
-    Args:
-        tensor: TVM's tensor, of the type in which the elements are carried.
-        dtype: Their type.
+    TVM's tensor has the type in which the elements are carried, and ``dtype`` is their own.
     """
 
     def __init__(self, tensor: Any, dtype: DType) -> None:  # noqa: ANN401
@@ -73,9 +71,6 @@ def on_accelerator(value: Tensor, device: DeviceRef) -> Any:  # noqa: ANN401 - t
     """A tensor's elements on an accelerator, as programs take them; copied if they are not there.
 
     Those of a tensor that is to live there, and waits on the host, stay.
-
-    Raises:
-        MissingDevice: If this machine has no such device (also a ValueError).
     """
     if isinstance(value.device_array, DeviceArray):
         there = value.device == device

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 import numpy as np
+
+from maxtool.runtime.loader.memory import aligned
 
 Array = np.ndarray[Any, Any]
 
 # Bytes of the source that are transposed at a time.
 CHUNK = 8 << 20
-
-# What TVM's kernels take the addresses of tensors to be multiples of.
-ALIGNMENT = 64
-
-
-def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """An array at an address that kernels accept; its elements are whatever was there."""
-    size = prod(shape) * dtype.itemsize
-    raw = np.empty(size + ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
-    return raw[start : start + size].view(dtype).reshape(shape)
 
 
 def packed_shape(n: int, k: int, nr: int) -> tuple[int, int, int]:
@@ -49,7 +39,7 @@ def pack_linear(w: Array, nr: int, *, out: Array | None = None) -> Array:
     n, k = w.shape
     shape = packed_shape(n, k, nr)
     if out is None:
-        out = aligned_empty(shape, w.dtype)
+        out = aligned(shape, w.dtype, np.empty)
     if out.shape != shape or out.dtype != w.dtype:
         raise ValueError(f"out is {out.dtype}{out.shape}, the packed weight {w.dtype}{shape}")
     whole = n // nr

@@ -58,23 +58,16 @@ class Program:
         self._graphs = {graph.name: graph for graph in graphs}
         compiled = compile_module(lowering.module(), placement, asserts=False)
         main = placement.target(placement.devices[0])
-        code = (
-            load_device_module(compiled, main)
-            if isinstance(main, CudaTarget)
-            else compiled.executable
-        )
+        code = compiled.executable
+        if isinstance(main, CudaTarget):
+            code = load_device_module(compiled, main)
         devices = [runtime_device(device) for device in placement.devices]
         self._machine = relax.VirtualMachine(code, devices)
         # Concurrent calls of one virtual machine crash the process.
         self._lock = Lock()
 
     def bind(self, weights: Mapping[str, Array]) -> Any:  # noqa: ANN401 - tvm ships no types
-        """Copies of the weights as the functions take them, each on its device.
-
-        Raises:
-            MissingWeight: Listing the weights that are needed and not there.
-            MisshapenWeight: Listing those of another dtype or shape.
-        """
+        """Copies of the weights as the functions take them, each on its device."""
         absent = [name for name in self.storage if name not in weights]
         if absent:
             raise MissingWeight("weights have no data", problems=absent)
@@ -93,22 +86,11 @@ class Program:
         index = list(self.storage).index(name)
         return self.storage[name].restore(bound[index].numpy())
 
-    def run(
-        self,
-        name: str,
-        inputs: Sequence[Tensor],
-        weights: Any,  # noqa: ANN401 - what bind returned
-        results: Sequence[TensorType],
-    ) -> tuple[Tensor, ...]:
-        """Run one function. Buffer inputs are written in place; others are brought where it reads.
-
-        Raises:
-            ValueError: If a buffer is a read-only array, or is not where it is to be written.
-        """
-        return self.function(name, weights, results)(inputs)
-
     def function(self, name: str, weights: Any, results: Sequence[TensorType]) -> Run:  # noqa: ANN401 - what bind returned
-        """One function, as one that takes its inputs; what a call need not look up is known."""
+        """One function, as one that takes its inputs; what a call need not look up is known.
+
+        Buffer inputs are written in place; others are brought where it reads.
+        """
         call = self._machine[self._entries[name]]
         types = [value.type for value in self._graphs[name].inputs]
         written = [index for index, each in enumerate(types) if isinstance(each, BufferType)]

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from maxtool.compiler.fusion.node_index import NodeIndex
-from maxtool.compiler.packing import aligned_empty, pack_linear, packed_shape
+from maxtool.compiler.packing import pack_linear, packed_shape
 from maxtool.compiler.placement import Placement
 from maxtool.compiler.storage_types import bits, stored
 from maxtool.dtype import DType
 from maxtool.graph import CallNode, Graph, Node, Tensor
+from maxtool.runtime.loader.memory import aligned
 
 # Operations whose second operand is a weight that their kernel reads packed, and its rank.
 PACKED_OPERANDS = {"linear": (1, 2), "embedding": (1, 2), "expert_linear": (1, 3)}
@@ -74,7 +75,7 @@ class WeightStorage:
         """The matrix, or one after the other those of all experts."""
         if values.ndim == 2:
             return pack_linear(values, block)
-        laid = aligned_empty(self.stored_shape, values.dtype)
+        laid = aligned(self.stored_shape, values.dtype, np.empty)
         for matrix, out in zip(values, laid, strict=True):
             pack_linear(matrix, block, out=out)
         return laid
@@ -85,12 +86,8 @@ def plan_storage(
 ) -> dict[str, WeightStorage]:
     """Return the storage of every weight that the graphs need, sorted by name.
 
-    A weight is packed when every use of it, in any graph, reads it packed.
-
-    Args:
-        graphs: The graphs of a module.
-        placement: The devices, and what each is compiled for.
-        rewritten: Gives the nodes of a graph, or of a subgraph, as they are lowered.
+    A weight is packed when every use of it, in any graph, reads it packed. ``rewritten`` gives the
+    nodes of a graph, or of a subgraph, as they are lowered.
     """
     uses: dict[str, set[bool]] = defaultdict(set)
     types: dict[str, Tensor] = {}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TypeAlias
 
 from maxtool.compiler.cpu_target import CpuTarget, cpu_target
-from maxtool.compiler.cuda.cuda_target import cuda_target
+from maxtool.compiler.cuda.cuda_target import CudaTarget, cuda_target
 from maxtool.errors import UsageError
 
 HINT = (
@@ -15,37 +15,9 @@ HINT = (
 )
 
 
-class Target(Protocol):
-    """Machine to compile for: a CPU, or GPUs and the CPU of their machine."""
-
-    @property
-    def kind(self) -> str:
-        """``cpu`` or ``cuda``: which kernels, rules and passes it takes."""
-
-    @property
-    def label(self) -> str:
-        """Name in messages."""
-
-    @property
-    def host(self) -> bool:
-        """Return whether it is this machine."""
-
-    @property
-    def processor(self) -> CpuTarget:
-        """The CPU that runs the code, or launches it."""
-
-    @property
-    def packing(self) -> int | None:
-        """Output features in a block of a packed weight; None if weights are stored as they are."""
-
-    @property
-    def tvm(self) -> Any:  # noqa: ANN401 - tvm ships no types
-        """The ``tvm.target.Target``."""
-
-    @property
-    def manifest(self) -> dict[str, object]:
-        """Return the record of an artifact."""
-
+# What is compiled for: a CPU, or GPUs and the CPU of their machine. Its ``kind`` decides which
+# kernels, rules and passes it takes.
+Target: TypeAlias = CpuTarget | CudaTarget
 
 # What finds the target of each kind of device of this machine.
 OF_DEVICE: dict[str, Callable[[], Target]] = {"cpu": cpu_target, "gpu": cuda_target}

@@ -179,7 +179,7 @@ def test_names_never_collide() -> None:
         program = Program([Graph(name, call, [ROWS])], Targets())
         kinds = [ROWS] * 3
         x = np.ones((2, 20), np.float32)
-        got = program.run(name, [Tensor(x)], program.bind({}), kinds)
+        got = program.function(name, program.bind({}), kinds)([Tensor(x)])
         assert [float(one.to_numpy()[0, 0]) for one in got[:2]] == [2, 2]
 
 

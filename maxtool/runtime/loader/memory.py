@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -15,10 +15,12 @@ from .specs import ALIGNMENT, BITS, DTYPES, ArraySpec, EntrySpec
 Array: TypeAlias = np.ndarray[Any, Any]
 
 
-def aligned(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
-    """Zeros at a 64-byte boundary, which compiled code relies on."""
+def aligned(
+    shape: Sequence[int], dtype: np.dtype[Any], new: Callable[..., Array] = np.zeros
+) -> Array:
+    """Zeros, or what ``new`` fills it with, at a 64-byte boundary: compiled code relies on it."""
     size = math.prod(shape) * dtype.itemsize
-    raw = np.zeros(size + ALIGNMENT, np.uint8)
+    raw = new(size + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + size].view(dtype).reshape(shape)
 

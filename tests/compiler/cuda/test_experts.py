@@ -134,7 +134,7 @@ def test_a_mixture(seq: str | int) -> None:
     chosen = choices(5, 2 * length * used, number).reshape(2, length, used)
     results = [value.type for value in graph.outputs]
     inputs = [Tensor(one) for one in (x, chosen, shares)]
-    (actual,) = result.run("main", inputs, result.bind(values), results)
+    (actual,) = result.function("main", result.bind(values), results)(inputs)
 
     def times(rows: np.ndarray, name: str) -> np.ndarray:
         taken = values[name][np.clip(chosen, 0, number - 1)].astype("f8")

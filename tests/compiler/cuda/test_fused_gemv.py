@@ -264,8 +264,8 @@ def test_graphs_mean_what_they_did(forward: Callable[..., Any]) -> None:
     weights = result.bind(values)
     rows = [elements(20 + i, (3, 1, WIDTH), "float32") for i in range(count)]
     results = [
-        result.run(
-            graph.name, list(map(Tensor, rows)), weights, [output.type for output in graph.outputs]
+        result.function(graph.name, weights, [output.type for output in graph.outputs])(
+            list(map(Tensor, rows))
         )
         for graph in graphs
     ]

@@ -82,7 +82,7 @@ def called(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def ran(graph: Graph, *arrays: np.ndarray) -> Sequence[Tensor]:
     program = Simulation().program([graph])
     results = [value.type for value in graph.outputs]
-    return program.run("g", [Tensor(array) for array in arrays], program.bind({}), results)
+    return program.function("g", program.bind({}), results)([Tensor(array) for array in arrays])
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -57,7 +57,7 @@ def on_a_gpu(function: Callable[..., Sequence[Tensor]], *arrays: np.ndarray) -> 
     simulation = Simulation()
     program = simulation.program([graph])
     results = [value.type for value in graph.outputs]
-    result = program.run("g", [Tensor(one) for one in arrays], program.bind({}), results)
+    result = program.function("g", program.bind({}), results)([Tensor(one) for one in arrays])
     return [one.to_numpy() for one in result]
 
 
