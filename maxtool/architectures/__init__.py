@@ -42,7 +42,7 @@ def build(
         architecture: A name in the table, or one that an installed package brings.
         config: Its configuration, field by field.
         dtype: The element type of the matrices.
-        context: Positions it is built for; those it was trained for when absent.
+        context: Positions it is built for; when absent, all that the configuration allows.
         form: How a decoder's cache lies; architectures of installed packages see to their own.
         draws: Whether a decoder draws tokens itself.
 

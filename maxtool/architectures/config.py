@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields
+from math import inf
+from operator import ge, gt
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from maxtool.errors import ConfigurationError
 
 T = TypeVar("T")
 
+MAX_POSITIONS = 2**31 - 1  # a position is an int32
+
 
 def typed(type_: type[T], values: Mapping[str, object], check: Callable[[T], list[str]]) -> T:
-    """Return ``values`` as a dataclass. Lists become tuples.
-
-    Args:
-        type_: The dataclass.
-        values: Its fields by name.
-        check: Lists what is wrong with the values although they have their types.
+    """Return ``values`` as a dataclass that ``check`` finds no problems with; lists become tuples.
 
     Raises:
         ConfigurationError: Listing each field that is missing, unknown, of the wrong type or wrong.
@@ -44,6 +43,25 @@ def typed(type_: type[T], values: Mapping[str, object], check: Callable[[T], lis
         if not problems:
             return config
     raise ConfigurationError("the model's configuration does not work", problems=problems)
+
+
+def out_of_range(
+    config: object, positive: Iterable[str], not_negative: Iterable[str]
+) -> Iterator[str]:
+    """Yield a line for each number that is infinite or too small; None is fine."""
+    for names, fits in ((positive, gt), (not_negative, ge)):
+        for name in names:
+            value = getattr(config, name)
+            if value is not None and not (fits(value, 0) and value < inf):
+                yield f"{name} is {value}"
+
+
+def unsupported(config: object, choices: Mapping[str, Collection[str]]) -> Iterator[str]:
+    """Yield a line for each option that is none of its choices; None is fine."""
+    for name, known in choices.items():
+        value = getattr(config, name)
+        if value is not None and value not in known:
+            yield f"{name} {value!r}: supported are {', '.join(known)}"
 
 
 def _frozen(value: object) -> object:

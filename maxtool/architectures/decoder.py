@@ -7,12 +7,10 @@ from contextlib import AbstractContextManager
 
 from maxtool.architectures.cache_layout import Cache, CacheLayout
 from maxtool.architectures.config import typed
-from maxtool.architectures.decoder_checks import problems
+from maxtool.architectures.decoder_checks import check_split, problems
 from maxtool.architectures.decoder_config import DecoderConfig
-from maxtool.architectures.decoder_layer import DecoderLayer
-from maxtool.architectures.decoder_split import check_split
+from maxtool.architectures.decoder_layer import DecoderLayer, make_norm
 from maxtool.architectures.entry import Entry, Limit, Table
-from maxtool.architectures.make_norm import make_norm
 from maxtool.architectures.rope_scaling import BY_LENGTH
 from maxtool.architectures.rotary_angles import Angles, make_rotaries
 from maxtool.dtype import DType
@@ -26,11 +24,7 @@ CPU_FORM = CacheLayout()
 
 
 class PositionEmbedding(Module[[Tensor, Tensor], Tensor]):
-    """A learned vector for each position.
-
-    Attributes:
-        weight: ``[context, hidden]``.
-    """
+    """A learned vector for each position."""
 
     def __init__(self, context: int, hidden: int, dtype: DType) -> None:
         self.weight = Weight("weight", dtype, (context, hidden))
@@ -41,15 +35,9 @@ class PositionEmbedding(Module[[Tensor, Tensor], Tensor]):
 
 
 class Decoder(Module[[Tensor], Tensor]):
-    """A decoder-only language model.
+    """A decoder-only language model; arguments as :func:`maxtool.architectures.build`.
 
-    Args:
-        config: Its options.
-        dtype: The element type of the matrices. Norms and biases, and everything computed, are
-            float32.
-        context: Positions it is built for; as many as the configuration allows when absent.
-        form: How the cache lies in memory.
-        draws: Whether there are entries that draw the next token themselves.
+    ``dtype`` is that of the matrices. Norms and biases, and everything computed, are float32.
     """
 
     def __init__(
@@ -78,50 +66,26 @@ class Decoder(Module[[Tensor], Tensor]):
         self.rotaries = make_rotaries(config, self.context)
 
     def forward(self, input_ids: Tensor) -> Tensor:
-        """Logits at every position, without a cache.
-
-        Args:
-            input_ids: int64 ``[batch, seq]``, at most ``context`` long.
-
-        Returns:
-            float32 ``[batch, seq, vocab]``.
-        """
+        """Logits ``[batch, seq, vocab]`` of tokens ``[batch, seq]``, without a cache."""
         return self._logits(self._hidden(input_ids, Tensor([0], DType.int32, input_ids.device), []))
 
     def step(self, input_ids: Tensor, position: Tensor, *cache: Tensor) -> Tensor:
-        """Logits after the last token, with a cache that holds all tokens before ``input_ids``.
+        """Logits ``[batch, vocab]`` after the last of tokens ``[batch, seq]``.
 
-        Args:
-            input_ids: int64 ``[batch, seq]``.
-            position: int32 ``[1]``: how many tokens the cache holds. ``position + seq`` must not
-                exceed ``context``: the caller checks it.
-            cache: Keys and values of each layer, written in place.
-
-        Returns:
-            float32 ``[batch, vocab]``.
+        The cache, keys and values of each layer, holds the ``position`` tokens before these, and is
+        written in place. The caller checks that ``position + seq`` does not exceed ``context``.
         """
         pairs = list(zip(cache[::2], cache[1::2], strict=True))
         return self._logits(self._hidden(input_ids, position, pairs)[:, -1])
 
     def sample(
-        self,
-        token: Tensor,
-        position: Tensor,
-        draws: Tensor,
-        settings: Tensor,
-        *state: Tensor,
+        self, token: Tensor, position: Tensor, draws: Tensor, settings: Tensor, *state: Tensor
     ) -> tuple[Tensor, Tensor]:
         """The next token, drawn from the logits after the last: one step without the host.
 
-        Args:
-            token: int64 ``[batch, seq]``: the tokens to read.
-            position: int32 ``[1]``, as of :meth:`step`.
-            draws: float32 ``[context]``: the number at ``position`` is used.
-            settings: float32 ``[5]``; both as :func:`maxtool.graph.ops.sample` says.
-            state: The cache, and what was in the text, int8 ``[batch, vocab]``; written in place.
-
-        Returns:
-            The tokens, int64 ``[batch, 1]``, and ``position + seq``.
+        ``draws`` and ``settings`` are as :func:`maxtool.graph.ops.sample` has them. The state, the
+        cache and what was in the text, is written in place. Returns tokens ``[batch, 1]``, and
+        ``position + seq``.
         """
         *cache, seen = state
         logits = self.step(token, position, *cache)
@@ -253,11 +217,7 @@ def build(
     form: CacheLayout = CPU_FORM,
     draws: bool = False,
 ) -> Decoder:
-    """A decoder with its weights declared and not bound.
-
-    Raises:
-        ConfigurationError: Listing everything wrong with the configuration.
-    """
+    """A decoder with its weights declared and not bound."""
     options = typed(DecoderConfig, config, problems)
     if context is not None and not 1 <= context <= options.max_context:
         raise ConfigurationError(

@@ -21,11 +21,7 @@ CachedModule: TypeAlias = Module[
 class Attention(CachedModule):
     """Attention in which each head of keys serves several heads of queries.
 
-    Args:
-        config: The decoder's options.
-        window: How many keys a query sees at most, its own included; None for all.
-        dtype: The element type of the matrices.
-        form: How keys and values lie.
+    A query sees ``window`` keys at most, its own included; None for all.
     """
 
     def __init__(
@@ -53,16 +49,10 @@ class Attention(CachedModule):
     def forward(
         self, x: Tensor, angles: Angles | None, position: Tensor, cache: Cache | None
     ) -> tuple[Tensor, Cache | None]:
-        """Attention of ``x`` over what the cache holds and itself.
+        """Attention of ``x [batch, seq, hidden]`` over what the cache holds and itself.
 
-        Args:
-            x: ``[batch, seq, hidden]``.
-            angles: Of rotary positions, if there are such.
-            position: int32 ``[1]``: where the first token of ``x`` stands.
-            cache: Keys and values before ``position``; None when there are none.
-
-        Returns:
-            The shape of ``x``, and the cache with the new keys and values.
+        The first token of ``x`` stands at ``position``, int32 ``[1]``; returns the updated cache
+        too.
         """
         query, key, value = self._projected(x)
         if angles is not None:

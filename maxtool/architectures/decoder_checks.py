@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from math import inf
 from typing import TypeAlias
 
-from maxtool.architectures.decoder_config import MAX_POSITIONS, DecoderConfig
+from maxtool.architectures.config import MAX_POSITIONS, out_of_range, unsupported
+from maxtool.architectures.decoder_config import DecoderConfig
+from maxtool.errors import ConfigurationError
 
 Rule: TypeAlias = Callable[[DecoderConfig], Iterator[str]]
 
@@ -60,20 +63,10 @@ def problems(config: DecoderConfig) -> list[str]:
 
 
 def _out_of_range(config: DecoderConfig) -> Iterator[str]:
-    for name in (*POSITIVE.split(), *NOT_NEGATIVE):
-        value = getattr(config, name)
-        fits = value is None or 0 < value < inf or (value == 0 and name in NOT_NEGATIVE)
-        if not fits:
-            yield f"{name} is {value}"
+    yield from out_of_range(config, POSITIVE.split(), NOT_NEGATIVE)
     for name, most in MAXIMA.items():
         if getattr(config, name) > most:
             yield f"{name} is {getattr(config, name)}, above {most}"
-
-
-def _unknown(config: DecoderConfig) -> Iterator[str]:
-    for name, known in CHOICES.items():
-        if (value := getattr(config, name)) not in known:
-            yield f"{name} {value!r}: supported are {', '.join(known)}"
 
 
 def _needs(config: DecoderConfig) -> Iterator[str]:
@@ -159,7 +152,7 @@ def _experts(config: DecoderConfig) -> Iterator[str]:
 
 RULES: tuple[Rule, ...] = (
     _out_of_range,
-    _unknown,
+    partial(unsupported, choices=CHOICES),
     _needs,
     _lengths,
     _factors,
@@ -171,3 +164,31 @@ RULES: tuple[Rule, ...] = (
     _windows,
     _experts,
 )
+
+
+def check_split(config: DecoderConfig, count: int) -> None:
+    """Refuse to split a decoder over devices where its heads and widths make no equal parts.
+
+    Raises:
+        ConfigurationError: Listing everything that does not.
+    """
+    if listed := list(_unequal(config, count)):
+        raise ConfigurationError(f"the model cannot be split over {count} devices", problems=listed)
+
+
+def _unequal(config: DecoderConfig, count: int) -> Iterator[str]:
+    heads = ("n_heads", "n_kv_heads")[: 1 + (config.n_kv_heads > 1)]
+    for name in (*heads, *_inner_sizes(config)):
+        if (size := getattr(config, name)) % count:
+            yield f"{name} is {size}, which makes no {count} equal parts"
+    if config.qk_norm == "full" and count > 1:
+        yield "qk_norm is 'full': the norm of queries and keys is over all heads"
+
+
+def _inner_sizes(config: DecoderConfig) -> Iterator[str]:
+    """Yield the options that set the width of the MLPs, of experts and of layers without them."""
+    layers = [config.has_experts(index) for index in range(config.n_layers)]
+    if any(layers) and config.expert_size is not None:
+        yield "expert_size"
+    if not all(layers) or config.expert_size is None:
+        yield "intermediate_size"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-MAX_POSITIONS = 2**31 - 1  # a position is an int32
+from maxtool.architectures.config import MAX_POSITIONS
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from maxtool.architectures.cache_layout import Cache, CacheLayout
 from maxtool.architectures.decoder_attention import Attention, CachedModule
 from maxtool.architectures.decoder_config import DecoderConfig
-from maxtool.architectures.make_norm import Norm, make_norm
 from maxtool.architectures.mixture_of_experts import MixtureOfExperts
-from maxtool.architectures.mlp import MLPS, GatedMLP, PlainMLP
+from maxtool.architectures.mlp import MLPS, PlainMLP
 from maxtool.architectures.rotary_angles import Angles
 from maxtool.dtype import DType
 from maxtool.graph import Tensor
+from maxtool.nn import LayerNorm, RMSNorm
+
+Norm: TypeAlias = RMSNorm | LayerNorm
 
 # The norms of each form of block.
 NORMS: dict[str, tuple[str, ...]] = {
@@ -23,16 +27,15 @@ NORMS: dict[str, tuple[str, ...]] = {
 PARALLEL = ("parallel", "parallel_shared")
 
 
+def make_norm(norm_type: str, dim: int, eps: float, has_bias: bool = False) -> Norm:
+    """A norm of ``norm_type``: ``rms``, which has no bias, or ``layer``."""
+    return RMSNorm(dim, eps) if norm_type == "rms" else LayerNorm(dim, eps=eps, use_bias=has_bias)
+
+
 class DecoderLayer(CachedModule):
     """Attention and MLP, one after the other or side by side, each added to the residual stream.
 
     A norm that the form of block has not is None, and changes nothing.
-
-    Args:
-        config: The decoder's options.
-        index: Which of its layers it is.
-        dtype: The element type of the matrices.
-        form: How keys and values lie.
     """
 
     def __init__(self, config: DecoderConfig, index: int, dtype: DType, form: CacheLayout) -> None:
@@ -67,9 +70,7 @@ class DecoderLayer(CachedModule):
         return x + (more if self.residual_scale == 1 else more * self.residual_scale)
 
 
-def _make_mlp(
-    config: DecoderConfig, index: int, dtype: DType
-) -> GatedMLP | PlainMLP | MixtureOfExperts:
+def _make_mlp(config: DecoderConfig, index: int, dtype: DType) -> PlainMLP | MixtureOfExperts:
     if config.has_experts(index):
         return MixtureOfExperts(config, dtype)
     widths = (config.hidden_size, config.intermediate_size)

@@ -31,13 +31,7 @@ class EncoderAttention(Module[[Tensor, Tensor, Angles | None], Tensor]):
         self.heads, self.head_dim = config.n_heads, config.head_dim
 
     def forward(self, x: Tensor, mask: Tensor, angles: Angles | None) -> Tensor:
-        """Map ``[batch, seq, hidden]`` to the same shape.
-
-        Args:
-            x: The tokens.
-            mask: bool ``[batch, 1, 1, seq]``: False for padding.
-            angles: Those of rotary positions, if there are such.
-        """
+        """Map ``[batch, seq, hidden]`` to its shape; ``mask [batch, 1, 1, seq]`` hides padding."""
         query, key, value = (self._heads(part(x)) for part in (self.q, self.k, self.v))
         if angles is not None:
             query, key = (ops.rope(one, *angles) for one in (query, key))
@@ -60,20 +54,15 @@ class EncoderLayer(Module[[Tensor, Tensor, Angles | None], Tensor]):
         self.mlp_norm = LayerNorm(hidden, eps=config.norm_eps)
 
     def forward(self, x: Tensor, mask: Tensor, angles: Angles | None) -> Tensor:
-        """Map ``[batch, seq, hidden]`` to the same shape; arguments are those of attention."""
+        """Map ``[batch, seq, hidden]`` to the same shape, as attention does."""
         x = self.attn_norm(x + self.attn(x, mask, angles))
         return self.mlp_norm(x + self.mlp(x))
 
 
 class Encoder(Module[[Tensor, Tensor, Tensor], "tuple[Tensor, ...]"]):
-    """A bidirectional transformer over tokens.
+    """A bidirectional transformer over tokens; ``dtype`` is that of the matrices.
 
-    Args:
-        config: Its options.
-        dtype: The element type of the matrices. Norms and biases, and everything computed, are
-            float32.
-        context: Positions it is built for; when absent, those that texts are cut to, or those it
-            was trained for.
+    The context, where none is named, is as long as texts are cut to, or as it was trained for.
     """
 
     def __init__(
@@ -98,13 +87,7 @@ class Encoder(Module[[Tensor, Tensor, Tensor], "tuple[Tensor, ...]"]):
     ) -> tuple[Tensor, ...]:
         """The vector of every token, and that of BERT's pooler if there is one.
 
-        Args:
-            input_ids: int64 ``[batch, seq]``, at most ``context`` long.
-            attention_mask: int64 ``[batch, seq]``: 1 for a token, 0 for padding.
-            token_type_ids: int64 ``[batch, seq]``; zeros when absent.
-
-        Returns:
-            float32 ``[batch, seq, hidden]``, and ``[batch, hidden]``.
+        All are ``[batch, seq]``; the mask is 1 for a token and 0 for padding. Absent types are 0.
         """
         x = self._embedded(input_ids, token_type_ids)
         batch, seq = input_ids.shape
@@ -116,15 +99,7 @@ class Encoder(Module[[Tensor, Tensor, Tensor], "tuple[Tensor, ...]"]):
         return (x,) if self.pooler is None else (x, ops.tanh(self.pooler(x[:, 0])))
 
     def pool(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """One vector for each text.
-
-        Args:
-            input_ids: As :meth:`forward`.
-            attention_mask: Likewise.
-
-        Returns:
-            float32 ``[batch, hidden]``.
-        """
+        """One vector for each text."""
         x = self.forward(input_ids, attention_mask)[0]
         pooling = self.config.pooling or "mean"
         return pooled(pooling, x, attention_mask, normalize=self.config.normalize)
@@ -198,11 +173,7 @@ def _rotary(config: EncoderConfig, context: int) -> RotaryTable:
 def build(
     config: Mapping[str, object], dtype: DType = DType.float32, context: int | None = None
 ) -> Encoder:
-    """An encoder with its weights declared and not bound.
-
-    Raises:
-        ConfigurationError: Listing everything wrong with the configuration.
-    """
+    """An encoder with its weights declared and not bound."""
     if context is not None and context < 1:
         raise ConfigurationError(f"a context of {context} positions", hint="it is at least 1")
     return Encoder(typed(EncoderConfig, config, EncoderConfig.problems), dtype, context)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import inf
 
+from maxtool.architectures.config import MAX_POSITIONS, out_of_range, unsupported
 from maxtool.architectures.mlp import ACTIVATIONS, MLPS
 from maxtool.architectures.pooling import POOLINGS
 
-POSITIONS = ("learned", "rope")
-MAX_POSITIONS = 2**31 - 1  # a position is an int32
+CHOICES = {
+    "position": ("learned", "rope"),
+    "mlp": tuple(MLPS),
+    "hidden_act": tuple(ACTIVATIONS),
+    "pooling": tuple(POOLINGS),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,36 +73,18 @@ class EncoderConfig:
 
     def problems(self) -> list[str]:
         """Return the problems with the values, one line each."""
-        return [*self._sizes(), *self._choices()]
+        return [*self._sizes(), *unsupported(self, CHOICES)]
 
     def _sizes(self) -> Iterator[str]:
         positive = (
             "vocab_size hidden_size intermediate_size n_layers n_heads head_dim context_length"
-            " rope_theta"
+            " rope_theta max_length"
         )
-        for name in positive.split():
-            if not 0 < getattr(self, name) < inf:
-                yield f"{name} is {getattr(self, name)}"
-        if self.max_length is not None and self.max_length < 1:
-            yield f"max_length is {self.max_length}"
-        for name in ("position_offset", "token_types", "norm_eps"):
-            if not 0 <= getattr(self, name) < inf:
-                yield f"{name} is {getattr(self, name)}"
+        not_negative = ("position_offset", "token_types", "norm_eps")
+        yield from out_of_range(self, positive.split(), not_negative)
         if self.context_length > MAX_POSITIONS - self.position_offset:
             yield f"context_length is {self.context_length}, above {MAX_POSITIONS}"
         if self.position == "rope" and self.head_dim % 2:
             yield f"head_dim {self.head_dim} is odd"
         if self.pad_token_id is not None and not 0 <= self.pad_token_id < self.vocab_size:
             yield f"pad_token_id is {self.pad_token_id}, of {self.vocab_size} tokens"
-
-    def _choices(self) -> Iterator[str]:
-        choices = {
-            "position": POSITIONS,
-            "mlp": MLPS,
-            "hidden_act": ACTIVATIONS,
-            "pooling": POOLINGS,
-        }
-        for name, supported in choices.items():
-            value = getattr(self, name)
-            if value not in supported and not (name == "pooling" and value is None):
-                yield f"{name} {value!r}: supported are {', '.join(supported)}"

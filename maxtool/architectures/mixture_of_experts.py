@@ -14,17 +14,7 @@ from maxtool.nn.tensor_parallel import Role, strategy_of
 class ExpertLinear(Module[[Tensor, Tensor], Tensor]):
     """A linear layer for each expert.
 
-    Args:
-        count: How many experts there are.
-        in_dim: The width of the input.
-        out_dim: The width of the output.
-        dtype: The weight's element type.
-
-        role: What a device has of it where a model is split over several by layers. Sums that
-            are to be added up over the devices are left to who calls it.
-
-    Attributes:
-        weight: ``[count, out_dim, in_dim]``.
+    Sums that are to be added up over devices, where its ``role`` says so, are left to who calls it.
     """
 
     def __init__(self, count: int, in_dim: int, out_dim: int, dtype: DType, role: Role) -> None:

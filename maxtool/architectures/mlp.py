@@ -18,34 +18,8 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-class GatedMLP(Module[[Tensor], Tensor]):
-    """``down(activation(gate(x)) * up(x))``.
-
-    Args:
-        hidden: Width of input and output.
-        inner: Width between the projections.
-        activation: A name in ``ACTIVATIONS``.
-        dtype: The element type of the matrices.
-        has_bias: Whether the three projections have biases.
-    """
-
-    def __init__(
-        self, hidden: int, inner: int, activation: str, dtype: DType, has_bias: bool = False
-    ) -> None:
-        self.gate = Linear(hidden, inner, dtype, has_bias=has_bias)
-        self.up = Linear(hidden, inner, dtype, has_bias=has_bias)
-        self.down = Linear(inner, hidden, dtype, has_bias=has_bias)
-        self.gate.role = self.up.role = Role.OUTPUTS
-        self.down.role = Role.INPUTS
-        self.activation = activation
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map ``[..., hidden]`` to the same shape."""
-        return self.down(ACTIVATIONS[self.activation](self.gate(x)) * self.up(x))
-
-
 class PlainMLP(Module[[Tensor], Tensor]):
-    """``down(activation(up(x)))``; arguments as :class:`GatedMLP`."""
+    """``down(activation(up(x)))``, by the name of an activation in ``ACTIVATIONS``."""
 
     def __init__(
         self, hidden: int, inner: int, activation: str, dtype: DType, has_bias: bool = False
@@ -60,5 +34,20 @@ class PlainMLP(Module[[Tensor], Tensor]):
         return self.down(ACTIVATIONS[self.activation](self.up(x)))
 
 
+class GatedMLP(PlainMLP):
+    """``down(activation(gate(x)) * up(x))``."""
+
+    def __init__(
+        self, hidden: int, inner: int, activation: str, dtype: DType, has_bias: bool = False
+    ) -> None:
+        self.gate = Linear(hidden, inner, dtype, has_bias=has_bias)
+        self.gate.role = Role.OUTPUTS
+        super().__init__(hidden, inner, activation, dtype, has_bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``[..., hidden]`` to the same shape."""
+        return self.down(ACTIVATIONS[self.activation](self.gate(x)) * self.up(x))
+
+
 # What a configuration calls them.
-MLPS: dict[str, type[GatedMLP | PlainMLP]] = {"gated": GatedMLP, "plain": PlainMLP}
+MLPS: dict[str, type[PlainMLP]] = {"gated": GatedMLP, "plain": PlainMLP}

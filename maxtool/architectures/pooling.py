@@ -14,14 +14,9 @@ HIDDEN = 1e9
 
 
 def mean(x: Tensor, mask: Tensor) -> Tensor:
-    """The mean of the tokens that are there.
+    """The mean ``[batch, 1, hidden]`` of the tokens ``[batch, seq, hidden]`` that are there.
 
-    Args:
-        x: ``[batch, seq, hidden]``.
-        mask: float32 ``[batch, seq, 1]``: 1 for a token, 0 for padding.
-
-    Returns:
-        ``[batch, 1, hidden]``.
+    The mask, ``[batch, seq, 1]``, is 1 for a token and 0 for padding.
     """
     return ops.sum(x * mask, axis=1) / ops.maximum(ops.sum(mask, axis=1), LEAST_COUNT)
 
@@ -45,17 +40,7 @@ POOLINGS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 def pooled(pooling: str, x: Tensor, attention_mask: Tensor, *, normalize: bool) -> Tensor:
-    """One vector for each text.
-
-    Args:
-        pooling: A name in ``POOLINGS``.
-        x: ``[batch, seq, hidden]``.
-        attention_mask: int64 ``[batch, seq]``: 1 for a token, 0 for padding.
-        normalize: Whether each vector is scaled to length 1.
-
-    Returns:
-        ``[batch, hidden]``.
-    """
+    """One vector ``[batch, hidden]`` for each text, scaled to length 1 if that is asked for."""
     batch, seq, hidden = x.shape
     mask = attention_mask.cast(DType.float32).reshape([batch, seq, 1])
     vector = POOLINGS[pooling](x, mask)

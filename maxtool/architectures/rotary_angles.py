@@ -1,10 +1,14 @@
-"""Rotary position embedding: where a graph takes the angles from."""
+"""Rotary position embedding: where a graph takes the angles from.
+
+No source of angles is a module: its tables are derived from the configuration and stand in no
+checkpoint. They are computed when they are compiled or stored, not when a model is planned.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -19,34 +23,11 @@ Table: TypeAlias = np.ndarray[tuple[int, int], np.dtype[np.float32]]
 Angles: TypeAlias = tuple[Tensor, Tensor, Tensor]
 
 
-class Rotary(Protocol):
-    """The source of the rotary angles for the positions of a call.
-
-    None of these is a module: their tables are derived from the configuration and stand in no
-    checkpoint. They are computed when they are compiled or stored, not when a model is planned.
-    """
-
-    @property
-    def by_position(self) -> tuple[str, ...]:
-        """The names of tables with a row for each position."""
-
-    def angles(self, input_ids: Tensor, position: Tensor) -> Angles:
-        """Cosine and sine of the angles of tokens ``[batch, seq]``, the first at ``position``."""
-
-
 class RotaryTable:
-    """Angles that depend on the position alone: tables for the whole context.
+    """Angles that depend on the position alone: tables ``[context, dim / 2]`` for every position.
 
-    Args:
-        name: What the names of the tables start with.
-        dim: How many elements of a head are rotated, an even number.
-        context: How many positions there are.
-        frequencies: Gives radians per position, ``[dim / 2]``.
-        factor: What cosines and sines are multiplied by.
-
-    Attributes:
-        cos: ``[context, dim / 2]``, float32.
-        sin: The same shape.
+    ``dim`` elements of a head are rotated, an even number, by ``frequencies`` in radians per
+    position; cosines and sines are multiplied by ``factor``.
     """
 
     def __init__(
@@ -72,30 +53,23 @@ class RotaryTable:
 
     @property
     def by_position(self) -> tuple[str, ...]:
-        """See :class:`Rotary`."""
+        """The names of tables with a row for each position."""
         return self.cos.name, self.sin.name
 
     def angles(self, input_ids: Tensor, position: Tensor) -> Angles:
-        """See :class:`Rotary`."""
+        """Cosine and sine of the angles of tokens ``[batch, seq]``, the first at ``position``."""
         return self.cos.on(input_ids.device), self.sin.on(input_ids.device), position
 
 
 class RotaryByLength:
     """Angles that depend on the length of the sequence too: computed anew in each call.
 
-    Keys in a cache keep the angles of the call that wrote them, as they do in transformers.
-
-    Args:
-        name: What the names of the tables start with.
-        dim: How many elements of a head are rotated, an even number.
-        original: Lengths up to this one have the same frequencies.
-        longest: So have lengths from this one on.
-        frequencies: From a length to radians per position, ``[dim / 2]``.
-        factor: What cosines and sines are multiplied by.
-
-    Attributes:
-        table: The frequencies of each length from ``original`` to ``longest``.
+    Keys in a cache keep the angles of the call that wrote them, as they do in transformers. Lengths
+    up to ``original`` have the same frequencies, and so have those from ``longest`` on.
     """
+
+    # The names of tables with a row for each position: the row of a length is the last beyond that.
+    by_position: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -116,13 +90,8 @@ class RotaryByLength:
         self.original = original
         self.factor = factor
 
-    @property
-    def by_position(self) -> tuple[str, ...]:
-        """Inputs that are positions: empty, since a length beyond the last row takes that row."""
-        return ()
-
     def angles(self, input_ids: Tensor, position: Tensor) -> Angles:
-        """See :class:`Rotary`."""
+        """The angles as :meth:`RotaryTable.angles` gives them."""
         cos, sin = ops.rope_angles(
             input_ids,
             self.table.on(input_ids.device),
@@ -133,12 +102,11 @@ class RotaryByLength:
         return cos, sin, Tensor([0], DType.int32, input_ids.device)
 
 
-def make_rotaries(config: DecoderConfig, context: int) -> dict[bool, Rotary]:
-    """The angles of a decoder built for ``context`` positions.
+Rotary: TypeAlias = RotaryTable | RotaryByLength
 
-    Returns:
-        Those of the layers that are local (True) and of the others, as far as there are such.
-    """
+
+def make_rotaries(config: DecoderConfig, context: int) -> dict[bool, Rotary]:
+    """The angles of local layers (True) and of others, as far as a decoder has such."""
     if config.position != "rope":
         return {}
     rotaries: dict[bool, Rotary] = {False: _scaled(config, context)}
