@@ -71,14 +71,9 @@ WIDE_VECTORS = ("-prefer-256-bit",)
 
 @dataclass(frozen=True, slots=True)
 class CpuTarget:
-    """A CPU to compile for.
+    """A CPU to compile for, by LLVM's triple and name; ``host`` if it is this machine's.
 
-    Args:
-        triple: LLVM target triple.
-        cpu: LLVM CPU name.
-        features: Instruction sets that matter here, sorted.
-        tile: The register tile of the kernels.
-        host: Whether it is the machine this runs on.
+    The features are the instruction sets that matter here, sorted.
     """
 
     triple: str
@@ -172,10 +167,8 @@ def _machine() -> CpuTarget:
         triple = f"{platform.machine()}-linux-gnu"
     cpu = codegen.llvm_get_system_cpu()
     target = _describe(triple, cpu, host=True)
-    if not (flags := _kernel_flags()):
-        return target
-    hidden = {"avx512f", "avx2", "fma"} & set(target.features) - flags
-    if not hidden:
+    flags = _kernel_flags()
+    if not flags or not {"avx512f", "avx2", "fma"} & set(target.features) - flags:
         return target
     level = next((cpu for cpu, flag in LEVELS.items() if flag in flags), "x86-64")
     return _describe(triple, level, host=True)

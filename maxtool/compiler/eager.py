@@ -34,12 +34,7 @@ KEPT = 512
 
 
 class EagerPrograms:
-    """The programs of eager operations. Threads may share it.
-
-    Args:
-        targets: What to compile for, by the kind of device.
-        kept: How many programs are kept.
-    """
+    """The programs of eager operations, of which so many are kept. Threads may share it."""
 
     def __init__(self, targets: Mapping[str, Target], kept: int = KEPT) -> None:
         self._targets = targets
@@ -146,18 +141,12 @@ class _Recent(Generic[V]):
     def __len__(self) -> int:
         return len(self._values)
 
-    def find(self, key: Hashable) -> V | None:
-        """The value of a key, if it is kept."""
+    def get(self, key: Hashable, make: Callable[[], V]) -> V:
+        """The value of a key, made if there is none; two threads may both make it."""
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)
-            return self._values.get(key)
-
-    def get(self, key: Hashable, make: Callable[[], V]) -> V:
-        """The value of a key, made if there is none; two threads may both make it."""
-        value = self.find(key)
-        if value is not None:
-            return value
+                return self._values[key]
         value = make()
         with self._lock:
             self._values[key] = value

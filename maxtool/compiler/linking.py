@@ -40,22 +40,11 @@ MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 def export_library(executable: Any, path: Path, target: CpuTarget) -> None:  # noqa: ANN401
-    """Write a compiled module as a shared library that appears whole or not at all.
-
-    Args:
-        executable: What ``tvm.compile`` returned.
-        path: Where the library goes, replacing what is there.
-        target: What it was compiled for.
-
-    Raises:
-        MachineLacks: If no linker for the target is installed.
-        CompilationFailed: If the linker fails; its message is in ``problems``.
-    """
+    """Write a compiled module as a shared library that appears whole or not at all."""
     command = find_linker(target)
 
-    def link(output: str, objects: Sequence[str], **options: object) -> None:
-        del options  # TVM passes those of its own compilers
-        _link(command, Path(output), objects)
+    def link(output: str, objects: Sequence[str], **_options: object) -> None:
+        run_tool(f"the linker {command[0]}", [*command, "-o", output, *objects])
 
     with staged(path) as staging:
         library, objects = staging.with_name(LIBRARY), staging.with_name(OBJECTS)
@@ -69,9 +58,6 @@ def find_linker(target: CpuTarget) -> list[str]:
 
     In this order: the system's C compiler when the target is this kind of machine, a cross compiler
     named after the triple, ``ld.lld``, the one in the ``ziglang`` package.
-
-    Raises:
-        MachineLacks: If there is none; it says what to install.
     """
     system = _system(target)
     if compiler := _compiler(target):
@@ -125,7 +111,3 @@ def _linker() -> list[str] | None:
     if importlib.util.find_spec("ziglang") is not None:
         return [sys.executable, "-m", "ziglang", "ld.lld"]
     return None
-
-
-def _link(command: list[str], output: Path, objects: Sequence[str]) -> None:
-    run_tool(f"the linker {command[0]}", [*command, "-o", str(output), *objects])

@@ -12,15 +12,9 @@ from maxtool.graph import Graph
 
 
 class LoweringPlan:
-    """Facts about a module before it is lowered.
+    """Facts about a module, before the graphs that become its functions are lowered.
 
-    Args:
-        graphs: The graphs that become its functions.
-        target: What to compile for; a placement, where values are on several devices.
-
-    Attributes:
-        placement: The devices, and what each is compiled for.
-        storage: The storage of every weight that any of the graphs needs, sorted by name.
+    They are its devices, and the storage of every weight that any graph needs, sorted by name.
     """
 
     def __init__(self, graphs: Iterable[Graph], target: Placed) -> None:

@@ -17,11 +17,7 @@ KINDS = {"llvm": "cpu", "cuda": "cuda"}
 
 
 def register(pipelines: Mapping[str, str]) -> str:
-    """Make known to TVM what lowers each PrimFunc by the pipeline of its kind of target; its name.
-
-    Args:
-        pipelines: The name of the pipeline of each kind.
-    """
+    """Make a pipeline that lowers each PrimFunc by that of its kind of target known; its name."""
     known = compilation_pipeline.get_tir_pipeline
     made = {target_kind: known(name)[0] for target_kind, name in pipelines.items()}
     lower = tvm.transform.module_pass(lambda module, _: treated(module, made), 0, NAME)
@@ -39,9 +35,8 @@ def treated(module: Any, treatments: Mapping[str, Callable[[Any], Any]]) -> Any:
         if kind_of(function) not in treatments
     }
     for target_kind, treat in treatments.items():
-        chosen = {
-            name: one for name, one in module.functions.items() if kind_of(one) == target_kind
-        }
+        functions = module.functions.items()
+        chosen = {name: each for name, each in functions if kind_of(each) == target_kind}
         whole |= dict(treat(tvm.IRModule(chosen, attrs=module.attrs)).functions)
     return tvm.IRModule(whole, attrs=module.attrs, global_infos=module.global_infos)
 

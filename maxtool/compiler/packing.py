@@ -22,17 +22,9 @@ def packed_shape(n: int, k: int, nr: int) -> tuple[int, int, int]:
 def pack_linear(w: Array, nr: int, *, out: Array | None = None) -> Array:
     """Pack a weight into blocks of ``nr`` output features, k running outside them.
 
-    Args:
-        w: [n, k] of any dtype, a memory map or another strided view included.
-        nr: Output features of a block, from the target's tile.
-        out: Where to write, of ``packed_shape``; by default a new array. Beyond it, little
-            memory is used: the source is read some megabytes at a time.
-
-    Returns:
-        [ceil(n / nr), k, nr] of the same dtype; what is beyond n is zero.
-
-    Raises:
-        ValueError: If ``w`` is not a matrix, or ``out`` does not fit it.
+    ``w`` is [n, k] of any dtype, a memory map or another strided view included, and the result
+    [ceil(n / nr), k, nr], with zeros beyond n. Little memory is used beside ``out``: the source is
+    read some megabytes at a time.
     """
     if w.ndim != 2:
         raise ValueError(f"a weight to pack has two dimensions, not {w.ndim}")

@@ -51,9 +51,8 @@ SINGLE_DEVICE = (relax.transform.StaticPlanBlockMemory,)
 class Backend:
     """Compiler of the functions of one kind of target.
 
-    Attributes:
-        schedule: Gives a schedule to every PrimFunc of a module that has none.
-        register: Makes the passes that lower PrimFuncs known to TVM; their name.
+    ``schedule`` gives a schedule to every PrimFunc of a module that has none; ``register`` makes
+    the passes that lower them known to TVM, and returns their name.
     """
 
     schedule: Callable[[Any], Any]
@@ -67,17 +66,11 @@ BACKENDS = {
 
 
 def compile_module(module: Any, target: Placed, *, asserts: bool = True) -> GeneratedModule:  # noqa: ANN401 - tvm ships no types
-    """Compile a Relax module.
+    """Compile a Relax module; an error has the compiler's own last words.
 
-    Args:
-        module: The module.
-        target: What to compile for, or the placement that it was lowered for.
-        asserts: Whether every kernel checks its arguments. The calls of one module are typed when
-            it is built, and only its entries are called from outside; the checks take a quarter of
-            the compile time and most of the code.
-
-    Raises:
-        CompilationFailed: With the compiler's own last words.
+    With ``asserts`` every kernel checks its arguments. The calls of one module are typed when it is
+    built, and only its entries are called from outside; the checks take a quarter of the compile
+    time and most of the code.
     """
     placement = placed(target)
     main = placement.target(placement.devices[0])

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from tvm.relax.global_info import VDevice
 
-from maxtool.compiler.device_memory import runtime_device
+from maxtool.compiler.device_memory import OF_KIND, runtime_device
 from maxtool.compiler.targets import Target
 from maxtool.graph import DeviceRef, Graph, Node
 from maxtool.graph.limits import devices as named_devices
@@ -19,11 +19,8 @@ class Placement:
     """The devices of one module.
 
     A virtual machine counts its devices; the host comes last, as TVM wants it. Where all values are
-    on one device nothing needs to be said of it: it is the machine's first.
-
-    Args:
-        devices: All that values are on; every part of the host is the host.
-        targets: What to compile for, by the kind of device.
+    on one device nothing needs to be said of it: it is the machine's first. Every part of the host
+    is the host. The targets are what to compile for, by the kind of device.
     """
 
     def __init__(self, devices: Iterable[DeviceRef], targets: Mapping[str, Target]) -> None:
@@ -39,7 +36,7 @@ class Placement:
     @classmethod
     def everything(cls, target: Target) -> Placement:
         """All values on one device, whatever the graphs say of it: that of an artifact."""
-        return _Everything(target)
+        return cls([], dict.fromkeys(OF_KIND, target))
 
     @cached_property
     def vdevices(self) -> list[Any]:
@@ -61,18 +58,6 @@ class Placement:
     def vdevice(self, device: DeviceRef) -> Any:  # noqa: ANN401 - tvm ships no types
         """TVM's name of a device, in the types of its values; None where there is only one."""
         return None if self.is_single else self.vdevices[self.devices.index(physical(device))]
-
-
-class _Everything(Placement):
-    """One device by any name."""
-
-    def __init__(self, target: Target) -> None:
-        super().__init__([], {HOST.device_type: target})
-        self._target = target
-
-    def target(self, device: DeviceRef) -> Target:  # noqa: ARG002 - by any name
-        """Return the one target."""
-        return self._target
 
 
 def device_of(node: Node) -> DeviceRef:

@@ -31,15 +31,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Program:
-    """Compiled graphs in a virtual machine of this process.
-
-    Args:
-        graphs: The functions, each under its graph's name.
-        targets: What to compile for, by the kind of device: what is in this machine.
-
-    Raises:
-        MissingDevice: If a graph names a device that this machine has not (also a ValueError).
-    """
+    """Compiled graphs in a virtual machine of this process, each under its graph's name."""
 
     def __init__(self, graphs: Sequence[Graph], targets: Mapping[str, Target]) -> None:
         placement = Placement.of(graphs, targets)
@@ -68,12 +60,10 @@ class Program:
 
     def bind(self, weights: Mapping[str, Array]) -> Any:  # noqa: ANN401 - tvm ships no types
         """Copies of the weights as the functions take them, each on its device."""
-        absent = [name for name in self.storage if name not in weights]
-        if absent:
+        if absent := [name for name in self.storage if name not in weights]:
             raise MissingWeight("weights have no data", problems=absent)
         misfits = [_misfit(storage, weights[name]) for name, storage in self.storage.items()]
-        if any(misfits):
-            problems = [problem for problem in misfits if problem]
+        if problems := list(filter(None, misfits)):
             raise MisshapenWeight("weights do not fit the graph", problems=problems)
         tensors = [
             captured(storage, weights[name], self._devices[name])

@@ -39,12 +39,7 @@ class ObservedSizes:
         return len(self._families)
 
     def named(self, sizes: Sizes, takes: Takes) -> Named:
-        """The sizes, with a name in the place of each that varies and need not be known.
-
-        Args:
-            sizes: Those of this call, by operand.
-            takes: Asked of sizes with names.
-        """
+        """The sizes of a call, with a name for each that varies and need not be known."""
         if (wider := self._without_ones(sizes)) is not None and takes(wider):
             return wider
         for _ in range(2):
@@ -76,12 +71,9 @@ class ObservedSizes:
 
 
 class _Family:
-    """The calls of one family: classes of places whose sizes were equal each time.
+    """The calls of one family, from the first one's sizes on: classes of places equal each time.
 
-    Args:
-        sizes: Those of the first call.
-        varied: Places that vary, as other families have shown.
-        known: Places that never get a name.
+    Other families have shown which places vary; those that are ``known`` never get a name.
     """
 
     def __init__(self, sizes: Sizes, varied: set[Place], known: set[Place]) -> None:

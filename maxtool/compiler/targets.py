@@ -31,16 +31,7 @@ class Targets(dict[str, Target]):
 
 
 def parse_target(name: str, *, ptx: bool = False) -> Target:
-    """The target a user names.
-
-    Args:
-        name: As :func:`cpu_target` and :func:`cuda_target` have it.
-        ptx: Whether PTX is wanted beside machine code.
-
-    Raises:
-        UsageError: If the name is unknown, or PTX is asked of a CPU.
-        MissingDevice: If the GPU here is meant, and there is none.
-    """
+    """The target a user names, as :func:`cpu_target` and :func:`cuda_target` have it."""
     target_kind = name.partition(":")[0]
     if target_kind == "cuda":
         return cuda_target(name, ptx=ptx)

@@ -12,14 +12,7 @@ SHOWN = 10
 
 
 def run_tool(what: str, command: Sequence[str]) -> str:
-    """Run a program to its end.
-
-    Args:
-        what: What messages call it.
-        command: Its path, and its arguments.
-
-    Returns:
-        What it wrote to stderr.
+    """Run a program to its end, which messages call ``what``; return what it wrote to stderr.
 
     Raises:
         CompilationFailed: If it does not run, or fails; the last of what it said is in

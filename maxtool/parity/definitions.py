@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
-
 from maxtool.parity import (
     dense,
     dot_attention,
     drawing,
     folds,
-    indexed,
-    rearranging,
+    moving,
     rotations,
     scalar_functions,
     sliding,
 )
+from maxtool.parity.array_types import Definitions
 
-Definition: TypeAlias = Callable[..., Any]
-"""From operands, and attributes by name, to the result, or a tuple of several.
-
-Sizes among the attributes are numbers, and ranges are slices.
-"""
-
-COMPUTED: Mapping[str, Definition] = {
+COMPUTED: Definitions = {
     **dense.COMPUTED,
     **dot_attention.COMPUTED,
     **drawing.COMPUTED,
@@ -34,17 +25,16 @@ COMPUTED: Mapping[str, Definition] = {
 }
 """Operations that take floats in float64."""
 
-MOVED: Mapping[str, Definition] = {
+MOVED: Definitions = {
     **dense.MOVED,
     **dot_attention.MOVED,
-    **indexed.MOVED,
-    **rearranging.MOVED,
+    **moving.MOVED,
 }
 """Operations that take elements as they are stored: no table is widened for some of its rows."""
 
-DEFINITIONS: Mapping[str, Definition] = {**COMPUTED, **MOVED}
+DEFINITIONS: Definitions = {**COMPUTED, **MOVED}
 
-UNDEFINED: Mapping[str, str] = {
+UNDEFINED: dict[str, str] = {
     "all_gather": "it joins the parts of several devices, and a graph is evaluated for one",
     "all_reduce": "it adds up the parts of several devices, and a graph is evaluated for one",
 }

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
-
 import numpy as np
-from numpy.typing import NDArray
 
-Floats: TypeAlias = NDArray[np.float64]
-Integers: TypeAlias = NDArray[np.int64]
+from maxtool.parity.array_types import Definitions, Floats, Integers
 
 
 def softmax(x: Floats, axes: tuple[int, ...]) -> Floats:
@@ -72,7 +67,7 @@ def _expert_linear(x: Floats, weight: Floats, chosen: Integers) -> Floats:
     return result
 
 
-COMPUTED: Mapping[str, Callable[..., Any]] = {
+COMPUTED: Definitions = {
     "group_norm": _group_norm,
     "layer_norm": _layer_norm,
     "linear": _linear,
@@ -83,7 +78,7 @@ COMPUTED: Mapping[str, Callable[..., Any]] = {
     "weighted_sum": _weighted_sum,
 }
 
-MOVED: Mapping[str, Callable[..., Any]] = {
+MOVED: Definitions = {
     "embedding": _embedding,
     "expert_linear": _expert_linear,
 }

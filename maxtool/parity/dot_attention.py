@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
-
 import numpy as np
-from numpy.typing import NDArray
 
-Floats: TypeAlias = NDArray[np.float64]
-Integers: TypeAlias = NDArray[np.int64]
+from maxtool.parity.array_types import Definitions, Floats, Integers
 
 
 def _attended(scores: Floats, value: Floats) -> Floats:
@@ -85,12 +80,12 @@ def _write_key(cache: Floats, x: Floats, position: Integers, transposed: bool) -
     return cache
 
 
-COMPUTED: Mapping[str, Callable[..., Any]] = {
+COMPUTED: Definitions = {
     "attention": _cached_attention,
     "scaled_dot_product_attention": _attention,
 }
 
-MOVED: Mapping[str, Callable[..., Any]] = {
+MOVED: Definitions = {
     "cache_write_key": _write_key,
     "cache_write_value": _write,
 }

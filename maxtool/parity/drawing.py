@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
-
 import numpy as np
 
-Array: TypeAlias = np.ndarray[Any, Any]
+from maxtool.parity.array_types import Array, Definitions
 
 
 def _sample(
@@ -42,4 +39,4 @@ def _drawn(
     return int(order[min(place, shares.size - 1)])
 
 
-COMPUTED: Mapping[str, Callable[..., Any]] = {"sample": _sample}
+COMPUTED: Definitions = {"sample": _sample}

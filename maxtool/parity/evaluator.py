@@ -12,9 +12,9 @@ from maxtool.graph import BufferType, CallNode, Dim, Graph, Node, Shape, Tensor
 from maxtool.graph.nested_graph import FlowGraph, NestedGraph
 from maxtool.graph.ops.operation_table import OPS
 from maxtool.graph.ops.slicing import IndexRange
+from maxtool.parity.array_types import Array
 from maxtool.parity.definitions import COMPUTED, DEFINITIONS, UNDEFINED
 
-Array: TypeAlias = np.ndarray[Any, Any]
 Sizes: TypeAlias = dict[str, int]
 # By the identity of a traced tensor: its elements, or the function that reads those of a weight.
 Values: TypeAlias = dict[int, "Array | Callable[[], Array]"]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-Array: TypeAlias = np.ndarray[Any, Any]
-Axes: TypeAlias = tuple[int, ...]
+from maxtool.parity.array_types import Array, Axes, Definitions
 
 
 def _fold(function: Callable[..., Any]) -> Callable[..., Array]:
@@ -62,18 +61,14 @@ def _top_k(x: Array, axes: Axes, k: int) -> tuple[Array, Array]:
     return np.take_along_axis(x, order, axis), order
 
 
-COMPUTED: Mapping[str, Callable[..., Any]] = {
-    "all": _fold(np.all),
-    "any": _fold(np.any),
+OF_NUMPY = ("all", "any", "max", "mean", "min", "prod", "sum")
+
+COMPUTED: Definitions = {
+    **{name: _fold(getattr(np, name)) for name in OF_NUMPY},
     "argmax": _place(np.argmax),
     "argmin": _place(np.argmin),
     "argsort": _argsort,
     "cumsum": _cumsum,
     "logsumexp": _logsumexp,
-    "max": _fold(np.max),
-    "mean": _fold(np.mean),
-    "min": _fold(np.min),
-    "prod": _fold(np.prod),
-    "sum": _fold(np.sum),
     "top_k": _top_k,
 }

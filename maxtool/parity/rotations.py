@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
-
 import numpy as np
 
-Array: TypeAlias = np.ndarray[Any, Any]
+from maxtool.parity.array_types import Array, Definitions
 
 
 def _rows(table: Array, position: Array, count: int) -> Array:
@@ -38,7 +35,7 @@ def _add_positions(x: Array, table: Array, position: Array) -> Array:
     return x + _rows(table, position, x.shape[1])
 
 
-COMPUTED: Mapping[str, Callable[..., Any]] = {
+COMPUTED: Definitions = {
     "add_positions": _add_positions,
     "rope": _rope,
     "rope_angles": _rope_angles,

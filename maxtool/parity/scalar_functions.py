@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxtool.casting import cast as rounded
 from maxtool.dtype import DType
-
-Floats: TypeAlias = NDArray[np.float64]
+from maxtool.parity.array_types import Definitions, Floats
 
 
 def _erf(x: Floats) -> Floats:
@@ -50,52 +46,32 @@ def _cast(x: Floats, dtype: DType) -> Floats:
     return rounded(x, dtype)[0] if narrow and x.dtype.kind == "f" else x
 
 
-COMPUTED: Mapping[str, Callable[..., Any]] = {
-    "abs": np.abs,
+# Operations that NumPy calls by the same name.
+OF_NUMPY = (
+    "abs add ceil cos equal exp floor greater greater_equal less less_equal log log1p "
+    "logical_and logical_not logical_or logical_xor maximum minimum mod negative not_equal "
+    "round sin sqrt tanh trunc where"
+)
+
+COMPUTED: Definitions = {
+    **{name: getattr(np, name) for name in OF_NUMPY.split()},
     "acos": np.arccos,
-    "add": np.add,
     "atanh": np.arctanh,
     "cast": _cast,
-    "ceil": np.ceil,
-    "cos": np.cos,
     "div": np.divide,
-    "equal": np.equal,
     "erf": _erf,
-    "exp": np.exp,
-    "floor": np.floor,
     "floordiv": np.floor_divide,
     "gelu": _gelu,
     "gelu_quick": lambda x: x * _sigmoid(1.702 * x),
     "gelu_tanh": _gelu_tanh,
-    "greater": np.greater,
-    "greater_equal": np.greater_equal,
     "is_inf": np.isinf,
     "is_nan": np.isnan,
-    "less": np.less,
-    "less_equal": np.less_equal,
-    "log": np.log,
-    "log1p": np.log1p,
-    "logical_and": np.logical_and,
-    "logical_not": np.logical_not,
-    "logical_or": np.logical_or,
-    "logical_xor": np.logical_xor,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-    "mod": np.mod,
     "mul": np.multiply,
-    "negative": np.negative,
-    "not_equal": np.not_equal,
     "pow": _pow,
     "relu": lambda x: np.maximum(x, 0),
-    "round": np.round,
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "sigmoid": _sigmoid,
     "silu": lambda x: x * _sigmoid(x),
-    "sin": np.sin,
     "softplus": lambda x: np.logaddexp(x, 0),
-    "sqrt": np.sqrt,
     "sub": np.subtract,
-    "tanh": np.tanh,
-    "trunc": np.trunc,
-    "where": np.where,
 }

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats: TypeAlias = NDArray[np.float64]
-Integers: TypeAlias = NDArray[np.int64]
+from maxtool.parity.array_types import Definitions, Floats, Integers
+
 Sizes: TypeAlias = tuple[int, ...]
 
 
@@ -97,7 +96,7 @@ def _kernel_axes(kernel: Sizes) -> list[int]:
     return [2 * number + 2 for number in range(len(kernel))]
 
 
-COMPUTED: Mapping[str, Callable[..., Any]] = {
+COMPUTED: Definitions = {
     "avg_pool2d": _avg_pool,
     "conv1d": _convolution,
     "conv2d": _convolution,

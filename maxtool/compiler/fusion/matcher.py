@@ -23,12 +23,8 @@ Bindings: TypeAlias = Mapping[str, Values]
 class Op:
     """One node of a pattern; :func:`op` makes it.
 
-    Attributes:
-        names: The operations it may be.
-        operands: Names of its operands; the last may have a star, and stands for all that are left.
-        results: Names of its results, likewise.
-        commutes: Whether its two operands may be the other way round.
-        kept: Whether the node stays where it is.
+    The last name of its operands and of its results may have a star, and stands for all that are
+    left.
     """
 
     names: frozenset[str]
@@ -58,11 +54,11 @@ class Op:
 
 
 def op(names: str, values: str, *, commutes: bool = False, kept: bool = False) -> Op:
-    """Make a node of a pattern.
+    """Make a node of a pattern: ``op("linear", "x weight -> product")``.
 
     Args:
         names: The operation, or those it may be, with spaces between them.
-        values: The names of operands, an arrow, and those of results: ``"x weight -> product"``.
+        values: The names of operands, an arrow, and those of results.
         commutes: Whether its two operands may be the other way round.
         kept: Whether the node stays where it is.
     """
@@ -92,12 +88,7 @@ def are_same(first: Values, second: Values) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Nodes that a pattern was found in.
-
-    Attributes:
-        nodes: In the order of the pattern.
-        index: The nodes of the graph.
-    """
+    """Nodes that a pattern was found in, in its order, and all nodes of the graph."""
 
     nodes: tuple[Node, ...]
     index: NodeIndex
@@ -135,9 +126,7 @@ class Fusion:
     def apply(self, index: NodeIndex, is_here: Callable[[Node], bool]) -> None:
         """Replace what is found, in the order of the nodes, until nothing more is.
 
-        Args:
-            index: The nodes of a graph.
-            is_here: Whether a node is lowered for the target that the fusion is for.
+        ``is_here`` says whether a node is lowered for the target that the fusion is for.
         """
         for slot in range(len(index)):
             while (root := index[slot]) is not None and self._fuse(index, root, is_here):

@@ -12,12 +12,7 @@ AnyNode: TypeAlias = Node | CallNode
 
 
 class NodeIndex:
-    """Nodes in slots, in order; it stays true while nodes are replaced.
-
-    Args:
-        nodes: The nodes of a graph, in the order in which they run.
-        outputs: The outputs of the graph, which count as uses.
-    """
+    """The nodes of a graph in slots, as they run; it stays true while nodes are replaced."""
 
     def __init__(self, nodes: Iterable[AnyNode], outputs: Iterable[Tensor]) -> None:
         self._slots: list[AnyNode | None] = []

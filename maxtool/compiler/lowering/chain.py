@@ -14,10 +14,7 @@ from maxtool.dtype import DType
 class Chain:
     """Elementwise operations on flat tensors of one shape, not emitted yet.
 
-    Attributes:
-        inputs: The tensors it reads.
-        steps: The operations; operands count the inputs first.
-        width: The last dimension, which must be known.
+    The operands of a step count the inputs first. The width, the last dimension, must be known.
     """
 
     inputs: tuple[Any, ...]

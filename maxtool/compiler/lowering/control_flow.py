@@ -28,13 +28,7 @@ STEPS = 48
 
 
 class FlowLowering:
-    """The functions of one piece of control flow.
-
-    Args:
-        module: What they become part of.
-        graph: The piece.
-        storages: The storage of each of its weights.
-    """
+    """The functions of one piece of control flow, whose weights are stored so."""
 
     def __init__(
         self, module: SubgraphModule, graph: FlowGraph, storages: Sequence[WeightStorage]

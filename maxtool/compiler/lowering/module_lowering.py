@@ -33,10 +33,7 @@ class ModuleLowering(SubgraphModule):
 
     An entry takes its inputs, then one array of the tensors it writes in place (if there are any),
     then one array of all weights of the module. A subgraph takes its inputs and weights one by one.
-
-    Args:
-        plan: Its graphs as they are lowered, and the storage of their weights.
-        prints: Whether it runs where maxtool is, which prints what graphs ask to print.
+    Graphs may print where maxtool is: ``prints`` says that the module runs there.
     """
 
     def __init__(self, plan: LoweringPlan, *, prints: bool = False) -> None:
@@ -46,12 +43,7 @@ class ModuleLowering(SubgraphModule):
         self._plan = plan
 
     def entry(self, graph: Graph, symbol: str | None = None) -> None:
-        """Add a public function that runs ``graph``, by its name or another.
-
-        Raises:
-            ValueError: If a function, a subgraph or a kernel has the name already.
-            CompilationFailed: If the graph prints, and the module runs where maxtool is not.
-        """
+        """Add a public function that runs ``graph``, by its name or another."""
         if not self.prints and (labels := list(_printed(graph))):
             raise CompilationFailed(
                 f"{graph.name} prints {', '.join(labels)}, and an artifact runs without maxtool",

@@ -14,14 +14,7 @@ from maxtool.compiler.targets import Target
 
 
 class RelaxModule:
-    """A Relax module, as the functions that are added to it know it.
-
-    Args:
-        placement: What it is compiled for.
-
-    Attributes:
-        builder: TVM's builder of the module.
-    """
+    """A Relax module, as the functions that are added to it know it."""
 
     def __init__(self, placement: Placement) -> None:
         self.placement = placement

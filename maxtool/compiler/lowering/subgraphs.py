@@ -16,11 +16,7 @@ from maxtool.graph.nested_graph import FlowGraph, NestedGraph, names_in
 
 
 class SubgraphModule(RelaxModule):
-    """A Relax module with a private function for each subgraph and each storage of its weights.
-
-    Args:
-        placement: What it is compiled for.
-    """
+    """A Relax module with a private function for each subgraph and each storage of its weights."""
 
     def __init__(self, placement: Placement) -> None:
         super().__init__(placement)

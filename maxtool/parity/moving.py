@@ -1,4 +1,4 @@
-"""Elements read from and written to indices that are operands.
+"""Elements that are moved, repeated or made from sizes, and not computed.
 
 Negative indices count from the last element. An index outside is read at the nearest end, and what
 would be written there is dropped.
@@ -6,12 +6,11 @@ would be written there is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
 
 import numpy as np
 
-Array: TypeAlias = np.ndarray[Any, Any]
+from maxtool.parity.array_types import Array, Definitions
 
 
 def _from_first(indices: Array, size: int) -> Array:
@@ -84,11 +83,30 @@ def _nonzero(counts: Array, shape: tuple[int, ...], size: int | None) -> Array: 
     return np.argwhere(chosen)
 
 
-MOVED: Mapping[str, Callable[..., Any]] = {
+def _pad(x: Array, value: Array, before: tuple[int, ...], after: tuple[int, ...]) -> Array:
+    return np.pad(x, list(zip(before, after, strict=True)), constant_values=value)
+
+
+def _range(start: Array, step: Array, size: int) -> Array:
+    return start + step * np.arange(size, dtype=start.dtype)
+
+
+MOVED: Definitions = {
+    "broadcast_to": np.broadcast_to,
+    "concat": lambda *arrays, axis: np.concatenate(arrays, axis),
     "gather": _gather,
     "gather_nd": _gather_nd,
     "nonzero": _nonzero,
+    "pad": _pad,
+    "permute": lambda x, dims: x.transpose(dims),
+    "print": lambda _x, label: (),  # noqa: ARG005 - nothing comes of it
+    "range": _range,
+    "rebind": lambda x, shape, message: x,  # noqa: ARG005 - every result's shape is checked
+    "reshape": np.reshape,
     "scatter": _scatter,
     "scatter_add": _scatter_add,
     "scatter_nd": _scatter_nd,
+    "shape_to_tensor": lambda shape, **_: np.array(shape, np.int64),
+    "slice": lambda x, ranges: x[ranges],
+    "transfer_to": lambda x, device: x,  # noqa: ARG005 - there is one memory
 }
