@@ -105,10 +105,12 @@ class Case:
                 _ = reading.plan
         except MaxtoolError as refusal:
             return f"refused: {refusal}" if self.usual is not None else None
+        if self.is_unread:
+            return f"{self.row}: read, which is refused (refused.py)"
         try:
             wrong = self._reads_wrong(reading) or self._writes_wrong(reading)
         except MaxtoolError as refusal:
-            wrong = f"read, but {refusal}" if self.usual is not None or self.is_unread else None
+            wrong = f"read, but {refusal}" if self.usual is not None else None
         return f"{self.row}: {wrong}" if wrong else None
 
     def _reads_wrong(self, reading: Reading) -> str | None:

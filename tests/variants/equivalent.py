@@ -17,6 +17,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     ),
     "the order of a list of names means nothing": (
         "* swap config/*/allowed/* with *",
+        "* swap match/*/*/* with *",
         "gemma3_vision swap aside/hf/tensors/* with *",
         "roberta swap match/gguf/tokenizer.ggml.model/0 with 1",
     ),
@@ -24,19 +25,27 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "starcoder2 drop config/hidden_act/hf/values/silu",
     ),
     "a name that is its own meaning is read, and no GGUF file says it, so that it is not written": (
-        "gemma2 drop config/hidden_act/hf/values/silu",
-        "gemma2 drop config/hidden_act/hf/values/gelu",
-        "gemma2 drop config/hidden_act/hf/values/relu",
+        "g[ep][mt]* drop config/hidden_act/hf/values/gelu",
+        "* drop config/hidden_act/hf/values/relu",
+        "[fg]* drop config/hidden_act/hf/values/silu",
+    ),
+    "no GGUF file has the key, and the tensors' shapes refuse another number": (
+        "gpt2 * config/n_kv_heads/gguf*",
+        "gpt_neox * config/n_kv_heads/gguf*",
+    ),
+    "a GGUF file that has the matrix is not tied": (
+        "* set weights/gguf/lm_head.weight/when/tie_word_embeddings to False",
+    ),
+    "what several keys say must agree, in whatever order they are read": (
+        "* swap config/vocab_size/gguf/keys/* with *",
     ),
     "another value is refused as unknown, and false is passed as harmless": (
         "llama drop expect/hf/rope_interleaved",
         "phi3 drop expect/hf/mlp_bias",
         "phi3 drop expect/hf/lm_head_bias",
+        "gpt2 drop expect/hf/add_cross_attention",
     ),
-    "what is then read is computed as transformers does, though llama.cpp's converter refuses it": (
-        "phi3 drop config/rope_scaling/allowed",
-    ),
-    "the architecture refuses the same values": ("gemma2 drop config/hidden_act/allowed",),
+    "the architecture refuses the same values": ("* drop config/hidden_act/allowed",),
     "both keys are read, must agree, and are written": ("* swap config/*/gguf/keys with 'also'",),
     "the field is always null: no key of Hugging Face says it, and no GGUF file is read by it": (
         "gemma3_vision drop config/logits_softcap/gguf",

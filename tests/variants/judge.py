@@ -19,7 +19,7 @@ from safetensors.numpy import save_file
 from maxtool.architectures import build
 from maxtool.conversion import Request, convert, prepare
 from maxtool.errors import MaxtoolError
-from maxtool.recipe import Recipe, find_recipe, load_recipe, plan, resolve_config, written_keys
+from maxtool.recipe import Recipe, find_recipe, load_recipe, resolve_config, written_keys
 from maxtool.recipe.expressions import same
 from maxtool.recipe.naming import title
 from maxtool.weights import Checkpoint, TensorSpec, open_checkpoint
@@ -29,29 +29,10 @@ from tests.recipe import test_recorded_keys
 from tests.variants import gguf_keys
 from tests.variants.cases import Case, Reading
 from tests.variants.crashes import crashes_refuse
+from tests.variants.old_files import older, with_head
+from tests.variants.refused import fits
 from tests.variants.rows import DATA, RANDOM, Files, Row, rows, without
 from tests.variants.written_files import SIZES
-
-# What llama.cpp's converter passes over: buffers that transformers wrote once, heads for training.
-OLD_BUFFERS: Mapping[str, tuple[str, ...]] = {
-    "bert": ("embeddings.position_ids", "cls.predictions.bias"),
-    "distilbert": (
-        "embeddings.position_ids",
-        "vocab_layer_norm.weight",
-        "vocab_projector.bias",
-        "vocab_transform.weight",
-    ),
-    "falcon": ("transformer.h.0.self_attention.rotary_emb.inv_freq",),
-    "gpt2": ("transformer.h.0.attn.bias", "transformer.h.0.attn.masked_bias"),
-    "gpt_neox": (
-        "gpt_neox.layers.0.attention.bias",
-        "gpt_neox.layers.0.attention.masked_bias",
-        "gpt_neox.layers.0.attention.rotary_emb.inv_freq",
-    ),
-    "llama": ("model.layers.0.self_attn.rotary_emb.inv_freq",),
-    "roberta": ("embeddings.position_ids", "lm_head.bias"),
-}
-
 
 UNTIED = ("gemma2", "gemma3_text")
 """Model types whose output matrix llama.cpp's converter leaves out."""
@@ -128,28 +109,39 @@ class Judge:
 
     def unpublished(self, names: Sequence[str]) -> Iterator[str]:
         """Published configurations that give other fields than they must, or are refused."""
+        for model, told, checkpoint in self._those_published(names):
+            try:
+                with crashes_refuse():
+                    recipe = load_recipe(told["recipe"])
+                    values = resolve_config(recipe, checkpoint).values
+                    keys = written_keys(recipe, "gguf", values) if "gguf" in told else {}
+            except MaxtoolError as refusal:
+                yield f"refused: {model}: {refusal}"
+                continue
+            for key, value in told.get("gguf", {}).items():
+                if not same(keys.get(key), value):
+                    yield f"{model}: {key} = {keys.get(key)}"
+            for name, value in told["fields"].items():
+                if not same(values.get(name), tuple(value) if isinstance(value, list) else value):
+                    yield f"{model}: {name} = {values.get(name)}"
+
+    def unmatched(self, names: Sequence[str]) -> Iterator[str]:
+        """Published configurations that are taken for those of another recipe."""
+        for model, told, checkpoint in self._those_published(names):
+            try:
+                result = find_recipe(checkpoint).name
+            except MaxtoolError as refusal:
+                result = str(refusal)
+            if result != told["recipe"]:
+                yield f"{model}: {result} instead of {told['recipe']}"
+
+    def _those_published(self, names: Sequence[str]) -> Iterator[tuple[str, Config, Checkpoint]]:
         for model, told in json.loads((DATA / "published.json").read_text()).items():
             if told["recipe"] in names:
                 folder = self.folder / "published" / model
                 if model not in self._published:
                     self._published[model] = _bare(folder, told["config"])
-                checkpoint = self._published[model]
-                try:
-                    with crashes_refuse():
-                        recipe = load_recipe(told["recipe"])
-                        values = resolve_config(recipe, checkpoint).values
-                        keys = written_keys(recipe, "gguf", values) if "gguf" in told else {}
-                except MaxtoolError as refusal:
-                    yield f"refused: {model}: {refusal}"
-                    continue
-                for key, value in told.get("gguf", {}).items():
-                    if not same(keys.get(key), value):
-                        yield f"{model}: {key} = {keys.get(key)}"
-                for name, value in told["fields"].items():
-                    if not same(
-                        values.get(name), tuple(value) if isinstance(value, list) else value
-                    ):
-                        yield f"{model}: {name} = {values.get(name)}"
+                yield model, told, self._published[model]
 
     def unwritten(self, names: Sequence[str]) -> Iterator[str]:
         """Tiny checkpoints of which other keys are written than were recorded."""
@@ -220,6 +212,7 @@ def _cases(family: str, folder: Path) -> Iterator[Case]:
     """Each configuration that transformers computes, and the GGUF files of it."""
     shared = Files(folder)
     recipe: Recipe | None = None
+    is_tied_seen = False
     for index, row in enumerate(rows(family)):
         if row.expected is None:
             continue
@@ -229,11 +222,14 @@ def _cases(family: str, folder: Path) -> Iterator[Case]:
         checkpoint = files.checkpoint(row)
         recipe = recipe or find_recipe(checkpoint)
         usual = _read(recipe, checkpoint, row)
-        is_unread = usual is None and not _fits(recipe, checkpoint)
+        is_unread = usual is None and not fits(recipe, checkpoint)
         case = Case(row, checkpoint, usual, own, recipe.name, recipe.name, is_unread)
         yield case
         if index == 0:
-            yield from _with_buffers(case)
+            yield from older(case)
+        if not is_tied_seen and (other := with_head(case)):
+            is_tied_seen = True
+            yield other
         if usual is not None and "gguf" not in row.more and row.config["model_type"] in UNTIED:
             yield from _untied(case)
         if "gguf" not in row.more or usual is None:
@@ -270,18 +266,6 @@ def _rewritten(file: Checkpoint, keys: Mapping[str, Any], output: Path) -> Check
     return open_checkpoint(output)
 
 
-def _with_buffers(case: Case) -> Iterator[Case]:
-    """The checkpoint with the buffers that older releases of transformers wrote."""
-    row = case.row
-    names = OLD_BUFFERS.get(row.config["model_type"], ())
-    if names:
-        shapes = row.shapes | {key: [2] for key in names}
-        more = {key: row.more[key] for key in ("pooled",) if key in row.more}
-        row = dataclasses.replace(row, shapes=shapes, more=more)
-        checkpoint = Files(case.folder / "buffers").checkpoint(row)
-        yield dataclasses.replace(case, row=row, checkpoint=checkpoint, known={})
-
-
 def _untied(case: Case) -> Iterator[Case]:
     """The GGUF file with an output matrix, where llama.cpp's converter leaves it out."""
     if case.row.config.get("tie_word_embeddings", True):
@@ -295,14 +279,6 @@ def _untied(case: Case) -> Iterator[Case]:
     file = open_checkpoint(output)
     known = find_recipe(file)
     yield Case(case.row, file, _read(known, file, case.row), case.folder, known.name, case.recipe)
-
-
-def _fits(recipe: Recipe, checkpoint: Checkpoint) -> bool:
-    try:
-        plan(recipe, checkpoint).check()
-    except MaxtoolError:
-        return False
-    return True
 
 
 def _read(recipe: Recipe, checkpoint: Checkpoint, row: Row) -> Reading | None:

@@ -72,11 +72,11 @@ def _unpublished(recipe: str, judge: Judge, damage: tuple[Mutation, Table]) -> s
     """Damage that fields and keys alone show, without weights."""
     mutation, changed = damage
     with damaged(recipe, changed):
-        unwritten = (
-            judge.unwritten(heirs(recipe)) if mutation.path[0] in ("config", "constants") else ()
-        )
+        names, part = heirs(recipe), mutation.path[0]
+        unwritten = judge.unwritten(names) if part in ("config", "constants") else ()
+        unmatched = judge.unmatched(names) if part == "match" else ()
         try:
-            return next(itertools.chain(judge.unpublished(heirs(recipe)), unwritten), None)
+            return next(itertools.chain(judge.unpublished(names), unwritten, unmatched), None)
         except MaxtoolError as refusal:
             return f"refused: {refusal}"
 

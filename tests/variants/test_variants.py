@@ -19,8 +19,19 @@ from maxtool.recipe import Plan
 from maxtool.weights import Checkpoint, open_checkpoint
 from tests.data.seeded import Array
 from tests.effort import thinned
-from tests.variants import ours
-from tests.variants.rows import ALLOWED, TINY, Files, Row, error, inputs, rows, sampled, unpadded
+from tests.variants import ours, refused
+from tests.variants.rows import (
+    ALLOWED,
+    FAMILIES,
+    TINY,
+    Files,
+    Row,
+    error,
+    inputs,
+    rows,
+    sampled,
+    unpadded,
+)
 
 SOME = 8
 """Of so many rows the fast tests take one. The values of a key stand beside each other."""
@@ -96,6 +107,12 @@ def test_some_keys(family: str, tmp_path: Path) -> None:
 def test_every_key(family: str, tmp_path: Path) -> None:
     result = accepted(Files(tmp_path), rows(family))
     assert not [line for row, _, outputs in result for line in wrong(row, outputs)]
+
+
+@pytest.mark.parametrize("family", thinned(FAMILIES, *KINDS))
+def test_refusals(family: str, tmp_path: Path) -> None:
+    """Refuse no configuration that was read before, and read none that was refused."""
+    assert [*refused.refused(family, tmp_path)] == refused.recorded()[family]
 
 
 @pytest.mark.slow
