@@ -144,7 +144,7 @@ def test_quantized_matrices_become_float16(sample: Path, tmp_path: Path) -> None
     assert result.exit_code == 0, result.stderr
     on_gpu = artifact.prepare(request(file, tmp_path / "a", target="cuda:sm_90"))
     assert on_gpu.dtype is DType.float16
-    assert on_gpu.storage["layers.0.attn.q.weight"].dtype is DType.float16
+    assert on_gpu.contents.storage["layers.0.attn.q.weight"].dtype is DType.float16
     assert artifact.prepare(request(file, tmp_path / "a")).dtype is DType.float32
     asked = request(file, tmp_path / "a", target="cuda:sm_90", dtype=DType.bfloat16)
     assert artifact.prepare(asked).dtype is DType.bfloat16

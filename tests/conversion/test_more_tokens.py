@@ -120,10 +120,10 @@ def test_gguf_to_gguf_keeps_its_keys(tmp_path: Path) -> None:
 def test_compiled_models_get_no_id_that_they_have_no_row_for(source: Path, tmp_path: Path) -> None:
     result = artifact.prepare(artifact.Request(source, tmp_path / "out"))
     assert any("'<image_soft_token>', 'extra' left out" in note for note in result.notes)
-    assert result.tokenizer is not None
+    assert result.contents.tokenizer is not None
     folder = tmp_path / "folder"
     folder.mkdir()
-    artifact.tokenizer_files.write(result.tokenizer, folder)
+    artifact.tokenizer_files.write(result.contents.tokenizer, folder)
     library = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     assert library.get_vocab_size() == ROWS
     assert max(library.encode("an extra <image_soft_token>").ids) < ROWS
