@@ -213,7 +213,7 @@ class SimulatedModel:
         tensors = [Tensor(array) for array in arrays]
         results = [value.type for value in self._graphs[entry].outputs]
         try:
-            result = self._program.run(entry, tensors, self._weights, results)
+            result = self._program.function(entry, self._weights, results)(tensors)
         except Exception:
             if self._simulation.faults:
                 raise self._simulation.faults.pop() from None
