@@ -20,11 +20,12 @@ from maxtool.artifact.check_inputs import draw
 from maxtool.artifact.contents import Contents, NamedGraph
 from maxtool.artifact.graph_outputs import GraphRunner
 from maxtool.errors import ParityFailed, translated
+from maxtool.recipe.schema import Tolerance as RecipeTolerance
 from maxtool.runtime import loader
 from maxtool.runtime.loader import recorded_checks
-from maxtool.runtime.loader.comparison import Comparison, SupportsTolerance
+from maxtool.runtime.loader.comparison import Comparison, Tolerance
 from maxtool.runtime.loader.errors import DoesNotFit
-from maxtool.runtime.loader.recorded_checks import RecordedCall, RecordedCheck, Runner, Tolerance
+from maxtool.runtime.loader.recorded_checks import RecordedCall, RecordedCheck, Runner
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -143,7 +144,7 @@ def _require_finite(trials: RecordedChecks) -> None:
 
 
 def trials_of(
-    contents: Contents, tolerance: SupportsTolerance, reference: Reference = GRAPHS
+    contents: Contents, tolerance: RecipeTolerance, reference: Reference = GRAPHS
 ) -> RecordedChecks:
     """Call all functions of a model, the cached ones of a decoder in turn, on a reference.
 

@@ -21,7 +21,8 @@ from maxtool.artifact.graph_outputs import GraphRunner
 from maxtool.artifact.pure_graphs import nested
 from maxtool.dtype import DType
 from maxtool.graph import CallNode, Graph, Tensor
-from maxtool.runtime.loader.recorded_checks import RecordedCall, RecordedCheck, Tolerance
+from maxtool.runtime.loader.comparison import Tolerance
+from maxtool.runtime.loader.recorded_checks import RecordedCall, RecordedCheck
 
 Array: TypeAlias = np.ndarray[Any, Any]
 

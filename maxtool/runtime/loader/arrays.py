@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-import zipfile
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
-from .archive import SUFFIX, read_arrays
+from .archive import read_arrays
 from .errors import BadInput, BadUsage
 from .inputs import check_shapes
-from .memory import Array
 from .opening import open_model
 from .options import CommonOptions
 from .terminal import emit, emit_json, note, printable
+from .written_arrays import write_arrays
 
 
 def run_arrays(options: CommonOptions, path: Path) -> None:
@@ -40,16 +36,9 @@ def run_arrays(options: CommonOptions, path: Path) -> None:
         write_arrays(options.output, outputs)
     shapes = {name: {"dtype": str(a.dtype), "shape": list(a.shape)} for name, a in outputs.items()}
     if options.json:
-        emit_json(
-            "maxtool.run/1",
-            {
-                "entry": options.entry,
-                "outputs": shapes,
-                "ignored": ignored,
-                "output": str(options.output or ""),
-                "seconds": seconds,
-            },
-        )
+        facts = {"output": str(options.output or ""), "seconds": seconds}
+        content = {"entry": options.entry, "outputs": shapes, "ignored": ignored, **facts}
+        emit_json("maxtool.run/1", content)
         return
     for name, array in outputs.items():
         emit(f"{printable(name)} {array.dtype}{list(array.shape)}\n")
@@ -67,20 +56,3 @@ def check_output(options: CommonOptions) -> None:
         raise BadUsage("this cannot be the output", file=output)
     if os.path.lexists(output) and not options.force:
         raise BadUsage("the output exists", file=output, hint="--force replaces it")
-
-
-def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
-    """Write an npz file, whole or not at all."""
-    staging = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with staging.open("xb") as stream:
-            # Not savez: an array may have the name of one of its parameters.
-            with zipfile.ZipFile(stream, "w") as archive:
-                for name, array in arrays.items():
-                    with archive.open(f"{name}{SUFFIX}", "w", force_zip64=True) as member:
-                        np.lib.format.write_array(member, array, allow_pickle=False)
-            stream.flush()
-            os.fsync(stream.fileno())
-        staging.replace(path)
-    finally:
-        staging.unlink(missing_ok=True)

@@ -32,19 +32,12 @@ OPENED, CLOSED = "\ufdd0", "\ufdd1"
 
 @dataclass(frozen=True)
 class ChatTemplate:
-    """A model's chat template.
-
-    Attributes:
-        text: A Jinja template, of the dialect that transformers has.
-        file: Where it came from, for messages.
-        variables: What it is given besides the conversation, such as ``bos_token``.
-        seconds: Time of the processor that rendering may take.
-    """
+    """A model's chat template: Jinja, of the dialect that transformers has."""
 
     text: str
-    file: Path
-    variables: Mapping[str, object] = field(default_factory=dict)
-    seconds: int = SECONDS
+    file: Path  # where it came from, for messages
+    variables: Mapping[str, object] = field(default_factory=dict)  # such as ``bos_token``
+    seconds: int = SECONDS  # of the processor, that rendering may take
 
     def render(
         self, messages: Sequence[Message], *, reply: bool = True, context: int | None = None
@@ -123,14 +116,7 @@ def open_template(
 ) -> ChatTemplate:
     """The chat template of an artifact, or that of ``file``.
 
-    Args:
-        manifest: The artifact's.
-        file: A template to use instead of the artifact's.
-        variables: What the template is given besides the special tokens of the artifact.
-
-    Raises:
-        DoesNotFit: If the artifact has none.
-        BadInput: If it cannot be read.
+    It is given ``variables`` besides the special tokens of the artifact.
     """
     template = file or manifest.chat_template
     if template is None:
@@ -171,14 +157,7 @@ class ChatEncoder:
         self._marked = re.compile(f"{OPENED}({any_special}){CLOSED}|[{OPENED}{CLOSED}]")
 
     def encode(self, messages: Sequence[Message]) -> list[int]:
-        """The ids of a conversation that a reply is to follow.
-
-        Raises:
-            BadInput: If a message is not valid text.
-            DoesNotFit: If the template fails.
-            TooLong: If the text is so long that the context cannot hold it.
-            MachineLacks: If there is no Jinja.
-        """
+        """The ids of a conversation that a reply is to follow."""
         said = [{key: self._mark(value) for key, value in message.items()} for message in messages]
         written = self._template.render(said, context=self._context)
         check_tokens(self._tokenizer, written, self._context, "the conversation")

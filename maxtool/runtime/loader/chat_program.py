@@ -9,14 +9,14 @@ from pathlib import Path
 from .chat import open_template
 from .conversation import Conversation
 from .errors import BadInput, BadUsage, RunError
-from .manifest_parts import GENERATE
 from .model import Model
 from .opening import open_model
 from .options import TextOptions
 from .reply import Reply
+from .specs import GENERATE
 from .terminal import complain, emit, emit_json, note
 from .text_output import described, read_text, report, show
-from .wrong_path import writes_no_text
+from .wrong_path import another_task
 
 STDIN = Path("-")
 
@@ -28,7 +28,7 @@ def run_chat(options: TextOptions) -> None:
         raise BadUsage("--json --chat replies to one text: --prompt, --file or a pipe")
     model = open_model(options)
     if model.manifest.task != GENERATE:
-        raise writes_no_text(model.manifest.task)
+        raise another_task(model.manifest.task)
     conversation = Conversation(
         model,
         open_template(model.manifest, options.chat_template, options.chat_template_kwargs),

@@ -13,14 +13,11 @@ from .recorded_checks import FILE
 from .recorded_checks import load as load_trials
 from .terminal import emit, emit_json, printable
 
+TOLD = ("passed", "relative_error", "max_abs_error", "argmax_agreement")  # of each in JSON
+
 
 def run_check(options: CommonOptions) -> None:
-    """Run what was recorded, and compare.
-
-    Raises:
-        BadUsage: If nothing was recorded.
-        Disagrees: If an output is further off than the recipe allows.
-    """
+    """Run what was recorded, and compare: ``Disagrees`` where an output is too far off."""
     path = _recorded(Manifest(options.folder), verified=options.verify)
     trials = load_trials(path)
     model = open_model(options)
@@ -59,12 +56,6 @@ def _as_json(comparisons: dict[str, Comparison], worst: Comparison) -> dict[str,
         "rtol": worst.rtol,
         "atol": worst.atol,
         "trials": {
-            name: {
-                "passed": one.passed,
-                "relative_error": one.relative_error,
-                "max_abs_error": one.max_abs_error,
-                "argmax_agreement": one.argmax_agreement,
-            }
-            for name, one in comparisons.items()
+            name: {key: getattr(one, key) for key in TOLD} for name, one in comparisons.items()
         },
     }

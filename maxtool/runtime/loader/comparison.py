@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 
-class SupportsTolerance(Protocol):
-    """Tolerance of a recipe for one dtype."""
+@dataclass(frozen=True)
+class Tolerance:
+    """The error that is allowed: ``atol + rtol * size``."""
 
-    @property
-    def rtol(self) -> float:
-        """Error allowed as a share of the expected size."""
-
-    @property
-    def atol(self) -> float:
-        """Error allowed whatever the expected size."""
+    rtol: float
+    atol: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +23,11 @@ class Comparison:
 
     Attributes:
         relative_error: Euclidean norm of the difference over that of the expected array.
-        max_abs_error: The largest absolute difference.
-        worst_position: Where that difference is; the first element that differs, of those that must
-            be equal; empty where there are no elements.
+        worst_position: Where the largest difference is; the first element that differs, of those
+            that must be equal; empty where there are no elements.
         argmax_agreement: Share of rows (last axis) whose largest element is at the same place.
         unequal: Elements that differ and must be equal: whole numbers and truth values, and those
             that are NaN or infinite in either array.
-        size: How many elements there are.
-        is_exact: Whether all elements must be equal.
-        rtol: Error allowed as a share of the expected size.
-        atol: Error allowed whatever the expected size.
         passed: Whether none are unequal, and both norms stay within the tolerance.
     """
 
@@ -46,7 +37,7 @@ class Comparison:
     argmax_agreement: float
     unequal: int
     size: int
-    is_exact: bool
+    is_exact: bool  # all elements must be equal
     rtol: float
     atol: float
     passed: bool
@@ -63,9 +54,7 @@ class Comparison:
         )
 
 
-def compare(
-    actual: NDArray[Any], expected: NDArray[Any], tolerance: SupportsTolerance
-) -> Comparison:
+def compare(actual: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance) -> Comparison:
     """Compare floats in float64, and whole numbers and truth values as they are.
 
     Floats pass when ``size(actual - expected) <= atol + rtol * size(expected)`` holds for two
@@ -73,15 +62,13 @@ def compare(
     absolute value, which one wrong element among millions decides. NaN equals NaN, and an infinity
     itself; neither equals anything else. Others pass when all are equal.
 
-    Args:
-        actual: Any shape.
-        expected: The same shape.
-        tolerance: ``rtol`` and ``atol`` of the rule above.
-
     Raises:
         ValueError: If the shapes differ.
     """
-    _check_shapes(actual, expected)
+    if actual.shape != expected.shape:
+        raise ValueError(
+            f"the output has shape {list(actual.shape)}, the reference {list(expected.shape)}"
+        )
     is_exact = expected.dtype.kind in WHOLE
     wide, reference = (np.atleast_1d(array).astype(np.float64) for array in (actual, expected))
     unequal = _unequal(np.atleast_1d(actual), np.atleast_1d(expected), is_exact=is_exact)
@@ -109,8 +96,7 @@ def compare(
     )
 
 
-WHOLE = "biu"
-"""Kinds of NumPy's types that are compared exactly: truth values and whole numbers."""
+WHOLE = "biu"  # kinds of NumPy's types that are compared exactly: truth values, whole numbers
 
 
 def _unequal(actual: NDArray[Any], expected: NDArray[Any], *, is_exact: bool) -> NDArray[np.bool_]:
@@ -120,13 +106,6 @@ def _unequal(actual: NDArray[Any], expected: NDArray[Any], *, is_exact: bool) ->
     wide, reference = actual.astype(np.float64), expected.astype(np.float64)
     finite = np.isfinite(wide) & np.isfinite(reference)
     return np.asarray(~finite & (wide != reference) & ~(np.isnan(wide) & np.isnan(reference)))
-
-
-def _check_shapes(actual: NDArray[Any], expected: NDArray[Any]) -> None:
-    if actual.shape != expected.shape:
-        raise ValueError(
-            f"the output has shape {list(actual.shape)}, the reference {list(expected.shape)}"
-        )
 
 
 def _root_mean_square(values: NDArray[np.float64]) -> float:

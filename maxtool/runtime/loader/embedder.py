@@ -10,10 +10,10 @@ import numpy as np
 
 from .entries import EntryRunner
 from .errors import BadInput, BadUsage, RunError
-from .manifest_parts import EMBED
 from .memory import Array
+from .specs import EMBED
 from .tokens import beginning, check_text, most_bytes, open_tokenizer, telling_failures
-from .wrong_path import makes_no_embeddings
+from .wrong_path import another_task
 
 # A text, or its token ids.
 Text: TypeAlias = str | Sequence[int]
@@ -23,25 +23,17 @@ WINDOW = 16
 
 
 class Embedder:
-    """Embedder of texts, with the model's own pooling.
-
-    Args:
-        model: A model with the entry ``embed``.
-        batch: Texts in one call.
+    """Embedder of texts, ``batch`` of them in one call, with the model's own pooling.
 
     Attributes:
         texts: How many were embedded so far.
         tokens: Of how many tokens.
         truncated: How many texts were cut, because they are longer than the context.
-
-    Raises:
-        DoesNotFit: If the model makes no embeddings.
-        BadUsage: If a batch is of no text.
     """
 
     def __init__(self, model: EntryRunner, batch: int = 32) -> None:
         if model.manifest.task != EMBED:
-            raise makes_no_embeddings(model.manifest.task)
+            raise another_task(model.manifest.task)
         if batch < 1:
             raise BadUsage(f"a batch of {batch} texts")
         self._model, self._batch = model, batch
@@ -60,12 +52,7 @@ class Embedder:
         return int(vectors.shape[1])
 
     def stream(self, texts: Iterable[Text]) -> Iterator[Array]:
-        """Yield the texts' vectors in order, float32 ``[some, hidden]`` at a time.
-
-        Raises:
-            BadInput: If a text has no tokens, or is not valid text.
-            RunError: If a vector is not of finite numbers.
-        """
+        """Yield the texts' vectors in order, float32 ``[some, hidden]`` at a time."""
         waiting = iter(texts)
         while window := list(islice(waiting, self._batch * WINDOW)):
             ids = self._ids(window)
@@ -129,10 +116,3 @@ class Embedder:
         if not np.isfinite(vectors).all():
             raise RunError("the model's embeddings are not finite numbers")
         return vectors
-
-
-def embed(model: EntryRunner, texts: str | Iterable[Text], batch: int = 32) -> Array:
-    """Implement :meth:`Model.embed`."""
-    embedder = Embedder(model, batch)
-    wanted = [texts] if isinstance(texts, str) else texts
-    return np.concatenate([np.zeros((0, embedder.width), np.float32), *embedder.stream(wanted)])

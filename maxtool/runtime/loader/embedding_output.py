@@ -15,11 +15,11 @@ from .arrays import check_output
 from .embedder import Embedder, Text
 from .errors import BadInput, BadUsage, reading
 from .memory import Array
-from .npy import appended
 from .opening import open_model
 from .options import EmbedOptions
 from .terminal import bar, emit, note, printable
 from .tokens import most_bytes
+from .written_arrays import appended
 
 SCHEMA = "maxtool.embeddings/1"
 

@@ -9,7 +9,7 @@ from .execution import Execution
 from .inputs import bind
 from .manifest import Manifest
 from .memory import Array, State, named
-from .processor import Processor, TextMemory
+from .processor import TextMemory
 from .specs import EntrySpec
 from .split import SplitExecution
 from .text_entries import check_position
@@ -33,15 +33,10 @@ class EntryRunner:
     ) -> None:
         """Load the code and the weights of a manifest that was read; see :func:`model.load`."""
         opened = Execution if manifest.devices == 1 else SplitExecution
-        self.manifest = manifest
         self._execution: Execution | SplitExecution = opened(
             manifest, verified=verified, device=device, progress=progress
         )
-
-    @property
-    def processor(self) -> Processor:
-        """The device that runs the model, the first one if there are several."""
-        return self._execution.processor
+        self.manifest, self.processor = manifest, self._execution.processor
 
     def __call__(self, **arrays: object) -> dict[str, Array]:
         """Run ``forward``."""

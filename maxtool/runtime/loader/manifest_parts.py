@@ -9,15 +9,12 @@ from typing import Any, TypeAlias
 from .errors import BadInput
 from .specs import DTYPES, ArraySpec, BufferSpec, EntrySpec, InputSpec, TableSpec, WeightSpec
 from .watched_files import Stamp, stamp
-from .wrong_path import no_manifest, other_schema
+from .wrong_path import TASKS, no_manifest, other_schema
 
 SCHEMA = "maxtool.artifact/3"
 FILE = "manifest.json"
 MAX_MANIFEST = 64 << 20
 MAX_SIZE, MAX_DIMS = 1 << 48, 32
-# What a model does by itself; one without a task has functions of arrays, and no state.
-GENERATE, EMBED = "generate", "embed"
-TASKS = (GENERATE, EMBED, None)
 SPEC_KEYS = (("name", str), ("dtype", str), ("shape", list))
 OPTIONAL = (int, type(None))  # a number that need not be there
 

@@ -9,17 +9,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from .embedder import Text, embed
+import numpy as np
+
+from .embedder import Embedder, Text
 from .entries import EntryRunner
 from .errors import BadInput, BadUsage, DoesNotFit
 from .inputs import bind
 from .manifest import Manifest
-from .manifest_parts import GENERATE
 from .memory import Array
 from .sampling import Sampling, TokenSampler
 from .session import Session
+from .specs import GENERATE
 from .tokens import check_text, encode, open_tokenizer, telling_failures, too_long
-from .wrong_path import writes_no_text
+from .wrong_path import another_task
 
 
 class Model(EntryRunner):
@@ -87,15 +89,9 @@ class Model(EntryRunner):
         return Session(self).generate(ids, count, choose)
 
     def check_prompt(self, ids: Sequence[int], max_tokens: int) -> int:
-        """Refuse what cannot be continued; how many tokens can be made, at most ``max_tokens``.
-
-        Raises:
-            BadUsage: If ``max_tokens`` is negative.
-            BadInput: If there are no ids.
-            DoesNotFit: If they are more than the context, or outside the vocabulary.
-        """
+        """Refuse what cannot be continued; how many tokens can be made, at most ``max_tokens``."""
         if self.manifest.task != GENERATE:
-            raise writes_no_text(self.manifest.task)
+            raise another_task(self.manifest.task)
         if max_tokens < 0:
             raise BadUsage(f"max-tokens is {max_tokens}")
         if not len(ids):
@@ -123,7 +119,9 @@ class Model(EntryRunner):
             DoesNotFit: If the model makes no embeddings, or ids are outside the vocabulary.
             BadInput: If a text has no tokens, or is not valid text.
         """
-        return embed(self, texts, batch)
+        embedder = Embedder(self, batch)
+        wanted = [texts] if isinstance(texts, str) else texts
+        return np.concatenate([np.zeros((0, embedder.width), np.float32), *embedder.stream(wanted)])
 
     def room(self, length: int) -> int:
         """Tokens that can be generated behind ``length`` others: the last is not read again."""
@@ -145,14 +143,6 @@ def load(
         check: Whether every file must be the one that was compiled.
         device: ``cpu``, ``cuda`` or ``cuda:1``; what it was compiled for if None.
         progress: Told the share of the weights that is in the memory of the device, from 0 to 1.
-
-    Raises:
-        NotVerified: If ``check`` is true and a file is another.
-        BadInput: If the manifest is missing or malformed.
-        BadUsage: If there is no such device.
-        DoesNotFit: If the model was compiled for another kind of device.
-        MachineLacks: If the runtime is missing, the processor is another, or there is no driver, no
-            CUDA runtime or no GPU that the model needs, or not enough memory.
     """
     manifest = Manifest(Path(path))
     if check:

@@ -14,8 +14,8 @@ from .check_report import run_check
 from .embedding_output import check_embedding, run_embedding
 from .errors import BadUsage, MachineLacks, RunError
 from .manifest import Manifest
-from .manifest_parts import EMBED
 from .options import CommonOptions, EmbedOptions, TextOptions, parse, parse_embedding
+from .specs import EMBED
 from .terminal import complain, emit, emit_json, open_streams, printable
 from .text_output import run_text
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from .archive import read_arrays
-from .comparison import Comparison, compare
+from .comparison import Comparison, Tolerance, compare
 from .errors import BadInput, DoesNotFit
 from .memory import Array
 from .specs import BITS
@@ -24,27 +24,11 @@ FILE = "check.npz"
 PLAN = "trials"
 
 
-@dataclass(frozen=True)
-class Tolerance:
-    """The error that is allowed: ``atol + rtol * size``."""
-
-    rtol: float
-    atol: float
-
-
-class HasState(Protocol):
-    """An entry of a model."""
-
-    @property
-    def state(self) -> object:
-        """Return whether its calls share memory, as a truth value."""
-
-
 class Runner(Protocol):
     """A model, compiled or not, whose entries are called with arrays by name."""
 
-    def entry(self, name: str) -> HasState:
-        """An entry by name."""
+    def entry(self, name: str) -> Any:  # noqa: ANN401 - its own
+        """An entry by name, whose ``state`` is true if its calls share memory."""
 
     def new_state(self, **dims: int) -> Any:  # noqa: ANN401 - its own
         """Zeroed state for the given sizes of named dimensions."""
@@ -65,18 +49,13 @@ class RecordedCall:
 class RecordedCheck:
     """Calls that follow each other, and what one of their outputs should be.
 
-    Attributes:
-        name: What people call it.
-        calls: The calls, in order. They share one state where their entries have any.
-        output: The name of the output that is compared.
-        expected: That output; of several calls one after the other along axis 1.
-        tolerance: The error that is allowed.
+    The calls share one state where their entries have any.
     """
 
     name: str
     calls: Sequence[RecordedCall]
-    output: str
-    expected: Array
+    output: str  # the name of the output that is compared
+    expected: Array  # that output; of several calls one after the other along axis 1
     tolerance: Tolerance
 
     def run(self, model: Runner) -> Array:
@@ -88,11 +67,7 @@ class RecordedCheck:
         return outputs[0] if len(outputs) == 1 and not keeps else np.stack(outputs, axis=1)
 
     def compare(self, model: Runner) -> Comparison:
-        """Compare the model's output with the expected one.
-
-        Raises:
-            DoesNotFit: If its output has another shape.
-        """
+        """Compare the model's output with the expected one, which has the same shape."""
         try:
             return compare(self.run(model), self.expected, self.tolerance)
         except (KeyError, ValueError) as error:
@@ -110,34 +85,26 @@ def save(path: Path, trials: Sequence[RecordedCheck]) -> None:
         arrays[name] = narrow if bits is None else narrow.view(bits)
         return name
 
-    plan = {
-        "trials": [
-            {
-                "name": trial.name,
-                "output": trial.output,
-                "expected": kept(trial.expected),
-                "rtol": trial.tolerance.rtol,
-                "atol": trial.tolerance.atol,
-                "calls": [
-                    {
-                        "entry": call.entry,
-                        "inputs": {name: kept(array) for name, array in call.inputs.items()},
-                    }
-                    for call in trial.calls
-                ],
-            }
-            for trial in trials
-        ],
-    }
-    np.savez(path, **{PLAN: np.array(json.dumps(plan))}, **arrays)  # type: ignore[arg-type]
+    def asked(call: RecordedCall) -> dict[str, object]:
+        inputs = {name: kept(array) for name, array in call.inputs.items()}
+        return {"entry": call.entry, "inputs": inputs}
+
+    plan = [
+        {
+            "name": trial.name,
+            "output": trial.output,
+            "expected": kept(trial.expected),
+            **asdict(trial.tolerance),
+            "calls": [asked(call) for call in trial.calls],
+        }
+        for trial in trials
+    ]
+    text = np.array(json.dumps({"trials": plan}))
+    np.savez(path, **{PLAN: text}, **arrays)  # type: ignore[arg-type]
 
 
 def load(path: Path) -> list[RecordedCheck]:
-    """Read a file of trials.
-
-    Raises:
-        BadInput: If it is missing, damaged, or says something else.
-    """
+    """Read a file of trials."""
     arrays, _ = read_arrays(path)
     try:
         plan = json.loads(str(arrays.pop(PLAN)))

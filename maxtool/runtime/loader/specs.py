@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+# What a model does by itself; one without a task has functions of arrays, and no state.
+GENERATE, EMBED = "generate", "embed"
 ALIGNMENT = 64
 DTYPES = {name: np.dtype(name) for name in ("bool", "float16", "float32", "float64")}
 DTYPES |= {

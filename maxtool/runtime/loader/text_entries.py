@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
 from .errors import DoesNotFit
-from .manifest_parts import EMBED, GENERATE, ManifestParts
+from .manifest_parts import ManifestParts
 from .memory import Array
-from .specs import EntrySpec, InputSpec
+from .specs import EMBED, GENERATE, EntrySpec, InputSpec
 
 Rule: TypeAlias = Callable[[ManifestParts], Iterator[str]]
 

@@ -9,7 +9,7 @@ from typing import Any
 from .charsmap import find_problem
 from .errors import BadInput, DoesNotFit, MachineLacks, TooLong, last_line
 from .manifest import Manifest
-from .wrong_path import writes_no_text
+from .wrong_path import another_task
 
 # A tokenizer takes some fifty bytes of memory for each byte of a text. So it is given no text of
 # more bytes for each position of the context than the longest tokens of any vocabulary have, and
@@ -83,7 +83,7 @@ def check_text(text: str, what: str) -> None:
 def open_tokenizer(manifest: Manifest) -> Any:  # noqa: ANN401 - an optional package
     """A ``tokenizers.Tokenizer`` of its own for each caller."""
     if manifest.task is None:
-        raise writes_no_text(manifest.task)
+        raise another_task(manifest.task)
     if manifest.tokenizer_file is None:
         raise DoesNotFit("this artifact has no tokenizer", hint="give --ids instead of text")
     manifest.require_unchanged(manifest.tokenizer_file)

@@ -5,23 +5,31 @@ from __future__ import annotations
 from pathlib import Path
 
 from .errors import BadInput, DoesNotFit
+from .specs import EMBED, GENERATE
 
 # How files of checkpoints end, and what they are called in a folder.
 SUFFIXES = (".safetensors", ".gguf", ".onnx", ".pt", ".pth")
 PATTERNS = (*(f"*{suffix}" for suffix in SUFFIXES), "*.index.json", "pytorch_model*.bin")
 COMPILE = "maxtool compile {source} -o {name}"
-# What can be done instead with a model that does another task, or none.
-VECTORS = "maxtool embed, or its own run.py, with --text makes a vector of a text"
-ARRAYS = "--inputs X.npz --output Y.npz runs it on arrays; --info says of what names and types"
+# By the task of a model, or none: what it does and not does, and what can be done with it.
+TASKS = {
+    GENERATE: (
+        "this model writes text and makes no embeddings",
+        "maxtool run, or its own run.py, with --prompt continues a text",
+    ),
+    EMBED: (
+        "this model makes embeddings and writes no text",
+        "maxtool embed, or its own run.py, with --text makes a vector of a text",
+    ),
+    None: (
+        "this model takes arrays, and no text",
+        "--inputs X.npz --output Y.npz runs it on arrays; --info says of what names and types",
+    ),
+}
 
 
 def no_manifest(path: Path, error: OSError) -> BadInput:
-    """The error to raise where ``manifest.json`` cannot be read.
-
-    Args:
-        path: Where it was looked for.
-        error: Why it cannot be read.
-    """
+    """The error to raise where ``manifest.json`` cannot be read."""
     source = path.parent
     if not isinstance(error, FileNotFoundError | NotADirectoryError):
         return BadInput(f"the manifest cannot be read: {error.strerror}", file=path)
@@ -43,19 +51,10 @@ def other_schema(path: Path, schema: object, known: str) -> BadInput:
     return BadInput(what, file=path, hint="compile it again, or use the run.py in its own folder")
 
 
-def writes_no_text(task: str | None) -> DoesNotFit:
-    """The error to raise where text is wanted of a model that does another task, or none."""
-    if task is None:
-        return DoesNotFit("this model takes arrays, and no text", hint=ARRAYS)
-    return DoesNotFit("this model makes embeddings and writes no text", hint=VECTORS)
-
-
-def makes_no_embeddings(task: str | None) -> DoesNotFit:
-    """The error to raise where embeddings are wanted of a model that does another task, or none."""
-    if task is None:
-        return DoesNotFit("this model takes arrays, and no text", hint=ARRAYS)
-    hint = "maxtool run, or its own run.py, with --prompt continues a text"
-    return DoesNotFit("this model writes text and makes no embeddings", hint=hint)
+def another_task(task: str | None) -> DoesNotFit:
+    """The error to raise where a model of this task is asked to do another."""
+    what, hint = TASKS[task]
+    return DoesNotFit(what, hint=hint)
 
 
 def _is_checkpoint(path: Path) -> bool:
