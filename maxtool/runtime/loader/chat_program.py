@@ -12,10 +12,9 @@ from .errors import BadInput, BadUsage, RunError
 from .model import Model
 from .opening import open_model
 from .options import TextOptions
-from .reply import Reply
 from .specs import GENERATE
 from .terminal import complain, emit, emit_json, note
-from .text_output import described, read_text, report, show
+from .text_output import described, read_text, report, say
 from .wrong_path import another_task
 
 STDIN = Path("-")
@@ -93,13 +92,6 @@ def _turn(options: TextOptions, model: Model, conversation: Conversation, text: 
     else:
         if reply.stopped(_most(options)) == "context":
             note(options, f"stopped: the context of {model.manifest.context} tokens is full")
-
-
-def say(options: TextOptions, reply: Reply) -> None:
-    """Show a reply as it comes."""
-    for piece in reply:
-        show(options, piece)
-    show(options, "\n")
 
 
 def _most(options: TextOptions) -> int:

@@ -23,11 +23,7 @@ _joined = threading.local()
 
 
 class DeviceGroup:
-    """Devices that run one model, each by a thread of its own. What they tell goes over the host.
-
-    Args:
-        processors: One for each device.
-    """
+    """Devices that run one model, each by a thread of its own; what they tell goes by the host."""
 
     def __init__(self, processors: list[Processor]) -> None:
         self._processors = processors

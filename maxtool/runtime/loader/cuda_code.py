@@ -27,11 +27,6 @@ def choose_code(manifest: Manifest, gpu: Gpu) -> Path:
 
     That is machine code of its own architecture, else of the newest that is older and of the same
     generation, else PTX that the driver translates.
-
-    Raises:
-        BadInput: If the artifact has no code at all.
-        MachineLacks: If none of it runs on this GPU, or its blocks take more shared memory than
-            this one gives them.
     """
     chosen = _newest(manifest, gpu)
     needed = manifest.target.get("shared_memory")

@@ -24,16 +24,7 @@ class CudaDecoder:
     """Decoder of one text by the entries ``sample_prefill`` and ``sample_decode``.
 
     A step reads the token and the position that the step before left in the memory of the GPU. From
-    the third step on it is one recorded graph.
-
-    Attributes:
-        recorded: Whether steps are a graph by now.
-
-    Args:
-        gpu: Memory of the GPU that the model is on.
-        compiled: The model.
-        state: Of the text, of batch size 1.
-        context: Of the model.
+    the third step on it is one recorded graph. The ``state`` is of batch size 1.
     """
 
     def __init__(self, gpu: CudaMemory, compiled: Compiled, state: State, context: int) -> None:
@@ -48,19 +39,10 @@ class CudaDecoder:
             self._events = [Event(gpu.cuda) for _ in range(SLOTS)]
         self._tokens = np.frombuffer(self._slots.view, np.int64)
 
-    @property
-    def recorded(self) -> bool:
-        """Return whether steps are a graph by now."""
-        return self._graph is not None
-
     def begin(self, ids: Sequence[int], start: int, draws: Array, sampling: Sampling) -> None:
-        """Ask for the token behind a text.
+        """Ask for the token behind ``ids``, of which the state holds the first ``start``.
 
-        Args:
-            ids: The text.
-            start: How many of its tokens the state holds.
-            draws: float32 ``[steps]``, from 0 up to but not 1: for this token and those to come.
-            sampling: How tokens are drawn.
+        ``draws`` are float32 ``[steps]``, from 0 up to but not 1: for this token and those to come.
         """
         places = np.zeros(self._draws.shape, np.float32)
         places[start] = draws[0]  # a call uses the one at its position
@@ -91,11 +73,7 @@ class CudaDecoder:
         self._guarded("sample_decode", work)
 
     def read(self) -> int:
-        """The oldest token that was asked for and not read.
-
-        Raises:
-            RunError: If the logits were not finite, or the GPU failed.
-        """
+        """The oldest token that was asked for and not read."""
         slot = self._read % SLOTS
         self._events[slot].wait()
         self._read += 1

@@ -20,21 +20,13 @@ SHARED = 97  # CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU of this machine.
+    """A GPU of this machine."""
 
-    Attributes:
-        index: Its number, from 0, among those that this process may use.
-        name: Its product name.
-        capability: Its compute capability, such as (9, 0).
-        nbytes: All of its memory.
-        shared_memory: Bytes of shared memory that a block may have.
-    """
-
-    index: int
+    index: int  # from 0, among those that this process may use
     name: str
-    capability: tuple[int, int]
-    nbytes: int
-    shared_memory: int
+    capability: tuple[int, int]  # for compute, such as (9, 0)
+    nbytes: int  # all of its memory
+    shared_memory: int  # bytes that a block may have
 
     def __str__(self) -> str:
         major, minor = self.capability
@@ -42,12 +34,7 @@ class Gpu:
 
 
 def find_gpu(index: int) -> Gpu:
-    """The GPU of this number.
-
-    Raises:
-        MachineLacks: If there is no driver that can run CUDA 13, or no GPU.
-        BadUsage: If there are fewer GPUs.
-    """
+    """The GPU of this number."""
     gpus = find_gpus()
     if index >= len(gpus):
         listed = "; ".join(map(str, gpus))
@@ -56,11 +43,7 @@ def find_gpu(index: int) -> Gpu:
 
 
 def find_gpus() -> list[Gpu]:
-    """The GPUs of this machine, at least one.
-
-    Raises:
-        MachineLacks: If there is no driver that can run CUDA 13, or no GPU.
-    """
+    """The GPUs of this machine; ``MachineLacks`` where none can run CUDA 13."""
     driver = _open_driver()
     count = _number(driver, driver.cuDeviceGetCount)
     if not count:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -15,24 +14,14 @@ from .errors import MachineLacks
 from .host import CPU, POOLED, check_machine
 from .manifest import Manifest
 from .memory import State
-from .processor import Compiled
+from .processor import Compiled, Progress
 from .text_entries import SAMPLED
 
 CUDA = 2  # DLDeviceType
 
 
 class CudaGpu(CudaMemory):
-    """A GPU: weights and state are in its memory, inputs and outputs are copied.
-
-    Args:
-        manifest: Of the model.
-        index: The number of the GPU.
-
-    Raises:
-        BadUsage: If there is no GPU of this number.
-        MachineLacks: If there is no driver, no CUDA runtime or no GPU, or the model has no code for
-            it, or was compiled for machines with another processor.
-    """
+    """A GPU: weights and state are in its memory, inputs and outputs are copied."""
 
     def __init__(self, manifest: Manifest, index: int) -> None:
         gpu = find_gpu(index)
@@ -51,12 +40,8 @@ class CudaGpu(CudaMemory):
             return None
         return CudaDecoder(self, compiled, state, manifest.context)
 
-    def weights(self, manifest: Manifest, progress: Callable[[float], None]) -> list[Any]:
-        """The weights, copied to the GPU; ``progress`` is told the share that is there.
-
-        Raises:
-            MachineLacks: If they are more than the memory that is free.
-        """
+    def weights(self, manifest: Manifest, progress: Progress) -> list[Any]:
+        """The weights, copied to the GPU."""
         with self.running():
             needed = sum(spec.nbytes() for spec in manifest.weights)
             free = self.free_bytes(needed)

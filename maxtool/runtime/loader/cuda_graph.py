@@ -22,10 +22,7 @@ class RecordedGraph:
         machine: The virtual machine that the work runs on.
         work: Asks for the work, on the stream it is given. It is called twice: the first time to
             make TVM's pool hold enough memory, as none can be had while work is recorded, and to do
-            what is asked for; the second time to be recorded.
-
-    Raises:
-        RunError: If it cannot be recorded; it was done once nevertheless.
+            what is asked for; the second time to be recorded, which may fail.
     """
 
     def __init__(

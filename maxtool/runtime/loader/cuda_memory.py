@@ -34,18 +34,7 @@ FAILURES = {
 
 
 class CudaMemory:
-    """Memory of a GPU: tensors are made in it, copied to it and from it.
-
-    Attributes:
-        gpu: Which it is.
-        cuda: NVIDIA's runtime library for it.
-
-    Args:
-        gpu: Which it is.
-
-    Raises:
-        MachineLacks: If there is no CUDA runtime.
-    """
+    """Memory of a GPU: tensors are made in it, copied to it and from it."""
 
     def __init__(self, gpu: Gpu) -> None:
         self.gpu, self.cuda = gpu, Cuda(gpu.index)
@@ -71,11 +60,7 @@ class CudaMemory:
         return context
 
     def empty(self, shape: Sequence[int], dtype: str) -> Any:  # noqa: ANN401
-        """A tensor of the GPU with whatever its memory holds.
-
-        Raises:
-            MachineLacks: If there is not enough memory.
-        """
+        """A tensor of the GPU with whatever its memory holds."""
         import tvm_ffi
 
         allocate = tvm_ffi.get_global_func(ALLOCATE)

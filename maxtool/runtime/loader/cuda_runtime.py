@@ -27,11 +27,7 @@ STREAM = ctypes.c_void_p(0)
 
 
 def find_library() -> str:
-    """The library, as the system finds it by name or as a path.
-
-    Raises:
-        MachineLacks: If it is nowhere.
-    """
+    """The library, as the system finds it by name or as a path."""
     for path in _places():
         try:
             ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
@@ -54,14 +50,7 @@ def _places() -> Iterator[str]:
 
 
 class Cuda:
-    """The runtime of one GPU: each function raises ``RunError`` for what CUDA answers.
-
-    Args:
-        index: The number of the GPU.
-
-    Raises:
-        MachineLacks: If the library is nowhere.
-    """
+    """The runtime of one GPU: each function raises ``RunError`` for what CUDA answers."""
 
     def __init__(self, index: int) -> None:
         self._library = ctypes.CDLL(find_library(), ctypes.RTLD_GLOBAL)
@@ -69,12 +58,7 @@ class Cuda:
         self.index = index
 
     def call(self, name: str, *arguments: object) -> None:
-        """Call a function of the library.
-
-        Raises:
-            MachineLacks: If the GPU has not enough memory.
-            RunError: If anything else fails.
-        """
+        """Call a function of the library."""
         failure = getattr(self._library, name)(*arguments)
         if failure:
             said = (self._library.cudaGetErrorString(failure) or b"").decode(errors="replace")
@@ -145,12 +129,7 @@ class Event:
 
 
 class Pinned:
-    """Memory of the host that the GPU reads and writes by itself.
-
-    Attributes:
-        address: Where it is.
-        view: Its bytes.
-    """
+    """Memory of the host that the GPU reads and writes by itself."""
 
     def __init__(self, cuda: Cuda, nbytes: int) -> None:
         self._cuda = cuda

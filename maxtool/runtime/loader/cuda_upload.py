@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from io import FileIO
 
 from .cuda_runtime import TO_DEVICE, Cuda, Event, Pinned
 from .errors import BadInput
 from .manifest import Manifest
+from .processor import Progress
 
 PIECE = 16 << 20  # bytes
 
 
-def upload(
-    cuda: Cuda, manifest: Manifest, addresses: Sequence[int], progress: Callable[[float], None]
-) -> None:
-    """Copy the weights to a GPU, through two buffers: one is filled while the other is sent.
+def upload(cuda: Cuda, manifest: Manifest, addresses: Sequence[int], progress: Progress) -> None:
+    """Copy the weights to these addresses of a GPU, which is the current one.
 
-    Args:
-        cuda: The runtime of the GPU, which is the current one.
-        manifest: What has weights.
-        addresses: Where on the GPU each of them goes.
-        progress: Told the share that was copied.
-
-    Raises:
-        BadInput: If the file is changed meanwhile.
+    They go through two buffers: one is filled while the other is sent.
     """
     total = sum(spec.nbytes() for spec in manifest.weights)
     size = min(PIECE, total) or 1

@@ -19,17 +19,7 @@ OTHER = {
 
 
 def open_device(manifest: Manifest, device: str | None) -> Processor:
-    """The device that a model is to run on.
-
-    Args:
-        manifest: Of the model.
-        device: ``cpu``, ``cuda``, ``cuda:1``; what the model was compiled for if None.
-
-    Raises:
-        BadUsage: If there is no such device.
-        DoesNotFit: If the model was compiled for something else.
-        MachineLacks: If the machine has not what the model needs.
-    """
+    """The device of this name, ``cpu``, ``cuda`` or ``cuda:1``; that of the model if None."""
     compiled = manifest.target.get("kind")
     if compiled not in OTHER:
         raise MachineLacks(f"this loader runs models for CPUs and GPUs, not for {compiled!r:.40}")
@@ -41,11 +31,7 @@ def open_device(manifest: Manifest, device: str | None) -> Processor:
 
 
 def parse_device(name: str) -> tuple[str, int]:
-    """The kind and the number of a device.
-
-    Raises:
-        BadUsage: If it is none.
-    """
+    """The kind and the number of a device."""
     match = NAME.fullmatch(name)
     if match is None:
         raise BadUsage(f"--device takes cpu, cuda or cuda:1, not {name!r:.40}")

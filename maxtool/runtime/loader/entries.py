@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from .errors import DoesNotFit
 from .execution import Execution
 from .inputs import bind
 from .manifest import Manifest
 from .memory import Array, State, named
-from .processor import TextMemory
+from .processor import Progress, TextMemory
 from .specs import EntrySpec
 from .split import SplitExecution
 from .text_entries import check_position
@@ -24,12 +24,7 @@ class EntryRunner:
     """
 
     def __init__(
-        self,
-        manifest: Manifest,
-        *,
-        verified: bool = True,
-        device: str | None = None,
-        progress: Callable[[float], None] = lambda _share: None,
+        self, manifest: Manifest, *, verified: bool, device: str | None, progress: Progress
     ) -> None:
         """Load the code and the weights of a manifest that was read; see :func:`model.load`."""
         opened = Execution if manifest.devices == 1 else SplitExecution

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .devices import open_device
@@ -10,40 +10,27 @@ from .errors import BadInput, MachineLacks
 from .machine import open_module
 from .manifest import Manifest
 from .memory import Array, State
-from .processor import Compiled, TextMemory
+from .processor import Compiled, Progress, TextMemory
 from .specs import EntrySpec
 
 
 class Execution:
-    """A model loaded on one device.
+    """A model loaded on one device, as :func:`devices.open_device` names it.
 
-    Args:
-        manifest: Of the model.
-        verified: Whether its files are known to be those that were compiled.
-        device: As :func:`devices.open_device` takes it.
-        progress: Told the share of the weights that is in the memory of the device.
-
-    Attributes:
-        processor: The device.
-
-    Raises:
-        BadInput: If the code lacks a function of the manifest.
-        MachineLacks: If the code, or the weights, cannot be loaded.
+    ``verified`` files are known to be those that were compiled; ``progress`` is told the share of
+    the weights that is in the memory of the device.
     """
 
     def __init__(
-        self,
-        manifest: Manifest,
-        *,
-        verified: bool,
-        device: str | None,
-        progress: Callable[[float], None],
+        self, manifest: Manifest, *, verified: bool, device: str | None, progress: Progress
     ) -> None:
         self._manifest = manifest
         self.processor = open_device(manifest, device)
         machine, library = open_module(manifest, self.processor, verified=verified)
+        import tvm_ffi  # which is there by now
+
         functions = {name: self._function(machine, e) for name, e in manifest.entries.items()}
-        weights = _array(self.processor.weights(manifest, progress))
+        weights = tvm_ffi.Array(self.processor.weights(manifest, progress))
         self._compiled = Compiled(machine, functions, weights, library)
         self._idle: TextMemory | None = None
 
@@ -92,10 +79,3 @@ class Execution:
                 return self.processor.arrays([result] if hasattr(result, "shape") else list(result))
         except (RuntimeError, ValueError, TypeError, LookupError) as error:
             raise self.processor.refused(name, str(error)) from None
-
-
-def _array(tensors: Sequence[Any]) -> Any:  # noqa: ANN401
-    """Tensors as the one argument that compiled code takes."""
-    import tvm_ffi
-
-    return tvm_ffi.Array(tensors)

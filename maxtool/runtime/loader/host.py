@@ -23,14 +23,7 @@ CPU, POOLED = 1, 2  # DLDeviceType, and TVM's allocator that keeps what it gets
 
 
 class Host:
-    """The processor as what runs a model: arrays are where NumPy has them, and stay there.
-
-    Args:
-        manifest: Of the model.
-
-    Raises:
-        MachineLacks: If the model was compiled for another processor.
-    """
+    """The processor as what runs a model: arrays are where NumPy has them, and stay there."""
 
     vm = (CPU, 0, POOLED)
 
@@ -112,12 +105,9 @@ def set_threads(weight_bytes: int) -> int:
     pinned: TVM would pin them to the first cores, whoever else is busy there, and whether or not
     they may be used.
 
-    Args:
-        weight_bytes: Size of the weights, about what a generated token reads.
-
     Returns:
-        How many of the threads a model of that size uses: one that has few weights to read costs
-        more to wake than it saves.
+        How many of the threads a model of that size uses: one that has few weights to read, about
+        what a generated token reads, costs more to wake than it saves.
     """
     allowed = getattr(os, "sched_getaffinity", lambda _: set(range(os.cpu_count() or 1)))(0)
     most = str(max(1, min(_cores(allowed), _quota())))

@@ -19,10 +19,6 @@ def bind(
     """The inputs of an entry, each checked and aligned, and the sizes of the named dimensions.
 
     What has a default and is not given is full of it, of the size that the others have.
-
-    Raises:
-        BadInput: If an array is missing, unknown, or of another type or shape.
-        DoesNotFit: If sizes or values go beyond the model's limits.
     """
     _check_names(entry, arrays.keys())
     types = {spec.name: spec.dtype for spec in entry.inputs}
@@ -41,12 +37,7 @@ def bind(
 def check_shapes(
     manifest: Manifest, entry: EntrySpec, shapes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, int]:
-    """The sizes of the named dimensions, from the shapes of inputs by name.
-
-    Raises:
-        BadInput: If a shape is not what the entry takes.
-        DoesNotFit: If a size goes beyond the model's limits.
-    """
+    """The sizes of the named dimensions, from the shapes of inputs by name; all are checked."""
     dims: dict[str, int] = {}
     for spec in entry.inputs:
         if spec.name in shapes:

@@ -26,11 +26,7 @@ MARKS = {RUNTIME: THREADS, CUDA_RUNTIME: "device_api.cuda"}
 def open_module(
     manifest: Manifest, processor: Processor, *, verified: bool
 ) -> tuple[Any, Any]:  # tvm_ffi has no types
-    """Load TVM's runtime and the compiled code.
-
-    Returns:
-        The virtual machine, ready for calls, and the library that its code is in.
-    """
+    """Load TVM's runtime and the compiled code: the virtual machine, and the code's library."""
     try:
         import tvm_ffi
     except ImportError:
@@ -65,9 +61,6 @@ def load_library(path: Path) -> Any:  # noqa: ANN401
     weights, and the host's part of code for GPUs, which remembers where its kernels are, with those
     of the model loaded first. The copy goes with the last reference to it; tvm_ffi would keep it
     for as long as the process runs.
-
-    Args:
-        path: The library.
     """
     with suppress(OSError, RuntimeError, AttributeError), _in_memory(path) as copy:
         return _loaded(copy, path.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from .errors import BadInput, BadUsage, DoesNotFit
 from .inputs import bind
 from .manifest import Manifest
 from .memory import Array
+from .processor import Progress
 from .sampling import Sampling, TokenSampler
 from .session import Session
 from .specs import GENERATE
@@ -30,10 +31,6 @@ class Model(EntryRunner):
     Calling it runs the entry ``forward``; :meth:`run` runs any entry. Arrays go in and come out by
     name. On a CPU weights are mapped from the file, on a GPU they are copied to it. Threads may
     share a model; their calls wait for each other.
-
-    Attributes:
-        manifest: What it is.
-        processor: What runs it.
     """
 
     @cached_property
@@ -134,7 +131,7 @@ def load(
     *,
     check: bool = True,
     device: str | None = None,
-    progress: Callable[[float], None] = lambda _share: None,
+    progress: Progress = lambda _share: None,
 ) -> Model:
     """Open the artifact in the folder ``path``.
 

@@ -9,23 +9,14 @@ from typing import NamedTuple
 
 
 class Option(NamedTuple):
-    """An option of a command line.
+    """An option of a command line."""
 
-    Attributes:
-        name: Its name without the dashes.
-        type: A key of :data:`METAVARS`, or ``flag``.
-        help: What it says, or does: a phrase, without a capital or a period.
-        metavar: The name of its value in the help; that of its type if None.
-        default: Its value where it is not given.
-        short: Its one-letter name, if it has one.
-    """
-
-    name: str
-    type: str
-    help: str
-    metavar: str | None = None
+    name: str  # without the dashes
+    type: str  # a key of METAVARS, or flag
+    help: str  # what it says, or does: a phrase, without a capital or a period
+    metavar: str | None = None  # the name of its value in the help; that of its type if None
     default: str | float | None = None
-    short: str | None = None
+    short: str | None = None  # its one-letter name
 
 
 METAVARS = {

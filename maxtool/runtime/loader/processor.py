@@ -6,30 +6,25 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from .errors import RunError
 from .manifest import Manifest
 from .memory import Array, DeviceMemory, State
 from .sampling import Sampling
 
+Progress: TypeAlias = Callable[[float], None]  # told the share of the weights that is there
+
 
 @dataclass(frozen=True)
 class Compiled:
-    """Compiled code, ready for calls.
+    """Compiled code, ready for calls."""
 
-    Attributes:
-        machine: TVM's virtual machine.
-        functions: The function of each entry.
-        weights: The one array of weights that they take.
-        library: What the code is in; unloaded with the last that refers to it.
-        lock: Held during calls: concurrent calls of one virtual machine crash the process.
-    """
-
-    machine: Any
-    functions: Mapping[str, Any]
-    weights: Any
-    library: Any
+    machine: Any  # TVM's
+    functions: Mapping[str, Any]  # of each entry
+    weights: Any  # the one array of weights that they take
+    library: Any  # what the code is in; unloaded with the last that refers to it
+    # Held during calls: concurrent calls of one virtual machine crash the process.
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -70,8 +65,8 @@ class Processor(DeviceMemory, Protocol):
     def running(self) -> AbstractContextManager[None]:
         """Return the context in which code must run, and tensors must be made or read."""
 
-    def weights(self, manifest: Manifest, progress: Callable[[float], None], /) -> list[Any]:
-        """The weights in their order; ``progress`` is told the share that is there."""
+    def weights(self, manifest: Manifest, progress: Progress, /) -> list[Any]:
+        """The weights in their order."""
 
     def tensor(self, name: str, array: Array, /) -> Any:  # noqa: ANN401
         """An input as a tensor, good until the next input of the same name."""

@@ -92,21 +92,22 @@ def main(folder: Path, argv: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else list(argv)
     try:
         execute((parse_embedding if embeds(folder) else parse)(folder, arguments))
-    except RunError as error:
-        return fail(error, as_json="--json" in arguments)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
         return 141
-    except OSError as error:
-        refused = MachineLacks(
-            f"the system refuses: {error.strerror or error}", file=error.filename
-        )
-        return fail(refused, as_json="--json" in arguments)
-    except MemoryError:
-        lacks = MachineLacks("the machine has too little memory for this")
-        return fail(lacks, as_json="--json" in arguments)
+    except (RunError, OSError, MemoryError) as error:
+        return fail(_told(error), as_json="--json" in arguments)
     return 0
+
+
+def _told(error: RunError | OSError | MemoryError) -> RunError:
+    """An error as the program tells it."""
+    if isinstance(error, RunError):
+        return error
+    if isinstance(error, MemoryError):
+        return MachineLacks("the machine has too little memory for this")
+    return MachineLacks(f"the system refuses: {error.strerror or error}", file=error.filename)
 
 
 def embeds(folder: Path) -> bool:

@@ -62,10 +62,10 @@ class Reply:
             return "context"
         return "length" if len(self.made) == max_tokens else "end"
 
-    def speed(self, read: int) -> dict[str, float | None]:
-        """Tokens per second, of reading ``read`` tokens and of making the others."""
+    def speed(self) -> dict[str, float | None]:
+        """Tokens per second, of reading those that are continued and of making the others."""
         return {
-            "prefill": _rate(read, self._times[:2]),
+            "prefill": _rate(len(self.ids), self._times[:2]),
             "decode": _rate(len(self.made) - 1, self._times[1:]),
         }
 

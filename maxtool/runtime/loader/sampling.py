@@ -49,14 +49,7 @@ class Sampling:
 
 
 class TokenSampler:
-    """Sampler of tokens, one after the other.
-
-    Attributes:
-        sampling: How.
-
-    Raises:
-        BadUsage: If an option is out of range.
-    """
+    """Sampler of tokens, one after the other."""
 
     def __init__(self, sampling: Sampling) -> None:
         sampling.check()
@@ -64,11 +57,7 @@ class TokenSampler:
         self._random = np.random.default_rng(sampling.seed)
 
     def __call__(self, logits: Array, before: Sequence[int]) -> int:
-        """Pick a token from the logits of all, and the tokens before it.
-
-        Raises:
-            RunError: If the logits are not finite.
-        """
+        """Pick a token from the logits of all, and the tokens before it."""
         logits = penalised(logits, before, self.sampling.repetition_penalty)
         best = int(logits.argmax())
         if not math.isfinite(logits[best]):
@@ -98,14 +87,9 @@ def _rounded(draws: float | Array) -> Array:
 
 
 def distribution(logits: Array, sampling: Sampling) -> tuple[Array, Array]:
-    """Return the tokens and probabilities that a token is drawn from.
+    """Return the tokens that one is drawn from, likeliest first, and their probabilities.
 
-    Args:
-        logits: Of every token, penalised already.
-        sampling: A temperature above 0, and what limits the choice.
-
-    Returns:
-        The tokens, likeliest first, and their probabilities, which add up to 1.
+    The logits are penalised already, and the temperature is above 0.
     """
     tokens = _likeliest(logits, sampling.top_k)
     shares = _softmax(logits[tokens], sampling.temperature)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any
@@ -15,36 +15,26 @@ from .errors import BadUsage
 from .execution import Execution
 from .manifest import Manifest
 from .memory import Array, State
-from .processor import TextMemory
+from .processor import Progress, TextMemory
 
 
 class SplitExecution:
     """A model whose parts run on several devices at the same time, each in a thread of its own.
 
     Logits are picked from on the host. Arguments as for :class:`Execution`; ``device`` names the
-    type of device, of which the first ones are taken.
-
-    Attributes:
-        processor: The first device.
-
-    Raises:
-        BadUsage: If one device is named, or there are too few.
+    type of device, of which the first ones are taken. The processor is the first device.
     """
 
     def __init__(
-        self,
-        manifest: Manifest,
-        *,
-        verified: bool,
-        device: str | None,
-        progress: Callable[[float], None],
+        self, manifest: Manifest, *, verified: bool, device: str | None, progress: Progress
     ) -> None:
         register()  # compiled code looks for its functions when it is loaded
         self._manifest, names = manifest, _devices(manifest, device)
         self._members: list[Execution] = []
         for rank, name in enumerate(names):
             shown = partial(_shown, progress, rank, len(names))
-            part = _part(manifest, rank)
+            part = copy.copy(manifest)  # what one device has
+            part.weights_file = manifest.weights_files[rank]
             member = Execution(part, verified=verified, device=name, progress=shown)
             self._members.append(member)
         self.processor = self._members[0].processor
@@ -87,11 +77,7 @@ class SplitExecution:
 
 
 def _devices(manifest: Manifest, device: str | None) -> list[str | None]:
-    """The name of each device.
-
-    Raises:
-        BadUsage: If one GPU is named.
-    """
+    """The name of each device, of which none may be named by its number."""
     count = manifest.devices
     device_kind = str(manifest.target.get("kind")) if device is None else parse_device(device)[0]
     if device is not None and ":" in device:
@@ -102,14 +88,7 @@ def _devices(manifest: Manifest, device: str | None) -> list[str | None]:
     ]
 
 
-def _part(manifest: Manifest, rank: int) -> Manifest:
-    """The manifest of what one device has."""
-    part = copy.copy(manifest)
-    part.weights_file = manifest.weights_files[rank]
-    return part
-
-
-def _shown(progress: Callable[[float], None], rank: int, count: int, share: float) -> None:
+def _shown(progress: Progress, rank: int, count: int, share: float) -> None:
     """Tell the share of all weights, of which one device has this share of its own."""
     progress((rank + share) / count)
 

@@ -69,9 +69,7 @@ def open_streams() -> None:
 def bar(options: CommonOptions, *, hidden: bool) -> Iterator[Callable[[float], None]]:
     """A progress bar on a terminal; gives what is told the share that is done, 0 if unknown.
 
-    Args:
-        options: Whether it is wanted at all.
-        hidden: Whether it would stand between the lines of the output.
+    It is ``hidden`` where it would stand between the lines of the output.
     """
     if hidden or options.quiet or options.json or not sys.stderr.isatty():
         yield lambda _share: None

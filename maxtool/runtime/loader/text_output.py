@@ -28,9 +28,7 @@ def run_text(options: TextOptions) -> None:
     tokens = model.generate(ids, most, **asdict(options.sampling))
     reply = Reply(model, ids, tokens, stops=options.stop or ())
     show(options, prompt or "")
-    for piece in reply:
-        show(options, piece)
-    show(options, "\n")
+    say(options, reply)
     if options.json:
         content = described(reply, most)
         emit_json("maxtool.generation/1", {**content, "text": (prompt or "") + reply.text})
@@ -41,6 +39,13 @@ def show(options: TextOptions, text: str) -> None:
     """Write generated text, unless a JSON object is to hold all of it."""
     if not options.json:
         emit_text(text)
+
+
+def say(options: TextOptions, reply: Reply) -> None:
+    """Show a reply as it comes."""
+    for piece in reply:
+        show(options, piece)
+    show(options, "\n")
 
 
 def read_text(path: Path, context: int | None) -> str:
@@ -65,7 +70,7 @@ def described(reply: Reply, max_tokens: int) -> dict[str, object]:
         "ids": reply.made,
         "text": reply.text,
         "stopped": reply.stopped(max_tokens),
-        "tokens_per_second": reply.speed(len(reply.ids)),
+        "tokens_per_second": reply.speed(),
     }
 
 
@@ -73,7 +78,7 @@ def report(options: TextOptions, model: Model, reply: Reply, max_tokens: int) ->
     """Print the speed of a generation on stderr, and whether the context ended it."""
     if reply.stopped(max_tokens) == "context":
         note(options, f"stopped: the context of {model.manifest.context} tokens is full")
-    speed = reply.speed(len(reply.ids))
-    said = ", ".join(f"{name} {value:.1f} tokens/s" for name, value in speed.items() if value)
+    speeds = reply.speed().items()
+    said = ", ".join(f"{name} {value:.1f} tokens/s" for name, value in speeds if value)
     counts = f"{len(reply.ids)} tokens read, {len(reply.made)} made"
     note(options, f"{counts}; {said or 'too few to time'}")

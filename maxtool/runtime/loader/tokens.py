@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from .charsmap import find_problem
@@ -92,27 +93,24 @@ def open_tokenizer(manifest: Manifest) -> Any:  # noqa: ANN401 - an optional pac
     except ImportError:
         hint = "pip install tokenizers"
         raise MachineLacks("text needs the tokenizers package", hint=hint) from None
-    try:
+    with telling_failures("the tokenizer cannot be read", manifest.tokenizer_file):
         text = manifest.tokenizer_file.read_bytes()
         if problem := find_problem(text):
             raise BadInput(f"precompiled_charsmap: {problem}")
         tokenizer = tokenizers.Tokenizer.from_buffer(text)
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:  # a panic of the package is no Exception
-        what = f"the tokenizer cannot be read: {last_line(error)}"
-        raise BadInput(what, file=manifest.tokenizer_file) from None
     tokenizer.no_truncation()  # the file has what whoever saved it last cut texts to
     tokenizer.no_padding()
     return tokenizer
 
 
 @contextmanager
-def telling_failures() -> Iterator[None]:
+def telling_failures(
+    what: str = "the tokenizer failed", file: Path | None = None
+) -> Iterator[None]:
     """Report failures of the package as ``BadInput``: some files fail only with a text."""
     try:
         yield
     except BaseException as error:  # a panic of the package is not an Exception
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        raise BadInput(f"the tokenizer failed: {last_line(error)}") from None
+        raise BadInput(f"{what}: {last_line(error)}", file=file) from None
