@@ -7,9 +7,9 @@ from .chat import ChatEncoder, ChatTemplate, open_template
 from .conversation import Conversation
 from .errors import BadInput, BadUsage, DoesNotFit, MachineLacks, NotVerified, RunError, TooLong
 from .manifest import Manifest, checksum
-from .memory import State
 from .model import Model, load
 from .options import parse, parse_embedding
+from .processor import State
 from .program import execute, main
 from .sampling import Sampling, TokenSampler
 from .stream import TextStream

@@ -49,7 +49,9 @@ def _newest(manifest: Manifest, gpu: Gpu) -> Path:
         return ptx[max(older)]
     held = [*(f"sm_{x}{y}" for x, y in sorted(cubins)), *(f"PTX {x}.{y}" for x, y in sorted(ptx))]
     what = f"the model has code for {', '.join(held)}; {gpu} runs none of it"
-    raise MachineLacks(what, hint=_advice(gpu.capability, min([*cubins, *ptx])))
+    if gpu.capability < min([*cubins, *ptx]):
+        raise MachineLacks(what, hint="the GPU is older than all of them")
+    raise MachineLacks(what, hint=f"{_name_it(gpu.capability)}, or with --ptx")
 
 
 def _files(manifest: Manifest, name: re.Pattern[str]) -> dict[Capability, Path]:
@@ -63,12 +65,6 @@ def _runs(cubin: Capability, gpu: Capability) -> bool:
     """Return whether a GPU runs machine code: that of older GPUs of its generation too."""
     same_generation = cubin[0] == gpu[0] and cubin[1] <= gpu[1]
     return cubin == gpu or (same_generation and not {cubin, gpu} & ALONE)
-
-
-def _advice(gpu: Capability, oldest: Capability) -> str:
-    if gpu < oldest:
-        return "the GPU is older than all of them"
-    return f"{_name_it(gpu)}, or with --ptx"
 
 
 def _name_it(gpu: Capability) -> str:

@@ -12,8 +12,8 @@ from .cuda_graph import RecordedGraph
 from .cuda_memory import CudaMemory
 from .cuda_runtime import STREAM, TO_HOST, WITHIN, Event, Pinned
 from .errors import RunError
-from .memory import Array, State, nbytes_of
-from .processor import Compiled
+from .memory import Array, nbytes_of
+from .processor import Compiled, State
 from .sampling import Sampling
 
 SLOTS = 2  # tokens on their way to the host: the one that is read, and the one being made

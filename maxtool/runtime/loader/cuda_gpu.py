@@ -13,8 +13,7 @@ from .cuda_upload import upload
 from .errors import MachineLacks
 from .host import CPU, POOLED, check_machine
 from .manifest import Manifest
-from .memory import State
-from .processor import Compiled, Progress
+from .processor import Compiled, Progress, State
 from .text_entries import SAMPLED
 
 CUDA = 2  # DLDeviceType

@@ -8,8 +8,8 @@ from .errors import DoesNotFit
 from .execution import Execution
 from .inputs import bind
 from .manifest import Manifest
-from .memory import Array, State, named
-from .processor import Progress, TextMemory
+from .memory import Array, named
+from .processor import Progress, State, TextMemory
 from .specs import EntrySpec
 from .split import SplitExecution
 from .text_entries import check_position

@@ -11,15 +11,9 @@ FIELDS = ("what", "file", "tensor", "offset", "problems", "hint", "exit_code")
 
 
 class RunError(Exception):
-    """A failure with one clear message; each class has its exit code.
+    """A failure with one clear message: what is wrong, where, and what the reader can do about it.
 
-    Args:
-        what: One sentence on what is wrong.
-        file: The file it was found in.
-        tensor: The tensor it concerns.
-        offset: The byte offset in ``file``.
-        hint: What the reader can do about it.
-        problems: Several findings of one kind, reported together.
+    Each class has its exit code. ``problems`` are findings of one kind, reported together.
     """
 
     exit_code = 1

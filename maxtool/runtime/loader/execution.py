@@ -9,8 +9,8 @@ from .devices import open_device
 from .errors import BadInput, MachineLacks
 from .machine import open_module
 from .manifest import Manifest
-from .memory import Array, State
-from .processor import Compiled, Progress, TextMemory
+from .memory import Array
+from .processor import Compiled, Progress, State, TextMemory
 from .specs import EntrySpec
 
 

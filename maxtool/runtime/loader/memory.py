@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from .errors import BadInput, BadUsage
+from .errors import BadInput
 from .narrow_floats import widened
 from .specs import ALIGNMENT, BITS, DTYPES, ArraySpec, EntrySpec
 
@@ -23,62 +23,6 @@ def aligned(
     raw = new(size + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + size].view(dtype).reshape(shape)
-
-
-class DeviceMemory(Protocol):
-    """Memory of a device, which a state is in."""
-
-    def zeros(self, shape: Sequence[int], dtype: str) -> Any:  # noqa: ANN401
-        """A tensor of zeros."""
-
-    def clear(self, tensor: Any) -> None:  # noqa: ANN401
-        """Make all of a tensor zero again."""
-
-    def arrays(self, tensors: Sequence[Any]) -> list[Array]:
-        """Read what tensors hold."""
-
-
-class State:
-    """The memory of one generation: zeros at first, written in place by each call.
-
-    Attributes:
-        specs: Its tensors, as the manifest lists them.
-        dims: The sizes of its named dimensions.
-        parts: What compiled code takes on each device: all its tensors there.
-
-    Raises:
-        BadUsage: If ``dims`` lacks a size.
-    """
-
-    def __init__(
-        self, devices: Sequence[DeviceMemory], specs: Sequence[ArraySpec], dims: Mapping[str, int]
-    ) -> None:
-        import tvm_ffi
-
-        named = {size for spec in specs for size in spec.names}
-        if wrong := [name for name in sorted(named) if dims.get(name, 0) < 1]:
-            raise BadUsage(f"a state needs the sizes of {', '.join(wrong)}, from 1 up")
-        self.specs, self.dims = specs, {name: dims[name] for name in named}
-        self._tensors = [
-            (device, [device.zeros(spec.sizes(dims), spec.dtype) for spec in specs])
-            for device in devices
-        ]
-        self.parts = [tvm_ffi.Array(tensors) for _, tensors in self._tensors]
-
-    @property
-    def arrays(self) -> list[Array]:
-        """Return the contents, device by device: its own memory on a CPU, a copy from others."""
-        return [a for device, tensors in self._tensors for a in device.arrays(tensors)]
-
-    def clear(self) -> None:
-        """Make it zeros again."""
-        for device, tensors in self._tensors:
-            for tensor in tensors:
-                device.clear(tensor)
-
-    def tensor(self, name: str) -> Any:  # noqa: ANN401
-        """One of its tensors on the first device."""
-        return self._tensors[0][1][[spec.name for spec in self.specs].index(name)]
 
 
 def named(entry: EntrySpec, arrays: Sequence[Array], dims: Mapping[str, int]) -> dict[str, Array]:

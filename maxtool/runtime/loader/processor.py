@@ -1,4 +1,4 @@
-"""Protocols of what runs a model: a processor, its compiled code, the memory of a text."""
+"""Interfaces of what runs a model, its compiled code, and the memory of a text."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
-from .errors import RunError
+from .errors import BadUsage, RunError
 from .manifest import Manifest
-from .memory import Array, DeviceMemory, State
+from .memory import Array
 from .sampling import Sampling
+from .specs import ArraySpec
 
 Progress: TypeAlias = Callable[[float], None]  # told the share of the weights that is there
 
@@ -26,6 +27,49 @@ class Compiled:
     library: Any  # what the code is in; unloaded with the last that refers to it
     # Held during calls: concurrent calls of one virtual machine crash the process.
     lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class State:
+    """The memory of one generation: zeros at first, written in place by each call.
+
+    Attributes:
+        specs: Its tensors, as the manifest lists them.
+        dims: The sizes of its named dimensions.
+        parts: What compiled code takes on each device: all its tensors there.
+
+    Raises:
+        BadUsage: If ``dims`` lacks a size.
+    """
+
+    def __init__(
+        self, devices: Sequence[Processor], specs: Sequence[ArraySpec], dims: Mapping[str, int]
+    ) -> None:
+        import tvm_ffi
+
+        named = {size for spec in specs for size in spec.names}
+        if wrong := [name for name in sorted(named) if dims.get(name, 0) < 1]:
+            raise BadUsage(f"a state needs the sizes of {', '.join(wrong)}, from 1 up")
+        self.specs, self.dims = specs, {name: dims[name] for name in named}
+        self._tensors = [
+            (device, [device.zeros(spec.sizes(dims), spec.dtype) for spec in specs])
+            for device in devices
+        ]
+        self.parts = [tvm_ffi.Array(tensors) for _, tensors in self._tensors]
+
+    @property
+    def arrays(self) -> list[Array]:
+        """Return the contents, device by device: its own memory on a CPU, a copy from others."""
+        return [a for device, tensors in self._tensors for a in device.arrays(tensors)]
+
+    def clear(self) -> None:
+        """Make it zeros again."""
+        for device, tensors in self._tensors:
+            for tensor in tensors:
+                device.clear(tensor)
+
+    def tensor(self, name: str) -> Any:  # noqa: ANN401
+        """One of its tensors on the first device."""
+        return self._tensors[0][1][[spec.name for spec in self.specs].index(name)]
 
 
 class Decoder(Protocol):
@@ -52,7 +96,7 @@ class TextMemory:
     decoder: Decoder | None
 
 
-class Processor(DeviceMemory, Protocol):
+class Processor(Protocol):
     """Device that runs a model, with the memory that its tensors are in."""
 
     @property
@@ -67,6 +111,15 @@ class Processor(DeviceMemory, Protocol):
 
     def weights(self, manifest: Manifest, progress: Progress, /) -> list[Any]:
         """The weights in their order."""
+
+    def zeros(self, shape: Sequence[int], dtype: str) -> Any:  # noqa: ANN401
+        """A tensor of zeros."""
+
+    def clear(self, tensor: Any) -> None:  # noqa: ANN401
+        """Make all of a tensor zero again."""
+
+    def arrays(self, tensors: Sequence[Any]) -> list[Array]:
+        """Read what tensors hold."""
 
     def tensor(self, name: str, array: Array, /) -> Any:  # noqa: ANN401
         """An input as a tensor, good until the next input of the same name."""

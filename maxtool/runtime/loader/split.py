@@ -14,8 +14,8 @@ from .devices import parse_device
 from .errors import BadUsage
 from .execution import Execution
 from .manifest import Manifest
-from .memory import Array, State
-from .processor import Progress, TextMemory
+from .memory import Array
+from .processor import Progress, State, TextMemory
 
 
 class SplitExecution:

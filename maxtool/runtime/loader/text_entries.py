@@ -64,17 +64,10 @@ def _bounded(manifest: ManifestParts) -> Iterator[str]:
         if not isinstance(values, tuple) or values[0] < 0:
             yield f"{name!r} takes {ids}, whose values have no limit in 'limits'"
         length = ids.shape[1] if len(ids.shape) > 1 else None
-        if isinstance(length, str) and not _fits(manifest, length):
+        most = manifest.limits.get(length) if isinstance(length, str) else 1
+        if not isinstance(most, int) or most > (manifest.context or most):
             context = f"a context of {manifest.context}"
             yield f"{name!r} takes {ids}, and the limit of {length} is not in {context}"
-
-
-def _fits(manifest: ManifestParts, dim: str) -> bool:
-    """Return whether a dimension has a limit, and one that the context can hold."""
-    limit = manifest.limits.get(dim)
-    if not isinstance(limit, int):
-        return False
-    return manifest.context is None or limit <= manifest.context
 
 
 def _drawing(manifest: ManifestParts) -> Iterator[str]:
