@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import zipfile
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -32,15 +31,6 @@ HEADERS = {
 Look = Callable[[Mapping[str, tuple[int, ...]]], object]
 
 
-@dataclass(frozen=True)
-class ArrayHeader:
-    """Header of an array in an archive."""
-
-    info: zipfile.ZipInfo
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-
-
 def read_arrays(
     path: Path, wanted: Collection[str] | None = None, look: Look = lambda _shapes: None
 ) -> tuple[dict[str, Array], list[str]]:
@@ -52,9 +42,9 @@ def read_arrays(
         with zipfile.ZipFile(path) as archive:
             infos = _infos(archive)
             chosen = infos.keys() if wanted is None else infos.keys() & set(wanted)
-            headers = {name: _header(archive, infos[name]) for name in sorted(chosen)}
-            look({name: header.shape for name, header in headers.items()})
-            arrays = {name: _array(archive, header) for name, header in headers.items()}
+            shapes = {name: _shape(archive, infos[name]) for name in sorted(chosen)}
+            look(shapes)
+            arrays = {name: _array(archive, infos[name]) for name in shapes}
     except RunError as error:
         error.file = error.file or str(path)
         raise
@@ -78,8 +68,8 @@ def _infos(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     return named
 
 
-def _header(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> ArrayHeader:
-    """The header of an array, which must need as many bytes as there are."""
+def _shape(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> tuple[int, ...]:
+    """The shape of an array, which must need as many bytes as there are."""
     name = info.filename.removesuffix(SUFFIX)
     if info.file_size > max(FREELY, INFLATION * info.compress_size):
         packed = f"{info.compress_size} bytes"
@@ -92,7 +82,7 @@ def _header(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> ArrayHeader:
     if math.prod(shape) * dtype.itemsize != info.file_size - start:
         what = f"{dtype}{list(shape)} in {info.file_size - start} bytes"
         raise BadInput(what, tensor=name)
-    return ArrayHeader(info, dtype, shape)
+    return shape
 
 
 def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], int]:
@@ -104,8 +94,8 @@ def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], int
     return shape, dtype, stream.tell()
 
 
-def _array(archive: zipfile.ZipFile, header: ArrayHeader) -> Array:
-    with archive.open(header.info) as stream:
+def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
+    with archive.open(info) as stream:
         array: Array = np.lib.format.read_array(
             stream, allow_pickle=False, max_header_size=MAX_HEADER
         )
