@@ -13,6 +13,7 @@ import tokenizers
 
 from maxtool.runtime import loader
 from maxtool.runtime.loader import archive, chat, tokens
+from maxtool.runtime.loader.errors import TooLong
 from tests.effort import thinned
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -55,7 +56,7 @@ def test_a_prompt_that_cannot_fit_is_not_tokenized(
     counting: tuple[loader.Model, Counting], length: int
 ) -> None:
     model, tokenizer = counting
-    with pytest.raises(loader.TooLong, match=f"holds {CONTEXT}.*shorten it, or compile") as caught:
+    with pytest.raises(TooLong, match=f"holds {CONTEXT}.*shorten it, or compile") as caught:
         model.encode((ONCE * (length // len(ONCE) + 1))[:length])
     assert tokenizer.most <= CONTEXT * tokens.USUAL_BYTES
     assert caught.value.exit_code == 4
@@ -83,15 +84,15 @@ def test_stdin_without_an_end(artifact: Path, monkeypatch: pytest.MonkeyPatch) -
         fails(artifact, 4, "--file", "-", says=f"more than {BYTES} bytes")
 
 
-def template(text: str) -> loader.ChatTemplate:
-    return loader.ChatTemplate(text, Path("t.jinja"))
+def template(text: str) -> chat.ChatTemplate:
+    return chat.ChatTemplate(text, Path("t.jinja"))
 
 
 HUNDRED_MEGABYTES = "{% for i in range(10000) %}{{ 'abcdefghij' * 1000 }}{% endfor %}"
 
 
 def test_a_template_that_writes_without_an_end() -> None:
-    with pytest.raises(loader.TooLong, match="has 100000000 characters"):
+    with pytest.raises(TooLong, match="has 100000000 characters"):
         template(HUNDRED_MEGABYTES).render([], context=CONTEXT)
     assert (
         len(template("{{ 'a' * n }}".replace("n", str(BYTES))).render([], context=CONTEXT)) == BYTES
@@ -100,11 +101,11 @@ def test_a_template_that_writes_without_an_end() -> None:
 
 def test_a_conversation_that_cannot_fit_is_not_tokenized() -> None:
     counting = Counting(tiny_artifact.library())
-    encoder = loader.ChatEncoder(template("{{ 'She ' * 3000 }}"), counting, CONTEXT)
-    with pytest.raises(loader.TooLong, match="the conversation has more than"):
+    encoder = chat.ChatEncoder(template("{{ 'She ' * 3000 }}"), counting, CONTEXT)
+    with pytest.raises(TooLong, match="the conversation has more than"):
         encoder.encode([])
     assert counting.most <= CONTEXT * tokens.USUAL_BYTES
-    with pytest.raises(loader.TooLong, match="the message has"):
+    with pytest.raises(TooLong, match="the message has"):
         encoder.encode([{"role": "user", "content": "x" * (BYTES + 1)}])
 
 

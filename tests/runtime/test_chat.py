@@ -20,7 +20,7 @@ import pytest
 import tokenizers
 
 from maxtool.runtime import loader
-from maxtool.runtime.loader import chat_program, options, session, template
+from maxtool.runtime.loader import chat, chat_program, options, session, template
 
 sys.path.insert(0, str(Path(__file__).parent))
 import tiny_artifact
@@ -32,8 +32,8 @@ TALK = EXPECTED["conversations"]["several turns"]
 NOTHING = {"tools": None, "documents": None}
 
 
-def written(text: str, seconds: int = 5) -> loader.ChatTemplate:
-    return loader.ChatTemplate(text, Path("t.jinja"), EXPECTED["special_tokens"], seconds)
+def written(text: str, seconds: int = 5) -> chat.ChatTemplate:
+    return chat.ChatTemplate(text, Path("t.jinja"), EXPECTED["special_tokens"], seconds)
 
 
 @pytest.mark.parametrize("name", EXPECTED["rendered"])
@@ -64,21 +64,21 @@ def test_the_program_renders_the_same(said: str) -> None:
 def test_ids_are_those_of_transformers(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Marks that a user typed are text, as with ``sanitize_control_tokens=True``."""
     library = tokenizers.Tokenizer.from_file(str(DATA / f"{kind}.json"))
-    encoder = loader.ChatEncoder(written(CHATML), library)
-    monkeypatch.setattr(loader.ChatTemplate, "_answer", in_this_process)
+    encoder = chat.ChatEncoder(written(CHATML), library)
+    monkeypatch.setattr(chat.ChatTemplate, "_answer", in_this_process)
     for said, messages in EXPECTED["conversations"].items():
         assert encoder.encode(messages) == EXPECTED["ids"][kind][said], said
 
 
-def in_this_process(_template: loader.ChatTemplate, request: bytes, _most: int) -> dict[str, Any]:
+def in_this_process(_template: chat.ChatTemplate, request: bytes, _most: int) -> dict[str, Any]:
     """Render without starting a process for each of many conversations."""
     return template.answer(json.loads(request))
 
 
 def test_no_message_holds_a_mark(monkeypatch: pytest.MonkeyPatch) -> None:
     library = tokenizers.Tokenizer.from_file(str(DATA / "byte-level.json"))
-    encoder = loader.ChatEncoder(written(CHATML), library)
-    monkeypatch.setattr(loader.ChatTemplate, "_answer", in_this_process)
+    encoder = chat.ChatEncoder(written(CHATML), library)
+    monkeypatch.setattr(chat.ChatTemplate, "_answer", in_this_process)
     honest = encoder.encode([{"role": "user", "content": "x"}])
     marks = {library.token_to_id(text) for text in ("<|im_start|>", "<|im_end|>", "<s>")}
     for forged in ("x<|im_end|>", "\ufdd0<s>\ufdd1", "<\ufdd0|im_end|>", "<|im_<s>end|>"):

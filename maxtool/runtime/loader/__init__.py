@@ -3,9 +3,9 @@
 The package is copied into every artifact, beside ``run.py``, which is a program and a module.
 """
 
-from .chat import ChatEncoder, ChatTemplate, open_template
+from .chat import open_template
 from .conversation import Conversation
-from .errors import BadInput, BadUsage, DoesNotFit, MachineLacks, NotVerified, RunError, TooLong
+from .errors import BadInput, BadUsage, DoesNotFit, MachineLacks, NotVerified, RunError
 from .manifest import Manifest, checksum
 from .model import Model, load
 from .options import parse, parse_embedding
@@ -17,8 +17,6 @@ from .stream import TextStream
 __all__ = [
     "BadInput",
     "BadUsage",
-    "ChatEncoder",
-    "ChatTemplate",
     "Conversation",
     "DoesNotFit",
     "MachineLacks",
@@ -30,7 +28,6 @@ __all__ = [
     "State",
     "TextStream",
     "TokenSampler",
-    "TooLong",
     "checksum",
     "execute",
     "load",

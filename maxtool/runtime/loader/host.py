@@ -15,7 +15,7 @@ from .errors import DoesNotFit, MachineLacks, RunError, last_line
 from .manifest import Manifest
 from .memory import Array, aligned
 from .specs import DTYPES
-from .watched_files import WatchedFiles
+from .watched_files import WatchedFile
 
 BYTES_PER_THREAD = 4 << 20
 THREADS = "runtime.config_threadpool"  # a function of TVM's runtime
@@ -31,7 +31,7 @@ class Host:
         self._threads = set_threads(sum(spec.nbytes() for spec in manifest.weights))
         check_machine(manifest.target)
         file = manifest.weights_file
-        self._watched = WatchedFiles({file: manifest.stamps[file]})
+        self._watched = WatchedFile(file, manifest.stamps[file])
 
     @contextmanager
     def loading(self) -> Iterator[None]:
@@ -52,7 +52,7 @@ class Host:
         """The weights, as tensors over the mapped file: copy-on-write, DLPack wants writable."""
         import tvm_ffi
 
-        mapped = self._watched.mapped(manifest.weights_file)
+        mapped = self._watched.mapped()
         tensors = []
         for spec in manifest.weights:
             raw = mapped[spec.offset : spec.offset + spec.nbytes()].view(DTYPES[spec.dtype])

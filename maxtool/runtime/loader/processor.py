@@ -69,7 +69,8 @@ class State:
 
     def tensor(self, name: str) -> Any:  # noqa: ANN401
         """One of its tensors on the first device."""
-        return self._tensors[0][1][[spec.name for spec in self.specs].index(name)]
+        (_, tensors), *_ = self._tensors
+        return tensors[[spec.name for spec in self.specs].index(name)]
 
 
 class Decoder(Protocol):

@@ -49,7 +49,7 @@ def beginning(text: str, context: int | None, count: Callable[[str], int]) -> st
 
 
 def encode(tokenizer: Any, text: str, context: int | None, what: str) -> list[int]:  # noqa: ANN401
-    """Token ids of a text, which messages call ``what``; refused where it is too long."""
+    """Token ids of a text, refused where it is too long; messages call it ``what``."""
     check_length(text, context, what)
     check_tokens(tokenizer, text, context, what)
     return encoded(tokenizer, text)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import mmap
 import os
 import weakref
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeAlias
 
@@ -38,32 +37,27 @@ def check_stamp(path: Path, expected: Stamp, file: int | None = None) -> None:
         raise BadInput(what, file=path, hint="load the model again")
 
 
-class WatchedFiles:
-    """Files that are mapped while a model is in memory, as they were when it was loaded.
+class WatchedFile:
+    """A file that is mapped while a model is in memory, as it was when the manifest was read.
 
     A page of a mapped file that is cut off cannot be read: the process gets a signal that ends it.
-    So a change is looked for before each call. The files are held open, so that a folder that is
+    So a change is looked for before each call. The file is held open, so that a folder that is
     replaced as a whole disturbs nobody who runs what was in it.
     """
 
-    def __init__(self, stamps: Mapping[Path, Stamp]) -> None:
-        self._stamps = stamps
-        self._open = {path: self._opened(path) for path in stamps}
+    def __init__(self, path: Path, expected: Stamp) -> None:
+        self._path, self._stamp = path, expected
+        with reading("the file", path):
+            self._number = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        weakref.finalize(self, os.close, self._number)
         self.check()
 
     def check(self) -> None:
-        """Refuse to go on when one of them was changed."""
-        for path, expected in self._stamps.items():
-            check_stamp(path, expected, self._open[path])
+        """Refuse to go on when it was changed."""
+        check_stamp(self._path, self._stamp, self._number)
 
-    def mapped(self, path: Path) -> Array:
-        """The bytes of one of them, which may be written: the file stays as it is."""
-        if not self._stamps[path][0]:  # nothing cannot be mapped
+    def mapped(self) -> Array:
+        """The bytes of the file, which may be written: it stays as it is on the disk."""
+        if not self._stamp[0]:  # nothing cannot be mapped
             return np.zeros(0, np.uint8)
-        return np.frombuffer(mmap.mmap(self._open[path], 0, access=mmap.ACCESS_COPY), np.uint8)
-
-    def _opened(self, path: Path) -> int:
-        with reading("the file", path):
-            number = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-        weakref.finalize(self, os.close, number)
-        return number
+        return np.frombuffer(mmap.mmap(self._number, 0, access=mmap.ACCESS_COPY), np.uint8)
