@@ -96,7 +96,7 @@ def test_an_end_of_text_that_is_found_late(
 prompt, sampling = json.loads(sys.argv[2]), json.loads(sys.argv[3])
 answers = []
 for model in both(sys.argv[1]):
-    session = loader.Session(model)
+    session = loader.session.Session(model)
     chooser = loader.TokenSampler(loader.Sampling(**sampling))
     first = list(session.generate(prompt, 40, chooser))
     again = list(session.generate([*prompt, *first[:3], 77, 78], 8, chooser))
@@ -130,7 +130,7 @@ def test_a_text_that_must_be_read_anew(
 answers = []
 for model in both(sys.argv[1]):
     model.manifest.reread_beyond = int(sys.argv[2])
-    session = loader.Session(model)
+    session = loader.session.Session(model)
     chooser = loader.TokenSampler(loader.Sampling(temperature=5.0, seed=1))
     tokens = list(session.generate([1, 5, 9], 20, chooser))
     answers.append([tokens, list(session.generate([1, 5, 9, *tokens, 4], 5, chooser))])
