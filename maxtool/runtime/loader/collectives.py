@@ -7,19 +7,23 @@ that runs a part of a model has joined a group before.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from .errors import RunError
+from .memory import Array
 from .processor import Processor
 
 ALL_REDUCE, ALL_GATHER = "maxtool.all_reduce", "maxtool.all_gather"
 ALONE = "another device failed"
 
 _joined = threading.local()
+# From the arrays of all devices, in order of rank.
+Combine: TypeAlias = Callable[[Sequence[Array]], Array]
 
 
 class DeviceGroup:
@@ -46,25 +50,26 @@ class DeviceGroup:
         """Forget a call that failed."""
         self._meeting.reset()
 
-    def exchange(self, rank: int, tensor: Any) -> list[Any]:  # noqa: ANN401 - tvm_ffi has no types
-        """Return every device's tensor, in order of rank.
-
-        It is theirs until all have come back here: call :meth:`done` when it was read.
-        """
+    def exchange(
+        self,
+        rank: int,
+        tensor: Any,  # noqa: ANN401 - tvm_ffi has no types
+        result: Any,  # noqa: ANN401
+        combine: Combine,
+    ) -> None:
+        """Write to a tensor what those of all devices, in order of rank, are combined to."""
         self._parts[rank] = self._processors[rank].arrays([tensor])[0]
-        self.done()
-        return self._parts
+        self._wait()
+        combined = combine(self._parts)
+        self._wait()  # until all have read the parts
+        self._processors[rank].write(result, combined)
 
-    def done(self) -> None:
+    def _wait(self) -> None:
         """Wait for all devices."""
         try:
             self._meeting.wait()
         except threading.BrokenBarrierError:
             raise RunError(ALONE) from None
-
-    def write(self, rank: int, tensor: Any, array: Any) -> None:  # noqa: ANN401
-        """Copy an array into a tensor of a device."""
-        self._processors[rank].write(tensor, array)
 
 
 def register() -> None:
@@ -73,31 +78,24 @@ def register() -> None:
         import tvm_ffi
     except ImportError:
         return
-    for name, function in ((ALL_REDUCE, _all_reduce), (ALL_GATHER, _all_gather)):
+    for name, combine in COMBINED.items():
         if tvm_ffi.get_global_func(name, allow_missing=True) is None:
-            tvm_ffi.register_global_func(name, function)
+            tvm_ffi.register_global_func(name, partial(_exchange, combine))
 
 
-def _all_reduce(tensor: Any, result: Any) -> None:  # noqa: ANN401 - tvm_ffi has no types
-    group, rank = _member()
-    parts = group.exchange(rank, tensor)
-    total = np.array(parts[0])
-    for part in parts[1:]:  # in one order, so that all devices have the same sum
-        total += part
-    group.done()
-    group.write(rank, result, total)
-
-
-def _all_gather(tensor: Any, result: Any) -> None:  # noqa: ANN401
-    group, rank = _member()
-    stacked = np.stack(group.exchange(rank, tensor))
-    group.done()
-    group.write(rank, result, stacked)
-
-
-def _member() -> tuple[DeviceGroup, int]:
+def _exchange(combine: Combine, tensor: Any, result: Any) -> None:  # noqa: ANN401
     member = getattr(_joined, "member", None)
     if member is None:
         raise RunError("this is one part of a model on several devices, and runs with the others")
     group, rank = member
-    return group, rank
+    group.exchange(rank, tensor, result, combine)
+
+
+def _sum(parts: Sequence[Array]) -> Array:
+    total = np.array(parts[0])
+    for part in parts[1:]:  # in one order, so that all devices have the same sum
+        total += part
+    return total
+
+
+COMBINED: dict[str, Combine] = {ALL_REDUCE: _sum, ALL_GATHER: np.stack}
