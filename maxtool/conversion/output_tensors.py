@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import compress
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,15 +23,7 @@ TensorSource: TypeAlias = tuple[TensorSpec, OutputTensor | Array]
 
 
 def planned_tensors(planned: Plan, request: Request) -> tuple[list[TensorSource], list[str]]:
-    """Return the tensors that a conversion writes, in order.
-
-    Args:
-        planned: The source.
-        request: What was asked.
-
-    Returns:
-        Each tensor with how it is made, and what is worth knowing of them.
-    """
+    """Return the tensors that a conversion writes, in order, and what is worth knowing of them."""
     shapes = {name: binding.shape for name, binding in planned.parameters.items()}
     emitted = emissions(planned.recipe, DIALECT[request.target], planned.config, shapes)
     emitted.sort(key=_order(planned, request))
@@ -108,17 +101,12 @@ def _narrowed(
     back = planned.dialect == "gguf" and request.target != "gguf" and request.dtype is None
     if not back or narrow not in NARROW or not isinstance(narrow, DType):
         return specs
-    widened = [
-        (index, emission)
-        for index, (spec, emission) in enumerate(zip(specs, emitted, strict=True))
-        if spec.dtype is DType.float32 and len(spec.shape) == 1
-    ]
-    if not all(_fits(plain(planned, emission), narrow) for _, emission in widened):
+    widened = [spec.dtype is DType.float32 and len(spec.shape) == 1 for spec in specs]
+    if not all(_fits(plain(planned, emission), narrow) for emission in compress(emitted, widened)):
         return specs
-    places = {index for index, _ in widened}
     return [
-        TensorSpec(spec.name, narrow, spec.shape) if index in places else spec
-        for index, spec in enumerate(specs)
+        TensorSpec(spec.name, narrow, spec.shape) if wide else spec
+        for spec, wide in zip(specs, widened, strict=True)
     ]
 
 

@@ -87,8 +87,8 @@ def compare(
     changed = tuple((one, other) for one, other in both if _form(one) != _form(other))
     differences: tuple[Difference, ...] = ()
     if values:
-        both_stored = ((left.stored(n), right.stored(n)) for n in comparable(left, right, pattern))
-        differences = tuple(apart(one, other, progress) for one, other in both_stored)
+        stored = ((left.stored(n), right.stored(n)) for n in comparable(left, right, pattern))
+        differences = tuple(apart(ours, theirs, progress) for ours, theirs in stored)
     return Comparison(
         tuple(one for one, other in pairs if one and not other),
         tuple(other for one, other in pairs if other and not one),

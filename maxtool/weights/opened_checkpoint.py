@@ -6,9 +6,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from maxtool.errors import InputError, MaxtoolError
+from maxtool.errors import InputError
 from maxtool.weights.checkpoint import Checkpoint, open_checkpoint
-from maxtool.weights.remote import FetchedHeaders, fetch, is_url, redacted
+from maxtool.weights.remote import FetchedHeaders, fetch, is_url, original_named, redacted
 from maxtool.weights.stored_weight import StoredWeight
 
 
@@ -59,9 +59,6 @@ def open_anywhere(text: str) -> OpenedCheckpoint:
         return OpenedCheckpoint(open_checkpoint(Path(text)), text)
     with tempfile.TemporaryDirectory(prefix="maxtool-") as folder:
         remote = fetch(text, Path(folder))
-        try:
+        with original_named(remote.urls):
             checkpoint = open_checkpoint(remote.path)
-        except MaxtoolError as error:
-            error.file = remote.original(error.file)
-            raise
     return OpenedCheckpoint(checkpoint, redacted(text), remote)

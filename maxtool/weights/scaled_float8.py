@@ -20,7 +20,7 @@ from maxtool.dtype import DType
 from maxtool.errors import MalformedFile, MissingWeight
 from maxtool.parallel import in_parts
 from maxtool.weights.names import first_of
-from maxtool.weights.tensor_info import TensorInfo, type_name
+from maxtool.weights.tensor_info import TensorInfo
 
 Shape = tuple[int, ...]
 # Elements along the last two dimensions that share a scale, where scales are of blocks.
@@ -59,7 +59,7 @@ class ScaledTensor(TensorInfo):
     @property
     def type_name(self) -> str:
         """The type that is stored."""
-        return type_name(self.values.dtype)
+        return self.values.type_name
 
     def read(self, view: Callable[[TensorInfo], NDArray[Any]]) -> NDArray[np.float32]:
         """The products; ``view`` gives the data of a tensor as it is stored."""
@@ -96,11 +96,8 @@ def paired(
     if problems and declared:
         what = "scales do not fit their tensors"
         raise MalformedFile(what, file=values[0].file, problems=problems)
-    scaled = {
-        name: one
-        for name, one in seen.items()
-        if isinstance(one, ScaledTensor) and (one.scale or declared)
-    }
+    pairs = {name: pair for name, pair in seen.items() if isinstance(pair, ScaledTensor)}
+    scaled = {name: pair for name, pair in pairs.items() if pair.scale or declared}
     hidden = {pair.scale.name for pair in scaled.values() if pair.scale}
     hidden |= {name for one in scaled for name in _beside(one)}
     visible = {n: scaled.get(n, info) for n, info in tensors.items() if n not in hidden}

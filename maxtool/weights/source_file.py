@@ -159,7 +159,7 @@ def _open(path: Path) -> int:
 
 
 def is_file(path: Path) -> bool:
-    """Return whether there is a regular file; an error if the system does not say."""
+    """Return whether there is a regular file; ``MissingFile`` if the system refuses to say."""
     try:
         return path.is_file()
     except OSError as error:

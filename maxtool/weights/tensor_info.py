@@ -16,21 +16,6 @@ from maxtool.quantization.encoding import QuantizationEncoding
 from maxtool.weights.source_file import SourceFile
 
 
-def payload_bytes(
-    dtype: DType, shape: tuple[int, ...], encoding: QuantizationEncoding | None
-) -> int:
-    """Bytes the elements take.
-
-    Raises:
-        ValueError: If the shape has no rows of whole blocks of ``encoding``.
-    """
-    if encoding is None:
-        return math.prod(shape) * dtype.size_in_bytes
-    if not shape:
-        raise ValueError(f"a scalar cannot be stored as {encoding.name}")
-    return math.prod(shape[:-1]) * encoding.row_bytes(shape[-1])
-
-
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
     """One tensor to be written.
@@ -49,8 +34,12 @@ class TensorSpec:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the payload; see :func:`payload_bytes`."""
-        return payload_bytes(self.dtype, self.shape, self.encoding)
+        """Bytes of the payload; ``ValueError`` if rows are not of whole blocks."""
+        if self.encoding is None:
+            return math.prod(self.shape) * self.dtype.size_in_bytes
+        if not self.shape:
+            raise ValueError(f"a scalar cannot be stored as {self.encoding.name}")
+        return math.prod(self.shape[:-1]) * self.encoding.row_bytes(self.shape[-1])
 
     @property
     def size(self) -> int:
@@ -71,8 +60,10 @@ class TensorSpec:
 
     @property
     def type_name(self) -> str:
-        """Type name in listings: ``F32``, ``BF16``, ``Q4_K``."""
-        return self.encoding.name if self.encoding else type_name(self.dtype)
+        """Type name in listings, as safetensors and GGUF write it: ``F32``, ``BF16``, ``Q4_K``."""
+        if self.encoding is not None:
+            return self.encoding.name
+        return TABLE[self.dtype].safetensors or self.dtype.name
 
     def at(self, file: Path, offset: int, unpack: Unpack | None = None) -> TensorInfo:
         """The tensor as a file holds it."""
@@ -96,8 +87,3 @@ class TensorInfo(TensorSpec):
     file: Path = Path()
     offset: int = 0
     unpack: Unpack | None = field(default=None, compare=False, repr=False)
-
-
-def type_name(dtype: DType) -> str:
-    """The short name of an element type, as safetensors and GGUF write it."""
-    return TABLE[dtype].safetensors or dtype.name

@@ -8,11 +8,8 @@ from typing import Any
 
 from maxtool.weights.cursor import Cursor
 
-MAX_GLOBAL_BYTES = 256
 # So many names that are refused are told.
 MAX_FOREIGN = 20
-# Integer keys beyond this could be chosen so that a dictionary becomes slow.
-MAX_INTEGER_KEY = 1 << 32
 
 Arguments = tuple[Any, ...]
 Call = Callable[[Arguments], object]
@@ -39,15 +36,6 @@ class Unsupported(ValueError):
 
 # Stands for an object whose name is not in the table.
 FOREIGN = object()
-
-
-def key_of(key: object) -> str | int:
-    """Return a dictionary key whose hashing and comparing is harmless, or raise."""
-    if type(key) is str or (type(key) is int and abs(key) < MAX_INTEGER_KEY):
-        return key
-    raise BadArguments(
-        f"a dictionary key of type {type(key).__name__}, neither text nor a small integer"
-    )
 
 
 class Machine:

@@ -11,20 +11,16 @@ from collections.abc import Callable
 from io import BytesIO
 from typing import Any
 
-from maxtool.weights.formats.pickle_machine import (
-    FOREIGN,
-    MAX_GLOBAL_BYTES,
-    BadArguments,
-    Machine,
-    is_foreign,
-    key_of,
-)
+from maxtool.weights.formats.pickle_machine import FOREIGN, BadArguments, Machine, is_foreign
 
 # Does what an opcode says to the machine; most have no operand.
 Operation = Callable[[Machine, Any], object]
 
 STOP = b"."
 NAMED = ("GLOBAL", "INST")
+MAX_GLOBAL_BYTES = 256
+# Integer keys beyond this could be chosen so that a dictionary becomes slow.
+MAX_INTEGER_KEY = 1 << 32
 
 
 def operand(opcode: pickletools.OpcodeInfo, stream: BytesIO) -> Any:  # noqa: ANN401 - its type
@@ -89,7 +85,15 @@ def _set(machine: Machine, items: list[Any]) -> None:
     if target is not FOREIGN:
         for key, value in zip(items[::2], items[1::2], strict=True):
             if key is not FOREIGN:
-                target[key_of(key)] = value
+                target[_key(key)] = value
+
+
+def _key(key: object) -> str | int:
+    """Return a dictionary key whose hashing and comparing is harmless, or raise."""
+    if type(key) is str or (type(key) is int and abs(key) < MAX_INTEGER_KEY):
+        return key
+    what = f"a dictionary key of type {type(key).__name__}, neither text nor a small integer"
+    raise BadArguments(what)
 
 
 def _reduce(machine: Machine, _: None) -> None:
@@ -134,20 +138,16 @@ def _push(make: Callable[[Any], object]) -> Operation:
 
 
 _pushed = _push(lambda operand: operand)
-_make_list = _push(lambda _: [])
 
 OPERATIONS: dict[str, Operation] = {
     **dict.fromkeys(["BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT"], _pushed),
-    **dict.fromkeys(["BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"], _pushed),
-    **dict.fromkeys(
-        ["BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BINSTRING", "SHORT_BINSTRING"], _pushed
-    ),
+    **dict.fromkeys(["BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "BINBYTES"], _pushed),
+    **dict.fromkeys(["SHORT_BINBYTES", "BINBYTES8", "BINSTRING", "SHORT_BINSTRING"], _pushed),
     **dict.fromkeys(("PROTO", "FRAME"), lambda _machine, _operand: None),
     "NONE": _push(lambda _: None),
     "NEWTRUE": _push(lambda _: True),
     "NEWFALSE": _push(lambda _: False),
-    "EMPTY_LIST": _make_list,
-    "EMPTY_SET": _make_list,
+    **dict.fromkeys(["EMPTY_LIST", "EMPTY_SET"], _push(lambda _: [])),
     "EMPTY_TUPLE": _push(lambda _: ()),
     "EMPTY_DICT": _push(lambda _: {}),
     "MARK": lambda machine, _: machine.marks.append(len(machine.stack)),
@@ -155,29 +155,22 @@ OPERATIONS: dict[str, Operation] = {
     "POP_MARK": lambda machine, _: machine.pop_mark(),
     "DUP": lambda machine, _: machine.stack.append(machine.top(object)),
     "APPEND": lambda machine, _: _extend(machine, [machine.pop()]),
-    "APPENDS": lambda machine, _: _extend(machine, machine.pop_mark()),
-    "ADDITEMS": lambda machine, _: _extend(machine, machine.pop_mark()),
-    "LIST": lambda machine, _: machine.stack.append(machine.pop_mark()),
-    "FROZENSET": lambda machine, _: machine.stack.append(machine.pop_mark()),
+    **dict.fromkeys(["APPENDS", "ADDITEMS"], lambda m, _: _extend(m, m.pop_mark())),
+    **dict.fromkeys(["LIST", "FROZENSET"], lambda m, _: m.stack.append(m.pop_mark())),
     "TUPLE": lambda machine, _: machine.stack.append(tuple(machine.pop_mark())),
-    "TUPLE1": _tuple(1),
-    "TUPLE2": _tuple(2),
-    "TUPLE3": _tuple(3),
+    **{f"TUPLE{count}": _tuple(count) for count in (1, 2, 3)},
     "DICT": _dictionary_of_mark,
     "SETITEM": _set_item,
     "SETITEMS": lambda machine, _: _set(machine, machine.pop_mark()),
     "GLOBAL": lambda machine, names: machine.find(*names),
     "STACK_GLOBAL": _stack_global,
     "INST": _instance,
-    "REDUCE": _reduce,
-    "NEWOBJ": _reduce,
+    **dict.fromkeys(["REDUCE", "NEWOBJ"], _reduce),
     "BUILD": _build,
     "BINPERSID": _persistent,
-    "BINPUT": _put,
-    "LONG_BINPUT": _put,
+    **dict.fromkeys(["BINPUT", "LONG_BINPUT"], _put),
     "MEMOIZE": lambda machine, _: _put(machine, len(machine.memo)),
-    "BINGET": _get,
-    "LONG_BINGET": _get,
+    **dict.fromkeys(["BINGET", "LONG_BINGET"], _get),
 }
 # By the byte in the file; what is not here is refused before its operand is read.
 OPCODES = {

@@ -99,9 +99,6 @@ def _run(machine: Machine) -> object:
 
 
 def _refuse_foreign(machine: Machine) -> NoReturn:
-    raise InputError(
-        "the pickle wants to import something other than tensors, and nothing is imported here",
-        file=machine.cursor.file,
-        problems=list(machine.foreign),
-        hint="save only the state dict, or as safetensors",
-    )
+    what = "the pickle wants to import something other than tensors, and nothing is imported here"
+    problems, hint = list(machine.foreign), "save only the state dict, or as safetensors"
+    raise InputError(what, file=machine.cursor.file, problems=problems, hint=hint)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -65,7 +65,7 @@ def _parse(raw: bytes, cursor: Cursor) -> dict[str, object]:
     if count > MAX_TENSORS:
         cursor.fail(f"{count} tensors; at most {MAX_TENSORS} are accepted", offset=8)
     memory = MAX_JSON_MEMORY + count * ENTRY_COST
-    return parse_object(raw, file=cursor.file, base=8, memory=memory, compact=_Compact())
+    return parse_object(raw, file=cursor.file, base=8, memory=memory, compact=_compact())
 
 
 # How an entry begins as every known writer puts it; no JSON string can contain this.
@@ -90,20 +90,20 @@ class _Entry(NamedTuple):
     data_offsets: object
 
 
-class _Compact:
-    """Turns entries into ``_Entry``, a third of the size, while the header is parsed."""
+def _compact() -> Callable[[dict[str, object]], object]:
+    """Turn entries into ``_Entry``, a third of the size, while the header is parsed."""
+    shapes: dict[tuple[int, ...], tuple[int, ...]] = {}
 
-    def __init__(self) -> None:
-        self.shapes: dict[tuple[int, ...], tuple[int, ...]] = {}
-
-    def __call__(self, content: dict[str, object]) -> object:
+    def entry(content: dict[str, object]) -> object:
         shape, offsets = content.get("shape"), content.get("data_offsets")
         if len(content) != 3 or not isinstance(shape, list) or not isinstance(offsets, list):
             return content
         if not _are_integers(shape) or not _are_integers(offsets):
             return content
         dims = tuple(shape)
-        return _Entry(content.get("dtype"), self.shapes.setdefault(dims, dims), tuple(offsets))
+        return _Entry(content.get("dtype"), shapes.setdefault(dims, dims), tuple(offsets))
+
+    return entry
 
 
 def _are_integers(values: Iterable[object]) -> bool:
@@ -130,47 +130,37 @@ class _EntryReader:
             entry = _Entry(entry.get("dtype"), entry.get("shape"), entry.get("data_offsets"))
         if not isinstance(entry, _Entry):
             raise self._error(MalformedFile, name, "the entry is not an object")
-        dtype, size = self._dtype(name, entry)
-        shape = self._shape(name, entry)
-        begin, end = self._offsets(name, entry)
-        needed = math.prod(shape) * size
-        if needed != end - begin:
-            what = f"shape {list(shape)} of {entry.dtype} needs {needed} bytes, not"
-            raise self._error(MalformedFile, name, f"{what} {end - begin}")
-        start = self.start + begin
+        dtype, size = self._dtype(name, entry.dtype)
+        shape = self._integers(name, entry.shape, "shape")
+        if len(shape) > MAX_DIMS:
+            what = f"{len(shape)} dimensions; at most {MAX_DIMS} are accepted"
+            raise self._error(MalformedFile, name, what)
+        offsets = self._integers(name, entry.data_offsets, "data_offsets")
+        if len(offsets) != 2 or offsets[0] > offsets[1]:
+            raise self._error(MalformedFile, name, "data_offsets are not a begin and an end")
+        needed, held = math.prod(shape) * size, offsets[1] - offsets[0]
+        if needed != held:
+            what = f"shape {list(shape)} of {entry.dtype} needs {needed} bytes, not {held}"
+            raise self._error(MalformedFile, name, what)
+        start = self.start + offsets[0]
         tensor = TensorInfo(name, dtype, shape, None, self.cursor.file, start)
-        return tensor, start, self.start + end
+        return tensor, start, start + held
 
-    def _dtype(self, name: str, entry: _Entry) -> tuple[DType, int]:
-        code = entry.dtype
+    def _dtype(self, name: str, code: object) -> tuple[DType, int]:
         if not isinstance(code, str):
             raise self._error(MalformedFile, name, "no dtype")
         if code not in _SIZED:
             raise self._error(InputError, name, f"the element type {code!r} is not supported")
         return _SIZED[code]
 
-    def _shape(self, name: str, entry: _Entry) -> tuple[int, ...]:
-        shape = self._integers(name, entry.shape, "shape", MAX_DIM)
-        if len(shape) > MAX_DIMS:
-            raise self._error(
-                MalformedFile, name, f"{len(shape)} dimensions; at most {MAX_DIMS} are accepted"
-            )
-        return shape
-
-    def _offsets(self, name: str, entry: _Entry) -> tuple[int, ...]:
-        offsets = self._integers(name, entry.data_offsets, "data_offsets", MAX_DIM)
-        if len(offsets) != 2 or offsets[0] > offsets[1]:
-            raise self._error(MalformedFile, name, "data_offsets are not a begin and an end")
-        return offsets
-
-    def _integers(self, name: str, values: object, key: str, most: int) -> tuple[int, ...]:
-        """Integers from 0 to ``most``."""
+    def _integers(self, name: str, values: object, key: str) -> tuple[int, ...]:
         if type(values) is not tuple:  # an ``_Entry`` is one that holds anything
             if not isinstance(values, list) or not _are_integers(values):
                 raise self._error(MalformedFile, name, f"{key} is not a list of integers")
             values = tuple(values)
-        if values and (min(values) < 0 or max(values) > most):
-            raise self._error(MalformedFile, name, f"{key} holds a number outside 0 to {most}")
+        if values and (min(values) < 0 or max(values) > MAX_DIM):
+            what = f"{key} holds a number outside 0 to {MAX_DIM}"
+            raise self._error(MalformedFile, name, what)
         return values
 
     def _error(self, type_: type[InputError], name: str, what: str) -> InputError:

@@ -6,8 +6,9 @@ that is checked of a local checkpoint is checked of a remote one, by the same co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,42 +52,33 @@ class FetchedHeaders:
     requests: int
     nbytes: int
 
-    def original(self, file: str | None) -> str | None:
-        """Return the URL that a copy was made from, for errors."""
-        return _original(file, self.urls)
 
-
-def _original(file: str | None, urls: Mapping[Path, str]) -> str | None:
-    return redacted(urls.get(Path(file), file)) if file else file
+@contextmanager
+def original_named(urls: Mapping[Path, str]) -> Iterator[None]:
+    """Name in errors the URL that a copy was made from."""
+    try:
+        yield
+    except MaxtoolError as error:
+        if error.file:
+            error.file = redacted(urls.get(Path(error.file), error.file))
+        raise
 
 
 def fetch(url: str, folder: Path, store: Store | None = None) -> FetchedHeaders:
-    """Copy the headers of the checkpoint behind ``url`` into ``folder``.
+    """Copy the headers of the checkpoint behind ``url`` into an empty folder.
 
     Args:
         url: A safetensors or GGUF file, an index of shards, or a folder with files of usual names.
-        folder: An empty folder.
+        folder: The folder.
         store: What to read with; chosen by the scheme if it is not given.
-
-    Raises:
-        MissingFile: If something is not there, or may not be read.
-        MalformedFile: If something is not what its format demands.
-        InputError: If a server does not do what it must, or the format is read from disk only.
-        MachineLacks: If a package is needed that is not installed.
     """
     store = store or (HttpStore() if scheme(url) in HTTP else FilesystemStore())
     copier = _Copier(folder, store)
-    try:
-        path = copier.file(url) if _names_a_file(url) else copier.usual_file(url)
-    except MaxtoolError as error:
-        error.file = _original(error.file, copier.urls)
-        raise
+    with original_named(copier.urls):
+        names_a_file = Path(file_name(url)).suffix in {".safetensors", ".gguf", ".json"}
+        path = copier.file(url) if names_a_file else copier.usual_file(url)
     urls = {copy: redacted(source) for copy, source in copier.urls.items()}
     return FetchedHeaders(path, urls, copier.sizes, store.requests, store.nbytes)
-
-
-def _names_a_file(url: str) -> bool:
-    return Path(file_name(url)).suffix in {".safetensors", ".gguf", ".json"}
 
 
 class _Copier:
@@ -117,19 +109,13 @@ class _Copier:
             copy = self._whole(url, name)
             self._headers({shard: beside(url, shard) for shard in _shards(copy)})
         else:
-            self._headers(
-                {part: url if part == name else beside(url, part) for part in _parts(name)}
-            )
+            parts = {part: beside(url, part) for part in _parts(name)}
+            self._headers(parts | {name: url})
             copy = self.folder / name
         if name.endswith((".json", ".safetensors")):
-            self._config(beside(url, "config.json"))
+            with suppress(MissingFile):
+                self._whole(beside(url, "config.json"), "config.json")
         return copy
-
-    def _config(self, url: str) -> None:
-        try:
-            self._whole(url, "config.json")
-        except MissingFile:
-            return
 
     def _headers(self, urls: Mapping[str, str]) -> None:
         """Headers of several files, side by side; when one fails, nobody waits for the others."""
@@ -175,14 +161,10 @@ class _Copier:
             with copy.open("wb") as stream:
                 stream.truncate(size)
         except (OSError, ValueError, OverflowError):
-            raise _too_large(url, size) from None
+            what = f"the server says it has {size} bytes, more than any file can have here"
+            raise InputError(what, file=redacted(url)) from None
         self.urls[copy], self.sizes[copy] = url, size
         return copy
-
-
-def _too_large(url: str, size: int) -> InputError:
-    what = f"the server says it has {size} bytes, more than any file can have here"
-    return InputError(what, file=redacted(url))
 
 
 def _kind(first: bytes, name: str, url: str) -> Format:
@@ -207,8 +189,7 @@ def _parts(name: str) -> list[str]:
     match = locate.SPLIT_NAME.fullmatch(name)
     if match is None or int(match["count"]) > locate.MAX_PARTS:
         return [name]
-    count = int(match["count"])
-    return [f"{match['stem']}-{number:05d}-of-{count:05d}.gguf" for number in range(1, count + 1)]
+    return locate.part_names(match)
 
 
 class _RemoteCursor(Cursor):

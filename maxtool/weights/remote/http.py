@@ -19,8 +19,6 @@ from maxtool.errors import InputError, MissingFile
 from maxtool.weights.remote.store import Piece, Store
 from maxtool.weights.remote.url import HTTP, redacted
 from maxtool.weights.remote.visit import (
-    BYTES_PER_SECOND,
-    PATIENCE,
     TIMEOUT,
     PlainConnection,
     PrivateAddress,
@@ -32,6 +30,8 @@ from maxtool.weights.remote.visit import (
 
 # All ranges of a checkpoint together may take so many seconds.
 SECONDS = 1800.0
+# An answer may take so many, and one more for each so many bytes of it.
+PATIENCE, BYTES_PER_SECOND = 60.0, 1 << 14
 OK, PARTIAL, NOT_SATISFIABLE = 200, 206, 416
 REFUSED = {
     401: "the server asks for credentials",

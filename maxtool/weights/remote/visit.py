@@ -16,8 +16,6 @@ from ipaddress import IPv6Address, ip_address
 from typing import Any, TypeAlias
 
 TIMEOUT = 30.0  # seconds without a byte
-# An answer may take so many seconds, and one more for each so many bytes of it.
-PATIENCE, BYTES_PER_SECOND = 60.0, 1 << 14
 
 Address: TypeAlias = tuple[str, int]
 
@@ -47,11 +45,7 @@ class Visit:
     home: Address | None = None
 
     def timeout(self) -> float:
-        """Return the seconds to wait for the next byte.
-
-        Raises:
-            TooSlow: If there are none left.
-        """
+        """Return the seconds to wait for the next byte; ``TooSlow`` if there are none left."""
         left = self.end - time.monotonic()
         if left <= 0:
             raise TooSlow("the answer takes too long")
@@ -60,15 +54,13 @@ class Visit:
     def admit(self, peer: Address | None) -> None:
         """Accept a connection to an address, or to a proxy, which guards its own network.
 
-        Raises:
-            Inwards: If a redirect led there, and it is neither public nor where the URL led.
+        A redirect may lead to public addresses, and to that of the URL.
         """
         if not self.connected:
             self.connected, self.home = True, peer
         elif peer is not None and peer != self.home and not is_public(peer[0]):
-            raise PrivateAddress(
-                f"it redirects to {peer[0]}, an address of this machine or its network"
-            )
+            what = f"it redirects to {peer[0]}, an address of this machine or its network"
+            raise PrivateAddress(what)
 
 
 def is_public(host: str) -> bool:
@@ -88,14 +80,7 @@ def wake(waiting: set[socket.socket]) -> None:
 
 
 class PlainConnection(http.client.HTTPConnection):
-    """A connection of a visit.
-
-    Args:
-        host: As ``http.client`` has it.
-        visit: What it is for.
-        proxied: Whether ``host`` is a proxy.
-        more: As ``http.client`` has it.
-    """
+    """A connection of a visit to a host, or to a proxy."""
 
     def __init__(self, host: str, *, visit: Visit, proxied: bool, **more: Any) -> None:  # noqa: ANN401
         super().__init__(host, **more | {"timeout": visit.timeout()})
