@@ -90,16 +90,15 @@ def _read_sentencepiece(
     types = _types(metadata, tokens, scores=len(scores))
     checks.scores(scores, SOURCE)
     charsmap = metadata.get(f"{ROOT}precompiled_charsmap")
-    spaces = ASSUMED_SPACES[algorithm]
+    assumed = ASSUMED_SPACES[algorithm].items()
+    spaces = {name: _flag(metadata, name, default=flag) for name, flag in assumed}
     vocabulary = SentencePiece(
         algorithm=algorithm,
         tokens=tuple(map(_visible, tokens, types)),
         scores=scores,
         types=types,
-        add_dummy_prefix=_flag(metadata, "add_space_prefix", default=spaces["add_space_prefix"]),
-        remove_extra_whitespaces=_flag(
-            metadata, "remove_extra_whitespaces", default=spaces["remove_extra_whitespaces"]
-        ),
+        add_dummy_prefix=spaces["add_space_prefix"],
+        remove_extra_whitespaces=spaces["remove_extra_whitespaces"],
         charsmap=b"" if charsmap is None else np.asarray(charsmap).astype(np.uint8).tobytes(),
         prefix_everywhere=True,
     )
