@@ -34,7 +34,8 @@ def typed(type_: type[T], values: Mapping[str, object], check: Callable[[T], lis
     wrong = [
         f"{name} is {values[name]!r}, not {_described(hints[name])}"
         for name in declared
-        if name in values and not _fits(values[name], hints[name])
+        if name in values
+        and not any(_is(values[name], hint) for hint in _alternatives(hints[name]))
     ]
     problems = absent + unknown + wrong
     if not problems:
@@ -66,10 +67,6 @@ def unsupported(config: object, choices: Mapping[str, Collection[str]]) -> Itera
 
 def _frozen(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
-
-
-def _fits(value: object, hint: Any) -> bool:  # noqa: ANN401 - a type
-    return any(_is(value, alternative) for alternative in _alternatives(hint))
 
 
 def _is(value: object, hint: Any) -> bool:  # noqa: ANN401 - a type

@@ -131,12 +131,9 @@ def _learned(config: DecoderConfig) -> Iterator[str]:
             yield f"{name} with learned positions"
 
 
-def _norms(config: DecoderConfig) -> Iterator[str]:
+def _norms_and_windows(config: DecoderConfig) -> Iterator[str]:
     if config.norm_bias and config.norm == "rms":
         yield "norm_bias with rms norms, which have none"
-
-
-def _windows(config: DecoderConfig) -> Iterator[str]:
     if config.sliding_window is None and any(config.sliding_layers or ()):
         yield "sliding_layers without a sliding_window"
 
@@ -160,8 +157,7 @@ RULES: tuple[Rule, ...] = (
     _rotary,
     _scaling,
     _learned,
-    _norms,
-    _windows,
+    _norms_and_windows,
     _experts,
 )
 

@@ -133,14 +133,6 @@ def cpu_target(name: str = "cpu") -> CpuTarget:
     return _describe(triple, cpu, host=False)
 
 
-def known_cpus() -> list[str]:
-    """Every CPU name that LLVM knows for the triples searched, sorted."""
-    names: set[str] = set()
-    for triple in TRIPLES.values():
-        names.update(codegen.llvm_get_cpu_archlist(tvm.target.Target(_spec(triple, ""))))
-    return sorted(names)
-
-
 def _host() -> CpuTarget:
     """Return this machine, or the lesser one that ``MAXTOOL_HOST_CPU`` names."""
     machine = _machine()
@@ -198,7 +190,8 @@ def _resolve(name: str) -> tuple[str, str]:
 
 
 def _unknown(name: str) -> UsageError:
-    known = known_cpus()
+    targets = [tvm.target.Target(_spec(triple, "")) for triple in TRIPLES.values()]
+    known = sorted({cpu for target in targets for cpu in codegen.llvm_get_cpu_archlist(target)})
     close = difflib.get_close_matches(name, known, n=3)
     meant = f"did you mean {', '.join(close)}? " if close else ""
     listing = ", ".join(known)

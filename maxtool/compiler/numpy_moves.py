@@ -45,14 +45,8 @@ def _reshape(shape: Shape) -> Move:
 
 
 def _slice(ranges: Sequence[IndexRange]) -> Move:
-    windows = tuple(map(_window, ranges))
+    windows = tuple(each.window({}) for each in ranges)
     return lambda array: array[windows]
-
-
-def _window(index_range: IndexRange) -> slice:
-    start, size = int(index_range.start), int(index_range.size)
-    stop = start + index_range.step * size
-    return slice(start, stop if stop >= 0 else None, index_range.step) if size else slice(0)
 
 
 # What makes the move of an operation, from its attributes.

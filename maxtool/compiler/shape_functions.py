@@ -38,7 +38,8 @@ def _settled(module: Any) -> Any:  # noqa: ANN401
         for name in _called(function)
         if name in computing
     }
-    renamed = {name: _renamed(function, kept) for name, function in callers.items()}
+    renaming = (tvm.ir.GlobalVar, lambda name: kept.get(name, name))
+    renamed = {name: structural_map(function, renaming) for name, function in callers.items()}
     functions = {**dict(builder.get().functions.items()), **renamed}
     return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
 
@@ -52,10 +53,6 @@ def _called(function: Any) -> list[Any]:  # noqa: ANN401
     names: list[Any] = []
     structural_walk(function.body, (tvm.ir.GlobalVar, names.append))
     return names
-
-
-def _renamed(function: Any, kept: dict[Any, Any]) -> Any:  # noqa: ANN401
-    return structural_map(function, (tvm.ir.GlobalVar, lambda name: kept.get(name, name)))
 
 
 def _sorted(function: Any) -> Any:  # noqa: ANN401

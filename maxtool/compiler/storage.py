@@ -24,14 +24,7 @@ PACKED_OPERANDS = {"linear": (1, 2), "embedding": (1, 2), "expert_linear": (1, 3
 
 @dataclass(frozen=True, slots=True)
 class WeightStorage:
-    """The place of one weight in an artifact.
-
-    Attributes:
-        name: Its full name.
-        dtype: Its element type.
-        shape: Its shape in the module.
-        block: Output features in a packed block; None if it is stored as it is.
-    """
+    """The storage of one weight: in packed blocks of output features, or as it is."""
 
     name: str
     dtype: DType

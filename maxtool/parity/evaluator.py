@@ -157,11 +157,7 @@ def _apart(array: Array, buffers: Sequence[Array]) -> Array:
 
 
 def _wide(array: Array) -> Array:
-    return array.astype(np.float64, copy=False) if _is_float(array) else array
-
-
-def _is_float(array: Array) -> bool:
-    return array.dtype.kind not in "biu"
+    return array if array.dtype.kind in "biu" else array.astype(np.float64, copy=False)
 
 
 def _typed(tensor: Tensor, array: Any) -> Array:  # noqa: ANN401 - a NumPy function's result
@@ -175,15 +171,9 @@ def _typed(tensor: Tensor, array: Any) -> Array:  # noqa: ANN401 - a NumPy funct
 def _known(attribute: Any, sizes: Sizes) -> Any:  # noqa: ANN401 - of any operation
     """An attribute with numbers for its sizes; None for a size that is not known before."""
     if isinstance(attribute, IndexRange):
-        return _window(attribute, sizes)
+        return attribute.window(sizes)
     if isinstance(attribute, Dim):
         return attribute.size(sizes) if sizes.keys() >= set(attribute.names()) else None
     if isinstance(attribute, Shape | tuple):
         return tuple(_known(one, sizes) for one in attribute)
     return attribute
-
-
-def _window(part: IndexRange, sizes: Sizes) -> slice:
-    start, size = part.start.size(sizes), part.size.size(sizes)
-    stop = start + part.step * size
-    return slice(start, stop if stop >= 0 else None, part.step) if size else slice(0)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
+from maxtool.compiler.kernels import requests
 from maxtool.compiler.kernels.kernel_options import HeadSizes, Mask
-from maxtool.compiler.kernels.requests import (
-    Attention,
-    CacheWrite,
-    DotAttention,
-)
 from maxtool.compiler.lowering.cast_rules import converted
 from maxtool.compiler.lowering.function_lowering import Expr, FunctionLowering, Rule
 from maxtool.compiler.lowering.permute_rules import permuted
@@ -18,10 +14,10 @@ from maxtool.graph import Node, Tensor
 TRANSPOSED = (0, 1, 3, 2)
 
 
-def attention_request(node: Node) -> Attention:
+def attention_request(node: Node) -> requests.Attention:
     """Return the kernel of a node, as far as it is the same on every target."""
     query, key = node.inputs[:2]
-    return Attention(
+    return requests.Attention(
         heads=int(query.shape[2]),
         kv_heads=int(key.shape[1]),
         head_dim=int(query.shape[3]),
@@ -33,7 +29,7 @@ def attention_request(node: Node) -> Attention:
 
 def _cache_write(function: FunctionLowering, node: Node) -> None:
     cache, x = node.inputs[:2]
-    request = CacheWrite(
+    request = requests.CacheWrite(
         kv_heads=int(x.shape[2]),
         head_dim=int(x.shape[3]),
         dtype=cache.dtype.value,
@@ -62,7 +58,7 @@ def _widened(function: FunctionLowering, x: Tensor) -> Expr:
 
 def dot_attention_request(
     function: FunctionLowering, node: Node
-) -> tuple[DotAttention, list[Expr]]:
+) -> tuple[requests.DotAttention, list[Expr]]:
     """Return the kernel of an attention in the types of its operands, and the mask, if any."""
     query, key, value, *masks = node.inputs
     mask, operands = None, []
@@ -74,7 +70,7 @@ def dot_attention_request(
     dim = int(query.shape[3])
     heads = HeadSizes(int(query.shape[1]), int(key.shape[1]), dim, int(value.shape[3]))
     scale = node.attributes["scale"]
-    request = DotAttention(
+    request = requests.DotAttention(
         dtype=query.dtype.value,
         heads=heads,
         mask=mask,

@@ -14,10 +14,9 @@ from tvm import relax, te, tirx, topi
 
 from maxtool.compiler.lowering.function_lowering import FunctionLowering
 from maxtool.compiler.lowering.tensor_expressions import Compute, Expr, as_float32, to_bfloat16
+from maxtool.compiler.storage_types import bits
 from maxtool.dtype import DType
 from maxtool.graph import Node
-
-Array = np.ndarray[Any, Any]
 
 
 def cast_rule(function: FunctionLowering, node: Node) -> None:
@@ -36,12 +35,12 @@ def converted(function: FunctionLowering, value: Expr, source: DType, dtype: DTy
         return value
     if _is_float8(source):
         wide = DType.float32 if _is_float8(dtype) else dtype
-        table = _constant(_numbers(source, wide))
+        table = _constant(source, wide)
         value = function.compute(_looked_up, value, table, name="cast")
         return converted(function, value, wide, dtype)
     if _is_float8(dtype):
         wide = converted(function, value, source, DType.float32)
-        table = _constant(_rounded(dtype))
+        table = _constant(DType.bfloat16, dtype)
         return function.compute(_looked_up_float, wide, table, name="cast")
     return function.compute(_cast(source, dtype), value, name="cast")
 
@@ -73,29 +72,22 @@ def _cut(value: Expr, dtype: str) -> Expr:
     return tirx.Select(value < limit, signed, value.astype(dtype))
 
 
-def _constant(table: Array) -> Expr:
-    return relax.const(table, str(table.dtype))  # else it narrows 64 bits to 32
-
-
 def _is_float8(dtype: DType) -> bool:
     return dtype.value.startswith("float8")
 
 
-@cache
-def _numbers(source: DType, dtype: DType) -> Array:
-    """Every number of an 8-bit float in another type, as it is carried."""
-    exact = np.arange(256, dtype=np.uint8).view(source.to_numpy()).astype(np.float32)
-    with np.errstate(invalid="ignore", over="ignore"):
-        numbers = exact.astype(dtype.to_numpy())
-    return numbers.view(np.uint16) if dtype is DType.bfloat16 else numbers
+def _constant(source: DType, dtype: DType) -> Expr:
+    table = _table(source, dtype)
+    return relax.const(table, str(table.dtype))  # else it narrows 64 bits to 32
 
 
 @cache
-def _rounded(dtype: DType) -> Array:
-    """The bits in an 8-bit float of every bfloat16."""
-    every = np.arange(1 << 16, dtype=np.uint16).view(DType.bfloat16.to_numpy())
+def _table(source: DType, dtype: DType) -> np.ndarray[Any, Any]:
+    """Every number of a float of 8 or 16 bits in another type, as it is carried."""
+    size = source.size_in_bytes
+    every = np.arange(1 << 8 * size, dtype=f"u{size}").view(source.to_numpy())
     with np.errstate(invalid="ignore", over="ignore"):
-        return every.astype(np.float32).astype(dtype.to_numpy()).view(np.uint8)
+        return bits(every.astype(np.float32).astype(dtype.to_numpy()))
 
 
 def _looked_up(x: Expr, table: Expr) -> Expr:

@@ -1,11 +1,12 @@
-"""Rules for products of matrices: with weights that are stored packed, and with any others."""
+"""Rules for products of matrices, and of experts: with packed weights, and with any others."""
 
 from __future__ import annotations
 
 from tvm import tirx
 
 from maxtool.compiler.fusion.linear_fusions import has_kernel
-from maxtool.compiler.kernels.cpu.cpu_requests import PackColumns, PackedLinear
+from maxtool.compiler.kernels.cpu.cpu_requests import PackColumns, PackedExpertLinear, PackedLinear
+from maxtool.compiler.kernels.requests import WeightedSum
 from maxtool.compiler.lowering import tensor_expressions as te
 from maxtool.compiler.lowering.cast_rules import converted
 from maxtool.compiler.lowering.function_lowering import Expr, FunctionLowering, Rule
@@ -70,4 +71,38 @@ def _packed(function: FunctionLowering, value: Tensor, *, transposed: bool) -> E
     return packed if value.rank > 2 else function.reshaped(packed, [blocks, k, block])
 
 
-PRODUCTS: dict[str, Rule] = {"linear": _linear, "matmul": _matmul}
+def _expert_linear(function: FunctionLowering, node: Node) -> None:
+    x, weight, chosen = node.inputs
+    result = node.outputs[0]
+    count = function.count(chosen.shape)
+    choices = function.reshaped(function.any(chosen), [count])
+    operands = [function.get_flat(x), function.get(weight), choices]
+    storage = function.storage.get(id(weight))
+    if storage is not None and storage.block is not None:
+        request = PackedExpertLinear(weight_dtype=storage.dtype.value)
+        value = function.kernel(request, operands, function.flat_sizes(result.shape))
+    else:
+        per_row = int(chosen.shape[-1]) if x.rank == chosen.rank else 1
+        value = function.compute(te.expert_linear(per_row), *operands, name="expert_linear")
+    function.set_flat(result, value)
+
+
+def _weighted_sum(function: FunctionLowering, node: Node) -> None:
+    x, shares = node.inputs
+    result = node.outputs[0]
+    rows, used = function.flat_sizes(shares.shape)
+    operands = [
+        function.reshaped(function.any(x), [rows, used, *function.sizes(x.shape[-1:])]),
+        function.get_flat(shares),
+    ]
+    sizes = function.flat_sizes(result.shape)
+    value = function.kernel(WeightedSum(), operands, sizes)
+    function.set_flat(result, value)
+
+
+PRODUCTS: dict[str, Rule] = {
+    "expert_linear": _expert_linear,
+    "linear": _linear,
+    "matmul": _matmul,
+    "weighted_sum": _weighted_sum,
+}

@@ -7,19 +7,7 @@ from math import prod
 
 from tvm import te, tirx
 
-from maxtool.compiler.kernels.requests import (
-    CumsumRows,
-    GroupNormRows,
-    IndexRows,
-    LayerNormRows,
-    ReduceRows,
-    Request,
-    RmsNorm,
-    RmsNormRows,
-    SoftmaxRows,
-    SortedPlaces,
-    TopRows,
-)
+from maxtool.compiler.kernels import requests
 from maxtool.compiler.lowering.function_lowering import Expr, FunctionLowering, Rule
 from maxtool.compiler.lowering.permute_rules import permuted
 from maxtool.dtype import DType
@@ -60,13 +48,13 @@ def _reduction(function: FunctionLowering, node: Node) -> None:
     (x,), (result,), axes = node.inputs, node.outputs, node.attributes["axes"]
     operand = rows(function, x, axes)
     count = row_sizes(function, x, axes)[:1]
-    reduce = IndexRows if node.op in INDICES else ReduceRows
+    reduce = requests.IndexRows if node.op in INDICES else requests.ReduceRows
     request = reduce(op=node.op, dtype=x.dtype.value)
     value = function.kernel(request, [operand], count, result.dtype)
     function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
 
 
-def _row_rule(request_of: Callable[[Node], Request]) -> Rule:
+def _row_rule(request_of: Callable[[Node], requests.Request]) -> Rule:
     """Return the rule of an operation that is one kernel on rows, and gives rows as long."""
 
     def rule(function: FunctionLowering, node: Node) -> None:
@@ -78,18 +66,20 @@ def _row_rule(request_of: Callable[[Node], Request]) -> Rule:
     return rule
 
 
-def _argsort(node: Node) -> Request:
+def _argsort(node: Node) -> requests.Request:
     ascending = node.attributes["ascending"]
-    return SortedPlaces(dtype=node.inputs[0].dtype.value, ascending=ascending)
+    return requests.SortedPlaces(dtype=node.inputs[0].dtype.value, ascending=ascending)
 
 
-def _cumsum(node: Node) -> Request:
+def _cumsum(node: Node) -> requests.Request:
     exclusive, reverse = node.attributes["exclusive"], node.attributes["reverse"]
-    return CumsumRows(dtype=node.inputs[0].dtype.value, exclusive=exclusive, reverse=reverse)
+    return requests.CumsumRows(
+        dtype=node.inputs[0].dtype.value, exclusive=exclusive, reverse=reverse
+    )
 
 
-def _softmax(node: Node) -> Request:
-    return SoftmaxRows(op=node.op, dtype=node.inputs[0].dtype.value)
+def _softmax(node: Node) -> requests.Request:
+    return requests.SoftmaxRows(op=node.op, dtype=node.inputs[0].dtype.value)
 
 
 def _top_k(function: FunctionLowering, node: Node) -> None:
@@ -98,7 +88,7 @@ def _top_k(function: FunctionLowering, node: Node) -> None:
     axes, count = node.attributes["axes"], node.attributes["k"]
     operand = rows(function, x, axes)
     sizes = [row_sizes(function, x, axes)[0], count]
-    request = TopRows(dtype=x.dtype.value, count=count)
+    request = requests.TopRows(dtype=x.dtype.value, count=count)
     indices = function.kernel(request, [operand], sizes, DType.int64)
     taken = function.compute(
         lambda x, at: te.compute(at.shape, lambda i, j: x(i, at(i, j)), name="taken"),
@@ -113,7 +103,7 @@ def _top_k(function: FunctionLowering, node: Node) -> None:
 def _layer_norm(function: FunctionLowering, node: Node) -> None:
     (x, gamma, beta), (result,) = node.inputs, node.outputs
     dtype = function.result_type(result)
-    request = LayerNormRows(
+    request = requests.LayerNormRows(
         dtype=x.dtype.value,
         weight=gamma.dtype.value,
         eps=node.attributes["eps"],
@@ -129,7 +119,7 @@ def _group_norm(function: FunctionLowering, node: Node) -> None:
     """A row for each group of each example: they lie one after the other."""
     x, gamma, beta = node.inputs
     groups, channels = node.attributes["num_groups"], int(x.shape[1])
-    request = GroupNormRows(
+    request = requests.GroupNormRows(
         dtype=x.dtype.value,
         weight=gamma.dtype.value,
         eps=node.attributes["eps"],
@@ -151,11 +141,11 @@ def _rms_norm(function: FunctionLowering, node: Node) -> None:
     sizes = function.flat_sizes(x.shape)
     if x.dtype is weight.dtype is DType.float32 and not offset:
         dtype = function.result_type(node.outputs[0])
-        request = RmsNorm(dim=int(weight.shape[0]), eps=eps, out=dtype.value)
+        request = requests.RmsNorm(dim=int(weight.shape[0]), eps=eps, out=dtype.value)
         value = function.kernel(request, operands, sizes, dtype)
         function.set_result(node.outputs[0], value)
     else:
-        general = RmsNormRows(
+        general = requests.RmsNormRows(
             dtype=x.dtype.value,
             weight=weight.dtype.value,
             eps=eps,

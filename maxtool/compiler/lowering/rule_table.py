@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from maxtool.compiler.lowering.cuda.cuda_attention_rules import ATTENTION
-from maxtool.compiler.lowering.cuda.cuda_expert_rules import EXPERTS
 from maxtool.compiler.lowering.cuda.cuda_norm_rules import NORMS
 from maxtool.compiler.lowering.cuda.cuda_product_rules import PRODUCTS
 from maxtool.compiler.lowering.cuda.rounding import Rounding, rounded_values
@@ -12,7 +11,7 @@ from maxtool.compiler.lowering.rules import RULES
 
 RULES_OF: dict[str, dict[str, Rule]] = {
     "cpu": RULES,
-    "cuda": {**RULES, **ATTENTION, **EXPERTS, **NORMS, **PRODUCTS},
+    "cuda": {**RULES, **ATTENTION, **NORMS, **PRODUCTS},
 }
 
 # Which values are read rounded only, on one kind of target.

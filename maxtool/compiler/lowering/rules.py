@@ -14,7 +14,6 @@ from maxtool.compiler.kernels.requests import Embedding, IntegerPower, Sample
 from maxtool.compiler.lowering import tensor_expressions as te
 from maxtool.compiler.lowering.attention_rules import ATTENTION
 from maxtool.compiler.lowering.cast_rules import cast_rule
-from maxtool.compiler.lowering.expert_rules import EXPERTS
 from maxtool.compiler.lowering.function_lowering import FunctionLowering, Rule
 from maxtool.compiler.lowering.image_rules import IMAGES
 from maxtool.compiler.lowering.move_rules import MOVING
@@ -128,7 +127,6 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys((*UNARY, *BINARY, *COMPARISONS, *LOGICAL, *TESTS), _elementwise),
     **dict.fromkeys(("logical_not", "where"), _elementwise),
     **ATTENTION,
-    **EXPERTS,
     **IMAGES,
     **POSITIONS,
     **PERMUTING,

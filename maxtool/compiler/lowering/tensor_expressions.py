@@ -112,6 +112,23 @@ def as_float32(value: Expr) -> Expr:
     return value.astype("float32")
 
 
+def expert_linear(per_row: int) -> Compute:
+    """``x[rows] @ weight[chosen].T``, ``per_row`` times for each row, for matrices not packed."""
+
+    def compute(x: Expr, weight: Expr, chosen: Expr) -> Expr:
+        experts, out, width = weight.shape
+        k = te.reduce_axis((0, width), name="k")
+        zero, last = tirx.const(0, "int64"), tirx.Cast("int64", experts - 1)
+
+        def element(i: Expr, j: Expr) -> Expr:
+            expert = tirx.max(tirx.min(chosen(i), last), zero)
+            return te.sum(x(i // per_row, k) * as_float32(weight(expert, j, k)), axis=k)
+
+        return te.compute((chosen.shape[0], out), element, name="expert_linear")
+
+    return compute
+
+
 def matmul(dtype: DType) -> Compute:
     """The product over the last two dimensions; those before them broadcast."""
 

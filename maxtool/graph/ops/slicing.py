@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import index as whole
 from typing import TypeAlias
@@ -30,6 +30,12 @@ class IndexRange:
     def all(cls, dim: Dim) -> IndexRange:
         """Every element of a dimension."""
         return cls(Dim(0), 1, dim)
+
+    def window(self, sizes: Mapping[str, int]) -> slice:
+        """The range as NumPy takes it, where dimensions have these sizes."""
+        start, size = self.start.size(sizes), self.size.size(sizes)
+        stop = start + self.step * size
+        return slice(start, stop if stop >= 0 else None, self.step) if size else slice(0)
 
 
 @rule("slice")

@@ -5,14 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from maxtool.compiler.fusion.cache_fusions import FUSED, STEP
+from maxtool.compiler.kernels.cuda import gpu_requests as requests
 from maxtool.compiler.kernels.cuda.attention_scores import Scores
-from maxtool.compiler.kernels.cuda.gpu_requests import (
-    AttentionJoin,
-    AttentionSplit,
-    AttentionStep,
-    CachedAttention,
-    RopeIntoCache,
-)
 from maxtool.compiler.kernels.cuda.split_kv_plan import SplitPlan, splits_for
 from maxtool.compiler.lowering.attention_rules import (
     TRANSPOSED,
@@ -37,7 +31,7 @@ def _attention(function: FunctionLowering, node: Node) -> None:
         _join(function, result, split, function.kernel_several(split, operands, shapes))
         return
     dtype, sizes = function.result_type(result), function.sizes(query.shape)
-    request = CachedAttention(
+    request = requests.CachedAttention(
         **vars(attention_request(node)), dtype=value.dtype.value, out=dtype.value
     )
     attended = function.kernel(request, operands, sizes, dtype)
@@ -69,7 +63,7 @@ def _attention_step(function: FunctionLowering, node: Node) -> None:
     values, query, cos = node.inputs[1], node.inputs[2], node.inputs[5]
     split, shapes = _split(function, node, query, values)
     operands = [function.get(operand) for operand in node.inputs]
-    request = AttentionStep(**vars(split), dim=2 * int(cos.shape[1]))
+    request = requests.AttentionStep(**vars(split), dim=2 * int(cos.shape[1]))
     *caches, out, sums = function.kernel_updating(request, operands, 2, shapes)
     for value, expr in zip(node.outputs, caches, strict=False):
         function.set_whole(value, expr)
@@ -79,7 +73,7 @@ def _attention_step(function: FunctionLowering, node: Node) -> None:
 def _rope_into_cache(function: FunctionLowering, node: Node) -> None:
     """Rotations and writes into the cache as one launch."""
     keys, _, query, key, _, cos = node.inputs[:6]
-    request = RopeIntoCache(
+    request = requests.RopeIntoCache(
         heads=int(query.shape[2]),
         kv_heads=int(key.shape[2]),
         head_dim=int(query.shape[3]),
@@ -94,14 +88,14 @@ def _rope_into_cache(function: FunctionLowering, node: Node) -> None:
 
 def _split(
     function: FunctionLowering, node: Node, query: Tensor, values: Tensor
-) -> tuple[AttentionSplit, list[list[Expr]]]:
+) -> tuple[requests.AttentionSplit, list[list[Expr]]]:
     """Return the kernel of the parts of the keys of one token, and the shapes of its results."""
     heads, dim = int(query.shape[2]), int(query.shape[3])
     kv_heads, window = int(values.shape[1]), node.attributes["window"]
     dtype = values.dtype.value
     group = SplitPlan(heads // kv_heads, dim, dtype)
     splits = splits_for(group, kv_heads, _seen(values.shape[2], window))
-    request = AttentionSplit(
+    request = requests.AttentionSplit(
         heads=heads,
         kv_heads=kv_heads,
         head_dim=dim,
@@ -114,11 +108,14 @@ def _split(
 
 
 def _join(
-    function: FunctionLowering, result: Tensor, split: AttentionSplit, parts: list[Expr]
+    function: FunctionLowering,
+    result: Tensor,
+    split: requests.AttentionSplit,
+    parts: list[Expr],
 ) -> None:
     """Combine the results of the parts of the keys."""
     dtype, sizes = function.result_type(result), function.sizes(result.shape)
-    request = AttentionJoin(
+    request = requests.AttentionJoin(
         heads=split.heads, head_dim=split.head_dim, splits=split.splits, out=dtype.value
     )
     attended = function.kernel(request, parts, sizes, dtype)

@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 from maxtool.compiler.fusion.linear_fusions import has_kernel
-from maxtool.compiler.fusion.product_fusions import added
-from maxtool.compiler.kernels.cuda.gpu_requests import (
-    FewProducts,
-    GatedLinear,
-    Linear,
-    Linears,
-    Product,
-)
+from maxtool.compiler.fusion.product_fusions import added, is_one_token
+from maxtool.compiler.kernels.cuda import gpu_requests as requests
 from maxtool.compiler.kernels.cuda.matrix import PIECE
 from maxtool.compiler.kernels.cuda.product_output import FOUR
 from maxtool.compiler.kernels.kernel_options import ChainStep
@@ -34,14 +28,14 @@ def _linear(function: FunctionLowering, node: Node) -> None:
     if x.dtype is DType.float64 or weight.dtype not in WEIGHT_DTYPES:
         RULES["linear"](function, node)
         return
-    operands = [rows_of(function, x, weight.dtype), function.get(weight)]
-    request = Linear(**vars(product_of(weight.dtype, *weight.shape)), **added(node))
-    operands += [float32_of(function, tensor) for tensor in more]
+    operands = [_rows_of(function, x, weight.dtype), function.get(weight)]
+    request = requests.Linear(**vars(_product_of(weight.dtype, *weight.shape)), **added(node))
+    operands += [_float32_of(function, tensor) for tensor in more]
     value = function.kernel(request, operands, function.flat_sizes(result.shape))
     function.set_flat(result, converted(function, value, DType.float32, x.dtype))
 
 
-def float32_of(function: FunctionLowering, value: Tensor) -> Expr:
+def _float32_of(function: FunctionLowering, value: Tensor) -> Expr:
     """A bias, or flat what is added to every row, in float32."""
     plain = function.get(value) if value.rank == 1 else function.get_flat(value)
     return converted(function, plain, value.dtype, DType.float32)
@@ -55,8 +49,8 @@ def _matmul(function: FunctionLowering, node: Node) -> None:
         return
     batched = y.rank > 2
     columns, (n, k) = _transposed(function, y, already=node.attributes.get("transposed", False))
-    request = Linear(**vars(product_of(y.dtype, n, k)), batched=batched)
-    operands = [rows_of(function, x, y.dtype), columns]
+    request = requests.Linear(**vars(_product_of(y.dtype, n, k)), batched=batched)
+    operands = [_rows_of(function, x, y.dtype), columns]
     sizes = function.flat_sizes(result.shape)
     if batched:
         shapes = x.shape, Shape([*y.shape[:-2], n, k])
@@ -82,9 +76,9 @@ def _transposed(
     return value, (second, first)
 
 
-def product_of(dtype: DType, n: Dim, k: Dim) -> Product:
+def _product_of(dtype: DType, n: Dim, k: Dim) -> requests.Product:
     """Return what the kernel of any product may rely on, of what is known of its sizes now."""
-    return Product(
+    return requests.Product(
         weight_dtype=dtype.value,
         aligned=_divides(PIECE[dtype.value], k),
         fours=_divides(FOUR, n),
@@ -96,7 +90,7 @@ def _divides(divisor: int, size: Dim) -> bool:
     return size.is_static and size != 0 and int(size) % divisor == 0
 
 
-def rows_of(function: FunctionLowering, x: Tensor, dtype: DType) -> Expr:
+def _rows_of(function: FunctionLowering, x: Tensor, dtype: DType) -> Expr:
     """``x`` flat, in the type of the weights that it is multiplied with."""
     if x.dtype is DType.float32 and dtype is not DType.float32:
         return function.narrow(x, dtype)
@@ -122,7 +116,7 @@ def _linears(function: FunctionLowering, node: Node) -> None:
     shapes = [function.flat_sizes(value.shape) for value in node.outputs]
     products, operands = _few(function, node)
     biases, residual = node.attributes["biases"], node.attributes["residual"]
-    request = Linears(**vars(products), biases=biases, residual=residual)
+    request = requests.Linears(**vars(products), biases=biases, residual=residual)
     results = function.kernel_several(request, operands, shapes)
     for value, expr in zip(node.outputs, results, strict=True):
         function.set_flat(value, expr)
@@ -133,30 +127,57 @@ def _gated_linear(function: FunctionLowering, node: Node) -> None:
     products, operands = _few(function, node)
     steps = (ChainStep(node.attributes["activation"], (0,)), ChainStep("mul", (2, 1)))
     dtype, biases = function.result_type(result), node.attributes["biases"]
-    request = GatedLinear(**vars(products), biases=biases, steps=steps, out=dtype.value)
+    request = requests.GatedLinear(**vars(products), biases=biases, steps=steps, out=dtype.value)
     sizes = function.flat_sizes(result.shape)
     function.set_result(result, function.kernel(request, operands, sizes, dtype))
 
 
-def _few(function: FunctionLowering, node: Node) -> tuple[FewProducts, list[Expr]]:
+def _few(function: FunctionLowering, node: Node) -> tuple[requests.FewProducts, list[Expr]]:
     """Return what the kernel is built for, and its operands: rows, weights and what is added."""
     x, weight = node.inputs[:2]
-    products = FewProducts(
+    products = requests.FewProducts(
         weight_dtype=weight.dtype.value,
-        aligned=product_of(weight.dtype, *weight.shape).aligned,
+        aligned=_product_of(weight.dtype, *weight.shape).aligned,
         rounds=weight.dtype is not DType.float32 and not function.is_narrow(x, weight.dtype),
     )
     # A bias has one dimension, and x, so also a residual, more than two.
     others = [
-        function.get(each) if each.rank == 2 else float32_of(function, each)
+        function.get(each) if each.rank == 2 else _float32_of(function, each)
         for each in node.inputs[1:]
     ]
-    rows = function.get_flat(x) if products.rounds else rows_of(function, x, weight.dtype)
+    rows = function.get_flat(x) if products.rounds else _rows_of(function, x, weight.dtype)
     return products, [rows, *others]
+
+
+def _expert_linear(function: FunctionLowering, node: Node) -> None:
+    x, weight, chosen = node.inputs
+    result = node.outputs[0]
+    experts, n, k = weight.shape
+    count = function.count(chosen.shape)
+    choices = function.reshaped(function.any(chosen), [count])
+    few = is_one_token(chosen.shape)
+    request = requests.ExpertLinear(**vars(_product_of(weight.dtype, n, k)), few=few)
+    order = [] if few else _order(function, chosen, choices, int(experts))
+    operands = [_rows_of(function, x, weight.dtype), function.get(weight), choices, *order]
+    sizes = function.flat_sizes(result.shape)
+    function.set_flat(result, function.kernel(request, operands, sizes))
+
+
+def _order(function: FunctionLowering, chosen: Tensor, choices: Expr, experts: int) -> list[Expr]:
+    """The choices sorted by expert, once for all products of them."""
+
+    def make() -> list[Expr]:
+        shapes = [[experts + 1], choices.ty.shape]
+        request = requests.ExpertOrder(experts=experts)
+        return function.kernel_several(request, [choices], shapes, DType.int64)
+
+    order: list[Expr] = function.once(("order", id(chosen), experts), make)
+    return order
 
 
 PRODUCTS: dict[str, Rule] = {
     "embedding": _embedding,
+    "expert_linear": _expert_linear,
     "gated_linear": _gated_linear,
     "linear": _linear,
     "linears": _linears,
