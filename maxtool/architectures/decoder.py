@@ -151,11 +151,7 @@ class Decoder(Module[[Tensor], Tensor]):
             yield Entry(f"sample_{name}", self.sample, inputs, outputs, state, follows=name)
 
     def split(self, count: int) -> AbstractContextManager[None]:
-        """Trace graphs for each of several devices inside this block, with its share of the heads.
-
-        Raises:
-            ConfigurationError: Listing why it cannot be split so.
-        """
+        """Trace graphs for each of several devices in this block, with its share of the heads."""
         check_split(self.config, count)
         return tensor_parallel.traced_device(self, count)
 

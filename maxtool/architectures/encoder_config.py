@@ -19,28 +19,14 @@ CHOICES = {
 
 @dataclass(frozen=True, slots=True)
 class EncoderConfig:
-    """The options of an encoder. Widths are in elements.
+    """The options of an encoder; those not listed mean what they mean in a decoder.
 
     Attributes:
-        vocab_size: Rows of the table of tokens.
-        hidden_size: Width of the residual stream.
-        intermediate_size: Width inside the MLP.
-        n_layers: How many layers there are.
-        n_heads: Attention heads.
-        head_dim: Width of a head.
-        context_length: Positions the model was trained for.
-        norm_eps: Added to the variance in each norm.
         position: ``learned``: a table of positions; ``rope``: heads are rotated.
         position_offset: Rows of that table before the one of the first token.
         pad_token_id: The token that takes no position where positions count tokens (RoBERTa);
             None where they count all places.
-        rope_theta: The base of the rotary frequencies.
         token_types: Rows of the table of token types (segments); 0 for no table.
-        mlp: ``plain`` or ``gated``.
-        hidden_act: The MLP's activation: ``gelu``, ``gelu_tanh``, ``relu`` or ``silu``.
-        qkv_bias: Whether the projections to queries, keys and values have biases.
-        o_bias: Whether the projection after attention has one.
-        mlp_bias: Whether those of the MLP have.
         pooler: Whether there is BERT's pooler, a layer on the first token.
         pooling: How ``embed`` makes one vector of all tokens: ``mean``, ``cls`` (the first one's)
             or ``max``; None, where a checkpoint does not say, is ``mean``.

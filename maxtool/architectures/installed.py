@@ -24,11 +24,7 @@ def installed_names() -> list[str]:
 
 
 def installed_builder(name: str) -> Callable[..., Any] | None:
-    """Return the builder of a named architecture, from the first package by name, else None.
-
-    Raises:
-        ConfigurationError: If the package cannot be imported, or has no such function.
-    """
+    """Return the builder of a named architecture, from the first package by name, else None."""
     points = sorted(entry_points(group=GROUP, name=name), key=_package)
     return _loaded(points[0]) if points else None
 

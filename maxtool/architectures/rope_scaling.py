@@ -31,14 +31,7 @@ def waves(dim: int, theta: float) -> Frequencies:
 
 
 def frequencies(config: DecoderConfig, length: int) -> Frequencies:
-    """The frequencies, in radians per position, for a sequence of ``length`` tokens.
-
-    Returns:
-        float32 ``[rotated / 2]``.
-
-    Raises:
-        ConfigurationError: If the options give numbers that float32 cannot hold.
-    """
+    """The ``rotated / 2`` frequencies, in radians per position, for a sequence of that length."""
     with np.errstate(all="ignore"):
         result = SCALINGS[config.rope_scaling](config, length)
     if not np.isfinite(result).all():

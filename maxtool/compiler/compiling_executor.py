@@ -51,11 +51,6 @@ class CompilingExecutor:
         """Compile a graph for this machine; the result takes its inputs as tensors.
 
         The values of the weights are copied: what happens to the arrays later changes nothing.
-
-        Raises:
-            MissingDevice: If something is to run on a device that is not here (also a ValueError).
-            MissingWeight: Listing the weights of the graph that ``weights`` lacks.
-            MisshapenWeight: Listing those of another dtype or shape than the graph declares.
         """
         return BoundGraph(graph, Program([graph], self._targets), weights)
 

@@ -117,10 +117,6 @@ def cpu_target(name: str = "cpu") -> CpuTarget:
         name: ``cpu`` for this machine, or for the CPU that the environment variable
             ``MAXTOOL_HOST_CPU`` says it is; ``cpu:NAME`` with an LLVM CPU name (x86-64-v3,
             znver5, neoverse-n1, apple-m1, ...) or an LLVM triple (aarch64-linux-gnu, ...).
-
-    Raises:
-        UsageError: If the name is unknown; it lists what is known.
-        MachineLacks: If ``MAXTOOL_HOST_CPU`` names a CPU whose code this machine cannot run.
     """
     target_kind, _, cpu = name.partition(":")
     if target_kind != "cpu" or name == "cpu:":
@@ -135,13 +131,9 @@ def cpu_target(name: str = "cpu") -> CpuTarget:
 
 def _host() -> CpuTarget:
     """Return this machine, or the lesser one that ``MAXTOOL_HOST_CPU`` names."""
-    machine = _machine()
-    name = os.environ.get(HOST_CPU, "")
-    return _lesser(machine, name) if name else machine
-
-
-def _lesser(machine: CpuTarget, name: str) -> CpuTarget:
-    """Return this machine as a named CPU, which must have no more features than it has."""
+    machine, name = _machine(), os.environ.get(HOST_CPU, "")
+    if not name:
+        return machine
     if not codegen.llvm_is_valid_cpu(name, machine.triple):
         hint = f"it takes what LLVM calls a CPU like this one ({machine.cpu}), such as x86-64-v3"
         raise UsageError(f"{HOST_CPU}={name}: there is no such CPU for {machine.triple}", hint=hint)

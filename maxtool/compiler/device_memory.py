@@ -55,11 +55,7 @@ class DeviceArray:
 
 
 def upload(array: Array, device: DeviceRef) -> DeviceArray:
-    """A copy of an array in the memory of an accelerator.
-
-    Raises:
-        MissingDevice: If this machine has no such device (also a ValueError).
-    """
+    """A copy of an array in the memory of an accelerator."""
     target_device = runtime_device(device.to_device())
     tensor = tvm.runtime.empty(array.shape, stored(DType.from_numpy(array.dtype)), target_device)
     if array.size:

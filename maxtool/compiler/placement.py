@@ -33,11 +33,6 @@ class Placement:
         """Return the placement of graphs that run together."""
         return cls({device for graph in graphs for device in named_devices(graph)}, targets)
 
-    @classmethod
-    def everything(cls, target: Target) -> Placement:
-        """All values on one device, whatever the graphs say of it: that of an artifact."""
-        return cls([], dict.fromkeys(OF_KIND, target))
-
     @cached_property
     def vdevices(self) -> list[Any]:
         """TVM's names of the devices."""
@@ -62,8 +57,7 @@ class Placement:
 
 def device_of(node: Node) -> DeviceRef:
     """Return where a node is computed: where its operands are; its result, if it has none."""
-    first = (*node.inputs, *node.outputs)[0]
-    return first.device
+    return (*node.inputs, *node.outputs)[0].device
 
 
 def physical(device: DeviceRef) -> DeviceRef:
@@ -76,5 +70,7 @@ Placed: TypeAlias = Placement | Target
 
 
 def placed(target: Placed) -> Placement:
-    """A placement itself; that of everything on one device for a target."""
-    return target if isinstance(target, Placement) else Placement.everything(target)
+    """A placement itself; for a target that of an artifact, with all values on one device."""
+    if isinstance(target, Placement):
+        return target
+    return Placement([], dict.fromkeys(OF_KIND, target))

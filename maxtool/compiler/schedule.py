@@ -29,15 +29,12 @@ def with_schedules(module: Any, schedule: Callable[[Any], Any]) -> Any:  # noqa:
     changed = {
         name: schedule(function)
         for name, function in module.functions.items()
-        if isinstance(function, tirx.PrimFunc) and not _is_scheduled(function)
+        if isinstance(function, tirx.PrimFunc)
+        and not (function.attrs and function.attrs.get("tirx.is_scheduled"))
     }
     for name, function in changed.items():
         module[name] = function
     return module
-
-
-def _is_scheduled(function: Any) -> bool:  # noqa: ANN401
-    return bool(function.attrs and function.attrs.get("tirx.is_scheduled"))
 
 
 def _schedule(function: Any) -> Any:  # noqa: ANN401
@@ -69,7 +66,8 @@ def apart(schedule: Any, loops: Sequence[Any]) -> tuple[Sequence[Any], Sequence[
 
     Fused with them, their number would be divided by that sum, on which TVM's simplifier fails.
     """
-    sums = [index for index, loop in enumerate(loops) if _is_sum(schedule.get(loop).extent)]
+    extents = [schedule.get(loop).extent for loop in loops]
+    sums = [i for i, extent in enumerate(extents) if isinstance(extent, tirx.Add | tirx.Sub)]
     first = max(sums, default=0)
     return loops[:first], loops[first:]
 
@@ -78,10 +76,6 @@ def _is_little(extents: Sequence[Any]) -> bool:
     """Return whether the work is known now, and not worth several threads."""
     sizes = [int(extent) for extent in extents if isinstance(extent, tirx.IntImm)]
     return 0 in sizes or (len(sizes) == len(extents) and prod(sizes) < SERIAL_WORK)
-
-
-def _is_sum(extent: Any) -> bool:  # noqa: ANN401 - tvm ships no types
-    return isinstance(extent, tirx.Add | tirx.Sub)
 
 
 SPATIAL = str(tirx.IterVar.DataPar)

@@ -14,9 +14,7 @@ SHOWN = 10
 def run_tool(what: str, command: Sequence[str]) -> str:
     """Run a program to its end, which messages call ``what``; return what it wrote to stderr.
 
-    Raises:
-        CompilationFailed: If it does not run, or fails; the last of what it said is in
-            ``problems``.
+    An error has the last of what it said in its ``problems``.
     """
     try:
         done = subprocess.run(  # noqa: S603 - a program that was found, and files of our own

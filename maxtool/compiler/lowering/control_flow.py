@@ -33,7 +33,7 @@ class FlowLowering:
     def __init__(
         self, module: SubgraphModule, graph: FlowGraph, storages: Sequence[WeightStorage]
     ) -> None:
-        self._module = module
+        self._module, self._emit = module, module.builder.emit
         self._graph = graph
         self._storages = storages
         self._count = len(graph.outputs)
@@ -41,8 +41,7 @@ class FlowLowering:
 
     def lowered(self) -> Expr:
         """The global name of a private function of the sizes, the inputs and the weights."""
-        lower = {"cond": self._condition, "while": self._loop}[self._graph.flow]
-        return lower()
+        return {"cond": self._condition, "while": self._loop}[self._graph.flow]()
 
     def _condition(self) -> Expr:
         def body(function: FunctionLowering, values: Values) -> Expr:
@@ -136,6 +135,3 @@ class FlowLowering:
         """The state in a tuple, from one of its items on, and what comes before."""
         indices = range(first, first + more + self._count)
         return [self._emit(relax.TupleGetItem(value, index)) for index in indices]
-
-    def _emit(self, expr: Expr) -> Expr:
-        return self._module.builder.emit(expr)

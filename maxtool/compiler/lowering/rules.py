@@ -68,18 +68,18 @@ def _elementwise(function: FunctionLowering, node: Node) -> None:
 
 
 def _pow(function: FunctionLowering, node: Node) -> None:
-    x, y = node.inputs
     result = node.outputs[0]
     if result.dtype.is_float():
-        return _elementwise(function, node)
+        _elementwise(function, node)
+        return
     sizes = [function.count(result.shape)]
     operands = [
-        function.reshaped(function.broadcast(operand, result.shape), sizes) for operand in (x, y)
+        function.reshaped(function.broadcast(operand, result.shape), sizes)
+        for operand in node.inputs
     ]
     request = IntegerPower(dtype=result.dtype.value)
     value = function.kernel(request, operands, sizes, result.dtype)
     function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
-    return None
 
 
 def _transfer_to(function: FunctionLowering, node: Node) -> None:
