@@ -14,16 +14,11 @@ Cache: TypeAlias = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True, slots=True)
 class CacheLayout:
-    """Layout of keys and values in memory; by default as the kernels of a CPU read them.
+    """Layout of keys and values in memory; by default as the kernels of a CPU read them."""
 
-    Args:
-        dtype: float32, float16 or bfloat16.
-        transposed: Whether keys are ``[batch, kv_heads, head_dim, context]``, so that the scores
-            of neighbouring keys are neighbours, rather than as values are:
-            ``[batch, kv_heads, context, head_dim]``.
-    """
-
-    dtype: DType = DType.float32
+    dtype: DType = DType.float32  # or float16, or bfloat16
+    # Whether keys are ``[batch, kv_heads, head_dim, context]``, so that the scores of neighbouring
+    # keys are neighbours, rather than as values are: ``[batch, kv_heads, context, head_dim]``.
     transposed: bool = True
 
     def buffers(self, heads: int, dim: int, context: int) -> tuple[BufferType, BufferType]:

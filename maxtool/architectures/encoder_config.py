@@ -19,20 +19,7 @@ CHOICES = {
 
 @dataclass(frozen=True, slots=True)
 class EncoderConfig:
-    """The options of an encoder; those not listed mean what they mean in a decoder.
-
-    Attributes:
-        position: ``learned``: a table of positions; ``rope``: heads are rotated.
-        position_offset: Rows of that table before the one of the first token.
-        pad_token_id: The token that takes no position where positions count tokens (RoBERTa);
-            None where they count all places.
-        token_types: Rows of the table of token types (segments); 0 for no table.
-        pooler: Whether there is BERT's pooler, a layer on the first token.
-        pooling: How ``embed`` makes one vector of all tokens: ``mean``, ``cls`` (the first one's)
-            or ``max``; None, where a checkpoint does not say, is ``mean``.
-        normalize: Whether ``embed`` scales that vector to length 1.
-        max_length: Positions that texts are cut to, where they are fewer than ``context_length``.
-    """
+    """The options of an encoder; those without a comment mean what they mean in a decoder."""
 
     vocab_size: int
     hidden_size: int
@@ -42,19 +29,24 @@ class EncoderConfig:
     head_dim: int
     context_length: int
     norm_eps: float
-    position: str = "learned"
-    position_offset: int = 0
+    position: str = "learned"  # ``learned``: a table of positions; ``rope``: heads are rotated
+    position_offset: int = 0  # rows of that table before the one of the first token
+    # The token that takes no position where positions count tokens (RoBERTa); None where they count
+    # all places.
     pad_token_id: int | None = None
     rope_theta: float = 10000.0
-    token_types: int = 0
+    token_types: int = 0  # rows of the table of token types (segments); 0 for no table
     mlp: str = "plain"
     hidden_act: str = "gelu"
     qkv_bias: bool = True
     o_bias: bool = True
     mlp_bias: bool = True
-    pooler: bool = False
+    pooler: bool = False  # whether there is BERT's pooler, a layer on the first token
+    # How ``embed`` makes one vector of all tokens: ``mean``, ``cls`` (the first one's) or ``max``;
+    # None, where a checkpoint does not say, is ``mean``.
     pooling: str | None = None
-    normalize: bool = False
+    normalize: bool = False  # whether ``embed`` scales that vector to length 1
+    # Positions that texts are cut to, where they are fewer than ``context_length``.
     max_length: int | None = None
 
     def problems(self) -> list[str]:

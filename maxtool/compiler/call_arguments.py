@@ -25,14 +25,11 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument of a call: a tensor of the virtual machine's, on the host over ``array``.
+    """One argument of a call."""
 
-    That may be a copy of ``source``, which the caller gave.
-    """
-
-    tensor: Any
-    array: Array | None = None
-    source: Array | None = None
+    tensor: Any  # as the virtual machine takes it
+    array: Array | None = None  # what that is over, on the host
+    source: Array | None = None  # the array that it was taken from, which may be another
 
     def write_back(self) -> None:
         """Copy back the results that were written to aligned copies."""

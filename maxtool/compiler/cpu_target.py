@@ -22,19 +22,12 @@ HOST_CPU = "MAXTOOL_HOST_CPU"
 
 @dataclass(frozen=True, slots=True)
 class RegisterTile:
-    """Use of a machine's vector registers by kernels.
+    """Use of a machine's vector registers by kernels."""
 
-    Args:
-        width: float32 values in one vector register.
-        mr: Rows of the register tile of a matrix product.
-        nr: Columns of that tile; packed weights come in blocks of ``nr`` columns.
-        registers: Vector registers of the machine.
-    """
-
-    width: int
-    mr: int
-    nr: int
-    registers: int
+    width: int  # float32 values in one vector register
+    mr: int  # rows of the register tile of a matrix product
+    nr: int  # columns of that tile; packed weights come in blocks of ``nr`` columns
+    registers: int  # vector registers of the machine
 
 
 # LLVM feature -> tile, widest first. A tile keeps mr * nr / width sums in registers, and leaves
@@ -71,16 +64,13 @@ WIDE_VECTORS = ("-prefer-256-bit",)
 
 @dataclass(frozen=True, slots=True)
 class CpuTarget:
-    """A CPU to compile for, by LLVM's triple and name; ``host`` if it is this machine's.
+    """A CPU to compile for."""
 
-    The features are the instruction sets that matter here, sorted.
-    """
-
-    triple: str
-    cpu: str
-    features: tuple[str, ...]
+    triple: str  # LLVM's
+    cpu: str  # LLVM's name of it
+    features: tuple[str, ...]  # instruction sets that matter here, sorted
     tile: RegisterTile
-    host: bool
+    host: bool  # whether it is the machine this runs on
     kind: ClassVar[str] = "cpu"
 
     @property

@@ -49,14 +49,10 @@ SINGLE_DEVICE = (relax.transform.StaticPlanBlockMemory,)
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """Compiler of the functions of one kind of target.
+    """Compiler of the functions of one kind of target."""
 
-    ``schedule`` gives a schedule to every PrimFunc of a module that has none; ``register`` makes
-    the passes that lower them known to TVM, and returns their name.
-    """
-
-    schedule: Callable[[Any], Any]
-    register: Callable[[], str]
+    schedule: Callable[[Any], Any]  # gives a schedule to every PrimFunc of a module that has none
+    register: Callable[[], str]  # makes the passes that lower PrimFuncs known to TVM; their name
 
 
 BACKENDS = {

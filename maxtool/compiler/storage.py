@@ -24,12 +24,12 @@ PACKED_OPERANDS = {"linear": (1, 2), "embedding": (1, 2), "expert_linear": (1, 3
 
 @dataclass(frozen=True, slots=True)
 class WeightStorage:
-    """The storage of one weight: in packed blocks of output features, or as it is."""
+    """The storage of one weight in an artifact."""
 
-    name: str
+    name: str  # in full
     dtype: DType
-    shape: tuple[int, ...]
-    block: int | None
+    shape: tuple[int, ...]  # in the module
+    block: int | None  # output features in a packed block; None if it is stored as it is
 
     @property
     def stored_dtype(self) -> str:

@@ -21,15 +21,11 @@ Bindings: TypeAlias = Mapping[str, Values]
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One node of a pattern; :func:`op` makes it.
-
-    The last name of its operands and of its results may have a star, and stands for all that are
-    left.
-    """
+    """One node of a pattern; :func:`op` makes it."""
 
     names: frozenset[str]
-    operands: tuple[str, ...]
-    results: tuple[str, ...]
+    operands: tuple[str, ...]  # the last name may have a star, and stands for all that are left
+    results: tuple[str, ...]  # likewise
     commutes: bool
     kept: bool
 
@@ -88,10 +84,10 @@ def are_same(first: Values, second: Values) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Nodes that a pattern was found in, in its order, and all nodes of the graph."""
+    """Nodes that a pattern was found in."""
 
-    nodes: tuple[Node, ...]
-    index: NodeIndex
+    nodes: tuple[Node, ...]  # in the order of the pattern
+    index: NodeIndex  # of the graph
     bindings: Bindings = field(repr=False)
 
     def __getitem__(self, name: str) -> Tensor:
@@ -110,18 +106,12 @@ class Fusion:
 
     Values that vanish with the nodes must be read by nothing else, nothing may read a result before
     it is computed, and no operand may come later: where that does not hold, nothing is replaced.
-
-    Attributes:
-        pattern: The nodes; the search begins with the first.
-        rewrite: Returns the new node; None if a match does not fit.
-        early: Whether the new node stands where the first of the old ones stood, not the last.
-        unique: Whether it is replaced only if it is found in one way.
     """
 
-    pattern: tuple[Op, ...]
-    rewrite: Callable[[Match], Node | None]
-    early: bool = False
-    unique: bool = False
+    pattern: tuple[Op, ...]  # the search begins with the first
+    rewrite: Callable[[Match], Node | None]  # gives the new node; None if a match does not fit
+    early: bool = False  # whether that stands where the first of the old ones stood, not the last
+    unique: bool = False  # whether it is replaced only if it is found in one way
 
     def apply(self, index: NodeIndex, is_here: Callable[[Node], bool]) -> None:
         """Replace what is found, in the order of the nodes, until nothing more is.

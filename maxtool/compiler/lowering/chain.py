@@ -12,14 +12,11 @@ from maxtool.dtype import DType
 
 @dataclass(frozen=True)
 class Chain:
-    """Elementwise operations on flat tensors of one shape, not emitted yet.
-
-    The operands of a step count the inputs first. The width, the last dimension, must be known.
-    """
+    """Elementwise operations on flat tensors of one shape, not emitted yet."""
 
     inputs: tuple[Any, ...]
-    steps: tuple[ChainStep, ...]
-    width: int
+    steps: tuple[ChainStep, ...]  # operands count the inputs first
+    width: int  # the last dimension, which must be known
 
     def kernel(self, dtype: DType) -> Pointwise:
         """The kernel of the chain, which rounds its result to ``dtype``."""
