@@ -45,7 +45,8 @@ class CompilingExecutor:
     def __init__(self) -> None:
         set_threads(0)
         self._targets = Targets()
-        self.prepared, self.upload = EagerPrograms(self._targets).prepared, upload
+        self.prepared = EagerPrograms(self._targets).prepared
+        self.upload = upload
 
     def compile(self, graph: Graph, weights: Mapping[str, Array]) -> BoundGraph:
         """Compile a graph for this machine; the result takes its inputs as tensors.
