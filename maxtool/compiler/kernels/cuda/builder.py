@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T
@@ -52,24 +52,15 @@ def launch(
             for one, extent in zip(wide, extents, strict=True)
             if not isinstance(extent, tirx.IntImm)
         ]
-        if not unknown:
-            yield (*wide, thread)
-            return
-        inside = unknown[0]
-        for one in unknown[1:]:
-            inside = T.And(inside, one)
-        with when(inside):
+        with when(tirx.all(*unknown)) if unknown else nullcontext():
             yield (*wide, thread)
 
 
 @contextmanager
 def _frames(frames: Sequence[Expr]) -> Iterator[tuple[Expr, ...]]:
     """Enter nested frames, all at once."""
-    if not frames:
-        yield ()
-        return
-    with frames[0] as first, _frames(frames[1:]) as rest:
-        yield (first, *rest)
+    with ExitStack() as stack:
+        yield tuple(map(stack.enter_context, frames))
 
 
 def _at_least_one(extent: Expr) -> Expr:

@@ -41,10 +41,10 @@ def expert_order(experts: int) -> b.PrimFunc:
             with b.when(thread == 0):
                 b.store(starts, start, (expert,))
                 b.store(starts, choices, (experts,))
-            at = _held(start + _sum(counts, 1, thread))
+            at = b.cell(start + _sum(counts, 1, thread))
             with T.serial(first, last) as i, b.when(mine(i) == expert):
-                b.store(order, i, (at[0],))
-                b.store(at, at[0] + 1, (0,))
+                b.store(order, i, (at.value,))
+                at.add(1)
     return kernel.function
 
 
@@ -73,9 +73,3 @@ def _sum(counts: b.Buffer, row: int, end: b.Index) -> b.Expr:
     with T.serial(b.int32(end) if isinstance(end, int) else end, unroll=4) as i:
         total.add(counts[row, i])
     return T.Cast("int64", total.value)
-
-
-def _held(value: b.Expr) -> b.Buffer:
-    held = b.scratch((1,), "int64")
-    b.store(held, value, (0,))
-    return held

@@ -61,29 +61,19 @@ def expert_linear(
     choices as rows, or a multiple of them: then those of one row follow each other. A number that
     is no expert's takes the first or last one.
     """
-    suffix = "_few" if few else ""
-    with b.kernel(
-        f"expert_linear_{weight_dtype}{suffix}{'' if aligned else '_unaligned'}"
-    ) as kernel:
+    suffix = ("_few" if few else "") + ("" if aligned else "_unaligned")
+    with b.kernel(f"expert_linear_{weight_dtype}{suffix}") as kernel:
         experts, n, k = (kernel.dim(name) for name in ("experts", "n", "k"))
         rows, count = kernel.dim("rows"), kernel.dim("choices")
-        stored = b.STORAGE[weight_dtype]
-        x = kernel.argument("x", (rows, k), stored)
-        w = kernel.argument("w", (experts, n, k), stored)
+        x = Matrix.argument(kernel, "x", (rows, k), weight_dtype, aligned=aligned)
+        w = Matrix.argument(kernel, "w", (experts, n, k), weight_dtype, aligned=aligned)
         chosen = kernel.argument("chosen", (count,), "int64")
         if not few:
             starts = kernel.argument("starts", (experts + 1,), "int64")
             order = kernel.argument("order", (count,), "int64")
         y = kernel.argument("y", (count, n))
-        choices = ExpertChoices(
-            Matrix(x, rows, k, weight_dtype, aligned),
-            Matrix(w, n, k, weight_dtype, aligned, (b.integer(0),)),
-            Output(y, count, n, fours=fours),
-            chosen,
-            count,
-            experts,
-            b.greatest(b.quotient(count, b.greatest(rows, 1)), 1),
-        )
+        output, per_row = Output(y, count, n, fours=fours), b.quotient(count, b.greatest(rows, 1))
+        choices = ExpertChoices(x, w, output, chosen, count, experts, b.greatest(per_row, 1))
         if few:
             _one_by_one(choices, shared_memory)
         else:
@@ -114,11 +104,7 @@ def _one_by_one(choices: ExpertChoices, shared_memory: int) -> None:
 
 
 def _sorted(
-    choices: ExpertChoices,
-    starts: b.Buffer,
-    order: b.Buffer,
-    wide: bool,
-    shared_memory: int,
+    choices: ExpertChoices, starts: b.Buffer, order: b.Buffer, wide: bool, shared_memory: int
 ) -> None:
     """Blocks for each expert and some columns, as many as its tiles would be if all had the same.
 

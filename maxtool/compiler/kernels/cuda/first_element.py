@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Protocol
 
 from tvm.tirx.script.builder import ir as T
 
@@ -11,27 +11,23 @@ from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.first_element import Ahead, FirstElement
 
 
-class Group(Protocol):
-    """The threads that search."""
-
-    @property
-    def lane(self) -> b.Expr:
-        """Number of this thread, int32."""
-
-    @property
-    def size(self) -> int:
-        """Number of threads."""
-
-    def several(self) -> AbstractContextManager[None]:
-        """Emit what is for several warps only."""
-
-
 class SharedFirstElement(FirstElement):
-    """The element that comes first among those that all threads of a group were offered."""
+    """The element that comes first among those that all threads of a group were offered.
 
-    def __init__(self, group: Group, dtype: str, ahead: Ahead) -> None:
+    The group has ``size`` threads, ``lane`` is this one, and ``several`` what emits code for
+    several warps only.
+    """
+
+    def __init__(
+        self,
+        lane: b.Expr,
+        size: int,
+        several: Callable[[], AbstractContextManager[None]],
+        dtype: str,
+        ahead: Ahead,
+    ) -> None:
         super().__init__(dtype, ahead)
-        self._group, self._warps = group, group.size // b.WARP
+        self._lane, self._warps, self._several = lane, size // b.WARP, several
         if self._warps > 1:
             self._partial = b.shared((self._warps,), dtype), b.shared((self._warps,), "int64")
 
@@ -42,14 +38,14 @@ class SharedFirstElement(FirstElement):
             pair = self.value.value, self.place.value
             self.compare(*(b.let(b.warp_across(one, distance)) for one in pair))
         if self._warps > 1:
-            with self._group.several():
+            with self._several():
                 self._settle_block()
 
     def _settle_block(self) -> None:
         values, places = self._partial
         b.barrier()  # nobody reads what was settled before
-        with b.when(self._group.lane % b.WARP == 0):
-            warp = self._group.lane // b.WARP
+        with b.when(self._lane % b.WARP == 0):
+            warp = self._lane // b.WARP
             b.store(values, self.value.value, (warp,))
             b.store(places, self.place.value, (warp,))
         b.barrier()

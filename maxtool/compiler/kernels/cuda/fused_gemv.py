@@ -110,18 +110,17 @@ def gated_linear(
 
 
 def _rows(kernel: b.Kernel, dtype: str, aligned: bool) -> Matrix:
-    rows, k = kernel.dim("rows"), kernel.dim("k")
-    return Matrix(kernel.argument("x", (rows, k), b.STORAGE[dtype]), rows, k, dtype, aligned)
+    shape = kernel.dim("rows"), kernel.dim("k")
+    return Matrix.argument(kernel, "x", shape, dtype, aligned=aligned)
 
 
 def _weights(
     kernel: b.Kernel, index: int, shape: tuple[b.Expr, b.Expr], options: tuple[str, bool, bool]
 ) -> tuple[Matrix, b.Buffer | None]:
     """The parameters of one product: its weights, and its bias if it has one."""
-    (n, k), (dtype, aligned, bias) = shape, options
-    w = kernel.argument(f"w{index}", (n, k), b.STORAGE[dtype])
-    added = kernel.argument(f"bias{index}", (n,)) if bias else None
-    return Matrix(w, n, k, dtype, aligned), added
+    dtype, aligned, bias = options
+    w = Matrix.argument(kernel, f"w{index}", shape, dtype, aligned=aligned)
+    return w, kernel.argument(f"bias{index}", shape[:1]) if bias else None
 
 
 def _chosen(matrices: Sequence[Matrix], index: b.Expr) -> Matrix:

@@ -78,20 +78,13 @@ def linear(
     with b.kernel(f"linear_{weight_dtype}{'_batch' if batched else ''}{suffix}") as kernel:
         batch = (kernel.dim("batch"),) if batched else ()
         rows, n, k = kernel.dim("rows"), kernel.dim("n"), kernel.dim("k")
-        stored = b.STORAGE[weight_dtype]
-        x = kernel.argument("x", (*batch, rows, k), stored)
-        w = kernel.argument("w", (*batch, n, k), stored)
+        x = Matrix.argument(kernel, "x", (*batch, rows, k), weight_dtype, aligned=aligned)
+        w = Matrix.argument(kernel, "w", (*batch, n, k), weight_dtype, aligned=aligned)
         added = kernel.argument("bias", (n,)) if bias else None
         more = kernel.argument("residual", (*batch, rows, n)) if residual else None
         y = kernel.argument("y", (*batch, rows, n))
-        first = (b.integer(0),) * len(batch)
-        product = Product(
-            Matrix(x, rows, k, weight_dtype, aligned, first),
-            Matrix(w, n, k, weight_dtype, aligned, first),
-            Output(y, rows, n, added, more, fours=fours, at=first),
-            prod(batch, start=b.integer(1)),
-        )
-        _choose(product, wide, shared_memory)
+        output = Output(y, rows, n, added, more, fours=fours, at=x.at)
+        _choose(Product(x, w, output, prod(batch, start=b.integer(1))), wide, shared_memory)
     return kernel.function
 
 

@@ -34,6 +34,15 @@ class Matrix:
     # Buffers that are read in the place of ``buffer`` where a condition holds.
     others: tuple[tuple[b.Expr, b.Buffer], ...] = ()
 
+    @classmethod
+    def argument(
+        cls, kernel: b.Kernel, name: str, shape: Sequence[b.Expr], dtype: str, *, aligned: bool
+    ) -> Matrix:
+        """The next parameter of a kernel; of a batch it is the first matrix."""
+        *batch, rows, terms = shape
+        buffer = kernel.argument(name, shape, b.STORAGE[dtype])
+        return cls(buffer, rows, terms, dtype, aligned, (b.integer(0),) * len(batch))
+
     @property
     def piece(self) -> int:
         """Values in 16 bytes."""

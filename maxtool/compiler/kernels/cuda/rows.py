@@ -172,7 +172,7 @@ class ThreadGroup:
 
     def first(self, dtype: str, ahead: Ahead) -> FirstElement:
         """Return a search for the element of a row that comes first by an order."""
-        return SharedFirstElement(self, dtype, ahead)
+        return SharedFirstElement(self.lane, self.size, self.several, dtype, ahead)
 
     @contextmanager
     def once(self) -> Iterator[None]:
