@@ -198,11 +198,7 @@ def compile(  # noqa: A001 - the command's name
 
 
 def _refuse(options: Mapping[str, object], module: ModuleReference | None) -> None:
-    """Refuse options that the other kind of source has.
-
-    Raises:
-        UsageError: Naming them.
-    """
+    """Refuse options that the other kind of source has."""
     given = [name for name, value in options.items() if value is not None]
     if given and module is None:
         raise UsageError(f"{', '.join(given)}: for a module (FILE.py:NAME), not a checkpoint")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -44,8 +45,7 @@ Recipe = Annotated[
     typer.Option("--recipe", metavar="RECIPE", help=RECIPE_HELP, autocompletion=complete.recipes),
 ]
 NamedRecipe = Annotated[
-    str,
-    typer.Argument(metavar="RECIPE", help=RECIPE_HELP, autocompletion=complete.recipes),
+    str, typer.Argument(metavar="RECIPE", help=RECIPE_HELP, autocompletion=complete.recipes)
 ]
 Artifact = Annotated[
     Path, typer.Argument(metavar="FOLDER", help="The folder that maxtool compile wrote.")
@@ -67,67 +67,50 @@ IgnoreConfig = Annotated[
 
 
 def local_source(text: str) -> Path:
-    """The path that a user names to be read whole.
-
-    Raises:
-        UsageError: If it is a URL.
-    """
-    from maxtool.weights.remote import download, is_url, redacted
-
-    if is_url(text):
-        what = "only inspect-weights reads URLs, and of those the headers"
-        raise UsageError(what, file=redacted(text), hint=download(text))
+    """The path that a user names to be read whole."""
+    _refuse_url(text, "only inspect-weights reads URLs, and of those the headers")
     return Path(text)
 
 
 def local_recipe(text: str) -> str:
-    """The name or file that a user gives as a recipe.
-
-    Raises:
-        UsageError: If it is a URL.
-    """
-    from maxtool.weights.remote import is_url, redacted
-
-    if is_url(text):
-        hint = "download it first, and give the file here"
-        raise UsageError("recipes are not read from URLs", file=redacted(text), hint=hint)
+    """The name or file that a user gives as a recipe."""
+    _refuse_url(text, "recipes are not read from URLs", "download it first, and give the file here")
     return text
 
 
 def local_output(text: str) -> Path:
-    """The path that a user names to be written.
-
-    Raises:
-        UsageError: If it is a URL, or stands for stdout.
-    """
-    from maxtool.weights.remote import is_url, redacted
-
-    if is_url(text):
-        hint = "write it to a path of this machine, and copy it from there"
-        raise UsageError("outputs are not written to URLs", file=redacted(text), hint=hint)
+    """The path that a user names to be written."""
+    hint = "write it to a path of this machine, and copy it from there"
+    _refuse_url(text, "outputs are not written to URLs", hint)
     if text == "-":
         hint = "name a file or folder; ./- is one of that name"
         raise UsageError("the output cannot be written to stdout", hint=hint)
     return Path(text)
 
 
-def parse_pooling(text: str | None) -> str | None:
-    """Return the pooling that a user's word names; None stays None.
+def _refuse_url(text: str, what: str, hint: str | None = None) -> None:
+    """Refuse a URL; unless there is a hint, it says how to download it."""
+    from maxtool.weights.remote import download, is_url, redacted
 
-    Raises:
-        UsageError: If it is none of those there are.
-    """
-    if text is not None and text not in POOLINGS:
-        raise UsageError(f"--pooling {text!r} is not one of {', '.join(POOLINGS)}")
+    if is_url(text):
+        raise UsageError(what, file=redacted(text), hint=hint or download(text))
+
+
+def parse_pooling(text: str | None) -> str | None:
+    """Return the pooling that a user's word names; None stays None."""
+    if text is not None:
+        _check_known("--pooling", text, text, POOLINGS)
     return text
 
 
-def parse_check(text: str) -> Against:
-    """Parse the user's name of the reference of a check.
+def _check_known(option: str, text: str, name: str, known: Sequence[str]) -> None:
+    """Refuse the text of an option if what it names is not known."""
+    if name not in known:
+        raise UsageError(f"{option} {text!r} is not one of {', '.join(known)}")
 
-    Raises:
-        UsageError: If it is not one of those there are.
-    """
+
+def parse_check(text: str) -> Against:
+    """Parse the user's name of the reference of a check."""
     if text not in CHECKS:
         from maxtool.weights.names import did_you_mean
 
@@ -137,16 +120,11 @@ def parse_check(text: str) -> Against:
 
 
 def parse_dtype(text: str | None) -> DType | None:
-    """The element type that a user names; None stays.
-
-    Raises:
-        UsageError: If matrices cannot be written or read in that type.
-    """
+    """The element type that a user names for matrices; None stays."""
     from maxtool.dtype import DType
 
     if text is None:
         return None
     name = ALIASES.get(text.lower(), text.lower())
-    if name not in DTYPES:
-        raise UsageError(f"--dtype {text!r} is not one of {', '.join(DTYPES)}")
+    _check_known("--dtype", text, name, DTYPES)
     return DType(name)
