@@ -11,6 +11,7 @@ import sys
 import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -21,29 +22,15 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 
+@dataclass(kw_only=True, eq=False)
 class Output:
-    """Destination of a command's results, notes, warnings, errors and progress.
+    """Destination of a command's results, notes, warnings, errors and progress."""
 
-    Args:
-        json_mode: Print one JSON object on stdout instead of drawing.
-        quiet: Keep notes and progress bars away; warnings and errors stay.
-        verbose: Show details that help to understand a failure.
-        color: Whether colours may be used on a terminal.
-    """
-
-    def __init__(
-        self,
-        *,
-        json_mode: bool = False,
-        quiet: bool = False,
-        verbose: bool = False,
-        color: bool = True,
-    ) -> None:
-        self.json_mode = json_mode
-        self.quiet = quiet
-        self.verbose = verbose
-        self.color = color and not os.environ.get("NO_COLOR")
-        self._printed = False
+    json_mode: bool = False  # print one JSON object on stdout instead of drawing
+    quiet: bool = False  # keep notes and progress bars away; warnings and errors stay
+    verbose: bool = False  # show details that help to understand a failure
+    color: bool = True  # use colours on a terminal, unless NO_COLOR is set
+    _printed: bool = field(default=False, init=False)
 
     @cached_property
     def stdout(self) -> Console:
@@ -112,9 +99,7 @@ class Output:
     def progress(self, label: str, total: int = 0) -> Iterator[Meter]:
         """Show how far the work in the block is; call what it yields with the bytes just done.
 
-        Args:
-            label: What is done, unless it is told in stages.
-            total: How many bytes it will be told of; 0 if that is not known.
+        The label says what is done, unless it is told in stages; the total is 0 if not known.
         """
         meter = Meter()
         meter.stage(label, total)
@@ -147,7 +132,7 @@ class Output:
         width = None if terminal or "COLUMNS" in os.environ else 100
         return Console(
             file=stream,  # type: ignore[arg-type]
-            no_color=not self.color,
+            no_color=not self.color or bool(os.environ.get("NO_COLOR")),
             highlight=False,
             width=width,
         )

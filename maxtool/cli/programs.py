@@ -86,17 +86,9 @@ def execute(
     given: Mapping[str, Any],
     out: Output,
 ) -> None:
-    """Run the artifact as its own ``run.py`` would.
+    """Run the artifact as its own ``run.py`` would: options of ``table``, as they were ``given``.
 
-    Args:
-        parse: The loader's parser.
-        folder: The artifact.
-        table: The options of the command.
-        given: Their values, by name with underscores.
-        out: Says whether JSON, and whether notes are wanted.
-
-    Raises:
-        MaxtoolError: With the exit code of the loader's own error.
+    An error has the exit code of the loader's own.
     """
     from maxtool.runtime import loader
 

@@ -18,11 +18,7 @@ CLEAR = "\r\x1b[K"
 
 
 class Meter:
-    """State of progress: the stage, and its bytes.
-
-    Args:
-        now: A clock, in seconds.
-    """
+    """State of progress, by a clock in seconds: the stage, and its bytes."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -96,13 +92,7 @@ class Meter:
 
 @contextmanager
 def shown(meter: Meter, stream: TextIO, width: Callable[[], int] | None) -> Iterator[None]:
-    """Show a meter while the block runs.
-
-    Args:
-        meter: What to show.
-        stream: Where to.
-        width: The width of the terminal that the stream is; None if it is none.
-    """
+    """Show a meter while the block runs; ``width`` is that of a terminal, None elsewhere."""
     ended = threading.Event()
 
     def show() -> None:

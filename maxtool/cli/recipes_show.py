@@ -17,10 +17,7 @@ SCHEMA = "maxtool.recipes-show/1"
 DIALECTS: dict[Dialect, str] = {"hf": "Hugging Face", "gguf": "GGUF"}
 
 
-def recipes_show(
-    out: Output,
-    recipe: options.NamedRecipe,
-) -> None:
+def recipes_show(out: Output, recipe: options.NamedRecipe) -> None:
     """Show a recipe: where each dialect keeps the configuration and the tensors."""
     from maxtool.recipe import load_recipe
 

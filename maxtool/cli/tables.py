@@ -102,11 +102,7 @@ def write(
 ) -> None:
     """Write the same lines as rich, but cut no cell, except for names that are too long to fold.
 
-    Args:
-        out: Where to.
-        columns: Headers.
-        cells: Rows of plain text.
-        folds: The column that takes several lines where a terminal is narrower than the table.
+    The column ``folds`` takes several lines where a terminal is narrower than the table.
     """
     lines = [
         [header for header, _ in columns],

@@ -72,11 +72,7 @@ def _values(values: SliceValues) -> dict[str, object]:
 
 def total(counted: Total) -> dict[str, int]:
     """Tensors counted together."""
-    return {
-        "tensors": counted.tensors,
-        "parameters": counted.parameters,
-        "bytes": counted.nbytes,
-    }
+    return {"tensors": counted.tensors, "parameters": counted.parameters, "bytes": counted.nbytes}
 
 
 def tensor(opened: OpenedCheckpoint, info: TensorInfo) -> dict[str, object]:

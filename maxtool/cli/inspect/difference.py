@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from maxtool.weights.opened_checkpoint import OpenedCheckpoint
 
 SCHEMA = "maxtool.diff-weights/1"
+# What is told of two tensors whose values were compared.
+DISTANCE = ("name", "largest", "at", "differing", "elements")
 
 CHANGED: tuple[Column, ...] = (("changed", "left"), ("first", "left"), ("second", "left"))
 APART: tuple[Column, ...] = (
@@ -38,7 +40,7 @@ def show(
     if comparison.changed:
         rows = [(one.name, _form(one), _form(other)) for one, other in comparison.changed]
         draw_names(out, CHANGED, rows)
-    if apart := [left_info for left_info in comparison.differences if left_info.differing]:
+    if apart := [one for one in comparison.differences if one.differing]:
         draw_names(out, APART, map(_row, apart))
 
 
@@ -60,9 +62,7 @@ def _verdict(comparison: Comparison) -> str:
 def _show_one_sided(out: Output, title: str, tensors: Sequence[TensorInfo]) -> None:
     if tensors:
         columns: tuple[Column, ...] = ((title, "left"), ("type and shape", "left"))
-        draw_names(
-            out, columns, [(tensor_info.name, _form(tensor_info)) for tensor_info in tensors]
-        )
+        draw_names(out, columns, [(info.name, _form(info)) for info in tensors])
 
 
 def _form(info: TensorInfo) -> str:
@@ -92,21 +92,11 @@ def as_json(
         "only_first": [tensor(left, one) for one in comparison.only_left],
         "only_second": [tensor(right, one) for one in comparison.only_right],
         "changed": [
-            {
-                "name": left_info.name,
-                "first": tensor(left, left_info),
-                "second": tensor(right, other),
-            }
-            for left_info, other in comparison.changed
+            {"name": one.name, "first": tensor(left, one), "second": tensor(right, other)}
+            for one, other in comparison.changed
         ],
         "differences": [
-            {
-                "name": name.name,
-                "largest": plain(name.largest),
-                "at": None if name.at is None else list(name.at),
-                "differing": name.differing,
-                "elements": name.elements,
-            }
-            for name in comparison.differences
+            {key: plain(getattr(difference, key)) for key in DISTANCE}
+            for difference in comparison.differences
         ],
     }

@@ -103,28 +103,24 @@ def _tree_rows(
 def _row(label: Label, node: TreeNode, whole: int) -> Row:
     first, total = node.types[0][0], node.total
     more = f" +{len(node.types) - 1}" if len(node.types) > 1 else ""
-    return (
-        label,
-        f"{first}{more}",
-        "" if node.shape is None else units.shape(node.shape),
-        units.count(total.parameters),
-        units.binary_size(total.nbytes),
-        units.share(total.nbytes, whole),
-    )
+    return label, *_cells(f"{first}{more}", node.shape, total.parameters, total.nbytes, whole)
+
+
+def _cells(
+    dtype: str, shape: tuple[int, ...] | None, parameters: int, nbytes: int, whole: int
+) -> tuple[str, str, str, str, str]:
+    """The cells behind a name."""
+    dims = "" if shape is None else units.shape(shape)
+    size, share = units.binary_size(nbytes), units.share(nbytes, whole)
+    return dtype, dims, units.count(parameters), size, share
 
 
 def show_flat(out: Output, summary: Summary) -> None:
     """One line per tensor."""
+    whole = summary.total.nbytes
     rows = (
-        (
-            tensor.name,
-            tensor.type_name,
-            units.shape(tensor.shape),
-            units.count(tensor.size),
-            units.binary_size(tensor.nbytes),
-            units.share(tensor.nbytes, summary.total.nbytes),
-        )
-        for tensor in summary.tensors
+        (info.name, *_cells(info.type_name, info.shape, info.size, info.nbytes, whole))
+        for info in summary.tensors
     )
     draw_names(out, TENSOR_COLUMNS, rows)
 
