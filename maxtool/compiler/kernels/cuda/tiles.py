@@ -117,7 +117,6 @@ class _Staged:
         row, piece = self.thread // PIECES, self.thread % PIECES
         term = b.index(k + piece * (DEPTH // PIECES))
         first = b.let(self._place(stage, row, piece))
-
         turns, held = b.int32(self.count // self.each), self.held
         with T.serial(turns, unroll=False) if held is None else T.unroll(turns) as index:
             at = T.Cast("int64", row + index * self.each)
