@@ -24,17 +24,11 @@ VECTORS = 2  # of a thread, while there are threads
 
 @dataclass(frozen=True, slots=True)
 class RowLayout:
-    """Layout of a row in the registers of the threads that work on it.
+    """Layout of a row in the registers of the threads that work on it."""
 
-    Attributes:
-        dim: Elements of the row.
-        width: Neighbours that a thread loads together.
-        threads: How many threads there are.
-    """
-
-    dim: int
-    width: int
-    threads: int
+    dim: int  # elements of the row
+    width: int  # neighbours that a thread loads together
+    threads: int  # how many threads there are
 
     @property
     def pieces(self) -> int:

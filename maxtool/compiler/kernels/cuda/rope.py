@@ -16,15 +16,10 @@ Angle: TypeAlias = tuple[b.Buffer, b.Buffer, b.Expr]
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """The rotation of element j and j + dim / 2 of a head, and how it is shared out.
+    """The rotation of element j and j + dim / 2 of a head, and how it is shared out."""
 
-    Attributes:
-        head_dim: Elements of a head.
-        dim: How many of them, from the first on, are rotated.
-    """
-
-    head_dim: int
-    dim: int
+    head_dim: int  # elements of a head
+    dim: int  # how many of them, from the first on, are rotated
 
     @property
     def half(self) -> int:
@@ -48,14 +43,9 @@ class Rotation:
         angle: Angle,
         target: tuple[b.Buffer, tuple[b.Index, ...], str],
     ) -> None:
-        """Emit one piece of work of a head.
+        """Emit one piece of work of a head, with vectors as wide as ``width`` gave.
 
-        Args:
-            unit: Which.
-            width: What ``width`` gave.
-            source: A float32 tensor, and where in it the head is.
-            angle: The angles.
-            target: What is written, where in it, and its type.
+        The source is a float32 tensor and where in it the head is; the target has its type, too.
         """
         (x, at), (cos, sin, row), (y, to, dtype) = source, angle, target
         rotated = self.half // width
