@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TypeAlias
 
@@ -24,7 +25,7 @@ Kernels: TypeAlias = dict[str, dict[str, Resources]]
 def described(kernels: Kernels) -> dict[str, dict[str, dict[str, int]]]:
     """The same as JSON has it."""
     return {
-        arch: {name: resources.manifest for name, resources in by_name.items()}
+        arch: {name: asdict(resources) for name, resources in by_name.items()}
         for arch, by_name in kernels.items()
     }
 

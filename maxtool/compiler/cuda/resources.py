@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 _ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
 _FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
@@ -25,11 +25,6 @@ class Resources:
     def spills(self) -> bool:
         """Return whether it is slowed down by too few registers."""
         return bool(self.spill_stores or self.spill_loads)
-
-    @property
-    def manifest(self) -> dict[str, int]:
-        """Return the fields as JSON values."""
-        return asdict(self)
 
 
 def read_resources(log: str) -> dict[str, Resources]:
