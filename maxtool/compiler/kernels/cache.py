@@ -12,8 +12,7 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels import element_types as e
 from maxtool.compiler.kernels import kernel_builder as b
-from maxtool.compiler.kernels import requests as r
-from maxtool.compiler.kernels.backend import Backend, RowThreads, shared_row
+from maxtool.compiler.kernels.backend import Backend, RowThreads
 
 
 def cache_write(
@@ -62,6 +61,3 @@ def cache_write(
             types = "float32", dtype
             backend.each_row(batch * seq * kv_heads, head_dim, head, dtypes=types)
     return kernel.function
-
-
-KERNELS: tuple[r.Row, ...] = (shared_row(r.CacheWrite)(cache_write),)

@@ -7,8 +7,7 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels import element_types as e
 from maxtool.compiler.kernels import kernel_builder as b
-from maxtool.compiler.kernels import requests as r
-from maxtool.compiler.kernels.backend import Backend, Pieces, Pixel, shared_row
+from maxtool.compiler.kernels.backend import Backend, Pieces, Pixel
 from maxtool.compiler.kernels.element_order import COMBINE
 from maxtool.compiler.kernels.image_windows import InputImage
 from maxtool.compiler.kernels.kernel_options import Window
@@ -91,9 +90,3 @@ def pool(
         work = window.size[0] * window.size[1] * channels
         backend.each_pixel((batch, oh, ow), (1, channels), block, dtype=dtype, work=work)
     return kernel.function
-
-
-KERNELS: tuple[r.Row, ...] = (
-    shared_row(r.Convolution)(convolution),
-    shared_row(r.Pool)(pool),
-)

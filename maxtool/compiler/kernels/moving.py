@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 from maxtool.compiler.kernels import element_types as e
 from maxtool.compiler.kernels import kernel_builder as b
-from maxtool.compiler.kernels import requests as r
-from maxtool.compiler.kernels.backend import Backend, shared_row
+from maxtool.compiler.kernels.backend import Backend
 
 
 def permute(backend: Backend, dtype: str, dims: tuple[int, ...]) -> b.PrimFunc:
@@ -91,11 +90,3 @@ def scatter_blocks(backend: Backend, dtype: str) -> b.PrimFunc:
         y = kernel.argument("y", (rows, block), stored)
         backend.scatter_rows(x, updates, at, y)
     return kernel.function
-
-
-KERNELS: tuple[r.Row, ...] = (
-    shared_row(r.GatherRows)(gather_rows),
-    shared_row(r.Permute)(permute),
-    shared_row(r.ScatterBlocks)(scatter_blocks),
-    shared_row(r.ScatterRows)(scatter_rows),
-)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels import kernel_builder as b
-from maxtool.compiler.kernels import requests as r
-from maxtool.compiler.kernels.backend import Backend, shared_row
+from maxtool.compiler.kernels.backend import Backend
 
 WORK = 64  # of one row: halvings, each a read
 
@@ -45,6 +44,3 @@ class NonzeroArguments:
             )
         for axis, coordinate in enumerate(b.unravel(b.index(low.value), self._sizes)):
             b.store(self._y, coordinate, (row, axis))
-
-
-KERNELS: tuple[r.Row, ...] = (shared_row(r.NonzeroPlaces)(nonzero_places),)

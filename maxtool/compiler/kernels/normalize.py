@@ -6,8 +6,7 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels import element_types as e
 from maxtool.compiler.kernels import kernel_builder as b
-from maxtool.compiler.kernels import requests as r
-from maxtool.compiler.kernels.backend import Backend, Read, RowThreads, row_reader, shared_row
+from maxtool.compiler.kernels.backend import Backend, Read, RowThreads, row_reader
 from maxtool.compiler.kernels.element_order import COMBINE
 from maxtool.compiler.kernels.reduction import exponential_sum
 
@@ -185,11 +184,3 @@ def _normal(read: Read, threads: RowThreads, n: b.Expr, eps: float, computed: st
 def inverse_root(mean: b.Expr, eps: float, dtype: str = "float32") -> b.Expr:
     """``1 / sqrt(mean + eps)``, both of its steps rounded to nearest."""
     return b.let(e.constant(1.0, dtype) / T.sqrt(mean + e.constant(eps, dtype)))
-
-
-KERNELS: tuple[r.Row, ...] = (
-    shared_row(r.GroupNormRows)(group_norm_rows),
-    shared_row(r.LayerNormRows)(layer_norm_rows),
-    shared_row(r.RmsNormRows)(rms_norm_rows),
-    shared_row(r.SoftmaxRows)(softmax_rows),
-)

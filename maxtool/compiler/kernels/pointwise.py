@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from maxtool.compiler.kernels import element_types as e
 from maxtool.compiler.kernels import kernel_builder as b
-from maxtool.compiler.kernels import requests as r
-from maxtool.compiler.kernels.backend import Backend, shared_row
+from maxtool.compiler.kernels.backend import Backend
 from maxtool.compiler.kernels.chains import run_chain
 from maxtool.compiler.kernels.formulas import Arithmetic
 from maxtool.compiler.kernels.kernel_options import ChainStep
@@ -38,6 +37,3 @@ def pointwise(
 
         backend.each_vector(rows, dim, vector, work=HEAVY)
     return kernel.function
-
-
-KERNELS: tuple[r.Row, ...] = (shared_row(r.Pointwise)(pointwise),)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels import kernel_builder as b
-from maxtool.compiler.kernels import requests as r
-from maxtool.compiler.kernels.backend import Backend, RowThreads, shared_row
+from maxtool.compiler.kernels.backend import Backend, RowThreads
 
 FUNCTIONS = {"cos": T.cos, "sin": T.sin}
 
@@ -74,9 +73,3 @@ def add_positions(backend: Backend, hidden: int, weight_dtype: str) -> b.PrimFun
 
         backend.each_row(batch * seq, hidden, row, dtypes=("float32", weight_dtype))
     return kernel.function
-
-
-KERNELS: tuple[r.Row, ...] = (
-    shared_row(r.AddPositions)(add_positions),
-    shared_row(r.RopeAngles)(rope_angles),
-)

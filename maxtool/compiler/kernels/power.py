@@ -8,8 +8,7 @@ from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels import kernel_builder as b
-from maxtool.compiler.kernels import requests as r
-from maxtool.compiler.kernels.backend import Backend, shared_row
+from maxtool.compiler.kernels.backend import Backend
 
 # Bits of an integer type by its name.
 BITS = {f"{sign}int{bits}": bits for sign in ("", "u") for bits in (8, 16, 32, 64)}
@@ -59,6 +58,3 @@ def _rounded(x: b.Expr, y: b.Expr, product: b.Expr, dtype: str) -> b.Expr:
     # The power of -1 by a negative exponent, taken without its sign, is -1 or 1 as it should be.
     is_unit = tirx.any(x == unit, x == minus_one)
     return T.Select(tirx.all(y < zero, tirx.Not(is_unit)), zero, product)
-
-
-KERNELS: tuple[r.Row, ...] = (shared_row(r.IntegerPower)(integer_power),)

@@ -7,8 +7,7 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels import element_types as e
 from maxtool.compiler.kernels import kernel_builder as b
-from maxtool.compiler.kernels import requests as r
-from maxtool.compiler.kernels.backend import Backend, RowThreads, shared_row
+from maxtool.compiler.kernels.backend import Backend, RowThreads
 from maxtool.compiler.kernels.element_order import above, equal
 
 
@@ -46,6 +45,3 @@ def top_rows(backend: Backend, dtype: str, count: int) -> b.PrimFunc:
 
         backend.each_row(rows, n, row, dtypes=(dtype,), work=count)
     return kernel.function
-
-
-KERNELS: tuple[r.Row, ...] = (shared_row(r.TopRows)(top_rows),)

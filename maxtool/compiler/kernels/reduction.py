@@ -8,8 +8,7 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels import element_types as e
 from maxtool.compiler.kernels import kernel_builder as b
-from maxtool.compiler.kernels import requests as r
-from maxtool.compiler.kernels.backend import Backend, Read, RowThreads, row_reader, shared_row
+from maxtool.compiler.kernels.backend import Backend, Read, RowThreads, row_reader
 from maxtool.compiler.kernels.element_order import COMBINE, leads
 
 # Threads of a GPU that add up the elements of a row, each to those before it.
@@ -123,10 +122,3 @@ def cumsum_rows(backend: Backend, dtype: str, exclusive: bool, reverse: bool) ->
 
         backend.each_row(rows, n, row, dtypes=(dtype,), group=WARP)
     return kernel.function
-
-
-KERNELS: tuple[r.Row, ...] = (
-    shared_row(r.CumsumRows)(cumsum_rows),
-    shared_row(r.IndexRows)(index_rows),
-    shared_row(r.ReduceRows)(reduce_rows),
-)

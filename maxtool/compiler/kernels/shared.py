@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 from maxtool.compiler.kernels import (
@@ -20,28 +20,37 @@ from maxtool.compiler.kernels import (
     token_sampling,
     weighted_sum,
 )
-from maxtool.compiler.kernels.backend import Backend
+from maxtool.compiler.kernels import requests as r
+from maxtool.compiler.kernels.backend import Backend, shared_row
 from maxtool.compiler.kernels.requests import PrimFunc, Request, Row
 
 SHARED: tuple[Row, ...] = (
-    *cache.KERNELS,
-    *convolution.KERNELS,
-    *nonzero_indices.KERNELS,
-    *moving.KERNELS,
-    *normalize.KERNELS,
-    *pointwise.KERNELS,
-    *positions.KERNELS,
-    *power.KERNELS,
-    *ranking.KERNELS,
-    *reduction.KERNELS,
-    *sorting.KERNELS,
-    *token_sampling.KERNELS,
-    *weighted_sum.KERNELS,
+    shared_row(r.AddPositions)(positions.add_positions),
+    shared_row(r.CacheWrite)(cache.cache_write),
+    shared_row(r.Convolution)(convolution.convolution),
+    shared_row(r.CumsumRows)(reduction.cumsum_rows),
+    shared_row(r.GatherRows)(moving.gather_rows),
+    shared_row(r.GroupNormRows)(normalize.group_norm_rows),
+    shared_row(r.IndexRows)(reduction.index_rows),
+    shared_row(r.IntegerPower)(power.integer_power),
+    shared_row(r.LayerNormRows)(normalize.layer_norm_rows),
+    shared_row(r.NonzeroPlaces)(nonzero_indices.nonzero_places),
+    shared_row(r.Permute)(moving.permute),
+    shared_row(r.Pointwise)(pointwise.pointwise),
+    shared_row(r.Pool)(convolution.pool),
+    shared_row(r.ReduceRows)(reduction.reduce_rows),
+    shared_row(r.RmsNormRows)(normalize.rms_norm_rows),
+    shared_row(r.RopeAngles)(positions.rope_angles),
+    shared_row(r.Sample)(token_sampling.sample),
+    shared_row(r.ScatterBlocks)(moving.scatter_blocks),
+    shared_row(r.ScatterRows)(moving.scatter_rows),
+    shared_row(r.SoftmaxRows)(normalize.softmax_rows),
+    shared_row(r.SortedPlaces)(sorting.sorted_places),
+    shared_row(r.TopRows)(ranking.top_rows),
+    shared_row(r.WeightedSum)(weighted_sum.weighted_sum),
 )
 
 
-def on_backend(
-    backend: Backend, rows: Sequence[Row] = SHARED
-) -> dict[Callable[..., Request], Callable[..., PrimFunc]]:
-    """Return the factories of such rows, with the backend bound."""
-    return {request: partial(factory, backend) for request, factory in rows}
+def on_backend(backend: Backend) -> dict[Callable[..., Request], Callable[..., PrimFunc]]:
+    """Return the factories of all of them, with the backend bound."""
+    return {request: partial(factory, backend) for request, factory in SHARED}

@@ -7,8 +7,7 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels import element_types as e
 from maxtool.compiler.kernels import kernel_builder as b
-from maxtool.compiler.kernels import requests as r
-from maxtool.compiler.kernels.backend import Backend, RowThreads, shared_row
+from maxtool.compiler.kernels.backend import Backend, RowThreads
 from maxtool.compiler.kernels.element_order import above, equal
 
 THREADS = 256  # of a GPU, for a row
@@ -49,6 +48,3 @@ def sorted_places(backend: Backend, dtype: str, ascending: bool) -> b.PrimFunc:
 
         backend.each_row(rows, n, row, dtypes=(), work=WORK, group=THREADS)
     return kernel.function
-
-
-KERNELS: tuple[r.Row, ...] = (shared_row(r.SortedPlaces)(sorted_places),)

@@ -14,8 +14,7 @@ from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels import kernel_builder as b
-from maxtool.compiler.kernels import requests as r
-from maxtool.compiler.kernels.backend import Backend, RowThreads, shared_row
+from maxtool.compiler.kernels.backend import Backend, RowThreads
 from maxtool.compiler.kernels.token_probabilities import (
     INFINITY,
     Logits,
@@ -173,6 +172,3 @@ def _draw(
                 within = b.least(T.Cast("int64", passed), kept - 1)
                 b.store(nth, b.greatest(within, 0), (0,))
             floor.set(end)
-
-
-KERNELS: tuple[r.Row, ...] = (shared_row(r.Sample)(sample),)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels import kernel_builder as b
-from maxtool.compiler.kernels import requests as r
-from maxtool.compiler.kernels.backend import Backend, shared_row
+from maxtool.compiler.kernels.backend import Backend
 
 
 def weighted_sum(backend: Backend) -> b.PrimFunc:
@@ -30,6 +29,3 @@ def weighted_sum(backend: Backend) -> b.PrimFunc:
 
         backend.each_vector(rows, n, vector, work=used)
     return kernel.function
-
-
-KERNELS: tuple[r.Row, ...] = (shared_row(r.WeightedSum)(weighted_sum),)
