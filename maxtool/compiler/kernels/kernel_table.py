@@ -18,11 +18,7 @@ TABLES: dict[str, Callable[[Any], Mapping[Callable[..., Request], Callable[..., 
 
 
 def build(request: Request, target: Target) -> PrimFunc:
-    """Build the kernel of a request for a target.
-
-    Raises:
-        CompilationFailed: If the target has no such kernel.
-    """
+    """Build the kernel of a request for a target; CompilationFailed if it has none."""
     factory = TABLES[target.kind](target).get(type(request))
     if factory is None:
         raise CompilationFailed(f"there is no kernel {type(request).__name__} for {target.kind}")

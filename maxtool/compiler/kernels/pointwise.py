@@ -7,12 +7,23 @@ from collections.abc import Sequence
 from maxtool.compiler.kernels import element_types as e
 from maxtool.compiler.kernels import kernel_builder as b
 from maxtool.compiler.kernels.backend import Backend
-from maxtool.compiler.kernels.chains import run_chain
-from maxtool.compiler.kernels.formulas import Arithmetic
+from maxtool.compiler.kernels.formulas import CHAINED, Arithmetic
 from maxtool.compiler.kernels.kernel_options import ChainStep
 
 # Operations that cost about as much as this many additions.
 HEAVY = 8
+
+
+def run_chain(m: Arithmetic, steps: Sequence[ChainStep], values: Sequence[b.Expr]) -> b.Expr:
+    """Compute a chain, each of whose steps is one of ``CHAINED``, from its inputs."""
+    known = list(values)
+    for step in steps:
+        operands = [
+            known[operand] if isinstance(operand, int) else m.number(float.fromhex(operand))
+            for operand in step.operands
+        ]
+        known.append(b.let(CHAINED[step.op](m, *operands)))
+    return known[-1]
 
 
 def pointwise(

@@ -13,7 +13,6 @@ from typing import TypeAlias
 
 from tvm.tirx.script.builder import ir as T
 
-from maxtool.compiler.kernels.chains import run_chain
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import gemv
 from maxtool.compiler.kernels.cuda.backend import REGISTERS
@@ -22,6 +21,7 @@ from maxtool.compiler.kernels.cuda.gemv_products import ChunkProduct, Float32, T
 from maxtool.compiler.kernels.cuda.matrix import Matrix
 from maxtool.compiler.kernels.cuda.product_output import Output
 from maxtool.compiler.kernels.kernel_options import ChainStep
+from maxtool.compiler.kernels.pointwise import run_chain
 
 # Multiplies the rows of a block by columns of some matrices, and calls an epilogue.
 Multiply: TypeAlias = Callable[[Sequence[Matrix], Epilogue], None]

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from tvm.tirx.script.builder import ir as T
 
-from maxtool.compiler.kernels.chains import run_chain
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import elements as e
 from maxtool.compiler.kernels.cuda import vector_access as ln
@@ -16,6 +15,7 @@ from maxtool.compiler.kernels.cuda.backend import REGISTERS, CudaBackend
 from maxtool.compiler.kernels.cuda.rows import WARPS, ThreadGroup
 from maxtool.compiler.kernels.kernel_options import ChainStep
 from maxtool.compiler.kernels.normalize import inverse_root, rms_norm_rows
+from maxtool.compiler.kernels.pointwise import run_chain
 
 MOST_KEPT = 32  # elements of a thread
 MOST_THREADS = 1024
