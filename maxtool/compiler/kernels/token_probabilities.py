@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels import kernel_builder as b
-from maxtool.compiler.kernels.backend import RowThreads
-from maxtool.compiler.kernels.element_order import COMBINE, highest
+from maxtool.compiler.kernels.backend import Element, Emit, Load, RowThreads
+from maxtool.compiler.kernels.element_order import COMBINE, Combine, highest
 
 # How often a range is halved by value before it is halved among the floats that are in it.
 BY_VALUE = 24
@@ -27,7 +27,7 @@ class Logits:
     threads: RowThreads
     vocab: b.Expr
     kinds: tuple[str, ...]  # the types of what is in memory for each of them
-    load: Callable[[b.Expr], Sequence[b.Expr]]  # that, by its place
+    load: Load  # that, by its place
     logit: Callable[..., b.Expr]  # the penalised logit, from that
 
     def each(self, body: Callable[[b.Expr, b.Expr], None]) -> None:
@@ -51,13 +51,7 @@ class Logits:
         self.each(take)
         return b.let(self.threads.reduce(own.value, combine, dtype))
 
-    def place(
-        self,
-        low: b.Expr,
-        high: b.Expr,
-        counts: Callable[[b.Expr], b.Expr],
-        number: b.Expr,
-    ) -> b.Expr:
+    def place(self, low: b.Expr, high: b.Expr, counts: Element, number: b.Expr) -> b.Expr:
         """Return the position of the ``number``-th counted element, from 0, in the range."""
         unit, none, nowhere = b.integer(1), b.integer(0), highest("int64")
 
@@ -135,12 +129,7 @@ class Threshold:
         return self.below[0] - self.above[0]
 
     def find(
-        self,
-        floor: b.Expr,
-        least: b.Expr,
-        begin: Callable[[b.Expr], None],
-        holds: Callable[[b.Expr, b.Expr], b.Expr],
-        wanted: b.Expr,
+        self, floor: b.Expr, least: b.Expr, begin: Emit, holds: Combine, wanted: b.Expr
     ) -> None:
         """Halve the range from ``floor``, where what is looked for holds, to the best logit.
 

@@ -14,17 +14,8 @@ from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels import kernel_builder as b
+from maxtool.compiler.kernels import token_probabilities as p
 from maxtool.compiler.kernels.backend import Backend, RowThreads
-from maxtool.compiler.kernels.token_probabilities import (
-    INFINITY,
-    Logits,
-    Threshold,
-    TokenProbabilities,
-    key_of,
-    logit_of,
-    wide,
-    word,
-)
 
 # The numbers in ``settings``. Off are a top_k of 0, a top_p of 1, a min_p of 0, a penalty of 1.
 TEMPERATURE, TOP_K, TOP_P, MIN_P, PENALTY = range(5)
@@ -91,11 +82,11 @@ class SamplingArguments:
             return T.if_then_else(mark == seen, moved, logit)
 
         number = b.let(self._draws[b.clamped(self._position[0], self._context)])
-        logits = Logits(threads, self.vocab, ("float32", "int8"), load, penalised)
+        logits = p.Logits(threads, self.vocab, ("float32", "int8"), load, penalised)
         return draw(logits, number, self._settings)
 
 
-def draw(logits: Logits, number: b.Expr, settings: b.Buffer) -> b.Expr:
+def draw(logits: p.Logits, number: b.Expr, settings: b.Buffer) -> b.Expr:
     """The place of the token that is drawn; -1 where the greatest logit is no finite number.
 
     The ``number``, from 0 up to 1, decides; ``settings`` are as ``TEMPERATURE`` and so on say.
@@ -103,18 +94,18 @@ def draw(logits: Logits, number: b.Expr, settings: b.Buffer) -> b.Expr:
     chosen = b.cell(b.integer(-1))
     best = logits.fold(lambda _, logit: logit, "max", "float32")
     temperature = b.let(settings[TEMPERATURE])
-    with b.when(tirx.all(best > T.float32(-INFINITY), best < T.float32(INFINITY))):
+    with b.when(tirx.all(best > T.float32(-p.INFINITY), best < T.float32(p.INFINITY))):
         # Where nothing is drawn at random, shares say nothing, and all of them count.
         divisor = b.let(T.Select(temperature > T.float32(0), temperature, T.float32(1)))
-        shares = TokenProbabilities(logits, best, divisor)
-        edge, nth, least = Threshold(shares), b.scratch((1,), "int64"), b.scratch((1,))
-        b.store(edge.low, key_of(best), (0,))
-        b.store(edge.high, edge.low[0] + word(1), (0,))
+        shares = p.TokenProbabilities(logits, best, divisor)
+        edge, nth, least = p.Threshold(shares), b.scratch((1,), "int64"), b.scratch((1,))
+        b.store(edge.low, p.key_of(best), (0,))
+        b.store(edge.high, edge.low[0] + p.word(1), (0,))
         b.store(nth, b.integer(0), (0,))
         b.store(least, T.float32(LEAST_SHARE), (0,))
         with b.when(temperature > T.float32(0)):
             _draw(edge, shares, nth, least, number, settings)
-        low, high = b.let(logit_of(edge.low[0])), b.let(logit_of(edge.high[0]))
+        low, high = b.let(p.logit_of(edge.low[0])), b.let(p.logit_of(edge.high[0]))
 
         def counts(logit: b.Expr) -> b.Expr:
             return shares.of(logit, least[0]) > T.float32(0)
@@ -124,8 +115,8 @@ def draw(logits: Logits, number: b.Expr, settings: b.Buffer) -> b.Expr:
 
 
 def _draw(
-    edge: Threshold,
-    shares: TokenProbabilities,
+    edge: p.Threshold,
+    shares: p.TokenProbabilities,
     nth: b.Buffer,
     least: b.Buffer,
     number: b.Expr,
@@ -140,7 +131,7 @@ def _draw(
     share, part_of_best = b.let(settings[TOP_P]), b.let(settings[MIN_P])
     floor, target = b.cell(), b.cell(dtype="float64")
     surplus = b.cell(dtype="int64")  # tokens at the floor that are cut off
-    floor.set(T.float32(-INFINITY))
+    floor.set(T.float32(-p.INFINITY))
     surplus.set(b.integer(0))
     with T.serial(b.integer(3)) as cut:
         by_count, by_share, last = cut == 0, cut == 1, cut == 2
@@ -151,8 +142,9 @@ def _draw(
             b.store(least, T.Select(raised, part_of_best, least[0]), (0,))
 
             def begin(total: b.Expr) -> None:
-                cut_off = T.Cast("float64", surplus.value) * wide(shares.of(floor.value, least[0]))
-                part = wide(T.Select(last, number, share))
+                each = p.wide(shares.of(floor.value, least[0]))
+                cut_off = T.Cast("float64", surplus.value) * each
+                part = p.wide(T.Select(last, number, share))
                 target.set(part * (total - cut_off))
 
             def holds(found: b.Expr, total: b.Expr) -> b.Expr:
@@ -160,8 +152,8 @@ def _draw(
                 return T.Select(by_count, found >= count, enough)
 
             edge.find(floor.value, least[0], begin, holds, T.Select(by_count, count, b.integer(-1)))
-            end = b.let(logit_of(edge.low[0]))
-            each = wide(shares.of(end, least[0]))
+            end = b.let(p.logit_of(edge.low[0]))
+            each = p.wide(shares.of(end, least[0]))
             several = edge.equal > 1
             passed = b.let((target.value - edge.mass[0]) / each)
             with b.when(tirx.all(by_share, several)):

@@ -172,11 +172,7 @@ class LinearKernel:
             store(sums, t, r)
 
     def _multiply(
-        self,
-        rows: tuple[b.Buffer, b.Expr],
-        j: b.Expr,
-        start: b.Expr,
-        sums: tuple[b.Buffer, b.Expr],
+        self, rows: tuple[b.Buffer, b.Expr], j: b.Expr, start: b.Expr, sums: tuple[b.Buffer, b.Expr]
     ) -> None:
         """Add the terms from ``start`` on, at most ``BLOCK``, to one register tile of sums.
 
