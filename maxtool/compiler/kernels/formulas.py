@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import pi, sqrt
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from tvm import tirx
 
@@ -17,45 +17,11 @@ from maxtool.compiler.kernels.element_order import maximum, minimum
 from maxtool.compiler.kernels.kernel_builder import Expr, let
 
 
-class Arithmetic(Protocol):
-    """Numbers of one type, and the functions that differ between targets."""
+class Arithmetic:
+    """Numbers of one type, and the functions that differ between targets.
 
-    dtype: str
-
-    def number(self, value: float) -> Expr:
-        """Return a constant."""
-
-    def let(self, value: Expr) -> Expr:
-        """Compute a value once that a formula uses several times."""
-
-    def exp(self, x: Expr) -> Expr:
-        """Return ``e**x``."""
-
-    def half_erfc(self, x: Expr) -> Expr:
-        """Return ``(1 - erf(x)) / 2``."""
-
-    def tanh(self, x: Expr) -> Expr:
-        """Return the hyperbolic tangent."""
-
-
-# From an arithmetic and one or two operands to the result.
-Formula: TypeAlias = Callable[..., Expr]
-
-
-def library(name: str) -> Formula:
-    """Call a function of the C library, where TVM has none or its own is less exact."""
-
-    def call(m: Arithmetic, *operands: Expr) -> Expr:
-        symbol = name + ("f" if m.dtype == "float32" else "")
-        return tirx.call_pure_extern(m.dtype, symbol, *operands)
-
-    return call
-
-
-class Scalars:
-    """Single numbers, in a tensor expression or of a GPU's thread.
-
-    On GPUs the functions are CUDA's own, without --use_fast_math: by the table of the CUDA C++
+    Here they are single, in a tensor expression or of a GPU's thread; ``Vectors`` are a CPU's. On
+    GPUs the functions are CUDA's own, without --use_fast_math: by the table of the CUDA C++
     programming guide (appendix on mathematical functions) expf, tanhf and division are within 2
     units in the last place, erfcf within 4. Values of a kernel can be kept ``in_registers``.
     """
@@ -82,6 +48,20 @@ class Scalars:
     def tanh(self, x: Expr) -> Expr:
         """Return the hyperbolic tangent."""
         return library("tanh")(self, x)
+
+
+# From an arithmetic and one or two operands to the result.
+Formula: TypeAlias = Callable[..., Expr]
+
+
+def library(name: str) -> Formula:
+    """Call a function of the C library, where TVM has none or its own is less exact."""
+
+    def call(m: Arithmetic, *operands: Expr) -> Expr:
+        symbol = name + ("f" if m.dtype == "float32" else "")
+        return tirx.call_pure_extern(m.dtype, symbol, *operands)
+
+    return call
 
 
 def _is_float(m: Arithmetic) -> bool:

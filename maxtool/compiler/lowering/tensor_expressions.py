@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from tvm import te, tirx
 
-from maxtool.compiler.kernels.formulas import FORMULAS, Scalars
+from maxtool.compiler.kernels.formulas import FORMULAS, Arithmetic
 from maxtool.dtype import DType
 
 Expr: TypeAlias = Any  # tvm ships no types
@@ -33,7 +33,7 @@ def elementwise(op: str, dtype: DType) -> Compute:
             if op == "where":  # its choices are not computed with
                 return tirx.Select(*values)
             wide = [widened(value, dtype) for value in values]
-            result = FORMULAS[op](Scalars(str(wide[0].ty)), *wide)
+            result = FORMULAS[op](Arithmetic(str(wide[0].ty)), *wide)
             return result if str(result.ty) == "bool" else narrowed(result, dtype)
 
         return te.compute(sizes, element, name=op)

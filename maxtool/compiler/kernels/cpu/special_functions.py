@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from tvm import tirx
 
 from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.kernels.formulas import Arithmetic
 
 # tanh(x) / x on [0, TANH_SMALL] as 1 + s * polynomial(s), s = x * x, highest power first; 6e-9 off.
 TANH_COEFFICIENTS = (
@@ -39,24 +40,19 @@ ERFC_COEFFICIENTS = (
 ERFC_SCALE = 0.4
 
 
-class Vectors:
+class Vectors(Arithmetic):
     """Vectors of float32 in a register, as formulas compute with them."""
 
-    dtype = "float32"
-
     def __init__(self, width: int) -> None:
+        super().__init__("float32", in_registers=True)
         self._width = width
 
     def number(self, value: float) -> b.Expr:
         """Return a vector of one constant."""
         return b.splat(float(value), self._width)
 
-    def let(self, value: b.Expr) -> b.Expr:
-        """Compute a value once."""
-        return b.let(value)
-
     def exp(self, x: b.Expr) -> b.Expr:
-        """Return ``e**x``; see :func:`maxtool.compiler.kernels.cpu.builder.exp`."""
+        """Return ``e**x``."""
         return b.exp(x, self._width)
 
     def half_erfc(self, x: b.Expr) -> b.Expr:

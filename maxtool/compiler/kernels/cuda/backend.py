@@ -14,10 +14,10 @@ from maxtool.compiler.kernels.cuda import elements as e
 from maxtool.compiler.kernels.cuda import scatter
 from maxtool.compiler.kernels.cuda import vector_access as ln
 from maxtool.compiler.kernels.cuda.rows import THREADS, ThreadGroup, each_element, each_row
-from maxtool.compiler.kernels.formulas import Scalars
+from maxtool.compiler.kernels.formulas import Arithmetic
 
 # What a thread computes with.
-REGISTERS = Scalars("float32", in_registers=True)
+REGISTERS = Arithmetic("float32", in_registers=True)
 # The widest vector of a row that several threads share.
 WIDTH = 4
 
