@@ -5,7 +5,7 @@ from __future__ import annotations
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
-from maxtool.compiler.kernels.kernel_builder import Expr, vector_type
+from maxtool.compiler.kernels.kernel_builder import Expr, splat, vector_type
 
 # 16-bit floats are computed with as float32, the rest as it is.
 WIDENED = ("float16", "bfloat16")
@@ -30,5 +30,4 @@ def converted(value: Expr, dtype: str, into: str, width: int = 1) -> Expr:
 
 def constant(value: float, dtype: str, width: int = 1) -> Expr:
     """A number of a type, in every lane."""
-    result = tirx.const(value, dtype)
-    return result if width == 1 else T.broadcast(result, width)
+    return splat(tirx.const(value, dtype), width)

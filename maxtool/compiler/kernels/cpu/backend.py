@@ -57,9 +57,7 @@ class CpuBackend:
         if not outer:
             b.each_row(n, work, row())
             return
-        rows = outer[0]
-        for size in outer[1:]:
-            rows = rows * size
+        rows = prod(outer[1:], start=outer[0])
         b.each_row(rows, n * work, lambda i: SingleThread().each(n, row(*b.unravel(i, outer))))
 
     def each_vector(self, rows: b.Expr, dim: b.Index, body: VectorBody, work: b.Index = 1) -> None:

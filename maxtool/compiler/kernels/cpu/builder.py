@@ -101,8 +101,7 @@ def load_weight(buffer: Buffer, index: Sequence[Index], width: int, dtype: str) 
     if dtype == "float16":
         return T.Cast(vector_type("float32", width), value)
     bits = T.Cast(vector_type("uint32", width), value)
-    shift = tirx.const(16, "uint32")
-    shifted = T.shift_left(bits, shift if width == 1 else T.broadcast(shift, width))
+    shifted = T.shift_left(bits, splat(tirx.const(16, "uint32"), width))
     return T.reinterpret(vector_type("float32", width), shifted)
 
 

@@ -152,8 +152,8 @@ class _State:
             shrink = b.let(e.exp(self.top[0] - top, self.kind))
             b.store(self.top, top, (0,))
             b.store(self.total, self.total[0] * shrink, (0,))
-            self._each_out(lambda _o, w, old: old * _spread(shrink, w))
-            gaps = b.load(self.scores, (0,), self.width) - _spread(top, self.width)
+            self._each_out(lambda _o, w, old: old * b.splat(shrink, w))
+            gaps = b.load(self.scores, (0,), self.width) - b.splat(top, self.width)
             b.store(self.weights, e.exp(gaps, self.kind, self.width), (0,), self.width)
             with T.serial(self.width) as j:
                 score = b.let(self.scores[j])
@@ -162,7 +162,7 @@ class _State:
 
     def _add_weighted(self, weight: b.Expr, read: Any) -> None:  # noqa: ANN401
         b.store(self.total, self.total[0] + weight, (0,))
-        self._each_out(lambda o, w, old: old + read(o, w) * _spread(weight, w))
+        self._each_out(lambda o, w, old: old + read(o, w) * b.splat(weight, w))
 
     def _each_out(self, change: Any) -> None:  # noqa: ANN401
         def one(o: b.Index, w: int) -> None:
@@ -177,7 +177,7 @@ class _State:
         weight = b.let(e.exp(score - top, self.kind))
         b.store(self.top, top, (0,))
         b.store(self.total, self.total[0] * shrink, (0,))
-        self._each_out(lambda _o, w, old: old * _spread(shrink, w))
+        self._each_out(lambda _o, w, old: old * b.splat(shrink, w))
         self._add_weighted(weight, read)
 
     def finish(self, write: Any) -> None:  # noqa: ANN401
@@ -187,9 +187,5 @@ class _State:
         b.each_vector(
             self.heads.value_dim,
             self.width,
-            lambda o, w: write(o, w, b.load(self.out, (o,), w) / _spread(total, w)),
+            lambda o, w: write(o, w, b.load(self.out, (o,), w) / b.splat(total, w)),
         )
-
-
-def _spread(value: b.Expr, width: int) -> b.Expr:
-    return value if width == 1 else T.broadcast(value, width)

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
@@ -36,8 +35,7 @@ def _bfloat16(value: b.Expr, width: int) -> b.Expr:
     """The bits of the nearest bfloat16; a NaN stays one."""
 
     def number(n: int) -> b.Expr:
-        one = tirx.const(n, "uint32")
-        return one if width == 1 else T.broadcast(one, width)
+        return constant(n, "uint32", width)
 
     words = b.vector_type("uint32", width)
     bits = b.let(T.reinterpret(words, value))
