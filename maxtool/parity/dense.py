@@ -22,6 +22,10 @@ def _standardized(x: Floats, axes: tuple[int, ...], eps: float) -> Floats:
     return (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + eps)
 
 
+def _l2_norm(x: Floats, eps: float) -> Floats:
+    return x / np.sqrt((x * x).sum(-1, keepdims=True) + eps)
+
+
 def _layer_norm(x: Floats, gamma: Floats, beta: Floats, eps: float) -> Floats:
     return _standardized(x, (-1,), eps) * gamma + beta
 
@@ -69,6 +73,7 @@ def _expert_linear(x: Floats, weight: Floats, chosen: Integers) -> Floats:
 
 COMPUTED: Definitions = {
     "group_norm": _group_norm,
+    "l2_norm": _l2_norm,
     "layer_norm": _layer_norm,
     "linear": _linear,
     "logsoftmax": _logsoftmax,

@@ -40,6 +40,10 @@ def rms(x: Array, w: Array) -> Array:
     return np.asarray(x / np.sqrt((x**2).mean(-1, keepdims=True) + EPS) * w)
 
 
+def l2(x: Array, eps: float) -> Array:
+    return np.asarray(x / np.sqrt((x**2).sum(-1, keepdims=True) + eps))
+
+
 def computed(x: Tensor, image: Tensor, w: Tensor, v: Tensor, six: Tensor) -> list[Tensor]:
     return [
         ops.softmax(x),
@@ -50,6 +54,8 @@ def computed(x: Tensor, image: Tensor, w: Tensor, v: Tensor, six: Tensor) -> lis
         ops.group_norm(image, six, six, 3, EPS),
         ops.rms_norm(x, w, EPS, weight_offset=1.0, multiply_before_cast=True),
         ops.rms_norm(x, w, EPS),
+        ops.l2_norm(x),
+        ops.l2_norm(image, EPS),
     ]
 
 
@@ -63,6 +69,8 @@ def expected(x: Array, image: Array, w: Array, v: Array, six: Array) -> list[Arr
         grouped(image, six, six),
         rms(x, w + 1),
         rms(x, w),
+        l2(x, 1e-6),
+        l2(image, EPS),
     ]
 
 
@@ -116,6 +124,27 @@ def test_rounding_before_the_product_and_after_it() -> None:
     np.testing.assert_allclose(llama, gemma, rtol=3e-3)
 
 
+@pytest.mark.parametrize("name", TOLERANCE)
+def test_l2_norms(name: str) -> None:
+    dtype = DType(name)
+    for shape in ((1,), (3, 1), (2, 3, 7), (5, 17), (1, 130), (2, 0), (0, 4)):
+        x = rng.standard_normal(shape).astype(dtype.to_numpy())
+        got = ops.l2_norm(x, 0.5)
+        assert (got.dtype, got.shape) == (dtype, list(shape))
+        wanted = l2(x.astype(np.float64), 0.5)
+        scale = TOLERANCE[name]
+        actual = got.to_numpy().astype(np.float64)
+        np.testing.assert_allclose(actual, wanted, rtol=scale, atol=scale)
+
+
+def test_l2_norms_of_what_is_zero_large_or_not_finite() -> None:
+    x = np.array([[0, 0, 0], [np.inf, -1, 0], [1, np.nan, 0], [3e4, -4e4, 0]], np.float16)
+    result = ops.l2_norm(x).to_numpy()  # squares of the last row are beyond float16
+    wanted = [[0, 0, 0], [np.nan, 0, 0], [np.nan] * 3, [0.6, -0.8, 0]]
+    np.testing.assert_allclose(result, np.array(wanted), rtol=1e-3)
+    assert np.isnan(ops.l2_norm(np.zeros(20, np.float32), 0).to_numpy()).all()
+
+
 def test_large_and_hidden_scores() -> None:
     x = np.array([[1e4, 1e4, -np.inf], [3e38, -3e38, 0]], np.float32)
     assert ops.softmax(x).to_numpy().tolist() == [[0.5, 0.5, 0], [1, 0, 0]]
@@ -132,13 +161,14 @@ def test_of_nothing() -> None:
             ops.softmax(y, axis=0),
             normed,
             ops.group_norm(y, None, None, 2, EPS),
+            ops.l2_norm(x),
         ]
 
     kinds = [TensorType(F32, [2, "n"]), TensorType(F32, ["n", 4])]
     run = executor.find_executor().compile(Graph("g", call, kinds), {})
     inputs = [Tensor.zeros([2, 0]), Tensor.zeros([0, 4])]
-    assert [list(one.shape) for one in run(*inputs)] == [[2, 0], [0, 4], [0, 4], [0, 4]]
-    assert [list(one.shape) for one in call(*inputs)] == [[2, 0], [0, 4], [0, 4], [0, 4]]
+    assert [list(one.shape) for one in run(*inputs)] == [[2, 0], [0, 4], [0, 4], [0, 4], [2, 0]]
+    assert [list(one.shape) for one in call(*inputs)] == [[2, 0], [0, 4], [0, 4], [0, 4], [2, 0]]
 
 
 def kind(*shape: int | str, dtype: DType = F32) -> TensorType:
@@ -151,6 +181,9 @@ def kind(*shape: int | str, dtype: DType = F32) -> TensorType:
         (ops.softmax, [kind(2, dtype=I32)], r"softmax\(int32\[2\]\): needs floating-point"),
         (lambda x: ops.softmax(x, 2), [kind(2, 3)], r"softmax\(float32\[2, 3\]\): .*no axis 2"),
         (ops.logsoftmax, [kind()], r"logsoftmax\(.*no axis -1"),
+        (ops.l2_norm, [kind(2, dtype=I32)], r"l2_norm\(int32\[2\]\): needs floating-point"),
+        (ops.l2_norm, [kind()], r"l2_norm\(float32\[\]\): .*at least one dimension"),
+        (lambda x: ops.l2_norm(x, -1), [kind(3)], r"l2_norm\(.*eps is not negative"),
         (lambda *x: ops.layer_norm(*x, EPS), [kind(2, 3), kind(2), kind(3)], r"gamma has.*\[3\]"),
         (lambda *x: ops.layer_norm(*x, EPS), [kind(2, 3), kind(3), kind(2)], r"beta has.*\[3\]"),
         (lambda *x: ops.layer_norm(*x, EPS), [kind(), kind(1), kind(1)], r"layer_norm\(.*one dim"),

@@ -92,7 +92,7 @@ def along(names: str, x: Array, axis: int | list[int] | None) -> list[Case]:
 CASES = [
     *named("abs ceil cos erf exp floor gelu negative relu round sigmoid silu sin", X),
     *named("softplus tanh trunc", X),
-    *named("softmax logsoftmax", X),
+    *named("softmax logsoftmax l2_norm", X),
     *named("abs ceil floor negative relu round trunc", INTS),
     *named("log log1p rsqrt sqrt", np.abs(X) + 0.1),
     *named("acos atanh", np.tanh(X)),

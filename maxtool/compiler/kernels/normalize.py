@@ -44,6 +44,30 @@ def softmax_rows(backend: Backend, op: str, dtype: str) -> b.PrimFunc:
     return kernel.function
 
 
+def l2_norm_rows(backend: Backend, dtype: str, eps: float) -> b.PrimFunc:
+    """Build ``x / sqrt(sum(x**2) + eps)`` of each row.
+
+    Parameters of the kernel: x[rows, n], y[rows, n], both of ``dtype``.
+    """
+    computed = e.compute_type(dtype)
+    with b.kernel(f"l2_norm_{dtype}") as kernel:
+        rows, n = kernel.dim("rows"), kernel.dim("n")
+        x = kernel.argument("x", (rows, n), e.storage_type(dtype))
+        y = kernel.argument("y", (rows, n), e.storage_type(dtype))
+
+        def row(i: b.Expr, threads: RowThreads) -> None:
+            read = row_reader(backend, x, i, dtype)
+
+            def finish(k: b.Index, width: int) -> None:
+                backend.write(y, read(k, width) * b.splat(scale, width), (i, k), dtype, width)
+
+            scale = inverse_root(_sum_of_squares(read, threads, n, computed), eps, computed)
+            threads.each_vector(n, finish)
+
+        backend.each_row(rows, n, row, dtypes=(dtype,), work=HEAVY)
+    return kernel.function
+
+
 def layer_norm_rows(backend: Backend, dtype: str, weight: str, eps: float, out: str) -> b.PrimFunc:
     """Build ``(x - mean) / sqrt(variance + eps) * gamma + beta`` of each row.
 
@@ -170,15 +194,19 @@ def _normal(read: Read, threads: RowThreads, n: b.Expr, eps: float, computed: st
     def centred(k: b.Index, width: int) -> b.Expr:
         return read(k, width) - b.splat(mean, width)
 
-    def square(k: b.Index, width: int) -> b.Expr:
-        value = b.let(centred(k, width))
-        return value * value
-
     count = T.Cast(computed, n)
     mean = b.let(threads.fold(read, n, computed, COMBINE["sum"]) / count)
-    variance = threads.fold(square, n, computed, COMBINE["sum"]) / count
+    variance = _sum_of_squares(centred, threads, n, computed) / count
     scale = inverse_root(variance, eps, computed)
     return lambda k, width: centred(k, width) * b.splat(scale, width)
+
+
+def _sum_of_squares(read: Read, threads: RowThreads, n: b.Expr, computed: str) -> b.Expr:
+    def square(k: b.Index, width: int) -> b.Expr:
+        value = b.let(read(k, width))
+        return value * value
+
+    return threads.fold(square, n, computed, COMBINE["sum"])
 
 
 def inverse_root(mean: b.Expr, eps: float, dtype: str = "float32") -> b.Expr:

@@ -138,6 +138,13 @@ class IntegerPower(Request):
     dtype: str
 
 
+class L2NormRows(Request):
+    """Rows of any length and type divided by their Euclidean norm."""
+
+    dtype: str
+    eps: float
+
+
 class LayerNormRows(Request):
     """Layer normalisation of rows."""
 

@@ -33,6 +33,7 @@ SHARED: tuple[Row, ...] = (
     shared_row(r.GroupNormRows)(normalize.group_norm_rows),
     shared_row(r.IndexRows)(reduction.index_rows),
     shared_row(r.IntegerPower)(power.integer_power),
+    shared_row(r.L2NormRows)(normalize.l2_norm_rows),
     shared_row(r.LayerNormRows)(normalize.layer_norm_rows),
     shared_row(r.NonzeroPlaces)(nonzero_indices.nonzero_places),
     shared_row(r.Permute)(moving.permute),

@@ -115,6 +115,13 @@ def _layer_norm(function: FunctionLowering, node: Node) -> None:
     function.set_result(result, value)
 
 
+def _l2_norm(function: FunctionLowering, node: Node) -> None:
+    x = node.inputs[0]
+    request = requests.L2NormRows(dtype=x.dtype.value, eps=node.attributes["eps"])
+    value = function.kernel(request, [function.get_flat(x)], function.flat_sizes(x.shape), x.dtype)
+    function.set_flat(node.outputs[0], value)
+
+
 def _group_norm(function: FunctionLowering, node: Node) -> None:
     """A row for each group of each example: they lie one after the other."""
     x, gamma, beta = node.inputs
@@ -161,6 +168,7 @@ ROWWISE: dict[str, Rule] = {
     "argsort": _row_rule(_argsort),
     "cumsum": _row_rule(_cumsum),
     "group_norm": _group_norm,
+    "l2_norm": _l2_norm,
     "layer_norm": _layer_norm,
     "logsoftmax": _row_rule(_softmax),
     "rms_norm": _rms_norm,

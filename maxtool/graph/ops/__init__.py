@@ -27,7 +27,14 @@ from maxtool.graph.ops.layout import (
 )
 from maxtool.graph.ops.neural import embedding, linear, matmul
 from maxtool.graph.ops.nonzero import nonzero
-from maxtool.graph.ops.normalization import group_norm, layer_norm, logsoftmax, rms_norm, softmax
+from maxtool.graph.ops.normalization import (
+    group_norm,
+    l2_norm,
+    layer_norm,
+    logsoftmax,
+    rms_norm,
+    softmax,
+)
 from maxtool.graph.ops.operation_table import OPS, Op, apply
 from maxtool.graph.ops.positions import add_positions, rope, rope_angles
 from maxtool.graph.ops.ranking import argsort, top_k
@@ -48,7 +55,7 @@ __all__ += ["call", "cond", "constant", "print", "transfer_to", "while_loop"]
 __all__ += ["chunk", "concat", "pad", "repeat_interleave", "split", "stack", "tile"]
 __all__ += ["embedding", "expert_linear", "linear", "matmul", "weighted_sum"]
 __all__ += ["gather", "gather_nd", "nonzero", "scatter", "scatter_add", "scatter_nd"]
-__all__ += ["group_norm", "layer_norm", "logsoftmax", "rms_norm", "softmax"]
+__all__ += ["group_norm", "l2_norm", "layer_norm", "logsoftmax", "rms_norm", "softmax"]
 __all__ += ["slice_tensor", "std", "variance"]
 __all__ += comparison.__all__
 __all__ += elementwise.__all__

@@ -19,6 +19,14 @@ def _infer_softmax(x: TensorType, axes: tuple[int, ...]) -> tuple[TensorType, ..
     return (TensorType(x.dtype, x.shape, x.device),)
 
 
+@rule("l2_norm")
+def _infer_l2_norm(x: TensorType, eps: float) -> tuple[TensorType, ...]:
+    require_floats(x)
+    require(x.rank >= 1, "the input has at least one dimension")
+    require(eps >= 0, "eps is not negative")
+    return (TensorType(x.dtype, x.shape, x.device),)
+
+
 @rule("layer_norm")
 def _infer_layer_norm(
     x: TensorType, gamma: TensorType, beta: TensorType, eps: float
@@ -79,6 +87,11 @@ def logsoftmax(value: TensorLike, axis: SupportsIndex = -1) -> Tensor:
 def _softmax(name: str, value: TensorLike, axis: SupportsIndex) -> Tensor:
     tensor = value if isinstance(value, Tensor) else Tensor(value)
     return apply(name, tensor, axes=axes_of(tensor, int(axis)))[0]
+
+
+def l2_norm(value: TensorLike, epsilon: float = 1e-6) -> Tensor:
+    """``x / sqrt(sum(x * x) + epsilon)`` over the last dimension."""
+    return apply("l2_norm", value, eps=float(epsilon))[0]
 
 
 def layer_norm(

@@ -39,6 +39,7 @@ SHARED = [
     r.GroupNormRows(dtype="bfloat16", weight="float32", eps=1e-5, groups=2, channels=8),
     r.IndexRows(op="argmax", dtype="bfloat16"),
     r.IntegerPower(dtype="int32"),
+    r.L2NormRows(dtype="bfloat16", eps=1e-6),
     r.LayerNormRows(dtype="bfloat16", weight="float32", eps=1e-5, out="bfloat16"),
     r.NonzeroPlaces(rank=2),
     r.Permute(dtype="bfloat16", dims=(1, 0, 2)),

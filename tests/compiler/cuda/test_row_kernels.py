@@ -94,6 +94,24 @@ def test_rms_norm_of_any_type(dtype: str, weight: str, round_first: bool) -> Non
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
+def test_l2_norm(dtype: str) -> None:
+    for rows, n in SHAPES:
+        x = elements(n, (rows, n), dtype)
+        actual = run("l2_norm_rows", x, into=empty(x.shape, dtype), dtype=dtype, eps=1e-6)
+        if x.size:
+            wide = x.astype("f8")
+            expected = wide / np.sqrt((wide**2).sum(-1, keepdims=True) + 1e-6)
+            np.testing.assert_allclose(actual.astype("f8"), expected, rtol=RTOL[dtype], atol=1e-7)
+
+
+def test_l2_norm_of_what_is_not_finite() -> None:
+    x = np.array([[0, 0, 0], [np.inf, -1, 0], [1, np.nan, 0], [3, -4, 0]], "f4")
+    result = run("l2_norm_rows", x, into=empty(x.shape, "float32"), dtype="float32", eps=1e-6)
+    np.testing.assert_array_equal(result[:3], [[0, 0, 0], [np.nan, 0, 0], [np.nan] * 3])
+    np.testing.assert_allclose(result[3], [0.6, -0.8, 0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("weight", ["same", "float32"])
 def test_layer_norm(dtype: str, weight: str) -> None:
     weight = dtype if weight == "same" else weight
@@ -282,6 +300,7 @@ def test_what_they_take_of_a_gpu() -> None:
         "chain": build("chain_rms_norm", dim=4096, kept=True, **chain, out="bfloat16"),
         "chain_long": build("chain_rms_norm", dim=32768, kept=True, **chain, out="float16"),
         "layer": build("layer_norm_rows", **floats, out="float16"),
+        "l2": build("l2_norm_rows", dtype="bfloat16", eps=1e-6),
         "group": build("group_norm_rows", **floats, groups=4, channels=16),
         "rows": build("rms_norm_rows", **floats, offset=1.0, round_first=True),
         "softmax": build("softmax_rows", op="softmax", dtype="float32"),
