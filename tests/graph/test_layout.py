@@ -150,6 +150,30 @@ def test_every_type(dtype: DType) -> None:
             assert ours(Tensor(x)).to_numpy().tobytes() == numpy(x).tobytes(), name
 
 
+ORDERS = ((0, 2, 1), (2, 1, 0), (1, 2, 0), (2, 0, 1), (1, 0, 2))
+SIZES = (
+    (1, 3, 17),
+    (17, 1, 511),
+    (511, 3, 16),
+    (3, 511, 8),
+    (8, 16, 257),
+    (3, 0, 17),
+    (511, 33, 1),
+)
+
+
+@pytest.mark.parametrize("dtype", thinned(DType, *QUICK))
+def test_orders_of_dimensions(dtype: DType) -> None:
+    """Whole tiles and what is left of them, of sizes that are known only when it runs."""
+    kind = TensorType(dtype, ["a", "b", "c"])
+    graph = Graph("g", lambda x: [x.permute(order) for order in ORDERS], [kind])
+    run: Any = executor.find_executor().compile(graph, {})
+    for sizes in SIZES:
+        x = np.random.default_rng(0).integers(0, 100, sizes).astype(dtype.to_numpy())
+        for order, got in zip(ORDERS, run(Tensor(x)), strict=True):
+            assert got.to_numpy().tobytes() == x.transpose(order).tobytes(), (sizes, order)
+
+
 @pytest.mark.parametrize("dtype", [F32, DType.bfloat16, I64, DType.uint8, DType.bool])
 def test_padding_with_a_number_of_the_type(dtype: DType) -> None:
     x = np.ones((2, 1), dtype.to_numpy())

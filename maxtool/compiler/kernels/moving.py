@@ -20,16 +20,23 @@ def permute(backend: Backend, dtype: str, dims: tuple[int, ...]) -> b.PrimFunc:
         x = kernel.argument("x", sizes, dtype)
         moved = [sizes[dim] for dim in dims]
         y = kernel.argument("y", moved, dtype)
-
-        def row(*outer: b.Expr) -> Callable[[b.Expr], None]:
-            def element(k: b.Expr) -> None:
-                source = dict(zip(dims, (*outer, k), strict=True))
-                b.store(y, x[tuple(source[axis] for axis in range(len(dims)))], (*outer, k))
-
-            return element
-
-        backend.each_element(moved, row)
+        move_elements(backend, x, y, moved, dims)
     return kernel.function
+
+
+def move_elements(
+    backend: Backend, x: b.Buffer, y: b.Buffer, moved: b.Indices, dims: tuple[int, ...]
+) -> None:
+    """Write y, of sizes ``moved``, whose dimension i is dimension ``dims[i]`` of x."""
+
+    def row(*outer: b.Expr) -> Callable[[b.Expr], None]:
+        def element(k: b.Expr) -> None:
+            source = dict(zip(dims, (*outer, k), strict=True))
+            b.store(y, x[tuple(source[axis] for axis in range(len(dims)))], (*outer, k))
+
+        return element
+
+    backend.each_element(moved, row)
 
 
 def gather_rows(backend: Backend, dtype: str, places: str) -> b.PrimFunc:

@@ -16,6 +16,7 @@ from maxtool.compiler.kernels.cpu.experts import expert_linear
 from maxtool.compiler.kernels.cpu.linear import linear
 from maxtool.compiler.kernels.cpu.norm import rms_norm
 from maxtool.compiler.kernels.cpu.pack_columns import pack_columns
+from maxtool.compiler.kernels.cpu.permute import permute
 from maxtool.compiler.kernels.cpu.rope import rope
 from maxtool.compiler.kernels.requests import PrimFunc, Request, Row, row_with
 from maxtool.compiler.kernels.shared import on_backend
@@ -28,12 +29,13 @@ KERNELS: tuple[Row, ...] = (
     row_with(RegisterTile, c.PackedExpertLinear)(expert_linear),
     row_with(RegisterTile, c.PackedLinear)(linear),
     row_with(RegisterTile, c.PackColumns)(pack_columns),
+    row_with(RegisterTile, r.Permute)(permute),
     row_with(RegisterTile, r.RmsNorm)(rms_norm),
     row_with(RegisterTile, r.Rope)(rope),
 )
 
 
 def kernels(target: CpuTarget) -> dict[Callable[..., Request], Callable[..., PrimFunc]]:
-    """Return the factory of each kernel for a CPU, by the type of its requests."""
+    """Return the factory of each kernel for a CPU, by the type of its requests; its own first."""
     own = {request: partial(factory, target.tile) for request, factory in KERNELS}
-    return own | on_backend(CpuBackend(target.tile))
+    return on_backend(CpuBackend(target.tile)) | own
