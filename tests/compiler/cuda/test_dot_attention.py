@@ -77,6 +77,7 @@ def check(
         inputs.append(made_mask(mask.dtype, tuple(shape)))
     y = np.zeros((batch, heads.queries, n, heads.value_dim), numpy_type(dtype))
     options = {"dtype": dtype, "heads": heads, "mask": mask, "causal": causal, "scale": scale}
+    options["out"] = dtype
     run("dot_attention", *inputs, into=y, **options)
     masks = inputs[3] if mask is not None else None
     exact, most = expected(q, k, v, masks, scale, causal=causal)
@@ -152,6 +153,7 @@ SHAPES = [
 @pytest.mark.parametrize(("dtype", "heads", "mask"), SHAPES)
 def test_machine_code_without_local_memory(dtype: str, heads: HeadSizes, mask: Mask | None) -> None:
     options = {"dtype": dtype, "heads": heads, "mask": mask, "causal": False, "scale": 0.1}
+    options["out"] = dtype
     for name, result in resources({"tiles": build("dot_attention", **options)}):
         assert result.stack == 0, name
         assert not result.spills, name

@@ -118,7 +118,7 @@ def test_layer_norm(dtype: str, weight: str) -> None:
     for rows, n in SHAPES:
         x = elements(n, (rows, n), dtype)
         gamma, beta = elements(1, (n,), weight), elements(2, (n,), weight)
-        options = {"dtype": dtype, "weight": weight, "eps": 1e-5}
+        options = {"dtype": dtype, "weight": weight, "eps": 1e-5, "out": dtype}
         actual = run("layer_norm_rows", x, gamma, beta, into=empty(x.shape, dtype), **options)
         if x.size:
             wide = x.astype("f8")
@@ -132,7 +132,7 @@ def test_layer_norm(dtype: str, weight: str) -> None:
 def test_layer_norm_to_16_bits() -> None:
     x = elements(0, (3, 70), "float32")
     ones = np.ones(70, "f4")
-    options = {"dtype": "float32", "weight": "float32", "eps": 1e-5}
+    options = {"dtype": "float32", "weight": "float32", "eps": 1e-5, "out": "float32"}
     wide = run("layer_norm_rows", x, ones, ones, into=empty(x.shape, "float32"), **options)
     options |= {"out": "bfloat16"}
     result = run("layer_norm_rows", x, ones, ones, into=empty(x.shape, "bfloat16"), **options)
