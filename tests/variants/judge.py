@@ -26,6 +26,7 @@ from maxtool.weights import Checkpoint, TensorSpec, open_checkpoint
 from maxtool.weights.formats import gguf
 from tests.data.seeded import Config
 from tests.recipe import test_recorded_keys
+from tests.recipe.test_published_encoders import PUBLISHED as ENCODERS
 from tests.variants import gguf_keys
 from tests.variants.cases import Case, Reading
 from tests.variants.crashes import crashes_refuse
@@ -136,7 +137,11 @@ class Judge:
                 yield f"{model}: {result} instead of {told['recipe']}"
 
     def _those_published(self, names: Sequence[str]) -> Iterator[tuple[str, Config, Checkpoint]]:
-        for model, told in json.loads((DATA / "published.json").read_text()).items():
+        encoders = (
+            (model, {"config": config, "recipe": recipe, "fields": fields})
+            for model, (config, recipe, fields) in ENCODERS.items()
+        )
+        for model, told in (*json.loads((DATA / "published.json").read_text()).items(), *encoders):
             if told["recipe"] in names:
                 folder = self.folder / "published" / model
                 if model not in self._published:
