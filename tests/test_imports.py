@@ -41,11 +41,15 @@ FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 # Who imports modules by names in strings, and how these begin: eager operations find the compiler,
 # which registers itself, and compiled modules what writes artifacts, from below; the program
 # imports the file of the command that is asked for.
+MODULE_NAME = re.compile(r"maxtool\.[\w.]*")
 BY_NAME = {
-    "graph/executor.py": "maxtool.compiler.compiling_executor",
-    "nn/saving.py": "maxtool.artifact.saving",
-    "cli/app.py": "maxtool.cli.",
+    ("graph/executor.py", "maxtool.compiler.compiling_executor"),
+    ("nn/saving.py", "maxtool.artifact.saving"),
+    ("cli/app.py", "maxtool.cli."),
 }
+# Who imports files by their paths: the loader's table of options, without the loader; a file of
+# modules that a user wrote; and the loader that lies beside an artifact's run.py.
+BY_PATH = {"cli/programs.py", "artifact/user_module.py", "runtime/run.py"}
 # Copied into every artifact, where there is no maxtool.
 ALONE = "runtime"
 
@@ -153,18 +157,28 @@ def test_lower_rooms_never_import_upper_ones() -> None:
 
 def test_modules_imported_by_name_are_listed() -> None:
     named = {
-        file.relative_to(PACKAGE).as_posix(): node.value
+        (inside(file), node.value)
         for file in PACKAGE.rglob("*.py")
-        if imports_by_name(file)
+        if uses(file, "import_module", "__import__")
         for node in nodes_of(file)
-        if isinstance(node, ast.Constant) and str(node.value).startswith("maxtool.")
+        if isinstance(node, ast.Constant) and MODULE_NAME.fullmatch(str(node.value))
     }
     assert named == BY_NAME
 
 
-def imports_by_name(file: Path) -> bool:
-    names = [getattr(node, "attr", getattr(node, "id", None)) for node in nodes_of(file)]
-    return not {"import_module", "__import__"}.isdisjoint(names)
+def test_files_imported_by_path_are_listed() -> None:
+    loaders = ("spec_from_file_location", "spec_from_loader", "SourceFileLoader", "run_path")
+    assert {inside(file) for file in PACKAGE.rglob("*.py") if uses(file, *loaders)} == BY_PATH
+
+
+def uses(file: Path, *names: str) -> bool:
+    """Return whether a file names one of some functions."""
+    used = {getattr(node, "attr", getattr(node, "id", None)) for node in nodes_of(file)}
+    return not used.isdisjoint(names)
+
+
+def inside(file: Path) -> str:
+    return file.relative_to(PACKAGE).as_posix()
 
 
 def test_no_circles() -> None:
