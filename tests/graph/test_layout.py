@@ -352,3 +352,18 @@ def test_an_expression_as_the_size_of_an_input() -> None:
     np.testing.assert_array_equal(got.to_numpy(), [0, 0, 1, 1, 1])
     with pytest.raises(ValueError, match="has a dimension 'm', which is none"):
         Graph("g", lambda x: [x], [TensorType(F32, [Dim("m") * 2])])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: ops.permute(x, [1, 0.9]),
+        lambda x: ops.transpose(x, 0.9, 1),
+        lambda x: ops.softmax(x, 0.9),
+        lambda x: ops.top_k(x, 1, 0.9),
+        lambda x: ops.top_k(x, 1.9),
+    ],
+)
+def test_axes_are_integers(call: Callable[[Tensor], object]) -> None:
+    with pytest.raises(TypeError, match="float"):
+        call(Tensor(np.zeros((2, 3), np.float32)))

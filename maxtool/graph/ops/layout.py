@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 from typing import SupportsIndex
 
 from maxtool.graph.dim import Dim, DimLike, Shape, ShapeLike
@@ -120,7 +121,7 @@ def unsqueeze(x: TensorLike, axis: SupportsIndex) -> Tensor:
 def permute(x: TensorLike, dims: Sequence[SupportsIndex]) -> Tensor:
     """The dimensions of ``x`` in the order ``dims``; negative ones count from the last."""
     tensor = as_tensor(x)
-    order = tuple(_from_first(int(dim), tensor.rank) for dim in dims)
+    order = tuple(_from_first(index(dim), tensor.rank) for dim in dims)
     return apply("permute", tensor, dims=order)[0]
 
 
@@ -131,7 +132,7 @@ def transpose(x: TensorLike, axis_1: SupportsIndex, axis_2: SupportsIndex) -> Te
         ValueError: If there is no such dimension.
     """
     tensor = as_tensor(x)
-    first, second = (_from_first(int(axis), tensor.rank) for axis in (axis_1, axis_2))
+    first, second = (_from_first(index(axis), tensor.rank) for axis in (axis_1, axis_2))
     swapped = {first: second, second: first}
     if not all(0 <= dim < tensor.rank for dim in swapped):
         raise ValueError(

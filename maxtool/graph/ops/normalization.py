@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import SupportsIndex
 
 from maxtool.graph.ops.axes import axes_of
@@ -86,7 +87,7 @@ def logsoftmax(value: TensorLike, axis: SupportsIndex = -1) -> Tensor:
 
 def _softmax(name: str, value: TensorLike, axis: SupportsIndex) -> Tensor:
     tensor = value if isinstance(value, Tensor) else Tensor(value)
-    return apply(name, tensor, axes=axes_of(tensor, int(axis)))[0]
+    return apply(name, tensor, axes=axes_of(tensor, index(axis)))[0]
 
 
 def l2_norm(value: TensorLike, epsilon: float = 1e-6) -> Tensor:

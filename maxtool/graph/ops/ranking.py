@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import SupportsIndex
 
 from maxtool.dtype import DType
@@ -47,7 +48,7 @@ def top_k(input: TensorLike, k: int, axis: SupportsIndex = -1) -> tuple[Tensor, 
     all elements are read once for each.
     """
     tensor = input if isinstance(input, Tensor) else Tensor(input)
-    values, places = apply("top_k", tensor, axes=axes_of(tensor, int(axis)), k=int(k))
+    values, places = apply("top_k", tensor, axes=axes_of(tensor, index(axis)), k=index(k))
     return values, places
 
 
