@@ -26,10 +26,10 @@ from maxtool.weights import Checkpoint, TensorSpec, open_checkpoint
 from maxtool.weights.formats import gguf
 from tests.data.seeded import Config
 from tests.recipe import test_recorded_keys
-from tests.recipe.test_published_encoders import PUBLISHED as ENCODERS
 from tests.variants import gguf_keys
 from tests.variants.cases import Case, Reading
 from tests.variants.crashes import crashes_refuse
+from tests.variants.declared import published
 from tests.variants.old_files import older, with_head
 from tests.variants.refused import fits
 from tests.variants.rows import DATA, RANDOM, Files, Row, rows, without
@@ -115,9 +115,13 @@ class Judge:
                 with crashes_refuse():
                     recipe = load_recipe(told["recipe"])
                     values = resolve_config(recipe, checkpoint).values
-                    keys = written_keys(recipe, "gguf", values) if "gguf" in told else {}
+                    keys = written_keys(recipe, "gguf", values) if told.get("gguf") else {}
             except MaxtoolError as refusal:
-                yield f"refused: {model}: {refusal}"
+                if told["fields"] is not None:
+                    yield f"refused: {model}: {refusal}"
+                continue
+            if told["fields"] is None:
+                yield f"{model}: read, which must be refused"
                 continue
             for key, value in told.get("gguf", {}).items():
                 if not same(keys.get(key), value):
@@ -137,15 +141,11 @@ class Judge:
                 yield f"{model}: {result} instead of {told['recipe']}"
 
     def _those_published(self, names: Sequence[str]) -> Iterator[tuple[str, Config, Checkpoint]]:
-        encoders = (
-            (model, {"config": config, "recipe": recipe, "fields": fields})
-            for model, (config, recipe, fields) in ENCODERS.items()
-        )
-        for model, told in (*json.loads((DATA / "published.json").read_text()).items(), *encoders):
+        for model, told in published():
             if told["recipe"] in names:
                 folder = self.folder / "published" / model
                 if model not in self._published:
-                    self._published[model] = _bare(folder, told["config"])
+                    self._published[model] = _bare(folder, told["config"], told.get("files", {}))
                 yield model, told, self._published[model]
 
     def unwritten(self, names: Sequence[str]) -> Iterator[str]:
@@ -176,7 +176,7 @@ class Judge:
 
     def _values(self, recipe: Recipe, name: str, config: Config) -> Config | None:
         if name not in self._published:
-            self._published[name] = _bare(self.folder / "bare" / name, config)
+            self._published[name] = _bare(self.folder / "bare" / name, config, {})
         try:
             with crashes_refuse():
                 return resolve_config(recipe, self._published[name]).values
@@ -205,8 +205,11 @@ def _alike(left: Config | None, right: Config | None) -> bool:
     return left is not None and right is not None and all(same(left[k], right[k]) for k in left)
 
 
-def _bare(folder: Path, config: Config) -> Checkpoint:
-    """A configuration with a tensor that it has no use for."""
+def _bare(folder: Path, config: Config, files: Mapping[str, object]) -> Checkpoint:
+    """A configuration with a tensor that it has no use for, and files beside it."""
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(json.dumps(content))
     folder.mkdir(parents=True, exist_ok=True)
     save_file({"x": np.zeros(1, np.float32)}, folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps(config))

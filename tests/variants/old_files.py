@@ -21,6 +21,11 @@ BUFFERS: Mapping[str, tuple[str, ...]] = {
         "vocab_projector.bias",
         "vocab_transform.weight",
     ),
+    "gemma3": tuple(
+        f"{prefix}{part}.x.weight"
+        for prefix in ("", "model.")
+        for part in ("vision_tower", "multi_modal_projector")
+    ),
     "falcon": ("transformer.h.0.self_attention.rotary_emb.inv_freq",),
     "gpt2": ("transformer.h.0.attn.bias", "transformer.h.0.attn.masked_bias"),
     "gpt_neox": (

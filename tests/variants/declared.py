@@ -1,0 +1,122 @@
+"""Published configurations with something changed, which are read in one way, or refused.
+
+No recording of outputs shows these: defaults of keys that tiny models need, and what
+sentence-transformers keeps in files of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from tests.data.seeded import Config
+from tests.recipe.test_published_encoders import PUBLISHED as ENCODERS
+from tests.variants.rows import DATA
+
+
+class Declared(NamedTuple):
+    """One configuration.
+
+    Attributes:
+        base: The published model.
+        change: Keys that are set, or left out where this says None.
+        fields: Some fields of the recipe; None if it is refused.
+        gguf: Keys that are written, or left out where this says None.
+        files: What lies beside ``config.json``.
+    """
+
+    base: str
+    change: Config
+    fields: Config | None
+    gguf: Mapping[str, object] = MappingProxyType({})
+    files: Mapping[str, object] = MappingProxyType({})
+
+
+TYPE = "sentence_transformers.models."
+PARTS = ("Transformer", "Pooling", "Normalize")
+
+
+def _modules(*names: str) -> list[Config]:
+    paths = ("", "1_Pooling", "2_Normalize")
+    return [
+        {"idx": index, "name": str(index), "path": path, "type": f"{TYPE}{name}"}
+        for index, (name, path) in enumerate(zip(names, paths, strict=False))
+    ]
+
+
+def _sentences(mode: str, *names: str, **settings: object) -> dict[str, object]:
+    return {
+        "modules.json": _modules(*names),
+        "1_Pooling/config.json": {f"pooling_mode_{mode}": True},
+        "sentence_bert_config.json": {"max_seq_length": 256, "do_lower_case": False, **settings},
+    }
+
+
+MEAN = _sentences("mean_tokens", *PARTS)
+READ = {"pooling": "mean", "normalize": True, "max_length": 256}
+BGE = "bge-small-en-v1.5"
+PROMPT = {"config_sentence_transformers.json": {"default_prompt_name": "query", "prompts": {}}}
+
+DECLARED: tuple[Declared, ...] = (
+    Declared(BGE, {}, READ, files=MEAN),
+    Declared(BGE, {}, {**READ, "pooling": "max"}, files=_sentences("max_tokens", *PARTS)),
+    Declared(BGE, {}, {**READ, "normalize": False}, files=_sentences("mean_tokens", *PARTS[:2])),
+    Declared(BGE, {}, {"pooling": None, "max_length": 256}, files=_sentences("x", *PARTS[:1])),
+    Declared(BGE, {}, None, files=_sentences("lasttoken", *PARTS)),
+    Declared(BGE, {}, None, files=_sentences("mean_tokens", "Transformer", "Pooling", "Dense")),
+    Declared(BGE, {}, None, files=_sentences("mean_tokens", *PARTS, do_lower_case=True)),
+    Declared(BGE, {}, None, files=MEAN | PROMPT),
+    Declared(BGE, {"num_attention_heads": None}, {"n_heads": 12}),
+    Declared(
+        "Phi-3-mini-128k",
+        {"original_max_position_embeddings": None},
+        {"rope_original_context": 4096},
+    ),
+    Declared(
+        "Qwen2.5-7B",
+        {
+            "num_hidden_layers": 30,
+            "use_sliding_window": True,
+            "sliding_window": 4096,
+            "max_window_layers": None,
+        },
+        {"sliding_layers": [False] * 28 + [True] * 2},
+    ),
+    Declared("Mixtral-8x7B-v0.1", {"rms_norm_eps": None}, {"norm_eps": 1e-5}),
+    Declared(
+        "Qwen3-30B-A3B",
+        {"head_dim": None},
+        {"head_dim": 64},
+        {"qwen3moe.attention.key_length": None},
+    ),
+    Declared(
+        "SmolLM3-3B",
+        {"no_rope_layers": None, "no_rope_layer_interval": None},
+        {"rope_layers": ([True] * 3 + [False]) * 9},
+    ),
+    Declared(
+        "gemma-3-4b",
+        {
+            **dict.fromkeys(("boi_token_index", "eoi_token_index", "image_token_index")),
+            "boi_token_id": 255999,
+            "eoi_token_id": 256000,
+            "image_token_id": 262144,
+        },
+        {"vocab_size": 262208},
+    ),
+)
+
+
+def published() -> Iterator[tuple[str, Config]]:
+    """Yield published configurations, as they are and changed, with what is known of them."""
+    whole = json.loads((DATA / "published.json").read_text())
+    for name, (config, recipe, fields) in ENCODERS.items():
+        whole[name] = {"config": config, "recipe": recipe, "fields": fields}
+    yield from whole.items()
+    for index, (base, change, fields, gguf, files) in enumerate(DECLARED):
+        changed = {**whole[base]["config"], **change}
+        config = {key: value for key, value in changed.items() if change.get(key, 0) is not None}
+        told: dict[str, Any] = {"config": config, "recipe": whole[base]["recipe"], "files": files}
+        yield f"{base}, {index}", {**told, "fields": fields, "gguf": gguf}
