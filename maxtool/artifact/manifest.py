@@ -19,7 +19,7 @@ from maxtool.graph import TensorType
 from maxtool.runtime import loader
 from maxtool.runtime.loader.machine import CUDA_RUNTIME, RUNTIME
 from maxtool.runtime.loader.manifest import CHECKSUM, checksum
-from maxtool.runtime.loader.manifest_parts import SCHEMA
+from maxtool.runtime.loader.manifest_parser import SCHEMA
 from maxtool.runtime.loader.specs import ALIGNMENT
 from maxtool.weights.formats.artifact import FILE
 

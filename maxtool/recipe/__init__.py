@@ -3,8 +3,8 @@
 from maxtool.recipe.bind import OutputTensor, emissions, left_out
 from maxtool.recipe.computed import computed_tensors
 from maxtool.recipe.load import find_recipe, load_recipe
+from maxtool.recipe.match_checkpoint import plan
 from maxtool.recipe.plan import Binding, Plan
-from maxtool.recipe.planning import plan
 from maxtool.recipe.read_config import ResolvedConfig, resolve_config
 from maxtool.recipe.recipe_files import hidden, recipe_names
 from maxtool.recipe.recognition import Recognition, recognise

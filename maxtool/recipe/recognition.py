@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from maxtool.errors import ModelMismatch
 from maxtool.recipe.load import find_recipe
+from maxtool.recipe.match_checkpoint import plan
 from maxtool.recipe.plan import shown
-from maxtool.recipe.planning import plan
 from maxtool.weights import Checkpoint
 
 

@@ -6,7 +6,7 @@ from maxtool.recipe.layer_ranges import folded
 from maxtool.recipe.plan import Plan
 
 
-def sort_out(made: Plan) -> None:
+def classify_unused(made: Plan) -> None:
     """Put every tensor that no parameter uses where it belongs."""
     rules = made.recipe.rules[made.dialect]
     read = {computed.tensor for computed in made.recipe.computed[made.dialect]}

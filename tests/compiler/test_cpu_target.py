@@ -12,7 +12,6 @@ import tvm
 
 from maxtool.compiler import cpu_target as targets
 from maxtool.compiler.cpu_target import HOST_CPU, TILES, RegisterTile, cpu_target
-from maxtool.compiler.kernels.cache import cache_write
 from maxtool.compiler.kernels.cpu import builder
 from maxtool.compiler.kernels.cpu.attention import attention
 from maxtool.compiler.kernels.cpu.backend import CpuBackend
@@ -21,6 +20,7 @@ from maxtool.compiler.kernels.cpu.linear import linear
 from maxtool.compiler.kernels.cpu.norm import rms_norm
 from maxtool.compiler.kernels.cpu.rope import rope
 from maxtool.compiler.kernels.kernel_options import SILU_MUL
+from maxtool.compiler.kernels.kv_cache_write import cache_write
 from maxtool.compiler.kernels.pointwise import pointwise
 from maxtool.errors import MachineLacks, UsageError
 from tests.effort import thinned

@@ -11,7 +11,7 @@ from harness import Target, folder, put, run
 
 from maxtool.runtime.loader import Manifest, NotVerified, checksum
 from maxtool.runtime.loader.manifest import CHECKSUM
-from maxtool.runtime.loader.manifest_parts import SCHEMA
+from maxtool.runtime.loader.manifest_parser import SCHEMA
 from maxtool.runtime.loader.specs import ALIGNMENT
 
 FILES = {"model.so": b"code", "weights.bin": bytes(128), "tokenizer.json": b"{}"}

@@ -20,7 +20,7 @@ import pytest
 import tokenizers
 
 from maxtool.runtime import loader
-from maxtool.runtime.loader import chat, chat_program, options, session, template
+from maxtool.runtime.loader import chat, chat_cli, options, session, template
 
 sys.path.insert(0, str(Path(__file__).parent))
 import tiny_artifact
@@ -422,7 +422,7 @@ def test_an_interrupted_reply_is_no_end(
 
     monkeypatch.setattr("builtins.input", typed)
     monkeypatch.setattr(model, "decode", interrupted)
-    chat_program.talk(options.TextOptions(folder=speaker, quiet=True), model, talk)
+    chat_cli.talk(options.TextOptions(folder=speaker, quiet=True), model, talk)
     shown, second = capsys.readouterr().out.split("\n", 1)
     assert ANSWERED[0].startswith(shown)
     assert shown != ANSWERED[0]

@@ -28,7 +28,7 @@ from maxtool import tokenizer as room
 from maxtool.artifact.manifest import copy_loader
 from maxtool.runtime import loader
 from maxtool.runtime.loader.manifest import CHECKSUM
-from maxtool.runtime.loader.manifest_parts import SCHEMA
+from maxtool.runtime.loader.manifest_parser import SCHEMA
 
 CONTEXT, VOCAB, BOS, EOS = 48, 512, 1, 2
 PROMPT, STORY = "Once upon a time", ", there was a café 日🎉."

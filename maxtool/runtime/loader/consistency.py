@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from .errors import BadInput
-from .manifest_parts import ManifestParts
+from .manifest_parser import ManifestParser
 from .specs import ALIGNMENT, BITS, DTYPES, EntrySpec, InputSpec, TableSpec, WeightSpec, is_name
 from .text_entries import TEXT_RULES, Rule
 
@@ -20,7 +20,7 @@ MAX_BYTES = 1 << 48
 CONTEXT = "context"
 
 
-def check_consistent(manifest: ManifestParts) -> None:
+def check_consistent(manifest: ManifestParser) -> None:
     """Refuse a manifest that contradicts itself, or the files beside it, by the first rule."""
     for rule in RULES:
         if problems := list(rule(manifest)):
@@ -29,7 +29,7 @@ def check_consistent(manifest: ManifestParts) -> None:
             raise BadInput(what, file=manifest.path, problems=problems, hint=hint)
 
 
-def _listed(manifest: ManifestParts) -> Iterator[str]:
+def _listed(manifest: ManifestParser) -> Iterator[str]:
     """Every file that is used has a checksum."""
     used = (manifest.module, *manifest.weights_files)
     for path in filter(None, (*used, manifest.tokenizer_file, manifest.chat_template)):
@@ -37,7 +37,7 @@ def _listed(manifest: ManifestParts) -> Iterator[str]:
             yield f"'files' does not list {path.name}"
 
 
-def _laid_out(manifest: ManifestParts) -> Iterator[str]:
+def _laid_out(manifest: ManifestParser) -> Iterator[str]:
     """The weights follow each other, each at the next multiple of the alignment."""
     end = 0
     for spec in manifest.weights:
@@ -51,7 +51,7 @@ def _laid_out(manifest: ManifestParts) -> Iterator[str]:
             yield f"{file.name} was cut short: {missing} of {end} bytes are missing"
 
 
-def _packed(manifest: ManifestParts) -> Iterator[str]:
+def _packed(manifest: ManifestParser) -> Iterator[str]:
     """A weight that is packed has as many blocks as its rows take."""
     for spec in manifest.weights:
         if spec.unpacked is not None and not _is_packing(spec, spec.unpacked):
@@ -66,14 +66,14 @@ def _is_packing(spec: WeightSpec, shape: tuple[int, ...]) -> bool:
     return spec.sizes({}) == (*outer, -(-rows // columns), inner, columns)
 
 
-def _affordable(manifest: ManifestParts) -> Iterator[str]:
+def _affordable(manifest: ManifestParser) -> Iterator[str]:
     """Yield buffers that are larger than any memory."""
     for spec in manifest.state:
         if spec.nbytes() > MAX_BYTES:
             yield f"{spec} of the state takes {spec.nbytes()} bytes"
 
 
-def _placed(manifest: ManifestParts) -> Iterator[str]:
+def _placed(manifest: ManifestParser) -> Iterator[str]:
     """The state has a place for each position of the context, and for no other."""
     for spec in manifest.state:
         axis = spec.positions
@@ -87,7 +87,7 @@ def _placed(manifest: ManifestParts) -> Iterator[str]:
         yield f"{what}, and the context {manifest.context}"
 
 
-def _named(manifest: ManifestParts) -> Iterator[str]:
+def _named(manifest: ManifestParser) -> Iterator[str]:
     """Check that arrays can be written to a file, and printed, by their names."""
     for name, entry in manifest.entries.items():
         for spec in (*entry.inputs, *entry.outputs):
@@ -95,14 +95,14 @@ def _named(manifest: ManifestParts) -> Iterator[str]:
                 yield f"{spec.name!r:.80} of {name!r:.80} is not the name of an array"
 
 
-def _stateless(manifest: ManifestParts) -> Iterator[str]:
+def _stateless(manifest: ManifestParser) -> Iterator[str]:
     """A model without a task has no state: nothing would bound where it is written."""
     stateful = [name for name, entry in manifest.entries.items() if entry.state]
     if manifest.task is None and (stateful or manifest.state):
         yield f"there is no task, and state: {', '.join(stateful):.80}"
 
 
-def _limited(manifest: ManifestParts) -> Iterator[str]:
+def _limited(manifest: ManifestParser) -> Iterator[str]:
     """Limits are of the kind that a dimension or an input has, and can be met."""
     for name, entry in manifest.entries.items():
         yield from _kinds(manifest, entry)
@@ -117,7 +117,7 @@ def _limited(manifest: ManifestParts) -> Iterator[str]:
                 yield f"{name!r} needs {dim!r:.80} to be at least {size}"
 
 
-def _kinds(manifest: ManifestParts, entry: EntrySpec) -> Iterator[str]:
+def _kinds(manifest: ManifestParser, entry: EntrySpec) -> Iterator[str]:
     """A dimension is limited by a number, an input by two."""
     sizes = {size for spec in entry.inputs for size in spec.names}
     inputs = {spec.name for spec in entry.inputs}
@@ -128,7 +128,7 @@ def _kinds(manifest: ManifestParts, entry: EntrySpec) -> Iterator[str]:
             yield f"the limit of the values of {name!r} is {limit}"
 
 
-def _indexed(manifest: ManifestParts) -> Iterator[str]:
+def _indexed(manifest: ManifestParser) -> Iterator[str]:
     """Yield inputs whose limits let a number mean a row that is not in its table."""
     weights = {spec.name: spec for spec in manifest.weights}
     for table in manifest.tables:
@@ -145,7 +145,7 @@ def _indexed(manifest: ManifestParts) -> Iterator[str]:
             yield f"{table.index} can be {first}, and {table.weight} has no row before number 0"
 
 
-def _numbers(manifest: ManifestParts, table: TableSpec) -> tuple[int, int] | None:
+def _numbers(manifest: ManifestParser, table: TableSpec) -> tuple[int, int] | None:
     """The least and the largest number that a row is asked for by."""
     if table.index == CONTEXT:
         return None if manifest.context is None else (0, manifest.context - 1)
@@ -153,7 +153,7 @@ def _numbers(manifest: ManifestParts, table: TableSpec) -> tuple[int, int] | Non
     return limit if isinstance(limit, tuple) else None
 
 
-def _filled(manifest: ManifestParts) -> Iterator[str]:
+def _filled(manifest: ManifestParser) -> Iterator[str]:
     """Check that a default is a value that its input may have, of a size that other inputs say."""
     for name, entry in manifest.entries.items():
         filled = {size for spec in entry.inputs if spec.default is None for size in spec.names}
@@ -164,7 +164,7 @@ def _filled(manifest: ManifestParts) -> Iterator[str]:
                 yield f"{name!r} takes {spec}, which cannot be filled in"
 
 
-def _is_value(manifest: ManifestParts, spec: InputSpec, default: int) -> bool:
+def _is_value(manifest: ManifestParser, spec: InputSpec, default: int) -> bool:
     """Return whether a default is a value that may be given."""
     limit = manifest.limits.get(spec.name)
     if isinstance(limit, tuple):

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from .consistency import check_consistent
 from .errors import NotVerified
-from .manifest_parts import ManifestParts
+from .manifest_parser import ManifestParser
 from .watched_files import check_stamp
 
 CHECKSUM = "manifest_sha256"
@@ -37,7 +37,7 @@ def _digest(path: Path, progress: Progress) -> str:
     return whole.hexdigest()
 
 
-class Manifest(ManifestParts):
+class Manifest(ManifestParser):
     """``manifest.json``, every part of it checked, and the parts against each other."""
 
     def __init__(self, folder: Path) -> None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from .arrays import run_arrays
-from .chat_program import run_chat
+from .chat_cli import run_chat
 from .check_report import run_check
 from .embedding_output import check_embedding, run_embedding
 from .errors import BadUsage, MachineLacks, RunError

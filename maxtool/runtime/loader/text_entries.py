@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
 from .errors import DoesNotFit
-from .manifest_parts import ManifestParts
+from .manifest_parser import ManifestParser
 from .memory import Array
 from .specs import EMBED, GENERATE, EntrySpec, InputSpec
 
-Rule: TypeAlias = Callable[[ManifestParts], Iterator[str]]
+Rule: TypeAlias = Callable[[ManifestParser], Iterator[str]]
 
 IDS = ("input_ids", "token")
 SETTINGS = 5
@@ -26,7 +26,7 @@ def ids_of(entry: EntrySpec) -> InputSpec | None:
     return next((spec for spec in entry.inputs if spec.name in IDS), None)
 
 
-def check_position(manifest: ManifestParts, entry: EntrySpec, inputs: Mapping[str, Array]) -> None:
+def check_position(manifest: ManifestParser, entry: EntrySpec, inputs: Mapping[str, Array]) -> None:
     """Refuse a position whose tokens would be written behind the end of the state."""
     if not entry.state or manifest.context is None:
         return
@@ -38,7 +38,7 @@ def check_position(manifest: ManifestParts, entry: EntrySpec, inputs: Mapping[st
         raise DoesNotFit(f"{what} go beyond the context of {manifest.context}")
 
 
-def _stateful(manifest: ManifestParts) -> Iterator[str]:
+def _stateful(manifest: ManifestParser) -> Iterator[str]:
     """An entry that writes the state says where, and how much: the position is checked."""
     named = {size for spec in manifest.state for size in spec.names}
     for name, entry in manifest.entries.items():
@@ -54,7 +54,7 @@ def _stateful(manifest: ManifestParts) -> Iterator[str]:
             yield f"no input of {name!r} has the sizes {', '.join(sorted(missing)):.80}"
 
 
-def _bounded(manifest: ManifestParts) -> Iterator[str]:
+def _bounded(manifest: ManifestParser) -> Iterator[str]:
     """Token ids and their number have limits, in every entry that takes them."""
     for name, entry in manifest.entries.items():
         ids = ids_of(entry)
@@ -70,7 +70,7 @@ def _bounded(manifest: ManifestParts) -> Iterator[str]:
             yield f"{name!r} takes {ids}, and the limit of {length} is not in {context}"
 
 
-def _drawing(manifest: ManifestParts) -> Iterator[str]:
+def _drawing(manifest: ManifestParser) -> Iterator[str]:
     """Yield mistakes in the entries that draw tokens, whose arguments nothing else checks."""
     drawing = SAMPLED & manifest.entries.keys()
     if drawing and not {*SAMPLED, PREFILL} <= manifest.entries.keys():
@@ -79,7 +79,7 @@ def _drawing(manifest: ManifestParts) -> Iterator[str]:
         yield from _draws(manifest, name, manifest.entries[name])
 
 
-def _draws(manifest: ManifestParts, name: str, entry: EntrySpec) -> Iterator[str]:
+def _draws(manifest: ManifestParser, name: str, entry: EntrySpec) -> Iterator[str]:
     inputs, outputs = (
         tuple(f"{s.name} {s.dtype} {len(s.shape)}" for s in side)
         for side in (entry.inputs, entry.outputs)
@@ -93,7 +93,7 @@ def _draws(manifest: ManifestParts, name: str, entry: EntrySpec) -> Iterator[str
     yield from _remembers(manifest, name)
 
 
-def _remembers(manifest: ManifestParts, name: str) -> Iterator[str]:
+def _remembers(manifest: ManifestParser, name: str) -> Iterator[str]:
     """Check that the state records, for each token that may be in a text, whether it was in it."""
     seen = next((spec for spec in manifest.state if spec.name == "seen"), None)
     limit = manifest.limits.get("input_ids")
@@ -102,7 +102,7 @@ def _remembers(manifest: ManifestParts, name: str) -> Iterator[str]:
         yield f"{name!r} has no seen[batch, {tokens}] in the state"
 
 
-def _embedding(manifest: ManifestParts) -> Iterator[str]:
+def _embedding(manifest: ManifestParser) -> Iterator[str]:
     """Vectors are made from token ids and a mask, and nothing else that must be given."""
     entry = manifest.entries.get(EMBED)
     if entry is None:

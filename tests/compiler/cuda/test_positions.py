@@ -9,10 +9,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maxtool.compiler.kernels.cache import cache_write
 from maxtool.compiler.kernels.cuda.backend import CudaBackend
-from maxtool.compiler.kernels.cuda.cache import rope_into_cache
 from maxtool.compiler.kernels.cuda.rope import rope
+from maxtool.compiler.kernels.cuda.rope_into_cache import rope_into_cache
+from maxtool.compiler.kernels.kv_cache_write import cache_write
 from maxtool.compiler.kernels.positions import add_positions, rope_angles
 from tests.simt import run
 

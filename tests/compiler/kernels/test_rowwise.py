@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import tvm
 
-from maxtool.compiler.kernels.cache import cache_write
 from maxtool.compiler.kernels.cpu.embedding import embedding
 from maxtool.compiler.kernels.cpu.norm import rms_norm
 from maxtool.compiler.kernels.cpu.rope import rope
 from maxtool.compiler.kernels.kernel_options import SILU_MUL
+from maxtool.compiler.kernels.kv_cache_write import cache_write
 from maxtool.compiler.kernels.pointwise import pointwise
 from maxtool.compiler.packing import pack_linear
 

@@ -10,7 +10,6 @@ from maxtool.compiler.kernels import requests as r
 from maxtool.compiler.kernels.cuda import gpu_requests as g
 from maxtool.compiler.kernels.cuda.attention import attention, dot_attention
 from maxtool.compiler.kernels.cuda.backend import CudaBackend
-from maxtool.compiler.kernels.cuda.cache import rope_into_cache
 from maxtool.compiler.kernels.cuda.embedding import embedding
 from maxtool.compiler.kernels.cuda.expert_sort import expert_order
 from maxtool.compiler.kernels.cuda.experts import expert_linear
@@ -18,6 +17,7 @@ from maxtool.compiler.kernels.cuda.fused_gemv import gated_linear, linears
 from maxtool.compiler.kernels.cuda.linear import linear
 from maxtool.compiler.kernels.cuda.norm import chain_rms_norm, rms_norm
 from maxtool.compiler.kernels.cuda.rope import rope
+from maxtool.compiler.kernels.cuda.rope_into_cache import rope_into_cache
 from maxtool.compiler.kernels.cuda.round_activations import narrow
 from maxtool.compiler.kernels.cuda.split_kv import attention_step, split_kv_attention
 from maxtool.compiler.kernels.cuda.split_kv_combine import combine_splits

@@ -19,7 +19,7 @@ from maxtool.recipe.plan import Binding, Plan
 from maxtool.recipe.read_config import resolve_config
 from maxtool.recipe.schema import Recipe
 from maxtool.recipe.step import Shape
-from maxtool.recipe.unused_tensors import sort_out
+from maxtool.recipe.unused_tensors import classify_unused
 from maxtool.weights import Checkpoint, TensorInfo
 from maxtool.weights.scaled_float8 import VALUE_TYPES
 
@@ -44,7 +44,7 @@ def plan(recipe: Recipe, checkpoint: Checkpoint, *, ignore: frozenset[str] = fro
     made.context = module.context
     for parameter, weight in module.raw_state_dict().items():
         _bind(made, parameter, tuple(int(dim) for dim in weight.shape))
-    sort_out(made)
+    classify_unused(made)
     return made
 
 

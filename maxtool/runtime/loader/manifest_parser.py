@@ -22,7 +22,7 @@ OPTIONAL = (int, type(None))  # a number that need not be there
 Limit: TypeAlias = int | tuple[int, int]
 
 
-class ManifestParts:
+class ManifestParser:
     """``manifest.json``, every part of it checked by itself: ``BadInput`` says what is wrong."""
 
     def __init__(self, folder: Path) -> None:
