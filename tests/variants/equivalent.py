@@ -33,6 +33,10 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "gpt2 * config/n_kv_heads/gguf*",
         "gpt_neox * config/n_kv_heads/gguf*",
     ),
+    "models of experts have both keys; a file with one of them is refused by either recipe": (
+        "mixtral drop match/gguf/requires/*",
+        "mixtral swap match/gguf/requires/*",
+    ),
     "a GGUF file that has the matrix is not tied": (
         "* set weights/gguf/lm_head.weight/when/tie_word_embeddings to False",
     ),
