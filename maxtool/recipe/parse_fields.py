@@ -69,15 +69,15 @@ def _constant(name: str, value: object, problems: Problems) -> Field:
 
 def _spellings(where: str, value: object, tables: Tables, problems: Problems) -> Iterator[Spelling]:
     """A key, a list of keys, a table, or a list of tables of which the first that fits holds."""
-    several = isinstance(value, list) and all(isinstance(way, dict) for way in value)
-    for way in value if isinstance(value, list) and several else [value]:
+    ways = value if isinstance(value, list) and value else [value]
+    for way in ways if all(isinstance(way, dict) for way in ways) else [value]:
         table = way if isinstance(way, dict) else {"keys": way}
         yield _spelling(where, table, tables, problems)
 
 
 def _spelling(where: str, table: Table, tables: Tables, problems: Problems) -> Spelling:
     problems.unknown(where, table, SPELLING_KEYS)
-    if not table.keys() & {"keys", "codec", "lost"}:
+    if not table.get("keys") and not table.keys() & {"codec", "lost"}:
         problems.add(where, "needs keys, a codec, or why the value is lost")
     codec = problems.string(where, table, "codec")
     when = problems.table(where, table.get("when", {}))

@@ -313,6 +313,7 @@ def test_two_fields_of_one_key_must_agree(tmp_path: Path) -> None:
         ('field = "factors"', 'field = "factor"', "'factor' is not a field of [config]"),
         ("{ keys = [{ present", "{ kyes = [{ present", "unknown key 'kyes'"),
         ("{ keys = [{ present", "{ kyes = [{ present", "needs keys, a codec, or why"),
+        ('hf = "head_dim"', "hf = []", "needs keys, a codec, or why the value is lost"),
         (
             'keys = ["{rope}.theta"]',
             'keys = ["{rope}.theta", "theta"]',
