@@ -44,7 +44,7 @@ def verify(out: Output, folder: options.Artifact) -> None:
             out.say(difference)
         checked = f"{units.plural(count, 'file')}, {units.binary_size(total)}"
         verdict = units.plural(len(differences), "difference") if differences else "as compiled"
-        out.note(f"{folder}: {checked}: {verdict}")
+        out.say(f"{folder}: {checked}: {verdict}")
     if differences:
         raise Exit(NegativeAnswer.exit_code)
 

@@ -34,8 +34,8 @@ def run(*arguments: object) -> Result:
 
 def test_an_artifact_as_it_was_compiled(folder: Path) -> None:
     result = run(folder)
-    assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr.endswith(": as compiled\n")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.endswith(": as compiled\n")
 
 
 def flip(file: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_difference(folder: Path, name: str) -> None:
     result = run(folder)
     assert result.exit_code == 1
     assert result.stdout.startswith(message)
-    assert result.stderr.endswith(": 1 difference\n")
+    assert result.stdout.endswith(": 1 difference\n")
 
 
 def test_all_differences_at_once(folder: Path) -> None:
