@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -109,12 +110,16 @@ DECLARED: tuple[Declared, ...] = (
 )
 
 
-def published() -> Iterator[tuple[str, Config]]:
-    """Yield published configurations, as they are and changed, with what is known of them."""
+@cache
+def published() -> tuple[tuple[str, Config], ...]:
+    """Return published configurations, as they are and changed, with what is known of them."""
     whole = json.loads((DATA / "published.json").read_text())
     for name, (config, recipe, fields) in ENCODERS.items():
         whole[name] = {"config": config, "recipe": recipe, "fields": fields}
-    yield from whole.items()
+    return (*whole.items(), *_changed(whole))
+
+
+def _changed(whole: Mapping[str, Config]) -> Iterator[tuple[str, Config]]:
     for index, (base, change, fields, gguf, files) in enumerate(DECLARED):
         changed = {**whole[base]["config"], **change}
         config = {key: value for key, value in changed.items() if change.get(key, 0) is not None}

@@ -71,9 +71,9 @@ HEAD = ("lm_head.weight", "model.embed_tokens.weight")
 def with_head(case: Case) -> Case | None:
     """Return a checkpoint with the output matrix of a tied model; None of others."""
     head, embedding = HEADS.get(case.row.config["model_type"], HEAD)
-    weights = tensors(case.row.shapes, case.row.norm)
-    if head in weights or embedding not in weights:
+    if head in case.row.shapes or embedding not in case.row.shapes:
         return None
+    weights = tensors(case.row.shapes, case.row.norm)
     return _written(case, {**weights, head: weights[embedding]})
 
 

@@ -18,7 +18,7 @@ ANYWAY = "compile the model again, or run it anyway with --no-verify"
 PART_BYTES = 1 << 20
 
 # Called with the number of bytes just read.
-Progress: TypeAlias = Callable[[int], None]
+CountBytes: TypeAlias = Callable[[int], None]
 
 
 def checksum(root: Mapping[str, object]) -> str:
@@ -28,7 +28,7 @@ def checksum(root: Mapping[str, object]) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-def _digest(path: Path, progress: Progress) -> str:
+def _digest(path: Path, progress: CountBytes) -> str:
     whole = hashlib.sha256()
     with path.open("rb") as stream:
         while part := stream.read(PART_BYTES):
@@ -52,7 +52,7 @@ class Manifest(ManifestParser):
         for error in self.differences():
             raise error
 
-    def differences(self, progress: Progress = lambda _: None) -> Iterator[NotVerified]:
+    def differences(self, progress: CountBytes = lambda _: None) -> Iterator[NotVerified]:
         """Yield an error for each file that is not the one that was compiled."""
         if self.root.get(CHECKSUM) != checksum(self.root):
             yield self._changed(self.path, "its checksum is another")
