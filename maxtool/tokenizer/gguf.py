@@ -30,6 +30,8 @@ SPECIAL_KEYS = {
     "eot": "eot_token_id",
     "eom": "eom_token_id",
 }
+# What ``tokenizer.ggml.model`` says of a file that has none.
+NO_TOKENIZER = frozenset(("none", "no_vocab"))
 ADDED = ("bos", "eos", "sep")
 MODELS = {"bpe": "llama", "unigram": "t5"}
 # What llama.cpp takes a SentencePiece model to be where a file does not say.
@@ -59,7 +61,7 @@ def from_gguf(metadata: Mapping[str, object]) -> Tokenizer | None:
         return None
     if not isinstance(model, str):
         raise MalformedFile(f"{ROOT}model is not a text: {model!r:.80}", file=SOURCE)
-    if model == "no_vocab":
+    if model in NO_TOKENIZER:
         return None
     if model not in READERS:
         known = ", ".join(READERS)
