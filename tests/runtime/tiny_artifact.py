@@ -105,6 +105,13 @@ def make(
     return manifest
 
 
+def manifest_of(folder: Path) -> dict[str, Any]:
+    """The manifest that lies in a folder."""
+    loaded = json.loads((folder / "manifest.json").read_text())
+    assert isinstance(loaded, dict)
+    return loaded
+
+
 def write(folder: Path, manifest: Any) -> None:
     """Write a manifest, with the checksum of what it says by now."""
     whole = {**manifest, CHECKSUM: loader.checksum(manifest)}
