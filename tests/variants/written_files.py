@@ -29,8 +29,6 @@ UNORDERED: Mapping[str, tuple[str, ...]] = {
     "distilbert": ("attention.causal", "attention.layer_norm_epsilon"),
     "gemma3_text": YARN,
 }
-# One formula.
-GELU_TANH = ("gelu_new", "gelu_pytorch_tanh", "gelu_fast")
 # Said in other ways by what is written back: whether factors are Llama 3's is not in the file.
 OTHERWISE = frozenset(
     (
@@ -123,4 +121,4 @@ def _close(left: Any, right: Any) -> bool:
     numbers = isinstance(left, float) and isinstance(right, int | float)
     if numbers:
         return bool(np.isclose(left, right, rtol=1e-6, atol=0))
-    return bool(left == right) or (left in GELU_TANH and right in GELU_TANH)
+    return bool(left == right)
