@@ -25,10 +25,7 @@ ROTARY = ("rope.freq_base", "rope.scaling.type", "rope.scaling.factor")
 ADDED_TO: Mapping[str, tuple[str, ...]] = {"falcon": ROTARY, "gemma2": ROTARY, "gpt_neox": ROTARY}
 # Keys that stand elsewhere than in llama.cpp's files.
 YARN = ("yarn_beta_fast", "yarn_beta_slow", "yarn_attn_factor", "original_context_length")
-UNORDERED: Mapping[str, tuple[str, ...]] = {
-    "distilbert": ("attention.causal", "attention.layer_norm_epsilon"),
-    "gemma3_text": YARN,
-}
+UNORDERED: Mapping[str, tuple[str, ...]] = {"gemma3_text": YARN}
 # Said in other ways by what is written back: whether factors are Llama 3's is not in the file.
 OTHERWISE = frozenset(
     (
@@ -62,16 +59,16 @@ def gguf_differences(row: Row, file: Path, told: set[str]) -> Iterator[str]:
     """
     actual, recorded = described(file), row.more["gguf"]
     keys, wanted = actual["keys"], recorded["keys"]
-    arch = keys["general.architecture"]
+    arch = wanted["general.architecture"]
     sizes = {f"{arch}.{key}" for key in SIZES}
-    quotient = keys[f"{arch}.embedding_length"] / keys[f"{arch}.attention.head_count"]
+    quotient = wanted[f"{arch}.embedding_length"] / wanted[f"{arch}.attention.head_count"]
     odd = {key for key in sizes if {**wanted, **keys}.get(key) != quotient}
     added = {f"{arch}.{key}" for key in (*ADDED, *ADDED_TO.get(row.family, ()))}
     further = keys.keys() - wanted.keys() - told - odd - added
     if wrong := {key for key in further if not key.startswith("tokenizer.")}:
         yield f"writes {wrong}, and llama.cpp does not"
     missing = (sizes - odd) - keys.keys()
-    anywhere = UNORDERED.get(row.family, ("attention.causal",))
+    anywhere = UNORDERED.get(row.family, ())
     ours, theirs = (
         [key for key in left if key in right and not key.endswith(anywhere)]
         for left, right in ((keys, wanted), (wanted, keys))
