@@ -77,7 +77,7 @@ UNSUPPORTED: list[tuple[str, dict[str, Any], str]] = [
     ("gpt2", {"n_ctx": 512}, "n_ctx = 512 disagrees with n_positions = 1024"),
     ("Llama-3.1-8B", {"hidden_act": "mish"}, "hidden_act = 'mish' is not supported (silu, gelu"),
     ("Llama-3.1-8B", {"rope_scaling": {"rope_type": "mrope"}}, "'mrope' is not supported"),
-    ("Qwen2.5-0.5B", {"use_mrope": True}, "use_mrope = True is unknown"),
+    ("Qwen2.5-0.5B", {"use_mrope": True}, "use_mrope = True is not supported"),
     (
         "Qwen2.5-7B",
         {"quantization_config": {"quant_method": "gptq", "bits": 4}},
