@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from maxtool.architectures import build
 from maxtool.conversion import Request, convert, prepare
 from maxtool.errors import MaxtoolError
 from maxtool.recipe import (
@@ -175,6 +176,18 @@ class Case:
         kept = [name for name, each in recipe.fields.items() if not _is_lost(each)]
         fields = [name for name in kept if not same(values[name], before[name])]
         return f"reads {fields} otherwise from what it wrote" if fields else None
+
+
+def read(recipe: Recipe, checkpoint: Checkpoint, row: Row) -> Reading | None:
+    """A checkpoint as a recipe reads it, None if it does not or has no room for the tokens."""
+    try:
+        reading = Reading(checkpoint, recipe, resolve_config(recipe, checkpoint))
+        result = reading.plan
+        module = build(recipe.architecture, result.config)
+    except MaxtoolError:
+        return None
+    fits = module.context is None or module.context >= row.tokens
+    return reading if fits else None
 
 
 def _is_lost(field: Field) -> bool:

@@ -58,6 +58,7 @@ def _sentences(mode: str, *names: str, **settings: object) -> dict[str, object]:
 MEAN = _sentences("mean_tokens", *PARTS)
 READ = {"pooling": "mean", "normalize": True, "max_length": 256}
 BGE = "bge-small-en-v1.5"
+NOMIC = "nomic-embed-text-v1"
 PROMPT = {"config_sentence_transformers.json": {"default_prompt_name": "query", "prompts": {}}}
 
 DECLARED: tuple[Declared, ...] = (
@@ -70,6 +71,22 @@ DECLARED: tuple[Declared, ...] = (
     Declared(BGE, {}, None, files=_sentences("mean_tokens", *PARTS, do_lower_case=True)),
     Declared(BGE, {}, None, files=MEAN | PROMPT),
     Declared(BGE, {"num_attention_heads": None}, {"n_heads": 12}),
+    Declared("distilbert-base-uncased", {"n_heads": None}, {"n_heads": 12}),
+    Declared(NOMIC, {"n_positions": 2048, "rotary_scaling_factor": 1}, {"context_length": 2048}),
+    Declared(NOMIC, {"rotary_scaling_factor": 4}, {"context_length": 2048}),
+    Declared(NOMIC, {"rotary_emb_base": None, "rope_theta": 500.0}, {"rope_theta": 500.0}),
+    Declared(
+        NOMIC,
+        {},
+        {**READ, "position_offset": 0},
+        {
+            "general.architecture": "nomic-bert",
+            "nomic-bert.attention.causal": False,
+            "nomic-bert.pooling_type": 1,
+            "tokenizer.ggml.token_type_count": 2,
+        },
+        MEAN,
+    ),
     Declared(
         "Phi-3-mini-128k",
         {"original_max_position_embeddings": None},

@@ -7,36 +7,28 @@ the folder that it converts back to the one it came from?
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from safetensors.numpy import save_file
 
-from maxtool.architectures import build
-from maxtool.conversion import Request, convert, prepare
 from maxtool.errors import MaxtoolError
-from maxtool.recipe import Recipe, find_recipe, load_recipe, resolve_config, written_keys
+from maxtool.recipe import Recipe, find_recipe, load_recipe, plan, resolve_config, written_keys
 from maxtool.recipe.expressions import same
-from maxtool.recipe.naming import title
-from maxtool.weights import Checkpoint, TensorSpec, open_checkpoint
-from maxtool.weights.formats import gguf
+from maxtool.recipe.plan import shown
+from maxtool.weights import Checkpoint, open_checkpoint
 from tests.data.seeded import Config
 from tests.recipe import test_recorded_keys
-from tests.variants import gguf_keys
-from tests.variants.cases import Case, Reading
+from tests.variants import gguf_files, gguf_keys
+from tests.variants.cases import Case, read
 from tests.variants.crashes import crashes_refuse
 from tests.variants.declared import published
+from tests.variants.offered import offered
 from tests.variants.old_files import older, with_head
 from tests.variants.refused import fits
-from tests.variants.rows import DATA, RANDOM, Files, Row, rows, without
-from tests.variants.written_files import SIZES
-
-UNTIED = ("gemma2", "gemma3_text")
-"""Model types whose output matrix llama.cpp's converter leaves out."""
+from tests.variants.rows import DATA, RANDOM, Files, rows, without
 
 
 class Judge:
@@ -93,6 +85,7 @@ class Judge:
             if wrong := case.fault(recipes[case.recipe]):
                 yield wrong
         yield from self._keys_wrong(family, recipes)
+        yield from self._supported(family, recipes)
 
     def _keys_wrong(self, family: str, recipes: dict[str, Recipe]) -> Iterator[str]:
         """Return the differences in reading a GGUF file with one key changed."""
@@ -108,13 +101,38 @@ class Judge:
         if wrong := [what for what in expected if actual.get(what) != expected[what]]:
             yield f"{family}: {wrong}"
 
+    def _supported(self, family: str, recipes: dict[str, Recipe]) -> Iterator[str]:
+        """Return the tensors for which a GGUF file is not refused as it must be."""
+        case, further = self.file(family), gguf_files.UNSUPPORTED.get(family, {})
+        if case is None or case.recipe not in recipes:
+            return
+        for name, reason in further.items():
+            if name not in self._published:
+                output = case.folder / f"{name}.gguf"
+                self._published[name] = gguf_files.with_tensors(case.checkpoint, [name], output)
+            try:
+                problems = shown(plan(recipes[case.recipe], self._published[name]).misfits())
+            except MaxtoolError as refusal:
+                problems = [str(refusal)]
+            if not any(reason in each for each in problems):
+                yield f"{family}: {name} is not refused for its {reason}"
+
+    def unoffered(self, cases: Sequence[Case]) -> Iterator[str]:
+        """Recipes whose entries are not those of the architecture, for some models."""
+        for case in cases:
+            with crashes_refuse():
+                entries = load_recipe(case.recipe).entries
+            if case.usual is not None and entries != offered(case.usual.plan):
+                yield f"{case.row.family}: the entries {entries}"
+
     def unpublished(self, names: Sequence[str]) -> Iterator[str]:
         """Published configurations that give other fields than they must, or are refused."""
         for model, told, checkpoint in self._those_published(names):
             try:
                 with crashes_refuse():
                     recipe = load_recipe(told["recipe"])
-                    values = resolve_config(recipe, checkpoint).values
+                    resolved = resolve_config(recipe, checkpoint)
+                    values = resolved.values
                     keys = written_keys(recipe, "gguf", values) if told.get("gguf") else {}
             except MaxtoolError as refusal:
                 if told["fields"] is not None:
@@ -123,9 +141,14 @@ class Judge:
             if told["fields"] is None:
                 yield f"{model}: read, which must be refused"
                 continue
+            if resolved.notes:
+                yield f"{model}: {resolved.notes}"
             for key, value in told.get("gguf", {}).items():
                 if not same(keys.get(key), value):
                     yield f"{model}: {key} = {keys.get(key)}"
+            order = [key for key in told.get("gguf", ()) if key in keys]
+            if order != sorted(order, key=[*keys].index):
+                yield f"{model}: {list(keys)} in another order"
             for name, value in told["fields"].items():
                 if not same(values.get(name), tuple(value) if isinstance(value, list) else value):
                     yield f"{model}: {name} = {values.get(name)}"
@@ -133,11 +156,7 @@ class Judge:
     def unmatched(self, names: Sequence[str]) -> Iterator[str]:
         """Published configurations that are taken for those of another recipe."""
         for model, told, checkpoint in self._those_published(names):
-            try:
-                result = find_recipe(checkpoint).name
-            except MaxtoolError as refusal:
-                result = str(refusal)
-            if result != told["recipe"]:
+            if (result := _recognised(checkpoint)) != told["recipe"]:
                 yield f"{model}: {result} instead of {told['recipe']}"
 
     def _those_published(self, names: Sequence[str]) -> Iterator[tuple[str, Config, Checkpoint]]:
@@ -190,15 +209,25 @@ class Judge:
 
     def unrecognised(self, family: str) -> Iterator[str]:
         """Checkpoints of one family that are taken for those of another recipe."""
-        for case in {case.checkpoint.format: case for case in self.cases(family)}.values():
+        files = {(each.checkpoint.format, _vocabulary(each)): each for each in self.cases(family)}
+        for case in files.values():
             if case.checkpoint.format == "gguf" and not case.is_recognised:
                 continue
-            try:
-                result = find_recipe(case.checkpoint).name
-            except MaxtoolError as refusal:
-                result = str(refusal)
-            if result != case.recipe:
+            if (result := _recognised(case.checkpoint)) != case.recipe:
                 yield f"{case.row}: {result} instead of {case.recipe}"
+
+
+def _recognised(checkpoint: Checkpoint) -> str:
+    """Return the name of the recipe that recognises a checkpoint, or why none does."""
+    try:
+        return find_recipe(checkpoint).name
+    except MaxtoolError as refusal:
+        return str(refusal)
+
+
+def _vocabulary(case: Case) -> object:
+    """Return the kind of vocabulary that a GGUF file says, which tells RoBERTa from BERT."""
+    return case.checkpoint.metadata.get("tokenizer.ggml.model")
 
 
 def _alike(left: Config | None, right: Config | None) -> bool:
@@ -229,7 +258,7 @@ def _cases(family: str, folder: Path) -> Iterator[Case]:
         files = Files(own) if "gguf" in row.more else shared
         checkpoint = files.checkpoint(row)
         recipe = recipe or find_recipe(checkpoint)
-        usual = _read(recipe, checkpoint, row)
+        usual = read(recipe, checkpoint, row)
         is_unread = usual is None and not fits(recipe, checkpoint)
         case = Case(row, checkpoint, usual, own, recipe.name, recipe.name, is_unread)
         yield case
@@ -238,63 +267,19 @@ def _cases(family: str, folder: Path) -> Iterator[Case]:
         if not is_tied_seen and (other := with_head(case)):
             is_tied_seen = True
             yield other
-        if usual is not None and "gguf" not in row.more and row.config["model_type"] in UNTIED:
-            yield from _untied(case)
+        if usual is not None and "gguf" not in row.more:
+            yield from gguf_files.untied(case)
         if "gguf" not in row.more or usual is None:
             continue
-        for file in _converted(case):
+        last: Case | None = None
+        for file in gguf_files.converted(case):
             # DistilBERT's files say that they are BERT's: --recipe tells.
             known = find_recipe(file) if recipe.match["gguf"].values else recipe
-            yield Case(row, file, _read(known, file, row), own, known.name, recipe.name)
+            last = Case(row, file, read(known, file, row), own, known.name, recipe.name)
+            yield last
+        assert last is not None
+        if index == 0:
+            yield from gguf_files.first_files(last)
         # The vocabulary, which these files lack, says which of two encoders it is.
-        told = {key: values[0] for key, values in recipe.match["gguf"].values.items()}
-        if known.name != recipe.name and row.is_encoder and told:
-            file = _rewritten(file, {**file.metadata, **told}, own / "told.gguf")
-            alone = dataclasses.replace(row, more={})
-            yield Case(alone, file, _read(recipe, file, row), own, recipe.name, recipe.name)
-
-
-def _converted(case: Case) -> Iterator[Checkpoint]:
-    """The GGUF file of a checkpoint, and llama.cpp's if it differs and says as much."""
-    folder, output = case.folder, case.folder / f"{case.row.family}.gguf"
-    convert(prepare(Request(case.checkpoint.path, output, name=title(case.row.family))))
-    file = open_checkpoint(output)
-    yield file
-    theirs = case.row.more["gguf"]["keys"]
-    ours = {key.partition(".")[2] for key in file.metadata.keys() - theirs.keys()}
-    if file.metadata.keys() ^ theirs.keys() and ours <= SIZES:
-        keys = {k: file.metadata[k] if k in file.metadata else np.uint32(theirs[k]) for k in theirs}
-        yield _rewritten(file, keys, folder / "theirs.gguf")
-
-
-def _rewritten(file: Checkpoint, keys: Mapping[str, Any], output: Path) -> Checkpoint:
-    """A GGUF file with other keys."""
-    specs = [TensorSpec(i.name, i.dtype, i.shape, i.encoding) for i in file.tensors.values()]
-    gguf.write(output, specs, [file.read(each).data for each in file.tensors], dict(keys))
-    return open_checkpoint(output)
-
-
-def _untied(case: Case) -> Iterator[Case]:
-    """The GGUF file with an output matrix, where llama.cpp's converter leaves it out."""
-    if case.row.config.get("tie_word_embeddings", True):
-        return
-    output = case.folder / "untied.gguf"
-    case.folder.mkdir(exist_ok=True)
-    try:
-        convert(prepare(Request(case.checkpoint.path, output, name=title(case.row.family))))
-    except MaxtoolError:  # GGUF has no key for it
-        return
-    file = open_checkpoint(output)
-    known = find_recipe(file)
-    yield Case(case.row, file, _read(known, file, case.row), case.folder, known.name, case.recipe)
-
-
-def _read(recipe: Recipe, checkpoint: Checkpoint, row: Row) -> Reading | None:
-    try:
-        reading = Reading(checkpoint, recipe, resolve_config(recipe, checkpoint))
-        result = reading.plan
-        module = build(recipe.architecture, result.config)
-    except MaxtoolError:
-        return None
-    fits = module.context is None or module.context >= row.tokens
-    return reading if fits else None
+        if last.recipe != recipe.name and row.is_encoder and recipe.match["gguf"].values:
+            yield from gguf_files.recognised(last, recipe)

@@ -29,6 +29,12 @@ RECIPES = sorted(file.stem for file in FOLDER.glob("*.toml"))
 SAMPLE, SEED = 8, 13
 
 
+def test_what_is_whole_shows_nothing(tmp_path: Path) -> None:
+    judge = Judge([], tmp_path)
+    for looks in (judge.unpublished, judge.unwritten, judge.unmatched):
+        assert not list(looks(RECIPES))
+
+
 def test_every_known_damage_is_done() -> None:
     done = {f"{recipe} {mutation}" for recipe in RECIPES for mutation, _ in damages(recipe)}
     for pattern in (pattern for patterns in EQUIVALENT.values() for pattern in patterns):
@@ -71,12 +77,15 @@ def shown(recipe: str, judge: Judge, damage: tuple[Mutation, Table]) -> str | No
 def _unpublished(recipe: str, judge: Judge, damage: tuple[Mutation, Table]) -> str | None:
     """Damage that fields and keys alone show, without weights."""
     mutation, changed = damage
+    names, part = heirs(recipe), mutation.path[0]
+    cases = [judge.cases(each)[0] for each in judge.families] if part == "entries" else []
     with damaged(recipe, changed):
-        names, part = heirs(recipe), mutation.path[0]
-        unwritten = judge.unwritten(names) if part in ("config", "constants") else ()
+        unwritten = judge.unwritten(names) if part in ("config", "constants", "order") else ()
         unmatched = judge.unmatched(names) if part == "match" else ()
+        unoffered = judge.unoffered([each for each in cases if each.recipe in names])
+        published = judge.unpublished(names)
         try:
-            return next(itertools.chain(judge.unpublished(names), unwritten, unmatched), None)
+            return next(itertools.chain(published, unwritten, unmatched, unoffered), None)
         except MaxtoolError as refusal:
             return f"refused: {refusal}"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from maxtool.recipe import find_recipe
+from maxtool.recipe import find_recipe, recipe_names
 from tests.data.random_configs import ENCODERS
 from tests.data.seeded import sample
 from tests.effort import thinned
@@ -38,6 +38,8 @@ def test_a_family(family: str, tmp_path: Path) -> None:
     """Read it, convert it as llama.cpp's converter does, read the result, and convert it back."""
     judge = Judge([family], tmp_path)
     assert not list(judge.problems())
+    assert not list(judge.unoffered(judge.cases(family)[:1]))
+    assert not list(judge.faults(family, recipe_names(), None))
     case = judge.file(family)
     if case is not None and case.usual is not None:
         result = gguf_keys.measured(case.usual.recipe, case.checkpoint)
