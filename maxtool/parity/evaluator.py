@@ -12,6 +12,7 @@ from maxtool.graph import BufferType, CallNode, Dim, Graph, Node, Shape, Tensor
 from maxtool.graph.nested_graph import FlowGraph, NestedGraph
 from maxtool.graph.ops.operation_table import OPS
 from maxtool.graph.ops.slicing import IndexRange
+from maxtool.parity.activation_rounding import PRODUCTS, RoundingWeight, rounded
 from maxtool.parity.array_types import Array
 from maxtool.parity.definitions import COMPUTED, DEFINITIONS, UNDEFINED
 
@@ -21,12 +22,15 @@ Values: TypeAlias = dict[int, "Array | Callable[[], Array]"]
 
 
 def evaluate(
-    graph: Graph, inputs: Sequence[Array], weights: Mapping[str, Array] | None = None
+    graph: Graph,
+    inputs: Sequence[Array],
+    weights: Mapping[str, Array] | None = None,
+    rounding: Mapping[str, int] | None = None,
 ) -> list[Array]:
     """Compute the outputs of a graph.
 
     Floats are float64 from the first operation to the last; only a cast to fewer than 32 bits
-    rounds. A weight is widened for the one operation that uses it.
+    rounds, and what ``rounding`` says. A weight is widened for the one operation that uses it.
 
     Args:
         graph: A graph for one device.
@@ -34,6 +38,8 @@ def evaluate(
             element type: give float64.
         weights: The elements of every weight by its full name, decoded. It is asked each time a
             weight is used, so that it may read them from a file.
+        rounding: The weights that round what they are multiplied with to eight bits, by name, and
+            how many activations share a scale.
 
     Returns:
         An array for each output: floats in float64, others in their own type.
@@ -45,6 +51,9 @@ def evaluate(
     """
     read = (weights or {}).__getitem__
     values: Values = {id(one): partial(read, name) for name, one in graph.weight_values.items()}
+    for name in graph.weight_values.keys() & (rounding or {}).keys():
+        value = graph.weight_values[name]
+        values[id(value)] = RoundingWeight(partial(read, name), (rounding or {})[name])
     with np.errstate(all="ignore"):
         results = _run(graph, inputs, values, {})
     return [_typed(one, array) for one, array in zip(graph.outputs, results, strict=True)]
@@ -62,9 +71,28 @@ def _run(graph: Graph, inputs: Sequence[Array], values: Values, sizes: Sizes) ->
         if isinstance(node, CallNode):
             name, results = node.callee.name, _call(node, values, sizes)
         else:
-            name, results = node.op, _results(node, _arrays(node.inputs, values), sizes)
+            name, results = node.op, _results(node, _operands(node, values), sizes)
         _bind(name, node.outputs, results, values, sizes)
+        _keep_rounding(node, results, values)
     return _arrays(graph.outputs, values)
+
+
+def _operands(node: Node, values: Values) -> list[Array]:
+    """The operands of an operation, activations rounded where the weight does so."""
+    operands = _arrays(node.inputs, values)
+    weight = values[id(node.inputs[1])] if node.op in PRODUCTS else None
+    if isinstance(weight, RoundingWeight):
+        operands[0] = rounded(operands[0], weight.block)
+    return operands
+
+
+def _keep_rounding(node: Node | CallNode, results: Sequence[Array], values: Values) -> None:
+    """Let a transposed weight round as the weight does: one kernel is all of ``x @ w.T``."""
+    if isinstance(node, CallNode) or node.op != "permute":
+        return
+    weight, (result,) = values[id(node.inputs[0])], results
+    if isinstance(weight, RoundingWeight):
+        values[id(node.outputs[0])] = RoundingWeight(lambda: result, weight.block)
 
 
 def _arrays(tensors: Iterable[Tensor], values: Values) -> list[Array]:

@@ -78,8 +78,8 @@ def compare(actual: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance) 
         # Equal infinities have no difference; whole numbers may be too large to have one here.
         difference = np.where(unequal, apart.clip(1) if is_exact else np.inf, np.nan_to_num(apart))
         passed = not unequal.any() and all(
-            size(difference) <= tolerance.atol + tolerance.rtol * size(finite_reference)
-            for size in (_root_mean_square, _largest)
+            error <= tolerance.atol + tolerance.rtol * size
+            for error, size in zip(sizes(difference), sizes(finite_reference), strict=True)
         )
         relative_error = _relative(difference, finite_reference)
     return Comparison(
@@ -94,6 +94,11 @@ def compare(actual: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance) 
         atol=tolerance.atol,
         passed=passed,
     )
+
+
+def sizes(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Return both measures of size: the root mean square, and the largest absolute value."""
+    return _root_mean_square(values), _largest(values)
 
 
 WHOLE = "biu"  # kinds of NumPy's types that are compared exactly: truth values, whole numbers
