@@ -41,6 +41,8 @@ KERNELS = {
     "Permute": "graph/test_layout.py::test_orders_of_dimensions[DType.int16]",
     "Pointwise": "compiler/kernels/test_special.py::test_a_function[gelu]",
     "Pool": "graph/test_convolution.py::test_pooling[float32]",
+    "QuantizedEmbedding": "compiler/kernels/test_quantized.py::test_rows_of_a_table[Q4_K]",
+    "QuantizedLinear": "compiler/kernels/test_quantized.py::test_products_of_integers[Q4_K]",
     "ReduceRows": "graph/test_reduction.py::test_what_numpy_computes[float32]",
     "RmsNorm": "compiler/kernels/test_rowwise.py::test_rms_norm[64]",
     "RmsNormRows": "graph/test_normalization.py::test_rounding_before_the_product_and_after_it",

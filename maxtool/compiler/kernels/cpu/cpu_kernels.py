@@ -13,10 +13,13 @@ from maxtool.compiler.kernels.cpu.backend import CpuBackend
 from maxtool.compiler.kernels.cpu.dot_attention import dot_attention
 from maxtool.compiler.kernels.cpu.embedding import embedding
 from maxtool.compiler.kernels.cpu.experts import expert_linear
+from maxtool.compiler.kernels.cpu.integer_dot import InstructionSet, instruction_set
 from maxtool.compiler.kernels.cpu.linear import linear
 from maxtool.compiler.kernels.cpu.norm import rms_norm
 from maxtool.compiler.kernels.cpu.pack_columns import pack_columns
 from maxtool.compiler.kernels.cpu.permute import permute
+from maxtool.compiler.kernels.cpu.quantized_embedding import quantized_embedding
+from maxtool.compiler.kernels.cpu.quantized_linear import quantized_linear
 from maxtool.compiler.kernels.cpu.rope import rope
 from maxtool.compiler.kernels.requests import PrimFunc, Request, Row, row_with
 from maxtool.compiler.kernels.shared import on_backend
@@ -34,8 +37,16 @@ KERNELS: tuple[Row, ...] = (
     row_with(RegisterTile, r.Rope)(rope),
 )
 
+# Kernels of quantized weights, whose products are of integers.
+QUANTIZED: tuple[Row, ...] = (
+    row_with(InstructionSet, c.QuantizedLinear)(quantized_linear),
+    row_with(InstructionSet, c.QuantizedEmbedding)(quantized_embedding),
+)
+
 
 def kernels(target: CpuTarget) -> dict[Callable[..., Request], Callable[..., PrimFunc]]:
     """Return the factory of each kernel for a CPU, by the type of its requests; its own first."""
     own = {request: partial(factory, target.tile) for request, factory in KERNELS}
-    return on_backend(CpuBackend(target.tile)) | own
+    machine = instruction_set(target)
+    integers = {request: partial(factory, machine) for request, factory in QUANTIZED}
+    return on_backend(CpuBackend(target.tile)) | own | integers

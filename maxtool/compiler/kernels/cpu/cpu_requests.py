@@ -24,3 +24,18 @@ class PackedExpertLinear(Request):
     """Products with the packed matrices of the experts that were chosen for each row."""
 
     weight_dtype: str
+
+
+class QuantizedLinear(Request):
+    """Product with a matrix of quantized weights, packed as ``quantized_packing`` does."""
+
+    encoding: str
+    bias: bool = False
+
+
+class QuantizedEmbedding(Request):
+    """Rows of a table of quantized weights by number, in float32."""
+
+    encoding: str
+    vocab: int
+    dim: int

@@ -1,0 +1,167 @@
+"""Instruction sets for products of quantized numbers: a table of primitives.
+
+All work on vectors whose int32 lanes are columns, each with 4 neighbouring terms as bytes. Weights
+are unsigned bytes, activations signed ones, and no product or sum here ever saturates or wraps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
+
+from tvm import tirx
+from tvm.tirx.script.builder import ir as T
+
+from maxtool.compiler.cpu_target import CpuTarget
+from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.quantized_layout import RecordLayout
+
+# The largest quant of which 32 terms, times activations of any sign, fit int16 sums from 0 on.
+LARGEST_FROM_ZERO = 15
+# The largest quant that times -127 fits int16 as often as such sums add.
+LARGEST_NARROW = 63
+
+# Codes below 16, a table for them -> entries.
+LookUp: TypeAlias = Callable[[b.Expr, list[int]], b.Expr]
+# Sums of earlier products, weights, activations -> sums.
+Multiply: TypeAlias = Callable[[b.Expr, b.Expr, b.Expr], b.Expr]
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerDot:
+    """A way to add products of weights and activations.
+
+    Attributes:
+        lanes: int32 lanes of a vector.
+        multiply: Adds the products of a vector of weights and one of activations to sums.
+        look_up: Entries of a table of 16 bytes.
+        sums: Type of the sums while terms that share a scale are added: int32, a sum in each lane;
+            or int16, two in each, of two of the 4 terms each.
+        words: Whether both sides are widened to int16: a vector of weights, or of activations, is
+            two, of terms 0 and 2 and of terms 1 and 3.
+        signed: Whether 8-bit weights are taken as they are, not as unsigned bytes with a zero.
+    """
+
+    lanes: int
+    multiply: Multiply
+    look_up: LookUp
+    sums: str = "int32"
+    words: bool = False
+    signed: bool = False
+
+    @property
+    def parts(self) -> int:
+        """The vectors that 4 terms of activations take."""
+        return 2 if self.words else 1
+
+    @property
+    def sum_type(self) -> str:
+        """Type of a vector of sums."""
+        return b.vector_type(self.sums, self.lanes * (2 if self.sums == "int16" else 1))
+
+    def zero(self, layout: RecordLayout) -> int:
+        """Return what is taken off the weights that are multiplied."""
+        if self.signed and (layout.signed or layout.values is not None):
+            return 0
+        if self.sums == "int16" and layout.zero == 0 and layout.largest > LARGEST_FROM_ZERO:
+            return (layout.largest + 1) // 2
+        return layout.zero
+
+    def shift(self, layout: RecordLayout) -> int:
+        """Return what ``zero`` takes off beyond the zero of the encoding, to be added again."""
+        return 0 if self.zero(layout) == 0 else self.zero(layout) - layout.zero
+
+    def start(self, bits: b.Expr) -> b.Expr:
+        """Sums that begin at what ``start_bits`` made, the same in all lanes."""
+        return T.reinterpret(self.sum_type, b.splat(bits, self.lanes))
+
+    def start_bits(self, low: b.Expr, high: b.Expr) -> b.Expr:
+        """Bits of a lane that begins at ``low`` for terms 0 and 1, and ``high`` for terms 2 and 3.
+
+        Both are int32; for int16 sums they must be in its range.
+        """
+        if self.sums == "int32":
+            return low + high
+        return (high << b.int32(16)) | (low & b.int32(0xFFFF))
+
+    def add(self, sums: b.Expr, weights: b.Expr, activations: list[b.Expr]) -> b.Expr:
+        """Sums and 4 more products in each lane; ``activations`` are ``parts`` int32 numbers."""
+        for weight, part in zip(self._operands(weights), activations, strict=True):
+            sums = self.multiply(sums, weight, b.splat(part, self.lanes))
+        return sums
+
+    def total(self, sums: b.Expr) -> b.Expr:
+        """Sums as int32, one in each lane."""
+        if self.sums == "int32":
+            return sums
+        ones = b.splat(tirx.const(1, "int16"), 2 * self.lanes)
+        return PAIRS[self.lanes](sums, ones)
+
+    def _operands(self, weights: b.Expr) -> list[b.Expr]:
+        if not self.words:
+            return [weights]
+        pairs = T.reinterpret(b.vector_type("uint16", 2 * self.lanes), weights)
+        low = pairs & b.splat(tirx.const(0xFF, "uint16"), 2 * self.lanes)
+        return [low, T.shift_right(pairs, b.splat(tirx.const(8, "uint16"), 2 * self.lanes))]
+
+
+def plain_bytes(lanes: int, sums: b.Expr, weights: b.Expr, activations: b.Expr) -> b.Expr:
+    """4 products of unsigned by signed bytes added to each int32: what every set computes."""
+    signed = T.reinterpret(b.vector_type("int8", 4 * lanes), activations)
+    for term in range(4):
+        places = list(range(term, 4 * lanes, 4))
+        weight, value = (
+            T.Cast(b.vector_type("int32", lanes), tirx.Shuffle([b.let(vector)], places))
+            for vector in (weights, signed)
+        )
+        sums = sums + weight * value
+    return sums
+
+
+def plain_look_up(codes: b.Expr, table: list[int]) -> b.Expr:
+    """The entry of a table of bytes for each byte below 16: what every set computes."""
+    lanes = int(str(codes.ty).partition("x")[2])
+    result = b.splat(tirx.const(0, "uint8"), lanes)
+    for code, entry in enumerate(table):
+        here = codes == b.splat(tirx.const(code, "uint8"), lanes)
+        result = T.Select(here, b.splat(tirx.const(entry, "uint8"), lanes), result)
+    return result
+
+
+def generic(lanes: int) -> IntegerDot:
+    """Return the set for machines that have none of their own: plain TensorIR."""
+    return IntegerDot(lanes, partial(plain_bytes, lanes), plain_look_up)
+
+
+PAIRS: dict[int, Callable[[b.Expr, b.Expr], b.Expr]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class InstructionSet:
+    """Facts about a machine that kernels of quantized weights depend on.
+
+    Attributes:
+        narrow: How weights whose quants are at most 63 are multiplied.
+        wide: How others are.
+        floats: float32 lanes of a vector, for activations.
+        rows: Rows of the tile of a product of many rows.
+        streams: Column blocks that a task reads side by side when there is one row.
+    """
+
+    narrow: IntegerDot
+    wide: IntegerDot
+    floats: int
+    rows: int
+    streams: int
+
+    def dot(self, layout: RecordLayout) -> IntegerDot:
+        """Return the way to multiply weights of a layout."""
+        return self.narrow if layout.largest <= LARGEST_NARROW else self.wide
+
+
+def instruction_set(target: CpuTarget) -> InstructionSet:
+    """Return what a machine has."""
+    plain = generic(4)
+    return InstructionSet(plain, plain, min(target.tile.width, 16), rows=4, streams=1)

@@ -1,0 +1,196 @@
+"""Activations quantized on the fly, for products with quantized weights.
+
+Each stretch of as many terms as a block of the weights has becomes int8 with one float32 scale,
+as in llama.cpp: 127 stands for the largest magnitude, and numbers between two steps go to the
+nearest, ties to even. A stretch with a NaN or an infinity has the scale NaN, so that all that its
+row is multiplied with is NaN. Magnitudes are taken as at least ``LEAST``: numbers far below it
+become zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tvm import tirx
+from tvm.tirx.script.builder import ir as T
+
+from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.kernels.cpu.integer_dot import IntegerDot
+from maxtool.compiler.quantized_layout import GROUP, RecordLayout
+
+STEPS = 127.0
+# The largest magnitude of a stretch of zeros: its inverse and its 127th part are normal numbers.
+LEAST = 2.0**-100
+INFINITY_BITS = 0x7F800000
+SIGN_MASK = 0x7FFFFFFF
+
+CHUNK = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Activations:
+    """Tiles of ``rows`` quantized rows each.
+
+    Attributes:
+        quants: [tiles, k / 4, rows * parts] int32: 4 terms each, as ``IntegerDot.add`` wants them.
+        scales: [tiles, spans, rows].
+        starts: [tiles, k / terms, rows] int32: what sums of terms that share a scale begin at, so
+            that the zero of the weights is taken off; None if it is 0.
+        sums: [tiles, k / terms, rows] float32, of the quants; None if nothing asks for them.
+    """
+
+    layout: RecordLayout
+    dot: IntegerDot
+    rows: int
+    quants: b.Buffer
+    scales: b.Buffer
+    starts: b.Buffer
+    sums: b.Buffer
+
+    @classmethod
+    def of(
+        cls, layout: RecordLayout, dot: IntegerDot, tiles: b.Expr, rows: int, k: b.Expr
+    ) -> Activations:
+        """Memory for a number of tiles."""
+        parts = (tiles, b.quotient(k, layout.terms), rows)
+        needs_sums = layout.has("m") or layout.has("dmin") or dot.shift(layout) != 0
+        return cls(
+            layout,
+            dot,
+            rows,
+            quants=b.workspace((tiles, b.quotient(k, GROUP), rows * dot.parts), "int32"),
+            scales=b.workspace((tiles, b.quotient(k, layout.span), rows)),
+            starts=b.workspace(parts, "int32") if dot.zero(layout) else None,
+            sums=b.workspace(parts) if needs_sums else None,
+        )
+
+    def operand(self, tile: b.Index, group: b.Index, row: int) -> list[b.Expr]:
+        """Four terms of a row."""
+        parts = self.dot.parts
+        return [self.quants[tile, group, row * parts + part] for part in range(parts)]
+
+    def start(self, tile: b.Index, part: b.Index, row: int) -> b.Expr:
+        """The vector of sums that terms which share a scale begin with."""
+        bits = b.int32(0) if self.starts is None else self.starts[tile, part, row]
+        return self.dot.start(bits)
+
+
+def quantize_tile(
+    activations: Activations,
+    x: b.Buffer,
+    tile: b.Expr,
+    sources: Sequence[tuple[b.Expr, ...]],
+    width: int,
+) -> None:
+    """Quantize rows of ``x``, one for each row of a tile, by vectors of ``width`` floats."""
+    spans = b.index(b.quotient(x.shape[-1], activations.layout.span))
+    for row, source in enumerate(sources):
+        work = _Row(activations, x, tile, row, source, width)
+        with T.serial(spans) as span:
+            work.quantize(span)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One row of a tile while it is quantized."""
+
+    to: Activations
+    x: b.Buffer
+    tile: b.Expr
+    row: int
+    source: tuple[b.Expr, ...]
+    width: int
+
+    def quantize(self, span: b.Expr) -> None:
+        """The terms that share a scale of activations."""
+        chunks = self.to.layout.span // CHUNK
+        first = b.index(span * chunks)
+        top = self._largest(first, chunks)
+        magnitude = b.let(T.max(T.reinterpret("float32", top), T.float32(LEAST)))
+        is_finite = top < b.int32(INFINITY_BITS)
+        step = T.Select(is_finite, magnitude / T.float32(STEPS), T.float32(float("nan")))
+        b.store(self.to.scales, step, (self.tile, span, self.row))
+        inverse = b.let(T.float32(STEPS) / magnitude)
+        with T.serial(b.integer(chunks)) as c:
+            self._chunk(b.index(first + c), inverse)
+
+    def _largest(self, first: b.Expr, chunks: int) -> b.Expr:
+        """Bits of the largest magnitude: of integers, NaN is the largest and no comparison odd."""
+        integers = b.vector_type("int32", self.width)
+        tops = b.scratch((self.width,), "int32")
+        b.store(tops, b.splat(b.int32(0), self.width), (0,), self.width)
+        with T.serial(b.integer(chunks)) as c:
+            for value in self._vectors(first + c):
+                bits = T.reinterpret(integers, value) & b.splat(b.int32(SIGN_MASK), self.width)
+                here = b.load(tops, (0,), self.width)
+                b.store(tops, T.max(here, bits), (0,), self.width)
+        return b.let(b.fold(b.load(tops, (0,), self.width), self.width, T.max))
+
+    def _vectors(self, chunk: b.Expr) -> list[b.Expr]:
+        start = chunk * CHUNK
+        places = range(0, CHUNK, self.width)
+        return [b.load(self.x, (*self.source, start + at), self.width) for at in places]
+
+    def _chunk(self, chunk: b.Expr, inverse: b.Expr) -> None:
+        """32 terms: their quants, and what follows from their sums."""
+        quants = [b.let(self._rounded(value, inverse)) for value in self._vectors(chunk)]
+        for i, values in enumerate(quants):
+            self._store_quants(values, b.index(chunk * (CHUNK // GROUP) + i * self.width // GROUP))
+        if self.to.starts is None and self.to.sums is None:
+            return
+        terms = self.to.layout.terms
+        for part in range(CHUNK // terms):
+            count = terms // self.width
+            self._store_sums(
+                quants[part * count : (part + 1) * count], b.index(chunk * (CHUNK // terms) + part)
+            )
+
+    def _rounded(self, value: b.Expr, inverse: b.Expr) -> b.Expr:
+        """The nearest integers, ties to even, as int32."""
+        shifted = value * b.splat(inverse, self.width) + b.splat(b.ROUND, self.width)
+        bits = b.let(T.reinterpret(b.vector_type("int32", self.width), shifted))
+        return bits - b.splat(b.int32(b.ROUND_BITS), self.width)
+
+    def _store_quants(self, values: b.Expr, group: b.Expr) -> None:
+        """Quants of ``width`` terms, of which 4 are a group."""
+        parts = self.to.dot.parts
+        for part, words in enumerate(map(b.let, self._packed(values))):
+            for i in range(self.width // GROUP):
+                word = tirx.Shuffle([words], [i])
+                b.store(self.to.quants, word, (self.tile, group + i, self.row * parts + part))
+
+    def _packed(self, values: b.Expr) -> list[b.Expr]:
+        """An int32 for each group: its 4 terms as bytes, or two of them as int16, then the rest."""
+        groups = self.width // GROUP
+        if not self.to.dot.words:
+            narrow = b.let(T.Cast(b.vector_type("int8", self.width), values))
+            return [T.reinterpret(b.vector_type("int32", groups), narrow)]
+        a, c, e, f = (
+            tirx.Shuffle([values], list(range(term, self.width, GROUP))) for term in range(GROUP)
+        )
+        low = b.splat(b.int32(0xFFFF), groups)
+        high = b.splat(b.int32(16), groups)
+        return [(first & low) | T.shift_left(second, high) for first, second in ((a, e), (c, f))]
+
+    def _store_sums(self, quants: Sequence[b.Expr], part: b.Expr) -> None:
+        """The sums of terms that share a scale of weights."""
+        total = quants[0]
+        for values in quants[1:]:
+            total = total + values
+        width = self.width
+        while width > GROUP:  # as b.fold, but for the last two steps
+            width //= 2
+            total = b.let(total)
+            halves = [list(range(start, start + width)) for start in (0, width)]
+            total = b.add(*(tirx.Shuffle([total], half) for half in halves))
+        total = b.let(total)
+        terms = [tirx.Shuffle([total], [term]) for term in range(GROUP)]
+        low, high = b.let(terms[0] + terms[1]), b.let(terms[2] + terms[3])
+        place = (self.tile, part, self.row)
+        if self.to.starts is not None:
+            zero = b.int32(-self.to.dot.zero(self.to.layout))
+            bits = self.to.dot.start_bits(b.let(low * zero), b.let(high * zero))
+            b.store(self.to.starts, bits, place)
+        if self.to.sums is not None:
+            b.store(self.to.sums, T.Cast("float32", low + high), place)

@@ -1,0 +1,226 @@
+"""Packed quantized weights as kernels read them: vectors of bytes, and of scales."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tvm import tirx
+from tvm.tirx.script.builder import ir as T
+
+from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.kernels.cpu.integer_dot import IntegerDot
+from maxtool.compiler.quantized_layout import (
+    COLUMNS,
+    GROUP,
+    LANE,
+    VECTOR,
+    Plane,
+    RecordLayout,
+)
+
+# Terms that are unpacked at a time, and their groups of 4; scales are of 16 or 32 of them.
+CHUNK = 32
+CHUNK_GROUPS = CHUNK // GROUP
+
+# Bits of the exponent of a float32, and twice the smallest scale of MXFP4, which is subnormal.
+MANTISSA = 23
+HALF_LEAST = 0x00200000
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Some neighbouring columns of a record of a packed weight.
+
+    Attributes:
+        w: The weight.
+        record: The index of the record.
+        first: The first column.
+        count: How many there are: int32 lanes of a vector.
+    """
+
+    w: b.Buffer
+    record: tuple[b.Index, ...]
+    first: b.Index
+    count: int
+
+    def read(self, offset: b.Index, dtype: str, size: int) -> b.Expr:
+        """Items of the columns, of ``size`` bytes each, that begin at an offset of the record."""
+        value = b.load(self.w, (*self.record, offset + self.first * size), self.count * size)
+        return T.reinterpret(b.vector_type(dtype, self.count * size // _bytes(dtype)), value)
+
+
+def _bytes(dtype: str) -> int:
+    return {"uint8": 1, "int8": 1, "float16": 2}[dtype]
+
+
+def lanes_of(value: b.Expr) -> int:
+    """Elements of a vector."""
+    return int(str(value.ty).partition("x")[2] or 1)
+
+
+def units(layout: RecordLayout) -> int:
+    """Terms between those that unpack alike but for their offset."""
+    return max(CHUNK, layout.planes[0].period)
+
+
+def order(layout: RecordLayout) -> list[int]:
+    """Groups of 4 terms of a unit, so that those that share bytes follow each other."""
+    plane = layout.planes[0]
+    groups = range(units(layout) // GROUP)
+    return sorted(groups, key=lambda group: (plane.vector(group) % CHUNK_GROUPS, group))
+
+
+class Quants:
+    """Groups of 4 terms of some columns of one unit, unpacked one after the other.
+
+    ``unit`` is its number in the record. Bytes that groups share are loaded once.
+    """
+
+    def __init__(self, layout: RecordLayout, column: Column, unit: b.Index) -> None:
+        self.layout, self.column, self.unit = layout, column, unit
+        self.loaded: dict[tuple[str, int], b.Expr] = {}
+
+    def group(self, group: int) -> b.Expr:
+        """Quants of a group, as unsigned bytes; as int8 if the layout is of signed ones."""
+        value, at = None, 0
+        for plane in self.layout.planes:
+            bits = self._bits(plane, group, at)
+            value = bits if value is None else value | bits
+            at += plane.bits
+        return value
+
+    def _bits(self, plane: Plane, group: int, at: int) -> b.Expr:
+        """The bits of a plane, moved to bit ``at`` of each byte."""
+        value = self._vector(plane, group)
+        if plane.bits == 8:
+            return value
+        groups = units(self.layout) // GROUP
+        shared = plane.period > units(self.layout)
+        shift = plane.shift(group) - at
+        if shared:  # what the unit adds to the shift is known at run time only
+            each = plane.shift(groups)
+            value = _moved(value, T.Cast("uint16", self.unit * each))
+        return _masked(_moved(value, shift), ((1 << plane.bits) - 1) << at)
+
+    def _vector(self, plane: Plane, group: int) -> b.Expr:
+        """The vector of a plane in which a group is."""
+        key = (plane.field, plane.vector(group))
+        if key not in self.loaded:
+            each = 0 if plane.period > units(self.layout) else self._vectors(plane)
+            place = self.unit * (each * VECTOR) + key[1] * VECTOR
+            offset = self.layout.offsets[plane.field] + place
+            self.loaded[key] = b.let(self.column.read(offset, "uint8", LANE))
+        return self.loaded[key]
+
+    def _vectors(self, plane: Plane) -> int:
+        """Vectors of a plane that a unit takes."""
+        return plane.vector(units(self.layout) // GROUP)
+
+
+def _moved(value: b.Expr, shift: b.Expr | int) -> b.Expr:
+    """Bytes shifted right, or left by a negative number; bits of a neighbour come in.
+
+    They are shifted by twos, as processors have no shift of bytes.
+    """
+    lanes = lanes_of(value)
+    if isinstance(shift, int) and shift == 0:
+        return value
+    change = T.shift_right
+    if isinstance(shift, int):
+        change = T.shift_right if shift > 0 else T.shift_left
+        shift = tirx.const(abs(shift), "uint16")
+    pairs = _pairs(value, lanes)
+    return _bytes_of(change(pairs, b.splat(shift, max(1, lanes // 2))), lanes)
+
+
+def _pairs(value: b.Expr, lanes: int) -> b.Expr:
+    """Bytes by twos; a single one is widened."""
+    if lanes == 1:
+        return T.Cast("uint16", value)
+    return T.reinterpret(b.vector_type("uint16", lanes // 2), value)
+
+
+def _bytes_of(pairs: b.Expr, lanes: int) -> b.Expr:
+    """Undo ``_pairs``."""
+    if lanes == 1:
+        return T.Cast("uint8", pairs)
+    return T.reinterpret(b.vector_type("uint8", lanes), pairs)
+
+
+def _masked(value: b.Expr, mask: int) -> b.Expr:
+    return value & b.splat(tirx.const(mask, "uint8"), lanes_of(value))
+
+
+def groups_of(
+    layout: RecordLayout, dot: IntegerDot, columns: Sequence[Column], unit: b.Index
+) -> Iterator[tuple[int, list[b.Expr]]]:
+    """Each group of a unit, as ``order`` says, and its quants in all columns as ``dot`` wants."""
+    quants = [Quants(layout, column, unit) for column in columns]
+    for group in order(layout):
+        yield group, [b.let(_as_operand(each.group(group), layout, dot)) for each in quants]
+
+
+def _as_operand(quants: b.Expr, layout: RecordLayout, dot: IntegerDot) -> b.Expr:
+    """Quants as bytes that are multiplied: looked up, or without a sign."""
+    if layout.values is not None:
+        return dot.look_up(quants, [(value + dot.zero(layout)) & 0xFF for value in layout.values])
+    if layout.signed and not dot.signed:
+        return quants ^ b.splat(tirx.const(layout.zero, "uint8"), lanes_of(quants))
+    return quants
+
+
+def scale(layout: RecordLayout, column: Column) -> b.Expr:
+    """The float32 scale of each column of a record."""
+    if layout.has("d"):
+        return half(layout, column, "d")
+    exponent = T.Cast(
+        b.vector_type("int32", column.count), column.read(layout.offsets["e"], "uint8", 1)
+    )
+    return T.reinterpret(
+        b.vector_type("float32", column.count), _power_bits(b.let(exponent), column.count)
+    )
+
+
+def _power_bits(exponent: b.Expr, lanes: int) -> b.Expr:
+    """Bits of the float32 ``2 ** (exponent - 128)``; the two least are subnormal."""
+
+    def each(value: int) -> b.Expr:
+        return b.splat(b.int32(value), lanes)
+
+    normal = T.shift_left(exponent - each(1), each(MANTISSA))
+    least = T.shift_left(each(HALF_LEAST), T.min(exponent, each(1)))
+    return T.Select(exponent < each(2), least, normal)
+
+
+def half(layout: RecordLayout, column: Column, name: str) -> b.Expr:
+    """A float16 of each column, as float32."""
+    value = column.read(layout.offsets[name], "float16", 2)
+    return T.Cast(b.vector_type("float32", column.count), value)
+
+
+def whole_scale(layout: RecordLayout, column: Column, part: b.Index) -> b.Expr | None:
+    """Integer scales of the terms that are the ``part``-th to share them, in float32, if any."""
+    if not layout.has("scales"):
+        return None
+    start = layout.offsets["scales"] + part * COLUMNS
+    value = column.read(start, layout.dtype("scales"), 1)
+    if layout.has("dmin") and not layout.has("minima"):  # they are in the upper bits
+        value = _masked(value, 15)
+    return _as_float(value)
+
+
+def whole_minimum(layout: RecordLayout, column: Column, part: b.Index) -> b.Expr | None:
+    """Integer minima of such terms, in float32; None where there is one for the record, or none."""
+    if layout.has("minima"):
+        return _as_float(column.read(layout.offsets["minima"] + part * COLUMNS, "uint8", 1))
+    if layout.has("dmin"):
+        value = column.read(layout.offsets["scales"] + part * COLUMNS, "uint8", 1)
+        return _as_float(_masked(_moved(value, 4), 15))
+    return None
+
+
+def _as_float(value: b.Expr) -> b.Expr:
+    lanes = lanes_of(value)
+    wide = T.Cast(b.vector_type("int32", lanes), value)
+    return b.let(T.Cast(b.vector_type("float32", lanes), wide))
