@@ -17,7 +17,7 @@ from maxtool.graph.limits import least_sizes
 from maxtool.nn.arguments import Arguments
 from maxtool.nn.saving import CompiledFunction
 from maxtool.nn.state import Value, as_data, missing_names, require_sizes
-from maxtool.nn.weight_binding import weight_elements
+from maxtool.nn.weight_binding import WeightValues, weight_values
 from maxtool.weights.weight_data import WeightData
 
 Array = np.ndarray[Any, Any]
@@ -80,6 +80,7 @@ class Model:
             inputs=_named("input", inputs, len(self.input_types)),
             outputs=_named("output", outputs, len(self.output_types)),
             weight=self._run.weight,
+            encodings=self._run.encodings,
         )
         function.save(folder, force=force, check=check, standalone=standalone)
 
@@ -128,7 +129,8 @@ class InferenceSession:
             MissingDevice: If something is to run on a device that is not here (also a ValueError).
         """
         self.check(model)
-        run = executor.find_executor().compile(model, _values(model, weights_registry))
+        values = _values(model, weights_registry)
+        run = executor.find_executor().compile(model, values.arrays, values.encodings)
         return Model(model, run)
 
     def check(self, graph: Graph) -> None:
@@ -147,8 +149,8 @@ class InferenceSession:
             raise ValueError(f"graph {graph.name!r} uses {names}; the session has {had}")
 
 
-def _values(graph: Graph, registry: Mapping[str, Value] | None) -> dict[str, Array]:
-    """The elements of every weight of the graph."""
+def _values(graph: Graph, registry: Mapping[str, Value] | None) -> WeightValues:
+    """The value of every weight of the graph."""
     values: dict[str, Value] = dict(registry) if registry is not None else {}
     for name in graph.weight_values:
         owner = graph.weight(name)
@@ -163,7 +165,7 @@ def _values(graph: Graph, registry: Mapping[str, Value] | None) -> dict[str, Arr
         hint = "pass weights_registry=module.state_dict()" if registry is None else None
         raise MissingWeight(f"{where} that graph {graph.name!r} needs", problems=missing, hint=hint)
     data = {name: _data(name, values[name], _owner(graph, use)) for name, use in needed.items()}
-    return weight_elements(graph, data)
+    return weight_values(graph, data)
 
 
 def _owner(graph: Graph, name: str) -> Weight | None:

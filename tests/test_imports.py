@@ -39,12 +39,14 @@ FLOORS = (
 )
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 # Who imports modules by names in strings, and how these begin: eager operations find the compiler,
-# which registers itself, and compiled modules what writes artifacts, from below; the program
-# imports the file of the command that is asked for.
+# which registers itself, compiled modules what writes artifacts, and the reader of artifacts how
+# quantized weights are packed, from below; the program imports the file of the command that is
+# asked for.
 MODULE_NAME = re.compile(r"maxtool\.[\w.]*")
 BY_NAME = {
     ("graph/executor.py", "maxtool.compiler.compiling_executor"),
     ("nn/saving.py", "maxtool.artifact.saving"),
+    ("weights/packed_blocks.py", "maxtool.compiler.quantized_packing"),
     ("cli/app.py", "maxtool.cli."),
 }
 # Who imports files by their paths: the loader's table of options, without the loader; a file of

@@ -12,14 +12,25 @@ from maxtool.architectures import Architecture, CacheLayout, Entry, graph_of
 from maxtool.artifact import check as parity
 from maxtool.artifact import devices, original_model
 from maxtool.artifact.contents import Contents, NamedGraph
+from maxtool.artifact.matrix_types import (
+    DECODED,
+    MatrixType,
+    is_quantized,
+    matrices,
+    mixed_types,
+    natural_dtype,
+    reading,
+    remarks,
+)
 from maxtool.artifact.original_model import OriginalModel
 from maxtool.artifact.planned import Planned, check_place, target_of
-from maxtool.artifact.request import DTYPES, Request
+from maxtool.artifact.request import Request
+from maxtool.compiler.lowering_plan import LoweringPlan
 from maxtool.compiler.targets import Target
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError, UsageError
 from maxtool.graph import Graph
-from maxtool.recipe import Binding, Plan, Recipe, find_recipe, load_recipe, plan
+from maxtool.recipe import Plan, Recipe, find_recipe, load_recipe, plan
 from maxtool.recipe.fitted_tokenizer import model_tokenizer
 from maxtool.recipe.naming import check_name, model_name
 from maxtool.recipe.recipe_files import is_shipped
@@ -45,11 +56,19 @@ DRAWING = ("cuda",)
 
 @dataclass
 class Build(Planned):
-    """A compilation by a recipe that has been planned; ``dtype`` is that of the matrices."""
+    """A compilation by a recipe that has been planned.
+
+    Attributes:
+        request: What was asked for.
+        plan: The checkpoint matched with its recipe.
+        types: The types of the matrices where they may differ.
+        module: The architecture.
+        graphs: Its traced entries.
+    """
 
     request: Request
     plan: Plan
-    dtype: DType
+    types: Mapping[str, MatrixType]
     module: Architecture
     graphs: dict[Entry, Graph]
 
@@ -57,12 +76,10 @@ class Build(Planned):
         """Compare with the reference, or record what it gives for the machine that this is for.
 
         The tolerance is that of float32 unless values were rounded: weights from a wider type, or
-        on a GPU what they are multiplied with.
+        on a GPU what they are multiplied with. What quantized weights are multiplied with is
+        allowed for beside it (:mod:`.allowed_error`).
         """
-        narrower = self.dtype is not natural_dtype(self.plan) or self.target.kind == "cuda"
-        rounded = narrower and self.dtype is not DType.float32
-        name = self.dtype.value if rounded else DType.float32.value
-        recipe = self.plan.recipe
+        name, recipe = self._narrowest.value, self.plan.recipe
         if (tolerance := recipe.check.get(name)) is None:
             raise ConfigurationError(f"the recipe has no tolerance for {name}", file=recipe.file)
         whole = replace(self.contents, functions=self._whole)
@@ -70,6 +87,21 @@ class Build(Planned):
         found = parity.check(folder, trials, here=self.target.host)
         compared = self.request.against == parity.TRANSFORMERS
         return replace(found, is_verified=compared or is_shipped(recipe.file))
+
+    @property
+    def _narrowest(self) -> DType:
+        """The narrowest type that values were rounded to; float32 if none were."""
+        if not self.types:
+            dtype = self.contents.dtype or DType.float32
+            narrower = dtype is not natural_dtype(self.plan) or self.target.kind == "cuda"
+            return dtype if narrower else DType.float32
+        parameters = self.plan.parameters
+        rounded = {
+            chosen.dtype
+            for name, chosen in self.types.items()
+            if chosen.encoding or chosen.dtype is not parameters[name].dtype
+        }
+        return DECODED if DECODED in rounded else DType.float32
 
     @property
     def _reference(self) -> parity.Reference:
@@ -101,6 +133,7 @@ def prepare(request: Request) -> Build:
     """
     check_name(request.name)
     target = target_of(request)
+    _check_quantize(request, target)
     checkpoint = open_checkpoint(request.source)
     check_place(request, checkpoint.protected)
     recipe = load_recipe(request.recipe) if request.recipe else find_recipe(checkpoint)
@@ -110,16 +143,31 @@ def prepare(request: Request) -> Build:
         original_model.require(checkpoint)
     dtype = request.dtype or default_dtype(planned, target)
     module, told = _module(request, planned, dtype, target)
+    types, remarked = _typed(request, planned, target, module)
     with devices.split(module, request.devices):
         graphs = {entry: graph_of(module, entry) for entry in _entries(module, recipe)}
     tokenizer, cut = model_tokenizer(planned)
-    notes = [*checkpoint.notes, *planned.notes, *cut, *told]
+    notes = [*checkpoint.notes, *planned.notes, *cut, *told, *remarked]
     if tokenizer is None:
         notes.append("the source has no tokenizer: the artifact takes token ids, not text")
-    contents = _contents(request, planned, target, dtype, module, graphs, tokenizer)
-    made = Build(request, contents, checkpoint, notes, planned, dtype, module, graphs)
+    contents = _contents(request, planned, target, dtype, types, module, graphs, tokenizer)
+    made = Build(request, contents, checkpoint, notes, planned, types, module, graphs)
     made.check_machine()
     return made
+
+
+def _check_quantize(request: Request, target: Target) -> None:
+    """Refuse to quantize where no kernel or no comparison could make use of it."""
+    if request.quantize is None:
+        return
+    if request.dtype is not None:
+        raise UsageError("--dtype and --quantize exclude each other")
+    if target.kind != "cpu":
+        what = f"--quantize is for CPUs: no kernel of {target.label} reads blocks"
+        raise UsageError(what, hint="--dtype float16 or bfloat16 is the least they read")
+    if request.check and request.against == parity.TRANSFORMERS:
+        what = "--check transformers cannot tell the rounding of --quantize from a wrong reading"
+        raise UsageError(what, hint="check without --quantize first, then with --check")
 
 
 def _contents(
@@ -127,6 +175,7 @@ def _contents(
     planned: Plan,
     target: Target,
     dtype: DType,
+    types: Mapping[str, MatrixType],
     module: Architecture,
     graphs: Mapping[Entry, Graph],
     tokenizer: Tokenizer | None,
@@ -137,14 +186,15 @@ def _contents(
     return Contents(
         functions=tuple(named_graph(entry, graph) for entry, graph in graphs.items()),
         target=target,
-        read=planned.read,
+        read=reading(planned, types),
         identity={
             "name": request.name or model_name(planned),
             "recipe": recipe.name,
             "architecture": recipe.architecture,
             "task": next(filter(None, tasks), None),
         },
-        dtype=dtype,
+        dtype=_shared_dtype(types) if types else dtype,
+        encodings={name: each.encoding for name, each in types.items() if each.encoding},
         facts=module.facts,
         context=module.context,
         turns=module.turns if isinstance(module, architectures.Turning) else (),
@@ -154,6 +204,12 @@ def _contents(
         tokenizer=tokenizer,
         sources=(*checkpoint.files, *filter(None, [checkpoint.config_file])),
     )
+
+
+def _shared_dtype(types: Mapping[str, MatrixType]) -> DType | None:
+    """The type of all matrices that are not quantized; None where there are several, or none."""
+    plain = {chosen.dtype for chosen in types.values() if not chosen.stays}
+    return plain.pop() if len(plain) == 1 else None
 
 
 def named_graph(entry: Entry, graph: Graph) -> NamedGraph:
@@ -168,29 +224,34 @@ def _entries(module: Architecture, recipe: Recipe) -> list[Entry]:
 
 
 def default_dtype(planned: Plan, target: Target) -> DType:
-    """The type of the matrices when none is asked for.
+    """The type of the matrices where all have one type and none is asked for.
 
     It is the one that loses nothing. On GPUs quantized matrices are float16: their tensor cores
     multiply that, and few of the values that were quantized need more.
     """
-    if target.kind == "cuda" and _is_quantized(planned):
+    if target.kind == "cuda" and any(map(is_quantized, matrices(planned))):
         return DType.float16
     return natural_dtype(planned)
 
 
-def natural_dtype(planned: Plan) -> DType:
-    """The type that stores the matrices without loss: theirs if all agree, else float32."""
-    plain = {binding.dtype for binding in _matrices(planned) if binding.encoding is None}
-    agreed = next(iter(plain)) if len(plain) == 1 and not _is_quantized(planned) else DType.float32
-    return agreed if agreed in DTYPES else DType.float32
-
-
-def _is_quantized(planned: Plan) -> bool:
-    return any(source.encoding for binding in _matrices(planned) for source in binding.sources)
-
-
-def _matrices(planned: Plan) -> list[Binding]:
-    return [binding for binding in planned.parameters.values() if len(binding.shape) > 1]
+def _typed(
+    request: Request, planned: Plan, target: Target, module: Architecture
+) -> tuple[dict[str, MatrixType], list[str]]:
+    """The types of the matrices where they may differ; the module's weights get them. And notes."""
+    blocks = any(map(is_quantized, matrices(planned)))
+    if request.dtype is not None or not (blocks or request.quantize):
+        return {}, []
+    if target.kind != "cpu":
+        return {}, [f"quantized matrices are decoded to {default_dtype(planned, target).value}"]
+    graphs = [graph_of(module, entry) for entry in _entries(module, planned.recipe)]
+    storage = LoweringPlan(graphs, target).storage
+    readable = {name: each.readable(target.kind) for name, each in storage.items()}
+    types = mixed_types(planned, request.quantize, readable)
+    weights = module.raw_state_dict()
+    for name, chosen in types.items():
+        weights[name].dtype = chosen.dtype
+        weights[name].quantization_encoding = chosen.encoding if chosen.stays else None
+    return types, list(remarks(types))
 
 
 def _module(

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from maxtool.artifact import check_lengths
+from maxtool.artifact.allowed_error import with_rounding
 from maxtool.artifact.check_inputs import draw
 from maxtool.artifact.contents import Contents, NamedGraph
 from maxtool.artifact.graph_outputs import GraphRunner
@@ -159,6 +160,8 @@ def trials_of(
     ]
     asked = _asked(contents, length, allowed)
     each = [replace(trial, expected=trial.run(runner)) for trial in asked]
+    if reference is GRAPHS:
+        each = with_rounding(contents, each)
     tokens = length if contents.context else 0
     trials = RecordedChecks(tuple(each), reference.name, tokens, tuple(unreached))
     _require_finite(trials)

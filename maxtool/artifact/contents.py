@@ -12,10 +12,11 @@ from pathlib import Path
 
 from maxtool.architectures import Limit, Table
 from maxtool.compiler.lowering_plan import LoweringPlan
-from maxtool.compiler.storage import WeightStorage
+from maxtool.compiler.storage import WeightStorage, encodings_of
 from maxtool.compiler.targets import Target
 from maxtool.dtype import DType
 from maxtool.graph import Graph, TensorType
+from maxtool.quantization import QuantizationEncoding
 from maxtool.tokenizer import Tokenizer
 from maxtool.weights.weight_data import WeightData
 
@@ -66,7 +67,10 @@ class Contents:
     target: Target  # what the functions are compiled for
     read: Read  # values are converted to the types that the graphs declare
     identity: Mapping[str, object]  # what the manifest says first: name, recipe, architecture, task
-    dtype: DType | None  # of the matrices; None where they have several, or there are none
+    # Of the matrices that are not quantized; None where they have several, or there are none.
+    dtype: DType | None
+    # The encodings of the weights whose values are given as bytes of blocks.
+    encodings: Mapping[str, QuantizationEncoding] = field(default_factory=dict)
     # Sizes and options of the architecture.
     facts: Mapping[str, object] = field(default_factory=dict)
     context: int | None = None  # positions that the state has room for; None where there are none
@@ -89,9 +93,15 @@ class Contents:
     @cached_property
     def lowering(self) -> LoweringPlan:
         """The graphs as they are lowered for the target."""
-        return LoweringPlan(self.graphs, self.target)
+        return LoweringPlan(self.graphs, self.target, self.encodings)
 
     @property
     def storage(self) -> dict[str, WeightStorage]:
         """Storage of each weight, in the order of the file."""
         return self.lowering.storage
+
+    @property
+    def rounding(self) -> dict[str, int]:
+        """The weights whose kernels round activations, and how many of these share a scale."""
+        encodings = encodings_of(self.storage)
+        return {name: encoding.elements_per_block for name, encoding in encodings.items()}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Protocol, runtime_checkable
 
 from maxtool.architectures import Architecture
-from maxtool.errors import UsageError
+from maxtool.errors import MaxtoolError, UsageError
 from maxtool.graph import Graph
 from maxtool.graph.sharding import WeightPart
 from maxtool.weights.weight_data import WeightData
@@ -31,7 +31,21 @@ def split(module: Architecture, count: int) -> AbstractContextManager[None]:
         return nullcontext()
     if not isinstance(module, Splittable):
         raise UsageError("--devices is for decoders, which alone can be split")
-    return module.split(count)
+    return _refused(module.split(count), count)
+
+
+@contextmanager
+def _refused(parts: AbstractContextManager[None], count: int) -> Iterator[None]:
+    """Enter a context of parts; a weight of which no equal parts can be made is an error."""
+    with ExitStack() as entered:
+        try:
+            entered.enter_context(parts)
+        except ValueError as error:
+            if isinstance(error, MaxtoolError):
+                raise
+            hint = "quantized weights are split between blocks; --dtype TYPE decodes them"
+            raise UsageError(f"--devices {count}: {error!s:.1000}", hint=hint) from None
+        yield
 
 
 def parts(graphs: Iterable[Graph]) -> dict[str, WeightPart]:

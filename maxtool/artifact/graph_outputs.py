@@ -39,9 +39,11 @@ class Elements(Mapping[str, Array]):
 class GraphRunner:
     """The functions of an artifact for one device, evaluated in NumPy float64."""
 
-    def __init__(self, contents: Contents) -> None:
+    def __init__(self, contents: Contents, *, rounds: bool = False) -> None:
+        """``rounds`` is whether activations are rounded as kernels of quantized weights do."""
         self._functions = {function.name: function for function in contents.functions}
         self._weights = Elements(contents)
+        self._rounding = contents.rounding if rounds else {}
 
     def entry(self, name: str) -> NamedGraph:
         """A function by name."""
@@ -61,5 +63,5 @@ class GraphRunner:
         function = self._functions[name]
         buffers = (state or [])[: len(function.state)]
         arrays = [*(inputs[input_] for input_ in function.inputs), *buffers]
-        outputs = evaluate(function.graph, arrays, self._weights)
+        outputs = evaluate(function.graph, arrays, self._weights, self._rounding)
         return dict(zip(function.outputs, outputs, strict=True))

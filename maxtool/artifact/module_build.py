@@ -20,12 +20,14 @@ from maxtool.artifact.user_module import GATHERING, AnyModule, load_module
 from maxtool.dtype import DType
 from maxtool.errors import MissingWeight, ModelMismatch, UsageError
 from maxtool.graph import Tensor, TensorType
-from maxtool.nn import Module, state, tree
+from maxtool.nn import Module, tree
 from maxtool.nn.called import signature_of
 from maxtool.nn.eager.module import Module as EagerModule
 from maxtool.nn.leaf_names import result_names
 from maxtool.nn.pytree import flatten
 from maxtool.nn.tracing import trace
+from maxtool.nn.weight_binding import bound_data
+from maxtool.quantization import QuantizationEncoding
 from maxtool.recipe.naming import check_name
 from maxtool.weights import Checkpoint, open_checkpoint
 from maxtool.weights.names import did_you_mean
@@ -55,12 +57,14 @@ def prepare_module(request: ModuleRequest) -> ModuleBuild:
         module = loaded.module
         values = _values(module, request, checkpoint)
         functions = tuple(_traced(module, entry, file) for entry in request.entries)
+    encodings = _encodings(functions)
     contents = Contents(
         functions,
         target,
         _reading(functions, values),
         identity=function_identity(request.name or type(module).__name__, type(module).__name__),
-        dtype=matrix_dtype(functions),
+        dtype=matrix_dtype(functions, encodings),
+        encodings=encodings,
         sources=tuple(checkpoint.files if checkpoint else ()),
         executed={file: loaded.source},
     )
@@ -92,13 +96,30 @@ def function_identity(name: str, module: str) -> dict[str, object]:
     return {"name": name, "recipe": None, "architecture": module, "task": None}
 
 
-def matrix_dtype(functions: tuple[NamedGraph, ...]) -> DType | None:
-    """The type of all matrices; None where there are several, or no matrices."""
+def _encodings(functions: tuple[NamedGraph, ...]) -> dict[str, QuantizationEncoding]:
+    """Encodings of the weights that the module declares as quantized, by name."""
+    declared = {
+        name: owner
+        for function in functions
+        for name in function.graph.weight_values
+        if (owner := function.graph.weight(name)) is not None
+    }
+    return {
+        name: owner.quantization_encoding
+        for name, owner in declared.items()
+        if owner.quantization_encoding is not None
+    }
+
+
+def matrix_dtype(
+    functions: tuple[NamedGraph, ...], encodings: Mapping[str, QuantizationEncoding]
+) -> DType | None:
+    """The type of all matrices that are not quantized; None where there are several, or none."""
     types = {
         value.dtype
         for function in functions
-        for value in function.graph.weight_values.values()
-        if value.rank > 1
+        for name, value in function.graph.weight_values.items()
+        if value.rank > 1 and name not in encodings
     }
     return types.pop() if len(types) == 1 else None
 
@@ -119,7 +140,7 @@ def _reading(functions: tuple[NamedGraph, ...], values: ModuleWeights | None) ->
         raise MissingWeight(what, problems=missing, hint=hint)
 
     def read(name: str) -> WeightData:
-        return values.read(name) if values and name in names else state.as_data(name, own[name])
+        return values.read(name) if values and name in names else bound_data(name, own[name])
 
     return read
 

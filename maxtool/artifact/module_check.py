@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import ml_dtypes
 import numpy as np
 
+from maxtool.artifact.allowed_error import with_rounding
 from maxtool.artifact.check import GRAPH, RecordedChecks
 from maxtool.artifact.check_inputs import values
 from maxtool.artifact.contents import Contents, NamedGraph
@@ -57,7 +58,8 @@ def trials_of(contents: Contents) -> RecordedChecks:
             RecordedCheck(f"{call.entry}{sized}: {name}", [call], name, array, error)
             for (name, array), error in zip(expected, allowed, strict=True)
         ]
-    return RecordedChecks(tuple(trials), GRAPH, tokens=0, calls=len(calls))
+    each = tuple(with_rounding(contents, trials))
+    return RecordedChecks(each, GRAPH, tokens=0, calls=len(calls))
 
 
 def tolerance(graph: Graph, output: Tensor) -> Tolerance:

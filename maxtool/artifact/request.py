@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 from maxtool.artifact.input_types import EntrySpec
 from maxtool.artifact.user_module import ModuleReference
 from maxtool.dtype import DType
+from maxtool.quantization import QuantizationEncoding
 
 DTYPES = (DType.float32, DType.float16, DType.bfloat16)
 
@@ -38,8 +39,10 @@ class Request(Options):
     recipe: str | None = None  # name or path; found from the source if None
     devices: int = 1  # that run it together, each with a part of the weights
     # Of the matrices. If None that of the source if all its matrices have one of the three that
-    # kernels read, else float32; for GPUs float16 if they are quantized.
+    # kernels read, else float32; quantized ones stay so, and for GPUs become float16.
     dtype: DType | None = None
+    # Of the matrices that can have it; those of the source if None. Only for CPUs.
+    quantize: QuantizationEncoding | None = None
     # Positions to make room for. If None those the model was trained for, or those that its
     # embeddings are cut to, but no more than ``build.USUAL_CONTEXT``.
     context: int | None = None

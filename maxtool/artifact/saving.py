@@ -11,7 +11,6 @@ from maxtool.artifact.pure_graphs import pure_function
 from maxtool.artifact.request import SaveRequest
 from maxtool.artifact.writing import make
 from maxtool.nn.saving import CompiledFunction
-from maxtool.weights.weight_data import WeightData
 
 
 def save(
@@ -30,12 +29,11 @@ def save(
 
 def planned(function: CompiledFunction, request: SaveRequest) -> Planned:
     """A compiled function as it will be written."""
-
-    def read(name: str) -> WeightData:
-        return WeightData.from_numpy(function.weight(name), name)
-
     names = (function.inputs, function.outputs)
     functions = (pure_function("forward", FORWARD_SYMBOL, function.graph, *names),)
     identity = function_identity(function.name, function.name)
-    contents = Contents(functions, target_of(request), read, identity, matrix_dtype(functions))
+    dtype = matrix_dtype(functions, function.encodings)
+    contents = Contents(
+        functions, target_of(request), function.weight, identity, dtype, function.encodings
+    )
     return Planned(request, contents, checkpoint=None, notes=[])

@@ -6,6 +6,7 @@ The file is mapped: what kernels take addresses to be multiples of holds for off
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,17 +41,31 @@ class PlacedWeight:
         """Return the weight's entry in the manifest."""
         return {
             "name": self.storage.name,
-            "dtype": self.storage.dtype.value,
+            "dtype": self.storage.held_dtype.value,
             "shape": list(self.storage.stored_shape),
             "offset": self.offset,
             "nbytes": self.storage.nbytes,
-            **({"unpacked": list(self.storage.shape)} if self.storage.block else {}),
+            **({"unpacked": list(self.storage.shape)} if self.storage.is_packed else {}),
+            **({"encoding": encoding.name} if (encoding := self.storage.encoding) else {}),
         }
 
 
 def total_bytes(contents: Contents) -> int:
     """The size of the weights, in all files."""
     return place(contents.storage.values())[1] * contents.devices
+
+
+def type_bytes(contents: Contents) -> dict[str, int]:
+    """The bytes of the matrices of each type or encoding, in all files, the most first.
+
+    What a formula gives is no matrix of the model.
+    """
+    computed = computed_weights(contents)
+    totals: Counter[str] = Counter()
+    for name, storage in contents.storage.items():
+        if len(storage.shape) > 1 and name not in computed:
+            totals[storage.type_name] += storage.nbytes * contents.devices
+    return dict(totals.most_common())
 
 
 def place(storage: Iterable[WeightStorage]) -> tuple[list[PlacedWeight], int]:
@@ -84,7 +99,7 @@ def write_all(contents: Contents, folder: Path, progress: Callable[[int], None])
         def read(name: str) -> Array:
             if name in computed:
                 return computed[name].to_numpy()
-            whole = contents.read(name).astype(contents.storage[name].dtype)
+            whole = contents.storage[name].as_stored(contents.read(name))
             return devices.cut(whole, split.get(name), rank).data
 
         return write(folder / name, placed, read, progress)

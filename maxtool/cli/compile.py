@@ -90,9 +90,18 @@ def compile(  # noqa: A001 - the command's name
         typer.Option(
             "--dtype",
             help="How matrices are stored: float32, float16 or bfloat16; sums are float32. "
-            "The source's own if absent; for quantized ones float32, on GPUs float16.",
+            "The source's own if absent, quantized ones too; these are float16 on GPUs.",
             metavar="TYPE",
             autocompletion=complete.one_of(*options.DTYPES),
+        ),
+    ] = None,
+    quantize: Annotated[
+        str | None,
+        typer.Option(
+            "--quantize",
+            metavar="ENCODING",
+            help="Block encoding of the matrices, on CPUs: Q8_0, ...; the source's own if absent.",
+            autocompletion=complete.encodings,
         ),
     ] = None,
     context: Annotated[
@@ -148,6 +157,7 @@ def compile(  # noqa: A001 - the command's name
         "--recipe": recipe,
         "--devices": devices if devices != 1 else None,
         "--context": context,
+        "--quantize": quantize,
         "--pooling": pooling,
         "--normalize": normalize,
         "--ignore-config": ignore_config,
@@ -180,6 +190,7 @@ def compile(  # noqa: A001 - the command's name
             recipe=None if recipe is None else options.local_recipe(recipe),
             devices=devices,
             context=context,
+            quantize=options.parse_encoding(quantize),
             pooling=options.parse_pooling(pooling),
             normalize=normalize,
             against=against,

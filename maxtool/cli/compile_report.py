@@ -31,7 +31,7 @@ def summary(build: Build | ModuleBuild) -> str:
 def _of_module(build: ModuleBuild) -> str:
     contents = build.contents
     sizes = (math.prod(storage.shape) for storage in contents.storage.values())
-    dtype = f", matrices in {contents.dtype.value}" if contents.dtype else ""
+    dtype = f", matrices in {_types_of(build)}" if contents.dtype or contents.encodings else ""
     entries = "; ".join(
         f"{function.name}: {_signature(function)}" for function in contents.functions
     )
@@ -55,8 +55,16 @@ def _of_recipe(build: Build) -> str:
     return (
         f"{build.plan.dialect} checkpoint, recipe {build.plan.recipe.name}: "
         f"{', '.join([*sizes, units.count(size)])} parameters; for {build.target.label}, "
-        f"matrices in {build.dtype.value}{context}"
+        f"matrices in {_types_of(build)}{context}"
     )
+
+
+def _types_of(build: Build | ModuleBuild) -> str:
+    """Types of the matrices in words, the most bytes first."""
+    from maxtool.artifact.weights import type_bytes
+
+    *others, last = type_bytes(build.contents) or ["float32"]
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def show(out: Output, build: Build | ModuleBuild, report: Report | None) -> None:
@@ -114,6 +122,7 @@ def _invocation(build: Build | ModuleBuild) -> str:
 
 def _as_json(build: Build | ModuleBuild, report: Report | None) -> dict[str, object]:
     from maxtool.artifact.machine_code import described
+    from maxtool.artifact.weights import type_bytes
 
     dtype = build.contents.dtype
     return {
@@ -122,6 +131,7 @@ def _as_json(build: Build | ModuleBuild, report: Report | None) -> dict[str, obj
         **_reading(build),
         "target": build.contents.target.manifest,
         "dtype": dtype and dtype.value,
+        "matrices": type_bytes(build.contents),
         "context": build.contents.context,
         "dry_run": report is None,
         "weight_bytes": build.weight_bytes,

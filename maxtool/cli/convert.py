@@ -70,7 +70,7 @@ def convert(
         to=None if to is None else asked.parse_target(to),
         recipe=None if recipe is None else options.local_recipe(recipe),
         dtype=options.parse_dtype(dtype),
-        encoding=None if quantize is None else asked.parse_encoding(quantize),
+        encoding=options.parse_encoding(quantize),
         force=force,
         ignore=frozenset(ignore_config or ()),
         name=name,

@@ -11,10 +11,13 @@ import numpy as np
 from maxtool.compiler.device_memory import upload
 from maxtool.compiler.eager import EagerPrograms
 from maxtool.compiler.program import Program
+from maxtool.compiler.storage import encodings_of
 from maxtool.compiler.targets import Targets
 from maxtool.graph import Graph, Tensor
 from maxtool.graph.executor import register
+from maxtool.quantization import QuantizationEncoding
 from maxtool.runtime.loader.host import set_threads
+from maxtool.weights.weight_data import WeightData
 
 Array = np.ndarray[Any, Any]
 
@@ -31,8 +34,13 @@ class BoundGraph:
         """Run it on its inputs."""
         return self._run(inputs)
 
-    def weight(self, name: str) -> Array:
-        """The elements of a weight, as they were when the graph was compiled."""
+    @property
+    def encodings(self) -> Mapping[str, QuantizationEncoding]:
+        """Encodings of the weights that are stored quantized, by name."""
+        return encodings_of(self._program.storage)
+
+    def weight(self, name: str) -> WeightData:
+        """A copy of a weight as it was when the graph was compiled; quantized if it is so."""
         return self._program.weight(name, self._bound)
 
 
@@ -48,12 +56,18 @@ class CompilingExecutor:
         self.prepared = EagerPrograms(self._targets).prepared
         self.upload = upload
 
-    def compile(self, graph: Graph, weights: Mapping[str, Array]) -> BoundGraph:
+    def compile(
+        self,
+        graph: Graph,
+        weights: Mapping[str, Array],
+        encodings: Mapping[str, QuantizationEncoding] | None = None,
+    ) -> BoundGraph:
         """Compile a graph for this machine; the result takes its inputs as tensors.
 
-        The values of the weights are copied: what happens to the arrays later changes nothing.
+        The values of the weights are copied: what happens to the arrays later changes nothing. They
+        are elements, or bytes of blocks for those that ``encodings`` names.
         """
-        return BoundGraph(graph, Program([graph], self._targets), weights)
+        return BoundGraph(graph, Program([graph], self._targets, encodings), weights)
 
 
 @cache

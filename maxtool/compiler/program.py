@@ -26,18 +26,32 @@ from maxtool.errors import MisshapenWeight, MissingWeight
 from maxtool.graph import BufferType, CallNode, Graph, Tensor, TensorType
 from maxtool.graph.executor import Run
 from maxtool.graph.ops.flow import show
+from maxtool.quantization import QuantizationEncoding, dequantize
+from maxtool.weights.weight_data import WeightData
 
 Array = np.ndarray[Any, Any]
 
 
 class Program:
-    """Compiled graphs in a virtual machine of this process, each under its graph's name."""
+    """Compiled graphs in a virtual machine of this process, each under its graph's name.
 
-    def __init__(self, graphs: Sequence[Graph], targets: Mapping[str, Target]) -> None:
+    Args:
+        graphs: The graphs.
+        targets: What to compile for, by the kind of device.
+        encodings: How weights are encoded whose values are given as bytes of blocks.
+    """
+
+    def __init__(
+        self,
+        graphs: Sequence[Graph],
+        targets: Mapping[str, Target],
+        encodings: Mapping[str, QuantizationEncoding] | None = None,
+    ) -> None:
+        self._encodings = encodings or {}
         placement = Placement.of(graphs, targets)
         for device in placement.devices:
             device.to_device()
-        plan = LoweringPlan(graphs, placement)
+        plan = LoweringPlan(graphs, placement, self._encodings)
         self.storage: dict[str, WeightStorage] = plan.storage
         self._devices = {
             name: value.device for graph in graphs for name, value in graph.weight_values.items()
@@ -62,19 +76,28 @@ class Program:
         """Copies of the weights as the functions take them, each on its device."""
         if absent := [name for name in self.storage if name not in weights]:
             raise MissingWeight("weights have no data", problems=absent)
-        misfits = [_misfit(storage, weights[name]) for name, storage in self.storage.items()]
+        values = {name: self._decoded(name, weights[name]) for name in self.storage}
+        misfits = [_misfit(storage, values[name]) for name, storage in self.storage.items()]
         if problems := list(filter(None, misfits)):
             raise MisshapenWeight("weights do not fit the graph", problems=problems)
         tensors = [
-            captured(storage, weights[name], self._devices[name])
+            captured(storage, values[name], self._devices[name])
             for name, storage in self.storage.items()
         ]
         return tvm_ffi.Array(tensors)
 
-    def weight(self, name: str, bound: Any) -> Array:  # noqa: ANN401 - what bind returned
-        """A copy of the elements of a weight that was bound."""
-        index = list(self.storage).index(name)
-        return self.storage[name].restore(bound[index].numpy())
+    def _decoded(self, name: str, values: Array) -> Array:
+        """The values of a weight, decoded if they are encoded and it is not stored so."""
+        encoding = self._encodings.get(name)
+        if encoding is None or self.storage[name].encoding is not None:
+            return values
+        return dequantize(values, encoding, tensor=name)
+
+    def weight(self, name: str, bound: Any) -> WeightData:  # noqa: ANN401 - what bind returned
+        """A copy of a weight that was bound."""
+        index, storage = list(self.storage).index(name), self.storage[name]
+        values = storage.restore(bound[index].numpy())
+        return WeightData(values, name, storage.dtype, storage.shape, storage.encoding)
 
     def function(self, name: str, weights: Any, results: Sequence[TensorType]) -> Run:  # noqa: ANN401 - what bind returned
         """One function, as one that takes its inputs; what a call need not look up is known.
@@ -137,7 +160,7 @@ tvm_ffi.register_global_func(PRINT, _print, override=True)
 
 def _misfit(storage: WeightStorage, values: Array) -> str:
     """Return what is wrong with the values of a weight; empty if nothing is."""
-    dtype, shape = storage.dtype.to_numpy(), storage.shape
+    dtype, shape = storage.held_dtype.to_numpy(), storage.held_shape
     if (values.dtype, values.shape) == (dtype, shape):
         return ""
     actual = f"{values.dtype}{list(values.shape)}"

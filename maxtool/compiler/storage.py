@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -13,13 +13,24 @@ import numpy as np
 from maxtool.compiler.fusion.node_index import NodeIndex
 from maxtool.compiler.packing import pack_linear, packed_shape
 from maxtool.compiler.placement import Placement
+from maxtool.compiler.quantized_layout import LAYOUTS
+from maxtool.compiler.quantized_packing import pack_quantized, quantized_shape, unpack_quantized
 from maxtool.compiler.storage_types import bits, stored
+from maxtool.compiler.targets import Target
 from maxtool.dtype import DType
 from maxtool.graph import CallNode, Graph, Node, Tensor
+from maxtool.quantization import QuantizationEncoding
 from maxtool.runtime.loader.memory import aligned
+from maxtool.weights.weight_data import WeightData
 
 # Operations whose second operand is a weight that their kernel reads packed, and its rank.
 PACKED_OPERANDS = {"linear": (1, 2), "embedding": (1, 2), "expert_linear": (1, 3)}
+
+# The block encodings that the kernels of each kind of target read, by the rank of the weight.
+ENCODINGS: Mapping[str, Mapping[int, Collection[QuantizationEncoding]]] = {
+    "cpu": {2: LAYOUTS.keys()},
+    "cuda": {},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,36 +38,81 @@ class WeightStorage:
     """The storage of one weight in an artifact."""
 
     name: str  # in full
-    dtype: DType
+    dtype: DType  # of its elements
     shape: tuple[int, ...]  # in the module
-    block: int | None  # output features in a packed block; None if it is stored as it is
+    # Output features in a packed block; None if it is stored as it is, or quantized.
+    block: int | None
+    # How its blocks of elements are encoded where it is stored quantized.
+    encoding: QuantizationEncoding | None = None
+
+    @property
+    def is_packed(self) -> bool:
+        """Return whether it lies as kernels of matrices read it, not as it is."""
+        return self.block is not None or self.encoding is not None
+
+    @property
+    def type_name(self) -> str:
+        """Name of what its elements are stored as: an encoding or an element type."""
+        return self.dtype.value if self.encoding is None else self.encoding.name
+
+    @property
+    def held_dtype(self) -> DType:
+        """Type of the elements of the array in the file: bytes where it is quantized."""
+        return self.dtype if self.encoding is None else DType.uint8
 
     @property
     def stored_dtype(self) -> str:
         """Element type of the kernel's parameter."""
-        return stored(self.dtype)
+        return stored(self.held_dtype)
+
+    @property
+    def held_shape(self) -> tuple[int, ...]:
+        """The shape of the array that :meth:`store` takes: rows of bytes where it is quantized."""
+        if self.encoding is None:
+            return self.shape
+        return (*self.shape[:-1], self.encoding.row_bytes(self.shape[-1]))
 
     @property
     def stored_shape(self) -> tuple[int, ...]:
         """The shape in the file and in the kernel's parameter."""
-        if self.block is None:
+        if not self.is_packed:
             return self.shape
         *experts, n, k = self.shape
-        return *experts, *packed_shape(n, k, self.block)
+        return *experts, *self._matrix_shape(n, k)
 
     @property
     def nbytes(self) -> int:
         """Bytes it takes."""
-        return prod(self.stored_shape) * self.dtype.size_in_bytes
+        return prod(self.stored_shape) * self.held_dtype.size_in_bytes
+
+    def readable(self, target_kind: str) -> Collection[QuantizationEncoding]:
+        """The encodings in which kernels of a kind of target could read it."""
+        return ENCODINGS[target_kind].get(len(self.shape), ()) if self.is_packed else ()
+
+    def as_stored(self, data: WeightData) -> WeightData:
+        """A weight in the type that it is stored in; decoded unless it is stored quantized."""
+        if self.encoding is None:
+            return data.astype(self.dtype)
+        if data.quantization_encoding is not self.encoding:
+            raise ValueError(
+                f"{self.name} is stored as {self.encoding.name}, and is not so encoded"
+            )
+        return data
 
     def store(self, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """``values``, of the module's shape and any float type, as they are stored."""
-        cast = values.astype(self.dtype.to_numpy(), copy=False)
-        laid = cast if self.block is None else self._packed(cast, self.block)
-        return bits(laid)
+        """``values``, of the module's shape and any float type, as they are stored.
+
+        Of a weight that is stored quantized they are its bytes ``[..., bytes of a row]``.
+        """
+        typed = values.astype(self.held_dtype.to_numpy(), copy=False)
+        return bits(self._packed(typed) if self.is_packed else typed)
 
     def restore(self, stored: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Undo :meth:`store`: a copy of the values, of the module's shape and element type."""
+        """Undo :meth:`store`: a copy of what it was given, in the module's element type."""
+        if self.encoding is not None:
+            matrices = stored.reshape(-1, *stored.shape[-3:])
+            undone = [unpack_quantized(each, self.encoding, self.shape[-2]) for each in matrices]
+            return np.stack(undone).reshape(self.held_shape)
         values = np.ascontiguousarray(stored).view(self.dtype.to_numpy())
         if self.block is not None:
             *outer, blocks, k, rows = self.stored_shape
@@ -64,23 +120,35 @@ class WeightStorage:
             values = values[..., : self.shape[-2], :]
         return values.reshape(self.shape).copy()
 
-    def _packed(self, values: np.ndarray[Any, Any], block: int) -> np.ndarray[Any, Any]:
+    def _matrix_shape(self, n: int, k: int) -> tuple[int, int, int]:
+        """The shape of one packed matrix."""
+        if self.encoding is not None:
+            return quantized_shape(self.encoding, n, k)
+        return packed_shape(n, k, self.block or 1)
+
+    def _packed(self, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """The matrix, or one after the other those of all experts."""
-        if values.ndim == 2:
-            return pack_linear(values, block)
         laid = aligned(self.stored_shape, values.dtype, np.empty)
-        for matrix, out in zip(values, laid, strict=True):
-            pack_linear(matrix, block, out=out)
+        matrices = values.reshape(-1, *values.shape[-2:])
+        for matrix, out in zip(matrices, laid.reshape(-1, *laid.shape[-3:]), strict=True):
+            if self.encoding is not None:
+                pack_quantized(matrix, self.encoding, out=out)
+            else:
+                pack_linear(matrix, self.block or 1, out=out)
         return laid
 
 
 def plan_storage(
-    graphs: Iterable[Graph], placement: Placement, rewritten: Callable[[Graph], NodeIndex]
+    graphs: Iterable[Graph],
+    placement: Placement,
+    rewritten: Callable[[Graph], NodeIndex],
+    encodings: Mapping[str, QuantizationEncoding],
 ) -> dict[str, WeightStorage]:
     """Return the storage of every weight that the graphs need, sorted by name.
 
-    A weight is packed when every use of it, in any graph, reads it packed. ``rewritten`` gives the
-    nodes of a graph, or of a subgraph, as they are lowered.
+    A weight is packed when every use of it, in any graph, reads it packed; it stays quantized if it
+    comes so and there are kernels for its encoding. ``rewritten`` gives the nodes of a graph, or of
+    a subgraph, as they are lowered, ``encodings`` how the values of quantized weights are encoded.
     """
     uses: dict[str, set[bool]] = defaultdict(set)
     types: dict[str, Tensor] = {}
@@ -90,15 +158,32 @@ def plan_storage(
         for name, value in graph.weight_values.items():
             uses[name] |= roles[id(value)]
             types[name] = value
+    packed = {name for name, ways in uses.items() if ways == {True}}
+    targets = {name: placement.target(value.device) for name, value in types.items()}
     return {
-        name: WeightStorage(
-            name,
-            types[name].dtype,
-            types[name].shape.static(),
-            placement.target(types[name].device).packing if uses[name] == {True} else None,
+        name: _storage(
+            name, types[name], targets[name] if name in packed else None, encodings.get(name)
         )
         for name in sorted(uses)
     }
+
+
+def encodings_of(storage: Mapping[str, WeightStorage]) -> dict[str, QuantizationEncoding]:
+    """Return how the weights are encoded that are stored quantized, by name."""
+    return {name: each.encoding for name, each in storage.items() if each.encoding is not None}
+
+
+def _storage(
+    name: str, value: Tensor, target: Target | None, encoding: QuantizationEncoding | None
+) -> WeightStorage:
+    """The storage of a weight, packed for the kernels of a target if there is one."""
+    plain = name, value.dtype, value.shape.static()
+    if target is None:
+        return WeightStorage(*plain, None)
+    storage = WeightStorage(*plain, target.packing)
+    if value.dtype is DType.float32 and encoding in storage.readable(target.kind):
+        return WeightStorage(*plain, None, encoding)
+    return storage
 
 
 def _reads_packed(node: Node, index: int) -> bool:

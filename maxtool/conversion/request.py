@@ -85,14 +85,3 @@ def parse_target(text: str) -> Target:
         if target == text.lower():
             return target
     raise UsageError(f"--to {text!r} is not one of {', '.join(DIALECT)}")
-
-
-def parse_encoding(text: str) -> QuantizationEncoding:
-    """The block encoding that a user names; UsageError if there is none that can be written."""
-    from maxtool.quantization.codec import ENCODABLE
-
-    known = {encoding.name: encoding for encoding in ENCODABLE}
-    if text.upper() in known:
-        return known[text.upper()]
-    what = f"--quantize {text!r} is not an encoding that can be written"
-    raise UsageError(what, hint=f"there are {', '.join(sorted(known))}")

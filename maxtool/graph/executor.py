@@ -14,6 +14,8 @@ from maxtool.graph.graph import Graph
 from maxtool.graph.tensor import Tensor
 from maxtool.graph.type import TensorType
 from maxtool.graph.weight import Weight
+from maxtool.quantization import QuantizationEncoding
+from maxtool.weights.weight_data import WeightData
 
 # What runs one operation or graph: from its operands to its results.
 Run: TypeAlias = Callable[[Sequence[Tensor]], tuple[Tensor, ...]]
@@ -30,8 +32,13 @@ class CompiledGraph(Protocol):
         """Run it on its inputs."""
         ...
 
-    def weight(self, name: str) -> np.ndarray[Any, Any]:
-        """The elements of a weight, as they were when the graph was compiled."""
+    @property
+    def encodings(self) -> Mapping[str, QuantizationEncoding]:
+        """Encodings of the weights that are stored quantized, by name."""
+        ...
+
+    def weight(self, name: str) -> WeightData:
+        """A copy of a weight as it was when the graph was compiled; quantized if it is so."""
         ...
 
 
@@ -48,8 +55,16 @@ class Executor(Protocol):
         """One operation as a function of concrete operands of these types."""
         ...
 
-    def compile(self, graph: Graph, weights: Mapping[str, np.ndarray[Any, Any]]) -> CompiledGraph:
-        """Compile a graph with the values of its weights; the result takes its inputs."""
+    def compile(
+        self,
+        graph: Graph,
+        weights: Mapping[str, np.ndarray[Any, Any]],
+        encodings: Mapping[str, QuantizationEncoding] | None = None,
+    ) -> CompiledGraph:
+        """Compile a graph with the values of its weights; the result takes its inputs.
+
+        The values are elements, or bytes of blocks for those that ``encodings`` names.
+        """
         ...
 
     def upload(self, array: np.ndarray[Any, Any], device: DeviceRef) -> AcceleratorArray:

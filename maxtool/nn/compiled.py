@@ -20,7 +20,7 @@ from maxtool.nn.leaf_names import argument_names, result_names
 from maxtool.nn.pytree import flatten, unflatten
 from maxtool.nn.saving import CompiledFunction
 from maxtool.nn.tracing import trace
-from maxtool.nn.weight_binding import bound_data, weight_elements
+from maxtool.nn.weight_binding import bound_data, weight_values
 from maxtool.weights.weight_data import WeightData
 
 Array = np.ndarray[Any, Any]
@@ -86,6 +86,7 @@ class CompiledModule:
             inputs=argument_names(self._arguments.names, self._arguments.types),
             outputs=result_names(self._nesting),
             weight=self._run.weight,
+            encodings=self._run.encodings,
         )
         function.save(folder, force=force, check=check, standalone=standalone)
 
@@ -101,8 +102,8 @@ def compile_module(
     session: DeviceSession | None,
 ) -> CompiledModule:
     """Compile a module, as :meth:`Base.compile` does."""
-    values = states.fitting(tree.leaves(module), weights, align=1) if weights is not None else {}
-    data = {name: value.data for name, value in values.items()}
+    given = states.fitting(tree.leaves(module), weights, align=1) if weights is not None else {}
+    data = {name: value.data for name, value in given.items()}
     kinds, nesting = flatten(input_types, TensorType)
     results: list[Hashable] = []
 
@@ -118,9 +119,8 @@ def compile_module(
     states.require_sizes(graph)
     if session is not None:
         session.check(graph)
-    run = executor.find_executor().compile(
-        graph, weight_elements(graph, _bound(graph, module) | data)
-    )
+    values = weight_values(graph, _bound(graph, module) | data)
+    run = executor.find_executor().compile(graph, values.arrays, values.encodings)
     arguments = Arguments(_names(module, len(input_types)), input_types, least_sizes(graph))
     return CompiledModule(type(module).__name__, graph, arguments, run, results[0])
 

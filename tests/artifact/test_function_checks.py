@@ -26,6 +26,7 @@ from maxtool.graph import Graph, Tensor, TensorType, Weight, ops
 from maxtool.nn.saving import CompiledFunction
 from maxtool.runtime import loader
 from maxtool.runtime.loader.recorded_checks import RecordedCall, RecordedCheck, Tolerance
+from maxtool.weights.weight_data import WeightData
 from tests.runtime.tiny_artifact import checksum
 
 FILE = "weights.bin"
@@ -40,7 +41,11 @@ def build(
     graph = Graph("forward", forward, types)
     inputs = [chr(ord("a") + index) for index in range(len(types))]
     outputs = [f"output_{index}" for index in range(len(graph.outputs))]
-    function = CompiledFunction("checked", graph, inputs, outputs, (weights or {}).__getitem__)
+
+    def weight(name: str) -> WeightData:
+        return WeightData.from_numpy((weights or {})[name], name)
+
+    function = CompiledFunction("checked", graph, inputs, outputs, weight)
     return plan(function, SaveRequest(folder, check=True))
 
 

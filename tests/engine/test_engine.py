@@ -30,6 +30,7 @@ from maxtool.graph import (
 )
 from maxtool.graph.weights import load_weights
 from maxtool.nn import LayerList, Linear, Module, Sequential
+from maxtool.parity.activation_rounding import rounded
 from maxtool.quantization import QuantizationEncoding, quantize
 from maxtool.weights.weight_data import WeightData
 
@@ -213,10 +214,11 @@ class Blocks(Module):
         return x
 
     @staticmethod
-    def expected(x: Array, weights: Sequence[Array]) -> Array:
+    def expected(x: Array, weights: Sequence[Array], rounds: bool = False) -> Array:
         for weight in weights:
             for _ in range(2):
-                x = x + (x @ weight.T).sum(-1, keepdims=True)
+                multiplied = rounded(x, 32) if rounds else x
+                x = x + (multiplied @ weight.T).sum(-1, keepdims=True)
         return x
 
 
@@ -230,9 +232,9 @@ def encoded(name: str, values: Array, encoding: QuantizationEncoding) -> WeightD
     return WeightData(quantize(values, encoding), name, F32, values.shape, encoding)
 
 
-def assert_blocks(model: Model, weights: Sequence[Array]) -> None:
+def assert_blocks(model: Model, weights: Sequence[Array], rounds: bool = False) -> None:
     result = model(TWO)[0].to_numpy()
-    np.testing.assert_allclose(result, Blocks.expected(TWO, weights), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(result, Blocks.expected(TWO, weights, rounds), rtol=1e-4, atol=1e-4)
 
 
 def test_weights_of_called_subgraphs_do_without_a_registry() -> None:
@@ -260,13 +262,16 @@ def test_a_copied_tree_never_has_the_weights_of_the_other() -> None:
 
 
 def test_elements_of_a_weight_declared_encoded() -> None:
-    """Declare elements, not blocks: they need no decoding, and are never taken for blocks."""
+    """Declare elements, not blocks: they are never taken for blocks, whose kernels round."""
     weight = Weight("w", F32, [4, 32], quantization_encoding=QuantizationEncoding.Q8_0)
     graph = Graph("g", lambda x: x @ weight.T, [TensorType(F32, ["n", 32])])
     data = encoded("w", ROWS[0], QuantizationEncoding.Q8_0)
-    for value, rows in ((ROWS[0], ROWS[0]), (data.data, data.astype(F32).data)):
+    for value, rows, x in (
+        (ROWS[0], ROWS[0], TWO),
+        (data.data, data.astype(F32).data, rounded(TWO, 32)),
+    ):
         model = InferenceSession().load(graph, weights_registry={"w": value})
-        np.testing.assert_allclose(model(TWO)[0].to_numpy(), TWO @ rows.T, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(model(TWO)[0].to_numpy(), x @ rows.T, rtol=1e-4, atol=1e-5)
     wide = np.zeros((4, 34), np.float32)
     with pytest.raises(MisshapenWeight, match=r"float32\[4, 34\], declared float32\[4, 32\]"):
         InferenceSession().load(graph, weights_registry={"w": wide})
@@ -310,7 +315,8 @@ def test_encoded_weights_of_called_subgraphs() -> None:
         graph = Graph("g", blocks, [TensorType(F32, ["n", 32])])
         weights = [datum.astype(F32).data for datum in data]
         for registry in (blocks.state_dict(), None):
-            assert_blocks(InferenceSession().load(graph, weights_registry=registry), weights)
+            model = InferenceSession().load(graph, weights_registry=registry)
+            assert_blocks(model, weights, rounds=True)
 
 
 @pytest.mark.parametrize(

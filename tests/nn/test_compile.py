@@ -12,6 +12,7 @@ from maxtool.errors import MisshapenWeight, MissingWeight, UnexpectedWeight
 from maxtool.graph import BufferType, Tensor, TensorType, Weight, ops
 from maxtool.nn import Embedding, Linear, Module, RMSNorm
 from maxtool.nn.compiled import CompiledModule
+from maxtool.parity.activation_rounding import rounded
 from maxtool.quantization import QuantizationEncoding
 from maxtool.quantization.codec import dequantize, quantize
 from maxtool.weights.weight_data import WeightData
@@ -179,14 +180,15 @@ def test_a_weight_changed_after_it_was_loaded() -> None:
         layer.compile(TensorType(F32, ["n", 4]))
 
 
-def test_quantized_weights_are_decoded() -> None:
-    encoding = QuantizationEncoding.Q8_0
+@pytest.mark.parametrize("encoding", [QuantizationEncoding.Q8_0, QuantizationEncoding.Q4_0])
+def test_quantized_weights_stay_so(encoding: QuantizationEncoding) -> None:
+    """Kernels multiply their blocks, with activations that are rounded by blocks, too."""
     layer = Linear(32, 4, quantization_encoding=encoding)
     blocks = quantize(rng.standard_normal((4, 32), np.float32), encoding)
     state = {"weight": WeightData(blocks, "weight", F32, (4, 32), encoding)}
     layer.load_state_dict(state)
     x = rng.standard_normal((2, 32), np.float32)
-    wanted = x @ dequantize(blocks, encoding).T
+    wanted = rounded(x, 32) @ dequantize(blocks, encoding).T
     kind = TensorType(F32, ["n", 32])
     for run in (layer.compile(kind), layer.compile(kind, weights=state)):
         np.testing.assert_allclose(run(x).to_numpy(), wanted, rtol=1e-4, atol=1e-4)

@@ -67,7 +67,7 @@ def say_compiled(out: Output, checkpoint: Checkpoint) -> None:
     facts = checkpoint.metadata
     target = facts.get("target")
     device = target.get("kind") if isinstance(target, dict) else None
-    said = (facts.get("recipe"), f"for {device}", facts.get("dtype"))
+    said = (facts.get("recipe"), f"for {device}", *filter(None, [facts.get("dtype")]))
     context = facts.get("context")
     parts = [*map(str, said), *([f"context {context}"] if context is not None else [])]
     out.print(f"[dim]compiled from[/] {out.escape(' · '.join(parts))}")

@@ -5,7 +5,12 @@ from __future__ import annotations
 from tvm import tirx
 
 from maxtool.compiler.fusion.linear_fusions import has_kernel
-from maxtool.compiler.kernels.cpu.cpu_requests import PackColumns, PackedExpertLinear, PackedLinear
+from maxtool.compiler.kernels.cpu.cpu_requests import (
+    PackColumns,
+    PackedExpertLinear,
+    PackedLinear,
+    QuantizedLinear,
+)
 from maxtool.compiler.kernels.requests import WeightedSum
 from maxtool.compiler.lowering import tensor_expressions as te
 from maxtool.compiler.lowering.cast_rules import converted
@@ -25,7 +30,10 @@ def _linear(function: FunctionLowering, node: Node) -> None:
     rows = converted(function, function.get_flat(x), x.dtype, wide)
     added = [converted(function, function.get(row), row.dtype, wide) for row in bias]
     at_rest = storage is not None and storage.block is not None
-    if at_rest or (wide is DType.float32 and weight.dtype in WEIGHT_DTYPES):
+    if storage is not None and storage.encoding is not None:
+        quantized = QuantizedLinear(encoding=storage.encoding.name, bias=bool(bias))
+        value = function.kernel(quantized, [rows, function.get(weight), *added], sizes)
+    elif at_rest or (wide is DType.float32 and weight.dtype in WEIGHT_DTYPES):
         packed = function.get(weight) if at_rest else _packed(function, weight, transposed=True)
         request = PackedLinear(weight_dtype=weight.dtype.value, bias=bool(bias))
         value = function.kernel(request, [rows, packed, *added], sizes)

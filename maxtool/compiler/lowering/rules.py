@@ -10,7 +10,8 @@ from math import prod
 from tvm import relax
 from tvm.ir import StringImm
 
-from maxtool.compiler.kernels.requests import Embedding, IntegerPower, Sample
+from maxtool.compiler.kernels.cpu.cpu_requests import QuantizedEmbedding
+from maxtool.compiler.kernels.requests import Embedding, IntegerPower, Request, Sample
 from maxtool.compiler.lowering import tensor_expressions as te
 from maxtool.compiler.lowering.attention_rules import ATTENTION
 from maxtool.compiler.lowering.cast_rules import cast_rule
@@ -22,6 +23,7 @@ from maxtool.compiler.lowering.pointwise_rules import chain
 from maxtool.compiler.lowering.position_rules import POSITIONS
 from maxtool.compiler.lowering.product_rules import PRODUCTS
 from maxtool.compiler.lowering.row_rules import ROWWISE
+from maxtool.compiler.storage import WeightStorage
 from maxtool.dtype import DType
 from maxtool.graph import BufferType, Node
 from maxtool.graph.ops.comparison import COMPARISONS, LOGICAL, TESTS
@@ -39,18 +41,25 @@ def _embedding(function: FunctionLowering, node: Node) -> None:
     vocab, *row = weight.shape.static()
     count = function.count(ids.shape)
     flat = function.reshaped(function.get(ids), [count])
-    packed = storage is not None and storage.block is not None
+    packed = storage is not None and storage.is_packed
     plain = packed and ids.dtype is DType.int64  # the kernel clamps these itself
     rows = flat if plain else function.compute(te.row_numbers(vocab), flat, name="rows")
-    if storage is None or storage.block is None:
+    if storage is None or not storage.is_packed:
         table = function.reshaped(function.get(weight), [vocab, prod(row)])
         compute = te.embedding(weight.dtype, result.dtype)
         value = function.compute(compute, rows, table, name="embedding")
     else:
         (dim,) = row
-        request = Embedding(vocab=vocab, dim=dim, weight_dtype=storage.dtype.value)
+        request = _table_request(storage, vocab, dim)
         value = function.kernel(request, [rows, function.get(weight)], [count, dim])
     function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
+
+
+def _table_request(storage: WeightStorage, vocab: int, dim: int) -> Request:
+    """Return the request for rows of a packed table."""
+    if storage.encoding is not None:
+        return QuantizedEmbedding(encoding=storage.encoding.name, vocab=vocab, dim=dim)
+    return Embedding(vocab=vocab, dim=dim, weight_dtype=storage.dtype.value)
 
 
 def _elementwise(function: FunctionLowering, node: Node) -> None:

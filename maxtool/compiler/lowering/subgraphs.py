@@ -68,4 +68,6 @@ def _anywhere(tensor_type: Any) -> Any:  # noqa: ANN401 - tvm ships no types
 
 def key_of(node: CallNode, storages: Sequence[WeightStorage]) -> tuple[object, ...]:
     """Return a key that calls of one subgraph share when their weights are stored alike."""
-    return id(node.callee), *((each.dtype, each.shape, each.block) for each in storages)
+    return id(node.callee), *(
+        (each.dtype, each.shape, each.block, each.encoding) for each in storages
+    )

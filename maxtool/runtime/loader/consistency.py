@@ -13,7 +13,18 @@ import numpy as np
 
 from .errors import BadInput
 from .manifest_parser import ManifestParser
-from .specs import ALIGNMENT, BITS, DTYPES, EntrySpec, InputSpec, TableSpec, WeightSpec, is_name
+from .specs import (
+    ALIGNMENT,
+    BITS,
+    COLUMNS,
+    DTYPES,
+    RECORDS,
+    EntrySpec,
+    InputSpec,
+    TableSpec,
+    WeightSpec,
+    is_name,
+)
 from .text_entries import TEXT_RULES, Rule
 
 MAX_BYTES = 1 << 48
@@ -52,9 +63,11 @@ def _laid_out(manifest: ManifestParser) -> Iterator[str]:
 
 
 def _packed(manifest: ManifestParser) -> Iterator[str]:
-    """A weight that is packed has as many blocks as its rows take."""
+    """A weight that is packed has as many blocks as its rows take, and whole ones if quantized."""
     for spec in manifest.weights:
-        if spec.unpacked is not None and not _is_packing(spec, spec.unpacked):
+        if spec.encoding is not None and spec.unpacked is None:
+            yield f"{spec} holds {spec.encoding} blocks of a weight of no shape"
+        elif spec.unpacked is not None and not _is_packing(spec, spec.unpacked):
             yield f"{spec} holds no weight of the shape {list(spec.unpacked)}"
 
 
@@ -62,6 +75,11 @@ def _is_packing(spec: WeightSpec, shape: tuple[int, ...]) -> bool:
     if len(shape) < 2 or len(spec.shape) != len(shape) + 1:
         return False
     *outer, rows, inner = shape
+    if spec.encoding is not None:
+        elements, record = RECORDS[spec.encoding]
+        blocks, rest = divmod(inner, elements)
+        whole = spec.dtype == "uint8" and not rest
+        return whole and spec.sizes({}) == (*outer, -(-rows // COLUMNS), blocks, record)
     columns = spec.sizes({})[-1]
     return spec.sizes({}) == (*outer, -(-rows // columns), inner, columns)
 

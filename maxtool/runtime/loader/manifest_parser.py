@@ -7,7 +7,16 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from .errors import BadInput
-from .specs import DTYPES, ArraySpec, BufferSpec, EntrySpec, InputSpec, TableSpec, WeightSpec
+from .specs import (
+    DTYPES,
+    RECORDS,
+    ArraySpec,
+    BufferSpec,
+    EntrySpec,
+    InputSpec,
+    TableSpec,
+    WeightSpec,
+)
 from .watched_files import Stamp, stamp
 from .wrong_path import TASKS, no_manifest, other_schema
 
@@ -164,7 +173,10 @@ class ManifestParser:
             raise self._wrong(f"'unpacked' of {item['name']!r} is {shape!r:.80}")
         unpacked = None if shape is None else tuple(shape)
         name, dtype, size = self._facts(item)
-        spec = WeightSpec(name, dtype, size, self._get(item, "offset", int), unpacked)
+        encoding = self._get(item, "encoding", (str, type(None)))
+        if encoding is not None and encoding not in RECORDS:
+            raise self._wrong(f"'encoding' of {name!r} is {encoding!r:.80}")
+        spec = WeightSpec(name, dtype, size, self._get(item, "offset", int), unpacked, encoding)
         if self._get(item, "nbytes", int) != spec.nbytes():
             raise self._wrong(f"{spec} has {spec.nbytes()} bytes, not {item['nbytes']!r:.40}")
         return spec

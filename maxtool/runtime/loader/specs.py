@@ -21,6 +21,24 @@ BITS = {"bfloat16": np.dtype("uint16")} | {
     for form in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")
 }
 DTYPES |= BITS
+# Quantized weights lie in records: the blocks of ``COLUMNS`` rows that hold the same elements of
+# each. By the name of the encoding, the elements of a row in a record, and the record's bytes.
+COLUMNS = 16
+RECORDS = {
+    "Q4_0": (32, 288),
+    "Q4_1": (32, 320),
+    "Q5_0": (32, 352),
+    "Q5_1": (32, 384),
+    "Q8_0": (32, 544),
+    "Q2_K": (256, 1344),
+    "Q3_K": (256, 1824),
+    "Q4_K": (256, 2368),
+    "Q5_K": (256, 2880),
+    "Q6_K": (256, 3360),
+    "IQ4_NL": (32, 288),
+    "IQ4_XS": (256, 2208),
+    "MXFP4": (32, 272),
+}
 
 
 def is_name(text: str) -> bool:
@@ -77,11 +95,12 @@ class WeightSpec(ArraySpec):
 
     ``unpacked`` is its shape where that is not how it lies: ``[..., n, k]`` is stored as
     ``[..., blocks, k, columns]``, the rows of a block beside each other and the last block filled
-    up.
+    up; with an ``encoding`` as ``[..., blocks, records of a row, bytes of a record]``.
     """
 
     offset: int = 0  # bytes from the start of the file
     unpacked: tuple[int, ...] | None = None
+    encoding: str | None = None  # of ``RECORDS``, where it is quantized
 
     @property
     def logical(self) -> tuple[int, ...]:

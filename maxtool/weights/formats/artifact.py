@@ -1,7 +1,8 @@
 """Outputs of ``maxtool compile``: the weights of a compiled model, through its manifest.
 
 The loader that is put into every artifact reads and checks the manifest here too. Matrices that lie
-in blocks of rows, as their kernels read them, are shown as the matrices they are.
+in blocks of rows, as their kernels read them, are shown as the matrices they are, quantized ones as
+their blocks.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from numpy.typing import NDArray
 
 from maxtool.dtype import DType
 from maxtool.errors import MalformedFile
+from maxtool.quantization.encoding import QuantizationEncoding
 from maxtool.weights.formats.file_index import FileIndex
+from maxtool.weights.packed_blocks import read_blocks
 from maxtool.weights.source_file import SourceFile, stamp
 from maxtool.weights.tensor_info import TensorInfo
 
@@ -41,7 +44,7 @@ class PackedTensor(TensorInfo):
 
     Attributes:
         layout: The shape in the file, ``[..., blocks, columns, rows of a block]``: the last block
-            is filled up with zeros.
+            is filled up with zeros. Of a quantized one, ``[..., blocks, records, bytes]``.
     """
 
     layout: tuple[int, ...] = field(kw_only=True)
@@ -49,7 +52,7 @@ class PackedTensor(TensorInfo):
     @property
     def nbytes(self) -> int:
         """Bytes in the file, those that fill up the last block included."""
-        return int(np.prod(self.layout, dtype=object)) * self.dtype.size_in_bytes
+        return int(np.prod(self.layout, dtype=object)) * self.stored_dtype.itemsize
 
 
 def begins_as_manifest(path: Path) -> bool:
@@ -93,10 +96,14 @@ def _tensors(manifest: Manifest) -> Iterator[TensorInfo]:
 
 
 def _tensor(name: str, spec: WeightSpec, file: Path) -> TensorInfo:
-    dtype = DType(spec.dtype)
+    dtype, layout = DType(spec.dtype), spec.sizes({})
+    if spec.encoding is not None:
+        encoding = QuantizationEncoding[spec.encoding]
+        blocks = partial(read_blocks, encoding, spec.logical, layout, spec.offset)
+        place = (file, spec.offset, blocks)
+        return PackedTensor(name, DType.float32, spec.logical, encoding, *place, layout=layout)
     if spec.unpacked is None:
         return TensorInfo(name, dtype, spec.logical, None, file, spec.offset)
-    layout = spec.sizes({})
     unpack = partial(_unpacked, dtype, spec.logical, layout, spec.offset)
     return PackedTensor(name, dtype, spec.logical, None, file, spec.offset, unpack, layout=layout)
 

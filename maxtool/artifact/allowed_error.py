@@ -1,0 +1,48 @@
+"""The error that products with quantized weights may make: derived, since no constant fits.
+
+Their kernels round activations to eight bits, by a scale for each block of 32 or 256. What that
+does to an output depends on the model: on how much larger than its neighbours the largest
+activation of a block is, and on how errors grow from layer to layer. So it is measured, without a
+compiler: the graph is evaluated in float64 twice, exactly and with the same rounding
+(:mod:`maxtool.parity.activation_rounding`). The difference is one sample of the error that a kernel
+makes which does as it should. The artifact's is another: sums in float32 fall on the other side of
+a rounding threshold here and there, and from then on errors are independent, but as large.
+
+The ratio of the root mean squares of two independent samples of ``n`` errors of one distribution
+is the root of a variable of the distribution F(n, n). It is above :data:`FACTOR` with probability
+5e-8 where n is 64, and 2e-14 where it is 128; outputs have more errors than that. So an artifact
+may be that many times as far from the exact result as the evaluation that rounds, beside what its
+other types are allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from maxtool.artifact.contents import Contents
+from maxtool.artifact.graph_outputs import GraphRunner
+from maxtool.runtime.loader.comparison import Tolerance, sizes
+from maxtool.runtime.loader.memory import Array
+from maxtool.runtime.loader.recorded_checks import RecordedCheck
+
+FACTOR = 2.0
+
+
+def with_rounding(contents: Contents, trials: Iterable[RecordedCheck]) -> list[RecordedCheck]:
+    """Comparisons with what the graphs give that allow what the rounding of activations changes."""
+    if not contents.rounding:
+        return list(trials)
+    runner = GraphRunner(contents, rounds=True)
+    return [_allowing(trial, trial.run(runner)) for trial in trials]
+
+
+def _allowing(trial: RecordedCheck, rounding: Array) -> RecordedCheck:
+    """A comparison that allows the error of an output ``rounding`` beside what it does already."""
+    exact = trial.expected
+    if exact.dtype.kind != "f" or not exact.size:
+        return trial
+    error = sizes(rounding.astype("f8") - exact)
+    shares = [made / size for made, size in zip(error, sizes(exact), strict=True) if size]
+    rtol = trial.tolerance.rtol + FACTOR * max(shares, default=0.0)
+    return replace(trial, tolerance=Tolerance(rtol, trial.tolerance.atol))
