@@ -41,8 +41,8 @@ TILES: dict[str, RegisterTile] = {
 
 # What the manifest records and what decides between kernels; the rest follows from the CPU name.
 RECORDED = (
-    *("avx2", "avx512f", "avx512bf16", "avx512fp16", "avx512vnni", "avxvnni"),
-    *("bf16", "dotprod", "f16c", "fma", "neon"),
+    *("avx2", "avx512bf16", "avx512bw", "avx512f", "avx512fp16", "avx512vnni", "avxvnni"),
+    *("bf16", "dotprod", "f16c", "fma", "i8mm", "neon"),
 )
 
 # Triples searched for a CPU name, in this order.

@@ -2,8 +2,12 @@
 
 A record holds the blocks of 16 output features (columns) for the same stretch of terms. Its bytes
 are those of the GGUF blocks in another order: of the quants, 4 neighbouring bytes of all columns
-follow each other, so that a vector of 64 bytes is 16 columns by 4 terms; then each byte of integer
-scales, and each float16, for the 16 columns side by side.
+follow each other, so that a vector of 64 bytes is 16 columns by 4 terms; and each byte of integer
+scales, and each float16, is there for the 16 columns side by side.
+
+They come in the order in which a kernel for one row reads them, or the CPU would not fetch ahead:
+what all units share, unit after unit its quants and integer scales, then float16 scales. A unit is
+a stretch of terms that share bytes of quants.
 """
 
 from __future__ import annotations
@@ -19,8 +23,12 @@ COLUMNS = 16
 LANE = 4
 VECTOR = COLUMNS * LANE
 
-# Terms that share bytes of quants at most, and terms of a lane of them.
+# Terms of a lane of quants, and of a unit at least.
 GROUP = 4
+LEAST_UNIT = 32
+
+# Fields of which each unit has a part.
+INTEGER_SCALES = ("scales", "minima")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +80,16 @@ class Field:
         """Bytes of a record."""
         return COLUMNS * self.count * self.itemsize
 
+    @property
+    def lanes(self) -> int:
+        """Pieces, of ``lane`` items of each column."""
+        return self.count // self.lane
+
+    @property
+    def size(self) -> int:
+        """Bytes of a piece."""
+        return COLUMNS * self.lane * self.itemsize
+
 
 @dataclass(frozen=True)
 class RecordLayout:
@@ -116,23 +134,89 @@ class RecordLayout:
             return max(self.values) + self.zero
         return (1 << sum(plane.bits for plane in self.planes)) - 1
 
+    @property
+    def unit(self) -> int:
+        """Terms of a unit."""
+        return max(LEAST_UNIT, self.planes[0].period)
+
+    @property
+    def units(self) -> int:
+        """Units of a record."""
+        return self.span // self.unit
+
+    @property
+    def parts(self) -> int:
+        """Scales of a unit."""
+        return self.unit // self.terms
+
     @cached_property
-    def offsets(self) -> dict[str, int]:
-        """The first byte of each field in a record."""
-        starts, at = {}, 0
-        for field in self.fields:
-            starts[field.name] = at
-            at += field.nbytes
-        return starts
+    def order(self) -> tuple[int, ...]:
+        """Groups of 4 terms of a unit, those that share bytes after each other."""
+        plane, groups = self.planes[0], range(self.unit // GROUP)
+        whole = LEAST_UNIT // GROUP
+        return tuple(sorted(groups, key=lambda group: (plane.vector(group) % whole, group)))
+
+    def is_shared(self, plane: Plane) -> bool:
+        """Return whether bytes of a plane are of several units."""
+        return plane.period > self.unit
+
+    @cached_property
+    def starts(self) -> dict[str, tuple[int, ...]]:
+        """The first byte of each piece of a field, in a record."""
+        starts: dict[str, list[int]] = {field.name: [] for field in self.fields}
+        at = 0
+        for name in self._sequence():
+            starts[name].append(at)
+            at += self.field(name).size
+        order = {name: self._pieces(name) for name in starts}
+        return {
+            name: tuple(at for _, at in sorted(zip(order[name], starts[name], strict=True)))
+            for name in starts
+        }
+
+    @property
+    def stride(self) -> int:
+        """Bytes of a unit: from a piece of one unit to that of the next."""
+        return sum(self.field(name).size for name in self._of_unit())
+
+    def field(self, name: str) -> Field:
+        """Return the field of that name."""
+        return next(field for field in self.fields if field.name == name)
+
+    def _sequence(self) -> list[str]:
+        """The names of the fields of all pieces of a record, in order."""
+        shared = [plane.field for plane in self.planes if self.is_shared(plane)]
+        first = [name for name in shared for _ in range(self.field(name).lanes)]
+        units = self._of_unit() * self.units
+        last = [field.name for field in self.fields if field.name not in {*first, *units}]
+        return [*first, *units, *last]
+
+    def _of_unit(self) -> list[str]:
+        """The names of the fields of all pieces of a unit."""
+        scales = [field for field in self.fields if field.name in INTEGER_SCALES]
+        each = [field.name for field in scales for _ in range(field.count // self.units)]
+        return [name for name, _ in self._vectors()] + each
+
+    def _vectors(self) -> list[tuple[str, int]]:
+        """Vectors of quants of the first unit, by field and number, in order of their use."""
+        own = [plane for plane in self.planes if not self.is_shared(plane)]
+        uses = [(plane.field, plane.vector(group)) for group in self.order for plane in own]
+        return list(dict.fromkeys(uses))
+
+    def _pieces(self, name: str) -> list[int]:
+        """The numbers of a field's pieces in the order in which they are in a record."""
+        first = [vector for field, vector in self._vectors() if field == name]
+        if not first:
+            return list(range(self.field(name).lanes))
+        return [unit * len(first) + vector for unit in range(self.units) for vector in first]
 
     def has(self, name: str) -> bool:
         """Return whether there is a field of that name."""
-        return name in self.offsets
+        return any(field.name == name for field in self.fields)
 
     def dtype(self, name: str) -> str:
         """Element type of a field, in full."""
-        short = next(field.dtype for field in self.fields if field.name == name)
-        return {"u1": "uint8", "i1": "int8", "<f2": "float16"}[short]
+        return {"u1": "uint8", "i1": "int8", "<f2": "float16"}[self.field(name).dtype]
 
 
 def _quants(name: str, count: int) -> Field:

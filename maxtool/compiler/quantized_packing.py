@@ -93,15 +93,17 @@ def _transpose_in(rows: UInt8, layout: RecordLayout, out: UInt8) -> None:
     """Fill records ``[blocks, spans, bytes]`` from ``[blocks, columns, spans, block bytes]``."""
     fields = _to_record(layout.encoding, _block_fields(rows, layout.encoding))
     for field in layout.fields:
-        np.copyto(_field_of(out, layout, field), _by_lane(fields[field.name], field))
+        pieces = _by_column(fields[field.name], field)
+        for at, start in enumerate(layout.starts[field.name]):
+            np.copyto(_piece(out, field, start), pieces[..., at])
 
 
 def _transpose_out(packed: UInt8, layout: RecordLayout, rows: UInt8) -> None:
     """Undo :func:`_transpose_in`."""
     fields = {}
     for field in layout.fields:
-        values = _field_of(packed, layout, field).transpose(0, 3, 1, 2)
-        fields[field.name] = np.ascontiguousarray(values).view(np.uint8)
+        pieces = [_piece(packed, field, start) for start in layout.starts[field.name]]
+        fields[field.name] = np.stack(pieces, axis=-1).swapaxes(1, 2).copy().view(np.uint8)
     blocks = _from_record(layout.encoding, fields)
     for name, values in _block_fields(rows, layout.encoding).items():
         np.copyto(values, blocks[name])
@@ -114,18 +116,14 @@ def _block_fields(rows: UInt8, encoding: QuantizationEncoding) -> Fields:
     return {name: rows[..., at : at + part.itemsize] for name, (part, at) in places.items()}
 
 
-def _by_lane(values: UInt8, field: Field) -> NDArray[Any]:
-    """Bytes ``[blocks, columns, spans, bytes]`` as ``[blocks, spans, lanes, columns]``."""
-    wide = np.ascontiguousarray(values).view(_lane_type(field))
-    return wide.transpose(0, 2, 3, 1)
+def _by_column(values: UInt8, field: Field) -> NDArray[Any]:
+    """Bytes ``[blocks, columns, spans, bytes]`` as ``[blocks, spans, columns, pieces]``."""
+    return np.ascontiguousarray(values).view(_lane_type(field)).swapaxes(1, 2)
 
 
-def _field_of(packed: UInt8, layout: RecordLayout, field: Field) -> NDArray[Any]:
-    """View of a field of records, ``[blocks, spans, lanes, columns]``."""
-    dtype, start = _lane_type(field), layout.offsets[field.name]
-    lanes = field.count // field.lane
-    place = packed[..., start : start + field.nbytes]
-    return place.view(dtype).reshape(*packed.shape[:2], lanes, COLUMNS)
+def _piece(packed: UInt8, field: Field, start: int) -> NDArray[Any]:
+    """View of a piece of records, ``[blocks, spans, columns]``."""
+    return packed[..., start : start + field.size].view(_lane_type(field))
 
 
 def _lane_type(field: Field) -> np.dtype[Any]:
@@ -136,7 +134,8 @@ def _lane_type(field: Field) -> np.dtype[Any]:
 def _clear(block: UInt8, layout: RecordLayout, columns: int) -> None:
     """Set the columns from a number on to zero, whatever zero scales became in a record."""
     for field in layout.fields:
-        _field_of(block[None], layout, field)[..., columns:] = 0
+        for start in layout.starts[field.name]:
+            _piece(block, field, start)[..., columns:] = 0
 
 
 def _to_record(encoding: QuantizationEncoding, fields: Fields) -> Fields:

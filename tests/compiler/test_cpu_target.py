@@ -116,7 +116,7 @@ def test_this_machine_as_a_lesser_one(
     ("flags", "name", "kind", "message"),
     [
         (ALL, "znver4", MachineLacks, "znver4: .*cascadelake.* has no avx512bf16"),
-        ("fpu sse2 avx2 fma", "x86-64-v4", MachineLacks, "has no avx512f"),
+        ("fpu sse2 avx2 fma", "x86-64-v4", MachineLacks, "has no .*avx512f"),
         (ALL, "sapphirerapids", MachineLacks, "avx512bf16, avx512fp16, avxvnni"),
         (ALL, "neoverse-n1", UsageError, "no such CPU for x86_64-linux-gnu"),
         (ALL, "x86-64-v9", UsageError, "MAXTOOL_HOST_CPU=x86-64-v9"),

@@ -56,6 +56,15 @@ def test_neighbouring_terms_of_all_columns_are_together() -> None:
         np.testing.assert_array_equal(packed[0, 1, 64 * group : 64 * group + 64], expected)
 
 
+@pytest.mark.parametrize("encoding", LAYOUTS)
+def test_pieces_fill_a_record(encoding: QuantizationEncoding) -> None:
+    layout = layout_of(encoding)
+    pieces = [(start, field.size) for field in layout.fields for start in layout.starts[field.name]]
+    ends = [0] + [start + size for start, size in sorted(pieces)]
+    assert [start for start, _ in sorted(pieces)] == ends[:-1]
+    assert ends[-1] == layout.nbytes
+
+
 def test_memory_beyond_the_output_is_bounded() -> None:
     blocks = np.zeros((4096, 128 * E.Q6_K.block_size), np.uint8)
     out = np.empty(quantized_shape(E.Q6_K, 4096, 128 * 256), np.uint8)

@@ -23,6 +23,8 @@ LARGEST_FROM_ZERO = 15
 # The largest quant that times -127 fits int16 as often as such sums add.
 LARGEST_NARROW = 63
 
+# Two vectors of int16 -> int32.
+Pairs: TypeAlias = Callable[[b.Expr, b.Expr], b.Expr]
 # Codes below 16, a table for them -> entries.
 LookUp: TypeAlias = Callable[[b.Expr, list[int]], b.Expr]
 # Sums of earlier products, weights, activations -> sums.
@@ -41,12 +43,14 @@ class IntegerDot:
             or int16, two in each, of two of the 4 terms each.
         words: Whether both sides are widened to int16: a vector of weights, or of activations, is
             two, of terms 0 and 2 and of terms 1 and 3.
+        pairs: Adds the two int16 of each lane, times another two.
         signed: Whether 8-bit weights are taken as they are, not as unsigned bytes with a zero.
     """
 
     lanes: int
     multiply: Multiply
     look_up: LookUp
+    pairs: Pairs | None = None
     sums: str = "int32"
     words: bool = False
     signed: bool = False
@@ -94,10 +98,9 @@ class IntegerDot:
 
     def total(self, sums: b.Expr) -> b.Expr:
         """Sums as int32, one in each lane."""
-        if self.sums == "int32":
+        if self.pairs is None:
             return sums
-        ones = b.splat(tirx.const(1, "int16"), 2 * self.lanes)
-        return PAIRS[self.lanes](sums, ones)
+        return self.pairs(sums, b.splat(tirx.const(1, "int16"), 2 * self.lanes))
 
     def _operands(self, weights: b.Expr) -> list[b.Expr]:
         if not self.words:
@@ -135,7 +138,69 @@ def generic(lanes: int) -> IntegerDot:
     return IntegerDot(lanes, partial(plain_bytes, lanes), plain_look_up)
 
 
-PAIRS: dict[int, Callable[[b.Expr, b.Expr], b.Expr]] = {}
+def plain_pairs(lanes: int, weights: b.Expr, activations: b.Expr) -> b.Expr:
+    """Sums of 2 products of int16 in each int32: what ``pmaddwd`` computes."""
+    result = None
+    for term in range(2):
+        places = list(range(term, 2 * lanes, 2))
+        weight, value = (
+            T.Cast(b.vector_type("int32", lanes), tirx.Shuffle([b.let(vector)], places))
+            for vector in (weights, activations)
+        )
+        result = weight * value if result is None else result + weight * value
+    return result
+
+
+def _x86(name: str, dtype: str) -> Callable[..., b.Expr]:
+    """An instruction of x86; LLVM's integers have no sign."""
+    return partial(T.call_llvm_pure_intrin, dtype, f"llvm.x86.{name}")
+
+
+def _dot_bytes(name: str, lanes: int) -> Multiply:
+    """Return ``vpdpbusd``: 4 products of unsigned by signed bytes added to each int32."""
+    instruction = _x86(name, b.vector_type("int32", lanes))
+
+    def multiply(sums: b.Expr, weights: b.Expr, activations: b.Expr) -> b.Expr:
+        signed = b.vector_type("int8", 4 * lanes)
+        return instruction(sums, T.reinterpret(signed, weights), T.reinterpret(signed, activations))
+
+    return multiply
+
+
+def _add_pairs_of_bytes(name: str, lanes: int) -> Multiply:
+    """Return ``vpmaddubsw``: 2 products of unsigned by signed bytes in each int16, then a sum."""
+    instruction = _x86(name, b.vector_type("int16", 2 * lanes))
+
+    def multiply(sums: b.Expr, weights: b.Expr, activations: b.Expr) -> b.Expr:
+        return sums + instruction(
+            weights, T.reinterpret(b.vector_type("uint8", 4 * lanes), activations)
+        )
+
+    return multiply
+
+
+def _add_pairs(pairs: Pairs, lanes: int) -> Multiply:
+    """Return ``vpmaddwd`` and a sum: 2 products of int16 added to each int32."""
+
+    def multiply(sums: b.Expr, weights: b.Expr, activations: b.Expr) -> b.Expr:
+        words = b.vector_type("int16", 2 * lanes)
+        return sums + pairs(T.reinterpret(words, weights), T.reinterpret(words, activations))
+
+    return multiply
+
+
+def _shuffle(name: str, lanes: int) -> LookUp:
+    """Return ``vpshufb``: entries of a table of 16 bytes, which is repeated in every 16 bytes."""
+    instruction = _x86(name, b.vector_type("uint8", 4 * lanes))
+    return lambda codes, table: instruction(_repeated(table, lanes), codes)
+
+
+def _repeated(table: list[int], lanes: int) -> b.Expr:
+    """A table of 16 bytes in every 16 bytes of a vector."""
+    data = bytes(table)
+    words = [int.from_bytes(data[at : at + 4], "little", signed=True) for at in range(0, 16, 4)]
+    vector = tirx.Shuffle([b.int32(word) for word in words] * (lanes // 4), list(range(lanes)))
+    return T.reinterpret(b.vector_type("uint8", 4 * lanes), vector)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +226,44 @@ class InstructionSet:
         return self.narrow if layout.largest <= LARGEST_NARROW else self.wide
 
 
+def _of_dots(dot: IntegerDot, rows: int, streams: int) -> InstructionSet:
+    """A set with an instruction for 4 products of bytes."""
+    return InstructionSet(dot, dot, dot.lanes, rows, streams)
+
+
+def _of_pairs(lanes: int, names: tuple[str, str, str], rows: int, streams: int) -> InstructionSet:
+    """A set with ``vpmaddubsw``, ``vpmaddwd`` and ``vpshufb`` of a width."""
+    of_bytes, of_words, shuffle = names
+    pairs = _x86(of_words, b.vector_type("int32", lanes))
+    look_up = _shuffle(shuffle, lanes)
+    narrow = IntegerDot(
+        lanes, _add_pairs_of_bytes(of_bytes, lanes), look_up, pairs=pairs, sums="int16"
+    )
+    wide = IntegerDot(lanes, _add_pairs(pairs, lanes), look_up, words=True)
+    return InstructionSet(narrow, wide, lanes, rows, streams)
+
+
+AVX512_SHUFFLE = "avx512.pshuf.b.512"
+AVX2_SHUFFLE = "avx2.pshuf.b"
+
+# LLVM feature -> set, the best first.
+SETS: dict[str, InstructionSet] = {
+    "avx512vnni": _of_dots(
+        IntegerDot(16, _dot_bytes("avx512.vpdpbusd.512", 16), _shuffle(AVX512_SHUFFLE, 16)),
+        *(12, 4),
+    ),
+    "avx512bw": _of_pairs(
+        16, ("avx512.pmaddubs.w.512", "avx512.pmaddw.d.512", AVX512_SHUFFLE), 12, 4
+    ),
+    "avxvnni": _of_dots(
+        IntegerDot(8, _dot_bytes("avx512.vpdpbusd.256", 8), _shuffle(AVX2_SHUFFLE, 8)), 5, 2
+    ),
+    "avx2": _of_pairs(8, ("avx2.pmadd.ub.sw", "avx2.pmadd.wd", AVX2_SHUFFLE), 5, 2),
+}
+# What is right on any machine, if slow.
+PLAIN = InstructionSet(generic(4), generic(4), 4, rows=2, streams=1)
+
+
 def instruction_set(target: CpuTarget) -> InstructionSet:
     """Return what a machine has."""
-    plain = generic(4)
-    return InstructionSet(plain, plain, min(target.tile.width, 16), rows=4, streams=1)
+    return next((SETS[name] for name in SETS if name in target.features), PLAIN)

@@ -15,7 +15,7 @@ from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import quantized_weights as weights
 from maxtool.compiler.kernels.cpu.integer_dot import InstructionSet, IntegerDot
 from maxtool.compiler.kernels.cpu.quantized_activations import Activations, quantize_tile
-from maxtool.compiler.kernels.cpu.quantized_weights import Column
+from maxtool.compiler.kernels.cpu.quantized_weights import Column, Part
 from maxtool.compiler.quantized_layout import COLUMNS, GROUP, VECTOR, RecordLayout, layout_of
 from maxtool.quantization import QuantizationEncoding
 
@@ -124,10 +124,9 @@ class QuantizedProduct:
     def unpack(self, block: b.Expr) -> b.Buffer:
         """A column block as bytes that are multiplied, [k / 4, 16 columns x 4 terms]."""
         panel = b.workspace((b.quotient(self.k, GROUP), VECTOR), "uint8")
-        unit_terms = weights.units(self.layout)
-        count = self.layout.span // unit_terms
+        count, groups = self.layout.units, self.layout.unit // GROUP
         with T.serial(self.spans) as span, T.serial(b.integer(count)) as unit:
-            first = b.index((span * count + unit) * (unit_terms // GROUP))
+            first = b.index((span * count + unit) * groups)
             columns = self.columns(block, span)
             for group, quants in weights.groups_of(self.layout, self.dot, columns, unit):
                 for column, value in zip(columns, quants, strict=True):
@@ -184,18 +183,16 @@ class _Span:
         """Add the record's terms, unpacked one unit after the other."""
         layout, dot = self.product.layout, self.product.dot
         total = _Scaled(self)
-        terms = weights.units(layout)
-        parts = terms // layout.terms
-        with T.serial(b.integer(layout.span // terms)) as unit:
-            integers = [_Sums(self, b.index(unit * parts + part)) for part in range(parts)]
-            used = [0] * parts
+        with T.serial(b.integer(layout.units)) as unit:
+            parts = [_Sums(self, Part(layout, unit, number)) for number in range(layout.parts)]
+            missing = [layout.terms // GROUP] * layout.parts
+            first = b.index((self.span * layout.units + unit) * (layout.unit // GROUP))
             for group, quants in weights.groups_of(layout, dot, self.columns, unit):
-                part = group * GROUP // layout.terms
-                place = b.index((self.span * layout.span + unit * terms) // GROUP + group)
-                integers[part].add(place, quants)
-                used[part] += 1
-                if used[part] == layout.terms // GROUP:
-                    total.add(integers[part])
+                number = group * GROUP // layout.terms
+                parts[number].add(b.index(first + group), quants)
+                missing[number] -= 1
+                if not missing[number]:
+                    total.add(parts[number])
         total.finish(sums)
 
     def add_panel(self, sums: b.Registers, panel: b.Buffer) -> None:
@@ -203,9 +200,9 @@ class _Span:
         layout = self.product.layout
         total = _Scaled(self)
         groups = layout.terms // GROUP
-        with T.serial(b.integer(layout.span // layout.terms)) as part:
-            integers = _Sums(self, part)
-            first = b.index((self.span * (layout.span // layout.terms) + part) * groups)
+        with T.serial(b.integer(layout.units)) as unit, T.serial(b.integer(layout.parts)) as number:
+            integers = _Sums(self, Part(layout, unit, number))
+            first = b.index(integers.place * groups)
             for group in range(groups):
                 place = b.index(first + group)
                 quants = [
@@ -218,12 +215,12 @@ class _Span:
 
 
 class _Sums:
-    """Integer sums of the terms of a record that share a scale, the ``part``-th such terms."""
+    """Integer sums of the terms of a record that share a scale."""
 
-    def __init__(self, span: _Span, part: b.Expr) -> None:
+    def __init__(self, span: _Span, part: Part) -> None:
         layout, dot = span.product.layout, span.product.dot
         self.span, self.part, self.dot = span, part, dot
-        self.place = b.index(span.span * (layout.span // layout.terms) + part)
+        self.place = b.index(span.span * (layout.span // layout.terms) + part.place)
         dtype, _, lanes = dot.sum_type.partition("x")
         self.lanes = int(lanes)
         shape = (span.rows.rows, len(span.columns), self.lanes)
@@ -271,8 +268,8 @@ class _Scaled:
     def add(self, sums: _Sums) -> None:
         """Add the terms that share a scale."""
         columns = self.span.columns
-        scales = [weights.whole_scale(self.layout, column, sums.part) for column in columns]
-        minima = [weights.whole_minimum(self.layout, column, sums.part) for column in columns]
+        scales = [sums.part.scale(column) for column in columns]
+        minima = [sums.part.minimum(column) for column in columns]
         for r, v in self.span.places:
             value = sums.total(r, v)
             self._add(self.products, r, v, value if scales[v] is None else value * scales[v])

@@ -14,14 +14,9 @@ from maxtool.compiler.quantized_layout import (
     COLUMNS,
     GROUP,
     LANE,
-    VECTOR,
     Plane,
     RecordLayout,
 )
-
-# Terms that are unpacked at a time, and their groups of 4; scales are of 16 or 32 of them.
-CHUNK = 32
-CHUNK_GROUPS = CHUNK // GROUP
 
 # Bits of the exponent of a float32, and twice the smallest scale of MXFP4, which is subnormal.
 MANTISSA = 23
@@ -59,18 +54,6 @@ def lanes_of(value: b.Expr) -> int:
     return int(str(value.ty).partition("x")[2] or 1)
 
 
-def units(layout: RecordLayout) -> int:
-    """Terms between those that unpack alike but for their offset."""
-    return max(CHUNK, layout.planes[0].period)
-
-
-def order(layout: RecordLayout) -> list[int]:
-    """Groups of 4 terms of a unit, so that those that share bytes follow each other."""
-    plane = layout.planes[0]
-    groups = range(units(layout) // GROUP)
-    return sorted(groups, key=lambda group: (plane.vector(group) % CHUNK_GROUPS, group))
-
-
 class Quants:
     """Groups of 4 terms of some columns of one unit, unpacked one after the other.
 
@@ -95,11 +78,9 @@ class Quants:
         value = self._vector(plane, group)
         if plane.bits == 8:
             return value
-        groups = units(self.layout) // GROUP
-        shared = plane.period > units(self.layout)
         shift = plane.shift(group) - at
-        if shared:  # what the unit adds to the shift is known at run time only
-            each = plane.shift(groups)
+        if self.layout.is_shared(plane):  # what the unit adds is known at run time only
+            each = plane.shift(self.layout.unit // GROUP)
             value = _moved(value, T.Cast("uint16", self.unit * each))
         return _masked(_moved(value, shift), ((1 << plane.bits) - 1) << at)
 
@@ -107,15 +88,11 @@ class Quants:
         """The vector of a plane in which a group is."""
         key = (plane.field, plane.vector(group))
         if key not in self.loaded:
-            each = 0 if plane.period > units(self.layout) else self._vectors(plane)
-            place = self.unit * (each * VECTOR) + key[1] * VECTOR
-            offset = self.layout.offsets[plane.field] + place
-            self.loaded[key] = b.let(self.column.read(offset, "uint8", LANE))
+            start = self.layout.starts[key[0]][key[1]]
+            each = 0 if self.layout.is_shared(plane) else self.layout.stride
+            value = self.column.read(self.unit * each + start, "uint8", LANE)
+            self.loaded[key] = b.let(value)
         return self.loaded[key]
-
-    def _vectors(self, plane: Plane) -> int:
-        """Vectors of a plane that a unit takes."""
-        return plane.vector(units(self.layout) // GROUP)
 
 
 def _moved(value: b.Expr, shift: b.Expr | int) -> b.Expr:
@@ -155,9 +132,9 @@ def _masked(value: b.Expr, mask: int) -> b.Expr:
 def groups_of(
     layout: RecordLayout, dot: IntegerDot, columns: Sequence[Column], unit: b.Index
 ) -> Iterator[tuple[int, list[b.Expr]]]:
-    """Each group of a unit, as ``order`` says, and its quants in all columns as ``dot`` wants."""
+    """Each group of a unit in order, and its quants in all columns as ``dot`` wants them."""
     quants = [Quants(layout, column, unit) for column in columns]
-    for group in order(layout):
+    for group in layout.order:
         yield group, [b.let(_as_operand(each.group(group), layout, dot)) for each in quants]
 
 
@@ -175,7 +152,7 @@ def scale(layout: RecordLayout, column: Column) -> b.Expr:
     if layout.has("d"):
         return half(layout, column, "d")
     exponent = T.Cast(
-        b.vector_type("int32", column.count), column.read(layout.offsets["e"], "uint8", 1)
+        b.vector_type("int32", column.count), column.read(layout.starts["e"][0], "uint8", 1)
     )
     return T.reinterpret(
         b.vector_type("float32", column.count), _power_bits(b.let(exponent), column.count)
@@ -195,29 +172,43 @@ def _power_bits(exponent: b.Expr, lanes: int) -> b.Expr:
 
 def half(layout: RecordLayout, column: Column, name: str) -> b.Expr:
     """A float16 of each column, as float32."""
-    value = column.read(layout.offsets[name], "float16", 2)
+    value = column.read(layout.starts[name][0], "float16", 2)
     return T.Cast(b.vector_type("float32", column.count), value)
 
 
-def whole_scale(layout: RecordLayout, column: Column, part: b.Index) -> b.Expr | None:
-    """Integer scales of the terms that are the ``part``-th to share them, in float32, if any."""
-    if not layout.has("scales"):
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Terms of a unit that share a scale: which unit, and which of its scales."""
+
+    layout: RecordLayout
+    unit: b.Index
+    number: b.Index
+
+    @property
+    def place(self) -> b.Expr:
+        """Number of the terms in the record."""
+        return self.unit * self.layout.parts + self.number
+
+    def scale(self, column: Column) -> b.Expr | None:
+        """Integer scales, in float32; None if the encoding has none."""
+        if not self.layout.has("scales"):
+            return None
+        value = self._read(column, "scales")
+        if self.layout.has("dmin") and not self.layout.has("minima"):  # they are the upper bits
+            value = _masked(value, 15)
+        return _as_float(value)
+
+    def minimum(self, column: Column) -> b.Expr | None:
+        """Integer minima, in float32; None where there is one for the record, or none."""
+        if self.layout.has("minima"):
+            return _as_float(self._read(column, "minima"))
+        if self.layout.has("dmin"):
+            return _as_float(_masked(_moved(self._read(column, "scales"), 4), 15))
         return None
-    start = layout.offsets["scales"] + part * COLUMNS
-    value = column.read(start, layout.dtype("scales"), 1)
-    if layout.has("dmin") and not layout.has("minima"):  # they are in the upper bits
-        value = _masked(value, 15)
-    return _as_float(value)
 
-
-def whole_minimum(layout: RecordLayout, column: Column, part: b.Index) -> b.Expr | None:
-    """Integer minima of such terms, in float32; None where there is one for the record, or none."""
-    if layout.has("minima"):
-        return _as_float(column.read(layout.offsets["minima"] + part * COLUMNS, "uint8", 1))
-    if layout.has("dmin"):
-        value = column.read(layout.offsets["scales"] + part * COLUMNS, "uint8", 1)
-        return _as_float(_masked(_moved(value, 4), 15))
-    return None
+    def _read(self, column: Column, name: str) -> b.Expr:
+        at = self.unit * self.layout.stride + self.number * COLUMNS
+        return column.read(at + self.layout.starts[name][0], self.layout.dtype(name), 1)
 
 
 def _as_float(value: b.Expr) -> b.Expr:
