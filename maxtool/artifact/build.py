@@ -25,6 +25,7 @@ from maxtool.artifact.matrix_types import (
 from maxtool.artifact.original_model import OriginalModel
 from maxtool.artifact.planned import Planned, check_place, target_of
 from maxtool.artifact.request import Request
+from maxtool.artifact.weights import packing_note
 from maxtool.compiler.lowering_plan import LoweringPlan
 from maxtool.compiler.targets import Target
 from maxtool.dtype import DType
@@ -151,6 +152,7 @@ def prepare(request: Request) -> Build:
     if tokenizer is None:
         notes.append("the source has no tokenizer: the artifact takes token ids, not text")
     contents = _contents(request, planned, target, dtype, types, module, graphs, tokenizer)
+    notes += packing_note(contents)
     made = Build(request, contents, checkpoint, notes, planned, types, module, graphs)
     made.check_machine()
     return made

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,11 @@ from maxtool.artifact import devices
 from maxtool.artifact.contents import Contents
 from maxtool.compiler.storage import WeightStorage
 from maxtool.graph import DerivedWeight, Shard
-from maxtool.runtime.loader.specs import ALIGNMENT
+from maxtool.runtime.loader.specs import ALIGNMENT, COLUMNS
 
 FILE, PARTS = "weights.bin", "weights.{}.bin"
+# From how many times the size of their blocks on the user is told of packed matrices.
+NOTICEABLE = 1.05
 Array = np.ndarray[Any, Any]
 
 
@@ -66,6 +69,17 @@ def type_bytes(contents: Contents) -> dict[str, int]:
         if len(storage.shape) > 1 and name not in computed:
             totals[storage.type_name] += storage.nbytes * contents.devices
     return dict(totals.most_common())
+
+
+def packing_note(contents: Contents) -> Iterator[str]:
+    """Yield a line if quantized matrices take noticeably more room than their blocks in a file."""
+    quantized = [each for each in contents.storage.values() if each.encoding is not None]
+    blocks = sum(prod(each.held_shape) for each in quantized)
+    packed = sum(each.nbytes for each in quantized)
+    if packed > NOTICEABLE * blocks:
+        more = f"{packed / blocks - 1:.0%} more room than in a file"
+        why = f"rows come in groups of {COLUMNS}, and scales of 6 bits in bytes"
+        yield f"quantized matrices take {more}: {why}"
 
 
 def place(storage: Iterable[WeightStorage]) -> tuple[list[PlacedWeight], int]:

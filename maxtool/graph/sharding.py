@@ -86,7 +86,7 @@ class ShardingStrategy:
             return ""
         if self.axis >= shape.rank:
             return f"there is no dimension {self.axis} in {shape}"
-        size, unit = shape[self.axis], self._unit(shape.rank, encoding)
+        size, unit = shape[self.axis], self.unit(shape.rank, encoding)
         if not size.is_static:
             return f"dimension {self.axis} of {shape} is not known"
         if int(size) // unit < self.num_devices or int(size) % unit:
@@ -106,7 +106,7 @@ class ShardingStrategy:
             raise ValueError(problem)
         if self.axis is None:
             raise ValueError("a weight that every device has whole is not split")
-        unit = self._unit(dims.rank, encoding)
+        unit = self.unit(dims.rank, encoding)
         least, rest = divmod(int(dims[self.axis]) // unit, self.num_devices)
         start = index * least + min(index, rest)
         return start * unit, (start + least + (index < rest)) * unit
@@ -132,7 +132,7 @@ class ShardingStrategy:
         array = data.data[(slice(None),) * self.axis + (slice(start, end),)]
         return WeightData(array, data.name, data.dtype, shape, encoding)
 
-    def _unit(self, rank: int, encoding: QuantizationEncoding | None) -> int:
+    def unit(self, rank: int, encoding: QuantizationEncoding | None) -> int:
         """The elements that stay together along the dimension that is split."""
         return encoding.elements_per_block if encoding and self.axis == rank - 1 else 1
 

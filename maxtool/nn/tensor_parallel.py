@@ -128,6 +128,8 @@ def _uneven(weight: Weight, strategy: ShardingStrategy) -> str:
         return ""
     if problem := strategy.problem(weight.shape, weight.quantization_encoding):
         return problem
-    size = int(weight.shape[strategy.axis])
-    uneven = size % strategy.num_devices
-    return f"{size} elements along dimension {strategy.axis}" if uneven else ""
+    unit = strategy.unit(weight.shape.rank, weight.quantization_encoding)
+    count = int(weight.shape[strategy.axis]) // unit
+    what = "elements" if unit == 1 else f"blocks of {unit} elements"
+    uneven = count % strategy.num_devices
+    return f"{count} {what} along dimension {strategy.axis}" if uneven else ""

@@ -1,0 +1,107 @@
+"""The type of each matrix, as its source has it and as it is asked for: from headers alone."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from maxtool.artifact.weights import type_bytes
+from maxtool.cli.app import app
+from maxtool.compiler.quantized_layout import LAYOUTS
+from maxtool.dtype import DType
+from maxtool.errors import UsageError
+from maxtool.quantization import QuantizationEncoding, quantize
+from maxtool.quantization.codec import ENCODABLE
+from tests.artifact.quantized_files import SAMPLE, planned, sample_gguf
+
+E = QuantizationEncoding
+
+
+@pytest.fixture
+def gguf(tmp_path: Path) -> Any:
+    """``gguf(encoding)``: the sample model as a quantized GGUF file."""
+    return partial(sample_gguf, tmp_path)
+
+
+def test_mixed_types_stay_as_they_are_in_the_file(gguf: Any, tmp_path: Path) -> None:
+    build = planned(gguf(E.Q4_0), tmp_path / "out")
+    assert build.contents.dtype is None
+    assert build.notes == []
+    kinds = {name: one.type_name for name, one in build.contents.storage.items()}
+    assert kinds["layers.0.mlp.up.weight"] == "Q4_0"
+    assert kinds["norm.weight"] == "float32"
+
+
+def test_dtype_decodes(gguf: Any, tmp_path: Path) -> None:
+    build = planned(gguf(E.Q4_0), tmp_path / "out", dtype=DType.float16)
+    assert list(type_bytes(build.contents)) == ["float16"]
+    assert build.contents.dtype is DType.float16
+
+
+def test_gpus_get_float16_and_the_user_is_told(gguf: Any, tmp_path: Path) -> None:
+    build = planned(gguf(E.Q4_0), tmp_path / "out", target="cuda:sm_80")
+    assert list(type_bytes(build.contents)) == ["float16"]
+    assert "quantized matrices are decoded to float16" in build.notes
+
+
+@pytest.mark.parametrize("encoding", sorted(ENCODABLE, key=lambda one: one.name))
+def test_quantizing_says_what_it_leaves_as_it_is(
+    encoding: QuantizationEncoding, tmp_path: Path
+) -> None:
+    """Rows of 96 are three blocks of 32 and none of 256; three values have no kernel."""
+    build = planned(SAMPLE, tmp_path / "out", quantize=encoding)
+    if encoding in LAYOUTS:
+        assert list(type_bytes(build.contents)) == [encoding.name]
+        assert build.notes == []
+        return
+    assert set(type_bytes(build.contents)) == {"float32", "bfloat16"}
+    left, decoded = build.notes
+    blocks = f"whole {encoding.name} blocks of 256"
+    assert left.startswith(f"25 matrices are not quantized, as rows of 96 are not {blocks}")
+    assert decoded.startswith(
+        f"4 matrices are decoded to bfloat16, as no kernel reads {encoding.name}"
+    )
+    data = build.contents.read("layers.0.mlp.down.weight")
+    assert data.quantization_encoding is encoding
+
+
+def test_quantizing_gives_the_bytes_that_converting_gives(gguf: Any, tmp_path: Path) -> None:
+    ours = planned(SAMPLE, tmp_path / "out", quantize=E.Q4_0).contents
+    theirs = planned(gguf(E.Q4_0), tmp_path / "out").contents
+    assert ours.storage == theirs.storage
+    for name in ("embed.weight", "layers.1.attn.q.weight"):
+        np.testing.assert_array_equal(ours.read(name).data, theirs.read(name).data)
+
+
+def test_what_is_quantized_is_quantized_again(gguf: Any, tmp_path: Path) -> None:
+    build = planned(gguf(E.Q8_0), tmp_path / "out", quantize=E.Q4_0)
+    assert list(type_bytes(build.contents)) == ["Q4_0"]
+    decoded = build.plan.read("layers.0.mlp.up.weight").astype(DType.float32).data
+    actual = build.contents.read("layers.0.mlp.up.weight").data
+    np.testing.assert_array_equal(actual, quantize(decoded, E.Q4_0))
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "dtype": ({"dtype": DType.float16}, "exclude each other"),
+    "gpu": ({"target": "cuda:sm_80"}, "is for CPUs"),
+    "original": ({"check": True, "against": "transformers"}, "cannot tell the rounding"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_quantizing_is_refused_where_it_makes_no_sense(name: str, tmp_path: Path) -> None:
+    options, message = REFUSED[name]
+    with pytest.raises(UsageError, match=message):
+        planned(SAMPLE, tmp_path / "out", quantize=E.Q8_0, **options)
+
+
+def test_a_wrong_type_is_told_with_those_that_there_are(tmp_path: Path) -> None:
+    command = ["compile", str(SAMPLE), "-o", str(tmp_path / "out"), "--quantize", "Q4_K"]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 2
+    assert "Q5_0, Q5_1, Q8_0, TQ1_0" in done.stderr
