@@ -52,7 +52,7 @@ class AddPositions(Request):
 
 
 class Attention(Request):
-    """Attention over a cache; on a CPU one of float32, with transposed keys."""
+    """Attention over a cache of the type ``dtype``; on a CPU with transposed keys."""
 
     heads: int  # of queries, a multiple of ``kv_heads``
     kv_heads: int  # of keys and values
@@ -60,6 +60,7 @@ class Attention(Request):
     scale: float  # of the scores, usually ``head_dim ** -0.5``
     window: int | None  # keys that a query sees at most
     softcap: float | None  # scores become ``softcap * tanh(score / softcap)``
+    dtype: str
 
 
 class CacheWrite(Request):

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from maxtool.compiler.kernels import requests
 from maxtool.compiler.kernels.kernel_options import HeadSizes, Mask
-from maxtool.compiler.lowering.cast_rules import converted
 from maxtool.compiler.lowering.function_lowering import Expr, FunctionLowering, Rule
 from maxtool.compiler.lowering.permute_rules import permuted
-from maxtool.dtype import DType
-from maxtool.graph import Node, Tensor
+from maxtool.graph import Node
 
 # The order of dimensions that makes transposed keys of others, and others of transposed ones.
 TRANSPOSED = (0, 1, 3, 2)
@@ -24,6 +22,7 @@ def attention_request(node: Node) -> requests.Attention:
         scale=node.attributes["scale"],
         window=node.attributes["window"],
         softcap=node.attributes["softcap"],
+        dtype=key.dtype.value,
     )
 
 
@@ -41,19 +40,15 @@ def _cache_write(function: FunctionLowering, node: Node) -> None:
 
 
 def _attention(function: FunctionLowering, node: Node) -> None:
-    """The kernel knows float32 and transposed keys; others are made such, and cost a copy."""
+    """The kernel knows transposed keys; others are made such, and cost a copy."""
     query, key, value, position = node.inputs
-    keys, values = _widened(function, key), _widened(function, value)
+    keys = function.get(key)
     if not node.attributes["transposed"]:
-        keys = permuted(function, keys, function.sizes(key.shape), TRANSPOSED, DType.float32)
-    operands = [function.get(query), keys, values, function.get(position)]
+        keys = permuted(function, keys, function.sizes(key.shape), TRANSPOSED, key.dtype)
+    operands = [function.get(query), keys, function.get(value), function.get(position)]
     sizes = function.sizes(query.shape)
     attended = function.kernel(attention_request(node), operands, sizes)
     function.set_whole(node.outputs[0], attended)
-
-
-def _widened(function: FunctionLowering, x: Tensor) -> Expr:
-    return converted(function, function.get(x), x.dtype, DType.float32)
 
 
 def dot_attention_request(

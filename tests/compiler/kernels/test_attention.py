@@ -1,18 +1,25 @@
-"""Attention against float64: grouped heads, windows, positions, caches longer than what is seen."""
+"""Attention against float64: grouped heads, windows, positions, types and lengths of caches."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+from maxtool.compiler.cpu_target import CpuTarget, cpu_target
+from maxtool.compiler.kernels.cpu import builder
 from maxtool.compiler.kernels.cpu.attention import attention
+from maxtool.compiler.kernels.cpu.backend import CpuBackend
+from maxtool.compiler.kernels.kv_cache_write import cache_write
 from tests.effort import thinned
 
-from .harness import TILE, call, compiled, error, normal
+from .harness import HOST, TILE, call, compiled, error, normal
 
 # Scores are inner products of up to 80 terms (2**-24 times a few), which exp turns from absolute to
 # relative errors, times scores of a few units; the weighted sum over up to 300 keys adds its own.
 BOUND = 2e-6
+
+# The least CPU that runs this machine's code.
+GENERIC = cpu_target(f"cpu:{HOST.triple}")
 
 CALLS = [  # batch, seq, position, context
     (1, 1, 0, 1),
@@ -50,14 +57,22 @@ def reference(
     return np.einsum("bhij,bjhd->bihd", weights, v)
 
 
-def caches(k: np.ndarray, v: np.ndarray, context: int) -> tuple[np.ndarray, np.ndarray]:
+def caches(
+    k: np.ndarray, v: np.ndarray, context: int, dtype: str = "float32"
+) -> tuple[np.ndarray, np.ndarray]:
     """Keys and values as the kernel reads them; what was not written is NaN and must not matter."""
     batch, keys, heads, d = k.shape
     key = np.full((batch, heads, d, context), np.nan, "f4")
     value = np.full((batch, heads, context, d), np.nan, "f4")
     key[..., :keys] = k.transpose(0, 2, 3, 1)
     value[:, :, :keys] = v.transpose(0, 2, 1, 3)
-    return key, value
+    return passed(key, dtype), passed(value, dtype)
+
+
+def passed(x: np.ndarray, dtype: str) -> np.ndarray:
+    """Numbers in the type that kernels are passed, which of bfloat16 are the bits."""
+    stored = x.astype(dtype)
+    return stored.view("u2") if dtype == "bfloat16" else stored
 
 
 @pytest.mark.parametrize(
@@ -93,6 +108,72 @@ def test_attention(heads: int, kv_heads: int, head_dim: int, window: int | None)
         assert error(actual, reference(q, k, v, position, window)) < BOUND, (batch, seq, position)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(
+    ("heads", "kv_heads", "head_dim", "window", "cap"),
+    thinned(
+        [
+            (9, 3, 64, None, None),
+            (4, 2, 80, 7, 1.5),
+            (8, 1, 128, 64, None),
+            (2, 2, 256, None, 30.0),
+            (3, 3, 10, 100, None),
+        ],
+        (9, 3, 64, None, None),
+        (4, 2, 80, 7, 1.5),
+    ),
+)
+def test_short_keys_and_values_are_used_exactly(
+    dtype: str, heads: int, kv_heads: int, head_dim: int, window: int | None, cap: float | None
+) -> None:
+    scale = head_dim**-0.5
+    function = compiled(attention, TILE, heads, kv_heads, head_dim, scale, window, cap, dtype)
+    for batch, seq, position, context in [*CALLS, (2, 3, 77, 80), (1, 17, 250, 300)]:
+        keys = position + seq
+        q = 2 * normal(1, batch, seq, heads, head_dim)
+        k, v = (normal(seed, batch, keys, kv_heads, head_dim).astype(dtype) for seed in (2, 3))
+        where = np.array([position], "i4")
+        actual = call(function, q, *caches(k, v, context, dtype), where, shape=q.shape)
+        expected = reference(q, k.astype("f4"), v.astype("f4"), position, window, cap)
+        assert error(actual, expected) < BOUND, (batch, seq, position)
+
+
+@pytest.mark.parametrize("target", [HOST, GENERIC], ids=["host", "generic"])
+def test_every_float16_is_converted_exactly(target: CpuTarget) -> None:
+    """A query sees itself alone, so that it gets its value; on the least CPU of this kind, too."""
+    every = np.arange(1 << 16, dtype="u2").view("f2").reshape(1, 1, -1, 64)
+    context = every.shape[2]
+    arguments = target.tile, 1, 1, 64, 1.0, 1, None, "float16"
+    function = builder.build({"kernel": attention(*arguments)}, target.tvm)["kernel"]
+    q, keys = np.zeros((1, context, 1, 64), "f4"), np.zeros((1, 1, 64, context), "f2")
+    actual = call(function, q, keys, every, np.zeros(1, "i4"), shape=q.shape)
+    finite = np.isfinite(every[0, 0]).all(-1)
+    expected = every[0, 0].astype("f4")
+    np.testing.assert_array_equal(actual[0, finite, 0], expected[finite])
+    np.testing.assert_array_equal(np.isfinite(actual[0, :, 0]), np.isfinite(expected))
+
+
+CONVERSIONS = {
+    "cpu:x86-64-v3": ("vcvtph2ps", "vcvtps2ph"),
+    "cpu:x86-64-v4": ("vcvtph2ps", "vcvtps2ph"),
+    "cpu:neoverse-n1": ("fcvtl", "fcvtn"),
+}
+
+
+@pytest.mark.parametrize("name", CONVERSIONS)
+def test_float16_is_converted_in_registers(name: str) -> None:
+    target, (widening, rounding) = cpu_target(name), CONVERSIONS[name]
+    kernels = {
+        "read": attention(target.tile, 4, 2, 64, 0.125, dtype="float16"),
+        "written": cache_write(CpuBackend(target.tile), 2, 64, "float16"),
+    }
+    assembly = builder.build(kernels, target.tvm).mod.inspect_source("asm")
+    assert widening in assembly
+    assert rounding in assembly
+    calls = [line for line in assembly.splitlines() if "hfsf2" in line or "sfhf2" in line]
+    assert not [line for line in calls if "call" in line or "\tbl\t" in line]
+
+
 @pytest.mark.parametrize("window", [None, 5])
 def test_a_soft_cap(window: int | None) -> None:
     function = compiled(attention, TILE, 4, 2, 12, 12**-0.5, window, 1.5)
@@ -123,10 +204,13 @@ def test_a_position_outside_the_cache_reads_nothing_outside(position: int) -> No
     call(function, q, *caches(k, v, 64), np.array([position], "i4"), shape=shape)  # no crash
 
 
-def test_nan_is_not_hidden() -> None:
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_nan_is_not_hidden(dtype: str, value: float) -> None:
     q, k, v = (normal(seed, 1, 3, 1, 8) for seed in range(3))
-    k[0, 1, 0, 3] = np.nan
-    function = compiled(attention, TILE, 1, 1, 8, 1.0, None)
-    actual = call(function, q, *caches(k, v, 3), np.zeros(1, "i4"), shape=q.shape)
+    k[0, 1, 0, 3] = value
+    q[..., 3] = 1
+    function = compiled(attention, TILE, 1, 1, 8, 1.0, None, None, dtype)
+    actual = call(function, q, *caches(k, v, 3, dtype), np.zeros(1, "i4"), shape=q.shape)
     assert np.isfinite(actual[0, 0]).all()
     assert np.isnan(actual[0, 1:]).all()

@@ -134,3 +134,22 @@ def test_cache_writes_only_what_fits(position: int, head_dim: int) -> None:
         function(cache, tvm.runtime.tensor(x), where)
     np.testing.assert_array_equal(value.numpy(), expected)
     np.testing.assert_array_equal(key.numpy(), expected.swapaxes(2, 3))
+
+
+# Halfway between neighbours of each type, too small, too large, and no numbers.
+EDGES = (1 + 2**-11, 1 + 3 * 2**-11, 1 + 2**-8, 1 + 3 * 2**-8, 2.0**-25, 3 * 2.0**-26, 6e-8, 65504)
+EDGES += (65519.9, 65520, 1e6, 3.4e38, np.inf, np.nan, 0, 1e-45)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_cache_rounds_to_nearest_even(dtype: str, transposed: bool) -> None:
+    x = np.array([EDGES, -np.array(EDGES)], "f4").reshape(1, 2, 1, -1)
+    with np.errstate(over="ignore"):
+        expected = x.astype(dtype).astype("f4")[:, :, 0]
+    shape = (1, 1, x.shape[3], 2) if transposed else (1, 1, 2, x.shape[3])
+    cache = tvm.runtime.tensor(np.zeros(shape, "f2" if dtype == "float16" else "u2"))
+    function = compiled(cache_write, BACKEND, 1, x.shape[3], dtype, transposed)
+    function(cache, tvm.runtime.tensor(x), tvm.runtime.tensor(np.zeros(1, "i4")))
+    actual = cache.numpy()[:, 0].view(dtype).astype("f4")
+    np.testing.assert_array_equal(actual.swapaxes(1, 2) if transposed else actual, expected)

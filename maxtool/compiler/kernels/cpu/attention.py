@@ -40,8 +40,9 @@ def attention(
     scale: float,
     window: int | None = None,
     softcap: float | None = None,
+    dtype: str = "float32",
 ) -> b.PrimFunc:
-    """Build causal attention.
+    """Build causal attention over keys and values in ``dtype``.
 
     Parameters of the kernel: q[batch, seq, heads, head_dim], k[batch, kv_heads, head_dim, context],
     v[batch, kv_heads, context, head_dim], position[1] int32, y like q. Query i sees the keys 0 to
@@ -49,14 +50,15 @@ def attention(
     """
     with b.kernel(f"attention_{heads}_{kv_heads}_{head_dim}") as kernel:
         batch, seq, context = kernel.dim("batch"), kernel.dim("seq"), kernel.dim("context")
+        stored = b.STORAGE[dtype]
         q = kernel.argument("q", (batch, seq, heads, head_dim))
-        k = kernel.argument("k", (batch, kv_heads, head_dim, context))
-        v = kernel.argument("v", (batch, kv_heads, context, head_dim))
+        k = kernel.argument("k", (batch, kv_heads, head_dim, context), stored)
+        v = kernel.argument("v", (batch, kv_heads, context, head_dim), stored)
         position = kernel.argument("position", (1,), "int32")
         y = kernel.argument("y", (batch, seq, heads, head_dim))
         start = T.Bind(T.Cast("int64", position[0]))
         sizes, runtime = (heads, kv_heads, head_dim), (batch, seq, context)
-        options = (*sizes, scale, window, softcap, tile)
+        options = (*sizes, scale, window, softcap, dtype, tile)
         _emit(AttentionKernel(*options, *runtime, q, k, v, start, y))
     return kernel.function
 

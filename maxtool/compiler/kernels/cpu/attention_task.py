@@ -29,6 +29,7 @@ class AttentionKernel:
     scale: float
     window: int | None
     softcap: float | None
+    dtype: str  # of keys and values, which are converted in registers
     tile: RegisterTile
     batch: b.Expr
     seq: b.Expr
@@ -87,17 +88,22 @@ class AttentionTask:
         def whole() -> None:
             with T.serial(b.integer(self.kernel.head_dim)) as d:
                 for offset, width in b.widths(KEYS, self.kernel.tile.width):
-                    value = b.load(self.kernel.k, (self.at, self.head, d, base + offset), width)
-                    b.store(self.keys, value, (d, offset), width)
+                    self._copy_key(base, d, offset, width)
 
         def part() -> None:
             with T.serial(b.integer(self.kernel.head_dim)) as d:
                 for offset, width in b.widths(KEYS, self.kernel.tile.width):
                     b.store(self.keys, b.splat(0.0, width), (d, offset), width)
                 with T.serial(count) as i:
-                    b.store(self.keys, self.kernel.k[self.at, self.head, d, base + i], (d, i))
+                    self._copy_key(base, d, i, 1)
 
         b.either(base + KEYS <= self.kernel.context, whole, part)
+
+    def _copy_key(self, base: b.Expr, d: b.Expr, offset: b.Index, width: int) -> None:
+        """Copy one dimension of ``width`` neighbouring keys."""
+        place = self.at, self.head, d, base + offset
+        value = b.load_weight(self.kernel.k, place, width, self.kernel.dtype)
+        b.store(self.keys, value, (d, offset), width)
 
     def score_block(self, row: b.Expr) -> None:
         """Scores of a register tile of rows with every key of the block."""
@@ -174,10 +180,13 @@ class AttentionTask:
             sums.set(r, offset, width, b.load(self.out, (row + r, left + offset), width))
         with T.serial(count) as i:
             source = self.at, self.head, b.index(base + i)
-            values = [b.let(b.load(self.kernel.v, (*source, at), n)) for at, n in pieces]
+            values = [self._value((*source, at), n) for at, n in pieces]
             for r in range(TILE_ROWS):
                 weight = b.let(self.scores[row + r, i])
                 for (offset, width), value in zip(pieces, values, strict=True):
                     sums.add(r, offset - left, width, b.splat(weight, width) * value)
         for r, offset, width in places:
             b.store(self.out, sums.get(r, offset, width), (row + r, left + offset), width)
+
+    def _value(self, place: b.Indices, width: int) -> b.Expr:
+        return b.let(b.load_weight(self.kernel.v, place, width, self.kernel.dtype))

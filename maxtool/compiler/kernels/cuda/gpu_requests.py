@@ -8,9 +8,8 @@ from maxtool.compiler.kernels.requests import Attention, Request
 
 
 class CachedAttention(Attention):
-    """Attention of many queries over a cache in the type ``dtype``."""
+    """Attention of many queries, whose results are of the type ``out``."""
 
-    dtype: str
     out: str
 
 

@@ -31,9 +31,7 @@ def _attention(function: FunctionLowering, node: Node) -> None:
         _join(function, result, split, function.kernel_several(split, operands, shapes))
         return
     dtype, sizes = function.result_type(result), function.sizes(query.shape)
-    request = requests.CachedAttention(
-        **vars(attention_request(node)), dtype=value.dtype.value, out=dtype.value
-    )
+    request = requests.CachedAttention(**vars(attention_request(node)), out=dtype.value)
     attended = function.kernel(request, operands, sizes, dtype)
     function.set_result(result, function.reshaped(attended, function.flat_sizes(result.shape)))
 
