@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from maxtool import architectures
-from maxtool.architectures import Architecture, CacheLayout, Entry, graph_of
+from maxtool.architectures import Architecture, Decoder, Entry, graph_of
 from maxtool.artifact import check as parity
 from maxtool.artifact import devices, original_model
+from maxtool.artifact.cache_type import cache_layout
 from maxtool.artifact.contents import Contents, NamedGraph
 from maxtool.artifact.matrix_types import (
     DECODED,
@@ -35,18 +36,13 @@ from maxtool.recipe import Plan, Recipe, find_recipe, load_recipe, plan
 from maxtool.recipe.fitted_tokenizer import model_tokenizer
 from maxtool.recipe.naming import check_name, model_name
 from maxtool.recipe.recipe_files import is_shipped
+from maxtool.recipe.schema import Tolerance
 from maxtool.tokenizer import Tokenizer
 from maxtool.weights import open_checkpoint
 
 # Positions that are made room for when none are asked for. Rotary tables and the cache are as long,
 # and nobody fills a million positions by accident; configurations name any number.
 USUAL_CONTEXT = 1 << 17
-
-# How the kernels of each kind of target read a cache, by the type of the matrices.
-CACHE_FORMS: dict[str, Callable[[DType], CacheLayout]] = {
-    "cpu": lambda _: CacheLayout(),
-    "cuda": lambda dtype: CacheLayout(dtype, transposed=False),
-}
 
 # What a model does by itself, by the entry that does it; others are called with arrays alone.
 TASKS = {"prefill": "generate", "embed": "embed"}
@@ -76,18 +72,37 @@ class Build(Planned):
     def compare(self, folder: Path) -> parity.PassedCheck:
         """Compare with the reference, or record what it gives for the machine that this is for.
 
-        The tolerance is that of float32 unless values were rounded: weights from a wider type, or
-        on a GPU what they are multiplied with. What quantized weights are multiplied with is
-        allowed for beside it (:mod:`.allowed_error`).
+        The tolerance is the recipe's for the type that most was lost by: see :attr:`_rounded`. What
+        quantized weights are multiplied with is allowed for beside it (:mod:`.allowed_error`).
         """
-        name, recipe = self._narrowest.value, self.plan.recipe
-        if (tolerance := recipe.check.get(name)) is None:
-            raise ConfigurationError(f"the recipe has no tolerance for {name}", file=recipe.file)
         whole = replace(self.contents, functions=self._whole)
+        tolerance = max(map(self._tolerance, self._rounded), key=lambda one: one.rtol)
         trials = parity.trials_of(whole, tolerance, self._reference)
         found = parity.check(folder, trials, here=self.target.host)
         compared = self.request.against == parity.TRANSFORMERS
-        return replace(found, is_verified=compared or is_shipped(recipe.file))
+        return replace(found, is_verified=compared or is_shipped(self.plan.recipe.file))
+
+    @property
+    def kv_dtype(self) -> DType | None:
+        """The type of keys and values in a decoder's cache; None for other models."""
+        return self.module.form.dtype if isinstance(self.module, Decoder) else None
+
+    @property
+    def _rounded(self) -> set[DType]:
+        """The narrowest types that matrices, or what they are multiplied with, and the cache have.
+
+        A key ``W x`` rounded with the unit roundoff ``u`` is off by ``u |W x|``, and by up to
+        ``u |W| |x|`` with a matrix so rounded. So what a recipe allows for matrices of a type
+        bounds a cache of it, too.
+        """
+        return {self._narrowest, self.kv_dtype or DType.float32}
+
+    def _tolerance(self, dtype: DType) -> Tolerance:
+        recipe = self.plan.recipe
+        if (tolerance := recipe.check.get(dtype.value)) is None:
+            what = f"the recipe has no tolerance for {dtype.value}"
+            raise ConfigurationError(what, file=recipe.file)
+        return tolerance
 
     @property
     def _narrowest(self) -> DType:
@@ -240,8 +255,7 @@ def _typed(
     request: Request, planned: Plan, target: Target, module: Architecture
 ) -> tuple[dict[str, MatrixType], list[str]]:
     """The types of the matrices where they may differ; the module's weights get them. And notes."""
-    blocks = any(map(is_quantized, matrices(planned)))
-    if request.dtype is not None or not (blocks or request.quantize):
+    if not _may_mix(request, planned):
         return {}, []
     if target.kind != "cpu":
         return {}, [f"quantized matrices are decoded to {default_dtype(planned, target).value}"]
@@ -256,16 +270,27 @@ def _typed(
     return types, list(remarks(types))
 
 
+def _may_mix(request: Request, planned: Plan) -> bool:
+    """Return whether matrices are to be stored in blocks where they can be."""
+    if request.dtype is not None:
+        return False
+    return request.quantize is not None or any(map(is_quantized, matrices(planned)))
+
+
 def _module(
     request: Request, planned: Plan, dtype: DType, target: Target
 ) -> tuple[Architecture, list[str]]:
     """The architecture, for as many positions as were asked for or are usual; and what to tell."""
     config = {**planned.config, **_chosen(request, planned)}
-    form = CACHE_FORMS[target.kind](dtype)
+    is_wide = dtype is DType.float32 and not _may_mix(request, planned)
+    form = cache_layout(request, dtype, target, is_wide=is_wide)
     draws = target.kind in DRAWING and request.devices == 1  # several meet on the host anyway
     context, told = _context(request, planned)
     name = planned.recipe.architecture
-    return architectures.build(name, config, dtype, context, form, draws), told
+    module = architectures.build(name, config, dtype, context, form, draws)
+    if request.kv_dtype is not None and not isinstance(module, Decoder):
+        raise UsageError(f"--kv-dtype is for decoders, not {planned.recipe.name}")
+    return module, told
 
 
 def _context(request: Request, planned: Plan) -> tuple[int | None, list[str]]:

@@ -5,6 +5,7 @@ A recipe is one way to describe them, a module of a user another. What is writte
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -89,6 +90,20 @@ class Contents:
     def graphs(self) -> Iterator[Graph]:
         """The graphs of all functions."""
         return (function.graph for function in self.functions)
+
+    @property
+    def state(self) -> Mapping[str, TensorType]:
+        """The buffers of the function that has most; those of the others are among them."""
+        return max((function.state_types for function in self.functions), key=len)
+
+    @property
+    def state_bytes(self) -> int:
+        """The memory of one text, on all devices."""
+        sizes = (
+            math.prod(dim.size({"batch": 1}) for dim in kind.shape) * kind.dtype.size_in_bytes
+            for kind in self.state.values()
+        )
+        return sum(sizes) * self.devices
 
     @cached_property
     def lowering(self) -> LoweringPlan:

@@ -44,6 +44,7 @@ class GraphRunner:
         self._functions = {function.name: function for function in contents.functions}
         self._weights = Elements(contents)
         self._rounding = contents.rounding if rounds else {}
+        self._state = contents.state
 
     def entry(self, name: str) -> NamedGraph:
         """A function by name."""
@@ -51,7 +52,7 @@ class GraphRunner:
 
     def new_state(self, **sizes: int) -> list[Array]:
         """The buffers of the function that has most of them, in zeros, floats in float64."""
-        types = max((one.state_types for one in self._functions.values()), key=len).values()
+        types = self._state.values()
         shapes = [[dim.size(sizes) for dim in type_.shape] for type_ in types]
         dtypes = ["f8" if kind.dtype.is_float() else kind.dtype.to_numpy() for kind in types]
         return [np.zeros(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]

@@ -32,7 +32,6 @@ RUNTIMES = {"cpu": (RUNTIME,), "cuda": (RUNTIME, CUDA_RUNTIME)}
 
 def describe(contents: Contents, facts: Mapping[str, object]) -> dict[str, object]:
     """Return the manifest but for files and check, in the order a reader looks for it."""
-    state = max((function.state_types for function in contents.functions), key=len)
     placed, _ = weights.place(contents.storage.values())
     files = weights.files(contents.devices)
     tables = [asdict(weight) for weight in contents.tables if weight.weight in contents.storage]
@@ -50,9 +49,7 @@ def describe(contents: Contents, facts: Mapping[str, object]) -> dict[str, objec
         **contents.facts,
         "module": MODULE,
         "entries": {function.name: _entry(function) for function in contents.functions},
-        "state": [
-            _buffer(name, buffer_type, contents.context) for name, buffer_type in state.items()
-        ],
+        "state": [_buffer(*buffer, contents.context) for buffer in contents.state.items()],
         "weights": {
             **({"file": files[0]} if len(files) == 1 else {"files": files}),
             "alignment": ALIGNMENT,

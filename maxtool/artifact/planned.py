@@ -12,6 +12,7 @@ from maxtool.artifact.module_check import trials_of
 from maxtool.artifact.request import Wanted
 from maxtool.compiler.linking import is_native
 from maxtool.compiler.targets import Target, parse_target
+from maxtool.dtype import DType
 from maxtool.errors import UsageError
 from maxtool.files import check_output, check_space
 from maxtool.weights import Checkpoint
@@ -38,6 +39,11 @@ class Planned:
     def weight_bytes(self) -> int:
         """The size of the weights, in all files."""
         return weights.total_bytes(self.contents)
+
+    @property
+    def kv_dtype(self) -> DType | None:
+        """The type of keys and values in a decoder's cache; None for other models."""
+        return None
 
     def compare(self, folder: Path) -> PassedCheck:
         """Compare with the graphs in float64, or record what they give for another machine."""

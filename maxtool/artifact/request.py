@@ -43,6 +43,9 @@ class Request(Options):
     dtype: DType | None = None
     # Of the matrices that can have it; those of the source if None. Only for CPUs.
     quantize: QuantizationEncoding | None = None
+    # Of keys and values in the cache. If None float16, or float32 where matrices are float32 or the
+    # CPU does not convert; on GPUs that of the matrices.
+    kv_dtype: DType | None = None
     # Positions to make room for. If None those the model was trained for, or those that its
     # embeddings are cut to, but no more than ``build.USUAL_CONTEXT``.
     context: int | None = None

@@ -104,6 +104,16 @@ def compile(  # noqa: A001 - the command's name
             autocompletion=complete.encodings,
         ),
     ] = None,
+    kv_dtype: Annotated[
+        str | None,
+        typer.Option(
+            "--kv-dtype",
+            help="How a decoder's cache stores keys and values: float32, float16 or bfloat16. "
+            "float16 if absent, float32 if matrices are; on GPUs as matrices.",
+            metavar="TYPE",
+            autocompletion=complete.one_of(*options.DTYPES),
+        ),
+    ] = None,
     context: Annotated[
         int | None,
         typer.Option(
@@ -156,6 +166,7 @@ def compile(  # noqa: A001 - the command's name
     of_recipe = {
         "--recipe": recipe,
         "--devices": devices if devices != 1 else None,
+        "--kv-dtype": kv_dtype,
         "--context": context,
         "--quantize": quantize,
         "--pooling": pooling,
@@ -189,6 +200,7 @@ def compile(  # noqa: A001 - the command's name
             source=path,
             recipe=None if recipe is None else options.local_recipe(recipe),
             devices=devices,
+            kv_dtype=options.parse_dtype(kv_dtype, "--kv-dtype"),
             context=context,
             quantize=options.parse_encoding(quantize),
             pooling=options.parse_pooling(pooling),

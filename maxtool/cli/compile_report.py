@@ -55,7 +55,7 @@ def _of_recipe(build: Build) -> str:
     return (
         f"{build.plan.dialect} checkpoint, recipe {build.plan.recipe.name}: "
         f"{', '.join([*sizes, units.count(size)])} parameters; for {build.target.label}, "
-        f"matrices in {_types_of(build)}{context}"
+        f"matrices in {_types_of(build)}{context}{_cache(build)}"
     )
 
 
@@ -65,6 +65,13 @@ def _types_of(build: Build | ModuleBuild) -> str:
 
     *others, last = type_bytes(build.contents) or ["float32"]
     return f"{', '.join(others)} and {last}" if others else last
+
+
+def _cache(build: Build) -> str:
+    """The type of a decoder's cache, and what it takes of memory."""
+    if build.kv_dtype is None:
+        return ""
+    return f", cache in {build.kv_dtype.value} ({units.binary_size(build.contents.state_bytes)})"
 
 
 def show(out: Output, build: Build | ModuleBuild, report: Report | None) -> None:
@@ -124,7 +131,7 @@ def _as_json(build: Build | ModuleBuild, report: Report | None) -> dict[str, obj
     from maxtool.artifact.machine_code import described
     from maxtool.artifact.weights import type_bytes
 
-    dtype = build.contents.dtype
+    dtype, kv_dtype = build.contents.dtype, build.kv_dtype
     return {
         "source": _source(build),
         "output": str(build.request.output),
@@ -132,9 +139,11 @@ def _as_json(build: Build | ModuleBuild, report: Report | None) -> dict[str, obj
         "target": build.contents.target.manifest,
         "dtype": dtype and dtype.value,
         "matrices": type_bytes(build.contents),
+        "kv_dtype": kv_dtype and kv_dtype.value,
         "context": build.contents.context,
         "dry_run": report is None,
         "weight_bytes": build.weight_bytes,
+        "state_bytes": build.contents.state_bytes,
         "bytes": None if report is None else report.nbytes,
         "check": None if report is None or report.check is None else _check(report),
         "cpu_seconds": {} if report is None else report.seconds,

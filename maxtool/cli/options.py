@@ -120,14 +120,14 @@ def parse_check(text: str) -> Against:
     return cast("Against", text)
 
 
-def parse_dtype(text: str | None) -> DType | None:
-    """The element type that a user names for matrices; None stays."""
+def parse_dtype(text: str | None, option: str = "--dtype") -> DType | None:
+    """The element type that a user names for matrices, or by another option; None stays."""
     from maxtool.dtype import DType
 
     if text is None:
         return None
     name = ALIASES.get(text.lower(), text.lower())
-    _check_known("--dtype", text, name, DTYPES)
+    _check_known(option, text, name, DTYPES)
     return DType(name)
 
 

@@ -1,0 +1,100 @@
+"""Caches of each type: what is computed with them, what is told of them, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from maxtool import artifact
+from maxtool.dtype import DType
+from maxtool.errors import UsageError
+from maxtool.runtime import loader
+from tests.artifact.measure import BOUND, Compile, error, greedy, logits, recorded
+from tests.effort import thinned
+
+# What rounding once may change a number by, relatively.
+ROUNDOFF = {DType.float32: 2.0**-24, DType.float16: 2.0**-11, DType.bfloat16: 2.0**-8}
+
+
+@pytest.mark.usefixtures("optimised")
+@pytest.mark.parametrize("kv_dtype", ROUNDOFF)
+@pytest.mark.parametrize(
+    "name",
+    thinned(["tiny-llama", "tiny-gemma2", "tiny-gemma3", "tiny-qwen3", "tiny-gpt2"], "tiny-gemma2"),
+)
+def test_what_transformers_computes(
+    compiled: Compile, data: Path, name: str, kv_dtype: DType
+) -> None:
+    """Grouped heads, windows, soft caps, norms of keys; recorded by transformers in float32.
+
+    Each layer rounds keys and values, and passes on what the ones before it were off by.
+    """
+    folder = compiled(data / name, kv_dtype=kv_dtype)
+    expected = recorded(data / name)
+    layers = json.loads((folder / "manifest.json").read_text())["n_layers"]
+    allowed = BOUND + 2 * layers * ROUNDOFF[kv_dtype]
+    assert error(logits(folder, expected["input_ids"]), expected["logits"]) <= allowed
+    tokens = expected["greedy_tokens"][0].tolist()
+    assert greedy(folder, expected["greedy_prompt"], len(tokens)) == tokens
+
+
+def test_a_check_allows_what_the_cache_loses(sample: Path, tmp_path: Path) -> None:
+    options = {"check": True, "kv_dtype": DType.float16}
+    build = artifact.prepare(artifact.Request(sample, tmp_path / "out", **options))
+    report = artifact.make(build)
+    assert report.check is not None
+    assert report.check.worst is not None
+    assert 1e-5 < report.check.worst.relative_error < ROUNDOFF[DType.float16]
+    assert report.check.worst.rtol == build.plan.recipe.check["float16"].rtol
+    state = json.loads((tmp_path / "out" / "manifest.json").read_text())["state"]
+    assert {spec["dtype"] for spec in state} == {"float16"}
+    text = loader.load(tmp_path / "out").text_memory().state.arrays
+    assert sum(array.nbytes for array in text) == build.contents.state_bytes
+
+
+@pytest.mark.parametrize(
+    ("target", "dtype", "asked", "expected"),
+    [
+        ("cpu:x86-64-v3", None, None, DType.float32),
+        ("cpu:x86-64-v3", DType.bfloat16, None, DType.float16),
+        ("cpu:x86-64-v3", DType.bfloat16, DType.float32, DType.float32),
+        ("cpu:x86-64-v3", None, DType.bfloat16, DType.bfloat16),
+        ("cpu:neoverse-n1", DType.float16, None, DType.float16),
+        ("cpu:x86-64", DType.float16, None, DType.float32),
+        ("cpu:x86-64", DType.float16, DType.float16, DType.float16),
+    ],
+)
+def test_the_type_of_the_cache(
+    sample: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    target: str,
+    dtype: DType | None,
+    asked: DType | None,
+    expected: DType,
+) -> None:
+    monkeypatch.setattr("maxtool.artifact.machine_code.require_tools", lambda _: None)
+    request = artifact.Request(
+        sample, tmp_path / "out", target=target, dtype=dtype, kv_dtype=asked, context=100
+    )
+    build = artifact.prepare(request)
+    assert build.kv_dtype is expected
+    # Keys and values of 4 layers with 2 heads of 16 each.
+    assert build.contents.state_bytes == 2 * 4 * 2 * 16 * 100 * expected.size_in_bytes
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "message"),
+    [
+        ("tiny-bert", "cpu", "--kv-dtype is for decoders, not bert"),
+        ("tiny-llama", "cuda:sm_90", "--kv-dtype float16: on GPUs the cache is float32"),
+    ],
+)
+def test_where_the_type_is_not_to_be_chosen(
+    data: Path, tmp_path: Path, name: str, target: str, message: str
+) -> None:
+    request = artifact.Request(data / name, tmp_path / "out", target=target, kv_dtype=DType.float16)
+    with pytest.raises(UsageError, match=message):
+        artifact.prepare(request)
