@@ -94,11 +94,14 @@ class Decoder(Module[[Tensor], Tensor]):
 
     @property
     def facts(self) -> Mapping[str, object]:
-        """Sizes, and the length beyond which a sequence is read again, if there is one."""
-        names = ("vocab_size", "hidden_size", "n_layers")
-        sizes = {name: getattr(self.config, name) for name in names}
-        original = self.config.original_context
-        switches = self.config.rope_scaling == "longrope" and self.context > original
+        """Sizes, the windows of layers, and the length beyond which a sequence is read again."""
+        config = self.config
+        names = ("vocab_size", "hidden_size", "n_layers", "n_experts_used")
+        sizes = {name: size for name in names if (size := getattr(config, name)) is not None}
+        windows = [config.window(layer) for layer in range(config.n_layers)]
+        sizes |= {"windows": windows} if any(windows) else {}
+        original = config.original_context
+        switches = config.rope_scaling == "longrope" and self.context > original
         return sizes | ({"reread_beyond": original} if switches else {})
 
     @property
