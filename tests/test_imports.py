@@ -33,7 +33,7 @@ FLOORS = (
     ("architectures", "engine", "experimental"),
     ("recipe",),
     ("conversion", "compiler"),
-    ("artifact",),
+    ("artifact", "benchmark"),
     ("cli",),
     ("__main__",),
 )

@@ -31,7 +31,13 @@ SHIMS = {"maxtool": "-m maxtool", "python": ""}
 NOT_RUN = re.compile(r"make (demo|test|test-all|lint|format|bench)\b|pip install|\.venv/bin/")
 SLOW = {"Look at a checkpoint", "Convert", "Compile and run", "Compile a module of your own"}
 COMMON = {"--json", "--quiet", "-q", "--verbose", "-v", "--no-color", "--help", "-h"}
-MASKS = ((r"for [\w-]+, matrices", "for CPU, matrices"), (r"\d[\d.,]*(e[+-]?\d+)?", "#"))
+MASKS = (
+    (r"for [\w-]+, matrices", "for CPU, matrices"),
+    (r"[\w-]+ \(((avx|bf16|dotprod|f16c|fma|neon)\w* ?)+\)", "CPU (features)"),
+    (r"^.*?, CPU \(features\)", "NAME, CPU (features)"),
+    (r"\d[\d.,]*(e[+-]?\d+)?", "#"),
+    (r"# (s|ms|µs|threads?)\b", "# units"),
+)
 
 
 class Example(NamedTuple):

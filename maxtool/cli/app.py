@@ -140,6 +140,7 @@ COMMANDS: dict[str, str] = {
     "run": "run",
     "embed": "embed",
     "verify": "verify",
+    "bench": "bench",
     "recipes list": "recipes_list",
     "recipes show": "recipes_show",
     "recipes check": "recipes_check",

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 # What is drawn, where an encoding has no such character: each as wide as the original.
-PLAIN = str.maketrans("\N{MULTIPLICATION SIGN}·└├│─━╸╺…•", "x-`||-=--~*")
+PLAIN = str.maketrans("\N{MULTIPLICATION SIGN}·└├│─━╸╺…•±µ", "x-`||-=--~*~u")
 ERRORS = "maxtool.plain"
 
 

@@ -17,6 +17,22 @@ def count(number: int) -> str:
     return _scaled(number, 1000, ("", "k", "M", "B", "T"), "")
 
 
+def duration(seconds: float) -> str:
+    """A time with three digits: ``350 µs``, ``1.25 ms``, ``90.0 s``."""
+    power = next((p for p in range(2) if seconds >= 1000**-p * 0.9995), 2)
+    return f"{_three(seconds * 1000**power)} {('s', 'ms', 'µs')[power]}"
+
+
+def rate(value: float) -> str:
+    """A number with three digits at least: ``0.85``, ``12.5``, ``1,590``."""
+    return f"{value:,.0f}" if value >= 99.95 else _three(value)
+
+
+def percent(share: float) -> str:
+    """A share of 1 in percent: ``12.5%``."""
+    return f"{100 * share:.1f}%"
+
+
 def share(part: int, whole: int) -> str:
     """A part in percent: ``12.5%``; blank if there is nothing to share."""
     return f"{100 * part / whole:.1f}%" if whole else ""
@@ -38,5 +54,10 @@ def _scaled(number: int, base: int, units: Sequence[str], gap: str) -> str:
         value, power = value / base, power + 1
     if not power:
         return f"{number}{gap}{units[0]}"
+    return f"{_three(value)}{gap}{units[power]}"
+
+
+def _three(value: float) -> str:
+    """A number with three digits."""
     digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
-    return f"{value:.{digits}f}{gap}{units[power]}"
+    return f"{value:.{digits}f}"

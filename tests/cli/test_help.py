@@ -56,7 +56,7 @@ def test_exit_codes_are_documented() -> None:
 
 
 COMPLETED = {
-    "": ["inspect-weights", "convert", "compile", "run", "embed", "verify", "recipes"],
+    "": ["inspect-weights", "convert", "compile", "run", "embed", "verify", "bench", "recipes"],
     "rec": ["recipes"],
     "recipes ": ["list", "show", "check"],
     "recipes show qwen": [name for name in recipe_names() if name.startswith("qwen")],

@@ -51,6 +51,7 @@ OTHERS: Mapping[str, list[str]] = {
     "embed": ["embed", "{out}", "--text", "x", "--json"],
     "verify": ["verify", "{artifact}"],
     "verify, json": ["verify", "{artifact}", "--json"],
+    "bench": ["bench", "{artifact}", "--rounds", "1", "--prompt", "8", "--tokens", "2"],
 }
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in OTHERS]
 EVERY = [*QUICK, *SLOW]

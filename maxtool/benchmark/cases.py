@@ -1,0 +1,150 @@
+"""Cases: what is measured of an artifact, by its task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from maxtool.benchmark.work import EmbeddingWork, GenerationWork, Work, call_work
+from maxtool.errors import ModelMismatch, UsageError
+from maxtool.runtime.loader.manifest import Manifest
+from maxtool.runtime.loader.specs import EMBED, GENERATE, EntrySpec
+
+PREFILL, DECODE, CALL = "prefill", "decode", "call"
+# Tokens of a prompt, those made behind it, and those of each text, where none are asked for.
+PROMPT, TOKENS, TEXT = 512, 64, 128
+BATCHES = (1, 8)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Options of a benchmark; what is not asked for depends on the task."""
+
+    prompts: Sequence[int] = ()  # tokens of a prompt, or of each text of an encoder
+    tokens: int | None = None  # that are generated behind each prompt
+    batches: Sequence[int] = ()  # texts in a call of an encoder
+    sizes: Mapping[str, int] = field(default_factory=dict)  # of a module's named dimensions
+    rounds: int = 5
+    threads: int | None = None  # None for as many as a model uses by itself
+
+    def __post_init__(self) -> None:
+        named = {"prompt": self.prompts, "batch": self.batches, "rounds": [self.rounds]}
+        single = {"tokens": self.tokens, "threads": self.threads}
+        named |= {name: [value] for name, value in single.items() if value is not None}
+        named |= {f"size {name}": [size] for name, size in self.sizes.items()}
+        for name, values in named.items():
+            if wrong := [value for value in values if value < 1]:
+                raise UsageError(f"--{name} is {wrong[0]}; it is at least 1")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing that is measured, over and over."""
+
+    step: str  # what is done: prefill, decode, embed or call
+    label: str
+    unit: str  # what is counted: a token, a text, or a call
+    sizes: Mapping[str, int]  # of the step, by name
+    work: Work | None  # for each unit
+    entry: str = ""  # that is called, where the step does not say it
+    units: int = 1  # that a round measures at least
+
+    @property
+    def order(self) -> dict[str, object]:
+        """The case as a worker is told of it."""
+        return {"step": self.step, "sizes": dict(self.sizes), "entry": self.entry}
+
+
+def cases_of(manifest: Manifest, settings: Settings) -> list[Case]:
+    """The cases of an artifact.
+
+    Raises:
+        ModelMismatch: If it is for a GPU, or has no room for what is asked.
+        UsageError: If a size is asked for that it does not have.
+    """
+    target = manifest.target.get("kind")
+    if target != "cpu":
+        raise ModelMismatch(
+            f"the model is compiled for {target}, and bench measures models for CPUs",
+            file=manifest.folder,
+            hint="compile it without --target, or with --target cpu:NAME",
+        )
+    return list(TASKS.get(manifest.task, _calls)(manifest, settings))
+
+
+def _generation(manifest: Manifest, settings: Settings) -> Iterator[Case]:
+    _refuse(manifest, {"--batch": settings.batches, "--size": settings.sizes})
+    work, limit = GenerationWork(manifest), _limit(manifest)
+    count = settings.tokens or min(TOKENS, (limit or TOKENS * 2) // 2)
+    for prompt in settings.prompts or [_fitting(limit, PROMPT, count)]:
+        _check_room(manifest, prompt, count)
+        sizes = {"prompt": prompt}
+        read, made = work.prefill(prompt).per(prompt), work.decode(prompt, count).per(count)
+        yield Case(PREFILL, f"prefill {prompt}", "token", sizes, read)
+        more = {**sizes, "tokens": count}
+        yield Case(DECODE, f"decode at {prompt}", "token", more, made, units=count)
+
+
+def _embedding(manifest: Manifest, settings: Settings) -> Iterator[Case]:
+    _refuse(manifest, {"--size": settings.sizes})
+    work = EmbeddingWork(manifest)
+    for length in settings.prompts or [_fitting(_limit(manifest), TEXT, 0)]:
+        _check_room(manifest, length, 0)
+        for batch in settings.batches or BATCHES:
+            sizes = {"batch": batch, "length": length}
+            of_text = work.embed(batch, length).per(batch)
+            yield Case(
+                EMBED, f"embed {batch}\N{MULTIPLICATION SIGN}{length}", "text", sizes, of_text
+            )
+
+
+def _calls(manifest: Manifest, settings: Settings) -> Iterator[Case]:
+    """Yield a case for each entry, at the sizes that are asked for, else at its least ones."""
+    _refuse(manifest, {"--prompt": settings.prompts, "--batch": settings.batches})
+    named = {name: _names(entry) for name, entry in manifest.entries.items()}
+    known = sorted({size for names in named.values() for size in names})
+    if unknown := sorted(settings.sizes.keys() - set(known)):
+        hint = f"it has {', '.join(known)}" if known else "all its sizes are fixed"
+        raise UsageError(f"the model has no size {', '.join(unknown)}", hint=hint)
+    for name, entry in manifest.entries.items():
+        sizes = {size: settings.sizes.get(size, entry.least.get(size, 1)) for size in named[name]}
+        label = " ".join([name, *(f"{size}={value}" for size, value in sizes.items())])
+        yield Case(CALL, label, "call", sizes, call_work(manifest), entry=name)
+
+
+TASKS: dict[str | None, Callable[[Manifest, Settings], Iterator[Case]]] = {
+    GENERATE: _generation,
+    EMBED: _embedding,
+}
+
+
+def _names(entry: EntrySpec) -> list[str]:
+    """The named dimensions of an entry's inputs, in the order in which they come."""
+    sizes = [size for spec in entry.inputs for size in spec.shape if isinstance(size, str)]
+    return list(dict.fromkeys(sizes))
+
+
+def _refuse(manifest: Manifest, asked: Mapping[str, Sequence[int] | Mapping[str, int]]) -> None:
+    """Refuse options that a model of this task has no use for."""
+    task = f"a model whose task is {manifest.task}" if manifest.task else "a model without a task"
+    for option, values in asked.items():
+        if values:
+            raise UsageError(f"{option} means nothing to {task}", file=manifest.folder)
+
+
+def _fitting(limit: int | None, wanted: int, more: int) -> int:
+    """Return the wanted length, or as much of it as the context has room for."""
+    return wanted if limit is None else max(1, min(wanted, limit - more))
+
+
+def _check_room(manifest: Manifest, length: int, more: int) -> None:
+    limit = _limit(manifest)
+    if limit is not None and length + more > limit:
+        what = f"a prompt of {length} tokens and {more} more" if more else f"{length} tokens"
+        raise ModelMismatch(f"{what} go beyond the context of {limit}", file=manifest.folder)
+
+
+def _limit(manifest: Manifest) -> int | None:
+    """The positions of a model, if they are limited."""
+    limit = manifest.limits.get("seq")
+    return manifest.context or (limit if isinstance(limit, int) else None)

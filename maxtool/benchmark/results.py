@@ -1,0 +1,101 @@
+"""Results of a benchmark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from maxtool.benchmark.cases import Case
+from maxtool.benchmark.samples import Samples
+from maxtool.runtime.loader.manifest import Manifest
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Processor of this machine, and what it reached in turns with the models."""
+
+    name: str  # as the system calls it
+    target: Mapping[str, object]  # what kernels are compiled for here, with its instruction sets
+    threads: int
+    read_bytes: int  # in one pass
+    read: Samples = field(default_factory=Samples)  # bytes a second
+    multiply: Samples = field(default_factory=Samples)  # floating-point operations a second
+
+    @property
+    def as_json(self) -> dict[str, object]:
+        """The machine for ``--json``."""
+        peaks = {"read": self.read.as_json, "multiply": self.multiply.as_json}
+        facts = ("name", "target", "threads", "read_bytes")
+        return {**{fact: getattr(self, fact) for fact in facts}, **peaks}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A case, and what came out in each round."""
+
+    case: Case
+    rate: Samples = field(default_factory=Samples)  # units a second
+    of_read: Samples = field(default_factory=Samples)  # share of the read bandwidth, from 0 to 1
+    of_multiply: Samples = field(default_factory=Samples)  # share of the arithmetic peak
+
+    def add(self, rate: float, read: float, multiply: float) -> None:
+        """Enter a round: units a second, and the machine's own figures beside them."""
+        self.rate.add(rate)
+        work = self.case.work
+        if work is not None:
+            self.of_read.add(rate * work.bytes / read)
+            if work.operations is not None:
+                self.of_multiply.add(rate * work.operations / multiply)
+
+    @property
+    def as_json(self) -> dict[str, object]:
+        """The case and its figures for ``--json``."""
+        work = self.case.work
+        return {
+            "case": self.case.step,
+            "entry": self.case.entry or self.case.step,
+            "sizes": dict(self.case.sizes),
+            "unit": self.case.unit,
+            "per_second": self.rate.as_json,
+            "bytes_per_unit": work and work.bytes,
+            "operations_per_unit": work and work.operations,
+            "share_of_read": self.of_read.as_json if self.of_read.values else None,
+            "share_of_multiply": self.of_multiply.as_json if self.of_multiply.values else None,
+        }
+
+
+@dataclass(frozen=True)
+class Benchmarked:
+    """One artifact, and all that was measured of it."""
+
+    folder: Path
+    manifest: Manifest
+    cases: Sequence[Measured]
+    load: Samples = field(default_factory=Samples)  # seconds, from the start of a process
+    checksums: Samples = field(default_factory=Samples)  # of those, the checking of files
+    first: Samples = field(default_factory=Samples)  # seconds to the first token, or vector
+    memory: dict[str, Samples] = field(default_factory=dict)  # bytes, by what they are
+    threads: Samples = field(default_factory=Samples)
+
+    @property
+    def target(self) -> Mapping[str, object]:
+        """Target that it is compiled for."""
+        return self.manifest.target
+
+    @property
+    def as_json(self) -> dict[str, object]:
+        """The artifact for ``--json``."""
+        root = self.manifest.root
+        facts = {key: root.get(key) for key in ("name", "recipe", "task", "dtype", "context")}
+        samples = {"load": self.load, "checksums": self.checksums, "first": self.first}
+        timed = {f"{name}_seconds": s.as_json for name, s in samples.items() if s.values}
+        return {
+            "folder": str(self.folder),
+            **facts,
+            "target": self.target,
+            "threads": int(self.threads.median),
+            **timed,
+            "memory_bytes": {name: samples.as_json for name, samples in self.memory.items()},
+            "cases": [measured.as_json for measured in self.cases],
+        }

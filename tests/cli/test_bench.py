@@ -1,0 +1,224 @@
+"""``maxtool bench``: what it prints, and what it refuses. How fast anything is, no test says."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from maxtool.benchmark import rounds
+from maxtool.benchmark.cases import Settings
+from maxtool.benchmark.rounds import Benchmark
+from maxtool.cli import bench_report
+from maxtool.cli.app import app
+from maxtool.cli.output import Output
+from tests.runtime import tiny_artifact
+
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLE, ENCODER = ROOT / "samples" / "fireside", ROOT / "tests" / "data" / "tiny-bert"
+DIGITS = ROOT / "samples" / "digits" / "digits"
+CONTEXT = 48
+SOURCES: Mapping[str, list[object]] = {
+    "decoder": [SAMPLE, "--context", CONTEXT],
+    "encoder": [ENCODER],
+    "module": [
+        *(f"{DIGITS}.py:Digits", "--weights", f"{DIGITS}.safetensors"),
+        *("--input", "picture=float32[batch,8,8]"),
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with a decoder, an encoder and a module, unoptimised."""
+    home = tmp_path_factory.mktemp("bench")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("maxtool.compiler.cpu_target.OPT_LEVEL", 0)
+        for name, arguments in SOURCES.items():
+            done = invoke("compile", *arguments, "-o", home / name)
+            assert done.exit_code == 0, done.output
+    yield home
+
+
+@pytest.fixture(scope="module")
+def benchmark(artifacts: Path) -> Benchmark:
+    """All three, measured twice, in no time."""
+    settings = Settings(rounds=2, tokens=4, threads=1)
+    with pytest.MonkeyPatch.context() as patch:
+        for seconds in ("TURN", "PEAK"):
+            patch.setattr(rounds, seconds, 0.001)
+        return rounds.run([artifacts / name for name in SOURCES], settings)
+
+
+def invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [*map(str, arguments)], env={"COLUMNS": "80"})
+
+
+def printed(
+    benchmark: Benchmark, capsys: pytest.CaptureFixture[str], *, markdown: bool = False, **of: bool
+) -> str:
+    bench_report.show(Output(**of), benchmark, markdown=markdown)
+    said, told = capsys.readouterr()
+    assert not told
+    return said
+
+
+def figures(content: object) -> Iterator[float]:
+    """Yield all measured figures of a JSON object."""
+    if isinstance(content, dict):
+        if content.keys() == {"median", "deviation", "values"}:
+            assert math.isfinite(content["deviation"])
+            yield from (content["median"], *content["values"])
+        else:
+            for value in content.values():
+                yield from figures(value)
+    elif isinstance(content, list):
+        for value in content:
+            yield from figures(value)
+
+
+def test_all_figures_are_there_for_each_round(
+    benchmark: Benchmark, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = json.loads(printed(benchmark, capsys, json_mode=True))
+    assert content["schema"] == "maxtool.bench/1"
+    assert all(value > 0 for value in figures(content))
+    assert content["machine"]["threads"] == 1
+    assert content["machine"]["read_bytes"] >= 1 << 28
+    for artifact in content["artifacts"]:
+        assert artifact["threads"] == 1
+        assert artifact["target"] == content["machine"]["target"]
+        assert len(artifact["load_seconds"]["values"]) == 2
+        for case in artifact["cases"]:
+            assert len(case["per_second"]["values"]) == 2
+
+
+def test_cases_follow_from_the_task(
+    benchmark: Benchmark, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = json.loads(printed(benchmark, capsys, json_mode=True))
+    cases = {
+        Path(artifact["folder"]).name: [
+            (case["entry"], case["unit"], case["sizes"]) for case in artifact["cases"]
+        ]
+        for artifact in content["artifacts"]
+    }
+    assert cases == {
+        "decoder": [
+            ("prefill", "token", {"prompt": CONTEXT - 4}),
+            ("decode", "token", {"prompt": CONTEXT - 4, "tokens": 4}),
+        ],
+        "encoder": [("embed", "text", {"batch": batch, "length": 40}) for batch in (1, 8)],
+        "module": [("forward", "call", {"batch": 1})],
+    }
+
+
+def test_bytes_and_operations_of_the_sample(benchmark: Benchmark) -> None:
+    """Four layers of width 96, eight heads of 16 (six of queries), a tied head of 1024 rows."""
+    matrices = 4 * (2 * 96 * 96 + 2 * 32 * 96 + 3 * 256 * 96) + 1024 * 96
+    norms = 9 * 96
+    decode = benchmark.artifacts[0].cases[1].case.work
+    assert decode is not None
+    start, cached = CONTEXT - 4, 4 * 2 * 32 * 4
+    positions = sum(start + i + 2 for i in range(4)) / 4  # those read, and the one written
+    rows = 96 * 4 + 2 * 8 * 4  # of the embedding, and of both tables of angles
+    assert decode.bytes == (matrices + norms) * 4 + cached * positions + rows
+    assert decode.multiply_adds == matrices + 4 * 2 * 96 * (positions - 1)
+    module = benchmark.artifacts[2].cases[0].case.work
+    assert module is not None
+    # Blocks of columns are filled up, so that the file may hold more than the parameters.
+    assert module.bytes >= 4 * (64 * 32 + 32 + 32 * 10 + 10)
+    assert module.multiply_adds is None
+
+
+def test_tables_fit_a_terminal_and_name_the_instructions(
+    benchmark: Benchmark, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = printed(benchmark, capsys)
+    lines = said.splitlines()
+    features = benchmark.machine.target["features"]
+    assert isinstance(features, list)
+    assert said.count(" ".join(features)) == 1 + len(SOURCES)
+    assert [line for line in lines if line.startswith("artifact")]
+    for name in ("load", "first token or first vector", "anonymous", "mapped", "of read", "FLOP"):
+        assert name in said
+    for label in (
+        "prefill 44",
+        "decode at 44",
+        "embed 8\N{MULTIPLICATION SIGN}40",
+        "forward batch=1",
+    ):
+        assert label in said
+
+
+def test_markdown_is_tables_of_equal_rows(
+    benchmark: Benchmark, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = printed(benchmark, capsys, markdown=True).splitlines()
+    tables = [line for line in lines if line.startswith("|")]
+    assert len(tables) == 2 + 3 + 2 + 5
+    assert sorted({line.count(" | ") for line in tables}) == [5, 7]
+    assert sum(line.startswith("- ") for line in lines) == 1 + len(SOURCES)
+
+
+def compiled_for(**target: str) -> Callable[[Path], object]:
+    def change(folder: Path) -> None:
+        content: dict[str, Any] = json.loads((folder / "manifest.json").read_text())
+        del content["manifest_sha256"]
+        tiny_artifact.write(folder, {**content, "target": target})
+
+    return change
+
+
+def cut(folder: Path) -> None:
+    (folder / "tokenizer.json").write_text("{}")
+
+
+REFUSED: Mapping[str, tuple[str, tuple[str, ...], int, str]] = {
+    "both forms": ("decoder", ("--markdown", "--json"), 2, "do not go together"),
+    "no round": ("decoder", ("--rounds", "0"), 2, "--rounds is 0; it is at least 1"),
+    "no prompt": ("decoder", ("--prompt", "0"), 2, "--prompt is 0"),
+    "no thread": ("decoder", ("--threads", "0"), 2, "--threads is 0"),
+    "a size without a number": ("module", ("--size", "batch"), 2, "is not NAME=N"),
+    "an unknown size": ("module", ("--size", "rows=2"), 2, "has no size rows"),
+    "a batch of a decoder": ("decoder", ("--batch", "2"), 2, "--batch means nothing to a model"),
+    "a prompt of a module": ("module", ("--prompt", "2"), 2, "--prompt means nothing to a model"),
+    "a long prompt": ("decoder", ("--prompt", "40", "--tokens", "9"), 4, "context of 48"),
+    "a long text": ("encoder", ("--prompt", "41"), 4, "41 tokens go beyond the context of 40"),
+    "no artifact": (".", (), 3, "manifest.json"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused(name: str, artifacts: Path) -> None:
+    folder, options, code, message = REFUSED[name]
+    done = invoke("bench", artifacts / folder, *options)
+    assert done.exit_code == code
+    assert message in " ".join((done.stderr + done.stdout).split())
+
+
+DAMAGED: Mapping[str, tuple[Callable[[Path], object], int, str]] = {
+    "for a GPU": (compiled_for(kind="cuda"), 4, "compiled for cuda"),
+    "for another machine": (
+        compiled_for(kind="cpu", triple="mips64-linux-gnu"),
+        6,
+        "was compiled for mips64, and this machine is",
+    ),
+    "changed": (cut, 1, "tokenizer.json is not the file that was compiled"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_an_artifact_that_cannot_run(name: str, artifacts: Path, tmp_path: Path) -> None:
+    damage, code, message = DAMAGED[name]
+    folder = Path(shutil.copytree(artifacts / "decoder", tmp_path / "model"))
+    damage(folder)
+    done = invoke("bench", folder, "--rounds", 1, "--threads", 1)
+    assert done.exit_code == code
+    assert message in " ".join(done.stderr.split())
