@@ -27,7 +27,7 @@ FLOORS = (
     ("casting",),
     ("quantization",),
     ("weights",),
-    ("tokenizer", "graph"),
+    ("tokenizer", "graph", "evaluation"),
     ("driver", "parity"),
     ("nn",),
     ("architectures", "engine", "experimental"),

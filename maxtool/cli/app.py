@@ -139,6 +139,7 @@ COMMANDS: dict[str, str] = {
     "compile": "compile",
     "run": "run",
     "embed": "embed",
+    "compare": "compare",
     "verify": "verify",
     "bench": "bench",
     "recipes list": "recipes_list",

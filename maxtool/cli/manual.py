@@ -33,6 +33,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         'maxtool embed minilm --text "a red house" --text "a blue house"',
         "maxtool embed minilm --file lines.txt -o vectors.npy",
     ),
+    "compare": (
+        "maxtool compare llama llama-q8 llama-q4 --text wiki.test.raw",
+        "maxtool compare llama llama-q4 --text book.txt --context 2048 --json",
+    ),
     "verify": ("maxtool verify llama", "maxtool verify llama --json"),
     "bench": (
         "maxtool bench llama",
@@ -64,6 +68,7 @@ ENDINGS: Mapping[str, tuple[int, ...]] = {
     "compile": (1, 4, 5),
     "run": (1, 4),
     "embed": (1, 4),
+    "compare": (1, 4),
     "verify": (1,),
     "bench": (1, 4),
     "recipes list": (4,),

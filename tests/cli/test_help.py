@@ -56,7 +56,10 @@ def test_exit_codes_are_documented() -> None:
 
 
 COMPLETED = {
-    "": ["inspect-weights", "convert", "compile", "run", "embed", "verify", "bench", "recipes"],
+    "": [
+        *("inspect-weights", "convert", "compile", "run", "embed"),
+        *("compare", "verify", "bench", "recipes"),
+    ],
     "rec": ["recipes"],
     "recipes ": ["list", "show", "check"],
     "recipes show qwen": [name for name in recipe_names() if name.startswith("qwen")],
