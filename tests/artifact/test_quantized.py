@@ -79,7 +79,7 @@ def test_every_block_is_that_of_the_file(made: Made) -> None:
 def test_the_error_allowed_is_neither_exceeded_nor_far_from_it(
     made: Made,
 ) -> None:
-    """It follows from the rounding of activations, whose error the artifact has, too."""
+    """Check the bound: it follows from the rounding of activations, which the artifact does too."""
     _, report = made
     assert report.check is not None
     for trial in report.check.trials.each:
