@@ -50,7 +50,7 @@ def run(source: Path, output: Path, name: str | None = None) -> list[str]:
 
 
 def without_tokenizer(keys: dict[str, Any]) -> dict[str, Any]:
-    """What llama.cpp needs to load a file without a tokenizer, which its converter does not say."""
+    """Return the keys by which llama.cpp loads a file that has no tokenizer."""
     (_, arch) = keys["general.architecture"]
     return {key: keys[key] for key in ("tokenizer.ggml.model", f"{arch}.vocab_size")}
 
