@@ -19,6 +19,7 @@ from maxtool.compiler.kernels.cpu.norm import rms_norm
 from maxtool.compiler.kernels.cpu.pack_columns import pack_columns
 from maxtool.compiler.kernels.cpu.permute import permute
 from maxtool.compiler.kernels.cpu.quantized_embedding import quantized_embedding
+from maxtool.compiler.kernels.cpu.quantized_experts import quantized_expert_linear
 from maxtool.compiler.kernels.cpu.quantized_linear import quantized_linear
 from maxtool.compiler.kernels.cpu.rope import rope
 from maxtool.compiler.kernels.requests import PrimFunc, Request, Row, row_with
@@ -41,6 +42,7 @@ KERNELS: tuple[Row, ...] = (
 QUANTIZED: tuple[Row, ...] = (
     row_with(InstructionSet, c.QuantizedLinear)(quantized_linear),
     row_with(InstructionSet, c.QuantizedEmbedding)(quantized_embedding),
+    row_with(InstructionSet, c.QuantizedExpertLinear)(quantized_expert_linear),
 )
 
 

@@ -39,3 +39,9 @@ class QuantizedEmbedding(Request):
     encoding: str
     vocab: int
     dim: int
+
+
+class QuantizedExpertLinear(Request):
+    """Products with the quantized matrices of the experts that were chosen for each row."""
+
+    encoding: str

@@ -23,7 +23,7 @@ class ExpertChunks:
     order: b.Buffer  # [choices] all of them, sorted by expert
     expert: b.Buffer  # [chunks] whose they are
     start: b.Buffer  # [chunks] the first of them in ``order``
-    rows: b.Buffer  # [chunks] how many there are, at most ``TILES_PER_TASK`` tiles
+    rows: b.Buffer  # [chunks] how many there are, at most those of a few tiles
     tile: b.Buffer  # [chunks] the first packed tile; a single row is not packed
     count: b.Buffer  # [2] how many chunks, and how many packed tiles there are
 
@@ -47,7 +47,8 @@ def expert_linear(tile: RegisterTile, weight_dtype: str) -> b.PrimFunc:
         per_row = T.Bind(b.greatest(b.quotient(choices, b.greatest(rows, 1)), 1))
         # Each expert that is used has a tile, or a chunk, that is not full.
         most = T.Bind(b.least(choices, experts) + b.quotient(choices, tile.mr))
-        chunks = _sorted(chosen, choices, experts, most, tile)
+        largest = TILES_PER_TASK * tile.mr
+        chunks = sorted_choices(chosen, choices, experts, most, (tile.mr, largest))
         packed = b.workspace((b.greatest(most, 1), k, tile.mr))
         work = _ExpertTasks(product, chunks, packed, per_row)
         with b.when(chunks.count[1] > 0):
@@ -56,10 +57,13 @@ def expert_linear(tile: RegisterTile, weight_dtype: str) -> b.PrimFunc:
     return kernel.function
 
 
-def _sorted(
-    chosen: b.Buffer, choices: b.Expr, experts: b.Expr, most: b.Expr, tile: RegisterTile
+def sorted_choices(
+    chosen: b.Buffer, choices: b.Expr, experts: b.Expr, most: b.Expr, rows: tuple[int, int]
 ) -> ExpertChunks:
-    """Sort the choices by expert, and cut those of each into chunks, ``most`` at most."""
+    """Sort the choices by expert, and cut those of each into chunks, ``most`` at most.
+
+    ``rows`` are those of a tile, and of a chunk at most.
+    """
     size = b.greatest(most, 1)
     places = b.workspace((b.greatest(experts, 1),), "int64")
     chunks = ExpertChunks(
@@ -75,7 +79,7 @@ def _sorted(
     with T.serial(choices) as i:
         e = b.index(b.clamped(chosen[i], experts))
         b.store(places, places[e] + 1, (e,))
-    _cut(chunks, places, experts, tile)
+    _cut(chunks, places, experts, rows)
     with T.serial(choices) as i:
         e = b.index(b.clamped(chosen[i], experts))
         b.store(chunks.order, i, (places[e],))
@@ -83,9 +87,9 @@ def _sorted(
     return chunks
 
 
-def _cut(chunks: ExpertChunks, places: b.Buffer, experts: b.Expr, tile: RegisterTile) -> None:
+def _cut(chunks: ExpertChunks, places: b.Buffer, experts: b.Expr, sizes: tuple[int, int]) -> None:
     """Turn the number of choices of each expert into offsets and chunks."""
-    largest = TILES_PER_TASK * tile.mr
+    height, largest = sizes
     start = b.scratch((1,), "int64")
     for buffer, index in ((start, 0), (chunks.count, 0), (chunks.count, 1)):
         b.store(buffer, b.integer(0), (index,))
@@ -95,7 +99,7 @@ def _cut(chunks: ExpertChunks, places: b.Buffer, experts: b.Expr, tile: Register
         with T.serial(b.ceildiv(count, largest)) as part:
             at = b.index(chunks.count[0])
             rows = b.index(b.least(count - part * largest, largest))
-            tiles = T.Select(rows == 1, b.integer(0), b.ceildiv(rows, tile.mr))
+            tiles = T.Select(rows == 1, b.integer(0), b.ceildiv(rows, height))
             b.store(chunks.expert, e, (at,))
             b.store(chunks.start, start[0] + part * largest, (at,))
             b.store(chunks.rows, rows, (at,))

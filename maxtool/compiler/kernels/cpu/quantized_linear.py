@@ -6,7 +6,7 @@ unpacked once into bytes (a panel), and all row tiles walk it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tvm.tirx.script.builder import ir as T
@@ -111,15 +111,33 @@ class QuantizedProduct:
             block = b.index(b.quotient(i, chunks))
             first = b.index(b.remainder(i, chunks) * TILES_PER_TASK)
             count = b.index(b.least(tiles - first, TILES_PER_TASK))
-            panel = self.unpack(block)
-            with T.serial(count) as t:
-                sums = self.tile(quantized, b.index(first + t), block, panel)
-                with T.serial(b.integer(height)) as r:
-                    row = b.index((first + t) * height + r)
-                    with b.when(row < rows):
-                        self.store_row(sums.buffer, (r,), block, row)
+
+            def store(sums: b.Buffer, t: b.Expr, r: b.Expr) -> None:
+                row = b.index((first + t) * height + r)
+                with b.when(row < rows):
+                    self.store_row(sums, (r,), block, row)
+
+            self.multiply_tiles((quantized, first, count), block, store)
 
         b.each(T.Bind(chunks * self.blocks), multiply, threads=True)
+
+    def multiply_tiles(
+        self,
+        tiles: tuple[Activations, b.Expr, b.Expr],
+        block: b.Expr,
+        store: Callable[[b.Buffer, b.Expr, b.Expr], None],
+    ) -> None:
+        """Multiply some tiles by a column block, which is unpacked before.
+
+        ``tiles`` are quantized rows, the first of their tiles to take, and how many. ``store``
+        takes sums [rows of a tile, columns], a tile counted from the first, and a row of it.
+        """
+        rows, first, count = tiles
+        panel = self.unpack(block)
+        with T.serial(count) as t:
+            sums = self.tile(rows, b.index(first + t), block, panel)
+            with T.serial(b.integer(rows.rows)) as r:
+                store(sums.buffer, t, r)
 
     def unpack(self, block: b.Expr) -> b.Buffer:
         """A column block as bytes that are multiplied, [k / 4, 16 columns x 4 terms]."""
