@@ -10,6 +10,7 @@ import pytest
 from maxtool import artifact
 from maxtool.dtype import DType
 from maxtool.errors import UsageError
+from maxtool.quantization import QuantizationEncoding
 from maxtool.runtime import loader
 from tests.artifact.measure import BOUND, Compile, error, greedy, logits, recorded
 from tests.effort import thinned
@@ -83,6 +84,20 @@ def test_the_type_of_the_cache(
     assert build.kv_dtype is expected
     # Keys and values of 4 layers with 2 heads of 16 each.
     assert build.contents.state_bytes == 2 * 4 * 2 * 16 * 100 * expected.size_in_bytes
+
+
+@pytest.mark.parametrize("kv_dtype", [None, DType.float32])
+def test_the_cache_of_quantized_matrices(
+    sample: Path, tmp_path: Path, kv_dtype: DType | None
+) -> None:
+    request = artifact.Request(
+        sample,
+        tmp_path / "out",
+        quantize=QuantizationEncoding.Q8_0,
+        kv_dtype=kv_dtype,
+        target="cpu:x86-64-v3",
+    )
+    assert artifact.prepare(request).kv_dtype is (kv_dtype or DType.float16)
 
 
 @pytest.mark.parametrize(

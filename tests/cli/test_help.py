@@ -69,6 +69,7 @@ COMPLETED = {
     "convert --to s": ["safetensors"],
     "compile --po": ["--pooling"],
     "compile --pooling m": ["mean", "max"],
+    "compile --kv-dtype f": ["float32", "float16"],
     "compile --target c": ["cpu", "cuda"],
     "run x --device cu": ["cuda"],
     "inspect-weights --st": ["--stats"],
