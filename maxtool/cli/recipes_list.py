@@ -9,7 +9,7 @@ from maxtool.cli.output import Output
 
 if TYPE_CHECKING:
     from maxtool.recipe import Recipe
-    from maxtool.recipe.schema import Dialect
+    from maxtool.recipe.schema import Dialect, Source
 
 SCHEMA = "maxtool.recipes-list/1"
 # In each dialect, the key that names the kind of model.
@@ -43,7 +43,15 @@ def _as_json(recipe: Recipe) -> dict[str, object]:
         "file": str(recipe.file),
         "architecture": recipe.architecture,
         "match": {
-            dialect: {"values": dict(match.values), "requires": list(match.requires)}
+            dialect: {
+                "values": dict(match.values),
+                "requires": [_required(source) for source in match.requires],
+            }
             for dialect, match in recipe.match.items()
         },
     }
+
+
+def _required(source: Source) -> str | dict[str, str]:
+    """Return a key by its name, a tensor as a recipe has it."""
+    return source.text if source.kind == "key" else {source.kind: source.text}

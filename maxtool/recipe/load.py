@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -18,7 +18,7 @@ from maxtool.recipe.keys import Keys
 from maxtool.recipe.parse import matches, parse
 from maxtool.recipe.problems import Problems, Table
 from maxtool.recipe.recipe_files import recipe_file, recipe_names
-from maxtool.recipe.schema import Dialect, Match, Recipe
+from maxtool.recipe.schema import Dialect, Match, Recipe, Source
 from maxtool.weights import Checkpoint
 from maxtool.weights.formats import Format
 from maxtool.weights.source_file import open_source
@@ -76,7 +76,8 @@ def find_recipe(checkpoint: Checkpoint) -> Recipe:
     keys, own = Keys.of(checkpoint), dialect(checkpoint)
     names = recipe_names()
     known = {name: _matches(name)[own] for name in names}
-    matching = {name: match for name, match in known.items() if _recognises(match, keys)}
+    tensors = checkpoint.tensors.keys()
+    matching = {name: match for name, match in known.items() if _recognises(match, keys, tensors)}
     if not matching:
         raise _unknown(checkpoint, keys, names)
     asked = {name: len(match.values) + len(match.requires) for name, match in matching.items()}
@@ -88,12 +89,18 @@ def dialect(checkpoint: Checkpoint) -> Dialect:
     return "gguf" if checkpoint.format == "gguf" else "hf"
 
 
-def _recognises(match: Match, keys: Keys) -> bool:
+def _recognises(match: Match, keys: Keys, tensors: Set[str]) -> bool:
     return (
         bool(match.values)
         and all(keys.get(key) in values for key, values in match.values.items())
-        and all(keys.get(key) not in (None, 0) for key in match.requires)
+        and all(_holds(source, keys, tensors) for source in match.requires)
     )
+
+
+def _holds(required: Source, keys: Keys, tensors: Set[str]) -> bool:
+    if required.kind == "key":
+        return keys.get(required.text) not in (None, 0)
+    return (required.text in tensors) == (required.kind == "present")
 
 
 def _unknown(checkpoint: Checkpoint, keys: Keys, recipes: list[str]) -> UnknownArchitecture:

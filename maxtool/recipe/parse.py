@@ -103,8 +103,12 @@ def _by_dialect(
 
 def _match(where: str, table: Table, problems: Problems) -> schema.Match:
     values = {key: many(value) for key, value in table.items() if key != MATCH_REQUIRES}
-    requires = table.get(MATCH_REQUIRES, [])
-    return schema.Match(values, problems.texts(where, requires) if requires else ())
+    where, required = f"{where}.{MATCH_REQUIRES}", many(table.get(MATCH_REQUIRES, []))
+    requires = [parse_fields.source_of(where, each, problems) for each in required]
+    known = tuple(each for each in requires if each is not None)
+    if any(each.kind not in ("key", "present", "absent") for each in known):
+        problems.add(where, "takes keys, and tensors that are present or absent")
+    return schema.Match(values, known)
 
 
 def _constants(where: str, table: Table, problems: Problems) -> Table:

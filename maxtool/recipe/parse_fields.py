@@ -134,11 +134,12 @@ def _sources(where: str, value: object, tables: Tables, problems: Problems) -> I
         name, brace, rest = key.partition("}") if isinstance(key, str) else ("", "", "")
         if brace and name[1:] in tables:
             yield from (Source("key", table + rest) for table in tables[name[1:]])
-        elif source := _source(where, key, problems):
+        elif source := source_of(where, key, problems):
             yield source
 
 
-def _source(where: str, value: object, problems: Problems) -> Source | None:
+def source_of(where: str, value: object, problems: Problems) -> Source | None:
+    """A key, or what a table says of the file; None with a problem if it is neither."""
     if isinstance(value, str) and value:
         return Source("key", value)
     if isinstance(value, dict) and len(value) == 1:

@@ -118,13 +118,14 @@ class Computed:
 
 @dataclass(frozen=True)
 class Match:
-    """Keys that recognise a model in one dialect, by their values or by being there.
+    """Keys that recognise a model in one dialect, by their values or by being there; and tensors.
 
-    A key of 0 is not there: GGUF says of a dense model so that it has no experts.
+    A key of 0 is not there: GGUF says of a dense model so that it has no experts. Tensors are
+    "present" or "absent" by the names that the file has.
     """
 
     values: Mapping[str, tuple[Any, ...]]
-    requires: tuple[str, ...] = ()
+    requires: tuple[Source, ...] = ()
 
 
 @dataclass(frozen=True)

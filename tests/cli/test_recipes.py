@@ -44,7 +44,9 @@ def test_list() -> None:
     content = json.loads(run("list", "--json").stdout)
     assert content["schema"] == "maxtool.recipes-list/1"
     by_name = {recipe["name"]: recipe for recipe in content["recipes"]}
-    assert by_name["mistral"]["match"]["gguf"]["requires"] == ["llama.attention.sliding_window"]
+    required = {name: by_name[name]["match"]["gguf"]["requires"] for name in by_name}
+    assert required["mistral"] == ["llama.attention.sliding_window"]
+    assert required["distilbert"] == [{"absent": "token_types.weight"}]
 
 
 @pytest.mark.parametrize("name", recipe_names())

@@ -295,6 +295,8 @@ def test_two_fields_of_one_key_must_agree(tmp_path: Path) -> None:
     [
         ("[tables]", '[aside.hf]\nkeys = ["x"]\n[tables]', "aside.hf: needs a text, found None"),
         ("[tables]", '[aside.hf]\nnote = "x"\nnames = []\n[tables]', "unknown key 'names'"),
+        ("match = { hf = {", 'match = { hf = { requires = [{ rows = "x" }],', "takes keys, and"),
+        ("match = { hf = {", "match = { hf = { requires = 3,", "requires: 3 is neither a key"),
         ("schema = 2", "schema = 1\nsection = 3", "section: needs a text, found 3"),
         ('norm = "layer"', "norm = [1]", "config.norm: needs a table or a value"),
         ("{ sqrt =", "{ cube =", "a default is a value or one of field, quotient"),

@@ -24,7 +24,7 @@ class Declared(NamedTuple):
         base: The published model.
         change: Keys that are set, or left out where this says None.
         fields: Some fields of the recipe; None if it is refused.
-        gguf: Keys that are written, or left out where this says None.
+        gguf: Keys that are written, in this order, or left out where this says None.
         files: What lies beside ``config.json``.
     """
 
@@ -71,7 +71,17 @@ DECLARED: tuple[Declared, ...] = (
     Declared(BGE, {}, None, files=_sentences("mean_tokens", *PARTS, do_lower_case=True)),
     Declared(BGE, {}, None, files=MEAN | PROMPT),
     Declared(BGE, {"num_attention_heads": None}, {"n_heads": 12}),
-    Declared("distilbert-base-uncased", {"n_heads": None}, {"n_heads": 12}),
+    Declared(
+        "distilbert-base-uncased",
+        {"n_heads": None},
+        {**READ, "n_heads": 12},
+        {
+            "bert.attention.causal": False,
+            "bert.pooling_type": 1,
+            "tokenizer.ggml.token_type_count": 1,
+        },
+        MEAN,
+    ),
     Declared(NOMIC, {"n_positions": 2048, "rotary_scaling_factor": 1}, {"context_length": 2048}),
     Declared(NOMIC, {"rotary_scaling_factor": 4}, {"context_length": 2048}),
     Declared(NOMIC, {"rotary_emb_base": None, "rope_theta": 500.0}, {"rope_theta": 500.0}),

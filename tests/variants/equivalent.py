@@ -40,7 +40,6 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "mixtral swap match/gguf/requires/*",
     ),
     "of recipes that ask for as much the first by name is taken": (
-        "distilbert drop match/gguf",
         "gemma3_vision drop match/gguf",
     ),
     "a GGUF file that has the matrix is not tied": (

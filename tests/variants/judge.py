@@ -273,7 +273,7 @@ def _cases(family: str, folder: Path) -> Iterator[Case]:
             continue
         last: Case | None = None
         for file in gguf_files.converted(case):
-            # DistilBERT's files say that they are BERT's: --recipe tells.
+            # Gemma 3's files are those of its language model: --recipe tells.
             known = find_recipe(file) if recipe.match["gguf"].values else recipe
             last = Case(row, file, read(known, file, row), own, known.name, recipe.name)
             yield last

@@ -18,7 +18,7 @@ import pytest
 from maxtool.errors import MaxtoolError
 from maxtool.recipe import load_recipe
 from maxtool.recipe.recipe_files import recipe_file
-from tests.variants.damage import damaged, damages, heirs, tables
+from tests.variants.damage import ancestors, damaged, damages, heirs, tables
 from tests.variants.equivalent import EQUIVALENT
 from tests.variants.judge import Judge
 from tests.variants.mutations import Mutation, Table
@@ -63,6 +63,12 @@ def families(recipe: str) -> list[str]:
     return sorted(ours, key=lambda family: family not in RANDOM)
 
 
+def relatives(recipe: str) -> list[str]:
+    """The recordings of the model that a recipe extends, which it must not claim."""
+    base = ancestors(recipe)[1:2]
+    return families(base[0]) if base and not base[0].startswith("_") else []
+
+
 def shown(recipe: str, judge: Judge, damage: tuple[Mutation, Table]) -> str | None:
     """Return the evidence of the damage: first where it is likely, then anywhere."""
     mutation, _ = damage
@@ -79,13 +85,16 @@ def _unpublished(recipe: str, judge: Judge, damage: tuple[Mutation, Table]) -> s
     mutation, changed = damage
     names, part = heirs(recipe), mutation.path[0]
     cases = [judge.cases(each)[0] for each in judge.families] if part == "entries" else []
+    others = [each for each in relatives(recipe) if judge.cases(each)] if part == "match" else []
     with damaged(recipe, changed):
         unwritten = judge.unwritten(names) if part in ("config", "constants", "order") else ()
         unmatched = judge.unmatched(names) if part == "match" else ()
         unoffered = judge.unoffered([each for each in cases if each.recipe in names])
+        mistaken = itertools.chain.from_iterable(map(judge.unrecognised, others))
         published = judge.unpublished(names)
+        looks = (published, unwritten, unmatched, unoffered, mistaken)
         try:
-            return next(itertools.chain(published, unwritten, unmatched, unoffered), None)
+            return next(itertools.chain(*looks), None)
         except MaxtoolError as refusal:
             return f"refused: {refusal}"
 
