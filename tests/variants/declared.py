@@ -112,6 +112,7 @@ DECLARED: tuple[Declared, ...] = (
         },
         {"sliding_layers": [False] * 28 + [True] * 2},
     ),
+    Declared("gpt2", {"add_cross_attention": True}, None),
     Declared("Mixtral-8x7B-v0.1", {"rms_norm_eps": None}, {"norm_eps": 1e-5}),
     Declared(
         "Qwen3-30B-A3B",
