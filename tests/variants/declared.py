@@ -102,6 +102,7 @@ DECLARED: tuple[Declared, ...] = (
         {"original_max_position_embeddings": None},
         {"rope_original_context": 4096},
     ),
+    Declared("Phi-3-mini-4k", {"rope_scaling": {"type": "linear", "factor": 2.0}}, None),
     Declared(
         "Qwen2.5-7B",
         {
