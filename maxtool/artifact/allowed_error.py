@@ -13,6 +13,10 @@ is the root of a variable of the distribution F(n, n). It is above :data:`FACTOR
 5e-8 where n is 64, and 2e-14 where it is 128; outputs have more errors than that. So an artifact
 may be that many times as far from the exact result as the evaluation that rounds, beside what its
 other types are allowed.
+
+Where rounding sends a token to other experts, one row is far off and decides the error of all. No
+sample says much of another one then. As an output of zeros is as far from the exact one as that is
+large, less than that is allowed in any case: :data:`MOST`.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from maxtool.runtime.loader.memory import Array
 from maxtool.runtime.loader.recorded_checks import RecordedCheck
 
 FACTOR = 2.0
+MOST = 0.7
 
 
 def with_rounding(contents: Contents, trials: Iterable[RecordedCheck]) -> list[RecordedCheck]:
@@ -44,5 +49,5 @@ def _allowing(trial: RecordedCheck, rounding: Array) -> RecordedCheck:
         return trial
     error = sizes(rounding.astype("f8") - exact)
     shares = [made / size for made, size in zip(error, sizes(exact), strict=True) if size]
-    rtol = trial.tolerance.rtol + FACTOR * max(shares, default=0.0)
+    rtol = trial.tolerance.rtol + min(MOST, FACTOR * max(shares, default=0.0))
     return replace(trial, tolerance=Tolerance(rtol, trial.tolerance.atol))

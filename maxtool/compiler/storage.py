@@ -28,7 +28,7 @@ PACKED_OPERANDS = {"linear": (1, 2), "embedding": (1, 2), "expert_linear": (1, 3
 
 # The block encodings that the kernels of each kind of target read, by the rank of the weight.
 ENCODINGS: Mapping[str, Mapping[int, Collection[QuantizationEncoding]]] = {
-    "cpu": {2: LAYOUTS.keys()},
+    "cpu": dict.fromkeys((2, 3), LAYOUTS.keys()),
     "cuda": {},
 }
 

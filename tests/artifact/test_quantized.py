@@ -227,3 +227,16 @@ def test_what_something_else_reads_is_decoded() -> None:
     decoded = data.astype(DType.float32).data
     np.testing.assert_allclose(product.to_numpy(), x @ decoded.T, rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(doubled.to_numpy(), decoded * 2)
+
+
+@pytest.mark.parametrize("encoding", [E.Q8_0, E.Q4_0])
+def test_experts_stay_quantized_and_routers_as_they_are(
+    tmp_path: Path, encoding: QuantizationEncoding
+) -> None:
+    sizes = {"hidden_size": 64, "intermediate_size": 96, **HEADS}
+    source = random_checkpoint(tmp_path / "source", "tiny-mixtral", **sizes)
+    build = planned(source, tmp_path / "out", quantize=encoding, check=True)
+    kinds = {name: one.type_name for name, one in build.contents.storage.items()}
+    assert kinds["layers.0.mlp.gate.weight"] == encoding.name
+    assert kinds["layers.0.mlp.router.weight"] == "float32"
+    assert artifact.make(build).check is not None

@@ -9,6 +9,7 @@ from maxtool.compiler.kernels.cpu.cpu_requests import (
     PackColumns,
     PackedExpertLinear,
     PackedLinear,
+    QuantizedExpertLinear,
     QuantizedLinear,
 )
 from maxtool.compiler.kernels.requests import WeightedSum
@@ -86,7 +87,10 @@ def _expert_linear(function: FunctionLowering, node: Node) -> None:
     choices = function.reshaped(function.any(chosen), [count])
     operands = [function.get_flat(x), function.get(weight), choices]
     storage = function.storage.get(id(weight))
-    if storage is not None and storage.block is not None:
+    if storage is not None and storage.encoding is not None:
+        quantized = QuantizedExpertLinear(encoding=storage.encoding.name)
+        value = function.kernel(quantized, operands, function.flat_sizes(result.shape))
+    elif storage is not None and storage.block is not None:
         request = PackedExpertLinear(weight_dtype=storage.dtype.value)
         value = function.kernel(request, operands, function.flat_sizes(result.shape))
     else:
