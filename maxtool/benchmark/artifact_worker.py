@@ -64,6 +64,14 @@ class ArtifactWorker:
         units, elapsed = self._step.turn(seconds)
         return {"units": units, "seconds": elapsed}
 
+    def profile(self, seconds: float) -> Answer:
+        """Work for so long, and time each kernel; nothing is measured afterwards."""
+        from maxtool.benchmark.kernel_times import KernelTimes
+
+        times = KernelTimes(self._model)
+        units, _ = self._step.turn(seconds)
+        return {"steps": units // self._step.units, "kernels": times.listed}
+
     def memory(self) -> Answer:
         """Bytes in memory, by what they are; nothing where the system does not tell."""
         try:
@@ -75,5 +83,5 @@ class ArtifactWorker:
 
 if __name__ == "__main__":
     worker = ArtifactWorker(Path(sys.argv[1]))
-    orders = (worker.load, worker.first, worker.begin, worker.turn, worker.memory)
-    serve({order.__name__: order for order in orders})
+    measuring = (worker.first, worker.begin, worker.turn, worker.profile, worker.memory)
+    serve({order.__name__: order for order in (worker.load, *measuring)})

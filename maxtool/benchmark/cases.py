@@ -26,6 +26,7 @@ class Settings:
     sizes: Mapping[str, int] = field(default_factory=dict)  # of a module's named dimensions
     rounds: int = 5
     threads: int | None = None  # None for as many as a model uses by itself
+    profile: bool = False  # whether kernels are timed in the end
 
     def __post_init__(self) -> None:
         named = {"prompt": self.prompts, "batch": self.batches, "rounds": [self.rounds]}
@@ -48,6 +49,7 @@ class Case:
     work: Work | None  # for each unit
     entry: str = ""  # that is called, where the step does not say it
     units: int = 1  # that a round measures at least
+    step_units: int = 1  # that are done together: the tokens of a prompt, the texts of a batch
 
     @property
     def order(self) -> dict[str, object]:
@@ -80,7 +82,7 @@ def _generation(manifest: Manifest, settings: Settings) -> Iterator[Case]:
         _check_room(manifest, prompt, count)
         sizes = {"prompt": prompt}
         read, made = work.prefill(prompt).per(prompt), work.decode(prompt, count).per(count)
-        yield Case(PREFILL, f"prefill {prompt}", "token", sizes, read)
+        yield Case(PREFILL, f"prefill {prompt}", "token", sizes, read, step_units=prompt)
         more = {**sizes, "tokens": count}
         yield Case(DECODE, f"decode at {prompt}", "token", more, made, units=count)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from maxtool.benchmark.cases import Case
 from maxtool.benchmark.samples import Samples
@@ -31,6 +32,42 @@ class Machine:
 
 
 @dataclass(frozen=True)
+class Profile:
+    """Kernels of a step: a prompt, a token, a batch or a call; those that took most time first."""
+
+    kernels: Sequence[KernelShare]
+    between: float  # seconds of a step that no kernel took
+
+    @property
+    def seconds(self) -> float:
+        """Time of a step."""
+        return self.between + sum(kernel.seconds for kernel in self.kernels)
+
+    @property
+    def as_json(self) -> dict[str, object]:
+        """The profile for ``--json``."""
+        kernels = [asdict(kernel) for kernel in self.kernels]
+        return {"seconds": self.seconds, "between_kernels": self.between, "kernels": kernels}
+
+
+@dataclass(frozen=True)
+class KernelShare:
+    """A kernel with the same weights of all layers, in one step."""
+
+    kernel: str
+    weights: str  # names, with a star for the number of a layer; nothing where it has none
+    calls: float
+    seconds: float
+    bytes: float  # of the weights that it reads whole
+
+    @classmethod
+    def of(cls, answer: Mapping[str, Any], steps: int) -> KernelShare:
+        """The kernel as a process told of it, for one of some steps."""
+        figures = (answer[figure] / steps for figure in ("calls", "seconds", "bytes"))
+        return cls(answer["kernel"], answer["weights"], *figures)
+
+
+@dataclass
 class Measured:
     """A case, and what came out in each round."""
 
@@ -38,6 +75,7 @@ class Measured:
     rate: Samples = field(default_factory=Samples)  # units a second
     of_read: Samples = field(default_factory=Samples)  # share of the read bandwidth, from 0 to 1
     of_multiply: Samples = field(default_factory=Samples)  # share of the arithmetic peak
+    profile: Profile | None = None
 
     def add(self, rate: float, read: float, multiply: float) -> None:
         """Enter a round: units a second, and the machine's own figures beside them."""
@@ -62,6 +100,7 @@ class Measured:
             "operations_per_unit": work and work.operations,
             "share_of_read": self.of_read.as_json if self.of_read.values else None,
             "share_of_multiply": self.of_multiply.as_json if self.of_multiply.values else None,
+            **({} if self.profile is None else {"profile": self.profile.as_json}),
         }
 
 
@@ -99,3 +138,17 @@ class Benchmarked:
             "memory_bytes": {name: samples.as_json for name, samples in self.memory.items()},
             "cases": [measured.as_json for measured in self.cases],
         }
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Results for the machine and for each artifact."""
+
+    machine: Machine
+    artifacts: Sequence[Benchmarked]
+
+    @property
+    def as_json(self) -> dict[str, object]:
+        """All results for ``--json``."""
+        artifacts = [artifact.as_json for artifact in self.artifacts]
+        return {"machine": self.machine.as_json, "artifacts": artifacts}

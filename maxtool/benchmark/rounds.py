@@ -12,7 +12,14 @@ from typing import Any
 
 from maxtool.benchmark.cases import Settings, cases_of
 from maxtool.benchmark.processes import Process, started
-from maxtool.benchmark.results import Benchmarked, Machine, Measured
+from maxtool.benchmark.results import (
+    Benchmark,
+    Benchmarked,
+    KernelShare,
+    Machine,
+    Measured,
+    Profile,
+)
 from maxtool.benchmark.samples import Samples
 from maxtool.errors import translated
 from maxtool.runtime.loader.errors import RunError
@@ -25,20 +32,6 @@ FIRST = 16
 # changes within a second.
 TURN, PEAK = 0.4, 0.05
 CPU_INFO = Path("/proc/cpuinfo")
-
-
-@dataclass(frozen=True)
-class Benchmark:
-    """Results for the machine and for each artifact."""
-
-    machine: Machine
-    artifacts: Sequence[Benchmarked]
-
-    @property
-    def as_json(self) -> dict[str, object]:
-        """All results for ``--json``."""
-        artifacts = [artifact.as_json for artifact in self.artifacts]
-        return {"machine": self.machine.as_json, "artifacts": artifacts}
 
 
 def run(
@@ -63,6 +56,10 @@ def run(
             for artifact in artifacts:
                 told(f"round {number} of {settings.rounds}: {artifact.folder}")
                 _round(artifact, Turns(machine, beside), settings)
+    for artifact in artifacts if settings.profile else ():
+        told(f"timing kernels: {artifact.folder}")
+        for measured in artifact.cases:
+            measured.profile = _profile(artifact, measured, settings)
     return Benchmark(machine, artifacts)
 
 
@@ -105,6 +102,17 @@ def _round(artifact: Benchmarked, turns: Turns, settings: Settings) -> None:
         for measured in artifact.cases:
             _measure(measured, process, turns)
         _remember(artifact, process.ask("memory"))
+
+
+def _profile(artifact: Benchmarked, measured: Measured, settings: Settings) -> Profile:
+    """Time the kernels of a case: what else a step takes, as it was measured, is between them."""
+    with started(ARTIFACT, str(artifact.folder.absolute()), threads=settings.threads) as process:
+        process.ask("load")
+        process.ask("begin", **measured.case.order)
+        answer = process.ask("profile", seconds=TURN)
+    kernels = [KernelShare.of(kernel, answer["steps"]) for kernel in answer["kernels"]]
+    whole = measured.case.step_units / measured.rate.median
+    return Profile(kernels, max(0.0, whole - sum(kernel.seconds for kernel in kernels)))
 
 
 def _measure(measured: Measured, process: Process, turns: Turns) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from maxtool.cli import options
 from maxtool.cli.output import Output
 from maxtool.errors import UsageError
+
+if TYPE_CHECKING:
+    from maxtool.benchmark.results import Benchmark
 
 
 def bench(
@@ -58,6 +61,15 @@ def bench(
         int | None,
         typer.Option("--threads", metavar="N", help="Threads to use; one per core if absent."),
     ] = None,
+    profile: Annotated[
+        Path | None,
+        typer.Option(
+            "--profile",
+            metavar="FILE.svg",
+            help="List the kernels by the time that they take, and draw them into this file.",
+        ),
+    ] = None,
+    force: options.Force = False,
     markdown: Annotated[
         bool, options.flag("--markdown", help="Print tables to paste into a Markdown file.")
     ] = False,
@@ -69,6 +81,8 @@ def bench(
     """
     if markdown and out.json_mode:
         raise UsageError("--markdown and --json do not go together")
+    if profile is not None:
+        _check_picture(profile, folders, force=force)
     from maxtool.benchmark.cases import Settings
     from maxtool.benchmark.rounds import run
     from maxtool.cli import bench_report
@@ -80,10 +94,32 @@ def bench(
         sizes=dict(map(_size, size or ())),
         rounds=rounds,
         threads=threads,
+        profile=profile is not None,
     )
     with out.progress("reading manifests") as meter:
         benchmark = run(folders, settings, meter.stage)
+    if profile is not None:
+        _draw(benchmark, profile, force=force)
     bench_report.show(out, benchmark, markdown=markdown)
+
+
+def _check_picture(file: Path, folders: list[Path], *, force: bool) -> None:
+    """Refuse a picture that cannot be written before anything is measured."""
+    from maxtool.files import check_output
+
+    options.local_output(str(file))
+    if file.suffix.lower() != ".svg":
+        raise UsageError("the picture is an SVG file", file=file, hint="call it NAME.svg")
+    check_output(file, force=force, sources=tuple(folders))
+
+
+def _draw(benchmark: Benchmark, file: Path, *, force: bool) -> None:
+    """Write the picture of the kernels."""
+    from maxtool.benchmark.kernel_chart import draw
+    from maxtool.files import staged
+
+    with staged(file, replace=force) as path:
+        path.write_text(draw(benchmark), encoding="utf-8")
 
 
 def _size(text: str) -> tuple[str, int]:

@@ -10,13 +10,14 @@ from maxtool.cli import tables, units
 from maxtool.cli.output import Output, printable
 
 if TYPE_CHECKING:
-    from maxtool.benchmark.results import Benchmarked, Measured
-    from maxtool.benchmark.rounds import Benchmark
+    from maxtool.benchmark.results import Benchmark, Benchmarked, KernelShare, Measured
     from maxtool.benchmark.samples import Samples
 
 SCHEMA = "maxtool.bench/1"
 # What the first result of a model is, by its task.
 FIRST = {"generate": "first token", "embed": "first vector"}
+# Rows of a profile; what the other kernels take is one more.
+MOST_KERNELS = 12
 ALIGNMENTS = {"left": ":---", "right": "---:"}
 EMPTY = "-"
 
@@ -35,7 +36,8 @@ def show(out: Output, benchmark: Benchmark, *, markdown: bool) -> None:
         out.data(SCHEMA, benchmark.as_json)
         return
     draw = _draw_markdown if markdown else _draw
-    draw(out, [*_sentences(benchmark)], [_loading(benchmark), _speed(benchmark)])
+    profiles = [*_profiles(benchmark)]
+    draw(out, [*_sentences(benchmark)], [_loading(benchmark), _speed(benchmark), *profiles])
 
 
 def _draw(out: Output, sentences: Sequence[str], sheets: Sequence[Sheet]) -> None:
@@ -131,6 +133,48 @@ def _measured(artifact: Benchmarked, measured: Measured) -> list[str]:
         _share(measured.of_read),
         EMPTY if operations is None else units.count(round(operations)),
         _share(measured.of_multiply),
+    ]
+
+
+def _profiles(benchmark: Benchmark) -> Iterator[Sheet]:
+    """A table of kernels for each case, where they were timed."""
+    several = len(benchmark.artifacts) > 1
+    for artifact in benchmark.artifacts:
+        for measured in artifact.cases:
+            title = measured.case.label
+            yield from _profile(f"{artifact.folder} {title}" if several else title, measured)
+
+
+def _profile(title: str, measured: Measured) -> Iterator[Sheet]:
+    if measured.profile is None:
+        return
+    whole, kernels = measured.profile.seconds, measured.profile.kernels
+    rows = [_kernel(kernel, whole) for kernel in kernels[:MOST_KERNELS]]
+    if rest := kernels[MOST_KERNELS:]:
+        seconds = sum(kernel.seconds for kernel in rest)
+        calls = sum(kernel.calls for kernel in rest)
+        rows.append([f"{len(rest)} others", "", *_timed(calls, seconds, whole), ""])
+    rows.append(["between kernels", "", *_timed(0, measured.profile.between, whole), ""])
+    headers = ["calls", "time", "share", "GB/s"]
+    columns = [(title, "left"), ("weights", "left"), *((header, "right") for header in headers)]
+    yield Sheet(columns, rows)
+
+
+def _kernel(kernel: KernelShare, whole: float) -> list[str]:
+    speed = _giga(kernel.bytes / kernel.seconds) if kernel.bytes else ""
+    return [
+        kernel.kernel,
+        kernel.weights.replace("layers.*.", "").replace(".weight", ""),
+        *_timed(kernel.calls, kernel.seconds, whole),
+        speed,
+    ]
+
+
+def _timed(calls: float, seconds: float, whole: float) -> list[str]:
+    return [
+        f"{calls:.3g}" if calls else "",
+        units.duration(seconds),
+        units.percent(seconds / whole),
     ]
 
 

@@ -41,6 +41,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "bench": (
         "maxtool bench llama",
         "maxtool bench llama-float32 llama-bfloat16 --prompt 128 --prompt 2048",
+        "maxtool bench llama --profile kernels.svg",
         "maxtool bench minilm --batch 32 --markdown",
         "maxtool bench mlp --size n=64 --threads 1 --rounds 9 --json",
     ),

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from maxtool.benchmark import rounds
+from maxtool.benchmark import kernel_chart, rounds
 from maxtool.benchmark.cases import Settings
-from maxtool.benchmark.rounds import Benchmark
+from maxtool.benchmark.results import Benchmark
 from maxtool.cli import bench_report
 from maxtool.cli.app import app
 from maxtool.cli.output import Output
@@ -48,8 +50,8 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def benchmark(artifacts: Path) -> Benchmark:
-    """All three, measured twice, in no time."""
-    settings = Settings(rounds=2, tokens=4, threads=1)
+    """All three, measured twice and profiled, in no time."""
+    settings = Settings(rounds=2, tokens=4, threads=1, profile=True)
     with pytest.MonkeyPatch.context() as patch:
         for seconds in ("TURN", "PEAK"):
             patch.setattr(rounds, seconds, 0.001)
@@ -137,6 +139,52 @@ def test_bytes_and_operations_of_the_sample(benchmark: Benchmark) -> None:
     assert module.multiply_adds is None
 
 
+def test_kernels_read_the_weights_that_are_counted(benchmark: Benchmark) -> None:
+    """The shapes of what kernels are given are not the manifest's, from which bytes are counted."""
+    matrices = 4 * (2 * 96 * 96 + 2 * 32 * 96 + 3 * 256 * 96) + 1024 * 96
+    for measured, calls in zip(benchmark.artifacts[0].cases, (1, 1), strict=True):
+        profile = measured.profile
+        assert profile is not None
+        assert sum(kernel.bytes for kernel in profile.kernels) == (matrices + 9 * 96) * 4
+        by_weights = {kernel.weights: kernel for kernel in profile.kernels if kernel.bytes}
+        assert by_weights["layers.*.mlp.down.weight"].calls == 4 * calls
+        assert by_weights["embed.weight"].calls == calls
+        assert all(kernel.seconds > 0 for kernel in profile.kernels)
+        assert profile.between >= 0
+        assert not any("decoderlayer" in kernel.kernel for kernel in profile.kernels)
+
+
+def test_a_profile_is_a_table_for_each_case(
+    benchmark: Benchmark, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = printed(benchmark, capsys)
+    assert said.count("between kernels") == sum(len(one.cases) for one in benchmark.artifacts)
+    assert re.search(r"^linear_float32 +mlp\.down +4 ", said, re.MULTILINE)
+
+
+def test_a_picture_has_a_bar_for_each_kernel(benchmark: Benchmark) -> None:
+    root = ElementTree.fromstring(kernel_chart.draw(benchmark))  # noqa: S314 - our own
+    svg = "{http://www.w3.org/2000/svg}"
+    bars = [one for one in root.iter(f"{svg}rect") if one.get("class")]
+    profiles = [case.profile for one in benchmark.artifacts for case in one.cases]
+    shown = [min(len(one.kernels), kernel_chart.MOST_BARS + 1) + 1 for one in profiles if one]
+    assert len(bars) == sum(shown)
+    assert all(0 <= float(bar.get("width", "")) <= kernel_chart.WIDTH for bar in bars)
+    titles = [one.text for one in root.iter(f"{svg}text") if one.get("class") == "title"]
+    assert titles[:2] == ["decoder: prefill 44", "decoder: decode at 44"]
+
+
+def test_a_picture_is_written(
+    benchmark: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "run", lambda *_: benchmark)
+    file = tmp_path / "kernels.svg"
+    for options, code in ([], 0), ([], 2), (["--force"], 0):
+        done = invoke("bench", tmp_path / "model", "--profile", file, *options)
+        assert done.exit_code == code, done.output
+    assert file.read_text(encoding="utf-8") == kernel_chart.draw(benchmark)
+
+
 def test_tables_fit_a_terminal_and_name_the_instructions(
     benchmark: Benchmark, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -162,8 +210,9 @@ def test_markdown_is_tables_of_equal_rows(
 ) -> None:
     lines = printed(benchmark, capsys, markdown=True).splitlines()
     tables = [line for line in lines if line.startswith("|")]
-    assert len(tables) == 2 + 3 + 2 + 5
-    assert sorted({line.count(" | ") for line in tables}) == [5, 7]
+    heads = [line for line in tables if ":---" in line]
+    assert len(heads) == 2 + 5
+    assert {line.count(" | ") for line in heads} == {line.count(" | ") for line in tables} == {5, 7}
     assert sum(line.startswith("- ") for line in lines) == 1 + len(SOURCES)
 
 
@@ -192,6 +241,8 @@ REFUSED: Mapping[str, tuple[str, tuple[str, ...], int, str]] = {
     "a long prompt": ("decoder", ("--prompt", "40", "--tokens", "9"), 4, "context of 48"),
     "a long text": ("encoder", ("--prompt", "41"), 4, "41 tokens go beyond the context of 40"),
     "no artifact": (".", (), 3, "manifest.json"),
+    "a picture of another name": ("decoder", ("--profile", "x.png"), 2, "call it NAME.svg"),
+    "a picture in no folder": ("decoder", ("--profile", "no/x.svg"), 2, "does not exist"),
 }
 
 
