@@ -29,12 +29,19 @@ LANGUAGES = {"sh": ("sh", "-e", "-c"), "python": (sys.executable, "-c")}
 SHIMS = {"maxtool": "-m maxtool", "python": ""}
 # `make demo` has a test of its own below; the others would run these tests, download or take hours.
 NOT_RUN = re.compile(r"make (demo|test|test-all|lint|format|bench)\b|pip install|\.venv/bin/")
-SLOW = {"Look at a checkpoint", "Convert", "Compile and run", "Compile a module of your own"}
+SLOW = {
+    "Look at a checkpoint",
+    "Convert",
+    "Compile and run",
+    "Choose a quantization",
+    "Compile a module of your own",
+}
 COMMON = {"--json", "--quiet", "-q", "--verbose", "-v", "--no-color", "--help", "-h"}
 MASKS = (
     (r"for [\w-]+, matrices", "for CPU, matrices"),
     (r"[\w-]+ \(((avx|bf16|dotprod|f16c|fma|neon)\w* ?)+\)", "CPU (features)"),
     (r"^.*?, CPU \(features\)", "NAME, CPU (features)"),
+    (r"(?<!\S)[+-](?=\d)", ""),
     (r"\d[\d.,]*(e[+-]?\d+)?", "#"),
     (r"# (s|ms|µs|threads?)\b", "# units"),
 )
@@ -117,7 +124,7 @@ def test_readme_has_examples_in_the_sections_named_here() -> None:
 )
 def test_readme_section(title: str, tmp_path: Path, environment: Mapping[str, str]) -> None:
     folder = tmp_path / "work"
-    for used in ("samples/fireside", "samples/digits", "tests/data/tiny-bert"):
+    for used in ("samples", "tests/data/tiny-bert", "tests/data/fireside-256"):
         shutil.copytree(ROOT / used, folder / used)
     for example in EXAMPLES[title]:
         printed = run([*example.command, example.code], cwd=folder, env=environment)

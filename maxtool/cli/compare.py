@@ -153,7 +153,7 @@ def _draw(out: Output, models: Sequence[LanguageModel], summaries: Sequence[Summ
 def _distance(summary: Summary) -> tuple[str, str, str, str]:
     """The cells of a candidate on its distance from the reference."""
     return (
-        f"{100 * (summary.ratio.value - 1):+.2f}%",
+        f"{100 * (summary.ratio.value - 1):+z.2f}%",
         f"{summary.divergence.value:.6f}",
         f"{summary.percentiles[99.0]:.6f}",
         f"{100 * summary.same_top.value:.2f}%",
