@@ -18,6 +18,7 @@ from maxtool.compiler.targets import parse_target
 from maxtool.dtype import DType
 from maxtool.errors import MachineLacks, MissingDevice, UsageError
 from maxtool.graph import Graph, TensorType, ops
+from maxtool.quantization import QuantizationEncoding
 from maxtool.weights import WeightData
 
 
@@ -143,8 +144,9 @@ def test_quantized_matrices_become_float16(sample: Path, tmp_path: Path) -> None
     )
     assert result.exit_code == 0, result.stderr
     on_gpu = artifact.prepare(request(file, tmp_path / "a", target="cuda:sm_90"))
-    assert on_gpu.dtype is DType.float16
+    assert on_gpu.contents.dtype is DType.float16
     assert on_gpu.contents.storage["layers.0.attn.q.weight"].dtype is DType.float16
-    assert artifact.prepare(request(file, tmp_path / "a")).dtype is DType.float32
+    on_cpu = artifact.prepare(request(file, tmp_path / "a")).contents
+    assert on_cpu.storage["layers.0.attn.q.weight"].encoding is QuantizationEncoding.Q8_0
     asked = request(file, tmp_path / "a", target="cuda:sm_90", dtype=DType.bfloat16)
-    assert artifact.prepare(asked).dtype is DType.bfloat16
+    assert artifact.prepare(asked).contents.dtype is DType.bfloat16

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from maxtool import artifact
 from maxtool.architectures import graph_of
 from maxtool.cli.app import app
+from maxtool.dtype import DType
 from maxtool.errors import UsageError
 from maxtool.runtime import loader
 from tests.artifact.measure import BOUND, Compile, error, recorded
@@ -185,7 +186,7 @@ def test_one_process_may_load_what_was_replaced(
     for name in ("tiny-llama", "tiny-mistral", "tiny-llama-tied"):
         if folder.exists():
             folder.rename(tmp_path / f"before {name}")
-        shutil.copytree(compiled(data / name), folder)
+        shutil.copytree(compiled(data / name, kv_dtype=DType.float32), folder)
         expected = recorded(data / name)
         kept.append(loader.load(folder))
         actual = kept[-1](input_ids=expected["input_ids"])["logits"]

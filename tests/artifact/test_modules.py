@@ -242,13 +242,13 @@ def test_quantized_weights(quantized: tuple[Path, Any], tmp_path: Path) -> None:
     path, values = quantized
     x, out = normal(3, 64), tmp_path / "out"
     inputs = ("--weights", path, "--input", "x=float32[n,64]", "-o", out, "--check", "--force")
-    for dtype, error in ((), 1e-4), (("--dtype", "bfloat16"), 5e-2):
+    for dtype, error in ((), 2e-2), (("--dtype", "bfloat16"), 5e-2):
         done = compiling(f"{GRAPH}:Quantized", *inputs, *dtype)
         assert done.exit_code == 0, done.output
         output = loader.load(out)(x=x)["output"]
         np.testing.assert_allclose(output, x @ values.T, rtol=error, atol=20 * error)
         assert {spec.dtype for spec in loader.Manifest(out).weights} == {
-            dtype[1] if dtype else "float32"
+            dtype[1] if dtype else "uint8"
         }
 
 

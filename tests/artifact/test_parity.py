@@ -25,7 +25,7 @@ QUANTIZED = (*LEGACY, "Q2_K", "Q3_K_M", "Q4_K_M", "Q5_K_M", "Q6_K")
 @pytest.mark.parametrize("name", TINY)
 def test_logits_and_greedy_tokens(compiled: Compile, data: Path, name: str) -> None:
     expected = recorded(data / name)
-    artifact = compiled(data / name)
+    artifact = compiled(data / name, kv_dtype=DType.float32)
     assert error(logits(artifact, expected["input_ids"]), expected["logits"]) <= BOUND
     count = expected["greedy_tokens"].shape[1]
     assert greedy(artifact, expected["greedy_prompt"], count) == list(expected["greedy_tokens"][0])
@@ -73,7 +73,7 @@ def test_gguf_source(compiled: Compile, data: Path, tmp_path: Path, name: str) -
     source = tmp_path / "model.gguf"
     result = CliRunner().invoke(app, ["convert", str(data / name), "-o", str(source)])
     assert result.exit_code == 0, result.stderr
-    artifact = compiled(source)
+    artifact = compiled(source, kv_dtype=DType.float32)
     assert error(logits(artifact, expected["input_ids"]), expected["logits"]) <= BOUND
 
 
