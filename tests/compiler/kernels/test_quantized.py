@@ -21,40 +21,12 @@ from maxtool.quantization.codec import CODECS
 from tests.effort import thinned
 
 from .harness import call, compiled, error, normal
+from .quantized_numbers import SAME_INTEGERS, blocks_of, half_steps, rounded
 
 E = QuantizationEncoding
 ENCODINGS = thinned(list(LAYOUTS), E.Q4_0, E.Q5_1, E.Q8_0, E.Q4_K, E.Q6_K, E.IQ4_XS)
 NAMES = {encoding: encoding.name for encoding in LAYOUTS}
 MACHINE = instruction_set(cpu_target())
-
-# Products of the same integers: float32 sums of some dozens of terms.
-SAME_INTEGERS = 1e-6
-
-
-def blocks_of(seed: int, encoding: QuantizationEncoding, n: int, k: int) -> np.ndarray:
-    """Any codes, and scales of a sensible size."""
-    rng = np.random.default_rng(seed)
-    rows = rng.integers(0, 256, (n, encoding.row_bytes(k)), dtype=np.uint8)
-    records = rows.view(CODECS[encoding].layout)
-    for name in {"d", "m", "dmin"} & set(records.dtype.names or ()):
-        records[name] = rng.uniform(1e-3, 1e-2, records[name].shape)
-    if encoding is E.MXFP4:
-        records["e"] = rng.integers(118, 124, records["e"].shape)
-    return rows
-
-
-def half_steps(x: np.ndarray, span: int) -> np.ndarray:
-    """Half the distance between the numbers that each activation may become."""
-    top = np.abs(x.reshape(len(x), -1, span)).max(axis=-1).astype("f8")
-    return np.repeat(top / 254, span, axis=-1)
-
-
-def rounded(x: np.ndarray, span: int) -> np.ndarray:
-    """Activations as the kernels take them: 127 steps for the largest of each span."""
-    parts = x.reshape(len(x), -1, span)
-    top = np.maximum(np.abs(parts).max(axis=-1, keepdims=True), np.float32(2.0**-100))
-    steps = np.rint(parts * (np.float32(127) / top)).astype("f8")
-    return (steps * (top / np.float32(127)).astype("f8")).reshape(x.shape)
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS, ids=NAMES.get)

@@ -138,19 +138,6 @@ def generic(lanes: int) -> IntegerDot:
     return IntegerDot(lanes, partial(plain_bytes, lanes), plain_look_up)
 
 
-def plain_pairs(lanes: int, weights: b.Expr, activations: b.Expr) -> b.Expr:
-    """Sums of 2 products of int16 in each int32: what ``pmaddwd`` computes."""
-    result = None
-    for term in range(2):
-        places = list(range(term, 2 * lanes, 2))
-        weight, value = (
-            T.Cast(b.vector_type("int32", lanes), tirx.Shuffle([b.let(vector)], places))
-            for vector in (weights, activations)
-        )
-        result = weight * value if result is None else result + weight * value
-    return result
-
-
 def _x86(name: str, dtype: str) -> Callable[..., b.Expr]:
     """An instruction of x86; LLVM's integers have no sign."""
     return partial(T.call_llvm_pure_intrin, dtype, f"llvm.x86.{name}")
@@ -212,26 +199,24 @@ class InstructionSet:
         wide: How others are.
         floats: float32 lanes of a vector, for activations.
         rows: Rows of the tile of a product of many rows.
-        streams: Column blocks that a task reads side by side when there is one row.
     """
 
     narrow: IntegerDot
     wide: IntegerDot
     floats: int
     rows: int
-    streams: int
 
     def dot(self, layout: RecordLayout) -> IntegerDot:
         """Return the way to multiply weights of a layout."""
         return self.narrow if layout.largest <= LARGEST_NARROW else self.wide
 
 
-def _of_dots(dot: IntegerDot, rows: int, streams: int) -> InstructionSet:
+def _of_dots(dot: IntegerDot, rows: int) -> InstructionSet:
     """A set with an instruction for 4 products of bytes."""
-    return InstructionSet(dot, dot, dot.lanes, rows, streams)
+    return InstructionSet(dot, dot, dot.lanes, rows)
 
 
-def _of_pairs(lanes: int, names: tuple[str, str, str], rows: int, streams: int) -> InstructionSet:
+def _of_pairs(lanes: int, names: tuple[str, str, str], rows: int) -> InstructionSet:
     """A set with ``vpmaddubsw``, ``vpmaddwd`` and ``vpshufb`` of a width."""
     of_bytes, of_words, shuffle = names
     pairs = _x86(of_words, b.vector_type("int32", lanes))
@@ -240,28 +225,46 @@ def _of_pairs(lanes: int, names: tuple[str, str, str], rows: int, streams: int) 
         lanes, _add_pairs_of_bytes(of_bytes, lanes), look_up, pairs=pairs, sums="int16"
     )
     wide = IntegerDot(lanes, _add_pairs(pairs, lanes), look_up, words=True)
-    return InstructionSet(narrow, wide, lanes, rows, streams)
+    return InstructionSet(narrow, wide, lanes, rows)
 
 
-AVX512_SHUFFLE = "avx512.pshuf.b.512"
-AVX2_SHUFFLE = "avx2.pshuf.b"
+def _vnni(lanes: int, dot: str, shuffle: str) -> IntegerDot:
+    """Return ``vpdpbusd`` of a width."""
+    return IntegerDot(lanes, _dot_bytes(dot, lanes), _shuffle(shuffle, lanes))
 
-# LLVM feature -> set, the best first.
+
+def _neon(name: str, *, signed: bool) -> IntegerDot:
+    """Return ``sdot``, of signed weights, or ``usdot``."""
+    lanes = 4
+    instruction = partial(
+        T.call_llvm_pure_intrin, "int32x4", f"llvm.aarch64.neon.{name}.v4i32.v16i8"
+    )
+
+    def multiply(sums: b.Expr, weights: b.Expr, activations: b.Expr) -> b.Expr:
+        return instruction(sums, *(T.reinterpret("int8x16", v) for v in (weights, activations)))
+
+    def look_up(codes: b.Expr, table: list[int]) -> b.Expr:
+        tbl = "llvm.aarch64.neon.tbl1.v16i8"
+        return T.call_llvm_pure_intrin("uint8x16", tbl, _repeated(table, lanes), codes)
+
+    return IntegerDot(lanes, multiply, look_up, signed=signed)
+
+
+AVX512_PAIRS = ("avx512.pmaddubs.w.512", "avx512.pmaddw.d.512", "avx512.pshuf.b.512")
+AVX2_PAIRS = ("avx2.pmadd.ub.sw", "avx2.pmadd.wd", "avx2.pshuf.b")
+
+# LLVM feature -> set, the best first. Tiles have as many rows as leave room for two vectors of
+# weights of each column, or one where vectors are as wide as a column block.
 SETS: dict[str, InstructionSet] = {
-    "avx512vnni": _of_dots(
-        IntegerDot(16, _dot_bytes("avx512.vpdpbusd.512", 16), _shuffle(AVX512_SHUFFLE, 16)),
-        *(12, 4),
-    ),
-    "avx512bw": _of_pairs(
-        16, ("avx512.pmaddubs.w.512", "avx512.pmaddw.d.512", AVX512_SHUFFLE), 12, 4
-    ),
-    "avxvnni": _of_dots(
-        IntegerDot(8, _dot_bytes("avx512.vpdpbusd.256", 8), _shuffle(AVX2_SHUFFLE, 8)), 5, 2
-    ),
-    "avx2": _of_pairs(8, ("avx2.pmadd.ub.sw", "avx2.pmadd.wd", AVX2_SHUFFLE), 5, 2),
+    "avx512vnni": _of_dots(_vnni(16, "avx512.vpdpbusd.512", AVX512_PAIRS[-1]), rows=12),
+    "avx512bw": _of_pairs(16, AVX512_PAIRS, rows=12),
+    "avxvnni": _of_dots(_vnni(8, "avx512.vpdpbusd.256", AVX2_PAIRS[-1]), rows=5),
+    "avx2": _of_pairs(8, AVX2_PAIRS, rows=5),
+    "i8mm": _of_dots(_neon("usdot", signed=False), rows=5),
+    "dotprod": _of_dots(_neon("sdot", signed=True), rows=5),
 }
 # What is right on any machine, if slow.
-PLAIN = InstructionSet(generic(4), generic(4), 4, rows=2, streams=1)
+PLAIN = _of_dots(generic(4), rows=2)
 
 
 def instruction_set(target: CpuTarget) -> InstructionSet:

@@ -22,6 +22,11 @@ from maxtool.quantization import QuantizationEncoding
 # Row tiles that one task multiplies with a panel: unpacking it costs as much as one or two.
 TILES_PER_TASK = 32
 
+# Column blocks that a task for one row reads side by side, if units have so few scales that the
+# sums for each fit the registers twice.
+STREAMS = 2
+FEW_PARTS = 2
+
 
 @dataclass(frozen=True, slots=True)
 class QuantizedProduct:
@@ -52,6 +57,11 @@ class QuantizedProduct:
         """Column blocks."""
         return self.w.shape[-3]
 
+    @property
+    def streams(self) -> int:
+        """Column blocks that a task for one row reads side by side."""
+        return STREAMS if self.layout.parts <= FEW_PARTS else 1
+
     def columns(self, block: b.Expr, span: b.Index) -> list[Column]:
         """The vectors of columns of a record."""
         lanes = self.dot.lanes
@@ -68,7 +78,7 @@ class QuantizedProduct:
 
     def one_row(self) -> None:
         """A few column blocks a task, whose weights are streams that the CPU fetches ahead."""
-        first, streams = b.integer(0), self.machine.streams
+        first, streams = b.integer(0), self.streams
         row = self.activations(b.integer(1), 1)
         self.quantize(row, first, [first])
         stride = T.Bind(b.ceildiv(self.blocks, streams))
@@ -221,7 +231,9 @@ class _Span:
         with T.serial(b.integer(layout.units)) as unit, T.serial(b.integer(layout.parts)) as number:
             integers = _Sums(self, Part(layout, unit, number))
             first = b.index(integers.place * groups)
-            for group in range(groups):
+            # As many groups as there are, but LLVM must not know it: it would write the loop out,
+            # reorder it, and run out of registers (a quarter to a third slower with AVX2).
+            with T.serial(b.least(self.product.k, groups)) as group:
                 place = b.index(first + group)
                 quants = [
                     b.let(b.load(panel, (place, column.first * GROUP), column.count * GROUP))

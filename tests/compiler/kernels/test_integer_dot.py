@@ -1,0 +1,147 @@
+"""Instruction sets for quantized numbers: what each computes, wherever it can be tried.
+
+Sets that this machine has run natively. Of all of them the kernels are also built with what their
+instructions compute written out in plain TensorIR, which runs anywhere, and the code that LLVM
+makes for a machine that has the set is searched for its instructions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from tvm import tirx
+from tvm.tirx.script.builder import ir
+
+from maxtool.compiler.cpu_target import cpu_target
+from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.kernels.cpu.integer_dot import (
+    SETS,
+    InstructionSet,
+    IntegerDot,
+    instruction_set,
+    plain_bytes,
+    plain_look_up,
+)
+from maxtool.compiler.kernels.cpu.quantized_linear import quantized_linear
+from maxtool.compiler.quantized_layout import layout_of
+from maxtool.compiler.quantized_packing import pack_quantized
+from maxtool.quantization import QuantizationEncoding, dequantize
+from tests.effort import thinned
+
+from .harness import HOST, call, compiled, error, normal
+from .quantized_numbers import SAME_INTEGERS, blocks_of, rounded
+
+E = QuantizationEncoding
+# Weights from zero on, of eight bits, and looked up.
+ENCODINGS = thinned([E.Q5_K, E.Q8_0, E.IQ4_NL], E.Q5_K)
+
+# A CPU with each set and not the better ones, and the instructions of its products of narrow and
+# of wide weights.
+CPUS = {
+    "avx512vnni": ("cascadelake", "vpdpbusd", "vpdpbusd"),
+    "avx512bw": ("x86-64-v4", "vpmaddubsw", "vpmaddwd"),
+    "avxvnni": ("sierraforest", "vpdpbusd", "vpdpbusd"),
+    "avx2": ("x86-64-v3", "vpmaddubsw", "vpmaddwd"),
+    "i8mm": ("neoverse-v1", "usdot", "usdot"),
+    "dotprod": ("neoverse-n1", "sdot", "sdot"),
+}
+# Features with which LLVM has the instructions of a set besides the set's own.
+ALSO = {"avxvnni": "avx512vnni"}
+NATIVE = [name for name in SETS if {name, ALSO.get(name)} & set(HOST.features)]
+
+
+def agrees(machine: InstructionSet, encoding: QuantizationEncoding) -> None:
+    """Compare products of one row and of several with those of the same integers."""
+    function = compiled(quantized_linear, machine, encoding.name)
+    n, k = 21, 768
+    blocks = blocks_of(0, encoding, n, k)
+    packed, weight = pack_quantized(blocks, encoding), dequantize(blocks, encoding).astype("f8")
+    for rows in (1, 3):
+        x = normal(rows, rows, k)
+        actual = call(function, x, packed, shape=(rows, n))
+        expected = rounded(x, layout_of(encoding).span) @ weight.T
+        assert error(actual, expected) < SAME_INTEGERS
+
+
+def plain_pairs(sums_type: str, weights: b.Expr, values: b.Expr) -> b.Expr:
+    """Sums of 2 products in each of an integer type twice as wide."""
+    lanes = int(sums_type.partition("x")[2])
+    result = None
+    for term in range(2):
+        places = list(range(term, 2 * lanes, 2))
+        weight, value = (
+            ir.Cast(sums_type, tirx.Shuffle([b.let(vector)], places))
+            for vector in (weights, values)
+        )
+        result = weight * value if result is None else result + weight * value
+    return result
+
+
+def written_out(dot: IntegerDot) -> IntegerDot:
+    """A dot whose instructions are plain TensorIR."""
+    integers = b.vector_type("int32", dot.lanes)
+
+    def of_words(sums: b.Expr, weights: b.Expr, values: b.Expr) -> b.Expr:
+        words = b.vector_type("int16", 2 * dot.lanes)
+        return sums + plain_pairs(
+            integers, ir.reinterpret(words, weights), ir.reinterpret(words, values)
+        )
+
+    def of_bytes(sums: b.Expr, weights: b.Expr, values: b.Expr) -> b.Expr:
+        signed = b.vector_type("int8", 4 * dot.lanes)
+        return sums + plain_pairs(dot.sum_type, weights, ir.reinterpret(signed, values))
+
+    def of_signed(sums: b.Expr, weights: b.Expr, values: b.Expr) -> b.Expr:
+        signed = ir.reinterpret(b.vector_type("int8", 4 * dot.lanes), weights)
+        return plain_bytes(dot.lanes, sums, signed, values)
+
+    multiply = partial(plain_bytes, dot.lanes)
+    if dot.words:
+        multiply = of_words
+    elif dot.sums == "int16":
+        multiply = of_bytes
+    elif dot.signed:
+        multiply = of_signed
+    pairs = None if dot.pairs is None else partial(plain_pairs, integers)
+    return replace(dot, multiply=multiply, look_up=plain_look_up, pairs=pairs)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS, ids=lambda each: each.name)
+@pytest.mark.parametrize("name", NATIVE)
+def test_what_this_machine_runs(name: str, encoding: QuantizationEncoding) -> None:
+    agrees(SETS[name], encoding)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS, ids=lambda each: each.name)
+@pytest.mark.parametrize("name", SETS)
+def test_what_the_instructions_compute(name: str, encoding: QuantizationEncoding) -> None:
+    dot = written_out(SETS[name].dot(layout_of(encoding)))
+    agrees(InstructionSet(dot, dot, HOST.tile.width, rows=2), encoding)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_the_code_has_the_instructions(name: str) -> None:
+    cpu, narrow, wide = CPUS[name]
+    target = cpu_target(f"cpu:{cpu}")
+    machine = instruction_set(target)
+    assert machine is SETS[name]
+    for encoding, instruction in (("Q4_0", narrow), ("Q8_0", wide)):
+        function = quantized_linear(machine, encoding)
+        module = b.build({"kernel": function}, target.tvm)
+        assert f"\t{instruction}\t" in module.mod.inspect_source("asm").replace("{vex}\t", "\t")
+
+
+def test_numbers_that_are_not_rounded_wrong() -> None:
+    """Ties go to the even neighbour, as in NumPy."""
+    x = np.zeros((1, 256), "f4")
+    x[0, :6] = (127, 0.5, 1.5, 2.5, -0.5, -1.5)
+    weight = np.ones((16, 256), "f4")
+    blocks = blocks_of(0, E.Q8_0, 16, 256)
+    records = blocks.view([("d", "<f2"), ("qs", "i1", 32)])
+    records["d"], records["qs"] = 1, 1
+    function = compiled(quantized_linear, instruction_set(HOST), "Q8_0")
+    actual = call(function, x, pack_quantized(blocks, E.Q8_0), shape=(1, 16))
+    np.testing.assert_array_equal(actual, np.rint(x) @ weight.T)
