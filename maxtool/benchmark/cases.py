@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from maxtool.benchmark.work import EmbeddingWork, GenerationWork, Work, call_work
 from maxtool.errors import ModelMismatch, UsageError
@@ -14,6 +15,8 @@ PREFILL, DECODE, CALL = "prefill", "decode", "call"
 # Tokens of a prompt, those made behind it, and those of each text, where none are asked for.
 PROMPT, TOKENS, TEXT = 512, 64, 128
 BATCHES = (1, 8)
+# Types whose products are measured on this machine.
+PEAKS = FLOAT32, INT8 = "float32", "int8"
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ class Case:
     work: Work | None  # for each unit
     entry: str = ""  # that is called, where the step does not say it
     units: int = 1  # that a round measures at least
+    peak: str = FLOAT32  # the products that its operations are compared with
     step_units: int = 1  # that are done together: the tokens of a prompt, the texts of a batch
 
     @property
@@ -71,7 +75,16 @@ def cases_of(manifest: Manifest, settings: Settings) -> list[Case]:
             file=manifest.folder,
             hint="compile it without --target, or with --target cpu:NAME",
         )
-    return list(TASKS.get(manifest.task, _calls)(manifest, settings))
+    peak = _peak(manifest)
+    cases = TASKS.get(manifest.task, _calls)(manifest, settings)
+    return [replace(case, peak=peak) for case in cases]
+
+
+def _peak(manifest: Manifest) -> str:
+    """The products that most matrices go through: quantized ones are multiplied as bytes."""
+    matrices = [spec for spec in manifest.weights if spec.unpacked is not None]
+    quantized = sum(math.prod(spec.logical) for spec in matrices if spec.encoding)
+    return INT8 if 2 * quantized > sum(math.prod(spec.logical) for spec in matrices) else FLOAT32
 
 
 def _generation(manifest: Manifest, settings: Settings) -> Iterator[Case]:

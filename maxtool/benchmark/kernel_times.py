@@ -16,6 +16,7 @@ from maxtool.runtime.loader.specs import WeightSpec
 
 # What the virtual machine does itself: shapes, memory, tuples.
 OWN = re.compile(r"vm\.|shape_func\d*$")
+INDICES = ("int32", "int64")
 LAYER = re.compile(r"(?<=\.)\d+(?=\.)")
 
 
@@ -99,5 +100,5 @@ class KernelTimes:
         return self._weights.get(int(tensor.data_ptr()))
 
     def _is_of_numbers(self, tensor: Any) -> bool:  # noqa: ANN401
-        """Return whether a tensor holds whole numbers, and is not a weight."""
-        return str(tensor.dtype).startswith("int") and self._weight(tensor) is None
+        """Return whether a tensor holds numbers of rows or experts, rather than weights."""
+        return str(tensor.dtype) in INDICES and self._weight(tensor) is None

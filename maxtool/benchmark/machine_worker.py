@@ -1,6 +1,6 @@
 """Process that measures this machine: ``python -m maxtool.benchmark.machine_worker``.
 
-It compiles two kernels, one that reads memory and one that multiplies and adds.
+It compiles a kernel that reads memory, and two that multiply and add.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class MachineWorker:
 
     def describe(self) -> Answer:
         """Compile the kernels: the processor, and the threads that they run on."""
-        self._kernels.read()
-        self._kernels.multiply()
+        for kernel in (self._kernels.read, self._kernels.multiply, self._kernels.multiply_int8):
+            kernel()
         return {
             "target": self._kernels.target.manifest,
             "threads": self._kernels.threads,
@@ -33,11 +33,12 @@ class MachineWorker:
         }
 
     def turn(self, seconds: float) -> Answer:
-        """Measure each kernel for so long: bytes and floating-point operations a second."""
+        """Measure each kernel for so long: bytes a second, and operations of each type."""
         kernels = self._kernels
         return {
             "read": kernels.read_bytes * _rate(kernels.read, seconds),
-            "multiply": kernels.flops * _rate(kernels.multiply, seconds),
+            "float32": kernels.flops * _rate(kernels.multiply, seconds),
+            "int8": kernels.int8_operations * _rate(kernels.multiply_int8, seconds),
         }
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from maxtool.benchmark.cases import Case
+from maxtool.benchmark.cases import PEAKS, Case
 from maxtool.benchmark.samples import Samples
 from maxtool.runtime.loader.manifest import Manifest
 
@@ -21,14 +21,16 @@ class Machine:
     threads: int
     read_bytes: int  # in one pass
     read: Samples = field(default_factory=Samples)  # bytes a second
-    multiply: Samples = field(default_factory=Samples)  # floating-point operations a second
+    # Operations a second, by the type of what is multiplied.
+    peaks: Mapping[str, Samples] = field(default_factory=lambda: {one: Samples() for one in PEAKS})
 
     @property
     def as_json(self) -> dict[str, object]:
         """The machine for ``--json``."""
-        peaks = {"read": self.read.as_json, "multiply": self.multiply.as_json}
         facts = ("name", "target", "threads", "read_bytes")
-        return {**{fact: getattr(self, fact) for fact in facts}, **peaks}
+        peaks = {name: samples.as_json for name, samples in self.peaks.items()}
+        told = {fact: getattr(self, fact) for fact in facts}
+        return {**told, "read": self.read.as_json, "peaks": peaks}
 
 
 @dataclass(frozen=True)
@@ -74,17 +76,17 @@ class Measured:
     case: Case
     rate: Samples = field(default_factory=Samples)  # units a second
     of_read: Samples = field(default_factory=Samples)  # share of the read bandwidth, from 0 to 1
-    of_multiply: Samples = field(default_factory=Samples)  # share of the arithmetic peak
+    of_peak: Samples = field(default_factory=Samples)  # share of the arithmetic peak
     profile: Profile | None = None
 
-    def add(self, rate: float, read: float, multiply: float) -> None:
+    def add(self, rate: float, read: float, peak: float) -> None:
         """Enter a round: units a second, and the machine's own figures beside them."""
         self.rate.add(rate)
         work = self.case.work
         if work is not None:
             self.of_read.add(rate * work.bytes / read)
             if work.operations is not None:
-                self.of_multiply.add(rate * work.operations / multiply)
+                self.of_peak.add(rate * work.operations / peak)
 
     @property
     def as_json(self) -> dict[str, object]:
@@ -96,10 +98,11 @@ class Measured:
             "sizes": dict(self.case.sizes),
             "unit": self.case.unit,
             "per_second": self.rate.as_json,
+            "peak": self.case.peak,
             "bytes_per_unit": work and work.bytes,
             "operations_per_unit": work and work.operations,
             "share_of_read": self.of_read.as_json if self.of_read.values else None,
-            "share_of_multiply": self.of_multiply.as_json if self.of_multiply.values else None,
+            "share_of_peak": self.of_peak.as_json if self.of_peak.values else None,
             **({} if self.profile is None else {"profile": self.profile.as_json}),
         }
 
@@ -118,6 +121,11 @@ class Benchmarked:
     threads: Samples = field(default_factory=Samples)
 
     @property
+    def encodings(self) -> list[str]:
+        """Encodings of its quantized weights."""
+        return sorted({spec.encoding for spec in self.manifest.weights if spec.encoding})
+
+    @property
     def target(self) -> Mapping[str, object]:
         """Target that it is compiled for."""
         return self.manifest.target
@@ -127,6 +135,7 @@ class Benchmarked:
         """The artifact for ``--json``."""
         root = self.manifest.root
         facts = {key: root.get(key) for key in ("name", "recipe", "task", "dtype", "context")}
+        facts["encodings"] = self.encodings
         samples = {"load": self.load, "checksums": self.checksums, "first": self.first}
         timed = {f"{name}_seconds": s.as_json for name, s in samples.items() if s.values}
         return {

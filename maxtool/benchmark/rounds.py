@@ -79,12 +79,13 @@ class Turns:
     machine: Machine
     process: Process
 
-    def take(self) -> tuple[float, float]:
-        """Measure the machine: bytes and floating-point operations a second."""
+    def take(self, peak: str) -> tuple[float, float]:
+        """Measure the machine: bytes, and operations of the type ``peak``, a second."""
         answer = self.process.ask("turn", seconds=PEAK)
         self.machine.read.add(answer["read"])
-        self.machine.multiply.add(answer["multiply"])
-        return answer["read"], answer["multiply"]
+        for name, samples in self.machine.peaks.items():
+            samples.add(answer[name])
+        return answer["read"], answer[peak]
 
 
 def _round(artifact: Benchmarked, turns: Turns, settings: Settings) -> None:
@@ -119,13 +120,13 @@ def _measure(measured: Measured, process: Process, turns: Turns) -> None:
     """Measure a case, the machine before and after each turn."""
     case = measured.case
     process.ask("begin", **case.order)
-    peaks, done, seconds = [turns.take()], 0, 0.0
+    peaks, done, seconds = [turns.take(case.peak)], 0, 0.0
     while done < case.units:
         answer = process.ask("turn", seconds=TURN)
         done, seconds = done + answer["units"], seconds + answer["seconds"]
-        peaks.append(turns.take())
-    read, multiply = (mean(values) for values in zip(*peaks, strict=True))
-    measured.add(done / seconds, read, multiply)
+        peaks.append(turns.take(case.peak))
+    read, peak = (mean(values) for values in zip(*peaks, strict=True))
+    measured.add(done / seconds, read, peak)
 
 
 def _remember(artifact: Benchmarked, memory: dict[str, Any]) -> None:

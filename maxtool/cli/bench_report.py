@@ -71,15 +71,17 @@ def _sentences(benchmark: Benchmark) -> Iterator[str]:
     """Yield what the figures were measured on, and which instructions the code has."""
     machine = benchmark.machine
     read = _with_spread(machine.read, lambda value: f"{_giga(value)} GB/s")
-    peak = _with_spread(machine.multiply, lambda value: f"{_giga(value)} GFLOP/s")
+    peaks = [
+        f"{_with_spread(samples, lambda value: f'{_giga(value)} Gop/s')} in {name}"
+        for name, samples in machine.peaks.items()
+    ]
     threads = units.plural(machine.threads, "thread")
-    yield (
-        f"{machine.name}, {_instructions(machine.target)}, {threads}: reads {read}, peak {peak} "
-        "in float32"
-    )
+    told = f"{machine.name}, {_instructions(machine.target)}, {threads}"
+    yield f"{told}: reads {read}, peak {' and '.join(peaks)}"
     for artifact in benchmark.artifacts:
         root = artifact.manifest.root
-        facts = [root.get("name"), root.get("dtype"), _instructions(artifact.target)]
+        types = root.get("dtype") or " ".join(artifact.encodings)
+        facts = [root.get("name"), types, _instructions(artifact.target)]
         threads = units.plural(int(artifact.threads.median), "thread")
         yield f"{artifact.folder}: {', '.join(str(fact) for fact in [*facts, threads] if fact)}"
 
@@ -115,7 +117,7 @@ def _speed(benchmark: Benchmark) -> Sheet:
     """Units a second, and shares of what the machine can do."""
     pairs = [(artifact, case) for artifact in benchmark.artifacts for case in artifact.cases]
     names = sorted({f"{measured.case.unit}s" for _, measured in pairs})
-    headers = [f"{' or '.join(names)}/s", "", "bytes", "of read", "FLOP", "of peak"]
+    headers = [f"{' or '.join(names)}/s", "", "bytes", "of read", "ops", "of peak"]
     columns = [("artifact", "left"), ("case", "left"), *((header, "right") for header in headers)]
     return Sheet(columns, [_measured(artifact, measured) for artifact, measured in pairs])
 
@@ -132,7 +134,7 @@ def _measured(artifact: Benchmarked, measured: Measured) -> list[str]:
         size,
         _share(measured.of_read),
         EMPTY if operations is None else units.count(round(operations)),
-        _share(measured.of_multiply),
+        _share(measured.of_peak),
     ]
 
 

@@ -16,6 +16,7 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.cpu_target import CpuTarget, cpu_target
 from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.kernels.cpu.integer_dot import IntegerDot, instruction_set
 
 # Stretches of memory that a thread reads side by side: the CPU fetches each ahead.
 STREAMS = 4
@@ -46,17 +47,35 @@ class PeakKernels:
         """Floating-point operations of a call of :attr:`multiply`: two for each multiply-add."""
         return 2 * self._parts * ROUNDS * CHAINS * self.target.tile.width
 
+    @property
+    def int8_operations(self) -> int:
+        """Operations of a call of :attr:`multiply_int8`: two for each multiply-add."""
+        return 2 * self._parts * ROUNDS * CHAINS * 4 * self._dot.lanes
+
     @cached_property
     def read(self) -> Callable[[], Any]:
         """Read some memory once."""
         data = np.ones((self._parts, STREAMS, self._stretch), "i4")
-        return self._call("read", _read(self.target.tile.width), data, "i4")
+        width = self.target.tile.width
+        return self._call("read", _read(width), data, "i4", width)
 
     @cached_property
     def multiply(self) -> Callable[[], Any]:
         """Multiply and add in registers, in float32."""
-        factors = np.full((2, self.target.tile.width), 0.5, "f4")
-        return self._call("multiply", _multiply(self.target.tile.width), factors, "f4")
+        width = self.target.tile.width
+        factors = np.full((2, width), 0.5, "f4")
+        return self._call("multiply", _multiply(width), factors, "f4", width)
+
+    @cached_property
+    def multiply_int8(self) -> Callable[[], Any]:
+        """Multiply bytes and add, by the instructions that products of quantized weights use."""
+        width = self._dot.lanes
+        factors = np.full((1, width), 0x01010101, "i4")
+        return self._call("multiply_int8", _multiply_int8(self._dot), factors, "i4", width)
+
+    @property
+    def _dot(self) -> IntegerDot:
+        return instruction_set(self.target).narrow
 
     @property
     def _parts(self) -> int:
@@ -69,11 +88,16 @@ class PeakKernels:
         return (lines | 1) * (LINE // 4)
 
     def _call(
-        self, name: str, function: b.PrimFunc, data: np.ndarray[Any, Any], dtype: str
+        self,
+        name: str,
+        function: b.PrimFunc,
+        data: np.ndarray[Any, Any],
+        dtype: str,
+        width: int,
     ) -> Callable[[], Any]:
         """Return a call of a compiled kernel on one array, and what it returns: its results."""
         run = b.build({name: function}, self.target.tvm)[name]
-        results = np.zeros((self._parts, self.target.tile.width), dtype)
+        results = np.zeros((self._parts, width), dtype)
         tensors = [tvm.runtime.tensor(array) for array in (data, results)]
 
         def call() -> Any:  # noqa: ANN401 - a tensor of tvm
@@ -120,6 +144,32 @@ def _multiply(width: int) -> b.PrimFunc:
                 for chain in range(CHAINS):
                     totals.set(chain, 0, width, totals.get(chain, 0, width) * factor + term)
             _store_sum(sums, part, totals.buffer, CHAINS, width)
+    return kernel.function
+
+
+def _multiply_int8(dot: IntegerDot) -> b.PrimFunc:
+    """Products of each sum's own bytes, which no pass can compute once for all rounds."""
+    with b.kernel("multiply_int8") as kernel:
+        parts = kernel.dim("parts")
+        factors = kernel.argument("factors", (1, dot.lanes), "int32")
+        sums = kernel.argument("sums", (parts, dot.lanes), "int32")
+        with T.parallel(parts) as part:
+            width = dot.lanes * (2 if dot.sums == "int16" else 1)
+            totals = b.scratch((CHAINS, width), dot.sums)
+            for chain in range(CHAINS):
+                start = dot.start(dot.start_bits(b.int32(chain), b.int32(1)))
+                b.store(totals, start, (chain, 0), width)
+            factor = b.let(factors[0, 0])
+            with T.serial(b.integer(ROUNDS)):
+                for chain in range(CHAINS):
+                    total = b.load(totals, (chain, 0), width)
+                    weights = T.reinterpret(b.vector_type("uint8", 4 * dot.lanes), total)
+                    more = dot.add(total, weights, [factor] * dot.parts)
+                    b.store(totals, more, (chain, 0), width)
+            whole = dot.total(b.load(totals, (0, 0), width))
+            for chain in range(1, CHAINS):
+                whole = whole + dot.total(b.load(totals, (chain, 0), width))
+            b.store(sums, whole, (part, 0), dot.lanes)
     return kernel.function
 
 

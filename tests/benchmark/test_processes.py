@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -77,3 +78,20 @@ def test_rest_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "LONGEST_REST", 0.1)
     monkeypatch.setattr(serving, "IDLE", -1.0)
     assert 0.1 <= serving.rest() < 10
+
+
+def test_what_runs_a_model_imports_no_compiler() -> None:
+    parts = ("artifact_worker", "steps", "kernel_times")
+    modules = ", ".join(f"maxtool.benchmark.{part}" for part in parts)
+    code = f"import {modules}, sys; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment(None),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = done.stdout.split()
+    assert "maxtool.runtime.loader.model" in loaded
+    assert not [name for name in loaded if name.partition(".")[0] == "tvm"]
+    assert not [name for name in loaded if name.startswith("maxtool.compiler")]

@@ -194,7 +194,14 @@ def test_tables_fit_a_terminal_and_name_the_instructions(
     assert isinstance(features, list)
     assert said.count(" ".join(features)) == 1 + len(SOURCES)
     assert [line for line in lines if line.startswith("artifact")]
-    for name in ("load", "first token or first vector", "anonymous", "mapped", "of read", "FLOP"):
+    for name in (
+        "load",
+        "first token or first vector",
+        "anonymous",
+        "mapped",
+        "of read",
+        "of peak",
+    ):
         assert name in said
     for label in (
         "prefill 44",

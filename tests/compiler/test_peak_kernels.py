@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from maxtool.compiler import peak_kernels
+from maxtool.compiler.kernels.cpu.integer_dot import instruction_set
 from maxtool.compiler.peak_kernels import CHAINS, ROUNDS, STREAMS, PeakKernels
 
 
@@ -32,3 +33,19 @@ def test_multiplying_reaches_the_fixed_point(kernels: PeakKernels) -> None:
     # x / 2 + 1 / 2 leads to 1, whatever it begins with.
     np.testing.assert_allclose(results, CHAINS, rtol=1e-6)
     assert kernels.flops == 2 * results.size * CHAINS * ROUNDS
+
+
+def test_products_of_bytes_are_those_of_numpy(kernels: PeakKernels) -> None:
+    """Each sum has its own bytes added to it, all factors being 1."""
+    dot = instruction_set(kernels.target).narrow
+    first = np.arange(CHAINS)
+    halves = {"int32": [first + 1], "int16": [first, np.ones(CHAINS, int)]}[dot.sums]
+    with np.errstate(over="ignore"):
+        totals = np.array(halves).astype(dot.sums)
+        for _ in range(ROUNDS):
+            bytes_of = totals.view("u1").reshape(*totals.shape, -1)
+            totals = totals + bytes_of.sum(-1).astype(dot.sums)
+    results = kernels.multiply_int8().numpy()
+    assert (results == totals.astype("i4").sum(dtype="i4")).all()
+    assert results.shape[1] == dot.lanes
+    assert kernels.int8_operations == 2 * 4 * results.size * CHAINS * ROUNDS
