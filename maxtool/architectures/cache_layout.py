@@ -20,6 +20,17 @@ class CacheLayout:
     # Whether keys are ``[batch, kv_heads, head_dim, context]``, so that the scores of neighbouring
     # keys are neighbours, rather than as values are: ``[batch, kv_heads, context, head_dim]``.
     transposed: bool = True
+    # Whether a layer with a window keeps no more positions than that: :mod:`.sliding_cache`.
+    slides: bool = False
+
+    def room(self, window: int | None, context: int) -> int:
+        """Positions that the cache of a layer has room for."""
+        return min(window, context) if self.slides and window is not None else context
+
+    @property
+    def axes(self) -> tuple[int, int]:
+        """The axes of positions, of keys and of values."""
+        return (3 if self.transposed else 2), 2
 
     def buffers(self, heads: int, dim: int, context: int) -> tuple[BufferType, BufferType]:
         """The types of the keys and the values of one layer."""

@@ -13,9 +13,10 @@ from maxtool.architectures.decoder_layer import DecoderLayer, make_norm
 from maxtool.architectures.entry import Entry, Limit, Table
 from maxtool.architectures.rope_scaling import BY_LENGTH
 from maxtool.architectures.rotary_angles import Angles, make_rotaries
+from maxtool.architectures.sliding_cache import count_of
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
-from maxtool.graph import BufferType, Dim, Tensor, TensorType, Weight, ops
+from maxtool.graph import BufferType, Tensor, TensorType, Weight, ops
 from maxtool.graph.ops.sampling import SETTINGS
 from maxtool.nn import Embedding, Linear, Module, ModuleList, tensor_parallel
 from maxtool.nn.tensor_parallel import Role
@@ -56,8 +57,13 @@ class Decoder(Module[[Tensor], Tensor]):
         self.embed = Embedding(config.vocab_size, hidden, dtype)
         if config.position == "learned":
             self.position = PositionEmbedding(config.context_length, hidden, dtype)
-        layers = range(config.n_layers)
-        self.layers = ModuleList(DecoderLayer(config, index, dtype, form) for index in layers)
+        self.rooms = [
+            form.room(config.window(layer), self.context) for layer in range(config.n_layers)
+        ]
+        self.layers = ModuleList(
+            DecoderLayer(config, index, dtype, form, slides=room < self.context)
+            for index, room in enumerate(self.rooms)
+        )
         self.norm = make_norm(config.norm, hidden, config.norm_eps, config.norm_bias)
         self.lm_head = Linear(hidden, config.vocab_size, dtype)
         self.lm_head.role = Role.GATHERED
@@ -90,19 +96,20 @@ class Decoder(Module[[Tensor], Tensor]):
         *cache, seen = state
         logits = self.step(token, position, *cache)
         drawn, _ = ops.sample(seen, logits, token, draws, position, settings)
-        return drawn, position + _count(token.shape[1])
+        return drawn, position + count_of(token.shape[1])
 
     @property
     def facts(self) -> Mapping[str, object]:
-        """Sizes, the windows of layers, and the length beyond which a sequence is read again."""
+        """Sizes, the windows of layers, and what caches hold that do not serve any sequence."""
         config = self.config
         names = ("vocab_size", "hidden_size", "n_layers", "n_experts_used")
         sizes = {name: size for name in names if (size := getattr(config, name)) is not None}
         windows = [config.window(layer) for layer in range(config.n_layers)]
         sizes |= {"windows": windows} if any(windows) else {}
-        original = config.original_context
+        original, kept = config.original_context, min(self.rooms)
         switches = config.rope_scaling == "longrope" and self.context > original
-        return sizes | ({"reread_beyond": original} if switches else {})
+        sizes |= {"reread_beyond": original} if switches else {}
+        return sizes | ({"kept_positions": kept} if kept < self.context else {})
 
     @property
     def turns(self) -> tuple[int, ...]:
@@ -159,14 +166,17 @@ class Decoder(Module[[Tensor], Tensor]):
         return tensor_parallel.traced_device(self, count)
 
     def cache(self) -> Mapping[str, BufferType]:
-        """The keys and values of each layer, one fixed buffer of ``context`` positions each."""
+        """The keys and values of each layer, one fixed buffer each."""
         device = tensor_parallel.one()
         heads = max(1, self.config.n_kv_heads // (device.count if device else 1))
-        kinds = self.form.buffers(heads, self.config.head_dim, self.context)
         return {
             f"cache.{layer}.{part}": input_type
-            for layer in range(self.config.n_layers)
-            for part, input_type in zip(("key", "value"), kinds, strict=True)
+            for layer, room in enumerate(self.rooms)
+            for part, input_type in zip(
+                ("key", "value"),
+                self.form.buffers(heads, self.config.head_dim, room),
+                strict=True,
+            )
         }
 
     def _hidden(self, input_ids: Tensor, position: Tensor, cache: list[Cache]) -> Tensor:
@@ -196,13 +206,6 @@ class Decoder(Module[[Tensor], Tensor]):
         logits = _scaled(self.lm_head(hidden), self.config.logits_scale)
         cap = self.config.logits_softcap
         return logits if cap is None else ops.tanh(logits / cap) * cap
-
-
-def _count(size: Dim) -> Tensor | int:
-    """A size as it is added to a position: a number where it is known."""
-    if size.is_static:
-        return int(size)
-    return ops.shape_to_tensor([size]).cast(DType.int32)
 
 
 def _scaled(x: Tensor, factor: float) -> Tensor:

@@ -7,6 +7,7 @@ from typing import TypeAlias
 from maxtool.architectures.cache_layout import Cache, CacheLayout
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.rotary_angles import Angles
+from maxtool.architectures.sliding_cache import Seen, read_and_write
 from maxtool.dtype import DType
 from maxtool.graph import Tensor, ops
 from maxtool.nn import Linear, Module, RMSNorm
@@ -21,11 +22,18 @@ CachedModule: TypeAlias = Module[
 class Attention(CachedModule):
     """Attention in which each head of keys serves several heads of queries.
 
-    A query sees ``window`` keys at most, its own included; None for all.
+    A query sees ``window`` keys at most, its own included; None for all. ``slides`` is whether the
+    cache has room for the window alone.
     """
 
     def __init__(
-        self, config: DecoderConfig, window: int | None, dtype: DType, form: CacheLayout
+        self,
+        config: DecoderConfig,
+        window: int | None,
+        dtype: DType,
+        form: CacheLayout,
+        *,
+        slides: bool = False,
     ) -> None:
         hidden, dim = config.hidden_size, config.head_dim
         inner, shared = config.n_heads * dim, config.n_kv_heads * dim
@@ -41,7 +49,7 @@ class Attention(CachedModule):
             widths = (dim, dim) if config.qk_norm == "head" else (inner, shared)
             self.q_norm, self.k_norm = (RMSNorm(width, config.norm_eps) for width in widths)
         self.head_dim = dim
-        self.window = window
+        self.window, self.slides = window, slides
         self.form = form
         self.softcap = config.attention_softcap
         self.scale = dim**-0.5 if config.attention_scale is None else config.attention_scale
@@ -57,22 +65,28 @@ class Attention(CachedModule):
         query, key, value = self._projected(x)
         if angles is not None:
             query, key = (ops.rope(tensor, *angles) for tensor in (query, key))
-        if cache is None:
-            keys, values = self.form.laid(key, value)
-        else:
-            keys, values = cache = self.form.written(cache, key, value, position)
+        seen = self._seen(key, value, position, cache)
         mixed = ops.attention(
             query,
-            keys,
-            values,
-            position,
+            seen.keys,
+            seen.values,
+            seen.position,
             scale=self.scale,
             window=self.window,
             softcap=self.softcap,
             transposed=self.form.transposed,
         )
         width = int(query.shape[2]) * self.head_dim
-        return self.o(mixed.reshape([*x.shape[:2], width])), cache
+        return self.o(mixed.reshape([*x.shape[:2], width])), seen.cache
+
+    def _seen(self, key: Tensor, value: Tensor, position: Tensor, cache: Cache | None) -> Seen:
+        """The keys and values that are attended to, and the written cache."""
+        if cache is None:
+            return Seen(*self.form.laid(key, value), position, None)
+        if self.slides and self.window is not None:
+            return read_and_write(self.form, cache, key, value, position, self.window)
+        written = self.form.written(cache, key, value, position)
+        return Seen(*written, position, written)
 
     def _projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values by head, the former two normalised if that is asked for."""

@@ -38,14 +38,16 @@ class DecoderLayer(CachedModule):
     A norm that the form of block has not is None, and changes nothing.
     """
 
-    def __init__(self, config: DecoderConfig, index: int, dtype: DType, form: CacheLayout) -> None:
+    def __init__(
+        self, config: DecoderConfig, index: int, dtype: DType, form: CacheLayout, *, slides: bool
+    ) -> None:
         def norm(name: str) -> Norm | None:
             if name not in NORMS[config.block]:
                 return None
             return make_norm(config.norm, config.hidden_size, config.norm_eps, config.norm_bias)
 
         self.attn_norm = norm("attn_norm")
-        self.attn = Attention(config, config.window(index), dtype, form)
+        self.attn = Attention(config, config.window(index), dtype, form, slides=slides)
         self.attn_post_norm = norm("attn_post_norm")
         self.mlp_norm = norm("mlp_norm")
         self.mlp = _make_mlp(config, index, dtype)

@@ -24,7 +24,8 @@ def cache_layout(request: Request, dtype: DType, target: Target, *, is_wide: boo
     """
     asked = request.kv_dtype
     if target.kind == "cpu":
-        return CacheLayout(asked or _usual(target.processor.features, is_wide=is_wide))
+        chosen = asked or _usual(target.processor.features, is_wide=is_wide)
+        return CacheLayout(chosen, slides=True)
     if asked not in (None, dtype):
         raise UsageError(
             f"--kv-dtype {asked.value}: on GPUs the cache is {dtype.value}, as the matrices are",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from maxtool.architectures import Decoder
+from maxtool.architectures import Decoder, Entry
 from maxtool.graph import Tensor, executor
 from maxtool.nn.tracing import trace
 
@@ -39,14 +40,22 @@ def fill(model: Decoder, seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
     return values
 
 
-class Steps:
-    """Feeds tokens through the cached function of a decoder with loaded weights, part by part."""
+def _compiled(model: Decoder, entry: Entry) -> Callable[..., Sequence[Tensor]]:
+    graph = trace(model, entry.name, entry.types, entry.function)
+    weights = model.state_dict() | {n: w.to_numpy() for n, w in graph.owners.items()}
+    return executor.find_executor().compile(graph, weights)
 
-    def __init__(self, model: Decoder, batch: int) -> None:
-        prefill = model.entries()[1]
-        graph = trace(model, "prefill", prefill.types, prefill.function)
-        weights = model.state_dict() | {n: w.to_numpy() for n, w in graph.owners.items()}
-        self._step = executor.find_executor().compile(graph, weights)
+
+class Steps:
+    """Feeds tokens through the cached function of a decoder with loaded weights, part by part.
+
+    Single tokens take the function that is for them if ``decodes``.
+    """
+
+    def __init__(self, model: Decoder, batch: int, *, decodes: bool = False) -> None:
+        _, prefill, decode = model.entries()
+        self._step = _compiled(model, prefill)
+        self._decode = _compiled(model, decode) if decodes else self._step
         self._kinds = list(model.cache().values())
         self._batch = batch
         self.restart()
@@ -62,6 +71,7 @@ class Steps:
     def __call__(self, ids: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Logits ``[batch, vocab]`` after the last of ids ``[batch, seq]``."""
         inputs = [ids, np.array([self.position], np.int32), *self._cache]
-        (logits,) = self._step(*map(Tensor, inputs))
+        step = self._decode if ids.shape[1] == 1 else self._step
+        (logits,) = step(*map(Tensor, inputs))
         self.position += ids.shape[1]
         return logits.to_numpy()

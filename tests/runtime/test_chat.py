@@ -136,13 +136,20 @@ def test_without_jinja(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             written(CHATML).render(TALK)
 
 
+class Held(list[int]):
+    """The state of a model without windows, which holds all that it was given."""
+
+    def holds_before(self, position: int) -> bool:
+        return position <= len(self)
+
+
 class Fake:
     """A model whose next token is the last one and one more, and that keeps count of its work."""
 
     def __init__(self, context: int = 40, end: int = 99, beyond: int | None = None) -> None:
         facts = {"eos": (end,), "context": context, "reread_beyond": beyond}
         self.manifest = type("M", (), facts)()
-        self.cache: list[int] = []
+        self.cache: list[int] = Held()
         self.read = 0
 
     def text_memory(self) -> Any:

@@ -100,9 +100,10 @@ def _placed(manifest: ManifestParser) -> Iterator[str]:
         if not 0 <= axis < len(spec.shape) or spec.shape[axis] != manifest.context:
             context = f"a context of {manifest.context}"
             yield f"{spec} of the state is not for {context}, along axis {axis}"
-    if manifest.reread_beyond is not None and manifest.reread_beyond >= (manifest.context or 0):
-        what = f"'reread_beyond' is {manifest.reread_beyond}"
-        yield f"{what}, and the context {manifest.context}"
+    for name in ("reread_beyond", "kept_positions"):
+        count = getattr(manifest, name)
+        if count is not None and count >= (manifest.context or 0):
+            yield f"{name!r} is {count}, and the context {manifest.context}"
 
 
 def _named(manifest: ManifestParser) -> Iterator[str]:

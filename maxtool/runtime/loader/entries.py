@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from .errors import DoesNotFit
 from .execution import Execution
@@ -12,7 +13,7 @@ from .memory import Array, named
 from .processor import Progress, State, TextMemory
 from .specs import EntrySpec
 from .split import SplitExecution
-from .text_entries import check_position
+from .text_entries import check_position, span
 
 
 class EntryRunner:
@@ -68,13 +69,28 @@ class EntryRunner:
 
         Raises:
             BadInput: If an array is missing, unknown, or of another type or shape.
-            DoesNotFit: If sizes or values go beyond the model's limits, or the state is another's.
+            DoesNotFit: If sizes or values go beyond the model's limits, or the state is another's,
+                or holds no more what the tokens look back at.
         """
         entry = self.entry(name)
         inputs, dims = bind(self.manifest, entry, arrays)
         check_position(self.manifest, entry, inputs)
-        memory = self._fitting(state, dims).parts if entry.state else []
+        memory: Sequence[Any] = ()
+        if entry.state:
+            memory = self._extended(self._fitting(state, dims), entry, inputs)
         return named(entry, self._execution.call(name, inputs, memory), dims)
+
+    def _extended(
+        self, state: State, entry: EntrySpec, inputs: Mapping[str, Array]
+    ) -> Sequence[Any]:
+        """The parts of a state that a call is going to write from its position on."""
+        first, end = span(entry, inputs)
+        if not state.holds_before(first):
+            kept = f"the last {self.manifest.kept_positions} of {state.length} positions"
+            what = f"layers with a window hold {kept}: nothing can be read at position {first}"
+            raise DoesNotFit(what, hint="begin at position 0 again, or with a new state")
+        state.length = end
+        return state.parts
 
     def _fitting(self, state: State | None, dims: Mapping[str, int]) -> State:
         """The state given, which must be of this model and these sizes; new memory if None."""

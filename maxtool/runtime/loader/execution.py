@@ -47,12 +47,14 @@ class Execution:
     def new_state(self, dims: Mapping[str, int]) -> State:
         """Zeroed state for the given sizes of named dimensions."""
         try:
-            return State([self.processor], self._manifest.state, dims)
+            return State(
+                [self.processor], self._manifest.state, dims, self._manifest.kept_positions
+            )
         except MachineLacks:
             if self._idle is None:
                 raise
         self._idle = None  # what waits for the next text may have room for this one
-        return State([self.processor], self._manifest.state, dims)
+        return State([self.processor], self._manifest.state, dims, self._manifest.kept_positions)
 
     def text_memory(self) -> TextMemory:
         """The memory of one text: that of a text that is over, if there is any."""

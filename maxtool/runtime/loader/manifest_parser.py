@@ -55,6 +55,8 @@ class ManifestParser:
         self.context = self._count(root, "context")
         # Texts longer than this are read in another way: what was cached before is of no use then.
         self.reread_beyond = self._count(root, "reread_beyond")
+        # What layers with a window hold of a text: its last positions, so many of them.
+        self.kept_positions = self._count(root, "kept_positions")
         self.target = self._target(root)
         limits = get(root, "limits", (dict, type(None))) or {}
         self.limits: dict[str, Limit] = {name: self._limit(name, x) for name, x in limits.items()}

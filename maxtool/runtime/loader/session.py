@@ -101,13 +101,14 @@ class Session:
     def _usable(self, count: int, length: int) -> int:
         """Return how many of ``count`` tokens in the state a text of ``length`` tokens may rely on.
 
-        On none of them where the model reads longer texts in another way than shorter ones, and the
-        state was read in the other way.
+        On none of them where the state has lost what a layer with a window looks back at, or where
+        the model reads longer texts in another way than shorter ones, and the state was read in the
+        other way.
         """
         limit = self._model.manifest.reread_beyond
         is_long = limit is not None and length > limit
         same, self._is_long = is_long == self._is_long, is_long
-        return count if same else 0
+        return count if same and self._state.holds_before(count) else 0
 
     def _read(self, name: str, ids: list[int], start: int) -> Array:
         """Read the tokens from ``start`` on; the logits of what follows."""

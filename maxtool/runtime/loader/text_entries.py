@@ -30,12 +30,16 @@ def check_position(manifest: ManifestParser, entry: EntrySpec, inputs: Mapping[s
     """Refuse a position whose tokens would be written behind the end of the state."""
     if not entry.state or manifest.context is None:
         return
-    ids = ids_of(entry)
-    length = inputs["input_ids" if ids is None else ids.name].shape[1]
-    position = int(inputs["position"][0])
-    if position < 0 or position + length > manifest.context:
-        what = f"position {position} and {length} tokens"
+    position, end = span(entry, inputs)
+    if position < 0 or end > manifest.context:
+        what = f"position {position} and {end - position} tokens"
         raise DoesNotFit(f"{what} go beyond the context of {manifest.context}")
+
+
+def span(entry: EntrySpec, inputs: Mapping[str, Array]) -> tuple[int, int]:
+    """The positions of the tokens of a call: the first, and that behind the last."""
+    ids, position = ids_of(entry), int(inputs["position"][0])
+    return position, position + inputs["input_ids" if ids is None else ids.name].shape[1]
 
 
 def _stateful(manifest: ManifestParser) -> Iterator[str]:

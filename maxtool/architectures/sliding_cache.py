@@ -1,0 +1,77 @@
+"""The cache of a layer with a window, which has no more room than the window is wide.
+
+Position ``p`` lies at ``p`` modulo the window, so a token takes the place of the one that no later
+query sees. A step of one token writes, and attends to all that is there: in which order keys lie
+does not matter to attention. Several tokens may overwrite keys that the first of them see; so old
+keys are put in order in front of the new ones, attention reads those, and the cache is written for
+the steps to come.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from maxtool.architectures.cache_layout import Cache, CacheLayout
+from maxtool.dtype import DType
+from maxtool.graph import Dim, Tensor, ops
+
+
+class Seen(NamedTuple):
+    """Keys and values that queries see up to their own, and the cache after the write."""
+
+    keys: Tensor
+    values: Tensor
+    position: Tensor  # of the first query among them
+    cache: Cache | None
+
+
+def read_and_write(
+    form: CacheLayout, cache: Cache, key: Tensor, value: Tensor, position: Tensor, window: int
+) -> Seen:
+    """Write keys and values ``[batch, seq, kv_heads, head_dim]``, the first one's at ``position``.
+
+    ``cache`` has room for ``window`` positions.
+    """
+    length = key.shape[1]
+    if length == 1:
+        written = form.written(cache, key, value, position % window)
+        return Seen(*written, ops.clamp(position, max=window - 1), written)
+    old = _in_order(form, cache, position, window)
+    new = form.laid(key, value)
+    axes = form.axes
+    joined = tuple(ops.concat(pair, axis) for *pair, axis in zip(old, new, axes, strict=True))
+    count = ops.clamp(position, max=window)  # of the old ones those that there are
+    keys, values = form.written((joined[0], joined[1]), key, value, count)
+    return Seen(keys, values, count, _overwritten(form, cache, key, value, position, window))
+
+
+def _in_order(form: CacheLayout, cache: Cache, position: Tensor, window: int) -> Cache:
+    """The positions before ``position``, from the oldest in the window on."""
+    first = ops.clamp(position - window, min=0)
+    places = (first + ops.range(0, window, dtype=DType.int32, device=position.device)) % window
+    keys, values = (
+        ops.gather(buffer, places, axis) for buffer, axis in zip(cache, form.axes, strict=True)
+    )
+    return keys, values
+
+
+def _overwritten(
+    form: CacheLayout, cache: Cache, key: Tensor, value: Tensor, position: Tensor, window: int
+) -> Cache:
+    """The cache with the last of the new keys and values in it.
+
+    They end at some place in the cache, and go on from its end backwards; a write drops what lies
+    outside. The latter are written first: they reach into the places of the former if there are
+    more than fit.
+    """
+    length = key.shape[1]
+    start = (position + count_of(length)) % window - count_of(length)
+    behind = form.written(cache, key, value, start + window)
+    return form.written(behind, key, value, start)
+
+
+def count_of(size: Dim) -> Tensor | int:
+    """A size as it is added to a position: a number where it is known."""
+    if size.is_static:
+        return int(size)
+    return ops.shape_to_tensor([size]).cast(DType.int32)
