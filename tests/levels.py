@@ -42,7 +42,7 @@ KERNELS = {
     "Pointwise": "compiler/kernels/test_special.py::test_a_function[gelu]",
     "Pool": "graph/test_convolution.py::test_pooling[float32]",
     "QuantizedEmbedding": "compiler/kernels/test_quantized.py::test_rows_of_a_table[Q4_K]",
-    "QuantizedExpertLinear": "compiler/kernels/test_quantized.py::test_experts[Q4_K]",
+    "QuantizedExpertLinear": "compiler/kernels/test_quantized.py::test_experts[1-2-Q4_K]",
     "QuantizedLinear": "compiler/kernels/test_quantized.py::test_products_of_integers[Q4_K]",
     "ReduceRows": "graph/test_reduction.py::test_what_numpy_computes[float32]",
     "RmsNorm": "compiler/kernels/test_rowwise.py::test_rms_norm[64]",
