@@ -10,11 +10,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from maxtool import artifact
 from maxtool.artifact import manifest
 from maxtool.artifact.graph_outputs import GraphRunner
 from maxtool.artifact.weights import type_bytes
+from maxtool.cli.app import app
 from maxtool.compiler.quantized_layout import COLUMNS, LAYOUTS
 from maxtool.dtype import DType
 from maxtool.engine import InferenceSession
@@ -240,3 +242,17 @@ def test_experts_stay_quantized_and_routers_as_they_are(
     assert kinds["layers.0.mlp.gate.weight"] == encoding.name
     assert kinds["layers.0.mlp.router.weight"] == "float32"
     assert artifact.make(build).check is not None
+
+
+def test_what_inspecting_shows(made: Made) -> None:
+    """The encoding and its bytes, not those of elements."""
+    build, _ = made
+    command = ["inspect-weights", str(build.request.output)]
+    shown = CliRunner().invoke(app, command)
+    encoding = build.request.source.stem
+    assert f"compiled from llama · for cpu · {encoding} · context 512" in shown.output
+    described = json.loads(CliRunner().invoke(app, [*command, "--json"]).stdout)
+    tensors = {one["name"]: one for one in described["tensors"]}
+    table = tensors["embed.weight"]
+    assert (table["encoding"], table["shape"]) == (encoding, [1024, 96])
+    assert table["bytes"] == 1024 * E[encoding].row_bytes(96)

@@ -67,7 +67,10 @@ def say_compiled(out: Output, checkpoint: Checkpoint) -> None:
     facts = checkpoint.metadata
     target = facts.get("target")
     device = target.get("kind") if isinstance(target, dict) else None
-    said = (facts.get("recipe"), f"for {device}", *filter(None, [facts.get("dtype")]))
+    tensors = checkpoint.tensors.values()
+    encodings = sorted({info.encoding.name for info in tensors if info.encoding is not None})
+    types = ", ".join([*encodings, *map(str, filter(None, [facts.get("dtype")]))])
+    said = (facts.get("recipe"), f"for {device}", *filter(None, [types]))
     context = facts.get("context")
     parts = [*map(str, said), *([f"context {context}"] if context is not None else [])]
     out.print(f"[dim]compiled from[/] {out.escape(' · '.join(parts))}")
