@@ -20,8 +20,9 @@ from maxtool.runtime.loader.manifest import CHECKSUM
 from tests.artifact.measure import Compile
 from tests.effort import examples
 
-# Rotary positions and a cache; learned positions with two types of tokens; rows that are skipped.
-SOURCES = ("tiny-llama", "tiny-bert", "tiny-roberta")
+# Rotary positions and a cache, or one of some layers' windows; learned positions with two types of
+# tokens; rows that are skipped.
+SOURCES = ("tiny-llama", "tiny-gemma2", "tiny-bert", "tiny-roberta")
 # What nothing is computed from.
 FACTS = {"files", "sources", "check", "tokenizer"}
 Path_ = tuple[str | int, ...]

@@ -28,7 +28,8 @@ def test_the_manifest_says_what_is_kept(folder: Path) -> None:
     assert manifest["kept_positions"] == WINDOW
     shapes = {spec["name"]: spec["shape"] for spec in manifest["state"]}
     assert {(shape[3] if "key" in name else shape[2]) for name, shape in shapes.items()} == {WINDOW}
-    assert not any("positions" in spec for spec in manifest["state"])
+    axes = {spec["name"].split(".")[-1]: spec["positions"] for spec in manifest["state"]}
+    assert axes == {"key": 3, "value": 2}
 
 
 @pytest.mark.parametrize("text", [TEXT, TEXT[:4], [*TEXT[:6], 1, 2], [1, 2, 3]])

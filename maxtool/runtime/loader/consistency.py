@@ -92,12 +92,13 @@ def _affordable(manifest: ManifestParser) -> Iterator[str]:
 
 
 def _placed(manifest: ManifestParser) -> Iterator[str]:
-    """The state has a place for each position of the context, and for no other."""
+    """The state has a place for each position of the context, or for those that are kept."""
     for spec in manifest.state:
         axis = spec.positions
         if axis is None:
             continue
-        if not 0 <= axis < len(spec.shape) or spec.shape[axis] != manifest.context:
+        rooms = {manifest.context, manifest.kept_positions or manifest.context}
+        if not 0 <= axis < len(spec.shape) or spec.shape[axis] not in rooms:
             context = f"a context of {manifest.context}"
             yield f"{spec} of the state is not for {context}, along axis {axis}"
     for name in ("reread_beyond", "kept_positions"):

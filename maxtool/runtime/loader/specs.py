@@ -86,7 +86,8 @@ class InputSpec(ArraySpec):
 class BufferSpec(ArraySpec):
     """Buffer that calls of one generation share."""
 
-    positions: int | None = None  # the axis with a place for each position of the context
+    # The axis with a place for each position of the context, or for the last ones that are kept.
+    positions: int | None = None
 
 
 @dataclass(frozen=True)
