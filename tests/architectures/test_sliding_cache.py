@@ -61,6 +61,10 @@ def test_going_back_by_one_position_loses_nothing() -> None:
     steps = Steps(model, batch=2, decodes=True)
     steps(IDS[:, :20])
     expected = steps(IDS[:, 20:21])
+    only_chunks = Steps(model, batch=2)
+    for at in range(21):
+        chunk = only_chunks(IDS[:, at : at + 1])
+    np.testing.assert_allclose(chunk, expected, rtol=1e-4, atol=1e-4)
     steps.position -= 1
     np.testing.assert_allclose(steps(IDS[:, 20:21]), expected, rtol=1e-4, atol=1e-4)
 
