@@ -17,6 +17,8 @@ from maxtool.cli.app import app
 from maxtool.dtype import DType
 from maxtool.graph import DeviceRef, TensorType, TensorValue, ops
 from maxtool.nn import Module
+from maxtool.recipe import find_recipe, plan
+from maxtool.weights import open_checkpoint
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "maxtool"
@@ -69,6 +71,12 @@ def run(*arguments: object) -> None:
 def check_order(steps: list[Step], calls: list[Step]) -> None:
     assert not [step for step in steps if step not in calls]
     assert [call for call in calls if call in steps] == steps
+
+
+def test_the_parameter_of_the_walk_is_one_of_the_model() -> None:
+    checkpoint = open_checkpoint(ROOT / "samples" / "fireside")
+    (name,) = re.findall(r"whose parameter is called `(.+?)`", MAP.read_text(encoding="utf-8"))
+    assert name in plan(find_recipe(checkpoint), checkpoint).parameters
 
 
 def test_from_a_gguf_file_to_the_weights_of_an_artifact(tmp_path: Path) -> None:
