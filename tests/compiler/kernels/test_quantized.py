@@ -36,7 +36,7 @@ def test_products_of_integers(encoding: QuantizationEncoding) -> None:
     for n, k in ((37, 4 * 256), (5, 256), (16, 3 * 256)):
         blocks = blocks_of(n, encoding, n, k)
         weight = dequantize(blocks, encoding).astype("f8")
-        for rows in (1, 2, 3, 17):
+        for rows in (1, 2, 3, 7, 17):
             x = normal(rows, rows, k)
             actual = call(function, x, pack_quantized(blocks, encoding), shape=(rows, n))
             assert error(actual, rounded(x, span) @ weight.T) < SAME_INTEGERS, (n, k, rows)

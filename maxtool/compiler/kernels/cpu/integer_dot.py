@@ -206,6 +206,11 @@ class InstructionSet:
     floats: int
     rows: int
 
+    @property
+    def few_rows(self) -> int:
+        """Rows of a tile that is multiplied with weights as they are unpacked."""
+        return max(2, self.narrow.lanes // 4)
+
     def dot(self, layout: RecordLayout) -> IntegerDot:
         """Return the way to multiply weights of a layout."""
         return self.narrow if layout.largest <= LARGEST_NARROW else self.wide

@@ -1,6 +1,6 @@
 """x @ w.T + bias with quantized weights: products of integers, scaled once for several terms.
 
-One row reads each weight once, unpacked in registers. For many rows a block of 16 columns is
+A few rows read each weight as it is, and unpack it in registers. For many a block of 16 columns is
 unpacked once into bytes (a panel), and all row tiles walk it.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from tvm.tirx.script.builder import ir as T
 
@@ -21,6 +22,15 @@ from maxtool.quantization import QuantizationEncoding
 
 # Row tiles that one task multiplies with a panel: unpacking it costs as much as one or two.
 TILES_PER_TASK = 32
+# Low tiles that unpack the same weights, at most.
+LOW_TILES = 2
+
+# Quantized rows, the first of their tiles to take, and how many.
+Tiles: TypeAlias = tuple[Activations, b.Expr, b.Expr]
+# Takes sums [rows of a tile, columns], a tile counted from the first, and a row of it.
+Store: TypeAlias = Callable[[b.Buffer, b.Expr, b.Expr], None]
+# Tiles, a column block, and what its sums are handed to.
+Multiply: TypeAlias = Callable[[Tiles, b.Expr, Store], None]
 
 # Column blocks that a task for one row reads side by side, if units have so few scales that the
 # sums for each fit the registers twice.
@@ -104,9 +114,17 @@ class QuantizedProduct:
         for stream, block in enumerate(blocks):
             self.store_row(sums.buffer, (stream,), block, target)
 
-    def many_rows(self, rows: b.Expr) -> None:
+    def several_rows(self, rows: b.Expr) -> None:
+        """Products by low tiles of a few rows, or by tiles that share a panel."""
+        few = self.machine.few_rows
+        b.either(
+            rows <= LOW_TILES * few,
+            lambda: self.many_rows(rows, few, self.multiply_low_tiles),
+            lambda: self.many_rows(rows, self.machine.rows, self.multiply_tiles),
+        )
+
+    def many_rows(self, rows: b.Expr, height: int, multiply_tiles: Multiply) -> None:
         """Quantize x by tiles, then multiply them by column blocks on all threads."""
-        height = self.machine.rows
         tiles = T.Bind(b.ceildiv(rows, height))
         quantized = self.activations(tiles, height)
 
@@ -127,25 +145,24 @@ class QuantizedProduct:
                 with b.when(row < rows):
                     self.store_row(sums, (r,), block, row)
 
-            self.multiply_tiles((quantized, first, count), block, store)
+            multiply_tiles((quantized, first, count), block, store)
 
         b.each(T.Bind(chunks * self.blocks), multiply, threads=True)
 
-    def multiply_tiles(
-        self,
-        tiles: tuple[Activations, b.Expr, b.Expr],
-        block: b.Expr,
-        store: Callable[[b.Buffer, b.Expr, b.Expr], None],
-    ) -> None:
-        """Multiply some tiles by a column block, which is unpacked before.
-
-        ``tiles`` are quantized rows, the first of their tiles to take, and how many. ``store``
-        takes sums [rows of a tile, columns], a tile counted from the first, and a row of it.
-        """
+    def multiply_tiles(self, tiles: Tiles, block: b.Expr, store: Store) -> None:
+        """Multiply some tiles by a column block, which is unpacked before."""
         rows, first, count = tiles
         panel = self.unpack(block)
         with T.serial(count) as t:
             sums = self.tile(rows, b.index(first + t), block, panel)
+            with T.serial(b.integer(rows.rows)) as r:
+                store(sums.buffer, t, r)
+
+    def multiply_low_tiles(self, tiles: Tiles, block: b.Expr, store: Store) -> None:
+        """Multiply some tiles by a column block, unpacked in registers for each of them."""
+        rows, first, count = tiles
+        with T.serial(count) as t:
+            sums = self.tile(rows, b.index(first + t), block, None)
             with T.serial(b.integer(rows.rows)) as r:
                 store(sums.buffer, t, r)
 
@@ -162,13 +179,18 @@ class QuantizedProduct:
                     b.store(panel, value, (first + group, column.first * GROUP), lanes)
         return panel
 
-    def tile(self, rows: Activations, tile: b.Expr, block: b.Expr, panel: b.Buffer) -> b.Registers:
-        """Sums of a tile of rows times an unpacked column block."""
+    def tile(
+        self, rows: Activations, tile: b.Expr, block: b.Expr, panel: b.Buffer | None
+    ) -> b.Registers:
+        """Sums of a tile of rows times a column block, unpacked into a panel or not yet."""
         sums = b.Registers(rows.rows, COLUMNS, self.dot.lanes)
         sums.clear()
         with T.serial(self.spans) as span:
             record = _Span(self, rows, tile, span, self.columns(block, span))
-            record.add_panel(sums, panel)
+            if panel is None:
+                record.add_unpacking(sums)
+            else:
+                record.add_panel(sums, panel)
         return sums
 
     def store_row(self, sums: b.Buffer, at: tuple[b.Index, ...], j: b.Expr, row: b.Expr) -> None:
@@ -356,5 +378,5 @@ def quantized_linear(machine: InstructionSet, encoding: str, bias: bool = False)
         offsets = kernel.argument("bias", (n,)) if bias else None
         y = kernel.argument("y", (rows, n))
         product = QuantizedProduct(machine, layout, n, k, x, w, offsets, y)
-        b.either(rows == 1, product.one_row, lambda: product.many_rows(rows))
+        b.either(rows == 1, product.one_row, lambda: product.several_rows(rows))
     return kernel.function
