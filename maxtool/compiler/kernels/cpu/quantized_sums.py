@@ -1,0 +1,168 @@
+"""Sums of one record of a packed quantized weight times the same terms of a tile of rows.
+
+Products are added as integers while terms share a scale, then as float32 within the record, which
+are multiplied by the scales of both sides last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tvm.tirx.script.builder import ir as T
+
+from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.kernels.cpu import quantized_weights as weights
+from maxtool.compiler.kernels.cpu.integer_dot import IntegerDot
+from maxtool.compiler.kernels.cpu.quantized_activations import Activations
+from maxtool.compiler.kernels.cpu.quantized_weights import Column, Part
+from maxtool.compiler.quantized_layout import COLUMNS, GROUP, RecordLayout
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One record of some columns times the same terms of a tile of rows."""
+
+    layout: RecordLayout
+    dot: IntegerDot
+    k: b.Expr  # terms of a row
+    rows: Activations
+    tile: b.Expr
+    span: b.Expr
+    columns: Sequence[Column]
+
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        """``(row, vector of columns)`` of all sums."""
+        return [(r, v) for r in range(self.rows.rows) for v in range(len(self.columns))]
+
+    def add_unpacking(self, sums: b.Registers) -> None:
+        """Add the record's terms, unpacked one unit after the other."""
+        layout, dot = self.layout, self.dot
+        total = _Scaled(self)
+        with T.serial(b.integer(layout.units)) as unit:
+            parts = [_Sums(self, Part(layout, unit, number)) for number in range(layout.parts)]
+            missing = [layout.terms // GROUP] * layout.parts
+            first = b.index((self.span * layout.units + unit) * (layout.unit // GROUP))
+            for group, quants in weights.groups_of(layout, dot, self.columns, unit):
+                number = group * GROUP // layout.terms
+                parts[number].add(b.index(first + group), quants)
+                missing[number] -= 1
+                if not missing[number]:
+                    total.add(parts[number])
+        total.finish(sums)
+
+    def add_panel(self, sums: b.Registers, panel: b.Buffer) -> None:
+        """Add the record's terms, unpacked before."""
+        layout = self.layout
+        total = _Scaled(self)
+        groups = layout.terms // GROUP
+        with T.serial(b.integer(layout.units)) as unit, T.serial(b.integer(layout.parts)) as number:
+            integers = _Sums(self, Part(layout, unit, number))
+            first = b.index(integers.place * groups)
+            # As many groups as there are, but LLVM must not know it: it would write the loop out,
+            # reorder it, and run out of registers (a quarter to a third slower with AVX2).
+            with T.serial(b.least(self.k, groups)) as group:
+                place = b.index(first + group)
+                quants = [
+                    b.let(b.load(panel, (place, column.first * GROUP), column.count * GROUP))
+                    for column in self.columns
+                ]
+                integers.add(place, quants)
+            total.add(integers)
+        total.finish(sums)
+
+
+class _Sums:
+    """Integer sums of the terms of a record that share a scale."""
+
+    def __init__(self, span: Span, part: Part) -> None:
+        layout, dot = span.layout, span.dot
+        self.span, self.part, self.dot = span, part, dot
+        self.place = b.index(span.span * (layout.span // layout.terms) + part.place)
+        dtype, _, lanes = dot.sum_type.partition("x")
+        self.lanes = int(lanes)
+        shape = (span.rows.rows, len(span.columns), self.lanes)
+        self.buffer = b.scratch(shape, dtype)
+        for r, v in span.places:
+            start = span.rows.start(span.tile, self.place, r)
+            b.store(self.buffer, start, (r, v, 0), self.lanes)
+
+    def add(self, group: b.Expr, quants: Sequence[b.Expr]) -> None:
+        """Add four terms of all rows and columns."""
+        for r in range(self.span.rows.rows):
+            operand = [b.let(part) for part in self.span.rows.operand(self.span.tile, group, r)]
+            for v, quant in enumerate(quants):
+                here = b.load(self.buffer, (r, v, 0), self.lanes)
+                b.store(self.buffer, self.dot.add(here, quant, operand), (r, v, 0), self.lanes)
+
+    def total(self, r: int, v: int) -> b.Expr:
+        """The sums of a row as float32, one for each column."""
+        whole = self.dot.total(b.load(self.buffer, (r, v, 0), self.lanes))
+        value = T.Cast(b.vector_type("float32", self.dot.lanes), whole)
+        shift = self.dot.shift(self.span.layout)
+        if shift:
+            value = value + b.splat(self.row_sum(r) * T.float32(shift), self.dot.lanes)
+        return value
+
+    def row_sum(self, r: int) -> b.Expr:
+        """The sum of a row's quants."""
+        return self.span.rows.sums[self.span.tile, self.place, r]
+
+
+class _Scaled:
+    """Float sums of a record: integer ones times integer scales, less sums times minima."""
+
+    def __init__(self, span: Span) -> None:
+        self.span, self.layout = span, span.layout
+        self.lanes = span.dot.lanes
+        shape = (span.rows.rows, len(span.columns), self.lanes)
+        self.products = b.scratch(shape)
+        self.minima = b.scratch(shape) if self.layout.has("dmin") else None
+        for r, v in span.places:
+            for buffer in (self.products, self.minima):
+                if buffer is not None:
+                    b.store(buffer, b.splat(0.0, self.lanes), (r, v, 0), self.lanes)
+
+    def add(self, sums: _Sums) -> None:
+        """Add the terms that share a scale."""
+        columns = self.span.columns
+        scales = [sums.part.scale(column) for column in columns]
+        minima = [sums.part.minimum(column) for column in columns]
+        for r, v in self.span.places:
+            value = sums.total(r, v)
+            self._add(self.products, r, v, value if scales[v] is None else value * scales[v])
+            if self.minima is not None:
+                total = b.splat(sums.row_sum(r), self.lanes)
+                self._add(self.minima, r, v, total * minima[v])
+        self.last = sums
+
+    def _add(self, buffer: b.Buffer, r: int, v: int, value: b.Expr) -> None:
+        b.store(buffer, b.load(buffer, (r, v, 0), self.lanes) + value, (r, v, 0), self.lanes)
+
+    def finish(self, sums: b.Registers) -> None:
+        """Multiply by the scales of both sides, and add to sums [rows or streams, columns]."""
+        columns, rows = self.span.columns, self.span.rows
+        scales = [b.let(weights.scale(self.layout, column)) for column in columns]
+        least = self._least()
+        for r, v in self.span.places:
+            value = b.load(self.products, (r, v, 0), self.lanes) * scales[v]
+            if least is not None:
+                value = value + least[v] * self._of_minima(r, v)
+            scale = b.splat(rows.scales[self.span.tile, self.span.span, r], self.lanes)
+            row, offset = divmod(r * len(columns) * self.lanes + v * self.lanes, COLUMNS)
+            sums.add(row, offset, self.lanes, value * scale)
+
+    def _least(self) -> list[b.Expr] | None:
+        """Factors of the minima, or of the sums of rows."""
+        names = [name for name in ("m", "dmin") if self.layout.has(name)]
+        if not names:
+            return None
+        sign = 1.0 if names[0] == "m" else -1.0
+        each = (weights.half(self.layout, column, names[0]) for column in self.span.columns)
+        return [b.let(value * b.splat(sign, self.lanes)) for value in each]
+
+    def _of_minima(self, r: int, v: int) -> b.Expr:
+        if self.minima is None:
+            return b.splat(self.last.row_sum(r), self.lanes)
+        return b.load(self.minima, (r, v, 0), self.lanes)
