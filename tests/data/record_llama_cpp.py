@@ -6,10 +6,11 @@ Needs llama-cpp-python 0.3.36, which is built from source, and maxtool.
 
 ``NAME.gguf`` in the folder are what llama.cpp makes of the types of ``STORED``. The types of
 ``WRITTEN`` are written by maxtool, which makes the same files again whenever a test asks for them.
-``llama_cpp.json`` has for each its tensors by encoding, and how well llama.cpp predicts a held-out
-text with it, by the formulas of ``maxtool compare``; the reference is llama.cpp with the bfloat16
-file. ``llama_cpp.npz`` has llama.cpp's logits behind the last tokens of a prompt. llama.cpp runs as
-it is by default: activations are quantized for its products, keys and values kept in float16.
+``llama_cpp.json`` has for each its tensors by encoding, how well llama.cpp predicts a held-out text
+with it, by the formulas of ``maxtool compare`` (the reference is llama.cpp with the bfloat16 file),
+and the relative error of its logits beside float64. ``llama_cpp.npz`` has its logits behind the
+last tokens of a prompt. llama.cpp runs as it is by default: activations are quantized for its
+products, keys and values kept in float16.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ from maxtool.cli.app import app  # noqa: E402
 from maxtool.evaluation.model_summary import Summary, summarize  # noqa: E402
 from maxtool.evaluation.token_scores import TokenScores, joined, score  # noqa: E402
 from maxtool.evaluation.windows import Windows, cut  # noqa: E402
+from maxtool.weights.checkpoint import open_checkpoint  # noqa: E402
+from tests.parity.traced import TracedModel  # noqa: E402
 
 # Another seed than those of samples/train.py.
 TEXT = {"seed": 20261123, "stories": 40, "context": 512}
@@ -64,7 +67,7 @@ def text() -> str:
 
 def maxtool(*arguments: object) -> None:
     """Run a command of maxtool."""
-    app([*map(str, arguments), "--quiet", "--json"], standalone_mode=False)
+    app([*map(str, arguments), "--quiet"], standalone_mode=False)
 
 
 def quantize(source: Path, target: Path, name: str, options: dict[str, int]) -> None:
@@ -111,7 +114,7 @@ class Recorder:
         self._reference = self._reference or rows
         summary = summarize(*(self._scores(side, windows) for side in (rows, self._reference)))
         facts = {"encodings": encodings(path), "bytes": path.stat().st_size}
-        self.figures[name] = {**facts, **described(summary)}
+        self.figures[name] = {**facts, **described(summary), "error": error(path, windows, rows)}
         self.arrays["input_ids"] = ids[:PROMPT]
         self.arrays[name] = logits(model, ids[:PROMPT])[-KEPT:]
         return windows
@@ -126,6 +129,13 @@ def logits(model: llama_cpp.Llama, ids: NDArray[np.int64]) -> NDArray[np.float32
     model.reset()
     model.eval(ids.tolist())
     return np.array(model.scores[: len(ids)])
+
+
+def error(path: Path, windows: Windows, rows: list[NDArray[np.float32]]) -> float:
+    """The relative error of logits, beside float64 with the same decoded weights."""
+    model = TracedModel(open_checkpoint(path))
+    exact = np.stack([windows.scored(model.forward(ids[np.newaxis])[0]) for ids in windows.ids])
+    return float(np.linalg.norm(np.stack(rows) - exact) / np.linalg.norm(exact))
 
 
 def encodings(path: Path) -> dict[str, int]:
