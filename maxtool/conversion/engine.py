@@ -173,15 +173,12 @@ def _describe(conversion: Conversion) -> None:
             conversion.notes += written_notes(planned.recipe, "gguf", planned.config)
     else:
         conversion.files = description
-    if not HAS_TOKENIZER[request.target](description):
+    if not any(name.startswith(TOKENIZER[request.target]) for name in description):
         conversion.notes.append("the source has no tokenizer, so the output has none")
 
 
-# Whether what describes a model describes a tokenizer.
-HAS_TOKENIZER: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
-    "gguf": gguf_metadata.has_tokenizer,
-    "hf": lambda files: any(name.startswith("tokenizer") for name in files),
-}
+# How what describes a tokenizer is called: a key, or files.
+TOKENIZER = {"gguf": "tokenizer.ggml.model", "hf": "tokenizer"}
 KEPT: Mapping[str, Callable[..., dict[str, Any]]] = {
     "gguf": gguf_metadata.from_gguf,
     "hf": hf_files.from_huggingface,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,14 +11,12 @@ from maxtool.conversion.output_types import FILE_TYPES, main_type
 from maxtool.recipe import Plan, written_keys
 from maxtool.recipe.naming import GGUF_NAME, model_name, size_label
 from maxtool.tokenizer import Tokenizer, to_gguf
-from maxtool.tokenizer.gguf import NO_TOKENIZER
 from maxtool.weights import TensorSpec
 
 FILE_TYPE = "general.file_type"
 QUANTIZATION_VERSION = "general.quantization_version"
 VERSION = np.uint32(2)  # ggml.h's GGML_QNT_VERSION
 SPLIT = "split."
-TOKENIZER_MODEL = "tokenizer.ggml.model"
 TYPE_COUNT = "tokenizer.ggml.token_type_count"  # rows of a table of the network, all the same
 EXPERTS = "_exps."  # in the name of a tensor that stacks the experts of a layer
 
@@ -38,16 +36,14 @@ def from_huggingface(
         name: What the model is called; its own name when not given.
     """
     keys = written_keys(plan.recipe, "gguf", plan.config, _described_by(plan, specs, name))
-    vocabulary = int(plan.config["vocab_size"])
-    tokens: dict[str, object] = {TOKENIZER_MODEL: "none"}
+    tokens: dict[str, object] = {}
     if tokenizer is not None:
+        vocabulary = int(plan.config["vocab_size"])
         tokens = to_gguf(tokenizer, plan.checkpoint.config or {}, vocabulary)
-    else:  # llama.cpp counts the tokens, or reads this key
-        keys.setdefault(f"{keys['general.architecture']}.vocab_size", vocabulary)
     # What a recipe says of tokens is said of SentencePiece models, after their own keys.
     of_tokens = [key for key in keys if key.startswith("tokenizer.") and key != TYPE_COUNT]
     said = {key: keys.pop(key) for key in of_tokens}
-    if tokens[TOKENIZER_MODEL] == "llama":
+    if tokens.get("tokenizer.ggml.model") == "llama":
         tokens |= said
     return {
         **{key: typed(value) for key, value in keys.items()},
@@ -81,11 +77,6 @@ def from_gguf(plan: Plan, specs: Sequence[TensorSpec], name: str | None = None) 
     if any(spec.encoding for spec in specs):
         keys.setdefault(QUANTIZATION_VERSION, VERSION)
     return keys | ({GGUF_NAME: name} if name else {})
-
-
-def has_tokenizer(metadata: Mapping[str, Any]) -> bool:
-    """Return whether key/values describe a tokenizer."""
-    return metadata.get(TOKENIZER_MODEL, "none") not in NO_TOKENIZER
 
 
 def typed(value: Any) -> Any:  # noqa: ANN401 - a value of any of GGUF's types

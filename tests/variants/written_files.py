@@ -20,7 +20,7 @@ from tests.variants.rows import Row
 CORRECTED = frozenset({"falcon.context_length", "general.name", "general.size_label"})
 # It says these of some architectures, or where they are the quotient, and we say them of others.
 SIZES = frozenset({"attention.key_length", "attention.value_length"})
-ADDED = ("rope.scaling.attn_factor", "rope.scaling.original_context_length", "vocab_size")
+ADDED = ("rope.scaling.attn_factor", "rope.scaling.original_context_length")
 ROTARY = ("rope.freq_base", "rope.scaling.type", "rope.scaling.factor")
 ADDED_TO: Mapping[str, tuple[str, ...]] = {"falcon": ROTARY, "gemma2": ROTARY, "gpt_neox": ROTARY}
 # Keys that stand elsewhere than in llama.cpp's files.
