@@ -116,6 +116,9 @@ def _embedding(manifest: ManifestParser) -> Iterator[str]:
     known = {"input_ids", "attention_mask"}
     if not must <= known <= {spec.name for spec in entry.inputs}:
         yield f"{EMBED!r} is not from input_ids and attention_mask"
+    limits = {manifest.limits.get(str(spec.shape[-1])) for spec in entry.inputs if spec.shape}
+    if limits != {manifest.context}:
+        yield f"{EMBED!r} takes other lengths than the context of {manifest.context}"
     results = [(spec.name, tuple(map(type, spec.shape[1:]))) for spec in entry.outputs]
     if results != [("embeddings", (int,))]:
         yield f"{EMBED!r} does not give embeddings[batch, size] alone"
