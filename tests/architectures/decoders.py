@@ -53,7 +53,7 @@ class Steps:
     """
 
     def __init__(self, model: Decoder, batch: int, *, decodes: bool = False) -> None:
-        _, prefill, decode = model.entries()
+        _, prefill, decode = model.entries()[:3]
         self._step = _compiled(model, prefill)
         self._decode = _compiled(model, decode) if decodes else self._step
         self._kinds = list(model.cache().values())

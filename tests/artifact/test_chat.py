@@ -76,7 +76,8 @@ def test_what_is_kept_changes_nothing(compiled: Compile, data: Path, name: str) 
     first = list(kept.generate(ids[:11], 3, choose))
     assert len(kept.ids) >= 11
     assert list(kept.generate(ids, 12, choose)) == list(Session(model).generate(ids, 12, choose))
-    assert kept.reused == 11
+    # A cache that is as long as the window has lost what the 11th token looks back at.
+    assert kept.reused == (0 if model.manifest.kept_positions else 11)
     assert list(kept.generate(ids[:11], 3, choose)) == first
 
 

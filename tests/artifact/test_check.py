@@ -59,7 +59,8 @@ def test_a_window_longer_than_the_usual_text_is_passed(
     monkeypatch.undo()
     with pytest.raises(ParityFailed) as caught:
         result.compare(output)
-    assert len(caught.value.problems) == 2, "decoding passes the window too"
+    (problem,) = caught.value.problems  # a step cannot lose it: its cache is as long as the window
+    assert problem.startswith("forward")
 
 
 def nested(graphs: Iterable[Graph]) -> Iterator[Graph]:

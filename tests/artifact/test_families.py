@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from maxtool import artifact
+from maxtool.dtype import DType
 from maxtool.recipe import find_recipe, plan
 from maxtool.weights import open_checkpoint
 from tests.artifact.measure import BOUND, error, greedy, logits, recorded
@@ -21,7 +22,8 @@ NEWER = tuple(name for name in FOLDERS if (DATA / name / "config.newer.json").ex
 
 def checked(source: Path, output: Path) -> float:
     """Compile with ``--check``; the relative error that it found."""
-    result = artifact.make(artifact.prepare(artifact.Request(source, output, check=True))).check
+    request = artifact.Request(source, output, check=True, kv_dtype=DType.float32)
+    result = artifact.make(artifact.prepare(request)).check
     assert result is not None
     return result.worst.relative_error
 

@@ -75,7 +75,8 @@ def test_quantized_linear(kind: str) -> None:
     expected = x @ dequantize(packed, gguf.GGMLQuantizationType.Q8_0).T
     np.testing.assert_allclose(layer(Tensor(x)).to_numpy(), expected, rtol=1e-4, atol=1e-4)
     compiled = layer.compile(TensorType(DType.float32, ["n", 96]))
-    np.testing.assert_allclose(compiled(x).to_numpy(), expected, rtol=1e-4, atol=1e-4)
+    # Compiled, the input is rounded to eight bits.
+    assert np.linalg.norm(compiled(x).to_numpy() - expected) < 1e-2 * np.linalg.norm(expected)
 
 
 @pytest.mark.parametrize("count", thinned([1, 3], 3))

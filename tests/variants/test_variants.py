@@ -44,7 +44,7 @@ UNDERSTOOD = frozenset(
 
 # llama.cpp has no place for the biases of Falcon's first form, for dynamic scaling or for relu in
 # DistilBERT, whatever else is changed.
-WITHOUT_GGUF = ("tiny-falcon-rw", "tiny-dynamic", "tiny-distilbert")
+WITHOUT_GGUF = ("tiny-falcon-rw", "tiny-dynamic")
 
 
 class Ours:
