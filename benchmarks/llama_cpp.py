@@ -35,8 +35,8 @@ SHAPES = {
     "1.1b": Shape(32000, 2048, 5632, layers=22, heads=32, kv_heads=4, context=1024, tied=False),
     "135m": Shape(49152, 576, 1536, layers=30, heads=9, kv_heads=3, context=1024),
 }
-# llama-quantize's names; the files of the first two are converted by maxtool.
-CONVERTED = ("F32", "BF16", "F16")
+# llama-quantize's names. Files of these are converted by maxtool, from random float32.
+CONVERTED = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 TYPES = (*CONVERTED, "Q8_0", "Q4_0", "Q4_K_M", "Q5_K_M", "Q6_K")
 TOKENIZER = Path(__file__).resolve().parents[1] / "samples" / "fireside"
 PROMPT, DECODED, FIRST = 512, 64, 16
@@ -144,8 +144,8 @@ def checkpoint(name: str, work: Path, arguments: argparse.Namespace) -> Path:
             make(folder, SHAPES[arguments.shape])
             for each in TOKENIZER.glob("tokenizer*"):  # llama.cpp wants one; it is filled up
                 shutil.copy(each, folder)
-        dtype = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}[name]
-        quietly([sys.executable, "-m", "maxtool", "convert", folder, "-o", file, "--dtype", dtype])
+        convert = [sys.executable, "-m", "maxtool", "convert", folder, "-o", file]
+        quietly([*convert, "--dtype", CONVERTED[name]])
     else:
         source = checkpoint("BF16", work, arguments)
         quietly([arguments.llama_cpp / "llama-quantize", source, file, name])
