@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from .devices import open_device
@@ -46,15 +47,15 @@ class Execution:
 
     def new_state(self, dims: Mapping[str, int]) -> State:
         """Zeroed state for the given sizes of named dimensions."""
+        manifest = self._manifest
+        make = partial(State, [self.processor], manifest.state, dims, manifest.kept_positions)
         try:
-            return State(
-                [self.processor], self._manifest.state, dims, self._manifest.kept_positions
-            )
+            return make()
         except MachineLacks:
             if self._idle is None:
                 raise
         self._idle = None  # what waits for the next text may have room for this one
-        return State([self.processor], self._manifest.state, dims, self._manifest.kept_positions)
+        return make()
 
     def text_memory(self) -> TextMemory:
         """The memory of one text: that of a text that is over, if there is any."""
