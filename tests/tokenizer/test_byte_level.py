@@ -353,3 +353,9 @@ def test_ends_of_turns_are_known_by_name() -> None:
     assert result is not None
     assert result.eos_token_ids == (2, 1), "a plain token of such a name is text"
     assert result.special_tokens == {"eos_token": "<|endoftext|>"}
+
+
+@pytest.mark.parametrize("word", ["none", "no_vocab"])
+def test_a_file_may_say_that_it_has_no_tokenizer(word: str) -> None:
+    """Read both words that llama.cpp reads; its converter writes the first."""
+    assert room.from_gguf({"tokenizer.ggml.model": word}) is None
