@@ -24,7 +24,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.machinery import SOURCE_SUFFIXES, FileFinder, SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -32,46 +34,70 @@ from typing import Any
 FOLDER = Path(__file__).parent
 
 
+# Names of the loader that are not needed to load a model: it imports them when they are used.
+LATER = {"Conversation", "TextStream", "open_template"}
+
+
+class _Source(SourceFileLoader):
+    """Reader of the loader's files that leaves no bytecode beside them.
+
+    So running a model adds no files to its folder.
+    """
+
+    def set_data(self, *_: Any, **__: Any) -> None:  # noqa: ANN401
+        """Drop what Python would write."""
+
+
 def _loader() -> Any:  # noqa: ANN401 - a package that type checkers do not find
     """The package ``loader`` of this folder.
 
-    It gets a name of its own, so that a process may run several models, and is not compiled to
-    disk, so that running a model adds no files to its folder.
+    It gets a name of its own, so that a process may run several models.
     """
-    name, inside = f"maxtool_loader_{os.urandom(8).hex()}", FOLDER / "loader"
-    places = [str(inside)]
-    spec = spec_from_file_location(name, inside / "__init__.py", submodule_search_locations=places)
-    if spec is None or spec.loader is None:  # never so for a name that ends in .py
+    name, inside = f"maxtool_loader_{os.urandom(8).hex()}", str(FOLDER / "loader")
+    sys.path_importer_cache[inside] = FileFinder(inside, (_Source, SOURCE_SUFFIXES))
+    file, places = os.path.join(inside, "__init__.py"), [inside]  # noqa: PTH118 - as Python has it
+    reader = _Source(name, file)
+    spec = spec_from_file_location(name, file, loader=reader, submodule_search_locations=places)
+    if spec is None or spec.loader is None:  # never so for a reader of files
         raise ImportError(f"cannot load {inside}")
     package = sys.modules[name] = module_from_spec(spec)
-    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         spec.loader.exec_module(package)
     except OSError as error:
         raise ImportError(f"cannot read {inside}, copy the whole folder: {error}") from None
     except ImportError as error:
         raise ImportError(f"cannot load {inside}: {error}") from None
-    finally:
-        sys.dont_write_bytecode = before
     return package
 
 
-try:
+@contextmanager
+def _telling() -> Iterator[None]:
+    """Ensure that the program ends with a line and an exit code where files are missing."""
+    try:
+        yield
+    except ImportError as error:
+        if __name__ != "__main__":
+            raise
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(6)
+    except KeyboardInterrupt:
+        if __name__ != "__main__":
+            raise
+        sys.exit(130)
+
+
+with _telling():
     loader = _loader()
-except ImportError as error:
-    if __name__ != "__main__":
-        raise
-    sys.stderr.write(f"error: {error}\n")
-    sys.exit(6)
-except KeyboardInterrupt:
-    if __name__ != "__main__":
-        raise
-    sys.exit(130)
 Manifest, Model, State = loader.Manifest, loader.Model, loader.State
-TextStream = loader.TextStream
-Conversation, open_template = loader.Conversation, loader.open_template
 RunError, NotVerified, BadUsage = loader.RunError, loader.NotVerified, loader.BadUsage
 BadInput, DoesNotFit, MachineLacks = loader.BadInput, loader.DoesNotFit, loader.MachineLacks
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401
+    """Hand on what the loader imports late."""
+    if name not in LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(loader, name)
 
 
 def load(path: str | os.PathLike[str] | None = None, **options: Any) -> Any:  # noqa: ANN401
@@ -91,7 +117,8 @@ def load(path: str | os.PathLike[str] | None = None, **options: Any) -> Any:  # 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; the exit code."""
-    return int(loader.main(FOLDER, argv))
+    with _telling():
+        return int(loader.main(FOLDER, argv))
 
 
 if __name__ == "__main__":

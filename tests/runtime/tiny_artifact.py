@@ -217,8 +217,8 @@ def fails(folder: Path, code: int, *arguments: object, says: str) -> None:
     try:
         with patch.object(SourceFileLoader, "source_to_code", _compiled):
             spec.loader.exec_module(program)
-        with redirect_stdout(stdout), redirect_stderr(stderr):
-            ended = program.main([str(argument) for argument in arguments])
+            with redirect_stdout(stdout), redirect_stderr(stderr):
+                ended = program.main([str(argument) for argument in arguments])
     except SystemExit as stop:
         ended = stop.code
     finally:

@@ -3,16 +3,32 @@
 The package is copied into every artifact, beside ``run.py``, which is a program and a module.
 """
 
-from .chat import open_template
-from .conversation import Conversation
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from .errors import BadInput, BadUsage, DoesNotFit, MachineLacks, NotVerified, RunError
 from .manifest import Manifest, checksum
 from .model import Model, load
-from .options import parse, parse_embedding
 from .processor import State
-from .program import execute, main
 from .sampling import Sampling, TokenSampler
-from .stream import TextStream
+
+if TYPE_CHECKING:
+    from .chat import open_template
+    from .conversation import Conversation
+    from .options import parse, parse_embedding
+    from .program import execute, main
+    from .stream import TextStream
+
+# What a model is loaded and continued without, by the file it is imported from when asked for.
+LATER = {
+    "Conversation": "conversation",
+    "TextStream": "stream",
+    "execute": "program",
+    "main": "program",
+    "open_template": "chat",
+    "parse": "options",
+    "parse_embedding": "options",
+}
 
 __all__ = [
     "BadInput",
@@ -36,3 +52,10 @@ __all__ = [
     "parse",
     "parse_embedding",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Import what is asked for only now."""
+    if name not in LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{LATER[name]}", __name__), name)

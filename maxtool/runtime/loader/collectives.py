@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .errors import RunError
+from .ffi import import_ffi
 from .memory import Array
 from .processor import Processor
 
@@ -75,7 +76,7 @@ class DeviceGroup:
 def register() -> None:
     """Make the functions known to TVM's runtime, once, if there is one."""
     try:
-        import tvm_ffi
+        tvm_ffi = import_ffi()
     except ImportError:
         return
     for name, combine in COMBINED.items():

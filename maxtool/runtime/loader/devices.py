@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from .cuda_gpu import CudaGpu
 from .errors import BadUsage, DoesNotFit, MachineLacks
 from .host import Host
 from .manifest import Manifest
@@ -27,7 +26,11 @@ def open_device(manifest: Manifest, device: str | None) -> Processor:
     if device_kind != compiled:
         what, hint = OTHER[compiled]
         raise DoesNotFit(f"the model was compiled for {what}, not for {device}", hint=hint)
-    return CudaGpu(manifest, index) if device_kind == "cuda" else Host(manifest)
+    if device_kind == "cpu":
+        return Host(manifest)
+    from .cuda_gpu import CudaGpu  # half of the loader, which CPUs have no use for
+
+    return CudaGpu(manifest, index)
 
 
 def parse_device(name: str) -> tuple[str, int]:

@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from .arrays import check_output
 from .embedder import Embedder, Text
-from .errors import BadInput, BadUsage, reading
+from .errors import BadInput, reading
 from .memory import Array
 from .opening import open_model
 from .options import EmbedOptions
@@ -22,15 +22,6 @@ from .tokens import most_bytes
 from .written_arrays import appended
 
 SCHEMA = "maxtool.embeddings/1"
-
-
-def check_embedding(options: EmbedOptions) -> None:
-    """Refuse options that do not go together."""
-    asked = (options.texts, options.file, options.ids, options.inputs)
-    if sum([*(option is not None for option in asked), options.info, options.check]) != 1:
-        raise BadUsage("give one of --text, --file, --ids, --inputs, --info and --check")
-    if options.inputs is None and options.entry != "forward":
-        raise BadUsage("--entry goes with --inputs")
 
 
 def run_embedding(options: EmbedOptions) -> None:

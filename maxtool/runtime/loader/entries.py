@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import DoesNotFit
 from .execution import Execution
@@ -12,8 +12,10 @@ from .manifest import Manifest
 from .memory import Array, named
 from .processor import Progress, State, TextMemory
 from .specs import EntrySpec
-from .split import SplitExecution
 from .text_entries import check_position, span
+
+if TYPE_CHECKING:
+    from .split import SplitExecution
 
 
 class EntryRunner:
@@ -28,10 +30,8 @@ class EntryRunner:
         self, manifest: Manifest, *, verified: bool, device: str | None, progress: Progress
     ) -> None:
         """Load the code and the weights of a manifest that was read; see :func:`model.load`."""
-        opened = Execution if manifest.devices == 1 else SplitExecution
-        self._execution: Execution | SplitExecution = opened(
-            manifest, verified=verified, device=device, progress=progress
-        )
+        opened = _execution(manifest.devices)
+        self._execution = opened(manifest, verified=verified, device=device, progress=progress)
         self.manifest, self.processor = manifest, self._execution.processor
 
     def __call__(self, **arrays: object) -> dict[str, Array]:
@@ -99,3 +99,12 @@ class EntryRunner:
         if state.specs is not self.manifest.state or not state.dims.items() <= dims.items():
             raise DoesNotFit(f"the state is of another model, or of other sizes: {state.dims}")
         return state
+
+
+def _execution(devices: int) -> type[Execution | SplitExecution]:
+    """Choose what runs a model on so many devices."""
+    if devices == 1:
+        return Execution
+    from .split import SplitExecution
+
+    return SplitExecution

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import MachineLacks, NotVerified, last_line
+from .ffi import import_ffi
 from .host import CPU, THREADS
 from .manifest import Manifest
 from .processor import Processor
@@ -28,7 +29,7 @@ def open_module(
 ) -> tuple[Any, Any]:  # tvm_ffi has no types
     """Load TVM's runtime and the compiled code: the virtual machine, and the code's library."""
     try:
-        import tvm_ffi
+        tvm_ffi = import_ffi()
     except ImportError:
         wanted = f"apache-tvm-ffi=={manifest.root.get('tvm_ffi', '')}".removesuffix("==")
         raise MachineLacks("tvm_ffi is not installed", hint=f"pip install {wanted}") from None

@@ -7,11 +7,10 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .embedder import Embedder, Text
 from .entries import EntryRunner
 from .errors import BadInput, BadUsage, DoesNotFit
 from .inputs import bind
@@ -23,6 +22,9 @@ from .session import Session
 from .specs import GENERATE
 from .tokens import check_text, encode, open_tokenizer, telling_failures, too_long
 from .wrong_path import another_task
+
+if TYPE_CHECKING:
+    from .embedder import Text
 
 
 class Model(EntryRunner):
@@ -116,6 +118,8 @@ class Model(EntryRunner):
             DoesNotFit: If the model makes no embeddings, or ids are outside the vocabulary.
             BadInput: If a text has no tokens, or is not valid text.
         """
+        from .embedder import Embedder
+
         embedder = Embedder(self, batch)
         wanted = [texts] if isinstance(texts, str) else texts
         return np.concatenate([np.zeros((0, embedder.width), np.float32), *embedder.stream(wanted)])

@@ -8,16 +8,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from .arrays import run_arrays
-from .chat_cli import run_chat
-from .check_report import run_check
-from .embedding_output import check_embedding, run_embedding
 from .errors import BadUsage, MachineLacks, RunError
 from .manifest import Manifest
 from .options import CommonOptions, EmbedOptions, TextOptions, parse, parse_embedding
 from .specs import EMBED
 from .terminal import complain, emit, emit_json, open_streams, printable
-from .text_output import run_text
 
 BULKY = {
     "schema",
@@ -33,7 +28,7 @@ BULKY = {
 
 
 def execute(options: TextOptions | EmbedOptions) -> None:
-    """Run the program; raises ``RunError``."""
+    """Run the program, and import no more than what is asked for needs; raises ``RunError``."""
     if isinstance(options, EmbedOptions):
         check_embedding(options)
     else:
@@ -41,14 +36,24 @@ def execute(options: TextOptions | EmbedOptions) -> None:
     if options.info:
         show_info(options)
     elif options.check:
+        from .check_report import run_check
+
         run_check(options)
     elif options.inputs is not None:
+        from .arrays import run_arrays
+
         run_arrays(options, options.inputs)
     elif isinstance(options, EmbedOptions):
+        from .embedding_output import run_embedding
+
         run_embedding(options)
     elif options.chat:
+        from .chat_cli import run_chat
+
         run_chat(options)
     else:
+        from .text_output import run_text
+
         run_text(options)
 
 
@@ -66,6 +71,15 @@ def check(options: TextOptions) -> None:
         raise BadUsage("--system, --chat-template and --chat-template-kwargs go with --chat")
     if options.inputs is None and (options.output or options.entry != "forward"):
         raise BadUsage("--output and --entry go with --inputs")
+
+
+def check_embedding(options: EmbedOptions) -> None:
+    """Refuse options that do not go together."""
+    asked = (options.texts, options.file, options.ids, options.inputs)
+    if sum([*(option is not None for option in asked), options.info, options.check]) != 1:
+        raise BadUsage("give one of --text, --file, --ids, --inputs, --info and --check")
+    if options.inputs is None and options.entry != "forward":
+        raise BadUsage("--entry goes with --inputs")
 
 
 def show_info(options: CommonOptions) -> None:

@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -54,7 +55,11 @@ class TokenSampler:
     def __init__(self, sampling: Sampling) -> None:
         sampling.check()
         self.sampling = sampling
-        self._random = np.random.default_rng(sampling.seed)
+
+    @cached_property
+    def _random(self) -> np.random.Generator:
+        """The source of random numbers: NumPy's, which it imports when it is first asked for."""
+        return np.random.default_rng(self.sampling.seed)
 
     def __call__(self, logits: Array, before: Sequence[int]) -> int:
         """Pick a token from the logits of all, and the tokens before it."""

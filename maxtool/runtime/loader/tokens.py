@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .charsmap import find_problem
 from .errors import BadInput, DoesNotFit, MachineLacks, TooLong, last_line
 from .manifest import Manifest
 from .wrong_path import another_task
@@ -88,6 +87,8 @@ def open_tokenizer(manifest: Manifest) -> Any:  # noqa: ANN401 - an optional pac
     if manifest.tokenizer_file is None:
         raise DoesNotFit("this artifact has no tokenizer", hint="give --ids instead of text")
     manifest.require_unchanged(manifest.tokenizer_file)
+    from .charsmap import find_problem
+
     try:
         import tokenizers
     except ImportError:
