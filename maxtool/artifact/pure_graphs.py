@@ -11,7 +11,8 @@ from maxtool.graph import BufferType, CallNode, Dim, Graph
 from maxtool.graph.limits import devices, least_sizes
 from maxtool.runtime.loader.specs import is_name
 
-POSITIONED = frozenset({"attention", "cache_write_key", "cache_write_value"})
+WRITING = ("cache_write_key", "cache_write_value", "slot_write_key", "slot_write_value")
+POSITIONED = frozenset({"attention", "slot_attention", *WRITING})
 """Operations that read or write at a position, which is checked for decoders only."""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from maxtool.parity.array_types import Definitions, Floats, Integers
@@ -80,12 +82,45 @@ def _write_key(cache: Floats, x: Floats, position: Integers, transposed: bool) -
     return cache
 
 
+def _slot_attention(
+    query: Floats,
+    key: Floats,
+    value: Floats,
+    position: Integers,
+    slot: Integers,
+    **options: Any,  # noqa: ANN401 - those of attention
+) -> Floats:
+    """Attend from each row to the keys in its own slot."""
+    rows = [
+        _cached_attention(query[i : i + 1], key[at : at + 1], value[at : at + 1], first, **options)
+        for i, (first, at) in enumerate(zip(position[:, None], slot, strict=True))
+    ]
+    return np.concatenate(rows)
+
+
+def _write_slots(cache: Floats, x: Floats, position: Integers, slot: Integers) -> Floats:
+    """Write each row into its own slot."""
+    for row, first, at in zip(x[:, None], position[:, None], slot, strict=True):
+        _write(cache[at : at + 1], row, first)
+    return cache
+
+
+def _write_slot_keys(
+    cache: Floats, x: Floats, position: Integers, slot: Integers, transposed: bool
+) -> Floats:
+    _write_slots(cache.swapaxes(2, 3) if transposed else cache, x, position, slot)
+    return cache
+
+
 COMPUTED: Definitions = {
     "attention": _cached_attention,
     "scaled_dot_product_attention": _attention,
+    "slot_attention": _slot_attention,
 }
 
 MOVED: Definitions = {
     "cache_write_key": _write_key,
     "cache_write_value": _write,
+    "slot_write_key": _write_slot_keys,
+    "slot_write_value": _write_slots,
 }

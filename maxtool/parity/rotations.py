@@ -24,10 +24,11 @@ def _rope_angles(
     tokens: Array, table: Array, position: Array, original: int, factor: float
 ) -> tuple[Array, Array]:
     """Cosines and sines of angles in float32, to which transformers rounds them."""
-    first = int(position[0])
-    length = first + tokens.shape[1]
-    row = table[np.clip(length - original, 0, len(table) - 1)].astype(np.float32)
-    angles = np.outer(np.arange(first, length, dtype=np.float32), row).astype(np.float64)
+    count = tokens.shape[1]
+    places = position if count == 1 else position[0] + np.arange(count)
+    ends = np.clip(position + (count - original), 0, len(table) - 1)
+    angles = places.astype(np.float32)[:, None] * table[ends].astype(np.float32)
+    angles = angles.astype(np.float64)
     return np.cos(angles) * factor, np.sin(angles) * factor
 
 

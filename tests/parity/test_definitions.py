@@ -54,6 +54,7 @@ X, Y = floats(3, 4), floats(3, 4)
 INTS = whole(-7, -1, 0, 3, 100, -128, dtype="i1")
 BOOLS = rng.random((3, 4)) < 0.5
 POSITION = whole(2, dtype="i4")
+SLOTS = whole(3, 1, dtype="i4"), whole(4, 0, dtype="i4")  # positions, and slots
 HEADS = floats(2, 3, 4, 8)  # batch, seq, heads, dim
 KEYS, ROWS = floats(2, 2, 8, 6), floats(2, 2, 6, 8)
 IMAGE, FILTER = floats(2, 6, 5, 4), floats(3, 2, 2, 6)
@@ -64,6 +65,20 @@ TIES = np.array([[3, 1, 3, 2], [0, 0, 0, 0], [-1, 5, 5, 9]], "f4")
 
 def attention(query: Tensor, key: Tensor, value: Tensor, at: Tensor, **options: Any) -> Tensor:
     return ops.attention(query, key, value, at, scale=0.3, **options)
+
+
+def slotted(
+    query: Tensor, key: Tensor, value: Tensor, at: Tensor, slot: Tensor, **options: Any
+) -> Tensor:
+    return attention(query, key, value, at, slot=slot, **options)
+
+
+def slotted_key(cache: Tensor, x: Tensor, at: Tensor, slot: Tensor, **options: Any) -> Tensor:
+    return ops.cache_write_key(cache, x, at, slot=slot, **options)
+
+
+def slotted_value(cache: Tensor, x: Tensor, at: Tensor, slot: Tensor) -> Tensor:
+    return ops.cache_write_value(cache, x, at, slot=slot)
 
 
 def sampled(*operands: Tensor) -> list[Tensor]:
@@ -183,6 +198,24 @@ CASES = [
         ROWS,
         POSITION,
         call=lambda *x: attention(*x, transposed=False),
+    ),
+    case("slot_write_key", Buffer(floats(5, 4, 8, 6)), HEADS, *SLOTS, call=slotted_key),
+    case(
+        "slot_write_key",
+        Buffer(floats(5, 4, 6, 8)),
+        HEADS,
+        *SLOTS,
+        call=lambda *x: slotted_key(*x, transposed=False),
+    ),
+    case("slot_write_value", Buffer(floats(5, 4, 6, 8)), HEADS, *SLOTS, call=slotted_value),
+    case("slot_attention", HEADS, floats(5, 2, 8, 6), floats(5, 2, 6, 8), *SLOTS, call=slotted),
+    case(
+        "slot_attention",
+        HEADS,
+        floats(5, 2, 6, 8),
+        floats(5, 2, 6, 8),
+        *SLOTS,
+        call=lambda *x: slotted(*x, window=2, softcap=0.7, transposed=False),
     ),
     case("scaled_dot_product_attention", QUERY, OTHERS, OTHERS, floats(3, 5)),
     case(

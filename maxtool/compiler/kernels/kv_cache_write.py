@@ -16,42 +16,57 @@ from maxtool.compiler.kernels.backend import Backend, RowThreads
 
 
 def cache_write(
-    backend: Backend, kv_heads: int, head_dim: int, dtype: str, transposed: bool = False
+    backend: Backend,
+    kv_heads: int,
+    head_dim: int,
+    dtype: str,
+    transposed: bool = False,
+    slots: bool = False,
 ) -> b.PrimFunc:
     """Build the write of values, or of keys, which lie as values do or are ``transposed``.
 
     Parameters of the kernel: cache[batch, kv_heads, context, head_dim] of ``dtype`` (changed in
     place), its last two dimensions swapped if transposed, so that one dimension of many keys is a
-    vector; x[batch, seq, kv_heads, head_dim], position[1] int32 of the first that is new.
+    vector; x[batch, seq, kv_heads, head_dim], position[1] int32 of the first that is new. With
+    ``slots`` the cache has any number of rows, and position[batch] and slot[batch] int32 say where
+    those of x go.
     """
     kind = "key" if transposed else "value"
-    with b.kernel(f"cache_write_{kind}_{kv_heads}_{head_dim}") as kernel:
+    into = "_slots" if slots else ""
+    with b.kernel(f"cache_write_{kind}_{kv_heads}_{head_dim}{into}") as kernel:
         batch, seq, context = kernel.dim("batch"), kernel.dim("seq"), kernel.dim("context")
+        rows = kernel.dim("slots") if slots else batch
         sizes = (head_dim, context) if transposed else (context, head_dim)
-        cache = kernel.argument("cache", (batch, kv_heads, *sizes), e.storage_type(dtype))
+        cache = kernel.argument("cache", (rows, kv_heads, *sizes), e.storage_type(dtype))
         x = kernel.argument("x", (batch, seq, kv_heads, head_dim))
-        position = kernel.argument("position", (1,), "int32")
+        position = kernel.argument("position", (batch if slots else 1,), "int32")
+        slot = kernel.argument("slot", (batch,), "int32") if slots else None
 
-        def row_of(s: b.Expr) -> tuple[b.Expr, b.Expr]:
-            row = b.index(T.Cast("int64", position[0]) + s)
-            return row, tirx.all(row >= b.integer(0), row < context)
+        def place_of(at: b.Expr, s: b.Expr) -> tuple[b.Expr, b.Expr, b.Expr]:
+            """Row of the cache, position there, and whether there is such a place."""
+            place = b.index(T.Cast("int64", position[at if slots else 0]) + s)
+            inside = tirx.all(place >= b.integer(0), place < context)
+            if slot is None:
+                return at, place, inside
+            row = b.index(T.Cast("int64", slot[at]))
+            return row, place, tirx.all(inside, row >= b.integer(0), row < rows)
 
         def head(i: b.Expr, threads: RowThreads) -> None:
             at, s, h = b.unravel(i, (batch, seq, kv_heads))
-            row, inside = row_of(s)
+            row, place, inside = place_of(at, s)
 
             def move(k: b.Index, width: int) -> None:
                 vector = backend.load_vector(x, (at, s, h, k), width)
-                backend.store_vector(cache, vector, (at, h, row, k), width, dtype)
+                backend.store_vector(cache, vector, (row, h, place, k), width, dtype)
 
             with b.when(inside):
                 threads.each_vector(head_dim, move)
 
         def dimension(at: b.Expr, h: b.Expr, d: b.Expr) -> Callable[[b.Expr], None]:
             def move(s: b.Expr) -> None:
-                row, inside = row_of(s)
+                row, place, inside = place_of(at, s)
                 with b.when(inside):
-                    backend.write(cache, x[at, s, h, d], (at, h, d, row), dtype)
+                    backend.write(cache, x[at, s, h, d], (row, h, d, place), dtype)
 
             return move
 

@@ -14,24 +14,26 @@ COSINE = 32
 
 
 def rope_angles(
-    backend: Backend, half: int, original: int, factor: float, function: str
+    backend: Backend, half: int, original: int, factor: float, function: str, by_row: bool = False
 ) -> b.PrimFunc:
     """Build a table of cosines or sines whose frequencies depend on the sequence's length.
 
     Parameters of the kernel: frequencies[lengths, half], position[1] int32 of the first row,
     y[seq, half]. The sequence ends at ``position + seq``; the frequencies are those in row
-    ``position + seq - original``, or in the first or last one.
+    ``position + seq - original``, or in the first or last one. With ``by_row`` there are
+    position[seq], each of a sequence that ends there.
     """
     with b.kernel(f"rope_{function}_{half}") as kernel:
         lengths, seq = kernel.dim("lengths"), kernel.dim("seq")
         frequencies = kernel.argument("frequencies", (lengths, half))
-        position = kernel.argument("position", (1,), "int32")
+        position = kernel.argument("position", (seq if by_row else 1,), "int32")
         y = kernel.argument("y", (seq, half))
 
         def row(i: b.Expr, threads: RowThreads) -> None:
-            first = b.index(T.Cast("int64", position[0]))
-            length = b.index(b.clamped(first + seq - b.integer(original), lengths))
-            place = b.let(T.Cast("float32", first + i))
+            first = b.index(T.Cast("int64", position[i if by_row else 0]))
+            end = first + (1 if by_row else seq)
+            length = b.index(b.clamped(end - b.integer(original), lengths))
+            place = b.let(T.Cast("float32", first if by_row else first + i))
 
             def angle(j: b.Expr) -> None:
                 value = FUNCTIONS[function](place * frequencies[length, j])

@@ -70,6 +70,7 @@ class CacheWrite(Request):
     head_dim: int
     dtype: str
     transposed: bool
+    slots: bool = False  # whether each row says which one of the cache is written, and where
 
 
 class Convolution(Request):
@@ -226,6 +227,7 @@ class RopeAngles(Request):
     original: int
     factor: float
     function: str
+    by_row: bool = False  # whether each row is another text's, of which it is the last position
 
 
 class Sample(Request):

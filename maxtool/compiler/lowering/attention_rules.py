@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from maxtool.compiler.kernels import requests
+from maxtool.compiler.kernels.cpu.cpu_requests import SlotAttention
 from maxtool.compiler.kernels.kernel_options import HeadSizes, Mask
 from maxtool.compiler.lowering.function_lowering import Expr, FunctionLowering, Rule
 from maxtool.compiler.lowering.permute_rules import permuted
@@ -33,6 +34,7 @@ def _cache_write(function: FunctionLowering, node: Node) -> None:
         head_dim=int(x.shape[3]),
         dtype=cache.dtype.value,
         transposed=node.attributes.get("transposed", False),
+        slots=len(node.inputs) > 3,
     )
     operands = [function.to_overwrite(cache), *map(function.get, node.inputs[1:])]
     (written,) = function.kernel_updating(request, operands, 1, [])
@@ -41,13 +43,16 @@ def _cache_write(function: FunctionLowering, node: Node) -> None:
 
 def _attention(function: FunctionLowering, node: Node) -> None:
     """The kernel knows transposed keys; others are made such, and cost a copy."""
-    query, key, value, position = node.inputs
+    query, key, value, *places = node.inputs
     keys = function.get(key)
     if not node.attributes["transposed"]:
         keys = permuted(function, keys, function.sizes(key.shape), TRANSPOSED, key.dtype)
-    operands = [function.get(query), keys, function.get(value), function.get(position)]
+    request = attention_request(node)
+    if node.op == "slot_attention":
+        request = SlotAttention(**vars(request))
+    operands = [function.get(query), keys, *map(function.get, (value, *places))]
     sizes = function.sizes(query.shape)
-    attended = function.kernel(attention_request(node), operands, sizes)
+    attended = function.kernel(request, operands, sizes)
     function.set_whole(node.outputs[0], attended)
 
 
@@ -89,4 +94,7 @@ ATTENTION: dict[str, Rule] = {
     "cache_write_key": _cache_write,
     "cache_write_value": _cache_write,
     "scaled_dot_product_attention": _dot_attention,
+    "slot_attention": _attention,
+    "slot_write_key": _cache_write,
+    "slot_write_value": _cache_write,
 }

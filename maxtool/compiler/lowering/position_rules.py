@@ -21,8 +21,9 @@ def _rope_angles(function: FunctionLowering, node: Node) -> None:
     """The tokens are not read: their shape is that of the result."""
     operands = [function.get(operand) for operand in node.inputs[1:]]
     half = int(node.outputs[0].shape[1])
+    by_row = node.inputs[2].shape != [1]
     for result, part in zip(node.outputs, ("cos", "sin"), strict=True):
-        request = RopeAngles(half=half, **node.attributes, function=part)
+        request = RopeAngles(half=half, **node.attributes, function=part, by_row=by_row)
         value = function.kernel(request, operands, function.sizes(result.shape))
         function.set_whole(result, value)
 

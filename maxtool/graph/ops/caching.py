@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from maxtool.dtype import DType
+from maxtool.graph.dim import Dim
 from maxtool.graph.ops.operation_table import apply, rule
 from maxtool.graph.ops.require import require, require_float32, require_heads, require_position
 from maxtool.graph.tensor import Tensor, TensorLike
@@ -26,14 +27,38 @@ def _require_cached(*kinds: TensorType) -> None:
 def _infer_cache_write(
     cache: TensorType, x: TensorType, position: TensorType, transposed: bool = False
 ) -> tuple[TensorType, ...]:
+    require_position(position)
+    require(cache.rank == 4 and cache.shape[0] == x.shape[0], "the cache has the batch of x")
+    return _written(cache, x, transposed)
+
+
+@rule("slot_write_key", "slot_write_value", writes=0, numbers={2: DType.int32, 3: DType.int32})
+def _infer_slot_write(
+    cache: TensorType,
+    x: TensorType,
+    position: TensorType,
+    slot: TensorType,
+    transposed: bool = False,
+) -> tuple[TensorType, ...]:
+    _require_by_row(x, position, slot)
+    require(cache.rank == 4, "the cache has four dimensions")
+    return _written(cache, x, transposed)
+
+
+def _written(cache: TensorType, x: TensorType, transposed: bool) -> tuple[TensorType, ...]:
     _require_cached(cache)
     require_float32(x)
-    require_position(position)
-    batch, _, heads, dim = require_heads(x)
+    *_, heads, dim = require_heads(x)
     width_axis, said = (2, "dim, context") if transposed else (3, "context, dim")
-    fits = cache.rank == 4 and cache.shape[:2] == [batch, heads]
-    require(fits and cache.shape[width_axis] == dim, f"the cache is [batch, heads, {said}]")
+    fits = cache.shape[1] == heads and cache.shape[width_axis] == dim
+    require(fits, f"the cache is [batch, heads, {said}]")
     return (cache,)
+
+
+def _require_by_row(x: TensorType, *kinds: TensorType) -> None:
+    """Require an int32 for each row of the batch."""
+    fits = all(kind.dtype is DType.int32 and kind.shape == [x.shape[0]] for kind in kinds)
+    require(fits, f"positions and slots are int32[{x.shape[0]}]")
 
 
 @rule("attention", numbers={3: DType.int32})
@@ -47,9 +72,40 @@ def _infer_attention(
     softcap: float | None,
     transposed: bool,
 ) -> tuple[TensorType, ...]:
-    require_float32(query)
     require_position(position)
-    batch, _, heads, dim = require_heads(query)
+    batch = require_heads(query)[0]
+    return _attended(query, key, value, batch, window, softcap, transposed)
+
+
+@rule("slot_attention", numbers={3: DType.int32, 4: DType.int32})
+def _infer_slot_attention(
+    query: TensorType,
+    key: TensorType,
+    value: TensorType,
+    position: TensorType,
+    slot: TensorType,
+    scale: float,  # noqa: ARG001 - part of the operation's signature
+    window: int | None,
+    softcap: float | None,
+    transposed: bool,
+) -> tuple[TensorType, ...]:
+    require(key.rank == 4, "keys and values have four dimensions")
+    require_heads(query)
+    _require_by_row(query, position, slot)
+    return _attended(query, key, value, key.shape[0], window, softcap, transposed)
+
+
+def _attended(
+    query: TensorType,
+    key: TensorType,
+    value: TensorType,
+    batch: Dim,
+    window: int | None,
+    softcap: float | None,
+    transposed: bool,
+) -> tuple[TensorType, ...]:
+    require_float32(query)
+    *_, heads, dim = require_heads(query)
     _require_cached(key, value)
     require(key.rank == 4 and value.rank == 4, "keys and values have four dimensions")
     require(key.dtype is value.dtype, "keys and values are of one type")
@@ -66,7 +122,12 @@ def _infer_attention(
 
 
 def cache_write_key(
-    cache: Tensor, x: Tensor, position: TensorLike, *, transposed: bool = True
+    cache: Tensor,
+    x: Tensor,
+    position: TensorLike,
+    *,
+    transposed: bool = True,
+    slot: TensorLike | None = None,
 ) -> Tensor:
     """Write keys ``x [batch, seq, heads, dim]`` into ``cache [batch, heads, dim, context]``.
 
@@ -81,16 +142,25 @@ def cache_write_key(
         position: Where the first key goes.
         transposed: Whether keys lie transposed, so that the scores of neighbouring keys are
             neighbours; the cache is ``[batch, heads, context, dim]`` otherwise.
+        slot: Where it is not None, int32 ``[batch]``: for each row of ``x``, which one of the
+            cache is written; no two rows have the same. The cache may have any number of them, and
+            positions are int32 ``[batch]``, too.
     """
-    return apply("cache_write_key", cache, x, position, transposed=bool(transposed))[0]
+    if slot is None:
+        return apply("cache_write_key", cache, x, position, transposed=bool(transposed))[0]
+    return apply("slot_write_key", cache, x, position, slot, transposed=bool(transposed))[0]
 
 
-def cache_write_value(cache: Tensor, x: Tensor, position: TensorLike) -> Tensor:
+def cache_write_value(
+    cache: Tensor, x: Tensor, position: TensorLike, *, slot: TensorLike | None = None
+) -> Tensor:
     """Write values ``x [batch, seq, heads, dim]`` into ``cache [batch, heads, context, dim]``.
 
     As :func:`cache_write_key`.
     """
-    return apply("cache_write_value", cache, x, position)[0]
+    if slot is None:
+        return apply("cache_write_value", cache, x, position)[0]
+    return apply("slot_write_value", cache, x, position, slot)[0]
 
 
 def attention(
@@ -103,6 +173,7 @@ def attention(
     window: int | None = None,
     softcap: float | None = None,
     transposed: bool = True,
+    slot: TensorLike | None = None,
 ) -> Tensor:
     """Causal attention with grouped queries.
 
@@ -117,6 +188,9 @@ def attention(
         window: How many keys a query sees at most, its own included.
         softcap: Scores become ``softcap * tanh(score / softcap)``, before any is hidden.
         transposed: Whether keys are as above; ``[batch, kv_heads, context, dim]`` otherwise.
+        slot: Where it is not None, int32 ``[batch]``: for each row of queries, which one of the
+            keys and values it sees, of which there may be any number. Positions are int32
+            ``[batch]`` then, too. CPUs alone have a kernel for this.
 
     Returns:
         ``[batch, seq, heads, dim]``.
@@ -128,4 +202,6 @@ def attention(
         "softcap": cap,
         "transposed": bool(transposed),
     }
-    return apply("attention", query, key, value, position, **options)[0]
+    if slot is None:
+        return apply("attention", query, key, value, position, **options)[0]
+    return apply("slot_attention", query, key, value, position, slot, **options)[0]

@@ -39,12 +39,18 @@ def _infer_angles(
     factor: float,  # noqa: ARG001 - part of the operation's signature
 ) -> tuple[TensorType, ...]:
     require_float32(frequencies)
-    require_position(position)
     require(tokens.rank == 2, "tokens are [batch, seq]")
+    rows = tokens.shape[1]
+    if position.shape == [1]:
+        require_position(position)
+    else:
+        by_row = position.dtype is DType.int32 and position.shape == [tokens.shape[0]]
+        require(by_row and rows == 1, "positions are int32[1], or int32[batch] of one token each")
+        rows = tokens.shape[0]
     fits = frequencies.rank == 2 and frequencies.shape.is_static and 0 not in frequencies.shape
     require(fits, "frequencies are [lengths, half the rotated elements], both known")
     require(original >= 0, "a length is not negative")
-    shape = [tokens.shape[1], frequencies.shape[1]]
+    shape = [rows, frequencies.shape[1]]
     return (TensorType(DType.float32, shape, tokens.device),) * 2
 
 
@@ -93,12 +99,14 @@ def rope_angles(
     Args:
         tokens: ``[batch, seq]``, of which only the length is used.
         frequencies: ``[lengths, dim / 2]``, radians per position.
-        position: int32 ``[1]``: where the first token stands.
+        position: int32 ``[1]``: where the first token stands. Or int32 ``[batch]``, where each row
+            is one token of another sequence.
         original: The length whose frequencies are the first row.
         factor: What cosines and sines are multiplied by.
 
     Returns:
-        Two tables ``[seq, dim / 2]``, whose first row is that of the first token.
+        Two tables ``[seq, dim / 2]``, whose first row is that of the first token; or with a row
+        for each position, ``[batch, dim / 2]``.
     """
     options = {"original": int(original), "factor": float(factor)}
     cos, sin = apply("rope_angles", tokens, frequencies, position, **options)

@@ -19,6 +19,7 @@ from maxtool.compiler.kernels.cpu.attention_task import (
     TILE_ROWS,
     AttentionKernel,
     AttentionTask,
+    Options,
 )
 
 
@@ -48,32 +49,58 @@ def attention(
     v[batch, kv_heads, context, head_dim], position[1] int32, y like q. Query i sees the keys 0 to
     position + i, and with a window only the last ``window`` of them; its own position included.
     """
-    with b.kernel(f"attention_{heads}_{kv_heads}_{head_dim}") as kernel:
+    options = Options(heads, kv_heads, head_dim, scale, window, softcap, dtype, tile)
+    return _built(f"attention_{heads}_{kv_heads}_{head_dim}", options, has_slots=False)
+
+
+def slot_attention(
+    tile: RegisterTile,
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    scale: float,
+    window: int | None = None,
+    softcap: float | None = None,
+    dtype: str = "float32",
+) -> b.PrimFunc:
+    """Build the same over a cache with slots, of which each row of the batch has one.
+
+    Parameters of the kernel: q[batch, seq, heads, head_dim], k[slots, kv_heads, head_dim, context],
+    v[slots, kv_heads, context, head_dim], position[batch] int32 and slot[batch] int32 of each row,
+    y like q. A slot outside the cache stands for its first or last one.
+    """
+    options = Options(heads, kv_heads, head_dim, scale, window, softcap, dtype, tile)
+    return _built(f"slot_attention_{heads}_{kv_heads}_{head_dim}", options, has_slots=True)
+
+
+def _built(name: str, options: Options, *, has_slots: bool) -> b.PrimFunc:
+    kv_heads, head_dim, stored = options.kv_heads, options.head_dim, b.STORAGE[options.dtype]
+    with b.kernel(name) as kernel:
         batch, seq, context = kernel.dim("batch"), kernel.dim("seq"), kernel.dim("context")
-        stored = b.STORAGE[dtype]
-        q = kernel.argument("q", (batch, seq, heads, head_dim))
-        k = kernel.argument("k", (batch, kv_heads, head_dim, context), stored)
-        v = kernel.argument("v", (batch, kv_heads, context, head_dim), stored)
-        position = kernel.argument("position", (1,), "int32")
-        y = kernel.argument("y", (batch, seq, heads, head_dim))
-        start = T.Bind(T.Cast("int64", position[0]))
-        sizes, runtime = (heads, kv_heads, head_dim), (batch, seq, context)
-        options = (*sizes, scale, window, softcap, dtype, tile)
-        _emit(AttentionKernel(*options, *runtime, q, k, v, start, y))
+        caches = kernel.dim("slots") if has_slots else batch
+        q = kernel.argument("q", (batch, seq, options.heads, head_dim))
+        k = kernel.argument("k", (caches, kv_heads, head_dim, context), stored)
+        v = kernel.argument("v", (caches, kv_heads, context, head_dim), stored)
+        position = kernel.argument("position", (batch if has_slots else 1,), "int32")
+        slot = kernel.argument("slot", (batch,), "int32") if has_slots else None
+        y = kernel.argument("y", (batch, seq, options.heads, head_dim))
+        _emit(AttentionKernel(options, batch, seq, context, q, k, v, position, slot, y))
     return kernel.function
 
 
 def _emit(kernel: AttentionKernel) -> None:
     """All tasks on all threads; one query's keys are shared out too, and the parts then joined."""
-    tiles = T.Bind(b.ceildiv(kernel.seq * kernel.group, ROWS))
-    parts = T.Bind(T.Select(kernel.seq == 1, b.integer(kernel.parts), b.integer(1)))
-    tasks = T.Bind(kernel.batch * kernel.kv_heads * tiles)
+    options = kernel.options
+    tiles = T.Bind(b.ceildiv(kernel.seq * options.group, ROWS))
+    share = b.greatest(b.quotient(b.integer(options.parts), kernel.batch), 1)
+    parts = T.Bind(T.Select(kernel.seq == 1, share, b.integer(1)))
+    tasks = T.Bind(kernel.batch * options.kv_heads * tiles)
     space = T.Bind(T.Select(parts == 1, b.integer(1), tasks * parts))
     shared = PartialResults(
         parts,
         top=b.workspace((space, ROWS)),
         total=b.workspace((space, ROWS)),
-        out=b.workspace((space, ROWS, kernel.head_dim)),
+        out=b.workspace((space, ROWS, options.head_dim)),
     )
     with T.parallel(tasks * parts) as index:
         task = _start(kernel, b.index(b.quotient(index, parts)), tiles)
@@ -87,41 +114,45 @@ def _emit(kernel: AttentionKernel) -> None:
 
 def _start(kernel: AttentionKernel, index: b.Expr, tiles: b.Expr) -> AttentionTask:
     """Take the memory of a task; load and scale its queries."""
+    options = kernel.options
     pair = b.index(b.quotient(index, tiles))
     first = b.index(b.remainder(index, tiles) * ROWS)
+    at = b.index(b.quotient(pair, options.kv_heads))
     task = AttentionTask(
         kernel=kernel,
-        at=b.index(b.quotient(pair, kernel.kv_heads)),
-        head=b.index(b.remainder(pair, kernel.kv_heads)),
+        at=at,
+        cache=kernel.cache_of(at),
+        position=kernel.position_of(at),
+        head=b.index(b.remainder(pair, options.kv_heads)),
         first=first,
-        rows=b.index(b.least(kernel.seq * kernel.group - first, ROWS)),
-        queries=b.scratch((ROWS, kernel.head_dim)),
-        keys=b.scratch((kernel.head_dim, KEYS)),
+        rows=b.index(b.least(kernel.seq * options.group - first, ROWS)),
+        queries=b.scratch((ROWS, options.head_dim)),
+        keys=b.scratch((options.head_dim, KEYS)),
         scores=b.scratch((ROWS, KEYS)),
         top=b.scratch((ROWS,)),
         total=b.scratch((ROWS,)),
-        out=b.scratch((ROWS, kernel.head_dim)),
+        out=b.scratch((ROWS, options.head_dim)),
     )
     with T.serial(task.groups * TILE_ROWS) as r:
         b.store(task.top, T.float32(HIDDEN), (r,))
         b.store(task.total, T.float32(0), (r,))
-        last = kernel.seq * kernel.group - 1
+        last = kernel.seq * options.group - 1
         query, head = task.place_of(b.index(b.least(task.first + r, last)))
-        for offset, width in b.widths(kernel.head_dim, kernel.tile.width):
+        for offset, width in b.widths(options.head_dim, options.tile.width):
             value = b.load(kernel.q, (task.at, query, head, offset), width)
-            b.store(task.queries, value * b.splat(kernel.scale, width), (r, offset), width)
+            b.store(task.queries, value * b.splat(options.scale, width), (r, offset), width)
             b.store(task.out, b.splat(0.0, width), (r, offset), width)
     return task
 
 
 def _run(task: AttentionTask, parts: b.Expr, part: b.Expr) -> None:
     """Walk this part's share of the blocks of keys that any row of the tile sees."""
-    kernel = task.kernel
-    last = b.quotient(task.first + task.rows - 1, kernel.group)
-    end = b.index(b.least(kernel.position + last + 1, kernel.context))
+    options = task.options
+    last = b.quotient(task.first + task.rows - 1, options.group)
+    end = b.index(b.least(task.position + last + 1, task.kernel.context))
     begin = b.integer(0)
-    if kernel.window is not None:
-        lowest = kernel.position + b.quotient(task.first, kernel.group) - (kernel.window - 1)
+    if options.window is not None:
+        lowest = task.position + b.quotient(task.first, options.group) - (options.window - 1)
         begin = b.index(b.greatest(lowest, 0))
     blocks = b.index(b.ceildiv(b.greatest(end - begin, 0), KEYS))
     share = b.index(b.quotient(blocks + parts - 1, parts))
@@ -143,7 +174,7 @@ def _hand_over(task: AttentionTask, shared: PartialResults, index: b.Expr) -> No
     with T.serial(task.rows) as r:
         b.store(shared.top, task.top[r], (index, r))
         b.store(shared.total, task.total[r], (index, r))
-        for offset, width in b.widths(task.kernel.head_dim, task.kernel.tile.width):
+        for offset, width in b.widths(task.options.head_dim, task.options.tile.width):
             value = b.load(task.out, (r, offset), width)
             b.store(shared.out, value, (index, r, offset), width)
 
@@ -157,7 +188,7 @@ def _join(task: AttentionTask, shared: PartialResults, index: b.Expr) -> None:
         shrink, grow = b.let(b.exp(old - top, 1)), b.let(b.exp(new - top, 1))
         b.store(task.top, top, (r,))
         b.store(task.total, task.total[r] * shrink + shared.total[where, r] * grow, (r,))
-        for offset, width in b.widths(task.kernel.head_dim, task.kernel.tile.width):
+        for offset, width in b.widths(task.options.head_dim, task.options.tile.width):
             mine = b.load(task.out, (r, offset), width) * b.splat(shrink, width)
             theirs = b.load(shared.out, (where, r, offset), width) * b.splat(grow, width)
             b.store(task.out, mine + theirs, (r, offset), width)
@@ -168,6 +199,6 @@ def _finish(task: AttentionTask) -> None:
     with T.serial(task.rows) as r:
         query, head = task.place_of(b.index(task.first + r))
         inverse = b.let(T.float32(1) / task.total[r])
-        for offset, width in b.widths(task.kernel.head_dim, task.kernel.tile.width):
+        for offset, width in b.widths(task.options.head_dim, task.options.tile.width):
             value = b.load(task.out, (r, offset), width) * b.splat(inverse, width)
             b.store(task.kernel.y, value, (task.at, query, head, offset), width)

@@ -20,8 +20,8 @@ HIDDEN = -1e30
 
 
 @dataclass(frozen=True, slots=True)
-class AttentionKernel:
-    """The sizes and buffers of one attention kernel while it is built."""
+class Options:
+    """The options that an attention kernel is built for."""
 
     heads: int
     kv_heads: int
@@ -31,14 +31,6 @@ class AttentionKernel:
     softcap: float | None
     dtype: str  # of keys and values, which are converted in registers
     tile: RegisterTile
-    batch: b.Expr
-    seq: b.Expr
-    context: b.Expr
-    q: b.Buffer
-    k: b.Buffer
-    v: b.Buffer
-    position: b.Expr
-    y: b.Buffer
 
     @property
     def group(self) -> int:
@@ -57,11 +49,39 @@ class AttentionKernel:
 
 
 @dataclass(frozen=True, slots=True)
+class AttentionKernel:
+    """The sizes and buffers of one attention kernel while it is built."""
+
+    options: Options
+    batch: b.Expr
+    seq: b.Expr
+    context: b.Expr
+    q: b.Buffer
+    k: b.Buffer
+    v: b.Buffer
+    position: b.Buffer
+    slot: b.Buffer | None  # of each row; None where row ``i`` has the ``i``-th keys and values
+    y: b.Buffer
+
+    def cache_of(self, at: b.Expr) -> b.Expr:
+        """Index of the keys and values of a row."""
+        if self.slot is None:
+            return at
+        return b.index(b.clamped(T.Cast("int64", self.slot[at]), self.k.shape[0]))
+
+    def position_of(self, at: b.Expr) -> b.Expr:
+        """Position of the first query of a row."""
+        return b.index(T.Cast("int64", self.position[0 if self.slot is None else at]))
+
+
+@dataclass(frozen=True, slots=True)
 class AttentionTask:
     """Work of one task: its range of keys, and its accumulators."""
 
     kernel: AttentionKernel
     at: b.Expr  # index in the batch
+    cache: b.Expr  # index of the keys and values
+    position: b.Expr  # of the first query of the row
     head: b.Expr  # key head
     first: b.Expr  # first row of the tile; row r is query r // group of head r % group
     rows: b.Expr  # rows of the tile that exist
@@ -73,26 +93,31 @@ class AttentionTask:
     out: b.Buffer  # [ROWS, head_dim] running weighted values
 
     @property
+    def options(self) -> Options:
+        """The options of the kernel."""
+        return self.kernel.options
+
+    @property
     def groups(self) -> b.Expr:
         """Register tiles of rows."""
         return b.ceildiv(self.rows, TILE_ROWS)
 
     def place_of(self, row: b.Expr) -> tuple[b.Expr, b.Expr]:
         """Query and head of a row."""
-        query = b.index(b.quotient(row, self.kernel.group))
-        return query, b.index(self.head * self.kernel.group + b.remainder(row, self.kernel.group))
+        query = b.index(b.quotient(row, self.options.group))
+        return query, b.index(self.head * self.options.group + b.remainder(row, self.options.group))
 
     def copy_keys(self, base: b.Expr, count: b.Expr) -> None:
         """Bring a block of keys together; beyond the context there is nothing to read, so zeros."""
 
         def whole() -> None:
-            with T.serial(b.integer(self.kernel.head_dim)) as d:
-                for offset, width in b.widths(KEYS, self.kernel.tile.width):
+            with T.serial(b.integer(self.options.head_dim)) as d:
+                for offset, width in b.widths(KEYS, self.options.tile.width):
                     self._copy_key(base, d, offset, width)
 
         def part() -> None:
-            with T.serial(b.integer(self.kernel.head_dim)) as d:
-                for offset, width in b.widths(KEYS, self.kernel.tile.width):
+            with T.serial(b.integer(self.options.head_dim)) as d:
+                for offset, width in b.widths(KEYS, self.options.tile.width):
                     b.store(self.keys, b.splat(0.0, width), (d, offset), width)
                 with T.serial(count) as i:
                     self._copy_key(base, d, i, 1)
@@ -101,21 +126,21 @@ class AttentionTask:
 
     def _copy_key(self, base: b.Expr, d: b.Expr, offset: b.Index, width: int) -> None:
         """Copy one dimension of ``width`` neighbouring keys."""
-        place = self.at, self.head, d, base + offset
-        value = b.load_weight(self.kernel.k, place, width, self.kernel.dtype)
+        place = self.cache, self.head, d, base + offset
+        value = b.load_weight(self.kernel.k, place, width, self.options.dtype)
         b.store(self.keys, value, (d, offset), width)
 
     def score_block(self, row: b.Expr) -> None:
         """Scores of a register tile of rows with every key of the block."""
-        columns = self.kernel.vectors * self.kernel.tile.width
+        columns = self.options.vectors * self.options.tile.width
         with T.serial(b.integer(KEYS // columns)) as part:
             start = b.index(part * columns)
-            sums = b.Registers(TILE_ROWS, columns, self.kernel.tile.width)
+            sums = b.Registers(TILE_ROWS, columns, self.options.tile.width)
             sums.clear()
-            with T.serial(b.integer(self.kernel.head_dim)) as d:
+            with T.serial(b.integer(self.options.head_dim)) as d:
                 keys = [b.let(b.load(self.keys, (d, start + at), n)) for at, n in sums.pieces]
                 for r in range(TILE_ROWS):
-                    query = b.let(b.splat(self.queries[row + r, d], self.kernel.tile.width))
+                    query = b.let(b.splat(self.queries[row + r, d], self.options.tile.width))
                     for (offset, width), key in zip(sums.pieces, keys, strict=True):
                         sums.add(r, offset, width, query * key)
             for r, offset, width in sums.places:
@@ -123,9 +148,9 @@ class AttentionTask:
 
     def softmax_row(self, r: b.Expr, base: b.Expr) -> None:
         """Hide what a row may not see, then update its maximum, its sum and its values' scale."""
-        width = self.kernel.tile.width
-        query = b.index(b.quotient(self.first + r, self.kernel.group))
-        seen = b.index(T.Cast("int32", self.kernel.position + query - base))
+        width = self.options.tile.width
+        query = b.index(b.quotient(self.first + r, self.options.group))
+        seen = b.index(T.Cast("int32", self.position + query - base))
         pieces = b.widths(KEYS, width)
         scores = [self._visible(r, seen, offset) for offset, _ in pieces]
         highest = scores[0]
@@ -141,45 +166,45 @@ class AttentionTask:
         shrink = b.let(b.exp(old - top, 1))
         b.store(self.top, top, (r,))
         b.store(self.total, self.total[r] * shrink + b.fold(total, width, b.add), (r,))
-        for offset, part in b.widths(self.kernel.head_dim, width):
+        for offset, part in b.widths(self.options.head_dim, width):
             value = b.load(self.out, (r, offset), part) * b.splat(shrink, part)
             b.store(self.out, value, (r, offset), part)
 
     def _visible(self, r: b.Expr, seen: b.Expr, offset: int) -> b.Expr:
         """A vector of scores, hidden outside the row's range; ``seen`` is the last key's index."""
-        width = self.kernel.tile.width
+        width = self.options.tile.width
         score = self._capped(b.load(self.scores, (r, offset), width))
         index = T.ramp(b.int32(offset), b.int32(1), width)
         hidden = b.splat(HIDDEN, width)
         score = T.Select(index <= b.splat(seen, width), score, hidden)
-        if self.kernel.window is not None:
-            score = T.Select(index > b.splat(seen - self.kernel.window, width), score, hidden)
+        if self.options.window is not None:
+            score = T.Select(index > b.splat(seen - self.options.window, width), score, hidden)
         return b.let(score)
 
     def _capped(self, score: b.Expr) -> b.Expr:
         """A vector of scores within the soft cap, if there is one."""
-        if self.kernel.softcap is None:
+        if self.options.softcap is None:
             return score
-        width = self.kernel.tile.width
-        cap = b.splat(self.kernel.softcap, width)
+        width = self.options.tile.width
+        cap = b.splat(self.options.softcap, width)
         return Vectors(width).tanh(b.let(score / cap)) * cap
 
     def add_values(self, row: b.Expr, base: b.Expr, count: b.Expr) -> None:
         """Add the block's values, weighted, to a register tile of rows."""
-        pieces = b.widths(self.kernel.head_dim, self.kernel.tile.width)
-        for first in range(0, len(pieces), self.kernel.vectors):
-            self._value_columns(row, base, count, pieces[first : first + self.kernel.vectors])
+        pieces = b.widths(self.options.head_dim, self.options.tile.width)
+        for first in range(0, len(pieces), self.options.vectors):
+            self._value_columns(row, base, count, pieces[first : first + self.options.vectors])
 
     def _value_columns(
         self, row: b.Expr, base: b.Expr, count: b.Expr, pieces: list[tuple[int, int]]
     ) -> None:
         left = pieces[0][0]
-        sums = b.Registers(TILE_ROWS, pieces[-1][0] + pieces[-1][1] - left, self.kernel.tile.width)
+        sums = b.Registers(TILE_ROWS, pieces[-1][0] + pieces[-1][1] - left, self.options.tile.width)
         places = [(r, offset - left, width) for r in range(TILE_ROWS) for offset, width in pieces]
         for r, offset, width in places:
             sums.set(r, offset, width, b.load(self.out, (row + r, left + offset), width))
         with T.serial(count) as i:
-            source = self.at, self.head, b.index(base + i)
+            source = self.cache, self.head, b.index(base + i)
             values = [self._value((*source, at), n) for at, n in pieces]
             for r in range(TILE_ROWS):
                 weight = b.let(self.scores[row + r, i])
@@ -189,4 +214,4 @@ class AttentionTask:
             b.store(self.out, sums.get(r, offset, width), (row + r, left + offset), width)
 
     def _value(self, place: b.Indices, width: int) -> b.Expr:
-        return b.let(b.load_weight(self.kernel.v, place, width, self.kernel.dtype))
+        return b.let(b.load_weight(self.kernel.v, place, width, self.options.dtype))

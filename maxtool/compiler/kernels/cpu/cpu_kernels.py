@@ -8,7 +8,7 @@ from functools import partial
 from maxtool.compiler.cpu_target import CpuTarget, RegisterTile
 from maxtool.compiler.kernels import requests as r
 from maxtool.compiler.kernels.cpu import cpu_requests as c
-from maxtool.compiler.kernels.cpu.attention import attention
+from maxtool.compiler.kernels.cpu.attention import attention, slot_attention
 from maxtool.compiler.kernels.cpu.backend import CpuBackend
 from maxtool.compiler.kernels.cpu.dot_attention import dot_attention
 from maxtool.compiler.kernels.cpu.embedding import embedding
@@ -36,6 +36,7 @@ KERNELS: tuple[Row, ...] = (
     row_with(RegisterTile, r.Permute)(permute),
     row_with(RegisterTile, r.RmsNorm)(rms_norm),
     row_with(RegisterTile, r.Rope)(rope),
+    row_with(RegisterTile, c.SlotAttention)(slot_attention),
 )
 
 # Kernels of quantized weights, whose products are of integers.

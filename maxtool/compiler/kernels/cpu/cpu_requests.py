@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maxtool.compiler.kernels.requests import Request
+from maxtool.compiler.kernels.requests import Attention, Request
 
 
 class PackColumns(Request):
@@ -45,3 +45,7 @@ class QuantizedExpertLinear(Request):
     """Products with the quantized matrices of the experts that were chosen for each row."""
 
     encoding: str
+
+
+class SlotAttention(Attention):
+    """Attention over a cache with slots, of which each row of the batch has one."""
