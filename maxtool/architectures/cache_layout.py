@@ -6,10 +6,14 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from maxtool.dtype import DType
-from maxtool.graph import BufferType, Tensor, ops
+from maxtool.graph import BufferType, DimLike, Tensor, ops
 
 # Keys and values.
 Cache: TypeAlias = tuple[Tensor, Tensor]
+
+# Where tokens ``[batch, seq]`` stand: the position of the first, int32 ``[1]``, in a cache with a
+# row for each text. Or positions and slots, int32 ``[batch]`` both, in a cache with slots.
+Place: TypeAlias = tuple[Tensor, Tensor | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,14 @@ class CacheLayout:
     transposed: bool = True
     # Whether a layer with a window keeps no more positions than that: :mod:`.sliding_cache`.
     slides: bool = False
+    # Texts that a state holds side by side, each in a slot of its own. With a single one caches are
+    # for any batch of texts that go on together.
+    slots: int = 1
+
+    @property
+    def rows(self) -> DimLike:
+        """The first dimension of a cache."""
+        return "batch" if self.slots == 1 else self.slots
 
     def room(self, window: int | None, context: int) -> int:
         """Positions that the cache of a layer has room for."""
@@ -35,8 +47,8 @@ class CacheLayout:
     def buffers(self, heads: int, dim: int, context: int) -> tuple[BufferType, BufferType]:
         """The types of the keys and the values of one layer."""
         sizes = (dim, context) if self.transposed else (context, dim)
-        key = BufferType(self.dtype, ["batch", heads, *sizes])
-        return key, BufferType(self.dtype, ["batch", heads, context, dim])
+        key = BufferType(self.dtype, [self.rows, heads, *sizes])
+        return key, BufferType(self.dtype, [self.rows, heads, context, dim])
 
     def laid(self, key: Tensor, value: Tensor) -> Cache:
         """Keys and values ``[batch, seq, kv_heads, head_dim]`` as a cache would hold them."""
@@ -45,7 +57,8 @@ class CacheLayout:
         order = [0, 2, 3, 1] if self.transposed else [0, 2, 1, 3]
         return key.permute(order), value.permute([0, 2, 1, 3])
 
-    def written(self, cache: Cache, key: Tensor, value: Tensor, position: Tensor) -> Cache:
+    def written(self, cache: Cache, key: Tensor, value: Tensor, place: Place) -> Cache:
         """A cache with new keys and values, ``[batch, seq, kv_heads, head_dim]``, in it."""
-        keys = ops.cache_write_key(cache[0], key, position, transposed=self.transposed)
-        return keys, ops.cache_write_value(cache[1], value, position)
+        (keys, values), (at, slot) = cache, place
+        written = ops.cache_write_key(keys, key, at, transposed=self.transposed, slot=slot)
+        return written, ops.cache_write_value(values, value, at, slot=slot)

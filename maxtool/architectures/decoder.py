@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 
-from maxtool.architectures.cache_layout import Cache, CacheLayout
+from maxtool.architectures.cache_layout import Cache, CacheLayout, Place
 from maxtool.architectures.config import typed
 from maxtool.architectures.decoder_checks import check_split, problems
 from maxtool.architectures.decoder_config import DecoderConfig
@@ -16,7 +16,7 @@ from maxtool.architectures.rotary_angles import Angles, make_rotaries
 from maxtool.architectures.sliding_cache import count_of
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
-from maxtool.graph import BufferType, Tensor, TensorType, Weight, ops
+from maxtool.graph import BufferType, DimLike, Tensor, TensorType, Weight, ops
 from maxtool.graph.ops.sampling import SETTINGS
 from maxtool.nn import Embedding, Linear, Module, ModuleList, tensor_parallel
 from maxtool.nn.tensor_parallel import Role
@@ -31,8 +31,13 @@ class PositionEmbedding(Module[[Tensor, Tensor], Tensor]):
         self.weight = Weight("weight", dtype, (context, hidden))
 
     def forward(self, x: Tensor, position: Tensor) -> Tensor:
-        """``x [batch, seq, hidden]``, which begins at ``position``, with the vectors added."""
-        return ops.add_positions(x, self.weight, position)
+        """``x [batch, seq, hidden]``, which begins at ``position``, with the vectors added.
+
+        With positions ``[batch]`` there is one token in each row.
+        """
+        if position.shape == [1]:
+            return ops.add_positions(x, self.weight, position)
+        return x + ops.gather(self.weight, position, 0).cast(x.dtype).reshape(x.shape)
 
 
 class Decoder(Module[[Tensor], Tensor]):
@@ -73,7 +78,8 @@ class Decoder(Module[[Tensor], Tensor]):
 
     def forward(self, input_ids: Tensor) -> Tensor:
         """Logits ``[batch, seq, vocab]`` of tokens ``[batch, seq]``, without a cache."""
-        return self._logits(self._hidden(input_ids, Tensor([0], DType.int32, input_ids.device), []))
+        place = Tensor([0], DType.int32, input_ids.device), None
+        return self._logits(self._hidden(input_ids, place, []))
 
     def step(self, input_ids: Tensor, position: Tensor, *cache: Tensor) -> Tensor:
         """Logits ``[batch, vocab]`` after the last of tokens ``[batch, seq]``.
@@ -81,8 +87,21 @@ class Decoder(Module[[Tensor], Tensor]):
         The cache, keys and values of each layer, holds the ``position`` tokens before these, and is
         written in place. The caller checks that ``position + seq`` does not exceed ``context``.
         """
+        return self._step(input_ids, (position, None), cache)
+
+    def step_slots(
+        self, input_ids: Tensor, position: Tensor, slot: Tensor, *cache: Tensor
+    ) -> Tensor:
+        """The same for texts in slots of the cache: several of one token each, or one text.
+
+        ``position`` and ``slot`` are int32 ``[batch]``; the caller checks both, and that no slot
+        stands there twice.
+        """
+        return self._step(input_ids, (position, slot), cache)
+
+    def _step(self, input_ids: Tensor, place: Place, cache: Sequence[Tensor]) -> Tensor:
         pairs = list(zip(cache[::2], cache[1::2], strict=True))
-        return self._logits(self._hidden(input_ids, position, pairs)[:, -1])
+        return self._logits(self._hidden(input_ids, place, pairs)[:, -1])
 
     def sample(
         self, token: Tensor, position: Tensor, draws: Tensor, settings: Tensor, *state: Tensor
@@ -109,6 +128,7 @@ class Decoder(Module[[Tensor], Tensor]):
         original, kept = config.original_context, min(self.rooms)
         switches = config.rope_scaling == "longrope" and self.context > original
         sizes |= {"reread_beyond": original} if switches else {}
+        sizes |= {"batch": self.form.slots} if self.form.slots > 1 else {}
         return sizes | ({"kept_positions": kept} if kept < self.context else {})
 
     @property
@@ -124,9 +144,11 @@ class Decoder(Module[[Tensor], Tensor]):
 
     @property
     def limits(self) -> Mapping[str, Limit]:
-        """Positions and tokens."""
+        """Positions, tokens and slots."""
         names = ("input_ids", "token") if self.draws else ("input_ids",)
-        return {"seq": self.context, **dict.fromkeys(names, (0, self.config.vocab_size - 1))}
+        tokens = dict.fromkeys(names, (0, self.config.vocab_size - 1))
+        slots = {"slot": (0, self.form.slots - 1)} if self.form.slots > 1 else {}
+        return {"seq": self.context, **tokens, **slots}
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -137,15 +159,26 @@ class Decoder(Module[[Tensor], Tensor]):
 
     def entries(self) -> tuple[Entry, ...]:
         """``forward``, ``prefill`` and ``decode``, and the latter two drawing the next token."""
-        position = {"position": TensorType(DType.int32, [1])}
         tokens = {"input_ids": TensorType(DType.int64, ["batch", "seq"])}
-        token = {"input_ids": TensorType(DType.int64, ["batch", 1])}
-        plain = (
-            Entry("forward", self, tokens, ("logits",)),
-            Entry("prefill", self.step, tokens | position, ("logits",), self.cache()),
-            Entry("decode", self.step, token | position, ("logits",), self.cache()),
-        )
+        forward = Entry("forward", self, tokens, ("logits",))
+        if self.form.slots > 1:
+            return forward, *self._cached(self.step_slots, 1, "batch", ("position", "slot"))
+        plain = forward, *self._cached(self.step, "batch", 1, ("position",))
         return (*plain, *self._drawing()) if self.draws else plain
+
+    def _cached(
+        self, step: Callable[..., Tensor], read: DimLike, rows: DimLike, places: tuple[str, ...]
+    ) -> Iterator[Entry]:
+        """Yield ``prefill`` of ``read`` texts and ``decode``, with an int32 of each of ``places``.
+
+        There are ``rows`` of these in ``decode``, and one in ``prefill``.
+        """
+        sizes: dict[str, tuple[DimLike, DimLike, DimLike]]
+        sizes = {"prefill": (read, "seq", 1), "decode": ("batch", 1, rows)}
+        for name, (batch, length, count) in sizes.items():
+            inputs = {"input_ids": TensorType(DType.int64, [batch, length])}
+            inputs |= {place: TensorType(DType.int32, [count]) for place in places}
+            yield Entry(name, step, inputs, ("logits",), self.cache())
 
     def _drawing(self) -> Iterator[Entry]:
         """Yield the entries that read tokens and draw the next one."""
@@ -179,15 +212,16 @@ class Decoder(Module[[Tensor], Tensor]):
             )
         }
 
-    def _hidden(self, input_ids: Tensor, position: Tensor, cache: list[Cache]) -> Tensor:
+    def _hidden(self, input_ids: Tensor, place: Place, cache: list[Cache]) -> Tensor:
         """The normalised hidden state ``[batch, seq, hidden]``."""
+        position, _ = place
         x = _scaled(self.embed(input_ids), self.config.embed_scale)
         if self.config.position == "learned":
             x = self.position(x, position)
         angles = self._angles(input_ids, position)
         for index, layer in enumerate(self.layers):
             kept = cache[index] if cache else None
-            x, _ = layer(x, angles[index], position, kept)
+            x, _ = layer(x, angles[index], place, kept)
         return self.norm(x)
 
     def _angles(self, input_ids: Tensor, position: Tensor) -> list[Angles | None]:

@@ -57,8 +57,15 @@ class RotaryTable:
         return self.cos.name, self.sin.name
 
     def angles(self, input_ids: Tensor, position: Tensor) -> Angles:
-        """Cosine and sine of the angles of tokens ``[batch, seq]``, the first at ``position``."""
-        return self.cos.on(input_ids.device), self.sin.on(input_ids.device), position
+        """Cosine and sine of the angles of tokens ``[batch, seq]``, the first at ``position``.
+
+        With positions ``[batch]`` there is one token in each row, and a row of each table for it.
+        """
+        tables = self.cos.on(input_ids.device), self.sin.on(input_ids.device)
+        if position.shape == [1]:
+            return *tables, position
+        cos, sin = (ops.gather(table, position, 0) for table in tables)
+        return cos, sin, Tensor([0], DType.int32, input_ids.device)
 
 
 class RotaryByLength:
@@ -103,6 +110,17 @@ class RotaryByLength:
 
 
 Rotary: TypeAlias = RotaryTable | RotaryByLength
+
+
+def rotated(x: Tensor, angles: Angles, position: Tensor) -> Tensor:
+    """Heads ``[batch, seq, heads, dim]`` of tokens, of which the first stands at ``position``.
+
+    With positions ``[batch]`` the rows of the tables are those of the batch, of one token each.
+    """
+    if position.shape == [1]:
+        return ops.rope(x, *angles)
+    batch, _, *head = x.shape
+    return ops.rope(x.reshape([1, batch, *head]), *angles).reshape(x.shape)
 
 
 def make_rotaries(config: DecoderConfig, context: int) -> dict[bool, Rotary]:
