@@ -1,4 +1,4 @@
-"""What a process imports until the first token: each module is time that a user waits."""
+"""Imports of a process until the first token: each module is time that a user waits."""
 
 from __future__ import annotations
 

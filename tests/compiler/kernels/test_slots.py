@@ -45,7 +45,7 @@ def test_attention_by_slot(
 
 
 def test_one_row_is_computed_as_without_slots() -> None:
-    """In the same order: a text gets the same numbers in whichever slot it is alone."""
+    """Check the order too: a text gets the same numbers in whichever slot it is alone."""
     options = 6, 2, 24, 0.2
     k, v = normal(2, 3, 40, 2, 24), normal(3, 3, 40, 2, 24)
     keys, values = caches(k, v, 40)
