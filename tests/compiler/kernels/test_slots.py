@@ -60,7 +60,7 @@ def test_one_row_is_computed_as_without_slots() -> None:
 
 @pytest.mark.parametrize("transposed", [False, True])
 def test_rows_are_written_into_their_slots(transposed: bool) -> None:
-    """What lies outside, a position or a slot, is dropped."""
+    """A write outside, by its position or its slot, is dropped."""
     positions = np.array([0, 5, 62, -2, 1 << 30, 3, 3], "i4")
     slots = np.array([3, 0, 7, 5, 6, -1, 9], "i4")
     x = normal(0, len(slots), 4, 3, 10)
