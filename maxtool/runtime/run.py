@@ -32,6 +32,8 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parent
+if __name__ == "__main__":  # starting threads is much of NumPy's import, and nothing here uses them
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 # Names of the loader that are not needed to load a model: it imports them when they are used.

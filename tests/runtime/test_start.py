@@ -33,6 +33,7 @@ NEEDED = {
     "specs",
     "text_entries",
     "tokens",
+    "verified",
     "watched_files",
     "wrong_path",
 }

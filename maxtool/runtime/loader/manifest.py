@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
+from . import verified
 from .consistency import check_consistent
 from .errors import NotVerified
 from .manifest_parser import ManifestParser
@@ -44,20 +46,28 @@ class Manifest(ManifestParser):
         super().__init__(folder)
         check_consistent(self)
 
-    def verify(self) -> None:
+    def verify(self, *, again: bool = False) -> None:
         """Check the manifest's own checksum and every recorded SHA-256.
 
-        ``NotVerified`` names a file that is not the one that was compiled.
+        A large file that was hashed before, and was not written to since, is hashed ``again`` or
+        not. ``NotVerified`` names a file that is not the one that was compiled.
         """
-        for error in self.differences():
+        for error in self.differences(again=again):
             raise error
 
-    def differences(self, progress: CountBytes = lambda _: None) -> Iterator[NotVerified]:
+    def differences(
+        self, progress: CountBytes = lambda _: None, *, again: bool = True
+    ) -> Iterator[NotVerified]:
         """Yield an error for each file that is not the one that was compiled."""
         if self.root.get(CHECKSUM) != checksum(self.root):
             yield self._changed(self.path, "its checksum is another")
         for path, expected in self.files.items():
-            if _digest(path, progress) != expected:
+            if not again and verified.is_known(path, expected):
+                continue
+            before, began = path.stat(), time.time_ns()
+            if _digest(path, progress) == expected:
+                verified.remember(path, expected, before, began)
+            else:
                 yield self._changed(path, self._difference(path))
 
     def require_unchanged(self, path: Path) -> None:

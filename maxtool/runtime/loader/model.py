@@ -141,7 +141,8 @@ def load(
 
     Args:
         path: The folder.
-        check: Whether every file must be the one that was compiled.
+        check: Whether every file must be the one that was compiled. Large ones are hashed once:
+            the user's cache notes which did not change since.
         device: ``cpu``, ``cuda`` or ``cuda:1``; what it was compiled for if None.
         progress: Told the share of the weights that is in the memory of the device, from 0 to 1.
     """
