@@ -28,7 +28,8 @@ FALLBACK = DType.float16
 TERNARY = frozenset({QuantizationEncoding.TQ1_0, QuantizationEncoding.TQ2_0})
 NEVER_TERNARY = frozenset({"token_embd.weight", "output.weight"})
 
-# llama.h's enum llama_ftype, by what most of a file's elements are.
+# llama.h's enum llama_ftype, by what most of a file's elements are; of the mixes of Q3_K, Q4_K and
+# Q5_K the smallest, which llama-quantize --pure makes of that type alone.
 FILE_TYPES: Mapping[DType | QuantizationEncoding, int] = {
     DType.float32: 0,
     DType.float16: 1,
@@ -37,6 +38,13 @@ FILE_TYPES: Mapping[DType | QuantizationEncoding, int] = {
     QuantizationEncoding.Q8_0: 7,
     QuantizationEncoding.Q5_0: 8,
     QuantizationEncoding.Q5_1: 9,
+    QuantizationEncoding.Q2_K: 10,
+    QuantizationEncoding.Q3_K: 11,
+    QuantizationEncoding.Q4_K: 14,
+    QuantizationEncoding.Q5_K: 16,
+    QuantizationEncoding.Q6_K: 18,
+    QuantizationEncoding.IQ4_NL: 25,
+    QuantizationEncoding.IQ4_XS: 30,
     DType.bfloat16: 32,
     QuantizationEncoding.TQ1_0: 36,
     QuantizationEncoding.TQ2_0: 37,

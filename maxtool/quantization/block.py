@@ -8,7 +8,7 @@ times faster than many short ones.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,8 @@ UInt8 = NDArray[np.uint8]
 Int8 = NDArray[np.int8]
 Records = NDArray[np.void]
 
+NOTHING = np.empty(0, np.float32)
+
 
 @dataclass(frozen=True, slots=True)
 class BlockColumns:
@@ -30,18 +32,30 @@ class BlockColumns:
         values: ``[elements per block, blocks]``, finite; an encoder may overwrite them.
         least: The smallest element of each block, ``[blocks]``.
         most: The largest.
+        importance: How much the squared error of each element counts, in the shape of ``values``;
+            ``None`` where all count the same.
+        row_power: The mean square of the row that each block is part of, ``[blocks]``; empty
+            where it is not asked for.
     """
 
     values: Float32
     least: Float32
     most: Float32
+    importance: Float32 | None = None
+    row_power: Float32 = field(default_factory=lambda: NOTHING)
 
     @classmethod
-    def of(cls, elements: NDArray[Any]) -> BlockColumns:
-        """Turn ``[blocks, elements per block]`` of any float type."""
+    def of(
+        cls,
+        elements: NDArray[Any],
+        importance: Float32 | None = None,
+        row_power: Float32 = NOTHING,
+    ) -> BlockColumns:
+        """Turn ``[blocks, elements per block]`` of any float type, and their importance."""
         values = np.empty(elements.shape[::-1], np.float32)
         np.copyto(values, widen(elements).T)
-        return cls(values, values.min(axis=0), values.max(axis=0))
+        turned = None if importance is None else np.ascontiguousarray(importance.T)
+        return cls(values, values.min(axis=0), values.max(axis=0), turned, row_power)
 
     def rows(self, which: NDArray[np.intp]) -> Float32:
         """Return some of the blocks as contiguous rows, ``[blocks, elements per block]``."""
@@ -62,11 +76,13 @@ class Codec:
         decode: Reads records ``[blocks]`` and fills float32 ``[blocks, elements per block]``.
         encode: Fills records ``[blocks]``; ``None`` where there is no encoder. As for ``decode``,
             NumPy's floating-point warnings are off.
+        by_rows: Whether ``encode`` reads ``row_power``.
     """
 
     layout: np.dtype[np.void]
     decode: Callable[[Records, Float32], None]
     encode: Callable[[BlockColumns, Records], None] | None = None
+    by_rows: bool = False
 
 
 def layout(*fields: tuple[str, str] | tuple[str, str, int]) -> np.dtype[np.void]:
@@ -116,6 +132,26 @@ def unpack(packed: UInt8, *, bits: int, run: int) -> UInt8:
         np.right_shift(groups, word.type(plane * bits), out=values[:, :, plane])
     values &= word.type(int.from_bytes(bytes([mask]) * word.itemsize))
     return values.view(np.uint8).reshape(len(packed), -1)
+
+
+def pack(quants: UInt8, *, bits: int, run: int) -> UInt8:
+    """Undo ``unpack``, for blocks in columns: ``[elements, blocks]`` to bytes."""
+    planes = quants.reshape(-1, 8 // bits, run, quants.shape[1])
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)[:, None, None]
+    joined: UInt8 = np.bitwise_or.reduce(planes << shifts, axis=1)
+    return joined.reshape(-1, quants.shape[1])
+
+
+def grouped(columns: NDArray[Any], elements: int) -> NDArray[Any]:
+    """Blocks in columns, ``[groups * elements, blocks]``, as ``[elements, groups * blocks]``."""
+    groups = columns.reshape(-1, elements, columns.shape[1])
+    return np.ascontiguousarray(groups.swapaxes(0, 1)).reshape(elements, -1)
+
+
+def ungrouped(groups: NDArray[Any], blocks: int) -> NDArray[Any]:
+    """Undo ``grouped``."""
+    columns = groups.reshape(len(groups), -1, blocks).swapaxes(0, 1)
+    return np.ascontiguousarray(columns).reshape(-1, blocks)
 
 
 def pairs(quants: UInt8) -> UInt8:

@@ -2,43 +2,69 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from maxtool.errors import MisshapenWeight, ModelMismatch
 from maxtool.parallel import in_parts
-from maxtool.quantization import float4, iquants, kquants, legacy, ternary
-from maxtool.quantization.block import BlockColumns, Codec, Float32, Records, UInt8
+from maxtool.quantization import (
+    float4,
+    iquants,
+    kquants_affine,
+    kquants_symmetric,
+    legacy,
+    ternary,
+    uneven,
+)
+from maxtool.quantization.block import NOTHING, BlockColumns, Codec, Float32, Records, UInt8
 from maxtool.quantization.encoding import QuantizationEncoding
+from maxtool.quantization.importance import Importance
 
 # Elements worked on at a time: a few temporaries fit a core's second cache. Not a power of two: the
 # rows of a chunk's columns would then share their places in the cache.
 CHUNK_ELEMENTS = 64_000
 # The float16 fields of the encodings that can be written.
-SCALES = frozenset({"d", "m"})
+SCALES = frozenset({"d", "m", "dmin"})
 
 CODECS: dict[QuantizationEncoding, Codec] = {
     **legacy.CODECS,
-    **kquants.CODECS,
+    **kquants_affine.CODECS,
+    **kquants_symmetric.CODECS,
     **iquants.CODECS,
     **ternary.CODECS,
+    **uneven.CODECS,
     **float4.CODECS,
 }
 ENCODABLE = frozenset(encoding for encoding, codec in CODECS.items() if codec.encode)
 
 
 def quantize(
-    array: NDArray[Any], encoding: QuantizationEncoding, *, tensor: str | None = None
+    array: NDArray[Any],
+    encoding: QuantizationEncoding,
+    *,
+    importance: ArrayLike | None = None,
+    tensor: str | None = None,
 ) -> UInt8:
     """Encode values ``[..., row]`` to bytes ``[..., bytes of a row]``, bit for bit as ggml does.
 
-    Values are converted to float32 first, chunk by chunk; ``tensor`` is named in errors.
+    Values are converted to float32 first, chunk by chunk.
+
+    Args:
+        array: The values.
+        encoding: How to encode them.
+        importance: How much the squared error of each column counts, ``[row]``; or ``[..., row]``
+            for an array ``[..., rows, row]`` of several matrices. Q8_0, TQ1_0, TQ2_0 and MXFP4,
+            which search for nothing, take no notice of it.
+        tensor: A name for errors.
 
     Raises:
-        ModelMismatch: If there is no encoder, or a value or block scale is not finite.
-        MisshapenWeight: If rows are not a whole number of blocks.
+        ModelMismatch: If there is no encoder, a value or block scale is not finite, or a number of
+            the importance is negative or not finite.
+        MisshapenWeight: If rows are not a whole number of blocks, or the importance has not the
+            array's shape.
     """
     codec = CODECS.get(encoding)
     if codec is None or codec.encode is None:
@@ -46,12 +72,13 @@ def quantize(
         raise ModelMismatch(f"{encoding.name} cannot be written; {known} can", tensor=tensor)
     shape = _packed_shape(array.shape, encoding, tensor)
     encode, blocks = codec.encode, array.reshape(-1, encoding.elements_per_block)
+    weigh = _weigher(importance, array, encoding, tensor)
     result = np.empty((len(blocks), encoding.block_size), np.uint8)
     records = result.view(codec.layout)[:, 0]
 
     def work(part: slice) -> None:
         with np.errstate(all="ignore"):  # what overflows is found in the scales
-            columns = BlockColumns.of(blocks[part])
+            columns = BlockColumns.of(blocks[part], *weigh(part))
             if not np.isfinite(columns.magnitude).all():
                 raise ModelMismatch(f"{encoding.name} cannot hold NaN or infinity", tensor=tensor)
             encode(columns, records[part])
@@ -82,6 +109,20 @@ def dequantize(
 
     in_parts(len(blocks), _step(encoding), work)
     return result.reshape(*data.shape[:-1], blocks_per_row * encoding.elements_per_block)
+
+
+def _weigher(
+    importance: ArrayLike | None,
+    array: NDArray[Any],
+    encoding: QuantizationEncoding,
+    tensor: str | None,
+) -> Callable[[slice], tuple[Float32 | None, Float32]]:
+    """Return what gives the importance of some blocks, and the mean squares of their rows."""
+    if importance is None:
+        return lambda _: (None, NOTHING)
+    by_rows = CODECS[encoding].by_rows
+    size = encoding.elements_per_block
+    return Importance.of(importance, array, size, by_rows=by_rows, tensor=tensor).of_blocks
 
 
 def _step(encoding: QuantizationEncoding) -> int:

@@ -1,4 +1,4 @@
-"""Decoders of the encodings IQ1_S to IQ4_XS, whose elements are looked up in grids.
+"""Decoders of the encodings IQ1_S to IQ3_S, whose elements are looked up in grids.
 
 Layouts are those of ggml-common.h and arithmetic that of the gguf package, whose results these are
 bit for bit: a sign only flips the product's sign, so it is applied to the integers.
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxtool.quantization import block, tables
-from maxtool.quantization.block import Codec, Float32, Int8, Records, UInt8
+from maxtool.quantization.block import Codec, Float32, Records, UInt8
 from maxtool.quantization.encoding import QuantizationEncoding
 
 IQ2_XXS = block.layout(("d", "<f2"), ("qs", "<u4", 16))
@@ -27,8 +27,6 @@ IQ3_S = block.layout(
 )
 IQ1_S = block.layout(("d", "<f2"), ("qs", "u1", 32), ("qh", "<u2", 8))
 IQ1_M = block.layout(("qs", "u1", 32), ("qh", "u1", 16), ("scales", "<u2", 4))
-IQ4_NL = block.layout(("d", "<f2"), ("qs", "u1", 16))
-IQ4_XS = block.layout(("d", "<f2"), ("scales_h", "<u2"), ("scales_l", "u1", 4), ("qs", "u1", 128))
 
 
 def decode_iq2_xxs(blocks: Records, out: Float32) -> None:
@@ -96,20 +94,6 @@ def decode_iq1_m(blocks: Records, out: Float32) -> None:
     block.scaled(quants, block.column(d) * steps.reshape(len(blocks), -1) * EIGHTH, out)
 
 
-def decode_iq4_nl(blocks: Records, out: Float32) -> None:
-    """``d * value[q]``, with 16 values of uneven steps."""
-    block.scaled(_uneven(blocks), block.column(blocks["d"]), out)
-
-
-def decode_iq4_xs(blocks: Records, out: Float32) -> None:
-    """Decode IQ4_XS: as IQ4_NL, with 8 groups of 6-bit scales."""
-    high = blocks["scales_h"][:, None] >> np.arange(0, 16, 2, dtype=np.uint16)
-    scales = unpack_each(blocks["scales_l"], 4)
-    scales |= (high & np.uint16(3)).astype(np.uint8) << np.uint8(4)
-    steps = scales.astype(np.float32) - np.float32(32)
-    block.scaled(_uneven(blocks), block.column(blocks["d"]) * steps, out)
-
-
 EIGHTH = np.float32(0.125)
 
 
@@ -118,17 +102,6 @@ def _shifted_grid() -> NDArray[Any]:
     """IQ1's grid times eight, shifted by +1 in the first half and by -1 in the second."""
     rows = tables.grid("IQ1_S").view(np.int8) * np.int8(8)
     return np.concatenate([rows + np.int8(1), rows - np.int8(1)]).view(np.uint64)
-
-
-def _uneven(blocks: Records) -> Int8:
-    return tables.nibble_values(blocks["qs"], _uneven_values(), run=16)
-
-
-@cache
-def _uneven_values() -> NDArray[np.uint32]:
-    from gguf.quants import IQ4_NL as KIND
-
-    return tables.nibble_table(KIND.kvalues)
 
 
 def unpack_each(packed: UInt8, bits: int) -> UInt8:
@@ -172,6 +145,4 @@ CODECS = {
     QuantizationEncoding.IQ3_S: Codec(IQ3_S, decode_iq3_s),
     QuantizationEncoding.IQ1_S: Codec(IQ1_S, decode_iq1_s),
     QuantizationEncoding.IQ1_M: Codec(IQ1_M, decode_iq1_m),
-    QuantizationEncoding.IQ4_NL: Codec(IQ4_NL, decode_iq4_nl),
-    QuantizationEncoding.IQ4_XS: Codec(IQ4_XS, decode_iq4_xs),
 }

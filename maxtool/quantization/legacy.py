@@ -11,9 +11,10 @@ from functools import partial
 
 import numpy as np
 
-from maxtool.quantization import block, tables
+from maxtool.quantization import block, primitives, tables, weighing
 from maxtool.quantization.block import BlockColumns, Codec, Float32, Records, UInt8
 from maxtool.quantization.encoding import QuantizationEncoding
+from maxtool.quantization.searches import AffineSearch, fit_affine, fit_symmetric
 
 Q4_0 = block.layout(("d", "<f2"), ("qs", "u1", 16))
 Q4_1 = block.layout(("d", "<f2"), ("m", "<f2"), ("qs", "u1", 16))
@@ -69,7 +70,12 @@ def encode_q8_0(columns: BlockColumns, records: Records) -> None:
 
 
 def _encode_symmetric(fill: Fill, zero: int, columns: BlockColumns, records: Records) -> None:
-    """The first element of largest magnitude becomes ``-zero`` exactly."""
+    """The first element of largest magnitude becomes ``-zero`` exactly, or a search says."""
+    if (weights := _weights(columns)) is not None:
+        fit = fit_symmetric(columns.values, weights, zero)
+        records["d"] = fit.scale
+        fill(records, fit.levels(columns.values, zero).astype(np.uint8))
+        return
     records["d"] = scale = _first_largest(columns) / np.float32(-zero)
     factor = block.inverse(scale)
     quants = columns.values
@@ -90,16 +96,25 @@ def _first_largest(columns: BlockColumns) -> Float32:
         tied = columns.rows(ties)
         where = np.abs(tied).argmax(axis=1, keepdims=True)
         largest[ties] = np.take_along_axis(tied, where, axis=1)[:, 0]
-    return largest
+    return largest + primitives.ZERO  # never a negative zero
 
 
 def _encode_affine(fill: Fill, steps: int, columns: BlockColumns, records: Records) -> None:
-    """Minimum and range, in ``steps`` steps: the extremes become 0 and ``steps``."""
+    """Minimum and range, in ``steps`` steps: the extremes become 0 and ``steps``, or as found."""
+    if (weights := _weights(columns)) is not None:
+        search = AffineSearch(steps, -0.9, 0.05, 36)
+        fit = fit_affine(columns.values, weights, search)
+        records["d"], records["m"] = fit.scale, fit.least
+        fill(records, fit.levels(columns.values, search).astype(np.uint8))
+        return
     least = columns.least
     zeros = np.flatnonzero(least == 0)
-    if zeros.size:  # of zeros of both signs, the one that NumPy finds along a row
-        least[zeros] = columns.rows(zeros).min(axis=1)
+    if zeros.size:  # of zeros of both signs, the first one
+        some = columns.rows(zeros)
+        where = (some == 0).argmax(axis=1, keepdims=True)
+        least[zeros] = np.take_along_axis(some, where, axis=1)[:, 0]
     scale = (columns.most - least) / np.float32(steps)
+    scale += primitives.ZERO  # never a negative zero
     records["d"], records["m"] = scale, least
     quants = columns.values
     quants -= least
@@ -107,6 +122,12 @@ def _encode_affine(fill: Fill, steps: int, columns: BlockColumns, records: Recor
     quants += np.float32(0.5)
     whole = quants.astype(np.uint8)
     fill(records, np.minimum(whole, np.uint8(steps), out=whole))
+
+
+def _weights(columns: BlockColumns) -> Float32 | None:
+    if columns.importance is None:
+        return None
+    return weighing.tempered(columns.values, columns.importance, columns.row_power)
 
 
 def _fill_nibbles(records: Records, quants: UInt8) -> None:
@@ -127,7 +148,7 @@ def _symmetric(layout: Layout, quants: Quants, fill: Fill, zero: int) -> Codec:
     def decode(blocks: Records, out: Float32) -> None:
         block.centred(quants(blocks), zero, block.column(blocks["d"]), out)
 
-    return Codec(layout, decode, partial(_encode_symmetric, fill, zero))
+    return Codec(layout, decode, partial(_encode_symmetric, fill, zero), by_rows=True)
 
 
 def _affine(layout: Layout, quants: Quants, fill: Fill, steps: int) -> Codec:
@@ -137,7 +158,7 @@ def _affine(layout: Layout, quants: Quants, fill: Fill, steps: int) -> Codec:
         block.scaled(quants(blocks), block.column(blocks["d"]), out)
         out += block.spread(block.column(blocks["m"]), out)
 
-    return Codec(layout, decode, partial(_encode_affine, fill, steps))
+    return Codec(layout, decode, partial(_encode_affine, fill, steps), by_rows=True)
 
 
 CODECS = {

@@ -206,7 +206,7 @@ def test_a_failed_replacement_keeps_the_old_output(tmp_path: Path, source: Path)
     "arguments",
     [
         ["--dtype", "int8"],
-        ["--quantize", "Q4_K"],
+        ["--quantize", "Q8_K"],
         ["--quantize", "Q8_0", "--dtype", "float16"],
         ["--to", "onnx"],
         ["--recipe", "lama"],

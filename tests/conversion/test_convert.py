@@ -296,7 +296,7 @@ def test_file_types_are_those_of_llama_cpp() -> None:
     renamed = {"float32": "ALL_F32", "float16": "MOSTLY_F16", "bfloat16": "MOSTLY_BF16"}
     for kind, number in FILE_TYPES.items():
         name = renamed.get(str(kind.value), f"MOSTLY_{kind.name}")
-        names = {name, f"{name}_MOE"}
+        names = {name, f"{name}_S", f"{name}_MOE"}
         assert LlamaFileType(number).name in names
 
 

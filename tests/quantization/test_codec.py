@@ -26,6 +26,8 @@ BY_NAME = sorted(E, key=lambda encoding: encoding.name)
 # The gguf package has no decoder for these.
 WITHOUT_ORACLE = {E.Q8_1, E.Q8_K, E.Q1_0}
 WRITTEN = sorted(ENCODABLE, key=lambda encoding: encoding.name)
+# Those that the gguf package writes, too.
+WRITTEN_THERE = [each for each in WRITTEN if each.name[-2:] in {"_0", "_1", "P4"}]
 FLOAT16_SCALES = [encoding for encoding in WRITTEN if encoding is not E.MXFP4]
 DECODABLE = [encoding for encoding in BY_NAME if encoding not in WITHOUT_ORACLE]
 
@@ -165,8 +167,8 @@ def test_decoding_refuses_partial_blocks() -> None:
 
 # Scales that a float16 can hold, and no magnitudes whose reciprocal overflows.
 MAGNITUDES = st.floats(2.0**-20, 60000, width=32)
-# Few different ones, so that extremes tie, and both zeros.
-FEW = st.sampled_from([0.0, -0.0, 1.0, -1.0, 1.5, -1.5, 3.0, -3.0])
+# Few different ones, so that extremes tie; of zeros of both signs gguf takes another than ggml.
+FEW = st.sampled_from([0.0, 1.0, -1.0, 1.5, -1.5, 3.0, -3.0])
 VALUES = st.one_of(FEW, MAGNITUDES, MAGNITUDES.map(lambda value: -value))
 SHAPES = st.sampled_from([(1,), (3, 2), (2, 2, 1)])  # in blocks
 
@@ -174,11 +176,11 @@ SHAPES = st.sampled_from([(1,), (3, 2), (2, 2, 1)])  # in blocks
 def rows_of(encoding: E, elements: st.SearchStrategy[float]) -> st.SearchStrategy[np.ndarray]:
     block = encoding.elements_per_block
     shapes = SHAPES.map(lambda shape: (*shape[:-1], shape[-1] * block))
-    fill = st.sampled_from([0.0, -0.0, 0.25])
+    fill = st.sampled_from([0.0, 0.25])
     return hnp.arrays(np.float32, shapes, elements=elements, fill=fill)
 
 
-@pytest.mark.parametrize("encoding", WRITTEN, ids=lambda encoding: encoding.name)
+@pytest.mark.parametrize("encoding", WRITTEN_THERE, ids=lambda encoding: encoding.name)
 @pytest.mark.parametrize("elements", [VALUES, FEW], ids=["any", "few"])
 @given(data=st.data())
 @settings(max_examples=examples(15, 40), deadline=None)
@@ -217,7 +219,7 @@ def test_nvfp4_scales_are_those_of_gguf(code: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("encoding", WRITTEN, ids=lambda encoding: encoding.name)
+@pytest.mark.parametrize("encoding", WRITTEN_THERE, ids=lambda encoding: encoding.name)
 def test_encoding_random_rows_has_the_bits_of_gguf(encoding: E, seed: int) -> None:
     rows = np.random.default_rng(seed).standard_normal((300, 1024), np.float32)
     expected = gguf.quants.quantize(rows, oracle(encoding))
@@ -262,9 +264,9 @@ def test_encoding_refuses_partial_rows_and_scalars() -> None:
         quantize(np.float32(1), E.Q8_0)
 
 
-def test_k_quants_cannot_be_written_yet() -> None:
-    with pytest.raises(ModelMismatch, match="Q4_K cannot be written; MXFP4, Q4_0, Q4_1"):
-        quantize(np.zeros(256, np.float32), E.Q4_K)
+def test_an_encoding_without_encoder_is_refused_by_name() -> None:
+    with pytest.raises(ModelMismatch, match="IQ2_XS cannot be written; IQ4_NL, IQ4_XS, MXFP4"):
+        quantize(np.zeros(256, np.float32), E.IQ2_XS)
 
 
 def test_other_float_types_are_converted_first() -> None:
