@@ -57,7 +57,7 @@ def find_linker(target: CpuTarget) -> list[str]:
     """The start of the command that links objects for a target: ``[*command, "-o", out, ...]``.
 
     In this order: the system's C compiler when the target is this kind of machine, a cross compiler
-    named after the triple, ``ld.lld``, the one in the ``ziglang`` package.
+    or a linker named after the triple, ``ld.lld``, the one in the ``ziglang`` package.
     """
     system = _system(target)
     if compiler := _compiler(target):
@@ -66,7 +66,7 @@ def find_linker(target: CpuTarget) -> list[str]:
         raise MachineLacks(
             f"no linker for {target.triple}", hint="libraries for macOS are linked on macOS"
         )
-    if linker := _linker():
+    if linker := _linker(target):
         return [*linker, "-shared", NO_BUILD_ID]
     raise MachineLacks(f"no linker for {target.triple}", hint=f"{_to_install(target)}{ZIG}")
 
@@ -77,7 +77,7 @@ def _to_install(target: CpuTarget) -> str:
         return "install a C compiler, such as gcc"
     return (
         f"the C compiler here links for {platform.machine()} only: "
-        f"install gcc-{target.triple.replace('_', '-')} or lld"
+        f"install binutils-{target.triple.replace('_', '-')} or lld"
     )
 
 
@@ -104,9 +104,10 @@ def _machine(name: str) -> str:
     return MACHINES.get(machine, machine)
 
 
-def _linker() -> list[str] | None:
-    """LLVM's linker, which takes objects of every ELF machine."""
-    if path := shutil.which("ld.lld"):
+def _linker(target: CpuTarget) -> list[str] | None:
+    """GNU's linker for the target, or LLVM's, which takes objects of every ELF machine."""
+    names = (f"{target.triple}-ld", "ld.lld")
+    if path := next((path for name in names if (path := shutil.which(name))), None):
         return [path]
     if importlib.util.find_spec("ziglang") is not None:
         return [sys.executable, "-m", "ziglang", "ld.lld"]

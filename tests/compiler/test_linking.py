@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import sys
 from pathlib import Path
@@ -31,7 +32,7 @@ def machine(path: Path) -> int:
 
 def with_tools(monkeypatch: pytest.MonkeyPatch, **tools: str) -> None:
     """Pretend that only these programs are installed, and no ziglang."""
-    monkeypatch.setattr(linking.shutil, "which", lambda name: tools.get(name.replace(".", "_")))
+    monkeypatch.setattr(linking.shutil, "which", lambda name: tools.get(re.sub(r"\W", "_", name)))
     monkeypatch.setattr(linking.importlib.util, "find_spec", lambda _: None)
 
 
@@ -105,10 +106,12 @@ def test_the_system_compiler_does_not_link_other_machines(
         linking.find_linker(other)
     assert caught.value.hint == (
         "the C compiler here links for x86_64 only: "
-        "install gcc-aarch64-linux-gnu or lld, or `pip install ziglang`"
+        "install binutils-aarch64-linux-gnu or lld, or `pip install ziglang`"
     )
     with_tools(monkeypatch, cc="/usr/bin/cc", ld_lld="/usr/bin/ld.lld")
     assert linking.find_linker(other) == ["/usr/bin/ld.lld", "-shared", "--build-id=none"]
+    with_tools(monkeypatch, cc="/usr/bin/cc", aarch64_linux_gnu_ld="/bin/aarch64-ld")
+    assert linking.find_linker(other) == ["/bin/aarch64-ld", "-shared", "--build-id=none"]
     native = linking.find_linker(cpu_target("cpu:x86-64-v3"))
     assert native == ["/usr/bin/cc", "-shared", "-fPIC", "-Wl,--build-id=none"]
 
@@ -120,12 +123,15 @@ def test_ziglang_is_the_last_resort(monkeypatch: pytest.MonkeyPatch, target: Cpu
     assert linking.find_linker(target) == expected
 
 
-@pytest.mark.skipif(linking._linker() is None, reason="needs ld.lld or ziglang")
 @pytest.mark.parametrize(
     ("name", "expected"), [("cpu:aarch64-linux-gnu", AARCH64), ("cpu:x86-64-v3", X86_64)]
 )
 def test_other_machines_link(tmp_path: Path, name: str, expected: int) -> None:
     target = cpu_target(name)
+    try:
+        linking.find_linker(target)
+    except MachineLacks as error:
+        pytest.skip(str(error))
     path = tmp_path / "model.so"
     linking.export_library(compiled(target), path, target)
     assert machine(path) == expected
