@@ -10,6 +10,9 @@ READY := $(VENV)/.ready
 # that nothing else wants.
 VENV_ALL := .venv-all
 READY_ALL := $(VENV_ALL)/.ready
+# An emulated aarch64, of Debian's packages: where there are none, the tests that run on it are skipped.
+AARCH64 := $(VENV_ALL)/aarch64
+READY_AARCH64 := $(AARCH64)/.ready
 PIP_ALL := $(VENV_ALL)/bin/python -m pip install --quiet --disable-pip-version-check
 DEMO := build/demo
 FAST := not slow and not reference and not peers
@@ -66,6 +69,7 @@ test: $(READY)
 
 test-all: lint
 	@python=$(PY); if $(MAKE) --no-print-directory $(READY_ALL); then python=$(VENV_ALL)/bin/python; \
+	$(MAKE) --no-print-directory $(READY_AARCH64) || echo "its tests are skipped" >&2; \
 	else echo "$(VENV_ALL) could not be set up: tests that need its packages are skipped" >&2; fi; \
 	echo "$$python $(PARALLEL) --durations=10 --by-folder"; \
 	$$python $(PARALLEL) --durations=10 --by-folder
@@ -133,3 +137,9 @@ $(READY_ALL): $(READY)
 	@$(PIP_ALL) -e ".[$(EXTRAS),test-all]"
 	@[ -z "$(DEBIAN)" ] || [ "$$(id -u)" != 0 ] || apt-get install --yes --quiet $(DEBIAN)
 	@touch $(READY_ALL)
+
+$(READY_AARCH64): $(READY_ALL) tests/aarch64/system.py
+	@echo "Setting up $(AARCH64), Debian's Python for that machine and QEMU: some 100 megabytes"
+	@echo "are downloaded, and nothing is installed outside the folder."
+	@$(VENV_ALL)/bin/python tests/aarch64/system.py $(AARCH64)
+	@touch $(READY_AARCH64)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import cache
 
 import numpy as np
 import tvm
 
-from maxtool.compiler.cpu_target import cpu_target
+from maxtool.compiler.cpu_target import CpuTarget, cpu_target
 from maxtool.compiler.kernels.cpu import builder
 from maxtool.compiler.kernels.cpu.backend import CpuBackend
+from tests.aarch64.emulation import EMULATED, emulator
 
-HOST = cpu_target()
+# This machine, or the one that is emulated.
+HOST = cpu_target(os.environ.get(EMULATED, "cpu"))
 TILE = HOST.tile
 BACKEND = CpuBackend(TILE)
 
@@ -22,7 +25,14 @@ def compiled(
     factory: Callable[..., object], *arguments: object, **options: object
 ) -> Callable[..., None]:
     """The machine code of a kernel for this machine."""
-    module = builder.build({"kernel": factory(*arguments, **options)}, HOST.tvm)
+    return compiled_for(HOST, factory(*arguments, **options))
+
+
+def compiled_for(target: CpuTarget, kernel: object) -> Callable[..., None]:
+    """The machine code of a kernel for a CPU whose code runs here."""
+    module = builder.build({"kernel": kernel}, target.tvm)
+    if EMULATED in os.environ:
+        return emulator().load(module, target)
     function: Callable[..., None] = module["kernel"]
     return function
 

@@ -12,7 +12,7 @@ from maxtool.compiler.kernels.cpu.backend import CpuBackend
 from maxtool.compiler.kernels.kv_cache_write import cache_write
 from tests.effort import thinned
 
-from .harness import HOST, TILE, call, compiled, error, normal
+from .harness import HOST, TILE, call, compiled, compiled_for, error, normal
 
 # Scores are inner products of up to 80 terms (2**-24 times a few), which exp turns from absolute to
 # relative errors, times scores of a few units; the weighted sum over up to 300 keys adds its own.
@@ -144,7 +144,7 @@ def test_every_float16_is_converted_exactly(target: CpuTarget) -> None:
     every = np.arange(1 << 16, dtype="u2").view("f2").reshape(1, 1, -1, 64)
     context = every.shape[2]
     arguments = target.tile, 1, 1, 64, 1.0, 1, None, "float16"
-    function = builder.build({"kernel": attention(*arguments)}, target.tvm)["kernel"]
+    function = compiled_for(target, attention(*arguments))
     q, keys = np.zeros((1, context, 1, 64), "f4"), np.zeros((1, 1, 64, context), "f2")
     actual = call(function, q, keys, every, np.zeros(1, "i4"), shape=q.shape)
     finite = np.isfinite(every[0, 0]).all(-1)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from maxtool.compiler.cpu_target import cpu_target
 from maxtool.compiler.kernels.cpu.integer_dot import instruction_set
 from maxtool.compiler.kernels.cpu.quantized_embedding import quantized_embedding
 from maxtool.compiler.kernels.cpu.quantized_experts import quantized_expert_linear
@@ -20,13 +19,13 @@ from maxtool.quantization import QuantizationEncoding, dequantize
 from maxtool.quantization.codec import CODECS
 from tests.effort import thinned
 
-from .harness import call, compiled, error, normal
+from .harness import HOST, call, compiled, error, normal
 from .quantized_numbers import SAME_INTEGERS, blocks_of, half_steps, rounded
 
 E = QuantizationEncoding
 ENCODINGS = thinned(list(LAYOUTS), E.Q4_0, E.Q5_1, E.Q8_0, E.Q4_K, E.Q6_K, E.IQ4_XS)
 NAMES = {encoding: encoding.name for encoding in LAYOUTS}
-MACHINE = instruction_set(cpu_target())
+MACHINE = instruction_set(HOST)
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS, ids=NAMES.get)
