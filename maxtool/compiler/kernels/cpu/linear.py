@@ -11,6 +11,7 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.cpu_target import RegisterTile
 from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.kernels.cpu.transpose import transposed
 
 # Terms of the inner product summed before the sums leave the registers: the block of weights
 # (BLOCK * nr) stays in the L2 cache, that of activations (BLOCK * mr) in L1.
@@ -131,8 +132,21 @@ class LinearKernel:
         b.each(prod(batch, start=tasks), multiply, threads=True)
 
     def pack_tile(self, packed: b.Buffer, t: b.Expr, sources: Sequence[b.Expr]) -> None:
-        """Copy rows of x so that those of one k are neighbours."""
-        with T.serial(self.k) as k:
+        """Copy rows of x so that those of one k are neighbours, by squares where there are any.
+
+        The last square of rows may overlap the one before it, and writes the same.
+        """
+        side = 8 if self.tile.mr >= 8 else 4
+        firsts = [*range(0, self.tile.mr - side, side), self.tile.mr - side]
+        squares = T.Bind(b.quotient(self.k, side))
+        with T.serial(squares) as square:
+            k = b.index(square * side)
+            for first in firsts:
+                places = [(*self.at, source, k) for source in sources[first : first + side]]
+                rows = [b.let(b.load(self.x, place, side)) for place in places]
+                for column, vector in enumerate(transposed(rows)):
+                    b.store(packed, vector, (t, k + column, first), side)
+        with T.serial(squares * side, self.k) as k:
             for r, source in enumerate(sources):
                 b.store(packed, self.x[(*self.at, source, k)], (t, k, r))
 

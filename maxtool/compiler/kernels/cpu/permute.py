@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.cpu_target import RegisterTile
 from maxtool.compiler.kernels import moving
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu.backend import CpuBackend
+from maxtool.compiler.kernels.cpu.transpose import transposed
 
 # Rows and columns of a tile, a power of two; tiles side by side, which share lines of the cache.
 SIDE = 8
@@ -60,7 +60,7 @@ def permute(tile: RegisterTile, dtype: str, dims: tuple[int, ...]) -> b.PrimFunc
                             b.let(b.load(x, at(range(last + 1), i + row, k), SIDE))
                             for row in range(SIDE)
                         ]
-                        for column, vector in enumerate(_transposed(rows)):
+                        for column, vector in enumerate(transposed(rows)):
                             b.store(y, vector, at(dims, i, k + column), SIDE)
                 each((first, first + span), b.index(start + whole * SIDE))
 
@@ -72,25 +72,3 @@ def permute(tile: RegisterTile, dtype: str, dims: tuple[int, ...]) -> b.PrimFunc
             lambda: b.each_row(prod(blocks, start=b.integer(1)), span * LENGTH, block),
         )
     return kernel.function
-
-
-def _transposed(rows: list[b.Expr]) -> list[b.Expr]:
-    """Transpose a square tile: each round interleaves its upper half with its lower one."""
-    half = len(rows) // 2
-    for _ in range(len(rows).bit_length() - 1):
-        pairs = zip(rows[:half], rows[half:], strict=True)
-        rows = [part for upper, lower in pairs for part in _interleaved(upper, lower, half)]
-    return rows
-
-
-def _interleaved(upper: b.Expr, lower: b.Expr, half: int) -> list[b.Expr]:
-    """The elements of two vectors in turn: those of their first halves, and of their second."""
-    return [
-        b.let(
-            tirx.Shuffle(
-                [upper, lower],
-                [b.int32(place) for k in range(start, start + half) for place in (k, 2 * half + k)],
-            )
-        )
-        for start in (0, half)
-    ]
