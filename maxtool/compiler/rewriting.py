@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
 
+from maxtool.compiler.fusion.attention_fusions import ATTENTION_FUSIONS
 from maxtool.compiler.fusion.cache_fusions import CACHE_FUSIONS
 from maxtool.compiler.fusion.linear_fusions import LINEAR_FUSIONS
 from maxtool.compiler.fusion.matcher import Fusion
@@ -20,7 +21,10 @@ from maxtool.graph import Graph, Node
 Condition: TypeAlias = Callable[[Node], bool]
 
 # The fusions of each kind of target, after those of all.
-TARGET_FUSIONS: dict[str, tuple[Fusion, ...]] = {"cuda": (*CACHE_FUSIONS, *PRODUCT_FUSIONS)}
+TARGET_FUSIONS: dict[str, tuple[Fusion, ...]] = {
+    "cpu": ATTENTION_FUSIONS,
+    "cuda": (*CACHE_FUSIONS, *PRODUCT_FUSIONS),
+}
 
 
 def rewrite(graph: Graph, placement: Placement) -> NodeIndex:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from maxtool.compiler.fusion.attention_fusions import UNMOVED
 from maxtool.compiler.kernels import requests
-from maxtool.compiler.kernels.cpu.cpu_requests import SlotAttention
+from maxtool.compiler.kernels.cpu.block_attention import fits_blocks
+from maxtool.compiler.kernels.cpu.cpu_requests import BlockAttention, SlotAttention
 from maxtool.compiler.kernels.kernel_options import HeadSizes, Mask
 from maxtool.compiler.lowering.function_lowering import Expr, FunctionLowering, Rule
 from maxtool.compiler.lowering.permute_rules import permuted
@@ -57,9 +59,12 @@ def _attention(function: FunctionLowering, node: Node) -> None:
 
 
 def dot_attention_request(
-    function: FunctionLowering, node: Node
+    function: FunctionLowering, node: Node, axis: int = 1
 ) -> tuple[requests.DotAttention, list[Expr]]:
-    """Return the kernel of an attention in the types of its operands, and the mask, if any."""
+    """Return the kernel of an attention in the types of its operands, and the mask, if any.
+
+    Its heads are counted along ``axis``.
+    """
     query, key, value, *masks = node.inputs
     mask, operands = None, []
     for tensor in masks:
@@ -68,7 +73,7 @@ def dot_attention_request(
         shape = [*(1,) * (4 - tensor.rank), *tensor.shape]
         mask = Mask(tensor.dtype.value, tuple(dim == 1 for dim in shape))
     dim = int(query.shape[3])
-    heads = HeadSizes(int(query.shape[1]), int(key.shape[1]), dim, int(value.shape[3]))
+    heads = HeadSizes(int(query.shape[axis]), int(key.shape[axis]), dim, int(value.shape[3]))
     scale = node.attributes["scale"]
     request = requests.DotAttention(
         dtype=query.dtype.value,
@@ -83,10 +88,26 @@ def dot_attention_request(
 
 def _dot_attention(function: FunctionLowering, node: Node) -> None:
     (result,) = node.outputs
-    request, masks = dot_attention_request(function, node)
+    by_token = node.op == UNMOVED
+    plain, masks = dot_attention_request(function, node, axis=2 if by_token else 1)
+    fits = fits_blocks(plain.dtype, plain.heads.key_dim, plain.heads.value_dim)
+    request = _in_blocks(plain, by_token=by_token) if fits else plain
     operands = [*map(function.get, node.inputs[:3]), *masks]
     sizes = function.sizes(result.shape)
     function.set_whole(result, function.kernel(request, operands, sizes, result.dtype))
+
+
+def _in_blocks(request: requests.DotAttention, *, by_token: bool) -> BlockAttention:
+    """Return the same attention by the kernel of blocks."""
+    return BlockAttention(
+        dtype=request.dtype,
+        heads=request.heads,
+        mask=request.mask,
+        causal=request.causal,
+        scale=request.scale,
+        out=request.out,
+        by_token=by_token,
+    )
 
 
 ATTENTION: dict[str, Rule] = {
@@ -97,4 +118,5 @@ ATTENTION: dict[str, Rule] = {
     "slot_attention": _attention,
     "slot_write_key": _cache_write,
     "slot_write_value": _cache_write,
+    UNMOVED: _dot_attention,
 }

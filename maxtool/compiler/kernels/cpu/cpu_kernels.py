@@ -10,6 +10,7 @@ from maxtool.compiler.kernels import requests as r
 from maxtool.compiler.kernels.cpu import cpu_requests as c
 from maxtool.compiler.kernels.cpu.attention import attention, slot_attention
 from maxtool.compiler.kernels.cpu.backend import CpuBackend
+from maxtool.compiler.kernels.cpu.block_attention import block_attention
 from maxtool.compiler.kernels.cpu.dot_attention import dot_attention
 from maxtool.compiler.kernels.cpu.embedding import embedding
 from maxtool.compiler.kernels.cpu.experts import expert_linear
@@ -28,6 +29,7 @@ from maxtool.compiler.kernels.shared import on_backend
 # Kernels whose inner loops are as wide as the register tile, or as a vector register.
 KERNELS: tuple[Row, ...] = (
     row_with(RegisterTile, r.Attention)(attention),
+    row_with(RegisterTile, c.BlockAttention)(block_attention),
     row_with(RegisterTile, r.DotAttention)(dot_attention),
     row_with(RegisterTile, r.Embedding)(embedding),
     row_with(RegisterTile, c.PackedExpertLinear)(expert_linear),
