@@ -9,8 +9,8 @@ from pathlib import Path
 
 from maxtool import architectures
 from maxtool.architectures import Architecture, Decoder, Entry, graph_of
+from maxtool.artifact import batch, devices, original_model
 from maxtool.artifact import check as parity
-from maxtool.artifact import devices, original_model
 from maxtool.artifact.cache_type import cache_layout
 from maxtool.artifact.contents import Contents, NamedGraph
 from maxtool.artifact.matrix_types import (
@@ -150,6 +150,7 @@ def prepare(request: Request) -> Build:
     check_name(request.name)
     target = target_of(request)
     _check_quantize(request, target)
+    batch.check_request(request, target)
     checkpoint = open_checkpoint(request.source)
     check_place(request, checkpoint.protected)
     recipe = load_recipe(request.recipe) if request.recipe else find_recipe(checkpoint)
@@ -170,6 +171,7 @@ def prepare(request: Request) -> Build:
     notes += packing_note(contents)
     made = Build(request, contents, checkpoint, notes, planned, types, module, graphs)
     made.check_machine()
+    batch.check_memory(request.batch, contents.state_bytes + made.weight_bytes, target)
     return made
 
 
@@ -290,6 +292,8 @@ def _module(
     module = architectures.build(name, config, dtype, context, form, draws)
     if request.kv_dtype is not None and not isinstance(module, Decoder):
         raise UsageError(f"--kv-dtype is for decoders, not {planned.recipe.name}")
+    if not isinstance(module, Decoder):
+        batch.refuse(request, planned.recipe.name)
     return module, told
 
 

@@ -25,7 +25,7 @@ def cache_layout(request: Request, dtype: DType, target: Target, *, is_wide: boo
     asked = request.kv_dtype
     if target.kind == "cpu":
         chosen = asked or _usual(target.processor.features, is_wide=is_wide)
-        return CacheLayout(chosen, slides=True)
+        return CacheLayout(chosen, slides=True, slots=request.batch)
     if asked not in (None, dtype):
         raise UsageError(
             f"--kv-dtype {asked.value}: on GPUs the cache is {dtype.value}, as the matrices are",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -17,6 +16,7 @@ import numpy as np
 
 from maxtool.artifact import check_lengths
 from maxtool.artifact.allowed_error import with_rounding
+from maxtool.artifact.check_calls import CACHED, in_turn_calls, slotted_calls
 from maxtool.artifact.check_inputs import draw
 from maxtool.artifact.contents import Contents, NamedGraph
 from maxtool.artifact.graph_outputs import GraphRunner
@@ -36,8 +36,6 @@ LARGEST = 1 << 23
 DECODED, DECODED_PAST = 3, 11
 """Tokens of a decoder that come one at a time, and at most so many where they pass a window's end:
 each of them takes the reference a sweep over all weights."""
-CACHED = ("prefill", "decode")
-"""Functions that are called in turn, and share a state."""
 DRAWING = ("sample_prefill", "sample_decode")
 """Functions that draw tokens, which rounding may change."""
 
@@ -182,7 +180,9 @@ def _asked(contents: Contents, length: int, allowed: Tolerance) -> Iterator[Reco
     if in_turn:
         ids = draw(contents, functions[CACHED[0]], length)["input_ids"]
         passes = any(turn < length for turn in contents.turns)
-        calls = _in_turn(ids, DECODED_PAST if passes else DECODED)
+        calls = in_turn_calls(ids, DECODED_PAST if passes else DECODED)
+        if (slots := contents.facts.get("batch")) is not None:
+            calls = list(slotted_calls(calls, int(str(slots))))
         yield RecordedCheck(" and ".join(CACHED), calls, "logits", NOTHING, allowed)
 
 
@@ -196,16 +196,3 @@ def _is_large(function: NamedGraph, length: int) -> bool:
         for kind in function.output_types.values()
     ]
     return any(math.prod(size) > LARGEST for size in sizes)
-
-
-def _in_turn(ids: Array, decoded: int) -> list[RecordedCall]:
-    """``prefill``, and then ``decode`` for the last tokens, one at a time."""
-    length = ids.shape[1]
-    starts = [0, *range(max((length + 1) // 2, length - decoded), length)]
-    return [
-        RecordedCall(
-            CACHED[start > 0],
-            {"input_ids": ids[:, start:stop], "position": np.array([start], np.int32)},
-        )
-        for start, stop in pairwise([*starts, length])
-    ]

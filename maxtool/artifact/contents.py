@@ -98,7 +98,7 @@ class Contents:
 
     @property
     def state_bytes(self) -> int:
-        """The memory of one text, on all devices."""
+        """The memory of the state, on all devices: of one text, or of one in each slot."""
         sizes = (
             math.prod(dim.size({"batch": 1}) for dim in kind.shape) * kind.dtype.size_in_bytes
             for kind in self.state.values()

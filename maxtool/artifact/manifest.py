@@ -26,6 +26,8 @@ from maxtool.weights.formats.artifact import FILE
 MODULE = "model.so"
 PROGRAM, LOADER = "run.py", "loader"
 LIBRARIES = "lib"
+# The first dimensions of a buffer with positions: of the batch, or of slots, and of heads.
+HEADS = 2
 # Of TVM's libraries those that an artifact of each kind runs on.
 RUNTIMES = {"cpu": (RUNTIME,), "cuda": (RUNTIME, CUDA_RUNTIME)}
 
@@ -128,6 +130,7 @@ def _buffer(name: str, tensor_type: TensorType, rooms: Iterable[object]) -> dict
     """A buffer of the state, and which of its axes is that of the positions: it has such a size."""
     spec = _spec(name, tensor_type)
     sizes = [dim.value if dim.is_static else None for dim in tensor_type.shape]
+    sizes[:HEADS] = [None] * HEADS
     axis = next((sizes.index(room) for room in rooms if room in sizes), None)
     return spec | ({} if axis is None else {"positions": axis})
 

@@ -5,7 +5,7 @@ Nothing of a checkpoint is executed: a model whose code lies beside its weights 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, TypeAlias
 
@@ -47,20 +47,36 @@ class OriginalModel:
         """The memory of one text, which is transformers' own."""
         return {}
 
+    def _named(self, name: str) -> Sequence[str]:
+        """The outputs of a function."""
+        return self._functions[name].outputs
+
     def run(
         self, name: str, inputs: Mapping[str, Array], state: dict[str, Any] | None = None
     ) -> dict[str, Array]:
         """The outputs of a function by name; an error where the model has none of that name."""
+        if "slot" in inputs and state is not None:
+            return self._run_slots(name, inputs, state)
         taken = {key: value for key, value in inputs.items() if key != "position"}
         results = self._run(taken, state)
         if name == "embed":
             return {"embeddings": self._pooled(results["last_hidden_state"], inputs)}
-        if missing := [output for output in self._functions[name].outputs if output not in results]:
+        if missing := [output for output in self._named(name) if output not in results]:
             what = f"the original model gives no {' or '.join(missing)}: it gives"
             raise ConfigurationError(f"{what} {', '.join(results)}", hint="try --check graph")
         return (
             {key: value[:, -1] for key, value in results.items()} if state is not None else results
         )
+
+    def _run_slots(
+        self, name: str, inputs: Mapping[str, Array], states: dict[str, Any]
+    ) -> dict[str, Array]:
+        """The outputs for rows that are texts of their own, each with its memory."""
+        rows = [
+            self.run(name, {"input_ids": ids[None]}, states.setdefault(f"slot {slot}", {}))
+            for slot, ids in zip(inputs["slot"], inputs["input_ids"], strict=True)
+        ]
+        return {key: np.concatenate([row[key] for row in rows]) for key in self._named(name)}
 
     def _run(self, inputs: Mapping[str, Array], state: dict[str, Any] | None) -> dict[str, Array]:
         import torch

@@ -122,6 +122,15 @@ def compile(  # noqa: A001 - the command's name
             help="Positions to make room for; the model's own if absent, at most 131072.",
         ),
     ] = None,
+    batch: Annotated[
+        int,
+        typer.Option(
+            "--batch",
+            metavar="N",
+            help="How many texts a decoder goes on with at once, on CPUs; "
+            "each has a cache of its own.",
+        ),
+    ] = 1,
     pooling: Annotated[
         str | None,
         typer.Option(
@@ -168,6 +177,7 @@ def compile(  # noqa: A001 - the command's name
         "--devices": devices if devices != 1 else None,
         "--kv-dtype": kv_dtype,
         "--context": context,
+        "--batch": batch if batch != 1 else None,
         "--quantize": quantize,
         "--pooling": pooling,
         "--normalize": normalize,
@@ -202,6 +212,7 @@ def compile(  # noqa: A001 - the command's name
             devices=devices,
             kv_dtype=options.parse_dtype(kv_dtype, "--kv-dtype"),
             context=context,
+            batch=batch,
             quantize=options.parse_encoding(quantize),
             pooling=options.parse_pooling(pooling),
             normalize=normalize,

@@ -71,7 +71,9 @@ def _cache(build: Build) -> str:
     """The type of a decoder's cache, and what it takes of memory."""
     if build.kv_dtype is None:
         return ""
-    return f", cache in {build.kv_dtype.value} ({units.binary_size(build.contents.state_bytes)})"
+    size = units.binary_size(build.contents.state_bytes)
+    texts = f" for {build.request.batch} texts" if build.request.batch > 1 else ""
+    return f", cache in {build.kv_dtype.value} ({size}{texts})"
 
 
 def show(out: Output, build: Build | ModuleBuild, report: Report | None) -> None:
@@ -141,6 +143,7 @@ def _as_json(build: Build | ModuleBuild, report: Report | None) -> dict[str, obj
         "matrices": type_bytes(build.contents),
         "kv_dtype": kv_dtype and kv_dtype.value,
         "context": build.contents.context,
+        "batch": build.contents.facts.get("batch", 1),
         "dry_run": report is None,
         "weight_bytes": build.weight_bytes,
         "state_bytes": build.contents.state_bytes,

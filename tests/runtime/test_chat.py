@@ -139,7 +139,8 @@ def test_without_jinja(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 class Held(list[int]):
     """The state of a model without windows, which holds all that it was given."""
 
-    def holds_before(self, position: int) -> bool:
+    def holds_before(self, position: int, slot: int) -> bool:
+        assert slot == 0
         return position <= len(self)
 
 
@@ -147,7 +148,7 @@ class Fake:
     """A model whose next token is the last one and one more, and that keeps count of its work."""
 
     def __init__(self, context: int = 40, end: int = 99, beyond: int | None = None) -> None:
-        facts = {"eos": (end,), "context": context, "reread_beyond": beyond}
+        facts = {"eos": (end,), "context": context, "reread_beyond": beyond, "batch": 1}
         self.manifest = type("M", (), facts)()
         self.cache: list[int] = Held()
         self.read = 0

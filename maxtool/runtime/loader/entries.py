@@ -12,7 +12,7 @@ from .manifest import Manifest
 from .memory import Array, named
 from .processor import Progress, State, TextMemory
 from .specs import EntrySpec
-from .text_entries import check_position, span
+from .text_entries import check_position, spans_of
 
 if TYPE_CHECKING:
     from .split import SplitExecution
@@ -84,12 +84,15 @@ class EntryRunner:
         self, state: State, entry: EntrySpec, inputs: Mapping[str, Array]
     ) -> Sequence[Any]:
         """The parts of a state that a call is going to write from its position on."""
-        first, end = span(entry, inputs)
-        if not state.holds_before(first):
-            kept = f"the last {self.manifest.kept_positions} of {state.length} positions"
-            what = f"layers with a window hold {kept}: nothing can be read at position {first}"
-            raise DoesNotFit(what, hint="begin at position 0 again, or with a new state")
-        state.length = end
+        spans = spans_of(entry, inputs)
+        for slot, first, _ in spans:
+            if not state.holds_before(first, slot):
+                length = state.lengths[slot]
+                kept = f"the last {self.manifest.kept_positions} of {length} positions"
+                what = f"layers with a window hold {kept}: nothing can be read at position {first}"
+                raise DoesNotFit(what, hint="begin at position 0 again, or with a new state")
+        for slot, _, end in spans:
+            state.lengths[slot] = end
         return state.parts
 
     def _fitting(self, state: State | None, dims: Mapping[str, int]) -> State:

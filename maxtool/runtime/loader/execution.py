@@ -48,7 +48,8 @@ class Execution:
     def new_state(self, dims: Mapping[str, int]) -> State:
         """Zeroed state for the given sizes of named dimensions."""
         manifest = self._manifest
-        make = partial(State, [self.processor], manifest.state, dims, manifest.kept_positions)
+        device, kept = [self.processor], manifest.kept_positions
+        make = partial(State, device, manifest.state, dims, kept, manifest.batch)
         try:
             return make()
         except MachineLacks:

@@ -67,7 +67,7 @@ class Host:
             array = aligned(shape, DTYPES[dtype])
         except (MemoryError, ValueError):  # more than the machine has, or than there are addresses
             what = f"the machine has too little memory for {dtype}{list(shape)}"
-            hint = "compile the model with a smaller --context"
+            hint = "compile the model with a smaller --context or --batch"
             raise MachineLacks(what, hint=hint) from None
         return tvm_ffi.from_dlpack(array)
 

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from .errors import BadInput
 from .specs import (
     DTYPES,
+    MAX_BATCH,
     RECORDS,
     ArraySpec,
     BufferSpec,
@@ -53,6 +54,10 @@ class ManifestParser:
         self.weights = tuple(map(self._stored, self._tensors(root["weights"], "tensors")))
         self.tables = tuple(map(self._table, self._get(root, "tables", (list, type(None))) or ()))
         self.context = self._count(root, "context")
+        # Texts that the state holds side by side.
+        self.batch = self._count(root, "batch") or 1
+        if self.batch > MAX_BATCH:
+            raise self._wrong(f"'batch' is {self.batch}, and {MAX_BATCH} at most")
         # Texts longer than this are read in another way: what was cached before is of no use then.
         self.reread_beyond = self._count(root, "reread_beyond")
         # What layers with a window hold of a text: its last positions, so many of them.

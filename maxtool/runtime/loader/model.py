@@ -19,6 +19,7 @@ from .memory import Array
 from .processor import Progress
 from .sampling import Sampling, TokenSampler
 from .session import Session
+from .slots import Unread, inputs_of
 from .specs import GENERATE
 from .tokens import check_text, encode, open_tokenizer, telling_failures, too_long
 from .wrong_path import another_task
@@ -101,7 +102,7 @@ class Model(EntryRunner):
         for name in ("prefill", "decode"):
             if "logits" not in {spec.name for spec in self.entry(name).outputs}:
                 raise DoesNotFit(f"{name} gives no logits: this is not a language model")
-        bind(self.manifest, self.entry("prefill"), {"input_ids": [ids], "position": [0]})
+        bind(self.manifest, self.entry("prefill"), inputs_of(self.manifest, [Unread(0, ids, 0)]))
         return min(max_tokens, self.room(len(ids)))
 
     def embed(self, texts: str | Iterable[Text], batch: int = 32) -> Array:

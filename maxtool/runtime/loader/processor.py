@@ -35,7 +35,7 @@ class State:
     Attributes:
         specs: Its tensors, as the manifest lists them.
         dims: The sizes of its named dimensions.
-        length: The tokens that were written, or begun to be; 0 where nobody counts.
+        lengths: The tokens that were written into each slot, or begun to be.
         parts: What compiled code takes on each device: all its tensors there.
 
     Raises:
@@ -48,15 +48,19 @@ class State:
         specs: Sequence[ArraySpec],
         dims: Mapping[str, int],
         kept: int | None = None,
+        slots: int = 1,
     ) -> None:
-        """``kept`` is how many of the last positions it holds in every layer; None for all."""
+        """Make room for texts in ``slots``.
+
+        ``kept`` is how many of the last positions it holds in every layer; None for all.
+        """
         import tvm_ffi
 
         named = {size for spec in specs for size in spec.names}
         if wrong := [name for name in sorted(named) if dims.get(name, 0) < 1]:
             raise BadUsage(f"a state needs the sizes of {', '.join(wrong)}, from 1 up")
         self.specs, self.dims = specs, {name: dims[name] for name in named}
-        self.length, self._kept = 0, kept
+        self.lengths, self._kept = [0] * slots, kept
         self._tensors = [
             (device, [device.zeros(spec.sizes(dims), spec.dtype) for spec in specs])
             for device in devices
@@ -68,19 +72,20 @@ class State:
         """Return the contents, device by device: its own memory on a CPU, a copy from others."""
         return [a for device, tensors in self._tensors for a in device.arrays(tensors)]
 
-    def holds_before(self, position: int) -> bool:
-        """Return whether it holds all that a token at ``position`` looks back at.
+    def holds_before(self, position: int, slot: int = 0) -> bool:
+        """Return whether it holds all that a token at ``position`` of a text looks back at.
 
         With windows it holds the last positions alone: once they have begun to overwrite each
         other, a text goes on at its end or begins anew. At the last position it goes on, too: what
         that one has overwritten is out of its own window.
         """
-        overwritten = self._kept is not None and self.length > self._kept
-        return not overwritten or position == 0 or position >= self.length - 1
+        length = self.lengths[slot]
+        overwritten = self._kept is not None and length > self._kept
+        return not overwritten or position == 0 or position >= length - 1
 
     def clear(self) -> None:
         """Make it zeros again."""
-        self.length = 0
+        self.lengths = [0] * len(self.lengths)
         for device, tensors in self._tensors:
             for tensor in tensors:
                 device.clear(tensor)

@@ -19,6 +19,7 @@ from .comparison import Comparison, Tolerance, compare
 from .errors import BadInput, DoesNotFit
 from .memory import Array
 from .specs import BITS
+from .text_entries import SLOT
 
 FILE = "check.npz"
 PLAN = "trials"
@@ -55,7 +56,9 @@ class RecordedCheck:
     name: str
     calls: Sequence[RecordedCall]
     output: str  # the name of the output that is compared
-    expected: Array  # that output; of several calls one after the other along axis 1
+    # That output; of several calls one after the other, along axis 1 where the rows of all are the
+    # same texts, and along axis 0 where each row says by its slot which text it is of.
+    expected: Array
     tolerance: Tolerance
 
     def run(self, model: Runner) -> Array:
@@ -64,6 +67,8 @@ class RecordedCheck:
         keeps = bool(model.entry(first.entry).state)
         state = model.new_state(batch=len(next(iter(first.inputs.values())))) if keeps else None
         outputs = [model.run(call.entry, call.inputs, state)[self.output] for call in self.calls]
+        if SLOT in first.inputs:
+            return np.concatenate(outputs)
         return outputs[0] if len(outputs) == 1 and not keeps else np.stack(outputs, axis=1)
 
     def compare(self, model: Runner) -> Comparison:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 
-import numpy as np
-
 from .entries import EntryRunner
 from .memory import Array
 from .processor import Decoder
 from .sampling import TokenSampler
+from .slots import Slot, Unread, inputs_of
 
 Choose = Callable[[Array, Sequence[int]], int]
 
@@ -28,9 +27,9 @@ class Session:
         self.reused = 0
         memory = model.text_memory()
         self._model, self._state, self._decoder = model, memory.state, memory.decoder
+        self._slot = Slot(model.manifest, memory.state)
         # A process that ends gives nothing back.
         weakref.finalize(self, model.give_back, memory).atexit = False
-        self._is_long = False
 
     def generate(self, ids: Sequence[int], count: int, choose: Choose) -> Iterator[int]:
         """Tokens behind ``ids``, one at a time, up to ``count`` or an end-of-text token.
@@ -39,7 +38,7 @@ class Session:
         """
         before = list(ids)
         common = min(_common(self.ids, before), len(before) - 1)
-        self.reused = self._usable(common, len(before))
+        self.reused = self._slot.usable(common, len(before))
         if self._decoder is not None and isinstance(choose, TokenSampler):
             yield from self._drawn(self._decoder, before, count, choose)
         else:
@@ -54,7 +53,7 @@ class Session:
             if chosen in self._model.manifest.eos:
                 return
             before.append(chosen)
-            position = self._usable(len(before) - 1, len(before))
+            position = self._slot.usable(len(before) - 1, len(before))
             name = "decode" if position else "prefill"
             yield chosen
 
@@ -71,7 +70,7 @@ class Session:
                 before.append(token)
                 yield token
             count -= part
-            start = self._usable(len(before) - 1, len(before))
+            start = self._slot.usable(len(before) - 1, len(before))
 
     def _part(
         self, decoder: Decoder, before: Sequence[int], start: int, count: int, chooser: TokenSampler
@@ -98,22 +97,10 @@ class Session:
         limit = self._model.manifest.reread_beyond
         return count if limit is None or length > limit else min(count, limit - length + 1)
 
-    def _usable(self, count: int, length: int) -> int:
-        """Return how many of ``count`` tokens in the state a text of ``length`` tokens may rely on.
-
-        On none of them where the state has lost what a layer with a window looks back at, or where
-        the model reads longer texts in another way than shorter ones, and the state was read in the
-        other way.
-        """
-        limit = self._model.manifest.reread_beyond
-        is_long = limit is not None and length > limit
-        same, self._is_long = is_long == self._is_long, is_long
-        return count if same and self._state.holds_before(count) else 0
-
     def _read(self, name: str, ids: list[int], start: int) -> Array:
         """Read the tokens from ``start`` on; the logits of what follows."""
         del self.ids[start:]
-        inputs = {"input_ids": [ids[start:]], "position": np.array([start], np.int32)}
+        inputs = inputs_of(self._model.manifest, [Unread(self._slot.number, ids, start)])
         logits: Array = self._model.run(name, inputs, self._state)["logits"][0]
         self.ids += ids[start:]
         return logits

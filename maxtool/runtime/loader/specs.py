@@ -11,6 +11,8 @@ import numpy as np
 # What a model does by itself; one without a task has functions of arrays, and no state.
 GENERATE, EMBED = "generate", "embed"
 ALIGNMENT = 64
+# Texts that a state may hold side by side.
+MAX_BATCH = 4096
 DTYPES = {name: np.dtype(name) for name in ("bool", "float16", "float32", "float64")}
 DTYPES |= {
     f"{sign}int{n}": np.dtype(f"{sign}int{n}") for sign in ("", "u") for n in (8, 16, 32, 64)

@@ -45,8 +45,9 @@ class SplitExecution:
 
     def new_state(self, dims: Mapping[str, int]) -> State:
         """Zeroed state on every device."""
-        processors = [member.processor for member in self._members]
-        return State(processors, self._manifest.state, dims, self._manifest.kept_positions)
+        processors, manifest = [member.processor for member in self._members], self._manifest
+        kept = manifest.kept_positions
+        return State(processors, manifest.state, dims, kept, manifest.batch)
 
     def text_memory(self) -> TextMemory:
         """The memory of one text; tokens are picked on the host, where the devices meet anyway."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from .errors import DoesNotFit
 from .manifest_parser import ManifestParser
@@ -15,6 +15,9 @@ Rule: TypeAlias = Callable[[ManifestParser], Iterator[str]]
 IDS = ("input_ids", "token")
 SETTINGS = 5
 PREFILL = "prefill"
+SLOT = "slot"
+# What entries take whose state has slots: names, types, numbers of dimensions.
+SLOTTED = ("input_ids int64 2", "position int32 1", "slot int32 1")
 # Entries that draw tokens by themselves, and what they take and give: names, types, numbers of
 # dimensions.
 SAMPLED = {"sample_prefill", "sample_decode"}
@@ -26,20 +29,34 @@ def ids_of(entry: EntrySpec) -> InputSpec | None:
     return next((spec for spec in entry.inputs if spec.name in IDS), None)
 
 
+class Span(NamedTuple):
+    """Positions of the tokens of one text: the first, and that behind the last."""
+
+    slot: int  # where the state holds the text
+    first: int
+    end: int
+
+
 def check_position(manifest: ManifestParser, entry: EntrySpec, inputs: Mapping[str, Array]) -> None:
-    """Refuse a position whose tokens would be written behind the end of the state."""
+    """Refuse positions outside the state, and two rows that would write into one slot."""
     if not entry.state or manifest.context is None:
         return
-    position, end = span(entry, inputs)
-    if position < 0 or end > manifest.context:
-        what = f"position {position} and {end - position} tokens"
-        raise DoesNotFit(f"{what} go beyond the context of {manifest.context}")
+    spans = spans_of(entry, inputs)
+    for span in spans:
+        if span.first < 0 or span.end > manifest.context:
+            what = f"position {span.first} and {span.end - span.first} tokens"
+            raise DoesNotFit(f"{what} go beyond the context of {manifest.context}")
+    if len({span.slot for span in spans}) < len(spans):
+        raise DoesNotFit(f"a slot stands twice in {[span.slot for span in spans]}")
 
 
-def span(entry: EntrySpec, inputs: Mapping[str, Array]) -> tuple[int, int]:
-    """The positions of the tokens of a call: the first, and that behind the last."""
-    ids, position = ids_of(entry), int(inputs["position"][0])
-    return position, position + inputs["input_ids" if ids is None else ids.name].shape[1]
+def spans_of(entry: EntrySpec, inputs: Mapping[str, Array]) -> list[Span]:
+    """What a call writes: the positions of its tokens, for each slot that it names."""
+    ids, positions = ids_of(entry), inputs["position"].tolist()
+    length = inputs["input_ids" if ids is None else ids.name].shape[1]
+    slots = inputs[SLOT].tolist() if SLOT in inputs else [0]
+    pairs = zip(slots, positions, strict=True)
+    return [Span(slot, first, first + length) for slot, first in pairs]
 
 
 def _stateful(manifest: ManifestParser) -> Iterator[str]:
@@ -47,6 +64,9 @@ def _stateful(manifest: ManifestParser) -> Iterator[str]:
     named = {size for spec in manifest.state for size in spec.names}
     for name, entry in manifest.entries.items():
         if not entry.state:
+            continue
+        if manifest.batch > 1 or any(spec.name == SLOT for spec in entry.inputs):
+            yield from _slotted(manifest, name, entry)
             continue
         position = next((spec for spec in entry.inputs if spec.name == "position"), None)
         ids = ids_of(entry)
@@ -56,6 +76,23 @@ def _stateful(manifest: ManifestParser) -> Iterator[str]:
             yield f"{name!r} has state, but there is no context"
         if missing := named - {size for spec in entry.inputs for size in spec.names}:
             yield f"no input of {name!r} has the sizes {', '.join(sorted(missing)):.80}"
+
+
+def _slotted(manifest: ManifestParser, name: str, entry: EntrySpec) -> Iterator[str]:
+    """Check an entry whose rows say in which slot of the state they are, and where there.
+
+    The order counts: compiled code knows its inputs by nothing else, and positions from slots.
+    """
+    inputs = tuple(f"{spec.name} {spec.dtype} {len(spec.shape)}" for spec in entry.inputs)
+    if manifest.context is None or inputs != SLOTTED:
+        yield f"{name!r} has slots, but not a context and {', '.join(SLOTTED)}"
+    elif len({spec.shape[0] for spec in entry.inputs}) > 1:
+        yield f"{name!r} does not take a position and a slot for each row of input_ids"
+    if manifest.limits.get(SLOT) != (0, manifest.batch - 1):
+        yield f"{name!r} takes slots whose limits are not 0 to {manifest.batch - 1}"
+    for spec in manifest.state:
+        if spec.names or spec.shape[:1] != (manifest.batch,):
+            yield f"{spec} of the state has not {manifest.batch} slots"
 
 
 def _bounded(manifest: ManifestParser) -> Iterator[str]:
