@@ -4,6 +4,7 @@
 As a program::
 
     python run.py --prompt "Once upon a time" --max-tokens 100
+    python run.py --prompts prompts.txt
     python run.py --inputs x.npz --output y.npz
 
 As a module::
@@ -12,6 +13,7 @@ As a module::
     model = run.load()
     logits = model(input_ids=[[1, 2, 3]])["logits"]
     for token in model.generate(model.encode("Once upon a time"), max_tokens=100): ...
+    for result in run.generate_many(model, ["Once", "Twice"]): print(result.text)
     for piece in run.Conversation(model).ask("Hello!"): ...
 
 It needs NumPy, apache-tvm-ffi and TVM's runtime library; for text also ``tokenizers``,
@@ -37,7 +39,14 @@ if __name__ == "__main__":  # starting threads is much of NumPy's import, and no
 
 
 # Names of the loader that are not needed to load a model: it imports them when they are used.
-LATER = {"Conversation", "TextStream", "open_template"}
+LATER = {
+    "Completion",
+    "Conversation",
+    "Prompt",
+    "TextStream",
+    "generate_many",
+    "open_template",
+}
 
 
 class _Source(SourceFileLoader):

@@ -30,6 +30,7 @@ NEEDED = {
     "processor",
     "sampling",
     "session",
+    "slots",
     "specs",
     "text_entries",
     "tokens",
@@ -86,7 +87,7 @@ def test_drawing_needs_random_numbers(artifact: Path) -> None:
     assert modules & HEAVY == {"numpy.random"}
 
 
-@pytest.mark.parametrize("name", ["Conversation", "TextStream", "open_template"])
+@pytest.mark.parametrize("name", ["Conversation", "TextStream", "generate_many", "open_template"])
 def test_the_rest_is_imported_when_it_is_named(artifact: Path, name: str) -> None:
     code = f"import json, sys\nfrom run import {name}\nprint(json.dumps(sorted(sys.modules)))"
     assert of_loader(modules_after(artifact, code)) > {"errors", "model"}

@@ -13,17 +13,22 @@ from .processor import State
 from .sampling import Sampling, TokenSampler
 
 if TYPE_CHECKING:
+    from .batch import generate_many
     from .chat import open_template
     from .conversation import Conversation
     from .options import parse, parse_embedding
     from .program import execute, main
+    from .prompts import Completion, Prompt
     from .stream import TextStream
 
 # What a model is loaded and continued without, by the file it is imported from when asked for.
 LATER = {
+    "Completion": "prompts",
     "Conversation": "conversation",
+    "Prompt": "prompts",
     "TextStream": "stream",
     "execute": "program",
+    "generate_many": "batch",
     "main": "program",
     "open_template": "chat",
     "parse": "options",
@@ -33,12 +38,14 @@ LATER = {
 __all__ = [
     "BadInput",
     "BadUsage",
+    "Completion",
     "Conversation",
     "DoesNotFit",
     "MachineLacks",
     "Manifest",
     "Model",
     "NotVerified",
+    "Prompt",
     "RunError",
     "Sampling",
     "State",
@@ -46,6 +53,7 @@ __all__ = [
     "TokenSampler",
     "checksum",
     "execute",
+    "generate_many",
     "load",
     "main",
     "open_template",

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import codecs
 import json
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from pathlib import Path
-from typing import BinaryIO
 
 from .arrays import check_output
 from .embedder import Embedder, Text
-from .errors import BadInput, reading
 from .memory import Array
 from .opening import open_model
 from .options import EmbedOptions
 from .terminal import bar, emit, note, printable
+from .text_lines import lines_of
 from .tokens import most_bytes
 from .written_arrays import appended
 
@@ -58,39 +54,9 @@ def _emit_lines(vectors: Array) -> None:
 def _texts(options: EmbedOptions, most: int, show: Callable[[float], None]) -> Iterable[Text]:
     if options.ids is not None:
         return [options.ids]
-    return options.texts or [] if options.file is None else _lines(options.file, most, show)
-
-
-def _lines(path: Path, most: int, show: Callable[[float], None]) -> Iterator[str]:
-    """The lines of a file, or of stdin for ``-``; the beginnings of those over ``most`` bytes."""
-    with reading("the texts", path):
-        stdin = str(path) == "-"
-        with sys.stdin.buffer if stdin else path.open("rb") as stream:
-            size = 0 if stdin else path.stat().st_size
-            for number, (line, read) in enumerate(_bounded(stream, most), start=1):
-                show(read / size if size else 0.0)
-                cut = len(line) == most and not line.endswith(b"\n")
-                yield _decoded(line, path, number, whole=not cut)
-
-
-def _bounded(stream: BinaryIO, most: int) -> Iterator[tuple[bytes, int]]:
-    """The beginning of each line, and how many bytes were read with it."""
-    read = 0
-    while line := stream.readline(most):
-        read, end = read + len(line), line
-        while len(end) == most and not end.endswith(b"\n"):
-            end = stream.readline(most)
-            read += len(end)
-        yield line, read
-
-
-def _decoded(line: bytes, path: Path, number: int, *, whole: bool) -> str:
-    """The text of a line; half a character at its end, where it was cut, is left out."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    try:
-        return decoder.decode(line, final=whole).rstrip("\r\n")
-    except UnicodeDecodeError:
-        raise BadInput(f"no UTF-8 text in line {number}", file=path) from None
+    if options.file is None:
+        return options.texts or []
+    return lines_of(options.file, "the texts", most, show)
 
 
 def _report(

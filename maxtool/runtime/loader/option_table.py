@@ -41,6 +41,7 @@ COMMON = (
 GENERATION = (
     Option("prompt", "text", "text to continue"),
     Option("file", "path", "a file of text to continue; - is stdin"),
+    Option("prompts", "path", "a file with a prompt on each line, to NDJSON; - is stdin", "FILE"),
     Option("ids", "ids", "token ids to continue, such as 1,2,3"),
     Option("chat", "flag", "converse: reply to --prompt, --file, or each line"),
     Option("system", "text", "instructions to the model before a conversation"),

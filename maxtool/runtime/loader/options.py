@@ -38,6 +38,7 @@ class TextOptions(CommonOptions):
     """Options of a model that writes text."""
 
     prompt: str | None = None
+    prompts: Path | None = None
     chat: bool = False
     system: str | None = None
     chat_template: Path | None = None

@@ -51,6 +51,10 @@ def execute(options: TextOptions | EmbedOptions) -> None:
         from .chat_cli import run_chat
 
         run_chat(options)
+    elif options.prompts is not None:
+        from .prompts_output import run_prompts
+
+        run_prompts(options, options.prompts)
     else:
         from .text_output import run_text
 
@@ -60,12 +64,13 @@ def execute(options: TextOptions | EmbedOptions) -> None:
 def check(options: TextOptions) -> None:
     """Refuse options that do not go together."""
     text = sum(source is not None for source in (options.prompt, options.file))
-    sources = (options.ids is not None, options.inputs is not None, options.info, options.check)
-    other = sum(sources)
+    given = (source is not None for source in (options.ids, options.inputs, options.prompts))
+    other = sum([*given, options.info, options.check])
     if options.chat and (other or text > 1):
         raise BadUsage("--chat goes with --prompt, --file, or neither")
     if not options.chat and text + other != 1:
-        raise BadUsage("give one of --prompt, --file, --chat, --ids, --inputs, --info and --check")
+        known = "--prompt, --file, --prompts, --chat, --ids, --inputs, --info and --check"
+        raise BadUsage(f"give one of {known}")
     more = (options.system, options.chat_template, options.chat_template_kwargs)
     if not options.chat and any(option is not None for option in more):
         raise BadUsage("--system, --chat-template and --chat-template-kwargs go with --chat")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from .model import Model
 from .stream import StopStrings, TextStream
@@ -23,12 +23,15 @@ class Reply:
         self,
         model: Model,
         ids: Sequence[int],
-        tokens: Iterator[int],
+        tokens: Iterable[int] = (),
         *,
         stops: Sequence[str] = (),
         alone: bool = False,
     ) -> None:
-        """Prepare; ``alone`` is for text that does not go on where the text of ``ids`` ends."""
+        """Prepare; ``alone`` is for text that does not go on where the text of ``ids`` ends.
+
+        Whoever makes the tokens where they come from no iterator hands each to :meth:`push`.
+        """
         self.ids, self.made = ids, list[int]()
         self.text = ""
         self.stop: str | None = None
@@ -40,12 +43,20 @@ class Reply:
 
     def __iter__(self) -> Iterator[str]:
         for token in self._tokens:
-            self.made.append(token)
-            self._times.append(time.perf_counter())
-            yield self._given(self._stream.push(token) if self._stream else f"{token} ")
+            yield self.push(token)
             if self.stop is not None:
                 return
-        yield self._given(self._stream.flush() if self._stream else "", last=True)
+        yield self.finish()
+
+    def push(self, token: int) -> str:
+        """Take a token; returns the text that can be shown by now."""
+        self.made.append(token)
+        self._times.append(time.perf_counter())
+        return self._given(self._stream.push(token) if self._stream else f"{token} ")
+
+    def finish(self) -> str:
+        """Return the rest of the text, when no more tokens come."""
+        return self._given(self._stream.flush() if self._stream else "", last=True)
 
     def _given(self, text: str, *, last: bool = False) -> str:
         """Return the part of a text that can be shown by now."""

@@ -11,11 +11,10 @@ from .errors import reading
 from .model import Model
 from .opening import open_model
 from .options import TextOptions
+from .prompts import MAX_TOKENS
 from .reply import Reply
 from .terminal import emit_json, emit_text, note
 from .tokens import most_bytes, too_long
-
-MAX_TOKENS = 100  # where the option is not given
 
 
 def run_text(options: TextOptions) -> None:

@@ -1,0 +1,177 @@
+"""Generation for many prompts: as many side by side as the state has slots.
+
+A slot whose text has ended takes the next prompt at once, while the others go on. What is made of a
+prompt does not depend on the others, nor on its slot, but for rounding: a call for several rows may
+add up numbers in another order than a call for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from .errors import RunError
+from .memory import Array
+from .model import Model
+from .prompts import MAX_TOKENS, Completion, Prompt
+from .reply import Reply
+from .sampling import Sampling, TokenSampler
+from .session import Session
+from .slots import Slot, Unread, inputs_of
+
+DECODE, PREFILL = "decode", "prefill"
+
+
+def generate_many(
+    model: Model,
+    prompts: Iterable[str | Sequence[int] | Prompt],
+    max_tokens: int = MAX_TOKENS,
+    *,
+    stops: Sequence[str] = (),
+    sampling: Sampling | None = None,
+) -> Iterator[Completion]:
+    """Continue prompts, as many at once as the model was compiled for (``--batch``).
+
+    Prompts are taken one after the other, each when there is a slot for it: an iterable may make
+    them as it goes. Each is continued as if it were alone, with its own length, random numbers and
+    end; with a seed, equal prompts get equal texts.
+
+    Args:
+        model: What was compiled with any ``--batch``: without one, prompts wait for each other.
+        prompts: Texts, lists of token ids, or a :class:`Prompt` each for options of its own.
+        max_tokens: How many tokens to make at most, of what is not a :class:`Prompt`.
+        stops: Strings before which such a text ends.
+        sampling: How its tokens are picked; the likeliest ones if None.
+
+    Yields:
+        What became of each prompt, in the order in which they end. A prompt that cannot be
+        continued, as it is too long or not valid text, has an ``error``, and the others go on.
+    """
+    usual = Prompt("", max_tokens, sampling or Sampling(), tuple(stops))
+    texts = (
+        _begun(model, i, p if isinstance(p, Prompt) else replace(usual, text=p))
+        for i, p in enumerate(prompts)
+    )
+    if model.manifest.batch == 1:
+        yield from (_alone(model, text) for text in texts)
+    else:
+        yield from _Texts(model).run(texts)
+
+
+class _Text:
+    """A prompt and what is made of it.
+
+    Attributes:
+        ids: All its tokens so far.
+        read: How many of them the state holds.
+        is_over: Whether no more come.
+    """
+
+    def __init__(self, model: Model, index: int, prompt: Prompt) -> None:
+        text = prompt.text
+        self.ids = model.encode(text) if isinstance(text, str) else list(text)
+        self.count = model.check_prompt(self.ids, prompt.max_tokens)
+        self.choose = TokenSampler(prompt.sampling)
+        self.reply = Reply(model, list(self.ids), stops=prompt.stops)
+        self.read, self.is_over = 0, self.count == 0
+        self._ends, self._index, self._prompt = model.manifest.eos, index, prompt
+        self._error: RunError | None = None
+
+    def take(self, logits: Array) -> None:
+        """Pick the next token from the logits behind all of them, which have been read by now."""
+        self.read = len(self.ids)
+        try:
+            self.push(self.choose(logits, self.ids))
+        except RunError as error:
+            self._error, self.is_over = error, True
+
+    def push(self, token: int) -> None:
+        """Take the next token, which may be an end of text."""
+        if token in self._ends:
+            self.is_over = True
+            return
+        self.ids.append(token)
+        self.reply.push(token)
+        self.is_over = self.reply.stop is not None or len(self.reply.made) == self.count
+
+    def completed(self) -> Completion:
+        """What became of the prompt."""
+        reply, error = self.reply, self._error
+        reply.finish()
+        why = reply.stopped(self._prompt.max_tokens) if error is None else "error"
+        result = reply.ids, reply.made, reply.text, why, error
+        return Completion(self._index, self._prompt, *result)
+
+
+def _begun(model: Model, index: int, prompt: Prompt) -> _Text | Completion:
+    """A text, or what became of a prompt that cannot be continued."""
+    try:
+        return _Text(model, index, prompt)
+    except RunError as error:
+        return Completion(index, prompt, (), (), "", "error", error)
+
+
+def _alone(model: Model, text: _Text | Completion) -> Completion:
+    """What becomes of a text where there is a place for only one."""
+    if isinstance(text, Completion):
+        return text
+    for token in Session(model).generate(text.reply.ids, text.count, text.choose):
+        text.push(token)
+        if text.is_over:
+            break
+    return text.completed()
+
+
+class _Texts:
+    """Texts that go on side by side, each in its slot of one state."""
+
+    def __init__(self, model: Model) -> None:
+        self._model, manifest = model, model.manifest
+        state = self._state = model.new_state()
+        self._free = [Slot(manifest, state, number) for number in reversed(range(manifest.batch))]
+        self._running: list[tuple[Slot, _Text]] = []
+
+    def run(self, waiting: Iterator[_Text | Completion]) -> Iterator[Completion]:
+        """Yield what became of each text, as they end."""
+        while True:
+            yield from self._fill(waiting)
+            if not self._running:
+                return
+            self._step()
+            yield from self._ended()
+
+    def _fill(self, waiting: Iterator[_Text | Completion]) -> Iterator[Completion]:
+        """Give free slots to texts that wait; yield those that need none."""
+        while self._free and (text := next(waiting, None)) is not None:
+            if isinstance(text, Completion):
+                yield text
+            elif text.is_over:
+                yield text.completed()
+            else:
+                self._running.append((self._free.pop(), text))
+
+    def _step(self) -> None:
+        """Make a token of each text: new ones are read one by one, others go on together."""
+        going: list[tuple[_Text, Unread]] = []
+        for slot, text in self._running:
+            start = slot.usable(text.read, len(text.ids))
+            unread = Unread(slot.number, text.ids, start)
+            if start:
+                going.append((text, unread))
+            else:
+                self._call(PREFILL, [(text, unread)])
+        if going:
+            self._call(DECODE, going)
+
+    def _call(self, entry: str, texts: Sequence[tuple[_Text, Unread]]) -> None:
+        inputs = inputs_of(self._model.manifest, [unread for _, unread in texts])
+        rows = self._model.run(entry, inputs, self._state)["logits"]
+        for (text, _), logits in zip(texts, rows, strict=True):
+            text.take(logits)
+
+    def _ended(self) -> Iterator[Completion]:
+        """Yield what became of the texts that are over, whose slots are free then."""
+        over = [(slot, text) for slot, text in self._running if text.is_over]
+        self._running = [(slot, text) for slot, text in self._running if not text.is_over]
+        self._free += [slot for slot, _ in over]
+        yield from (text.completed() for _, text in over)

@@ -1,0 +1,51 @@
+"""Prompts to be continued side by side, and what becomes of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from .errors import RunError
+from .sampling import Sampling
+
+MAX_TOKENS = 100  # where nothing else is asked for
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A text to continue, and how.
+
+    Attributes:
+        text: The text, or its token ids.
+        max_tokens: How many tokens to make at most.
+        sampling: How they are picked. With a seed they are those that the prompt would get alone.
+        stops: Strings before which the continuation ends.
+    """
+
+    text: str | Sequence[int]
+    max_tokens: int = MAX_TOKENS
+    sampling: Sampling = field(default_factory=Sampling)
+    stops: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Completion:
+    """What became of a prompt.
+
+    Attributes:
+        index: Which of the prompts it was, counted from 0.
+        prompt: The prompt.
+        prompt_ids: Its tokens; none where it was refused before it had any.
+        ids: The tokens behind it.
+        text: Their text, without what ended it.
+        stopped: Why it ended: ``stop``, ``context``, ``length``, ``end``, or ``error``.
+        error: What kept it from being continued, or from ending otherwise.
+    """
+
+    index: int
+    prompt: Prompt
+    prompt_ids: Sequence[int]
+    ids: Sequence[int]
+    text: str
+    stopped: str
+    error: RunError | None = None
