@@ -15,6 +15,7 @@ PREFILL, DECODE, CALL = "prefill", "decode", "call"
 # Tokens of a prompt, those made behind it, and those of each text, where none are asked for.
 PROMPT, TOKENS, TEXT = 512, 64, 128
 BATCHES = (1, 8)
+TIMES = "\N{MULTIPLICATION SIGN}"
 # Types whose products are measured on this machine.
 PEAKS = FLOAT32, INT8 = "float32", "int8"
 
@@ -25,7 +26,7 @@ class Settings:
 
     prompts: Sequence[int] = ()  # tokens of a prompt, or of each text of an encoder
     tokens: int | None = None  # that are generated behind each prompt
-    batches: Sequence[int] = ()  # texts in a call of an encoder
+    batches: Sequence[int] = ()  # texts in a call of an encoder, or of a decoder with slots
     sizes: Mapping[str, int] = field(default_factory=dict)  # of a module's named dimensions
     rounds: int = 5
     threads: int | None = None  # None for as many as a model uses by itself
@@ -88,16 +89,22 @@ def _peak(manifest: Manifest) -> str:
 
 
 def _generation(manifest: Manifest, settings: Settings) -> Iterator[Case]:
-    _refuse(manifest, {"--batch": settings.batches, "--size": settings.sizes})
+    _refuse(manifest, {"--size": settings.sizes})
+    batches = _batches(manifest, settings)
     work, limit = GenerationWork(manifest), _limit(manifest)
     count = settings.tokens or min(TOKENS, (limit or TOKENS * 2) // 2)
     for prompt in settings.prompts or [_fitting(limit, PROMPT, count)]:
         _check_room(manifest, prompt, count)
         sizes = {"prompt": prompt}
-        read, made = work.prefill(prompt).per(prompt), work.decode(prompt, count).per(count)
+        read = work.prefill(prompt).per(prompt)
         yield Case(PREFILL, f"prefill {prompt}", "token", sizes, read, step_units=prompt)
-        more = {**sizes, "tokens": count}
-        yield Case(DECODE, f"decode at {prompt}", "token", more, made, units=count)
+        for texts in batches:
+            more, label = {**sizes, "tokens": count}, f"decode at {prompt}"
+            if manifest.batch > 1:
+                more, label = {**more, "texts": texts}, f"decode {texts}{TIMES} at {prompt}"
+            units, made = count * texts, work.decode(prompt, count, texts)
+            per = made.per(units)
+            yield Case(DECODE, label, "token", more, per, units=units, step_units=texts)
 
 
 def _embedding(manifest: Manifest, settings: Settings) -> Iterator[Case]:
@@ -108,9 +115,18 @@ def _embedding(manifest: Manifest, settings: Settings) -> Iterator[Case]:
         for batch in settings.batches or BATCHES:
             sizes = {"batch": batch, "length": length}
             of_text = work.embed(batch, length).per(batch)
-            yield Case(
-                EMBED, f"embed {batch}\N{MULTIPLICATION SIGN}{length}", "text", sizes, of_text
-            )
+            yield Case(EMBED, f"embed {batch}{TIMES}{length}", "text", sizes, of_text)
+
+
+def _batches(manifest: Manifest, settings: Settings) -> Sequence[int]:
+    """The numbers of texts that a decoder goes on with at once: powers of two, and all it can."""
+    most = manifest.batch
+    if most == 1:
+        _refuse(manifest, {"--batch": settings.batches})
+    if wrong := [texts for texts in settings.batches if texts > most]:
+        what = f"--batch {wrong[0]}, and the model goes on with {most} texts at most"
+        raise UsageError(what, file=manifest.folder)
+    return settings.batches or sorted({most, *(1 << i for i in range(most.bit_length()))})
 
 
 def _calls(manifest: Manifest, settings: Settings) -> Iterator[Case]:

@@ -13,6 +13,7 @@ import numpy as np
 from maxtool.runtime.loader.memory import Array
 from maxtool.runtime.loader.model import Model
 from maxtool.runtime.loader.session import Session
+from maxtool.runtime.loader.slots import Unread, inputs_of
 from maxtool.runtime.loader.specs import BITS, DTYPES, EMBED, ArraySpec
 
 SEED = 0
@@ -66,6 +67,44 @@ class Decode(Step):
         return next(self._stream, None) is not None
 
 
+class DecodeTogether(Step):
+    """Making a token of several texts at a time, each behind the same prompt in its own slot."""
+
+    def __init__(self, model: Model, prompt: int, tokens: int, texts: int) -> None:
+        self.units = texts
+        self._model, self._choose = model, greedy(model)
+        self._state, self._end = model.new_state(), prompt + tokens
+        ids = random_ids(model, (prompt,)).tolist()
+        (token,) = self._read("prefill", [Unread(0, ids, 0)])
+        for array in self._state.arrays:
+            array[1:texts] = array[0]
+        self._state.lengths[:texts] = [prompt] * texts
+        self._texts = [[*ids, token] for _ in range(texts)]
+
+    def once(self) -> bool:
+        """Make a token of each text."""
+        start = len(self._texts[0]) - 1
+        if start == self._end:
+            return False
+        unread = [Unread(slot, ids, start) for slot, ids in enumerate(self._texts)]
+        for ids, token in zip(self._texts, self._read("decode", unread), strict=True):
+            ids.append(token)
+        return True
+
+    def _read(self, entry: str, texts: Sequence[Unread]) -> list[int]:
+        """The tokens behind texts."""
+        inputs = inputs_of(self._model.manifest, texts)
+        rows = self._model.run(entry, inputs, self._state)["logits"]
+        return [self._choose(logits, ()) for logits in rows]
+
+
+def _decode(model: Model, prompt: int, tokens: int, texts: int = 1) -> Step:
+    """Make tokens ready, of one text or of several."""
+    if texts == 1:
+        return Decode(model, prompt, tokens)
+    return DecodeTogether(model, prompt, tokens, texts)
+
+
 class Embed(Step):
     """Making vectors of texts of one length."""
 
@@ -102,7 +141,7 @@ def new_step(model: Model, step: str, sizes: Mapping[str, int], entry: str) -> S
         return Call(model, entry, sizes)
     steps: Mapping[str, Callable[..., Step]] = {
         "prefill": Prefill,
-        "decode": Decode,
+        "decode": _decode,
         "embed": Embed,
     }
     return steps[step](model, **sizes)

@@ -103,13 +103,16 @@ class GenerationWork(ModelWork):
             self._products(self._others, length) + self._head_products() + self._attention(seen),
         )
 
-    def decode(self, start: int, count: int) -> Work:
-        """Reading ``count`` tokens, one at a time, behind ``start`` others."""
+    def decode(self, start: int, count: int, texts: int = 1) -> Work:
+        """Reading ``count`` tokens, one at a time, behind ``start`` others.
+
+        The same of several ``texts`` in each call, for which weights are read once.
+        """
         seen = {layer: self._keys(layer, start, count) for layer in self._widths}
+        moved = sum(self._moved(start + i, 1) for i in range(count))
+        made = count * (self._products(self._others, 1) + self._head_products())
         return Work(
-            sum(self._read(1) + self._moved(start + i, 1) for i in range(count)),
-            count * (self._products(self._others, 1) + self._head_products())
-            + self._attention(seen),
+            count * self._read(texts) + texts * moved, texts * (made + self._attention(seen))
         )
 
     def _read(self, rows: int) -> float:
@@ -186,8 +189,9 @@ def _widths(weights: Iterable[WeightSpec]) -> Iterator[tuple[int, int]]:
 
 
 def _caches(manifest: Manifest) -> Iterator[tuple[int, float]]:
-    """Each buffer of a cache: its layer, and the bytes of one position."""
+    """Each buffer of a cache: its layer, and the bytes of one position of a text."""
     for spec in manifest.state:
         match = CACHE.match(spec.name)
         if match and spec.positions is not None:
-            yield int(match[1]), spec.nbytes() / int(spec.shape[spec.positions])
+            places = int(spec.shape[spec.positions]) * manifest.batch
+            yield int(match[1]), spec.nbytes() / places

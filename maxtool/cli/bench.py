@@ -43,7 +43,8 @@ def bench(
         typer.Option(
             "--batch",
             metavar="N",
-            help="Texts in a call of an encoder, 1 and 8 if absent. May be repeated.",
+            help="Texts in a call: of an encoder, 1 and 8 if absent; of a decoder with --batch, "
+            "1, 2, 4 and so on. May be repeated.",
         ),
     ] = None,
     size: Annotated[
