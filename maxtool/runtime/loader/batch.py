@@ -95,7 +95,7 @@ class _Text:
         self.is_over = self.reply.stop is not None or len(self.reply.made) == self.count
 
     def completed(self) -> Completion:
-        """What became of the prompt."""
+        """Outcome of the prompt."""
         reply, error = self.reply, self._error
         reply.finish()
         why = reply.stopped(self._prompt.max_tokens) if error is None else "error"
@@ -112,7 +112,7 @@ def _begun(model: Model, index: int, prompt: Prompt) -> _Text | Completion:
 
 
 def _alone(model: Model, text: _Text | Completion) -> Completion:
-    """What becomes of a text where there is a place for only one."""
+    """The fate of a text where there is room for a single text."""
     if isinstance(text, Completion):
         return text
     for token in Session(model).generate(text.reply.ids, text.count, text.choose):

@@ -30,7 +30,7 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Completion:
-    """What became of a prompt.
+    """Outcome of a prompt.
 
     Attributes:
         index: Which of the prompts it was, counted from 0.

@@ -78,7 +78,7 @@ class _Asked:
 
 
 class _InOrder:
-    """What becomes of lines, written in their order: what is early waits.
+    """Outcomes of lines, written in the order of the lines: an early outcome waits.
 
     Attributes:
         count: How many were put.

@@ -51,7 +51,7 @@ def check_position(manifest: ManifestParser, entry: EntrySpec, inputs: Mapping[s
 
 
 def spans_of(entry: EntrySpec, inputs: Mapping[str, Array]) -> list[Span]:
-    """What a call writes: the positions of its tokens, for each slot that it names."""
+    """The writes of a call: the positions of its tokens, for each slot that it names."""
     ids, positions = ids_of(entry), inputs["position"].tolist()
     length = inputs["input_ids" if ids is None else ids.name].shape[1]
     slots = inputs[SLOT].tolist() if SLOT in inputs else [0]

@@ -43,13 +43,13 @@ def remember(path: Path, digest: str, before: os.stat_result, began: int) -> Non
 
 
 def _stamp(status: os.stat_result) -> list[int]:
-    """What changes with any change: the time of the last one to the file cannot be set."""
+    """A mark that changes with any change: the time of the last one to the file cannot be set."""
     times = [status.st_mtime_ns, status.st_ctime_ns]
     return [status.st_dev, status.st_ino, status.st_size, *times]
 
 
 def _noted(path: Path) -> object:
-    """What is noted of a file, by this user alone; None if nothing is."""
+    """The note on a file, by this user alone; None if nothing is."""
     try:
         with _note_of(path).open("rb") as stream:
             status = os.fstat(stream.fileno())
