@@ -1,9 +1,9 @@
-"""Parameters of kernels of every target: chains of operations, heads and masks, windows."""
+"""Parameters of kernels: chains of operations, epilogues, heads and masks, windows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 Pair: TypeAlias = tuple[int, int]
 
@@ -23,6 +23,40 @@ class ChainStep:
 
 # The chain of a gated MLP: its gate, then what comes up.
 SILU_MUL = (ChainStep("silu", (0,)), ChainStep("mul", (2, 1)))
+
+
+@dataclass(frozen=True, slots=True)
+class EpilogueStep:
+    """One operation of an epilogue, on what the one before it gave.
+
+    Its other operand, if it has one, is the second product of the kernel, or the next of the
+    tensors that have the shape of the result. Which operand is first must not matter.
+    """
+
+    op: str  # a name in ``formulas.CHAINED``
+    other: Literal["product", "rows"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Epilogue:
+    """Operations on one product, or on two, before the result is stored.
+
+    They begin with the first product. For each of them ``biases`` says whether a row is added to
+    it before anything else.
+    """
+
+    biases: tuple[bool, ...] = (False,)
+    steps: tuple[EpilogueStep, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """Count of the tensors of the shape of the result that it reads."""
+        return sum(step.other == "rows" for step in self.steps)
+
+    @property
+    def operands(self) -> int:
+        """Count of the tensors that it reads, the matrices of the products included."""
+        return len(self.biases) + sum(self.biases) + self.rows
 
 
 @dataclass(frozen=True, slots=True)

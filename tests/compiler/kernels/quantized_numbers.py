@@ -31,7 +31,7 @@ def half_steps(x: np.ndarray, span: int) -> np.ndarray:
 
 def rounded(x: np.ndarray, span: int) -> np.ndarray:
     """Activations as the kernels take them: 127 steps for the largest of each span."""
-    parts = x.reshape(len(x), -1, span)
+    parts = x.reshape(len(x), x.shape[1] // span, span)
     top = np.maximum(np.abs(parts).max(axis=-1, keepdims=True), np.float32(2.0**-100))
     steps = np.rint(parts * (np.float32(127) / top)).astype("f8")
     return (steps * (top / np.float32(127)).astype("f8")).reshape(x.shape)

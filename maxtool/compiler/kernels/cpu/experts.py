@@ -13,7 +13,8 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.cpu_target import RegisterTile
 from maxtool.compiler.kernels.cpu import builder as b
-from maxtool.compiler.kernels.cpu.linear import TILES_PER_TASK, LinearKernel
+from maxtool.compiler.kernels.cpu.epilogue import Output
+from maxtool.compiler.kernels.cpu.linear import TILES_PER_TASK, LinearKernel, Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +44,14 @@ def expert_linear(tile: RegisterTile, weight_dtype: str) -> b.PrimFunc:
         w = kernel.argument("w", (experts, blocks, k, tile.nr), b.STORAGE[weight_dtype])
         chosen = kernel.argument("chosen", (choices,), "int64")
         y = kernel.argument("y", (choices, n))
-        product = LinearKernel(n, k, tile, weight_dtype, rows, x, w, None, y)
+        product = LinearKernel(n, k, tile, weight_dtype, rows, x, w)
         per_row = T.Bind(b.greatest(b.quotient(choices, b.greatest(rows, 1)), 1))
         # Each expert that is used has a tile, or a chunk, that is not full.
         most = T.Bind(b.least(choices, experts) + b.quotient(choices, tile.mr))
         largest = TILES_PER_TASK * tile.mr
         chunks = sorted_choices(chosen, choices, experts, most, (tile.mr, largest))
         packed = b.workspace((b.greatest(most, 1), k, tile.mr))
-        work = _ExpertTasks(product, chunks, packed, per_row)
+        work = _ExpertTasks(product, Output(y), chunks, packed, per_row)
         with b.when(chunks.count[1] > 0):
             b.each(T.Bind(chunks.count[0]), work.pack, threads=True)
         b.each_row(T.Bind(chunks.count[0] * blocks), tile.nr * k, work.multiply)
@@ -114,6 +115,7 @@ class _ExpertTasks:
     """Work of the threads once the choices are sorted."""
 
     one: LinearKernel
+    output: Output
     chunks: ExpertChunks
     packed: b.Buffer
     per_row: b.Expr
@@ -136,19 +138,16 @@ class _ExpertTasks:
         c = b.index(b.quotient(task, self.one.blocks))
         j = b.index(b.remainder(task, self.one.blocks))
         product = replace(self.one, expert=(b.index(self.chunks.expert[c]),))
+        result = Result((product,), self.output)
         start, rows = b.index(self.chunks.start[c]), b.index(self.chunks.rows[c])
 
         def single() -> None:
             choice = b.index(self.chunks.order[start])
-            product.row_block(j, self.source(choice), choice)
+            result.row_block(j, self.source(choice), choice)
 
         def many() -> None:
             first, count = b.index(self.chunks.tile[c]), b.index(b.ceildiv(rows, product.tile.mr))
-            product.multiply_tiles((self.packed, first, count), j, store)
-
-        def store(sums: b.Buffer, t: b.Expr, r: b.Expr) -> None:
-            index = b.index(t * product.tile.mr + r)
-            with b.when(index < rows):
-                product.store_row(sums, (t, r), j, b.index(self.chunks.order[start + index]))
+            tiles = self.packed, first, count
+            result.tiles_block(tiles, j, lambda row: self.chunks.order[start + row], rows)
 
         b.either(rows == 1, single, many)

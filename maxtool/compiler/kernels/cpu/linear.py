@@ -1,4 +1,4 @@
-"""x @ w.T + bias with packed weights: one row at memory speed, many rows by a register tile."""
+"""x @ w.T with packed weights: one row at memory speed, many rows by a register tile."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.cpu_target import RegisterTile
 from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.kernels.cpu.epilogue import (
+    Output,
+    Sums,
+    arguments,
+    each_task,
+    kernel_name,
+)
 from maxtool.compiler.kernels.cpu.transpose import transposed
+from maxtool.compiler.kernels.kernel_options import Epilogue
 
 # Terms of the inner product summed before the sums leave the registers: the block of weights
 # (BLOCK * nr) stays in the L2 cache, that of activations (BLOCK * mr) in L1.
@@ -20,8 +28,8 @@ BLOCK = 512
 # Row tiles that one task walks with one column block.
 TILES_PER_TASK = 8
 
-# A kernel for one matrix of a batch, which one that is, and the number of a task for it.
-Split: TypeAlias = "tuple[LinearKernel, b.Expr, b.Expr]"
+# Rows packed into tiles [tiles, k, mr], the first tile to take, and how many: at most as above.
+Tiles: TypeAlias = tuple[b.Buffer, b.Expr, b.Expr]
 
 # Independent sums that hide the latency of a multiply-add when there is one row.
 CHAINS = 8
@@ -29,10 +37,10 @@ CHAINS = 8
 
 @dataclass(frozen=True, slots=True)
 class LinearKernel:
-    """The buffers and sizes of one linear kernel while it is built.
+    """The buffers and sizes of one product while its kernel is built.
 
-    ``at`` says which matrices of a batch x and y are, and ``expert`` which one w is; a kernel
-    without a batch, or with one weight, has none.
+    ``at`` says which matrix of a batch x is, and ``expert`` which one w is; a kernel without a
+    batch, or with one weight, has none.
     """
 
     n: b.Expr
@@ -42,8 +50,6 @@ class LinearKernel:
     rows: b.Expr
     x: b.Buffer
     w: b.Buffer
-    bias: b.Buffer | None
-    y: b.Buffer
     at: tuple[b.Expr, ...] = ()
     expert: tuple[b.Expr, ...] = ()
 
@@ -62,29 +68,18 @@ class LinearKernel:
         index = (*self.expert, block, k, offset)
         return b.load_weight(self.w, index, self.tile.width, self.weight_dtype)
 
-    def _of_batch(self, batch: Sequence[b.Expr], i: b.Expr, each: b.Expr) -> Split:
-        """The matrices of the ``i``-th task, which they are, and which of their tasks it is."""
-        if not batch:
-            return self, b.integer(0), i
-        at = b.index(b.quotient(i, each))
-        return replace(self, at=(at,), expert=(at,)), at, b.index(i - at * each)
+    @property
+    def block_size(self) -> tuple[int, int]:
+        """Columns of a block, and of a vector."""
+        return self.tile.nr, self.tile.width
 
-    def one_row(self, batch: Sequence[b.Expr]) -> None:
-        """A column block at a time, several stretches of k at once.
+    def row_sums(self, j: b.Expr, source: b.Expr) -> Sums:
+        """One row of x times one column block.
 
-        Their sums do not wait for each other, and their weights are streams that the CPU fetches
-        ahead side by side: 12 to 15 percent faster from memory than one stream.
+        Several stretches of k at once: their sums do not wait for each other, and their weights are
+        streams that the CPU fetches ahead side by side: 12 to 15 percent faster from memory than
+        one stream.
         """
-        first, blocks = b.integer(0), T.Bind(self.blocks)
-
-        def block(i: b.Expr) -> None:
-            here, _, j = self._of_batch(batch, i, blocks)
-            here.row_block(j, first, first)
-
-        b.each_row(prod(batch, start=blocks), self.tile.nr * self.k, block)
-
-    def row_block(self, j: b.Expr, source: b.Expr, target: b.Expr) -> None:
-        """One row of x times one column block, into one row of y."""
         steps = max(1, CHAINS // self.vectors)
         sums = b.Registers(steps, self.tile.nr, self.tile.width)
         sums.clear()
@@ -100,7 +95,7 @@ class LinearKernel:
             for step in range(1, steps):
                 total = total + sums.get(step, offset, width)
             b.store(finished, total, (offset,), width)
-        self.store_row(finished, (), j, target)
+        return finished, ()
 
     def _add_term(
         self, sums: b.Registers, index: tuple[b.Expr, int], source: b.Expr, k: b.Expr
@@ -109,27 +104,6 @@ class LinearKernel:
         value = b.let(b.splat(self.x[(*self.at, source, k)], self.tile.width))
         for offset, width in sums.pieces:
             sums.add(step, offset, width, value * self.weights(j, k, offset))
-
-    def many_rows(self, batch: Sequence[b.Expr]) -> None:
-        """Repack x into tiles of mr rows, then multiply tile by block on all threads."""
-        tiles, blocks = T.Bind(b.ceildiv(self.rows, self.tile.mr)), T.Bind(self.blocks)
-        everything = T.Bind(prod(batch, start=tiles))
-        packed = b.workspace((everything, self.k, self.tile.mr))
-
-        def pack(i: b.Expr) -> None:
-            here, _, t = self._of_batch(batch, i, tiles)
-            mr, last = self.tile.mr, self.rows - 1
-            here.pack_tile(packed, i, [b.index(b.least(t * mr + r, last)) for r in range(mr)])
-
-        b.each(everything, pack, threads=True)
-        chunks = T.Bind(b.ceildiv(tiles, TILES_PER_TASK))
-        tasks = T.Bind(chunks * blocks)
-
-        def multiply(i: b.Expr) -> None:
-            here, at, task = self._of_batch(batch, i, tasks)
-            here.task((packed, at * tiles, tiles), chunks, task)
-
-        b.each(prod(batch, start=tasks), multiply, threads=True)
 
     def pack_tile(self, packed: b.Buffer, t: b.Expr, sources: Sequence[b.Expr]) -> None:
         """Copy rows of x so that those of one k are neighbours, by squares where there are any.
@@ -150,40 +124,13 @@ class LinearKernel:
             for r, source in enumerate(sources):
                 b.store(packed, self.x[(*self.at, source, k)], (t, k, r))
 
-    def task(self, rows: tuple[b.Buffer, b.Expr, b.Expr], chunks: b.Expr, task: b.Expr) -> None:
-        """Part of a matrix's row tiles times one column block: task of ``chunks`` for each block.
-
-        ``rows`` are packed rows, which tile is the matrix's first, and how many it has.
-        """
-        packed, start, tiles = rows
-        j = b.index(b.quotient(task, chunks))
-        first = b.index(b.remainder(task, chunks) * TILES_PER_TASK)
-        count = b.index(b.least(tiles - first, TILES_PER_TASK))
-
-        def store(sums: b.Buffer, t: b.Expr, r: b.Expr) -> None:
-            row = b.index((first + t) * self.tile.mr + r)
-            with b.when(row < self.rows):
-                self.store_row(sums, (t, r), j, row)
-
-        self.multiply_tiles((packed, b.index(start + first), count), j, store)
-
-    def multiply_tiles(
-        self,
-        tiles: tuple[b.Buffer, b.Expr, b.Expr],
-        j: b.Expr,
-        store: Callable[[b.Buffer, b.Expr, b.Expr], None],
-    ) -> None:
-        """Multiply some row tiles by one column block, ``BLOCK`` terms at a time.
-
-        ``tiles`` are packed tiles, the first of them to take, and how many: ``TILES_PER_TASK`` at
-        most. ``store`` takes the sums, a tile counted from the first, and a row of it.
-        """
+    def tile_sums(self, tiles: Tiles, j: b.Expr) -> b.Buffer:
+        """Some row tiles times one column block, ``BLOCK`` terms at a time: [tiles, mr, nr]."""
         packed, first, count = tiles
         sums = b.scratch((TILES_PER_TASK, self.tile.mr, self.tile.nr))
         with T.serial(b.ceildiv(self.k, BLOCK)) as piece, T.serial(count) as t:
             self._multiply((packed, first + t), j, b.index(piece * BLOCK), (sums, t))
-        with T.serial(count) as t, T.serial(b.integer(self.tile.mr)) as r:
-            store(sums, t, r)
+        return sums
 
     def _multiply(
         self, rows: tuple[b.Buffer, b.Expr], j: b.Expr, start: b.Expr, sums: tuple[b.Buffer, b.Expr]
@@ -213,25 +160,92 @@ class LinearKernel:
             for (offset, width), weight in zip(registers.pieces, weights, strict=True):
                 registers.add(r, offset, width, value * weight)
 
-    def store_row(self, sums: b.Buffer, prefix: tuple[b.Expr, ...], j: b.Expr, row: b.Expr) -> None:
-        """Write one row of a column block to y, without what the last block has beyond n."""
-        base = b.index(j * self.tile.nr)
 
-        def copy(offset: b.Index, width: int) -> None:
-            value = b.load(sums, (*prefix, offset), width)
-            if self.bias is not None:
-                value = value + b.load(self.bias, (base + offset,), width)
-            b.store(self.y, value, (*self.at, row, base + offset), width)
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A result of a linear kernel, and the products of the same rows that it is computed from."""
 
-        def whole() -> None:
-            for offset, width in b.widths(self.tile.nr, self.tile.width):
-                copy(offset, width)
+    products: tuple[LinearKernel, ...]
+    output: Output
 
-        def rest() -> None:
-            with T.serial(self.n - base) as column:
-                copy(column, 1)
+    @property
+    def first(self) -> LinearKernel:
+        """The first product, whose sizes and rows are those of all."""
+        return self.products[0]
 
-        b.either(base + self.tile.nr <= self.n, whole, rest)
+    def of_batch(
+        self, batch: Sequence[b.Expr], i: b.Expr, each: b.Expr
+    ) -> tuple[Result, b.Expr, b.Expr]:
+        """The matrices of the ``i``-th task, which they are, and which of their tasks it is."""
+        if not batch:
+            return self, b.integer(0), i
+        at = b.index(b.quotient(i, each))
+        products = tuple(replace(product, at=(at,), expert=(at,)) for product in self.products)
+        own = Result(products, replace(self.output, at=(at,)))
+        return own, at, b.index(i - at * each)
+
+    def row_block(self, j: b.Expr, source: b.Expr, target: b.Expr) -> None:
+        """One row of x times one column block of each product, into one row of the result."""
+        sums = [product.row_sums(j, source) for product in self.products]
+        self.output.store_row(sums, j, target, self.first.block_size)
+
+    def tiles_block(
+        self, tiles: Tiles, j: b.Expr, target: Callable[[b.Expr], b.Expr], rows: b.Expr
+    ) -> None:
+        """Some row tiles times one column block of each product.
+
+        ``target`` says which row of the result each row of the tiles is, counted from the first of
+        them; of these there are ``rows``.
+        """
+        sums = [product.tile_sums(tiles, j) for product in self.products]
+        mr = self.first.tile.mr
+        with T.serial(tiles[2]) as t, T.serial(b.integer(mr)) as r:
+            row = b.index(t * mr + r)
+            with b.when(row < rows):
+                here = [(buffer, (t, r)) for buffer in sums]
+                self.output.store_row(here, j, b.index(target(row)), self.first.block_size)
+
+
+def _one_row(results: Sequence[Result], batch: Sequence[b.Expr]) -> None:
+    """A column block at a time."""
+    first = b.integer(0)
+    blocks = [T.Bind(result.first.blocks) for result in results]
+
+    def block(number: int, i: b.Expr) -> None:
+        result, _, j = results[number].of_batch(batch, i, blocks[number])
+        result.row_block(j, first, first)
+
+    product = results[0].first
+    counts = [prod(batch, start=count) for count in blocks]
+    each_task(counts, block, product.tile.nr * product.k)
+
+
+def _many_rows(results: Sequence[Result], batch: Sequence[b.Expr]) -> None:
+    """Repack x into tiles of mr rows, then multiply tile by block on all threads."""
+    one = results[0].first
+    mr, rows = one.tile.mr, one.rows
+    tiles = T.Bind(b.ceildiv(rows, mr))
+    everything = T.Bind(prod(batch, start=tiles))
+    packed = b.workspace((everything, one.k, mr))
+
+    def pack(i: b.Expr) -> None:
+        here, _, t = results[0].of_batch(batch, i, tiles)
+        here.first.pack_tile(packed, i, [b.index(b.least(t * mr + r, rows - 1)) for r in range(mr)])
+
+    b.each(everything, pack, threads=True)
+    chunks = T.Bind(b.ceildiv(tiles, TILES_PER_TASK))
+    tasks = [T.Bind(chunks * result.first.blocks) for result in results]
+
+    def multiply(number: int, i: b.Expr) -> None:
+        here, at, task = results[number].of_batch(batch, i, tasks[number])
+        j = b.index(b.quotient(task, chunks))
+        first = b.index(b.remainder(task, chunks) * TILES_PER_TASK)
+        count = b.index(b.least(tiles - first, TILES_PER_TASK))
+        start = b.index(first * mr)
+        own = packed, b.index(at * tiles + first), count
+        here.tiles_block(own, j, lambda row: start + row, b.index(rows - start))
+
+    each_task([prod(batch, start=count) for count in tasks], multiply)
 
 
 def linear(
@@ -251,6 +265,45 @@ def linear(
         w = kernel.argument("w", (*batch, blocks, k, tile.nr), b.STORAGE[weight_dtype])
         offsets = kernel.argument("bias", (n,)) if bias else None
         y = kernel.argument("y", (*batch, rows, n))
-        product = LinearKernel(n, k, tile, weight_dtype, rows, x, w, offsets, y)
-        b.either(rows == 1, lambda: product.one_row(batch), lambda: product.many_rows(batch))
+        product = LinearKernel(n, k, tile, weight_dtype, rows, x, w)
+        _by_rows([Result((product,), Output(y, (offsets,)))], batch)
     return kernel.function
+
+
+def linears(
+    tile: RegisterTile,
+    weight_dtypes: tuple[tuple[str, ...], ...],
+    epilogues: tuple[Epilogue, ...],
+) -> b.PrimFunc:
+    """Build several results from products of the same rows, each with an epilogue.
+
+    Parameters of the kernel: x[rows, k] float32; what ``epilogue.arguments`` declares, where a
+    matrix is w[ceil(n / nr), k, nr] of its type. Rows are packed once for all.
+    """
+    with b.kernel(kernel_name(weight_dtypes, epilogues)) as kernel:
+        rows, k = kernel.dim("rows"), kernel.dim("k")
+        x = kernel.argument("x", (rows, k))
+
+        def matrix(name: str, dtype: str) -> b.Buffer:
+            shape = (kernel.dim(f"blocks_{name}"), k, tile.nr)
+            return kernel.argument(name, shape, b.STORAGE[dtype])
+
+        declared = arguments(kernel, rows, weight_dtypes, epilogues, matrix)
+        results = [
+            Result(
+                tuple(
+                    LinearKernel(output.n, k, tile, dtype, rows, x, w)
+                    for dtype, w in zip(own, matrices, strict=True)
+                ),
+                output,
+            )
+            for own, (matrices, output) in zip(weight_dtypes, declared, strict=True)
+        ]
+        _by_rows(results, ())
+    return kernel.function
+
+
+def _by_rows(results: Sequence[Result], batch: Sequence[b.Expr]) -> None:
+    """One row, or many: by different loops."""
+    rows = results[0].first.rows
+    b.either(rows == 1, lambda: _one_row(results, batch), lambda: _many_rows(results, batch))

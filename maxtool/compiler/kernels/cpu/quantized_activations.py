@@ -9,14 +9,14 @@ become zeros.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
-from maxtool.compiler.kernels.cpu.integer_dot import IntegerDot
+from maxtool.compiler.kernels.cpu.integer_dot import InstructionSet, IntegerDot
 from maxtool.compiler.quantized_layout import GROUP, RecordLayout
 
 STEPS = 127.0
@@ -48,23 +48,6 @@ class Activations:
     starts: b.Buffer
     sums: b.Buffer
 
-    @classmethod
-    def of(
-        cls, layout: RecordLayout, dot: IntegerDot, tiles: b.Expr, rows: int, k: b.Expr
-    ) -> Activations:
-        """Memory for a number of tiles."""
-        parts = (tiles, b.quotient(k, layout.terms), rows)
-        needs_sums = layout.has("m") or layout.has("dmin") or dot.shift(layout) != 0
-        return cls(
-            layout,
-            dot,
-            rows,
-            quants=b.workspace((tiles, b.quotient(k, GROUP), rows * dot.parts), "int32"),
-            scales=b.workspace((tiles, b.quotient(k, layout.span), rows)),
-            starts=b.workspace(parts, "int32") if dot.zero(layout) else None,
-            sums=b.workspace(parts) if needs_sums else None,
-        )
-
     def operand(self, tile: b.Index, group: b.Index, row: int) -> list[b.Expr]:
         """Four terms of a row."""
         parts = self.dot.parts
@@ -76,19 +59,88 @@ class Activations:
         return self.dot.start(bits)
 
 
-def quantize_tile(
-    activations: Activations,
-    x: b.Buffer,
-    tile: b.Expr,
-    sources: Sequence[tuple[b.Expr, ...]],
-    width: int,
-) -> None:
-    """Quantize rows of ``x``, one for each row of a tile, by vectors of ``width`` floats."""
-    spans = b.index(b.quotient(x.shape[-1], activations.layout.span))
-    for row, source in enumerate(sources):
-        work = _Row(activations, x, tile, row, source, width)
-        with T.serial(spans) as span:
-            work.quantize(span)
+class QuantizedRows:
+    """Tiles of quantized rows, as the layouts of several weights want them.
+
+    Layouts whose activations have scales for as many terms share these and the quants, those that
+    take off the same zero for the same terms share everything.
+    """
+
+    def __init__(
+        self,
+        machine: InstructionSet,
+        layouts: Iterable[RecordLayout],
+        sizes: tuple[b.Expr, b.Expr],
+        rows: int,
+    ) -> None:
+        """Take memory for tiles of ``rows``; ``sizes`` are how many tiles, and terms of a row."""
+        self._machine, self._sizes, self.rows = machine, sizes, rows
+        self._of: dict[tuple[object, ...], Activations] = {}
+        for layout in layouts:
+            dot = machine.dot(layout)
+            if _needs(layout, dot) not in self._of:
+                self._of[_needs(layout, dot)] = self._activations(layout, dot)
+
+    def of(self, layout: RecordLayout) -> Activations:
+        """The rows as a layout wants them."""
+        return self._of[_needs(layout, self._machine.dot(layout))]
+
+    def quantize(self, x: b.Buffer, tile: b.Expr, sources: Sequence[tuple[b.Expr, ...]]) -> None:
+        """Quantize rows of ``x``, one for each row of a tile."""
+        for first, *others in self._sharing():
+            spans = b.index(b.quotient(x.shape[-1], first.layout.span))
+            for row, source in enumerate(sources):
+                work = _Row(first, others, x, tile, row, source, self._machine.floats)
+                with T.serial(spans) as span:
+                    work.quantize(span)
+
+    def _sharing(self) -> list[list[Activations]]:
+        """The activations by what they share."""
+        groups: dict[tuple[int, int], list[Activations]] = {}
+        for each in self._of.values():
+            groups.setdefault(_quants(each.layout, each.dot), []).append(each)
+        return list(groups.values())
+
+    def _activations(self, layout: RecordLayout, dot: IntegerDot) -> Activations:
+        """Memory, but for what others have."""
+        tiles, k = self._sizes
+        parts = (tiles, b.quotient(k, layout.terms), self.rows)
+        same = (
+            each
+            for each in self._of.values()
+            if _quants(each.layout, each.dot) == _quants(layout, dot)
+        )
+        shared = next(same, None)
+        if shared is None:
+            quants = b.workspace((tiles, b.quotient(k, GROUP), self.rows * dot.parts), "int32")
+            scales = b.workspace((tiles, b.quotient(k, layout.span), self.rows))
+        else:
+            quants, scales = shared.quants, shared.scales
+        return Activations(
+            layout,
+            dot,
+            self.rows,
+            quants,
+            scales,
+            starts=b.workspace(parts, "int32") if dot.zero(layout) else None,
+            sums=b.workspace(parts) if _needs_sums(layout, dot) else None,
+        )
+
+
+def _quants(layout: RecordLayout, dot: IntegerDot) -> tuple[int, int]:
+    """Key of layouts that share quants and their scales."""
+    return layout.span, dot.parts
+
+
+def _needs(layout: RecordLayout, dot: IntegerDot) -> tuple[object, ...]:
+    """Key of layouts that share activations."""
+    zero = dot.zero(layout)
+    return (*_quants(layout, dot), dot.sums, layout.terms, zero, _needs_sums(layout, dot))
+
+
+def _needs_sums(layout: RecordLayout, dot: IntegerDot) -> bool:
+    """Return whether sums of quants are multiplied by what is added to all weights."""
+    return layout.has("m") or layout.has("dmin") or dot.shift(layout) != 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +148,7 @@ class _Row:
     """One row of a tile while it is quantized."""
 
     to: Activations
+    others: Sequence[Activations]  # of the same quants
     x: b.Buffer
     tile: b.Expr
     row: int
@@ -137,14 +190,17 @@ class _Row:
         quants = [b.let(self._rounded(value, inverse)) for value in self._vectors(chunk)]
         for i, values in enumerate(quants):
             self._store_quants(values, b.index(chunk * (CHUNK // GROUP) + i * self.width // GROUP))
-        if self.to.starts is None and self.to.sums is None:
-            return
-        terms = self.to.layout.terms
+        for to in (self.to, *self.others):
+            if to.starts is not None or to.sums is not None:
+                self._chunk_sums(to, quants, chunk)
+
+    def _chunk_sums(self, to: Activations, quants: Sequence[b.Expr], chunk: b.Expr) -> None:
+        """Sums of those of 32 terms that share a scale of weights."""
+        terms = to.layout.terms
+        count = terms // self.width
         for part in range(CHUNK // terms):
-            count = terms // self.width
-            self._store_sums(
-                quants[part * count : (part + 1) * count], b.index(chunk * (CHUNK // terms) + part)
-            )
+            own = quants[part * count : (part + 1) * count]
+            self._store_sums(to, own, b.index(chunk * (CHUNK // terms) + part))
 
     def _rounded(self, value: b.Expr, inverse: b.Expr) -> b.Expr:
         """The nearest integers, ties to even, as int32."""
@@ -173,7 +229,7 @@ class _Row:
         high = b.splat(b.int32(16), groups)
         return [(first & low) | T.shift_left(second, high) for first, second in ((a, e), (c, f))]
 
-    def _store_sums(self, quants: Sequence[b.Expr], part: b.Expr) -> None:
+    def _store_sums(self, to: Activations, quants: Sequence[b.Expr], part: b.Expr) -> None:
         """The sums of terms that share a scale of weights."""
         total = quants[0]
         for values in quants[1:]:
@@ -188,9 +244,9 @@ class _Row:
         terms = [tirx.Shuffle([total], [term]) for term in range(GROUP)]
         low, high = b.let(terms[0] + terms[1]), b.let(terms[2] + terms[3])
         place = (self.tile, part, self.row)
-        if self.to.starts is not None:
-            zero = b.int32(-self.to.dot.zero(self.to.layout))
-            bits = self.to.dot.start_bits(b.let(low * zero), b.let(high * zero))
-            b.store(self.to.starts, bits, place)
-        if self.to.sums is not None:
-            b.store(self.to.sums, T.Cast("float32", low + high), place)
+        if to.starts is not None:
+            zero = b.int32(-to.dot.zero(to.layout))
+            bits = to.dot.start_bits(b.let(low * zero), b.let(high * zero))
+            b.store(to.starts, bits, place)
+        if to.sums is not None:
+            b.store(to.sums, T.Cast("float32", low + high), place)

@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.kernels.cpu.epilogue import Output
 from maxtool.compiler.kernels.cpu.experts import ExpertChunks, sorted_choices
 from maxtool.compiler.kernels.cpu.integer_dot import InstructionSet
-from maxtool.compiler.kernels.cpu.quantized_activations import Activations
-from maxtool.compiler.kernels.cpu.quantized_linear import TILES_PER_TASK, QuantizedProduct
+from maxtool.compiler.kernels.cpu.quantized_activations import QuantizedRows
+from maxtool.compiler.kernels.cpu.quantized_linear import TILES_PER_TASK, QuantizedResult
+from maxtool.compiler.kernels.cpu.quantized_matrix import QuantizedMatrix
 from maxtool.compiler.quantized_layout import COLUMNS, layout_of
 from maxtool.quantization import QuantizationEncoding
 
@@ -33,19 +35,19 @@ def quantized_expert_linear(machine: InstructionSet, encoding: str) -> b.PrimFun
         w = kernel.argument("w", (experts, blocks, spans, layout.nbytes), "uint8")
         chosen = kernel.argument("chosen", (choices,), "int64")
         y = kernel.argument("y", (choices, n))
-        product = QuantizedProduct(machine, layout, n, k, x, w, None, y)
+        matrix = QuantizedMatrix(machine, layout, k, w)
         per_row = T.Bind(b.greatest(b.quotient(choices, b.greatest(rows, 1)), 1))
         # Each expert that is used has a tile, or a chunk, that is not full.
         most = T.Bind(b.least(choices, experts) + b.quotient(choices, height))
         sizes = (height, TILES_PER_TASK * height)
         chunks = sorted_choices(chosen, choices, experts, most, sizes)
-        single = product.activations(b.greatest(rows, 1), 1)
-        tiles = product.activations(b.greatest(most, 1), height)
-        work = _QuantizedTasks(product, chunks, single, tiles, per_row)
-        b.each_row(rows, k, lambda row: product.quantize(single, row, [row]))
+        single = QuantizedRows(machine, [layout], (b.greatest(rows, 1), k), 1)
+        tiles = QuantizedRows(machine, [layout], (b.greatest(most, 1), k), height)
+        work = _QuantizedTasks(matrix, Output(y), x, chunks, single, tiles, per_row)
+        b.each_row(rows, k, lambda row: single.quantize(x, row, [(row,)]))
         with b.when(chunks.count[1] > 0):
             b.each(T.Bind(chunks.count[0]), work.quantize, threads=True)
-        b.each_row(T.Bind(chunks.count[0] * product.blocks), COLUMNS * k, work.multiply)
+        b.each_row(T.Bind(chunks.count[0] * matrix.blocks), COLUMNS * k, work.multiply)
     return kernel.function
 
 
@@ -53,10 +55,12 @@ def quantized_expert_linear(machine: InstructionSet, encoding: str) -> b.PrimFun
 class _QuantizedTasks:
     """Work of the threads once the choices are sorted."""
 
-    one: QuantizedProduct
+    matrix: QuantizedMatrix
+    output: Output
+    x: b.Buffer
     chunks: ExpertChunks
-    single: Activations  # a tile for each row
-    tiles: Activations
+    single: QuantizedRows  # a tile for each row
+    tiles: QuantizedRows
     per_row: b.Expr
 
     def source(self, choice: b.Expr) -> b.Expr:
@@ -69,28 +73,24 @@ class _QuantizedTasks:
         rows = b.index(self.chunks.rows[c])
         with b.when(rows > 1), T.serial(b.ceildiv(rows, height)) as t:
             places = [start + b.least(t * height + r, rows - 1) for r in range(height)]
-            sources = [self.source(self.chunks.order[place]) for place in places]
-            self.one.quantize(self.tiles, b.index(self.chunks.tile[c] + t), sources)
+            sources = [(self.source(self.chunks.order[place]),) for place in places]
+            self.tiles.quantize(self.x, b.index(self.chunks.tile[c] + t), sources)
 
     def multiply(self, task: b.Expr) -> None:
         """One chunk times one column block of its expert."""
-        c = b.index(b.quotient(task, self.one.blocks))
-        block = b.index(b.remainder(task, self.one.blocks))
-        product = replace(self.one, expert=(b.index(self.chunks.expert[c]),))
+        c = b.index(b.quotient(task, self.matrix.blocks))
+        block = b.index(b.remainder(task, self.matrix.blocks))
+        matrix = replace(self.matrix, expert=(b.index(self.chunks.expert[c]),))
+        result = QuantizedResult((matrix,), self.output)
         start, rows = b.index(self.chunks.start[c]), b.index(self.chunks.rows[c])
 
         def single() -> None:
             choice = b.index(self.chunks.order[start])
-            product.row_blocks(self.single, self.source(choice), [block], choice)
+            result.row_blocks(self.single, self.source(choice), [block], choice)
 
         def many() -> None:
-            height = self.tiles.rows
-            first, count = b.index(self.chunks.tile[c]), b.index(b.ceildiv(rows, height))
-            product.multiply_tiles((self.tiles, first, count), block, store)
-
-        def store(sums: b.Buffer, t: b.Expr, r: b.Expr) -> None:
-            index = b.index(t * self.tiles.rows + r)
-            with b.when(index < rows):
-                product.store_row(sums, (r,), block, b.index(self.chunks.order[start + index]))
+            first, count = b.index(self.chunks.tile[c]), b.index(b.ceildiv(rows, self.tiles.rows))
+            tiles = self.tiles, first, count
+            result.tiles_block(tiles, block, lambda row: self.chunks.order[start + row], rows)
 
         b.either(rows == 1, single, many)

@@ -1,4 +1,4 @@
-"""x @ w.T + bias with quantized weights: products of integers, scaled once for several terms.
+"""x @ w.T with quantized weights: products of integers, scaled once for several terms.
 
 A few rows read each weight as it is, and unpack it in registers. For many a block of 16 columns is
 unpacked once into bytes (a panel), and all row tiles walk it.
@@ -13,12 +13,18 @@ from typing import TypeAlias
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
-from maxtool.compiler.kernels.cpu import quantized_weights as weights
-from maxtool.compiler.kernels.cpu.integer_dot import InstructionSet, IntegerDot
-from maxtool.compiler.kernels.cpu.quantized_activations import Activations, quantize_tile
-from maxtool.compiler.kernels.cpu.quantized_sums import Span
-from maxtool.compiler.kernels.cpu.quantized_weights import Column
-from maxtool.compiler.quantized_layout import COLUMNS, GROUP, VECTOR, RecordLayout, layout_of
+from maxtool.compiler.kernels.cpu.epilogue import (
+    Output,
+    Sums,
+    arguments,
+    each_task,
+    kernel_name,
+)
+from maxtool.compiler.kernels.cpu.integer_dot import InstructionSet
+from maxtool.compiler.kernels.cpu.quantized_activations import QuantizedRows
+from maxtool.compiler.kernels.cpu.quantized_matrix import QuantizedMatrix, one_row_sums
+from maxtool.compiler.kernels.kernel_options import Epilogue
+from maxtool.compiler.quantized_layout import COLUMNS, RecordLayout, layout_of
 from maxtool.quantization import QuantizationEncoding
 
 # Row tiles that one task multiplies with a panel: unpacking it costs as much as one or two.
@@ -27,11 +33,7 @@ TILES_PER_TASK = 32
 LOW_TILES = 2
 
 # Quantized rows, the first of their tiles to take, and how many.
-Tiles: TypeAlias = tuple[Activations, b.Expr, b.Expr]
-# Takes sums [rows of a tile, columns], a tile counted from the first, and a row of it.
-Store: TypeAlias = Callable[[b.Buffer, b.Expr, b.Expr], None]
-# Tiles, a column block, and what its sums are handed to.
-Multiply: TypeAlias = Callable[[Tiles, b.Expr, Store], None]
+Tiles: TypeAlias = tuple[QuantizedRows, b.Expr, b.Expr]
 
 # Column blocks that a task for one row reads side by side, if units have so few scales that the
 # sums for each fit the registers twice.
@@ -40,202 +42,180 @@ FEW_PARTS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class QuantizedProduct:
-    """The buffers and sizes of a product while it is built."""
+class QuantizedResult:
+    """A result of a kernel, and the matrices of the products that it is computed from."""
 
-    machine: InstructionSet
-    layout: RecordLayout
-    n: b.Expr
-    k: b.Expr
-    x: b.Buffer
-    w: b.Buffer
-    bias: b.Buffer | None
-    y: b.Buffer
-    expert: tuple[b.Expr, ...] = ()
+    matrices: tuple[QuantizedMatrix, ...]
+    output: Output
 
     @property
-    def dot(self) -> IntegerDot:
-        """Return the way weights and activations are multiplied."""
-        return self.machine.dot(self.layout)
-
-    @property
-    def spans(self) -> b.Expr:
-        """Records of a column block."""
-        return self.w.shape[-2]
-
-    @property
-    def blocks(self) -> b.Expr:
-        """Column blocks."""
-        return self.w.shape[-3]
+    def first(self) -> QuantizedMatrix:
+        """The first matrix, whose sizes are those of all."""
+        return self.matrices[0]
 
     @property
     def streams(self) -> int:
         """Column blocks that a task for one row reads side by side."""
-        return STREAMS if self.layout.parts <= FEW_PARTS else 1
+        layouts = {matrix.layout.encoding: matrix.layout for matrix in self.matrices}
+        is_wide = any(layout.parts > FEW_PARTS for layout in layouts.values())
+        return 1 if is_wide or len(layouts) > 1 else STREAMS
 
-    def columns(self, block: b.Expr, span: b.Index) -> list[Column]:
-        """The vectors of columns of a record."""
-        lanes = self.dot.lanes
-        places = range(0, COLUMNS, lanes)
-        return [Column(self.w, (*self.expert, block, span), at, lanes) for at in places]
+    @property
+    def step(self) -> int:
+        """Column blocks of the result that a task for one row computes."""
+        return max(1, self.streams // len(self.matrices))
 
-    def activations(self, tiles: b.Expr, rows: int) -> Activations:
-        """Memory for quantized rows."""
-        return Activations.of(self.layout, self.dot, tiles, rows, self.k)
+    def row_blocks(
+        self, rows: QuantizedRows, tile: b.Expr, blocks: Sequence[b.Expr], target: b.Expr
+    ) -> None:
+        """A tile of one row times column blocks of all matrices, into a row of the result."""
+        pairs = [(matrix, block) for block in blocks for matrix in self.matrices]
+        sums: list[Sums] = []
+        for at in range(0, len(pairs), self.streams):
+            own = pairs[at : at + self.streams]
+            buffer = one_row_sums(rows.of(own[0][0].layout), tile, own)
+            sums += [(buffer, (stream,)) for stream in range(len(own))]
+        count = len(self.matrices)
+        for number, block in enumerate(blocks):
+            self._store(sums[number * count : (number + 1) * count], block, target)
 
-    def quantize(self, to: Activations, tile: b.Expr, rows: Sequence[b.Expr]) -> None:
-        """Quantize rows of x into a tile."""
-        quantize_tile(to, self.x, tile, [(row,) for row in rows], self.machine.floats)
+    def tiles_block(
+        self,
+        tiles: Tiles,
+        block: b.Expr,
+        target: Callable[[b.Expr], b.Expr],
+        rows: b.Expr,
+        *,
+        unpacked: bool = True,
+    ) -> None:
+        """Some row tiles times a column block of each matrix, which is unpacked before or not.
+
+        ``target`` says which row of the result each row of the tiles is, counted from the first of
+        them; of these there are ``rows``.
+        """
+        quantized, first, count = tiles
+        panels = [matrix.unpack(block) if unpacked else None for matrix in self.matrices]
+        with T.serial(count) as t:
+            tile = b.index(first + t)
+            sums = [
+                matrix.tile(quantized.of(matrix.layout), tile, block, panel)
+                for matrix, panel in zip(self.matrices, panels, strict=True)
+            ]
+            with T.serial(b.integer(quantized.rows)) as r:
+                row = b.index(t * quantized.rows + r)
+                with b.when(row < rows):
+                    own = [(buffer, (r,)) for buffer in sums]
+                    self._store(own, block, b.index(target(row)))
+
+    def _store(self, sums: Sequence[Sums], block: b.Expr, row: b.Expr) -> None:
+        self.output.store_row(sums, block, row, (COLUMNS, self.first.dot.lanes))
+
+
+@dataclass(frozen=True, slots=True)
+class _Products:
+    """All results of a kernel, and the rows that they are computed from."""
+
+    machine: InstructionSet
+    x: b.Buffer
+    results: Sequence[QuantizedResult]
+
+    @property
+    def layouts(self) -> list[RecordLayout]:
+        """The layouts of all matrices."""
+        return [matrix.layout for result in self.results for matrix in result.matrices]
+
+    def by_rows(self) -> None:
+        """One row, a few or many: by different loops."""
+        b.either(self.x.shape[0] == 1, self.one_row, self.several_rows)
 
     def one_row(self) -> None:
         """A few column blocks a task, whose weights are streams that the CPU fetches ahead."""
-        first, streams = b.integer(0), self.streams
-        row = self.activations(b.integer(1), 1)
-        self.quantize(row, first, [first])
-        stride = T.Bind(b.ceildiv(self.blocks, streams))
+        first, k = b.integer(0), self.x.shape[1]
+        row = QuantizedRows(self.machine, self.layouts, (b.integer(1), k), 1)
+        row.quantize(self.x, first, [(first,)])
+        strides = [T.Bind(b.ceildiv(each.first.blocks, each.step)) for each in self.results]
 
-        def blocks(i: b.Expr) -> None:
-            last = self.blocks - 1
-            these = [b.index(b.least(i + stream * stride, last)) for stream in range(streams)]
-            self.row_blocks(row, first, these, first)
+        def blocks(number: int, i: b.Expr) -> None:
+            result, stride = self.results[number], strides[number]
+            last = result.first.blocks - 1
+            these = [b.index(b.least(i + at * stride, last)) for at in range(result.step)]
+            result.row_blocks(row, first, these, first)
 
-        b.each_row(stride, streams * COLUMNS * self.k, blocks)
+        each_task(strides, blocks, STREAMS * COLUMNS * k)
 
-    def row_blocks(
-        self, row: Activations, tile: b.Expr, blocks: Sequence[b.Expr], target: b.Expr
-    ) -> None:
-        """A tile of one row times column blocks, into a row of y."""
-        lanes = self.dot.lanes
-        sums = b.Registers(len(blocks), COLUMNS, lanes)
-        sums.clear()
-        with T.serial(self.spans) as span:
-            columns = [column for block in blocks for column in self.columns(block, span)]
-            self._record(row, tile, span, columns).add_unpacking(sums)
-        for stream, block in enumerate(blocks):
-            self.store_row(sums.buffer, (stream,), block, target)
-
-    def several_rows(self, rows: b.Expr) -> None:
+    def several_rows(self) -> None:
         """Products by low tiles of a few rows, or by tiles that share a panel."""
-        few = self.machine.few_rows
+        rows, few = self.x.shape[0], self.machine.few_rows
         b.either(
             rows <= LOW_TILES * few,
-            lambda: self.many_rows(rows, few, self.multiply_low_tiles),
-            lambda: self.many_rows(rows, self.machine.rows, self.multiply_tiles),
+            lambda: self.many_rows(few, unpacked=False),
+            lambda: self.many_rows(self.machine.rows, unpacked=True),
         )
 
-    def many_rows(self, rows: b.Expr, height: int, multiply_tiles: Multiply) -> None:
+    def many_rows(self, height: int, *, unpacked: bool) -> None:
         """Quantize x by tiles, then multiply them by column blocks on all threads."""
+        rows, k = self.x.shape
         tiles = T.Bind(b.ceildiv(rows, height))
-        quantized = self.activations(tiles, height)
+        quantized = QuantizedRows(self.machine, self.layouts, (tiles, k), height)
 
         def quantize(t: b.Expr) -> None:
-            sources = [b.index(b.least(t * height + r, rows - 1)) for r in range(height)]
-            self.quantize(quantized, t, sources)
+            sources = [(b.index(b.least(t * height + r, rows - 1)),) for r in range(height)]
+            quantized.quantize(self.x, t, sources)
 
         b.each(tiles, quantize, threads=True)
         chunks = T.Bind(b.ceildiv(tiles, TILES_PER_TASK))
 
-        def multiply(i: b.Expr) -> None:
+        def multiply(number: int, i: b.Expr) -> None:
             block = b.index(b.quotient(i, chunks))
             first = b.index(b.remainder(i, chunks) * TILES_PER_TASK)
             count = b.index(b.least(tiles - first, TILES_PER_TASK))
+            start = b.index(first * height)
+            self.results[number].tiles_block(
+                (quantized, first, count),
+                block,
+                lambda row: start + row,
+                b.index(rows - start),
+                unpacked=unpacked,
+            )
 
-            def store(sums: b.Buffer, t: b.Expr, r: b.Expr) -> None:
-                row = b.index((first + t) * height + r)
-                with b.when(row < rows):
-                    self.store_row(sums, (r,), block, row)
-
-            multiply_tiles((quantized, first, count), block, store)
-
-        b.each(T.Bind(chunks * self.blocks), multiply, threads=True)
-
-    def multiply_tiles(self, tiles: Tiles, block: b.Expr, store: Store) -> None:
-        """Multiply some tiles by a column block, which is unpacked before."""
-        rows, first, count = tiles
-        panel = self.unpack(block)
-        with T.serial(count) as t:
-            sums = self.tile(rows, b.index(first + t), block, panel)
-            with T.serial(b.integer(rows.rows)) as r:
-                store(sums.buffer, t, r)
-
-    def multiply_low_tiles(self, tiles: Tiles, block: b.Expr, store: Store) -> None:
-        """Multiply some tiles by a column block, unpacked in registers for each of them."""
-        rows, first, count = tiles
-        with T.serial(count) as t:
-            sums = self.tile(rows, b.index(first + t), block, None)
-            with T.serial(b.integer(rows.rows)) as r:
-                store(sums.buffer, t, r)
-
-    def unpack(self, block: b.Expr) -> b.Buffer:
-        """A column block as bytes that are multiplied, [k / 4, 16 columns x 4 terms]."""
-        panel = b.workspace((b.quotient(self.k, GROUP), VECTOR), "uint8")
-        count, groups = self.layout.units, self.layout.unit // GROUP
-        with T.serial(self.spans) as span, T.serial(b.integer(count)) as unit:
-            first = b.index((span * count + unit) * groups)
-            columns = self.columns(block, span)
-            for group, quants in weights.groups_of(self.layout, self.dot, columns, unit):
-                for column, value in zip(columns, quants, strict=True):
-                    lanes = column.count * GROUP
-                    b.store(panel, value, (first + group, column.first * GROUP), lanes)
-        return panel
-
-    def tile(
-        self, rows: Activations, tile: b.Expr, block: b.Expr, panel: b.Buffer | None
-    ) -> b.Registers:
-        """Sums of a tile of rows times a column block, unpacked into a panel or not yet."""
-        sums = b.Registers(rows.rows, COLUMNS, self.dot.lanes)
-        sums.clear()
-        with T.serial(self.spans) as span:
-            record = self._record(rows, tile, span, self.columns(block, span))
-            if panel is None:
-                record.add_unpacking(sums)
-            else:
-                record.add_panel(sums, panel)
-        return sums
-
-    def _record(
-        self, rows: Activations, tile: b.Expr, span: b.Expr, columns: Sequence[Column]
-    ) -> Span:
-        """One record of some columns times the same terms of a tile."""
-        return Span(self.layout, self.dot, self.k, rows, tile, span, columns)
-
-    def store_row(self, sums: b.Buffer, at: tuple[b.Index, ...], j: b.Expr, row: b.Expr) -> None:
-        """Write one row of a column block to y, without what the last block has beyond n."""
-        base = b.index(j * COLUMNS)
-
-        def copy(offset: b.Index, width: int) -> None:
-            value = b.load(sums, (*at, offset), width)
-            if self.bias is not None:
-                value = value + b.load(self.bias, (base + offset,), width)
-            b.store(self.y, value, (row, base + offset), width)
-
-        def whole() -> None:
-            for offset, width in b.widths(COLUMNS, self.dot.lanes):
-                copy(offset, width)
-
-        def rest() -> None:
-            with T.serial(self.n - base) as column:
-                copy(column, 1)
-
-        b.either(base + COLUMNS <= self.n, whole, rest)
+        each_task([chunks * result.first.blocks for result in self.results], multiply)
 
 
 def quantized_linear(machine: InstructionSet, encoding: str, bias: bool = False) -> b.PrimFunc:
-    """Build ``y = x @ w.T (+ bias)``.
+    """Build ``y = x @ w.T (+ bias)``: ``quantized_linears`` of one result."""
+    return quantized_linears(machine, ((encoding,),), (Epilogue((bias,)),))
 
-    Parameters of the kernel: x[rows, k] float32, w uint8 of ``quantized_shape``, bias[n] float32 if
-    asked for, y[rows, n] float32. Rows of x are quantized on the fly, as
-    ``quantized_activations`` says. Sizes are learned at run time.
+
+def quantized_linears(
+    machine: InstructionSet,
+    encodings: tuple[tuple[str, ...], ...],
+    epilogues: tuple[Epilogue, ...],
+) -> b.PrimFunc:
+    """Build several results from products of the same rows, each with an epilogue.
+
+    Parameters of the kernel: x[rows, k] float32; what ``epilogue.arguments`` declares, where a
+    matrix is uint8 of ``quantized_shape``. Rows of x are quantized on the fly, as
+    ``quantized_activations`` says, once for all. Sizes are learned at run time.
     """
-    layout = layout_of(QuantizationEncoding[encoding])
-    with b.kernel(f"quantized_linear_{encoding.lower()}") as kernel:
-        rows, blocks, spans, n, k = (
-            kernel.dim(name) for name in ("rows", "blocks", "spans", "n", "k")
-        )
+    with b.kernel(f"quantized_{kernel_name(encodings, epilogues).lower()}") as kernel:
+        rows, k = kernel.dim("rows"), kernel.dim("k")
         x = kernel.argument("x", (rows, k))
-        w = kernel.argument("w", (blocks, spans, layout.nbytes), "uint8")
-        offsets = kernel.argument("bias", (n,)) if bias else None
-        y = kernel.argument("y", (rows, n))
-        product = QuantizedProduct(machine, layout, n, k, x, w, offsets, y)
-        b.either(rows == 1, product.one_row, lambda: product.several_rows(rows))
+
+        def matrix(name: str, encoding: str) -> b.Buffer:
+            layout = layout_of(QuantizationEncoding[encoding])
+            sizes = kernel.dim(f"blocks_{name}"), kernel.dim(f"spans_{name}"), layout.nbytes
+            return kernel.argument(name, sizes, "uint8")
+
+        declared = arguments(kernel, rows, encodings, epilogues, matrix)
+        results = [
+            QuantizedResult(
+                tuple(
+                    QuantizedMatrix(machine, layout_of(QuantizationEncoding[encoding]), k, w)
+                    for encoding, w in zip(own, matrices, strict=True)
+                ),
+                output,
+            )
+            for own, (matrices, output) in zip(encodings, declared, strict=True)
+        ]
+        _Products(machine, x, results).by_rows()
     return kernel.function

@@ -1,0 +1,90 @@
+"""Matrices of quantized weights times quantized rows, a column block at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tvm.tirx.script.builder import ir as T
+
+from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.kernels.cpu import quantized_weights as weights
+from maxtool.compiler.kernels.cpu.integer_dot import InstructionSet, IntegerDot
+from maxtool.compiler.kernels.cpu.quantized_activations import Activations
+from maxtool.compiler.kernels.cpu.quantized_sums import Span
+from maxtool.compiler.kernels.cpu.quantized_weights import Column
+from maxtool.compiler.quantized_layout import COLUMNS, GROUP, VECTOR, RecordLayout
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizedMatrix:
+    """A matrix of quantized weights, packed as ``quantized_packing`` does; of an expert, maybe."""
+
+    machine: InstructionSet
+    layout: RecordLayout
+    k: b.Expr
+    w: b.Buffer
+    expert: tuple[b.Expr, ...] = ()
+
+    @property
+    def dot(self) -> IntegerDot:
+        """Return the way weights and activations are multiplied."""
+        return self.machine.dot(self.layout)
+
+    @property
+    def spans(self) -> b.Expr:
+        """Records of a column block."""
+        return self.w.shape[-2]
+
+    @property
+    def blocks(self) -> b.Expr:
+        """Column blocks."""
+        return self.w.shape[-3]
+
+    def columns(self, block: b.Expr, span: b.Index) -> list[Column]:
+        """The vectors of columns of a record."""
+        lanes = self.dot.lanes
+        places = range(0, COLUMNS, lanes)
+        return [Column(self.w, (*self.expert, block, span), at, lanes) for at in places]
+
+    def unpack(self, block: b.Expr) -> b.Buffer:
+        """A column block as bytes that are multiplied, [k / 4, 16 columns x 4 terms]."""
+        panel = b.workspace((b.quotient(self.k, GROUP), VECTOR), "uint8")
+        count, groups = self.layout.units, self.layout.unit // GROUP
+        with T.serial(self.spans) as span, T.serial(b.integer(count)) as unit:
+            first = b.index((span * count + unit) * groups)
+            columns = self.columns(block, span)
+            for group, quants in weights.groups_of(self.layout, self.dot, columns, unit):
+                for column, value in zip(columns, quants, strict=True):
+                    lanes = column.count * GROUP
+                    b.store(panel, value, (first + group, column.first * GROUP), lanes)
+        return panel
+
+    def tile(
+        self, rows: Activations, tile: b.Expr, block: b.Expr, panel: b.Buffer | None
+    ) -> b.Buffer:
+        """Sums of a tile of rows times a column block, unpacked into a panel or not yet."""
+        sums = b.Registers(rows.rows, COLUMNS, self.dot.lanes)
+        sums.clear()
+        with T.serial(self.spans) as span:
+            columns = self.columns(block, span)
+            record = Span(self.layout, self.dot, self.k, rows, tile, span, columns)
+            if panel is None:
+                record.add_unpacking(sums)
+            else:
+                record.add_panel(sums, panel)
+        return sums.buffer
+
+
+def one_row_sums(
+    row: Activations, tile: b.Expr, blocks: Sequence[tuple[QuantizedMatrix, b.Expr]]
+) -> b.Buffer:
+    """Sums of a tile of one row times column blocks side by side, of matrices of one layout."""
+    matrix, _ = blocks[0]
+    sums = b.Registers(len(blocks), COLUMNS, matrix.dot.lanes)
+    sums.clear()
+    with T.serial(matrix.spans) as span:
+        columns = [column for own, block in blocks for column in own.columns(block, span)]
+        record = Span(matrix.layout, matrix.dot, matrix.k, row, tile, span, columns)
+        record.add_unpacking(sums)
+    return sums.buffer
