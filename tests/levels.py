@@ -36,6 +36,7 @@ KERNELS = {
     "IntegerPower": "graph/test_elementwise.py::test_powers_of_whole_numbers[int32]",
     "L2NormRows": "graph/test_normalization.py::test_l2_norms[float32]",
     "LayerNormRows": "graph/test_normalization.py::test_what_numpy_computes[float32]",
+    "PackedLinears": "compiler/kernels/test_epilogues.py::test_what_numpy_computes[three]",
     "PackedLinear": "compiler/kernels/test_linear.py"
     "::test_short_weights_are_used_exactly[172-64-bfloat16]",
     "NonzeroPlaces": "graph/test_nonzero.py::test_the_places_of_what_is_not_zero[int8]",
@@ -45,6 +46,7 @@ KERNELS = {
     "Pool": "graph/test_convolution.py::test_pooling[float32]",
     "QuantizedEmbedding": "compiler/kernels/test_quantized.py::test_rows_of_a_table[Q4_K]",
     "QuantizedExpertLinear": "compiler/kernels/test_quantized.py::test_experts[1-2-Q4_K]",
+    "QuantizedLinears": "compiler/kernels/test_epilogues.py::test_what_numpy_computes[Q4_K_M]",
     "QuantizedLinear": "compiler/kernels/test_quantized.py::test_products_of_integers[Q4_K]",
     "ReduceRows": "graph/test_reduction.py::test_what_numpy_computes[float32]",
     "RmsNorm": "compiler/kernels/test_rowwise.py::test_rms_norm[64]",

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from maxtool.compiler.fusion.attention_fusions import ATTENTION_FUSIONS
 from maxtool.compiler.fusion.cache_fusions import CACHE_FUSIONS
+from maxtool.compiler.fusion.epilogue_fusions import EPILOGUE_FUSIONS
 from maxtool.compiler.fusion.linear_fusions import LINEAR_FUSIONS
 from maxtool.compiler.fusion.matcher import Fusion
 from maxtool.compiler.fusion.node_index import NodeIndex
@@ -22,7 +23,7 @@ Condition: TypeAlias = Callable[[Node], bool]
 
 # The fusions of each kind of target, after those of all.
 TARGET_FUSIONS: dict[str, tuple[Fusion, ...]] = {
-    "cpu": ATTENTION_FUSIONS,
+    "cpu": (*ATTENTION_FUSIONS, *EPILOGUE_FUSIONS),
     "cuda": (*CACHE_FUSIONS, *PRODUCT_FUSIONS),
 }
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from maxtool.compiler.fusion.epilogue_fusions import FUSED, matrices_of
 from maxtool.compiler.fusion.node_index import NodeIndex
 from maxtool.compiler.packing import pack_linear, packed_shape
 from maxtool.compiler.placement import Placement
@@ -189,6 +190,8 @@ def _storage(
 def _reads_packed(node: Node, index: int) -> bool:
     """Return whether a kernel takes that operand packed: matrices that are added up in float32."""
     matrix = PACKED_OPERANDS.get(node.op) == (index, node.inputs[index].rank)
+    if node.op == FUSED:
+        matrix = index in matrices_of(node)
     return matrix and DType.float64 not in (node.inputs[0].dtype, node.inputs[index].dtype)
 
 

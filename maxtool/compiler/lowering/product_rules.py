@@ -35,13 +35,20 @@ def _linear(function: FunctionLowering, node: Node) -> None:
         quantized = QuantizedLinear(encoding=storage.encoding.name, bias=bool(bias))
         value = function.kernel(quantized, [rows, function.get(weight), *added], sizes)
     elif at_rest or (wide is DType.float32 and weight.dtype in WEIGHT_DTYPES):
-        packed = function.get(weight) if at_rest else _packed(function, weight, transposed=True)
+        packed = packed_operand(function, weight)
         request = PackedLinear(weight_dtype=weight.dtype.value, bias=bool(bias))
         value = function.kernel(request, [rows, packed, *added], sizes)
     else:
         compute = te.linear(weight.dtype, wide)
         value = function.compute(compute, rows, function.get(weight), *added, name="linear")
     function.set_flat(result, converted(function, value, wide, x.dtype))
+
+
+def packed_operand(function: FunctionLowering, weight: Tensor) -> Expr:
+    """The matrix of a ``linear``, packed; in this function if it is not so in the weights file."""
+    storage = function.storage.get(id(weight))
+    at_rest = storage is not None and storage.is_packed
+    return function.get(weight) if at_rest else _packed(function, weight, transposed=True)
 
 
 def _matmul(function: FunctionLowering, node: Node) -> None:

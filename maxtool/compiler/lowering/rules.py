@@ -16,6 +16,7 @@ from maxtool.compiler.lowering import tensor_expressions as te
 from maxtool.compiler.lowering.attention_rules import ATTENTION
 from maxtool.compiler.lowering.cast_rules import cast_rule
 from maxtool.compiler.lowering.function_lowering import FunctionLowering, Rule
+from maxtool.compiler.lowering.fused_product_rules import FUSED_PRODUCTS
 from maxtool.compiler.lowering.image_rules import IMAGES
 from maxtool.compiler.lowering.move_rules import MOVING
 from maxtool.compiler.lowering.permute_rules import PERMUTING
@@ -141,6 +142,7 @@ RULES: dict[str, Rule] = {
     **PERMUTING,
     **MOVING,
     **PRODUCTS,
+    **FUSED_PRODUCTS,
     **ROWWISE,
     "all_gather": _collective(ALL_GATHER),
     "all_reduce": _collective(ALL_REDUCE),

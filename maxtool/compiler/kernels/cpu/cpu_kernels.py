@@ -15,13 +15,13 @@ from maxtool.compiler.kernels.cpu.dot_attention import dot_attention
 from maxtool.compiler.kernels.cpu.embedding import embedding
 from maxtool.compiler.kernels.cpu.experts import expert_linear
 from maxtool.compiler.kernels.cpu.integer_dot import InstructionSet, instruction_set
-from maxtool.compiler.kernels.cpu.linear import linear
+from maxtool.compiler.kernels.cpu.linear import linear, linears
 from maxtool.compiler.kernels.cpu.norm import rms_norm
 from maxtool.compiler.kernels.cpu.pack_columns import pack_columns
 from maxtool.compiler.kernels.cpu.permute import permute
 from maxtool.compiler.kernels.cpu.quantized_embedding import quantized_embedding
 from maxtool.compiler.kernels.cpu.quantized_experts import quantized_expert_linear
-from maxtool.compiler.kernels.cpu.quantized_linear import quantized_linear
+from maxtool.compiler.kernels.cpu.quantized_linear import quantized_linear, quantized_linears
 from maxtool.compiler.kernels.cpu.rope import rope
 from maxtool.compiler.kernels.requests import PrimFunc, Request, Row, row_with
 from maxtool.compiler.kernels.shared import on_backend
@@ -34,6 +34,7 @@ KERNELS: tuple[Row, ...] = (
     row_with(RegisterTile, r.Embedding)(embedding),
     row_with(RegisterTile, c.PackedExpertLinear)(expert_linear),
     row_with(RegisterTile, c.PackedLinear)(linear),
+    row_with(RegisterTile, c.PackedLinears)(linears),
     row_with(RegisterTile, c.PackColumns)(pack_columns),
     row_with(RegisterTile, r.Permute)(permute),
     row_with(RegisterTile, r.RmsNorm)(rms_norm),
@@ -44,6 +45,7 @@ KERNELS: tuple[Row, ...] = (
 # Kernels of quantized weights, whose products are of integers.
 QUANTIZED: tuple[Row, ...] = (
     row_with(InstructionSet, c.QuantizedLinear)(quantized_linear),
+    row_with(InstructionSet, c.QuantizedLinears)(quantized_linears),
     row_with(InstructionSet, c.QuantizedEmbedding)(quantized_embedding),
     row_with(InstructionSet, c.QuantizedExpertLinear)(quantized_expert_linear),
 )

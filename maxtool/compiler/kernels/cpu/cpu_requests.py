@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maxtool.compiler.kernels.kernel_options import HeadSizes, Mask
+from maxtool.compiler.kernels.kernel_options import Epilogue, HeadSizes, Mask
 from maxtool.compiler.kernels.requests import Attention, Request
 
 
@@ -33,6 +33,13 @@ class PackedLinear(Request):
     batched: bool = False
 
 
+class PackedLinears(Request):
+    """Products of the same rows with packed matrices: results of one or two, with epilogues."""
+
+    weight_dtypes: tuple[tuple[str, ...], ...]  # of the matrices of each result
+    epilogues: tuple[Epilogue, ...]
+
+
 class PackedExpertLinear(Request):
     """Products with the packed matrices of the experts that were chosen for each row."""
 
@@ -44,6 +51,13 @@ class QuantizedLinear(Request):
 
     encoding: str
     bias: bool = False
+
+
+class QuantizedLinears(Request):
+    """Products of the same rows with quantized matrices: results of one or two, with epilogues."""
+
+    encodings: tuple[tuple[str, ...], ...]  # of the matrices of each result
+    epilogues: tuple[Epilogue, ...]
 
 
 class QuantizedEmbedding(Request):
