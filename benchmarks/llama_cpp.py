@@ -32,14 +32,15 @@ from checkpoints import Shape, machine, make
 from decode import environment, listed
 
 SHAPES = {
-    "1.1b": Shape(32000, 2048, 5632, layers=22, heads=32, kv_heads=4, context=1024, tied=False),
-    "135m": Shape(49152, 576, 1536, layers=30, heads=9, kv_heads=3, context=1024),
+    "1.1b": Shape(32000, 2048, 5632, layers=22, heads=32, kv_heads=4, context=8192, tied=False),
+    "135m": Shape(49152, 576, 1536, layers=30, heads=9, kv_heads=3, context=8192),
 }
 # llama-quantize's names. Files of these are converted by maxtool, from random float32.
 CONVERTED = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 TYPES = (*CONVERTED, "Q8_0", "Q4_0", "Q4_K_M", "Q5_K_M", "Q6_K")
 TOKENIZER = Path(__file__).resolve().parents[1] / "samples" / "fireside"
 PROMPT, DECODED, FIRST = 512, 64, 16
+ROOM = 1024  # positions of the cache
 
 # Runs in the artifact's folder; prints tokens a second of a prompt and of what follows it.
 WORKER = """
@@ -103,13 +104,10 @@ def measure(name: str, work: Path, arguments: argparse.Namespace) -> tuple[float
     """Seconds of compiling, and for each question what each side reached."""
     source = checkpoint(name, work, arguments)
     artifact = work / f"{source.stem}-{arguments.target.replace(':', '-')}"
-    seconds = compiled(source, artifact, arguments)
+    seconds = compiled(source, artifact, arguments, ROOM)
     env = environment(arguments.threads)
     sides = [Side("maxtool", partial(ours, artifact, env))]
-    for peer, bench in {
-        "llama.cpp": arguments.llama_cpp / "llama-bench",
-        **arguments.peers,
-    }.items():
+    for peer, bench in peers_of(arguments).items():
         sides.append(Side(peer, partial(theirs, bench, source, arguments.threads, env)))
     seen: dict[tuple[str, str], list[float]] = defaultdict(list)
     for _ in range(arguments.rounds):
@@ -124,8 +122,9 @@ def row(question: str, sides: list[Side], seen: dict[tuple[str, str], list[float
     medians = {side.name: statistics.median(seen[question, side.name]) for side in sides}
     own, *peers = medians.items()
     ratios = ", ".join(f"{own[1] / figure:.2f} of {peer}'s {figure:.4g}" for peer, figure in peers)
-    rounds = listed(seen[question, own[0]])
-    return f"{question} {own[1]:.4g} ({rounds}): {ratios}"
+    rounds, lone = listed(seen[question, own[0]]), len(peers) == 1
+    others = ", no other peer given (--peer NAME=PATH)" if lone else ""
+    return f"{question} {own[1]:.4g} ({rounds}): {ratios}{others}"
 
 
 def line(name: str, seconds: float, rows: list[str]) -> str:
@@ -152,9 +151,8 @@ def checkpoint(name: str, work: Path, arguments: argparse.Namespace) -> Path:
     return file
 
 
-def compiled(source: Path, artifact: Path, arguments: argparse.Namespace) -> float:
+def compiled(source: Path, artifact: Path, arguments: argparse.Namespace, context: int) -> float:
     """Compile a file; returns the seconds it took."""
-    context = SHAPES[arguments.shape].context
     command = [sys.executable, "-m", "maxtool", "compile", source, "-o", artifact, "--force"]
     began = time.perf_counter()
     quietly([*command, "--target", arguments.target, "--context", context])
@@ -204,8 +202,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--llama-cpp", type=Path, required=True, help="folder of llama-bench")
-    parser.add_argument("--peer", action="append", default=[], metavar="NAME=LLAMA_BENCH")
+    add_peers(parser)
     parser.add_argument("--shape", choices=SHAPES, default="1.1b")
     parser.add_argument("--types", default=",".join(TYPES), help="separated by commas")
     parser.add_argument("--target", default="cpu", help="as for maxtool compile")
@@ -216,9 +213,33 @@ def parse() -> argparse.Namespace:
     arguments.types = arguments.types.split(",")
     if unknown := sorted(set(arguments.types) - set(TYPES)):
         parser.error(f"no type {', '.join(unknown)}; there are {', '.join(TYPES)}")
-    pairs = [each.partition("=") for each in arguments.peer]
-    arguments.peers = {name: Path(path) for name, _, path in pairs}
     return arguments
+
+
+def add_peers(parser: argparse.ArgumentParser) -> None:
+    """Add the options that name llama.cpp and its forks."""
+    parser.add_argument("--llama-cpp", type=Path, required=True, help="folder of llama-bench")
+    parser.add_argument(
+        "--peer",
+        action="append",
+        default=[],
+        type=named_program,
+        metavar="NAME=LLAMA_BENCH",
+        help="a fork's llama-bench, such as ik_llama.cpp's",
+    )
+
+
+def named_program(text: str) -> tuple[str, Path]:
+    """The name and the program of ``NAME=PATH``."""
+    name, _, path = text.partition("=")
+    if not name or not Path(path).is_file():
+        raise argparse.ArgumentTypeError(f"{text}: NAME=PATH with the path of a llama-bench")
+    return name, Path(path)
+
+
+def peers_of(arguments: argparse.Namespace) -> dict[str, Path]:
+    """The llama-bench of each peer by its name."""
+    return {"llama.cpp": arguments.llama_cpp / "llama-bench", **dict(arguments.peer)}
 
 
 if __name__ == "__main__":
