@@ -43,7 +43,7 @@ def in_parts(
         work: Must not depend on the order of the parts. Thread-local settings such as
             ``numpy.errstate`` are made inside it.
         threads: At most so many; 1 where the operations are so short that threads spend what they
-            gain on the interpreter lock, as in casts and in encoding.
+            gain on the interpreter lock, as in casts and in encoding without a search.
 
     Returns:
         The results, those of each thread together. What ``work`` raises is raised when all threads

@@ -76,12 +76,14 @@ class Codec:
         decode: Reads records ``[blocks]`` and fills float32 ``[blocks, elements per block]``.
         encode: Fills records ``[blocks]``; ``None`` where there is no encoder. As for ``decode``,
             NumPy's floating-point warnings are off.
-        by_rows: Whether ``encode`` reads ``row_power``.
+        searches: Whether ``encode`` tries many candidates: it takes long enough for threads.
+        by_rows: Whether it reads ``row_power``.
     """
 
     layout: np.dtype[np.void]
     decode: Callable[[Records, Float32], None]
     encode: Callable[[BlockColumns, Records], None] | None = None
+    searches: bool = False
     by_rows: bool = False
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from maxtool.errors import MisshapenWeight, ModelMismatch
-from maxtool.parallel import in_parts
+from maxtool.parallel import MAX_THREADS, in_parts
 from maxtool.quantization import (
     float4,
     iquants,
@@ -84,7 +84,7 @@ def quantize(
             encode(columns, records[part])
             _check_scales(records[part], encoding, tensor)
 
-    in_parts(len(blocks), _step(encoding), work, threads=1)
+    in_parts(len(blocks), _step(encoding), work, threads=MAX_THREADS if codec.searches else 1)
     return result.reshape(shape)
 
 

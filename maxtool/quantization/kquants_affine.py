@@ -225,6 +225,6 @@ FAMILIES = {
 }
 
 CODECS = {
-    encoding: Codec(layout, partial(_decode, family), partial(_encode, family))
+    encoding: Codec(layout, partial(_decode, family), partial(_encode, family), searches=True)
     for encoding, (layout, family) in FAMILIES.items()
 }

@@ -46,13 +46,10 @@ def decode_q8_k(blocks: Records, out: Float32) -> None:
 
 def encode_q3_k(columns: BlockColumns, records: Records) -> None:
     """Find scales, round them, and then the elements by what they decode to."""
-    values = block.grouped(columns.values, GROUP)
-    if columns.importance is None:
-        found = _search_3(values, len(records))
-    else:
+    values, weights = block.grouped(columns.values, GROUP), None
+    if columns.importance is not None:
         weights = weighing.by_block(columns.values, columns.importance, GROUP, 2)
-        found = _weighted_search_3(values, weights, len(records))
-    levels, scales, scale, scale_levels = found
+    levels, scales, scale, scale_levels = _search_3(values, weights, len(records))
     records["d"] = primitives.finite(scale, scales)
     low, high = scale_levels & np.uint8(15), scale_levels >> np.uint8(4)
     block.fill(records["scales"][:, :8], block.pack(low, bits=4, run=8))
@@ -62,16 +59,14 @@ def encode_q3_k(columns: BlockColumns, records: Records) -> None:
     block.fill(records["qs"], block.pack(quants & np.uint8(3), bits=2, run=32))
 
 
-def _search_3(values: Float32, blocks: int) -> tuple[Float32, Float32, Float32, UInt8]:
-    """Levels of elements, the scales ``[groups, blocks]``, their scale, and their levels."""
-    flat, levels = fit_cubic(values, ZERO_3)
-    scales = flat.reshape(-1, blocks)
-    return levels, scales, *_largest_lowest(scales)
-
-
-def _weighted_search_3(
-    values: Float32, weights: Float32, blocks: int
+def _search_3(
+    values: Float32, weights: Float32 | None, blocks: int
 ) -> tuple[Float32, Float32, Float32, UInt8]:
+    """Levels of elements, the scales ``[groups, blocks]``, their scale, and their levels."""
+    if weights is None:
+        flat, levels = fit_cubic(values, ZERO_3)
+        scales = flat.reshape(-1, blocks)
+        return levels, scales, *_largest_lowest(scales)
     fit = fit_symmetric(values, weights, ZERO_3)
     scales, sums = (each.reshape(-1, blocks) for each in (fit.scale, primitives.total(weights)))
     outer = fit_symmetric(scales, sums, ZERO_SCALE_3)
@@ -132,7 +127,7 @@ def _scales_6(blocks: Records) -> Float32:
 
 
 CODECS = {
-    QuantizationEncoding.Q3_K: Codec(Q3_K, decode_q3_k, encode_q3_k),
-    QuantizationEncoding.Q6_K: Codec(Q6_K, decode_q6_k, encode_q6_k),
+    QuantizationEncoding.Q3_K: Codec(Q3_K, decode_q3_k, encode_q3_k, searches=True),
+    QuantizationEncoding.Q6_K: Codec(Q6_K, decode_q6_k, encode_q6_k, searches=True),
     QuantizationEncoding.Q8_K: Codec(Q8_K, decode_q8_k),
 }

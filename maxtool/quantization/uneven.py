@@ -97,6 +97,6 @@ def _value_table() -> NDArray[np.uint32]:
 
 
 CODECS = {
-    QuantizationEncoding.IQ4_NL: Codec(IQ4_NL, decode_iq4_nl, encode_iq4_nl),
-    QuantizationEncoding.IQ4_XS: Codec(IQ4_XS, decode_iq4_xs, encode_iq4_xs),
+    QuantizationEncoding.IQ4_NL: Codec(IQ4_NL, decode_iq4_nl, encode_iq4_nl, searches=True),
+    QuantizationEncoding.IQ4_XS: Codec(IQ4_XS, decode_iq4_xs, encode_iq4_xs, searches=True),
 }

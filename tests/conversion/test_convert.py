@@ -292,6 +292,26 @@ def test_embedding_and_head_are_never_ternary(encoding: str) -> None:
         assert (note is not None) == ternary
 
 
+@pytest.mark.parametrize("name", ["Q3_K", "Q4_K", "IQ4_XS"])
+def test_a_single_k_type_for_all_matrices(tmp_path: Path, name: str) -> None:
+    """Every matrix has the type, where a mix of llama.cpp's gives some more bits."""
+    encoding = QuantizationEncoding[name]
+    output = tmp_path / "a.gguf"
+    notes, _ = run(DATA / "fireside-256", output, encoding=encoding)
+    assert not notes
+    reader = GGUFReader(output)
+    types = {tensor.name: tensor.tensor_type.name for tensor in reader.tensors}
+    assert {types[each] for each in types if not each.endswith("norm.weight")} == {name}
+    assert reader.fields["general.file_type"].contents() == FILE_TYPES[encoding]
+
+
+def test_rows_too_short_for_a_k_type_become_float16(tmp_path: Path) -> None:
+    output = tmp_path / "a.gguf"
+    notes, _ = run(DATA / "tiny-llama", output, encoding=QuantizationEncoding.Q4_K)
+    assert any("are not whole Q4_K blocks of 256; written as float16" in note for note in notes)
+    assert not any(info.encoding for info in open_checkpoint(output).tensors.values())
+
+
 def test_file_types_are_those_of_llama_cpp() -> None:
     renamed = {"float32": "ALL_F32", "float16": "MOSTLY_F16", "bfloat16": "MOSTLY_BF16"}
     for kind, number in FILE_TYPES.items():

@@ -284,7 +284,10 @@ def test_empty_arrays(shape: tuple[int, ...]) -> None:
     assert dequantize(packed, E.Q8_0).shape == shape
 
 
-LLAMA_FILES = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "outtype-q8_0"]
+LLAMA_FILES = [
+    *("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "outtype-q8_0"),
+    *("Q2_K", "Q3_K_M", "Q4_K_M", "Q5_K_M", "Q6_K"),
+]
 
 
 @pytest.mark.reference

@@ -109,6 +109,23 @@ def test_allocate_converts(weights: Weights) -> None:
     np.testing.assert_array_equal(weights.allocated_weights[up.name], expected)
 
 
+@pytest.mark.parametrize("name", ["Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS"])
+def test_allocate_quantizes(tmp_path: Path, name: str) -> None:
+    encoding = QuantizationEncoding[name]
+    numbers = np.random.default_rng(0).standard_normal((3, 512), np.float32)
+    safetensors.numpy.save_file({"weight": numbers}, tmp_path / "a.safetensors")
+    weights = open_checkpoint(tmp_path / "a.safetensors").weights
+    allocated = weights.weight.allocate(quantization_encoding=encoding)
+    assert (allocated.quantization_encoding, allocated.shape) == (encoding, (3, 512))
+    np.testing.assert_array_equal(weights.allocated_weights["weight"], quantize(numbers, encoding))
+
+
+def test_allocate_refuses_rows_of_no_whole_blocks(weights: Weights) -> None:
+    up = weights.model.layers[1].mlp.up.weight
+    with pytest.raises(MisshapenWeight, match="Q4_K needs rows divisible by 256, not 32"):
+        up.allocate(quantization_encoding=QuantizationEncoding.Q4_K)
+
+
 def test_items_share_allocations(weights: Weights) -> None:
     for name, weight in weights.items():
         assert weight.allocate().name == name
