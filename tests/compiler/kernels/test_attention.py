@@ -214,3 +214,25 @@ def test_nan_is_not_hidden(dtype: str, value: float) -> None:
     actual = call(function, q, *caches(k, v, 3, dtype), np.zeros(1, "i4"), shape=q.shape)
     assert np.isfinite(actual[0, 0]).all()
     assert np.isnan(actual[0, 1:]).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("window", [None, 4, 70])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_value_reaches_only_the_queries_that_see_it(
+    dtype: str, window: int | None, value: float
+) -> None:
+    """Values that are not finite, in one chunk with queries before them and beyond their window."""
+    seq, position, where = 90, 3, 9
+    q = normal(0, 1, seq, 6, 20)
+    k, v = (normal(seed, 1, position + seq, 2, 20).astype(dtype).astype("f4") for seed in (1, 2))
+    clean = reference(q, k, v, position, window)
+    v[0, where, 1, 13] = value
+    function = compiled(attention, TILE, 6, 2, 20, 20**-0.5, window, None, dtype)
+    at = np.array([position], "i4")
+    actual = call(function, q, *caches(k, v, position + seq, dtype), at, shape=q.shape)
+    touched = np.zeros(actual.shape, bool)
+    last = seq if window is None else where - position + window
+    touched[:, where - position : last, 3:, 13] = True
+    assert not np.isfinite(actual[touched]).any()
+    assert error(np.where(touched, 0, actual), np.where(touched, 0, clean)) < BOUND

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.cpu_target import RegisterTile
@@ -203,15 +204,60 @@ class AttentionTask:
         places = [(r, offset - left, width) for r in range(TILE_ROWS) for offset, width in pieces]
         for r, offset, width in places:
             sums.set(r, offset, width, b.load(self.out, (row + r, left + offset), width))
-        with T.serial(count) as i:
+        common = self._seen_by_all(row, base, count)
+        if self.options.window is not None:
+            self._weigh(sums, row, base, pieces, (b.integer(0), common[0]), hides=True)
+        self._weigh(sums, row, base, pieces, common, hides=False)
+        self._weigh(sums, row, base, pieces, (common[1], count), hides=True)
+        for r, offset, width in places:
+            b.store(self.out, sums.get(r, offset, width), (row + r, left + offset), width)
+
+    def _seen_by_all(self, row: b.Expr, base: b.Expr, count: b.Expr) -> tuple[b.Expr, b.Expr]:
+        """Keys of the block that every row of a register tile sees: the first, and the end."""
+        lowest, highest = (self._last_seen(row + r, base) for r in (0, TILE_ROWS - 1))
+        end = b.index(b.greatest(b.least(lowest + 1, count), 0))
+        if self.options.window is None:
+            return b.integer(0), end
+        begin = b.greatest(highest - (self.options.window - 1), 0)
+        return b.index(b.least(begin, end)), end
+
+    def _last_seen(self, row: b.Expr, base: b.Expr) -> b.Expr:
+        """The last key that a row sees, counted from the first of the block."""
+        return self.position + b.quotient(self.first + row, self.options.group) - base
+
+    def _sees(self, row: b.Expr, base: b.Expr, i: b.Expr) -> b.Expr:
+        """Return whether a row sees a key of the block."""
+        last = b.index(self._last_seen(row, base))
+        if self.options.window is None:
+            return i <= last
+        return tirx.all(i <= last, i > last - self.options.window)
+
+    def _weigh(
+        self,
+        sums: b.Registers,
+        row: b.Expr,
+        base: b.Expr,
+        pieces: list[tuple[int, int]],
+        keys: tuple[b.Expr, b.Expr],
+        *,
+        hides: bool,
+    ) -> None:
+        """Add the values of some keys; ``hides`` is whether there are rows that do not see them.
+
+        To such a row a value is not added, as 0 times NaN or infinity were NaN.
+        """
+        with T.serial(b.greatest(keys[1] - keys[0], 0)) as step:
+            i = b.index(keys[0] + step)
             source = self.cache, self.head, b.index(base + i)
             values = [self._value((*source, at), n) for at, n in pieces]
             for r in range(TILE_ROWS):
                 weight = b.let(self.scores[row + r, i])
+                seen = b.let(self._sees(row + r, base, i)) if hides else None
                 for (offset, width), value in zip(pieces, values, strict=True):
-                    sums.add(r, offset - left, width, b.splat(weight, width) * value)
-        for r, offset, width in places:
-            b.store(self.out, sums.get(r, offset, width), (row + r, left + offset), width)
+                    part = b.splat(weight, width) * value
+                    if seen is not None:
+                        part = T.Select(b.splat(seen, width), part, b.splat(0.0, width))
+                    sums.add(r, offset - pieces[0][0], width, part)
 
     def _value(self, place: b.Indices, width: int) -> b.Expr:
         return b.let(b.load_weight(self.kernel.v, place, width, self.options.dtype))
