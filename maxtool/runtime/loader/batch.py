@@ -72,7 +72,7 @@ class _Text:
         self.ids = model.encode(text) if isinstance(text, str) else list(text)
         self.count = model.check_prompt(self.ids, prompt.max_tokens)
         self.choose = TokenSampler(prompt.sampling)
-        self.reply = Reply(model, list(self.ids), stops=prompt.stops)
+        self.reply = Reply(model, list(self.ids), stops=prompt.stops, alone=prompt.alone)
         self.read, self.is_over = 0, self.count == 0
         self._ends, self._index, self._prompt = model.manifest.eos, index, prompt
         self._error: RunError | None = None
@@ -112,7 +112,7 @@ def _begun(model: Model, index: int, prompt: Prompt) -> _Text | Completion:
 
 
 def _alone(model: Model, text: _Text | Completion) -> Completion:
-    """The fate of a text where there is room for a single text."""
+    """Continue a text where there is a place for only one."""
     if isinstance(text, Completion):
         return text
     for token in Session(model).generate(text.reply.ids, text.count, text.choose):

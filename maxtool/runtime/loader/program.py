@@ -47,14 +47,14 @@ def execute(options: TextOptions | EmbedOptions) -> None:
         from .embedding_output import run_embedding
 
         run_embedding(options)
-    elif options.chat:
-        from .chat_cli import run_chat
-
-        run_chat(options)
     elif options.prompts is not None:
         from .prompts_output import run_prompts
 
         run_prompts(options, options.prompts)
+    elif options.chat:
+        from .chat_cli import run_chat
+
+        run_chat(options)
     else:
         from .text_output import run_text
 
@@ -63,11 +63,12 @@ def execute(options: TextOptions | EmbedOptions) -> None:
 
 def check(options: TextOptions) -> None:
     """Refuse options that do not go together."""
-    text = sum(source is not None for source in (options.prompt, options.file))
-    given = (source is not None for source in (options.ids, options.inputs, options.prompts))
-    other = sum([*given, options.info, options.check])
+    texts = (options.prompt, options.file, options.prompts)
+    text = sum(source is not None for source in texts)
+    sources = (options.ids is not None, options.inputs is not None, options.info, options.check)
+    other = sum(sources)
     if options.chat and (other or text > 1):
-        raise BadUsage("--chat goes with --prompt, --file, or neither")
+        raise BadUsage("--chat goes with --prompt, --file, --prompts, or none of them")
     if not options.chat and text + other != 1:
         known = "--prompt, --file, --prompts, --chat, --ids, --inputs, --info and --check"
         raise BadUsage(f"give one of {known}")

@@ -20,12 +20,14 @@ class Prompt:
         max_tokens: How many tokens to make at most.
         sampling: How they are picked. With a seed they are those that the prompt would get alone.
         stops: Strings before which the continuation ends.
+        alone: Whether what follows is a text of its own, as a reply is.
     """
 
     text: str | Sequence[int]
     max_tokens: int = MAX_TOKENS
     sampling: Sampling = field(default_factory=Sampling)
     stops: Sequence[str] = ()
+    alone: bool = False
 
 
 @dataclass(frozen=True)

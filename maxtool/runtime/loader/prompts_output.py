@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeAlias
 
 from .batch import generate_many
 from .errors import BadInput, RunError
+from .model import Model
 from .opening import open_model
 from .options import TextOptions
 from .prompt_lines import read_line
 from .prompts import MAX_TOKENS, Completion, Prompt
+from .specs import GENERATE
 from .terminal import emit, note
 from .text_lines import lines_of
-from .tokens import most_bytes
+from .tokens import check_text, most_bytes
+from .wrong_path import another_task
 
 SCHEMA = "maxtool.completion/1"
+Read: TypeAlias = Callable[[str], tuple[Prompt, dict[str, object]]]
 ESCAPE = 6  # bytes of a character in JSON for each of its own, at most
 
 
@@ -25,8 +32,9 @@ def run_prompts(options: TextOptions, path: Path) -> None:
     """Continue the prompts of a file; raises ``RunError`` in the end if some could not be."""
     options.sampling.check()
     model = open_model(options)
-    most = MAX_TOKENS if options.max_tokens is None else options.max_tokens
-    usual = Prompt("", most, options.sampling, tuple(options.stop or ()))
+    if model.manifest.task != GENERATE:
+        raise another_task(model.manifest.task)
+    read = _reader(options, model)
     longest = ESCAPE * most_bytes(model.manifest.context)
     shown, asked = _InOrder(), _Asked()
     started = time.perf_counter()
@@ -34,8 +42,8 @@ def run_prompts(options: TextOptions, path: Path) -> None:
     def prompts() -> Iterator[Prompt]:
         for number, line in enumerate(lines_of(path, "the prompts", longest)):
             try:
-                prompt, label = read_line(line, usual)
-            except BadInput as error:
+                prompt, label = read(line)
+            except RunError as error:
                 shown.put(number, {"prompt": line, "stopped": "error", "error": error.as_json()})
             else:
                 asked.add(number, label)
@@ -45,6 +53,31 @@ def run_prompts(options: TextOptions, path: Path) -> None:
         number, label = asked.take(completion.index)
         shown.put(number, {**label, **described(completion)})
     _report(options, shown, time.perf_counter() - started)
+
+
+def _reader(options: TextOptions, model: Model) -> Read:
+    """Return what makes a prompt of a line; with ``--chat`` a question that is replied to."""
+    most = sys.maxsize if options.chat else MAX_TOKENS
+    most = most if options.max_tokens is None else options.max_tokens
+    usual = Prompt("", most, options.sampling, tuple(options.stop or ()), options.chat)
+    if not options.chat:
+        return lambda line: read_line(line, usual)
+    from .chat import ChatEncoder, open_template
+
+    manifest = model.manifest
+    template = open_template(manifest, options.chat_template, options.chat_template_kwargs)
+    encoder = ChatEncoder(template, model.tokenizer, manifest.context)
+    before = [] if options.system is None else [{"role": "system", "content": options.system}]
+
+    def question(line: str) -> tuple[Prompt, dict[str, object]]:
+        prompt, label = read_line(line, usual)
+        if not isinstance(prompt.text, str):
+            raise BadInput("--chat replies to texts, not to token ids")
+        check_text(prompt.text, "the prompt")
+        ids = encoder.encode([*before, {"role": "user", "content": prompt.text}])
+        return replace(prompt, text=ids), {**label, "prompt": prompt.text}
+
+    return question
 
 
 def described(completion: Completion) -> dict[str, object]:
@@ -92,7 +125,7 @@ class _InOrder:
         self._early: dict[int, str] = {}
 
     def put(self, number: int, content: Mapping[str, object]) -> None:
-        """Take what became of a line, and write all that is next."""
+        """Take the result of a line, and write all that is next."""
         self.count += 1
         self.failed += "error" in content
         ids = content.get("ids", [])

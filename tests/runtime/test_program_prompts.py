@@ -1,0 +1,124 @@
+"""Files of prompts, continued by the program of an artifact: a JSON object for each line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maxtool.runtime import loader
+from maxtool.runtime.loader.prompt_lines import OPTIONS, read_line
+from maxtool.runtime.loader.prompts import Prompt
+
+sys.path.insert(0, str(Path(__file__).parent))
+import tiny_artifact
+from tiny_artifact import CONTEXT, PROMPT, STORY, fails
+
+USUAL = Prompt("", 7, loader.Sampling(temperature=0.5), ("end",))
+
+
+def answers(artifact: Path, file: Path, *arguments: object) -> list[dict[str, Any]]:
+    done = tiny_artifact.run(artifact, "--prompts", file, *arguments)
+    assert done.returncode in (0, 1), done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_each_line_has_an_answer_in_its_order(
+    artifact: Path, tmp_path: Path, ids: dict[str, list[int]]
+) -> None:
+    file = tmp_path / "prompts.txt"
+    asked = {"prompt": PROMPT, "id": [1, "a"], "stop": [" was a"]}
+    tokens = json.dumps({"ids": ids["prompt"], "max_tokens": 2})
+    file.write_text(f"{PROMPT}\n{json.dumps(asked)}\r\n{tokens}\n")
+    first, second, third = answers(artifact, file)
+    assert first == {
+        "schema": "maxtool.completion/1",
+        "index": 0,
+        "prompt": PROMPT,
+        "text": STORY,
+        "ids": ids["story"],
+        "tokens": {"prompt": len(ids["prompt"]), "made": len(ids["story"])},
+        "stopped": "end",
+    }
+    assert (second["id"], second["stopped"]) == ([1, "a"], "stop")
+    assert second["text"] == STORY.partition(" was a")[0]
+    assert (third["prompt_ids"], third["ids"]) == (ids["prompt"], ids["story"][:2])
+    assert third["stopped"] == "length"
+
+
+def test_what_goes_wrong_is_told_line_by_line(artifact: Path, tmp_path: Path) -> None:
+    file = tmp_path / "prompts.txt"
+    lines = ["x" * 500 * CONTEXT, "{", '{"ids": [1], "seed": -1}', '{"ids": []}', PROMPT]
+    file.write_text("\n".join(lines))
+    done = tiny_artifact.run(artifact, "--prompts", file)
+    assert done.returncode == 1
+    assert "error: 4 of 5 prompts could not be continued" in done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [one["index"] for one in found] == [*range(5)]
+    assert [one["stopped"] for one in found] == [*["error"] * 4, "end"]
+    says = [one["error"]["what"] for one in found[:4]]
+    assert "the context" in says[0]
+    assert "is a JSON object" in says[1]
+    assert "seed -1 is negative" in says[2]
+    assert "the prompt is empty" in says[3]
+
+
+def test_prompts_from_stdin(artifact: Path) -> None:
+    command = [sys.executable, artifact / "run.py", "--prompts", "-", "-q", "--max-tokens", "1"]
+    done = subprocess.run(command, input=PROMPT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["text"]
+
+
+def test_files_and_options_that_do_not_fit(artifact: Path, tmp_path: Path) -> None:
+    fails(artifact, 3, "--prompts", tmp_path / "none", says="cannot be read")
+    file = tmp_path / "prompts.txt"
+    file.write_bytes(b"\xff\n")
+    fails(artifact, 3, "--prompts", file, says="no UTF-8 text in line 1")
+    fails(artifact, 2, "--prompts", file, "--prompt", "x", says="give one of")
+    fails(artifact, 2, "--prompts", file, "--temperature", "-1", says="temperature")
+    fails(artifact, 2, "--chat", "--prompts", file, "--prompt", "x", says="--chat goes with")
+    file.write_bytes(b"")
+    assert answers(artifact, file) == []
+
+
+def test_a_line_says_what_is_otherwise() -> None:
+    assert read_line("a {", USUAL) == (Prompt("a {", 7, USUAL.sampling, ("end",)), {})
+    options = {"prompt": "b", "seed": 4, "top_k": 2, "max_tokens": 1, "stop": [], "id": None}
+    sampling = loader.Sampling(temperature=0.5, seed=4, top_k=2)
+    assert read_line(json.dumps(options), USUAL) == (Prompt("b", 1, sampling, ()), {"id": None})
+
+
+WRONG = ['{"prompt": 1}', '{"prompt": "a", "ids": [1]}', '{"ids": [true]}', '{"ids": [1.0]}', "{}"]
+WRONG += ['{"prompt": "a", "temperature": "1"}', '{"prompt": "a", "max_tokens": true}', '{"a": 1}']
+WRONG += ['{"prompt": "a", "stop": "b"}', '{"prompt": "a", "stop": [1]}', "{" * 100_000, '{"a"}']
+
+
+@pytest.mark.parametrize("line", WRONG, ids=range(len(WRONG)))
+def test_an_object_of_another_form_is_refused(line: str) -> None:
+    with pytest.raises(loader.BadInput):
+        read_line(line, USUAL)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=5,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["prompt", "ids", "id", *OPTIONS]), VALUES))
+def test_any_object_is_a_prompt_or_refused(content: dict[str, object]) -> None:
+    try:
+        prompt, label = read_line(json.dumps(content), USUAL)
+    except loader.BadInput:
+        return
+    assert isinstance(prompt.text, str | list)
+    assert label.keys() <= {"id"}
+    assert type(prompt.max_tokens) is int
