@@ -44,3 +44,19 @@ def test_sizes_are_the_least_or_those_asked_for() -> None:
 def test_a_size_is_at_least_one() -> None:
     with pytest.raises(UsageError, match="--size rows is 0"):
         Settings(sizes={"rows": 0})
+
+
+def test_a_decoder_with_slots_is_measured_at_every_power_of_two() -> None:
+    about: dict[str, Any] = {"task": "generate", "target": {"kind": "cpu"}, "folder": "model"}
+    rest: dict[str, Any] = {"limits": {}, "root": {}, "tables": (), "state": (), "entries": {}}
+    decoder: Any = SimpleNamespace(weights=(), context=600, batch=12, **about, **rest)
+    read, *made = cases_of(decoder, Settings(tokens=3))
+    assert (read.step, [case.sizes["texts"] for case in made]) == ("prefill", [1, 2, 4, 8, 12])
+    assert {case.units for case in made if case.step_units == 8} == {24}
+    (_, asked) = cases_of(decoder, Settings(batches=[5]))
+    assert asked.label == "decode 5\N{MULTIPLICATION SIGN} at 512"
+    with pytest.raises(UsageError, match="goes on with 12 texts at most"):
+        cases_of(decoder, Settings(batches=[13]))
+    decoder.batch = 1
+    with pytest.raises(UsageError, match="--batch means nothing"):
+        cases_of(decoder, Settings(batches=[1]))

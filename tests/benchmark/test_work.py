@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -50,9 +51,8 @@ ROW = 12 * 8 * FLOAT / TOKENS + 2 * FLOAT  # of the embedding, which is filled u
 
 
 def manifest(*weights: WeightSpec, **root: object) -> Any:
-    return SimpleNamespace(
-        weights=weights, tables=TABLES, state=CACHE, root=root, entries={"forward": None}
-    )
+    facts = {"tables": TABLES, "state": CACHE, "batch": 1, "entries": {"forward": None}}
+    return SimpleNamespace(weights=weights, root=root, **facts)
 
 
 def test_a_token_reads_all_weights_and_the_cache_so_far() -> None:
@@ -77,6 +77,17 @@ def test_tokens_add_up() -> None:
     assert together.bytes == pytest.approx(sum(one.bytes for one in single))
     assert together.multiply_adds == sum(one.multiply_adds or 0 for one in single)
     assert together.per(4) == Work(together.bytes / 4, (together.multiply_adds or 0) / 4)
+
+
+def test_texts_side_by_side_read_weights_once() -> None:
+    slotted = manifest(EMBEDDING, *LAYER, HEAD, ANGLES)
+    slotted.batch = 4
+    slotted.state = [replace(spec, shape=(4, *spec.shape[1:])) for spec in CACHE]
+    single = GenerationWork(manifest(EMBEDDING, *LAYER, HEAD, ANGLES)).decode(3, 2)
+    together = GenerationWork(slotted).decode(3, 2, texts=3)
+    weights = 2 * (LAYER_SIZE + 12 * 8) * FLOAT  # in each of two calls
+    assert together.bytes - weights == pytest.approx(3 * (single.bytes - weights))
+    assert together.multiply_adds == 3 * (single.multiply_adds or 0)
 
 
 def test_a_prompt_reads_weights_once_and_computes_one_row_of_the_head() -> None:
