@@ -25,7 +25,7 @@ def refuse(request: Request, recipe: str) -> None:
     """Refuse slots for what is no decoder."""
     if request.batch > 1:
         what = f"--batch is for decoders, not {recipe}"
-        raise UsageError(what, hint="run takes --batch for an encoder: texts in one call")
+        raise UsageError(what, hint="an encoder takes texts together as it is: embed --batch")
 
 
 def check_memory(batch: int, nbytes: int, target: Target) -> None:
