@@ -22,6 +22,8 @@ from maxtool.nn import Embedding, Linear, Module, ModuleList, tensor_parallel
 from maxtool.nn.tensor_parallel import Role
 
 CPU_FORM = CacheLayout()
+# A text by itself.
+ALONE = {"batch": 1}
 
 
 class PositionEmbedding(Module[[Tensor, Tensor], Tensor]):
@@ -178,7 +180,8 @@ class Decoder(Module[[Tensor], Tensor]):
         for name, (batch, length, count) in sizes.items():
             inputs = {"input_ids": TensorType(DType.int64, [batch, length])}
             inputs |= {place: TensorType(DType.int32, [count]) for place in places}
-            yield Entry(name, step, inputs, ("logits",), self.cache())
+            usual = ALONE if (length, rows) == (1, 1) else {}
+            yield Entry(name, step, inputs, ("logits",), self.cache(), usual=usual)
 
     def _drawing(self) -> Iterator[Entry]:
         """Yield the entries that read tokens and draw the next one."""

@@ -28,6 +28,7 @@ class Entry:
             them have the first.
         follows: The entry that a recipe names to have this one, too, where it is another.
         defaults: What inputs that need not be given are full of, by name.
+        usual: Sizes of named dimensions that most calls have, which are worth code of their own.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Entry:
     state: Mapping[str, BufferType] = field(default_factory=dict)
     follows: str | None = None
     defaults: Mapping[str, int] = field(default_factory=dict)
+    usual: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def types(self) -> list[TensorType]:

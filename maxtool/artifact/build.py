@@ -234,7 +234,9 @@ def _shared_dtype(types: Mapping[str, MatrixType]) -> DType | None:
 def named_graph(entry: Entry, graph: Graph) -> NamedGraph:
     """A traced entry of an architecture as a function of an artifact."""
     names = (tuple(entry.inputs), entry.outputs, tuple(entry.state))
-    return NamedGraph(entry.name, entry.name, graph, *names, defaults=entry.defaults)
+    return NamedGraph(
+        entry.name, entry.name, graph, *names, defaults=entry.defaults, usual=entry.usual
+    )
 
 
 def _entries(module: Architecture, recipe: Recipe) -> list[Entry]:

@@ -39,6 +39,8 @@ class NamedGraph:
     defaults: Mapping[str, int] = field(default_factory=dict)
     # Least sizes of symbolic dimensions where they are more than 1.
     least: Mapping[str, int] = field(default_factory=dict)
+    # Sizes of symbolic dimensions that most calls have: there is code for these alone.
+    usual: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def input_types(self) -> dict[str, TensorType]:

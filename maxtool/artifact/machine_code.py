@@ -49,7 +49,7 @@ def write(contents: Contents, folder: Path, clock: StageClock, progress: Progres
     progress.stage(f"lowering {named}")
     lowering = ModuleLowering(contents.lowering)
     for function in functions:
-        lowering.entry(function.graph, function.symbol)
+        lowering.entry(function.graph, function.symbol, function.usual)
     clock.lap("lower")
     progress.stage(f"compiling {named}")
     compiled = compile_module(lowering.module(), target, asserts=False)

@@ -19,6 +19,7 @@ from maxtool.compiler import multi_device
 from maxtool.compiler import schedule as cpu_schedule
 from maxtool.compiler.cuda import schedule as cuda_schedule
 from maxtool.compiler.cuda.binaries import GeneratedModule, compile_apart
+from maxtool.compiler.joining.functions import join_kernels
 from maxtool.compiler.kernels.cpu import cpu_passes as cpu_pipeline
 from maxtool.compiler.kernels.cuda import cuda_passes as cuda_pipeline
 from maxtool.compiler.placement import Placed, Placement, placed
@@ -76,7 +77,7 @@ def compile_module(module: Any, target: Placed, *, asserts: bool = True) -> Gene
     try:
         with aim, tvm.transform.PassContext(config=config):
             passes = tvm.transform.Sequential([make() for make in PASSES if make not in skipped])
-            lowered = passes(backend.schedule(module))
+            lowered = passes(join_kernels()(backend.schedule(module)))
             name = backend.register()
             return compile_apart(lowered, aim, relax_pipeline=None, tir_pipeline=name)
     except Exception as error:  # TVM raises classes of its own and any of Python's

@@ -37,7 +37,8 @@ class FunctionLowering:
     of elementwise operations stays a :class:`Chain` until something else needs its result.
     """
 
-    def __init__(self, module: RelaxModule) -> None:
+    def __init__(self, module: RelaxModule, sizes: Mapping[str, int] | None = None) -> None:
+        """``sizes`` are those of named dimensions that the function has only this size of."""
         self.module = module
         self.index = NodeIndex((), ())
         self.whole: dict[int, Expr] = {}
@@ -47,7 +48,10 @@ class FunctionLowering:
         self.storage: dict[int, WeightStorage] = {}
         self.constants: dict[int, np.ndarray[Any, Any]] = {}
         self.rounded: Mapping[int, DType] = {}
-        self._dims: dict[str, Expr] = {}
+        self.fixed: Mapping[str, int] = sizes or {}
+        self._dims: dict[str, Expr] = {
+            name: tirx.IntImm("int64", size) for name, size in self.fixed.items()
+        }
         self._device: DeviceRef = HOST
 
     # Devices

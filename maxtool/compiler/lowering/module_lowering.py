@@ -11,19 +11,26 @@ from typing import Any
 from tvm import relax, tirx
 
 from maxtool.compiler.fusion.node_index import NodeIndex
+from maxtool.compiler.joining.functions import JOINED
 from maxtool.compiler.kernels.kernel_options import ChainStep
 from maxtool.compiler.kernels.requests import Pointwise
 from maxtool.compiler.lowering.control_flow import FlowLowering
 from maxtool.compiler.lowering.function_lowering import FunctionLowering
 from maxtool.compiler.lowering.rule_table import ROUNDING_OF, RULES_OF
 from maxtool.compiler.lowering.subgraphs import SubgraphModule, key_of
+from maxtool.compiler.lowering.usual_sizes import (
+    add_choice,
+    entry_parameters,
+    is_joined,
+    split_inputs,
+)
 from maxtool.compiler.lowering_plan import LoweringPlan
 from maxtool.compiler.placement import device_of
 from maxtool.compiler.rewriting import is_for
 from maxtool.compiler.storage import WeightStorage
 from maxtool.dtype import DType
 from maxtool.errors import CompilationFailed
-from maxtool.graph import BufferType, CallNode, Graph, Node
+from maxtool.graph import CallNode, Graph, Node
 from maxtool.graph.nested_graph import FlowGraph
 from maxtool.graph.type import HOST
 
@@ -42,8 +49,17 @@ class ModuleLowering(SubgraphModule):
         self.weights = plan.storage
         self._plan = plan
 
-    def entry(self, graph: Graph, symbol: str | None = None) -> None:
-        """Add a public function that runs ``graph``, by its name or another."""
+    def entry(
+        self,
+        graph: Graph,
+        symbol: str | None = None,
+        usual: Mapping[str, int] | None = None,
+    ) -> None:
+        """Add a public function that runs ``graph``, by its name or another.
+
+        For the ``usual`` sizes of named dimensions it has code of its own, whose kernels are
+        joined (:mod:`maxtool.compiler.joining`).
+        """
         if not self.prints and (labels := list(_printed(graph))):
             raise CompilationFailed(
                 f"{graph.name} prints {', '.join(labels)}, and an artifact runs without maxtool",
@@ -52,31 +68,36 @@ class ModuleLowering(SubgraphModule):
         symbol = graph.name if symbol is None else symbol
         if self.unique(symbol) != symbol:
             raise ValueError(f"the name {symbol!r} is taken by a kernel or another graph")
+        if usual and is_joined(graph, self.placement):
+            choices = [self._entry(graph, symbol, sizes, private=True) for sizes in (usual, {})]
+            add_choice(self, graph, symbol, usual, choices)
+        else:
+            self._entry(graph, symbol, {}, private=False)
+
+    def _entry(self, graph: Graph, symbol: str, sizes: Mapping[str, int], *, private: bool) -> Any:  # noqa: ANN401
+        """Add a function that runs an entry's graph, whose dimensions have these sizes."""
         storages = {id(value): self.weights[name] for name, value in graph.weight_values.items()}
-        self._add_subgraphs(graph, storages)
-        function = FunctionLowering(self)
-        plain = [value for value in graph.inputs if not isinstance(value.type, BufferType)]
-        state = [value for value in graph.inputs if isinstance(value.type, BufferType)]
-        parameters = [
-            relax.Var(f"input_{index}", function.type(value.type))
-            for index, value in enumerate(plain)
-        ]
-        buffers = [relax.Var("state", relax.AnyType())] if state else []
-        weights = relax.Var("weights", relax.AnyType())
+        self._add_subgraphs(graph, storages, sizes)
+        function = FunctionLowering(self, sizes)
+        plain, state = split_inputs(graph)
+        parameters = entry_parameters(function, graph)
         order = {name: index for index, name in enumerate(self.weights)}
 
         def bind() -> None:
-            for value, parameter in zip(plain, parameters, strict=True):
+            for value, parameter in zip(plain, parameters, strict=False):
                 function.set_whole(value, parameter)
             for index, value in enumerate(state):
-                item = _item(buffers[0], index, function.type(value.type))
+                item = _item(parameters[-2], index, function.type(value.type))
                 function.set_whole(value, function.emit(item))
             for name, value in graph.weight_values.items():
-                item = _item(weights, order[name], self.stored_type(value, self.weights[name]))
+                stored = self.stored_type(value, self.weights[name])
+                item = _item(parameters[-1], order[name], stored)
                 function.set_weight(value, function.emit(item), storages[id(value)])
 
-        everything = [*parameters, *buffers, weights]
-        self._add_function(function, graph, symbol, everything, bind, private=False)
+        name = self.unique(f"{symbol}_body") if private else symbol
+        return self._add_function(
+            function, graph, name, parameters, bind, private=private, joined=bool(sizes)
+        )
 
     def module(self) -> Any:  # noqa: ANN401 - tvm ships no types
         """Return the finished ``IRModule``.
@@ -93,22 +114,26 @@ class ModuleLowering(SubgraphModule):
             module.update_global_info("vdevice", self.placement.vdevices)
         return module
 
-    def _add_subgraphs(self, graph: Graph, storages: Mapping[int, WeightStorage]) -> None:
+    def _add_subgraphs(
+        self, graph: Graph, storages: Mapping[int, WeightStorage], sizes: Mapping[str, int]
+    ) -> None:
         """Add a function for each subgraph and each storage of its weights, inner ones first."""
         for node in graph.nodes:
             if isinstance(node, CallNode):
                 passed = tuple(storages[id(value)] for value in node.weights)
-                key = key_of(node, passed)
+                key = key_of(node, passed, sizes)
                 if key not in self._subgraphs:
                     inner = dict(zip(map(id, node.callee.parameters()), passed, strict=True))
-                    self._add_subgraphs(node.callee, inner)
-                    self._subgraphs[key] = self._subgraph(node.callee, passed)
+                    self._add_subgraphs(node.callee, inner, sizes)
+                    self._subgraphs[key] = self._subgraph(node.callee, passed, sizes)
 
-    def _subgraph(self, graph: Graph, storages: Sequence[WeightStorage]) -> Any:  # noqa: ANN401
+    def _subgraph(
+        self, graph: Graph, storages: Sequence[WeightStorage], sizes: Mapping[str, int]
+    ) -> Any:  # noqa: ANN401
         """Add a private function that runs ``graph``."""
         if isinstance(graph, FlowGraph):
             return FlowLowering(self, graph, storages).lowered()
-        function = FunctionLowering(self)
+        function = FunctionLowering(self, sizes)
         parameters = self.parameters(function, graph, storages)
         inputs, weights = parameters[: len(graph.inputs)], parameters[len(graph.inputs) :]
 
@@ -123,7 +148,9 @@ class ModuleLowering(SubgraphModule):
 
         everything = [*self.sizes_parameter(function, graph), *parameters]
         name = self.unique(re.sub(r"[^0-9A-Za-z_]", "_", graph.name))
-        return self._add_function(function, graph, name, everything, bind, private=True)
+        return self._add_function(
+            function, graph, name, everything, bind, private=True, joined=bool(sizes)
+        )
 
     def _add_function(
         self,
@@ -134,9 +161,10 @@ class ModuleLowering(SubgraphModule):
         bind: Callable[[], None],
         *,
         private: bool,
+        joined: bool,
     ) -> Any:  # noqa: ANN401
         """Add a Relax function: bind its parameters, lower the nodes, return the outputs."""
-        attributes = {"relax.force_pure": True}
+        attributes = {"relax.force_pure": True, **({JOINED: True} if joined else {})}
         with self.builder.function(name, parameters, attrs=attributes, private=private):
             with self._dataflow():
                 bind()
@@ -181,7 +209,8 @@ class ModuleLowering(SubgraphModule):
 
     def _call(self, function: FunctionLowering, node: CallNode) -> None:
         """Call a subgraph's function."""
-        callee = self.callee(node, [function.storage[id(value)] for value in node.weights])
+        stored = [function.storage[id(value)] for value in node.weights]
+        callee = self.callee(node, stored, function.fixed)
         values = [function.get(value) for value in (*node.inputs, *node.weights)]
         result = function.emit(relax.Call(callee, [*self.sizes(function, node.callee), *values]))
         single = len(node.outputs) == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tvm import relax
@@ -56,9 +56,14 @@ class SubgraphModule(RelaxModule):
             for shape in self.sizes(function, graph)
         ]
 
-    def callee(self, node: CallNode, storages: Sequence[WeightStorage]) -> Any:  # noqa: ANN401
-        """Return the function of a subgraph whose weights are stored so."""
-        return self._subgraphs[key_of(node, storages)]
+    def callee(
+        self,
+        node: CallNode,
+        storages: Sequence[WeightStorage],
+        sizes: Mapping[str, int] | None = None,
+    ) -> Any:  # noqa: ANN401
+        """Return the function of a subgraph whose weights are stored so, for these sizes."""
+        return self._subgraphs[key_of(node, storages, sizes or {})]
 
 
 def _anywhere(tensor_type: Any) -> Any:  # noqa: ANN401 - tvm ships no types
@@ -66,8 +71,12 @@ def _anywhere(tensor_type: Any) -> Any:  # noqa: ANN401 - tvm ships no types
     return relax.TensorType(tensor_type.shape, tensor_type.dtype)
 
 
-def key_of(node: CallNode, storages: Sequence[WeightStorage]) -> tuple[object, ...]:
-    """Return a key that calls of one subgraph share when their weights are stored alike."""
-    return id(node.callee), *(
-        (each.dtype, each.shape, each.block, each.encoding) for each in storages
+def key_of(
+    node: CallNode, storages: Sequence[WeightStorage], sizes: Mapping[str, int]
+) -> tuple[object, ...]:
+    """Return a key that calls of one subgraph share when sizes and the storage of weights agree."""
+    return (
+        id(node.callee),
+        tuple(sizes.items()),
+        *((each.dtype, each.shape, each.block, each.encoding) for each in storages),
     )

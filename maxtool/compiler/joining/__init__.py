@@ -1,0 +1,1 @@
+"""Kernels of a step joined into parallel regions, with barriers between them."""

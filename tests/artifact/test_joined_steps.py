@@ -1,0 +1,85 @@
+"""Steps of one token, whose kernels are joined: the same bits as from kernels called one by one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from maxtool import artifact
+from maxtool.runtime import loader
+from tests.effort import thinned
+
+ROOT = Path(__file__).resolve().parents[2]
+DATA = ROOT / "tests" / "data"
+TEXT = [5, 9, 2, 33, 41, 8, 8, 60, 17, 3, 25, 12]
+
+# Windows, experts, tied heads, norms before and behind, biases, learned positions, ALiBi.
+TINY = thinned(
+    [
+        *("tiny-llama", "tiny-llama-tied", "tiny-gemma2", "tiny-mistral", "tiny-mixtral"),
+        *("tiny-falcon-rw", "tiny-gpt2", "tiny-phi3-longrope", "tiny-qwen3-moe"),
+        *(f"fireside-256/{name}.gguf" for name in ("Q2_K", "Q4_K_M", "IQ4_XS")),
+    ],
+    *("tiny-gemma2", "tiny-mixtral", "fireside-256/Q4_K_M.gguf"),
+)
+
+# Prints the bits of the logits of a few steps.
+STEPS = """
+import sys
+import numpy as np
+sys.path.insert(0, sys.argv[1])
+import run
+import loader.host
+loader.host.BYTES_PER_THREAD = 1  # or a model so small would run on one
+model = run.load()
+state = model.new_state(batch=1)
+for position, token in enumerate(map(int, sys.argv[2].split(","))):
+    inputs = {"input_ids": [[token]], "position": np.array([position], np.int32)}
+    sys.stdout.buffer.write(model.run("decode", inputs, state)["logits"].tobytes())
+"""
+
+
+def compiled(source: Path, folder: Path, *, joined: bool) -> Path:
+    build = artifact.prepare(artifact.Request(source, folder))
+    if not joined:
+        functions = [replace(one, usual={}) for one in build.contents.functions]
+        build.contents = replace(build.contents, functions=tuple(functions))
+    artifact.make(build)
+    return folder
+
+
+def logits(model: loader.Model, ids: list[int]) -> bytes:
+    """The logits of a text that is read token by token."""
+    state = model.new_state(batch=1)
+    steps = [
+        model.run("decode", {"input_ids": [[one]], "position": np.array([at], np.int32)}, state)
+        for at, one in enumerate(ids)
+    ]
+    return b"".join(step["logits"].tobytes() for step in steps)
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_the_same_bits(name: str, tmp_path: Path) -> None:
+    whole, apart = (
+        loader.load(compiled(DATA / name, tmp_path / str(joined), joined=joined))
+        for joined in (True, False)
+    )
+    assert logits(whole, TEXT) == logits(apart, TEXT)
+
+
+def test_the_same_bits_on_any_number_of_threads(tmp_path: Path) -> None:
+    folder = compiled(DATA / "fireside-256" / "Q4_K_M.gguf", tmp_path / "model", joined=True)
+    found = set()
+    for threads in (1, 2, 3, 8):
+        environment = {**os.environ, "TVM_NUM_THREADS": str(threads)}
+        arguments = [sys.executable, "-c", STEPS, str(folder), ",".join(map(str, TEXT))]
+        run = subprocess.run(arguments, env=environment, capture_output=True, check=True)
+        found.add(run.stdout)
+    (bits,) = found
+    assert bits
