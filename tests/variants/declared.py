@@ -113,6 +113,8 @@ DECLARED: tuple[Declared, ...] = (
         },
         {"sliding_layers": [False] * 28 + [True] * 2},
     ),
+    Declared("Qwen2.5-0.5B", {"partial_rotary_factor": 1.0}, {"rotary_dim": 64}),
+    Declared("Qwen2.5-0.5B", {"partial_rotary_factor": 0.5}, None),
     Declared("gpt2", {"add_cross_attention": True}, None),
     Declared("Mixtral-8x7B-v0.1", {"rms_norm_eps": None}, {"norm_eps": 1e-5}),
     Declared(

@@ -16,6 +16,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     ),
     "the order of a list of names means nothing": (
         "* swap config/*/allowed/* with *",
+        "* swap config/*/when/*/* with *",
         "* swap expect/*/*/* with *",
         "* swap match/*/*/* with *",
         "gemma3_vision swap aside/hf/*/* with *",
@@ -29,6 +30,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "* drop config/hidden_act/hf/values/relu",
         "bert drop config/hidden_act/hf/values/silu",
         "starcoder2 drop config/hidden_act/hf/values/gelu",
+        "_rotary drop config/hidden_act/hf/values/gelu",
         "[fg]* drop config/hidden_act/hf/values/silu",
     ),
     "no GGUF file has the key, and the tensors' shapes refuse another number": (
@@ -49,8 +51,21 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "nomic_bert swap config/rope_theta/hf/1 with 2",
         "* swap config/vocab_size/gguf/keys/* with *",
     ),
-    "the architecture refuses the same values": ("* drop config/hidden_act/allowed",),
+    "the architecture refuses the same values": (
+        "* drop config/hidden_act/allowed",
+        "_rotary drop config/rope_scaling/allowed",
+    ),
     "both keys are read, must agree, and are written": ("* swap config/*/gguf/keys with 'also'",),
+    "no model has both keys": (
+        "_rotary swap order/gguf/13 with 14",
+        "_rotary swap order/gguf/14 with 15",
+    ),
+    "llama.cpp's converter writes no window where it writes the other": (
+        "_rotary swap order/gguf/19 with 20",
+    ),
+    "the conditions exclude each other": (
+        "_rotary swap config/rope_attention_factor/gguf/0 with 1",
+    ),
     "the field is null unless the condition holds": (
         "llama drop computed/gguf/rope_factors_*/when*",
         "phi3 drop computed/gguf/rope_factors_*/when*",
