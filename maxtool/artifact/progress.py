@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from time import process_time
+from collections.abc import Callable
+from time import process_time, thread_time
 from typing import Protocol
 
 
@@ -34,19 +35,28 @@ class SilentProgress:
 
 
 class StageClock:
-    """CPU seconds of each stage, of all threads and of the programs that were run."""
+    """CPU seconds of each stage and of the programs it ran.
+
+    While other threads work beside it, a stage is what its own thread does.
+    """
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
-        self._last = _seconds()
+        self._now: Callable[[], float] = thread_time
+        self._began, self._last = _seconds(process_time), _seconds(thread_time)
 
     def lap(self, stage: str) -> None:
         """Record the end of a stage."""
-        now = _seconds()
+        now = _seconds(self._now)
         self.seconds[stage] = now - self._last
         self._last = now
 
+    def joined(self, stage: str) -> None:
+        """Record what the other threads did, which have ended; stages have all threads from now."""
+        self._now, self._last = process_time, _seconds(process_time)
+        self.seconds[stage] = self._last - self._began - sum(self.seconds.values())
 
-def _seconds() -> float:
+
+def _seconds(own: Callable[[], float]) -> float:
     others = os.times()
-    return process_time() + others.children_user + others.children_system
+    return own() + others.children_user + others.children_system

@@ -6,6 +6,7 @@ The file is mapped: what kernels take addresses to be multiples of holds for off
 from __future__ import annotations
 
 import hashlib
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -138,4 +139,6 @@ def write(
                 stream.write(part)
                 digest.update(part)
             progress(len(data) + len(padding))
+        stream.flush()
+        os.fsync(stream.fileno())  # while code is still being generated
     return digest.hexdigest()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from maxtool.artifact import machine_code, manifest, replaceable, tokenizer_files, weights
+from maxtool.artifact.beside import Beside, CountBytes
 from maxtool.artifact.check import PassedCheck
 from maxtool.artifact.contents import Contents
 from maxtool.artifact.machine_code import Kernels
@@ -35,11 +37,8 @@ def make(planned: Planned, progress: Progress = SilentProgress()) -> Report:  # 
     request, contents = planned.request, planned.contents
     progress.steps(machine_code.stages(contents.target) + (3 if request.check else 2))
     with staged(request.output, folder=True, replace=request.force) as folder:
-        kernels = machine_code.write(contents, folder, clock, progress)
-        progress.stage("writing weights", weights.total_bytes(contents))
-        digests = weights.write_all(contents, folder, progress)
-        clock.lap("weights")
-        described = _described(contents, folder, kernels, progress)
+        kernels, digests, sources = _computed(contents, folder, clock, progress)
+        described = _described(contents, folder, kernels, sources)
         manifest.copy_loader(folder)
         if request.standalone:
             manifest.copy_runtime(folder, contents.target.kind)
@@ -57,15 +56,36 @@ def make(planned: Planned, progress: Progress = SilentProgress()) -> Report:  # 
     return Report(request.output, nbytes, checked, kernels, clock.seconds)
 
 
+def _computed(
+    contents: Contents, folder: Path, clock: StageClock, progress: Progress
+) -> tuple[Kernels, dict[str, str], dict[str, object]]:
+    """Write code and weights; what kernels take, checksums of the weights, and what was read.
+
+    Code is generated in one thread, weights are written in another, which also hashes the source.
+    """
+    sizes = {path: path.stat().st_size for path in contents.sources}
+    total = weights.total_bytes(contents)
+    with Beside() as beside:
+        written = beside.begin(partial(weights.write_all, contents, folder))
+        hashed = beside.begin(partial(_hashed, sizes))
+        kernels = machine_code.write(contents, folder, clock, progress)
+        progress.stage("writing weights", total)
+        digests = written.result(progress)
+        progress.stage("hashing the source", sum(sizes.values()))
+        sources = hashed.result(progress)
+    clock.joined("weights")
+    return kernels, digests, {**_executed(contents.executed), **sources}
+
+
 def _described(
-    contents: Contents, folder: Path, kernels: Kernels, progress: Progress
+    contents: Contents, folder: Path, kernels: Kernels, sources: Mapping[str, object]
 ) -> dict[str, Any]:
     """The manifest, but for files and check; the tokenizer is written on the way."""
     tokenizer = contents.tokenizer
     facts = {
         **({"kernels": machine_code.described(kernels)} if kernels else {}),
         "tokenizer": tokenizer_files.write(tokenizer, folder) if tokenizer else None,
-        "sources": {**_executed(contents.executed), **_hashed(contents.sources, progress)},
+        "sources": sources,
     }
     return manifest.describe(contents, facts)
 
@@ -87,9 +107,7 @@ def _executed(sources: Mapping[Path, bytes]) -> dict[str, dict[str, object]]:
     }
 
 
-def _hashed(paths: Sequence[Path], progress: Progress) -> dict[str, dict[str, object]]:
-    sizes = {path: path.stat().st_size for path in paths}
-    progress.stage("hashing the source", sum(sizes.values()))
+def _hashed(sizes: Mapping[Path, int], progress: CountBytes) -> dict[str, dict[str, object]]:
     return {
         path.name: {"bytes": size, "sha256": sha256(path, progress)} for path, size in sizes.items()
     }
