@@ -8,7 +8,7 @@ Columns beyond the last output feature, which fill up its record, come on top.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -140,14 +140,14 @@ def _clear(block: UInt8, layout: RecordLayout, columns: int) -> None:
 
 def _to_record(encoding: QuantizationEncoding, fields: Fields) -> Fields:
     """The fields of a record from those of a block."""
-    change = TO_RECORD.get(encoding)
-    return fields if change is None else fields | change(fields)
+    change = CHANGED.get(encoding)
+    return fields if change is None else fields | change.to_record(fields)
 
 
 def _from_record(encoding: QuantizationEncoding, fields: Fields) -> Fields:
     """The fields of a block from those of a record."""
-    change = FROM_RECORD.get(encoding)
-    return fields if change is None else fields | change(fields)
+    change = CHANGED.get(encoding)
+    return fields if change is None else fields | change.from_record(fields)
 
 
 def _widen_pairs(fields: Fields) -> Fields:
@@ -159,29 +159,39 @@ def _narrow_pairs(fields: Fields) -> Fields:
     return {"scales": s.from_scales_and_minima(fields["scales"], fields["minima"])}
 
 
+def _widen_eight(fields: Fields) -> Fields:
+    return {"scales": s.eight_scales(fields["scales_l"], fields["scales_h"])}
+
+
 def _narrow_eight(fields: Fields) -> Fields:
     low, high = s.from_eight_scales(fields["scales"])
     return {"scales_l": low, "scales_h": high}
 
 
-def _bits(change: Callable[[UInt8], UInt8]) -> Callable[[Fields], Fields]:
-    return lambda fields: {"qh": change(fields["qh"])}
+class _Change(NamedTuple):
+    """Fields of a record computed from those of a block, and what undoes that."""
+
+    to_record: Callable[[Fields], Fields]
+    from_record: Callable[[Fields], Fields]
 
 
+def _of_one(
+    name: str, widen: Callable[[UInt8], UInt8], narrow: Callable[[UInt8], UInt8]
+) -> _Change:
+    """A change of one field, which has the same name in both."""
+    return _Change(
+        lambda fields: {name: widen(fields[name])}, lambda fields: {name: narrow(fields[name])}
+    )
+
+
+_BITS = _of_one("qh", s.transposed_bits, s.from_transposed_bits)
+_PAIRS = _Change(_widen_pairs, _narrow_pairs)
 # Encodings whose blocks have other fields than their records.
-TO_RECORD: dict[QuantizationEncoding, Callable[[Fields], Fields]] = {
-    E.Q5_0: _bits(s.transposed_bits),
-    E.Q5_1: _bits(s.transposed_bits),
-    E.Q3_K: lambda fields: {"scales": s.sixteen_scales(fields["scales"])},
-    E.Q4_K: _widen_pairs,
-    E.Q5_K: _widen_pairs,
-    E.IQ4_XS: lambda fields: {"scales": s.eight_scales(fields["scales_l"], fields["scales_h"])},
-}
-FROM_RECORD: dict[QuantizationEncoding, Callable[[Fields], Fields]] = {
-    E.Q5_0: _bits(s.from_transposed_bits),
-    E.Q5_1: _bits(s.from_transposed_bits),
-    E.Q3_K: lambda fields: {"scales": s.from_sixteen_scales(fields["scales"])},
-    E.Q4_K: _narrow_pairs,
-    E.Q5_K: _narrow_pairs,
-    E.IQ4_XS: _narrow_eight,
+CHANGED = {
+    E.Q5_0: _BITS,
+    E.Q5_1: _BITS,
+    E.Q3_K: _of_one("scales", s.sixteen_scales, s.from_sixteen_scales),
+    E.Q4_K: _PAIRS,
+    E.Q5_K: _PAIRS,
+    E.IQ4_XS: _Change(_widen_eight, _narrow_eight),
 }
