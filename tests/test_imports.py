@@ -338,3 +338,13 @@ def test_inspect_and_convert_never_load_the_compiler(tmp_path: Path) -> None:
     )
     assert "maxtool" in loaded
     assert not {"tvm", "tvm_ffi", "torch", "transformers"} & loaded
+
+
+def test_compiling_imports_no_framework(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out PyTorch, which TVM imports where it is installed."""
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("raise SystemExit('imported')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    loaded = loaded_by(["compile", str(SAMPLE), "-o", str(tmp_path / "out"), "--dry-run"])
+    assert {"tvm", "tvm_ffi"} <= loaded
+    assert "torch" not in loaded

@@ -166,7 +166,10 @@ def compile(  # noqa: A001 - the command's name
     ignore_config: options.IgnoreConfig = None,
 ) -> None:
     """Compile a checkpoint into a folder that runs without a framework."""
-    from maxtool import artifact
+    from maxtool.runtime.loader.ffi import without
+
+    with without({"torch"}):  # which TVM would import, and takes longer than the compiler
+        from maxtool import artifact
 
     path = options.local_source(source)
     module = artifact.parse_reference(source)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,23 +14,23 @@ FRAMEWORKS = {"torch", "cuda.bindings"}
 
 
 class _NotInstalled:
-    """Finder for which the frameworks are not installed, in one thread.
+    """Finder for which some packages are not installed, in one thread.
 
     What is imported already is not looked for, and stays what it is.
     """
 
-    def __init__(self) -> None:
-        self._thread = threading.get_ident()
+    def __init__(self, packages: Collection[str]) -> None:
+        self._packages, self._thread = packages, threading.get_ident()
 
     def find_spec(self, name: str, _path: object = None, _target: object = None) -> None:
-        if name in FRAMEWORKS and threading.get_ident() == self._thread:
+        if name in self._packages and threading.get_ident() == self._thread:
             raise ModuleNotFoundError(f"{name} is not needed here", name=name)
 
 
 @contextmanager
-def without_frameworks() -> Iterator[None]:
-    """Import packages as if no framework that is not imported yet were installed."""
-    finder: Any = _NotInstalled()
+def without(packages: Collection[str]) -> Iterator[None]:
+    """Import as if some packages were not installed, but for those that are imported already."""
+    finder: Any = _NotInstalled(packages)
     sys.meta_path.insert(0, finder)
     try:
         yield
@@ -40,6 +40,6 @@ def without_frameworks() -> Iterator[None]:
 
 def import_ffi() -> Any:  # noqa: ANN401 - a module
     """The package ``tvm_ffi``; ``ImportError`` where there is none."""
-    with without_frameworks():
+    with without(FRAMEWORKS):
         import tvm_ffi
     return tvm_ffi
