@@ -19,6 +19,8 @@ from .watched_files import WatchedFile
 
 BYTES_PER_THREAD = 4 << 20
 THREADS = "runtime.config_threadpool"  # a function of TVM's runtime
+# By a word of LLVM's triples: the system as ``platform`` calls it.
+SYSTEMS = {"linux": "Linux", "darwin": "Darwin", "macos": "Darwin", "windows": "Windows"}
 CPU, POOLED = 1, 2  # DLDeviceType, and TVM's allocator that keeps what it gets
 
 
@@ -142,6 +144,7 @@ def check_machine(target: Mapping[str, Any]) -> None:
     if arch and arch != machine:
         what = f"the model was compiled for {arch}, and this machine is {machine}"
         raise MachineLacks(what, hint="compile it here, or with --target for this machine")
+    _check_system(str(target.get("triple", "")))
     flags = _contents("/proc/cpuinfo").partition("flags")[2].partition("\n")[0].replace("_", "")
     missing = [
         f for f in target.get("features") or [] if arch == "x86_64" and f not in flags.split()
@@ -151,3 +154,12 @@ def check_machine(target: Mapping[str, Any]) -> None:
             f"the model was compiled for a CPU with {', '.join(missing)}, which this one has not",
             hint="compile it here, or with --target cpu:x86-64-v3",
         )
+
+
+def _check_system(triple: str) -> None:
+    """Refuse a model for another operating system, whose libraries this one cannot load."""
+    compiled = next((name for word, name in SYSTEMS.items() if word in triple), None)
+    here = platform.system()
+    if compiled is not None and compiled != here:
+        what = f"the model was compiled for {compiled}, and this machine runs {here}"
+        raise MachineLacks(what, hint=f"run it under {compiled}, in a container for instance")
