@@ -8,6 +8,10 @@ medians over the rounds.
     python benchmarks/llama_cpp.py --llama-cpp BUILD/bin --types Q4_0,Q8_0 --target cpu:x86-64-v3
     python benchmarks/llama_cpp.py --llama-cpp BUILD/bin --peer ik_llama=OTHER/bin/llama-bench
 
+The start is that of a whole process, with all files in memory, up to the first token behind 16.
+Ours imports ``run.py``, checks the files and picks the token; large files were hashed by an earlier
+process, which noted that. ``llama-bench`` maps its file, as it does by itself, without a warm-up.
+
 ``BUILD/bin`` holds ``llama-bench`` and ``llama-quantize``; README.md says how to build them. With
 ``--work FOLDER`` the files are kept, and used again by the next run.
 """
