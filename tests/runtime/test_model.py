@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from maxtool import tokenizer as room
 from maxtool.runtime import loader
-from maxtool.runtime.loader import memory, sampling, stream
+from maxtool.runtime.loader import host, memory, sampling, stream
 
 sys.path.insert(0, str(Path(__file__).parent))
 import tiny_artifact
@@ -298,15 +298,16 @@ def test_an_incomplete_character_waits_for_its_bytes(model: loader.Model) -> Non
     assert "\ufffd" in stream.flush()
 
 
-def threads(weight_bytes: int, cpus: str, **inputs: str) -> tuple[str, str]:
-    """Threads and pinning that set_threads chooses in a process that may use ``cpus``.
+def threads(weight_bytes: int, cpus: str, **inputs: str) -> tuple[str, str, str]:
+    """Threads, pinning and spins that set_threads chooses in a process that may use ``cpus``.
 
     A small model that was loaded before does not count.
     """
     code = (
         "import os; from maxtool.runtime.loader import host; "
         "host.set_threads(1); "
-        f"print(host.set_threads({weight_bytes}), os.environ['TVM_BIND_THREADS'])"
+        "names = 'TVM_BIND_THREADS', 'TVM_THREAD_POOL_SPIN_COUNT'; "
+        f"print(host.set_threads({weight_bytes}), *map(os.environ.get, names))"
     )
     clean = {k: v for k, v in os.environ.items() if not k.startswith("TVM_")}
     done = subprocess.run(
@@ -317,18 +318,19 @@ def threads(weight_bytes: int, cpus: str, **inputs: str) -> tuple[str, str]:
         check=True,
         cwd=Path(__file__).parents[2],
     )
-    count, bind = done.stdout.split()
-    return count, bind
+    count, bind, spins = done.stdout.split()
+    return count, bind, spins
 
 
 @pytest.mark.skipif(shutil.which("taskset") is None, reason="no taskset")
 def test_threads_follow_the_machine_and_the_weights() -> None:
     large, every = 1 << 40, f"0-{(os.cpu_count() or 1) - 1}"
-    assert threads(large, "0") == ("1", "0")
-    assert threads(1 << 20, every) == ("1", "0")
+    assert threads(large, "0") == ("1", "0", host.SPINS)
+    assert threads(1 << 20, every) == ("1", "0", host.SPINS)
     assert 1 <= int(threads(large, every)[0]) <= (os.cpu_count() or 1)
     assert threads(8 << 20, every, TVM_NUM_THREADS="3")[0] == "2"
-    assert threads(large, every, TVM_NUM_THREADS="3", TVM_BIND_THREADS="1") == ("3", "1")
+    own = {"TVM_BIND_THREADS": "1", "TVM_THREAD_POOL_SPIN_COUNT": "7"}
+    assert threads(large, every, TVM_NUM_THREADS="3", **own) == ("3", "1", "7")
 
 
 def test_errors_have_the_documented_codes() -> None:

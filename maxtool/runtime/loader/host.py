@@ -18,6 +18,9 @@ from .specs import DTYPES
 from .watched_files import WatchedFile
 
 BYTES_PER_THREAD = 4 << 20
+# How often a thread that waits for work yields before it sleeps: a millisecond or two, longer than
+# what happens between two tokens. TVM's own number keeps cores busy for a tenth of a second.
+SPINS = "5000"
 THREADS = "runtime.config_threadpool"  # a function of TVM's runtime
 # By a word of LLVM's triples: the system as ``platform`` calls it.
 SYSTEMS = {"linux": "Linux", "darwin": "Darwin", "macos": "Darwin", "windows": "Windows"}
@@ -103,9 +106,9 @@ def set_threads(weight_bytes: int) -> int:
     """Choose the size of TVM's thread pool, unless the environment already does.
 
     One thread per physical core that this process may use, at most its share of CPU time: worker
-    threads spin while they wait, so more of them than cores ruins every call. Threads are not
-    pinned: TVM would pin them to the first cores, whoever else is busy there, and whether or not
-    they may be used.
+    threads spin while they wait, so more of them than cores ruins every call. They sleep after a
+    while, so that nothing spins between texts. Threads are not pinned: TVM would pin them to the
+    first cores, whoever else is busy there, and whether or not they may be used.
 
     Returns:
         How many of the threads a model of that size uses: one that has few weights to read, about
@@ -115,6 +118,7 @@ def set_threads(weight_bytes: int) -> int:
     most = str(max(1, min(_cores(allowed), _quota())))
     pool = os.environ.setdefault("TVM_NUM_THREADS", most)
     os.environ.setdefault("TVM_BIND_THREADS", "0")
+    os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", SPINS)
     return max(1, min(int(pool if pool.isdigit() else most), weight_bytes // BYTES_PER_THREAD))
 
 
