@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
 from maxtool.runtime.loader.errors import DoesNotFit
 from maxtool.runtime.loader.execution import Execution
 from maxtool.runtime.loader.model import Model
-from maxtool.runtime.loader.specs import WeightSpec
+from maxtool.runtime.loader.processor import Compiled
+from maxtool.runtime.loader.specs import SEPARATE, WeightSpec
 
 # What the virtual machine does itself: shapes, memory, tuples.
 OWN = re.compile(r"vm\.|shape_func\d*$")
@@ -42,13 +43,13 @@ class KernelTime:
 
 
 class KernelTimes:
-    """The time of each kernel from now on."""
+    """The time of each kernel from now on, all of which are called one by one."""
 
     def __init__(self, model: Model) -> None:
         execution = model._execution
         if not isinstance(execution, Execution):
             raise DoesNotFit("the kernels of a model for several devices cannot be timed")
-        compiled = execution._compiled
+        compiled = execution._compiled = _one_by_one(execution._compiled, model)
         specs = zip(compiled.weights, model.manifest.weights, strict=True)
         self._weights = {int(tensor.data_ptr()): spec for tensor, spec in specs}
         self._times: dict[tuple[str, str], KernelTime] = {}
@@ -102,3 +103,23 @@ class KernelTimes:
     def _is_of_numbers(self, tensor: Any) -> bool:  # noqa: ANN401
         """Return whether a tensor holds numbers of rows or experts, rather than weights."""
         return str(tensor.dtype) in INDICES and self._weight(tensor) is None
+
+
+def _one_by_one(compiled: Compiled, model: Model) -> Compiled:
+    """Code that calls each kernel by itself, in entries that run several at once too."""
+    entries = model.manifest.entries
+    separate = {name: entry.function + SEPARATE for name, entry in entries.items()}
+    functions = {
+        name: function
+        for name, symbol in separate.items()
+        if (function := _found(compiled.machine, symbol)) is not None
+    }
+    return replace(compiled, functions={**compiled.functions, **functions})
+
+
+def _found(machine: Any, symbol: str) -> Any:  # noqa: ANN401 - tvm ships no types
+    """A function of the virtual machine, None if it has none of that name."""
+    try:
+        return machine.get_function(symbol)
+    except (AttributeError, RuntimeError):
+        return None

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from maxtool import artifact
+from maxtool.benchmark.kernel_times import KernelTimes
 from maxtool.runtime import loader
 from tests.effort import thinned
 
@@ -83,3 +84,13 @@ def test_the_same_bits_on_any_number_of_threads(tmp_path: Path) -> None:
         found.add(run.stdout)
     (bits,) = found
     assert bits
+
+
+def test_kernels_are_timed_one_by_one(tmp_path: Path) -> None:
+    model = loader.load(compiled(DATA / "tiny-llama", tmp_path / "model", joined=True))
+    expected = logits(model, TEXT)
+    times = KernelTimes(model)
+    assert logits(model, TEXT) == expected
+    names = [str(kernel["kernel"]) for kernel in times.listed]
+    for part in ("attention", "cache_write_key", "linear", "rope"):
+        assert any(name.startswith(part) for name in names)

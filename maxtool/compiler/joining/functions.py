@@ -35,7 +35,7 @@ def joined(module: Any) -> Any:  # noqa: ANN401
     for name in sorted(module.get_global_vars(), key=lambda one: str(one.name_hint)):
         function = module[name]
         if isinstance(function, relax.Function) and JOINED in (function.attrs or {}):
-            hint = f"{name.name_hint}_joined"
+            hint = f"{name.name_hint}_kernels"
             builder.update_func(name, _Joining(module, builder, function, hint).function())
     return builder.finalize()
 

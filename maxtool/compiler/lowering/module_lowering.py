@@ -33,6 +33,7 @@ from maxtool.errors import CompilationFailed
 from maxtool.graph import CallNode, Graph, Node
 from maxtool.graph.nested_graph import FlowGraph
 from maxtool.graph.type import HOST
+from maxtool.runtime.loader.specs import SEPARATE
 
 
 class ModuleLowering(SubgraphModule):
@@ -69,8 +70,9 @@ class ModuleLowering(SubgraphModule):
         if self.unique(symbol) != symbol:
             raise ValueError(f"the name {symbol!r} is taken by a kernel or another graph")
         if usual and is_joined(graph, self.placement):
-            choices = [self._entry(graph, symbol, sizes, private=True) for sizes in (usual, {})]
-            add_choice(self, graph, symbol, usual, choices)
+            joined = self._entry(graph, f"{symbol}_joined", usual, private=True)
+            separate = self._entry(graph, symbol + SEPARATE, {}, private=True)
+            add_choice(self, graph, symbol, usual, (joined, separate))
         else:
             self._entry(graph, symbol, {}, private=False)
 
@@ -94,7 +96,7 @@ class ModuleLowering(SubgraphModule):
                 item = _item(parameters[-1], order[name], stored)
                 function.set_weight(value, function.emit(item), storages[id(value)])
 
-        name = self.unique(f"{symbol}_body") if private else symbol
+        name = self.unique(symbol) if private else symbol
         return self._add_function(
             function, graph, name, parameters, bind, private=private, joined=bool(sizes)
         )

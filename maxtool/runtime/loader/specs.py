@@ -11,6 +11,9 @@ import numpy as np
 # What a model does by itself; one without a task has functions of arrays, and no state.
 GENERATE, EMBED = "generate", "embed"
 ALIGNMENT = 64
+# What follows the name of an entry in that of the function which calls its kernels one by one,
+# where the entry itself runs several at once.
+SEPARATE = "_separate"
 # Texts that a state may hold side by side.
 MAX_BATCH = 4096
 DTYPES = {name: np.dtype(name) for name in ("bool", "float16", "float32", "float64")}
