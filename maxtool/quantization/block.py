@@ -77,7 +77,7 @@ class Codec:
         encode: Fills records ``[blocks]``; ``None`` where there is no encoder. As for ``decode``,
             NumPy's floating-point warnings are off.
         searches: Whether ``encode`` tries many candidates: it takes long enough for threads.
-        by_rows: Whether it reads ``row_power``.
+        by_rows: Whether it reads ``row_power``, and searches only where importance is known.
     """
 
     layout: np.dtype[np.void]

@@ -84,7 +84,8 @@ def quantize(
             encode(columns, records[part])
             _check_scales(records[part], encoding, tensor)
 
-    in_parts(len(blocks), _step(encoding), work, threads=MAX_THREADS if codec.searches else 1)
+    searches = codec.searches or (codec.by_rows and importance is not None)
+    in_parts(len(blocks), _step(encoding), work, threads=MAX_THREADS if searches else 1)
     return result.reshape(shape)
 
 

@@ -30,7 +30,9 @@ class Family:
 
     Attributes:
         group: Elements that share a scale.
-        top: The highest level of a scale or a minimum.
+        top: The highest level of a scale or a minimum that a search aims at.
+        limits: What such levels are clamped to, where columns are equally important and where
+            importance is known; negative ones wrap around before, to bytes near 255.
         search: Where columns are equally important, for levels of the elements.
         weigh: The weight of each element then.
         weighted_search: Where importance is known.
@@ -43,6 +45,7 @@ class Family:
 
     group: int
     top: int
+    limits: tuple[int, int]
     search: AffineSearch
     weigh: Callable[[Float32], Float32]
     weighted_search: AffineSearch
@@ -75,7 +78,8 @@ def _encode(family: Family, columns: BlockColumns, records: Records) -> None:
     minimum, minimum_levels = fit_scales(minima, top=family.top)
     records["d"] = primitives.finite(scale, scales)
     records["dmin"] = primitives.finite(minimum, minima)
-    family.fill_scales(records, scale_levels, minimum_levels)
+    limit = np.uint8(family.limits[columns.importance is not None])
+    family.fill_scales(records, *np.minimum([scale_levels, minimum_levels], limit))
     steps, offsets = (numbers.T.reshape(-1) for numbers in family.scales(records))
     levels = primitives.rounded((values + offsets) / steps, 0, search.top)
     if not steps.all():
@@ -142,7 +146,7 @@ def _six_bit_scales(blocks: Records) -> tuple[Float32, Float32]:
 
 def _fill_six_bit_scales(records: Records, scales: UInt8, minima: UInt8) -> None:
     """Undo ``_six_bit_scales``."""
-    both = np.minimum(np.stack([scales, minima]), np.uint8(63))
+    both = np.stack([scales, minima])
     first = both[:, :4] | both[:, 4:] >> np.uint8(4) << np.uint8(6)
     last = both[0, 4:] & np.uint8(15) | both[1, 4:] << np.uint8(4)
     block.fill(records["scales"], np.concatenate([*first, last]))
@@ -182,6 +186,7 @@ FAMILIES = {
         Family(
             16,
             15,
+            (255, 255),
             AffineSearch(3, -0.5, 0.1, 15, absolute=True),
             _magnitudes,
             AffineSearch(3, -0.9, 0.05, 36),
@@ -197,6 +202,7 @@ FAMILIES = {
         Family(
             32,
             63,
+            (63, 255),
             AffineSearch(15, -1.0, 0.1, 20),
             _raised_magnitudes,
             AffineSearch(15, -0.9, 0.05, 36),
@@ -212,6 +218,7 @@ FAMILIES = {
         Family(
             32,
             63,
+            (63, 63),
             AffineSearch(31, -0.5, 0.1, 15),
             _raised_magnitudes,
             AffineSearch(31, -0.9, 0.05, 36),

@@ -47,6 +47,20 @@ def _sizes(name: str, least: int, most: int, run: int) -> Float32:
     return np.ldexp(np.float32(1), exponents.astype(np.int32))
 
 
+def _mixed(name: str) -> Float32:
+    """Groups of several sorts: spread, nearly equal, of few numbers, of one sign."""
+    bell, uniform = _bell(f"{name} bell"), _uniform(f"{name} uniform")
+    sorts = [
+        bell,
+        uniform * np.float32(2**-20) + 1,
+        uniform * np.float32(2**-22) - 1,
+        np.floor(bell * 4) / 4,
+        np.abs(bell) + 3,
+    ]
+    chosen = np.repeat(_whole(f"{name} sorts", 0, len(sorts) - 1, ROWS * ROW // GROUP), GROUP)
+    return np.choose(chosen, sorts) * _sizes(f"{name} sizes", -20, 6, GROUP)
+
+
 def samples() -> Mapping[str, Float32]:
     """Return arrays ``[ROWS, ROW]``, whose scales all fit float16, by name."""
     bell, uniform = _bell("bell"), _uniform("uniform")
@@ -55,6 +69,7 @@ def samples() -> Mapping[str, Float32]:
         "bell": bell,
         "small": bell * np.float32(0.02),
         "outliers": bell * np.where(_few("outliers", 1), np.float32(256), np.float32(1)),
+        "groups of several sorts": _mixed("mixed"),
         "sizes of groups": bell * _sizes("groups", -12, 3, GROUP),
         "sizes of rows": bell * _sizes("rows", -140, 10, ROW),
         "sizes of elements": bell * _sizes("elements", -100, 10, 1),

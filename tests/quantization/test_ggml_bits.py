@@ -42,6 +42,14 @@ def test_blocks_have_the_bits_of_ggml(name: str, importance: str) -> None:
     assert made == DIGESTS[name][importance]
 
 
+def test_scales_of_nearly_equal_groups_may_be_negative() -> None:
+    """ggml stores such a scale's level, a byte near 255, over those of other groups."""
+    with np.load(recorded.FILE.with_name("negative_scales.npz")) as arrays:
+        for values, importance, expected in zip(*map(arrays.get, arrays.files), strict=True):
+            packed = quantize(values, E.Q4_K, importance=importance)
+            np.testing.assert_array_equal(packed, expected)
+
+
 @pytest.fixture(scope="module")
 def fireside(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
     """The tensors of ``fireside-256`` as a GGUF file has them."""
