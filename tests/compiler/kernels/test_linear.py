@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from maxtool.compiler.kernels.cpu.linear import BLOCK, linear
+from maxtool.compiler.kernels.cpu.linear import BLOCK, CACHED, MANY, TILES_PER_TASK, linear
 from maxtool.compiler.packing import pack_linear
 from tests.effort import thinned
 
@@ -68,6 +68,14 @@ def test_blocks_of_k_are_added(k: int) -> None:
     for rows in (1, 2, 130):
         x = normal(rows, rows, k)
         assert error(call(function, x, packed(w), shape=(rows, 33)), x.astype("f8") @ w.T) < BOUND
+
+
+def test_threads_that_stay_with_their_rows() -> None:
+    rows, k, n = MANY // 1537 + 1, 1537, 70
+    assert TILES_PER_TASK * TILE.mr * k <= CACHED
+    x, w = normal(7, rows, k), weight(8, n, k, "float32")
+    function = compiled(linear, TILE, "float32")
+    assert error(call(function, x, packed(w), shape=(rows, n)), x.astype("f8") @ w.T) < BOUND
 
 
 def test_no_rows() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TypeAlias
 
+from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.cpu_target import RegisterTile
@@ -27,6 +28,15 @@ BLOCK = 512
 
 # Row tiles that one task walks with one column block.
 TILES_PER_TASK = 8
+
+# Numbers that a thread's L2 cache keeps, beside a column block of weights.
+CACHED = 3 << 16
+
+# Numbers of x that are too many to be read again for every column block.
+MANY = 1 << 20
+
+# Chunks of rows that are enough for threads to have as much work each as with column blocks.
+CHUNKS = 4
 
 # Rows packed into tiles [tiles, k, mr], the first tile to take, and how many: at most as above.
 Tiles: TypeAlias = tuple[b.Buffer, b.Expr, b.Expr]
@@ -235,17 +245,31 @@ def _many_rows(results: Sequence[Result], batch: Sequence[b.Expr]) -> None:
     b.each(everything, pack, threads=True)
     chunks = T.Bind(b.ceildiv(tiles, TILES_PER_TASK))
     tasks = [T.Bind(chunks * result.first.blocks) for result in results]
+    by_rows = T.Bind(_stay_with_rows(one, chunks))
 
     def multiply(number: int, i: b.Expr) -> None:
         here, at, task = results[number].of_batch(batch, i, tasks[number])
-        j = b.index(b.quotient(task, chunks))
-        first = b.index(b.remainder(task, chunks) * TILES_PER_TASK)
-        count = b.index(b.least(tiles - first, TILES_PER_TASK))
+        blocks = T.Bind(here.first.blocks)
+        j = b.index(T.Select(by_rows, b.remainder(task, blocks), b.quotient(task, chunks)))
+        chunk = b.index(T.Select(by_rows, b.quotient(task, blocks), b.remainder(task, chunks)))
+        first = b.index(b.quotient(chunk * tiles, chunks))
+        count = b.index(b.quotient((chunk + 1) * tiles, chunks) - first)
         start = b.index(first * mr)
         own = packed, b.index(at * tiles + first), count
         here.tiles_block(own, j, lambda row: start + row, b.index(rows - start))
 
     each_task([prod(batch, start=count) for count in tasks], multiply)
+
+
+def _stay_with_rows(product: LinearKernel, chunks: b.Expr) -> b.Expr:
+    """Return whether a thread walks all column blocks with a chunk of rows.
+
+    Otherwise it walks all chunks with a column block, which is as good where rows are few, and
+    better where not even a chunk of them stays in its cache.
+    """
+    chunk = TILES_PER_TASK * product.tile.mr * product.k
+    fits = tirx.all(chunk <= CACHED, product.rows * product.k >= MANY)
+    return tirx.all(fits, chunks >= CHUNKS)
 
 
 def linear(
