@@ -128,6 +128,13 @@ def test_what_numpy_computes(case: str) -> None:
             assert error(actual, expected) < SAME_INTEGERS * 4, rows
 
 
+def test_many_columns_of_one_row() -> None:
+    """So many that a task may read more of them side by side, with a rest."""
+    types = [["Q4_0"], ["Q4_0", "Q4_0"], ["Q6_K"]]
+    for actual, expected in run(normal(0, 1, 256), types, [PLAIN, GATED, PLAIN], [2053, 997, 37]):
+        assert error(actual, expected) < SAME_INTEGERS * 4
+
+
 @pytest.mark.parametrize("op", sorted(ACTIVATIONS))
 @pytest.mark.parametrize("dtype", ["float32", "Q4_0"])
 def test_activations(op: str, dtype: str) -> None:

@@ -74,6 +74,13 @@ class Registers:
         """Add to the vector at a place."""
         self.set(row, offset, width, self.get(row, offset, width) + value)
 
+    def kept(self) -> Buffer:
+        """A copy in memory, for indices that are learned at run time."""
+        copy = scratch(self.buffer.shape)
+        for row, offset, width in self.places:
+            store(copy, self.get(row, offset, width), (row, offset), width)
+        return copy
+
     def clear(self) -> None:
         """Set everything to zero."""
         for index in self.places:

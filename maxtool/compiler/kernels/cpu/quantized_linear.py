@@ -36,9 +36,12 @@ LOW_TILES = 2
 Tiles: TypeAlias = tuple[QuantizedRows, b.Expr, b.Expr]
 
 # Column blocks that a task for one row reads side by side, if units have so few scales that the
-# sums for each fit the registers twice.
+# sums for each fit the registers twice; more of them where a vector is as wide as a column block,
+# and there are so many tasks that threads get about as many.
 STREAMS = 2
+MORE_STREAMS = 4
 FEW_PARTS = 2
+MANY_TASKS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,25 +57,28 @@ class QuantizedResult:
         return self.matrices[0]
 
     @property
-    def streams(self) -> int:
-        """Column blocks that a task for one row reads side by side."""
+    def has_streams(self) -> bool:
+        """Return whether a task for one row may read column blocks side by side."""
         layouts = {matrix.layout.encoding: matrix.layout for matrix in self.matrices}
-        is_wide = any(layout.parts > FEW_PARTS for layout in layouts.values())
-        return 1 if is_wide or len(layouts) > 1 else STREAMS
+        return len(layouts) == 1 and self.first.layout.parts <= FEW_PARTS
 
-    @property
-    def step(self) -> int:
+    def step(self, streams: int) -> int:
         """Column blocks of the result that a task for one row computes."""
-        return max(1, self.streams // len(self.matrices))
+        return max(1, streams // len(self.matrices)) if self.has_streams else 1
+
+    def tasks(self, streams: int) -> b.Expr:
+        """Tasks for one row."""
+        return b.ceildiv(self.first.blocks, self.step(streams))
 
     def row_blocks(
         self, rows: QuantizedRows, tile: b.Expr, blocks: Sequence[b.Expr], target: b.Expr
     ) -> None:
         """A tile of one row times column blocks of all matrices, into a row of the result."""
         pairs = [(matrix, block) for block in blocks for matrix in self.matrices]
+        together = len(pairs) if self.has_streams else 1
         sums: list[Sums] = []
-        for at in range(0, len(pairs), self.streams):
-            own = pairs[at : at + self.streams]
+        for at in range(0, len(pairs), together):
+            own = pairs[at : at + together]
             buffer = one_row_sums(rows.of(own[0][0].layout), tile, own)
             sums += [(buffer, (stream,)) for stream in range(len(own))]
         count = len(self.matrices)
@@ -133,15 +139,30 @@ class _Products:
         first, k = b.integer(0), self.x.shape[1]
         row = QuantizedRows(self.machine, self.layouts, (b.integer(1), k), 1)
         row.quantize(self.x, first, [(first,)])
-        strides = [T.Bind(b.ceildiv(each.first.blocks, each.step)) for each in self.results]
+        if self.machine.narrow.lanes < COLUMNS or not any(
+            each.has_streams for each in self.results
+        ):
+            self.row_tasks(row, STREAMS)
+            return
+        tasks = sum((each.tasks(MORE_STREAMS) for each in self.results), start=first)
+        b.either(
+            tasks < MANY_TASKS,
+            lambda: self.row_tasks(row, STREAMS),
+            lambda: self.row_tasks(row, MORE_STREAMS),
+        )
+
+    def row_tasks(self, row: QuantizedRows, streams: int) -> None:
+        """All column blocks for one row, so many of them side by side."""
+        first = b.integer(0)
+        strides = [T.Bind(each.tasks(streams)) for each in self.results]
 
         def blocks(number: int, i: b.Expr) -> None:
             result, stride = self.results[number], strides[number]
-            last = result.first.blocks - 1
-            these = [b.index(b.least(i + at * stride, last)) for at in range(result.step)]
+            last, count = result.first.blocks - 1, result.step(streams)
+            these = [b.index(b.least(i + at * stride, last)) for at in range(count)]
             result.row_blocks(row, first, these, first)
 
-        each_task(strides, blocks, STREAMS * COLUMNS * k)
+        each_task(strides, blocks, streams * COLUMNS * self.x.shape[1])
 
     def several_rows(self) -> None:
         """Products by low tiles of a few rows, or by tiles that share a panel."""

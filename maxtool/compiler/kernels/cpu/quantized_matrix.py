@@ -87,4 +87,4 @@ def one_row_sums(
         columns = [column for own, block in blocks for column in own.columns(block, span)]
         record = Span(matrix.layout, matrix.dot, matrix.k, row, tile, span, columns)
         record.add_unpacking(sums)
-    return sums.buffer
+    return sums.kept()
