@@ -54,6 +54,11 @@ class Epilogue:
         return sum(step.other == "rows" for step in self.steps)
 
     @property
+    def is_plain(self) -> bool:
+        """Return whether it is of one product, to which nothing but a bias is done."""
+        return len(self.biases) == 1 and not self.steps
+
+    @property
     def operands(self) -> int:
         """Count of the tensors that it reads, the matrices of the products included."""
         return len(self.biases) + sum(self.biases) + self.rows

@@ -1,4 +1,9 @@
-"""The rule for products with epilogues: a kernel for those of quantized weights, one for others."""
+"""The rule for products with epilogues: a kernel for those of quantized weights, one for others.
+
+Each kernel of quantized weights for many rows takes a second to compile, and what is fused with it
+costs little of its time. So there the products have a kernel for each encoding, and what follows
+them has its own.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +11,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from maxtool.compiler.fusion.epilogue_fusions import FUSED, epilogues_of
-from maxtool.compiler.kernels.cpu.cpu_requests import PackedLinears, QuantizedLinears
-from maxtool.compiler.kernels.kernel_options import Epilogue
+from maxtool.compiler.fusion.product_fusions import is_one_token
+from maxtool.compiler.kernels.cpu.cpu_requests import (
+    PackedLinears,
+    QuantizedLinear,
+    QuantizedLinears,
+)
+from maxtool.compiler.kernels.kernel_options import ChainStep, Epilogue
+from maxtool.compiler.kernels.requests import Request
 from maxtool.compiler.lowering.cast_rules import converted
+from maxtool.compiler.lowering.chain import Chain
 from maxtool.compiler.lowering.function_lowering import Expr, FunctionLowering, Rule
 from maxtool.compiler.lowering.product_rules import packed_operand
 from maxtool.dtype import DType
@@ -41,12 +53,17 @@ class _Result:
 
 def _fused_linear(function: FunctionLowering, node: Node) -> None:
     x = function.get_flat(node.inputs[0])
-    results = [_of_one_type(function, x, result) for result in _results(function, node)]
-    pairs = list(zip(node.outputs, results, strict=True))
-    for quantized in (False, True):
-        own = [pair for pair in pairs if pair[1].products[0].is_quantized is quantized]
-        values = _kernel(function, x, [result for _, result in own]) if own else []
-        for (output, _), value in zip(own, values, strict=True):
+    is_few = is_one_token(node.inputs[0].shape)
+    joined: dict[bool, list[tuple[Tensor, _Result]]] = {False: [], True: []}
+    for output, result in zip(node.outputs, _results(function, node), strict=True):
+        if is_few or not any(product.is_quantized for product in result.products):
+            own = _of_one_type(function, x, result)
+            joined[own.products[0].is_quantized].append((output, own))
+        else:
+            function.set_flat(output, _apart(function, x, result))
+    for pairs in filter(None, joined.values()):
+        values = _kernel(function, x, [result for _, result in pairs])
+        for (output, _), value in zip(pairs, values, strict=True):
             function.set_flat(output, value)
 
 
@@ -72,15 +89,38 @@ def _product(function: FunctionLowering, weight: Tensor, bias: Tensor | None) ->
     return _Product(name, quantized, (packed_operand(function, weight), *added))
 
 
+def _apart(function: FunctionLowering, x: Expr, result: _Result) -> Expr:
+    """The result of a kernel for each product, and one for the epilogue if it has steps."""
+    products = [_alone(function, x, result, product) for product in range(len(result.products))]
+    if not result.epilogue.steps:
+        return products[0]
+    inputs = (*products, *result.rows)
+    others = {"product": iter([1]), "rows": iter(range(len(products), len(inputs)))}
+    steps: list[ChainStep] = []
+    value = 0
+    for step in result.epilogue.steps:
+        operands = (value, next(others[step.other])) if step.other else (value,)
+        value = len(inputs) + len(steps)
+        steps.append(ChainStep(step.op, operands))
+    chain = Chain(inputs, tuple(steps), int(result.shape[-1]))
+    return function.chain_result(chain, result.shape)
+
+
+def _alone(function: FunctionLowering, x: Expr, result: _Result, product: int) -> Expr:
+    """One of the products of a result, with its bias."""
+    epilogue = Epilogue(result.epilogue.biases[product : product + 1])
+    plain = _Result(result.shape, result.products[product : product + 1], (), epilogue)
+    (value,) = _kernel(function, x, [plain])
+    return value
+
+
 def _of_one_type(function: FunctionLowering, x: Expr, result: _Result) -> _Result:
     """The result from products of one kernel: what another kernel computes comes as rows."""
     first, *others = result.products
     if all(other.is_quantized is first.is_quantized for other in others):
         return result
-    (second,) = others
+    value = _alone(function, x, result, 1)
     biases = result.epilogue.biases
-    plain = _Result(result.shape, (second,), (), Epilogue(biases[1:]))
-    (value,) = _kernel(function, x, [plain])
     rows = iter(result.rows)
     read = (step.other for step in result.epilogue.steps if step.other)
     in_order = tuple(value if other == "product" else next(rows) for other in read)
@@ -92,16 +132,21 @@ def _of_one_type(function: FunctionLowering, x: Expr, result: _Result) -> _Resul
 
 def _kernel(function: FunctionLowering, x: Expr, results: Sequence[_Result]) -> list[Expr]:
     """Call the kernel of results whose weights are all quantized, or all not."""
-    types = tuple(tuple(each.type_name for each in result.products) for result in results)
-    epilogues = tuple(result.epilogue for result in results)
-    request = (
-        QuantizedLinears(encodings=types, epilogues=epilogues)
-        if results[0].products[0].is_quantized
-        else PackedLinears(weight_dtypes=types, epilogues=epilogues)
-    )
     operands = [operand for result in results for operand in result.operands]
     shapes = [function.flat_sizes(result.shape) for result in results]
-    return function.kernel_several(request, [x, *operands], shapes)
+    return function.kernel_several(_request(results), [x, *operands], shapes)
+
+
+def _request(results: Sequence[_Result]) -> Request:
+    """Return the request for results whose weights are all quantized, or all not."""
+    types = tuple(tuple(each.type_name for each in result.products) for result in results)
+    epilogues = tuple(result.epilogue for result in results)
+    if not results[0].products[0].is_quantized:
+        return PackedLinears(weight_dtypes=types, epilogues=epilogues)
+    if len(epilogues) == 1 and epilogues[0].is_plain:
+        return QuantizedLinear(encoding=types[0][0], bias=epilogues[0].biases[0])
+    one_row = all(dim == 1 for dim in results[0].shape[:-1])
+    return QuantizedLinears(encodings=types, epilogues=epilogues, one_row=one_row)
 
 
 FUSED_PRODUCTS: dict[str, Rule] = {FUSED: _fused_linear}

@@ -71,6 +71,8 @@ def run(
     types: Sequence[Sequence[str]],
     epilogues: Sequence[Epilogue],
     sizes: Sequence[int],
+    *,
+    one_row: bool = False,
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return what the kernel gives for each result, and what NumPy does."""
     rows, k = x.shape
@@ -93,9 +95,11 @@ def run(
                 others = []
             result = DEFINITIONS[step.op](result, *others)
         expected.append(result)
-    factory = linears if types[0][0] in FLOATS else quantized_linears
-    machine = TILE if factory is linears else MACHINE
-    function = compiled(factory, machine, tuple(map(tuple, types)), tuple(epilogues))
+    options = tuple(map(tuple, types)), tuple(epilogues)
+    if types[0][0] in FLOATS:
+        function = compiled(linears, TILE, *options)
+    else:
+        function = compiled(quantized_linears, MACHINE, *options, one_row)
     outs = [tvm.runtime.tensor(np.full((rows, n), np.nan, "f4")) for n in sizes]
     function(*(tvm.runtime.tensor(np.ascontiguousarray(each)) for each in (x, *operands)), *outs)
     return [(out.numpy(), value) for out, value in zip(outs, expected, strict=True)]
@@ -131,7 +135,8 @@ def test_what_numpy_computes(case: str) -> None:
 def test_many_columns_of_one_row() -> None:
     """So many that a task may read more of them side by side, with a rest."""
     types = [["Q4_0"], ["Q4_0", "Q4_0"], ["Q6_K"]]
-    for actual, expected in run(normal(0, 1, 256), types, [PLAIN, GATED, PLAIN], [2053, 997, 37]):
+    epilogues, sizes = [PLAIN, GATED, PLAIN], [2053, 997, 37]
+    for actual, expected in run(normal(0, 1, 256), types, epilogues, sizes, one_row=True):
         assert error(actual, expected) < SAME_INTEGERS * 4
 
 

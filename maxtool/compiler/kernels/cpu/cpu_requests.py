@@ -58,6 +58,7 @@ class QuantizedLinears(Request):
 
     encodings: tuple[tuple[str, ...], ...]  # of the matrices of each result
     epilogues: tuple[Epilogue, ...]
+    one_row: bool  # whether the kernel is for one row only
 
 
 class QuantizedEmbedding(Request):

@@ -162,7 +162,9 @@ class _Products:
             these = [b.index(b.least(i + at * stride, last)) for at in range(count)]
             result.row_blocks(row, first, these, first)
 
-        each_task(strides, blocks, streams * COLUMNS * self.x.shape[1])
+        # Where there are so many tasks that more are read, they are worth all threads.
+        work = None if streams == MORE_STREAMS else streams * COLUMNS * self.x.shape[1]
+        each_task(strides, blocks, work)
 
     def several_rows(self) -> None:
         """Products by low tiles of a few rows, or by tiles that share a panel."""
@@ -211,14 +213,16 @@ def quantized_linears(
     machine: InstructionSet,
     encodings: tuple[tuple[str, ...], ...],
     epilogues: tuple[Epilogue, ...],
+    one_row: bool = False,
 ) -> b.PrimFunc:
-    """Build several results from products of the same rows, each with an epilogue.
+    """Build several results from products of the same rows, or of one row, each with an epilogue.
 
     Parameters of the kernel: x[rows, k] float32; what ``epilogue.arguments`` declares, where a
     matrix is uint8 of ``quantized_shape``. Rows of x are quantized on the fly, as
     ``quantized_activations`` says, once for all. Sizes are learned at run time.
     """
-    with b.kernel(f"quantized_{kernel_name(encodings, epilogues).lower()}") as kernel:
+    name = f"quantized_{kernel_name(encodings, epilogues).lower()}"
+    with b.kernel(f"{name}_row" if one_row else name) as kernel:
         rows, k = kernel.dim("rows"), kernel.dim("k")
         x = kernel.argument("x", (rows, k))
 
@@ -238,5 +242,9 @@ def quantized_linears(
             )
             for own, (matrices, output) in zip(encodings, declared, strict=True)
         ]
-        _Products(machine, x, results).by_rows()
+        products = _Products(machine, x, results)
+        if one_row:
+            products.one_row()
+        else:
+            products.by_rows()
     return kernel.function
