@@ -24,6 +24,7 @@ from maxtool.errors import UsageError
 from maxtool.graph import Graph, Tensor, TensorType, Weight, ops
 from maxtool.nn import Linear
 from maxtool.parity.activation_rounding import rounded
+from maxtool.parity.definitions import DEFINITIONS
 from maxtool.quantization import QuantizationEncoding, quantize
 from maxtool.runtime import loader
 from maxtool.runtime.loader import specs
@@ -229,6 +230,35 @@ def test_what_something_else_reads_is_decoded() -> None:
     decoded = data.astype(DType.float32).data
     np.testing.assert_allclose(product.to_numpy(), x @ decoded.T, rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(doubled.to_numpy(), decoded * 2)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 64), (2, 1, 64), (1, 3, 64)])
+def test_a_gated_block_of_mixed_weights(shape: tuple[int, ...]) -> None:
+    """Two encodings, and one beside floats: fused for one token, and apart for several."""
+    stored = {"gate": E.Q4_0, "up": None, "value": E.Q8_0, "other": E.Q5_1}
+    weights, registry, decoded = {}, {}, {}
+    for seed, (name, encoding) in enumerate(stored.items()):
+        values = np.random.default_rng(seed).standard_normal((64, 64)).astype(np.float32) / 8
+        weights[name] = Weight(name, DType.float32, [64, 64], quantization_encoding=encoding)
+        registry[name] = decoded[name] = values
+        if encoding is not None:
+            blocks = quantize(values, encoding)
+            data = WeightData(blocks, name, DType.float32, (64, 64), encoding)
+            registry[name], decoded[name] = data, data.astype(DType.float32).data
+
+    def forward(x: Tensor) -> list[Tensor]:
+        gate, up, value, other = (ops.linear(x, weight) for weight in weights.values())
+        return [ops.silu(gate) * up + x, ops.gelu(other) * value]
+
+    graph = Graph("g", forward, [TensorType(DType.float32, shape)])
+    model = InferenceSession().load(graph, weights_registry=registry)
+    x = np.random.default_rng(9).standard_normal(shape).astype(np.float32)
+    seen = rounded(x.reshape(-1, 64), 32).reshape(shape)
+    rows = {name: x if encoding is None else seen for name, encoding in stored.items()}
+    gate, up, value, other = (rows[name] @ decoded[name].T.astype("f8") for name in stored)
+    expected = DEFINITIONS["silu"](gate) * up + x, DEFINITIONS["gelu"](other) * value
+    for got, exact in zip(model(x), expected, strict=True):
+        np.testing.assert_allclose(got.to_numpy(), exact, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("encoding", [E.Q8_0, E.Q4_0])
