@@ -56,7 +56,7 @@ STORED: dict[str, dict[str, int]] = {
     "Q4_K_M": {},
     "IQ4_XS": {"token_embedding_type": IQ4_NL, "output_tensor_type": IQ4_NL},
 }
-WRITTEN = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0")
+WRITTEN = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "MXFP4")
 REFERENCE = "BF16"
 
 
