@@ -32,16 +32,16 @@ MACHINE = instruction_set(HOST)
 def test_products_of_integers(encoding: QuantizationEncoding) -> None:
     function = compiled(quantized_linear, MACHINE, encoding.name)
     span = layout_of(encoding).span
-    for n, k in ((37, 4 * 256), (5, 256), (16, 3 * 256)):
+    for n, k, most in ((37, 4 * 256, 17), (5, 256, 511), (16, 3 * 256, 17)):
         blocks = blocks_of(n, encoding, n, k)
         weight = dequantize(blocks, encoding).astype("f8")
-        for rows in (1, 2, 3, 7, 17):
+        for rows in (1, 2, 3, 7, most):
             x = normal(rows, rows, k)
             actual = call(function, x, pack_quantized(blocks, encoding), shape=(rows, n))
             assert error(actual, rounded(x, span) @ weight.T) < SAME_INTEGERS, (n, k, rows)
             # Every activation is off by half a step at most.
-            most = half_steps(x, span) @ np.abs(weight).T
-            assert (np.abs(actual - x.astype("f8") @ weight.T) <= 1.0001 * most).all()
+            bound = half_steps(x, span) @ np.abs(weight).T
+            assert (np.abs(actual - x.astype("f8") @ weight.T) <= 1.0001 * bound).all()
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS, ids=NAMES.get)
@@ -99,6 +99,43 @@ def test_what_is_not_finite_makes_its_row_nan(name: str, rows: int, value: float
     actual = call(compiled(quantized_linear, MACHINE, name), x, packed, shape=(rows, 21))
     assert np.isnan(actual[-1]).all()
     assert np.isfinite(actual[:-1]).all()
+
+
+# float16: the least number, the largest subnormal one, zeros, and what is not finite.
+SCALES = np.array([2.0**-24, 2.0**-14 - 2.0**-24, 0.0, -0.0, -0.01, np.inf, -np.inf, np.nan])
+# Exponents of MXFP4: the least ones, of which two are subnormal float32, and large ones.
+EXPONENTS = np.array([0, 1, 2, 127, 200, 3, 4, 5])
+
+
+def of_any_scale(encoding: QuantizationEncoding, k: int) -> np.ndarray:
+    """Blocks of 21 rows, of which row ``i`` has ``SCALES[i]`` in all its blocks."""
+    blocks = blocks_of(0, encoding, 21, k)
+    records = blocks.view(CODECS[encoding].layout)
+    field, scales = ("e", EXPONENTS) if encoding is E.MXFP4 else ("d", SCALES)
+    records[field][: len(scales)] = scales.reshape(-1, *[1] * (records[field].ndim - 1))
+    return blocks
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+@pytest.mark.parametrize("encoding", ENCODINGS, ids=NAMES.get)
+def test_scales_of_any_size(encoding: QuantizationEncoding) -> None:
+    """What is not finite stays in its own columns; those of small scales are as exact as others."""
+    k = 512
+    blocks = of_any_scale(encoding, k)
+    packed, weight = pack_quantized(blocks, encoding), dequantize(blocks, encoding)
+    finite = np.isfinite(weight).all(axis=1)
+    assert finite.sum() == (21 if encoding is E.MXFP4 else 18)
+    linear = compiled(quantized_linear, MACHINE, encoding.name)
+    for rows in (1, 3, 17):
+        x = normal(rows, rows, k)
+        actual = call(linear, x, packed, shape=(rows, 21))
+        assert not np.isfinite(actual[:, ~finite]).any()
+        expected = rounded(x, layout_of(encoding).span) @ weight[finite].astype("f8").T
+        off = np.linalg.norm(actual[:, finite] - expected, axis=0)
+        assert (off <= 4 * SAME_INTEGERS * np.linalg.norm(expected, axis=0)).all()
+    table = compiled(quantized_embedding, MACHINE, encoding.name, 21, k)
+    actual = call(table, np.arange(21), packed, shape=(21, k))
+    np.testing.assert_allclose(actual, weight, rtol=3e-7, atol=1e-7)
 
 
 @pytest.mark.parametrize("name", ["Q8_0", "Q4_1", "Q6_K"])
