@@ -16,7 +16,7 @@ def blocks_of(seed: int, encoding: QuantizationEncoding, n: int, k: int) -> np.n
     rng = np.random.default_rng(seed)
     rows = rng.integers(0, 256, (n, encoding.row_bytes(k)), dtype=np.uint8)
     records = rows.view(CODECS[encoding].layout)
-    for name in {"d", "m", "dmin"} & set(records.dtype.names or ()):
+    for name in sorted({"d", "m", "dmin"} & set(records.dtype.names or ())):
         records[name] = rng.uniform(1e-3, 1e-2, records[name].shape)
     if encoding is QuantizationEncoding.MXFP4:
         records["e"] = rng.integers(118, 124, records["e"].shape)
