@@ -23,6 +23,7 @@ from tests.effort import examples
 # Rotary positions and a cache, or one of some layers' windows; learned positions with two types of
 # tokens; rows that are skipped.
 SOURCES = ("tiny-llama", "tiny-gemma2", "tiny-bert", "tiny-roberta")
+SLOTS = 3
 # What nothing is computed from.
 FACTS = {"files", "sources", "check", "tokenizer"}
 Path_ = tuple[str | int, ...]
@@ -69,7 +70,11 @@ def use(model: loader.Model) -> None:
     else:
         list(model.generate([ids[1]] * (length - 1), 2))
         assert model.manifest.context is not None
-        model.run("decode", {"input_ids": [[ids[1]]], "position": [model.manifest.context - 1]})
+        batch = model.manifest.batch
+        places = {"position": [model.manifest.context - 1] * batch}
+        places |= {"slot": [*range(batch)]} if batch > 1 else {}
+        model.run("decode", {"input_ids": [[ids[1]]] * batch, **places})
+        list(loader.generate_many(model, [[ids[1]] * (length - 1)] * (batch + 1), 2))
 
 
 def reach(manifest: loader.Manifest) -> dict[str, object]:
@@ -95,12 +100,14 @@ def is_within(manifest: loader.Manifest, whole: loader.Manifest) -> bool:
     )
 
 
-@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.parametrize(
+    ("name", "options"), [*((name, {}) for name in SOURCES), ("tiny-gemma2", {"batch": SLOTS})]
+)
 def test_any_number_replaced_by_another(
-    compiled: Compile, data: Path, tmp_path: Path, name: str
+    compiled: Compile, data: Path, tmp_path: Path, name: str, options: dict[str, int]
 ) -> None:
     folder = tmp_path / "model"
-    shutil.copytree(compiled(data / name), folder)
+    shutil.copytree(compiled(data / name, **options), folder)
     whole = loader.Manifest(folder)
     places = list(numbers(whole.root))
 
