@@ -28,7 +28,7 @@ KERNELS = {
     "Convolution": "graph/test_convolution.py::test_convolution[float32]",
     "CumsumRows": "graph/test_reduction.py::test_running_sums_in_each_direction",
     "DotAttention": "graph/test_dot_attention.py::test_what_numpy_computes[float64]",
-    "Embedding": "compiler/kernels/test_rowwise.py::test_embedding[37-20-float16]",
+    "PackedEmbedding": "compiler/kernels/test_rowwise.py::test_embedding[37-20-float16]",
     "PackedExpertLinear": "compiler/kernels/test_experts.py::test_expert_linear[37-21-float32]",
     "GatherRows": "graph/test_indexing.py::test_gathering[int64]",
     "GroupNormRows": "graph/test_normalization.py::test_what_numpy_computes[float16]",

@@ -8,15 +8,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from maxtool.architectures import Limit, Table
 from maxtool.compiler.lowering_plan import LoweringPlan
-from maxtool.compiler.storage import WeightStorage, encodings_of
+from maxtool.compiler.storage import WeightStorage
 from maxtool.compiler.targets import Target
 from maxtool.dtype import DType
 from maxtool.graph import Graph, TensorType
+from maxtool.parity.activation_rounding import Rounding, rounded, rounded_to_bfloat16
 from maxtool.quantization import QuantizationEncoding
 from maxtool.tokenizer import Tokenizer
 from maxtool.weights.weight_data import WeightData
@@ -118,7 +119,14 @@ class Contents:
         return self.lowering.storage
 
     @property
-    def rounding(self) -> dict[str, int]:
-        """The weights whose kernels round activations, and how many of these share a scale."""
-        encodings = encodings_of(self.storage)
-        return {name: encoding.elements_per_block for name, encoding in encodings.items()}
+    def rounding(self) -> dict[str, Rounding]:
+        """Return how kernels round activations, by the name of the weight that they multiply."""
+        each = {name: _rounding(storage) for name, storage in self.storage.items()}
+        return {name: rounding for name, rounding in each.items() if rounding is not None}
+
+
+def _rounding(storage: WeightStorage) -> Rounding | None:
+    """Return how kernels of a weight round activations; None if they do not."""
+    if storage.encoding is not None:
+        return partial(rounded, block=storage.encoding.elements_per_block)
+    return rounded_to_bfloat16 if storage.terms > 1 else None

@@ -5,13 +5,14 @@ from __future__ import annotations
 import difflib
 import os
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import tvm
 from tvm.target import codegen
 
+from maxtool.dtype import DType
 from maxtool.errors import MachineLacks, UsageError
 
 CPU_FLAGS = Path("/proc/cpuinfo")
@@ -28,6 +29,8 @@ class RegisterTile:
     mr: int  # rows of the register tile of a matrix product
     nr: int  # columns of that tile; packed weights come in blocks of ``nr`` columns
     registers: int  # vector registers of the machine
+    # The LLVM feature that multiplies pairs of bfloat16 in such registers, if there is one.
+    pairs: str | None = None
 
 
 # LLVM feature -> tile, widest first. A tile keeps mr * nr / width sums in registers, and leaves
@@ -38,6 +41,9 @@ TILES: dict[str, RegisterTile] = {
     "neon": RegisterTile(width=4, mr=6, nr=16, registers=32),
     "sse2": RegisterTile(width=4, mr=6, nr=8, registers=16),
 }
+
+# LLVM feature that multiplies pairs of bfloat16 -> the tile in whose registers it does.
+PAIRS = {"avx512bf16": "avx512f", "bf16": "neon"}
 
 # What the manifest records and what decides between kernels; the rest follows from the CPU name.
 RECORDED = (
@@ -87,6 +93,10 @@ class CpuTarget:
     def packing(self) -> int | None:
         """Output features in a block of a packed weight; None if weights are stored as they are."""
         return self.tile.nr
+
+    def terms(self, dtype: DType) -> int:
+        """Terms of an output feature that lie side by side in a packed weight of a type."""
+        return 2 if dtype is DType.bfloat16 and self.tile.pairs else 1
 
     @property
     def tvm(self) -> Any:  # noqa: ANN401 - tvm ships no types
@@ -183,9 +193,9 @@ def _unknown(name: str) -> UsageError:
 def _describe(triple: str, cpu: str, *, host: bool) -> CpuTarget:
     feature_names = codegen.llvm_get_cpu_features(_llvm_target(triple, cpu, wide=False))
     features = tuple(sorted(set(RECORDED) & feature_names))
-    tile = next(
-        (tile for feature, tile in TILES.items() if feature in feature_names), TILES["sse2"]
-    )
+    vectors = next(feature for feature in (*TILES, "sse2") if feature in {*feature_names, "sse2"})
+    pairs = next((feature for feature in features if PAIRS.get(feature) == vectors), None)
+    tile = replace(TILES[vectors], pairs=pairs) if pairs else TILES[vectors]
     return CpuTarget(triple=triple, cpu=cpu, features=features, tile=tile, host=host)
 
 

@@ -45,6 +45,9 @@ class WeightStorage:
     block: int | None
     # How its blocks of elements are encoded where it is stored quantized.
     encoding: QuantizationEncoding | None = None
+    # Neighbouring terms of an output feature that lie side by side in a packed block; where they
+    # are several, kernels round what several rows of them are multiplied with to the same type.
+    terms: int = 1
 
     @property
     def is_packed(self) -> bool:
@@ -116,26 +119,28 @@ class WeightStorage:
             return np.stack(undone).reshape(self.held_shape)
         values = np.ascontiguousarray(stored).view(self.dtype.to_numpy())
         if self.block is not None:
-            *outer, blocks, k, rows = self.stored_shape
-            values = values.swapaxes(-1, -2).reshape(*outer, blocks * rows, k)
-            values = values[..., : self.shape[-2], :]
+            *outer, n, k = self.shape
+            steps = -(-k // self.terms)
+            values = values.reshape(*outer, -1, steps, self.block, self.terms).swapaxes(-3, -2)
+            values = values.reshape(*outer, -1, steps * self.terms)[..., :n, :k]
         return values.reshape(self.shape).copy()
 
-    def _matrix_shape(self, n: int, k: int) -> tuple[int, int, int]:
+    def _matrix_shape(self, n: int, k: int) -> tuple[int, ...]:
         """The shape of one packed matrix."""
         if self.encoding is not None:
             return quantized_shape(self.encoding, n, k)
-        return packed_shape(n, k, self.block or 1)
+        return packed_shape(n, k, self.block or 1, self.terms)
 
     def _packed(self, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """The matrix, or one after the other those of all experts."""
         laid = aligned(self.stored_shape, values.dtype, np.empty)
         matrices = values.reshape(-1, *values.shape[-2:])
-        for matrix, out in zip(matrices, laid.reshape(-1, *laid.shape[-3:]), strict=True):
+        places = laid.reshape(-1, *self._matrix_shape(*self.shape[-2:]))
+        for matrix, out in zip(matrices, places, strict=True):
             if self.encoding is not None:
                 pack_quantized(matrix, self.encoding, out=out)
             else:
-                pack_linear(matrix, self.block or 1, out=out)
+                pack_linear(matrix, self.block or 1, self.terms, out=out)
         return laid
 
 
@@ -181,7 +186,7 @@ def _storage(
     plain = name, value.dtype, value.shape.static()
     if target is None:
         return WeightStorage(*plain, None)
-    storage = WeightStorage(*plain, target.packing)
+    storage = WeightStorage(*plain, target.packing, terms=target.terms(value.dtype))
     if value.dtype is DType.float32 and encoding in storage.readable(target.kind):
         return WeightStorage(*plain, None, encoding)
     return storage

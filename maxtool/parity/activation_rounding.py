@@ -1,15 +1,18 @@
-"""The rounding of activations before they are multiplied with quantized weights.
+"""The rounding of activations before they are multiplied with weights of few bits.
 
 Kernels of quantized weights multiply whole numbers: each block of activations is divided by
-``scale = max |x| / 127`` and rounded to eight bits, as llama.cpp does. What that changes in the
-outputs of a graph is seen by evaluating it with the same rounding.
+``scale = max |x| / 127`` and rounded to eight bits, as llama.cpp does. Those of bfloat16 round to
+bfloat16 where the machine multiplies pairs of such numbers. What that changes in the outputs of a
+graph is seen by evaluating it with the same rounding.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
+import ml_dtypes
 import numpy as np
 
 from maxtool.parity.array_types import Array, Floats
@@ -17,15 +20,18 @@ from maxtool.parity.array_types import Array, Floats
 LARGEST = 127
 """The largest magnitude of a rounded activation."""
 PRODUCTS = frozenset({"expert_linear", "linear", "matmul"})
-"""Operations whose kernels read their second operand quantized, and round the first."""
+"""Operations whose kernels read their second operand as it is stored, and round the first."""
+
+Rounding: TypeAlias = Callable[[Floats], Floats]
+"""What kernels of a weight make of activations."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoundingWeight:
-    """A weight that is read when it is called, and what its kernels round activations by."""
+    """A weight that is read when it is called, and how its kernels round activations."""
 
     read: Callable[[], Array]
-    block: int  # activations that share a scale
+    rounded: Rounding
 
     def __call__(self) -> Array:
         """Return the elements."""
@@ -38,3 +44,8 @@ def rounded(x: Floats, block: int) -> Floats:
     scales = np.abs(blocks).max(-1, keepdims=True) / LARGEST
     steps = np.rint(blocks / np.where(scales == 0, 1, scales))
     return np.asarray(steps * scales).reshape(x.shape)
+
+
+def rounded_to_bfloat16(x: Floats) -> Floats:
+    """Activations as kernels see them that multiply pairs of bfloat16; ties go to even."""
+    return x.astype(np.float32).astype(ml_dtypes.bfloat16).astype(np.float64)

@@ -12,7 +12,7 @@ from maxtool.graph import BufferType, CallNode, Dim, Graph, Node, Shape, Tensor
 from maxtool.graph.nested_graph import FlowGraph, NestedGraph
 from maxtool.graph.ops.operation_table import OPS
 from maxtool.graph.ops.slicing import IndexRange
-from maxtool.parity.activation_rounding import PRODUCTS, RoundingWeight, rounded
+from maxtool.parity.activation_rounding import PRODUCTS, Rounding, RoundingWeight
 from maxtool.parity.array_types import Array
 from maxtool.parity.definitions import COMPUTED, DEFINITIONS, UNDEFINED
 
@@ -25,7 +25,7 @@ def evaluate(
     graph: Graph,
     inputs: Sequence[Array],
     weights: Mapping[str, Array] | None = None,
-    rounding: Mapping[str, int] | None = None,
+    rounding: Mapping[str, Rounding] | None = None,
 ) -> list[Array]:
     """Compute the outputs of a graph.
 
@@ -38,8 +38,7 @@ def evaluate(
             element type: give float64.
         weights: The elements of every weight by its full name, decoded. It is asked each time a
             weight is used, so that it may read them from a file.
-        rounding: The weights that round what they are multiplied with to eight bits, by name, and
-            how many activations share a scale.
+        rounding: How what a weight is multiplied with is rounded first, by the weight's name.
 
     Returns:
         An array for each output: floats in float64, others in their own type.
@@ -82,7 +81,7 @@ def _operands(node: Node, values: Values) -> list[Array]:
     operands = _arrays(node.inputs, values)
     weight = values[id(node.inputs[1])] if node.op in PRODUCTS else None
     if isinstance(weight, RoundingWeight):
-        operands[0] = rounded(operands[0], weight.block)
+        operands[0] = weight.rounded(operands[0])
     return operands
 
 
@@ -92,7 +91,7 @@ def _keep_rounding(node: Node | CallNode, results: Sequence[Array], values: Valu
         return
     weight, (result,) = values[id(node.inputs[0])], results
     if isinstance(weight, RoundingWeight):
-        values[id(node.outputs[0])] = RoundingWeight(lambda: result, weight.block)
+        values[id(node.outputs[0])] = RoundingWeight(lambda: result, weight.rounded)
 
 
 def _arrays(tensors: Iterable[Tensor], values: Values) -> list[Array]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from maxtool.compiler.kernels.cpu.rope import rope
 from maxtool.compiler.kernels.kernel_options import SILU_MUL
 from maxtool.compiler.kernels.kv_cache_write import cache_write
 from maxtool.compiler.kernels.pointwise import pointwise
+from maxtool.dtype import DType
 from maxtool.errors import MachineLacks, UsageError
 from tests.effort import thinned
 
@@ -41,7 +43,7 @@ from tests.effort import thinned
 def test_names(name: str, triple: str, cpu: str, feature: str) -> None:
     target = cpu_target(name)
     assert (target.triple, target.cpu, target.host) == (triple, cpu, False)
-    assert target.tile is TILES[feature]
+    assert replace(target.tile, pairs=None) == TILES[feature]
     assert target.manifest == {
         "kind": "cpu",
         "triple": triple,
@@ -65,7 +67,7 @@ def test_a_near_miss_is_suggested() -> None:
 def test_this_machine() -> None:
     target = cpu_target()
     assert target.host
-    assert target.tile in TILES.values()
+    assert replace(target.tile, pairs=None) in TILES.values()
     assert target.cpu
 
 
@@ -136,6 +138,17 @@ def test_what_this_machine_is_not(
         cpu_target()
 
 
+@pytest.mark.parametrize(
+    ("name", "pairs"),
+    [("znver4", "avx512bf16"), ("icelake-server", None), ("neoverse-v1", "bf16")],
+)
+def test_which_machines_multiply_pairs_of_bfloat16(name: str, pairs: str | None) -> None:
+    target = cpu_target(f"cpu:{name}")
+    assert target.tile.pairs == pairs
+    assert target.terms(DType.bfloat16) == (2 if pairs else 1)
+    assert target.terms(DType.float16) == target.terms(DType.float32) == 1
+
+
 def test_tiles_fit_their_registers() -> None:
     for tile in TILES.values():
         vectors = tile.nr // tile.width
@@ -148,6 +161,7 @@ def every_kernel(tile: RegisterTile) -> dict[str, Any]:
         "linear": linear(tile, "float32", True),
         "linear_f16": linear(tile, "float16"),
         "linear_bf16": linear(tile, "bfloat16"),
+        "linear_pairs": linear(tile, "bfloat16", terms=2),
         "embedding": embedding(tile, 40, 64, "float16"),
         "norm": rms_norm(tile, 64, 1e-5),
         "gate": pointwise(CpuBackend(tile), 64, 2, SILU_MUL),

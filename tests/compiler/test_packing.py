@@ -33,6 +33,16 @@ def test_every_element_is_in_its_place(n: int, k: int, nr: int, dtype: object) -
     assert np.count_nonzero(packed.astype("f8")) == n * k  # the weight has no zeros
 
 
+@given(SIZES, SIZES, st.sampled_from([1, 8, 32]), st.sampled_from([np.float32, np.uint16]))
+def test_terms_lie_side_by_side(n: int, k: int, nr: int, dtype: object) -> None:
+    w = weight(n, k, dtype)[:, ::-1]
+    packed = pack_linear(w, nr, 2)
+    assert packed.shape == packed_shape(n, k, nr, 2) == (-(-n // nr), -(-k // 2), nr, 2)
+    assert packed.dtype == w.dtype
+    np.testing.assert_array_equal(unpacked(packed, n, k), w)
+    assert np.count_nonzero(packed) == n * k
+
+
 def test_strided_sources_and_a_place_to_write() -> None:
     w = weight(80, 40)[::2, ::-1]
     out = np.full(packed_shape(40, 40, 16), np.nan, "f4")

@@ -112,6 +112,17 @@ def test_what_is_stored_of_experts(dtype: DType) -> None:
         np.testing.assert_array_equal(actual, expected)
 
 
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5, 8), (2, 40, 7)])
+def test_pairs_of_terms_are_stored_and_restored(shape: tuple[int, ...]) -> None:
+    values = np.random.default_rng(2).standard_normal(shape).astype(ml_dtypes.bfloat16)
+    place = WeightStorage("w", DType.bfloat16, shape, 4, terms=2)
+    stored = place.store(values)
+    *experts, n, k = shape
+    assert stored.shape == place.stored_shape == (*experts, -(-n // 4), -(-k // 2), 4, 2)
+    assert stored.nbytes == place.nbytes
+    np.testing.assert_array_equal(place.restore(stored), values)
+
+
 def test_weights_of_experts_are_packed() -> None:
     experts = Weight("w", DType.float32, [3, 8, 8])
     chosen = TensorType(DType.int64, ["n", 2])

@@ -1,8 +1,9 @@
-"""Activations rounded to eight bits, where a quantized weight has its kernels do so."""
+"""Activations rounded to eight bits or to bfloat16, where a weight has its kernels do so."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,14 @@ from maxtool.graph import Graph, Tensor, TensorType, Weight, ops
 from maxtool.nn import Linear, Module, ModuleList
 from maxtool.nn.tracing import trace
 from maxtool.parity import evaluate
-from maxtool.parity.activation_rounding import rounded
+from maxtool.parity.activation_rounding import rounded, rounded_to_bfloat16
 
 Array = np.ndarray[Any, Any]
 ROWS = TensorType(DType.float32, ["n", 64])
 weight = Weight("w", DType.float32, [8, 64])
 experts = Weight("w", DType.float32, [3, 8, 64])
 CHOSEN = TensorType(DType.int64, ["n", 2])
+BY_32 = partial(rounded, block=32)
 
 
 def reference(x: Array, block: int) -> Array:
@@ -48,6 +50,12 @@ def test_steps_are_as_wide_as_a_127th_of_the_largest() -> None:
     assert np.sqrt((error**2).mean() / (step**2 / 12).mean()) == pytest.approx(1, abs=0.05)
 
 
+def test_bfloat16_is_the_nearest_and_ties_go_to_even() -> None:
+    """Steps of numbers from 1 to 2 are a 128th."""
+    x = 1 + np.array([0, 0.5, 1.5, 2.5, 0.49, 0.51]) / 128
+    np.testing.assert_array_equal(rounded_to_bfloat16(x), 1 + np.array([0, 0, 2, 2, 0, 1]) / 128)
+
+
 USES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "linear": lambda x, _: ops.linear(x, weight),
     "transposed": lambda x, _: x @ weight.T,
@@ -63,8 +71,8 @@ def test_products_with_the_weight_round_and_others_do_not(use: str) -> None:
     graph = Graph("g", USES[use], [ROWS, CHOSEN])
     weights = {"w": rng.standard_normal(shape).astype(np.float32)}
     (exact,) = evaluate(graph, [x, chosen], weights)
-    (again,) = evaluate(graph, [x, chosen], weights, {"other": 32})
-    (rounding,) = evaluate(graph, [x, chosen], weights, {"w": 32})
+    (again,) = evaluate(graph, [x, chosen], weights, {"other": BY_32})
+    (rounding,) = evaluate(graph, [x, chosen], weights, {"w": BY_32})
     (expected,) = evaluate(graph, [rounded(x, 32), chosen], weights)
     np.testing.assert_array_equal(again, exact)
     np.testing.assert_array_equal(rounding, expected)
@@ -91,5 +99,5 @@ def test_weights_of_a_shared_subgraph_round_each_by_itself() -> None:
     x = rng.standard_normal((3, 64))
     weights = {f"layers.{i}.weight": rng.standard_normal((64, 64)) for i in range(2)}
     first, second = weights.values()
-    (actual,) = evaluate(graph, [x], weights, {"layers.1.weight": 32})
+    (actual,) = evaluate(graph, [x], weights, {"layers.1.weight": BY_32})
     np.testing.assert_allclose(actual, rounded(x @ first.T, 32) @ second.T, rtol=1e-9)

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import tvm
 
 from maxtool.compiler.cpu_target import CpuTarget, cpu_target
+from maxtool.dtype import DType
 from maxtool.errors import MissingDevice, UsageError
 from maxtool.graph.gpus import compute_capabilities
 
@@ -49,6 +50,10 @@ class CudaTarget:
     host: bool  # whether the GPUs are those of this machine
     kind: ClassVar[str] = "cuda"
     packing: ClassVar[None] = None
+
+    def terms(self, dtype: DType) -> int:  # noqa: ARG002 - as a CPU's
+        """Return 1: no weight is packed."""
+        return 1
 
     @property
     def label(self) -> str:

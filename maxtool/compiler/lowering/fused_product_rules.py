@@ -22,7 +22,7 @@ from maxtool.compiler.kernels.requests import Request
 from maxtool.compiler.lowering.cast_rules import converted
 from maxtool.compiler.lowering.chain import Chain
 from maxtool.compiler.lowering.function_lowering import Expr, FunctionLowering, Rule
-from maxtool.compiler.lowering.product_rules import packed_operand
+from maxtool.compiler.lowering.product_rules import packed_operand, terms_of
 from maxtool.dtype import DType
 from maxtool.graph import Node, Shape, Tensor
 
@@ -33,7 +33,13 @@ class _Product:
 
     type_name: str  # of its encoding, or of its elements
     is_quantized: bool
+    terms: int  # of a matrix that is not quantized, side by side
     operands: tuple[Expr, ...]
+
+    @property
+    def form(self) -> tuple[bool, int]:
+        """Return what the products of one kernel have in common."""
+        return self.is_quantized, self.terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +60,14 @@ class _Result:
 def _fused_linear(function: FunctionLowering, node: Node) -> None:
     x = function.get_flat(node.inputs[0])
     is_few = is_one_token(node.inputs[0].shape)
-    joined: dict[bool, list[tuple[Tensor, _Result]]] = {False: [], True: []}
+    joined: dict[tuple[bool, int], list[tuple[Tensor, _Result]]] = {}
     for output, result in zip(node.outputs, _results(function, node), strict=True):
         if is_few or not any(product.is_quantized for product in result.products):
             own = _of_one_type(function, x, result)
-            joined[own.products[0].is_quantized].append((output, own))
+            joined.setdefault(own.products[0].form, []).append((output, own))
         else:
             function.set_flat(output, _apart(function, x, result))
-    for pairs in filter(None, joined.values()):
+    for _, pairs in sorted(joined.items(), key=lambda item: item[0]):
         values = _kernel(function, x, [result for _, result in pairs])
         for (output, _), value in zip(pairs, values, strict=True):
             function.set_flat(output, value)
@@ -69,24 +75,28 @@ def _fused_linear(function: FunctionLowering, node: Node) -> None:
 
 def _results(function: FunctionLowering, node: Node) -> Iterator[_Result]:
     """Yield each result of a node with what it is computed from."""
-    operands = iter(node.inputs[1:])
+    x, *others = node.inputs
+    operands = iter(others)
     for output, epilogue in zip(node.outputs, epilogues_of(node), strict=True):
         products = tuple(
-            _product(function, next(operands), next(operands) if has_bias else None)
+            _product(function, x, next(operands), next(operands) if has_bias else None)
             for has_bias in epilogue.biases
         )
         rows = tuple(function.get_flat(next(operands)) for _ in range(epilogue.rows))
         yield _Result(output.shape, products, rows, epilogue)
 
 
-def _product(function: FunctionLowering, weight: Tensor, bias: Tensor | None) -> _Product:
+def _product(
+    function: FunctionLowering, x: Tensor, weight: Tensor, bias: Tensor | None
+) -> _Product:
     """The matrix packed, in this function if it is not so in the weights file."""
     storage = function.storage.get(id(weight))
     quantized = storage is not None and storage.encoding is not None
     name = storage.type_name if storage is not None else weight.dtype.value
     biases = [] if bias is None else [bias]
     added = [converted(function, function.get(each), each.dtype, DType.float32) for each in biases]
-    return _Product(name, quantized, (packed_operand(function, weight), *added))
+    terms = terms_of(function, x, weight)
+    return _Product(name, quantized, terms, (packed_operand(function, weight, terms), *added))
 
 
 def _apart(function: FunctionLowering, x: Expr, result: _Result) -> Expr:
@@ -117,7 +127,7 @@ def _alone(function: FunctionLowering, x: Expr, result: _Result, product: int) -
 def _of_one_type(function: FunctionLowering, x: Expr, result: _Result) -> _Result:
     """The result from products of one kernel: what another kernel computes comes as rows."""
     first, *others = result.products
-    if all(other.is_quantized is first.is_quantized for other in others):
+    if all(other.form == first.form for other in others):
         return result
     value = _alone(function, x, result, 1)
     biases = result.epilogue.biases
@@ -131,18 +141,19 @@ def _of_one_type(function: FunctionLowering, x: Expr, result: _Result) -> _Resul
 
 
 def _kernel(function: FunctionLowering, x: Expr, results: Sequence[_Result]) -> list[Expr]:
-    """Call the kernel of results whose weights are all quantized, or all not."""
+    """Call the kernel of results whose products are of one form."""
     operands = [operand for result in results for operand in result.operands]
     shapes = [function.flat_sizes(result.shape) for result in results]
     return function.kernel_several(_request(results), [x, *operands], shapes)
 
 
 def _request(results: Sequence[_Result]) -> Request:
-    """Return the request for results whose weights are all quantized, or all not."""
+    """Return the request for results whose products are of one form."""
     types = tuple(tuple(each.type_name for each in result.products) for result in results)
     epilogues = tuple(result.epilogue for result in results)
-    if not results[0].products[0].is_quantized:
-        return PackedLinears(weight_dtypes=types, epilogues=epilogues)
+    is_quantized, terms = results[0].products[0].form
+    if not is_quantized:
+        return PackedLinears(weight_dtypes=types, epilogues=epilogues, terms=terms)
     if len(epilogues) == 1 and epilogues[0].is_plain:
         return QuantizedLinear(encoding=types[0][0], bias=epilogues[0].biases[0])
     one_row = all(dim == 1 for dim in results[0].shape[:-1])

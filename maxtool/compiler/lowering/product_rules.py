@@ -35,8 +35,9 @@ def _linear(function: FunctionLowering, node: Node) -> None:
         quantized = QuantizedLinear(encoding=storage.encoding.name, bias=bool(bias))
         value = function.kernel(quantized, [rows, function.get(weight), *added], sizes)
     elif at_rest or (wide is DType.float32 and weight.dtype in WEIGHT_DTYPES):
-        packed = packed_operand(function, weight)
-        request = PackedLinear(weight_dtype=weight.dtype.value, bias=bool(bias))
+        terms = terms_of(function, x, weight)
+        packed = packed_operand(function, weight, terms)
+        request = PackedLinear(weight_dtype=weight.dtype.value, bias=bool(bias), terms=terms)
         value = function.kernel(request, [rows, packed, *added], sizes)
     else:
         compute = te.linear(weight.dtype, wide)
@@ -44,11 +45,23 @@ def _linear(function: FunctionLowering, node: Node) -> None:
     function.set_flat(result, converted(function, value, wide, x.dtype))
 
 
-def packed_operand(function: FunctionLowering, weight: Tensor) -> Expr:
+def terms_of(function: FunctionLowering, x: Tensor, matrix: Tensor) -> int:
+    """Return how many terms lie side by side in a packed matrix that multiplies ``x``.
+
+    Products of pairs round ``x``. What allows for it knows weights that are stored so; a matrix
+    that is packed at run time is in pairs only if ``x`` is of its own type, which loses nothing.
+    """
+    storage = function.storage.get(id(matrix))
+    if storage is not None and storage.is_packed:
+        return storage.terms
+    return function.target.terms(matrix.dtype) if x.dtype is matrix.dtype else 1
+
+
+def packed_operand(function: FunctionLowering, weight: Tensor, terms: int) -> Expr:
     """The matrix of a ``linear``, packed; in this function if it is not so in the weights file."""
     storage = function.storage.get(id(weight))
     at_rest = storage is not None and storage.is_packed
-    return function.get(weight) if at_rest else _packed(function, weight, transposed=True)
+    return function.get(weight) if at_rest else _packed(function, weight, terms)
 
 
 def _matmul(function: FunctionLowering, node: Node) -> None:
@@ -62,8 +75,9 @@ def _matmul(function: FunctionLowering, node: Node) -> None:
     batched, wide = y.rank > 2, DType.float32
     sizes = matrices if batched else FunctionLowering.flat_sizes
     rows = function.reshaped(function.any(x), sizes(function, x.shape))
-    columns = _packed(function, y, transposed=node.attributes.get("transposed", False))
-    request = PackedLinear(weight_dtype=y.dtype.value, batched=batched)
+    terms = terms_of(function, x, y)
+    columns = _packed(function, y, terms, transposed=node.attributes.get("transposed", False))
+    request = PackedLinear(weight_dtype=y.dtype.value, batched=batched, terms=terms)
     operands = [converted(function, rows, x.dtype, wide), columns]
     product = function.kernel(request, operands, sizes(function, result.shape))
     value = converted(function, product, wide, x.dtype)
@@ -75,16 +89,20 @@ def matrices(function: FunctionLowering, shape: Shape) -> list[Expr]:
     return [function.count(shape[:-2]), *function.sizes(shape[-2:])]
 
 
-def _packed(function: FunctionLowering, value: Tensor, *, transposed: bool) -> Expr:
+def _packed(
+    function: FunctionLowering, value: Tensor, terms: int, *, transposed: bool = True
+) -> Expr:
     """Matrices, known at run time only, in blocks of columns: with a batch if there is one."""
     block = function.target.packing or 1
     batch, first, second = sizes = matrices(function, value.shape)
     k, n = (second, first) if transposed else (first, second)
     operand = function.reshaped(function.any(value), sizes)
-    blocks = tirx.floordiv(n + (block - 1), block)
-    request = PackColumns(dtype=stored(value.dtype), transposed=transposed)
-    packed = function.kernel(request, [operand], [batch, blocks, k, block], value.dtype)
-    return packed if value.rank > 2 else function.reshaped(packed, [blocks, k, block])
+    shape = [tirx.floordiv(n + (block - 1), block), tirx.floordiv(k + (terms - 1), terms), block]
+    if terms > 1:
+        shape.append(terms)
+    request = PackColumns(dtype=stored(value.dtype), transposed=transposed, terms=terms)
+    packed = function.kernel(request, [operand], [batch, *shape], value.dtype)
+    return packed if value.rank > 2 else function.reshaped(packed, shape)
 
 
 def _expert_linear(function: FunctionLowering, node: Node) -> None:
@@ -98,7 +116,7 @@ def _expert_linear(function: FunctionLowering, node: Node) -> None:
         quantized = QuantizedExpertLinear(encoding=storage.encoding.name)
         value = function.kernel(quantized, operands, function.flat_sizes(result.shape))
     elif storage is not None and storage.block is not None:
-        request = PackedExpertLinear(weight_dtype=storage.dtype.value)
+        request = PackedExpertLinear(weight_dtype=storage.dtype.value, terms=storage.terms)
         value = function.kernel(request, operands, function.flat_sizes(result.shape))
     else:
         per_row = int(chosen.shape[-1]) if x.rank == chosen.rank else 1

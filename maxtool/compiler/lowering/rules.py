@@ -10,8 +10,8 @@ from math import prod
 from tvm import relax
 from tvm.ir import StringImm
 
-from maxtool.compiler.kernels.cpu.cpu_requests import QuantizedEmbedding
-from maxtool.compiler.kernels.requests import Embedding, IntegerPower, Request, Sample
+from maxtool.compiler.kernels.cpu.cpu_requests import PackedEmbedding, QuantizedEmbedding
+from maxtool.compiler.kernels.requests import IntegerPower, Request, Sample
 from maxtool.compiler.lowering import tensor_expressions as te
 from maxtool.compiler.lowering.attention_rules import ATTENTION
 from maxtool.compiler.lowering.cast_rules import cast_rule
@@ -60,7 +60,8 @@ def _table_request(storage: WeightStorage, vocab: int, dim: int) -> Request:
     """Return the request for rows of a packed table."""
     if storage.encoding is not None:
         return QuantizedEmbedding(encoding=storage.encoding.name, vocab=vocab, dim=dim)
-    return Embedding(vocab=vocab, dim=dim, weight_dtype=storage.dtype.value)
+    table = storage.dtype.value
+    return PackedEmbedding(vocab=vocab, dim=dim, weight_dtype=table, terms=storage.terms)
 
 
 def _elementwise(function: FunctionLowering, node: Node) -> None:

@@ -72,7 +72,7 @@ def _packed(manifest: ManifestParser) -> Iterator[str]:
 
 
 def _is_packing(spec: WeightSpec, shape: tuple[int, ...]) -> bool:
-    if len(shape) < 2 or len(spec.shape) != len(shape) + 1:
+    if len(shape) < 2 or not 1 <= len(spec.shape) - len(shape) <= 2:
         return False
     *outer, rows, inner = shape
     if spec.encoding is not None:
@@ -80,8 +80,9 @@ def _is_packing(spec: WeightSpec, shape: tuple[int, ...]) -> bool:
         blocks, rest = divmod(inner, elements)
         whole = spec.dtype == "uint8" and not rest
         return whole and spec.sizes({}) == (*outer, -(-rows // COLUMNS), blocks, record)
-    columns = spec.sizes({})[-1]
-    return spec.sizes({}) == (*outer, -(-rows // columns), inner, columns)
+    columns, *several = spec.sizes({})[len(shape) :]
+    steps = -(-inner // several[0]) if several else inner
+    return spec.sizes({}) == (*outer, -(-rows // columns), steps, columns, *several)
 
 
 def _affordable(manifest: ManifestParser) -> Iterator[str]:

@@ -101,7 +101,8 @@ class WeightSpec(ArraySpec):
 
     ``unpacked`` is its shape where that is not how it lies: ``[..., n, k]`` is stored as
     ``[..., blocks, k, columns]``, the rows of a block beside each other and the last block filled
-    up; with an ``encoding`` as ``[..., blocks, records of a row, bytes of a record]``.
+    up, or as ``[..., blocks, steps, columns, terms]``, where several terms of a row are, too; with
+    an ``encoding`` as ``[..., blocks, records of a row, bytes of a record]``.
     """
 
     offset: int = 0  # bytes from the start of the file

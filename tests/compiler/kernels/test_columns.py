@@ -8,6 +8,7 @@ import pytest
 
 from maxtool.compiler.kernels.cpu.linear import linear
 from maxtool.compiler.kernels.cpu.pack_columns import pack_columns
+from tests.compiler.unpacking import unpacked
 
 from .harness import TILE, call, compiled, error, normal
 
@@ -30,6 +31,18 @@ def test_columns_are_packed_and_the_last_one_repeats(transposed: bool) -> None:
         columns = blocks.transpose(0, 2, 1, 3).reshape(batch, k, -1)
         np.testing.assert_array_equal(columns[..., :n], w)
         np.testing.assert_array_equal(columns[..., n:], w[..., -1:].repeat(-n % TILE.nr, axis=2))
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_pairs_of_terms_lie_side_by_side(transposed: bool) -> None:
+    function = compiled(pack_columns, TILE, "float32", transposed, 2)
+    for batch, k, n in [(1, 1, 1), (2, 3, 5), (1, 4, TILE.nr), (3, 5, 2 * TILE.nr + 1)]:
+        w = normal(n, batch, k, n)
+        laid = np.ascontiguousarray(w.swapaxes(1, 2) if transposed else w)
+        blocks = call(function, laid, shape=(batch, -(-n // TILE.nr), -(-k // 2), TILE.nr, 2))
+        for packed_matrix, matrix in zip(blocks, w, strict=True):
+            np.testing.assert_array_equal(unpacked(packed_matrix, n, k), matrix.T)
+            assert not unpacked(packed_matrix, n)[:, k:].any()
 
 
 @pytest.mark.parametrize("sizes", [(1, 1, 1, 1), (3, 1, 64, 5), (2, 7, 65, 33), (5, 30, 9, 70)])

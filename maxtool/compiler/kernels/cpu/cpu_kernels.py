@@ -31,7 +31,7 @@ KERNELS: tuple[Row, ...] = (
     row_with(RegisterTile, r.Attention)(attention),
     row_with(RegisterTile, c.BlockAttention)(block_attention),
     row_with(RegisterTile, r.DotAttention)(dot_attention),
-    row_with(RegisterTile, r.Embedding)(embedding),
+    row_with(RegisterTile, c.PackedEmbedding)(embedding),
     row_with(RegisterTile, c.PackedExpertLinear)(expert_linear),
     row_with(RegisterTile, c.PackedLinear)(linear),
     row_with(RegisterTile, c.PackedLinears)(linears),

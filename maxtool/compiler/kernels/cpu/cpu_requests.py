@@ -23,14 +23,25 @@ class PackColumns(Request):
 
     dtype: str
     transposed: bool
+    terms: int = 1
 
 
 class PackedLinear(Request):
-    """Product with a packed matrix, in float32."""
+    """Product with a packed matrix; of pairs of terms where so many lie side by side."""
 
     weight_dtype: str
     bias: bool = False
     batched: bool = False
+    terms: int = 1
+
+
+class PackedEmbedding(Request):
+    """Rows of a table that is packed as a matrix, by number, in float32."""
+
+    vocab: int
+    dim: int
+    weight_dtype: str
+    terms: int = 1
 
 
 class PackedLinears(Request):
@@ -38,12 +49,14 @@ class PackedLinears(Request):
 
     weight_dtypes: tuple[tuple[str, ...], ...]  # of the matrices of each result
     epilogues: tuple[Epilogue, ...]
+    terms: int = 1
 
 
 class PackedExpertLinear(Request):
     """Products with the packed matrices of the experts that were chosen for each row."""
 
     weight_dtype: str
+    terms: int = 1
 
 
 class QuantizedLinear(Request):

@@ -27,11 +27,11 @@ def write(buffer: b.Buffer, value: b.Expr, index: b.Indices, dtype: str, width: 
     if dtype == "float16":
         value = T.Cast(b.vector_type("float16", width), value)
     elif dtype == "bfloat16":
-        value = _bfloat16(b.let(value), width)
+        value = bfloat16(b.let(value), width)
     b.store(buffer, value, index, width)
 
 
-def _bfloat16(value: b.Expr, width: int) -> b.Expr:
+def bfloat16(value: b.Expr, width: int) -> b.Expr:
     """The bits of the nearest bfloat16; a NaN stays one."""
 
     def number(n: int) -> b.Expr:

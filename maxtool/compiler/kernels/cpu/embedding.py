@@ -6,26 +6,34 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.cpu_target import RegisterTile
 from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.packing import packed_shape
 
 
-def embedding(tile: RegisterTile, vocab: int, dim: int, weight_dtype: str) -> b.PrimFunc:
+def embedding(
+    tile: RegisterTile, vocab: int, dim: int, weight_dtype: str, terms: int = 1
+) -> b.PrimFunc:
     """Build the lookup.
 
-    Parameters of the kernel: ids[rows] int64, w[ceil(vocab / nr), dim, nr], y[rows, dim] float32.
-    An id below 0 or beyond the vocabulary reads the first or last row.
+    Parameters of the kernel: ids[rows] int64, w of ``packed_shape``, y[rows, dim] float32. An id
+    below 0 or beyond the vocabulary reads the first or last row.
     """
-    with b.kernel(f"embedding_{vocab}_{dim}_{weight_dtype}") as kernel:
+    name = f"embedding_{vocab}_{dim}_{weight_dtype}{'_pairs' if terms > 1 else ''}"
+    with b.kernel(name) as kernel:
         rows = kernel.dim("rows")
         ids = kernel.argument("ids", (rows,), "int64")
-        w = kernel.argument("w", (-(-vocab // tile.nr), dim, tile.nr), b.STORAGE[weight_dtype])
+        shape = packed_shape(vocab, dim, tile.nr, terms)
+        w = kernel.argument("w", shape, b.STORAGE[weight_dtype])
         y = kernel.argument("y", (rows, dim))
 
         def row(i: b.Expr) -> None:
             row_index = b.index(b.clamped(ids[i], vocab))
             block = b.index(b.quotient(row_index, tile.nr))
             column = b.index(b.remainder(row_index, tile.nr))
-            with T.serial(b.integer(dim)) as d:
-                b.store(y, b.load_weight(w, (block, d, column), 1, weight_dtype), (i, d))
+            for term in range(terms):
+                with T.serial(b.integer(dim // terms + (term < dim % terms))) as step:
+                    index = (block, step, column) if terms == 1 else (block, step, column, term)
+                    value = b.load_weight(w, index, 1, weight_dtype)
+                    b.store(y, value, (i, step * terms + term))
 
         b.each_row(rows, dim, row)
     return kernel.function

@@ -14,6 +14,7 @@ from tvm.tirx.script.builder import ir as T
 from maxtool.compiler.cpu_target import RegisterTile
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu.epilogue import Output
+from maxtool.compiler.kernels.cpu.float_dot import float_dot
 from maxtool.compiler.kernels.cpu.linear import TILES_PER_TASK, LinearKernel, Result
 
 
@@ -29,28 +30,31 @@ class ExpertChunks:
     count: b.Buffer  # [2] how many chunks, and how many packed tiles there are
 
 
-def expert_linear(tile: RegisterTile, weight_dtype: str) -> b.PrimFunc:
+def expert_linear(tile: RegisterTile, weight_dtype: str, terms: int = 1) -> b.PrimFunc:
     """Build ``y[i] = x[i // (choices / rows)] @ w[chosen[i]].T``.
 
     Parameters of the kernel: x[rows, k] float32, w[experts, ceil(n / nr), k, nr], the packed
     weights of each expert, chosen[choices] int64, y[choices, n] float32. There are as many choices
     as rows, or a multiple of them: then those of one row follow each other. A number that is no
-    expert's takes the first or last one.
+    expert's takes the first or last one. What several ``terms`` side by side change, ``linear``
+    says.
     """
-    with b.kernel(f"expert_linear_{weight_dtype}") as kernel:
+    dot = float_dot(tile, weight_dtype, terms)
+    with b.kernel(f"expert_linear_{weight_dtype}{dot.suffix}") as kernel:
         experts, blocks, k, n = (kernel.dim(name) for name in ("experts", "blocks", "k", "n"))
         rows, choices = kernel.dim("rows"), kernel.dim("choices")
         x = kernel.argument("x", (rows, k))
-        w = kernel.argument("w", (experts, blocks, k, tile.nr), b.STORAGE[weight_dtype])
+        shape = dot.matrix(experts, blocks, k, tile.nr)
+        w = kernel.argument("w", shape, b.STORAGE[weight_dtype])
         chosen = kernel.argument("chosen", (choices,), "int64")
         y = kernel.argument("y", (choices, n))
-        product = LinearKernel(n, k, tile, weight_dtype, rows, x, w)
+        product = LinearKernel(n, k, tile, dot, rows, x, w)
         per_row = T.Bind(b.greatest(b.quotient(choices, b.greatest(rows, 1)), 1))
         # Each expert that is used has a tile, or a chunk, that is not full.
         most = T.Bind(b.least(choices, experts) + b.quotient(choices, tile.mr))
         largest = TILES_PER_TASK * tile.mr
         chunks = sorted_choices(chosen, choices, experts, most, (tile.mr, largest))
-        packed = b.workspace((b.greatest(most, 1), k, tile.mr))
+        packed = product.packed(b.greatest(most, 1))
         work = _ExpertTasks(product, Output(y), chunks, packed, per_row)
         with b.when(chunks.count[1] > 0):
             b.each(T.Bind(chunks.count[0]), work.pack, threads=True)

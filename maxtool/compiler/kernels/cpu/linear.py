@@ -19,11 +19,11 @@ from maxtool.compiler.kernels.cpu.epilogue import (
     each_task,
     kernel_name,
 )
-from maxtool.compiler.kernels.cpu.transpose import transposed
+from maxtool.compiler.kernels.cpu.float_dot import FloatDot, float_dot
 from maxtool.compiler.kernels.kernel_options import Epilogue
 
-# Terms of the inner product summed before the sums leave the registers: the block of weights
-# (BLOCK * nr) stays in the L2 cache, that of activations (BLOCK * mr) in L1.
+# Terms of the inner product, or pairs of them, summed before the sums leave the registers: the
+# block of weights (BLOCK * nr) stays in the L2 cache, that of activations (BLOCK * mr) in L1.
 BLOCK = 512
 
 # Row tiles that one task walks with one column block.
@@ -38,7 +38,7 @@ MANY = 1 << 20
 # Chunks of rows that are enough for threads to have as much work each as with column blocks.
 CHUNKS = 4
 
-# Rows packed into tiles [tiles, k, mr], the first tile to take, and how many: at most as above.
+# Rows packed into tiles [tiles, steps, mr], the first tile to take, and how many: at most as above.
 Tiles: TypeAlias = tuple[b.Buffer, b.Expr, b.Expr]
 
 # Independent sums that hide the latency of a multiply-add when there is one row.
@@ -56,7 +56,7 @@ class LinearKernel:
     n: b.Expr
     k: b.Expr
     tile: RegisterTile
-    weight_dtype: str
+    dot: FloatDot
     rows: b.Expr
     x: b.Buffer
     w: b.Buffer
@@ -73,10 +73,14 @@ class LinearKernel:
         """Vectors in a row of a column block."""
         return self.tile.nr // self.tile.width
 
-    def weights(self, block: b.Index, k: b.Index, offset: int) -> b.Expr:
-        """One vector of weights as float32."""
-        index = (*self.expert, block, k, offset)
-        return b.load_weight(self.w, index, self.tile.width, self.weight_dtype)
+    @property
+    def steps(self) -> b.Expr:
+        """Terms of the inner product, or pairs of them where the weights lie so."""
+        return b.ceildiv(self.k, self.dot.terms)
+
+    def weights(self, block: b.Index, step: b.Index, offset: int) -> b.Expr:
+        """One vector of weights as they are multiplied."""
+        return self.dot.operand(self.w, (*self.expert, block, step, offset))
 
     @property
     def block_size(self) -> tuple[int, int]:
@@ -93,12 +97,16 @@ class LinearKernel:
         steps = max(1, CHAINS // self.vectors)
         sums = b.Registers(steps, self.tile.nr, self.tile.width)
         sums.clear()
-        stretch = T.Bind(b.quotient(self.k, steps))
+        whole = T.Bind(b.quotient(self.k, self.dot.terms))
+        stretch = T.Bind(b.quotient(whole, steps))
         with T.serial(stretch) as i:
             for step in range(steps):
-                self._add_term(sums, (j, step), source, b.index(step * stretch + i))
-        with T.serial(steps * stretch, self.k) as k:
-            self._add_term(sums, (j, 0), source, k)
+                self._add_terms(sums, (j, step), source, b.index(step * stretch + i))
+        with T.serial(steps * stretch, whole) as i:
+            self._add_terms(sums, (j, 0), source, i)
+        if self.dot.terms > 1:
+            with b.when(whole * self.dot.terms < self.k):
+                self._add_terms(sums, (j, 0), source, whole, terms=1)
         finished = b.scratch((self.tile.nr,))
         for offset, width in sums.pieces:
             total = sums.get(0, offset, width)
@@ -107,52 +115,50 @@ class LinearKernel:
             b.store(finished, total, (offset,), width)
         return finished, ()
 
-    def _add_term(
-        self, sums: b.Registers, index: tuple[b.Expr, int], source: b.Expr, k: b.Expr
+    def _add_terms(
+        self,
+        sums: b.Registers,
+        index: tuple[b.Expr, int],
+        source: b.Expr,
+        step: b.Expr,
+        terms: int | None = None,
     ) -> None:
-        j, step = index
-        value = b.let(b.splat(self.x[(*self.at, source, k)], self.tile.width))
+        """Add the terms of a step in float32, or the first of them."""
+        j, chain = index
         for offset, width in sums.pieces:
-            sums.add(step, offset, width, value * self.weights(j, k, offset))
+            weights = self.dot.widened(self.w, (*self.expert, j, step, offset))
+            for term, weight in enumerate(weights[:terms]):
+                value = self.x[(*self.at, source, step * self.dot.terms + term)]
+                sums.add(chain, offset, width, b.splat(value, width) * weight)
+
+    def packed(self, tiles: b.Expr) -> b.Buffer:
+        """Memory for tiles of packed rows."""
+        return b.workspace((tiles, self.steps, self.tile.mr), self.dot.packed_dtype)
 
     def pack_tile(self, packed: b.Buffer, t: b.Expr, sources: Sequence[b.Expr]) -> None:
-        """Copy rows of x so that those of one k are neighbours, by squares where there are any.
-
-        The last square of rows may overlap the one before it, and writes the same.
-        """
-        side = 8 if self.tile.mr >= 8 else 4
-        firsts = [*range(0, self.tile.mr - side, side), self.tile.mr - side]
-        squares = T.Bind(b.quotient(self.k, side))
-        with T.serial(squares) as square:
-            k = b.index(square * side)
-            for first in firsts:
-                places = [(*self.at, source, k) for source in sources[first : first + side]]
-                rows = [b.let(b.load(self.x, place, side)) for place in places]
-                for column, vector in enumerate(transposed(rows)):
-                    b.store(packed, vector, (t, k + column, first), side)
-        with T.serial(squares * side, self.k) as k:
-            for r, source in enumerate(sources):
-                b.store(packed, self.x[(*self.at, source, k)], (t, k, r))
+        """Copy rows of x as they are multiplied."""
+        self.dot.pack(packed, t, self.x, [(*self.at, source) for source in sources])
 
     def tile_sums(self, tiles: Tiles, j: b.Expr) -> b.Buffer:
-        """Some row tiles times one column block, ``BLOCK`` terms at a time: [tiles, mr, nr]."""
+        """Some row tiles times one column block, ``BLOCK`` steps at a time: [tiles, mr, nr]."""
         packed, first, count = tiles
         sums = b.scratch((TILES_PER_TASK, self.tile.mr, self.tile.nr))
-        with T.serial(b.ceildiv(self.k, BLOCK)) as piece, T.serial(count) as t:
+        pieces = b.ceildiv(self.steps, BLOCK)
+        with self.dot.compiled(), T.serial(pieces) as piece, T.serial(count) as t:
             self._multiply((packed, first + t), j, b.index(piece * BLOCK), (sums, t))
         return sums
 
     def _multiply(
         self, rows: tuple[b.Buffer, b.Expr], j: b.Expr, start: b.Expr, sums: tuple[b.Buffer, b.Expr]
     ) -> None:
-        """Add the terms from ``start`` on, at most ``BLOCK``, to one register tile of sums.
+        """Add the steps from ``start`` on, at most ``BLOCK``, to one register tile of sums.
 
-        Those of earlier terms are there, unless ``start`` is 0.
+        Those of earlier steps are there, unless ``start`` is 0.
         """
         registers = b.Registers(self.tile.mr, self.tile.nr, self.tile.width)
         registers.clear()
-        with T.serial(b.least(self.k - start, BLOCK)) as i:
-            self._rank_one(registers, rows, j, b.index(start + i))
+        with T.serial(b.least(self.steps - start, BLOCK)) as i:
+            self._add_step(registers, rows, j, b.index(start + i))
         buffer, t = sums
         with b.when(start > 0):
             for r, offset, width in registers.places:
@@ -160,15 +166,16 @@ class LinearKernel:
         for r, offset, width in registers.places:
             b.store(buffer, registers.get(r, offset, width), (t, r, offset), width)
 
-    def _rank_one(
-        self, registers: b.Registers, rows: tuple[b.Buffer, b.Expr], j: b.Expr, k: b.Expr
+    def _add_step(
+        self, registers: b.Registers, rows: tuple[b.Buffer, b.Expr], j: b.Expr, step: b.Expr
     ) -> None:
         packed, tile_index = rows
-        weights = [b.let(self.weights(j, k, at)) for at, width in registers.pieces]
+        weights = [b.let(self.weights(j, step, at)) for at, width in registers.pieces]
         for r in range(registers.rows):
-            value = b.let(b.splat(packed[tile_index, k, r], self.tile.width))
+            value = b.let(b.splat(packed[tile_index, step, r], self.tile.width))
             for (offset, width), weight in zip(registers.pieces, weights, strict=True):
-                registers.add(r, offset, width, value * weight)
+                sums = registers.get(r, offset, width)
+                registers.set(r, offset, width, self.dot.multiply(sums, weight, value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +243,7 @@ def _many_rows(results: Sequence[Result], batch: Sequence[b.Expr]) -> None:
     mr, rows = one.tile.mr, one.rows
     tiles = T.Bind(b.ceildiv(rows, mr))
     everything = T.Bind(prod(batch, start=tiles))
-    packed = b.workspace((everything, one.k, mr))
+    packed = one.packed(everything)
 
     def pack(i: b.Expr) -> None:
         here, _, t = results[0].of_batch(batch, i, tiles)
@@ -273,7 +280,7 @@ def _stay_with_rows(product: LinearKernel, chunks: b.Expr) -> b.Expr:
 
 
 def linear(
-    tile: RegisterTile, weight_dtype: str, bias: bool = False, batched: bool = False
+    tile: RegisterTile, weight_dtype: str, bias: bool = False, batched: bool = False, terms: int = 1
 ) -> b.PrimFunc:
     """Build ``y = x @ w.T (+ bias)``.
 
@@ -281,15 +288,20 @@ def linear(
     bias[n] float32 if asked for, y[rows, n] float32. In a batch, all but the bias have another
     dimension before these, of as many matrices. Sizes are learned at run time: one kernel for every
     layer is as fast, and compiled once.
+
+    Weights of which ``terms`` lie side by side are w[ceil(n / nr), ceil(k / terms), nr, terms].
+    Products of several rows round x to bfloat16 then.
     """
-    with b.kernel(f"linear_{weight_dtype}{'_batch' if batched else ''}") as kernel:
+    dot = float_dot(tile, weight_dtype, terms)
+    with b.kernel(f"linear_{weight_dtype}{'_batch' if batched else ''}{dot.suffix}") as kernel:
         batch = (kernel.dim("batch"),) if batched else ()
         rows, blocks, n, k = (kernel.dim(name) for name in ("rows", "blocks", "n", "k"))
         x = kernel.argument("x", (*batch, rows, k))
-        w = kernel.argument("w", (*batch, blocks, k, tile.nr), b.STORAGE[weight_dtype])
+        shape = dot.matrix(*batch, blocks, k, tile.nr)
+        w = kernel.argument("w", shape, b.STORAGE[weight_dtype])
         offsets = kernel.argument("bias", (n,)) if bias else None
         y = kernel.argument("y", (*batch, rows, n))
-        product = LinearKernel(n, k, tile, weight_dtype, rows, x, w)
+        product = LinearKernel(n, k, tile, dot, rows, x, w)
         _by_rows([Result((product,), Output(y, (offsets,)))], batch)
     return kernel.function
 
@@ -298,25 +310,29 @@ def linears(
     tile: RegisterTile,
     weight_dtypes: tuple[tuple[str, ...], ...],
     epilogues: tuple[Epilogue, ...],
+    terms: int = 1,
 ) -> b.PrimFunc:
     """Build several results from products of the same rows, each with an epilogue.
 
     Parameters of the kernel: x[rows, k] float32; what ``epilogue.arguments`` declares, where a
-    matrix is w[ceil(n / nr), k, nr] of its type. Rows are packed once for all.
+    matrix is w[ceil(n / nr), k, nr] of its type, or of several ``terms`` as ``linear`` says. Rows
+    are packed once for all.
     """
-    with b.kernel(kernel_name(weight_dtypes, epilogues)) as kernel:
+    dots = {dtype: float_dot(tile, dtype, terms) for own in weight_dtypes for dtype in own}
+    suffix = next(iter(dots.values())).suffix
+    with b.kernel(kernel_name(weight_dtypes, epilogues) + suffix) as kernel:
         rows, k = kernel.dim("rows"), kernel.dim("k")
         x = kernel.argument("x", (rows, k))
 
         def matrix(name: str, dtype: str) -> b.Buffer:
-            shape = (kernel.dim(f"blocks_{name}"), k, tile.nr)
+            shape = dots[dtype].matrix(kernel.dim(f"blocks_{name}"), k, tile.nr)
             return kernel.argument(name, shape, b.STORAGE[dtype])
 
         declared = arguments(kernel, rows, weight_dtypes, epilogues, matrix)
         results = [
             Result(
                 tuple(
-                    LinearKernel(output.n, k, tile, dtype, rows, x, w)
+                    LinearKernel(output.n, k, tile, dots[dtype], rows, x, w)
                     for dtype, w in zip(own, matrices, strict=True)
                 ),
                 output,
