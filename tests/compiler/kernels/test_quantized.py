@@ -119,7 +119,7 @@ def of_any_scale(encoding: QuantizationEncoding, k: int) -> np.ndarray:
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 @pytest.mark.parametrize("encoding", ENCODINGS, ids=NAMES.get)
 def test_scales_of_any_size(encoding: QuantizationEncoding) -> None:
-    """What is not finite stays in its own columns; those of small scales are as exact as others."""
+    """Columns of small scales are as exact as others, and what is not finite stays in its own."""
     k = 512
     blocks = of_any_scale(encoding, k)
     packed, weight = pack_quantized(blocks, encoding), dequantize(blocks, encoding)

@@ -31,7 +31,7 @@ N, K = 211, 512
 
 
 def outputs() -> dict[str, np.ndarray]:
-    """What each kernel with a loop for threads computes, for one row and for many."""
+    """Outputs of each kernel with a loop for threads, for one row and for many."""
     blocks = blocks_of(0, E.Q4_K, N, K)
     packed = pack_quantized(blocks, E.Q4_K)
     experts = np.stack([packed, packed[::-1]])
