@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,7 +45,7 @@ def walk(title: str) -> list[Step]:
 
 @contextmanager
 def watched(calls: list[Step]) -> Iterator[None]:
-    """Note each function of the package when it is called for the first time."""
+    """Note each function of the package when any thread calls it for the first time."""
     seen = set()
 
     def note(frame: FrameType, event: str, _: object) -> None:
@@ -56,11 +57,13 @@ def watched(calls: list[Step]) -> Iterator[None]:
                 calls.append(Step(file.relative_to(PACKAGE).as_posix(), code.co_qualname))
 
     before = sys.getprofile()
+    threading.setprofile(note)
     sys.setprofile(note)
     try:
         yield
     finally:
         sys.setprofile(before)
+        threading.setprofile(None)
 
 
 def run(*arguments: object) -> None:

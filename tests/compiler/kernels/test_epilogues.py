@@ -133,7 +133,7 @@ def test_what_numpy_computes(case: str) -> None:
 
 
 def test_many_columns_of_one_row() -> None:
-    """So many that a task may read more of them side by side, with a rest."""
+    """Enough blocks that a task may read more of them side by side, with a rest."""
     types = [["Q4_0"], ["Q4_0", "Q4_0"], ["Q6_K"]]
     epilogues, sizes = [PLAIN, GATED, PLAIN], [2053, 997, 37]
     for actual, expected in run(normal(0, 1, 256), types, epilogues, sizes, one_row=True):
